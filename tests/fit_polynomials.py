@@ -36,6 +36,8 @@ def show_quotient(name, f, b, n, points=120, rounds=25):
 tiny = mpf(10)**-12
 def at(f, lim):  # removable singularity at 0
     return lambda x: f(x) if abs(x) > tiny else f(tiny*10) if lim is None else lim
+def mills(b):  # in t = a / (b + a) - 1/2
+    return lambda t: (lambda a: (b+a)*exp(a*a/2)*erfc(a/sqrt(2))/2)(b*(t+mpf('.5'))/(mpf('.5')-t))
 ln2h = log(2)/2*mpf('1.01')
 def sq(x): return sqrt(x)
 for single in (True, False):
@@ -45,6 +47,7 @@ for single in (True, False):
     if single:
         lo, hi = sqrt(mpf(.5))-1, sqrt(mpf(2))-1
         show("log_q (log1p(f)-f+f^2/2)/f^3", lambda f: (log(1+f)-f+f*f/2)/f**3 if abs(f)>mpf(10)**-9 else mpf(1)/3-f/4, lo, hi, 9, True)
+        show("normal_cdf: (b+a) exp(a^2/2) erfc(a/sqrt(2)) / 2 over a/(b+a) - 1/2, b = 2.5", mills(mpf('2.5')), -mpf('.5'), mpf('14.5')/17-mpf('.5'), 10, True)
         show_quotient("erf(x)/x - 1/b over (b^2 - z)", lambda x: erf(x)/x, mpf(f32('3.94')), 5)
         # by interval of x^2 + 1 = 2^e (1 + q/4 + 1/8 + r); a word's bits from 21 on, of which the last four count, are its place
         tables = [[0]*16 for _ in range(6)]
@@ -59,6 +62,7 @@ for single in (True, False):
         show("atan_q (atan x - x)/x^3 over z", lambda z: (atan(sq(z))-sq(z))/sq(z)**3 if z>mpf(10)**-18 else -mpf(1)/3, 0, (tan(pi/8)*mpf('1.001'))**2, 12, False)
         show("asin_q (asin x - x)/x^3 over z", lambda z: (asin(sq(z))-sq(z))/sq(z)**3 if z>mpf(10)**-18 else mpf(1)/6, 0, mpf('.2501'), 14, False)
         show("erf_q erf(x)/x-1 over z", lambda z: erf(sq(z))/sq(z)-1 if z>mpf(10)**-18 else 2/sqrt(pi)-1, 0, 1, 15, False)
+        show("normal_cdf, b = 3.5", mills(mpf('3.5')), -mpf('.5'), mpf('38.7')/mpf('42.2')-mpf('.5'), 24, False)
         # erfcx over t=(x-a)/(x+a)
         K=mpf(3)
         g=lambda t: (lambda x: exp(x*x)*erfc(x)*(1+2*x))(K*(1+t)/(1-t))

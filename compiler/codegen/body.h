@@ -209,8 +209,10 @@ class Body {
   struct Call {
     const char* function;
     std::vector<loop::ValueId> args;
+    bool negated = false;  // the arguments
   };
   std::optional<Call> coarse_call(const loop::Let& let) const;
+  std::string normal_argument(const loop::Let& let, int width);
   bool print_quantized(const loop::Let& let, int width);
   void find_unrounded(const loop::Let& let, int width, CValue& result);
   std::string literal(const loop::Scalar& scalar);
@@ -258,8 +260,8 @@ class Body {
   // is rounded by itself, so that a value computed again in another nest is the same value.
   std::vector<bool> summed_;
   std::vector<Slack> slack_;
-  std::map<loop::ValueId, double> numbers_;        // constants of floats
-  std::map<loop::ValueId, const loop::Let*> odd_;  // results of erf and tanh
+  std::map<loop::ValueId, double> numbers_;            // constants of floats
+  std::map<loop::ValueId, const loop::Let*> made_by_;  // of erf, tanh, products and quotients
   std::vector<sym::Expr> assumed_;
   std::optional<sym::Expr> lane_var_;
   bool lanes_are_aligned_ = false;  // lane 0's value is a multiple of the width

@@ -1,5 +1,6 @@
 // Constants and scalar operations.
 #include <cmath>
+#include <numbers>
 
 #include "compiler/base/check.h"
 #include "compiler/base/numeric.h"
@@ -161,7 +162,9 @@ void Body::print_let(const loop::Let& let) {
   int width = 1;
   for (loop::ValueId arg : let.args) width = std::max(width, value(arg).width);
   if (print_quantized(let, width)) return;
-  if (let.op == ScalarOp::kErf || let.op == ScalarOp::kTanh) odd_[let.result] = &let;
+  if (let.op == ScalarOp::kErf || let.op == ScalarOp::kTanh || let.op == ScalarOp::kMul ||
+      let.op == ScalarOp::kDiv)
+    made_by_[let.result] = &let;
   const std::string native = native_text(let);
   define(let.result, native.empty() ? let_text(let, width) : native, width);
   const bool rounds = let.op == ScalarOp::kRound || let.op == ScalarOp::kFloor || let.op == ScalarOp::kCeil ||
@@ -208,19 +211,46 @@ std::string Body::native_text(const loop::Let& let) {
   return cat("sd_from_", name(dtype), "(sd_", op, "_", name(dtype), "(", a.stored, ", ", b.stored, "))");
 }
 
-// The function for a result that is rounded to 11 bits or less, where there is one that is faster. One for 1 + erf(x) and
-// 1 + tanh(x) as a whole, too: that sum cancels where x is negative, so that its terms have no slack of their own.
+// The function for a result that is rounded to 11 bits or less, where there is one that is faster. One for 1 + erf(x),
+// 1 + tanh(x) and the differences as a whole, too: they cancel, so that their terms have no slack of their own.
 std::optional<Body::Call> Body::coarse_call(const loop::Let& let) const {
   if (slack_[let.result.value] != Slack::kCoarse) return std::nullopt;
   if (const char* function = coarse_function_of(let.op)) return Call{function, let.args};
-  if (let.op != ScalarOp::kAdd) return std::nullopt;
+  if (let.op != ScalarOp::kAdd && let.op != ScalarOp::kSub) return std::nullopt;
   for (const size_t at : {0, 1}) {
-    const auto odd = odd_.find(let.args[at]);
+    if (let.op == ScalarOp::kSub && at == 0) continue;
+    const auto odd = made_by_.find(let.args[at]);
     const auto one = numbers_.find(let.args[1 - at]);
-    if (odd == odd_.end() || one == numbers_.end() || one->second != 1) continue;
-    return Call{odd->second->op == ScalarOp::kErf ? "one_erf_coarse" : "one_tanh_coarse", odd->second->args};
+    if (odd == made_by_.end() || one == numbers_.end() || one->second != 1) continue;
+    if (odd->second->op != ScalarOp::kErf && odd->second->op != ScalarOp::kTanh) continue;
+    return Call{odd->second->op == ScalarOp::kErf ? "one_erf_coarse" : "one_tanh_coarse", odd->second->args,
+                let.op == ScalarOp::kSub};
   }
   return std::nullopt;
+}
+
+// x where the result is 1 - erf(-x / sqrt(2)), or -x without the minus; "": something else. That is twice the standard
+// normal distribution's function of it. The difference cancels where x is negative, and there a small error of the
+// quotient is a large one of what is left.
+std::string Body::normal_argument(const loop::Let& let, int width) {
+  const DType dtype = nest_.values[let.result.value].dtype;
+  if (let.op != ScalarOp::kSub || !is_float(dtype) || is_storage_float(dtype)) return "";
+  const auto made = [&](loop::ValueId id) -> const loop::Let* {
+    const auto found = made_by_.find(id);
+    return found == made_by_.end() ? nullptr : found->second;
+  };
+  const auto number = [&](loop::ValueId id) {
+    const auto found = numbers_.find(id);
+    return found == numbers_.end() ? 0 : found->second;
+  };
+  const loop::Let* erf = made(let.args[1]);
+  if (number(let.args[0]) != 1 || !erf || erf->op != ScalarOp::kErf) return "";
+  const loop::Let* scaled = made(erf->args[0]);
+  if (!scaled || (scaled->op != ScalarOp::kMul && scaled->op != ScalarOp::kDiv)) return "";
+  const double by = number(scaled->args[1]), factor = scaled->op == ScalarOp::kMul ? by : 1 / by;
+  const double last_place = dtype == DType::kF32 ? 0x1p-23 : 0x1p-52;
+  if (!(std::fabs(std::fabs(factor) * std::numbers::sqrt2 - 1) < last_place)) return "";
+  return cat(factor < 0 ? "" : "-", widened(value(scaled->args[0]), width));
 }
 
 std::string Body::let_text(const loop::Let& let, int width) {
@@ -279,9 +309,14 @@ std::string Body::let_text(const loop::Let& let, int width) {
     }
     if (const auto coarse = text_.is_cuda() ? coarse_call(let) : std::nullopt) {
       args.clear();
-      for (loop::ValueId arg : coarse->args) args.push_back(widened(value(arg), width));
+      for (loop::ValueId arg : coarse->args)
+        args.push_back(cat(coarse->negated ? "-" : "", widened(value(arg), width)));
       return call(coarse->function, coarse->function);
     }
+  }
+  if (const std::string x = normal_argument(let, width); !x.empty()) {
+    text_.use(cat("normal_cdf.", text_.value_type(dtype)), width);
+    return cat("2 * sd_normal_cdf(", x, ")");
   }
   if (const char* function = function_of(let.op)) return call(function, function);
   switch (let.op) {

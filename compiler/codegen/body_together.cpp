@@ -53,7 +53,7 @@ void Body::print_together(std::vector<Body>& bodies, sym::Expr along,
         loop::for_each_result(
             *stmt, [&](loop::ValueId id) { bodies[b].values_[id.value] = first.values_[id.value]; });
         bodies[b].numbers_ = first.numbers_;
-        bodies[b].odd_ = first.odd_;
+        bodies[b].made_by_ = first.made_by_;
       }
       continue;
     }

@@ -44,6 +44,11 @@ constexpr Constant kConstants[] = {
     {"$TINY", "0x1p-126f", "0x1p-1022"},  // the least normal number
     {"$SQRT_HALF", "0x3f3504f3", "0x3fe6a09e667f3bcdl"},
     {"$TWO_M", "0x1p23f", "0x1p52"},
+    {"$SPLIT", "4097.0f", "134217729.0"},  // splits a number into two of half its bits
+    {"$CDF_MAX", "14.42f", "38.6"},        // the tail of the normal distribution is 0 from there on
+    {"$CDF_B", "2.5f", "3.5"},
+    {"$HALF_WAY", "64", "512"},
+    {"$DOWN", "0x1p-64f", "0x1p-512"},
     {"$SIGN", "0x80000000u", "0x8000000000000000ul"},
     {"$FRACTION", "0x007fffff", "0x000fffffffffffffl"},
     // (exp(r) - 1 - r) / r^2, |r| <= ln 2 / 2
@@ -51,6 +56,16 @@ constexpr Constant kConstants[] = {
      "0.5, 0.16666666666666671, 0.041666666666666671, 0.0083333333333255443, 0.0013888888888883327, "
      "0.00019841269876864356, 2.4801587327007187e-05, 2.7557252833516911e-06, 2.75572718102198e-07, "
      "2.5106274733573296e-08, 2.0915442297780116e-09"},
+    // (b + a) exp(a^2 / 2) erfc(a / sqrt(2)) / 2 in a / (b + a) - 1/2, a >= 0
+    {"$CDF_R",
+     "0.706656635f, -0.867383957f, 0.527948081f, 0.0738843009f, -0.262186676f, -0.0511900224f, "
+     "0.16163367f, 0.0874895155f, -0.0801983848f, -0.080956839f",
+     "0.74441607543593813, -1.131123632107558, 1.2616998795518102, -0.92840742971264945, "
+     "0.27852532163270727, 0.2072390054384658, -0.20410246708214724, -0.056961657733222197, "
+     "0.12202421732637037, 0.03432101789719353, -0.077398663115482616, -0.038479706177859653, "
+     "0.04713057403771282, 0.046300761367907221, -0.019080622049272276, -0.048468999867261345, "
+     "-0.0094387370437256524, 0.038567976774195489, 0.032724395142039613, -0.015636920100248849, "
+     "-0.038709306789963628, -0.0086076471916022232, 0.021243938986760622, 0.013168676649531056"},
     // (sin r - r) / r^3 and (cos r - 1 + r^2/2) / r^4 in r^2, |r| <= pi/4
     {"$SIN_Q", "-0.166666672f, 0.00833333191f, -0.00019840039f, 2.72437819e-06f",
      "-0.16666666666666666, 0.0083333333333333315, -0.00019841269841264567, 2.7557319218954762e-06, "
@@ -95,6 +110,12 @@ static inline $F@ sd_scale($F@ p, $I@ k) {
   $I@ h = k >> 1;
   $F@ a = __builtin_bit_cast($F@, (h + $BIAS) << $MANTISSA), b = __builtin_bit_cast($F@, (k - h + $BIAS) << $MANTISSA);
   return p * a * b;
+}
+)"},
+      // p * 2^k for k between -1075 and 0 (f32: -150).
+      {"scale_down", "", {}, R"(
+static inline $F@ sd_scale_down($F@ p, $I@ k) {
+  return p * __builtin_bit_cast($F@, (k + ($BIAS + $HALF_WAY)) << $MANTISSA) * $DOWN;
 }
 )"},
       // x = k ln 2 + r with |r| <= ln 2 / 2.
@@ -214,10 +235,12 @@ static inline f64@ sd_tanh(f64@ x) {
   return x == 0 ? x : sd_signed(-t / (2 + t), x);
 }
 )"},
-      // x (1 / b + (b^2 - x^2) p(x^2) / q(x^2)) up to b = 3.94, from where on it rounds to 1: what the quotient is off by
-      // counts the less, the closer to that. Where a register of a table is looked up by lanes, erf(x) / x by a polynomial for
-      // each quarter of a power of two of x^2 + 1 below 16: a quotient takes as long as all of it.
-      {"erf", "f32", {"fma"}, R"(
+      // x (1 / b + (b^2 - x^2) p(x^2) / q(x^2)) with b = 3.94: the quotient's error counts the less, the closer x is to b.
+      // From 3.9192 on erf rounds to 1; so does this formula at the number where it ends. With 512-bit vectors,
+      // whose permutations look up a table of 16 lanes, erf(x) / x is a polynomial for each quarter of a power of two
+      // of x^2 + 1 below 16: one division takes as long as all of it. The product is rounded: unrounded it
+      // is not quite 1 at the end, which a following addition of -1 would show.
+      {"erf", "f32", {"fma", "product"}, R"(
 #if defined(__AVX512F__) && ` == 16
 static inline f32@ sd_erf(f32@ x) {
   typedef int V __attribute__((vector_size(64)));
@@ -236,16 +259,16 @@ static inline f32@ sd_erf(f32@ x) {
   f32@ p = sd_fma(sd_fma(sd_fma(PICK(c5), r, PICK(c4)), r, PICK(c3)), r, PICK(c2));
   p = sd_fma(sd_fma(p, r, PICK(c1)), r, PICK(c0));
 #undef PICK
-  return c * p;
+  return sd_product(c, p);
 }
 #else
 static inline f32@ sd_erf(f32@ x) {
-  f32@ c = x > 3.94f ? (f32@)3.94f : x;
-  c = c < -3.94f ? (f32@)-3.94f : c;
+  f32@ c = x > 3.91920567f ? (f32@)3.91920567f : x;
+  c = c < -3.91920567f ? (f32@)-3.91920567f : c;
   f32@ z = c * c;
   f32@ p = $P(z, 0.056338225f, 0.0074583637f, 0.0021024449f, 0.0001309153f, 1.1017981e-05f, 1.1443625e-08f);
   f32@ q = $P(z, 1.0f, 0.4980365f, 0.11395955f, 0.015392904f, 0.001287927f, 5.9790716e-05f);
-  return c * ((15.523601f - z) * p / q + 0.2538071f);
+  return sd_product(c, sd_fma(-c, c, (f32@)15.523601f) * p / q + 0.2538071f);
 }
 #endif
 )"},
@@ -258,6 +281,31 @@ static inline f64@ sd_erf(f64@ x) {
   f64@ g = $P(t, 1.2530080582697296, -0.1356211061245812, -0.04756229435345119, 0.12964515870276272, -0.11927366341527432, 0.068308027343913696, -0.02377051491964946, 0.0025293918171822392, 0.0018886903737323833, -0.00077983228836386951, -0.00010515993159353502, 0.00012509954900855641, 4.9504787846010923e-06, -2.0101981105263257e-05, -7.383747664959571e-07, 3.4754269674820294e-06, 3.8890927703211216e-07, -5.9558005394231793e-07, -2.0093369642003625e-07);
   f64@ big = 1 - sd_exp(-c * c) * g / (1 + 2 * c);
   return a < 1 ? sd_fma(x, q, x) : sd_signed(big, x);
+}
+)"},
+      // exp(-x^2 / 2) R(|x|) and what that lacks of 1. R(a) = exp(a^2 / 2) erfc(a / sqrt(2)) / 2 is a polynomial in
+      // a / (b + a) - 1/2, divided by b + a. The square is a pair: the tail multiplies its relative error by x^2 / 2.
+      {"normal_cdf", "", {"exp_reduce", "pair", "scale_down"}, R"(
+static inline $F@ sd_normal_cdf($F@ x) {
+  $F@ a = __builtin_elementwise_abs(x), c = a > $CDF_MAX ? ($F@)$CDF_MAX : a;
+  $F@ low, square = sd_product(c, c, &low), y = -0.5$x * square;
+  $F@ inverse = 1 / ($CDF_B + c), t = sd_fma(c, inverse, ($F@)-0.5$x);
+#if defined(__AVX512F__) && ` == 16 && $MANTISSA == 23
+  $F@ n = sd_fma(y, ($F@)$LOG2E, ($F@)$MAGIC) - $MAGIC;
+  $F@ r = sd_fma(n, ($F@)-($LN2_LO), sd_fma(n, ($F@)-($LN2_HI), y));
+#else
+  $I@ k;
+  $F@ r = sd_exp_reduce(y, &k);
+#endif
+  r = sd_fma(low, ($F@)-0.5$x, r);
+  $F@ q = $P(r, $EXP_Q), g = $P(t, $CDF_R);
+  $F@ p = (sd_fma(q * r, r, r) + 1) * (g * inverse);
+#if defined(__AVX512F__) && ` == 16 && $MANTISSA == 23
+  $F@ tail = __builtin_ia32_scalefps512_mask(p, n, n, (u16)-1, 4);
+#else
+  $F@ tail = sd_scale_down(p, k);
+#endif
+  return x > 0 ? 1 - tail : tail;
 }
 )"},
       // ---- trigonometry: x = k pi/2 + r. Payne and Hanek where |x| is large: the bits of 2/pi that matter,
@@ -457,20 +505,20 @@ static inline f32@ sd_pow(f32@ x, f32@ y) {
   return sd_pow_limits(x, y, sd_thin(p));
 }
 )"},
-      // Pairs hi + lo: the logarithm needs 11 bits more than a double has.
-      {"pair", "f64", {}, R"(
-static inline f64@ sd_product(f64@ a, f64@ b, f64@* low) {
-  f64@ p = a * b;
+      // Pairs hi + lo: products and sums whose rounding errors count.
+      {"pair", "", {}, R"(
+static inline $F@ sd_product($F@ a, $F@ b, $F@* low) {
+  $F@ p = a * b;
 #ifdef __FMA__
   *low = __builtin_elementwise_fma(a, b, -p);
 #else
-  f64@ ca = a * 134217729.0, ah = ca - (ca - a), al = a - ah, cb = b * 134217729.0, bh = cb - (cb - b), bl = b - bh;
+  $F@ ca = a * $SPLIT, ah = ca - (ca - a), al = a - ah, cb = b * $SPLIT, bh = cb - (cb - b), bl = b - bh;
   *low = ((ah * bh - p) + ah * bl + al * bh) + al * bl;
 #endif
   return p;
 }
-static inline f64@ sd_sum(f64@ a, f64@ b, f64@* low) {
-  f64@ s = a + b, v = s - a;
+static inline $F@ sd_sum($F@ a, $F@ b, $F@* low) {
+  $F@ s = a + b, v = s - a;
   *low = (a - (s - v)) + (b - v);
   return s;
 }

@@ -1,8 +1,9 @@
 // Elementary functions as text: header-free, for scalars and vectors alike (see emit_snippets.h for the
 // notation).
 //
-// Each is within 4 units in the last place of the exact value over the whole range, with the limits,
-// infinities and NaNs of C's functions and results that may be subnormal. Methods: argument reduction in two
+// Each is within 4.3 units in the last place of the exact value over the whole range, with the limits,
+// infinities and NaNs of C's functions and results that may be subnormal. Results are rounded: where one ends
+// with a product, that is not contracted with an addition behind the call. Methods: argument reduction in two
 // or three parts (Cody and Waite), minimax polynomials; the constants are in math_text.cpp with their
 // sources.
 #pragma once

@@ -30,6 +30,10 @@ double float_mod(double a, double b) {
   return (r < 0) != (b < 0) ? r + b : r;
 }
 double float_sign(double a) { return std::isnan(a) ? a : a > 0 ? 1 : a < 0 ? -1 : a; }
+double float_sigmoid(double a) {  // exp(-a) alone overflows where the result is subnormal
+  const double e = std::exp(-std::fabs(a));
+  return (a < 0 ? e : 1) / (1 + e);
+}
 double float_min(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 double float_max(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
@@ -66,7 +70,7 @@ bool float_op(ScalarOp op, DType type, Cell* d, const Cell* a, const Cell* b, co
     case ScalarOp::kAcosh: return map([](double x, double, double) { return std::acosh(x); });
     case ScalarOp::kAtanh: return map([](double x, double, double) { return std::atanh(x); });
     case ScalarOp::kErf: return map([](double x, double, double) { return std::erf(x); });
-    case ScalarOp::kSigmoid: return map([](double x, double, double) { return 1 / (1 + std::exp(-x)); });
+    case ScalarOp::kSigmoid: return map([](double x, double, double) { return float_sigmoid(x); });
     case ScalarOp::kAdd: return map([](double x, double y, double) { return x + y; });
     case ScalarOp::kSub: return map([](double x, double y, double) { return x - y; });
     case ScalarOp::kMul: return map([](double x, double y, double) { return x * y; });

@@ -53,6 +53,7 @@ double worst(const HostTensor& x, const HostTensor& y, double least, const std::
 }
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double normal_cdf(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
 
 }  // namespace
 
@@ -75,8 +76,44 @@ TEST_CASE("activations that are rounded to 16 bits are as exact as that, where t
     // Below that even f16 has no full digits.
     CHECK(worst(x, run(x, to, "      %1 : f32 = erf %0\n" + one, "%3"), 0x1p-14,
                 [](double v) { return std::erfc(-v); }) < 1.1 * step);
+    CHECK(
+        worst(x,
+              run(x, to, "      %1 : f32 = erf %0\n      %2 : f32 = constant 1\n      %3 : f32 = sub %2 %1\n",
+                  "%3"),
+              0x1p-14, [](double v) { return std::erfc(v); }) < 1.1 * step);
     CHECK(worst(x, run(x, to, "      %1 : f32 = tanh %0\n" + one, "%3"), 0x1p-14,
                 [](double v) { return 2 * sigmoid(2 * v); }) < 1.1 * step);
     CHECK(worst(x, run(x, to, "      %1 : f32 = sigmoid %0\n", "%1"), 0x1p-14, sigmoid) < 1.1 * step);
+  }
+}
+
+TEST_CASE("sums of one and a function of f32 do not leave their range, and tails keep subnormal numbers") {
+  const HostTensor x = points();
+  const std::string one = "      %2 : f32 = constant 1\n";
+  for (const std::string op : {"erf", "tanh"})
+    for (const std::string sum : {"add %1 %2", "sub %2 %1"}) {
+      CAPTURE(op);
+      CAPTURE(sum);
+      const HostTensor y = run(
+          x, DType::kF32, cat("      %1 : f32 = ", op, " %0\n", one, "      %3 : f32 = ", sum, "\n"), "%3");
+      for (int64_t i = 0; i < x.shape[0]; ++i) {
+        const double v = loop::get_number(y, i);
+        if (!(v >= 0 && v <= 2)) CHECK(std::isnan(loop::get_number(x, i)));
+      }
+    }
+  CHECK(worst(x, run(x, DType::kF32, "      %1 : f32 = sigmoid %0\n", "%1"), 0x1p-128, sigmoid) < 0x1p-20);
+}
+
+TEST_CASE("the tail of the normal distribution does not cancel") {
+  const HostTensor x = points();
+  for (const std::string type : {"f32", "f64"}) {
+    CAPTURE(type);
+    const std::string statements = cat(
+        "      %1 : ", type, " = cast %0\n      %2 : ", type,
+        " = constant -0.7071067811865476\n      %3 : ", type, " = mul %1 %2\n      %4 : ", type,
+        " = erf %3\n      %5 : ", type, " = constant 1\n      %6 : ", type, " = sub %5 %4\n      %7 : ", type,
+        " = constant 0.5\n      %8 : ", type, " = mul %6 %7\n      %9 : f32 = cast %8\n");
+    CHECK(worst(x, run(x, DType::kF32, statements, "%9"), 0x1p-128, normal_cdf) <
+          (type == "f32" ? 0x1p-20 : 0x1p-23));
   }
 }

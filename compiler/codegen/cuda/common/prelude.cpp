@@ -79,7 +79,7 @@ constexpr Named kUnary[] = {
     {"sinh", "sinhf(x)", "sinh(x)"},    {"cosh", "coshf(x)", "cosh(x)"},
     {"tanh", nullptr, "tanh(x)"},       {"asinh", "asinhf(x)", "asinh(x)"},
     {"acosh", "acoshf(x)", "acosh(x)"}, {"atanh", "atanhf(x)", "atanh(x)"},
-    {"erf", nullptr, "erf(x)"},         {"sigmoid", nullptr, "1.0 / (1.0 + exp(-x))"},
+    {"erf", nullptr, "erf(x)"},
 };
 constexpr Named kBinary[] = {
     {"pow", "powf(x, y)", "pow(x, y)"},
@@ -129,6 +129,10 @@ std::map<std::string, Snippet, std::less<>> make_snippets() {
               ")bits));\n  else\n    old = __builtin_bit_cast(", type, ", atomic", max ? "Max" : "Min", "((",
               word, "*)at, bits));\n  if (old != old) atomicMax((", max ? "" : "unsigned ", word, "*)at, (",
               max ? "" : "unsigned ", word, ")nan);\n}\n"));
+  // exp(-x) overflows where the result is subnormal.
+  add("sigmoid.f64", {},
+      "static inline f64 sd_sigmoid(f64 x) {\n  const f64 e = exp(-__builtin_elementwise_abs(x));\n"
+      "  return (x < 0.0 ? e : 1.0) / (1.0 + e);\n}\n");
   // Activations of f32 without jumps, which CUDA's erff, tanhf and exact quotients have: a thread computes several values
   // at once, whose instructions cannot mix across a jump.
   add("reciprocal.f32", {}, R"(#ifdef STRIDEC_EMULATE
@@ -138,7 +142,8 @@ static inline f32 sd_reciprocal(f32 x) { f32 r; asm("rcp.approx.f32 %0, %1;" : "
 #endif
 )");
   add("sigmoid.f32", {"reciprocal.f32"},
-      "static inline f32 sd_sigmoid(f32 x) { return sd_reciprocal(1.0f + expf(-x)); }\n");
+      "static inline f32 sd_sigmoid(f32 x) {\n  const f32 e = expf(-__builtin_elementwise_abs(x));\n"
+      "  return (x < 0.0f ? e : 1.0f) * sd_reciprocal(1.0f + e);\n}\n");
   // (tanh x - x) / x^3 in x^2, |x| < 0.625
   add("tanh.f32", {"exp_coarse.f32", "reciprocal.f32"}, R"(static inline f32 sd_tanh(f32 x) {
   const f32 a = __builtin_elementwise_abs(x), t = x * x;
@@ -154,7 +159,7 @@ static inline f32 sd_reciprocal(f32 x) { f32 r; asm("rcp.approx.f32 %0, %1;" : "
 }
 )");
   // erf(x) / x in x^2 below 1; log(erfc(x)) from 1 to 4
-  add("erf.f32", {"exp_coarse.f32"}, R"(static inline f32 sd_erf(f32 x) {
+  add("erf.f32", {"exp_coarse.f32", "product.f32"}, R"(static inline f32 sd_erf(f32 x) {
   const f32 a = __builtin_elementwise_abs(x), t = x * x, c = a > 4.0f ? 4.0f : a;
   f32 p = 7.87587487e-05f;
   p = __builtin_elementwise_fma(p, t, -0.00080168643f);
@@ -172,8 +177,28 @@ static inline f32 sd_reciprocal(f32 x) { f32 r; asm("rcp.approx.f32 %0, %1;" : "
   l = __builtin_elementwise_fma(l, c, -0.631826043f);
   l = __builtin_elementwise_fma(l, c, -1.13023341f);
   l = __builtin_elementwise_fma(l, c, 0.00032013806f);
-  const f32 small = x * p, big = __builtin_copysignf(1.0f - sd_exp_coarse(l), x);
+  const f32 small = sd_product(x, p), big = __builtin_copysignf(1.0f - sd_exp_coarse(l), x);
   return a < 1.0f ? small : big;
+}
+)");
+  // As the CPU's, whose constants these are (compiler/codegen/math_text.cpp).
+  add("normal_cdf.f32", {"reciprocal.f32"}, R"(static inline f32 sd_normal_cdf(f32 x) {
+  const f32 a = __builtin_elementwise_abs(x), c = a > 14.42f ? 14.42f : a;
+  const f32 square = c * c, low = __builtin_elementwise_fma(c, c, -square);
+  const f32 inverse = sd_reciprocal(2.5f + c), t = __builtin_elementwise_fma(c, inverse, -0.5f);
+  const f32 e = expf(-0.5f * square);
+  f32 p = -0.080956839f;
+  p = __builtin_elementwise_fma(p, t, -0.0801983848f);
+  p = __builtin_elementwise_fma(p, t, 0.0874895155f);
+  p = __builtin_elementwise_fma(p, t, 0.16163367f);
+  p = __builtin_elementwise_fma(p, t, -0.0511900224f);
+  p = __builtin_elementwise_fma(p, t, -0.262186676f);
+  p = __builtin_elementwise_fma(p, t, 0.0738843009f);
+  p = __builtin_elementwise_fma(p, t, 0.527948081f);
+  p = __builtin_elementwise_fma(p, t, -0.867383957f);
+  p = __builtin_elementwise_fma(p, t, 0.706656635f);
+  const f32 tail = __builtin_elementwise_fma(e, -0.5f * low, e) * (inverse * p);
+  return x > 0.0f ? 1.0f - tail : tail;
 }
 )");
   // One instruction each, from sm_80 on; rounding to the nearest, ties to even, NaN stays NaN. That for pairs runs at
