@@ -1,3 +1,4 @@
+#include <limits>
 #include <numbers>
 
 #include "compiler/ops/composite.h"
@@ -8,6 +9,13 @@ using graph::OpKind;
 
 // ---- activations ----
 
+namespace {
+
+// The least finite f32 for minus infinity: times a gate that is 0 there, it is -0 and no NaN.
+Term above_minus_infinity(Term x) { return maximum(x, std::numeric_limits<float>::lowest()); }
+
+}  // namespace
+
 Term sigmoid(Term x) { return apply(OpKind::kSigmoid, x); }
 Term relu(Term x) { return maximum(x, 0); }
 Term erf(Term x) { return apply(OpKind::kErf, x); }
@@ -15,11 +23,12 @@ Term tanh(Term x) { return apply(OpKind::kTanh, x); }
 Term pow(Term x, Operand y) { return apply(OpKind::kPow, x, y); }
 
 Term gelu(Term x, bool tanh_form) {
-  const Term w = widen(x);
-  if (!tanh_form) return cast(w * 0.5 * (erf(w * (1 / std::numbers::sqrt2)) + 1.0), x.dtype());
-  const double k = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
-  const Term inner = (w + w * w * w * 0.044715) * k;
-  return cast(w * 0.5 * (tanh(inner) + 1.0), x.dtype());
+  const Term w = above_minus_infinity(widen(x));
+  // Code generation knows this difference, and that it must not cancel (Body::normal_argument).
+  if (!tanh_form) return cast(w * 0.5 * subtract_from(1, erf(w * (-1 / std::numbers::sqrt2))), x.dtype());
+  // (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps its relative accuracy where the sum cancels.
+  const double k = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // 2 sqrt(2 / pi)
+  return cast(w * sigmoid((w + w * w * w * 0.044715) * k), x.dtype());
 }
 
 // log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|)
@@ -29,7 +38,7 @@ Term softplus(Term x) {
 }
 
 Term silu(Term x, double alpha) {
-  const Term w = widen(x);
+  const Term w = alpha > 0 ? above_minus_infinity(widen(x)) : widen(x);
   return cast(w * sigmoid(alpha == 1 ? w : w * alpha), x.dtype());
 }
 

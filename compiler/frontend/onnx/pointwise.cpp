@@ -54,6 +54,8 @@ Outputs in_f32(Term x, F&& formula) {
   return {cast(formula(widen(x)), x.dtype())};
 }
 
+constexpr double kLargest = std::numeric_limits<float>::max();
+
 Outputs identity(Context& c) { return {c.slot(0)}; }
 Outputs op_relu(Context& c) { return {relu(c.in(0))}; }
 Outputs op_softplus(Context& c) { return {softplus(c.in(0))}; }
@@ -101,11 +103,15 @@ Outputs hard_swish(Context& c) {
   return in_f32(c.in(0), [&](Term x) { return x * minimum(maximum(x * (1.0 / 6) + 0.5, 0), 1); });
 }
 Outputs softsign(Context& c) {
-  return in_f32(c.in(0), [&](Term x) { return x / (abs(x) + 1.0); });
+  return in_f32(c.in(0), [&](Term x) {
+    const Term finite = minimum(maximum(x, -kLargest), kLargest);  // infinity / infinity is NaN
+    return finite / (abs(finite) + 1.0);
+  });
 }
 Outputs thresholded_relu(Context& c) { return {select(greater(c.in(0), c.number("alpha", 1)), c.in(0), 0)}; }
 Outputs mish(Context& c) {
-  return in_f32(c.in(0), [&](Term x) { return x * tanh(softplus(x)); });
+  // -infinity times the gate, 0, is NaN.
+  return in_f32(c.in(0), [&](Term x) { return maximum(x, -kLargest) * tanh(softplus(x)); });
 }
 Outputs swish(Context& c) { return {silu(c.in(0), c.number("alpha", 1))}; }
 Outputs shrink(Context& c) {
