@@ -248,8 +248,8 @@ std::string Body::normal_argument(const loop::Let& let, int width) {
   const loop::Let* scaled = made(erf->args[0]);
   if (!scaled || (scaled->op != ScalarOp::kMul && scaled->op != ScalarOp::kDiv)) return "";
   const double by = number(scaled->args[1]), factor = scaled->op == ScalarOp::kMul ? by : 1 / by;
-  const double last_place = dtype == DType::kF32 ? 0x1p-23 : 0x1p-52;
-  if (!(std::fabs(std::fabs(factor) * std::numbers::sqrt2 - 1) < last_place)) return "";
+  const double near = dtype == DType::kF32 ? 0x1p-22 : 0x1p-51;
+  if (!(std::fabs(std::fabs(factor) * std::numbers::sqrt2 - 1) < near)) return "";
   return cat(factor < 0 ? "" : "-", widened(value(scaled->args[0]), width));
 }
 
