@@ -47,7 +47,7 @@ class Builder {
   std::vector<ValueId> add(OpKind kind, std::vector<ValueId> inputs, Attributes attributes = {});
   ValueId add1(OpKind kind, std::vector<ValueId> inputs, Attributes attributes = {});  // the single output
   // Control flow. begin_region() makes a region current; end_region() gives it back for add_with_regions().
-  // `assumption` holds inside (the condition of a branch).
+  // `assumption` holds inside (the condition of a branch); under 0 nothing runs, and nothing is required.
   void begin_region(const std::vector<Type>& parameters, sym::Expr assumption = 1);
   std::vector<ValueId> parameters() const;  // of the current region
   Region end_region(std::vector<ValueId> results);

@@ -262,6 +262,49 @@ std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_b
   return b.add_with_regions(OpKind::kIf, {}, {{"condition", c}}, std::move(regions));
 }
 
+namespace {
+
+// Whether a size depends on no symbol but the first `outside` of the graph.
+bool is_of_outside(Builder& b, sym::Expr size, size_t outside) {
+  for (sym::Expr v : sym::free_vars(size))
+    for (size_t s = outside; s < b.graph().symbols.size(); ++s)
+      if (b.graph().symbols[s].var == v) return false;
+  return true;
+}
+
+// A loop of no iterations carries what it starts with and stacks no rows. Its body is built for the types of
+// the rows alone, like that of a loop that may run, and forgotten.
+LoopResult without_iterations(Builder& b, std::vector<ValueId> carried,
+                              const std::function<LoopStep(const LoopState&)>& body) {
+  std::vector<Type> types, rows;
+  for (ValueId value : carried) types.push_back(b.type(value));
+  const size_t outside = b.graph().symbols.size();
+  const sym::Facts facts = b.facts();
+  {
+    const sym::Expr counter = b.fresh_symbol("iteration", 0, kUnbounded);
+    const OpenRegion region(b, types, 0);
+    const LoopStep next = body({counter, b.elements({counter}, {}), b.parameters()});
+    for (ValueId row : next.stacked) {
+      rows.push_back(b.type(row));
+      // Rows have the size of the first one; one that only an iteration could tell is 0.
+      for (sym::Expr& size : rows.back().shape) {
+        size = b.simplify(sym::substitute(size, counter, 0));
+        if (!is_of_outside(b, size, outside)) size = 0;
+      }
+    }
+  }
+  b.facts() = facts;
+  b.graph().symbols.resize(outside);
+  LoopResult out{.carried = std::move(carried), .stacked = {}};
+  for (Type& row : rows) {
+    row.shape.insert(row.shape.begin(), 0);
+    out.stacked.push_back(full(b, row.shape, row.dtype, 0));
+  }
+  return out;
+}
+
+}  // namespace
+
 LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> condition,
                 std::vector<ValueId> carried, const std::function<LoopStep(const LoopState&)>& body) {
   if (condition) {
@@ -269,6 +312,7 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
     if (known && known->size() == 1 && (*known)[0].is_const(0)) trip_count = 0;
     // A first iteration that is certain says nothing about the next: the body's condition decides.
   }
+  if (b.holds(sym::le(trip_count, 0))) return without_iterations(b, std::move(carried), body);
   const size_t outside = b.graph().symbols.size();
   const sym::Expr counter = b.fresh_symbol("iteration", 0, sym::max(trip_count - 1, 0));
   std::vector<Type> types;
@@ -279,15 +323,9 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
     open.emplace(b, types, sym::lt(counter, trip_count));
     next = body({counter, b.elements({counter}, {}), b.parameters()});
     STRIDEC_CHECK(next.carried.size() == carried.size());
-    if (trip_count.is_const(0)) next.carried = b.parameters();  // what never runs may carry anything
   };
   build();
-  auto stays = [&](sym::Expr size) {
-    for (sym::Expr v : sym::free_vars(size))
-      for (size_t s = outside; s < b.graph().symbols.size(); ++s)
-        if (b.graph().symbols[s].var == v) return false;
-    return true;
-  };
+  const auto stays = [&](sym::Expr size) { return is_of_outside(b, size, outside); };
   auto changes = [&](ValueId value) {
     fail(ErrorKind::kUnsupported, "loop-shape",
          cat("loop: ", b.display(value), " ", graph::to_string(b.type(value)),

@@ -103,13 +103,13 @@ Inferred gather_shape(Builder& b, const Node& node) {
         const auto end = start + static_cast<std::ptrdiff_t>(indices.size() - batch);
         Coordinates where(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(batch));
         where.insert(where.end(), start, end);
-        const auto index =
-            sym::as_const((*index_elements)[static_cast<size_t>(flat_index(where, *index_sizes))]);
+        const auto given = element_at(*index_elements, where, *index_sizes);
+        const auto index = given ? sym::as_const(*given) : std::nullopt;
         if (!index) return std::nullopt;
         Coordinates source(at.begin(), start);
         source.push_back(*index < 0 ? *index + (*sizes)[dim] : *index);
         source.insert(source.end(), end, at.end());
-        return (*known)[static_cast<size_t>(flat_index(source, *sizes))];
+        return element_at(*known, source, *sizes);
       });
   }
   return {{{b.dtype(node.inputs[0]), std::move(shape)}}, {std::move(elements)}};

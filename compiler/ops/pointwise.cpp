@@ -178,7 +178,9 @@ std::optional<Elements> fold_elements(
       Coordinates mine(at.end() - static_cast<std::ptrdiff_t>(shapes[i].size()), at.end());
       for (size_t d = 0; d < mine.size(); ++d)
         if (shapes[i][d] == 1) mine[d] = 0;
-      args.push_back(operands[i][static_cast<size_t>(flat_index(mine, shapes[i]))]);
+      const auto element = element_at(operands[i], mine, shapes[i]);
+      if (!element) return std::nullopt;
+      args.push_back(*element);
     }
     return combine(args);
   });

@@ -131,6 +131,13 @@ int64_t flat_index(const Coordinates& at, const std::vector<int64_t>& shape) {
   return flat;
 }
 
+std::optional<sym::Expr> element_at(const Elements& elements, const Coordinates& at,
+                                    const std::vector<int64_t>& shape) {
+  for (size_t d = 0; d < at.size(); ++d)
+    if (at[d] < 0 || at[d] >= shape[d]) return std::nullopt;
+  return elements[static_cast<size_t>(flat_index(at, shape))];
+}
+
 std::optional<Elements> map_elements(
     const Shape& shape, const std::function<std::optional<sym::Expr>(const Coordinates& at)>& element) {
   const auto sizes = constant_shape(shape);

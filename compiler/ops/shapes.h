@@ -47,5 +47,8 @@ std::optional<std::vector<int64_t>> constant_shape(const Shape& shape);
 std::optional<Elements> map_elements(
     const Shape& shape, const std::function<std::optional<sym::Expr>(const Coordinates& at)>& element);
 int64_t flat_index(const Coordinates& at, const std::vector<int64_t>& shape);
+// The element of a tensor of this shape; none outside of it, which only a body that never runs asks for.
+std::optional<sym::Expr> element_at(const Elements& elements, const Coordinates& at,
+                                    const std::vector<int64_t>& shape);
 
 }  // namespace stridec::ops

@@ -26,7 +26,11 @@ Inferred reshape_shape(Builder& b, const Node& node) {
         sym::eq(before, after),
         cat("reshape: ", to_string(from), " of {0} elements cannot become ", to_string(shape), " of {1}"),
         {before, after});
-  return {{{b.dtype(node.inputs[0]), shape}}, {b.known(node.inputs[0])}};
+  std::optional<Elements> elements = b.known(node.inputs[0]);
+  if (elements)
+    if (const auto size = sym::as_const(b.simplify(after)); size && *size != std::ssize(*elements))
+      elements.reset();  // of a body that never runs
+  return {{{b.dtype(node.inputs[0]), shape}}, {std::move(elements)}};
 }
 
 void reshape_lower(Lowering& l, const Node& node) {
@@ -57,7 +61,7 @@ Inferred permute_shape(Builder& b, const Node& node) {
     elements = map_elements(shape, [&](const Coordinates& at) {
       Coordinates source(at.size());
       for (size_t i = 0; i < at.size(); ++i) source[static_cast<size_t>(order[i])] = at[i];
-      return (*known)[static_cast<size_t>(flat_index(source, *sizes))];
+      return element_at(*known, source, *sizes);
     });
   return {{{b.dtype(node.inputs[0]), shape}}, {std::move(elements)}};
 }
@@ -93,7 +97,7 @@ Inferred expand_shape(Builder& b, const Node& node) {
       Coordinates source(at.end() - static_cast<std::ptrdiff_t>(sizes->size()), at.end());
       for (size_t d = 0; d < source.size(); ++d)
         if ((*sizes)[d] == 1) source[d] = 0;
-      return (*known)[static_cast<size_t>(flat_index(source, *sizes))];
+      return element_at(*known, source, *sizes);
     });
   return {{{b.dtype(node.inputs[0]), shape}}, {std::move(elements)}};
 }
@@ -136,7 +140,7 @@ Inferred slice_shape(Builder& b, const Node& node) {
         if (!start || !step) return std::nullopt;
         source[i] = *start + at[i] * *step;
       }
-      return (*known)[static_cast<size_t>(flat_index(source, *sizes))];
+      return element_at(*known, source, *sizes);
     });
   return {{{b.dtype(node.inputs[0]), extents}}, {std::move(elements)}};
 }
@@ -323,7 +327,7 @@ Inferred concat_shape(Builder& b, const Node& node) {
     elements = map_elements(shape, [&](Coordinates at) -> std::optional<sym::Expr> {
       for (ValueId input : node.inputs) {
         const auto sizes = constant_shape(b.shape(input));
-        if (at[dim] < (*sizes)[dim]) return (*b.known(input))[static_cast<size_t>(flat_index(at, *sizes))];
+        if (at[dim] < (*sizes)[dim]) return element_at(*b.known(input), at, *sizes);
         at[dim] -= (*sizes)[dim];
       }
       return std::nullopt;

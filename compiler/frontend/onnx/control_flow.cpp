@@ -71,6 +71,18 @@ bool always_true(const Graph& body) {
 
 constexpr int64_t kMaxUnrolled = 256;
 
+// The rows of a loop that carries sequences and runs no iteration, as the body declares them; a size that it
+// leaves open is 0, as in onnxruntime.
+Term no_rows(const Context& c, const ValueInfo& row) {
+  if (row.type.kind != Type::Kind::kTensor || !row.type.shape)
+    c.unsupported(
+        cat("the loop runs no iteration, and the type of its scan output '", row.name, "' is not declared"),
+        "declare the type of the body's output");
+  Shape shape{0};
+  for (const Dim& dim : *row.type.shape) shape.emplace_back(dim.value.value_or(0));
+  return filled(c.b, shape, c.dtype(row.type.elem_type), 0);
+}
+
 // Sequences and tensors that change their shape from iteration to iteration: as many copies of the body as
 // iterations.
 Outputs unrolled(Context& c, const Graph& body, int64_t trips, Outputs carried) {
@@ -87,10 +99,9 @@ Outputs unrolled(Context& c, const Graph& body, int64_t trips, Outputs carried) 
       scanned[k].push_back(unsqueeze(Term(c.b, row.tensor), {0}));
     }
   }
-  for (const auto& rows : scanned) {
-    if (rows.empty()) c.unsupported("a loop without iterations has scan outputs");
-    carried.push_back(concat(rows, 0));
-  }
+  const size_t first = body.outputs.size() - scanned.size();
+  for (size_t k = 0; k < scanned.size(); ++k)
+    carried.push_back(trips == 0 ? no_rows(c, body.outputs[first + k]) : concat(scanned[k], 0));
   return carried;
 }
 
@@ -120,7 +131,7 @@ Outputs op_loop(Context& c) {
   }
   const auto constant_trips = sym::as_const(trips);
   if (sequences) {
-    if (!constant_trips || *constant_trips > kMaxUnrolled || !endless)
+    if (!constant_trips || *constant_trips > kMaxUnrolled || (!endless && *constant_trips > 0))
       c.unsupported(
           "a loop that carries a sequence needs a number of iterations that is known at compile time");
     return unrolled(c, body, *constant_trips, std::move(initial));

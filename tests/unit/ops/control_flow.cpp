@@ -106,6 +106,37 @@ TEST_CASE("loops carry, swap, stop and stack") {
   }
 }
 
+TEST_CASE("a loop that is known to run no iteration gives what it starts with, and no rows") {
+  const HostTensor start = sample(DType::kF32, {2}), rows = tensor(DType::kF32, {0, 2}, {}),
+                   ids = tensor(DType::kI64, {0}, {});
+  struct How {
+    const char* name;
+    std::optional<int64_t> trips;  // none: the size of dim 0
+    bool never;                    // by its condition
+  };
+  for (const How& how : {How{"a size of 0", std::nullopt, false}, How{"0", 0, false},
+                         How{"below 0", -3, false}, How{"a condition", 5, true}})
+    check({.name = how.name,
+           .inputs = {start, rows, ids},
+           .build =
+               [&](Builder& b, const Ids& in) {
+                 const sym::Expr trips = how.trips ? sym::Expr(*how.trips) : b.shape(in[1])[0];
+                 std::optional<ValueId> condition;
+                 if (how.never) condition = b.elements({0}, {}, DType::kBool);
+                 auto result = ops::loop(b, trips, condition, {in[0]}, [&](const ops::LoopState& s) {
+                   // Neither input has such elements.
+                   const ValueId row = ops::squeeze(b, ops::slice(b, in[1], 0, s.counter, 1), {0}),
+                                 id = ops::reshape(b, ops::slice(b, in[2], 0, how.trips ? 0 : s.counter, 1),
+                                                   {});
+                   const ValueId next = ops::add(b, s.carried[0], row);
+                   return ops::LoopStep{std::nullopt, {next}, {next, ops::add(b, id, id)}};
+                 });
+                 return Ids{result.carried[0], result.stacked[0], result.stacked[1]};
+               },
+           .expected = {start, rows, ids},
+           .symbolic = !how.trips});
+}
+
 TEST_CASE("carried sizes that grow or shrink by the same in every iteration") {
   const HostTensor first = sample(DType::kF32, {3, 2, 2}), more = sample(DType::kF32, {3, 1, 2}, 2);
   for (int64_t trips : {0, 1, 4})
