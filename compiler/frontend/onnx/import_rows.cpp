@@ -54,7 +54,6 @@ constexpr Limit kLimits[] = {
      "indices of a MaxPool in the model count in output_shape; others count in the shape that the attributes "
      "give, unless output_shape is smaller in a dim"},
     {"", "RegexFullMatch", "RE2's syntax"},
-    {"", "RoiAlign", "sampling_ratio > 0"},
     {"", "STFT", kSignalParts},
     {"", "SequenceAt", kItems},
     {"", "SequenceErase", kItems},

@@ -304,30 +304,51 @@ Outputs col2im(Context& c) {
   return {cropped(reshape(out, shape))};
 }
 
+// How RoiAlign samples one dim: positions [regions, bins, samples]. Where the number of samples follows from a
+// region's length, `each` says how many of them each region has, f32 [regions]; the others count for nothing.
+struct RoiSamples {
+  Term position;
+  sym::Expr most;
+  std::optional<Term> each;
+};
+RoiSamples roi_samples(const Context& c, Term start, Term length, int64_t bins, int64_t ratio) {
+  constexpr int64_t kMostSamples = int64_t{1} << 24;
+  const sym::Expr regions = start.dim(0);
+  const Term width = length / static_cast<double>(bins);
+  RoiSamples out{.position = start, .most = ratio, .each = {}};
+  if (ratio <= 0) {
+    out.each = maximum(apply(OpKind::kCeil, width), 0);
+    const Term most = cast(maximum(reduce_max(*out.each, {0}), 0), DType::kI64);
+    out.most = c.b.elements_of(most, "samples", 0, kMostSamples).at(0);
+  }
+  const Shape grid{regions, bins, out.most};
+  const Term i = cast(index_along(c.b, grid, 1, DType::kI64), DType::kF32),
+             s = cast(index_along(c.b, grid, 2, DType::kI64), DType::kF32);
+  const auto column = [&](Term t) { return reshape(t, {regions, 1, 1}); };
+  const Term bin = column(width);
+  const Term within = out.each ? bin * (s + 0.5) / column(maximum(*out.each, 1))
+                               : bin * ((s + 0.5) * (1.0 / static_cast<double>(ratio)));
+  out.position = column(start) + bin * i + within;
+  return out;
+}
+
 // Each region is a grid of bins, each bin the mean or maximum of a grid of bilinear samples.
 Outputs roi_align(Context& c) {
   const Term x = c.in(0), rois = cast(c.in(1), DType::kF32), batch = cast(c.in(2), DType::kI64);
   const int64_t height = c.integer("output_height", 1), width = c.integer("output_width", 1),
                 ratio = c.integer("sampling_ratio", 0);
-  if (ratio <= 0)
-    c.unsupported("RoiAlign with a sampling_ratio of 0 takes its number of samples from the data");
   const bool half = c.version >= 16 && c.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
   const double scale = c.number("spatial_scale", 1), shift = half ? 0.5 : 0;
   const auto corner = [&](int64_t i) { return squeeze(slice(rois, 1, i, 1), {1}) * scale - shift; };
   const sym::Expr regions = rois.dim(0);
-  // Positions [regions, bins, samples] along one dim.
-  const auto positions = [&](Term start, Term end, int64_t bins) {
-    const Term length = half ? end - start : maximum(end - start, 1);
-    const Term bin = reshape(length / static_cast<double>(bins), {regions, 1, 1});
-    const Shape grid{regions, bins, ratio};
-    const Term i = cast(index_along(c.b, grid, 1, DType::kI64), DType::kF32),
-               s = cast(index_along(c.b, grid, 2, DType::kI64), DType::kF32);
-    return reshape(start, {regions, 1, 1}) + bin * i + bin * ((s + 0.5) * (1.0 / static_cast<double>(ratio)));
+  const auto along = [&](int64_t first, int64_t bins) {
+    const Term start = corner(first), length = corner(first + 2) - start;
+    return roi_samples(c, start, half ? length : maximum(length, 1), bins, ratio);
   };
-  const Term ys = positions(corner(1), corner(3), height), xs = positions(corner(0), corner(2), width);
-  const Shape all{regions, height, width, ratio, ratio};
-  const Term y = expand(reshape(ys, {regions, height, 1, ratio, 1}), all),
-             xx = expand(reshape(xs, {regions, 1, width, 1, ratio}), all);
+  const RoiSamples rows = along(1, height), columns = along(0, width);
+  const Shape all{regions, height, width, rows.most, columns.most};
+  const Term y = expand(reshape(rows.position, {regions, height, 1, rows.most, 1}), all),
+             xx = expand(reshape(columns.position, {regions, 1, width, 1, columns.most}), all);
   const Term h = size_as(c.b, DType::kF32, x.dim(2)), w = size_as(c.b, DType::kF32, x.dim(3));
   const auto outside = [](Term p, Term size) { return logical_or(less(p, -1.0), greater(p, size)); };
   const Term nothing = logical_or(outside(y, h), outside(xx, w));
@@ -335,23 +356,34 @@ Outputs roi_align(Context& c) {
   const Sampler sampler(c, x, "border", true, batch);
   const std::vector<Term> position{inside(y, h), inside(xx, w)};
   const bool maximal = c.text("mode", "avg") == "max";
-  // ONNX takes the largest weighted tap, not the largest sample.
-  if (maximal) {
-    std::optional<Term> best;
+  std::optional<Term> samples;  // [regions, channels, height, width, rows, columns]
+  if (maximal) {                // ONNX takes the largest weighted tap, not the largest sample.
     const Term y0 = apply(OpKind::kFloor, position[0]), x0 = apply(OpKind::kFloor, position[1]);
     for (int dy = 0; dy <= 1; ++dy) {
       for (int dx = 0; dx <= 1; ++dx) {
         const Term ty = y0 + static_cast<double>(dy), tx = x0 + static_cast<double>(dx);
         const Term weight = triangle(ty - position[0]) * triangle(tx - position[1]);
         const Term tap = sampler.at({ty, tx}) * cast(unsqueeze(weight, {1}), x.dtype());
-        best = best ? maximum(*best, tap) : tap;
+        samples = samples ? maximum(*samples, tap) : tap;
       }
     }
-    return {reduce_max(select(unsqueeze(nothing, {1}), 0, *best), {4, 5})};
+  } else {
+    samples = sampler.interpolate(position, 1, triangle);
   }
-  const Term samples =
-      sampler.interpolate(position, 1, triangle);  // [regions, channels, height, width, ratio, ratio]
-  return {reduce_mean(select(unsqueeze(nothing, {1}), 0, samples), {4, 5})};
+  const Term values = select(unsqueeze(nothing, {1}), 0, *samples);
+  if (!rows.each) return {maximal ? reduce_max(values, {4, 5}) : reduce_mean(values, {4, 5})};
+  const auto has = [&](const RoiSamples& of, int64_t dim) {
+    return less(index_along(c.b, all, dim, DType::kF32), reshape(*of.each, {regions, 1, 1, 1, 1}));
+  };
+  const Term counts = unsqueeze(logical_and(has(rows, 3), has(columns, 4)), {1});
+  const Term number = reshape(*rows.each * *columns.each, {regions, 1, 1, 1});
+  if (!maximal) {
+    const Term sum = reduce_sum(widen(select(counts, values, 0)), {4, 5});
+    return {cast(sum / cast(maximum(number, 1), sum.dtype()), x.dtype())};
+  }
+  const Term lowest = number_like(values, -std::numeric_limits<double>::infinity());
+  const Term largest = reduce_max(select(counts, values, lowest), {4, 5});
+  return {select(greater(number, 0), largest, number_like(largest, 0))};
 }
 
 // Regions [n, 4] of corners (y, x) as shares of the image, each sampled at its corners and evenly between.
