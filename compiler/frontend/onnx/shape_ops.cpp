@@ -16,10 +16,11 @@ namespace {
 using namespace ops;
 
 // total / product(known), where both are products of sizes: equal factors leave both sides first, so that
-// what is left is simple whatever the symbols are.
+// what is left is simple whatever the symbols are, and a 0 on both sides leaves like a symbol that is 0.
 sym::Expr divide(Shape total, Shape known) {
   for (auto it = known.begin(); it != known.end();) {
-    auto same = it->is_const() ? total.end() : std::find(total.begin(), total.end(), *it);
+    const bool leaves = !it->is_const() || it->is_const(0);
+    auto same = leaves ? std::find(total.begin(), total.end(), *it) : total.end();
     if (same == total.end()) {
       ++it;
       continue;
@@ -30,67 +31,105 @@ sym::Expr divide(Shape total, Shape known) {
   return sym::floordiv(count(total), count(known));
 }
 
-// Sizes that only the run tells may be 0, x's dim in the same place, and -1, what is left, as well: they become what they
-// mean. False: none of them can be negative, nothing was done.
-bool tell_rest(Context& c, Term x, std::vector<sym::Expr>& target, bool zero_copies,
-               std::optional<size_t> rest) {
-  const auto from_data = [&](sym::Expr e) { return c.b.is_bound_in_run(e) && !c.b.holds(sym::ge(e, 0)); };
-  if (std::none_of(target.begin(), target.end(), from_data)) return false;
-  sym::Expr negative = rest ? 1 : 0, product = 1;
-  std::vector<sym::Expr> is_rest(target.size(), 0);
-  for (size_t i = 0; i < target.size(); ++i) {
-    const sym::Expr given = target[i];
-    if (rest == i) {
-      is_rest[i] = 1;
-      continue;
+// Reshape's target as ONNX spells it: a size, 0 for x's dim in the same place, -1 for what is left.
+class Target {
+ public:
+  Target(Context& c, Term x, std::vector<sym::Expr> given, bool zero_copies)
+      : c_(c), x_(x), given_(std::move(given)), zero_copies_(zero_copies) {
+    for (size_t i = 0; i < given_.size(); ++i) {
+      if (given_[i].is_const() && given_[i].value() < -1)
+        c.does_not_fit(cat("shape has a size of ", given_[i].value()));
+      if (!given_[i].is_const(-1)) continue;
+      if (rest_) c.does_not_fit("shape has -1 twice");
+      rest_ = i;
     }
-    if (from_data(given)) {
-      c.b.require(sym::ge(given, -1), "shape has a size of {0}", {given});
-      is_rest[i] = sym::lt(given, 0);
-      negative += is_rest[i];
-      if (zero_copies && static_cast<int64_t>(i) < x.rank())
-        target[i] = sym::select(sym::eq(given, 0), x.dim(static_cast<int64_t>(i)), given);
-      else if (zero_copies)
-        c.b.require(sym::ne(given, 0), cat("shape copies dim ", i, " of a tensor of rank ", x.rank()));
-    }
-    product *= sym::select(is_rest[i], 1, target[i]);
   }
-  c.b.require(sym::le(negative, 1), "shape has -1 twice");
-  const sym::Expr left = sym::floordiv(count(x.shape()), sym::max(product, 1));
-  for (size_t i = 0; i < target.size(); ++i) target[i] = sym::select(is_rest[i], left, target[i]);
-  target = named(c.b, std::move(target), "size");
-  return true;
-}
+
+  Shape sizes() {
+    if (std::any_of(given_.begin(), given_.end(), [&](sym::Expr e) { return is_from_data(e); }))
+      return told_by_run();
+    Shape out = with_copies();
+    // Of an empty x a 0 is a size where x's dim does not fit, as a symbol is that happens to be 0.
+    const bool empty = zero_copies_ && c_.b.holds(sym::eq(count(x_.shape()), 0));
+    return empty && c_.b.prove(sym::eq(count(out), 0)) == sym::Answer::kNo ? given_ : out;
+  }
+
+ private:
+  bool is_from_data(sym::Expr e) const { return c_.b.is_bound_in_run(e) && !c_.b.holds(sym::ge(e, 0)); }
+  bool has_dim(size_t i) const { return static_cast<int64_t>(i) < x_.rank(); }
+  sym::Expr dim(size_t i) const { return x_.dim(static_cast<int64_t>(i)); }
+
+  // Whether a size is x's dim. Where the result has as many elements either way, a symbol is no such 0.
+  sym::Expr copies(size_t i) const {
+    if (!zero_copies_ || !has_dim(i)) return 0;
+    const sym::Expr is_zero = sym::eq(given_[i], 0);
+    if (is_zero.is_const() || is_from_data(given_[i])) return is_zero;
+    const bool same = !rest_ || c_.b.prove(is_zero) == sym::Answer::kNo || dim(i) == given_[i] ||
+                      c_.b.known_facts().with(is_zero).holds(sym::eq(dim(i), 0));
+    return same ? sym::Expr(0) : is_zero;
+  }
+
+  // x's dims that are copied divide themselves, also where they are 0: so torch's flatten means (0, -1), where
+  // onnxruntime refuses it.
+  Shape with_copies() {
+    Shape out = given_, total = x_.shape(), known;
+    for (size_t i = 0; i < given_.size(); ++i) {
+      if (rest_ == i) continue;
+      const sym::Expr copied = copies(i);
+      if (!copied.is_const(0)) {
+        out[i] = sym::select(copied, dim(i), given_[i]);
+        total[i] = sym::select(copied, 1, total[i]);
+      }
+      if (!copied.is_const(1)) known.push_back(sym::select(copied, 1, given_[i]));
+    }
+    if (!rest_) return out;
+    out[*rest_] = c_.b.simplify(divide(std::move(total), std::move(known)));
+    if (out[*rest_].op() == sym::Op::kFloorDiv && out[*rest_].arg(1).is_const(0))
+      c_.does_not_fit("beside a size of 0 shape has -1, which may be any size");
+    return out;
+  }
+
+  // Sizes that only the run tells become what they mean.
+  Shape told_by_run() {
+    Shape out = given_, total = x_.shape();
+    sym::Expr rests = 0, known = 1;
+    std::vector<sym::Expr> is_rest;
+    for (size_t i = 0; i < given_.size(); ++i) {
+      c_.b.require(sym::ge(given_[i], -1), "shape has a size of {0}", {given_[i]});
+      is_rest.push_back(is_from_data(given_[i]) ? sym::lt(given_[i], 0) : sym::Expr(rest_ == i));
+      rests += is_rest[i];
+      if (zero_copies_ && !has_dim(i))
+        c_.b.require(sym::ne(given_[i], 0), cat("shape copies dim ", i, " of a tensor of rank ", x_.rank()));
+      const sym::Expr copied = rest_ == i ? sym::Expr(0) : copies(i);
+      out[i] = sym::select(copied, dim_or(i, 1), given_[i]);
+      if (has_dim(i)) total[i] = sym::select(copied, 1, total[i]);
+      known *= sym::select(sym::logical_or(is_rest[i], copied), 1, given_[i]);
+    }
+    c_.b.require(sym::le(rests, 1), "shape has -1 twice");
+    const sym::Expr left = sym::floordiv(count(total), sym::max(known, 1));
+    for (size_t i = 0; i < out.size(); ++i) out[i] = sym::select(is_rest[i], left, out[i]);
+    return named(c_.b, std::move(out), "size");
+  }
+
+  sym::Expr dim_or(size_t i, sym::Expr otherwise) const { return has_dim(i) ? dim(i) : otherwise; }
+
+  Context& c_;
+  Term x_;
+  Shape given_;
+  bool zero_copies_;
+  std::optional<size_t> rest_;
+};
 
 Outputs op_reshape(Context& c) {
   const Term x = c.in(0);
-  std::vector<sym::Expr> target;
+  std::vector<sym::Expr> given;
   if (c.version >= 5) {
-    target = c.sizes_of(1, "shape", -1, kLargestSize);
+    given = c.sizes_of(1, "shape", -1, kLargestSize);
   } else {
-    for (int64_t d : c.integers("shape")) target.emplace_back(d);
+    for (int64_t d : c.integers("shape")) given.emplace_back(d);
   }
   const bool zero_copies = c.version < 14 || c.integer("allowzero", 0) == 0;
-  std::optional<size_t> rest;
-  for (size_t i = 0; i < target.size(); ++i) {
-    if (target[i].is_const(0) && zero_copies) {
-      if (static_cast<int64_t>(i) >= x.rank())
-        c.does_not_fit(cat("shape copies dim ", i, " of a tensor of rank ", x.rank()));
-      target[i] = x.dim(static_cast<int64_t>(i));
-    } else if (target[i].is_const(-1)) {
-      if (rest) c.does_not_fit("shape has -1 twice");
-      rest = i;
-    } else if (target[i].is_const() && target[i].value() < 0) {
-      c.does_not_fit(cat("shape has a size of ", target[i].value()));
-    }
-  }
-  if (tell_rest(c, x, target, zero_copies, rest)) return {reshape(x, target)};
-  if (rest) {
-    Shape known = target;
-    known.erase(known.begin() + static_cast<int64_t>(*rest));
-    target[*rest] = c.b.simplify(divide(x.shape(), known));
-  }
-  return {reshape(x, target)};
+  return {reshape(x, Target(c, x, std::move(given), zero_copies).sizes())};
 }
 
 Outputs flatten(Context& c) {
@@ -241,7 +280,11 @@ Outputs op_slice(Context& c) {
   if (starts.size() != ends.size() || starts.size() != axes.at.size() || starts.size() != steps.size())
     c.does_not_fit(cat("slice has ", starts.size(), " starts, ", ends.size(), " ends, ", axes.at.size(),
                        " axes and ", steps.size(), " steps"));
-  for (sym::Expr step : steps) c.b.require(sym::ne(step, 0), "slice has a step of 0");
+  for (sym::Expr& step : steps) {
+    c.b.require(sym::ne(step, 0), "slice has a step of 0");
+    // Beyond the largest size every step takes one element.
+    if (step.is_const()) step = std::clamp(step.value(), -kLargestSize, kLargestSize);
+  }
   Shape from(x.shape().size(), 0), extents = x.shape(), by(x.shape().size(), 1);
   for (size_t d = 0; d < x.shape().size(); ++d) {
     const auto dim = static_cast<int64_t>(d);
