@@ -27,6 +27,7 @@ suites+=(
   'conformance|bash tests/conformance/run.sh'
   'emulated|bash tests/conformance/run.sh emulated'
   'contrib|bash tests/conformance/contrib.sh'
+  'sizes|$python tests/sizes/run.py "$stridec"'
   'threads|bash tests/threads.sh'
   'race|$python tests/bench/test_race.py'
   'memory|$python tests/bench/memory.py resnet50 unet'
