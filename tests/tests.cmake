@@ -69,8 +69,8 @@ foreach(path ${test_folders})
   if(folder MATCHES "^codegen_(products|convolutions)$")
     target_link_libraries(test_${folder} PRIVATE contraction_check)
   endif()
-  if(folder STREQUAL compiled_cuda)  # runs what it builds where there is a GPU
-    target_link_libraries(test_${folder} PRIVATE device_program)
+  if(folder STREQUAL compiled_cuda)  # runs its kernels emulated, or on a GPU
+    target_link_libraries(test_${folder} PRIVATE emulated_gpu device_program)
   endif()
   if(folder MATCHES "^(compiled_gpu|tune_gpu)$")  # dlopen finds the driver in the process, by this name
     target_link_libraries(test_${folder} PRIVATE fake_cuda)
