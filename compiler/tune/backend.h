@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/cuda/build.h"
 #include "compiler/loop/program.h"
+#include "compiler/loop/value_range.h"
 #include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/tune/database.h"
 #include "compiler/tune/measure.h"
@@ -81,5 +83,9 @@ std::unique_ptr<Backend> gpu_backend(const GpuTarget& target, const codegen::cud
 
 // Values of a kernel's sizes. Throws Error where one has none.
 int64_t value_of(sym::Expr e, const Values& values);
+
+// Integers that the kernel takes: indices inside what they index.
+using Ranges = std::map<loop::BufferId, loop::ValueRange>;
+void set_range(Subject::Argument& argument, const Ranges& ranges, loop::BufferId id, const Values& values);
 
 }  // namespace stridec::tune

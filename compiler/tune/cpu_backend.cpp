@@ -28,12 +28,21 @@ int64_t value_of(sym::Expr e, const Values& values) {
   return *value;
 }
 
+void set_range(Subject::Argument& argument, const Ranges& ranges, loop::BufferId id, const Values& values) {
+  const auto found = ranges.find(id);
+  if (argument.weight || found == ranges.end() || !found->second.least || !found->second.most) return;
+  const auto least = sym::evaluate(*found->second.least, values),
+             most = sym::evaluate(*found->second.most, values);
+  if (least && most && *least <= *most) argument.least = *least, argument.most = *most;
+}
+
 namespace {
 
 using Object = std::shared_ptr<const std::string>;
 
 struct CpuCode : Code {
   loop::Program program;  // with weights laid out as the schedule wants them
+  Ranges ranges;
   codegen::Kernel kernel;
   std::string symbol;
   std::vector<Object> objects;
@@ -44,7 +53,9 @@ struct CpuCode : Code {
     for (const loop::BufferId id : kernel.buffers) {
       const loop::Buffer& buffer = program[id];
       const int64_t bytes = value_of(schedule::extent_in_elements(buffer), values) * byte_size(buffer.dtype);
-      subject.arguments.push_back({bytes, buffer.dtype, buffer.storage == loop::Storage::kWeight});
+      subject.arguments.push_back(
+          {.bytes = bytes, .dtype = buffer.dtype, .weight = buffer.storage == loop::Storage::kWeight});
+      set_range(subject.arguments.back(), ranges, id, values);
     }
     for (const sym::Expr e : kernel.sizes) subject.sizes.push_back(value_of(e, values));
     for (size_t m = 0; m < kernel.messages.size(); ++m) subject.sizes.push_back(static_cast<int64_t>(m));
@@ -85,6 +96,7 @@ class CpuBackend : public BackendOf<CpuTarget> {
       auto code = std::make_unique<CpuCode>();
       try {
         code->program = *alone;
+        code->ranges = loop::integer_ranges(*alone);
         code->program.nests[0].schedule = *schedule;
         schedule::pack_weights(code->program);
         schedule::order_staged_weights(code->program);

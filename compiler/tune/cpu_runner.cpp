@@ -100,7 +100,7 @@ class CpuRunner : public Runner {
     return "";
   }
 
-  // Arguments that are no weights are shared by all kernels: the n-th of a dtype and size is one and the same.
+  // Arguments that are no weights are shared by all kernels: the n-th of a dtype, size and range is one and the same.
   void make_memory(const std::vector<bool>& alive) override {
     std::map<DType, int64_t> weights;
     int64_t scratch = 64;
@@ -108,7 +108,7 @@ class CpuRunner : public Runner {
       if (!alive[s]) continue;
       for (Loaded& kernel : loaded_[s]) {
         scratch = std::max(scratch, kernel.subject->scratch_bytes);
-        std::map<std::pair<DType, int64_t>, size_t> count;
+        std::map<Subject::Content, size_t> count;
         int64_t own = 0;
         for (const Subject::Argument& argument : kernel.subject->arguments) {
           if (argument.weight) {
@@ -118,10 +118,11 @@ class CpuRunner : public Runner {
             kernel.fixed.push_back(nullptr);
             continue;
           }
-          const std::pair key(argument.dtype, argument.bytes);
+          const Subject::Content key = Subject::content_of(argument);
           auto& pool = fixed_[key];
           const size_t n = count[key]++;
-          if (n == pool.size()) pool.push_back(filled(argument.bytes, argument.dtype));
+          if (n == pool.size())
+            pool.push_back(filled(argument.bytes, argument.dtype, argument.least, argument.most));
           kernel.fixed.push_back(pool[n].get());
         }
       }
@@ -212,7 +213,7 @@ class CpuRunner : public Runner {
   Team team_;
   codegen::Jit jit_;
   std::set<const std::string*> added_;
-  std::map<std::pair<DType, int64_t>, std::vector<Memory>> fixed_;
+  std::map<Subject::Content, std::vector<Memory>> fixed_;
   std::map<DType, Weights> weights_;
   Memory scratch_;
   int64_t scratch_stride_ = 64;

@@ -4,9 +4,11 @@
 #include <cstring>
 #include <random>
 
+#include "compiler/base/number.h"
+
 namespace stridec::tune {
 
-Memory filled(int64_t bytes, DType dtype) {
+Memory filled(int64_t bytes, DType dtype, int64_t least, int64_t most) {
   const size_t size = static_cast<size_t>((bytes + 4095) / 4096 * 4096 + 4096);
   Memory memory(static_cast<char*>(std::aligned_alloc(4096, size)));
   if (!memory) return memory;
@@ -31,6 +33,11 @@ Memory filled(int64_t bytes, DType dtype) {
       const auto value = static_cast<uint16_t>(one | (bits & 0x8000u) | (bits & 0x7fu));
       std::memcpy(memory.get() + i, &value, 2);
     }
+  } else if (is_integer(dtype) && least <= most && (least != 0 || most != 0)) {
+    const auto item = static_cast<size_t>(byte_size(dtype));
+    std::uniform_int_distribution<int64_t> integers(least, most);
+    for (size_t i = 0; i + item <= pattern; i += item)
+      write_integer(dtype, integers(random), reinterpret_cast<uint8_t*>(memory.get()) + i);
   } else {
     std::memset(memory.get(), 0, pattern);
   }

@@ -14,8 +14,8 @@ struct Free {
 };
 using Memory = std::unique_ptr<char, Free>;
 
-// Numbers as activations have them; anything else is zero. A pattern of one megabyte repeats. Whole pages and one more;
+// Floats as activations have them; integers in [least, most]. A pattern of one megabyte repeats. Whole pages and one more;
 // null where there is no memory.
-Memory filled(int64_t bytes, DType dtype);
+Memory filled(int64_t bytes, DType dtype, int64_t least = 0, int64_t most = 0);
 
 }  // namespace stridec::tune

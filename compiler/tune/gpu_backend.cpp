@@ -24,6 +24,7 @@ struct Built {
 
 struct GpuCode : Code {
   loop::Program program;  // with weights laid out as the schedule wants them, and their bytes
+  Ranges ranges;
   codegen::DeviceNest nest;
   std::vector<std::vector<std::shared_ptr<Built>>> kernels;  // of each choice
 
@@ -46,6 +47,7 @@ struct GpuCode : Code {
            .weight = weight,
            .written = std::count(effects.writes.begin(), effects.writes.end(), id) > 0,
            .data = weight ? buffer.weight : loop::WeightData{}});
+      set_range(subject.arguments.back(), ranges, id, values);
       return found->second;
     };
     for (size_t k = 0; k < nest.choices[choice].launches.size(); ++k) {
@@ -167,6 +169,7 @@ class GpuBackend : public BackendOf<GpuTarget> {
   void emit(GpuCode& code, const loop::Program& alone, const loop::Schedule& schedule,
             std::vector<std::shared_ptr<Built>>& fresh) {
     code.program = alone;
+    code.ranges = loop::integer_ranges(alone);
     make_weights(code.program);
     code.program.nests[0].schedule = schedule;
     schedule::order_weights(code.program);

@@ -137,7 +137,7 @@ class GpuRunner : public Runner {
     return "";
   }
 
-  // Arguments that are no weights are shared by all subjects: the n-th of a dtype and size is one and the same.
+  // Arguments that are no weights are shared by all subjects: the n-th of a dtype, size and range is one and the same.
   void make_memory(const std::vector<bool>& alive) override {
     constexpr int64_t kMostCopies = 64;
     for (size_t s = 0; s < loaded_.size(); ++s) {
@@ -149,17 +149,18 @@ class GpuRunner : public Runner {
         if (argument.weight) weights += aligned(argument.bytes);
       loaded.copies = std::clamp<int64_t>(request_.options.rotate_bytes / std::max<int64_t>(weights, 1), 1,
                                           weights ? kMostCopies : 1);
-      std::map<std::pair<DType, int64_t>, size_t> count;
+      std::map<Subject::Content, size_t> count;
       for (const Subject::Argument& argument : subject.arguments) {
         if (argument.weight) {
           loaded.arguments.push_back(weights_of(loaded, argument));
           continue;
         }
-        const std::pair key(argument.dtype, argument.bytes);
+        const Subject::Content key = Subject::content_of(argument);
         auto& pool = shared_[key];
         const size_t n = count[key]++;
         if (n == pool.size()) pool.push_back(allocate(argument.bytes));
-        if (!patterns_.contains(key)) patterns_[key] = filled(argument.bytes, argument.dtype);
+        if (!patterns_.contains(key))
+          patterns_[key] = filled(argument.bytes, argument.dtype, argument.least, argument.most);
         loaded.arguments.push_back(pool[n]);
       }
       int64_t workspace = 0, counters = 0;
@@ -182,9 +183,8 @@ class GpuRunner : public Runner {
     for (size_t a = 0; a < subject.arguments.size(); ++a) {
       const Subject::Argument& argument = subject.arguments[a];
       if (argument.weight) continue;
-      good(loaded,
-           runtime::cuda_upload(*loaded.context, loaded.arguments[a],
-                                patterns_.at({argument.dtype, argument.bytes}).get(), argument.bytes));
+      good(loaded, runtime::cuda_upload(*loaded.context, loaded.arguments[a],
+                                        patterns_.at(Subject::content_of(argument)).get(), argument.bytes));
     }
     if (!good(loaded, enqueue(s, 1, false))) return event_of(Kind::kFailed, s, error_of(loaded).c_str());
     good(loaded, runtime::cuda_wait(*loaded.context));
@@ -335,8 +335,8 @@ class GpuRunner : public Runner {
   CudaModel& device_;
   Request& request_;
   std::vector<std::unique_ptr<Loaded>> loaded_;
-  std::map<std::pair<DType, int64_t>, std::vector<char*>> shared_;
-  std::map<std::pair<DType, int64_t>, Memory> patterns_;
+  std::map<Subject::Content, std::vector<char*>> shared_;
+  std::map<Subject::Content, Memory> patterns_;
   std::vector<Weights> weights_;
   std::vector<char*> memory_;
   std::vector<Result> results_;  // of the first subject

@@ -71,6 +71,7 @@ template <class Way>
 void walk(Way& way, Subject& subject) {
   each(way, subject.arguments, [&](Subject::Argument& argument) {
     way(argument.bytes), way(argument.dtype), way(argument.weight), way(argument.written), way(argument.data);
+    way(argument.least), way(argument.most);
   });
   each(way, subject.launches, [&](Subject::Launch& launch) {
     way(launch.symbol), way(launch.image), way(launch.threads), way(launch.cluster);

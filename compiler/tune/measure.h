@@ -19,8 +19,8 @@ namespace stridec::tune {
 
 class Gpu;
 
-// One outcome for each subject, which are all code for the CPU, or all for this GPU. Arrays of numbers are filled with random values in [-1, 1], of integers with
-// zeros, which are valid indices wherever there are any.
+// One outcome for each subject, which are all code for the CPU, or all for this GPU. Arrays of floats are filled with
+// random values in [-1, 1], arrays of integers with random values in the range of the argument.
 std::vector<Outcome> measure(const std::vector<Subject>& subjects, const MeasureOptions& options,
                              Gpu* gpu = nullptr);
 

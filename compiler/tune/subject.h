@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "compiler/base/dtype.h"
@@ -17,9 +18,14 @@ struct Subject {
     int64_t bytes = 0;
     DType dtype = DType::kF32;
     bool weight = false;
-    bool written = false;        // on a GPU: compared with what the first subject writes
-    loop::WeightData data = {};  // of a weight on a GPU, in the layout that the schedule wants
+    bool written = false;         // on a GPU: compared with what the first subject writes
+    loop::WeightData data = {};   // of a weight on a GPU, in the layout that the schedule wants
+    int64_t least = 0, most = 0;  // the range of integers that it is filled with
   };
+  // Arguments of equal content may be one array.
+  using Content = std::tuple<DType, int64_t, int64_t, int64_t>;
+  static Content content_of(const Argument& a) { return {a.dtype, a.bytes, a.least, a.most}; }
+
   std::vector<const std::string*> objects;  // the kernel's and those of what it calls
   std::string symbol;
   std::vector<Argument> arguments;  // buffers, in the kernel's order
