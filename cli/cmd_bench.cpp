@@ -104,11 +104,12 @@ std::vector<Subject> make_subjects(const Flags& flags) {
              std::any_of(subjects.begin(), subjects.end(),
                          [&](const Subject& s) { return has_size(*s.library, size.first); });
     });
-    GivenInputs given = read_inputs(*subject.library, flags.inputs, std::move(sizes), true);
-    subject.sizes = std::move(given.sizes);
-    subject.library->place(std::move(given.arrays));
-    subject.library->warm_up();
-    subject.first = subject.library->timed_run();
+    with_inputs(*subject.library, flags.inputs, sizes, true, [&](GivenInputs given) {
+      subject.sizes = std::move(given.sizes);
+      subject.library->place(std::move(given.arrays));
+      subject.library->warm_up();
+      subject.first = subject.library->timed_run();
+    });
     if (subject.library->gpu()) subject.row = runs_in_a_row(*subject.library);
   }
   return subjects;
@@ -313,7 +314,8 @@ std::function<int()> declare_bench(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   app.add_option("artifact", flags->artifact, "the .so")->required();
   app.add_option("--compare", flags->compare, "another .so, timed in turn with the first");
-  app.add_option("-i,--input", flags->inputs, "name=file.npy (others are random)");
+  app.add_option("-i,--input", flags->inputs,
+                 "name=file.npy (others are random, within the ranges of the manifest)");
   app.add_option("--dim", flags->dims, "sizes: batch=1,sequence=128 (others are as small as it serves)")
       ->join(',');
   app.add_option("--threads", flags->threads, "0: as many as the process may use");

@@ -80,6 +80,8 @@ void print_text(const std::string& file, const frontend::Imported& imported) {
       std::printf(" note       output '%s' %s has a size that only the data tells\n",
                   printable(graph.output_names[i]).c_str(), graph::to_string(type).c_str());
   }
+  for (const Diagnostic& warning : imported.warnings)
+    std::printf(" warning    %s\n", warning_text(warning).c_str());
   std::printf(" problems   %s\n",
               imported.problems.empty() ? "none" : std::to_string(imported.problems.size()).c_str());
   std::vector<std::vector<std::string>> rows;
@@ -96,9 +98,11 @@ Json to_json(const std::string& file, const frontend::Imported& imported) {
   Json json = {{"file", file},
                {"summary", imported.summary},
                {"problems", Json::array()},
+               {"warnings", Json::array()},
                {"symbols", Json::array()},
                {"guards", Json::array()}};
   for (const auto& d : imported.problems) json["problems"].push_back(problem_json(d));
+  for (const auto& d : imported.warnings) json["warnings"].push_back(problem_json(d));
   for (const auto& symbol : graph.symbols) {
     if (symbol.input < 0) continue;
     const sym::Interval range = graph.facts.bounds(symbol.var);
@@ -119,7 +123,8 @@ int run(const CompileFlags& flags, const Globals& globals) {
   const CompileOptions options = flags.options(globals);
   name_stage("reading");
   const Targets targets = select_targets(options.targets, options.cpus, options.gpus);
-  auto imported = frontend::import_file(options.model, {.dims = options.dims, .states = options.states});
+  auto imported = frontend::import_file(
+      options.model, {.dims = options.dims, .input_values = options.input_values, .states = options.states});
   if (imported.problems.empty()) imported.problems = unsupported_steps(imported.graph, targets);
   if (globals.json) {
     std::printf("%s\n",

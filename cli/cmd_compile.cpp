@@ -111,6 +111,7 @@ int run(const Flags& flags, const Globals& globals) {
   }
   const loop::Program& program = *made.programs().front();
   progress.line("reading", cat(std::filesystem::path(options.model).filename().string(), ", ", made.summary));
+  for (const Diagnostic& warning : made.warnings) progress.line("warning", warning_text(warning));
   const std::vector<Contained> programs = contained(made);
   for (const Contained& each : programs)
     progress.line("fusing", cat(counted(made.loops.nests.size(), "operation"), " -> ",
@@ -126,6 +127,8 @@ int run(const Flags& flags, const Globals& globals) {
                                  kernel->nodes.empty() ? "" : cat(" (", kernel->nodes, ")"),
                                  " does not have its schedule in the tuning database, for ",
                                  kernel->entry.key.target, ": ", kernel->refused));
+  json["warnings"] = nlohmann::ordered_json::array();
+  for (const Diagnostic& warning : made.warnings) json["warnings"].push_back(warning_text(warning));
   json["refused"] = refused_json(made);
   if (!made.gpu_problem.empty())
     progress.line("tuning", cat("nothing was measured for GPUs: ", made.gpu_problem,

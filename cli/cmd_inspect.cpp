@@ -48,6 +48,20 @@ std::string first_bytes(const std::string& path, size_t count) {
   return bytes;
 }
 
+// What an input may hold: "0..30521", "0.." or "".
+std::string values_of(const Json& input) {
+  if (input.value("content", "") == "image") return "an encoded image";
+  const auto range = input.find("range");
+  if (range == input.end()) return "";
+  const auto bound = [&](const char* name) {
+    if (!range->contains(name)) return std::string();
+    const Json& value = range->at(name);
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    return text.find(' ') == std::string::npos ? text : cat("(", text, ")");
+  };
+  return cat(bound("minimum"), "..", bound("maximum"));
+}
+
 void print_manifest(const Json& m, const std::string& file) {
   auto shape = [](const Json& dims) {
     return "[" +
@@ -59,7 +73,8 @@ void print_manifest(const Json& m, const std::string& file) {
               m.value("mode", "").c_str());
   for (const char* kind : {"inputs", "outputs", "states"}) {
     std::vector<std::vector<std::string>> rows;
-    for (const Json& value : m[kind]) rows.push_back({value["name"], value["dtype"], shape(value["shape"])});
+    for (const Json& value : m[kind])
+      rows.push_back({value["name"], value["dtype"], shape(value["shape"]), values_of(value)});
     if (!rows.empty()) std::printf(" %s\n%s", kind, table(rows, "   ").c_str());
   }
   std::vector<std::vector<std::string>> symbols;
@@ -234,13 +249,15 @@ int run(const Flags& flags, const Globals& globals) {
     return inspect_artifact(flags, globals);
   const std::string stage = flags.stage.empty() ? "graph" : flags.stage;
   const CompileOptions options = flags.common.options(globals);
-  if (!flags.graph_file.empty()) return write_graph(compile(options, Stage::kGraph).graph, flags.graph_file);
-  if (stage == "graph")
-    return print_stage(stage, graph::to_string(compile(options, Stage::kGraph).graph), globals);
-  if (stage == "loops")
-    return print_stage(stage, loop::to_string(compile(options, Stage::kLoops).loops), globals);
-  const Compilation made =
-      compile(options, stage == "source" || stage == "manifest" ? Stage::kArtifact : Stage::kSchedule);
+  const Stage last = !flags.graph_file.empty() || stage == "graph" ? Stage::kGraph
+                     : stage == "loops"                            ? Stage::kLoops
+                     : stage == "source" || stage == "manifest"    ? Stage::kArtifact
+                                                                   : Stage::kSchedule;
+  const Compilation made = compile(options, last);
+  print_warnings(made.warnings, globals);
+  if (!flags.graph_file.empty()) return write_graph(made.graph, flags.graph_file);
+  if (stage == "graph") return print_stage(stage, graph::to_string(made.graph), globals);
+  if (stage == "loops") return print_stage(stage, loop::to_string(made.loops), globals);
   if (stage == "schedule") return print_schedule(made, globals);
   if (stage == "fused") return print_stage(stage, loop::to_string((*made.programs().front())), globals);
   if (stage == "memory") return print_memory((*made.programs().front()), globals);

@@ -23,8 +23,9 @@ struct Flags {
 int run(const Flags& flags, const Globals& globals) {
   Library library(flags.artifact, flags.threads, flags.variant);
   const auto output_files = assign_files(flags.outputs, names_of(library.outputs()), "output");
-  const auto results =
-      library.run(read_inputs(library, flags.inputs, parse_sizes(flags.dims), flags.random).arrays);
+  std::vector<Array> results;
+  with_inputs(library, flags.inputs, parse_sizes(flags.dims), flags.random,
+              [&](const GivenInputs& given) { results = library.run(given.arrays); });
   nlohmann::ordered_json report = nlohmann::json::array();
   for (size_t i = 0; i < results.size(); ++i) {
     const std::string shape =

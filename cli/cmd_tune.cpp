@@ -127,6 +127,7 @@ int fill(const Flags& flags, const Globals& globals) {
     progress.update(stage, done, total, what);
   };
   const Compilation made = compile(options, Stage::kSchedule);
+  for (const Diagnostic& warning : made.warnings) progress.line("warning", warning_text(warning));
   if (!made.gpu_problem.empty())
     fail(ErrorKind::kToolchain, "no-gpu", cat("nothing was measured for --target cuda: ", made.gpu_problem),
          "run 'stridec tune' on a machine with such a GPU; its database replays anywhere, with --tune-db");

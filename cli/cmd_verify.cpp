@@ -101,12 +101,12 @@ std::vector<std::string> names_of(const loop::Program& program, const std::vecto
 }
 
 // Inputs of one run: files where they are given, otherwise random and different in every run.
-Tensors inputs_of(const loop::Program& program, const std::vector<std::string>& files, const Sizes& sizes,
-                  int run) {
+Tensors inputs_of(const loop::Program& program, const std::vector<loop::ValueRange>& ranges,
+                  const std::vector<std::string>& files, const Sizes& sizes, int run) {
   Tensors inputs;
   for (size_t i = 0; i < files.size(); ++i) {
     if (files[i].empty()) {
-      inputs.push_back(random_input(program, i, sizes, i + 100 * static_cast<uint64_t>(run)));
+      inputs.push_back(random_input(program, i, ranges[i], sizes, i + 100 * static_cast<uint64_t>(run)));
       continue;
     }
     Array array = read_npy(files[i], program[program.inputs[i]].dtype);
@@ -129,11 +129,14 @@ Tensors given_outputs(const loop::Program& program, const Flags& flags) {
   return outputs;
 }
 
-// --dim, -O and --precision as they were when the artifact was compiled, from its manifest.
+// --dim, --input-value, -O and --precision as they were when the artifact was compiled, from its manifest.
 void take_flags(const Library& artifact, const std::string& path, CompileOptions& options) {
   const Json manifest = package::read_manifest(artifact.manifest(), path);
   const Json dims = manifest.value("dims", Json::object()),
              settings = manifest.value("options", Json::object());
+  options.input_values.clear();
+  for (const auto& [name, value] : manifest.value("input_values", Json::object()).items())
+    options.input_values.push_back(frontend::parse_input_value(cat(name, "=", value.get<std::string>())));
   options.dims.clear();
   for (const auto& [name, range] : dims.items()) {
     // A name may have a comma in it.
@@ -316,11 +319,13 @@ int run(const Flags& given, const Globals& globals) {
   if (flags.tolerance < 0) flags.tolerance = passes::precision(options.precision).tolerance;
   options.sizes_stay_open = !library;
   const Compilation made = compile(options, Stage::kSchedule);
+  print_warnings(made.warnings, globals);
   const loop::Program reference = reference_of(made.graph);
   if (library) check_sizes(dims, options.dims, reference);
   const auto files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input");
   const bool all_given = std::find(files.begin(), files.end(), "") == files.end();
   const int count = all_given ? 1 : std::max(1, flags.runs);
+  const auto ranges = loop::input_ranges(reference);
   const Json compared = {{"model", flags.common.model},
                          {"artifact", flags.artifact},
                          {"variant", library ? library->variant() : made.variants.front().target.name},
@@ -337,9 +342,19 @@ int run(const Flags& given, const Globals& globals) {
     // Random inputs are as many as a little time allows, unless their number is asked for.
     if (i > 0 && !flags.runs_given && std::chrono::steady_clock::now() - start > kEnough) break;
     const Sizes sizes = all_given ? Sizes() : choose_sizes(reference, dims, i);
-    const Tensors inputs = inputs_of(reference, files, sizes, i);
-    const Tensors want = flags.expected.empty() ? reference_outputs(reference, inputs, all_given, progress)
-                                                : given_outputs(reference, flags);
+    // Random inputs that contradict each other are drawn again.
+    constexpr int kDraws = 16;
+    Tensors inputs, want;
+    for (int draw = 0; want.empty(); ++draw) {
+      inputs = inputs_of(reference, ranges, files, sizes, i + 1000 * draw);
+      try {
+        want = flags.expected.empty() ? reference_outputs(reference, inputs, all_given, progress)
+                                      : given_outputs(reference, flags);
+        break;
+      } catch (const Error& error) {
+        if (all_given || error.diagnostic.kind != ErrorKind::kDoesNotFit || draw + 1 == kDraws) throw;
+      }
+    }
     const Tensors got = library ? run_artifact(*library, inputs) : run_compiled(made, inputs);
     if (got.size() != want.size())
       fail(ErrorKind::kMismatch, "output-count",

@@ -67,6 +67,11 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
   app.add_option("--nvrtc", nvrtc, "the library that builds GPU kernels: libnvrtc.so.13 or its folder");
   app.add_option("--dim", dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224")
       ->join(',');
+  app.add_option(
+         "--input-value", input_values,
+         "the only value of an input of integers: sr=16000. The input stays, a run with another value is "
+         "refused, and what other values need is left out (branches of an If, ranks)")
+      ->allow_extra_args(false);
   app.add_option("--state", states,
                  "an input and the output that it becomes, kept from run to run: past_key_0=present_key_0, "
                  "or past_*=present_*")
@@ -116,6 +121,8 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
     fail(ErrorKind::kUsage, "no-such-target", "--cpu says for which CPUs to build, and no CPU is a target",
          "--target cpu,cuda for both in one library");
   made.dims = frontend::parse_dims(dims);
+  for (const std::string& value : input_values)
+    made.input_values.push_back(frontend::parse_input_value(value));
   for (const std::string& state : states) made.states.push_back(frontend::parse_state(state));
   made.mode = mode;
   if (std::none_of(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == mode; }))

@@ -13,12 +13,13 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
-#include <random>
+#include <nlohmann/json.hpp>
 
+#include "cli/random_values.h"
 #include "compiler/base/diagnostic.h"
-#include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/package/elf.h"
+#include "compiler/package/read_manifest.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {
@@ -336,8 +337,18 @@ std::vector<std::string> assign_files(const std::vector<std::string>& given,
 
 namespace {
 
-// With the least that it serves for sizes that are not given.
-Sizes complete_sizes(const Library& library, Sizes given) {
+bool breaks_guard(const nlohmann::ordered_json& manifest, const Sizes& sizes) {
+  return std::ranges::any_of(manifest["guards"], [&](const auto& guard) {
+    const sym::Expr condition = sym::parse(guard["condition"].template get<std::string>());
+    return sym::evaluate(condition, [&](sym::Expr v) -> std::optional<int64_t> {
+             const auto found = sizes.find(v.name());
+             return found == sizes.end() ? std::nullopt : std::optional(found->second);
+           }) == 0;
+  });
+}
+
+// With the least that it serves for sizes that are not given; where these do not fit each other, with more.
+Sizes complete_sizes(const Library& library, const nlohmann::ordered_json& manifest, const Sizes& given) {
   const auto symbols = library.symbols();
   for (const auto& [name, size] : given)
     if (!has_size(library, name))
@@ -345,12 +356,18 @@ Sizes complete_sizes(const Library& library, Sizes given) {
           ErrorKind::kUsage, "unknown-dim", cat("the artifact has no size '", name, "' that its inputs give"),
           symbols.empty() ? "all its sizes are fixed"
                           : cat("its sizes are ", join(symbols, ", ", [](const auto& s) { return s.name; })));
-  for (const auto& symbol : symbols) {
-    const int64_t least = std::max<int64_t>(symbol.minimum, 1),
-                  multiple = std::max<int64_t>(symbol.multiple, 1);
-    given.emplace(symbol.name, std::min(symbol.maximum, (least + multiple - 1) / multiple * multiple));
-  }
-  return given;
+  const auto at_least = [&](int64_t wanted) {
+    Sizes sizes = given;
+    for (const auto& symbol : symbols) {
+      const int64_t least = std::max(symbol.minimum, wanted),
+                    multiple = std::max<int64_t>(symbol.multiple, 1);
+      sizes.emplace(symbol.name, std::min(symbol.maximum, (least + multiple - 1) / multiple * multiple));
+    }
+    return sizes;
+  };
+  for (const int64_t wanted : {1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024})
+    if (Sizes sizes = at_least(wanted); !breaks_guard(manifest, sizes)) return sizes;
+  return at_least(1);
 }
 
 std::vector<sym::Expr> dims_of(const ValueDeclaration& declaration) {
@@ -384,34 +401,36 @@ void add_sizes(const Library& library, const ValueDeclaration& declaration, cons
   }
 }
 
-Array random_array(const ValueDeclaration& declaration, const Sizes& sizes, uint64_t seed) {
+// What the manifest says of an input's values.
+DrawnRange range_of(const nlohmann::ordered_json& input,
+                    const std::function<std::optional<int64_t>(sym::Expr)>& size) {
+  const auto bound = [&](const char* name) -> std::optional<sym::Expr> {
+    const auto range = input.find("range");
+    if (range == input.end() || !range->contains(name)) return std::nullopt;
+    const auto& value = range->at(name);
+    return value.is_string() ? sym::parse(value.get<std::string>()) : sym::Expr(value.get<int64_t>());
+  };
+  return range_at(bound("minimum"), bound("maximum"), input.value("content", "") == "image", size);
+}
+
+Array random_array(const ValueDeclaration& declaration, const nlohmann::ordered_json& input,
+                   const Sizes& sizes, uint64_t seed) {
+  const auto size_of = [&](sym::Expr v) -> std::optional<int64_t> {
+    const auto found = sizes.find(v.name());
+    return found == sizes.end() ? 1 : found->second;
+  };
   Array array;
   array.dtype = declaration.dtype;
-  for (sym::Expr dim : dims_of(declaration)) {
-    const auto size = sym::evaluate(dim, [&](sym::Expr v) -> std::optional<int64_t> {
-      const auto found = sizes.find(v.name());
-      return found == sizes.end() ? 1 : found->second;
-    });
-    array.shape.push_back(size.value_or(1));
-  }
-  const size_t item = static_cast<size_t>(byte_size(array.dtype));
-  array.bytes.resize(static_cast<size_t>(array.count()) * item);
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal;
-  for (int64_t i = 0; i < array.count(); ++i) {
-    uint8_t* at = array.bytes.data() + static_cast<size_t>(i) * item;
-    if (is_float(array.dtype))
-      write_float(array.dtype, normal(random), at);
-    else
-      write_integer(array.dtype, static_cast<int64_t>(random() % (is_bool(array.dtype) ? 2 : 3)), at);
-  }
+  for (sym::Expr dim : dims_of(declaration)) array.shape.push_back(sym::evaluate(dim, size_of).value_or(1));
+  array.bytes.resize(static_cast<size_t>(array.count()) * static_cast<size_t>(byte_size(array.dtype)));
+  fill_random(array.dtype, range_of(input, size_of), seed, array.count(), array.bytes.data());
   return array;
 }
 
 }  // namespace
 
 GivenInputs read_inputs(const Library& library, const std::vector<std::string>& files_given, Sizes sizes,
-                        bool random) {
+                        bool random, uint64_t draw) {
   const auto& declared = library.inputs();
   const auto files = assign_files(files_given, names_of(declared), "input");
   std::vector<Array> arrays(declared.size());
@@ -420,17 +439,35 @@ GivenInputs read_inputs(const Library& library, const std::vector<std::string>& 
     arrays[i] = read_npy(files[i], declared[i].dtype);
     add_sizes(library, declared[i], arrays[i], files[i], sizes);
   }
-  sizes = complete_sizes(library, std::move(sizes));
-  for (size_t i = 0; i < declared.size(); ++i) {
-    if (!files[i].empty()) continue;
-    if (!random)
-      fail(ErrorKind::kUsage, "missing-input",
-           cat("input '", declared[i].name, "' ", name(declared[i].dtype), declared[i].shape_text,
-               " is not given"),
-           cat("give --input ", declared[i].name, "=file.npy, or --random with --dim for sizes"));
-    arrays[i] = random_array(declared[i], sizes, i);
+  const auto missing = std::find(files.begin(), files.end(), "");
+  if (missing != files.end() && !random) {
+    const ValueDeclaration& input = declared[static_cast<size_t>(missing - files.begin())];
+    fail(ErrorKind::kUsage, "missing-input",
+         cat("input '", input.name, "' ", name(input.dtype), input.shape_text, " is not given"),
+         cat("give --input ", input.name, "=file.npy, or --random with --dim for sizes"));
   }
+  const auto manifest = package::read_manifest(library.manifest(), "the artifact");
+  sizes = complete_sizes(library, manifest, std::move(sizes));
+  for (size_t i = 0; i < declared.size(); ++i)
+    if (files[i].empty())
+      arrays[i] = random_array(declared[i], manifest["inputs"].at(i), sizes, i + 100 * draw);
   return {std::move(arrays), std::move(sizes)};
+}
+
+void with_inputs(const Library& library, const std::vector<std::string>& files, const Sizes& sizes,
+                 bool random, const std::function<void(GivenInputs)>& use) {
+  constexpr uint64_t kDraws = 32;
+  const bool all_given = files.size() == library.inputs().size();
+  std::optional<Error> first;
+  for (uint64_t draw = 0; draw < kDraws; ++draw) {
+    try {
+      return use(read_inputs(library, files, sizes, random, draw));
+    } catch (const Error& error) {
+      if (error.diagnostic.kind != ErrorKind::kDoesNotFit || all_given) throw;
+      if (!first) first = error;
+    }
+  }
+  throw *first;
 }
 
 }  // namespace stridec::cli

@@ -1,6 +1,7 @@
 // An artifact as `run`, `bench` and `verify` use it: loaded with dlopen, called through the C API.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -98,10 +99,15 @@ struct GivenInputs {
   std::vector<Array> arrays;
   Sizes sizes;
 };
-// From `name=file` flags and, where `random`, made up for the others: floats normal, integers in [0, 2], bools both, the
-// same each time. Sizes that neither a file nor `sizes` gives are the least that it serves, but 1 or more. Throws Error
-// (kUsage) for sizes that contradict each other or that the library does not have, and for inputs that are missing.
+// From `name=file` flags and, where `random`, drawn for the others from the ranges in the manifest, the same for each
+// `draw`. Sizes that neither a file nor `sizes` gives are the least that it serves, but 1 or more, and as large as its
+// guards ask. Throws Error (kUsage) for sizes that contradict each other or that the library does not have, and for inputs
+// that are missing.
 GivenInputs read_inputs(const Library& library, const std::vector<std::string>& files, Sizes sizes,
-                        bool random);
+                        bool random, uint64_t draw);
+// Calls `use` with them. Random inputs may contradict each other in a way that no range of one of them tells (a target of a
+// reshape): where `use` throws kDoesNotFit, others are drawn, some times, and then the first Error is thrown.
+void with_inputs(const Library& library, const std::vector<std::string>& files, const Sizes& sizes,
+                 bool random, const std::function<void(GivenInputs)>& use);
 
 }  // namespace stridec::cli

@@ -43,6 +43,16 @@ void note(std::string_view text, const Globals& globals) {
   if (!globals.quiet) std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
+std::string warning_text(const Diagnostic& warning) {
+  return printable(cat(warning.where.tensor, warning.where.tensor.empty() ? "" : ": ", warning.message,
+                       warning.help.empty() ? "" : "; ", warning.help));
+}
+
+void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& globals) {
+  for (const Diagnostic& warning : warnings)
+    note(cat("warning[", warning.code, "]: ", warning_text(warning)), globals);
+}
+
 void finish_output() {
   errno = 0;
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;

@@ -16,6 +16,10 @@ std::string error_json(const Diagnostic& diagnostic);
 void print_error(const Diagnostic& diagnostic, const Globals& globals);
 // A remark on stderr; silent with --quiet.
 void note(std::string_view text, const Globals& globals);
+// "output 'y': the model declares f32[1, 6], but computes f32[n, 6]; the artifact has the computed shape".
+std::string warning_text(const Diagnostic& warning);
+// A line on stderr for each; silent with --quiet.
+void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& globals);
 
 // Throws Error if something of what went to stdout did not arrive.
 void finish_output();

@@ -1,13 +1,10 @@
 #include "cli/random_inputs.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <random>
 
+#include "cli/random_values.h"
 #include "compiler/base/diagnostic.h"
-#include "compiler/base/number.h"
-#include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/guard.h"
@@ -18,120 +15,12 @@ namespace {
 
 using sym::Expr;
 
-// Values in [lo, hi].
-struct Range {
-  int64_t lo = 0, hi = 2;
-};
-constexpr int64_t kNoLimit = INT64_MAX;
-
 std::function<std::optional<int64_t>(Expr)> lookup_in(const Sizes& sizes) {
   return [&sizes](Expr var) -> std::optional<int64_t> {
     const auto found = sizes.find(var.name());
     return found == sizes.end() ? std::nullopt : std::optional(found->second);
   };
 }
-
-// ---- what the integers of a buffer are used for ----
-
-// Ranges flow from uses to where values come from, against the order of the run: a gather's bind limits the value, the
-// value the buffer that it is loaded from, that buffer the value stored there.
-class Uses {
- public:
-  Uses(const loop::Program& program, const Sizes& sizes) : sizes_(sizes) {
-    std::vector<const loop::Step*> steps;
-    loop::for_each_step(program.steps, [&](const loop::Step& step) { steps.push_back(&step); });
-    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-      if (const auto* bind = std::get_if<loop::BindSymbol>(&(*step)->node)) {
-        const auto lower = value_of(bind->lower), upper = value_of(bind->upper);
-        limit(buffers_[bind->buffer], {lower.value_or(0), upper.value_or(kNoLimit)});
-      } else if (const auto* copy = std::get_if<loop::Copy>(&(*step)->node)) {
-        if (buffers_.count(copy->to)) limit(buffers_[copy->from], buffers_[copy->to].range);
-      } else if (const auto* launch = std::get_if<loop::Launch>(&(*step)->node)) {
-        visit(program[launch->nest]);
-      }
-    }
-  }
-
-  Range of(loop::BufferId id) const {
-    const auto found = buffers_.find(id);
-    if (found == buffers_.end()) return {};
-    const Use& use = found->second;
-    if (!use.limited) return {0, use.other ? 2 : 1};
-    // Where nothing reasonable says how large a size may be: a few.
-    constexpr int64_t kReasonable = int64_t{1} << 24;
-    const int64_t lo = use.range.lo < -kReasonable ? 0 : use.range.lo;
-    return {lo, use.range.hi > kReasonable ? lo + 3 : use.range.hi};
-  }
-
- private:
-  struct Use {
-    Range range{INT64_MIN, kNoLimit};
-    bool limited = false;
-    bool other = false;  // used for more than comparing and turning into floats
-  };
-
-  std::optional<int64_t> value_of(Expr e) const { return sym::evaluate(e, lookup_in(sizes_)); }
-
-  static void limit(Use& use, Range range) {
-    use.limited = true;
-    use.range = {std::max(use.range.lo, range.lo), std::min(use.range.hi, range.hi)};
-  }
-
-  void visit(const loop::Nest& nest) {
-    std::vector<const loop::Stmt*> stmts;
-    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) { stmts.push_back(&stmt); });
-    std::vector<Use> values(nest.values.size());
-    const auto pass = [&](loop::ValueId from, loop::ValueId to) {
-      const Use use = values[from.value];
-      if (use.limited) limit(values[to.value], use.range);
-      values[to.value].other |= use.other;
-    };
-    for (auto stmt = stmts.rbegin(); stmt != stmts.rend(); ++stmt) {
-      if (const auto* bind = std::get_if<loop::Bind>(&(*stmt)->node)) {
-        const auto extent = value_of(bind->extent);
-        limit(values[bind->value.value], {0, std::max<int64_t>(0, extent.value_or(3) - 1)});
-      } else if (const auto* store = std::get_if<loop::Store>(&(*stmt)->node)) {
-        const auto found = buffers_.find(store->access.buffer);
-        Use& value = values[store->value.value];
-        if (found != buffers_.end() && found->second.limited) limit(value, found->second.range);
-        value.other |= found == buffers_.end() || found->second.other;
-      } else if (const auto* load = std::get_if<loop::Load>(&(*stmt)->node)) {
-        Use& buffer = buffers_[load->access.buffer];
-        const Use& value = values[load->result.value];
-        if (value.limited) limit(buffer, value.range);
-        buffer.other |= value.other;
-      } else if (const auto* let = std::get_if<loop::Let>(&(*stmt)->node)) {
-        visit(nest, *let, values, pass);
-      } else {
-        loop::for_each_use(**stmt, [&](loop::ValueId id) { values[id.value].other = true; });
-      }
-    }
-  }
-
-  template <class Pass>
-  void visit(const loop::Nest& nest, const loop::Let& let, std::vector<Use>& values, const Pass& pass) {
-    using loop::ScalarOp;
-    const DType result = nest.values[let.result.value].dtype;
-    switch (let.op) {
-      case ScalarOp::kCast:
-        if (!is_float(result) && !is_bool(result)) pass(let.result, let.args[0]);
-        return;
-      case ScalarOp::kSelect:  // an index that counts from the end: select(i < 0, i + n, i)
-        pass(let.result, let.args[1]);
-        pass(let.result, let.args[2]);
-        return;
-      case ScalarOp::kEq:
-      case ScalarOp::kNe:
-      case ScalarOp::kLt:
-      case ScalarOp::kLe: return;
-      default:
-        for (loop::ValueId arg : let.args) values[arg.value].other = true;
-    }
-  }
-
-  const Sizes& sizes_;
-  std::map<loop::BufferId, Use> buffers_;
-};
 
 // ---- sizes ----
 
@@ -202,28 +91,14 @@ Sizes choose_sizes(const loop::Program& program, const std::vector<frontend::Dim
        "give sizes that fit: --dim name=size,...");
 }
 
-loop::HostTensor random_input(const loop::Program& program, size_t input, const Sizes& sizes, uint64_t seed) {
-  const loop::BufferId id = program.inputs[input];
-  const loop::Buffer& buffer = program[id];
+loop::HostTensor random_input(const loop::Program& program, size_t input, const loop::ValueRange& range,
+                              const Sizes& sizes, uint64_t seed) {
+  const loop::Buffer& buffer = program[program.inputs[input]];
   std::vector<int64_t> shape;
   for (Expr dim : buffer.shape) shape.push_back(sym::evaluate(dim, lookup_in(sizes)).value_or(1));
   loop::HostTensor tensor = loop::make_tensor(buffer.dtype, shape);
-  Range range;
-  if (is_bool(buffer.dtype))
-    range = {0, 1};
-  else if (!is_float(buffer.dtype))
-    range = Uses(program, sizes).of(id);
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal;
-  const size_t item = static_cast<size_t>(byte_size(buffer.dtype));
-  const uint64_t span = static_cast<uint64_t>(std::max<int64_t>(0, range.hi - range.lo)) + 1;
-  for (int64_t i = 0; i < loop::element_count(tensor); ++i) {
-    uint8_t* at = tensor.bytes.data() + static_cast<size_t>(i) * item;
-    if (is_float(buffer.dtype))
-      write_float(buffer.dtype, normal(random), at);
-    else
-      write_integer(buffer.dtype, range.lo + static_cast<int64_t>(random() % span), at);
-  }
+  fill_random(buffer.dtype, range_at(range.least, range.most, range.image, lookup_in(sizes)), seed,
+              loop::element_count(tensor), tensor.bytes.data());
   return tensor;
 }
 

@@ -52,6 +52,7 @@ struct CompileOptions {
   std::vector<std::string> gpus;               // likewise; empty: sm_90a, sm_80 and ptx
   std::string nvrtc;  // the library that builds GPU kernels, or its folder; "": where it usually is
   std::vector<frontend::DimRange> dims;
+  std::vector<frontend::InputValue> input_values;
   std::vector<frontend::StatePattern> states;
   bool sizes_stay_open = false;  // frontend::ImportOptions
   std::string mode = "default";
@@ -74,6 +75,7 @@ enum class Stage { kGraph, kLoops, kSchedule, kSource, kArtifact };
 struct Compilation {
   std::string summary;             // of the model: "opset 18, 585 nodes, weights 437.9 MB"
   std::vector<std::string> files;  // that the model was read from
+  std::vector<Diagnostic> warnings;  // of the frontend
   graph::Graph graph;              // as imported, before the passes on it
   loop::Program loops;             // one nest an operator
   std::vector<schedule::Decision> decisions;

@@ -47,13 +47,16 @@ Compilation compile(const CompileOptions& options, Stage last) {
   try {
     PassRunner runner = make_runner(options);
     if (options.progress) options.progress("reading", 0, 0, options.model);
-    frontend::Imported imported = frontend::import_file(
-        options.model,
-        {.dims = options.dims, .states = options.states, .sizes_stay_open = options.sizes_stay_open});
+    frontend::Imported imported =
+        frontend::import_file(options.model, {.dims = options.dims,
+                                              .input_values = options.input_values,
+                                              .states = options.states,
+                                              .sizes_stay_open = options.sizes_stay_open});
     if (!imported.problems.empty()) throw frontend::as_error(imported.problems, options.model);
     Compilation made = run(std::move(imported.graph), options, last, std::move(runner));
     made.summary = std::move(imported.summary);
     made.files = std::move(imported.files);
+    made.warnings = std::move(imported.warnings);
     return made;
   } catch (Error& error) {
     if (error.diagnostic.where.file.empty() && error.diagnostic.kind != ErrorKind::kUsage)

@@ -2,13 +2,15 @@
 
 #include <filesystem>
 
+#include "compiler/loop/value_range.h"
 #include "compiler/tuned_schedules.h"
 
 namespace stridec {
 
 package::ManifestFacts facts_of(const CompileOptions& options, const Compilation& made,
                                 const FileHash& model) {
-  package::ManifestFacts facts{.model_file = std::filesystem::path(options.model).filename().string(),
+  package::ManifestFacts facts{.input_ranges = loop::input_ranges(made.loops),
+                               .model_file = std::filesystem::path(options.model).filename().string(),
                                .model_sha256 = model.get(),
                                .mode = options.mode,
                                .settings = options.settings,
@@ -16,6 +18,8 @@ package::ManifestFacts facts_of(const CompileOptions& options, const Compilation
                                .weights_file = options.weights_file,
                                .tuning = tuning_facts(made)};
   for (const frontend::DimRange& dim : options.dims) facts.dims[dim.name] = frontend::to_string(dim);
+  for (const frontend::InputValue& value : options.input_values)
+    facts.input_values[value.name] = frontend::to_string(value);
   if (options.precision != "fp32") facts.settings["precision"] = options.precision;
   for (const codegen::cpu::Variant& variant : made.variants) {
     if (variant.when.is_const(1))

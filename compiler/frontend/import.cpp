@@ -32,8 +32,14 @@ std::string summarize(const onnx::Model& model) {
 }
 
 Imported import_graph(const std::string& path, const graph::Data& file, const ImportOptions& options) {
-  Imported out{
-      .graph = graph::deserialize(file, ops::shape_table()), .problems = {}, .summary = {}, .files = {path}};
+  Imported out{.graph = graph::deserialize(file, ops::shape_table()),
+               .problems = {},
+               .warnings = {},
+               .summary = {},
+               .files = {path}};
+  if (!options.input_values.empty())
+    fail(ErrorKind::kUsage, "bad-input-value", "a serialized graph has its inputs' values in it, or none",
+         "give --input-value where the graph is written from the ONNX model");
   for (const DimRange& dim : options.dims) {
     const sym::Expr symbol = sym::var(dim.name);
     const bool known = std::any_of(out.graph.symbols.begin(), out.graph.symbols.end(),
@@ -93,6 +99,32 @@ std::string to_string(const DimRange& dim) {
   return out;
 }
 
+InputValue parse_input_value(std::string_view text) {
+  const auto bad = [&] {
+    fail(ErrorKind::kUsage, "bad-input-value",
+         cat("'", text, "' is not of the form name=number, or name=number,number,..."),
+         "write --input-value sr=16000");
+  };
+  const size_t equals = text.rfind('=');
+  if (equals == std::string_view::npos || equals == 0) bad();
+  InputValue out{.name = std::string(text.substr(0, equals)), .values = {}};
+  std::string_view rest = text.substr(equals + 1);
+  while (true) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    int64_t value = item == "true";
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
+    const bool word = item == "true" || item == "false";
+    if (!word && (error != std::errc() || end != item.data() + item.size())) bad();
+    out.values.push_back(value);
+    if (item.size() == rest.size()) return out;
+    rest.remove_prefix(item.size() + 1);
+  }
+}
+
+std::string to_string(const InputValue& value) {
+  return join(value.values, ",", [](int64_t each) { return std::to_string(each); });
+}
+
 namespace {
 
 Imported import_any(const std::string& path, const ImportOptions& options) {
@@ -104,8 +136,12 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
   }
   const onnx::Model model =
       onnx::read_model(path, {.missing_weights_are_zero = options.missing_weights_are_zero});
-  onnx::ImportOptions onnx_options{
-      .dims = {}, .constants = {}, .items = {}, .sizes_stay_open = options.sizes_stay_open};
+  onnx::ImportOptions onnx_options{.dims = {},
+                                   .constants = {},
+                                   .input_values = {},
+                                   .items = {},
+                                   .sizes_stay_open = options.sizes_stay_open};
+  for (const InputValue& value : options.input_values) onnx_options.input_values[value.name] = value.values;
   for (const DimRange& dim : options.dims)
     onnx_options.dims[dim.name] = {
         .lower = dim.lower.value_or(1), .upper = dim.upper, .multiple = dim.multiple};
@@ -124,7 +160,8 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
   }
   std::vector<std::string> files = model.external_files;
   files.insert(files.begin(), path);
-  return {std::move(imported.graph), std::move(problems), summarize(model), std::move(files)};
+  return {std::move(imported.graph), std::move(problems), std::move(imported.warnings), summarize(model),
+          std::move(files)};
 }
 
 }  // namespace

@@ -241,6 +241,16 @@ void require_branch(Builder& b, sym::Expr condition, const Declared& branch) {
 
 }  // namespace
 
+std::vector<ValueId> join_branches(Builder& b, sym::Expr condition, std::vector<graph::Region> regions,
+                                   const Branch& then_branch, const Branch& else_branch,
+                                   const std::vector<std::optional<int64_t>>& ranks) {
+  if (const auto declared = declared_branch(b, regions, ranks)) {
+    require_branch(b, condition, *declared);
+    return declared->first ? then_branch() : else_branch();
+  }
+  return b.add_with_regions(OpKind::kIf, {}, {{"condition", condition}}, std::move(regions));
+}
+
 std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_branch,
                              const Branch& else_branch, const std::vector<std::optional<int64_t>>& ranks) {
   if (!is_bool(b.dtype(condition)))
@@ -255,11 +265,7 @@ std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_b
     OpenRegion region(b, {}, first ? c : sym::logical_not(c));
     regions.push_back(region.close(first ? then_branch() : else_branch()));
   }
-  if (const auto declared = declared_branch(b, regions, ranks)) {
-    require_branch(b, c, *declared);
-    return declared->first ? then_branch() : else_branch();
-  }
-  return b.add_with_regions(OpKind::kIf, {}, {{"condition", c}}, std::move(regions));
+  return join_branches(b, c, std::move(regions), then_branch, else_branch, ranks);
 }
 
 namespace {

@@ -127,6 +127,11 @@ std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_b
                              const Branch& else_branch,
                              const std::vector<std::optional<int64_t>>& ranks = {});
 
+// The end of if_else(): an If of two closed regions, or the one branch that the declared ranks leave.
+std::vector<ValueId> join_branches(Builder& b, sym::Expr condition, std::vector<graph::Region> regions,
+                                   const Branch& then_branch, const Branch& else_branch,
+                                   const std::vector<std::optional<int64_t>>& ranks);
+
 struct LoopState {
   sym::Expr counter;  // 0, 1, ... as a size; counter_value: i64 scalar
   ValueId counter_value;

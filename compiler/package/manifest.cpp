@@ -14,12 +14,15 @@ using Json = nlohmann::ordered_json;
 
 using loop::Program;
 
+// A number, or the text of an expression.
+Json json_of(sym::Expr e) {
+  const auto constant = sym::as_const(e);
+  return constant ? Json(*constant) : Json(sym::to_string(e));
+}
+
 Json shape_of(const loop::Buffer& buffer) {
   Json shape = Json::array();
-  for (sym::Expr dim : buffer.shape) {
-    const auto constant = sym::as_const(dim);
-    shape.push_back(constant ? Json(*constant) : Json(sym::to_string(dim)));
-  }
+  for (sym::Expr dim : buffer.shape) shape.push_back(json_of(dim));
   return shape;
 }
 
@@ -29,6 +32,17 @@ Json values_of(const Program& program, const std::vector<loop::BufferId>& ids) {
     values.push_back(
         {{"name", program[id].name}, {"dtype", name(program[id].dtype)}, {"shape", shape_of(program[id])}});
   return values;
+}
+
+Json inputs_of(const Program& program, const std::vector<loop::ValueRange>& ranges) {
+  Json inputs = values_of(program, program.inputs);
+  for (size_t i = 0; i < std::min(ranges.size(), program.inputs.size()); ++i) {
+    const loop::ValueRange& range = ranges[i];
+    if (range.image) inputs[i]["content"] = "image";
+    if (range.least) inputs[i]["range"]["minimum"] = json_of(*range.least);
+    if (range.most) inputs[i]["range"]["maximum"] = json_of(*range.most);
+  }
+  return inputs;
 }
 
 // Symbols that only the run knows matter to a reader where a size that he is told mentions them; loop counters
@@ -118,7 +132,7 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
       {"mode", facts.mode},
       {"options", facts.settings},
       {"dims", facts.dims},
-      {"inputs", values_of(program, program.inputs)},
+      {"inputs", inputs_of(program, facts.input_ranges)},
       {"outputs", values_of(program, program.outputs)},
       {"states", values_of(program, program.states)},
       {"symbols", symbols_of(program)},
@@ -131,6 +145,7 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
       {"requires", std::move(required)},
       {"kernels", kernels_of(program, facts.tuning, steps)},
   };
+  if (!facts.input_values.empty()) json["input_values"] = facts.input_values;
   for (const auto& [when, special] : facts.specializations)
     json["specializations"].push_back({{"when", sym::to_string(when)},
                                        {"workspace_bytes", sym::to_string(special->arena_bytes)},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/loop/program.h"
+#include "compiler/loop/value_range.h"
 
 namespace stridec::package {
 
@@ -24,15 +25,17 @@ struct TuningFacts {
 
 // What the loop program does not know.
 struct ManifestFacts {
-  std::string model_file, model_sha256;  // the file's name without its folder
+  std::vector<loop::ValueRange> input_ranges;  // by input; empty: unknown
+  std::string model_file, model_sha256;        // the file's name without its folder
   std::string mode;
   std::map<std::string, std::string> settings;
-  std::map<std::string, std::string> dims;  // --dim, by name: "1..64%8"
-  std::vector<std::string> variants;        // CPU variants, best first
-  std::vector<std::string> gpu_variants;    // likewise
-  std::string driver;                       // with GPU variants: NVIDIA's, the least that runs them
-  std::string glibc;                        // "2.34": the least that the library runs on
-  std::string weights_file;                 // beside the library; "": within it
+  std::map<std::string, std::string> dims;          // --dim, by name: "1..64%8"
+  std::map<std::string, std::string> input_values;  // --input-value, by name: "16000"
+  std::vector<std::string> variants;                // CPU variants, best first
+  std::vector<std::string> gpu_variants;            // likewise
+  std::string driver;                               // with GPU variants: NVIDIA's, the least that runs them
+  std::string glibc;                                // "2.34": the least that the library runs on
+  std::string weights_file;                         // beside the library; "": within it
   TuningFacts tuning;
   // Programs for some sizes alone, of the best variant, in the order in which the run asks for them.
   struct Specialization {

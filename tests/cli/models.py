@@ -229,7 +229,7 @@ def bad_models():
             [add("Add", ["x", "w"], ["y"], "bias/Add")], [value("x", [2, 3])], [value("y", [2, 3])], [("w", _weights(4))]
         ),
         "wrong_declared_output": model(
-            [add("Relu", ["x"], ["y"], "act/Relu")], [value("x", [2, 3])], [value("y", [2, 4])]
+            [add("Relu", ["x"], ["y"], "act/Relu")], [value("x", [2, 3])], [value("y", [2, 3], I64)]
         ),
         "type_mismatch": model(
             [add("Add", ["x", "i"], ["y"], "mix/Add")], [value("x", [4]), value("i", [4], I64)], [value("y", [4])]

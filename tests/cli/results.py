@@ -101,6 +101,22 @@ def test_unpool():
     stridec("verify unpooled.onnx unpooled.so", 0)
 
 
+def test_declared_shapes_give_way():
+    """An output of another shape than the model declares: a warning, whether the size is fixed or not."""
+    made = models.model([models.helper.make_node("Relu", ["x"], ["y"])], [models.value("x", ["n", 6])], [models.value("y", [1, 6])])
+    models.onnx.save(made, "declared.onnx")
+    for dims, computed in (("", "n"), ("--dim n=4", "4")):
+        sentence = f"output 'y': the model declares f32[1, 6], but computes f32[{computed}, 6]; the artifact has the computed shape"
+        done = stridec(f"compile declared.onnx -o declared.so {dims}", 0)
+        expect(done.stderr.count(sentence) == 1, done.stderr)
+        expect(sentence in stridec(f"check declared.onnx {dims}", 0).stdout, "check does not warn")
+        np.save("x.npy", np.full((4, 6), 2, np.float32))
+        stridec("run declared.so --input x=x.npy --output y=y.npy", 0)
+        expect(np.load("y.npy").shape == (4, 6), np.load("y.npy").shape)
+        report = json.loads(stridec(f"compile declared.onnx -o declared.so {dims} --format=json", 0).stdout)
+        expect(report["warnings"] == [sentence], report)
+
+
 def test_zeros_are_quantised():
     """Nothing but zeros has the scale 1, as in onnxruntime, and what divides by it stays finite."""
     stridec("compile ranged.onnx -o ranged.so", 0)

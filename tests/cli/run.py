@@ -20,13 +20,14 @@ import failures
 import hostile
 import information
 import library
+import random_data
 import ranks
 import results
 import same_bytes
 import transcripts
 from harness import ROOT, prepare
 
-TOPICS = (failures, hostile, information, compiling, same_bytes, results, ranks, altered)
+TOPICS = (failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered)
 
 
 def names_in(module):

@@ -3,9 +3,11 @@
 #include <limits>
 
 #include "compiler/base/text.h"
+#include "compiler/frontend/onnx/import_branches.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite.h"
 #include "compiler/ops/helpers.h"
+#include "compiler/ops/region.h"
 
 namespace stridec::onnx {
 namespace {
@@ -35,16 +37,53 @@ std::optional<bool> known_bool(const Context& c, Term condition) {
   return value ? std::optional(*value != 0) : std::nullopt;
 }
 
+// A sentence of a guard: its braces are literal.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char each : text) out.append(each == '{' || each == '}' ? 2 : 1, each);
+  return out;
+}
+
+constexpr const char* kBranches[] = {"else_branch", "then_branch"};
+
+// The only branch that can run stands in place of the If; a run that asks for the other one ends with a sentence.
+Outputs branch_alone(Context& c, sym::Expr condition, bool then_branch, const std::string& why) {
+  c.b.require(then_branch ? condition : sym::logical_not(condition),
+              escaped(cat("this run takes the ", kBranches[!then_branch], ", which is left out: ", why,
+                          "; compile the model for sizes that it fits, by --dim or in the file")));
+  return c.importer().inline_graph(c.graph(kBranches[then_branch]), {});
+}
+
+std::string reason_of(const Diagnostic& problem) {
+  return cat(problem.where.node, problem.where.node.empty() ? "" : ": ", problem.message);
+}
+
 Outputs op_if(Context& c) {
-  const Term condition = reshape(c.in(0), {});
-  if (auto known = known_bool(c, condition))
-    return c.importer().inline_graph(c.graph(*known ? "then_branch" : "else_branch"), {});
-  const auto branch = [&](const char* name) {
-    return [&c, name] { return tensors(c, c.importer().inline_graph(c.graph(name), {}), "a branch"); };
+  const auto chosen = branches_of(c.importer()).take_choice();
+  const Term given = reshape(c.in(0), {});
+  if (auto known = known_bool(c, given)) return c.importer().inline_graph(c.graph(kBranches[*known]), {});
+  if (!is_bool(given.dtype())) c.does_not_fit(cat("the condition is ", graph::to_string(c.b.type(given))));
+  const sym::Expr condition = c.b.elements_of(given, "condition", 0, 1)[0];
+  if (c.b.holds(condition)) return c.importer().inline_graph(c.graph("then_branch"), {});
+  if (c.b.holds(sym::logical_not(condition))) return c.importer().inline_graph(c.graph("else_branch"), {});
+  if (chosen) return branch_alone(c, condition, chosen->then_branch, chosen->reason);
+  std::vector<graph::Region> regions;
+  for (const bool first : {true, false}) {
+    const auto problem = branches_of(c.importer()).try_region([&] {
+      OpenRegion region(c.b, {}, first ? condition : sym::logical_not(condition));
+      const Outputs results = c.importer().inline_graph(c.graph(kBranches[first]), {});
+      regions.push_back(region.close(tensors(c, results, "a branch")));
+    });
+    if (problem) return branch_alone(c, condition, !first, reason_of(*problem));
+  }
+  const auto branch = [&](bool first) {
+    return [&c, first] {
+      return tensors(c, c.importer().inline_graph(c.graph(kBranches[first]), {}), "a branch");
+    };
   };
   std::vector<std::optional<int64_t>> ranks;
   for (size_t i = 0; i < c.node.outputs.size(); ++i) ranks.push_back(c.declared_rank(i));
-  return terms(c.b, if_else(c.b, condition, branch("then_branch"), branch("else_branch"), ranks));
+  return terms(c.b, join_branches(c.b, condition, std::move(regions), branch(true), branch(false), ranks));
 }
 
 // Whether a body's condition is true whatever happens: passed through, or a constant.

@@ -35,6 +35,9 @@ struct ImportOptions {
                                          // that the model leaves open.
   std::map<std::string, Tensor>
       constants;  // inputs with a value known now: they are no inputs of the artifact
+  // Inputs of integers whose elements the caller promises, one value for all or one for each: they stay inputs, the run
+  // checks them, and what is computed may assume them.
+  std::map<std::string, std::vector<int64_t>> input_values;
   std::map<std::string, InputItems> items;  // by input: what a sequence or optional holds, where `dims` is
                                             // too little
   bool sizes_stay_open = false;             // a symbol that `dims` fixes stays one; lengths and ranks do not
@@ -43,6 +46,7 @@ struct ImportOptions {
 struct Imported {
   graph::Graph graph;                // complete only if there are no problems
   std::vector<Diagnostic> problems;  // everything that this build cannot take, in the order of the nodes
+  std::vector<Diagnostic> warnings;  // what the model says and does not do
 };
 
 // Unsupported and contradictory nodes are collected, not thrown: what depends on them is skipped. Throws

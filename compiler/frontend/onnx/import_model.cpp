@@ -10,6 +10,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/declared_ranks.h"
+#include "compiler/frontend/onnx/import_branches.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/input_symbols.h"
 #include "compiler/frontend/onnx/schema.h"
@@ -24,7 +25,7 @@ namespace {
 
 using Scope = std::unordered_map<std::string, Slot>;
 
-class ModelImporter : public Importer {
+class ModelImporter : public Importer, public BranchImporter {
  public:
   ModelImporter(const Model& model, const ImportOptions& options)
       : model_(model), options_(options), builder_(out_.graph, ops::shape_table()) {}
@@ -38,6 +39,7 @@ class ModelImporter : public Importer {
     add_initializers(model_.graph);
     add_nodes(model_.graph);
     add_outputs();
+    check_inner_shapes();
     graph::drop_implied_guards(out_.graph, given);
     return std::move(out_);
   }
@@ -123,6 +125,33 @@ class ModelImporter : public Importer {
     return lookup(name);
   }
 
+  std::optional<Diagnostic> try_region(const std::function<void()>& build) override {
+    const size_t before = out_.problems.size();
+    const Undo undo(out_.graph);
+    const std::string origin = builder_.origin();
+    std::optional<Diagnostic> problem;
+    try {
+      build();
+      return std::nullopt;
+    } catch (const Skipped&) {
+      const auto first = out_.problems.begin() + static_cast<ptrdiff_t>(before);
+      const bool fits = first == out_.problems.end() || std::any_of(first, out_.problems.end(), [](auto& p) {
+                          return p.kind != ErrorKind::kDoesNotFit;
+                        });
+      if (fits) throw;
+      problem = *first;
+    } catch (const Error& error) {
+      if (error.diagnostic.kind != ErrorKind::kDoesNotFit) throw;
+      problem = error.diagnostic;
+    }
+    out_.problems.resize(before);
+    undo();
+    builder_.set_origin(origin);
+    return problem;
+  }
+
+  std::optional<Choice> take_choice() override { return std::exchange(chosen_, std::nullopt); }
+
   std::vector<Slot> import_as(Context& context, Node node, std::vector<Slot> inputs) override {
     node.name = context.node.name;
     node.index = context.node.index;
@@ -134,6 +163,21 @@ class ModelImporter : public Importer {
   }
 
  private:
+  // Forgets the symbols and facts that a region brought which is not kept; its nodes are dead.
+  class Undo {
+   public:
+    explicit Undo(graph::Graph& graph) : graph_(graph), symbols_(graph.symbols.size()), facts_(graph.facts) {}
+    void operator()() const {
+      graph_.symbols.resize(symbols_);
+      graph_.facts = facts_;
+    }
+
+   private:
+    graph::Graph& graph_;
+    const size_t symbols_;
+    const sym::Facts facts_;
+  };
+
   // Thrown through a node with subgraphs whose body has problems, which are on the list already.
   struct Skipped {};
 
@@ -175,6 +219,55 @@ class ModelImporter : public Importer {
     symbols.check_flags();
     symbols.set_ranges(out_.graph.facts);
     for (auto& [name, input] : inputs) scopes_.back()[name] = input ? add_input(*input) : Slot();
+    for (const auto& [name, values] : options_.input_values) fix_input(name, values);
+  }
+
+  // A constant stands for the input, whose elements the run compares with it.
+  void fix_input(const std::string& name, const std::vector<int64_t>& values) {
+    const auto bad = [&](std::string message, std::string help) {
+      fail(ErrorKind::kUsage, "bad-input-value", std::move(message), std::move(help));
+    };
+    const auto found = scopes_.back().find(name);
+    if (found == scopes_.back().end() || found->second.kind == Slot::Kind::kInitializer)
+      bad(cat("the model has no input '", name, "'"),
+          cat("its inputs are ",
+              join(model_.graph.inputs, ", ", [](const ValueInfo& input) { return input.name; })));
+    if (found->second.kind == Slot::Kind::kFailed) return;
+    const Term input = found->second.kind == Slot::Kind::kTensor
+                           ? Term(builder_, found->second.tensor)
+                           : Term(builder_, builder_.integers({}, DType::kF32));
+    if (is_float(input.dtype()))
+      bad(cat("input '", name, "' does not hold integers"), "fix inputs of integers and bools");
+    const auto count = sym::as_const(builder_.simplify(ops::count(input.shape())));
+    constexpr int64_t kMost = 64;
+    if (!count || *count > kMost)
+      bad(cat("input '", name, "' ", graph::to_string(builder_.type(input.id())), " may have more than ",
+              kMost, " elements"),
+          "fix its sizes by --dim, or leave it open");
+    if (values.size() != 1 && static_cast<int64_t>(values.size()) != *count)
+      bad(cat("input '", name, "' has ", *count, " elements, and ", values.size(), " values are given"),
+          "give one value for all, or one for each");
+    std::vector<sym::Expr> elements;
+    const Term flat = ops::reshape(input, {*count});
+    for (int64_t i = 0; i < *count; ++i) {
+      const int64_t value = values[values.size() == 1 ? 0 : static_cast<size_t>(i)];
+      elements.emplace_back(value);
+      const Term one = ops::reshape(ops::slice(flat, 0, i, 1), {});
+      builder_.add(OpKind::kSymbolOf, {one},
+                   {{"symbol", builder_.fresh_symbol(name, value, value)},
+                    {"lower", sym::Expr(value)},
+                    {"upper", sym::Expr(value)},
+                    {"check", int64_t{1}},
+                    {"sentence", cat("input '", escaped(name), "' is {0}, and this artifact is compiled for ",
+                                     value, " alone (--input-value)")}});
+    }
+    found->second = Term(builder_, builder_.elements(elements, builder_.shape(input.id()), input.dtype()));
+  }
+
+  static std::string escaped(std::string_view text) {  // of a sentence with places
+    std::string out;
+    for (const char each : text) out.append(each == '{' || each == '}' ? 2 : 1, each);
+    return out;
   }
 
   static constexpr int64_t kMaxItems = 4096;
@@ -333,7 +426,74 @@ class ModelImporter : public Importer {
   }
 
   void add_nodes(const Graph& g) {
-    for (const Node& n : g.nodes) add_node(n);
+    for (size_t i = 0; i < g.nodes.size(); ++i) {
+      const size_t before = out_.problems.size();
+      add_node(g.nodes[i]);
+      if (out_.problems.size() == before || out_.problems[before].code != "unsupported-rank" ||
+          g.nodes[i].op_type != "If" || trying_)
+        continue;
+      if (auto choice = only_fitting_branch(g, i)) {
+        out_.problems.resize(before);
+        chosen_ = std::move(choice);
+        add_node(g.nodes[i]);
+        chosen_.reset();
+      }
+    }
+  }
+
+  // Of an If whose branches give other ranks, the branch whose result the nodes that read it take: the only one, or the only
+  // one whose result they take whatever the sizes are.
+  std::optional<Choice> only_fitting_branch(const Graph& g, size_t at) {
+    std::optional<Diagnostic> problems[2];
+    size_t checks[2] = {};
+    for (const bool then_branch : {false, true}) {
+      const size_t before = out_.graph.nodes.size();
+      problems[then_branch] = problem_after(g, at, then_branch);
+      for (size_t n = before; n < out_.graph.nodes.size(); ++n)
+        checks[then_branch] += out_.graph.nodes[n].attributes.integer_or("check", 0) != 0;
+    }
+    if (problems[0] && problems[1]) return std::nullopt;
+    if (problems[0] || problems[1]) {
+      const Diagnostic& why = *problems[problems[1].has_value()];
+      return Choice{!problems[1], cat("its result does not fit ", why.where.node, ": ", why.message)};
+    }
+    if (checks[0] == checks[1]) return std::nullopt;
+    return Choice{checks[1] < checks[0],
+                  "its result has another rank, which what reads it takes for some sizes alone"};
+  }
+
+  // What goes wrong first in the nodes that depend on an If where it is one of its branches alone.
+  std::optional<Diagnostic> problem_after(const Graph& g, size_t at, bool then_branch) {
+    constexpr size_t kMostNodes = 64;
+    scopes_.emplace_back();
+    trying_ = true;
+    struct Leave {
+      ModelImporter& importer;
+      ~Leave() { importer.scopes_.pop_back(), importer.trying_ = false; }
+    } leave{*this};
+    chosen_ = Choice{then_branch, ""};
+    const size_t before = out_.problems.size();
+    std::optional<Diagnostic> first;
+    const Undo undo(out_.graph);
+    builder_.begin_region({});
+    std::unordered_set<std::string> changed(g.nodes[at].outputs.begin(), g.nodes[at].outputs.end());
+    add_node(g.nodes[at]);
+    chosen_.reset();
+    size_t count = 0;
+    for (size_t i = at + 1; i < g.nodes.size() && count < kMostNodes && out_.problems.size() == before; ++i) {
+      const auto reads = names_read(g.nodes[i]);
+      if (std::none_of(reads.begin(), reads.end(), [&](const auto& r) { return changed.contains(r); }))
+        continue;
+      changed.insert(g.nodes[i].outputs.begin(), g.nodes[i].outputs.end());
+      add_node(g.nodes[i]);
+      ++count;
+    }
+    builder_.end_region({});
+    undo();
+    if (out_.problems.size() > before && out_.problems[before].kind == ErrorKind::kDoesNotFit)
+      first = out_.problems[before];
+    out_.problems.resize(before);
+    return first;
   }
 
   void add_node(const Node& n) {
@@ -498,32 +658,72 @@ class ModelImporter : public Importer {
     return "";
   }
 
-  // A declared type that what is computed can never have.
+  static std::string text_of(const ::stridec::onnx::Type& type) {
+    std::string text = elem_type_name(type.elem_type);
+    if (!type.shape) return text;
+    return cat(text, "[",
+               join(*type.shape, ", ",
+                    [](const Dim& d) {
+                      return d.value ? std::to_string(*d.value) : d.param.empty() ? "?" : d.param;
+                    }),
+               "]");
+  }
+
+  // Another rank, or a fixed size where another one is computed, or one that may differ. Names say nothing: they are
+  // computed.
+  bool declares_other_shape(const ValueInfo& v, const graph::Type& computed) const {
+    if (v.type.kind != Type::Kind::kTensor || !v.type.shape) return false;
+    if (v.type.shape->size() != computed.shape.size()) return true;
+    for (size_t i = 0; i < computed.shape.size(); ++i)
+      if (const auto& fixed = (*v.type.shape)[i].value;
+          fixed && !builder_.holds(sym::eq(computed.shape[i], *fixed)))
+        return true;
+    return false;
+  }
+
+  // A shape that is computed holds, as in onnxruntime: exporters declare outputs by an example's sizes. A declared element
+  // type is what callers rely on.
   void check_declared(const ValueInfo& v, graph::ValueId value) {
     const graph::Type& computed = builder_.type(value);
     if (v.type.kind != Type::Kind::kTensor) return;
-    bool fits = !v.type.elem_type || v.type.elem_type == info(computed.dtype).onnx_type;
-    std::string declared = elem_type_name(v.type.elem_type);
-    if (v.type.shape) {
-      fits &= v.type.shape->size() == computed.shape.size();
-      for (size_t i = 0; fits && i < computed.shape.size(); ++i) {
-        const auto dim = sym::as_const(computed.shape[i]);
-        fits = !dim || !(*v.type.shape)[i].value || *dim == *(*v.type.shape)[i].value;
-      }
-      declared += "[" +
-                  join(*v.type.shape, ", ",
-                       [](const Dim& d) {
-                         return d.value ? std::to_string(*d.value) : d.param.empty() ? "?" : d.param;
-                       }) +
-                  "]";
+    Diagnostic found{
+        .kind = ErrorKind::kDoesNotFit,
+        .code = "declared-type",
+        .message = cat("the model declares ", text_of(v.type), ", but computes ", graph::to_string(computed)),
+        .where = {.file = model_.file, .node = producer(v.name), .tensor = "output '" + v.name + "'"},
+        .help = "correct the declaration, or the graph"};
+    if (v.type.elem_type && v.type.elem_type != info(computed.dtype).onnx_type) {
+      out_.problems.push_back(std::move(found));
+    } else if (declares_other_shape(v, computed)) {
+      found.code = "declared-shape";
+      found.help = "the artifact has the computed shape";
+      out_.warnings.push_back(std::move(found));
     }
-    if (fits) return;
-    out_.problems.push_back(
+  }
+
+  // The declared shapes of inner values decide nothing: one warning for all of them.
+  void check_inner_shapes() {
+    constexpr size_t kNamed = 3;
+    std::vector<std::string> differ;
+    size_t count = 0;
+    for (const ValueInfo& v : model_.graph.value_infos) {
+      const Slot* slot = find(v.name);
+      if (!slot || slot->kind != Slot::Kind::kTensor) continue;
+      const graph::Type& computed = builder_.type(slot->tensor);
+      if (!declares_other_shape(v, computed)) continue;
+      if (++count <= kNamed)
+        differ.push_back(
+            cat("'", v.name, "' is declared ", text_of(v.type), ", computed ", graph::to_string(computed)));
+    }
+    if (count == 0) return;
+    out_.warnings.push_back(
         {.kind = ErrorKind::kDoesNotFit,
-         .code = "declared-type",
-         .message = cat("the model declares ", declared, ", but computes ", graph::to_string(computed)),
-         .where = {.file = model_.file, .node = producer(v.name), .tensor = "output '" + v.name + "'"},
-         .help = "correct the declaration, or the graph"});
+         .code = "declared-shape",
+         .message = cat(count == 1 ? "an inner value has" : cat(count, " inner values have"),
+                        " another shape than the model declares: ", join(differ, "; "),
+                        count > kNamed ? cat("; and ", count - kNamed, " more") : ""),
+         .where = {.file = model_.file},
+         .help = "the computed shapes hold"});
   }
 
   const Model& model_;
@@ -535,9 +735,13 @@ class ModelImporter : public Importer {
   const Node* node_ = nullptr;  // being imported
   int depth_ = 0;
   int next_prefix_ = 0;
+  std::optional<Choice> chosen_;  // of the If that is imported next
+  bool trying_ = false;           // nodes are imported to see whether they fit
 };
 
 }  // namespace
+
+BranchImporter& branches_of(Importer& importer) { return static_cast<ModelImporter&>(importer); }
 
 Imported import_model(const Model& model, const ImportOptions& options) {
   return ModelImporter(model, options).run();

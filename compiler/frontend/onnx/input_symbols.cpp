@@ -21,13 +21,22 @@ std::optional<sym::Expr> parsed(const std::string& text) {
   }
 }
 
+// What exporters write for a size that has no name: it says nothing of other sizes.
+bool is_placeholder(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpaces);
+  if (first == std::string_view::npos) return true;
+  text = text.substr(first, text.find_last_not_of(kSpaces) + 1 - first);
+  return text == "?" || text == "-1" || text == "*" || text == "None";
+}
+
 }  // namespace
 
 InputSymbols::InputSymbols(const Graph& graph, const ImportOptions& options) : options_(options) {
   for (const ValueInfo& v : graph.inputs) {
     if (!v.type.shape) continue;
     for (const Dim& d : *v.type.shape) {
-      const auto e = d.value || d.param.empty() ? std::nullopt : parsed(d.param);
+      const auto e = d.value || is_placeholder(d.param) ? std::nullopt : parsed(d.param);
       if (!e) continue;
       const auto vars = sym::free_vars(*e);
       if (vars.size() != 1) continue;
@@ -40,7 +49,7 @@ InputSymbols::InputSymbols(const Graph& graph, const ImportOptions& options) : o
 
 sym::Expr InputSymbols::dim(const std::string& input, size_t position, const Dim& d) {
   if (d.value) return *d.value;
-  if (d.param.empty()) return symbol(cat(input, ".", position));
+  if (is_placeholder(d.param)) return symbol(cat(input, ".", position));
   if (auto e = parsed(d.param)) {
     const auto vars = sym::free_vars(*e);
     if (std::all_of(vars.begin(), vars.end(), [&](sym::Expr v) { return given_.count(v) > 0; })) {

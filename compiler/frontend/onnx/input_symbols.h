@@ -21,7 +21,8 @@ class InputSymbols {
  public:
   InputSymbols(const Graph& graph, const ImportOptions& options);
 
-  // The size of dim `position` of an input; one without a name is "x.0", "x.1", ...
+  // The size of dim `position` of an input; one without a name, or with a placeholder for one ("?", "-1", "None", "*"), is
+  // "x.0", "x.1", ...
   sym::Expr dim(const std::string& input, size_t position, const Dim& d);
   // A number that `--dim` has to give: the length of a sequence, the rank of a tensor.
   std::optional<int64_t> given(const std::string& name);

@@ -19,7 +19,7 @@ inline std::string symbolic_input(const std::string& name, const std::vector<std
                                   int type = 1) {
   std::string shape;
   for (const auto& d : dims) {
-    const bool fixed = d.find_first_not_of("0123456789") == std::string::npos;
+    const bool fixed = !d.empty() && d.find_first_not_of("0123456789") == std::string::npos;
     shape += text(1, fixed ? number(1, static_cast<uint64_t>(std::stoull(d))) : text(2, d));
   }
   return text(1, name) + text(2, text(1, number(1, static_cast<uint64_t>(type)) + text(2, shape)));

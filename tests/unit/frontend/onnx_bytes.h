@@ -49,6 +49,11 @@ inline std::string attribute_int(const std::string& name, int64_t value) {
 inline std::string attribute_float(const std::string& name, float value) {
   return text(1, name) + real(2, value) + number(20, 1);
 }
+inline std::string attribute_ints(const std::string& name, const std::vector<int64_t>& values) {
+  std::string out = text(1, name);
+  for (const int64_t value : values) out += number(8, static_cast<uint64_t>(value));
+  return out + number(20, 7);
+}
 inline std::string attribute_graph(const std::string& name, const std::string& graph) {
   return text(1, name) + text(6, graph) + number(20, 5);
 }

@@ -145,6 +145,109 @@ TEST_CASE("a branch that is chosen at compile time is all that is left") {
   CHECK(count_ops(m.graph, graph::OpKind::kIf) == 0);
 }
 
+// y = If(c) then_nodes else else_nodes, each of which gives r.
+GraphBytes choosing(const std::vector<std::string>& then_nodes, const std::vector<std::string>& else_nodes) {
+  const GraphBytes yes{.nodes = then_nodes, .outputs = {value_info("r", {})}},
+      no{.nodes = else_nodes, .outputs = {value_info("r", {})}};
+  return {.nodes = {node(
+              "If", {"c"}, {"y"},
+              {attribute_graph("then_branch", yes.encode()), attribute_graph("else_branch", no.encode())})},
+          .initializers = {ints("eight", {2, 2, 4}), ints("five", {2, 5})},
+          .inputs = {symbolic_input("x", {"2", "8"}), symbolic_input("c", {}, 9)},
+          .outputs = {value_info("y", {-1, -1, -1})}};
+}
+
+std::string check_sentence(Imported m) {
+  graph::compact(m.graph);
+  for (const graph::Node& n : m.graph.nodes)
+    if (n.attributes.integer_or("check", 0)) return n.attributes.text("sentence");
+  return "";
+}
+
+TEST_CASE("a branch that cannot fit is left out, and a run that takes it ends") {
+  const std::string fits = node("Reshape", {"x", "eight"}, {"r"}),
+                    other = node("Reshape", {"x", "five"}, {"r"}, {}, "", "far");
+  for (const bool swapped : {false, true}) {
+    const Imported m = import_bytes(model(swapped ? choosing({other}, {fits}) : choosing({fits}, {other})));
+    CHECK(output_type(m) == "f32[2, 2, 4]");
+    CHECK(count_ops(m.graph, graph::OpKind::kIf) == 0);
+    const std::string sentence = check_sentence(m);
+    CHECK(sentence.find(swapped ? "then_branch" : "else_branch") != std::string::npos);
+    CHECK(sentence.find("far") != std::string::npos);
+    CHECK(sentence.find("--dim") != std::string::npos);
+  }
+  const Imported neither = import_bytes(model(choosing({other}, {other})));
+  REQUIRE(neither.problems.size() == 1);
+  CHECK(neither.problems[0].kind == ErrorKind::kDoesNotFit);
+}
+
+TEST_CASE("an If of two ranks is the branch that what follows takes") {
+  GraphBytes g = choosing({node("Reshape", {"x", "eight"}, {"r"})}, {node("Identity", {"x"}, {"r"})});
+  CHECK(import_bytes(model(g)).problems.size() == 1);  // both may be
+  g.nodes.push_back(node("Transpose", {"y"}, {"z"}, {attribute_ints("perm", {2, 0, 1})}));
+  g.outputs = {value_info("z", {-1, -1, -1})};
+  const Imported m = import_bytes(model(g));
+  CHECK(output_type(m) == "f32[4, 2, 2]");
+  CHECK(check_sentence(m).find("else_branch") != std::string::npos);
+}
+
+TEST_CASE("an input's value may be promised: it stays an input, and the run checks it") {
+  const GraphBytes g{.nodes = {node("Equal", {"rate", "fast"}, {"c"}), node("Where", {"c", "a", "b"}, {"s"}),
+                               node("Reshape", {"x", "s"}, {"y"})},
+                     .initializers = {tensor("fast", 7, {}, raw_data(raw<int64_t>({16000}))),
+                                      ints("a", {2, 4}), ints("b", {4, 2})},
+                     .inputs = {symbolic_input("x", {"8"}), symbolic_input("rate", {}, 7)},
+                     .outputs = {value_info("y", {-1, -1})}};
+  for (const int64_t rate : {16000, 8000}) {
+    const Imported m = import_bytes(model(g), {.input_values = {{"rate", {rate}}}});
+    CHECK(output_type(m) == (rate == 16000 ? "f32[2, 4]" : "f32[4, 2]"));
+    CHECK(m.graph.input_names == std::vector<std::string>{"x", "rate"});
+    CHECK(check_sentence(m).find("input 'rate' is {0}") == 0);
+  }
+  CHECK_THROWS_AS(import_bytes(model(g), {.input_values = {{"rte", {1}}}}), Error);
+  CHECK_THROWS_AS(import_bytes(model(g), {.input_values = {{"x", {1}}}}), Error);
+  CHECK_THROWS_AS(import_bytes(model(g), {.input_values = {{"rate", {1, 2}}}}), Error);
+}
+
+TEST_CASE("placeholders for names of dims are sizes of their own") {
+  for (const char* placeholder : {"?", "-1", "None", "*", " ", ""}) {
+    CAPTURE(placeholder);
+    GraphBytes g{.nodes = {node("Relu", {"x"}, {"y"}), node("Relu", {"z"}, {"w"})},
+                 .inputs = {symbolic_input("x", {placeholder, "3", placeholder}),
+                            symbolic_input("z", {placeholder, "unk__7", "unk__7"})},
+                 .outputs = {value_info("y", {-1, -1, -1}), value_info("w", {-1, -1, -1})}};
+    const Imported m = import_bytes(model(g));
+    CHECK(output_type(m) == "f32[x.0, 3, x.2]");
+    CHECK(output_type(m, 1) == "f32[z.0, unk__7, unk__7]");
+  }
+}
+
+TEST_CASE("an output declared with another shape than is computed has the computed one, with a warning") {
+  const auto declared = [](const std::string& output, const std::vector<std::string>& input) {
+    return import_bytes(model({.nodes = {node("Relu", {"x"}, {"y"})},
+                               .inputs = {symbolic_input("x", input)},
+                               .outputs = {output}}));
+  };
+  const auto warning = [&](const std::string& output, const std::vector<std::string>& input) {
+    const Imported m = declared(output, input);
+    CHECK(m.problems.empty());
+    return m.warnings.empty() ? "" : m.warnings[0].where.tensor + ": " + m.warnings[0].message;
+  };
+  CHECK(warning(value_info("y", {-1, 6}), {"n", "6"}) == "");
+  CHECK(warning(value_info("y", {7, 6}), {"n", "6"}) ==
+        "output 'y': the model declares f32[7, 6], but computes f32[n, 6]");
+  CHECK(warning(value_info("y", {7, 6}), {"4", "6"}) ==
+        "output 'y': the model declares f32[7, 6], but computes f32[4, 6]");
+  CHECK(warning(value_info("y", {-1}), {"n", "6"}) ==
+        "output 'y': the model declares f32[?], but computes f32[n, 6]");
+  CHECK(warning(value_info("y", {}), {"n", "6"}) ==
+        "output 'y': the model declares f32[], but computes f32[n, 6]");
+  CHECK(warning(symbolic_input("y", {"m", "n"}), {"n", "m"}) == "");
+  const Imported m = declared(value_info("y", {-1, 6}, 11), {"n", "6"});
+  REQUIRE(m.problems.size() == 1);
+  CHECK(m.problems[0].code == "declared-type");
+}
+
 TEST_CASE("sequences of known length live in the importer alone") {
   GraphBytes g{.nodes = {node("SequenceConstruct", {"x", "x"}, {"s"}), node("SequenceAt", {"s", "i"}, {"a"}),
                          node("ConcatFromSequence", {"s"}, {"y"}, {attribute_int("axis", 0)}),
