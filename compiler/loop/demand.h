@@ -1,4 +1,5 @@
-// Ranges that values have to lie in, and how they pass from the result of a scalar operation to its arguments.
+// Ranges that values have to lie in, and how they pass from the result of a scalar operation to its
+// arguments.
 #pragma once
 
 #include <functional>
@@ -41,11 +42,12 @@ struct DemandRules {
   std::function<DType(ValueId)> dtype;
 };
 
-// What `demand` on the result of a let asks of its argument `arg`; nothing: no bound that could be told. Selects and
-// comparisons are the caller's.
+// What `demand` on the result of a let asks of its argument `arg`; nothing: no bound that could be told.
+// Selects and comparisons are the caller's.
 std::optional<Demand> demand_of_argument(const DemandRules& rules, const Let& let, size_t arg,
                                          const Demand& demand);
-// What the operation itself asks of its argument: the argument of a logarithm is positive, whatever its result is for.
+// What the operation itself asks of its argument: the argument of a logarithm is positive, whatever its
+// result is for.
 std::optional<Demand> demand_of_domain(const DemandRules& rules, const Let& let, size_t arg);
 // Values of a let whose arguments are known.
 std::optional<Known> known_result(const DemandRules& rules, const Let& let);

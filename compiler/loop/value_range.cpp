@@ -21,9 +21,9 @@ constexpr int64_t kFew = 3;
 constexpr size_t kMostWeightBytes = size_t{64} << 20;  // that are read to know their least and greatest value
 constexpr int kMostPasses = 3;                         // loops carry demands back to where they begin
 
-// What is asked of every buffer. Demands flow from uses to where values come from, against the order of the run: an index
-// is asked to lie within what it indexes, the buffer that it is loaded from to hold such values, and what is stored there
-// to be one.
+// What is asked of every buffer. Demands flow from uses to where values come from, against the order of
+// the run: an index is asked to lie within what it indexes, the buffer that it is loaded from to hold such
+// values, and what is stored there to be one.
 class Demanded {
  public:
   // `all_known`: every symbol has a value before the run.
@@ -100,8 +100,8 @@ class NestDemands {
     if (!values_[id.value].equals) values_[id.value].equals = demands.equals;
   }
 
-  // Against the order of the run: the results of a loop are asked for before its body is met. What a scan carries goes
-  // round once more.
+  // Against the order of the run: the results of a loop are asked for before its body is met. What a
+  // scan carries goes round once more.
   void visit_block(const Block& block) {
     for (auto stmt = block.rbegin(); stmt != block.rend(); ++stmt) {
       const Block* body = body_of(*stmt);
