@@ -7,8 +7,8 @@
 
 namespace stridec {
 
-package::ManifestFacts facts_of(const CompileOptions& options, const Compilation& made,
-                                const FileHash& model) {
+package::ManifestFacts manifest_facts(const CompileOptions& options, const Compilation& made,
+                                      const FileHash& model) {
   package::ManifestFacts facts{.input_ranges = loop::input_ranges(made.loops),
                                .model_file = std::filesystem::path(options.model).filename().string(),
                                .model_sha256 = model.get(),
