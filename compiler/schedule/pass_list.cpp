@@ -113,7 +113,7 @@ constexpr Pass kCpuLoopPasses[] = {
      [](Program& program, const Context& c) { fuse_gemm_prologues(program, c.decisions); }, "prologue_fusion",
      "Run them as kernels of their own."},
     {"horizontal_fusion", kStage, kCpuLoops, "Merge small kernels with equal iteration spaces.",
-     [](Program& program, const Context&) { fuse_horizontally(program); }, "horizontal_fusion",
+     [](Program& program, const Context& c) { fuse_horizontally(program, c.decisions); }, "horizontal_fusion",
      "Launch each of them."},
     {"concat_aliasing", kStage, kCpuLoops, "Let inputs of Concat alias its output instead of copying them.",
      [](Program& program, const Context& c) { alias_concats(program, c.decisions); }, "concat_aliasing",
