@@ -218,12 +218,15 @@ std::span<const Pass> cpu_memory_passes() { return kCpuMemoryPasses; }
 std::span<const Pass> gpu_loop_passes() { return kGpuLoopPasses; }
 std::span<const Pass> gpu_passes() { return kGpuPasses; }
 
-void run_passes(std::span<const Pass> rows, Program& program, const PassContext& context) {
-  for (const Pass& pass : rows) {
-    if (!pass.option.empty() && !context.options.flag(pass.option, true)) continue;
-    std::get<Pass::OnProgram>(pass.run)(program, context);
-    loop::verify(program);
-  }
+void run_cpu_passes(Program& program, const CpuTarget& target) {
+  const Options options;
+  const Chosen none;
+  const Context context{.options = options, .cpu = &target, .chosen = &none};
+  for (const auto& rows : {loop_passes(), cpu_loop_passes(), cpu_passes()})
+    for (const Pass& pass : rows) {
+      std::get<Pass::OnProgram>(pass.run)(program, context);
+      loop::verify(program);
+    }
 }
 
 }  // namespace stridec::schedule

@@ -142,10 +142,7 @@ std::vector<HostTensor> run(const graph::Graph& g, const HostTensor& x, const st
   loop::Program program = ops::lower(g);
   codegen::cpu::RunCompiledOptions options;
   options.target = cpu_target(cpu);
-  PassRunner passes({.verify_each = true});
-  passes.run(schedule::loop_passes(), program, {}, {});
-  passes.run(schedule::cpu_loop_passes(), program, {}, nullptr);
-  passes.run(schedule::cpu_passes(), program, {}, options.target, {});
+  schedule::run_cpu_passes(program, options.target);
   return codegen::cpu::run_compiled(program, {x}, options);
 }
 

@@ -158,7 +158,7 @@ GraphBytes choosing(const std::vector<std::string>& then_nodes, const std::vecto
 }
 
 std::string check_sentence(Imported m) {
-  graph::compact(m.graph);
+  graph::eliminate_dead_code(m.graph);
   for (const graph::Node& n : m.graph.nodes)
     if (n.attributes.integer_or("check", 0)) return n.attributes.text("sentence");
   return "";

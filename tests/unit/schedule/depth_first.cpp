@@ -18,6 +18,7 @@
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/sym/text.h"
+#include "compiler/schedule/memory/tiled_group_memory.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;

@@ -37,7 +37,7 @@ Two two_products(const std::string& first, const std::string& second) {
 TEST_CASE("kernels that pass data on are told apart with what the rules said, by nodes or by what passes") {
   for (const std::string second : {"node 1 'b' (Gemm)", "node 0 'a' (LSTM)"}) {
     const Two two = two_products("node 0 'a' (LSTM)", second);
-    const auto found = separate(two.program, two.kernels, two.decisions);
+    const auto found = explain_unfused(two.program, two.kernels, two.decisions);
     REQUIRE(found.size() == 1);
     CHECK(found[0].producer == &two.kernels[0]);
     CHECK(found[0].consumer == &two.kernels[1]);
@@ -50,7 +50,7 @@ TEST_CASE("kernels that pass data on are told apart with what the rules said, by
 TEST_CASE("of kernels of one node a decision about what does not pass between them says nothing") {
   Two two = two_products("node 0 'a' (LSTM)", "node 0 'a' (LSTM)");
   for (Decision& decision : two.decisions) decision.passing = {"elsewhere"};
-  CHECK(separate(two.program, two.kernels, two.decisions)[0].reasons.empty());
+  CHECK(explain_unfused(two.program, two.kernels, two.decisions)[0].reasons.empty());
   // It does pass where the buffer lies in another one by now.
   const std::string between = two.program[effects_of(two.program[two.kernels[0].nests[0]]).writes[0]].name;
   two.decisions.push_back({.producer = "elsewhere",
@@ -60,11 +60,11 @@ TEST_CASE("of kernels of one node a decision about what does not pass between th
                            .producer_nodes = {},
                            .consumer_nodes = {},
                            .passing = {"elsewhere"}});
-  CHECK(separate(two.program, two.kernels, two.decisions)[0].reasons.size() == 2);
+  CHECK(explain_unfused(two.program, two.kernels, two.decisions)[0].reasons.size() == 2);
   two.decisions.pop_back();
   // How it became several kernels does.
   two.decisions.push_back(decision_about(two.program.nests[0], "padding", true, "it reads a padded copy"));
-  CHECK(separate(two.program, two.kernels, two.decisions)[0].reasons ==
+  CHECK(explain_unfused(two.program, two.kernels, two.decisions)[0].reasons ==
         std::vector<std::string>{"padding: it reads a padded copy"});
   // So does a loop around one of them.
   Step inner = two.program.steps[1];
@@ -73,7 +73,7 @@ TEST_CASE("of kernels of one node a decision about what does not pass between th
                                     .condition = {},
                                     .iterations = sym::var("done"),
                                     .body = {inner}};
-  CHECK(separate(two.program, two.kernels, {})[0].reasons ==
+  CHECK(explain_unfused(two.program, two.kernels, {})[0].reasons ==
         std::vector<std::string>{"a loop or a branch has one of them alone"});
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("what a rule refused and another one fused is not told, nor is what st
   const std::vector<Kernel> kernels = kernels_of(two.program);
   REQUIRE(kernels.size() == 1);
   CHECK(kernels[0].nests == std::vector{launched, other});
-  CHECK(separate(two.program, kernels, two.decisions).empty());
+  CHECK(explain_unfused(two.program, kernels, two.decisions).empty());
 }
 
 TEST_CASE("kernels side by side that might have been one are told as well") {
@@ -109,7 +109,7 @@ TEST_CASE("kernels side by side that might have been one are told as well") {
   const Decision decision = decision_about(p.program, p.program.nests[0], p.program.nests[1], false,
                                            "not one product: too slow", 8);
   CHECK(decision.passing.empty());
-  const auto found = separate(p.program, kernels, {decision, decision});
+  const auto found = explain_unfused(p.program, kernels, {decision, decision});
   REQUIRE(found.size() == 1);
   CHECK(found[0].reasons == std::vector<std::string>{"not one product: too slow"});
   CHECK(found[0].producer->nodes == p.program.nests[0].nodes);

@@ -8,6 +8,8 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/sym/text.h"
+#include "compiler/schedule/cost/tile_cost.h"
+#include "compiler/schedule/memory/tiled_group_memory.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;
