@@ -33,14 +33,14 @@ ValueId result_of(const Stmt& stmt) {
   return result;
 }
 
-// Bits that the numbers of a range take, of those that words are divided into.
+// Width that holds the integers of a range, among those that divide words; nothing if they need more bits.
 std::optional<int> bits_of(Range range) {
   for (const int bits : {2, 4, 8})
     if (range.high - range.low < int64_t{1} << bits) return bits;
   return std::nullopt;
 }
 
-// The value of fewest bits that differs from one k to the next; of equals the last.
+// The integer value of fewest bits that differs from one k to the next; the last of several equals.
 std::optional<QuantizedPart> numbers_of(const loop::Program& program, const loop::Nest& nest,
                                         const Factor& factor, const std::vector<Dim>& columns,
                                         const std::vector<Dim>& k) {

@@ -14,7 +14,7 @@ using loop::Nest;
 using loop::Stmt;
 using loop::ValueId;
 
-// May be computed anew wherever it is used: reads nothing that the nest writes.
+// Whether the statement may be recomputed at every use: it reads nothing that the nest writes.
 bool is_pure(const Stmt& stmt, const std::set<loop::BufferId>& written) {
   if (const auto* load = std::get_if<loop::Load>(&stmt.node)) return !written.contains(load->access.buffer);
   return std::holds_alternative<loop::Let>(stmt.node) || std::holds_alternative<loop::Constant>(stmt.node) ||
@@ -29,7 +29,7 @@ std::set<ValueId> uses_of(const Stmt& stmt) {
   return used;
 }
 
-// Splits the body of a nest; holds what the parts share.
+// Splits the body of a nest into parts.
 class Splitter {
  public:
   explicit Splitter(const Nest& nest) : nest_(nest) {
@@ -68,7 +68,8 @@ class Splitter {
     return false;
   }
 
-  // The shared statements that `body` needs, before it; nothing where it needs a value of earlier row statements.
+  // Prefixes `body` with the shared statements that it needs; nothing if it needs a value of earlier row
+  // statements.
   std::optional<loop::Block> with_shared(const std::vector<const Stmt*>& body) const {
     std::set<ValueId> wanted, made;
     for (const Stmt* stmt : body) {
@@ -112,7 +113,7 @@ class Splitter {
     const auto contraction = match_contraction(part.nest);
     if (!contraction || !is_float(contraction->dtype)) return std::nullopt;
     const auto factors = link_factors(*contraction, part.columns);
-    // Every row has its own of what is passed on: rows do not share it as their columns.
+    // Intermediates are per row, so rows cannot share them as their columns.
     if (!factors || reads_written(contraction->factors[factors->columns])) return std::nullopt;
     return part;
   }
@@ -135,7 +136,7 @@ class Splitter {
 
   const Nest& nest_;
   std::set<loop::BufferId> written_;
-  std::set<ValueId> of_row_;  // made by row statements so far
+  std::set<ValueId> of_row_;  // defined by row statements so far
   std::vector<const Stmt*> shared_;
 };
 

@@ -1,4 +1,5 @@
-// Chains: contractions that pass rows on in cache, with work on whole rows between them. Attention and its kin.
+// Chains: contractions fused row by row through a cached intermediate, with row statements between them
+// (attention and similar nests).
 //
 //   nest (%b<batch, %h<heads, %m<queries)
 //     for (%n<keys)                                       a link: s[%n] = q[%b, %h, %m, :] * k[%b, %h, %n, :]
@@ -9,16 +10,16 @@
 //       %2 : f32 = reduce sum (%n<keys) ...
 //       store o[%b, %h, %m, %j] %2
 //
-// A link is a `for` at the top of the body that is a contraction with the nest's dims as further dims of its own: one
-// factor depends on the for's dims (columns), the other, broadcast one does not. No link's column factor depends on the
-// nest's row dim, so that all rows of a block share it. Everything else runs row by row.
+// A link is a `for` at the top of the body that is a contraction whose dims are the nest's and its own. One
+// factor depends on the for's dims (columns); the other, broadcast one does not. No link's column factor
+// depends on the nest's row dim, so all rows of a block share it. All other statements run row by row.
 //
 // Text form, of kernel "chain":
-//   rows %m           the nest's dim whose points are taken in blocks
-//   tile N BYTES      most rows of a block: N, or fewer where what a block keeps in scratch would outgrow BYTES
-//   gemm %n K a       the link with the first column dim %n runs on micro-kernel K and takes its broadcast factor
-//                     `direct` from the rows in scratch, or `pack`ed for the block
-//   vectorize, accumulators      of loops in row statements, as in schedule/directives/schedule.h
+//   rows %m           the nest's dim whose points are computed in blocks of rows
+//   tile N BYTES      rows per block: at most N, and no more than fit BYTES of scratch
+//   gemm %n K a       the link with the first column dim %n runs on micro-kernel K; a: its broadcast factor
+//                     is read `direct` from the rows in scratch, or `pack`ed for the block
+//   vectorize, accumulators      for loops in row statements, as in schedule/directives/schedule.h
 #pragma once
 
 #include <map>
@@ -33,21 +34,22 @@ namespace stridec::kernels {
 struct Chain {
   struct Part {
     bool link = false;
-    loop::Nest nest;                 // as a nest of its own: over the chain's dims and, of a link, the for's
-    std::vector<loop::Dim> columns;  // of a link: the for's dims
+    loop::Nest nest;                 // its dims are the chain's and, for a link, also the for's
+    std::vector<loop::Dim> columns;  // dims of the for; for links only
   };
-  std::vector<loop::Dim> batch;  // dims of the nest but the rows', in order
+  std::vector<loop::Dim> batch;  // dims of the nest except the row dim, in order
   loop::Dim row;
   std::vector<Part> parts;  // in order
 };
 
-// Nothing where the nest has no link; `reason` says why where it looked like a chain. Where all dims move the factors
-// with the columns, no rows share them: `single`, each point is one row then, of a dim that is not the nest's.
+// Returns nothing if the nest has no link; `reason` says why if it looks like a chain. If the column factor
+// depends on all dims, no rows share it: with `single` such a nest matches too, and each point is one row of
+// a dim that the nest does not have.
 std::optional<Chain> match_chain(const loop::Nest& nest, std::string* reason = nullptr, bool single = false);
 
-// Factors of a link: the broadcast one and the one with the columns.
+// The factors of a link: the broadcast one and the one that depends on the columns.
 struct LinkFactors {
-  int rows = 0, columns = 1;  // into Contraction::factors
+  int rows = 0, columns = 1;  // indices into Contraction::factors
 };
 std::optional<LinkFactors> link_factors(const Contraction& contraction,
                                         const std::vector<loop::Dim>& columns);
@@ -66,10 +68,10 @@ struct ChainPlan {
 
 bool is_chain(const loop::Schedule& schedule);
 loop::Schedule to_schedule(const ChainPlan& plan);
-ChainPlan to_chain_plan(const loop::Schedule& schedule);  // of an is_chain() schedule
+ChainPlan to_chain_plan(const loop::Schedule& schedule);  // requires is_chain(schedule)
 
-// How a link runs as a contraction by itself: the chain's batch dims and the outer columns one by one, the rows of a
-// block, the innermost column dim in panels.
+// Returns the plan of a link as a contraction by itself: loops over the chain's batch dims and the outer
+// columns, rows of a block, and the innermost column dim in panels.
 GemmPlan link_plan(const Chain& chain, const Chain::Part& part, const ChainPlan::Link& link);
 
 }  // namespace stridec::kernels

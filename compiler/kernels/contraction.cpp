@@ -13,7 +13,7 @@ namespace {
 using loop::Stmt;
 
 bool is_pointwise(const loop::Nest& nest, const Stmt& stmt) {
-  // A look-up that cannot fail.
+  // A lookup that cannot fail.
   if (const auto* bind = std::get_if<loop::Bind>(&stmt.node))
     return loop::holds_any(*bind, nest.values[bind->value.value].dtype);
   return std::holds_alternative<loop::Let>(stmt.node) || std::holds_alternative<loop::Constant>(stmt.node) ||
@@ -21,7 +21,7 @@ bool is_pointwise(const loop::Nest& nest, const Stmt& stmt) {
          std::holds_alternative<loop::Load>(stmt.node) || std::holds_alternative<loop::Store>(stmt.node);
 }
 
-// What the reduction adds up is the product itself, not a conversion of it.
+// Whether the reduction sums the product itself, not a conversion of it.
 bool adds_products(const loop::Reduce& reduce) {
   for (const Stmt& stmt : reduce.body) {
     const auto* let = std::get_if<loop::Let>(&stmt.node);
@@ -49,14 +49,14 @@ std::optional<Contraction> match_contraction(const loop::Nest& nest) {
   for (size_t i = 0; i < nest.body.size(); ++i) {
     if (i == found->at) continue;
     if (!is_pointwise(nest, nest.body[i])) return std::nullopt;
-    // Written elements may be read again in the same point: the factors would then depend on the order.
+    // Stored elements might be read again in the same point; the factors would then depend on the order.
     const auto* store = std::get_if<loop::Store>(&nest.body[i].node);
     if (store && (i < found->at || store->update)) return std::nullopt;
   }
   Contraction c{.at = found->at, .reduce = found->reduce, .dtype = found->accumulate, .factors = {}};
   c.factors[0] = factor_of(found->a, c.dtype);
   c.factors[1] = factor_of(found->b, c.dtype);
-  // A dim that neither factor sees multiplies the sum by its extent; no template wants that.
+  // A dim that neither factor depends on multiplies the sum by its extent; templates do not support that.
   for (const loop::Dim& dim : c.reduce->dims) {
     const bool seen = c.factors[0].vars.contains(dim.var) || c.factors[1].vars.contains(dim.var);
     if (!seen && !dim.extent.is_const(1)) return std::nullopt;
@@ -70,7 +70,7 @@ std::optional<Contraction> match_contraction(const loop::Nest& nest) {
 
 std::optional<Factor> as_elements(const loop::Nest& nest, const Factor& factor, DType dtype) {
   if (nest.values[factor.value.value].dtype == dtype) return factor;
-  // Below conversions that lose nothing.
+  // Skips lossless conversions.
   std::map<loop::ValueId, const Stmt*> made;
   const Ranges ranges = integer_ranges(nest, factor.slice);
   for (const Stmt* stmt : factor.slice)
@@ -111,9 +111,8 @@ std::optional<Factor> as_elements(const loop::Nest& nest, const Factor& factor, 
 size_t side_of_columns(const Contraction& contraction, const std::vector<sym::Expr>& rows,
                        const std::vector<sym::Expr>& columns) {
   const auto alone = [&](const Factor& factor, const Factor& other, const std::vector<sym::Expr>& vars) {
-    return std::any_of(vars.begin(), vars.end(), [&](sym::Expr var) {
-      return factor.vars.contains(var) && !other.vars.contains(var);
-    });
+    return std::any_of(vars.begin(), vars.end(),
+                       [&](sym::Expr var) { return factor.vars.contains(var) && !other.vars.contains(var); });
   };
   const auto& [first, second] = contraction.factors;
   return alone(first, second, columns) || alone(second, first, rows) ? 0 : 1;

@@ -18,7 +18,7 @@ constexpr MatrixKernel kRows[] = {
 #undef STRIDEC_MATRIX_KERNEL
 };
 
-// The rows, and those of tensor cores for elements of other sizes.
+// The rows of cuda_kernels.def, plus the tensor-core rows for other element sizes.
 struct Table {
   std::deque<std::string> names;
   std::vector<MatrixKernel> kernels{std::begin(kRows), std::end(kRows)};
@@ -40,7 +40,7 @@ struct Table {
   }
 };
 
-// Types that tensor cores multiply with each other.
+// Classes of types that tensor cores multiply with each other.
 enum class Kind : uint8_t { kF16, kBF16, kTF32, kFp8, kBytes };
 struct TensorType {
   DType dtype;
@@ -230,7 +230,7 @@ const loop::Load* load_of(const loop::Program& program, const Factor& factor, DT
     }
   }
   if (!load || program[load->access.buffer].dtype != element) return nullptr;
-  // Casts in between would have to be to the product's dtype alone.
+  // Intermediate casts would have to be to the contraction's dtype only.
   if (factor.slice.size() > 2) return nullptr;
   const bool zero = load->fill.f == 0 && load->fill.i == 0 && !std::signbit(load->fill.f);
   return load->access.mask.is_const(1) || zero ? load : nullptr;
@@ -278,7 +278,7 @@ bool comes_in_pieces(const loop::Program& program, const loop::Nest& nest, const
 
 namespace {
 
-// With what lies beside it.
+// Bytes of the ring and of the held steps next to it.
 int64_t ring_bytes(const MatrixKernel& k) {
   if (k.held_steps)
     return (int64_t{k.stages} * k.rows + int64_t{k.held_steps} * k.columns) * k.depth * k.element_bytes;
@@ -289,8 +289,8 @@ int64_t given_bytes(const MatrixKernel& k) { return int64_t{k.rows} * (k.columns
 }  // namespace
 
 int64_t given_at(const MatrixKernel& k) {
-  constexpr int64_t kShared = 227 << 10,
-                    kOthers = 1 << 10;  // of a multiprocessor; of a block, barriers and the driver's
+  // Of a multiprocessor; and of a block, for barriers and the driver.
+  constexpr int64_t kShared = 227 << 10, kOthers = 1 << 10;
   const bool room = (ring_bytes(k) + given_bytes(k) + kOthers) * k.blocks_sm <= kShared;
   return room ? ring_bytes(k) : 0;
 }
@@ -298,7 +298,7 @@ int64_t given_at(const MatrixKernel& k) {
 int64_t shared_bytes(const MatrixKernel& k, int64_t split) {
   if (k.is_wgmma() && split > 1) return std::max(ring_bytes(k), given_at(k) + given_bytes(k));
   const int64_t sum_bytes = std::max(4, k.element_bytes);
-  // Threads turn tiles that lie along the depth: two of them beside the ring.
+  // Thread-tiled kernels transpose tiles that run along the depth, into two more tiles after the ring.
   const bool threads = k.family == MatrixFamily::kSimt && !k.is_sliced();
   const int64_t line = k.rows + k.columns + (threads ? 2 * kSimtPadding : 0),
                 ring = int64_t{k.stages + (threads ? 2 : 0)} * k.depth * line * k.element_bytes;

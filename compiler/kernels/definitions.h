@@ -1,4 +1,4 @@
-// Where the values of a block are made.
+// Finds the statements that define the values of a block.
 #pragma once
 
 #include <map>

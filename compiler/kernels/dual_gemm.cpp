@@ -14,7 +14,7 @@ using loop::Stmt;
 using loop::ValueId;
 using sym::Expr;
 
-// Statements of one sum beside those of the other.
+// Compares the statements of two sums.
 class Comparison {
  public:
   Comparison(const loop::Nest& nest, const loop::Reduce& a, const loop::Reduce& b)
@@ -38,7 +38,7 @@ class Comparison {
  private:
   bool typed(ValueId a, ValueId b) const { return dtype(a) == dtype(b); }
   DType dtype(ValueId id) const { return nest_.values[static_cast<size_t>(id.value)].dtype; }
-  // What is defined outside is the same value.
+  // Values defined outside the sums have to be the same.
   bool is(ValueId a, ValueId b) const {
     const auto at = values_.find(a);
     return at == values_.end() ? a == b : at->second == b;
@@ -87,7 +87,7 @@ class Comparison {
   std::optional<std::pair<const Load*, const Load*>> found_;
 };
 
-// The sum's statements depend on the variable by this index of this load alone.
+// Whether the sum's statements depend on the variable only through this index of this load.
 bool only_by(const loop::Reduce& reduce, Expr var, const Load& load, size_t index) {
   bool others = false;
   loop::for_each_stmt(reduce.body, [&](const Stmt& stmt) {

@@ -1,13 +1,14 @@
-// Two matrix products of one value by two weights whose results meet at each point, as a gate and what it lets through do:
+// Dual GEMM: two GEMMs that share their left operand and whose results are combined pointwise, as in a gated
+// MLP (SwiGLU):
 //
 //   nest gated (%m, %n<8192)
 //     %0 = reduce sum (%k) x[%m, %k] * w[%k, %n + 8 * (%n // 8)]
 //     %1 = reduce sum (%k) x[%m, %k] * w[%k, %n + 8 * (%n // 8) + 8]
 //     store y[%m, %n] f(%0, %1)
 //
-// The weights lie interleaved in one matrix: 8 columns of the first, 8 of the second. A tile of the product with twice as
-// many columns then holds both sums of a point; those that tensor cores make lie in registers of one thread, since that is
-// the order of their fragments, along the rows as well as along the columns.
+// The two weights are interleaved in one matrix: 8 columns of the first, then 8 of the second. A tile of the
+// GEMM with twice as many columns then holds both sums of a point. In tensor-core fragments both are in
+// registers of one thread, along the rows as well as along the columns.
 #pragma once
 
 #include <optional>
@@ -18,28 +19,28 @@
 namespace stridec::kernels {
 
 constexpr int64_t kPairBlock = 8;
-// Where in the interleaved dim the first one's point of this number lies; the second's is kPairBlock behind it.
+// Index of a point of the first GEMM in the interleaved dim; the second one's is kPairBlock larger.
 sym::Expr paired_index(sym::Expr point);
 
 struct Pair {
-  // The one product, its dim twice as long and the interleaved weight indexed by it as it stands. The second sum is a
-  // copy of the first there, for what its statements are.
+  // The combined GEMM: its dim is twice as long and indexes the interleaved weight directly. The second sum
+  // appears there as a copy of the first, so that the statements that use it stay valid.
   loop::Nest nest;
   sym::Expr dim;
-  loop::ValueId second;                   // the second sum
-  loop::ValueId first_load, second_load;  // of the weight
+  loop::ValueId second;                   // the result of the second sum
+  loop::ValueId first_load, second_load;  // loads of the weight
 };
 
-// Nothing where the nest is not of this form.
+// Returns nothing if the nest is not of this form.
 std::optional<Pair> match_pair(const loop::Nest& nest);
-// The pair's product, or the nest as it is.
+// Returns the combined GEMM, or the nest itself if it is no dual GEMM.
 loop::Nest product_of(const loop::Nest& nest);
 
-// Of two sums in one nest that are the same but for one load each: these loads.
+// If two sums of the nest differ in exactly one load each, returns these loads.
 std::optional<std::pair<const loop::Load*, const loop::Load*>> differing_loads(const loop::Nest& nest,
                                                                                const loop::Reduce& a,
                                                                                const loop::Reduce& b);
-// The two loops of a nest that has two, both sums.
+// Returns the indices of the nest's two loops if it has exactly two and both are sums.
 std::optional<std::pair<size_t, size_t>> two_sums(const loop::Nest& nest);
 
 }  // namespace stridec::kernels

@@ -16,7 +16,7 @@ using loop::ScalarOp;
 using loop::ValueId;
 using sym::Expr;
 
-// Finds a mask of indices among the statements of the scores.
+// Finds an index mask among the statements of the scores.
 class Mask {
  public:
   Mask(const loop::Program& program, const Flash& flash, bool assumes)
@@ -29,17 +29,17 @@ class Mask {
   struct Seen {
     Expr keys;
     std::vector<std::pair<ValueId, bool>> shown;
-    bool infinite;  // what it hides with
+    bool infinite;  // the hiding value is -infinity
     bool weightless;
-    bool alone;                 // it says all that the score's condition says
-    ValueId score;              // what it hides
-    std::optional<Expr> given;  // `weightless` under this condition
-    bool asks = false;          // `weightless` where memory says so
+    bool alone;                 // the mask is the score's whole condition
+    ValueId score;              // the score under the mask
+    std::optional<Expr> given;  // the condition under which `weightless` holds
+    bool asks = false;          // `weightless` depends on memory
     std::optional<std::pair<ValueId, bool>> others = {};
   };
   std::optional<Seen> find() const { return of_score(flash_.score->value); }
 
-  // The number that the value is the sum times.
+  // The factor if the value is the sum times a constant.
   std::optional<double> scale_of(ValueId id) const {
     if (id == flash_.scores.reduce->results[0]) return 1.0;
     const Let* let = let_of(definitions_, id);
@@ -60,8 +60,8 @@ class Mask {
     ValueId value;
     bool truth;
   };
-  // A value that hides a key: no weight is left beside a score that is not hidden. Of the dtype's lowest number that
-  // holds where that other score is sure to be there.
+  // Whether a value hides a key: no weight is left next to a visible score. The lowest finite value of the
+  // dtype does so only if a visible score is certain to exist.
   enum class Hides { kNo, kLowest, kInfinite };
   Hides hides(ValueId id) const {
     while (is_cast(let_of(definitions_, id))) id = let_of(definitions_, id)->args[0];
@@ -90,7 +90,7 @@ class Mask {
       if (select->op == ScalarOp::kSelect) {
         if (auto found = of_select(*select, true, score)) return found;
       } else if (select->op == ScalarOp::kAdd) {
-        // What else is added leaves an infinity one, and takes a finite number anywhere.
+        // Another addend leaves an infinity unchanged, but moves a finite value anywhere.
         if (auto found = of_score(bias); found && found->infinite) {
           found->alone = false;
           return found;
@@ -100,7 +100,7 @@ class Mask {
     return std::nullopt;
   }
 
-  // visible ? x : lowest, or the other way round; `added`: x is 0, and the select is added to a score.
+  // visible ? x : lowest, or the branches exchanged; `added`: x is 0, and the select is added to a score.
   std::optional<Seen> of_select(const Let& select, bool added,
                                 std::optional<ValueId> score = std::nullopt) const {
     for (const bool flipped : {false, true}) {
@@ -122,8 +122,8 @@ class Mask {
       Seen out{*count, std::move(shown_by), how == Hides::kInfinite, how == Hides::kInfinite, alone, under,
                {}};
       if (out.weightless) return out;
-      // Without an infinity the row needs one key that nothing hides: the first, or the last that this one shows, such as
-      // the row's own.
+      // Without an infinity the row needs one key that nothing hides: the first, or the last one that this
+      // mask shows, such as the row's own key.
       const bool fixed = lengths_in(*count).empty();
       const Expr seen = sym::ge(sym::substitute(*count, flash_.chain.row.var, 0), 1);
       const bool one_is_seen = out.alone || (fixed && facts_.holds(sym::le(*count, flash_.keys.extent)) &&
@@ -142,8 +142,8 @@ class Mask {
     return std::nullopt;
   }
 
-  // Whether what holds wherever `id` is true (or, `negated`, false) are bounds on keys and conditions that do not depend on
-  // the row.
+  // Whether the conditions that hold wherever `id` is true (or, if `negated`, false) are bounds on keys and
+  // conditions that do not depend on the row.
   bool others_of(ValueId id, bool negated) const {
     std::vector<Condition> own;
     if (conditions_of(id, negated, own)) {
@@ -157,7 +157,7 @@ class Mask {
     return is_free_of(id, {flash_.chain.row.var});
   }
 
-  // What computes the value has none of these variables, nor loops.
+  // Whether the computation of the value uses none of these variables and no loops.
   bool is_free_of(ValueId id, std::initializer_list<Expr> vars) const {
     const auto found = definitions_.find(id);
     if (found == definitions_.end() || loop::body_of(*found->second)) return false;
@@ -178,7 +178,8 @@ class Mask {
   }
 
  private:
-  // Conditions of indices that hold wherever `id` is true (or, `negated`, false); whether they are all there is.
+  // Collects conditions on indices that hold wherever `id` is true (or, if `negated`, false). Returns whether
+  // they are equivalent to it.
   bool conditions_of(ValueId id, bool negated, std::vector<Condition>& out) const {
     const auto found = definitions_.find(id);
     if (found == definitions_.end()) return false;
@@ -201,7 +202,7 @@ class Mask {
     return true;
   }
 
-  // The condition surely is `truth` at the key, whatever memory holds.
+  // Whether the condition equals `truth` at the key whatever memory holds.
   bool holds_at(Expr key, ValueId id, bool truth) const {
     const auto found = definitions_.find(id);
     if (found == definitions_.end()) return false;
@@ -230,7 +231,7 @@ class Mask {
     }
   }
 
-  // Integers that are loaded from the same place.
+  // Whether both are integers loaded from the same address at the key.
   bool same_at(Expr key, ValueId x, ValueId y) const {
     if (x == y) return true;
     const Load* loads[2] = {};
@@ -270,7 +271,7 @@ class Mask {
     return lengths_.emplace_back(sym::var("%length" + std::to_string(lengths_.size())), id).first;
   }
 
-  // a <= b that bounds the key from above: how many keys it leaves.
+  // For a condition a <= b or a < b that bounds the key from above: the number of keys that satisfy it.
   std::optional<Expr> keys_of(Expr condition) const {
     if (condition.op() != sym::Op::kLe && condition.op() != sym::Op::kLt) return std::nullopt;
     const Expr room = condition.arg(1) - condition.arg(0) - (condition.op() == sym::Op::kLt ? 1 : 0);
@@ -290,10 +291,10 @@ class Mask {
   const loop::Nest& nest_;
   const sym::Facts facts_;
   const Definitions definitions_;
-  mutable std::vector<std::pair<Expr, ValueId>> lengths_;  // found on the way
+  mutable std::vector<std::pair<Expr, ValueId>> lengths_;  // filled by the queries
 };
 
-// What rows are given that do not have their own weights.
+// Whether rows of `fixed` weights have weight 0.
 bool fixes_at_zero(const Flash& flash) {
   const auto value =
       flash.fixed ? constant_of(definitions_of(flash.rows_nest().body), *flash.fixed) : std::nullopt;
@@ -310,7 +311,7 @@ void find_mask(const loop::Program& program, Flash& flash, bool assumes) {
     flash.visible = seen->keys;
     flash.shown = seen->shown;
     flash.lengths = mask.lengths_in(seen->keys);
-    // Rows whose weights are all alike see every key, unless these are none.
+    // Rows whose weights are all equal see every key, unless these weights are 0.
     flash.skips = seen->weightless && (!flash.fixes || fixes_at_zero(flash));
     flash.given = seen->given;
     flash.asks = flash.skips && seen->asks;

@@ -17,7 +17,7 @@ struct Steps {
   int64_t row, tap;
 };
 
-// How e moves along two dims; nothing where it is not linear in them with known steps.
+// Strides of e along two dims; nothing if e is not linear in them with constant strides.
 std::optional<Steps> steps_of(Expr e, Expr row, Expr tap) {
   const auto form = linear_form(e, {row, tap});
   if (!form) return std::nullopt;
@@ -25,7 +25,7 @@ std::optional<Steps> steps_of(Expr e, Expr row, Expr tap) {
   return by_row && by_tap ? std::optional(Steps{*by_row, *by_tap}) : std::nullopt;
 }
 
-// The one index that moves along the tap, and with it along the row.
+// Strides of the only index that depends on the tap or the row.
 std::optional<Steps> steps_of_index(const loop::Access& access, Expr row, Expr tap) {
   std::optional<Steps> found;
   for (Expr index : access.index) {
@@ -60,7 +60,7 @@ std::optional<Lines> match_lines(const loop::Access& access, const std::vector<l
     const int64_t divisor = std::gcd(steps->row, steps->tap), step = steps->row / divisor,
                   dilation = steps->tap / divisor;
     Lines lines{.row = row, .copies = {}, .taps = {}};
-    std::map<int64_t, size_t> copy_of;  // by what is left of a place after whole steps
+    std::map<int64_t, size_t> copy_of;  // by the remainder of the position modulo the step
     for (int64_t t = 0; t < *taps; ++t) {
       const auto [found, fresh] = copy_of.emplace(dilation * t % step, lines.copies.size());
       if (fresh) lines.copies.push_back({.tap = t, .lines = 0});

@@ -1,8 +1,10 @@
-// Rows of a contraction that see the same elements at other places of their windows (GemmPlan::A::kLines).
+// Finds rows of a contraction that read the same elements at different taps of their windows
+// (GemmPlan::A::kLines).
 //
-// Where a window's place `tap` of row `y` lies at step * y + dilation * tap, two taps that are a multiple of the step apart see
-// the same elements, so many rows apart. One copy of them in scratch, of whole lines of the rows inside of y, serves both: a
-// tile's rows for the later tap lie some lines behind those for the earlier one, at the same distance from each other.
+// Row `y` reads tap `tap` at step * y + dilation * tap. Two taps whose dilation * tap differs by a multiple
+// of the step read the same elements, a fixed number of rows apart. One copy of these elements in scratch, as
+// whole lines of the rows inside y, serves both: a tile's rows for the later tap begin some lines after those
+// for the earlier one, with the same spacing.
 #pragma once
 
 #include <optional>
@@ -14,20 +16,20 @@
 namespace stridec::kernels {
 
 struct Lines {
-  size_t row;  // of the rows: y. Those outside of it number images, which begin anew
+  size_t row;  // index of y among the rows; the rows outside of it count images, each with its own lines
   struct Copy {
-    int64_t tap;    // the first that sees it: the copy's line y is what row y sees there
-    int64_t lines;  // beyond those of an image's rows, that later taps see
+    int64_t tap;    // the first tap that reads it: line y of the copy is what row y reads there
+    int64_t lines;  // lines after those of an image's rows, which later taps read
   };
   std::vector<Copy> copies;  // fewer than taps
   struct Tap {
     size_t copy;
-    int64_t shift;  // lines
+    int64_t shift;  // in lines
   };
   std::vector<Tap> taps;
 };
 
-// `tap`: a reduced dim. Nothing where no two of its places see the same.
+// `tap`: a reduced dim. Returns nothing if no two taps share elements.
 std::optional<Lines> match_lines(const loop::Access& access, const std::vector<loop::Dim>& rows,
                                  const loop::Dim& tap, const sym::Facts& facts);
 

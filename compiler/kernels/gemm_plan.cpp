@@ -8,7 +8,7 @@
 namespace stridec::kernels {
 namespace {
 
-// The dims' directives, in the order of the text.
+// The directives that list dims, in the order of the text form.
 constexpr std::pair<std::string_view, std::vector<sym::Expr> GemmPlan::*> kDims[] = {
     {"batch", &GemmPlan::batch},       {"rows", &GemmPlan::rows}, {"columns", &GemmPlan::columns},
     {"segments", &GemmPlan::segments}, {"run", &GemmPlan::run},
@@ -21,10 +21,10 @@ int64_t number(const std::string& text) {
   return value;
 }
 
-// How many bands there are to be, 1 or 2.
+// The preferred number of bands, 1 or 2.
 sym::Expr wanted_bands(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, sym::Expr k,
                        const CpuTarget& target) {
-  constexpr int64_t kManyMore = 8;   // columns a row
+  constexpr int64_t kManyMore = 8;   // columns per row
   constexpr int64_t kManyRows = 64;  // of both bands
   constexpr int64_t kManyPanels = 32;
   if (plan.b != GemmPlan::B::kWeights || !plan.batch.empty()) return 1;

@@ -1,23 +1,28 @@
-// How a contraction runs on the micro-kernels of gemm.h: what a schedule of kernel "gemm.*" says, as a
-// struct.
+// GemmPlan: how a contraction runs on the micro-kernels of gemm.h, that is, a schedule of kernel "gemm.*" as
+// a struct.
 //
 // Text form, one directive each, dims outer first:
-//   batch %g ...              dims that both factors keep, or that do not run as one with the others: an outer loop
+//   batch %g ...              dims that both factors depend on, or that cannot be flattened with the others:
+//                             outer loops
 //   rows %n %y %x             dims of the broadcast factor a alone, flattened
-//   columns %o                dims of the vectorised factor b alone, flattened, cut into panels
-//   segments %r %s            reduced dims, one run each
-//   run %c                    reduced dims that a holds contiguously (or that packing makes so), flattened
-//   a direct|pack|lines       rows of a are read in place, or a block of rows is copied to scratch first, whole or once for
-//                             all places of the first segment that see the same lines (gemm_lines.h)
+//   columns %o                dims of the vectorised factor b alone, flattened, split into panels
+//   segments %r %s            reduced dims with one run per point
+//   run %c                    reduced dims that are contiguous in a (or become so by packing), flattened
+//   a direct|pack|lines       rows of a are read in place; or a block of rows is copied to scratch first, as
+//                             a whole or once for all taps of the first segment that share lines
+//                             (gemm_lines.h)
 //   b weights P|compact P|direct|stage
-//                             panels of P columns made at compile time, or panels of what b is computed from
-//                             (block_quantized.h), rows of b read in place, or copied to scratch
-//   bytes B                   rows are integers times one number in each B of k (loop::Reduce): products of these integers by
-//                             compact weights as they stand, in sums of B, in place of the kernel's
+//                             panels of P columns made at compile time; panels of the parts that b is
+//                             computed from (block_quantized.h); rows of b read in place; or rows of b copied
+//                             to scratch
+//   bytes B                   rows of a are integers times one scale per B consecutive k (loop::Reduce):
+//                             multiplies these integers by compact weights without conversion, in sums over B
+//                             k, instead of calling the kernel
 //   tiles T                   most register tiles of rows per task (split_rows())
-//   chunk K                   most k that a call of the micro-kernel sums, so that as much of a panel stays in cache
-//                             while a task's tiles pass by; of several segments whole ones; all of k where there is none
-//   order rows|columns        which side's tasks are outer; its copy in scratch is shared by neighbours
+//   chunk K                   most k per call of the micro-kernel, so that this much of a panel stays in
+//                             cache while a task's tiles use it; with several segments, whole segments.
+//                             Default: all of k
+//   order rows|columns        the side whose tasks are outer; neighbouring tasks share its copy in scratch
 #pragma once
 
 #include <string_view>
@@ -36,7 +41,7 @@ struct GemmPlan {
   std::vector<sym::Expr> batch, rows, columns, segments, run;
   A a = A::kDirect;
   B b = B::kDirect;
-  int64_t panel = 0;  // kWeights: a multiple of the kernel's columns; kCompact: these
+  int64_t panel = 0;  // kWeights: a multiple of the kernel's columns; kCompact: the kernel's columns
   int64_t bytes = 0;  // 0: none
   int64_t tiles = 1;
   int64_t chunk = 0;  // 0: all
@@ -49,25 +54,26 @@ constexpr std::string_view name(GemmPlan::A a) {
 
 bool is_gemm(const loop::Schedule& schedule);
 loop::Schedule to_schedule(const GemmPlan& plan);
-GemmPlan to_plan(const loop::Schedule& schedule);  // of an is_gemm() schedule
+GemmPlan to_plan(const loop::Schedule& schedule);  // requires is_gemm(schedule)
 
-// How a product's rows are shared out: in bands, whose tasks follow each other, of as many blocks each, which are a task's
-// rows. Bands differ by a row at most, of several images (ContractionFrame::Images) by a tile; of one image each has as many
-// tiles.
+// How the rows of a GEMM are divided among tasks: into bands of consecutive tasks, with the same number of
+// blocks per band; a block is the rows of one task. Bands differ by at most one row or, with several images
+// (ContractionFrame::Images), one tile. With one image each band has the same number of tiles.
 //
-// Of two bands, two threads get one each. Rows that a thread has made itself, in the launch before, lie in its own cache; of
-// rows that it shares with another it reads half from a cache that may lie behind another level of the machine than its own,
-// and waits. Each band meets all panels, so that there are two only where a band has rows enough to hide that, or where an odd
-// number of panels would not part evenly. On tile registers, which wait less for rows than for panels, it takes more rows than
-// columns, or almost as many where all panels stay in L2. Of weights alone, which are not copied for each block.
+// With two bands, two threads get one each. Rows that a thread produced in the previous launch are in its own
+// cache. If it shares rows with another thread, half of them come from a cache that may be farther away in
+// the machine's hierarchy, and it waits. Every band reads all panels, so there are two bands only if a band
+// has enough rows to hide that, or if an odd number of panels cannot be divided evenly. Tile registers wait
+// less for rows than for panels: they need at least as many rows as columns, or an eighth of that if all
+// panels stay in L2. Two bands are used only for constant weights, which are not copied per block.
 struct RowSplit {
   sym::Expr bands, tiles;
-  sym::Expr blocks;  // of a band
+  sym::Expr blocks;  // per band
 };
 RowSplit split_rows(const GemmPlan& plan, sym::Expr images, sym::Expr image_rows, sym::Expr columns,
                     sym::Expr k, const CpuTarget& target);
 
-// The dims with these variables, in this order, of the nest or of its reduce.
+// The dims of the nest or of its reduction with these variables, in this order.
 std::vector<loop::Dim> dims_by_name(const loop::Nest& nest, const Contraction& contraction,
                                     const std::vector<sym::Expr>& vars);
 

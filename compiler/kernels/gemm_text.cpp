@@ -30,8 +30,8 @@ std::string parameters(std::string_view a, std::string_view b, std::string_view 
              "* b, long b_stride, ", sum, "* tile, long accumulate, const char* ahead, long lines");
 }
 
-// Wants: element, L lanes, V vectors, MAX rows, STEP, PAUSE, PRODUCT. One k at a time is enough: the loop's own
-// instructions hide behind the multiply-adds, and unrolling it only adds code and a remainder.
+// Parameters: element, L lanes, V vectors, MAX rows, STEP, PAUSE, PRODUCT. One k per iteration is enough: the
+// FMAs hide the loop overhead, and unrolling would only add code and a remainder loop.
 constexpr std::string_view kTile = R"(
 typedef element vec __attribute__((ext_vector_type(L)));
 typedef element loose __attribute__((ext_vector_type(L), aligned(sizeof(element))));
@@ -69,9 +69,10 @@ struct sums {
 };
 )";
 
-// The same for groups of k. Wants: a_element, b_element, element, G elements of a group, L lanes, V vectors, MAX rows,
-// STEP, PAUSE, PRODUCT(sum, row, column) of 32-bit words, and OFFSET, which is exclusive-ored to the words of a. Where that
-// is not 0 it adds 128 to signed bytes, and the sums of 128 * b, kept beside the tile's, are taken off again.
+// The same for groups of k. Parameters: a_element, b_element, element, G elements per group, L lanes, V
+// vectors, MAX rows, STEP, PAUSE, PRODUCT(sum, row, column) on 32-bit words, and OFFSET, which is XORed into
+// the words of a. A non-zero OFFSET adds 128 to signed bytes; the sums of 128 * b are accumulated separately
+// and subtracted at the end.
 constexpr std::string_view kDotTile = R"(
 typedef element vec __attribute__((ext_vector_type(L)));
 typedef int words __attribute__((ext_vector_type(L)));
@@ -115,8 +116,8 @@ struct sums {
 };
 )";
 
-// The same for vectors of k. Wants: a_element, b_element, element, factor elements of the words that PRODUCT multiplies, G
-// elements of a vector, L lanes, V columns, MAX rows, STEP, PAUSE, and total(vec).
+// The same for vectors along k. Parameters: a_element, b_element, element, factor (the vector type that
+// PRODUCT multiplies), G elements per vector, L lanes, V columns, MAX rows, STEP, PAUSE, and total(vec).
 constexpr std::string_view kDeepTile = R"(
 typedef factor loose __attribute__((aligned(1), may_alias));
 
@@ -169,7 +170,7 @@ struct sums {
 };
 )";
 
-// Of all lanes, halves by halves.
+// Text of total(vec), the sum over all lanes, by halving.
 std::string total_text(int lanes) {
   std::string text =
       "typedef element vec __attribute__((ext_vector_type(L)));\n"
@@ -182,7 +183,7 @@ std::string total_text(int lanes) {
   return cat(text, "  return ", value, ".x + ", value, ".y;\n}\n");
 }
 
-// The loops around them.
+// The loops around the `sums` of these templates.
 constexpr std::string_view kTileLoops = R"(
 struct nothing {};
 
@@ -275,7 +276,7 @@ std::string product_text(const GemmKernel& kernel, const CpuTarget& target) {
                "#define PRODUCT(sum, row, column) __builtin_ia32_dpbf16ps_", bits,
                "(sum, (halves)(row), (halves)(column))\n");
   }
-  if (kernel.a == DType::kI16) {  // clang makes one instruction of it where there is one
+  if (kernel.a == DType::kI16) {  // clang forms a single instruction where one exists
     return cat("typedef short halves __attribute__((ext_vector_type(", kernel.vector_bytes / 2, ")));\n",
                "#define PRODUCT(sum, row, column) ((sum) + (vec)__builtin_ia32_pmaddwd", bits,
                "((halves)(row), (halves)(column)))\n");

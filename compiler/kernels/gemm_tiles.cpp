@@ -6,7 +6,7 @@
 namespace stridec::kernels {
 namespace {
 
-// Numbers of the tile registers: sums row by row, then a's, then as many of b's as are left.
+// Tile register numbers: sums row by row, then a, then b in the remaining ones.
 struct Registers {
   explicit Registers(const GemmKernel& kernel) : rows(kernel.rows / kTileRows), columns(kernel.vectors) {
     constexpr int kRegisters = 8;
@@ -19,9 +19,9 @@ struct Registers {
   int rows, columns, spare;
 };
 
-// One function for each number of tiles of rows: register numbers are part of the instructions. What is asked for ahead comes to
-// L1, and the piece of the panel behind it to L2: what comes from memory holds one of L1's few fill buffers for so long that tile
-// loads wait.
+// Emits one function per number of row tiles, since register numbers are part of the instructions. Prefetches
+// go to L1, and those for the next piece of the panel to L2: a line from memory holds one of L1's few fill
+// buffers for so long that tile loads wait.
 std::string tile_text(const GemmKernel& kernel, const Registers& registers, int rows) {
   const int group = kernel.group();
   std::string out = cat(
@@ -88,7 +88,8 @@ std::string tiles_text(const GemmKernel& kernel, const CpuTarget& target) {
                         tile_product_text(kernel));
   for (int rows = 1; rows <= registers.rows; ++rows) out += tile_text(kernel, registers, rows);
 
-  // Registers of sums and of a have the rows that are there, those of b all 16: their rows are groups of k.
+  // Registers of sums and of a have only the existing rows. Those of b have all 16, since their rows are
+  // groups of k.
   out += cat(kTileShape, R"(extern "C" __attribute__((visibility("hidden"))) void )",
              gemm_shape_symbol(kernel, target), R"((long rows) {
   if (rows == 0) return __builtin_ia32_tilerelease();

@@ -1,5 +1,6 @@
-// The text of micro-kernels on tile registers (gemm.h): Intel AMX, "Intel 64 and IA-32 Architectures Software Developer's
-// Manual", volume 1, chapter 18, and the optimization manual's chapter on it.
+// Generates the text of micro-kernels on tile registers (gemm.h). Source: Intel AMX, "Intel 64 and IA-32
+// Architectures Software Developer's Manual", volume 1, chapter 18, and the optimization manual's chapter on
+// it.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace stridec::kernels {
 
-// What shapes tile registers, as the instruction reads it.
+// Tile register configuration, in the layout that the instruction reads.
 constexpr std::string_view kTileShape = R"(
 struct shape {
   unsigned char palette, start_row, reserved[14];
@@ -18,7 +19,7 @@ struct shape {
 };
 )";
 
-std::string tile_product_text(const GemmKernel& kernel);  // product_text()
+std::string tile_product_text(const GemmKernel& kernel);  // for product_text()
 std::string tiles_text(const GemmKernel& kernel, const CpuTarget& target);
 
 }  // namespace stridec::kernels

@@ -19,7 +19,7 @@ GroupRegisters::GroupRegisters(const MatrixKernel& kernel, DType element, bool g
     free_ = (handed_ ? handed_->workers : share) - held - kOthers;
     if (free_ >= 0 || parts_ < 2) break;
   }
-  const int chunk = kernel.chunk(), half = chunk / 2;  // registers of a chunk's sums
+  const int chunk = kernel.chunk(), half = chunk / 2;  // registers for the sums of a chunk
   columns_ = chunk == kernel.columns || free_ >= half + kLoads || half % 16 ? chunk : half;
 }
 

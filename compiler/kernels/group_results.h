@@ -1,7 +1,8 @@
-// What follows the sums of a tile that warp groups multiply: whether they compute it in registers, where their sums are, and
-// send results to memory through shared memory in the type that is stored; else the sums go through it, and threads compute
-// line by line. Sums and their results need registers at the same time: a tile that has few left takes fewer columns at a
-// time, which statements of many instructions lose more by than by the way of the sums.
+// Register budget for wgmma epilogues: whether warp groups compute the epilogue in registers, on their
+// accumulators, and pass only the results, in the stored type, through shared memory. Otherwise the sums go
+// to shared memory and threads run the epilogue line by line. Sums and results need registers at the same
+// time: a tile with few free registers processes fewer columns at a time, which costs expensive epilogues
+// more than the round trip of the sums through shared memory does.
 #pragma once
 
 #include <optional>
@@ -13,20 +14,21 @@ namespace stridec::kernels {
 
 class GroupRegisters {
  public:
-  // `gathers`: threads load and keep their registers.
+  // `gathers`: factors are loaded by threads, which keep their registers.
   GroupRegisters(const MatrixKernel& kernel, DType element, bool gathers);
 
-  // Where sums need more registers than each thread's equal share, the loaders hand some of theirs over.
+  // If sums need more registers than an equal share per thread, the loaders hand some of theirs over:
+  // registers per thread of either kind.
   struct Handed {
     int loaders, workers;
   };
   const std::optional<Handed>& handed() const { return handed_; }
-  // Of sums of a step that are added to others behind it (adds_steps()): with two of them one is added while products make
-  // the next. 0: there are none.
+  // Sets of per-step accumulators, which are added to the totals after the step (adds_steps()); with two, one
+  // is added while the tensor cores fill the other. 0: no such accumulators.
   int parts() const { return parts_; }
-  int free() const { return free_; }        // of a thread, beside its sums and what addresses take
-  int columns() const { return columns_; }  // of sums that results are computed of at a time
-  // Whether results of statements of this cost are computed in registers.
+  int free() const { return free_; }        // per thread, besides its sums and addresses
+  int columns() const { return columns_; }  // columns of sums per epilogue pass
+  // Whether an epilogue of this cost is computed in registers.
   bool have_results(int cost) const;
 
  private:
@@ -35,10 +37,10 @@ class GroupRegisters {
   int parts_, free_, columns_;
 };
 
-// Whether statements behind a sum can have their result in registers: one narrow result, and all that joins the sum is the
-// same for all `rows`.
+// Whether an epilogue can have its result in registers: it has one narrow result, and its other operands do
+// not depend on `rows`.
 bool results_in_registers(const loop::Program& program, std::span<const loop::Stmt* const> statements,
                           const std::vector<loop::Dim>& rows);
-int cost_of(std::span<const loop::Stmt* const> statements);  // relative to an add
+int cost_of(std::span<const loop::Stmt* const> statements);  // relative to an addition
 
 }  // namespace stridec::kernels

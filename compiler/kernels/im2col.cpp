@@ -11,13 +11,14 @@ namespace {
 using sym::Expr;
 using Dims = std::vector<loop::Dim>;
 
-// What tensor maps have bits for, by the number of spatial dims.
+// Field ranges of tensor maps, by number of spatial dims.
 struct Limits {
   int corner, offset;
 };
 constexpr Limits kLimits[] = {{32767, 65535}, {127, 255}, {15, 31}};
 constexpr int kMostStep = 8;
-// How far from an image's last place the start of its last window is looked for where no subtraction tells.
+// Search range for the distance from an image's last index to the start of its last window, where a
+// subtraction does not give it.
 constexpr int kMostUpper = 64;
 
 const loop::Dim* only_dim(Expr e, const Dims& dims) {
@@ -36,8 +37,8 @@ std::optional<int> small(Expr e) {
                                                            : std::nullopt;
 }
 
-// `count` windows start at lower, lower + step, ...: how far from the image's last place the engine may look for the
-// start of one to find as many.
+// `count` windows start at lower, lower + step, .... Returns how far beyond the image's last index a window
+// may start so that the engine finds exactly that many.
 std::optional<int> upper_of(Expr extent, Expr count, int step, int lower, int most, const sym::Facts& facts) {
   const Expr least = sym::simplify((count - 1) * step + lower - (extent - 1), facts);
   if (const auto known = small(least)) return known;
@@ -58,8 +59,8 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
   const int bytes = byte_size(buffer.dtype);
   if (facts.known_divisor(depth.back().extent) % (kIm2colBytes / bytes)) return std::nullopt;
   Im2col out{.places = {}, .image = access.index.size(), .channel = access.index.size(), .first_channel = 0};
-  std::set<Expr, sym::ExprLess> used;  // dims that have found their place
-  std::vector<Expr> inside;            // conditions that the engine looks after
+  std::set<Expr, sym::ExprLess> used;  // dims that have been assigned
+  std::vector<Expr> inside;            // conditions that the engine implies
   for (size_t d = 0; d < access.index.size(); ++d) {
     const Expr index = access.index[d];
     if (!depends_on_any(index, lines)) {
@@ -108,7 +109,7 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
     inside.push_back(sym::simplify(sym::lt(index, buffer.shape[d]), facts));
   }
   if (used.size() != lines.size() + depth.size()) return std::nullopt;
-  // A load within its mask is within its buffer; what the mask says beyond that is no matter of the engine's.
+  // A load within its mask is within its buffer; the engine cannot implement further conditions of the mask.
   for (Expr part : loop::conjuncts(access.mask))
     if (std::find(inside.begin(), inside.end(), sym::simplify(part, facts)) == inside.end())
       return std::nullopt;

@@ -1,6 +1,6 @@
-// Factors of a product that are windows of images, as Hopper's copy engine walks them (tensor maps of mode im2col): the
-// factor's lines are the images' windows in order, its depth is places in a window and channels, and what lies outside of
-// an image is 0.
+// Matches GEMM factors that are windows of images, as Hopper's TMA reads them (tensor maps of mode im2col):
+// the factor's lines are the images' windows in order, its depth is taps and channels, and elements outside
+// an image are 0.
 #pragma once
 
 #include <optional>
@@ -12,23 +12,26 @@
 namespace stridec::kernels {
 
 struct Im2col {
-  // A spatial dim: its index is step * row + dilation * tap + lower, where row is a dim of the lines and tap, if there is
-  // one, of the depth.
+  // A spatial dim: its index is step * row + dilation * tap + lower. `row` is a dim of the lines; `tap`, if
+  // any, is a dim of the depth.
   struct Place {
     size_t dim;  // of the buffer
     sym::Expr row;
     std::optional<sym::Expr> tap;
     int step, dilation, lower;
-    int upper;  // the last window starts at most this far from the last place of the image
+    int upper;  // the last window starts at most this far after the last index of the image
   };
-  std::vector<Place> places;  // the fastest first
+  std::vector<Place> places;  // the fastest dim first
   size_t image, channel;      // dims of the buffer
-  sym::Expr first_channel;    // of the depth's channel 0; no dim of the lines or the depth moves it
+  // Buffer channel of the depth's channel 0; independent of the dims of the lines and the depth.
+  sym::Expr first_channel;
 };
 
-constexpr int kIm2colBytes = 128;  // of channels that are copied at a time: a depth has a multiple of them
+// Channels are copied in units of this size, so a depth is a multiple of it.
+constexpr int kIm2colBytes = 128;
 
-// `lines`, `depth`: dims of the factor, the fastest last. The load gives 0 where its mask does not hold.
+// `lines`, `depth`: dims of the factor, the fastest last. The load has to give 0 where its mask does not
+// hold.
 std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Access& access,
                                    const std::vector<loop::Dim>& lines, const std::vector<loop::Dim>& depth,
                                    const sym::Facts& facts);

@@ -25,7 +25,7 @@ bool fits(Range r, DType dtype) {
   return whole && r.low >= whole->low && r.high <= whole->high;
 }
 
-// Of weights that nests of Program::prepack make, each looked at once.
+// Ranges of weights that nests of Program::prepack compute, each evaluated once.
 class Stored {
  public:
   explicit Stored(const Program* program) : program_(program) {
@@ -65,7 +65,7 @@ std::optional<Range> Stored::of_buffer(BufferId id) {
     all = all ? Range{std::min(all->low, range->second.low), std::max(all->high, range->second.high)}
               : range->second;
   }
-  // Elements that no nest stores are zeros.
+  // Elements that no nest stores are zero.
   if (all) known_[id] = Range{std::min<int64_t>(all->low, 0), std::max<int64_t>(all->high, 0)};
   return known_[id];
 }

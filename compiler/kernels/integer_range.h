@@ -1,4 +1,4 @@
-// What is known of integers that a nest computes, from the types and constants that they come from.
+// Range analysis for integers of a nest, from their types and from constants.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ struct Range {
 };
 using Ranges = std::map<loop::ValueId, Range>;
 
-// The least and the largest value of what the statements define; nothing of values that are no integers or may lie
-// outside 32 bits. With `program`, elements of a weight that is made at compile time have the range of what is stored
-// there.
+// Returns the range of every value that the statements define; values that are not integers or may exceed 32
+// bits have no entry. With `program`, elements of weights computed at compile time have the range of the
+// values stored there.
 Ranges integer_ranges(const loop::Nest& nest, const std::vector<const loop::Stmt*>& statements,
                       const loop::Program* program = nullptr);
 

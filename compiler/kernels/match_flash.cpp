@@ -24,7 +24,7 @@ using sym::Expr;
 
 // ---- row statements --------------------------------------------------------------------------------------
 
-// What a value or an element of a local row is.
+// Meaning of a value, or of the elements of a local row.
 enum class Role { kOther, kScore, kMax, kShifted, kWeight, kSum, kInverse, kShare, kIsNan };
 
 class Rows {
@@ -36,7 +36,7 @@ class Rows {
 
   std::string reason = "its row statements are no softmax";
 
-  // Sets what they say in the Flash, given the local buffer that the second link reads.
+  // Fills in the Flash; `shares` is the local buffer that the second link reads.
   bool match(loop::BufferId shares) {
     for (const Stmt& stmt : nest_.body)
       if (!statement(stmt)) return false;
@@ -46,7 +46,7 @@ class Rows {
     if (const auto fix = fixes_.find(shares); fix != fixes_.end()) {
       flash_.fixes = fix->second.first;
       flash_.fixed = fix->second.second;
-      // What computes them stands at the top, before any row statement.
+      // The statements that compute them are at the top level, before any row statement.
       for (const Stmt& stmt : nest_.body) {
         if (loop::body_of(stmt)) continue;
         bool own = true;
@@ -68,7 +68,7 @@ class Rows {
     return constant && constant->f == 0 && constant->i == 0;
   }
 
-  // Over all keys, one dim.
+  // Whether the loop has one dim, over all keys.
   bool over_keys(const std::vector<loop::Dim>& dims) const {
     return dims.size() == 1 && dims[0].extent == flash_.keys.extent;
   }
@@ -99,7 +99,7 @@ class Rows {
     return !loop::body_of(stmt);
   }
 
-  // At the top: of the row as a whole.
+  // A statement at the top level, on values of the row as a whole.
   bool scalar(const Let& let) {
     bool touches = false;
     for (ValueId arg : let.args) touches = touches || role(arg) != Role::kOther;
@@ -111,17 +111,17 @@ class Rows {
       return true;
     }
     if (let.op == ScalarOp::kCast && nest_.values[let.result.value].dtype == DType::kF32) {
-      roles_[let.result] = role(let.args[0]);  // a wider maximum
+      roles_[let.result] = role(let.args[0]);  // a widened maximum
       return true;
     }
     return false;
   }
 
-  // In a loop over keys.
+  // A statement in a loop over keys.
   bool element(const Stmt& stmt, Expr at) {
     if (const auto* load = std::get_if<Load>(&stmt.node)) {
       const auto found = rows_.find(load->access.buffer);
-      if (found == rows_.end()) return false;  // what lies beside the scores has no place here
+      if (found == rows_.end()) return false;  // loads of other buffers do not match
       if (!is_row(load->access, at)) return false;
       roles_[load->result] = found->second;
       if (guarded_.contains(load->access.buffer)) guarded_values_.insert(load->result);
@@ -158,7 +158,7 @@ class Rows {
     switch (let.op) {
       case ScalarOp::kCast:
       case ScalarOp::kCastSat:
-        // Scores may become f32, shares whatever the second link multiplies.
+        // Scores may be cast to f32, and shares to the type that the second link multiplies.
         if ((is(0, Role::kScore) && dtype == DType::kF32) || is(0, Role::kShare)) {
           made = role(let.args[0]);
           if (guarded_values_.contains(let.args[0])) guarded_values_.insert(let.result);
@@ -201,7 +201,7 @@ class Rows {
       guarded_values_.insert(let.result);
       return Role::kShare;
     }
-    // A condition of the row and a value of the row: neither is made in a loop.
+    // A condition and a value of the row; both are defined outside loops.
     if (role(let.args[0]) != Role::kOther || role(let.args[1]) != Role::kOther) return Role::kOther;
     for (ValueId arg : {let.args[0], let.args[1]}) {
       bool top = false;
@@ -229,7 +229,7 @@ class Rows {
 
 // ---- factors ---------------------------------------------------------------------------------------------
 
-// The load that a factor is, through a conversion to f32.
+// The load that a factor consists of, possibly cast to f32.
 const Load* plain_load(const Factor& factor) {
   const Load* load = nullptr;
   for (const Stmt* stmt : factor.slice) {
@@ -264,7 +264,7 @@ std::optional<Flash::Operand> operand(const loop::Program& program, const Factor
   return out;
 }
 
-// Of both factors.
+// The common type of both factors.
 std::optional<DType> factor_dtype(const loop::Nest& nest, const Contraction& contraction) {
   const DType a = element_of(nest, contraction, contraction.factors[0]),
               b = element_of(nest, contraction, contraction.factors[1]);
@@ -399,7 +399,7 @@ FlashPlan to_flash_plan(const loop::Schedule& schedule) {
   return plan;
 }
 
-// Queries, and stages of keys and of values. For wgmma: slabs with the copy engine's swizzle, and as many stages as fit.
+// Queries, and stages of keys and values. For wgmma: slabs with TMA's swizzle, and as many stages as fit.
 int64_t shared_bytes(const FlashPlan& plan, const Flash& flash) {
   if (plan.wgmma)
     return int64_t{query_slots(plan, flash)} * plan.rows * 128 * slabs(flash.depth) +
@@ -410,11 +410,12 @@ int64_t shared_bytes(const FlashPlan& plan, const Flash& flash) {
 int64_t warp_bytes(const FlashPlan& plan, const Flash& flash) {
   const int64_t deep = padded(flash.depth) * flash.bytes(), wide = padded(flash.width) * flash.bytes();
   const int64_t warp = plan.rows * deep + plan.stages * plan.keys * (deep + wide);
-  // In the end it holds the warp's results and those of its block: 16 bytes a thread, of each 8 columns and once more.
+  // At the end it holds the results of the warp and of its block: 16 bytes per thread, for every 8 columns
+  // and once more.
   return plan.parts() > 1 ? std::max(warp, 2 * (padded(flash.width) / 8 + 1) * 512) : warp;
 }
 
-// A line of a row has the sums of its values, the maximum of its scores and the sum of its weights.
+// A row holds the sums of its values, the maximum of its scores and the sum of its weights.
 int part_bytes(const Flash& flash) { return kSplitRows * (static_cast<int>(padded(flash.width)) + 4) * 4; }
 
 namespace {
@@ -481,13 +482,14 @@ std::optional<FlashPlan> spread_plan(const Flash& flash, int64_t shared) {
 }
 
 sym::Expr worth_spreading(const FlashPlan& plan, const Flash& flash, const GpuTarget& target) {
-  constexpr int kSteps = 8;  // of a block: what it has of a tile passes through memory
+  // Per block, since its partial result of a tile makes a round trip through memory.
+  constexpr int kSteps = 8;
   const sym::Expr steps = sym::ceildiv(flash.keys.extent, plan.parts() * plan.keys);
   return sym::logical_and(sym::ge(steps, kSteps), sym::ge(batches(flash) * steps, target.multiprocessors));
 }
 
 bool fits_warp_groups(const FlashPlan& plan, const Flash& flash) {
-  // Of 32 bits warp groups take no values that lie along the head.
+  // With 32-bit elements wgmma cannot read values that are contiguous along the head.
   if (flash.bytes() != 2) return false;
   const int64_t widest = std::max(flash.depth, flash.width);
   const bool registers = plan.rows > 128 ? widest <= 64 && flash.scale : plan.keys <= 64 || widest <= 128;
@@ -495,9 +497,10 @@ bool fits_warp_groups(const FlashPlan& plan, const Flash& flash) {
 }
 
 std::vector<FlashChoice> wgmma_choices(const FlashPlan& plan, const Flash& flash, const GpuTarget& target) {
-  // Time of a tile's pass over the same keys, on an H200. Three groups are in each other's way less than two, one waits
-  // for itself; four pass by what a mask of indices hides, which pays where rows are few. Longer steps pay where keys are
-  // many and no tile ends among them.
+  // Time of a tile's pass over the same keys, measured on an H200. Three groups interfere less with each
+  // other than two; a single group cannot overlap with others. Tiles of four groups skip what an index mask
+  // hides, which pays if there are few rows. Longer steps pay if there are many keys and no tile ends among
+  // them.
   struct Tile {
     int rows, keys;
     int64_t cost;
@@ -517,7 +520,8 @@ std::vector<FlashChoice> wgmma_choices(const FlashPlan& plan, const Flash& flash
                  : tile.rows > plan.rows || tile.keys != plan.keys)
       continue;
     if (!fits_warp_groups(other, flash)) continue;
-    // Where later rows see more keys, two tiles have on average the work of one, unless there are blocks for all of them.
+    // If later rows see more keys, two tiles take on average the time of one, unless every tile has its own
+    // block.
     const sym::Expr tiles = batches(flash) * sym::ceildiv(rows, tile.rows);
     const int64_t blocks = target.multiprocessors;
     const sym::Expr waves = flash.triangular()
@@ -556,7 +560,7 @@ std::vector<FlashChoice> mma_choices(const FlashPlan& plan, const Flash& flash, 
     fewer = target.clusters ? split_plan(flash, target.shared_bytes, kMostSplit, most) : std::nullopt;
   }
   if (fewer) {
-    for (; fewer->split > 2; fewer->split /= 4)  // half of them would leave multiprocessors without work
+    for (; fewer->split > 2; fewer->split /= 4)  // halving instead would leave multiprocessors idle
       out.push_back({*fewer, sym::logical_and(sym::le(2 * points, target.multiprocessors),
                                               sym::ge(keys, fewer->split * kSplitKeys))});
     fewer->split = std::max(fewer->split, 1);

@@ -26,7 +26,7 @@ bool is_statistic(const Stmt& stmt) {
          std::all_of(reduce->body.begin(), reduce->body.end(), is_scalar);
 }
 
-// What the loop stores, each element once; of these the one that is loaded behind it is the row.
+// The row: the only buffer stored by the loop, each element once, that is loaded after it.
 std::optional<loop::BufferId> row_of(const loop::For& loop, const Block& behind) {
   std::set<loop::BufferId> stored;
   for (const Stmt& stmt : loop.body) {
@@ -84,7 +84,7 @@ std::optional<RowPrologue> match_row_prologue(const loop::Nest& nest) {
     return !depends;
   });
   if (out.rows.dims.size() == nest.dims.size()) return std::nullopt;
-  // What both use and no statistic is part of is computed by both.
+  // Statements that both use and that do not depend on a statistic are computed by both.
   out.product.body.clear();
   for (const Stmt& stmt : before)
     if (!loop::body_of(stmt)) out.product.body.push_back(stmt);
@@ -111,8 +111,8 @@ bool holds_columns(const MatrixKernel& kernel) {
 }
 
 int prologue_rows(const MatrixKernel& kernel, int64_t depth) {
-  // Deeper rows gain in chains of norms and products (1.05 to 1.11 for 2048), but a decoder's step of that depth was seen to
-  // lose by them (0.98 of its speed for 4 sequences).
+  // Deeper rows gain in chains of norms and GEMMs (1.05 to 1.11 for 2048), but a decoder step of that depth
+  // was measured to become slower (0.98 of its speed for 4 sequences).
   constexpr int64_t kDeepest = 1024;
   constexpr int kMost = 6;
   int rows = depth > kDeepest ? 0 : kernel.columns;
@@ -128,7 +128,7 @@ int prologue_vectors(const MatrixKernel& kernel, int64_t depth) {
 std::optional<MatrixKernel> holding_columns(const MatrixKernel& kernel, int64_t depth, int64_t split,
                                             const GpuTarget& target) {
   constexpr int kLeast = 4;
-  constexpr int64_t kOthers = 1 << 10;  // barriers, and the driver's
+  constexpr int64_t kOthers = 1 << 10;  // for barriers and the driver
   MatrixKernel out = kernel;
   const int64_t steps = (depth + kernel.depth - 1) / kernel.depth;
   out.held_steps = static_cast<int>((steps + split - 1) / split);

@@ -18,7 +18,8 @@ using loop::Stmt;
 using loop::ValueId;
 using sym::Expr;
 
-constexpr int64_t kMostZero = 255, kMostNarrowZero = 127;  // that a float with the exponent's trick holds
+// Largest zero points that a float made by the exponent trick holds.
+constexpr int64_t kMostZero = 255, kMostNarrowZero = 127;
 
 Expr times(Expr e, int64_t n) { return e * n; }
 
@@ -46,13 +47,13 @@ loop::Schedule to_schedule(std::string_view kernel, const PackedLayout& layout, 
 
 bool fits_groups(const PackedLayout& layout, DType element) {
   const bool whole = layout.step == 0 || layout.step % kPackedDepth == 0 || kPackedDepth % layout.step == 0;
-  // Rows begin at multiples of 16 bytes.
+  // Rows have to begin at multiples of 16 bytes.
   return byte_size(element) == 2 && layout.depth % 8 == 0 && whole;
 }
 
-// Measured on an H200, of int4 in blocks of 32 and 128, 4096 k by 4096 and 14336 columns.
+// Tuned on an H200, with int4 in blocks of 32 and 128, 4096 k by 4096 and 14336 columns.
 std::vector<PackedTile> packed_tiles(const PackedLayout& layout, DType element, const GpuTarget& target) {
-  constexpr int64_t kRing = 92 << 10;  // that leaves room for the next launch's
+  constexpr int64_t kRing = 92 << 10;  // leaves room for a block of the next launch
   constexpr int kMostStages = 16;
   if (!layout.fragments || !target.wgmma || !fits_groups(layout, element)) return {};
   const int64_t steps = layout.chunks() * layout.chunk() / kPackedDepth, room = 2 * target.multiprocessors;
@@ -65,7 +66,7 @@ std::vector<PackedTile> packed_tiles(const PackedLayout& layout, DType element, 
     tile.stages = static_cast<int>(std::min<int64_t>(kMostStages, (ring - sums) / stage));
     out.push_back(tile);
   };
-  // A few rows: so many blocks that each multiprocessor has one or two.
+  // Few rows: split the depth so that each multiprocessor has one or two blocks.
   const bool wide = layout.panels() >= target.multiprocessors;
   for (const int rows : {8, 16, 32}) {
     PackedTile few{.most = rows, .rows = rows, .panels = wide ? 2 : 1, .groups = wide ? 1 : 2};
@@ -75,7 +76,7 @@ std::vector<PackedTile> packed_tiles(const PackedLayout& layout, DType element, 
       few.split *= 2;
     add(few, kRing);
   }
-  // Larger tiles once there are enough of them.
+  // Larger tiles once there are enough tiles.
   const int64_t all = target.shared_bytes - 4096;
   const auto rows_of = [&](int rows) { return target.multiprocessors / layout.panels() * rows; };
   if (rows_of(32) > 32)
@@ -101,8 +102,8 @@ PackedLayout to_layout(const loop::Schedule& schedule, int64_t columns, int64_t 
 
 int64_t zero_of(const loop::Schedule& schedule) { return number_of(schedule, "zero"); }
 
-// Of k within a chunk: the product of 16 k, the lane of four, and the k of four that it has of a product. A lane's k of a
-// span are runs, four lanes' next to each other.
+// Decomposes k within a chunk: the MMA step of 16 k, the lane of four, and which of the lane's four k of that
+// step. A lane's k of a span form a run; the runs of four lanes are adjacent.
 namespace {
 
 struct Split {
@@ -117,7 +118,7 @@ Split split(const PackedLayout& layout, Expr k) {
           sym::floordiv(sym::mod(in_span, 4 * run), run), sym::mod(own, 4)};
 }
 
-// Of the four that lie together.
+// Index of the column's tile within its panel, and of the panel.
 Expr tile_of(const PackedLayout& layout, Expr column) {
   return sym::mod(sym::floordiv(column, 16), layout.together());
 }
@@ -240,7 +241,7 @@ std::optional<FewBits> match_few_bits(const loop::Program& program, const loop::
       return std::nullopt;
     }
   }
-  // What they are converted from, where that loses nothing.
+  // Looks through a lossless conversion.
   if (out.scale)
     if (const auto* cast = cast_of(*out.scale);
         cast && is_float(dtype(cast->args[0])) &&

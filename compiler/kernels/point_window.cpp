@@ -8,7 +8,7 @@
 namespace stridec::kernels {
 namespace {
 
-// How many taps of the first dim of a window bring a point to the elements of its neighbour along `var`; 0: none do.
+// How many taps of the window's first dim correspond to one step along `var`; 0: none do.
 int64_t taps_between(const loop::Reduce& reduce, sym::Expr var) {
   const auto step = [](sym::Expr index, sym::Expr along) {
     const auto linear = sym::linear_in(index, along);
@@ -87,7 +87,8 @@ loop::Access access_at(const loop::Access& access, const Indices& indices, const
 
 std::optional<RowLoop> row_loop(const loop::Reduce& reduce, const std::vector<sym::Expr>& along,
                                 int64_t lanes) {
-  constexpr int64_t kMostUnrolled = 1024, kMostTapsUnrolled = 32;  // the text stays in an instruction cache
+  // Keep the code within the instruction cache.
+  constexpr int64_t kMostUnrolled = 1024, kMostTapsUnrolled = 32;
   const auto taps = static_cast<int64_t>(taps_of(reduce).size());
   if (reduce.dims.size() < 2 ||
       (along.size() < 2 && taps <= kMostTapsUnrolled && taps * lanes <= kMostUnrolled))

@@ -25,7 +25,7 @@ constexpr WindowKernel kKernels[] = {
 #undef STRIDEC_TILE_KERNEL
 };
 
-// The name of a kernel before the number of its outputs.
+// The kernel name without the number of outputs.
 std::string_view row_of(const loop::Schedule& schedule) {
   return std::string_view(schedule.kernel).substr(0, schedule.kernel.rfind('.'));
 }

@@ -1,27 +1,30 @@
-// How a depthwise convolution, or one of groups of few channels, runs: channels along the lanes, a few neighbouring outputs
-// at a time in registers.
+// WindowPlan: schedules of depthwise convolutions and convolutions with few channels per group on the CPU.
+// Channels run along the vector lanes, and a few neighbouring outputs are computed at a time in registers.
 //
-// The nest is a contraction in which both factors keep the dim of the groups and only the data factor a has dims of its own
-// but for the taps: nothing to share between columns of several groups, but every input vector serves several outputs of
-// a row. A vector holds whole groups. Where these have several channels, a vector of the inputs of as many groups is
-// permuted once for each of a group's input channels, so that each lane finds its group's.
+// The nest is a contraction in which both factors depend on the group dim and only the data factor a has
+// further dims besides the taps. Columns of different groups share nothing, but every input vector serves
+// several outputs of a row. A vector holds whole groups. If a group has several channels, a vector of the
+// inputs of these groups is permuted once per input channel of a group, so that each lane gets its group's
+// input.
 //
-// Products of bytes have no lane to spare for a conversion of each tap: bytes of neighbouring taps lie side by side in the
-// 32 bits of a lane and are multiplied by as many weights at once. Such vectors are made once for all outputs that read
-// them, so that taps beside each other are those that do not move along the outputs, where there are such. Where a group has
-// several channels for each lane, these lie side by side already, in memory: lanes of the inputs are permuted, and nothing is
-// converted. So do pairs of 16-bit floats.
+// For products of bytes a conversion per tap would be too expensive: bytes of neighbouring taps are placed
+// side by side in the 32 bits of a lane and multiplied by as many weights at once. Such vectors are built
+// once for all outputs that read them, so the neighbouring taps are chosen along a dim that does not move
+// along the outputs, if there is one. If a group has several channels per lane, their bytes are adjacent in
+// memory already: input lanes are permuted, and nothing is converted. The same holds for pairs of 16-bit
+// floats.
 //
 // Text form, of kernel "NAME.T" (a row of kernels.def, T outputs at a time):
-//   rows %n %y      dims of a alone but the last, and whatever neither factor has
+//   rows %n %y      dims of a alone except the last, and dims that neither factor depends on
 //   along %x        the dim of the T outputs
-//   columns %g %c   the lanes: groups and, where these have several, their output channels
-//   channel %k      the reduced dim of a group's input channels, where these are several
+//   columns %g %c   the lanes: groups and, if they have several, their output channels
+//   channel %k      the reduced dim of a group's input channels, if there are several
 //   taps %s         the other reduced dims, of constant extent
-//   beside %r       and those whose taps lie side by side in a lane; %k: its channels do
-//   b weights P     taps of P channels next to each other, made at compile time; whole groups, as many as a vector holds
-//   lanes L         of a vector, where that is more than P
-//   vectors V       of columns in a task
+//   beside %r       the reduced dims whose taps are side by side in a lane; %k: input channels are
+//   b weights P     the taps of P channels are adjacent, packed at compile time; P: channels of the whole
+//                   groups that fit a vector
+//   lanes L         lanes of a vector, if more than P
+//   vectors V       vectors of columns per task
 #pragma once
 
 #include <optional>
@@ -35,12 +38,12 @@
 namespace stridec::kernels {
 
 struct WindowKernel {
-  std::string_view name;                   // "window.f32"
-  DType a, b;                              // of the operands
-  DType dtype;                             // of the sums
-  bool CpuTarget::*instruction = nullptr;  // that it cannot do without
+  std::string_view name;                    // "window.f32"
+  DType a, b;                               // of the operands
+  DType dtype;                              // of the sums
+  bool CpuTarget::* instruction = nullptr;  // required CPU feature
 
-  int group() const { return byte_size(dtype) / byte_size(b); }  // taps or channels in a lane
+  int group() const { return byte_size(dtype) / byte_size(b); }  // taps or channels per lane
   bool runs_on(const CpuTarget& target) const { return !instruction || target.*instruction; }
 };
 
@@ -54,7 +57,7 @@ struct WindowPlan {
   sym::Expr along;
   std::optional<sym::Expr> channel;
   int64_t panel = 0;
-  int lanes = 0;  // of a vector: a panel with what is behind its last group
+  int lanes = 0;  // lanes of a vector: a panel, padded after its last group
   int64_t vectors = 1;
 
   bool channels_beside() const { return channel && beside.size() == 1 && beside[0] == *channel; }
@@ -62,18 +65,19 @@ struct WindowPlan {
 
 bool is_window(const loop::Schedule& schedule);
 loop::Schedule to_schedule(const WindowPlan& plan);
-WindowPlan to_window_plan(const loop::Schedule& schedule);  // of an is_window() schedule
+WindowPlan to_window_plan(const loop::Schedule& schedule);  // requires is_window(schedule)
 
-// The panels of b that a schedule wants packed: [batch dims that b has][panel][k dims][columns of a panel], or of
-// groups of k [batch dims][panel][outer k dims][flattened k / group][columns of a panel][group], with zeros behind the last
-// k. A panel's columns are `panel` of the product's and zeros up to `width`. The other factor alone has the rows.
+// The panels of b that a schedule wants packed: [batch dims that b depends on][panel][k dims][columns of a
+// panel]. With groups of k: [batch dims][panel][outer k dims][flattened k / group][columns of a
+// panel][group], zero-padded after the last k. A panel has `panel` columns of the contraction, zero-padded to
+// `width`. Only the other factor depends on the rows.
 struct PanelLayout {
   std::vector<sym::Expr> batch, rows, columns, outer, k;
-  std::optional<sym::Expr> along;  // a dim that b has not, where both factors have the columns
+  std::optional<sym::Expr> along;  // a dim that b does not depend on, if both factors depend on the columns
   int64_t panel = 0, width = 0;
   DType element = DType::kF32;
   int group = 1;
-  int step = 1;  // of k, that a panel has whole ones of
+  int step = 1;  // k per panel is a multiple of this
 };
 std::optional<PanelLayout> panels_of(const loop::Schedule& schedule);
 
