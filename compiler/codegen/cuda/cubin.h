@@ -1,5 +1,5 @@
-// What a cubin says about its kernels: registers, memory, spills. Source of the format: ELF with NVIDIA's sections, as
-// `cuobjdump -res-usage` and `readelf` show it.
+// Reads kernel resources from a cubin: registers, memory, spills. Source of the format: ELF with NVIDIA's
+// sections, as `cuobjdump -res-usage` and `readelf` show it.
 #pragma once
 
 #include <string>
@@ -10,18 +10,19 @@
 namespace stridec::codegen::cuda {
 
 struct Resources {
-  int registers = 0;     // of a thread; 0: not known
-  int shared_bytes = 0;  // static, of a block
-  int stack_bytes = 0;   // of a thread's local memory: arrays and spilled registers
+  int registers = 0;     // per thread; 0: unknown
+  int shared_bytes = 0;  // static, per block
+  int stack_bytes = 0;   // local memory per thread: arrays and spilled registers
   int code_bytes = 0;
-  int stack_loads = 0, stack_stores = 0;  // instructions that read and write it
+  int stack_loads = 0, stack_stores = 0;  // instructions that access it
 };
 
-// Of the kernel `symbol`; zeros where the bytes are no cubin.
+// Resources of the kernel `symbol`; zeros if the bytes are no cubin.
 Resources resources_of(std::string_view cubin, const std::string& symbol);
 
-// How many blocks of `threads` threads and so many bytes of dynamic shared memory a multiprocessor holds at a time. Source:
-// the table of technical specifications in NVIDIA's CUDA C++ Programming Guide, and its occupancy calculator's rounding.
+// Blocks of `threads` threads and `dynamic_bytes` of dynamic shared memory that a multiprocessor holds at a
+// time. Source: the table of technical specifications in NVIDIA's CUDA C++ Programming Guide, and the
+// rounding rules of its occupancy calculator.
 int resident_blocks(const Resources& resources, int threads, int dynamic_bytes, const GpuTarget& target);
 
 }  // namespace stridec::codegen::cuda

@@ -1,18 +1,20 @@
-// A scheduled nest as CUDA C++.
+// Emits a scheduled nest as CUDA C++.
 //
-// Where a template plugs in. emit_nest() looks at nest.schedule.kernel and calls a function of this shape:
+// How to add a template: emit_nest() looks at nest.schedule.kernel and calls a function of this shape:
 //
 //   DeviceNest emit_<template>(const loop::Program&, const loop::Nest&, const GpuTarget&);
 //
-// It classifies the nest (loop/analysis.h), writes its main loop as text into a Frame's KernelText, prints what
-// follows the sum (bias, activation, residual, casts, stores) with a Body whose index variables and result values
-// it has set, and answers with the launches: grid, threads, shared memory, tensor maps, workspace (device_kernel.h).
-// The epilogue is never special: body.h says how to set indices and values before print(). schedule/heuristics/choose_gpu.cpp
-// decides which nest gets which template; kernels/ holds plans (a Schedule's directives as a struct) and their text
-// form. Templates decline by leaving the schedule empty: the emitters here take every legal nest.
+// It classifies the nest (loop/analysis.h), writes the main loop as text into a Frame's KernelText, prints
+// the epilogue (bias, activation, residual, casts, stores) with a Body whose index variables and result
+// values it has set, and returns the launches: grid, threads, shared memory, tensor maps, workspace
+// (device_kernel.h). Epilogues need no special code: body.h says how to set indices and values before
+// print(). schedule/heuristics/choose_gpu.cpp decides which nest gets which template; kernels/ holds plans (a
+// Schedule's directives as a struct) and their text form. A template declines a nest by leaving its schedule
+// empty; the emitters here then handle it.
 //
-// Folders: matrix/ (GEMM and convolution), packed_weights/ (GEMM with sub-byte weights), attention/, reduction/ (cooperative
-// reductions and scans), points/ (all other nests), common/ (what every kernel text needs). dispatch.cpp picks the emitter.
+// Folders: matrix/ (GEMM and convolution), packed_weights/ (GEMM with sub-byte weights), attention/,
+// reduction/ (cooperative reductions and scans), points/ (all other nests), common/ (what every kernel text
+// needs). dispatch.cpp picks the emitter.
 #pragma once
 
 #include <string_view>
@@ -25,7 +27,7 @@ namespace stridec::codegen::cuda {
 
 DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
-// The runtime library's routines (loop/library.def): whether there is one for GPUs, and its kernel.
+// The runtime library's routines (loop/library.def): whether there is a GPU version, and its kernel.
 bool has_routine(std::string_view routine);
 DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, const GpuTarget& target);
 

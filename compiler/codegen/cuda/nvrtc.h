@@ -1,4 +1,4 @@
-// NVIDIA's run-time compiler, loaded when it is first needed: the only file that knows its interface.
+// NVRTC, NVIDIA's runtime compiler, loaded on first use; the only unit that knows its interface.
 #pragma once
 
 #include <string>
@@ -10,19 +10,20 @@ namespace stridec::codegen::cuda {
 
 class Nvrtc {
  public:
-  // `path`: the library, or a folder that holds it; "": $STRIDEC_NVRTC, the loader's path, CUDA's usual folders and
-  // the Python wheel's. Throws Error kToolchain, code "no-nvrtc", that says where it looked.
+  // `path`: the library, or a folder that contains it; "": $STRIDEC_NVRTC, the loader's path, CUDA's usual
+  // folders and those of the Python wheel. Throws Error kToolchain, code "no-nvrtc", which lists where it
+  // looked.
   explicit Nvrtc(const std::string& path);
   Nvrtc(const Nvrtc&) = delete;
   ~Nvrtc();
 
-  // "13.0": part of every cache key.
+  // Such as "13.0"; part of every cache key.
   const std::string& version() const { return version_; }
-  // "525.60": the oldest driver that loads its cubins. Source: CUDA's release notes, table of minimum driver versions.
+  // The oldest driver that loads its cubins. Source: CUDA's release notes, table of minimum driver versions.
   const char* driver_floor() const { return major_ < 13 ? "525.60" : "580.65"; }
   bool supports(const GpuTarget& target) const;
-  // A cubin, or PTX text (ended by a zero byte) for the target "ptx". `name` appears in messages. Throws Error
-  // kToolchain, code "nvrtc", with the compiler's log.
+  // Returns a cubin, or zero-terminated PTX text for the target "ptx". `name` appears in messages. Throws
+  // Error kToolchain, code "nvrtc", with the compiler's log.
   std::string compile(const std::string& name, const std::string& text, const GpuTarget& target) const;
 
  private:

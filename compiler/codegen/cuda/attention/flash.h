@@ -1,9 +1,11 @@
-// Attention: chains of contraction, softmax and contraction (kernels/flash.h) whose scores stay in registers.
+// Emits attention kernels: contraction, softmax, contraction (kernels/flash.h), with scores kept in
+// registers.
 //
-// A block takes a tile of rows and walks over the keys in blocks: scores by tensor cores, the nest's own statements on
-// them (scale, mask, bias), a running maximum and sum of each row, values by tensor cores again. Keys that a causal
-// mask hides from the whole tile are not visited. Rows of other batch dims that share keys (grouped queries) find them
-// in L2. Sources: Dao, "FlashAttention-2"; PTX ISA, "mma.m16n8k16" and "ldmatrix" for the fragments.
+// A thread block computes a tile of rows and iterates over blocks of keys: scores by tensor cores, the nest's
+// own statements on them (scale, mask, bias), a running maximum and sum per row, and values by tensor cores
+// again. Keys that a causal mask hides from the whole tile are skipped. Rows of other batch dims that share
+// keys (grouped queries) find them in L2. Sources: Dao, "FlashAttention-2"; PTX ISA, "mma.m16n8k16" and
+// "ldmatrix" for the fragments.
 #pragma once
 
 #include "compiler/base/gpu_target.h"
@@ -13,7 +15,8 @@
 
 namespace stridec::codegen::cuda {
 
-// Of a nest whose schedule is_flash(). The first choice copies 16 bytes at a time, the last takes any sizes.
+// Requires is_flash(nest.schedule). The first choice copies 16 bytes at a time; the last one supports all
+// sizes.
 DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
 }  // namespace stridec::codegen::cuda

@@ -1,8 +1,14 @@
-// What the attention kernels share: an attention taken apart, indices, and the nest's statements at their places.
+// What the attention kernels share: the parts of the nest, index variables, and the printing of the nest's
+// statements.
 //
-// Generated variables: batch, first_row, row_count (of the tile), key_end (keys beyond are hidden from the tile, or are
-// none), hides (they are hidden: some key is seen by all of the tile's rows, where memory says whether), row_at[h] (of the two rows of a thread), seen_at[h] (keys that the mask of indices leaves it), fix[h] and
-// fixed[h] (rows whose weights are all alike).
+// Generated variables:
+//   batch, first_row, row_count   the tile's batch point, first row and number of rows
+//   key_end      keys from here on are hidden from the tile or do not exist
+//   hides        whether keys from key_end on are hidden: some key is visible to all rows of the tile;
+//                declared only if that depends on memory
+//   row_at[h]    indices of the two rows of a thread
+//   seen_at[h]   number of keys that the index mask leaves visible to each row
+//   fix[h], fixed[h]   whether all weights of the row are equal, and their value
 #pragma once
 
 #include <functional>
@@ -17,7 +23,7 @@
 namespace stridec::codegen::cuda {
 
 struct FlashFrame {
-  // `assumes`: of match_flash(). `narrow`: tiles are counted in 32 bits.
+  // `assumes`: as for match_flash(). `narrow`: tiles are counted in 32 bits.
   FlashFrame(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan,
              bool assumes, bool narrow);
   FlashFrame(const FlashFrame&) = delete;
@@ -28,54 +34,57 @@ struct FlashFrame {
   kernels::Flash flash;
   KernelText text;
 
-  // 16 bytes of every factor at a time: under this condition, with the buffers on multiples of 16 bytes. Nothing where
-  // no sizes allow it.
+  // The condition on sizes under which every factor is loaded 16 bytes at a time; the buffers have to begin
+  // at multiples of 16 bytes too. Nothing if no sizes satisfy it.
   std::optional<sym::Expr> wide_condition() const;
-  std::vector<loop::BufferId> buffers() const;  // of the factors
+  std::vector<loop::BufferId> buffers() const;  // buffers of the factors
 
   sym::Expr row_tiles() const { return sym::ceildiv(flash.chain.row.extent, plan.rows); }
   sym::Expr batches() const;
 
-  // From `tile`, a C expression: first_row, row_count, key_end, and the batch dims' indices from `batch`. The rows
-  // with the most keys come first.
+  // Declares first_row, row_count, key_end and the batch dims' indices, from `batch` and the C expression
+  // `tile`. Rows with the most keys come first.
   void print_tile(const std::string& batch, const std::string& tile);
-  // keys_most: the most keys of a tile, where lengths come from memory, by a warp that is one.
+  // Declares keys_most, the most keys of any tile, if lengths come from memory. One whole warp has to execute
+  // it.
   void print_most();
-  // What stands for an index variable in indices of the batch.
+  // Sets the text of an index variable in the batch's index expressions.
   void set_index(sym::Expr var, const std::string& text) { scores_.set_index(var, text); }
-  // Declares a number of keys: those beyond are hidden from row `row` of the tile, or are none.
+  // Declares `name` as the number of keys that are visible to row `row` of the tile; keys from there on are
+  // hidden or do not exist.
   void print_end(const std::string& name, const std::string& row);
-  // Element offset of the operand at line 0 of the batch.
+  // Element offset of the operand at line 0 of the batch point.
   std::string base(const kernels::Flash::Operand& operand);
-  // Of the queries: the same of row `row` of all, a C expression, where they are scattered.
+  // The queries' offset at row `row` (a C expression) of all rows, if their rows are scattered.
   std::string query_base(const std::string& row);
-  // An expression over the batch dims' indices.
+  // Text of an expression over the batch dims' indices.
   std::string batch_index(sym::Expr e) { return scores_.index(e); }
-  // Declares row_at, and fix and fixed where there are some; `row`: the first of a thread's two rows in the tile, the
-  // other is 8 below.
+  // Declares row_at, and fix and fixed if the nest has them. `row`: the first of a thread's two rows in the
+  // tile; the other one is 8 rows below.
   void print_rows(const std::string& row);
-  // keys_seen: keys that no row of the tile from `row` on misses by the mask of indices; 0 at least.
+  // Declares keys_seen: the number of keys that the index mask shows to all rows of the tile from `row` on;
+  // at least 0.
   void print_seen(const std::string& row);
-  // element(j, 2 * h + w) for `blocks` of 8 keys becomes the score: the nest's statements at key n0 + j * 8 +
-  // lane_id % 4 * 2 + w. kEdge: those from key_count on become -inf. kSeen: the mask of indices hides none of them.
+  // Turns element(j, 2 * h + w), for `blocks` blocks of 8 keys, into the score: applies the nest's statements
+  // for key n0 + j * 8 + lane_id % 4 * 2 + w. kEdge: keys from key_count on get -inf. kSeen: the index mask
+  // hides no key.
   enum class Keys { kEdge, kAll, kSeen };
   using Element = std::function<std::string(const std::string& j, const std::string& e)>;
-  // `early`: print_early() stands before it.
+  // `early`: the loads of print_early() are available.
   void print_scores(int blocks, Keys which, const Element& element, bool early = false);
-  // Declares early0.., what the scores take from memory key by key, for loads to be on their way before the sums are
-  // there. Two keys at a time, where sizes allow it.
+  // Declares early0, early1, ...: per-key loads of the score statements, issued before the sums are complete.
+  // Two keys at a time where sizes allow it.
   void print_early(int blocks, Keys which);
-  // C expression: the exponential of how far `x`, a score, lies above the maximum that shift[h] was made of by
-  // print_shift().
+  // C expression: the exponential of the score `x` minus the maximum that print_shift() put into shift[h].
   std::string weight(const std::string& x, const std::string& h) const;
-  void print_shift(const std::string& most);  // into shift[h]
-  // C expression: a difference of scores in powers of two.
+  void print_shift(const std::string& most);  // sets shift[h]
+  // C expression: a difference of scores as an exponent of two.
   std::string powers(const std::string& difference) const;
-  // After the keys: factor[h] from what each thread has of the sums, sums[h].
+  // After the last key: declares factor[h] from each thread's share of the sums, sums[h].
   void print_factors(const std::string& sums);
-  // The statements behind the second sum and the stores, for columns j * 8 + lane_id % 4 * 2 + w; `row` as above.
-  // `pairs`: two elements of 16 bits are stored at a time, where wide_condition() says so, or eight: four threads turn
-  // what they have of a row. `own`: a C expression of the only j that there is; all of them where it is empty.
+  // Prints the statements and stores after the second sum, for columns j * 8 + lane_id % 4 * 2 + w; `row` as
+  // above. `pairs`: stores two 16-bit elements at a time, if wide_condition() holds, or eight, which four
+  // threads transpose among themselves. `own`: a C expression for the only j to print; empty: all j.
   void print_values(int blocks, const std::string& row, bool pairs, const Element& element,
                     const std::string& own = {});
 
@@ -83,23 +92,26 @@ struct FlashFrame {
   void print_scaled(int blocks, Keys which, const Element& element);
   void print_turns(int blocks);
   std::string power_text() const;
-  // Weights of f32 are as exact as those of other kernels.
+  // Whether weights are computed with the accuracy of other f32 kernels.
   bool exact() const { return flash.dtype == DType::kF32; }
-  std::string exponent(const std::string& x, const std::string& h) const;  // of weight()
+  // The argument of weight()'s exponential.
+  std::string exponent(const std::string& x, const std::string& h) const;
   void print_slice(Body& body, const std::vector<const loop::Stmt*>& statements,
                    const std::vector<std::pair<loop::ValueId, bool>>& except = {});
-  // The condition under which a store takes so many neighbouring columns at a time; nothing where none does.
+  // The condition under which the store writes this many neighbouring columns at a time; nothing if no sizes
+  // allow it.
   std::optional<sym::Expr> store_condition(const loop::Store& store, int64_t columns) const;
   void print_wide_values(int blocks, const std::string& row, const std::vector<const loop::Store*>& stores,
                          const Element& element);
-  // The statements for column `at` of row h, whose sum is sum: what stores[i] stores goes to pair`i`[w].
+  // Prints the statements for column `at` of row h, whose sum is `sum`; the value of stores[i] goes to
+  // pair`i`[w].
   void print_value(const std::vector<const loop::Store*>& stores, const std::string& sum);
 
   struct Early {
     const loop::Load* load;
-    int bytes;             // of an element
-    int lanes;             // keys that a thread loads at a time: 2, or 8 that four threads turn
-    sym::Expr contiguous;  // the condition under which so many lie on a multiple of so many elements
+    int bytes;             // per element
+    int lanes;             // keys that a thread loads at a time: 2, or 8 that four threads transpose
+    sym::Expr contiguous;  // the condition under which these keys are contiguous and aligned
   };
 
   Body scores_, rows_, values_;
@@ -108,7 +120,7 @@ struct FlashFrame {
   std::vector<const loop::Stmt*> score_statements_, value_statements_;
 };
 
-// exp2 and pairs of 16-bit floats.
+// Device functions: exp2, and operations on pairs of 16-bit floats.
 std::string flash_declarations(DType dtype);
 
 }  // namespace stridec::codegen::cuda

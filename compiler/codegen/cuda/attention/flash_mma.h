@@ -1,4 +1,5 @@
-// Attention by mma.sync: a tile's walk over its keys, and what warps and blocks that share the keys do with their parts.
+// Emits attention by mma.sync: the loop of a tile over its keys, and the combination of results if warps and
+// blocks split the keys.
 #pragma once
 
 #include <functional>
@@ -12,9 +13,10 @@
 
 namespace stridec::codegen::cuda {
 
-// A warp has 16 rows of the tile. Thread t of it has, of each block of 8 keys or columns, two in row t / 4 and two 8
-// rows below. Where warps share the keys, each has the whole tile's 16 rows and works by itself, with queries and a ring of
-// its own, until all of a cluster leave what they have in shared memory and each brings some columns together.
+// A warp owns 16 rows of the tile. Thread t of it owns, in each block of 8 keys or columns, two elements of
+// row t / 4 and two 8 rows below. If warps split the keys, each owns all 16 rows of the tile and works alone,
+// with its own queries and ring. At the end all warps of a cluster put their results into shared memory, and
+// each combines some of the columns.
 class MmaEmitter {
  public:
   MmaEmitter(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan, bool wide,
@@ -23,7 +25,7 @@ class MmaEmitter {
   std::optional<sym::Expr> condition() const {
     const std::optional<sym::Expr> able = wide_ ? f_.wide_condition() : sym::Expr(1);
     if (!able || !f_.plan.spread) return able;
-    return sym::logical_and(*able, sym::le(units(), 0x3fff0000));  // they are counted in 32 bits
+    return sym::logical_and(*able, sym::le(units(), 0x3fff0000));  // units are counted in 32 bits
   }
   std::vector<loop::BufferId> buffers() const { return f_.buffers(); }
 
@@ -32,67 +34,72 @@ class MmaEmitter {
   DeviceKernel emit_spread(const GpuTarget& target);
 
  private:
-  // Parts that a block brings together at most, and so many of them at a time.
+  // Most parts that a block combines, and how many of them it loads at a time.
   static constexpr int kTogether = 32, kAhead = 16;
 
-  // ---- spread: all blocks of the device share all keys of all tiles, in units of a step of a block's warps ----
+  // ---- spread: all blocks of the device split all keys of all tiles; a unit is one step of a block's warps
+  // ----
   sym::Expr points() const { return f_.batches() * f_.row_tiles(); }
   sym::Expr units() const { return points() * all_steps(); }
   sym::Expr all_steps() const { return sym::ceildiv(f_.flash.keys.extent, stride()); }
 
-  // What the blocks share: as the host sees it all keys and as many blocks as there is room for, on the device those that
-  // are seen, where memory says which, and as many blocks as there are.
+  // How the work is split among blocks. On the host: all keys, and as many blocks as fit the device. On the
+  // device: the visible keys, where memory determines them, and the launched blocks.
   struct Shares {
     sym::Expr points, steps, room;
     sym::Expr units() const { return points * steps; }
     sym::Expr even() const { return sym::max(1, sym::ceildiv(units(), room)); }
-    // Units of a block that has no other tile, so many for each tile.
+    // Units per block if each block works on one tile only.
     sym::Expr alone() const {
       return sym::max(1, sym::ceildiv(steps, sym::max(1, sym::floordiv(room, sym::max(1, points)))));
     }
-    // A second tile costs a block about as much as a step: it waits for what it left of the first, and begins anew.
+    // A second tile costs a block about one step: it waits for its partial result of the first one to be
+    // stored, and starts over.
     sym::Expr whole() const { return sym::logical_and(sym::le(points, room), sym::le(alone(), even() + 1)); }
     sym::Expr share() const { return sym::select(whole(), alone(), even()); }
-    // Units from a tile to the next, whose last ones may be empty.
+    // Units from one tile to the next; the last ones may be empty.
     sym::Expr pitch() const { return sym::select(whole(), sym::ceildiv(steps, alone()) * alone(), steps); }
     sym::Expr blocks() const { return sym::ceildiv(points * pitch(), share()); }
   };
   Shares shares(const GpuTarget& target) const {
     return {points(), all_steps(), f_.plan.spread * target.multiprocessors};
   }
-  // Parts are numbered by the sum of their tile's and their block's numbers: from one to the next either grows, or both.
+  // The slot of a part is the sum of its tile's and its block's number: from one part to the next, one of
+  // them grows, or both.
   sym::Expr slots(const GpuTarget& target) const { return shares(target).blocks() + points(); }
-  // How often parts of a tile are brought together until one is left.
+  // Number of rounds of combining the parts of a tile until one is left.
   int spread_levels(const GpuTarget& target) const;
-  // From a row to the next of what a block has of a tile: sums of values, then the maximum and the sum of weights.
+  // Floats per row of a block's partial result of a tile: sums of values, then the maximum and the sum of
+  // weights.
   int own_pitch() const { return across_ + 8; }
   int part_pitch() const { return across_ + 4; }
 
   bool splits() const { return f_.plan.split > 0; }
-  bool alone() const { return f_.plan.split > 0 || f_.plan.spread > 0; }  // warps work by themselves
+  bool alone() const { return f_.plan.split > 0 || f_.plan.spread > 0; }  // warps work alone
   int warps() const { return f_.plan.warps; }
   int threads() const { return alone() ? 32 * warps() : f_.plan.rows * 2; }
   std::string barrier() const { return alone() ? "__syncwarp();" : "__syncthreads();"; }
   std::string own_rows() const { return alone() ? "0" : "warp * 16"; }
-  // From a step to the next of the same warp.
+  // Keys from a warp's step to its next one.
   int stride() const { return keys() * f_.plan.parts(); }
   int keys() const { return f_.plan.keys; }
 
   void print_load(const char* name, const std::string& to, int lines, int padded, int64_t held,
                   const std::string& first, const std::string& count);
 
-  // Loads of a step's keys or values into the ring.
+  // Loads a step's keys or values into the ring.
   enum class Factor { kKeys, kValues };
   void print_fill(Factor factor, const std::string& first, const std::string& stage);
 
   int warp_bytes() const { return static_cast<int>(kernels::warp_bytes(f_.plan, f_.flash)); }
   int key_bytes() const { return keys() * deep_line(); }
   int stage_bytes() const { return key_bytes() + keys() * across_line(); }
-  // Bytes of a line of queries and keys, and of values.
+  // Bytes per line of queries and keys, and of values.
   int deep_line() const { return deep_ * f_.flash.bytes(); }
   int across_line() const { return across_ * f_.flash.bytes(); }
-  // Byte `at` of a tile's line in shared memory, and from a place among the first 32 bytes of a line so many lines, a
-  // multiple of 8, and bytes, a multiple of 32, on: what depends on the thread is the same for all that it loads.
+  // place(): address of byte `at` of a line of a tile in shared memory. place_on(): that address moved by
+  // `lines` lines (a multiple of 8) and `at` bytes (a multiple of 32), from a place in the first 32 bytes of
+  // a line. The thread-dependent part is then the same for all loads.
   static std::string place(const std::string& tile, int line_bytes, const std::string& line,
                            const std::string& at);
   static std::string place_on(const std::string& place, int line_bytes, const std::string& lines,
@@ -105,62 +112,67 @@ class MmaEmitter {
 
   void print_operands();
 
-  // o, m and l of the keys from `start` to `stop`, a warp's or a block's.
+  // Computes o, m and l over the keys from `start` to `stop`, for a warp or a block.
   void print_walk(const std::string& start, const std::string& stop);
 
   void print_queries();
 
   void print_shares(const GpuTarget& target);
 
-  // A block goes through its units, tile by tile. Its warps take steps by turns.
+  // A block processes its units tile by tile; its warps take steps in turn.
   void print_spread(const GpuTarget& target);
 
-  // What the block's warps left of a tile as rows in shared memory.
+  // Combines the results of the block's warps for a tile, as rows in shared memory.
   void print_own();
 
-  // Of a tile that several blocks have parts of: the last of a group of blocks brings theirs together, the last of groups
-  // what these have, until one has all of it: it is `whole`, and the others are done. Parts are added in their order, so
-  // that it does not matter which comes last.
+  // For a tile with parts of several blocks: the last block of a group to finish combines the parts of the
+  // group, the last group those of all groups, until one block has the complete result. It sets `whole`, and
+  // the other blocks are done. Parts are added in order, so the result does not depend on which block is
+  // last.
   void print_gathering();
 
-  // The nest's statements behind the sums of a tile that the block has all of.
+  // Prints the nest's statements after the sums, for a tile that the block has completely.
   void print_result();
 
   void open_parts(int count);
 
-  // Brings the keys and values of a warp's first `steps` into L2, which the kernels before this one may still write: what
-  // they do to L2 is seen there.
+  // Prefetches the keys and values of a warp's first `steps` into L2. Preceding kernels may still write them,
+  // since L2 sees these writes.
   void print_prefetch(const std::string& start, const std::string& stop, int steps);
 
-  // What `count` warps or blocks have of a thread's two rows, maxima and sums, and sums of values by blocks of 8 columns:
-  // says where part `i` is loaded to and where from.
+  // Generates the load of warp or block `i`'s results for a thread's two rows (maxima and sums, and sums of
+  // values by blocks of 8 columns): `to` is the destination, `from` the source.
   using Loading = std::function<void(const std::string& to, const std::string& from)>;
-  // Declares m and l of all of them, and kept[i][h], what each counts for.
+  // Declares the combined m and l, and kept[i][h], the weight of each partial result.
   void print_counts(int count, const Loading& load);
-  // Declares their total[4] of the block `own`. All are on their way before the first is used.
+  // Declares total[4], the combined sums of the block of columns `own`. All loads are issued before the first
+  // result is used.
   void print_total(int count, const Loading& load);
 
-  // Every warp leaves its maxima and sums, of a thread's two rows, then its sums of values by blocks of 8 columns. The warps
-  // of a block of threads bring them together, a block of columns each, and then those of a cluster likewise.
+  // Every warp stores its maxima and sums for a thread's two rows, then its sums of values by blocks of 8
+  // columns. The warps of a block combine them, one block of columns per warp; then the blocks of a cluster
+  // do the same.
   void print_meeting();
 
   void print_leave();
 
-  // What a block's warps left: `store_counts` finds m and l, once, `store_total` total, by blocks of 8 columns.
+  // Combines the results of a block's warps. `store_counts` is called once, with m and l declared;
+  // `store_total` per block of 8 columns, with total declared.
   void print_block(const std::function<void()>& store_counts, const std::function<void()>& store_total);
 
   void print_products();
 
-  // The scores become weights under the maximum so far; what was summed before is brought down to it.
+  // Turns the scores into weights under the running maximum, and rescales the earlier sums to it.
   void print_weights();
 
   void print_sums();
 
-  // The same of tf32, and of f32 as sums of two of tf32.
+  // The same for tf32, and for f32 as sums of two tf32 values.
   void print_word_products();
   void print_word_sums();
-  void print_split(const std::string& name, int count);  // of words, into what tf32 has of them and the rest
-  // Sums of two blocks of 8 columns, C expressions with i for the block, by fragments a and b.
+  void print_split(const std::string& name, int count);  // splits words into their tf32 part and the rest
+  // Sums for two blocks of 8 columns, from fragments a and b; the arguments are C expressions in i, the
+  // block.
   void print_pair(const std::string& sum, const std::string& small, const std::string& a,
                   const std::string& b);
   bool twofold() const { return f_.flash.dtype == DType::kF32; }
@@ -171,13 +183,13 @@ class MmaEmitter {
   const int deep_, across_;
 };
 
-// Numbers of tf32.
+// Device functions for tf32 values.
 std::string_view words_declarations();
 
-// Four numbers of a thread, in shared memory and in the workspace.
+// Device functions that move four floats of a thread, in shared memory and in the workspace.
 std::string_view fours_declarations();
 
-// What a block asks of the others of its cluster.
+// Device functions for reading other blocks of the cluster.
 std::string_view peers_declarations();
 
 }  // namespace stridec::codegen::cuda

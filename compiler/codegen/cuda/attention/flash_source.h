@@ -1,4 +1,4 @@
-// What attention by warp groups asks of the hardware: factors as the copy engine's tensors, and products of warp groups.
+// Hardware features of attention by warp groups: factors as TMA tensor maps, and wgmma products.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,18 @@
 
 namespace stridec::codegen::cuda {
 
-// A factor as a tensor: the depth, the lines, and whatever of the batch moves it.
+// A factor as a tensor map: the depth, the lines, and the batch dims that it depends on.
 struct FlashSource {
   TensorMap map;
-  std::vector<sym::Expr> coordinates;  // of the dims behind the first two
+  std::vector<sym::Expr> coordinates;  // of the dims after the first two
 };
 
-// With boxes of `box` lines. Nothing where the engine cannot take it.
+// The tensor map with boxes of `box` lines; nothing if TMA does not support it.
 std::optional<FlashSource> flash_source(const kernels::Flash& flash, const kernels::Flash::Operand& operand,
                                         int64_t depth, sym::Expr lines, int box, const sym::Facts& facts);
 
-// d = (keep ? d : 0) + a b: both from shared memory, along the depth. Then the same with a from registers and b along
-// its columns.
+// Device functions for d = (keep ? d : 0) + a b, with both factors in shared memory along the depth, and for
+// d += a b with a in registers and b along its columns.
 std::string flash_products(int keys, int width, DType dtype);
 
 }  // namespace stridec::codegen::cuda

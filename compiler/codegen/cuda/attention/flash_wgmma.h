@@ -1,10 +1,11 @@
-// Attention on Hopper: a warp group that fetches tiles by the copy engine, and two or three that multiply (wgmma) and
-// take the softmax in turns, so that one's products run under another's exponentials.
+// Emits attention for Hopper: one warp group loads tiles by TMA, and two or three multiply (wgmma) and
+// compute the softmax in turn, so that one group's products overlap another's exponentials.
 //
-// Keys are walked from the last block to the first: masked blocks come first, the others run without their mask. Step j
-// issues the scores of block j and the values of block j - 1, takes the softmax of j as soon as its scores are there,
-// and rescales the sums only where a row's maximum has grown by more than 2^8. Sources: Shah et al., "FlashAttention-3";
-// PTX ISA, "asynchronous warpgroup-level matrix instructions".
+// Keys are processed from the last block to the first, so that masked blocks come first and the others run
+// without their mask. Step j issues the scores of block j and the values of block j - 1, computes the softmax
+// of j as soon as its scores are available, and rescales the sums only if a row's maximum has grown by more
+// than 2^8. Sources: Shah et al., "FlashAttention-3"; PTX ISA, "asynchronous warpgroup-level matrix
+// instructions".
 #pragma once
 
 #include <optional>
@@ -16,7 +17,7 @@
 
 namespace stridec::codegen::cuda {
 
-// Nothing where a factor is no tensor that the copy engine can walk through.
+// Returns nothing if TMA does not support the layout of a factor.
 std::optional<DeviceChoice> emit_flash_wgmma(const loop::Program& program, const loop::Nest& nest,
                                              const kernels::FlashPlan& plan, bool assumes,
                                              const GpuTarget& target);

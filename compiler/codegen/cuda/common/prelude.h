@@ -1,5 +1,5 @@
-// What every CUDA text begins with: clang's builtins in CUDA's words, so that the common statement texts read the
-// same, and the snippets that a GPU has instructions or library functions for.
+// The start of every CUDA text: clang's builtins in terms of CUDA's, so that statement texts are shared with
+// the CPU, and snippets that map to GPU instructions or library functions.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@ namespace stridec::codegen::cuda {
 
 std::string_view prelude();
 
-// For KernelText.
+// Snippet lookup for KernelText.
 extern const CudaText kCudaText;
 
 }  // namespace stridec::codegen::cuda

@@ -1,6 +1,5 @@
-// Statements for several neighbouring values of one index at once: unit-stride loads (masked alike for all of them) and
-// stores go by vectors of up to
-// 16 bytes, what lies between them element by element in registers.
+// Vectorised access: prints statements for several neighbouring values of one index. Unit-stride loads (with
+// a common mask) and stores use vectors of up to 16 bytes; everything else runs per element in registers.
 #pragma once
 
 #include <functional>
@@ -16,28 +15,29 @@ namespace stridec::codegen::cuda {
 struct Strip {
   sym::Expr var;
   int width = 1;
-  std::vector<const loop::Stmt*> vectors;  // loads and stores that go by vectors
-  // What must hold for that: sizes, and buffers on multiples of 16 bytes.
+  std::vector<const loop::Stmt*> vectors;  // vectorised loads and stores
+  // Conditions for vectorising them: on sizes, and that the buffers begin at multiples of 16 bytes.
   std::vector<sym::Expr> conditions;
   std::vector<loop::BufferId> aligned;
 };
 
-// Along `var`, of that extent; nothing where no access would gain. `facts` know every index of the block.
-// `width`: that many elements at a time instead of as many as the accesses gain by, also where none does.
+// Plans vectors along `var`, which has this extent; nothing if no access would gain. `facts` know every index
+// of the block. `width`: this many elements at a time instead of as many as the accesses allow, even if no
+// access gains.
 std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& nest,
                                 const loop::Block& block, sym::Expr var, sym::Expr extent,
                                 const sym::Facts& facts, int width = 0);
 
-// Prints the block for var = first .. first + width - 1 (C text, a multiple of width) in an unrolled loop over u, the
-// distance from the first. `held` names the vector of a load that is in
-// registers already (Vec<storage, width>), "" where it is not. `each` prints what follows the statements of one value.
-// `when`: the C condition on which vectors are stored, "": always. `down`: from the last value to the first.
+// Prints the block for var = first .. first + width - 1 (`first` is C text, a multiple of width) in an
+// unrolled loop over u, the offset from `first`. `held` returns the name of a vector (Vec<storage, width>)
+// that already holds a load, or "". `each` prints what follows the statements of one value. `when`: the C
+// condition under which vectors are stored; "": always. `down`: iterates from the last value to the first.
 void print_strip(KernelText& text, Body& body, const loop::Program& program, const loop::Block& block,
                  const Strip& strip, const std::string& first,
                  const std::function<std::string(const loop::Stmt&)>& held = {},
                  const std::function<void()>& each = {}, const std::string& when = {}, bool down = false);
 
-// Types and functions that the text uses, for finish().
+// Device types and functions that the text uses, for finish().
 std::string_view strip_declarations();
 
 }  // namespace stridec::codegen::cuda

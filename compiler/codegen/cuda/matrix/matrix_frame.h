@@ -1,7 +1,9 @@
-// What the parts of the matrix emitter share: a contraction taken apart by its plan, and names of the generated text.
+// What the parts of the GEMM emitter share: the parts of the contraction, and the names of generated
+// variables.
 //
-// Generated variables, in order of appearance: rank (of the block in its cluster), batch, first_row, first_column (of
-// the tile), thread, steps, shared; of a side a_base, a_inside, a_0.. (indices); step, slot of the ring; sums.
+// Generated variables, in order of appearance: rank (of the block in its cluster), batch, first_row,
+// first_column (of the tile), thread, steps, shared; per side a_base, a_inside, a_0.. (indices); step, slot
+// of the ring; sums.
 #pragma once
 
 #include <optional>
@@ -20,57 +22,59 @@ namespace stridec::codegen::cuda {
 using Dims = std::vector<loop::Dim>;
 
 struct MatrixFrame {
-  // `narrow`: flattened numbers of rows, columns and depth fit in 31 bits. `plan`: which dims those are.
+  // `narrow`: flattened indices of rows, columns and depth fit in 31 bits. `plan` selects the dims.
   MatrixFrame(const loop::Program& program, const loop::Nest& nest, const kernels::MatrixKernel& kernel,
               kernels::MatrixPlan plan, bool narrow);
 
   const loop::Program& program;
-  loop::Nest nest;  // with the reduced dims beside the parallel ones, so that facts know them
+  loop::Nest nest;  // the reduced dims are added to the parallel ones, so that facts know them
   const kernels::MatrixKernel& kernel;
   const bool narrow;
   KernelText text;
   kernels::MatrixPlan plan;
   kernels::Contraction contraction;
-  const kernels::Factor* a;  // of the rows
-  const kernels::Factor* b;  // of the columns
+  const kernels::Factor* a;  // the factor with the rows
+  const kernels::Factor* b;  // the factor with the columns
   Dims batch, rows, columns, depth;
-  // What makes the columns' factor, of whole rows (kernels/norm_prologue.h); `nest` is the product behind it.
+  // The prologue that computes whole rows of the columns' factor (kernels/norm_prologue.h); `nest` is then
+  // the GEMM after it.
   std::optional<kernels::RowPrologue> prologue;
-  // Of a pair (kernels/dual_gemm.h) `nest` is its product, and each result has two sums: kPairBlock of them beside as many, along
-  // the rows or the columns.
+  // For a dual GEMM (kernels/dual_gemm.h) `nest` is the combined GEMM, and each result has two sums:
+  // kPairBlock of the first alternate with kPairBlock of the second, along the rows or the columns.
   std::optional<kernels::Pair> pair;
   bool pairs(const Dims& dims) const { return pair && !dims.empty() && dims.back().var == pair->dim; }
-  Dims results(const Dims& dims) const;  // the rows or the columns as what is stored has them
+  Dims results(const Dims& dims) const;  // the rows or columns of results
   sym::Facts facts;
-  DType a_element, b_element;  // in shared memory
+  DType a_element, b_element;  // element types in shared memory
 
-  // Blocks that have a part of the sums of a tile each, in a cluster; with 1 a block has all of them.
+  // Number of blocks in a cluster that share the sums of a tile; 1: a block has all of them.
   int sharers() const { return leaves_parts ? 1 : static_cast<int>(plan.split); }
-  bool leaves_parts = false;  // blocks that share a tile leave their sums in memory (matrix_parts.h)
+  bool leaves_parts = false;  // blocks that share a tile store their sums to memory (matrix_parts.h)
 
   int element_bytes() const { return kernel.element_bytes; }
   std::string index_type() const { return narrow ? "unsigned" : "int64_t"; }
   MatrixFrame(const MatrixFrame&) = delete;  // its parts point at each other
-  // A body whose batch dims are set.
+  // A body with the batch dims set.
   Body body() const { return *body_; }
-  // Declares the batch dims' indices from the number `batch`.
+  // Declares the batch dims' indices from `batch`.
   void print_batch_indices();
-  // Declares an index per dim from the flattened number, under these names. Names that are empty are not declared.
+  // Declares an index per dim from the flattened `number`, under these names; empty names are not declared.
   void print_indices(const Dims& dims, const std::string& number, const std::vector<std::string>& names);
-  // The same with names of its own, set in `body`.
+  // The same with generated names, which are set in `body`.
   void print_indices(const Dims& dims, const std::string& number, Body& body);
 
  private:
   std::optional<Body> body_;
 };
 
-// Declares row_tiles, column_tiles, tiles and, for the tile of number `block`, batch, first_row and first_column.
+// print_tile_counts() declares row_tiles, column_tiles and tiles; print_tile_place() declares batch,
+// first_row and first_column of tile number `block`.
 void print_tile_counts(MatrixFrame& frame);
 void print_tile_place(MatrixFrame& frame, const std::string& block);
-// Declares begin and end of the steps of the depth that this block does.
+// Declares begin and end of this block's steps of the depth.
 void print_steps(MatrixFrame& frame);
 
-// kernels::contiguous, of the frame's dims.
+// kernels::contiguous for the frame's dims.
 std::optional<sym::Expr> contiguous(const MatrixFrame& frame, const loop::Access& access,
                                     const loop::Dim& unit, int64_t lanes, bool ragged = false);
 

@@ -1,5 +1,5 @@
-// Blocks that share the depth of a tile where no cluster joins them: each leaves its sums in memory, and the last one to
-// come adds all of them up, in the order of the blocks, whichever of them it is.
+// Split-K without clusters: each block stores its sums to memory, and the last block of a tile to finish adds
+// them all, in block order, whichever block it is.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace stridec::codegen::cuda {
 
-// Whether the blocks of a tile have a cluster for their sums.
+// Whether the blocks of a tile exchange their sums in a cluster.
 bool has_cluster(const MatrixFrame& frame, const GpuTarget& target);
 
-// Behind a barrier: of the blocks that share the tile of number `block`, all but the last return; that one has their sum
-// in `sums`, lines of columns + kSumPadding elements, behind a barrier.
+// Follows a barrier. All but the last of the blocks that share tile `block` return; that one has the total in
+// `sums`, lines of columns + kSumPadding elements, after a barrier.
 void print_parts(MatrixFrame& frame);
-// Of `tiles` tiles.
+// Workspace bytes for this number of tiles.
 sym::Expr part_bytes(const MatrixFrame& frame, sym::Expr tiles);
 
 }  // namespace stridec::codegen::cuda

@@ -1,7 +1,7 @@
-// The prologue of a product whose rows are made from whole rows by itself (kernels/norm_prologue.h): before a block
-// multiplies, all of its threads read the rows of its only tile of columns into registers, a team of threads each, add up
-// their statistics, and put what they make of them where the products read it. What depends on weights alone is loaded
-// while the launch before this one runs.
+// The prologue of a GEMM that computes its rows from whole rows (kernels/norm_prologue.h). Before a block
+// multiplies, all of its threads load the rows of its only tile of columns into registers, one thread group
+// per row, reduce the statistics, and store the computed rows where the products read them. What depends on
+// weights alone is loaded while the previous launch runs.
 #pragma once
 
 #include <string>
@@ -13,33 +13,34 @@ namespace stridec::codegen::cuda {
 
 class MatrixRows {
  public:
-  // `vectors`: 16-byte loads where the rows allow them for some sizes; condition() and aligned() say which.
+  // `vectors`: 16-byte loads where the rows allow them for some sizes; see condition() and aligned().
   MatrixRows(MatrixFrame& frame, const MatrixSide& side, bool vectors);
 
   sym::Expr condition() const { return condition_; }
   const std::vector<loop::BufferId>& aligned() const { return aligned_; }
-  // The teams, and what they load of weights.
+  // Declares the thread groups and loads from weights.
   void print_weights();
-  // All else, between barriers of the block: elements of the steps begin .. end - 1, from the byte `at` of `shared` on.
+  // Everything else, between barriers of the block: stores the elements of steps begin .. end - 1 from byte
+  // `at` of `shared` on.
   void print(const std::string& at);
 
  private:
-  struct Held {           // a load that runs along the row: a thread's elements of it
-    loop::Access access;  // by along()
+  struct Held {           // a load along the row: a thread's elements of it
+    loop::Access access;  // in terms of along()
     std::string name;
-    bool wide;  // they lie side by side
-    bool made;  // of what is made alone: of a block's own part of the row
+    bool wide;  // its elements are contiguous
+    bool made;  // used only to compute the row: loaded for the block's own part of it
     bool weight(const loop::Program& program) const {
       return program[access.buffer].storage == loop::Storage::kWeight;
     }
   };
 
-  static sym::Expr along();  // the place in the row
+  static sym::Expr along();  // the position in the row
   static loop::Access by_place(const loop::Access& access, sym::Expr var);
   void find(const loop::Block& block, const loop::Dim& dim, bool made);
   bool is_wide(const loop::Access& access);
   const Held* held_of(const loop::Access& access, sym::Expr var) const;
-  // Opens the loop over a thread's vectors, of its part of the row alone (`made`) or of all of it.
+  // Opens the loop over a thread's vectors: of the block's own part of the row (`made`), or of the whole row.
   void open_vectors(bool made);
   void print_loads(bool weights);
   void print_statistic(Body& body, const loop::Reduce& reduce);

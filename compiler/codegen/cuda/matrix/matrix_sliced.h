@@ -1,7 +1,9 @@
-// Multiply-adds of tiles of few rows: each warp has the whole tile, and of every step of the depth a slice of its own.
+// FMAs on tiles of few rows ("sliced-K"): each warp computes the whole tile over its own slice of every step
+// of the depth.
 //
-// 4 x 8 threads of a warp have a tile of registers each. Factors lie in shared memory as they do in memory, along the
-// depth or along the rows, and a thread takes 16 bytes of a line at a time either way: no element is turned.
+// The 4 x 8 threads of a warp have a register tile each. Factors have the same orientation in shared memory
+// as in memory, along the depth or along the rows, and a thread reads 16 bytes of a line at a time either
+// way, so nothing is transposed.
 #pragma once
 
 #include "compiler/codegen/cuda/matrix/matrix_side.h"
@@ -13,16 +15,17 @@ class Sliced {
   Sliced(MatrixFrame& frame, const MatrixSide& a, const MatrixSide& b) : f_(frame), a_(a), b_(b) {}
 
   void print_registers();
-  // Of the stage at `a_lines` and `b_lines`, pointers to its factors.
+  // Declares pointers to the factors of the stage at `a_lines` and `b_lines`, and multiplies them.
   void print_step();
-  // All slices' sums into `sums`, and between barriers their total, in the order of the slices, into the first's place.
+  // Stores all slices' sums to `sums` and, between barriers, adds them in slice order into the first one's
+  // place.
   void print_sums();
 
  private:
   int lanes(const MatrixSide& side) const { return &side == &a_ ? 4 : 8; }
-  int held(const MatrixSide& side) const;      // rows of a thread
-  int piece() const;                           // elements of 16 bytes
-  int together(const MatrixSide& side) const;  // rows of a thread that lie next to each other
+  int held(const MatrixSide& side) const;      // rows per thread
+  int piece() const;                           // elements in 16 bytes
+  int together(const MatrixSide& side) const;  // adjacent rows per thread
   const char* name(const MatrixSide& side) const { return &side == &a_ ? "a" : "b"; }
   std::string row_of(const MatrixSide& side, const std::string& number) const;
   void print_read(const MatrixSide& side);

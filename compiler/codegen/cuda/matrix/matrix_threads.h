@@ -1,9 +1,9 @@
-// Multiply-adds of tiles by threads with a tile of registers each.
+// FMAs by threads with a register tile each.
 //
-// A warp has a part of the tile, 8 x 4 or 4 x 8 threads, which read 16 bytes of neighbouring rows of a step of the depth
-// at a time. The next step's are loaded while this one's are multiplied, across stages as well: with the last step of a
-// stage the first one of the next. A factor that lies along the depth is turned a stage ahead, into one of two tiles
-// behind the ring.
+// A warp computes a part of the tile with 8 x 4 or 4 x 8 threads, which read 16 bytes of neighbouring rows of
+// a depth step at a time. The next step is loaded while the current one is multiplied, across stages too: the
+// first step of the next stage together with the last step of a stage. A factor that is contiguous along the
+// depth is transposed one stage ahead, into one of two tiles after the ring.
 #pragma once
 
 #include "compiler/codegen/cuda/matrix/matrix_side.h"
@@ -16,10 +16,11 @@ class ThreadTiles {
 
   int64_t bytes() const;  // of dynamic shared memory
   void print_registers();
-  void print_stage();  // all steps of a stage but the last, which is in registers then
-  void
-  print_next_stage();  // the last one, beside the first of the next stage; before the first, registers are zero
-  void print_turns();  // of the stage after this one, which has come
+  void print_stage();  // all steps of a stage except the last, which is then in registers
+  // Multiplies the last step and loads the first one of the next stage. Before the first stage, registers are
+  // zero.
+  void print_next_stage();
+  void print_turns();  // transposes the next stage, which has arrived
   void print_sums();
 
  private:
@@ -28,19 +29,20 @@ class ThreadTiles {
   int lanes(const MatrixSide& side) const {
     return (&side == &a_) == (warp_rows() >= warp_columns()) ? 8 : 4;
   }
-  int held(const MatrixSide& side) const {  // rows of a thread
+  int held(const MatrixSide& side) const {  // rows per thread
     return (&side == &a_ ? warp_rows() : warp_columns()) / lanes(side);
   }
-  int together() const { return 16 / f_.element_bytes(); }  // rows that lie next to each other
+  int together() const { return 16 / f_.element_bytes(); }  // adjacent rows
   const char* name(const MatrixSide& side) const { return &side == &a_ ? "a" : "b"; }
   int stage() const { return a_.stage_bytes() + b_.stage_bytes(); }
-  // What is turned, in bytes.
+  // Byte offset and size of transposed tiles.
   int turned_at() const { return f_.kernel.stages * stage(); }
   int turned(const MatrixSide& side) const { return side.is_staged() ? side.tile_bytes() : 0; }
-  // The thread's row of this number (a C expression), from its first one on.
+  // The thread's row with this index (a C expression), relative to its first one.
   std::string row_of(const MatrixSide& side, const std::string& number) const;
   void print_lines();
-  void print_read(const std::string& k);  // the thread's rows of step `k` (a C expression) into registers
+  // Loads the thread's rows of step `k` (a C expression) into registers.
+  void print_read(const std::string& k);
   void print_products(const std::string& k);
 
   MatrixFrame& f_;

@@ -1,8 +1,8 @@
-// What the kernels of weights of few bits (kernels/packed_weights.h) have in common: such weights in a nest, and the text that takes
-// numbers out of words as pairs of 16-bit floats.
+// What the packed-weight kernels (kernels/packed_weights.h) share: the packed weights of a nest, and device
+// functions that extract numbers from words as pairs of 16-bit floats.
 //
-// sd_take<i>: the fragment of a chunk's i-th product, number - zero, exactly; sd_zeros: what is added for that, for columns
-// g and g + 8.
+// sd_take<i> returns the fragment of a chunk's i-th MMA step, number - zero, exactly. sd_zeros returns the
+// addends for that, for columns g and g + 8.
 #pragma once
 
 #include <optional>
@@ -15,12 +15,12 @@
 
 namespace stridec::codegen::cuda {
 
-// What holds the numbers exactly on the way to the product.
+// The type that holds the numbers exactly until they are multiplied.
 DType numbers_dtype(DType element);
-// Declarations; `dtype` is f16 or bf16.
+// The device functions; `dtype` is f16 or bf16.
 std::string numbers_text(const kernels::PackedLayout& layout, DType dtype);
 
-// The weights that a nest reads in words.
+// The packed weights that a nest reads.
 struct Words {
   kernels::PackedLayout layout;
   int64_t zero = 0;
@@ -30,26 +30,28 @@ struct Words {
 Words words_of(const loop::Program& program, const loop::Nest& nest, const loop::Block& block,
                kernels::PackedLayout layout);
 
-// Rows, columns and depth of a product by words; what the other factor's elements are.
+// packed_plan(): rows, columns and depth of a GEMM by packed weights. packed_element(): element type of the
+// other factor.
 kernels::MatrixPlan packed_plan(const loop::Program& program, const loop::Nest& nest);
 DType packed_element(const loop::Nest& nest, const kernels::MatrixPlan& plan);
 
-// A chunk in registers, its zero points and scales.
+// Text for a chunk of packed weights in registers, with its zero points and scales.
 class PackedWeightsText {
  public:
   PackedWeightsText(KernelText& text, const loop::Program& program, const Words& words);
 
-  // Chunk: what a lane needs of a chunk, in memory's form.
+  // The type Chunk: what a lane needs of a chunk, in memory's format.
   void print_chunk_type() const;
-  // load_chunk(chunk, tile, first, warps): of the chunk's number the second part is known to the compiler.
+  // load_chunk(chunk, tile, first, warps): loads the chunk with number first + warps * N, where N is the
+  // argument of print_loads() and `warps` is a compile-time constant.
   void print_loads(int warps) const;
-  // Registers of a chunk.
+  // Registers per chunk.
   int registers() const;
   std::string zeros(const std::string& chunk, int64_t block) const;
-  // Of column g, high: g + 8; an f32.
+  // The scale, an f32, of column g, or with `high` of column g + 8.
   std::string scale(const std::string& chunk, int64_t block, int high) const;
   DType scale_dtype() const { return scale_dtype_; }
-  // Of a chunk: its blocks' numbers of columns g and g + 8.
+  // Elements per chunk: one per block for each of columns g and g + 8.
   int pairs() const { return static_cast<int>(2 * w_.layout.blocks()); }
 
   const std::string& words() const { return words_; }

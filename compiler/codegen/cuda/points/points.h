@@ -1,4 +1,4 @@
-// Kernels of nests without a template: points, windows and transposing tiles.
+// Emits nests without a template: points, windows and transposing tiles.
 #pragma once
 
 #include "compiler/base/gpu_target.h"
@@ -7,13 +7,14 @@
 
 namespace stridec::codegen::cuda {
 
-// A thread per point of the parallel dims; loops inside a point run in the thread.
+// One thread per point of the parallel dims; loops inside a point run in the thread.
 DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
-// A thread per block of neighbouring points, of nests of small windows; where that does not fit, a thread per point.
+// One thread per block of neighbouring points, for nests of small windows; sizes that do not fit use one
+// thread per point.
 DeviceNest emit_windows(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
-// A block per tile of points: for nests that load along one dim of memory and store along another.
+// One thread block per tile of points, for nests that load along one dim of memory and store along another.
 DeviceNest emit_tiles(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
 }  // namespace stridec::codegen::cuda

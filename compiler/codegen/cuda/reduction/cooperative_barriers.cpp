@@ -1,4 +1,4 @@
-// Barriers between statements at the top of a team's body: where threads touch what others have touched.
+// Places barriers between top-level statements where threads touch what other threads have touched.
 #include <algorithm>
 
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
@@ -55,7 +55,8 @@ bool CooperativeEmitter::apart(const Touch& a, const Touch& b) {
   return disjoint(a.offset, b.offset);
 }
 
-// What is read behind a store may be another round's; else equal rounds are one thread's.
+// What is read after a store may belong to another iteration. Otherwise the same iterations are executed by
+// the same thread.
 bool CooperativeEmitter::meet(const Touch& a, const Touch& b) {
   if (a.buffer != b.buffer || (!a.store && !b.store) || apart(a, b)) return false;
   return (a.store && !b.store) || a.place.empty() || a.place != b.place;

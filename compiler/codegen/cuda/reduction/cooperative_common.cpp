@@ -1,4 +1,5 @@
-// What the points of a block have in common, and what of a point waits for no loop: done before, or as early as can be.
+// Work that the points of a block share, and work that no loop has to precede: done before the points, or as
+// early as possible.
 #include <algorithm>
 #include <set>
 
@@ -10,16 +11,17 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-constexpr int kCommonChunks = 4;  // of a thread, of loops that points have in common
+constexpr int kCommonChunks = 4;  // per thread, of loops that points share
 
 }  // namespace
 
-// Loops and what they need that no dim of the nest has a part in, and that leave nothing but rows of the point.
+// Finds the leading loops, with the statements that they need, that depend on no dim of the nest and write
+// only local rows.
 size_t CooperativeEmitter::find_common() const {
   std::vector<bool> known(nest.values.size());
   bool loops = false;
   size_t count = 0, end = 0;
-  if (nest.dims.empty()) return 0;  // a single point has nothing in common with others
+  if (nest.dims.empty()) return 0;  // a single point shares nothing
   for (const loop::Stmt& top : nest.body) {
     bool common =
         !std::holds_alternative<loop::Bind>(top.node) && !std::holds_alternative<loop::Scan>(top.node);
@@ -43,7 +45,7 @@ size_t CooperativeEmitter::find_common() const {
     loops = true;
     end = count;
   }
-  // What comes behind the last loop is as cheap for each point.
+  // Statements after the last loop are as cheap per point.
   return loops && count < nest.body.size() ? std::max(end, count) : 0;
 }
 
@@ -60,7 +62,7 @@ void CooperativeEmitter::print_common() {
   const int own = team;
   team = rows = threads();
   in_common_ = true;
-  // Weights first: they are in L2, and would wait for what the loops before theirs come to.
+  // Loads weights first: they are in L2, and would otherwise wait for the results of the loops before them.
   for (size_t at = 0; at < common_; ++at) {
     if (!is_range(nest.body[at])) continue;
     const Range range = range_of(nest.body[at]);
@@ -79,7 +81,7 @@ void CooperativeEmitter::print_common() {
     facts_ = outer;
   }
   for (size_t at = 0; at < common_; ++at) print_statement(at);
-  synchronise_before(common_, nest.body.size());  // the block, before teams go their own ways
+  synchronise_before(common_, nest.body.size());  // a block-wide barrier, before the thread groups diverge
   synchronised_ = common_;
   in_common_ = false;
   kept_.clear();
@@ -93,7 +95,7 @@ void CooperativeEmitter::print_l2_prefetch(const loop::Access& access) {
 
 void CooperativeEmitter::print_prefetch(const std::string& first, const std::string& count) {
   constexpr int kLine = 128;  // bytes
-  // Of a loop over one dim, its loads of weights; `of_point`: those that differ from point to point.
+  // Prefetches the weights that a loop over one dim loads; `of_point`: those that depend on the point.
   const auto prefetch = [&](const loop::Stmt& top, bool of_point, const std::string& thread, int threads) {
     const std::vector<loop::Dim> dims = is_range(top) ? loop::dims_of(top) : std::vector<loop::Dim>{};
     if (dims.size() != 1 || sym::has_index(dims[0].extent)) return;
@@ -147,7 +149,7 @@ CooperativeEmitter::Free CooperativeEmitter::find_free() const {
         if (is_free_load(nest.body[at])) out.early.insert(at);
     return out;
   }
-  // What is known before a point's loops, or before all points: values, and variables that are bound to them.
+  // Values, and variables bound to them, that are known before a point's loops, or before all points.
   struct Known {
     std::vector<bool> values;
     std::set<sym::Expr, sym::ExprLess> vars;
@@ -186,7 +188,7 @@ CooperativeEmitter::Free CooperativeEmitter::find_free() const {
     add(of_all, stmt);
     (alone ? out.first : out.once).insert(at);
   }
-  // Arithmetic that no load waits for stays where it is.
+  // Arithmetic that no load depends on stays where it is.
   std::set<sym::Expr, sym::ExprLess> vars;
   std::vector<bool> values(nest.values.size());
   for (size_t at = nest.body.size(); at-- > common_;) {

@@ -1,4 +1,4 @@
-// A team's kernel as a whole: how many threads a point and points a block have, statements at the top, and the walk over points.
+// Assembles the kernel: threads per point, points per block, top-level statements and the loop over points.
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 
 #include <algorithm>
@@ -15,29 +15,31 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-constexpr int kKeepingThreads =
-    768;  // of a multiprocessor, with registers for their part of a row of single elements
-// Of a thread of columns by vectors, beside those that keep its part; left to the compiler, addresses take all that there are.
+// Per multiprocessor, with registers for their part of a row of single elements.
+constexpr int kKeepingThreads = 768;
+// Registers per thread of vectorised columns besides those that keep its part; without a limit, addresses
+// would take all registers.
 constexpr int kOtherRegisters = 40, kRegistersSm = 1 << 16;
-// Where points have work in common, a block of as many threads as can be does it once for all points of a multiprocessor.
-// With so much shared memory two blocks do not fit one: those of a kernel that is launched while its predecessor still runs
-// would crowd on the multiprocessors that are free first.
+// If points share work, one block with as many threads as possible does it once for all points of a
+// multiprocessor. With kAloneBytes of shared memory, two blocks do not fit one multiprocessor: the blocks of
+// a kernel that is launched while its predecessor still runs would otherwise crowd on the multiprocessors
+// that become free first.
 constexpr int kMostThreads = 1024;
 constexpr int64_t kAloneBytes = 115 << 10;
-// What dividing by a symbol comes to, in statements: of 64-bit numbers, and of a chunk's number, which has 32.
+// Cost of a division by a symbol, in statements: for 64-bit values, and for 32-bit chunk indices.
 constexpr int kDivision = 32, kDigit = 8;
 
 using sym::Expr;
 
-// Of a number of the dims' range: those that take a division by a symbol.
+// Number of divisions by symbols to decompose an index of the dims' range.
 int digits(const std::vector<loop::Dim>& dims) {
   return static_cast<int>(std::count_if(dims.begin() + !dims.empty(), dims.end(),
                                         [](const loop::Dim& dim) { return !dim.extent.is_const(); }));
 }
 
-// Rows that neither registers nor shared memory keep are computed again, and so are those of columns by vectors that
-// registers would keep beside narrower ones that they are made from: threads with few registers are more. Where shared memory
-// keeps what is loaded, all that follows from it is computed again.
+// Recomputes rows that neither registers nor shared memory keep. With vectorised columns it also recomputes
+// rows that registers would keep although narrower ones determine them: fewer registers allow more threads.
+// If shared memory keeps what is loaded, everything derived from it is recomputed.
 loop::Nest prepared(const loop::Program& program, loop::Nest nest, const TeamVariant& variant) {
   nest = schedule::with_merged_loops(program, std::move(nest));
   if (variant.keep && variant.columns && variant.vectors) {
@@ -101,7 +103,7 @@ CooperativeEmitter::CooperativeEmitter(const loop::Program& program, const loop:
       nest(prepared(program, schedule::reshaped(program, original, plan), variant)),
       variant(variant),
       team(variant.team ? variant.team : plan.team),
-      teams(team > 32 || variant.columns ? 1 : 256 / team),  // barriers of larger teams are the block's
+      teams(team > 32 || variant.columns ? 1 : 256 / team),  // barriers of larger groups are block-wide
       rows(team),
       text_(program, kCudaText),
       body_(text_, nest),
@@ -116,10 +118,11 @@ CooperativeEmitter::CooperativeEmitter(const loop::Program& program, const loop:
   if (!stream_.empty()) teams = stream_warps();
   threads_ = team * teams;
   if (!variant.columns) return;
-  // A row of the grid covers 128 bytes. Single elements may begin anywhere in a sector of memory: longer rows have
-  // fewer of their sectors in common with neighbours. Fewer rows where the range is short.
+  // A row of the grid covers 128 bytes. Single elements may begin anywhere in a memory sector, so longer rows
+  // share fewer sectors with their neighbours. Short ranges use fewer rows.
   lanes = variant.covered ? 32 : variant.vectors ? 8 : column.extent.is_const() ? 128 : 64;
-  // Few tiles of columns leave multiprocessors idle, and their ranges are long then: 64 bytes a row will do.
+  // With few tiles of columns multiprocessors would idle, and ranges are long in that case: 64 bytes per row
+  // suffice.
   constexpr int kFewLanes = 32;
   const double all = schedule::typical(points() * column.extent, facts_);
   while (lanes > kFewLanes && !variant.vectors && all < 2.0 * target.multiprocessors * lanes) lanes /= 2;
@@ -208,7 +211,7 @@ void CooperativeEmitter::print_body() {
   print_eager();
   for (size_t at = common_; at < nest.body.size(); ++at)
     if (!free_.contains(at)) print_statement(at);
-  // The next point may write what this one still reads.
+  // The next point may overwrite what this one still reads.
   if (uses_locals_) barrier();
 }
 
@@ -236,12 +239,13 @@ void CooperativeEmitter::print_column() {
                  width, ";"));
   text_.line(cat("rest /= ", body_.index(tiles()), ";"));
   text_.line(cat("const bool live = column_ < ", body_.index(column.extent), ";"));
-  text_.line("const int64_t column = live ? column_ : 0;");  // a point that is there, for what all threads do
+  // An existing point, for what all threads execute.
+  text_.line("const int64_t column = live ? column_ : 0;");
   body_.set_index(column.var, "column");
 }
 
-// Of a thread whose vectors begin `phase` columns before its own. What a tile's last vector has beyond the tile is its neighbour's
-// as well.
+// For threads whose vectors begin `phase` columns before their own columns. The neighbouring tile also
+// computes the columns that the tile's last vector has beyond the tile.
 void CooperativeEmitter::print_phase() {
   body_.set_index(loop::dims_of(*only_reduction())[0].var, "row");
   text_.line(cat("const int phase = (int)((", body_.index(*phase_), ") & ", width - 1, ");"));
@@ -279,10 +283,10 @@ DeviceKernel CooperativeEmitter::emit() {
     text_.line(cat("const int row = threadIdx.x", common_ ? "" : cat(" % ", team), ";"));
   text_.line(members_text(variant.parts ? std::max(32, team) : team));
   free_ = find_free();
-  // Points go by turns to the blocks, so that each has as many, or one block takes neighbours; of a stream the blocks have
-  // equal shares of neighbours, so that what one reads at a time lies together.
-  // The first point of a block's share, in 32 bits where these are enough: divisions by numbers that are not known would
-  // take longer than the stream's first copies.
+  // Points are assigned to blocks in turn, so that blocks have equal numbers of points, or to one block as
+  // neighbours. With a stream, blocks get equal runs of neighbouring points, so that the memory that a block
+  // reads at a time is contiguous. The first point of such a run is computed in 32 bits where these suffice:
+  // 64-bit divisions by unknown values would take longer than the stream's first copies.
   const auto all = sym::as_const(sym::simplify(count * (blocks + 1), program.facts));
   const bool few = !stream_.empty() && all && *all <= INT32_MAX;
   const std::string number = few ? "int" : "int64_t";

@@ -1,4 +1,5 @@
-// Where a team's local buffers lie: in registers, in a thread's own memory, in shared memory or in the workspace.
+// Placement of a thread group's local buffers: in registers, in a thread's local memory, in shared memory or
+// in the workspace.
 #include <algorithm>
 #include <set>
 
@@ -10,7 +11,7 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-constexpr int64_t kStackBytes = 1024;  // of those of a thread's rounds, in its own memory
+constexpr int64_t kStackBytes = 1024;  // per thread, for buffers with one copy per iteration
 
 }  // namespace
 
@@ -43,7 +44,7 @@ std::function<std::string(const loop::Access&)> CooperativeEmitter::top_place() 
 
 void CooperativeEmitter::declare_locals() {
   int64_t used = 0;
-  std::set<loop::BufferId> shared;  // by the points of a block
+  std::set<loop::BufferId> shared;  // shared by the points of a block
   std::map<loop::BufferId, int> stores;
   loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
     if (const auto* store = std::get_if<loop::Store>(&stmt.node)) ++stores[store->access.buffer];
@@ -92,7 +93,7 @@ void CooperativeEmitter::declare_locals() {
       body_.set_buffer(id, name, buffer.strides);
       continue;
     }
-    const int each = variant.columns ? lanes * width : shared.contains(id) ? 1 : teams;  // of a block
+    const int each = variant.columns ? lanes * width : shared.contains(id) ? 1 : teams;  // copies per block
     uses_locals_ = uses_locals_ || !shared.contains(id);
     const int64_t bytes = count ? *count * byte_size(buffer.dtype) * each : 0;
     const int64_t length = std::max<int64_t>(count.value_or(1), 1);

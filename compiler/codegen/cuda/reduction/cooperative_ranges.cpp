@@ -1,4 +1,4 @@
-// Ranges of a team: which loads stay in registers, and how a thread walks its chunks.
+// Ranges of a thread group: which loads stay in registers, and how a thread iterates over its chunks.
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace stridec::codegen::cuda {
 namespace {
 
 constexpr int kHeldWords = 64;   // registers for loads in flight
-constexpr int kEagerWords = 96;  // of loads that a launch of one point begins with
+constexpr int kEagerWords = 96;  // registers for the initial loads of a launch with one point
 
 }  // namespace
 
@@ -37,7 +37,7 @@ CooperativeEmitter::Range CooperativeEmitter::range_of(const loop::Stmt& stmt) {
   range.strip = strip_of(stmt, width);
   if (!range.strip) return range;
   if (variant.parts)
-    range.chunks = sym::ceildiv(range.count + (width - 1), width);  // at most
+    range.chunks = sym::ceildiv(range.count + (width - 1), width);  // upper bound
   else if (!variant.columns)
     range.chunks = sym::floordiv(range.count, width);
   conditions.insert(conditions.end(), range.strip->conditions.begin(), range.strip->conditions.end());
@@ -48,7 +48,8 @@ CooperativeEmitter::Range CooperativeEmitter::range_of(const loop::Stmt& stmt) {
 
 std::string CooperativeEmitter::place_of(const Range& range, const loop::Access& access) const {
   sym::Expr offset = loop::offset_of(program, access);
-  // What lies in memory as the range is numbered is the same for every range of as many, however many dims it has.
+  // Accesses that are contiguous in the range's row-major order have the same place in every range with as
+  // many points, however many dims it has.
   sym::Expr start = offset, below = 1;
   for (size_t d = range.dims.size(); d-- > 0; below *= range.dims[d].extent)
     start -= range.dims[d].var * below;
@@ -107,7 +108,7 @@ void CooperativeEmitter::count_wanted() {
     }
     for (const std::string& place : here) ++wanted_[place];
   }
-  // A launch of one point has nobody who computes while it waits: it waits once.
+  // In a launch with one point nothing else computes while it waits, so it waits only once.
   kept_from_ = variant.keep && nest.dims.empty() && words <= kEagerWords ? 1 : 2;
   kept_words_ = 0;
   for (const auto& [place, loops] : wanted_) kept_words_ += loops >= kept_from_ ? words_at[place] : 0;
@@ -153,13 +154,13 @@ void CooperativeEmitter::print_chunks(
     const Range& range, const std::string& from, int together, Batch batch,
     const std::function<void(const std::string& first, const std::string& j)>& inside) {
   const std::string c = text_.fresh("c"), j = text_.fresh("j");
-  // Of what is kept, chunks that no thread of the team has are left out by groups, and those that some threads have are
-  // done by all of them: many branches would keep loads and what follows them from overlapping.
-  // Vectors of rows of unknown length one by one.
+  // With kept chunks, chunks that no thread of the group has are skipped in groups of chunks; those that only
+  // some threads have are executed by all: many branches would keep loads and the following statements from
+  // overlapping. For vectors of rows of unknown length, chunks are skipped one by one.
   const int group = start_ && !range.count.is_const() ? 1 : kGroup;
   const bool groups = batch != Batch::kWhole && variant.keep && together > group;
-  // Of what a round stores and loads again, others would load while it is stored; of vectors in part, only elements that are
-  // the row's.
+  // If an iteration loads again what it stores, a thread with a substitute chunk would load while another one
+  // stores: that needs a branch. Vectors in part affect only elements of their own row.
   const bool branch = batch == Batch::kSome && !variant.parts && (!variant.keep || loads_again(*range.block));
   std::string begin = "0", end = cat(together);
   if (groups) {
@@ -182,8 +183,9 @@ void CooperativeEmitter::print_chunks(
     text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, ";"));
     if (branch) text_.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
   } else {
-    // Instead of one that is not there the last one, or the thread's first, which begins as far from a vector's start
-    // or which is in its own part of a shared row.
+    // Instead of a chunk that does not exist, executes the last one. For covered columns or rows in shared
+    // memory it executes the thread's first one, which has the same distance from an aligned vector and is in
+    // the thread's own part of a shared row.
     const std::string last = cat(chunks_, " - 1");
     const bool own = phase_ || variant.shared;
     text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, " < ", own ? chunks_ : last, " ? ",
@@ -196,7 +198,7 @@ void CooperativeEmitter::print_chunks(
   }
   if (!there_.empty())
     body_.assign = [this](const loop::Access& access, const std::string& element, const std::string& value) {
-      // Its rounds beyond the range read what they write, as those within do.
+      // Iterations beyond the range read what they write, as those in the range do.
       if (passed_.contains(access.buffer) || of_round_.contains(access.buffer))
         return cat(element, " = ", value, ";");
       if (program[access.buffer].storage == loop::Storage::kLocal)
@@ -215,7 +217,7 @@ void CooperativeEmitter::print_chunks(
   else if (start_)
     first = cat("(", first, " + head)");
   if (range.dims.size() > 1) {
-    // Digits of a number of 32 bits, to whose range no extent adds.
+    // Decomposes a 32-bit index, in whose range the extents do not add anything.
     const bool small =
         std::string_view(chunk_type(range)) == "int" && (width == 1 || variant.keep || variant.columns);
     const std::string left = text_.fresh("t"), type = small ? "unsigned" : "int64_t";
@@ -313,7 +315,7 @@ void CooperativeEmitter::print_held(const Range& range, const std::vector<const 
     else
       text_.line(declaration);
   }
-  // Without a chunk there is nothing to load; in a loop over chunks there is one.
+  // Without chunks there is nothing to load; in a loop over chunks there is at least one.
   if (variant.keep) text_.open(cat("if (", chunks_, " > 0)"));
   print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
     const bool vectors = range.strip && !range.edges;
@@ -367,12 +369,12 @@ void CooperativeEmitter::print_batch(const Range& range, const std::vector<const
       text_.line(vectors ? cat("sd_store_shared<", width, ">(", place, ", ", held, ");")
                          : cat("*(", place, ") = ", held, ";"));
     }
-    std::map<const loop::Access*, std::string> apart;  // loads that are no vectors, of neighbours
+    std::map<const loop::Access*, std::string> apart;  // non-vector loads of neighbouring elements
     body_.place = [&](const loop::Access& access) -> std::string {
       const auto found = passed_.find(access.buffer);
       if (found != passed_.end())
         return cat(found->second, range.edges ? "_edges[" : "[", j, "][", vectors ? "u" : "0", "]");
-      // Not of a store: its place may be that of a load.
+      // Not for a store, whose place may be that of a load.
       const bool stored = std::any_of(range.block->begin(), range.block->end(), [&](const loop::Stmt& stmt) {
         const auto* store = std::get_if<loop::Store>(&stmt.node);
         return store && &store->access == &access;
@@ -400,7 +402,7 @@ void CooperativeEmitter::print_batch(const Range& range, const std::vector<const
         if (!variant.parts || !load || can_keep(range, stmt)) continue;
         const auto stride = loop::stride_of(program, load->access, range.dims[0].var, facts_);
         if (!stride || !stride->is_const(1) || passed_.contains(load->access.buffer)) continue;
-        // One address for all of a vector's elements.
+        // One address for all elements of a vector.
         const std::string& from = apart[&load->access] = text_.fresh("from");
         body_.set_index(range.dims[0].var, first);
         text_.line(cat("const auto* const ", from, " = sd_opaque(", text_.pointer(load->access.buffer), " + ",
@@ -445,7 +447,7 @@ int CooperativeEmitter::batch_of(const Range& range, const std::vector<const loo
          (together * words > kHeldWords || together * width * statements_of(range) > kUnrolled))
     together /= 2;
   if (loads.empty()) together = 4;
-  // No more than a thread has.
+  // At most as many as a thread has.
   while (together > 1 && facts_.holds(sym::le(range.chunks, together / 2 * rows))) together /= 2;
   return together;
 }
@@ -537,7 +539,7 @@ void CooperativeEmitter::print_range(const Range& range, const std::function<voi
     const int together = batch_of(range, loads);
     const std::string from = text_.fresh("c");
     text_.line(cat(chunk_type(range), " ", from, " = ", first_chunk(range), ";"));
-    // Blocks that share a range take its batches by turns, so that what they read at a time lies together.
+    // Blocks that split a range take its batches in turn, so that they read contiguous memory at a time.
     const std::string turns = variant.split ? " * " + text_.size(splits()) : "";
     text_.open(cat("for (; ", variant.columns ? "live && " : "", from, " + ", (together - 1) * rows, " < ",
                    chunks_, phase_ ? " - 1; " : "; ", from, " += ", together * rows, turns, ")"));

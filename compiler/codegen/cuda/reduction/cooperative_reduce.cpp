@@ -1,4 +1,5 @@
-// Reduces of a team: a partial result a thread, which meet by shuffles and then in shared memory.
+// Reductions of a thread group: one partial result per thread, combined by shuffles and then in shared
+// memory.
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 
 #include <algorithm>
@@ -52,7 +53,8 @@ void CooperativeEmitter::print_take(loop::Combine combine, const std::vector<std
   const bool max = combine == loop::Combine::kArgMax || combine == loop::Combine::kArgMaxLast;
   const bool last = takes_last(combine);
   const std::string &a = into[0], &b = from[0], take = text_.fresh("take");
-  // A NaN beats every number, and so no comparison with one holds that keeps what the thread has.
+  // A NaN wins against every number. The comparison is therefore written so that it is false for a NaN in
+  // `b`, and then `b` is taken.
   const char* keeps = max ? (last ? " < " : " <= ") : (last ? " > " : " >= ");
   std::string more = is_float(dtype) ? cat(" & (", a, " == ", a, ")") : "";
   if (last && is_float(dtype)) more = cat(" & ((", a, " == ", a, ") | (", b, " != ", b, "))");
@@ -64,7 +66,8 @@ std::vector<std::string> CooperativeEmitter::print_partial(const loop::Reduce& r
                                                            const loop::Stmt& stmt) {
   const std::vector<DType> dtypes = dtypes_of(reduce);
   const Range range = range_of(stmt);
-  // Of a thread, the range's variable instead of what follows from it, in 32 bits; all of them set: nowhere.
+  // A thread holds the range's variable, in 32 bits, instead of the index computed from it; all bits set:
+  // none.
   const std::optional<Expr> index = growing_index(reduce, range);
   std::vector<DType> held = dtypes;
   if (index) held[1] = takes_last(reduce.combine) ? DType::kI32 : DType::kU32;
@@ -76,7 +79,7 @@ std::vector<std::string> CooperativeEmitter::print_partial(const loop::Reduce& r
   }
   std::string first;
   if (index) {
-    // Its first element is taken even if it is what the least of all keys is.
+    // A thread's first element is taken even if it equals the identity of the reduction.
     const std::string chunk = text_.fresh("first");
     print_count(range);
     text_.line(cat("const ", chunk_type(range), " ", chunk, " = ", first_chunk(range), ";"));
@@ -93,7 +96,7 @@ std::vector<std::string> CooperativeEmitter::print_partial(const loop::Reduce& r
     text_.line(
         cat(points[p], " = ", index && p == 1 ? first : body_.identity(reduce.combine, dtypes[p], p), ";"));
   close_points();
-  // Of a stream, several sums side by side: a warp has few others to wait with.
+  // A streamed reduction uses several independent sums, since a warp has few other warps to overlap with.
   const int ways = is_streamed(stmt) ? kWays : 1;
   std::vector<std::string> sums = points;
   for (size_t p = 0; ways > 1 && p < into.size(); ++p) {
@@ -108,7 +111,7 @@ std::vector<std::string> CooperativeEmitter::print_partial(const loop::Reduce& r
     for (loop::ValueId id : reduce.yields) from.push_back(body_.value(id).text);
     if (index) from[1] = cat("(", text_.value_type(held[1]), ")", body_.index(range.dims[0].var));
     if (!there_.empty()) text_.open(cat("if (", there_, ")"));
-    // A row's ends come behind what lies between them.
+    // The single elements at a row's ends are visited after those in between.
     if (index && !in_edges_)
       print_take(reduce.combine, sums, from, dtypes[0]);
     else
@@ -149,7 +152,7 @@ void CooperativeEmitter::print_shuffles(const loop::Reduce& reduce, const std::v
     text_.line(cat("const ", text_.value_type(dtypes[p]), " ", others.back(), " = sd_shuffle(members, ",
                    points[p], ", ", d, ");"));
   }
-  // Both sides of a pair combine in the same order, so that all threads hold the same bits.
+  // Both threads of a pair combine in the same order, so that all threads hold the same bits.
   body_.print_combine(reduce.combine, points, others, dtypes, 1);
   close_points();
   text_.close();
@@ -158,14 +161,14 @@ void CooperativeEmitter::print_shuffles(const loop::Reduce& reduce, const std::v
 void CooperativeEmitter::print_meeting(const loop::Reduce& reduce, const std::vector<std::string>& into,
                                        const std::vector<std::string>& points,
                                        const std::vector<DType>& dtypes) {
-  const int side = variant.columns ? lanes : 1;  // neighbours in a warp that do not meet
+  const int side = variant.columns ? lanes : 1;  // adjacent threads of a warp that do not combine
   print_shuffles(reduce, points, dtypes, std::min(team, 32) / 2, side);
   if (team <= 32) return;
   const int warps = team / std::max(32, side),
             all = variant.columns ? (phase_ ? lanes + 1 : lanes) * width : 1;
   if (warps == 1) return;
   const std::string warp = cat("threadIdx.x / ", std::max(32, side));
-  // Of columns that begin before the tile, from one vector before it on.
+  // For columns that begin before the tile, space begins one vector earlier.
   const auto place = [&](const char* before) {
     return variant.columns ? cat("[lane * ", width, before, width > 1 ? " + u]" : "]") : std::string("[0]");
   };

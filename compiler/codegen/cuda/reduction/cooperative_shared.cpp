@@ -1,8 +1,8 @@
-// Rows that shared memory keeps: too long for registers, loaded once.
+// Rows kept in shared memory: those that are too long for registers are loaded once.
 //
-// The first loop that loads a row leaves it in shared memory, and those behind it load it from there. Chunk c of a row is
-// loaded by the same thread in every loop, so nobody waits for anybody. Blocks are resident by what their rows take: a
-// launch asks for as many bytes as its sizes need.
+// The first loop that loads a row stores it in shared memory, and later loops load it from there. The same
+// thread loads chunk c of a row in every loop, so no synchronisation is needed. Occupancy follows from the
+// row sizes: a launch requests as many bytes as its sizes need.
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 #include "compiler/loop/analysis.h"
 

@@ -1,5 +1,5 @@
-// Long reductions of few points, whose range blocks share: the launch that leaves a result a block in the workspace, and the
-// one that combines them.
+// Split reductions, for long reductions with few outputs: the launch in which blocks split the range and
+// store one result each in the workspace, and the launch that combines these.
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 
 #include <algorithm>
@@ -19,10 +19,10 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-constexpr int kCombineRows = 8;   // of a block that combines them, 32 points wide
-constexpr int kBatchesAhead = 2;  // that a thread asks for while the kernel in front still runs
+constexpr int kCombineRows = 8;   // rows of a combining block, 32 points wide
+constexpr int kBatchesAhead = 2;  // batches that a thread prefetches while the preceding kernel still runs
 
-// Threads of a multiprocessor that have registers for all that they load at a time.
+// Threads per multiprocessor that have registers for all loads that they issue at a time.
 int threads_together(bool covered) { return covered ? 768 : 1024; }
 
 int value_bytes(DType dtype) { return is_storage_float(dtype) ? 4 : byte_size(dtype); }
@@ -41,7 +41,7 @@ const loop::Stmt* CooperativeEmitter::only_reduction() const {
 
 sym::Expr CooperativeEmitter::splits() {
   const Range range = range_of(*only_reduction());
-  // All of them run at once, and each takes as many batches as the others.
+  // All of them run at once, with equal numbers of batches.
   const sym::Expr room = sym::max(
                       1, sym::floordiv(threads_together(covers_columns()) / team * target.multiprocessors,
                                        sym::max(1, points() * tiles()))),
@@ -144,7 +144,7 @@ DeviceKernel CooperativeEmitter::emit_combination(sym::Expr shares, sym::Expr wo
                  body_.index(points() * columns()), ";"));
   text_.line("const int64_t at = point < all ? point : all - 1;");
   text_.line("const int row = threadIdx.x / 32;");
-  // First the partial results of every eighth split, in order, then those of the rows.
+  // Combines the partial results of every eighth split, in order, and then those of the rows.
   std::vector<std::string> into;
   sym::Expr offset = 0;
   for (size_t p = 0; p < dtypes.size(); ++p) {

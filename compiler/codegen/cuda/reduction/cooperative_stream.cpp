@@ -1,9 +1,10 @@
-// Weights that a warp's points sum over, as one stream through shared memory.
+// Streams the weights that a warp's points reduce through shared memory.
 //
-// What a team reads of weights does not depend on the launches before its own, and it is known where it lies before
-// anything is computed. So each warp has a ring of stages that its first lane has the copy engine fill, in the order in
-// which the warp's points take them: the ring is asked for before the kernel waits for its predecessor, and each stage
-// again when it is used up. Memory is busy then while kernels begin and end, and no register holds what is on its way.
+// The weights that a thread group reads do not depend on the previous launches, and their addresses are known
+// before anything is computed. So each warp has a ring of stages; its first lane has TMA fill them in the
+// order in which the warp's points use them. The ring is requested before the kernel waits for its
+// predecessor, and each stage again once it is used up. This keeps memory busy while kernels begin and end,
+// and loads in flight take no registers.
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
 
 #include <algorithm>
@@ -19,11 +20,11 @@ namespace {
 
 constexpr int kLanes = 32;
 constexpr int kStreamWarps = 8;
-constexpr int64_t kRingBytes =
-    96 << 10;  // of a block: what memory brings while one copy is on its way, three times over
-constexpr int64_t kMostStages = 32;    // of a warp
-constexpr int kMostTogether = 8;       // vectors of a thread in a stage
-constexpr int64_t kLeastBytes = 1024;  // of a stage
+// Per block: three times what memory delivers during the latency of one copy.
+constexpr int64_t kRingBytes = 96 << 10;
+constexpr int64_t kMostStages = 32;    // per warp
+constexpr int kMostTogether = 8;       // vectors of a thread per stage
+constexpr int64_t kLeastBytes = 1024;  // per stage
 constexpr int kRowWords = 32;          // registers for rows that all points read
 
 }  // namespace
@@ -82,7 +83,7 @@ void CooperativeEmitter::plan_stream() {
       if (!load || program[load->access.buffer].storage != loop::Storage::kWeight ||
           !load->access.mask.is_const(1))
         continue;
-      // Every point has weights of its own, and nothing but its number and the range says where they lie.
+      // Weights that differ per point, whose address depends only on the point and on the range's variable.
       std::set<sym::Expr, sym::ExprLess> vars;
       for (const sym::Expr& index : load->access.index)
         for (const sym::Expr& var : sym::free_vars(index)) vars.insert(var);
@@ -96,7 +97,7 @@ void CooperativeEmitter::plan_stream() {
           std::max<int64_t>(run.stage_bytes, kLanes * width * byte_size(program[load->access.buffer].dtype));
     }
     if (run.loads.empty()) continue;
-    // As many as divide the range, if that is not few.
+    // The largest number that divides the range, unless that is small.
     const int64_t rounds = (*chunks - 1) / kLanes + 1;
     const int most = static_cast<int>(std::min<int64_t>(rounds, kMostTogether / run.loads.size()));
     if (most == 0) continue;
@@ -170,7 +171,7 @@ void CooperativeEmitter::print_stream(const std::string& number, const std::stri
 
 void CooperativeEmitter::print_run(const Range& range, const Run& run, const std::function<void()>& inside) {
   const int64_t step = int64_t{run.together} * kLanes, whole = run.chunks / step;
-  // The rows that the weights are multiplied by lie in shared memory and go by vectors as well.
+  // The rows that the weights are multiplied by are in shared memory and are loaded as vectors too.
   Range whole_range = range;
   std::vector<const loop::Stmt*> rows;
   for (const loop::Stmt& stmt : *range.block)
@@ -219,7 +220,7 @@ void CooperativeEmitter::print_run(const Range& range, const Run& run, const std
     print_batch(whole_range, {}, from, run.together, full, inside);
     ways_ = 1;
     kept_.clear();
-    // Behind the use of what was read: the copy engine does not wait for reads that are on their way.
+    // After the values have been used: TMA does not wait for pending reads.
     text_.line("__syncwarp(members);");
     text_.open("if (row == 0)");
     for (size_t i = 0; i < run.loads.size(); ++i) text_.line("fill();");

@@ -1,6 +1,7 @@
-// Which accesses of a team's ranges go by vectors, and of how many elements: where rows begin at multiples of 16 bytes; of columns
-// that begin anywhere, by the vectors that cover them; of such rows, by the vectors that lie within them or that they have a part
-// in.
+// Decides which accesses of a thread group's ranges are vectorised, and with how many elements. Rows that
+// begin at multiples of 16 bytes use aligned vectors. Columns that begin anywhere use the aligned vectors
+// that cover them. Rows that begin anywhere use the aligned vectors within them, or also those that they
+// share with their neighbours.
 #include <algorithm>
 
 #include "compiler/codegen/cuda/common/frame.h"
@@ -14,8 +15,8 @@ namespace {
 
 constexpr int kCoverBytes = 16;
 constexpr int kWarp = 32;
-constexpr int kShiftedBytes = 2;     // larger elements go one by one about as fast
-constexpr int kShiftedVectors = 32;  // of a row; of shorter ones too much lies at the ends
+constexpr int kShiftedBytes = 2;     // larger elements are about as fast one by one
+constexpr int kShiftedVectors = 32;  // fewest vectors of a row; in shorter rows the ends are too large a part
 
 }  // namespace
 
@@ -30,7 +31,8 @@ std::optional<Strip> CooperativeEmitter::strip_of(const loop::Stmt& stmt, int wi
   return plan_strip(program, nest, *loop::body_of(stmt), along.var, along.extent, inside, wide);
 }
 
-// Points beyond the last column are done as well, for nothing: what depends on the column is loaded by vectors or not at all.
+// Points beyond the last column are computed needlessly: what depends on the column has to be loaded by
+// vectors.
 std::optional<Strip> CooperativeEmitter::cover_of(const loop::Stmt& stmt, const sym::Facts& inside) const {
   const loop::Effects effects = loop::effects_of(nest);
   Strip strip{.var = column.var};
@@ -81,7 +83,7 @@ std::optional<sym::Expr> CooperativeEmitter::find_phase() {
     for (const Expr& var : sym::free_vars(linear->rest))
       if (sym::is_index(var) && !loop::is_var_of(var, nest.dims)) return std::nullopt;
     phase = start;
-    // The last vector of any element but the last of the range ends where the next one's columns do, at the latest.
+    // Except for the range's last element, a vector ends no later than the next element's columns do.
     steps.push_back(sym::simplify(sym::ge(linear->coefficient, width - 1), facts_));
     if (steps.back().is_const(0)) return std::nullopt;
   }
@@ -135,8 +137,9 @@ bool CooperativeEmitter::in_step(const loop::Access& access, Expr var) const {
          *start_ == sym::simplify(sym::substitute(loop::offset_of(program, access), var, 0), facts_);
 }
 
-// Vectors are all loads and those stores that are in step; loads that are not are taken out of two vectors. Of short rows
-// one of the two would mostly end behind the elements: they go one by one.
+// All loads are vectors, and stores that have the same begin as the chunks. Loads with another begin are
+// extracted from two vectors. In short rows one of the two would usually be beyond the end, so they are
+// accessed by single elements.
 std::optional<Strip> CooperativeEmitter::shifted_strip_of(const loop::Stmt& stmt,
                                                           const sym::Facts& inside) const {
   const loop::Effects effects = loop::effects_of(nest);

@@ -1,25 +1,29 @@
-// A team of threads per point, or per several neighbouring points.
+// Emits kernels with one thread group per point, or per several neighbouring points.
 //
-// Statements at the top of the body are done by every thread of the team alike; stores there by its first. A reduce or
-// for at the top is dealt out. Rows: its dims are one range, cut into chunks of neighbours, and thread t of T does chunks
-// t, t + T, ... Columns (the schedule's `columns %j`): a team does neighbouring points along %j, its threads are a grid of
-// `lanes` along them times `rows` along the range, and a chunk is one element of the range for each of a lane's points.
-// The threads' partial results of a reduce meet in a fixed tree, so results do not depend on timing.
+// Every thread of the group executes the top-level statements of the body, except stores, which the first
+// thread executes. Top-level reductions and for loops are split over the group. Rows: the loop's dims are one
+// range, divided into chunks of neighbouring elements, and thread t of T executes chunks t, t + T, ...
+// Columns (the schedule's `columns %j`): a group computes neighbouring points along %j with a grid of
+// threads, `lanes` along %j times `rows` along the range. A chunk is then one element of the range for each
+// of a lane's points. The partial results of a reduction are combined in a fixed tree, so results do not
+// depend on timing.
 //
-// What is loaded at the same place by several of these loops (a row that is summed and then scaled) is loaded once: the
-// same thread does the same chunks of equal ranges, so that its part stays in its registers, and so do local buffers
-// that loops pass on in this way. That takes ranges of a few chunks a thread; of longer ones shared memory keeps what is
-// loaded, unless L2 has room for all rows (cooperative_shared.cpp); what does not fit there either is read again.
+// If several of these loops load the same elements (a row that is summed and then scaled), they are loaded
+// once: the same thread executes the same chunks of equal ranges, so its part stays in registers. So do local
+// buffers that one loop writes and another reads in this way. This requires ranges of few chunks per thread.
+// For longer ranges shared memory keeps what is loaded, unless all rows fit L2 (cooperative_shared.cpp). What
+// does not fit there either is loaded again.
 //
-// Rows of odd widths begin anywhere. Long ones go by the vectors that lie within them, and what is left at their ends by single
-// elements; short ones, several a warp, by all the vectors that they have a part in, and of the first and the last one
-// nothing comes but the row's own elements.
+// Rows of odd widths begin at any address. Long ones use the aligned vectors within them and single elements
+// at their ends. Short ones, several per warp, use all vectors that they overlap; of the first and the last
+// vector only the row's own elements have an effect.
 //
-// A local buffer of rows that one of these loops makes and uses in each of its rounds, without an index that tells the
-// rounds apart, is the thread's own: rounds are dealt out, and run at once.
+// A local buffer of rows that one loop writes and reads in each iteration, without an index that
+// distinguishes the iterations, is private to the thread. The iterations are split over the threads and run
+// concurrently.
 //
-// A long reduction of few points is done in two launches: blocks that share the range leave their results in the workspace,
-// and a thread per point combines them and goes on.
+// A long reduction of few points takes two launches: blocks split the range and store their results in the
+// workspace; then one thread per point combines them and continues with the body.
 #include <algorithm>
 
 #include "compiler/codegen/cuda/reduction/cooperative_emitter.h"
@@ -28,10 +32,10 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-constexpr int kSplitTeam = 512;            // of blocks that share a row
-constexpr int kPartTeams[] = {4, 8};       // of rows that a few vectors cover
-constexpr int64_t kShortChunks = 64;       // of a thread, before a larger team pays
-constexpr int64_t kOtherShared = 2 << 10;  // bytes, beside rows that are kept: what results of warps meet in
+constexpr int kSplitTeam = 512;            // group size if blocks split a row
+constexpr int kPartTeams[] = {4, 8};       // group sizes for rows that a few vectors cover
+constexpr int64_t kShortChunks = 64;       // chunks per thread above which a larger group pays
+constexpr int64_t kOtherShared = 2 << 10;  // bytes besides kept rows, for combining results of warps
 
 }  // namespace
 
@@ -39,10 +43,10 @@ DeviceNest emit_cooperative(const loop::Program& program, const loop::Nest& nest
   DeviceNest out;
   const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
   const bool columns = plan.columns.has_value();
-  // Ranges may be too long for the team that was chosen for a typical length. Where the length is not known there are teams
-  // for all lengths, and even what is read once is read as a whole.
+  // Ranges may be too long for the group that was chosen for a typical length. If the length is unknown,
+  // there are groups for all lengths, and even data that is read once is loaded as a whole.
   std::vector<int> teams = {plan.team};
-  bool unknown = false, too_long = columns;  // for registers of the plan's team
+  bool unknown = false, too_long = columns;  // too long for the registers of the plan's group
   if (!columns) {
     const CooperativeEmitter probe(program, nest, target, {});
     const int64_t longest = probe.longest_bound();
@@ -57,8 +61,8 @@ DeviceNest emit_cooperative(const loop::Program& program, const loop::Nest& nest
           longest > int64_t{kKeptElements} * teams.back())
         teams.push_back(team);
   }
-  bool vectors_serve = false;  // wherever the callers' tensors begin at multiples of 16 bytes
-  // Whether there is such a choice; `most`: for ranges of so many chunks alone.
+  bool vectors_serve = false;  // if the callers' tensors begin at multiples of 16 bytes
+  // Adds a choice and returns whether it exists; `most`: only for ranges of at most this many chunks.
   auto add = [&](TeamVariant variant, std::optional<int64_t> most = std::nullopt) {
     if (out.is_complete() || (variant.vectors && !columns && vectors_serve)) return false;
     CooperativeEmitter probe(program, nest, target, variant);
@@ -79,13 +83,13 @@ DeviceNest emit_cooperative(const loop::Program& program, const loop::Nest& nest
     if (variant.shared) {
       if (probe.kept_bytes().is_const(0) || probe.has_locals() || probe.has_common()) return false;
       conditions.push_back(sym::le(probe.kept_bytes(), target.shared_bytes - kOtherShared));
-      // Rows that stay in L2 are read again from there at less cost.
+      // Rows that stay in L2 are cheaper to read again from there.
       conditions.push_back(sym::gt(probe.all_kept_bytes(), target.l2_bytes / 2));
     }
     if (variant.keep && (!(probe.keeps_something() || unknown || variant.parts) || probe.has_common()))
       return false;
     if (variant.parts && !probe.passes_locals()) return false;
-    // Single elements are kept where their copies stay few; vectors are worth more.
+    // Single elements are kept only if the unrolled code stays small; vectors are worth more.
     if (variant.keep &&
         probe.kept_chunks() * statements(probe.nest.body) > (variant.vectors ? 4 : 2) * kUnrolled)
       return false;
@@ -123,7 +127,7 @@ DeviceNest emit_cooperative(const loop::Program& program, const loop::Nest& nest
            .shared = true,
            .narrow = true,
            .team = columns ? 0 : teams.back()});
-    // A team that suits the length is worth having, whether or not registers hold a row.
+    // A group that suits the length pays even if registers do not hold a row.
     if (teams.size() > 1 && !kept)
       for (const int team : teams)
         if (unknown ? team != teams.back() && !(shifted && team == teams.front()) : team == plan.team)
@@ -147,7 +151,7 @@ DeviceNest emit_cooperative(const loop::Program& program, const loop::Nest& nest
       add({.keep = true, .vectors = true, .shifted = true, .parts = true, .team = team});
     shifted = add_walks(true, true);
   }
-  // Rows shorter than those of which most goes by vectors.
+  // For rows too short to consist mostly of vectors.
   if (shifted && unknown) add({.keep = true, .team = teams.front()});
   add({.columns = columns, .team = teams.back()});
   return out;

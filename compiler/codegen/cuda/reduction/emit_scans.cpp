@@ -1,17 +1,19 @@
-// Running sums, products and extremes: a team of threads goes along a point's row, tile by tile.
+// Emits scans (running sums, products and extrema): a thread group processes a point's row tile by tile.
 //
-// Each thread has a few neighbours of a tile: it combines their terms, the team's threads learn by shuffles, and in shared
-// memory, what comes before their own, and then each does its steps in order. Which results are combined with which does not
-// depend on timing. Where points side by side in memory have the rows across it, a warp's lanes are so many points, and the
-// warps of a block are a team.
+// Each thread has a few neighbouring elements of a tile and combines their terms. The group's threads obtain
+// the combination of everything before their own elements by shuffles and through shared memory; then each
+// executes its steps in order. The order of combination does not depend on timing. If points are adjacent in
+// memory and rows run across them, a warp's lanes are 32 points, and the warps of a block form the group.
 //
-// Long rows of few points are linked: each tile is a block of its own, which leaves what its terms come to in the workspace,
-// waits for the blocks of all tiles before its own and combines what they left, every so many tiles in order and then these. Blocks
-// draw their tiles as they begin, so that what one waits for runs already. Of columns a block has a tile of several rounds, which it
-// loads once, into shared memory: what waiting takes is little beside it then.
+// Long rows of few points are linked: each tile is a separate block, which stores the total of its terms in
+// the workspace, waits for the blocks of all earlier tiles and combines their totals, in a fixed order in two
+// levels. Blocks draw their tiles as they start, so that every block that one waits for is already running.
+// With columns a block has a tile of several rounds, which it loads once, into shared memory, so that the
+// cost of waiting is relatively small.
 //
-// Neighbours go by vectors where rows begin at multiples of them, or, of rows that begin anywhere, where all that is loaded and
-// stored begins equally far from one: the first and the last vector of a row lie in part in others' rows then.
+// Neighbouring elements are accessed as vectors if rows begin at multiples of them. If rows begin anywhere,
+// all loads and stores have to begin at the same distance from an aligned vector; the first and the last
+// vector of a row then belong in part to other rows.
 #include <algorithm>
 #include <optional>
 
@@ -29,20 +31,21 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-constexpr int kWidth = 8;         // neighbours of a thread
-constexpr int kColumnWidth = 16;  // where lanes are points
+constexpr int kWidth = 8;         // neighbouring elements per thread
+constexpr int kColumnWidth = 16;  // the same if lanes are points
 constexpr int64_t kLeastColumns = 16;
-constexpr int kThreads = 512;     // of a block
-constexpr int64_t kShort = 4096;  // of a row that a warp does
-constexpr int64_t kTileBytes =
-    64 << 10;  // of what a linked block loads of columns: three of a multiprocessor
+constexpr int kThreads = 512;     // per block
+constexpr int64_t kShort = 4096;  // longest row that a warp processes
+// Bytes that a linked block loads of columns; three such blocks fit a multiprocessor.
+constexpr int64_t kTileBytes = 64 << 10;
 constexpr int kMostRounds = 4;
-constexpr int64_t kMostLinks =
-    2048;  // tiles of a row; of more, blocks would mostly read what the others left
-// Threads of a point whose row is one tile, if vectors begin where it does.
+// Tiles per row; with more, blocks would mostly read the totals of others.
+constexpr int64_t kMostLinks = 2048;
+// Threads per point if the row is one tile with vectors that begin where it does.
 constexpr int kShortTeams[] = {4, 16};
 
-// Flags between blocks. A flag is told by one thread, behind a barrier and for its block, and awaited by others'.
+// Flags between blocks. One thread of a block sets a flag, after a barrier of the block; threads of other
+// blocks wait for it.
 constexpr std::string_view kLinkDeclarations = R"(#ifdef STRIDEC_EMULATE
 static inline void sd_tell(unsigned* flag) { atomicInc(flag, ~0u); }
 static inline void sd_await(unsigned* flag) { while (atomicInc(flag, ~0u) == 0); }
@@ -58,9 +61,9 @@ static inline void sd_await(unsigned* flag) {
 
 struct ScanVariant {
   bool columns = false;  // lanes are points
-  bool vectors = false;  // rows that begin at multiples of vectors
+  bool vectors = false;  // rows begin at multiples of vectors
   bool shifted = false;  // vectors of rows that begin anywhere
-  bool linked = false;   // a block per tile
+  bool linked = false;   // one block per tile
   int team = kThreads;
 };
 
@@ -75,9 +78,9 @@ struct ScanEmitter {
   std::optional<loop::Accumulation> sum;
   KernelText text;
   Body body;
-  std::optional<Strip> in, out;    // of the terms and of the rest, where both go by vectors
-  std::optional<sym::Expr> start;  // of shifted rows, modulo the width
-  // Linked columns: what the terms load along the rows, which a block keeps for as many rounds.
+  std::optional<Strip> in, out;    // for the terms and for the other statements, if both are vectorised
+  std::optional<sym::Expr> start;  // for shifted rows, modulo the width
+  // Linked columns: loads of the terms along the rows, which a block keeps for `rounds` rounds.
   std::vector<const loop::Load*> kept;
   int rounds = 1;
 
@@ -130,7 +133,8 @@ struct ScanEmitter {
     return facts;
   }
 
-  // Nothing where an access along the row is no vector, or begins elsewhere than the first one.
+  // Returns nothing if an access along the row is not a vector, or begins at another distance than the first
+  // one.
   std::optional<Strip> shifted_strip(const loop::Block& block) {
     const sym::Facts facts = facts_of_scan();
     Strip strip{.var = scan->dim.var, .width = width};
@@ -153,7 +157,7 @@ struct ScanEmitter {
     return strip;
   }
 
-  // Whether what is loaded lies side by side along the points' last dim, and not along the rows.
+  // Whether the loads are contiguous along the points' last dim, and not along the rows.
   bool across() const {
     if (nest.dims.empty()) return false;
     const sym::Facts facts = facts_of_scan();
@@ -173,16 +177,16 @@ struct ScanEmitter {
   std::string type() { return text.value_type(dtype()); }
   std::string none() { return body.identity(sum->combine, dtype(), 0); }
   bool shares_warps() const { return team < 32; }
-  // Threads along a row; neighbours that have rows of their own.
+  // Threads along a row, and adjacent threads with rows of their own.
   int rows() const { return variant.columns ? team / 32 : team; }
   int side() const { return variant.columns ? 32 : 1; }
   int64_t tile() const { return int64_t{rows()} * width * rounds; }
-  // Of a shifted row's vectors, there may be one more.
+  // A shifted row may have one more vector.
   sym::Expr links() const {
     return sym::ceildiv(scan->dim.extent + (variant.shifted ? width - 1 : 0), tile());
   }
 
-  // Of the grid: points, or tiles of so many as a warp has lanes.
+  // Points of the grid, or tiles of as many points as a warp has lanes.
   sym::Expr points() const {
     sym::Expr count = variant.columns ? sym::ceildiv(nest.dims.back().extent, 32) : sym::Expr(1);
     for (size_t d = 0; d < nest.dims.size() - variant.columns; ++d) count *= nest.dims[d].extent;
@@ -194,9 +198,10 @@ struct ScanEmitter {
   }
   void combine(const std::string& a, const std::string& b) { text.append(combined(a, b)); }
 
-  // What other lanes of the team's part of the warp have, into `all`; `before` gets what comes before the thread's own.
+  // Combines `all` over the lanes of the group within the warp; `before` gets the combination of what
+  // precedes the thread's own elements.
   void combine_lanes(bool before) {
-    // Halves of groups that double: the upper half comes behind all of the lower one.
+    // Groups of lanes double in size; the upper half of a group follows the lower half.
     text.line("#pragma unroll");
     text.open(cat("for (int d = 1; d < ", std::min(team, 32), "; d <<= 1)"));
     text.line(cat("const ", type(), " other = sd_shuffle(members, all, d);"));
@@ -209,12 +214,13 @@ struct ScanEmitter {
     text.close();
   }
 
-  // Of the thread's neighbours, where they go by vectors u counts them as they lie in memory.
+  // The thread's term; u counts vectorised elements in memory order.
   std::string term() const {
     return variant.shifted && scan->reverse ? cat("terms[", width - 1, " - u]") : "terms[u]";
   }
 
-  // The statements of `block` for each of the thread's neighbours; `each` is told the C condition that it is there.
+  // Prints the statements of `block` for each of the thread's elements; `each` gets the C condition that the
+  // element exists.
   void print_each(const loop::Block& block, const std::optional<Strip>& strip,
                   const std::function<void(const std::string& there)>& each) {
     if (variant.shifted) {
@@ -251,7 +257,7 @@ struct ScanEmitter {
     text.close();
   }
 
-  // Where the thread's part of the tile lies.
+  // Declares where the thread's part of the tile begins.
   void print_begin() {
     text.line(cat("const int64_t begin = tile + row * ", width, ";"));
     if (variant.shifted) {
@@ -266,7 +272,8 @@ struct ScanEmitter {
     }
   }
 
-  // From `all` of a thread to the block's, of which `before` gets what comes before the warp's own.
+  // Combines each thread's `all` over the block; `before` gets the combination of what precedes the thread's
+  // warp.
   void combine_warps(const std::string& totals) {
     const std::string warp = variant.columns ? "row" : "row / 32", lane = variant.columns ? "lane" : "0";
     text.line(cat(variant.columns ? "" : "if (row % 32 == 0) ", totals, "[", warp, "][", lane, "] = all;"));
@@ -283,7 +290,7 @@ struct ScanEmitter {
     text.close();
   }
 
-  // Leaves `all` to the blocks behind, and adds to `carried` what those before have left.
+  // Stores `all` for later blocks, and combines the totals of earlier ones into `carried`.
   void print_links() {
     const std::string lane = variant.columns ? " * 32 + lane" : "";
     text.line(cat(type(), "* const left = (", type(), "*)workspace + point * links * ", side(), ";"));
@@ -307,7 +314,8 @@ struct ScanEmitter {
     text.close();
   }
 
-  // A linked block's columns. Whole rounds are printed alike: what lies beyond the rows is not there.
+  // Prints the scan of a linked block's columns. All rounds have the same text; elements beyond the rows are
+  // disabled.
   void print_kept_scan() {
     int64_t offset = 0;
     std::vector<std::string> names;
@@ -407,7 +415,7 @@ struct ScanEmitter {
     body.set_value(scan->results[0], {"carried", dtype(), 1});
   }
 
-  // The last block clears the flags: nobody waits for one any more.
+  // The last block resets the flags, since no block waits for them any more.
   void print_end() {
     text.line("__syncthreads();");
     text.line("__shared__ bool last;");
@@ -437,7 +445,8 @@ struct ScanEmitter {
     } else if (shares_warps()) {
       open_points_together(text, team, teams, n);
     } else {
-      // Neighbouring points are neighbouring teams', which share what they load where the rows lie across memory.
+      // Neighbouring points belong to neighbouring groups, which share what they load if the rows run across
+      // memory.
       text.open(cat("for (int64_t point = blockIdx.x * (int64_t)", teams, " + threadIdx.x / ", team,
                     "; point < ", n, "; point += gridDim.x * (int64_t)", teams, ")"));
     }
@@ -496,10 +505,10 @@ DeviceNest emit_scans(const loop::Program& program, const loop::Nest& nest, cons
     if (variant.linked) {
       conditions.push_back(sym::gt(extent, emitter.tile()));
       conditions.push_back(sym::le(extent, kMostLinks * emitter.tile()));
-      // Rows that are as many as blocks that run at a time keep memory busy by themselves.
+      // If there are as many rows as resident blocks, they keep memory busy without links.
       if (!variant.columns) conditions.push_back(sym::lt(emitter.points(), 2 * target.multiprocessors));
     } else if (!variant.columns && variant.team < kThreads) {
-      // Of a shifted row's vectors, one more.
+      // A shifted row may have one more vector.
       conditions.push_back(sym::le(extent, variant.team < 32 ? emitter.tile() - kWidth : kShort));
     }
     DeviceChoice choice;

@@ -1,4 +1,4 @@
-// Kernels whose threads share the loops of a point: cooperative reductions and scans.
+// Emits kernels whose threads share the loops of a point: cooperative reductions and scans.
 #pragma once
 
 #include "compiler/base/gpu_target.h"
@@ -7,11 +7,12 @@
 
 namespace stridec::codegen::cuda {
 
-// A team of threads (a warp, or a block) per point: the loops of a point are dealt out to its threads, sums meet by
-// shuffles, and what several loops read stays in registers between them.
+// One thread group (a warp or a block) per point: its threads split the loops of a point, combine sums by
+// shuffles, and keep in registers what several loops read.
 DeviceNest emit_cooperative(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
-// A team of threads per point of a nest whose only loop is a running sum or the like (loop::accumulation_of).
+// One thread group per point of a nest whose only loop is a prefix sum or a similar scan
+// (loop::accumulation_of).
 DeviceNest emit_scans(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
 }  // namespace stridec::codegen::cuda
