@@ -18,7 +18,7 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// Equal kernels once per kind of GPU, and in a variant's table once.
+// Deduplicates kernels per kind of GPU, and in each variant's table.
 class Tables {
  public:
   explicit Tables(Built& built) : built_(built) {}

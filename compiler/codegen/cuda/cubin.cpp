@@ -15,15 +15,16 @@ bool read(std::string_view bytes, uint64_t at, T& out) {
   return true;
 }
 
-// Attribute records of .nv.info sections: format, number, and for format 4 (sized value) the bytes that follow.
+// Attribute records of .nv.info sections: format, number, and for format 4 (sized value) the bytes that
+// follow.
 constexpr uint8_t kSizedValue = 4, kFrameSize = 0x11, kMinStackSize = 0x12, kRegisterCount = 0x2f;
 
-// Of a block's shared memory, before what the kernel declares: the system's. From Hopper on it counts in the sections of
-// kernels that have some, and a section of its own says so.
+// Shared memory of a block that the system reserves before what the kernel declares. From Hopper on it is
+// included in the sections of kernels that use shared memory, and a separate section indicates it.
 constexpr int kReserved = 1024;
 constexpr std::string_view kReservedSection = ".nv.shared.reserved.0";
 
-// Instructions take 16 bytes from Volta on, and have their opcode in the low 12 bits.
+// From Volta on instructions have 16 bytes, with the opcode in the low 12 bits.
 constexpr uint64_t kInstruction = 16, kOpcode = 0xfff, kLoadLocal = 0x983, kStoreLocal = 0x387;
 
 }  // namespace
@@ -84,7 +85,8 @@ Resources resources_of(std::string_view cubin, const std::string& symbol) {
 }
 
 int resident_blocks(const Resources& resources, int threads, int dynamic_bytes, const GpuTarget& target) {
-  constexpr int kWarp = 32, kRegisters = 256, kShared = 128;  // a warp's come in 256s
+  // A warp's registers are allocated in units of 256.
+  constexpr int kWarp = 32, kRegisters = 256, kShared = 128;
   const auto rounded = [](int n, int to) { return (n + to - 1) / to * to; };
   const int warps = rounded(threads, kWarp) / kWarp;
   const int registers = warps * rounded(std::max(resources.registers, 1) * kWarp, kRegisters);

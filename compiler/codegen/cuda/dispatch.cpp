@@ -1,4 +1,4 @@
-// Which emitter makes the kernel of a nest: its schedule decides.
+// Selects the emitter of a nest by its schedule.
 #include <algorithm>
 
 #include "compiler/codegen/cuda/attention/flash.h"

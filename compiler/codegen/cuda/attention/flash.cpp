@@ -12,7 +12,7 @@ using sym::Expr;
 
 namespace {
 
-// Whether warp groups take what is left.
+// Adds the wgmma choices; returns whether they cover all remaining cases.
 bool add_warp_groups(DeviceNest& out, const loop::Program& program, const loop::Nest& nest,
                      const kernels::Flash& flash, bool assumes, const GpuTarget& target) {
   kernels::FlashPlan plan = kernels::to_flash_plan(nest.schedule);
@@ -47,7 +47,7 @@ DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, cons
     if (wide) choice.aligned = emitter.buffers();
     choice.launches.push_back(tile.spread ? emitter.emit_spread(target) : emitter.emit(target));
   };
-  // Heads that share keys read them once where their rows are few together.
+  // Heads that share keys read them once if they have few rows together.
   const auto shared =
       plan.parts() == 1 && plans.size() > 1 ? schedule::with_shared_rows(program, nest) : std::nullopt;
   if (shared) {
@@ -58,7 +58,7 @@ DeviceNest emit_flash(const loop::Program& program, const loop::Nest& nest, cons
   for (const bool assumes : {true, false}) {
     if (assumes && !flash.given) continue;
     for (const auto& [tile, holds] : plans) {
-      // What goes through all keys comes behind what warp groups do.
+      // Plans without a split of the keys are tried after the wgmma choices.
       if (tile.parts() == 1 && plan.wgmma && add_warp_groups(out, program, nest, flash, assumes, target))
         break;
       add(tile, holds, true, assumes, nest);

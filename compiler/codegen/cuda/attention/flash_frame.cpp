@@ -23,7 +23,7 @@ Flash matched(const loop::Program& program, const loop::Nest& nest, bool assumes
   return *std::move(flash);
 }
 
-// The condition under which the expression is a multiple of `n`, whatever its index variables are.
+// The condition under which the expression is a multiple of `n` for all values of its index variables.
 std::optional<Expr> multiple_of(Expr e, int64_t n, const sym::Facts& facts) {
   Expr condition = 1;
   const auto terms =
@@ -243,7 +243,7 @@ void FlashFrame::print_early(int blocks, Keys which) {
       text.line("#pragma unroll");
       text.open(cat("for (int ", loop, " = 0; ", loop, " < ", count, "; ++", loop, ")"));
     };
-    // from: of the first key that there is at `at`.
+    // Declares `from`: a pointer to the first existing key at or after `at`.
     const auto print_from = [&](const char* at) {
       text.line(cat("const int at = ", at, ";"));
       if (edge) text.line("const int left = key_count - at;");
@@ -290,7 +290,8 @@ void FlashFrame::print_early(int blocks, Keys which) {
   }
 }
 
-// Of eight keys that a thread has loaded, those that it has scores of.
+// Transposes the eight keys that each of four threads has loaded, so that each thread gets those that it has
+// scores for.
 void FlashFrame::print_turns(int blocks) {
   for (size_t i = 0; i < early_.size(); ++i) {
     const auto& [load, bytes, lanes, contiguous] = early_[i];
@@ -354,7 +355,7 @@ void FlashFrame::print_scores(int blocks, Keys which, const Element& element, bo
   text.close();
 }
 
-// The sums are the scores: what is hidden becomes -inf.
+// If the sums are the scores, only sets hidden ones to -inf.
 void FlashFrame::print_scaled(int blocks, Keys which, const Element& element) {
   const bool edge = which == Keys::kEdge, masked = flash.visible && which != Keys::kSeen;
   if (!edge && !masked) return;
@@ -379,8 +380,8 @@ std::string FlashFrame::power_text() const {
   return float_literal(static_cast<float>(flash.scale.value_or(1) * std::numbers::log2e), true);
 }
 
-// Scaled sums are finite, or the row is lost: one multiply-add. Other scores may be the dtype's lowest number, whose
-// product is not.
+// Scaled sums are finite, or the row is invalid anyway, so one FMA is enough. Other scores may be the lowest
+// value of the dtype, whose scaled value is not finite.
 std::string FlashFrame::weight(const std::string& x, const std::string& h) const {
   if (exact()) return cat("expf(", exponent(x, h), ")");
   if (flash.scale) return cat("exp2_of(fmaf(", x, ", ", power_text(), ", -shift[", h, "]))");
@@ -392,7 +393,7 @@ void FlashFrame::print_shift(const std::string& most) {
                 flash.scale && !exact() ? cat(" * ", power_text()) : "", ";"));
 }
 
-// The difference is taken first: what it loses is small where it counts.
+// Subtracts first: the subtraction's rounding error is small where it matters.
 std::string FlashFrame::exponent(const std::string& x, const std::string& h) const {
   const std::string unscaled = cat("(", x, " - shift[", h, "])");
   return flash.scale ? cat(unscaled, " * ", float_literal(static_cast<float>(*flash.scale), true)) : unscaled;
@@ -410,7 +411,7 @@ void FlashFrame::print_factors(const std::string& sums) {
   text.line(cat("float all = ", sums, "[h];"));
   text.line("all += __shfl_xor_sync(~0u, all, 1);");
   text.line("all += __shfl_xor_sync(~0u, all, 2);");
-  // No keys at all: the sum over none is 0.
+  // Without keys, the sum is 0.
   text.line(cat("dead[h] = ", text.size(flash.keys.extent), " == 0", flash.guarded ? " || !(all > 0.0f)" : "",
                 ";"));
   text.line("factor[h] = 1.0f / all;");

@@ -9,7 +9,7 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// Lines of kHeld elements, `pitch` elements apart, into swizzled lines of kPadded; what is not held is 0.
+// Copies lines of kHeld elements, `pitch` elements apart, to swizzled lines of kPadded elements, zero-padded.
 constexpr std::string_view kLines = R"(
 template <int kLines, int kPadded, int kHeld, int kThreads, bool kWide, class Bits>
 static inline void load_lines(unsigned to, const Bits* from, int64_t pitch, int64_t count, int thread) {
@@ -99,7 +99,7 @@ void MmaEmitter::print(bool dependent) {
     text_.line(cat("const int64_t block = blockIdx.x / ", f_.plan.split, ";"));
     block = "block";
   }
-  // Lengths may be what the kernel before this one makes.
+  // Lengths may be computed by the preceding kernel.
   const bool early = dependent && !f_.flash.asks_memory();
   if (dependent && !early) text_.line("wait_predecessor();");
   f_.print_tile(cat(block, " / row_tiles"), cat("row_tiles - 1 - ", block, " % row_tiles"));
@@ -133,8 +133,8 @@ void MmaEmitter::print_walk(const std::string& start, const std::string& stop) {
   text_.line(cat("const unsigned q_tile = shared_address(shared)",
                  alone() ? cat(" + warp * ", warp_bytes()) : "", ", ring = q_tile + ", query_bytes, ";"));
   print_queries();
-  // A warp by itself waits for keys and for values by turns, and asks for those of a later step as soon as either are
-  // used; those that share a ring wait for both, and ask for others when all of them are done.
+  // A warp with its own ring waits for keys and values in turn, and requests those of a later step as soon as
+  // either is used. Warps that share a ring wait for both, and request the next ones when all warps are done.
   const auto fill = [&](std::initializer_list<Factor> factors, const std::string& first, bool ends,
                         const std::string& stage) {
     if (ends) text_.open(cat("if (", first, " < ", stop, ")"));
@@ -142,7 +142,7 @@ void MmaEmitter::print_walk(const std::string& start, const std::string& stop) {
     if (ends) text_.close();
     text_.line("commit_copies();");
   };
-  // Of a warp's own ring every stage is free, of one that warps share all but the one that is filled in the first step.
+  // All stages of a warp's own ring are free. In a shared ring, one stage is filled in the first step.
   for (int stage = 0; stage + !alone() < stages; ++stage) {
     const std::string first = stage ? cat("(", start, " + ", stage * stride(), ")") : start;
     if (alone()) {
@@ -291,7 +291,7 @@ void MmaEmitter::print_weights() {
   text_.open("for (int e = 0; e < 4; ++e)");
   text_.line(cat("s[j][e] = ", f_.weight("s[j][e]", "e / 2"), ";"));
   text_.line("l[e / 2] += s[j][e];");
-  // Keys beyond the last are none of such a row's either, but their values are zeros.
+  // In such rows keys beyond the last one also get weight 1, but their values are zeros.
   if (f_.flash.fixes) text_.line("if (fix[e / 2]) s[j][e] = 1;");
   text_.close();
   text_.close();

@@ -5,7 +5,7 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// Four numbers of a thread, in shared memory and in the workspace.
+// Moves four floats of a thread, in shared memory and in the workspace.
 constexpr std::string_view kFours = R"(
 #ifdef STRIDEC_EMULATE
 static inline void load_four(float (&v)[4], unsigned from) { __builtin_memcpy(v, sd_shared + from, 16); }
@@ -31,7 +31,7 @@ static inline void load_part(float (&v)[4], const float* from) {
 #endif
 )";
 
-// Numbers of another block of the cluster, from the same place of its shared memory.
+// Reads from another block of the cluster, at the same address of its shared memory.
 constexpr std::string_view kPeers = R"(
 static inline void load_peer(float (&v)[4], unsigned from, int rank) {
   asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [a];\n}"
@@ -88,7 +88,8 @@ void MmaEmitter::print_total(int count, const Loading& load) {
 
 void MmaEmitter::print_meeting() {
   const int blocks = across_ / 8,
-            all = (blocks + 1) * 512;  // bytes of a warp's numbers; behind the first one's lie those of all
+            // Bytes of a warp's results; those of the whole block follow the first warp's.
+      all = (blocks + 1) * 512;
   print_leave();
   text_.open("");
   print_block([&] { text_.line(cat("store_four(ours + ", all, ", m[0], m[1], l[0], l[1]);")); },
@@ -114,7 +115,7 @@ void MmaEmitter::print_meeting() {
   text_.close();
   text_.close();
   text_.line("__syncwarp();");
-  text_.line("meet_cluster();");  // nobody leaves while others read what it has
+  text_.line("meet_cluster();");  // no block exits while others read its shared memory
 }
 
 void MmaEmitter::print_leave() {

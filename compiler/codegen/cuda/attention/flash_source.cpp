@@ -38,7 +38,7 @@ std::string flash_products(int keys, int width, DType dtype) {
       instruction(width), "{%", o, ", %", o + 1, ", %", o + 2, ", %", o + 3, "}, %", o + 4,
       ", p, 1, 1, 1;\\n}\"\n      : ", sums(o),
       "\n      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b));\n}\n",
-      // The sums are operands of the wait, so that no use of them moves above it.
+      // The sums are operands of the wait, so that none of their uses moves above it.
       "template <int kLeft> static inline void wait_keys(float (&d)[", s,
       "]) { asm volatile(\"wgmma.wait_group.sync.aligned %", s, ";\" : ", sums(s),
       " : \"n\"(kLeft) : \"memory\"); }\n", "template <int kLeft> static inline void wait_values(float (&d)[",
@@ -57,7 +57,7 @@ std::optional<FlashSource> flash_source(const Flash& flash, const Flash::Operand
   out.map.swizzle = 128;
   if (facts.bounds(operand.line).lo < 1) return std::nullopt;
   Expr rest = 0;
-  std::vector<std::pair<Expr, Expr>> moves;  // an index, elements between its values
+  std::vector<std::pair<Expr, Expr>> moves;  // an index, and elements between its values
   const auto terms = operand.base.op() == sym::Op::kAdd
                          ? std::vector<Expr>(operand.base.args().begin(), operand.base.args().end())
                          : std::vector<Expr>{operand.base};

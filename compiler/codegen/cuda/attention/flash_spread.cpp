@@ -50,7 +50,7 @@ void MmaEmitter::print_spread(const GpuTarget& target) {
   text_.line("extern __shared__ __align__(1024) unsigned char shared[];");
   text_.line("const int thread = threadIdx.x, lane_id = thread % 32, warp = thread / 32;");
   if (target.dependent_launch) text_.line("launch_dependents();");
-  // Lengths may be what the kernel before this one makes.
+  // Lengths may be computed by the preceding kernel.
   const bool early = target.dependent_launch && !f_.flash.asks_memory();
   if (target.dependent_launch && !early) text_.line("wait_predecessor();");
   print_shares(target);
@@ -97,7 +97,7 @@ void MmaEmitter::print_own() {
         text_.line("float all = l[h];");
         text_.line("all += __shfl_xor_sync(~0u, all, 1);");
         text_.line("all += __shfl_xor_sync(~0u, all, 2);");
-        // Of parts with the same maximum none counts for less than another.
+        // Rows with fixed weights use the same maximum for all parts, so that no part is scaled down.
         const char* const most = f_.flash.fixes ? "fix[h] ? 0.0f : m[h]" : "m[h]";
         text_.line(cat("if (lane_id % 4 == 0) *(float2*)(rows + (warp_row + h * 8) * ", pitch, " + ", across_,
                        ") = make_float2(", most, ", all);"));
@@ -120,7 +120,7 @@ void MmaEmitter::print_gathering() {
   text_.line(
       "unsigned parts = ((point + 1) * pitch - 1) / share - first_block + 1, part = blockIdx.x - "
       "first_block;");
-  text_.line("unsigned apart = 1;");  // slots from a part to the next
+  text_.line("unsigned apart = 1;");  // slots from one part to the next
   text_.line("unsigned* counter = counters + first_part;");
   text_.line("bool whole = true;");
   text_.line("#pragma unroll 1");
@@ -146,7 +146,7 @@ void MmaEmitter::print_gathering() {
   text_.open(cat("for (unsigned first = 0; first < members; first += ", kAhead, ")"));
   text_.line(cat("float stats[", kAhead, "][4], values[", kAhead, "][4];"));
   open_parts(kAhead);
-  // Nothing of a load is used before all are on their way.
+  // All loads are issued before the first one is used.
   text_.line("const unsigned member = first + i < members ? first + i : members - 1;");
   text_.line(cat("const float* const line = (const float*)(from + (int64_t)(member * apart) * ", bytes,
                  ") + row * ", line, ";"));

@@ -67,8 +67,8 @@ class Emitter {
  private:
   Expr tiles() const { return f_.batches() * f_.row_tiles(); }
 
-  // Where tiles differ in what they skip, a block that is done takes the next one that nobody has: the loader draws its
-  // number, and leaves it beside the queries. Others take them by turns.
+  // Whether tiles differ in the keys that they skip. A block that is done then draws the next tile: the
+  // loader draws its number and stores it next to the queries. Otherwise blocks take tiles in turn.
   bool draws() const { return f_.flash.skips; }
   int first_ticket() const { return 4 * stages_ + 2 * slots_ * groups_; }
   std::string ticket() const { return cat("bars[", first_ticket(), " + q_slot * ", groups_, " + group]"); }
@@ -76,14 +76,15 @@ class Emitter {
   int producer_registers() const { return groups_ == 2 ? 40 : groups_ == 3 ? 32 : 24; }
   int worker_registers() const { return groups_ == 2 ? 232 : groups_ == 3 ? 160 : 112; }
 
-  // Two or three groups take turns: one's products run beside another's softmax. Four are in nobody's way, and each passes
-  // by blocks of keys that none of its rows see.
+  // Two or three groups alternate, so that one's products overlap another's softmax. Four groups run
+  // independently, and each skips blocks of keys that none of its rows see.
   bool passes() const { return groups_ > 3 && f_.flash.triangular(); }
   bool turns() const { return groups_ > 1 && !passes(); }
-  // A warp that passes by has done nothing that the others of its group wait for: each releases for itself.
+  // A warp that skips has done nothing that the others of its group wait for, so each warp releases for
+  // itself.
   int releases() const { return passes() ? 4 * groups_ : groups_; }
 
-  int q_bytes() const { return 8192 * slabs(f_.flash.depth); }  // of a group
+  int q_bytes() const { return 8192 * slabs(f_.flash.depth); }  // per group
   int k_bytes() const { return keys_ * 128 * slabs(f_.flash.depth); }
   int v_bytes() const { return keys_ * 128 * slabs(f_.flash.width); }
 
@@ -134,9 +135,9 @@ class Emitter {
     text_.line("}");
   }
 
-  // Declares what a tile is, and its blocks of keys: one at least. Tiles of rows of one batch point follow each other, so
-  // that its keys and values are in L2: a long one, a short one. Of the last ones, some for each block, the longest come
-  // first.
+  // Declares a tile and its number of key blocks, at least one. Tiles of rows of one batch point are
+  // consecutive, alternating long and short ones, so that its keys and values are in L2. The last tiles, a
+  // few for each block, are ordered by decreasing length.
   static constexpr int kLastTiles = 3;
   void print_tile(const std::string& tile) {
     if (f_.flash.triangular()) {
@@ -197,7 +198,7 @@ class Emitter {
     print_ring("q_slot", "q_phase", slots_);
   }
 
-  // A tile's last values are multiplied beside the next one's first keys, and come in that order.
+  // A tile's last values are multiplied next to the next tile's first keys, and are loaded in that order.
   void print_loader() {
     text_.line("int k_slot = 0, v_slot = 0, q_slot = 0;");
     text_.line("unsigned k_phase = 1, v_phase = 1, q_phase = 1;");
@@ -219,8 +220,8 @@ class Emitter {
     print_fetch(true, "blocks - 1", coordinates(*k_));
     print_last();
     if (slots_ == 1) print_queries();
-    // As late as the copies before it hide the time that it takes: what is left goes to who is done first. Who has the
-    // longest of two tiles has the shortest, too.
+    // Draws as late as the preceding copies can hide its latency, so that remaining tiles go to the block
+    // that is done first. The block with the longest of two tiles also gets the shortest one.
     const auto print_draw = [&](const char* condition) {
       if (draws())
         text_.line(cat("if (", condition,
@@ -248,8 +249,8 @@ class Emitter {
     text_.close();
   }
 
-  // ---- warp groups that multiply: thread t of one has, of each 8 keys or columns, two in row t / 4 of its warp's 16
-  // rows and two 8 rows below ----
+  // ---- warp groups that multiply: thread t of a group owns, in each 8 keys or columns, two elements of row
+  // t / 4 of its warp's 16 rows, and two 8 rows below ----
 
   void print_worker() {
     text_.line("const int thread = threadIdx.x, lane_id = thread % 32;");
@@ -346,13 +347,13 @@ class Emitter {
     text_.line(cat("barrier_wait(q_full + 8 * (q_slot * ", groups_, " + group), q_phase);"));
   }
 
-  // Blocks of keys that rows of this group see, one at least: it passes by the others of the tile. A group without rows
-  // does as the tile's last row does.
+  // Declares the number of key blocks that rows of this group see, at least one; the group skips the others
+  // of the tile. A group without rows uses the tile's last row.
   void print_own() {
     if (!passes()) return text_.line("const int own = blocks;");
     f_.print_end("own_end", "(group_row + 63 < row_count ? group_row + 63 : row_count - 1)");
     text_.line(cat("int own = own_end > 0 ? (int)((own_end + ", keys_ - 1, ") / ", keys_, ") : 1;"));
-    // The ring of values has to take what comes meanwhile.
+    // The ring of values has to hold what is loaded meanwhile.
     const int most = (groups_ - 1) * 64 / keys_;
     text_.line(cat("own = own < blocks - ", most, " ? blocks - ", most, " : own;"));
   }
@@ -375,7 +376,7 @@ class Emitter {
     text_.close();
   }
 
-  // A group without rows passes by all but the first block.
+  // A group without rows skips all but the first block.
   void print_pass_tile() {
     if (!passes()) return;
     text_.line("#pragma unroll 1");
@@ -405,8 +406,8 @@ class Emitter {
     text_.close();
   }
 
-  // The first key of a block. Where scores read memory, the compiler must not take it for a counter: it would keep an
-  // address for each of them from block to block.
+  // The first key of a block. If scores read memory, the compiler must not see that it is an induction
+  // variable: it would keep an address per score from block to block.
   void print_place(const char* block) {
     text_.line(cat("int64_t n0 = (int64_t)(", block, ") * ", keys_, ";"));
     if (f_.flash.biased) text_.line("asm volatile(\"\" : \"+l\"(n0));");
@@ -419,7 +420,7 @@ class Emitter {
     f_.print_early(keys_ / 8, FlashFrame::Keys::kEdge);
   }
 
-  // Scores of the next block of keys, and the sums of the block before.
+  // Scores of the next block of keys, and sums of the previous one.
   void print_both_products() {
     if (turns()) text_.line("named_sync(1 + group, 256);");
     print_key_products();
@@ -483,7 +484,8 @@ class Emitter {
     text_.close();
   }
 
-  // The statements of the scores, then weights under a maximum that is at most 2^8 too small.
+  // Prints the statements of the scores, then the weights under a maximum that may be too small by a factor
+  // of up to 2^8.
   void print_softmax(FlashFrame::Keys which, bool first) {
     f_.print_scores(
         keys_ / 8, which,

@@ -4,7 +4,7 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// Tensor cores cut off what tf32 has no bits for. `rest` is exact: what it has beyond tf32 is one bit.
+// Tensor cores truncate what exceeds tf32's precision. `rest` is exact: it exceeds tf32 by one bit.
 constexpr std::string_view kWords = R"(
 static inline void split_word(unsigned& whole, unsigned& rest, unsigned bits) {
   whole = (bits + 0x1000u) & 0xffffe000u;
@@ -27,7 +27,7 @@ static inline unsigned rounded_word(float x) { unsigned r; asm("cvt.rna.tf32.f32
 
 std::string_view words_declarations() { return kWords; }
 
-// Fragments of 8 numbers of 32 bits along the depth are those of 16 numbers of 16 bits, word by word.
+// Fragments of 8 32-bit elements along the depth have the same words as those of 16 16-bit elements.
 void MmaEmitter::print_word_products() {
   const int blocks = keys() / 8;
   text_.line(cat("float s[", blocks, "][4] = {};"));
@@ -59,7 +59,7 @@ void MmaEmitter::print_split(const std::string& name, int count) {
                  "[i]);"));
 }
 
-// Sums that wait for each other lie apart.
+// Dependent sums are kept apart.
 void MmaEmitter::print_pair(const std::string& sum, const std::string& small, const std::string& a,
                             const std::string& b) {
   const auto both = [&](const std::string& to, const std::string& left, const std::string& right) {
@@ -72,8 +72,8 @@ void MmaEmitter::print_pair(const std::string& sum, const std::string& small, co
   if (twofold()) both(small, cat(a, "_rest"), b);
 }
 
-// A thread's scores of two neighbouring keys are those that it has of the depth's first half and of its second: whichever
-// keys a fragment's places stand for, both factors have the same there.
+// A thread's scores of two neighbouring keys serve as those of the depth's first and second half. Any
+// assignment of keys to positions of a fragment is correct as long as both factors use it.
 void MmaEmitter::print_word_sums() {
   const int blocks = keys() / 8;
   text_.line(cat("unsigned a[", blocks, "][4]", twofold() ? cat(", a_rest[", blocks, "][4]") : "", ";"));

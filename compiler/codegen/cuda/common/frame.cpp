@@ -6,8 +6,9 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// arrive: how many of `count` blocks came before; the last one leaves the counter 0 for the next launch. What the others
-// wrote before a barrier of theirs and this, the last one reads behind this and a barrier of its own.
+// arrive: returns how many of `count` blocks came before; the last one resets the counter to 0 for the next
+// launch. The last block reads, after arrive() and a barrier of its own, what the others wrote before their
+// barriers and arrive().
 constexpr std::string_view kArrive = R"(
 #ifdef STRIDEC_EMULATE
 static inline unsigned arrive(unsigned* counter, unsigned count) { return atomicInc(counter, count - 1); }
@@ -65,7 +66,7 @@ DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& decl
   out.cluster = geometry.cluster;
   out.shared_bytes = geometry.shared_bytes;
   out.maps = std::move(geometry.maps);
-  // A launch passes no workspace of no bytes, which is what sizes of 0 may make of it.
+  // A launch passes no workspace of size 0, which sizes of 0 could otherwise cause.
   if (!scratch.empty() || !geometry.workspace_bytes.is_const(0))
     out.workspace_bytes = sym::max(geometry.workspace_bytes, 64);
   if (!geometry.counters.is_const(0)) out.counter_bytes = sym::max(geometry.counters * 4, 64);

@@ -63,11 +63,11 @@ static inline void sd_fail(volatile sd_failure* slot, int64_t message, int64_t v
 }
 )";
 
-// Functions of CUDA's math library (within 2 units in the last place, most of them; CUDA C++ programming guide,
-// "mathematical functions").
+// Functions of CUDA's math library (most of them within 2 ulp; CUDA C++ programming guide, "mathematical
+// functions").
 struct Named {
   const char* name;
-  const char* f32;  // null: a snippet of its own
+  const char* f32;  // null: has its own snippet
   const char* f64;
 };
 constexpr Named kUnary[] = {
@@ -116,8 +116,8 @@ std::map<std::string, Snippet, std::less<>> make_snippets() {
     atomic("max", "atomicMax", word);
     atomic("min", "atomicMin", word);
   }
-  // Floats of one sign are in order as integers. NaN is the integer that wins, of either sign; one in memory that may have lost
-  // is put back.
+  // Floats of one sign are ordered as integers. NaN is the integer that wins, for either sign; if the value
+  // in memory was a NaN, which may have lost, it is restored.
   for (const auto& [type, word, most] :
        {std::tuple("f32", "int", "0x7fffffff"), {"f64", "long long", "0x7fffffffffffffffll"}})
     for (const bool max : {true, false})
@@ -133,8 +133,8 @@ std::map<std::string, Snippet, std::less<>> make_snippets() {
   add("sigmoid.f64", {},
       "static inline f64 sd_sigmoid(f64 x) {\n  const f64 e = exp(-__builtin_elementwise_abs(x));\n"
       "  return (x < 0.0 ? e : 1.0) / (1.0 + e);\n}\n");
-  // Activations of f32 without jumps, which CUDA's erff, tanhf and exact quotients have: a thread computes several values
-  // at once, whose instructions cannot mix across a jump.
+  // Branch-free f32 activations; CUDA's erff, tanhf and exact divisions branch. A thread computes several
+  // values at once, whose instructions cannot interleave across a branch.
   add("reciprocal.f32", {}, R"(#ifdef STRIDEC_EMULATE
 static inline f32 sd_reciprocal(f32 x) { return 1.0f / x; }
 #else
@@ -201,8 +201,8 @@ static inline f32 sd_reciprocal(f32 x) { f32 r; asm("rcp.approx.f32 %0, %1;" : "
   return x > 0.0f ? 1.0f - tail : tail;
 }
 )");
-  // One instruction each, from sm_80 on; rounding to the nearest, ties to even, NaN stays NaN. That for pairs runs at
-  // several times the rate of the one for single numbers.
+  // One instruction each, from sm_80 on: rounds to nearest even, keeps NaN. The instruction for pairs has
+  // several times the throughput of the one for single values.
   add("to.f16", {}, R"(#ifdef STRIDEC_EMULATE
 static inline u16 sd_to_f16(f32 x) { return __builtin_bit_cast(u16, (_Float16)x); }
 #else
@@ -233,7 +233,7 @@ static inline u16 sd_to_bf16(f32 x) { unsigned h; asm("cvt.rn.bf16x2.f32 %0, %1,
               " %0, %1, %2;\" : \"=h\"(r) : \"h\"(a), \"h\"(b)); return r; }\n#else\nstatic inline u16 sd_",
               op, "_", type, "(u16 a, u16 b) { return sd_to_", type, "(sd_from_", type, "(a) ", sign,
               " sd_from_", type, "(b)); }\n#endif\n"));
-  // For results that are rounded to 11 bits or less: within 2^-17, NaN and infinities as ever.
+  // For results that are rounded to 11 bits or fewer: within 2^-17; NaNs and infinities as usual.
   add("quotient.f32", {}, R"(#ifdef STRIDEC_EMULATE
 static inline f32 sd_quotient(f32 a, f32 b) { return a / b; }
 #else
@@ -248,8 +248,8 @@ static inline f32 sd_exp_coarse(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;"
 )");
   add("sigmoid_coarse.f32", {"exp_coarse.f32", "quotient.f32"},
       "static inline f32 sd_sigmoid_coarse(f32 x) { return sd_quotient(1.0f, 1.0f + sd_exp_coarse(-x)); }\n");
-  // erfc(-x), as 2 to the power of p(|x|) or what that lacks of 2. p is log2(erfc) up to 8.5, to 2^-16; beyond, where
-  // erfc is below 2^-108, it falls on.
+  // erfc(-x), as 2 to the power of p(|x|), or 2 minus that. p is log2(erfc) up to 8.5, within 2^-16; beyond
+  // that, where erfc is below 2^-108, it keeps falling.
   add("one_erf_coarse.f32", {}, R"(static inline f32 sd_one_erf_coarse(f32 x) {
   const f32 a = __builtin_elementwise_abs(x);
   f32 p = -0x1.e6b032p-25f;
@@ -289,7 +289,8 @@ static inline f32 sd_exp_coarse(f32 x) { f32 y; asm("ex2.approx.ftz.f32 %0, %1;"
   return __builtin_elementwise_fma(p, t, 0x1.20dd56p+0f) * x;
 }
 )");
-  // Clamped first: what rounds to the largest number is not changed, infinities become it, NaN stays.
+  // Clamps first: what rounds to the largest finite value is unchanged, infinities become that value, NaN
+  // stays.
   add("to_sat.f16", {"to.f16", "min.f32", "max.f32"},
       "static inline u16 sd_to_sat_f16(f32 x) { return sd_to_f16(sd_fmin(sd_fmax(x, -65504.0f), 65504.0f)); "
       "}\n");

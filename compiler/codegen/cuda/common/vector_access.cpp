@@ -14,7 +14,7 @@ using sym::Expr;
 
 constexpr int kMostWidth = 8;
 
-// Whether e is a multiple of n whatever the indices, perhaps under conditions on sizes.
+// Whether e is a multiple of n for all values of the indices; may add conditions on sizes.
 bool divides(Expr e, int64_t n, const sym::Facts& facts, std::vector<Expr>& conditions) {
   if (facts.known_divisor(e) % n == 0) return true;
   std::vector<Expr> terms = {e};
@@ -34,15 +34,15 @@ bool divides(Expr e, int64_t n, const sym::Facts& facts, std::vector<Expr>& cond
   return true;
 }
 
-// Whether the mask says the same of all n elements from a multiple of n on: what bounds the index is a multiple of n as
-// well.
+// Whether the mask is the same for all n elements that begin at a multiple of n, because each bound on the
+// index is a multiple of n.
 bool is_uniform(Expr mask, Expr var, int n, const sym::Facts& facts) {
   for (const Expr& part : loop::conjuncts(mask)) {
     if (!sym::depends_on(part, var)) continue;
     if (part.op() != sym::Op::kLe && part.op() != sym::Op::kLt) return false;
     const auto distance = sym::linear_in(part.args()[1] - part.args()[0], var);
     if (!distance || sym::depends_on(distance->rest, var)) return false;
-    // 0 <= var + rest: from -rest on; 0 <= rest - var: up to rest.
+    // 0 <= var + rest: lower bound -rest; 0 <= rest - var: upper bound rest.
     const Expr rest = part.op() == sym::Op::kLe ? distance->rest : distance->rest - 1;
     const bool from = distance->coefficient.is_const(1);
     if (!from && !distance->coefficient.is_const(-1)) return false;
@@ -62,7 +62,8 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
     return std::count(effects.reads.begin(), effects.reads.end(), id) &&
            std::count(effects.writes.begin(), effects.writes.end(), id);
   };
-  // Elements whose place is data: the place may be known only in the block, and may turn out to be none.
+  // Elements at data-dependent indices: the index may be known only within the block, and there may be no
+  // such element.
   std::vector<Expr> bound;
   loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
     if (const auto* bind = std::get_if<loop::Bind>(&stmt.node)) bound.push_back(bind->var);

@@ -1,4 +1,4 @@
-// A thread per point of the parallel dims: what every nest can fall back to.
+// Emits one thread per point of the parallel dims: the fallback for every nest.
 #include <algorithm>
 #include <bit>
 
@@ -22,18 +22,18 @@ namespace {
 using sym::Expr;
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 1 << 24;  // more points: threads take several
-constexpr int64_t kStackBytes = 1024;     // of local buffers in a thread's own memory
-constexpr int kSeveral = 8;               // points of a thread where there are more than threads, at most
-constexpr size_t kSeveralLoads = 32;      // of all its points
-constexpr int kSeveralVectors = 2;        // of points that lie side by side
+constexpr int64_t kMostBlocks = 1 << 24;  // with more points, threads take several
+constexpr int64_t kStackBytes = 1024;     // for local buffers in a thread's local memory
+constexpr int kSeveral = 8;               // most points per thread if there are more points than threads
+constexpr size_t kSeveralLoads = 32;      // for all points of a thread
+constexpr int kSeveralVectors = 2;        // vectors of contiguous points per thread
 constexpr size_t kSeveralStatements = 256;
-constexpr int64_t kMany = 1 << 18;  // points that are more than threads
-constexpr int kMostOwners = 256;    // that share a point's updates
-constexpr int kThreadsSm = 512;     // of a multiprocessor, that hide the latency of updates
-constexpr double kFewUpdates = 16;  // that one thread may do
+constexpr int64_t kMany = 1 << 18;  // more points than resident threads
+constexpr int kMostOwners = 256;    // most threads that share a point's updates
+constexpr int kThreadsSm = 512;     // threads per multiprocessor that hide the latency of updates
+constexpr double kFewUpdates = 16;  // updates that a single thread may do
 
-// Division by an extent that is not known to the compiler, for numbers below 2^31.
+// Division by an extent that the device compiler does not know, for values below 2^31.
 constexpr std::string_view kDivider = R"(struct sd_divider { unsigned by, inverse; };
 static inline sd_divider sd_make_divider(int64_t by) {
   return {(unsigned)by, 0xffffffffu / (unsigned)(by > 0 ? by : 1)};
@@ -52,8 +52,9 @@ struct PointEmitter {
   KernelText text;
   Body body;
   std::vector<loop::Dim> parallel, serial;
-  int owners =
-      1;  // a power of two: threads that go through all serial points, and update the elements that are theirs
+  // Number of threads per point, a power of two: each iterates over all serial points, and updates only the
+  // elements that it owns.
+  int owners = 1;
 
   PointEmitter(const loop::Program& program, const loop::Nest& original, const GpuTarget& target)
       : program(program),
@@ -71,8 +72,8 @@ struct PointEmitter {
     return !is_float(dtype) || store.combine == loop::Combine::kMax || store.combine == loop::Combine::kMin;
   }
 
-  // Points that differ in `dim` never meet in an element: one index moves with it and with nothing else that a
-  // thread of another point could make up for.
+  // Whether points that differ in `dim` never update the same element: one index depends on `dim` and on no
+  // other index variable that could compensate.
   bool separates(const loop::Dim& dim, const loop::Store& store) const {
     for (const Expr& index : store.access.index) {
       const auto linear = sym::linear_in(index, dim.var);
@@ -82,8 +83,8 @@ struct PointEmitter {
     return false;
   }
 
-  // Float sums depend on their order: dims that meet run in order in one thread. What is exact may come in any
-  // order.
+  // Splits the dims into parallel and serial ones. Float sums depend on their order, so dims whose points may
+  // update the same element run in order in one thread. Exact updates may be done in any order.
   void assign() {
     std::vector<const loop::Store*> updates;
     loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
@@ -98,7 +99,7 @@ struct PointEmitter {
                                                [&](const loop::Store* s) { return separates(dim, *s); });
       (apart && !sym::has_index(dim.extent) ? parallel : serial).push_back(dim);
     }
-    // Extents of serial loops may depend on parallel dims and on serial ones before them, never the other way round.
+    // Extents of serial loops may depend on parallel dims and on earlier serial ones, never the reverse.
     if (!serial.empty() && only_updates()) choose_owners();
   }
 
@@ -112,7 +113,7 @@ struct PointEmitter {
     });
   }
 
-  // So many that the GPU has threads enough. An element's updates stay in order: they are all one owner's.
+  // Chooses enough owners to fill the GPU. An element's updates stay in order, since one owner does them all.
   void choose_owners() {
     const sym::Facts facts = loop::facts_of(program, nest);
     double points = 1, updates = 1;
@@ -123,7 +124,7 @@ struct PointEmitter {
     if (updates < kFewUpdates) return;
     while (owners < kMostOwners && 2 * owners * points <= threads) owners *= 2;
     if (owners == 1) return;
-    // The upper bits of a product by the golden ratio (Knuth, TAOCP 3, 6.4).
+    // The upper bits of a multiplication by the golden ratio (Knuth, TAOCP 3, 6.4).
     const int shift = 32 - std::countr_zero(static_cast<unsigned>(owners));
     body.owns = [shift](const std::string& offset) {
       return cat("(unsigned)(", offset, ") * 2654435769u >> ", shift, " == owner");
@@ -148,7 +149,7 @@ struct PointEmitter {
     }
   }
 
-  // Neighbouring points of the fastest dim by vectors.
+  // Vectors of neighbouring points along the fastest dim.
   std::optional<Strip> strip() {
     if (parallel.empty() || !serial.empty() || parallel.back().var != nest.dims.back().var)
       return std::nullopt;
@@ -158,7 +159,8 @@ struct PointEmitter {
 
   // ---- several points a thread ----
 
-  // Points that do nothing but load, compute and store: how many of them a thread may do side by side, 0: none.
+  // For points without loops, updates and local buffers: how many of them a thread may compute together; 0:
+  // none.
   int several() const {
     if (parallel.empty() || !serial.empty()) return 0;
     for (const loop::Stmt& stmt : nest.body) {
@@ -174,7 +176,7 @@ struct PointEmitter {
     return count > 1 ? count : 0;
   }
 
-  // Loads whose place the point's indices tell, of what the nest does not write.
+  // Loads whose indices depend only on the point, from buffers that the nest does not write.
   std::vector<const loop::Load*> early_loads() const {
     const loop::Effects effects = loop::effects_of(nest);
     std::vector<const loop::Load*> out;
@@ -195,7 +197,7 @@ struct PointEmitter {
     return out;
   }
 
-  // What lies in memory as the points are numbered needs no indices.
+  // Whether the access is contiguous in the points' row-major order, so that it needs no indices.
   bool in_order(const loop::Access& access) const {
     Expr flat = 0, below = 1;
     for (size_t d = parallel.size(); d-- > 0; below *= parallel[d].extent) flat += parallel[d].var * below;
@@ -203,8 +205,9 @@ struct PointEmitter {
            sym::simplify(body.offset_expr(access) - flat, body.facts()).is_const(0);
   }
 
-  // Vectors of points that are neighbours by their numbers, across the ends of the fastest dim, where all stores and some
-  // load lie in memory in this order and the other loads are early ones.
+  // Vectors of points that are consecutive in row-major order, also across the end of the fastest dim. All
+  // stores and at least one load have to be contiguous in this order, and all other loads have to be early
+  // ones.
   std::optional<Strip> run() const {
     if (!several()) return std::nullopt;
     const std::vector<const loop::Load*> early = early_loads();
@@ -232,7 +235,7 @@ struct PointEmitter {
     return out.vectors.size() > 1 && out.width > 1 ? std::optional(out) : std::nullopt;
   }
 
-  // How the numbers of points are taken apart.
+  // Declares the divisors that decompose point numbers.
   std::vector<std::string> print_dividers() {
     std::vector<std::string> dividers(parallel.size());
     for (size_t d = 1; d < parallel.size(); ++d) {
@@ -243,7 +246,7 @@ struct PointEmitter {
     }
     return dividers;
   }
-  // The names of the indices of `point`.
+  // Declares the indices of `point` and returns their names.
   std::vector<std::string> print_digits(const std::vector<std::string>& dividers) {
     std::vector<std::string> digits(parallel.size());
     digits[0] = "point";
@@ -261,8 +264,9 @@ struct PointEmitter {
     return digits;
   }
 
-  // A thread's points, all of whose loads come first: a block's width apart, so that neighbouring threads touch
-  // neighbours, or vectors of `run`, of which the last block's are done in the first way. Numbers of points fit 31 bits.
+  // A thread's points, with all of their loads first. They are one block width apart, so that neighbouring
+  // threads access neighbouring elements, or they are vectors of `run`, of which the last block computes its
+  // points in the first way. Point numbers fit 31 bits.
   DeviceKernel emit_several(const std::optional<Strip>& run) {
     Expr count = 1;
     for (const loop::Dim& dim : parallel) count *= dim.extent;
@@ -295,7 +299,7 @@ struct PointEmitter {
                : 1;
   }
 
-  // `whole`: all of the block's points are there. `part`: of more points than these.
+  // `whole`: all points of the block exist. `part`: index of these points among more points per thread.
   void print_several(const std::vector<const loop::Load*>& loads, const std::vector<std::string>& dividers,
                      int points, bool whole, bool part = false) {
     text.line(cat("const unsigned first = block + ", part ? cat("part * ", kThreads * points, "u + ") : "",
@@ -433,7 +437,8 @@ struct PointEmitter {
     body.place = {};
   }
 
-  // What tells where updates go is loaded for many of them at once: an owner does few, and waits for each load otherwise.
+  // Loads that determine the indices of updates are issued for several updates at once: an owner does few
+  // updates and would otherwise wait for each load.
   void print_owned() {
     constexpr int kAhead = 16;
     const loop::Dim& dim = serial[0];
@@ -529,7 +534,7 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
   if (strip) {
     PointEmitter vectors(program, nest, target);
     vectors.assign();
-    // The statements of the strip are those of a copy.
+    // The strip points at the statements of this emitter's own copy of the nest.
     const std::optional<Strip> own = vectors.strip();
     out.choices.push_back({sym::logical_and(strip->conditions), strip->aligned, {}});
     out.choices.back().launches.push_back(vectors.emit(own));

@@ -1,8 +1,9 @@
-// Tiles of neighbouring points along two dims, for nests that load along one dim of memory and store along another.
+// Emits tiles of neighbouring points along two dims, for nests that load along one dim of memory and store
+// along another.
 //
-// A block loads its tile as it lies in memory, rows along %b, puts it into shared memory, and does its points from there
-// with neighbouring threads along %a: both ways memory is touched by whole rows of the tile. Loads that run along %a, or
-// along neither, stay where they are.
+// A thread block loads its tile in memory order, rows along %b, stores it to shared memory, and computes its
+// points from there with neighbouring threads along %a, so that all global accesses cover whole rows of the
+// tile. Loads that run along %a, or along neither dim, bypass shared memory.
 #include <algorithm>
 
 #include "compiler/base/text.h"
@@ -23,16 +24,18 @@ using sym::Expr;
 
 constexpr int kThreads = 256;
 constexpr int kAlong = 128;     // points of a tile along %a
-constexpr int kRowBytes = 256;  // of a tile along %b, of the widest element
-constexpr int kLeast = 16;      // extents that are worth a tile
+constexpr int kRowBytes = 256;  // bytes of a tile along %b, for the widest element
+constexpr int kLeast = 16;      // smallest extents for which a tile pays
 constexpr int kWidest = 8;      // elements of a shifted vector
-constexpr int kTogether = 16;   // single elements that a thread loads before it puts them down
+constexpr int kTogether = 16;   // single elements that a thread loads before it stores them to shared memory
 constexpr int kVector = 16;     // bytes
 
-// How a tile gets into and out of shared memory.
+// How a tile is moved into and out of shared memory.
 enum class Way : uint8_t {
-  kVectors,  // by vectors: rows of memory begin at multiples of them
-  kShifted,  // by vectors wherever the rows begin: in by those that cover a row, out by those that may begin before a tile
+  kVectors,  // by vectors; rows in memory begin at multiples of them
+  // By vectors, wherever rows begin: loads use the vectors that cover a row, stores those that may begin
+  // before a tile.
+  kShifted,
   kElements,
 };
 
@@ -45,11 +48,11 @@ struct TileEmitter {
   const loop::Dim a, b;
   const Way way;
   const bool vectors = way == Way::kVectors, shifted = way == Way::kShifted;
-  loop::Block turned;  // the loads that go through shared memory
+  loop::Block turned;  // the loads that pass through shared memory
   std::optional<Strip> rows, points;
   int wide = 16;                   // points of a tile along %b
-  int pack = 1;                    // of them that a thread does at a time
-  int before = 0;                  // rows of the tile before its first
+  int pack = 1;                    // points along %b that a thread computes at a time
+  int before = 0;                  // rows of the tile before its first one
   std::vector<std::string> tiles;  // shared memory of the loads in `turned`
 
   TileEmitter(const loop::Program& program, const loop::Nest& original, Way way)
@@ -88,7 +91,7 @@ struct TileEmitter {
     return along && along->is_const(1) && across && !across->is_const(0);
   }
 
-  // The only store, by vectors whose place is a multiple of them.
+  // Plans the only store, with vectors at aligned addresses.
   void plan_shifted() {
     const loop::Store* only = nullptr;
     const loop::Stmt* at = nullptr;
@@ -111,10 +114,11 @@ struct TileEmitter {
     before = std::max(points->width, kThreads / wide);
   }
 
-  // Load number i of those turned comes by the vectors that cover a row of the tile, wherever it begins in them.
+  // Whether turned load number i uses the aligned vectors that cover a row of the tile, wherever the row
+  // begins.
   bool is_covered(size_t i) const { return shifted && loop::access_of(turned[i])->mask.is_const(1); }
 
-  // Vectors both ways, of whole rows of the tile.
+  // Whether loads and stores are vectors that divide the rows of the tile.
   bool fits() const {
     if (shifted) return points.has_value();
     if (!vectors) return true;
@@ -143,8 +147,8 @@ struct TileEmitter {
 
   // ---- shared memory ----
 
-  // Row r of a tile begins at r * pitch, and behind it every group of rows that a vector of points takes is moved by a
-  // bank or more, so that neither rows nor columns meet in one bank.
+  // Padding: row r of a tile begins at r * pitch, and every group of rows that a vector of points covers is
+  // followed by a shift of one bank or more, so that neither rows nor columns cause bank conflicts.
   int pad(DType dtype) const {
     const int bytes = byte_size(dtype);
     return way != Way::kElements ? std::max(1, kVector / bytes) : bytes == 1 ? 5 : bytes == 2 ? 3 : 1;
@@ -159,10 +163,10 @@ struct TileEmitter {
            (way != Way::kElements ? (kAlong + before) / points->width * pad(dtype) : 0);
   }
 
-  // Elements that are smaller than a word of shared memory.
+  // Whether elements smaller than a word of shared memory are read a word at a time.
   bool packed(DType dtype) const { return vectors && pack > 1 && byte_size(dtype) * pack == 4; }
 
-  // What load number i of those turned gets, at `row` (its element u) and `column`.
+  // Text of the value of turned load number i, at `row` (its element u) and `column`.
   std::string element(size_t i) {
     const loop::Access& access = *loop::access_of(turned[i]);
     const DType dtype = program[access.buffer].dtype;
@@ -170,7 +174,7 @@ struct TileEmitter {
     if (!shifted)
       return cat(tiles[i], "[", at(dtype, "row", "column"),
                  points ? cat(" + u * ", wide + pad(dtype), "]") : "]");
-    // Where the row begins in its first vector.
+    // Position of the row's begin in its first vector.
     const std::string begins = is_covered(i) ? cat(" + (int)(((unsigned)(", body.offset(access),
                                                    ") - column) & ", pad(dtype) - 1, ")")
                                              : "";
@@ -186,7 +190,7 @@ struct TileEmitter {
     }
   }
 
-  // Text that is true where no vector of the tile's rows, all of which are there, ends behind its buffer.
+  // Condition that no vector of a complete tile's rows ends beyond its buffer.
   std::string ends_within() {
     std::string out;
     for (size_t i = 0; i < turned.size(); ++i) {
@@ -231,7 +235,7 @@ struct TileEmitter {
                       ") + piece * ", width, ");"));
         return;
       }
-      // Vectors beyond the row's last are that one again, and what lies behind the buffer is not touched.
+      // Vectors beyond the row's last one repeat it, and elements beyond the buffer are not accessed.
       const std::string end = body.index(schedule::extent_in_elements(buffer));
       text.line(cat("const int64_t from = sd_min((start & ", -width, ") + piece * ", width,
                     ", (start + columns - 1) & ", -width, ");"));
@@ -247,7 +251,7 @@ struct TileEmitter {
     text.close();
   }
 
-  // `whole`: nothing of the tile is beyond the edges.
+  // `whole`: no part of the tile is beyond the edges.
   void print_loads(bool whole) {
     for (size_t i = 0; i < turned.size(); ++i) {
       if (is_covered(i)) {
@@ -273,7 +277,7 @@ struct TileEmitter {
         inside();
         text.close();
       };
-      // Beyond the edges the last row and column are loaded again: no load waits for a comparison.
+      // Beyond the edges the last row and column are loaded again, so that no load waits for a comparison.
       const auto inner = [&] {
         if (whole) return;
         body.set_index(a.var, before ? "sd_max(0, a0 + (row < rows ? row : rows - 1))"
@@ -315,12 +319,12 @@ struct TileEmitter {
   void print_shifted() {
     const int width = points->width, along = kAlong / width;
     const std::string extent = body.index(a.extent);
-    // The last tile has the vectors that begin behind all whole ones.
+    // The last tile also has the vectors that begin after all whole ones.
     text.line(cat("const unsigned vectors = a0 + ", kAlong, " >= ", extent, " ? ", (along + 1) * wide, " : ",
                   along * wide, ";"));
     text.line("#pragma unroll 2");
     text.open(cat("for (unsigned p = threadIdx.x; p < vectors; p += ", kThreads, ")"));
-    // A warp does eight vectors in each of four columns: neither they nor those meet in a bank.
+    // A warp computes eight vectors in each of four columns, which causes no bank conflicts.
     text.line(cat("const bool within = p < ", along * wide, ";"));
     text.line(cat("const int vector = within ? p % 8 + p / ", 8 * wide, " * 8 : ", along,
                   ", column = within ? p / 8 % 4 + p / 32 % ", wide / 4, " * 4 : p - ", along * wide, ";"));
@@ -348,7 +352,7 @@ struct TileEmitter {
     const std::string p = cat("(threadIdx.x + ", q, " * ", kThreads, ")");
     text.line(vectors ? "#pragma unroll" : "#pragma unroll 4");
     text.open(cat("for (int ", q, " = 0; ", q, " < ", along * wide / pack / kThreads, "; ++", q, ")"));
-    if (vectors) {  // a warp stores pieces of rows as long as can be
+    if (vectors) {  // a warp stores pieces of rows that are as long as possible
       const int lanes = std::min(32, along), beside = 32 / lanes;
       text.line(cat("const int row = (", p, " % ", lanes, " + ", p, " / 32 % ", along / lanes, " * ", lanes,
                     ") * ", width, ", first = (", p, " % 32 / ", lanes, " + ", p, " / ", 32 * (along / lanes),
@@ -420,7 +424,7 @@ struct TileEmitter {
     };
     if (vectors) {
       print(false);
-    } else {  // comparisons of single elements cost more than the elements
+    } else {  // bounds checks of single elements cost more than the elements
       text.open(
           cat("if (a0 >= ", before, " && rows == ", kAlong, " && columns == ", wide, ends_within(), ")"));
       print(true);

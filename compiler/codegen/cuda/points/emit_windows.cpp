@@ -1,6 +1,6 @@
-// A thread does a block of neighbouring points of a nest of small windows: vectors along the dim that is contiguous in
-// memory, a few points along one or two that windows slide over. Windows are unrolled; what several points of the block
-// load is loaded once.
+// Emits one thread per block of neighbouring points, for nests of small windows: vectors along the dim that
+// is contiguous in memory, and a few points along one or two dims that windows slide over. Windows are
+// unrolled. Elements that several points of the block read are loaded once.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -24,11 +24,11 @@ namespace {
 using sym::Expr;
 
 constexpr int kThreads = 128;
-constexpr int64_t kMostBlocks = 1 << 24;  // more: threads take several
+constexpr int64_t kMostBlocks = 1 << 24;  // with more, threads take several
 
 class WindowEmitter {
  public:
-  // `points`: those of the plan that a thread does at once.
+  // `points`: the plan's points that a thread computes at a time.
   WindowEmitter(const loop::Program& program, const loop::Nest& original, const schedule::LoopPlan& plan,
                 const std::vector<schedule::LoopPlan::Split>& points, const GpuTarget& target)
       : program_(program),
@@ -57,10 +57,10 @@ class WindowEmitter {
       if (!std::holds_alternative<loop::Reduce>(stmt.node)) rest_.push_back(stmt);
   }
 
-  // Nothing where some access does not go by vectors: a thread per point does the nest then.
+  // Returns nothing if some access cannot be a vector; the nest then uses one thread per point.
   std::optional<DeviceChoice> emit() {
     if (!window_) return std::nullopt;
-    // The loads of windows, without their masks, which no lane changes.
+    // The loads of windows without their masks, which are the same for all lanes.
     loop::Block loads;
     for (const loop::Load* load : window_->loads) {
       const auto stride = loop::stride_of(program_, load->access, fast_.var, facts_);
@@ -86,13 +86,13 @@ class WindowEmitter {
   }
 
  private:
-  // A dim that the block has several points along, and the name of the block's first.
+  // A dim with several points per block, and the name of the block's first index.
   struct Along {
     loop::Dim dim;
     int64_t count;
     std::string start;
   };
-  using Point = std::vector<int64_t>;  // of the block: its place along each of these dims
+  using Point = std::vector<int64_t>;  // of the block: its position along each of these dims
 
   DeviceKernel print() {
     Expr count = 1;
@@ -101,7 +101,7 @@ class WindowEmitter {
       int64_t step;
       std::string* name;
     };
-    std::vector<Numbered> dims;  // what threads are numbered by, the fastest last
+    std::vector<Numbered> dims;  // the dims that thread numbers decompose into, the fastest last
     const auto number = [&](Along& along) {
       dims.push_back({along.dim.var, sym::ceildiv(along.dim.extent, along.count), along.count, &along.start});
     };
@@ -159,7 +159,7 @@ class WindowEmitter {
     return facts_.known_divisor(along.dim.extent) % along.count != 0;
   }
 
-  // That a point of the block is one of the nest: "" where that is known.
+  // Condition that a point of the block exists; "": always.
   std::string inside_of(const Point& point) {
     std::string out;
     for (size_t a = 0; a < along_.size(); ++a)
@@ -174,12 +174,12 @@ class WindowEmitter {
     const std::vector<std::string>& names;
     const std::vector<DType>& dtypes;
   };
-  // The row of elements that a loop is at.
+  // The row of elements that a row loop is at.
   struct Row {
     kernels::RowLoop by;
     std::string name;
-    int64_t taps;  // of a window's first dim
-    // That points r further across have a tap for it.
+    int64_t taps;  // extent of the window's first dim
+    // Condition that points r further along the dim `across` have a tap for the row.
     std::string reaches(int64_t r) const {
       return cat(r * by.step, " <= ", name, " && ", name, " < ", taps + r * by.step);
     }
@@ -213,8 +213,9 @@ class WindowEmitter {
     for (const Group& group : groups) print_group(of, group);
   }
 
-  // A loop over what is loaded, row by row: what several rows of points take is loaded first, then each that has a tap for
-  // it adds its products. Each point has its taps in their order.
+  // A loop over the rows that are loaded. Elements that several rows of points read are loaded first; then
+  // each row of points that has a tap for the loaded row adds its products. Each point visits its taps in
+  // order.
   void print_rows(const Sums& of, const kernels::RowLoop& by) {
     const loop::Reduce& reduce = of.reduce;
     loop::Reduce inner = reduce;
@@ -252,10 +253,10 @@ class WindowEmitter {
     row_.reset();
   }
 
-  // An element that points of the block load, of lane u.
+  // An element that points of the block load, for lane u.
   struct Element {
     const loop::Load* load;
-    std::set<Point> points;  // where all of these are beyond the end it is not loaded
+    std::set<Point> points;  // it is not loaded if all of these are beyond the end
     std::string text;        // "": not loaded yet
   };
   struct Less {
@@ -266,7 +267,7 @@ class WindowEmitter {
   };
   using Elements = std::map<std::pair<const loop::Load*, loop::Access>, Element, Less>;
 
-  // Points of the block that come to a tap together, and what they load: of each point in turn, the body's loads.
+  // Points of the block that process a tap together, and the loads of the body for each of them in turn.
   struct Group {
     std::vector<Expr> tap;
     std::vector<size_t> points;
@@ -320,12 +321,12 @@ class WindowEmitter {
     for (const Along& along : along_) body_.set_index(along.dim.var, along.start);
   }
 
-  // That some point of the block that loads the element is one of the nest: "" where that is known.
+  // Condition that some point of the block that loads the element exists; "": always.
   std::string needed(const Element& element) {
     const bool by_row = row_ && row_->by.step && is_ragged(along_[row_->by.across]);
     std::set<std::string> alternatives;
     for (const Point& point : element.points) {
-      const auto nearer = [&](const Point& other) {  // is inside where `point` is
+      const auto nearer = [&](const Point& other) {  // exists wherever `point` does
         return other != point && (!by_row || other[row_->by.across] == point[row_->by.across]) &&
                std::ranges::equal(other, point, std::less_equal());
       };
@@ -393,8 +394,8 @@ class WindowEmitter {
   loop::Dim fast_;
   std::vector<Along> along_;
   std::vector<Point> block_ = {{}};
-  loop::Block rest_;  // what is no reduce
-  Strip strip_;       // of the rest
+  loop::Block rest_;  // statements other than reductions
+  Strip strip_;       // for rest_
   std::string first_;
   std::optional<Row> row_;
   std::map<std::pair<const loop::Reduce*, size_t>, std::string> sums_;

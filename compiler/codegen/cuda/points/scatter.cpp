@@ -21,12 +21,13 @@ using Dims = std::vector<loop::Dim>;
 
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 1 << 24;
-// Of a pass: a tile has several updates of each digit, which go side by side.
+// Radix of a pass: a tile has several updates per digit, which move together.
 constexpr int kBits = 8, kDigits = 1 << kBits, kMostPasses = 4;
-constexpr int64_t kTile = 1024;                 // updates that a warp counts and sorts in
-constexpr int kTogether = 8, kAddTogether = 4;  // loads that a thread has on their way
-constexpr int64_t kPiece = 64;                  // updates that a thread adds up
-// Fewer updates take less time one by one than the launches do: 500 of 128 columns 70 us on an H200, 2,000 sorted ones 45.
+constexpr int64_t kTile = 1024;                 // updates that a warp counts and sorts
+constexpr int kTogether = 8, kAddTogether = 4;  // loads in flight per thread
+constexpr int64_t kPiece = 64;                  // updates that a thread adds
+// Fewer updates take less time one by one than these launches: 500 of 128 columns take 70 us on an H200,
+// 2,000 sorted ones 45.
 constexpr int64_t kLeastUpdates = 256;
 
 constexpr std::string_view kDeclarations = R"(// The sum of what lower lanes of the warp have.
@@ -51,13 +52,13 @@ class SortedUpdates {
     std::vector<DeviceChoice> out;
     if (!match()) return out;
     for (int passes = 1; passes <= kMostPasses; ++passes) {
-      // The last key is nobody's.
+      // The last key means no element.
       const Expr most = std::min<int64_t>(INT32_MAX, (int64_t{1} << (kBits * passes)) - 1);
       Expr condition = sym::logical_and(sym::ge(updates_, kLeastUpdates), sym::lt(updates_, INT32_MAX));
       condition = sym::logical_and(condition, sym::le(rows_, most));
       condition = sym::simplify(condition, program_.facts);
       if (condition.is_const(0)) continue;
-      // Where the number of rows is not known, there are two ways.
+      // If the number of rows is unknown, only even numbers of passes are generated.
       if (passes % 2 == 1 && !rows_.is_const()) continue;
       DeviceChoice& choice = out.emplace_back();
       choice.condition = condition;
@@ -91,7 +92,7 @@ class SortedUpdates {
     }
     if (!store_) return false;
     find_places();
-    // An update has the dims that tell its place; the others are points of each.
+    // An update is identified by the dims that determine its index; the other dims are its points.
     std::set<Expr, sym::ExprLess> told;
     const auto tells = [&](Expr e) {
       for (Expr var : sym::free_vars(e)) told.insert(var);
@@ -109,7 +110,7 @@ class SortedUpdates {
     return true;
   }
 
-  // Statements that bind indices, and what these are computed from.
+  // Collects the statements that bind indices, and those that they depend on.
   void find_places() {
     std::set<loop::ValueId> wanted;
     for (size_t i = nest_.body.size(); i-- > 0;) {
@@ -122,7 +123,8 @@ class SortedUpdates {
     }
   }
 
-  // The update's row among all that updates can have: the places along the buffer's dims that are not the points' own.
+  // Sets the update's key: the row-major number of its indices along the buffer's dims that are not only the
+  // points' own.
   void find_key() {
     const loop::Buffer& buffer = program_[store_->access.buffer];
     for (size_t d = 0; d < buffer.shape.size(); ++d) {
@@ -160,7 +162,7 @@ class SortedUpdates {
     declare(text, "unsigned", "totals", totals_at());
     text.line(cat("const int64_t updates = ", text.size(updates_), ", tiles = ", text.size(tiles()), ";"));
   }
-  // Where the sums of runs that were cut lie, and the places that these go to. Returns the sums' type.
+  // Declares the sums of cut runs and the elements that they belong to. Returns the sums' type.
   std::string declare_pieces(KernelText& text) const {
     std::string type = text.value_type(dtype());
     declare(text, type, "sums", sums_at());
@@ -183,7 +185,7 @@ class SortedUpdates {
 
   // ---- the launches ----
 
-  // Updates that go nowhere have the key behind all others.
+  // Computes the keys. Updates without an element get a key greater than all others.
   DeviceKernel keys() const {
     KernelText text(program_, kCudaText);
     Body body(text, nest_);
@@ -207,7 +209,7 @@ class SortedUpdates {
 
   static std::string digit(int pass) { return cat(" >> ", pass * kBits, " & ", kDigits - 1); }
 
-  // Of a tile, how many of each digit.
+  // Counts each digit in a tile.
   DeviceKernel count(int pass) const {
     KernelText text(program_, kCudaText);
     declare_list(text, pass % 2, "");
@@ -226,7 +228,7 @@ class SortedUpdates {
     return finish(text, tiles(), 32);
   }
 
-  // Of a digit, how many are in tiles before each, and in all.
+  // Computes, for each digit, its count in the tiles before each tile, and its total.
   DeviceKernel place() const {
     constexpr int kOwn = 4;
     KernelText text(program_, kCudaText);
@@ -251,7 +253,7 @@ class SortedUpdates {
     return finish(text, kDigits, 32, true);
   }
 
-  // A tile's updates to where their digits go, in order.
+  // Moves a tile's updates to the positions of their digits, in order.
   DeviceKernel move(int pass) const {
     constexpr int kOwn = kDigits / 32;
     KernelText text(program_, kCudaText);
@@ -312,7 +314,7 @@ class SortedUpdates {
     text.line(cat(element(text), " = ", body.to_storage(body.rounded("total", dtype(), 1), dtype(), 1), ";"));
   }
 
-  // Loads that the update's number and the point tell.
+  // Loads whose indices depend only on the update and the point.
   std::vector<const loop::Load*> early_loads(const loop::Nest& nest) const {
     std::vector<const loop::Load*> out;
     for (const loop::Stmt& stmt : nest.body) {
@@ -329,9 +331,9 @@ class SortedUpdates {
     return out;
   }
 
-  // The sums of pieces: what of a run lies between multiples of kPiece.
+  // Adds the pieces: the parts of a run between multiples of kPiece.
   DeviceKernel add(int which) const {
-    loop::Nest nest = nest_;  // places are right here: keys() has looked at them
+    loop::Nest nest = nest_;  // indices are valid here: keys() has checked them
     loop::for_each_stmt(nest.body, [](loop::Stmt& stmt) {
       if (auto* bind = std::get_if<loop::Bind>(&stmt.node);
           bind && bind->mode == loop::Bind::OutOfRange::kError)
@@ -343,7 +345,7 @@ class SortedUpdates {
     const std::string type = declare_pieces(text);
     open_jobs(text, "updates * each");
     text.line("const int64_t at = job / each, point = job % each;");
-    // Whose they are is seen when they are there: the first ones come together.
+    // The keys are compared after loading, so the first loads are issued together.
     const auto each_of = [&](const std::function<void()>& inside) {
       text.line("#pragma unroll");
       text.open(cat("for (int u = 0; u < ", kAddTogether, "; ++u)"));
@@ -430,7 +432,7 @@ class SortedUpdates {
     return finish(text, blocks_of(updates_ * each_), kThreads);
   }
 
-  // Of runs that were cut: the first piece lies where one of kPiece updates ends.
+  // Adds the pieces of cut runs; the first piece of such a run ends at a multiple of kPiece.
   DeviceKernel join(int which) const {
     KernelText text(program_, kCudaText);
     Body body(text, nest_);
@@ -476,8 +478,8 @@ class SortedUpdates {
   const GpuTarget& target_;
   const loop::Store* store_ = nullptr;
   std::vector<const loop::Stmt*> places_;
-  Dims items_, points_;          // of an update, and of what it updates
-  Expr updates_ = 0, each_ = 1;  // how many of both
+  Dims items_, points_;          // dims of an update, and of the points that it updates
+  Expr updates_ = 0, each_ = 1;  // number of updates, and of points per update
   Expr rows_ = 1, key_ = 0;
 };
 
