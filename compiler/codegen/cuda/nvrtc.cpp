@@ -12,7 +12,7 @@
 namespace stridec::codegen::cuda {
 namespace fs = std::filesystem;
 
-// The part of nvrtc.h that is used here; the interface has been the same since CUDA 11.2 (NVRTC documentation).
+// The used part of nvrtc.h; the interface is unchanged since CUDA 11.2 (NVRTC documentation).
 struct Nvrtc::Functions {
   using Program = void*;
   int (*version)(int* major, int* minor);
@@ -52,7 +52,8 @@ std::vector<std::string> usual_folders() {
     if (entry.path().filename().string().starts_with("cuda-")) versions.push_back(entry.path().string());
   std::sort(versions.rbegin(), versions.rend());
   for (const std::string& version : versions) add(version);
-  // pip install nvidia-cuda-nvrtc: into the environment in use, and into the one that .ci/setup makes.
+  // The folders of pip install nvidia-cuda-nvrtc: in the active environment, and in the one that .ci/setup
+  // makes.
   std::vector<std::string> environments;
   if (const char* environment = std::getenv("VIRTUAL_ENV")) environments.push_back(environment);
   const char* cache = std::getenv("STRIDEC_CACHE");
@@ -133,7 +134,7 @@ Nvrtc::Nvrtc(const std::string& given) {
   functions_->architectures(architectures_.data());
 }
 
-Nvrtc::~Nvrtc() { delete functions_; }  // the library stays: it does not like to go
+Nvrtc::~Nvrtc() { delete functions_; }  // the library stays loaded: unloading it is unreliable
 
 bool Nvrtc::supports(const GpuTarget& target) const {
   return std::find(architectures_.begin(), architectures_.end(), target.capability) != architectures_.end();

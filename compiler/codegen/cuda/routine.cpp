@@ -1,7 +1,7 @@
-// Sort, top-k, suppression of boxes and Fourier transforms: a thread per row, pairs of key and index in the workspace.
-// Stable, so equal elements keep their order in either direction. Short rows are sorted by a block in shared memory, which
-// also looks for the few best of a long one, or finds the last of many digit by digit; a warp has the few best of a row that
-// its registers hold.
+// Emits sort, top-k, NMS and Fourier transforms. The fallback uses one thread per row, with pairs of key and
+// index in the workspace. Sorts are stable: equal elements keep their order in either direction. A block
+// sorts short rows in shared memory. For long rows it selects the best few one by one, or finds the last of
+// many digit by digit. A warp selects the best few of a row that fits its registers.
 #include <functional>
 #include <vector>
 
@@ -24,13 +24,13 @@ namespace {
 
 constexpr int kSortThreads = 256, kSelectThreads = 512, kDigitThreads = 1024;
 constexpr int64_t kSorted = 4096;  // elements of a row that a block sorts
-constexpr int64_t kSelected = 4;   // best of a row that is gone through for each of them
-constexpr int64_t kDigits = 2048;  // best of a row that is gone through by digits
-constexpr int kOwn = 32;           // elements of a row that a thread of a warp has
-constexpr int64_t kFewBest = 16;   // of such a row
+constexpr int64_t kSelected = 4;   // most results that are selected one by one
+constexpr int64_t kDigits = 2048;  // most results that are found by digits
+constexpr int kOwn = 32;           // elements of a row per thread of a warp
+constexpr int64_t kFewBest = 16;   // most results of such a row
 constexpr int kDigitBits = 11;
 
-// Items are pairs of key and index in one number, in the order of the result: no two are equal.
+// Items are pairs of key and index in one integer, in result order; no two are equal.
 struct RowSorter {
   const loop::Program& program;
   const loop::Call& call;
@@ -42,7 +42,7 @@ struct RowSorter {
 
   sym::Expr rows() const { return call.arguments[0] * call.arguments[2]; }
 
-  // `teams` of a block have a row each.
+  // Opens the loop over rows; `teams` thread groups of a block have one row each.
   void open_rows(int teams = 1) {
     text.line(cat("const int64_t n = ", text.size(n), ", inner = ", text.size(call.arguments[2]),
                   ", kept = ", text.size(kept), ";"));
@@ -57,7 +57,7 @@ struct RowSorter {
     print_sort_key(text, dtype);
     text.line("const auto item_at = [=](int64_t i) { return (u64)key_at(i) << 32 | (u64)i; };");
   }
-  // The result's element number j is the row's that the item tells.
+  // Stores as result element j the element of the row that the item refers to.
   void print_result(const std::string& j, const std::string& item) {
     text.line(cat("const int64_t to = (row / inner * kept + ", j, ") * inner + row % inner, from = (u32)",
                   item, ";"));
@@ -76,7 +76,7 @@ struct RowSorter {
     text.line(cat("while (size < ", count, ") size *= 2;"));
   }
 
-  // Batcher's bitonic sort (1968) of items[0 .. size), and the first of them.
+  // Batcher's bitonic sort (1968) of items[0 .. size), and the store of the first results.
   void print_sorted(int threads) {
     const std::string each = cat(" += ", threads, ")");
     text.line("__syncthreads();");
@@ -96,7 +96,7 @@ struct RowSorter {
     text.line("__syncthreads();");
   }
 
-  // Numbers behind the row's end are the largest.
+  // Positions beyond the row's end get the largest value.
   DeviceKernel emit_sort() {
     text.line(cat("__shared__ u64 items[", kSorted, "];"));
     open_rows();
@@ -107,7 +107,7 @@ struct RowSorter {
     return close_rows(kSortThreads);
   }
 
-  // The least of `best` over a warp's threads.
+  // The minimum of `best` over a warp's threads.
   void print_least(int from) {
     text.line("#pragma unroll");
     text.open(cat("for (int d = ", from, "; d > 0; d >>= 1)"));
@@ -116,7 +116,7 @@ struct RowSorter {
     text.close();
   }
 
-  // A warp a row, whose items stay in registers; one that is taken is put behind the others.
+  // One warp per row, whose items stay in registers; an item that is taken is moved to the end.
   DeviceKernel emit_own() {
     constexpr int kTeams = kSortThreads / 32, kGroup = 8;
     open_rows(kTeams);
@@ -144,8 +144,9 @@ struct RowSorter {
     return close_rows(kSortThreads, kTeams);
   }
 
-  // The last of the best, from its highest digit down: of the items that have its digits so far, how many have each next
-  // one. Where all of a digit's belong to the best, lower ones need not be known. What is no larger is sorted.
+  // Finds the last of the best items from its highest digit down: among the items that match its digits so
+  // far, counts each value of the next digit. Lower digits are not needed once all items with that digit
+  // belong to the best. Then sorts all items that are not larger.
   DeviceKernel emit_digits() {
     constexpr int kBins = 1 << kDigitBits, kEach = kBins / kDigitThreads;
     const std::string each = cat(" += ", kDigitThreads, ")");
@@ -160,7 +161,7 @@ struct RowSorter {
     text.line(cat("int top = ", bits, ";  // digits are those from this bit on"));
     text.open("for (int low; top > 0; top = low)");
     text.line(cat("low = top > ", kDigitBits, " ? top - ", kDigitBits, " : 0;"));
-    text.open("if (top <= 32 && (n - 1) >> low == 0)");  // of places that there are not
+    text.open("if (top <= 32 && (n - 1) >> low == 0)");  // index digits that are always zero
     text.line("digits <<= top - low;");
     text.line("continue;");
     text.close();
@@ -174,7 +175,7 @@ struct RowSorter {
             " || item >> top == digits) atomicAdd(&counts[(item >> low) & ((1 << (top - low)) - 1)], 1u);"));
     text.close();
     text.line("__syncthreads();");
-    // How many come before a thread's bins.
+    // Number of items before a thread's bins.
     text.line(cat("unsigned own = 0;"));
     text.line("#pragma unroll");
     text.line(cat("for (int e = 0; e < ", kEach, "; ++e) own += counts[threadIdx.x * ", kEach, " + e];"));
@@ -219,7 +220,7 @@ struct RowSorter {
     return close_rows(kDigitThreads);
   }
 
-  // One round for each of the best: the smallest item that is larger than the round's before.
+  // One round per result: selects the smallest item that is larger than the previous round's.
   DeviceKernel emit_selection() {
     text.line(cat("__shared__ u64 bests[", kSelectThreads / 32, "];"));
     open_rows();
@@ -246,7 +247,7 @@ struct RowSorter {
   }
 };
 
-// A thread a row, for rows of any length.
+// One thread per row, for rows of any length.
 DeviceKernel emit_tasks(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
   const bool suppresses = call.routine == "suppress", fourier = call.routine == "fourier";
   KernelText text(program, kCudaText);
@@ -287,7 +288,7 @@ DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, co
     const sym::Expr n = call.arguments[1], kept = sort ? n : call.arguments[3];
     const sym::Expr fits = sym::lt(n, int64_t{1} << 32), some = sym::ge(kept, 1);
     if (!sort) add({sym::le(n, kOwn * 32), sym::le(kept, kFewBest)}, emit(&RowSorter::emit_own));
-    // Few of a long row are found sooner than it is sorted.
+    // A few results of a long row are found faster than the row is sorted.
     add({sym::le(n, kSorted), sym::logical_or({{sym::le(n, kSorted / 4), sym::gt(4 * kept, n)}})},
         emit(&RowSorter::emit_sort));
     if (!sort) {

@@ -22,9 +22,9 @@ using kernels::MatrixFamily;
 using kernels::MatrixKernel;
 using sym::Expr;
 
-// A line keeps its 16-byte chunks in an order that depends on the line, so that eight lines of a chunk lie in different
-// banks, and each of its groups of 128 bytes, or of 64 or 32 where it has no whole ones, in one place: copies to lines
-// that begin elsewhere, as padded ones do, take memory's bandwidth down by 7 % (H200).
+// The order of a line's 16-byte chunks depends on the line, so that the same chunk of eight lines is in
+// different banks. Each group of 128 bytes of a line (64 or 32 if a line is shorter) stays in place: copies
+// to lines at other alignments, such as padded ones, lose 7 % of the memory bandwidth (H200).
 constexpr std::string_view kSwizzle = R"(
 template <int kBytes> static inline int turn_of(int line) {
   return kBytes % 128 == 0 ? line & 7 : kBytes % 64 == 0 ? line >> 1 & 3 : kBytes % 32 == 0 ? line >> 2 & 1 : 0;
@@ -85,7 +85,7 @@ static inline void load_transposed(unsigned (&r)[4], unsigned from) {
 
 constexpr int kInstructionBytes = 32;
 
-// Every element type has so many bytes of the depth in an instruction, and the same bytes in the same registers.
+// Every element type has this many bytes of the depth per instruction, in the same registers.
 std::string mma_text(DType a, DType b, DType sum) {
   const std::string type = sum == DType::kI32 ? "int" : "float", kind = sum == DType::kI32 ? "+r" : "+f";
   return cat("static inline void multiply(", type,
@@ -101,7 +101,7 @@ std::string mma_text(DType a, DType b, DType sum) {
 
 class Emitter {
  public:
-  // `engine`: copies of both factors may be its.
+  // `engine`: TMA may copy both factors.
   Emitter(const loop::Program& program, const loop::Nest& nest, const MatrixKernel& kernel, bool vectors,
           bool engine)
       : f_(program, nest, kernel, kernels::to_matrix_plan(nest.schedule), vectors),
@@ -117,10 +117,10 @@ class Emitter {
 
   bool factors_are_vectors() const { return a_.vector() && b_.vector(); }
   bool factors_are_boxes() const { return a_.map() && b_.map(); }
-  // False: a text for any sizes says as much.
+  // Whether vectors are used at all; if not, the text equals the one for any sizes.
   bool has_vectors() const { return a_.vector() || b_.vector() || !epilogue_.aligned().empty(); }
 
-  // `below`: the choice is for products of fewer elements.
+  // `below`: the choice is for GEMMs with fewer output elements.
   DeviceChoice emit(const GpuTarget& target, bool last, std::optional<int64_t> below = {}) {
     DeviceChoice choice;
     if (!last) {
@@ -148,7 +148,7 @@ class Emitter {
   }
 
  private:
-  static constexpr int64_t kNarrow = 0x7fff0000;  // numbers of rows with a tile to spare
+  static constexpr int64_t kNarrow = 0x7fff0000;  // row indices, with room for one more tile
 
   bool tensor() const { return f_.kernel.is_tensor(); }
   bool sliced() const { return f_.kernel.is_sliced(); }
@@ -159,16 +159,16 @@ class Emitter {
     const Expr tiles = extent_of(f_.batch) * sym::ceildiv(extent_of(f_.rows), f_.kernel.rows) *
                        sym::ceildiv(extent_of(f_.columns), f_.kernel.columns);
     g.grid[0] = tiles * f_.plan.split;
-    // Warp groups take tile after tile, so that loads run ahead of the sums' way to memory.
+    // Warp groups process tile after tile, so that loads run ahead of the stores of sums.
     if (f_.kernel.is_wgmma() && f_.plan.split == 1)
       g.grid[0] = sym::min(tiles, target.multiprocessors * f_.kernel.blocks_sm);
     g.threads = f_.kernel.threads();
-    // Elements that come one by one take registers for their addresses.
+    // Single-element loads need registers for their addresses.
     g.blocks_sm =
         tensor() || factors_are_vectors() ? f_.kernel.blocks_sm : std::max(1, f_.kernel.blocks_sm * 3 / 4);
     g.cluster = f_.sharers();
     if (f_.leaves_parts) {
-      // Products that are too large for this choice need no room.
+      // GEMMs that are too large for this choice need no workspace.
       const Expr needed =
           below
               ? sym::select(sym::lt(extent_of(f_.batch) * extent_of(f_.rows) * extent_of(f_.columns), *below),
@@ -186,10 +186,10 @@ class Emitter {
     return g;
   }
 
-  // Shared memory with which a multiprocessor has room for its share of the blocks and no more. The next launch's blocks
-  // wait beside this one's; where those leave room they would come to lie on few multiprocessors.
+  // Shared memory per block with which a multiprocessor holds exactly its share of the blocks. The next
+  // launch's blocks already wait; if this launch left room for them, they would crowd on few multiprocessors.
   static Expr room(const GpuTarget& target, Expr blocks, int most) {
-    constexpr int kFixed = 2 << 10;  // of a block: the driver's, and barriers
+    constexpr int kFixed = 2 << 10;  // per block, for the driver and barriers
     const Expr share = sym::min(sym::max(sym::ceildiv(blocks, target.multiprocessors), 1), most);
     return sym::min(sym::floordiv(target.shared_bytes_sm, share * 1024) * 1024, target.shared_bytes) - kFixed;
   }
@@ -219,7 +219,7 @@ class Emitter {
     text.line("const int thread = threadIdx.x;");
     if (boxes()) print_barriers();
     if (dependent) text.line("launch_dependents();");
-    MatrixSide* early = nullptr;  // weights do not wait for the launch before this one
+    MatrixSide* early = nullptr;  // weights do not wait for the previous launch
     if (dependent && boxes() && sliced())
       for (MatrixSide* side : {&a_, &b_})
         if (side->is_weight()) early = side;
@@ -247,7 +247,7 @@ class Emitter {
       print_first_boxes(early);
       sliced() ? print_sliced_box_loop() : print_box_loop();
     } else {
-      // The first iterations fill the ring alone.
+      // The first iterations only fill the ring.
       text.open(cat("for (int64_t step = begin - ", k.stages - 1, "; step < end; ++step)"));
       text.line(cat("const int64_t next = step + ", k.stages - 1, ";"));
       text.line(cat("const unsigned fill_stage = ring + fill_slot * ", stage(), ";"));
@@ -305,9 +305,9 @@ class Emitter {
                      warp_columns() / 8, "][4] = {};"));
   }
 
-  // ---- tensor cores: a warp has a part of the tile, in blocks of 16 x 8 sums ----
+  // ---- tensor cores: a warp computes a part of the tile, in blocks of 16 x 8 sums ----
 
-  // A step of tiles that lie in their stages as they are read.
+  // A step of tiles that are read directly from their stages.
   void print_ring_step() {
     KernelText& text = f_.text;
     text.line(cat("wait_copies<", f_.kernel.stages - 2, ">();"));
@@ -336,7 +336,7 @@ class Emitter {
     KernelText& text = f_.text;
     const int blocks_m = warp_rows() / 16, blocks_n = warp_columns() / 16;
     text.line("#pragma unroll");
-    const int deep = kInstructionBytes / f_.element_bytes(), half = deep / 2;  // elements
+    const int deep = kInstructionBytes / f_.element_bytes(), half = deep / 2;  // in elements
     text.open(cat("for (int k = 0; k < ", f_.kernel.depth, "; k += ", deep, ")"));
     text.line(cat("unsigned a[", blocks_m, "][4], b[", blocks_n, "][4];"));
     text.line("#pragma unroll");
@@ -381,7 +381,7 @@ class Emitter {
                   "(acc[i][j][2 * h], acc[i][j][2 * h + 1]);"));
   }
 
-  // ---- multiply-adds ----
+  // ---- FMAs ----
 
   void print_advance(bool phase) {
     f_.text.open(cat("if (++slot == ", f_.kernel.stages, ")"));
@@ -424,7 +424,8 @@ class Emitter {
     return f_.kernel.depth * (f_.kernel.rows + f_.kernel.columns) * f_.element_bytes();
   }
 
-  // Tiles of step `next`, into the stage `at` (a C expression): of one side, of the other one later, or of both.
+  // Copies the tiles of step `next` to the stage `at` (a C expression): both sides, only one, or (`later`)
+  // the other one.
   void print_box_stage(const std::string& at, const MatrixSide* only = nullptr, bool later = false) {
     f_.text.line(
         cat("const unsigned fill_stage = ring + ", at, " * ", stage(), ", full = full_bars + ", at, " * 8;"));
@@ -434,7 +435,7 @@ class Emitter {
     });
   }
 
-  // The ring's first filling; what `early` has of it before the launch before this one ends.
+  // Fills the ring for the first time; the side `early` before the previous launch ends.
   void print_first_boxes(const MatrixSide* early) {
     KernelText& text = f_.text;
     text.line("unsigned phase = 0;");
@@ -496,7 +497,8 @@ class Emitter {
   std::optional<MatrixRows> rows_;
 };
 
-// The nest for the general tile, which is smaller than most: as many blocks as the plan wants, with fewer splits.
+// The nest for the general tile, which is smaller than most tiles: as many blocks as the plan wants, with a
+// smaller split.
 loop::Nest as_general(const loop::Nest& nest, kernels::MatrixPlan plan, const MatrixKernel& general) {
   const int64_t more = int64_t{plan.kernel->rows} * plan.kernel->columns / (general.rows * general.columns);
   loop::Nest out = nest;
@@ -512,7 +514,7 @@ std::string_view swizzle_declarations() { return kSwizzle; }
 std::string memory_declarations() { return cat(kSwizzle, kMemory); }
 std::string mma_declarations(DType a, DType b, DType sum) { return std::string(kMma) + mma_text(a, b, sum); }
 
-// Elements that go through registers want a small tile.
+// Elements that pass through registers use a small tile.
 DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& original, const GpuTarget& target) {
   const kernels::MatrixPlan plan = kernels::to_matrix_plan(original.schedule);
   const MatrixKernel& kernel = *plan.kernel;
@@ -538,7 +540,7 @@ DeviceNest emit_matrix(const loop::Program& program, const loop::Nest& original,
             (add(from, k, true, false, below, has_vectors) || add(from, k, false, false, below, any)));
   };
   if (const auto prologue = kernels::match_row_prologue(nest)) {
-    // Of one shape of tile; where vectors do not fit, rows come element by element.
+    // Only one tile shape; if vectors do not fit, rows are loaded by single elements.
     const auto deep = sym::as_const(prologue->made().dims[0].extent);
     STRIDEC_CHECK(deep && plan.fewer.empty(), nest.name);
     const auto holding = kernels::holding_columns(kernel, *deep, plan.split, target);

@@ -17,7 +17,7 @@ constexpr int kLanes = 8;
 
 MatrixEpilogue::MatrixEpilogue(MatrixFrame& frame, bool vectors)
     : f_(frame), rows_(frame.results(frame.rows)), columns_(frame.results(frame.columns)) {
-  // What the stores need of the statements around the sum.
+  // The statements around the sum that the stores depend on.
   std::set<loop::ValueId> wanted;
   for (size_t i = f_.nest.body.size(); i-- > 0;) {
     if (i == f_.contraction.at) continue;
@@ -73,7 +73,7 @@ std::vector<loop::BufferId> MatrixEpilogue::aligned() const {
 
 int MatrixEpilogue::Lines::step() const { return stride * together; }
 
-// Nothing: single pieces, wherever they lie.
+// Nothing: single pieces in any order.
 std::optional<MatrixEpilogue::Lines> MatrixEpilogue::lines(const Part& part) const {
   const int pieces = result_columns(part) / lanes_, rows = result_rows(part);
   if ((lanes_ == 1 && !along_columns_) || part.threads % pieces != 0) return std::nullopt;
@@ -108,7 +108,7 @@ std::string MatrixEpilogue::sum_at(const Part& part, bool second) const {
              paired("at", f_.pairs(f_.columns)));
 }
 
-// Blocks that have a part of the lines each.
+// Number of blocks that process a part of the lines each.
 int MatrixEpilogue::sharers(const Part& part) const { return part.given ? 1 : f_.sharers(); }
 
 std::string MatrixEpilogue::thread_of(const Part& part) const {
@@ -173,8 +173,8 @@ void MatrixEpilogue::print(const Part& part, const std::optional<Part>& after, c
   KernelText& text = f_.text;
   const auto l = lines(part);
   if (!l) return print_pieces(part);
-  // A thread keeps its columns and takes several lines at a time. Loads of the next ones come behind them, so that
-  // they are on their way while other threads' sums are waited for.
+  // A thread keeps its columns and processes several lines at a time. Loads of the next lines are issued
+  // after them, so that they are in flight while it waits for other threads' sums.
   const bool loads = has_loads();
   const int times = (result_rows(part) + l->step() - 1) / l->step();
   text.line("#pragma unroll 1");
@@ -203,7 +203,7 @@ void MatrixEpilogue::print(const Part& part, const std::optional<Part>& after, c
   }
 }
 
-// Single pieces, along the side that stores are contiguous along.
+// Processes single pieces, along the side on which stores are contiguous.
 void MatrixEpilogue::print_pieces(const Part& part) {
   KernelText& text = f_.text;
   const int pieces = result_columns(part) / lanes_, rows = result_rows(part),
@@ -243,7 +243,7 @@ bool MatrixEpilogue::has_prefetch() const {
 }
 
 void MatrixEpilogue::print_prefetch(const std::string& thread) {
-  constexpr int kLine = 128;  // bytes of L2
+  constexpr int kLine = 128;  // bytes per L2 line
   KernelText& text = f_.text;
   const std::string type = f_.index_type();
   const Part tile{
@@ -274,7 +274,7 @@ bool MatrixEpilogue::by_row(const Wide& wide) const {
          depends_on_any(wide.access->mask, f_.rows);
 }
 
-// Of all loads: those of lines have a place for each line that is done together.
+// Declares registers for all loads; loads per row have a copy for each line that is processed together.
 void MatrixEpilogue::declare_registers(const Lines& l) {
   for (const Wide& wide : wide_) {
     if (wide.store) continue;
@@ -284,7 +284,7 @@ void MatrixEpilogue::declare_registers(const Lines& l) {
   }
 }
 
-// Moves what `access` says, to memory or from it; what is masked off comes as zeros.
+// Moves the access to or from memory; masked elements are loaded as zeros.
 void MatrixEpilogue::move(const Wide& wide, Body body, const std::string& registers, bool store, int lanes) {
   KernelText& text = f_.text;
   const DType dtype = f_.program[wide.access->buffer].dtype;
@@ -300,7 +300,7 @@ void MatrixEpilogue::move(const Wide& wide, Body body, const std::string& regist
   if (masked) text.line(cat("  for (int lane = 0; lane < ", lanes, "; ++lane) ", registers, "[lane] = 0;"));
 }
 
-// Registers of the accesses; loads are done at once.
+// Declares registers of the accesses and issues the loads.
 void MatrixEpilogue::declare_wide(Body& body, const std::function<bool(const Wide&)>& wanted) {
   for (const Wide& wide : wide_) {
     if (!wanted(wide)) continue;
@@ -310,7 +310,7 @@ void MatrixEpilogue::declare_wide(Body& body, const std::function<bool(const Wid
   }
 }
 
-// `which`: of the lines that are done together, as an index.
+// `which`: index of the line among those processed together.
 void MatrixEpilogue::print_piece(const Part& part, const Body& piece, const std::string& which) {
   Body body = piece;
   KernelText& text = f_.text;
@@ -334,7 +334,7 @@ void MatrixEpilogue::print_piece(const Part& part, const Body& piece, const std:
   if (lanes_ > 1) {
     text.line("#pragma unroll");
     text.open(cat("for (int lane = 0; lane < ", lanes_, "; ++lane)"));
-    // Of the flattened columns only the last dim moves within a piece.
+    // Within a piece only the last of the flattened column dims changes.
     body.set_index(columns_.back().var, cat("(", body.index(columns_.back().var), " + lane)"));
     body.place = [&](const loop::Access& access) -> std::string {
       for (const Wide& wide : wide_)
@@ -350,7 +350,7 @@ void MatrixEpilogue::print_piece(const Part& part, const Body& piece, const std:
     if (wide.store) move(wide, piece, wide.name, true);
 }
 
-// Sums are C expressions; `second`: of a pair.
+// `sum` and `second` (of a dual GEMM) are C expressions.
 void MatrixEpilogue::print_statements(Body& body, const std::string& sum, const std::string& second) {
   KernelText& text = f_.text;
   const std::string type = text.value_type(f_.contraction.dtype);
@@ -369,7 +369,7 @@ const MatrixEpilogue::Wide& MatrixEpilogue::stored() const {
   return *std::find_if(wide_.begin(), wide_.end(), [](const Wide& wide) { return wide.store; });
 }
 
-// What passes through shared memory is half of what sums are, or less.
+// Results take at most half as much shared memory as sums.
 bool MatrixEpilogue::in_registers() const {
   if (lanes_ == 1 || f_.pairs(f_.rows) || !kernels::results_in_registers(f_.program, statements_, f_.rows))
     return false;

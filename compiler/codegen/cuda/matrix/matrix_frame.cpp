@@ -46,7 +46,7 @@ MatrixFrame::MatrixFrame(const loop::Program& program, const loop::Nest& origina
     return kernel.is_tensor() ? kernels::element_of(nest, contraction, factor) : contraction.dtype;
   };
   a_element = element(*a);
-  // Words become what they are multiplied with.
+  // Packed weights are converted to the type that they are multiplied with.
   b_element = kernel.family == kernels::MatrixFamily::kWords ? a_element : element(*b);
   STRIDEC_CHECK(byte_size(a_element) == kernel.element_bytes && byte_size(b_element) == kernel.element_bytes,
                 kernel.name);
@@ -96,7 +96,8 @@ void print_tile_counts(MatrixFrame& f) {
           ", column_tiles = ", f.text.size(sym::ceildiv(extent_of(f.columns), f.kernel.columns)), ";"));
 }
 
-// Blocks that run at one time share rows and columns in L2: tiles go in groups of 8 rows, column by column.
+// Blocks that run concurrently share rows and columns in L2: tiles are ordered in groups of 8 rows of tiles,
+// column by column.
 void print_tile_place(MatrixFrame& f, const std::string& block) {
   const std::string type = f.index_type();
   f.text.line(cat("const ", type, " batch = ", block, " / (row_tiles * column_tiles), tile = ", block,

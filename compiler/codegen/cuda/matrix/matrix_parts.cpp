@@ -12,7 +12,7 @@ int sum_bytes(const MatrixFrame& f) { return byte_size(f.contraction.dtype); }
 }  // namespace
 
 bool has_cluster(const MatrixFrame& f, const GpuTarget& target) {
-  return target.clusters && sum_bytes(f) == 4;  // sum_peers() takes words
+  return target.clusters && sum_bytes(f) == 4;  // sum_peers() requires 32-bit sums
 }
 
 sym::Expr part_bytes(const MatrixFrame& f, sym::Expr tiles) {
@@ -27,7 +27,7 @@ void print_parts(MatrixFrame& f) {
   const std::string sum = text.value_type(f.contraction.dtype), type = f.index_type();
   text.open("");
   text.line(cat(sum, "* const parts = (", sum, "*)workspace + (int64_t)block * ", split * tile, ";"));
-  // Lines of the tile that there are.
+  // The existing lines of the tile.
   text.line(cat("const ", type, " left = (", type, ")", text.size(extent_of(f.rows)), " - first_row;"));
   text.line(cat("const int lines = left < ", f.kernel.rows, " ? (int)left : ", f.kernel.rows, ";"));
   const auto pieces = [&] {

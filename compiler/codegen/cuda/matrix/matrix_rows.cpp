@@ -44,7 +44,7 @@ bool MatrixRows::is_wide(const loop::Access& access) {
   const int64_t lanes = std::clamp(16 / byte_size(buffer.dtype), 1, kVector);
   const auto condition = kernels::contiguous(f_.program, dims, access, dim, lanes, false, facts);
   if (!condition) return false;
-  // Sizes with which some rows are no vectors have the choice that knows none.
+  // Sizes for which some rows cannot be vectors use the choice without conditions.
   condition_ = sym::logical_and(condition_, *condition);
   if (std::find(aligned_.begin(), aligned_.end(), access.buffer) == aligned_.end())
     aligned_.push_back(access.buffer);
@@ -112,7 +112,7 @@ void MatrixRows::print_loads(bool weights) {
   }
 }
 
-// As many threads for each of the rows as there are, a power of two.
+// As many threads per row as there are, a power of two.
 void MatrixRows::print_weights() {
   KernelText& text = f_.text;
   const int threads = f_.kernel.threads();
@@ -140,7 +140,8 @@ void MatrixRows::print(const std::string& at) {
   }
 }
 
-// Each thread has a sum for each place in its vectors; those of a team meet by shuffles, and warps in shared memory.
+// Each thread has a sum per position in its vectors. Sums are combined by shuffles within a thread group, and
+// by shared memory across warps.
 void MatrixRows::print_statistic(Body& body, const loop::Reduce& reduce) {
   KernelText& text = f_.text;
   const loop::Dim& dim = reduce.dims[0];
@@ -230,7 +231,7 @@ void MatrixRows::print_row(Body& body, const loop::For& loop, const std::string&
   body.place = nullptr;
 }
 
-// What others read as well one block stores, or those of its cluster.
+// Only one block, or one cluster, stores what other readers need as well.
 void MatrixRows::print_stored(Body& body, const loop::Store& store, const loop::Dim& dim,
                               const std::string& name) {
   KernelText& text = f_.text;

@@ -34,8 +34,8 @@ MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors
   if (vectors && load_) {
     const int lanes = 16 / f_.element_bytes();
     const Dims& dims = along_depth_ ? f_.depth : dims_;
-    // Where lines in shared memory run the other way, elements come one by one. A piece that crosses the end of the only
-    // dim is cut there; between dims it would have to go on elsewhere.
+    // If lines in shared memory run the other way, elements are copied one by one. A piece that crosses the
+    // end of the only dim is cut off there; with several dims it would continue at another address.
     const bool cut = dims.size() == 1;
     const auto condition = dims.empty() || (f_.kernel.is_tensor() && is_turned())
                                ? std::nullopt
@@ -47,7 +47,7 @@ MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors
       if (engine) find_map();
     }
   }
-  // Of elements that registers hold, a thread has too many for a pointer each.
+  // With elements smaller than a register, a thread has too many for a pointer each.
   if (lanes_ * f_.element_bytes() < 4) step_.reset();
 }
 
@@ -78,7 +78,7 @@ void MatrixSide::find_windows() {
   map.swizzle = f_.kernel.depth * f_.element_bytes();
 }
 
-// A matrix in memory, and dims of the batch beside it.
+// Matches a matrix in memory, with dims of the batch.
 bool MatrixSide::find_matrix() {
   constexpr size_t kMostDims = 5;
   if (!load_->access.mask.is_const(1)) return false;
@@ -95,7 +95,7 @@ bool MatrixSide::find_matrix() {
   TensorMap map{.buffer = load_->access.buffer, .offset = rest * f_.element_bytes(), .dtype = element_};
   map.dims = {along_depth_ ? depth : rows, along_depth_ ? rows : depth};
   map.strides = {line * f_.element_bytes()};
-  const bool panels = f_.kernel.is_wgmma();  // of rows; threads read them as they lie in memory
+  const bool panels = f_.kernel.is_wgmma();  // panels of rows; simt threads read rows in memory order
   map.swizzle = along_depth_ ? f_.kernel.depth * f_.element_bytes() : panels ? 128 : 0;
   if (along_depth_)
     map.box = {f_.kernel.depth, extent_};
@@ -128,7 +128,7 @@ void MatrixSide::print_boxes(const std::string& map) {
                      i * 64, ", ", deep, batch, ");"));
 }
 
-// From the window of the tile's first line on, its place and channels of this step.
+// Copies from the window of the tile's first line on, for this step's tap and channels.
 void MatrixSide::print_windows(const std::string& map) {
   KernelText& text = f_.text;
   Body body = f_.body();
@@ -165,7 +165,7 @@ int MatrixSide::tile_bytes() const {
   return width() * lines() * f_.element_bytes();
 }
 
-// Boxes come without gaps; what threads put there column by column needs them, against conflicts of banks.
+// TMA writes boxes without gaps. Columns that threads store need gaps against bank conflicts.
 int MatrixSide::pitch() const { return extent_ + (map_ && !is_staged() ? 0 : kernels::kSimtPadding); }
 
 int MatrixSide::staged_bytes() const {
@@ -175,7 +175,7 @@ int MatrixSide::staged_bytes() const {
 std::string MatrixSide::place(const std::string& line, const std::string& at) const {
   const int bytes = f_.element_bytes();
   if (is_threads()) return cat("((", line, ") * ", pitch(), " + (", at, ")) * ", bytes);
-  // Neighbouring threads read neighbouring pieces of a line of the rows.
+  // Neighbouring threads read neighbouring pieces of a line along the rows.
   if (f_.kernel.is_sliced() && !along_depth())
     return cat("((", line, ") * ", extent_, " + (", at, ")) * ", bytes);
   if (f_.kernel.is_wgmma() && !along_depth())  // panels of 64 rows
@@ -185,7 +185,7 @@ std::string MatrixSide::place(const std::string& line, const std::string& at) co
   return cat("swizzled<", width * bytes, ">(", line, ", (", at, ") * ", bytes, ")");
 }
 
-// Of what a thread takes from memory.
+// The place of a piece that a thread copies from memory.
 std::string MatrixSide::place_taken(const std::string& line, const std::string& at) const {
   if (is_staged())
     return cat("swizzled<", width() * f_.element_bytes(), ">(", line, ", (", at, ") * ", f_.element_bytes(),
@@ -196,8 +196,8 @@ std::string MatrixSide::place_taken(const std::string& line, const std::string& 
 void MatrixSide::print_line() {
   const int per_line = width() / lanes_, threads = f_.kernel.loaders();
   STRIDEC_CHECK(threads % per_line == 0, f_.kernel.name);
-  // Of pieces that are turned a warp has two from each of 16 lines: those lie in one sector of memory, and their elements
-  // in different banks.
+  // For pieces that are transposed, a warp copies two from each of 16 lines: these are in one memory sector,
+  // and their elements are in different banks.
   if (is_staged())
     return f_.text.line(cat("const int ", name_, "_at = (thread / 16 % 2 + thread / ", 2 * threads / per_line,
                             " * 2) * ", lanes_, ", ", name_, "_line = thread % 16 + thread / 32 % ",
@@ -206,7 +206,7 @@ void MatrixSide::print_line() {
                    "_line = thread / ", per_line, ";"));
 }
 
-// A thread's pieces lie at one place of their lines, `stride` lines apart.
+// A thread's pieces have the same position in their lines, `stride` lines apart.
 void MatrixSide::print_start() {
   KernelText& text = f_.text;
   const int per_line = width() / lanes_;
@@ -247,7 +247,8 @@ void MatrixSide::print_start() {
     text.line(cat(text.storage_type(element_), " ", name_, "_held[", pieces(), "];"));
 }
 
-// The mask of the load in 32 bits where every value in it fits: addresses of a piece cost little else.
+// The mask of the load, in 32 bits if all its values fit: a piece costs little besides its address
+// computation.
 std::string MatrixSide::mask_text(Body& body, const std::string& i) {
   bool fits = f_.narrow;
   sym::for_each_node(load_->access.mask, [&](Expr node) {

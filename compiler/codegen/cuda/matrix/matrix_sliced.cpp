@@ -16,7 +16,7 @@ int Sliced::together(const MatrixSide& side) const {
   return side.along_depth() ? 1 : std::min(piece(), held(side));
 }
 
-// The thread's row of this number (a C expression), from its first one on.
+// The thread's row with this index (a C expression), relative to its first one.
 std::string Sliced::row_of(const MatrixSide& side, const std::string& number) const {
   const int wide = together(side);
   if (wide == 1) return cat("(", number, ") * ", lanes(side));

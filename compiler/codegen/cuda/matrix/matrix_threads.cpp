@@ -15,7 +15,8 @@ int64_t ThreadTiles::bytes() const {
 void ThreadTiles::print_registers() {
   KernelText& text = f_.text;
   const std::string type = text.value_type(f_.contraction.dtype);
-  // Of two neighbours one differs in its row alone and one in its column: 16 bytes that they share are read once.
+  // One neighbour of a thread differs only in its row and another one only in its column: 16 bytes that they
+  // share are read once.
   auto lane = [&](const MatrixSide& side, const char* first, const char* second) {
     return cat("(lane_id / ", first, " % 2 + lane_id / ", second, " % 2 * 2",
                lanes(side) == 8 ? " + lane_id / 16 * 4" : "", ") * ", together());

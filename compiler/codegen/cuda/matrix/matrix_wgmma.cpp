@@ -61,34 +61,36 @@ class Printer {
   std::string sum_type() const { return f_.contraction.dtype == DType::kI32 ? "int" : "float"; }
   int groups() const { return f_.kernel.workers() / 128; }
   int64_t split() const { return f_.plan.split; }
-  int lines() const { return static_cast<int>(f_.kernel.rows / split()); }  // of a tile, that a block adds up
+  // Lines of a tile that a block adds up.
+  int lines() const { return static_cast<int>(f_.kernel.rows / split()); }
   bool gives_in_ring() const { return split() > 1 && kernels::given_at(f_.kernel) == 0; }
-  // Blocks of a cluster end one by one: the next launch comes when all is asked for, or all weights ahead of the launch before
-  // this one. Others have its blocks beside them from
-  // the start, where there is room.
+  // Whether the next launch starts only when everything has been requested, or all weights before the
+  // predecessor ends: blocks of a cluster end one by one. Other kernels share the multiprocessors with the
+  // next launch's blocks from the start, if there is room.
   bool makes_room() const { return split() > 1; }
   bool boxes() const { return a_.map() || b_.map(); }
   bool gathers() const { return !a_.map() || (!b_.map() && !rows_); }
   int stage() const { return a_.tile_bytes() + (rows_ ? 0 : b_.tile_bytes()); }
   int ring() const { return f_.kernel.stages * stage(); }
-  // With what lies beside it.
+  // With what is kept next to the ring.
   int held() const { return ring() + f_.kernel.held_steps * (rows_ ? b_.tile_bytes() : 0); }
 
-  // Lines whose operands there is room for.
+  // Lines whose operands fit in registers.
   int together() const {
     constexpr int kLine = 4;
     const int lines = registers_.free() / kLine;
     return lines >= 4 ? 4 : lines >= 2 ? 2 : 1;
   }
-  // Results of a part lie in shared memory twice: those of one part leave while those of the next are computed.
+  // The results of a part have two buffers in shared memory: those of one part are stored while those of the
+  // next are computed.
   bool in_registers() const {
     return split() == 1 && epilogue_.in_registers() && registers_.have_results(epilogue_.cost());
   }
   int line_bytes() const { return epilogue_.line_bytes(fragment_part("0")); }
-  int halves() const { return f_.kernel.rows / 64 / f_.kernel.tile_groups(); }  // of 64 rows, of a group
-  int sums() const { return f_.kernel.sums(); }                                 // of a thread
+  int halves() const { return f_.kernel.rows / 64 / f_.kernel.tile_groups(); }  // blocks of 64 rows per group
+  int sums() const { return f_.kernel.sums(); }                                 // per thread
 
-  // The first copies find their maps in the multiprocessor's cache.
+  // Prefetches the tensor maps, so that the first copies find them in the multiprocessor's cache.
   void print_map_prefetch() {
     if (!boxes()) return;
     text_.open("if (threadIdx.x == 0)");
@@ -97,7 +99,8 @@ class Printer {
     text_.close();
   }
 
-  // What the sums are joined with is asked for a tile ahead: it comes from memory while products are made.
+  // Prefetches the epilogue's operands one tile ahead, so that they are loaded while the products are
+  // computed.
   void print_ahead() {
     if (!epilogue_.has_prefetch()) return;
     const std::string type = f_.index_type(),
@@ -111,7 +114,7 @@ class Printer {
     text_.close();
   }
 
-  // Of groups that take turns, a worker does every other tile, from its group's first on.
+  // With alternating groups, a worker processes every other tile, beginning with its group's first one.
   void open_tiles(bool worker = false) {
     if (split() > 1) return text_.open("");
     const bool turns = worker && f_.kernel.turns;
@@ -138,7 +141,7 @@ class Printer {
     print_fill(side, [&] { side.print_boxes(cat("map", number)); });
   }
 
-  // Fills the ring with what is a weight's, before the launch before this one has ended.
+  // Fills the ring with tiles of weights, before the previous launch has ended.
   void print_ahead_of_predecessor(MatrixSide& side, int expected) {
     text_.open(cat("for (ahead = 0; ahead < ", f_.kernel.stages, " && begin + ahead < end; ++ahead)"));
     text_.line("const int64_t next = begin + ahead;");
@@ -149,7 +152,7 @@ class Printer {
     if (dependent_ && makes_room()) text_.line("if (begin + ahead == end) launch_dependents();");
   }
 
-  // Rows that the block makes: weights are on their way meanwhile.
+  // Computes the prologue's rows; weights are loaded meanwhile.
   void print_rows() {
     rows_->print_weights();
     text_.line("int64_t ahead = 0;");
@@ -169,12 +172,12 @@ class Printer {
     text_.line(cat("const int thread = threadIdx.x - ", f_.kernel.workers(), ";"));
     text_.line("int slot = 0;");
     text_.line("unsigned phase = 1;");
-    MatrixSide* early = nullptr;  // weights do not wait for the launch before this one
+    MatrixSide* early = nullptr;  // weights do not wait for the previous launch
     for (MatrixSide* side : {&a_, &b_})
       if ((dependent_ || rows_) && !gathers() && side->map() && side->is_weight()) early = side;
     if (dependent_ && !early) text_.line("wait_predecessor();");
     if (early && !rows_) text_.line("int64_t ahead = 0;\n    bool first = true;");
-    // One thread talks to the copy engine.
+    // A single thread issues TMA copies.
     text_.open(gathers() ? "" : "if (thread == 0)");
     open_tiles();
     for (MatrixSide* side : {&a_, &b_})
@@ -226,7 +229,7 @@ class Printer {
 
   void print_worker() {
     const kernels::MatrixKernel& k = f_.kernel;
-    // Descriptors: the address, and how far apart panels of 64 rows are where a tile lies along its rows.
+    // Descriptors: the address, and the distance between panels of 64 rows if a tile runs along its rows.
     auto low = [&](const MatrixSide& side, const std::string& at) {
       return cat("((", at, " & 0x3ffff) >> 4 | ", side.along_depth() ? 1 : k.depth * 128 >> 4, " << 16)");
     };
@@ -242,7 +245,7 @@ class Printer {
           cat("unsigned char* const lines = shared + ", held(), " + group * ", 128 * line_bytes(), ";"));
       text_.line("int turn = 0;");
     }
-    // Steps of the block's tiles before this one, of whichever group.
+    // Steps of the block's earlier tiles, for all groups.
     if (k.turns) text_.line("unsigned long before = group * (unsigned long)(end - begin);");
     if (dependent_ && !rows_) text_.line("wait_predecessor();");
     open_tiles(true);
@@ -250,7 +253,8 @@ class Printer {
       text_.line(cat("slot = (int)(before % ", k.stages, ");"));
       text_.line(cat("phase = (unsigned)(before / ", k.stages, ") & 1;"));
       text_.line("before += 2 * (unsigned long)(end - begin);");
-      // Parities tell a stage's turns apart only to whoever has seen the one before: the tile before is all multiplied.
+      // Parities distinguish a stage's rounds only for a group that has seen the previous one, so the
+      // products of the previous tile have to be complete.
       text_.line("if (block != blockIdx.x) named_sync(3 + group, 256);");
     }
     text_.line(cat(sum_type(), " acc[", halves(), "][", k.columns / 2, "];"));
@@ -272,8 +276,8 @@ class Printer {
     text_.close();
   }
 
-  // The loop over the steps of a tile: a step's products are begun before those of the one before are waited for, whose
-  // stage is read then.
+  // The loop over the steps of a tile: issues a step's products before it waits for those of the previous
+  // step, whose stage has then been read.
   void print_steps_of_products() {
     text_.line("int last = 0;");
     text_.open("for (int64_t step = begin; step < end; ++step)");
@@ -285,9 +289,9 @@ class Printer {
     text_.close();
   }
 
-  // The same with sums of their own for each step, which are added to the others. Where there are two of them, they take turns:
-  // two steps a time round, since registers have names and no numbers, and nothing in between that depends on a count, which
-  // would have the assembler wait for each instruction.
+  // The same with separate accumulators per step, which are added to the totals. If there are two sets, they
+  // alternate, with two steps per iteration, since registers cannot be indexed. Nothing in between may depend
+  // on a counter: the assembler would then wait for each instruction.
   void print_added_steps() {
     const int parts = registers_.parts();
     text_.line(cat("float part[", parts, "][", halves(), "][", f_.kernel.columns / 2, "];"));
@@ -326,7 +330,7 @@ class Printer {
     text_.close();
   }
 
-  // Behind all products but those of the last `running` steps.
+  // Waits for all products except those of the last `running` steps, and adds.
   void print_addition(int part, int running) {
     const int columns = f_.kernel.columns / 2;
     text_.line(cat("products_wait<", running, ">();"));
@@ -336,11 +340,12 @@ class Printer {
                    "] += part[", part, "][i / ", columns, "][i % ", columns, "];"));
   }
 
-  // Begins the products of a step of 128 bytes of the depth, 32 by an instruction: into `to`, or added to `acc`.
+  // Issues the products of a step of 128 bytes of the depth, 32 per instruction: into `to`, or added to
+  // `acc`.
   void print_step(const std::string& to) {
     const bool own = to != "acc";
     text_.line("barrier_wait(full_bars + slot * 8, phase);");
-    if (gathers()) text_.line("fence_async();");  // what threads have copied, before tensor cores read it
+    if (gathers()) text_.line("fence_async();");  // makes the threads' copies visible to the tensor cores
     text_.line("products_begin();");
     const std::string at = cat("slot * ", stage() / 16);
     text_.line("#pragma unroll");
@@ -353,7 +358,7 @@ class Printer {
     text_.line("products_commit();");
   }
 
-  // A group has read the stage `which`, where `when` holds.
+  // Marks the stage `which` as read by a group, if `when` holds.
   void print_read(const std::string& which, const std::string& when = "") {
     text_.line(cat("if (", when.empty() ? "" : cat(when, " && "),
                    "thread % 128 == 0) barrier_arrive(empty_bars + ", which, " * 8);"));
@@ -372,7 +377,7 @@ class Printer {
   void print_all_sums() {
     const kernels::MatrixKernel& k = f_.kernel;
     const int pitch = k.columns + kernels::kSumPadding;
-    if (gives_in_ring()) text_.line("cluster_sync();");  // no block waits for its ring
+    if (gives_in_ring()) text_.line("cluster_sync();");  // no block waits for its ring any more
     text_.line(cat(sum_type(), "* const sums = (", sum_type(), "*)(shared + ", kernels::given_at(k), ");"));
     text_.line("#pragma unroll");
     text_.open("for (int h = 0; h < 2; ++h)");
@@ -424,7 +429,8 @@ class Printer {
     text_.close();
   }
 
-  // A thread waits once for each part: whoever is there has read the results of the part before the last one.
+  // A thread waits once per part: every thread that has arrived has read the results of the part before the
+  // previous one.
   void print_fragments() {
     const kernels::MatrixKernel& k = f_.kernel;
     const int sums = registers_.columns() / 2, chunks = k.columns / registers_.columns(),
@@ -453,7 +459,7 @@ class Printer {
   MatrixEpilogue::Part fragment_part(const std::string& part) const {
     return part_of(part, registers_.columns());
   }
-  // Of a group's sums, the columns that it has in shared memory at a time.
+  // The columns of a group's sums that are in shared memory at a time.
   MatrixEpilogue::Part chunk_part(const std::string& part) const { return part_of(part, f_.kernel.chunk()); }
   MatrixEpilogue::Part part_of(const std::string& part, int columns) const {
     const kernels::MatrixKernel& k = f_.kernel;

@@ -76,8 +76,8 @@ constexpr const char* kPrefetchMap =
     R"(static inline void prefetch_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory"); }
 )";
 
-// Blocks of a cluster add up what they have of a tile: each gives the others their lines, and has its own when all the bytes
-// have come that its barrier counts.
+// Blocks of a cluster add up their sums of a tile: each sends the others their lines, and its own lines are
+// complete when its barrier has counted all bytes.
 constexpr std::string_view kExchange = R"(
 static inline void blocks_begin() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -93,7 +93,7 @@ static inline void give_sums(Sum* to, unsigned bar, int block, Sum a, Sum b) {
       :: "r"(peer), "r"(peers_bar), "r"(*(const unsigned*)&a), "r"(*(const unsigned*)&b) : "memory");
 }
 )";
-// In the order of the blocks.
+// Adds in the order of the blocks.
 constexpr std::string_view kGiven = R"(
 template <int kBlocks, int kLanes, int kApart> static inline void sum_given(Sum* total, const Sum* at) {
   #pragma unroll
@@ -126,9 +126,10 @@ void print_ring_barriers(KernelText& text, int stages, int fillers, int readers)
 
 namespace {
 
-// A copy by the engine of what a map has at as many coordinates; in `mode`, "" or ".im2col", with offsets besides.
+// A TMA copy of what a map has at the given number of coordinates; `mode` is "" or ".im2col", which also
+// takes offsets.
 std::string copy_declaration(const char* name, const char* mode, size_t coordinates, size_t offsets) {
-  const size_t first = 3;  // operands: where to, the map, the barrier
+  const size_t first = 3;  // operands: destination, map, barrier
   std::string parameters, at, beside, operands;
   for (size_t d = 0; d < coordinates; ++d) {
     parameters += cat(", int c", d);
@@ -153,7 +154,7 @@ std::string box_declarations(size_t dims) { return copy_declaration("copy_box", 
 
 namespace {
 
-// Offsets in a window, one for each spatial dim: all but channels and images.
+// Copies of windows take one offset per spatial dim, that is, for all dims but channels and images.
 std::string window_declarations(size_t dims) {
   return copy_declaration("copy_window", ".im2col", dims, dims - 2);
 }
@@ -166,10 +167,10 @@ std::string product_text(int columns, DType sum, const MatrixSide& a, const Matr
     registers += cat(i ? "," : "", "%", i);
     operands += cat(i ? ", " : "", whole ? "\"+r\"" : "\"+f\"", "(d[", i, "])");
   }
-  // Floats may be negated, those of 16 bits lie along the rows.
+  // Operands: floats may be negated, and 16-bit floats may run along the rows.
   std::string turns = whole ? "" : ", 1, 1";
   if (byte_size(a.element()) == 2) turns += cat(", ", a.along_depth() ? 0 : 1, ", ", b.along_depth() ? 0 : 1);
-  // Added to what the registers have where `more` is not 0.
+  // Adds to the registers' values if `more` is not 0.
   return cat("static inline void multiply(", whole ? "int" : "float", " (&d)[", count,
              "], unsigned long a, unsigned long b, int more = 1) {\n",
              "  asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.u32 p, %", count + 2,

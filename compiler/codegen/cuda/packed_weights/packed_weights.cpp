@@ -25,11 +25,11 @@ using kernels::PackedLayout;
 using sym::Expr;
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kBatch = 2;               // chunks of a warp whose loads are under way together, twice, at most
-constexpr int kTaken = 104;             // registers of a thread for these and for rows: more are spilled
-constexpr int kBlocks = 2;              // of a multiprocessor: a third leaves too few registers
-constexpr int kRowTiles[] = {1, 2, 4};  // rows of a block, by eight
-constexpr int kMostWideRowTiles = 2;    // of f32, which takes more registers
+constexpr int kBatch = 2;               // most chunks of a warp per batch of loads; two batches are in flight
+constexpr int kTaken = 104;             // registers of a thread for these and for rows; more would be spilled
+constexpr int kBlocks = 2;              // per multiprocessor: a third leaves too few registers
+constexpr int kRowTiles[] = {1, 2, 4};  // rows of a block, in units of eight
+constexpr int kMostWideRowTiles = 2;    // for f32, which takes more registers
 
 MatrixKernel kernel_of(DType element, int row_tiles) {
   return {.name = kernels::kPackedProduct,
@@ -62,7 +62,7 @@ class Emitter {
     STRIDEC_CHECK(row_, nest.name);
   }
 
-  // Nothing where no sizes allow vectors; their condition.
+  // The condition for vectors; nothing if no sizes allow them.
   std::optional<Expr> condition() const {
     const int64_t run = words_.layout.run();
     if (words_.layout.depth % run) return std::nullopt;
@@ -80,10 +80,11 @@ class Emitter {
     return out;
   }
   Expr rows() const { return extent_of(f_.rows); }
-  // Scales are of this type, or there are none.
+  // Whether scales have this type, or there are none.
   bool scales_like(DType dtype) const { return !words_.scales || text_.scale_dtype() == dtype; }
 
-  // Blocks stay: while a tile's sums meet and leave, the first weights of the next one are on their way.
+  // Blocks are persistent: while a tile's sums are combined and stored, the first weights of the next one are
+  // loaded.
   DeviceKernel emit(const GpuTarget& target) {
     const Expr row_tiles = sym::ceildiv(extent_of(f_.rows), kernel_.rows),
                tiles = row_tiles * words_.layout.tiles();
@@ -104,12 +105,12 @@ class Emitter {
                   "load_chunk(to[j], column_tile, first, j);"));
     text.close();
     text.close(";");
-    // The blocks of a tile of columns run side by side: one brings its weights to L2 for all.
+    // The blocks of a tile of columns run concurrently: one loads its weights to L2 for all of them.
     text.line(cat(index, " column_tile = blockIdx.x / row_tiles, first_row = blockIdx.x % row_tiles * ",
                   kernel_.rows, ", first_column = column_tile * ", kernel_.columns, ";"));
     if (target.dependent_launch) wait("launch_dependents");
     text.line("load_batch(even, column_tile, warp);");
-    // Weights are no other kernel's; rows are.
+    // No other kernel writes the weights, but preceding kernels may write the rows.
     if (target.dependent_launch) wait("wait");
     const int pitch = kernel_.columns + kernels::kSumPadding;
     text.line(cat("alignas(16) __shared__ float all_parts[2][", kWarps, "][", kernel_.rows * pitch, "];"));
@@ -157,7 +158,7 @@ class Emitter {
   bool pieces() const { return f_.a_element == DType::kF32; }
   int count() const { return pieces() ? 3 : 1; }
 
-  // The epilogue's moves.
+  // Device functions for the epilogue's memory accesses.
   static std::string memory_if_device() {
     return cat("#ifndef STRIDEC_EMULATE\n", memory_declarations(), R"(#else
 template <int kBytes> static inline void move_wide(void* to, const void* from) { __builtin_memcpy(to, from, kBytes); }
@@ -170,7 +171,7 @@ template <int kBytes> static inline void move_wide(void* to, const void* from) {
                      ";\" ::: \"memory\");\n#endif"));
   }
 
-  // Pointers to the lane's rows.
+  // Declares pointers to the lane's rows.
   void print_rows() {
     KernelText& text = f_.text;
     const std::string type = text.storage_type(f_.program[row_->buffer].dtype);
@@ -188,7 +189,7 @@ template <int kBytes> static inline void move_wide(void* to, const void* from) {
     text.close();
   }
 
-  // The rows' fragments for the products of a span from k on: `b`, pairs of k.
+  // Declares the rows' fragments `b`, pairs of k, for the MMA steps of a span that begins at k.
   void print_fragments() {
     KernelText& text = f_.text;
     const int64_t run = words_.layout.run(), span = words_.layout.span(), depth = words_.layout.depth;
@@ -271,14 +272,14 @@ template <int kBytes> static inline void move_wide(void* to, const void* from) {
     text.close();
   }
 
-  // Registers of a thread for both batches, of so many chunks, and the rows.
+  // Registers of a thread for both batches of `batch` chunks each, and for the rows.
   int64_t taken(int batch) const {
-    const int64_t row = 14 + 4 * count() + (pieces() ? 8 : 0);  // of a span of 32
+    const int64_t row = 14 + 4 * count() + (pieces() ? 8 : 0);  // per span of 32
     return int64_t{2} * batch * text_.registers() + row_tiles_ * row;
   }
   int batch() const { return taken(kBatch) <= kTaken ? kBatch : 1; }
 
-  // The next tile's parts lie elsewhere: whoever is late still reads these.
+  // The next tile uses another buffer, since slow threads may still read this one.
   void print_sums() {
     KernelText& text = f_.text;
     const int pitch = kernel_.columns + kernels::kSumPadding;
@@ -313,7 +314,7 @@ template <int kBytes> static inline void move_wide(void* to, const void* from) {
   const loop::Access* row_ = nullptr;
 };
 
-// A warp writes a chunk of 16 columns, the runs of k that its lanes have.
+// A warp writes a chunk of 16 columns, in the runs of k that its lanes have.
 DeviceNest emit_unpack(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
   KernelText text(program, kCudaText);
   const auto& store = std::get<loop::Store>(nest.body.back().node);
@@ -374,7 +375,7 @@ DeviceNest emit_unpack(const loop::Program& program, const loop::Nest& nest, con
                      cat(strip_declarations(), numbers_text(l, numbers))));
 }
 
-// Of a product's schedule.
+// The layout in a GEMM's schedule.
 PackedLayout layout_of(const loop::Nest& nest, const kernels::MatrixPlan& plan) {
   const auto extent = [&](const std::vector<Expr>& vars) {
     int64_t count = 1;
@@ -396,8 +397,8 @@ DeviceNest emit_packed_weights(const loop::Program& program, const loop::Nest& n
   const DType element = packed_element(nest, plan);
   const std::vector<kernels::PackedTile> tiles =
       kernels::packed_tiles(layout_of(nest, plan), element, target);
-  // Warps by themselves are faster for one row, where there are columns for few warp groups, and up to eight rows where those
-  // have to round many numbers of f32.
+  // Independent warps are faster for one row, if there are columns for few warp groups only, and for up to
+  // eight rows if warp groups would have to round many f32 values.
   if (!tiles.empty()) {
     Emitter one(program, nest, 1, true);
     const bool rounds = !one.scales_like(element) && kernels::to_layout(nest.schedule, 1, 1).bits < 8;
@@ -415,7 +416,7 @@ DeviceNest emit_packed_weights(const loop::Program& program, const loop::Nest& n
     if (choice && !out.is_complete()) out.choices.push_back(std::move(*choice));
   }
   if (!tiles.empty() && !out.choices.empty()) {
-    // Callers' rows that lie elsewhere.
+    // For callers' rows at unaligned addresses.
     if (out.is_complete()) return out;
     out.choices.emplace_back();
     out.choices.back().launches.push_back(
@@ -436,7 +437,7 @@ DeviceNest emit_packed_weights(const loop::Program& program, const loop::Nest& n
     out.choices.back().launches.push_back(emitter.emit(target));
   }
   if (!out.is_complete()) {
-    // The fewest rows that are enough, if any are.
+    // The fewest rows that suffice, if any do.
     int row_tiles = most;
     for (const int fewer : kRowTiles)
       if (fewer < row_tiles &&

@@ -21,10 +21,10 @@ using kernels::PackedLayout;
 using kernels::PackedTile;
 using sym::Expr;
 
-constexpr int kBox = 64;      // k of a box of rows: 128 bytes
+constexpr int kBox = 64;      // k per box of rows: 128 bytes
 constexpr int kLoader = 32;   // threads that load
-constexpr int kSumRows = 32;  // of the rows' sums that lie in shared memory at a time
-constexpr int kFewRows = 32;  // blocks of so few leave room for the next launch's
+constexpr int kSumRows = 32;  // most rows whose sums are in shared memory at a time
+constexpr int kFewRows = 32;  // blocks with at most so many rows leave room for the next launch's
 
 constexpr std::string_view kCopies = R"(
 static inline void copy_bytes(unsigned to, const void* from, int bytes, unsigned bar) {
@@ -44,7 +44,7 @@ static inline unsigned scaled_pair(unsigned pair, float scale) {
 }
 )";
 
-// Weights in registers times rows in shared memory, along the depth.
+// Multiplies weights in registers by rows in shared memory, along the depth.
 std::string product_text(int rows, DType element) {
   const int count = rows / 2;
   std::string registers, operands;
@@ -95,7 +95,7 @@ class Emitter {
         text_(f_.text) {}
 
   std::optional<DeviceChoice> emit(const GpuTarget& target) {
-    constexpr int64_t kNarrow = 0x7fff0000;  // numbers of rows and columns with a tile to spare
+    constexpr int64_t kNarrow = 0x7fff0000;  // row and column indices, with room for one more tile
     if (!x_.map()) return std::nullopt;
     std::vector<Expr> conditions = {x_.condition(), epilogue_.condition()};
     if (tile_.most < INT64_MAX) conditions.push_back(sym::le(extent_of(f_.rows), tile_.most));
@@ -125,15 +125,15 @@ class Emitter {
 
  private:
   bool few() const { return tile_.rows <= kFewRows; }
-  // Blocks that a multiprocessor has registers for: this launch's and, of few rows, the next one's.
+  // Blocks per multiprocessor that have registers: this launch's and, with few rows, the next one's.
   int beside() const { return tile_.rows <= 64 ? 2 : 1; }
   int workers() const { return 128 * tile_.panels * tile_.groups; }
   int64_t split() const { return tile_.split; }
-  // Of a stage: boxes of rows, words of 128 k; scales and zero points lie behind the ring.
+  // A stage holds boxes of rows and words of 128 k; scales and zero points follow the ring.
   int64_t rows_bytes() const { return int64_t{2} * tile_.rows * 128; }
   int64_t panel_bytes() const { return int64_t{1024} * words_.layout.bits; }
   int64_t stage_bytes() const { return rows_bytes() + tile_.panels * panel_bytes(); }
-  // Scales of 64 columns of a stage.
+  // Scales of 64 columns per stage.
   int64_t panel_scales() const {
     const PackedLayout& l = words_.layout;
     const int64_t groups = l.group() ? std::max<int64_t>(1, kernels::kPackedDepth / l.group()) : 1;
@@ -170,8 +170,8 @@ class Emitter {
     const auto part = [&](const char* rank) { return cat(steps, " * ", rank, " / ", split()); };
     text_.line(split() > 1 ? cat("const int begin = ", part("rank"), ", end = ", part("(rank + 1)"), ";")
                            : cat("const int begin = 0, end = ", steps, ";"));
-    // Blocks that stay have the next launch's beside them from the start. Those of clusters make room one by one: it comes
-    // when all is asked for.
+    // Persistent blocks share multiprocessors with the next launch's from the start. Blocks of a cluster end
+    // one by one: the next launch starts when everything has been requested.
     if (target.dependent_launch && split() == 1) text_.line("launch_dependents();");
     text_.open(cat("if (warp >= ", workers() / 32, ")"));
     print_loader(target.dependent_launch);
@@ -264,7 +264,7 @@ class Emitter {
                tile_.panels * scale_bytes(), " + (", panel, ") * ", zero_bytes());
   }
 
-  // The numbers of products from .. from + 3 of a stage, in the registers a[16].
+  // Extracts the numbers of MMA steps 4 * half .. 4 * half + 3 of a stage into the registers a[16].
   void print_half(int half) {
     const PackedLayout& l = words_.layout;
     const int64_t in_block = l.step ? std::min(l.step, l.chunk()) / 16 : l.products();
@@ -352,7 +352,7 @@ class Emitter {
     text_.close();
   }
 
-  // Rows' sums meet in shared memory, of as many rows at a time as there is room for.
+  // Combines sums in shared memory, for as many rows at a time as fit.
   void print_sums() {
     const int rows = sum_rows();
     text_.line(cat("float* const sums = (float*)(shared", split() > 1 ? "" : cat(" + ", ring_bytes()), ");"));

@@ -135,7 +135,7 @@ template <int kProduct> static inline void sd_take(unsigned (&a)[4], const Vec<u
   }
 }
 )";
-  // Eleven bits hold numbers that are shifted by less than eight as well.
+  // Eleven bits also hold numbers that are shifted by less than eight.
   const std::string mask = std::to_string(((1 << bits) - 1) * 0x10001), per = std::to_string(4 / bits),
                     width = std::to_string(bits);
   if (half)
@@ -219,7 +219,7 @@ void PackedWeightsText::print_chunk_type() const {
                  w_.zeros ? cat(" Vec<unsigned char, ", pairs(), "> zeros;") : "", " };"));
 }
 
-// The numbers of chunks differ by what the compiler knows: loads differ by offsets.
+// Chunk indices differ by compile-time constants, so that loads differ by constant offsets.
 void PackedWeightsText::print_loads(int warps) const {
   const PackedLayout& l = w_.layout;
   print_chunk_type();
