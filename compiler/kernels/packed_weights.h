@@ -1,6 +1,6 @@
 // Packed weights: layout and matching of sub-byte and 8-bit weights that GPU GEMMs read directly. A weight is
-// (number - zero point) * scale; scales and zero points are shared by blocks of k. Numbers are stored in the
-// fragment order of the tensor cores:
+// (number - zero point) * scale, where the number is the stored integer; scales and zero points are shared by
+// blocks of k. Numbers are stored in the fragment order of the tensor cores:
 //
 //   words   i32 [columns / panel][k / chunk][tiles][32 lanes][4]  16 bytes per lane, 16 columns per warp
 //   scales      [columns / panel][group][tiles][8][blocks][2]     columns g and g + 8 adjacent, by block

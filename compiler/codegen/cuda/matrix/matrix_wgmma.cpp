@@ -64,9 +64,9 @@ class Printer {
   // Lines of a tile that a block adds up.
   int lines() const { return static_cast<int>(f_.kernel.rows / split()); }
   bool gives_in_ring() const { return split() > 1 && kernels::given_at(f_.kernel) == 0; }
-  // Whether the next launch starts only when everything has been requested, or all weights before the
-  // predecessor ends: blocks of a cluster end one by one. Other kernels share the multiprocessors with the
-  // next launch's blocks from the start, if there is room.
+  // Whether the next launch starts only after a block has requested all its copies, or all weights if these
+  // are requested before the predecessor ends: blocks of a cluster end one by one. Other kernels let the next
+  // launch's blocks start at once, if there is room.
   bool makes_room() const { return split() > 1; }
   bool boxes() const { return a_.map() || b_.map(); }
   bool gathers() const { return !a_.map() || (!b_.map() && !rows_); }

@@ -76,7 +76,7 @@ class SortedUpdates {
   }
 
  private:
-  // ---- what the nest is ----
+  // ---- matching the nest ----
 
   bool match() {
     const loop::Effects effects = loop::effects_of(nest_);

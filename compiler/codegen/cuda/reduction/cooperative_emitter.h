@@ -226,8 +226,7 @@ class CooperativeEmitter {
   // Chunks of a common loop per thread of the block, if they stay in registers for the other common loops;
   // otherwise 0.
   int common_chunks(const Range& range) const;
-  // Prefetches the weights of a group's first point into L2, which does not have to wait for preceding
-  // kernels.
+  // Prefetches the weights of a group's first point into L2; this need not wait for preceding kernels.
   void print_prefetch(const std::string& first, const std::string& count);
   void print_l2_prefetch(const loop::Access& access);  // prefetches the element
   // Whether it is a top-level load that depends on the nest's dims only and that the nest does not write.

@@ -137,9 +137,9 @@ bool CooperativeEmitter::in_step(const loop::Access& access, Expr var) const {
          *start_ == sym::simplify(sym::substitute(loop::offset_of(program, access), var, 0), facts_);
 }
 
-// All loads are vectors, and stores that have the same begin as the chunks. Loads with another begin are
-// extracted from two vectors. In short rows one of the two would usually be beyond the end, so they are
-// accessed by single elements.
+// All loads use vectors, and so do stores that begin where the chunks do. Loads that begin elsewhere are
+// extracted from two vectors. In short rows one of the two would usually extend beyond the elements, so these
+// loads use single elements.
 std::optional<Strip> CooperativeEmitter::shifted_strip_of(const loop::Stmt& stmt,
                                                           const sym::Facts& inside) const {
   const loop::Effects effects = loop::effects_of(nest);
