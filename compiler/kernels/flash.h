@@ -9,7 +9,7 @@
 // normalizer calculation for softmax"; Dao, "FlashAttention-2"). p may be guarded by `isnan(p) ? 0 : p` and
 // by a condition of the row, `row ? c : p`.
 //
-// Differences from the nest: the weights are rounded to the dtype of p before, not after, they are divided by
+// Differences from the nest: the weights are rounded to the dtype of p before, not after, the division by
 // their sum, which is f32. Scores stay f32 without intermediate rounding. Keys that an index mask hides from
 // a whole block of rows are skipped, so NaN and infinity behind such a mask do not reach the result.
 //

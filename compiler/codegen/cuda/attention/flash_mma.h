@@ -37,8 +37,8 @@ class MmaEmitter {
   // Most parts that a block combines, and how many of them it loads at a time.
   static constexpr int kTogether = 32, kAhead = 16;
 
-  // ---- spread: all blocks of the device split all keys of all tiles; a unit is one step of a block's warps
-  // ----
+  // ---- spread: all blocks split all keys of all tiles; a unit is one step of a block's warps ----
+
   sym::Expr points() const { return f_.batches() * f_.row_tiles(); }
   sym::Expr units() const { return points() * all_steps(); }
   sym::Expr all_steps() const { return sym::ceildiv(f_.flash.keys.extent, stride()); }

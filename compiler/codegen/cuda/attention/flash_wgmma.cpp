@@ -484,8 +484,8 @@ class Emitter {
     text_.close();
   }
 
-  // Prints the statements of the scores, then the weights under a maximum that may be too small by a factor
-  // of up to 2^8.
+  // Prints the statements of the scores, then the weights relative to a running maximum that is updated only
+  // if weights would otherwise exceed 2^8.
   void print_softmax(FlashFrame::Keys which, bool first) {
     f_.print_scores(
         keys_ / 8, which,

@@ -3,9 +3,9 @@
 //
 // Keys are processed from the last block to the first, so that masked blocks come first and the others run
 // without their mask. Step j issues the scores of block j and the values of block j - 1, computes the softmax
-// of j as soon as its scores are available, and rescales the sums only if a row's maximum has grown by more
-// than 2^8. Sources: Shah et al., "FlashAttention-3"; PTX ISA, "asynchronous warpgroup-level matrix
-// instructions".
+// of j as soon as its scores are available, and rescales the sums only if a row's maximum has grown so far
+// that weights would exceed 2^8. Sources: Shah et al., "FlashAttention-3"; PTX ISA, "asynchronous
+// warpgroup-level matrix instructions".
 #pragma once
 
 #include <optional>

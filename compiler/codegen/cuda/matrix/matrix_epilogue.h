@@ -94,8 +94,8 @@ class MatrixEpilogue {
   void print_piece(const Part& part, const Body& piece, const std::string& which);
   void print_statements(Body& body, const std::string& sum, const std::string& second);
   const Wide& stored() const;  // requires in_registers()
-  // Opens the loop over blocks of 8 columns, of which a thread has two: declares `column`, of block j, and
-  // its indices.
+  // Opens a loop over blocks j of 8 columns: declares `column`, the first of a thread's two columns in the
+  // block, and its indices.
   void open_block(const Part& part, Body& body);
 
   MatrixFrame& f_;

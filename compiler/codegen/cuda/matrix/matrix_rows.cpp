@@ -112,7 +112,7 @@ void MatrixRows::print_loads(bool weights) {
   }
 }
 
-// As many threads per row as there are, a power of two.
+// A group has as many threads as there are per row, a power of two.
 void MatrixRows::print_weights() {
   KernelText& text = f_.text;
   const int threads = f_.kernel.threads();
@@ -231,7 +231,7 @@ void MatrixRows::print_row(Body& body, const loop::For& loop, const std::string&
   body.place = nullptr;
 }
 
-// Only one block, or one cluster, stores what other readers need as well.
+// Stores row values that other nests read too; only the first block, or the first cluster, does so.
 void MatrixRows::print_stored(Body& body, const loop::Store& store, const loop::Dim& dim,
                               const std::string& name) {
   KernelText& text = f_.text;

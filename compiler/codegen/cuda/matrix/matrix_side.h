@@ -61,7 +61,7 @@ class MatrixSide {
   std::string place(const std::string& line, const std::string& at) const;
 
  private:
-  // Transposed on its way into shared memory.
+  // Whether the tile is transposed on its way into shared memory.
   bool is_turned() const { return along_depth() != along_depth_; }
   // Whether threads own register tiles, which they read along the rows.
   bool is_threads() const { return !f_.kernel.is_tensor() && !f_.kernel.is_sliced(); }
@@ -70,7 +70,7 @@ class MatrixSide {
   int width() const;  // elements per line, as threads copy them
   int lines() const;
   int pieces() const;      // per thread
-  bool is_scarce() const;  // some threads have no piece
+  bool is_scarce() const;  // whether some threads have no piece
   void find_map();
   bool find_matrix();
   void find_windows();

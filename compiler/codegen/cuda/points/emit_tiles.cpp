@@ -24,7 +24,7 @@ using sym::Expr;
 
 constexpr int kThreads = 256;
 constexpr int kAlong = 128;     // points of a tile along %a
-constexpr int kRowBytes = 256;  // bytes of a tile along %b, for the widest element
+constexpr int kRowBytes = 256;  // bytes of a tile's row along %b, for the widest element
 constexpr int kLeast = 16;      // smallest extents for which a tile pays
 constexpr int kWidest = 8;      // elements of a shifted vector
 constexpr int kTogether = 16;   // single elements that a thread loads before it stores them to shared memory
@@ -174,7 +174,7 @@ struct TileEmitter {
     if (!shifted)
       return cat(tiles[i], "[", at(dtype, "row", "column"),
                  points ? cat(" + u * ", wide + pad(dtype), "]") : "]");
-    // Position of the row's begin in its first vector.
+    // Position of the row's first element in its first vector.
     const std::string begins = is_covered(i) ? cat(" + (int)(((unsigned)(", body.offset(access),
                                                    ") - column) & ", pad(dtype) - 1, ")")
                                              : "";

@@ -36,7 +36,7 @@ constexpr int kColumnWidth = 16;  // the same if lanes are points
 constexpr int64_t kLeastColumns = 16;
 constexpr int kThreads = 512;     // per block
 constexpr int64_t kShort = 4096;  // longest row that a warp processes
-// Bytes that a linked block loads of columns; three such blocks fit a multiprocessor.
+// Bytes of columns that a linked block loads; three such blocks fit a multiprocessor.
 constexpr int64_t kTileBytes = 64 << 10;
 constexpr int kMostRounds = 4;
 // Tiles per row; with more, blocks would mostly read the totals of others.
