@@ -1,5 +1,5 @@
-// Emits attention for Hopper: one warp group loads tiles by TMA, and two or three multiply (wgmma) and
-// compute the softmax in turn, so that one group's products overlap another's exponentials.
+// Emits attention for Hopper: one warp group loads tiles by TMA, and one to four multiply (wgmma) and compute
+// the softmax. Two or three of them alternate, so that one group's products overlap another's exponentials.
 //
 // Keys are processed from the last block to the first, so that masked blocks come first and the others run
 // without their mask. Step j issues the scores of block j and the values of block j - 1, computes the softmax

@@ -299,7 +299,8 @@ struct PointEmitter {
                : 1;
   }
 
-  // `whole`: all points of the block exist. `part`: index of these points among more points per thread.
+  // `whole`: all points of the block exist. With `part`, these are only part number `part` (a generated
+  // variable) of a thread's points.
   void print_several(const std::vector<const loop::Load*>& loads, const std::vector<std::string>& dividers,
                      int points, bool whole, bool part = false) {
     text.line(cat("const unsigned first = block + ", part ? cat("part * ", kThreads * points, "u + ") : "",
@@ -534,7 +535,7 @@ DeviceNest emit_points(const loop::Program& program, const loop::Nest& nest, con
   if (strip) {
     PointEmitter vectors(program, nest, target);
     vectors.assign();
-    // The strip points at the statements of this emitter's own copy of the nest.
+    // Plans the strip again: it points at the statements of this emitter's own copy of the nest.
     const std::optional<Strip> own = vectors.strip();
     out.choices.push_back({sym::logical_and(strip->conditions), strip->aligned, {}});
     out.choices.back().launches.push_back(vectors.emit(own));
