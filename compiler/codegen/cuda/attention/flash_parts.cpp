@@ -31,7 +31,7 @@ static inline void load_part(float (&v)[4], const float* from) {
 #endif
 )";
 
-// Reads from another block of the cluster, at the same address of its shared memory.
+// Reads from another block of the cluster, at the same address of its shared memory; the cluster's barrier.
 constexpr std::string_view kPeers = R"(
 static inline void load_peer(float (&v)[4], unsigned from, int rank) {
   asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %4, %5;\nld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [a];\n}"
@@ -87,9 +87,8 @@ void MmaEmitter::print_total(int count, const Loading& load) {
 }
 
 void MmaEmitter::print_meeting() {
-  const int blocks = across_ / 8,
-            // Bytes of a warp's results; those of the whole block follow the first warp's.
-      all = (blocks + 1) * 512;
+  // all: bytes of a warp's results; those of the whole block follow the first warp's.
+  const int blocks = across_ / 8, all = (blocks + 1) * 512;
   print_leave();
   text_.open("");
   print_block([&] { text_.line(cat("store_four(ours + ", all, ", m[0], m[1], l[0], l[1]);")); },
