@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/compile_flags.h"
 #include "cli/inspect_schedule.h"
+#include "cli/manifest_file.h"
 #include "cli/output.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
@@ -22,7 +23,6 @@
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
-#include "compiler/package/elf.h"
 #include "compiler/package/read_manifest.h"
 #include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
@@ -109,18 +109,7 @@ void print_manifest(const Json& m, const std::string& file) {
 }
 
 int inspect_artifact(const Flags& flags, const Globals& globals) {
-  const std::string file = read_file(flags.common.model);
-  std::string text = file;
-  if (file.starts_with("\x7f"
-                       "ELF")) {
-    try {
-      const auto layout = package::artifact_layout(file);
-      text = file.substr(layout.manifest_offset, layout.manifest_bytes);
-    } catch (Error& error) {
-      error.diagnostic.where.file = flags.common.model;
-      throw;
-    }
-  }
+  const std::string text = read_manifest_text(flags.common.model);
   if (!flags.stage.empty() && flags.stage != "manifest")
     fail(ErrorKind::kUsage, "no-such-stage",
          cat("an artifact holds its manifest, not the stage '", flags.stage, "'"),

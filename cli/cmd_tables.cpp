@@ -47,7 +47,7 @@ int print_page(const Rows& rows) {
       "allows at the "
       "newest version and this build has a dtype for (not complex numbers). Tensors have 256 dims at most "
       "and fewer "
-      "than 2^47 bytes; strings, sequences, optionals and maps are laid out in tensors as README.md says. "
+      "than 2^47 bytes; strings, sequences, optionals and maps are laid out in tensors as docs/models.md says. "
       "`stridec "
       "check` says of a model what in it goes beyond these limits.\n\n",
       STRIDEC_VERSION, covered, rows.size() - 1);

@@ -41,5 +41,6 @@ std::function<int()> declare_passes(CLI::App& app, const Globals& globals);
 std::function<int()> declare_precisions(CLI::App& app, const Globals& globals);
 std::function<int()> declare_targets(CLI::App& app, const Globals& globals);
 std::function<int()> declare_exit_codes(CLI::App& app, const Globals& globals);
+std::function<int()> declare_licenses(CLI::App& app, const Globals& globals);
 
 }  // namespace stridec::cli

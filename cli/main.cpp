@@ -10,6 +10,7 @@
 #include "cli/exit_owner.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/version.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 
@@ -32,6 +33,7 @@ constexpr Command kCommands[] = {
     {"precisions", "list what each primitive operation computes in under --precision", declare_precisions},
     {"targets", "list the CPUs and GPUs this build compiles for", declare_targets},
     {"exit-codes", "list the exit codes", declare_exit_codes},
+    {"licenses", "print the licenses of this program, or of what an artifact contains", declare_licenses},
 };
 
 int report(const Error& error, const Globals& globals, const std::string& command) {
@@ -60,7 +62,7 @@ int run(int argc, char** argv) {
   CLI::App app{"stridec " STRIDEC_VERSION ": compiles trained models to shared libraries that need only libc",
                "stridec"};
   app.require_subcommand(1);
-  app.set_version_flag("--version", "stridec " STRIDEC_VERSION);
+  app.set_version_flag("--version", version_text());
   app.failure_message(CLI::FailureMessage::help);
   Globals globals;
   std::function<int()> action;

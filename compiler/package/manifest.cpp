@@ -5,6 +5,8 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/kernels.h"
+#include "compiler/loop/walk.h"
+#include "compiler/package/version.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::package {
@@ -109,6 +111,22 @@ Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
   return kernels;
 }
 
+// Parts of the library that NOTICE has sections for, beside kernels made for the model.
+Json parts_of(const Program& program, bool gpu) {
+  static const std::map<std::string, std::string, std::less<>> kParts = {{"image_size", "image"},
+                                                                         {"image_decode", "image"},
+                                                                         {"fourier", "fourier"},
+                                                                         {"mersenne_uniform", "mersenne"}};
+  std::set<std::string> parts = {"runtime"};
+  if (gpu) parts.insert("cuda");
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    const auto* call = std::get_if<loop::Call>(&step.node);
+    const auto part = call ? kParts.find(call->routine) : kParts.end();
+    if (part != kParts.end()) parts.insert(part->second);
+  });
+  return parts;
+}
+
 }  // namespace
 
 std::string manifest(const Program& program, const ManifestFacts& facts) {
@@ -125,7 +143,7 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
     targets.push_back({{"device", "cpu"}, {"architecture", "x86_64"}, {"variants", facts.variants}});
   int steps = 0;  // of the runtime's profile: the general program's first
   Json json = {
-      {"schema_version", "1.0"},
+      {"schema_version", kManifestVersion},
       {"compiler", "stridec " STRIDEC_VERSION},
       {"name", program.name},
       {"model", {{"file", facts.model_file}, {"sha256", facts.model_sha256}}},
@@ -143,6 +161,7 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
         {"workspace_bytes", sym::to_string(program.arena_bytes)}}},
       {"targets", std::move(targets)},
       {"requires", std::move(required)},
+      {"contains", parts_of(program, !facts.gpu_variants.empty())},
       {"kernels", kernels_of(program, facts.tuning, steps)},
   };
   if (!facts.input_values.empty()) json["input_values"] = facts.input_values;

@@ -181,7 +181,7 @@ def engine_versions(engines, program):
     found = {}
     for engine in engines:
         if engine in OURS or engine == "fixed":
-            found[engine] = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
+            found[engine] = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
         elif engine in PEERS:
             package = engine.partition("-")[0]
             found[engine] = f"{package} {importlib.metadata.version(package)}"

@@ -149,7 +149,7 @@ def test_pass_flags():
 
 
 def test_json_everywhere():
-    for command in ("ops", "modes", "options", "passes", "precisions", "targets", "exit-codes", "check mlp.onnx", "inspect mlp.so",
+    for command in ("ops", "modes", "options", "passes", "precisions", "targets", "exit-codes", "licenses", "licenses mlp.so", "check mlp.onnx", "inspect mlp.so",
                     "bench mlp.so --dim batch=2 --seconds 0.05", "compile mlp.onnx -o again.so"):  # fmt: skip
         done = stridec(f"{command} --format=json", 0)
         json.loads(done.stdout)
@@ -195,8 +195,49 @@ def test_precisions():
     expect(rows["reshape"]["bf16"] == "as its reader" and rows["reshape"]["fp32"] == "f32", rows["reshape"])
 
 
-def test_readme_has_the_exit_codes():
-    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+def test_page_has_the_exit_codes():
+    with open(os.path.join(ROOT, "docs", "commands.md"), encoding="utf-8") as file:
         rows = re.findall(r"^\| (\d+) \| ([a-z-]+) \|", file.read(), re.M)
     printed = [(row["code"], row["name"]) for row in json.loads(stridec("exit-codes --format=json", 0).stdout)]
-    expect(rows == printed, f"README has {rows}, the program {printed}")
+    expect(rows == printed, f"docs/commands.md has {rows}, the program {printed}")
+
+
+def test_version():
+    """The first line is the program's; scripts read it."""
+    lines = stridec("--version", 0).stdout.splitlines()
+    expect(re.fullmatch(r"stridec \d+\.\d+\.\d+", lines[0]), lines)
+    expect(re.fullmatch(r"revision \S+, LLVM 19\.\S+, ONNX \d+\.\d+\.\d+", lines[1]), lines)
+    expect(re.fullmatch(r"C API \d+, artifact format \d+, manifest \d+\.\d+", lines[2]) and len(lines) == 3, lines)
+
+
+def test_licenses():
+    """Of the program all of LICENSE and NOTICE; of an artifact what it contains, as its manifest says."""
+    text = stridec("licenses", 0).stdout
+    for name in ("LICENSE", "NOTICE"):
+        with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+            expect(file.read() in text, f"{name} is not printed")
+    everything = json.loads(stridec("licenses --format=json", 0).stdout)["licenses"]
+    expect(all(len(row["text"]) > 60 and row["license"] and row["part_of"] for row in everything), everything)
+
+    codecs = {"libjpeg-turbo", "libwebp", "OpenJPEG", "zlib"}
+    always = {"stridec", "XXH64", "DLPack"}
+    more = {"pocketfft", "Mersenne Twister"}
+    expect(codecs | always | more < {row["name"] for row in everything}, everything)
+    stridec("compile parts.onnx -o parts.so", 0)
+    for name, parts, wanted in (("mlp", ["runtime"], always),
+                                ("parts", ["fourier", "image", "mersenne", "runtime"], always | codecs | more)):  # fmt: skip
+        for file in (name + ".so", name + ".json"):
+            found = json.loads(stridec(f"licenses {file} --format=json", 0).stdout)
+            expect(found["contains"] == parts and {row["name"] for row in found["licenses"]} == wanted, found)
+        text = stridec(f"licenses {name}.so", 0).stdout
+        expect(all(("Independent JPEG" in text) == (part in parts) for part in ["image"]), text)
+
+    with open("mlp.json", encoding="utf-8") as file:
+        manifest = json.load(file)
+    del manifest["contains"]  # as manifests were before 1.1
+    with open("older.json", "w", encoding="utf-8") as file:
+        json.dump(manifest, file)
+    found = json.loads(stridec("licenses older.json --format=json", 0).stdout)
+    expect(found["contains"] is None and codecs | always | more < {row["name"] for row in found["licenses"]}, found)
+    expect("bad-manifest" in stridec("licenses text.onnx", 3).stderr, "not refused")
+    expect(stridec("licenses missing.so").returncode == 2, "not refused")

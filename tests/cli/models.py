@@ -117,6 +117,21 @@ def frames():
     return made
 
 
+def parts():
+    """What an artifact has parts with licenses of their own for: an image, a Fourier transform, numbers of NumPy's stream."""
+    return model(
+        [
+            helper.make_node("ImageDecoder", ["bytes"], ["image"], "read/ImageDecoder"),
+            helper.make_node("DFT", ["signal"], ["spectrum"], "turn/DFT"),
+            helper.make_node("Dropout", ["x", "ratio", "training"], ["kept"], "drop/Dropout", seed=7),
+        ],
+        [value("bytes", ["n"], TensorProto.UINT8), value("signal", [2, 1024, 1]), value("x", ["m", 4])],
+        [value("image", ["h", "w", 3], TensorProto.UINT8), value("spectrum", [2, 1024, 2]), value("kept", ["m", 4])],
+        [("ratio", np.array(0.5, np.float32)), ("training", np.array(True))],
+        opset=20,
+    )
+
+
 def repeated():
     """x doubled as often as the run says."""
     body = helper.make_graph(
@@ -437,8 +452,8 @@ def write_all(folder):
             file.write(data)
 
     good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "gather": gather(), "tower": tower(),
-            "frames": frames(), "repeated": repeated(), "ranged": ranged(), "softmax": chain(("Softmax", {"axis": -1})),
-            "bytes": bytes_of(), "named": named(), "unpooled": unpooled()}  # fmt: skip
+            "frames": frames(), "parts": parts(), "repeated": repeated(), "ranged": ranged(),
+            "softmax": chain(("Softmax", {"axis": -1})), "bytes": bytes_of(), "named": named(), "unpooled": unpooled()}  # fmt: skip
     for name, made in {**good, **bad_models(), **overflowing_models(), **bombs()}.items():
         write(name + ".onnx", made.SerializeToString())
     for name, data in bad_files(mlp().SerializeToString()).items():

@@ -144,7 +144,6 @@ static inline f32 sd_reciprocal(f32 x) { f32 r; asm("rcp.approx.f32 %0, %1;" : "
   add("sigmoid.f32", {"reciprocal.f32"},
       "static inline f32 sd_sigmoid(f32 x) {\n  const f32 e = expf(-__builtin_elementwise_abs(x));\n"
       "  return (x < 0.0f ? e : 1.0f) * sd_reciprocal(1.0f + e);\n}\n");
-      "static inline f32 sd_sigmoid(f32 x) { return sd_reciprocal(1.0f + expf(-x)); }\n");
   // Polynomial for |x| < 0.625: (tanh x - x) / x^3 in x^2.
   add("tanh.f32", {"exp_coarse.f32", "reciprocal.f32"}, R"(static inline f32 sd_tanh(f32 x) {
   const f32 a = __builtin_elementwise_abs(x), t = x * x;
@@ -159,10 +158,8 @@ static inline f32 sd_reciprocal(f32 x) { f32 r; asm("rcp.approx.f32 %0, %1;" : "
   return a < 0.625f ? small : big;
 }
 )");
-  // erf(x) / x in x^2 below 1; log(erfc(x)) from 1 to 4
-  add("erf.f32", {"exp_coarse.f32", "product.f32"}, R"(static inline f32 sd_erf(f32 x) {
   // Polynomials: erf(x) / x in x^2 below 1; log(erfc(x)) from 1 to 4.
-  add("erf.f32", {"exp_coarse.f32"}, R"(static inline f32 sd_erf(f32 x) {
+  add("erf.f32", {"exp_coarse.f32", "product.f32"}, R"(static inline f32 sd_erf(f32 x) {
   const f32 a = __builtin_elementwise_abs(x), t = x * x, c = a > 4.0f ? 4.0f : a;
   f32 p = 7.87587487e-05f;
   p = __builtin_elementwise_fma(p, t, -0.00080168643f);

@@ -1,0 +1,8 @@
+// The version of the manifest's schema: major.minor. A new minor only adds keys.
+#pragma once
+
+namespace stridec::package {
+
+inline constexpr const char* kManifestVersion = "1.1";
+
+}  // namespace stridec::package
