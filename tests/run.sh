@@ -1,8 +1,9 @@
 #!/bin/bash
-# Builds everything and runs all tests. The last line is "N passed, N failed".
+# Builds everything and runs all tests. The last line is "N passed, N failed". tests/suites.txt lists the suites.
 #
 #   bash tests/run.sh [name...]     only the suites, or unit tests (test_<folder>), with one of these names
 #   STRIDEC_BUILD                   the build folder (default build)
+#   STRIDEC_QUICK                   if set: without the suite `instrumented`, and fewer models
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=${STRIDEC_BUILD:-build}
@@ -12,29 +13,10 @@ for name in "$@"; do
 done
 export unit_tests
 
-# "name|command". A command prints "N passed, N failed" as its last such line; it runs in
-# the source folder with $python (NumPy, ONNX, onnxruntime), $build and $stridec (the program) set.
-suites=('unit|bash tests/unit.sh "$build" $unit_tests')
-# The instrumented build costs as much again as the first; STRIDEC_QUICK leaves it out. The kernels that its tests compile are
-# those that the cache has of the tests before.
-[ -n "${STRIDEC_QUICK:-}" ] || suites+=('instrumented|bash tests/instrumented.sh')
-suites+=(
-  'replay|$python tests/replay.py'
-  'layers|$python tests/check_layers.py'
-  'cli|$python tests/cli/run.py'
-  'models|$python tests/models/run.py $([ -n "${STRIDEC_QUICK:-}" ] || echo --all)'
-  'architectures|$python tests/models/run_architectures.py'
-  'conformance|bash tests/conformance/run.sh'
-  'emulated|bash tests/conformance/run.sh emulated'
-  'contrib|bash tests/conformance/contrib.sh'
-  'sizes|$python tests/sizes/run.py "$stridec"'
-  'threads|bash tests/threads.sh'
-  'race|$python tests/bench/test_race.py'
-  'memory|$python tests/bench/memory.py resnet50 unet'
-  'fuzz|$python tests/fuzz/random_models.py --count 400 --seed 20261122'
-  'fuzz-emulated|$python tests/fuzz/random_models.py --count 100 --seed 20261124 --emulated'
-  'quickstart|bash samples/quickstart.sh && echo 1 passed, 0 failed'
-)
+suites=()
+while IFS= read -r suite; do
+  [ -n "${STRIDEC_QUICK:-}" ] && [[ $suite == instrumented\|* ]] || suites+=("$suite")
+done < <(grep -v '^#' tests/suites.txt)
 
 bash .ci/setup || { echo "0 passed, 1 failed"; exit 1; }
 export build stridec=$build/stridec python=${STRIDEC_CACHE:-$HOME/.cache/stridec}/python/bin/python

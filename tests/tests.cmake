@@ -79,6 +79,23 @@ foreach(path ${test_folders})
 endforeach()
 add_custom_target(unit_tests DEPENDS ${test_targets})
 
+# ctest: a test for each unit executable and each suite of tests/suites.txt but `unit`, which is the former all together.
+# ctest does not build: a suite wants the program, and the Python environment of .ci/setup.
+set(test_environment "build=${PROJECT_BINARY_DIR};stridec=${PROJECT_BINARY_DIR}/stridec;python=${stridec_cache}/python/bin/python")
+foreach(test ${test_targets})
+  add_test(NAME ${test} COMMAND ${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${test} PROPERTIES LABELS unit)
+endforeach()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/suites.txt)
+file(STRINGS ${PROJECT_SOURCE_DIR}/tests/suites.txt suites REGEX "^[a-z]")
+foreach(suite ${suites})
+  string(REGEX REPLACE "\\|.*" "" name "${suite}")
+  if(NOT name STREQUAL unit)
+    add_test(NAME ${name} COMMAND bash tests/suite.sh ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name} PROPERTIES LABELS suite TIMEOUT 7200 ENVIRONMENT "${test_environment}")
+  endif()
+endforeach()
+
 # An include that breaks the table of layers fails the build.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_custom_target(check_layers ALL COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/check_layers.py
