@@ -5,6 +5,7 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/stridec)
 set(generated ${PROJECT_BINARY_DIR}/generated)
+file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/stridec.pc.in ${generated}/stridec.pc @ONLY)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/stridec-config.cmake.in ${generated}/stridec-config.cmake
   INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_BINDIR)
