@@ -3,7 +3,8 @@
 #
 #   bash tests/run.sh [name...]     only the suites, or unit tests (test_<folder>), with one of these names
 #   STRIDEC_BUILD                   the build folder (default build)
-#   STRIDEC_QUICK                   if set: without the suite `instrumented`, and fewer models
+#   STRIDEC_QUICK                   if set: without the suite `instrumented`
+#   STRIDEC_NIGHTLY                 if set: the nightly suites too, and all that suites leave out otherwise (tests/nightly.sh)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=${STRIDEC_BUILD:-build}
@@ -14,8 +15,10 @@ done
 export unit_tests
 
 suites=()
-while IFS= read -r suite; do
-  [ -n "${STRIDEC_QUICK:-}" ] && [[ $suite == instrumented\|* ]] || suites+=("$suite")
+while IFS='|' read -r name when command; do
+  [ -n "${STRIDEC_QUICK:-}" ] && [ "$name" = instrumented ] && continue
+  [ "$when" = ci ] || [ -n "${STRIDEC_NIGHTLY:-}" ] || [[ " ${only[*]} " == *" $name "* ]] || continue
+  suites+=("$name|$command")
 done < <(grep -v '^#' tests/suites.txt)
 
 bash .ci/setup || { echo "0 passed, 1 failed"; exit 1; }
@@ -24,7 +27,7 @@ cmake -G Ninja -B "$build" -S . > "$build.configure.log" 2>&1 && mv "$build.conf
   { cat "$build.configure.log"; echo "0 passed, 1 failed"; exit 1; }
 ninja -C "$build" || { echo "0 passed, 1 failed"; exit 1; }
 
-passed=0 failed=0 broken=()
+passed=0 failed=0 broken=() times=() unit_times=()
 wanted() {
   local name
   [ ${#only[@]} -eq 0 ] && return 0
@@ -39,6 +42,7 @@ count() {
   if [ "$p" = 0 ] && [ "$f" = 0 ]; then f=1; fi
   passed=$((passed + p)) failed=$((failed + f))
   [ "$f" = 0 ] || broken+=("$name")
+  times+=("$(seconds) $name")
   printf '%-24s %6d passed, %d failed   %5.1f s\n' "$name" "$p" "$f" "$(seconds)"
 }
 seconds() { awk -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }'; }
@@ -57,8 +61,10 @@ for suite in "${suites[@]}"; do
   count "$name" "$status" $numbers
   # Rows and tables are what these have to say.
   [ "$name" != unit ] && [ "$name" != instrumented ] || sed '$d; s/^/    /' "$log"
+  [ "$name" != unit ] || mapfile -t unit_times < <(sed -nE 's/^(test_[a-z_]+) .* ([0-9.]+) s$/\2 \1/p' "$log")
 done
 
+echo "slowest: $(printf '%s\n' "${times[@]}" "${unit_times[@]}" | sort -rn | head -10 | awk '{ printf "%s%s %.0f s", sep, $2, $1; sep = ", " }')"
 [ ${#broken[@]} -eq 0 ] || echo "failed: ${broken[*]}"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

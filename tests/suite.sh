@@ -4,6 +4,6 @@
 #   bash tests/suite.sh name
 set -euo pipefail
 cd "$(dirname "$0")/.."
-command=$(sed -n "s/^$1|//p" tests/suites.txt)
+command=$(sed -nE "s/^$1\|[a-z]+\|//p" tests/suites.txt)
 [ -n "$command" ] || { echo "tests/suites.txt has no suite '$1'"; exit 1; }
 exec bash -c "$command"
