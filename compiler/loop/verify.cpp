@@ -340,7 +340,10 @@ class ProgramVerifier {
   void buffers() {
     std::unordered_set<std::string_view> names;
     for (const Buffer& b : program_.buffers) {
-      check(names.insert(b.name).second, "two buffers are called '", b.name, "'");
+      // Inputs, outputs and states have the model's names, which others may share.
+      const bool of_model = b.ordinal >= 0 && (b.storage == Storage::kInput || b.storage == Storage::kOutput ||
+                                               b.storage == Storage::kState);
+      check(of_model || names.insert(b.name).second, "two buffers are called '", b.name, "'");
       check(b.strides.size() == b.shape.size(), "buffer ", b.name, " has ", b.strides.size(),
             " strides for rank ", b.shape.size());
       for (Expr e : b.shape) check(!sym::has_index(e), "the shape of ", b.name, " uses an index variable");

@@ -232,11 +232,11 @@ void require_branch(Builder& b, sym::Expr condition, const Declared& branch) {
   const std::string sizes = join(values, ", ", [&](sym::Expr v) {
     return cat(replaced(replaced(sym::to_string(v), "{", "{{"), "}", "}}"), " = {", next++, "}");
   });
-  b.require(
-      chosen,
-      cat("if: result ", branch.result, " has the ", branch.rank, " dims that the model declares in the ",
-          branch.first ? "then" : "else", " branch alone, and the other one is chosen (", sizes, ")"),
-      std::move(values));
+  b.require(chosen,
+            cat("this run takes the ", branch.first ? "else_branch" : "then_branch",
+                ", which is left out: its result ", branch.result, " does not have the ", branch.rank,
+                " dims that the model declares or later nodes need (", sizes, ")"),
+            std::move(values));
 }
 
 }  // namespace

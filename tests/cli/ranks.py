@@ -97,7 +97,7 @@ CASES = {
     "other_is_one": (squeezed(["b", 1, 4], None), of_x(None, 1, 4), "Squeeze keeps dim 0", None),
     "found": (found([None]), lambda b: {"x": np.arange(b + 1, dtype=np.float32)}, "Squeeze keeps dim 1", None),
     "found_one": (found([]), lambda b: {"x": np.arange(b + 1, dtype=np.float32)}, None, "Squeeze removes dim 1"),
-    "branch_kept": (branches(["b", 3, 4]), of_x(None, 3, 4), "in the else branch alone", None),
+    "branch_kept": (branches(["b", 3, 4]), of_x(None, 3, 4), "takes the then_branch, which is left out", None),
     "branch_removed": (branches([3, 4]), of_x(None, 3, 4), None, SERVES_ONE),
     "prelu": (with_parameter(N("PRelu", ["x", "p"], ["y"]), [3, "b"], ("p", numbers(2))), of_x(3, None), SERVES_TWO, None),
     "gemm": (with_parameter(N("Gemm", ["x", "w", "p"], ["y"]), ["b", 3], ("w", numbers(3, 4)), ("p", numbers(2, 4))), of_x(None, 3), SERVES_TWO, None),

@@ -25,6 +25,11 @@ inline std::string symbolic_input(const std::string& name, const std::vector<std
   return text(1, name) + text(2, text(1, number(1, static_cast<uint64_t>(type)) + text(2, shape)));
 }
 
+// A declaration without a rank.
+inline std::string of_any_rank(const std::string& name, int type = 1) {
+  return text(1, name) + text(2, text(1, number(1, static_cast<uint64_t>(type))));
+}
+
 inline Imported import_bytes(const std::string& content, const ImportOptions& options = {}) {
   testing::Folder folder;
   return import_model(read_model(folder.write("m.onnx", content)), options);
