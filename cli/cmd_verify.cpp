@@ -133,9 +133,10 @@ Tensors given_outputs(const loop::Program& program, const Flags& flags) {
 void take_flags(const Library& artifact, const std::string& path, CompileOptions& options) {
   const Json manifest = package::read_manifest(artifact.manifest(), path);
   const Json dims = manifest.value("dims", Json::object()),
-             settings = manifest.value("options", Json::object());
+             settings = manifest.value("options", Json::object()),
+             values = manifest.value("input_values", Json::object());
   options.input_values.clear();
-  for (const auto& [name, value] : manifest.value("input_values", Json::object()).items())
+  for (const auto& [name, value] : values.items())
     options.input_values.push_back(frontend::parse_input_value(cat(name, "=", value.get<std::string>())));
   options.dims.clear();
   for (const auto& [name, range] : dims.items()) {

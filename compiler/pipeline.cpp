@@ -178,7 +178,7 @@ constexpr Pass kArtifact[] = {
     {"weights", "packing", RunsOn::kArtifact, "Place weights in the file, equal ones once.", place_weights},
     {"gpu copies", "building", RunsOn::kGpu, "Copies become loop nests; symbols of the run are declared.",
      prepare_host},
-    {"gpu kernels", "building", RunsOn::kArtifact, "The text of each GPU kernel.", emit_gpu},
+    {"gpu kernels", "building", RunsOn::kGpu, "The text of each GPU kernel.", emit_gpu},
     {"host", "building", RunsOn::kArtifact, "The text of the host program, which launches the kernels.",
      assemble},
     {"building", "building", RunsOn::kArtifact, "Compile all texts.", build},

@@ -132,6 +132,15 @@ def parts():
     )
 
 
+def counting():
+    """What has been added up so far: past becomes present, as a state does."""
+    return model(
+        [helper.make_node("Add", ["past", "x"], ["present"], "count/Add"), helper.make_node("Mul", ["present", "present"], ["y"])],
+        [value("past", [3]), value("x", [3])],
+        [value("present", [3]), value("y", [3])],
+    )
+
+
 def repeated():
     """x doubled as often as the run says."""
     body = helper.make_graph(
@@ -451,7 +460,7 @@ def write_all(folder):
         with open(path(name), "wb") as file:
             file.write(data)
 
-    good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "gather": gather(), "tower": tower(),
+    good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "counting": counting(), "gather": gather(), "tower": tower(),
             "frames": frames(), "parts": parts(), "repeated": repeated(), "ranged": ranged(),
             "softmax": chain(("Softmax", {"axis": -1})), "bytes": bytes_of(), "named": named(), "unpooled": unpooled()}  # fmt: skip
     for name, made in {**good, **bad_models(), **overflowing_models(), **bombs()}.items():

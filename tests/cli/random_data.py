@@ -49,7 +49,7 @@ MODELS = {
     "elements": (model([_n("GatherElements", "x i", "y", axis=1)], [value("x", ["n", 5]), value("i", ["n", 3], I64)], [value("y", None)]), {"i": (0, 4)}),
     "nd": (model([_n("GatherND", "rows i", "y")], [value("i", ["n", 2], I64)], [value("y", None)], [ROWS]), {"i": (0, 2)}),
     "scatter_elements": (model([_n("ScatterElements", "x i u", "y", axis=1)], [value("x", ["n", 5]), value("i", ["n", 1], I64), value("u", ["n", 1])], [value("y", None)]), {"i": (0, 4)}),
-    "scatter_nd": (model([_n("ScatterND", "x i u", "y")], [value("x", ["n", 5]), value("i", [3, 1], I64), value("u", [3, 5])], [value("y", None)]), {"i": (0, "n - 1")}),
+    "scatter_nd": (model([_n("ScatterND", "x i u", "y")], [value("x", ["n", 5]), value("i", [1, 1], I64), value("u", [1, 5])], [value("y", None)]), {"i": (0, "n - 1")}),
     "one_hot": (model([_n("OneHot", "i depth values", "y")], [value("i", ["n"], I64), value("depth", [], I64)], [value("y", None)], [("values", np.array([0, 1], np.float32))]), {}),
     "top_k": (model([_n("TopK", "x k", "v i")], [value("x", ["n", 7]), value("k", [1], I64)], [value("v", None), value("i", None, I64)]), {}),
     "range": (model([_n("Range", "a b c", "y")], [value(name, [], I64) for name in "abc"], [value("y", None, I64)]), {}),

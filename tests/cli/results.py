@@ -56,10 +56,11 @@ def test_names():
     inputs, outputs = ["x", "x_1"], ["x", "w", "x_1", *models.ODD_NAMES]
     stridec("inspect named.onnx --write-graph named.graph", 0)
     for source in ("named.onnx", "named.graph"):
-        stridec(f"compile {source} -o named.so", 0)
-        with open("named.json", encoding="utf-8") as file:
+        # A path that is open already gives the library that was there first.
+        stridec(f"compile {source} -o {source}.so", 0)
+        with open(f"{source}.json", encoding="utf-8") as file:
             manifest = json.load(file)
-        model = sample.Model("named.so")
+        model = sample.Model(f"{source}.so")
         for what, want in (("inputs", inputs), ("outputs", outputs)):
             expect([value["name"] for value in manifest[what]] == want, manifest[what])
             expect([value.name for value in getattr(model, what)] == want, getattr(model, what))
@@ -73,14 +74,15 @@ def test_names():
     for i, name in enumerate(outputs):
         kept += ["--output", f"{name}=kept{i}.npy"]
         expected += ["--expect", f"{name}=named{i + 2}.npy"]
+    stridec("compile named.onnx -o named.so", 0)
     ran = json.loads(stridec(["run", "named.so", *given, *kept, "--format=json"], 0).stdout)
     expect([output["name"] for output in ran["outputs"]] == outputs, ran)
     for i, want in enumerate(results):
         np.testing.assert_array_equal(np.load(f"kept{i}.npy"), want)
     stridec(["verify", "named.onnx", "named.so", *given, *expected], 0)
     stridec(["bench", "named.so", *given, "--seconds", "0.01"], 0)
-    stridec("compile named.onnx -o named.so --state x_1=x_1", 0)
-    model = sample.Model("named.so")
+    stridec("compile named.onnx -o kept.so --state x_1=x_1", 0)
+    model = sample.Model("kept.so")
     expect([value.name for value in model.states] == ["x_1"] and "x_1" not in [value.name for value in model.outputs], model.outputs)
 
 
