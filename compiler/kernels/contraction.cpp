@@ -153,9 +153,9 @@ std::optional<sym::Expr> merged_step(sym::Expr e, const std::vector<loop::Dim>& 
   return form->coefficients.back();
 }
 
-std::optional<sym::Expr> step_of_turned_rows(const loop::Program& program, const loop::Access& access,
-                                             const std::vector<loop::Dim>& rows,
-                                             const std::vector<loop::Dim>& k, const sym::Facts& facts) {
+std::optional<sym::Expr> stride_of_transposed_rows(const loop::Program& program, const loop::Access& access,
+                                                   const std::vector<loop::Dim>& rows,
+                                                   const std::vector<loop::Dim>& k, const sym::Facts& facts) {
   if (!access.mask.is_const(1) || rows.empty()) return std::nullopt;
   const sym::Expr offset = offset_of(program, access, facts);
   const auto row = merged_step(offset, rows, facts);

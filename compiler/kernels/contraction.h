@@ -69,9 +69,9 @@ std::optional<sym::Expr> merged_step(sym::Expr e, const std::vector<loop::Dim>& 
 
 // Returns the stride of k if the load's rows are adjacent in memory at every k. A copy that makes k
 // contiguous then transposes square blocks.
-std::optional<sym::Expr> step_of_turned_rows(const loop::Program& program, const loop::Access& access,
-                                             const std::vector<loop::Dim>& rows,
-                                             const std::vector<loop::Dim>& k, const sym::Facts& facts);
+std::optional<sym::Expr> stride_of_transposed_rows(const loop::Program& program, const loop::Access& access,
+                                                   const std::vector<loop::Dim>& rows,
+                                                   const std::vector<loop::Dim>& k, const sym::Facts& facts);
 
 // Facts inside a nest: the program's, plus the ranges of the dims of the nest and of the reduction.
 sym::Facts facts_in(const loop::Program& program, const loop::Nest& nest, const Contraction& contraction);

@@ -262,9 +262,9 @@ std::optional<sym::Expr> contiguous(const loop::Program& program, const std::vec
   return condition;
 }
 
-bool comes_in_pieces(const loop::Program& program, const loop::Nest& nest, const Contraction& contraction,
-                     const Factor& factor, const std::vector<loop::Dim>& rows,
-                     const std::vector<loop::Dim>& depth, DType element, const sym::Facts& facts) {
+bool loads_16_bytes(const loop::Program& program, const loop::Nest& nest, const Contraction& contraction,
+                    const Factor& factor, const std::vector<loop::Dim>& rows,
+                    const std::vector<loop::Dim>& depth, DType element, const sym::Facts& facts) {
   const loop::Load* load = load_of(program, factor, element);
   if (!load) return false;
   const bool deep = along_depth(program, factor, rows, depth, facts);

@@ -124,7 +124,7 @@ std::optional<std::pair<const Load*, const Load*>> differing_loads(const loop::N
   return Comparison(nest, a, b).run();
 }
 
-std::optional<Pair> match_pair(const loop::Nest& nest) {
+std::optional<DualGemm> match_dual_gemm(const loop::Nest& nest) {
   const auto at = two_sums(nest);
   if (!at) return std::nullopt;
   const auto& a = std::get<loop::Reduce>(nest.body[at->first].node);
@@ -140,11 +140,11 @@ std::optional<Pair> match_pair(const loop::Nest& nest) {
           !(second->access.index[i] == paired_index(var) + kPairBlock) || !only_by(a, var, *first, i) ||
           !only_by(b, var, *second, i))
         continue;
-      Pair pair{.nest = nest,
-                .dim = var,
-                .second = b.results[0],
-                .first_load = first->result,
-                .second_load = second->result};
+      DualGemm pair{.nest = nest,
+                    .dim = var,
+                    .second = b.results[0],
+                    .first_load = first->result,
+                    .second_load = second->result};
       pair.nest.dims[d].extent = nest.dims[d].extent * 2;
       loop::for_each_stmt(pair.nest.body, [&](Stmt& stmt) {
         auto* load = std::get_if<Load>(&stmt.node);
@@ -158,7 +158,7 @@ std::optional<Pair> match_pair(const loop::Nest& nest) {
 }
 
 loop::Nest product_of(const loop::Nest& nest) {
-  auto pair = match_pair(nest);
+  auto pair = match_dual_gemm(nest);
   return pair ? std::move(pair->nest) : nest;
 }
 

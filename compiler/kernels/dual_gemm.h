@@ -22,7 +22,7 @@ constexpr int64_t kPairBlock = 8;
 // Index of a point of the first GEMM in the interleaved dim; the second one's is kPairBlock larger.
 sym::Expr paired_index(sym::Expr point);
 
-struct Pair {
+struct DualGemm {
   // The combined GEMM: its dim is twice as long and indexes the interleaved weight directly. The second sum
   // appears there as a copy of the first, so that the statements that use it stay valid.
   loop::Nest nest;
@@ -32,7 +32,7 @@ struct Pair {
 };
 
 // Returns nothing if the nest is not of this form.
-std::optional<Pair> match_pair(const loop::Nest& nest);
+std::optional<DualGemm> match_dual_gemm(const loop::Nest& nest);
 // Returns the combined GEMM, or the nest itself if it is no dual GEMM.
 loop::Nest product_of(const loop::Nest& nest);
 

@@ -52,7 +52,7 @@ std::optional<loop::BufferId> row_of(const loop::For& loop, const Block& behind)
 
 }  // namespace
 
-const loop::For* row_loop(const loop::Nest& nest) {
+const loop::For* prologue_loop(const loop::Nest& nest) {
   if (nest.dims.empty() || nest.body.empty()) return nullptr;
   const auto* loop = std::get_if<loop::For>(&nest.body.back().node);
   if (!loop || loop->dims.size() != 1) return nullptr;
@@ -62,7 +62,7 @@ const loop::For* row_loop(const loop::Nest& nest) {
   return plain && std::any_of(front.begin(), front.end(), is_statistic) ? loop : nullptr;
 }
 
-std::optional<RowPrologue> match_row_prologue(const loop::Nest& nest) {
+std::optional<NormPrologue> match_row_prologue(const loop::Nest& nest) {
   const auto last = std::find_if(nest.body.rbegin(), nest.body.rend(), [](const Stmt& stmt) {
     return std::holds_alternative<loop::For>(stmt.node);
   });
@@ -73,7 +73,7 @@ std::optional<RowPrologue> match_row_prologue(const loop::Nest& nest) {
   if (!row || !std::all_of(before.begin(), before.end(),
                            [](const Stmt& stmt) { return is_scalar(stmt) || is_statistic(stmt); }))
     return std::nullopt;
-  RowPrologue out{.rows = nest, .product = nest, .row = *row};
+  NormPrologue out{.rows = nest, .product = nest, .row = *row};
   out.rows.body = before;
   out.rows.body.push_back(*last);
   std::erase_if(out.rows.dims, [&](const loop::Dim& dim) {

@@ -18,7 +18,7 @@
 
 namespace stridec::kernels {
 
-struct RowPrologue {
+struct NormPrologue {
   // Over the dims of the GEMM that the prologue depends on; its last statement is the loop over the row.
   loop::Nest rows;
   loop::Nest product;  // loads the row as if it were in memory
@@ -28,10 +28,10 @@ struct RowPrologue {
 
 // The loop that computes the rows of a nest over rows, after at least one statistic of each row; null if the
 // nest has another form.
-const loop::For* row_loop(const loop::Nest& nest);
+const loop::For* prologue_loop(const loop::Nest& nest);
 
 // Returns nothing if the nest is not of this form.
-std::optional<RowPrologue> match_row_prologue(const loop::Nest& nest);
+std::optional<NormPrologue> match_row_prologue(const loop::Nest& nest);
 // The GEMM, or the nest itself if it has no such prologue.
 loop::Nest without_prologue(const loop::Nest& nest);
 

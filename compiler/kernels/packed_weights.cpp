@@ -192,12 +192,13 @@ std::vector<int> bits_in_word(const PackedLayout& layout) {
   return out;
 }
 
-std::optional<FewBits> match_few_bits(const loop::Program& program, const loop::Nest& nest,
-                                      const Factor& factor, const std::vector<loop::Dim>& columns,
-                                      const std::vector<loop::Dim>& k) {
+std::optional<QuantizedFactor> match_quantized_factor(const loop::Program& program, const loop::Nest& nest,
+                                                      const Factor& factor,
+                                                      const std::vector<loop::Dim>& columns,
+                                                      const std::vector<loop::Dim>& k) {
   const auto parts = quantized_parts(program, nest, factor, columns, k);
   if (!parts) return std::nullopt;
-  FewBits out;
+  QuantizedFactor out;
   for (const QuantizedPart& part : *parts)
     if (part.bits) out.numbers = part;
   if (!out.numbers.bits) return std::nullopt;

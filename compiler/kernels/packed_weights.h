@@ -92,7 +92,7 @@ std::vector<int> bits_in_word(const PackedLayout& layout);
 
 // The parts of a factor: (numbers - zero) * scale. Intermediate roundings of the result to a narrower float
 // are ignored.
-struct FewBits {
+struct QuantizedFactor {
   PackedLayout layout;
   QuantizedPart numbers;
   std::optional<loop::ValueId> zero;  // an integer value
@@ -101,8 +101,9 @@ struct FewBits {
 };
 // Matches a contraction's factor that depends only on weights. Nothing if it has another form, or if sizes
 // are unknown.
-std::optional<FewBits> match_few_bits(const loop::Program& program, const loop::Nest& nest,
-                                      const Factor& factor, const std::vector<loop::Dim>& columns,
-                                      const std::vector<loop::Dim>& k);
+std::optional<QuantizedFactor> match_quantized_factor(const loop::Program& program, const loop::Nest& nest,
+                                                      const Factor& factor,
+                                                      const std::vector<loop::Dim>& columns,
+                                                      const std::vector<loop::Dim>& k);
 
 }  // namespace stridec::kernels

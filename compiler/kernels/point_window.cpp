@@ -85,8 +85,8 @@ loop::Access access_at(const loop::Access& access, const Indices& indices, const
   return out;
 }
 
-std::optional<RowLoop> row_loop(const loop::Reduce& reduce, const std::vector<sym::Expr>& along,
-                                int64_t lanes) {
+std::optional<RowLoop> window_row_loop(const loop::Reduce& reduce, const std::vector<sym::Expr>& along,
+                                       int64_t lanes) {
   // Keep the code within the instruction cache.
   constexpr int64_t kMostUnrolled = 1024, kMostTapsUnrolled = 32;
   const auto taps = static_cast<int64_t>(taps_of(reduce).size());

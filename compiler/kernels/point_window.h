@@ -35,8 +35,8 @@ struct RowLoop {
   int64_t step = 0;  // 0: rows of points share no elements
 };
 // `lanes`: points of the block.
-std::optional<RowLoop> row_loop(const loop::Reduce& reduce, const std::vector<sym::Expr>& along,
-                                int64_t lanes);
+std::optional<RowLoop> window_row_loop(const loop::Reduce& reduce, const std::vector<sym::Expr>& along,
+                                       int64_t lanes);
 
 // Orders accesses to one buffer by their indices and masks.
 struct AccessLess {

@@ -295,14 +295,14 @@ struct Attempt {
 
   Outcome at_other_sizes(const Compilation& made, const onnx::ImportOptions& options,
                          const std::vector<HostTensor>& inputs, const Program& program) const {
-    std::string why_not = std::any_of(made.loops.symbols.begin(), made.loops.symbols.end(),
-                                      [](const loop::Symbol& symbol) { return symbol.input >= 0; })
-                              ? "the sizes fit together in no other way"
-                              : "no input has a size that may differ";
+    std::string why_illegal = std::any_of(made.loops.symbols.begin(), made.loops.symbols.end(),
+                                          [](const loop::Symbol& symbol) { return symbol.input >= 0; })
+                                  ? "the sizes fit together in no other way"
+                                  : "no input has a size that may differ";
     constexpr double kMuchEmulated = 3e6;
     for (const OtherSizes& other : other_sizes(made.loops, inputs)) {
       if (info.machine == Machine::kEmulated && work(made.loops, other.sizes) > kMuchEmulated) {
-        why_not = "other sizes take too long to emulate";
+        why_illegal = "other sizes take too long to emulate";
         continue;
       }
       std::vector<HostTensor> want;
@@ -310,7 +310,7 @@ struct Attempt {
         want = reference(made, options, other);
       } catch (const Error& e) {
         if (e.diagnostic.kind == ErrorKind::kInternal) throw;
-        why_not = cat("data of the test's sizes alone: ", summary(e.diagnostic));
+        why_illegal = cat("data of the test's sizes alone: ", summary(e.diagnostic));
         continue;
       }
       const std::string at = cat("at ", to_string(other));
@@ -320,7 +320,7 @@ struct Attempt {
       } catch (const Error& e) {
         const std::string why = summary(e.diagnostic);
         if (e.diagnostic.kind == ErrorKind::kMismatch && races(options, other)) {
-          why_not = cat("data of the test's sizes alone: ", why);
+          why_illegal = cat("data of the test's sizes alone: ", why);
           continue;
         }
         return {.reason = cat(at, ": ", why, ", but the interpreter takes it")};
@@ -328,7 +328,7 @@ struct Attempt {
       const std::string why = difference_of(got, want, test);
       return {.reason = why.empty() ? "" : cat(at, ": ", why)};
     }
-    return {.one_shape = why_not};
+    return {.one_shape = why_illegal};
   }
 
   Outcome run(const onnx::ImportOptions& options) const {

@@ -10,7 +10,7 @@ namespace stridec::codegen::cpu {
 bool ContractionRows::print_turned_pack() {
   const loop::Load* load = f_.a->load;
   if (!load || f_.local_rows(load->access.buffer) || f_.a_dtype() != f_.contraction.dtype) return false;
-  const auto k = kernels::step_of_turned_rows(f_.program, load->access, f_.rows, f_.reduced, f_.facts);
+  const auto k = kernels::stride_of_transposed_rows(f_.program, load->access, f_.rows, f_.reduced, f_.facts);
   if (!k || depends_on_any(*k, f_.batch)) return false;
   const sym::Expr offset = kernels::offset_of(f_.program, load->access, f_.facts);
   KernelText& text = f_.text;

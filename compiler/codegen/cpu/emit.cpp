@@ -44,7 +44,7 @@ struct LoopEmitter {
         nest(schedule::reshaped(program, original, plan)),
         text(program, target),
         body(text, nest, {plan.width, plan.accumulators}) {
-    const std::string why = schedule::why_not(program, original, original.schedule);
+    const std::string why = schedule::why_illegal(program, original, original.schedule);
     if (!why.empty())
       fail(ErrorKind::kInternal, "bad-schedule",
            cat("the schedule of nest '", original.name, "' does not apply: ", why));
@@ -263,7 +263,7 @@ struct LoopEmitter {
   // else.
   void print_blocks(const loop::Dim& across) {
     const std::vector<const loop::Load*> loads =
-        schedule::crossing_loads(program, nest, across.var, lanes->var);
+        schedule::transposable_loads(program, nest, across.var, lanes->var);
     const auto [begin, n] = range_of(across);
     auto one_by_one = [&](const std::string& from) {
       const std::string u = text.fresh("i");

@@ -81,7 +81,7 @@ class Spreader {
   std::vector<Spread> spreads_of(const Nest& nest, const Access& access) const {
     const loop::Storage storage = program_[access.buffer].storage;
     if (storage != loop::Storage::kArena && storage != loop::Storage::kInput) return {};
-    if (!inside_out(program_[access.buffer])) return {};
+    if (!innermost_first(program_[access.buffer])) return {};
     const sym::Facts facts = loop::facts_of(program_, nest);
     std::vector<Spread> out;
     for (size_t d = 0; d < access.index.size(); ++d) {
@@ -130,7 +130,7 @@ class Spreader {
   std::vector<Nest> behind_copy(const Nest& nest, const loop::Load& load,
                                 const std::vector<Spread>& spreads) {
     const loop::Buffer from = program_[load.access.buffer];
-    const std::vector<size_t> order = *inside_out(from);
+    const std::vector<size_t> order = *innermost_first(from);
     loop::Buffer wide{.name = from.name + ".spread", .dtype = from.dtype, .shape = from.shape};
     std::vector<loop::Dim> dims;
     Access read{.buffer = load.access.buffer}, write, index = load.access;

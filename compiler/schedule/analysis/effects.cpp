@@ -45,20 +45,21 @@ std::vector<std::optional<sym::Interval>> ranges_of(const loop::Program& program
 
 }  // namespace
 
-bool touch_apart(const loop::Program& program, const loop::Nest& a, const loop::Nest& b, BufferId id) {
+bool access_disjoint(const loop::Program& program, const loop::Nest& a, const loop::Nest& b, BufferId id) {
   const auto x = ranges_of(program, a, id), y = ranges_of(program, b, id);
   for (size_t d = 0; d < x.size(); ++d)
     if (x[d] && y[d] && (x[d]->hi < y[d]->lo || y[d]->hi < x[d]->lo)) return true;
   return false;
 }
 
-bool share_elements(const loop::Program& program, const loop::Nest& nest, const loop::Step& step,
-                    BufferId id) {
+bool may_access_same(const loop::Program& program, const loop::Nest& nest, const loop::Step& step,
+                     BufferId id) {
   bool met = false;
   loop::for_each_step({step}, [&](const loop::Step& inner) {
     const Effects effects = effects_of(program, inner);
     const auto* launch = std::get_if<loop::Launch>(&inner.node);
-    if (touches(effects, id)) met = met || !launch || !touch_apart(program, nest, program[launch->nest], id);
+    if (touches(effects, id))
+      met = met || !launch || !access_disjoint(program, nest, program[launch->nest], id);
   });
   return met;
 }
@@ -109,7 +110,7 @@ std::set<BufferId> fixed_buffers(const loop::Program& program) {
   return fixed;
 }
 
-std::optional<std::vector<size_t>> inside_out(const loop::Buffer& buffer) {
+std::optional<std::vector<size_t>> innermost_first(const loop::Buffer& buffer) {
   std::vector<size_t> order;
   sym::Expr expected = 1;
   while (order.size() < buffer.shape.size()) {
@@ -148,7 +149,7 @@ BufferId add_part(loop::Program& program, BufferId of, const std::vector<sym::Ex
 }
 
 sym::Expr extent_in_elements(const loop::Buffer& buffer) {
-  if (inside_out(buffer)) return loop::element_count(buffer.shape);
+  if (innermost_first(buffer)) return loop::element_count(buffer.shape);
   sym::Expr last = 0;
   for (size_t d = 0; d < buffer.shape.size(); ++d) last = last + (buffer.shape[d] - 1) * buffer.strides[d];
   return sym::max(0, last + 1);

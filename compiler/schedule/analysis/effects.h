@@ -25,17 +25,18 @@ bool touches(const Effects& effects, loop::BufferId id);  // either
 
 // Whether two nests that touch one buffer access disjoint elements of it: along some dim their ranges do not
 // intersect, as for the pieces of a concatenation.
-bool touch_apart(const loop::Program& program, const loop::Nest& a, const loop::Nest& b, loop::BufferId id);
+bool access_disjoint(const loop::Program& program, const loop::Nest& a, const loop::Nest& b,
+                     loop::BufferId id);
 // Whether the step may touch an element of the buffer that the nest touches. Both touch the buffer. For
 // control flow: whether any step inside may.
-bool share_elements(const loop::Program& program, const loop::Nest& nest, const loop::Step& step,
-                    loop::BufferId id);
+bool may_access_same(const loop::Program& program, const loop::Nest& nest, const loop::Step& step,
+                     loop::BufferId id);
 
 // Buffers that steps other than launches use; these steps require them row-major.
 std::set<loop::BufferId> fixed_buffers(const loop::Program& program);
 
 // The buffer's dims, innermost first; nothing if its elements are not dense in memory.
-std::optional<std::vector<size_t>> inside_out(const loop::Buffer& buffer);
+std::optional<std::vector<size_t>> innermost_first(const loop::Buffer& buffer);
 
 // Dense strides for `shape`, with the dims in the memory order of `like` at typical sizes.
 std::vector<sym::Expr> strides_like(const loop::Buffer& like, const std::vector<sym::Expr>& shape,

@@ -74,9 +74,9 @@ bool may_move(const loop::Program& program, const loop::Steps& steps, const Flow
     if (std::find(with.begin(), with.end(), at) != with.end()) continue;
     const Effects& other = flow.effects[at];
     for (BufferId id : moved.writes)
-      if (touches(other, id) && share_elements(program, nest, steps[at], id)) return false;
+      if (touches(other, id) && may_access_same(program, nest, steps[at], id)) return false;
     for (BufferId id : moved.reads)
-      if (writes(other, id) && share_elements(program, nest, steps[at], id)) return false;
+      if (writes(other, id) && may_access_same(program, nest, steps[at], id)) return false;
   }
   return true;
 }

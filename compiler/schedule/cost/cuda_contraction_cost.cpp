@@ -66,7 +66,7 @@ double element_cycles(bool in_registers, double statements) {
   return (in_registers ? kResultElement : kSumElement) + kSumStatement * statements;
 }
 
-double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const ProductShape& s, double element,
+double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const GemmShape& s, double element,
               bool weights, const GpuTarget& target) {
   const MatrixKernel& k = *plan.kernel;
   const double split = static_cast<double>(plan.split);
@@ -175,7 +175,7 @@ double cycles(const MatrixPlan& plan, Lines rows, Lines columns, const ProductSh
   return std::max(busy, memory) + kShown * std::min(busy, memory);
 }
 
-double row_cycles(const MatrixKernel& kernel, const ProductShape& s, double cost) {
+double row_cycles(const MatrixKernel& kernel, const GemmShape& s, double cost) {
   // Instructions of a warp: per element of a statistic, and per computed element in addition to its
   // statements; a scheduler has two warps. kWaits: what all rows wait for, that is the first loads, the sums
   // of a thread group and barriers.

@@ -6,9 +6,9 @@
 
 namespace stridec::schedule {
 
-struct ProductShape {
+struct GemmShape {
   double batch, rows, columns, depth;
-  bool operator==(const ProductShape&) const = default;
+  bool operator==(const GemmShape&) const = default;
 };
 
 // How a factor's lines reach shared memory: as a matrix, as image windows that the copy engine walks, or
@@ -21,11 +21,11 @@ enum class Lines { kMatrix, kWindows, kGathered };
 double element_cycles(bool in_registers, double statements);
 // Total cycles. `element`: cycles of a sum from registers to the epilogue's store. `weights`: one factor is a
 // weight, so the ring's stages of it are loaded while the previous launch finishes.
-double cycles(const kernels::MatrixPlan& plan, Lines rows, Lines columns, const ProductShape& s,
-              double element, bool weights, const GpuTarget& target);
+double cycles(const kernels::MatrixPlan& plan, Lines rows, Lines columns, const GemmShape& s, double element,
+              bool weights, const GpuTarget& target);
 // Cycles a block needs to compute the rows of its tile of columns before it multiplies
 // (kernels/norm_prologue.h). `cost`: of the statements that compute one element.
-double row_cycles(const kernels::MatrixKernel& kernel, const ProductShape& shape, double cost);
+double row_cycles(const kernels::MatrixKernel& kernel, const GemmShape& shape, double cost);
 // Cycles of a separate kernel for these rows, including its launch.
 double row_kernel_cycles(double rows, double elements, const GpuTarget& target);
 // Cycles that memory takes to read or write this many bytes.

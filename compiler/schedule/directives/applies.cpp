@@ -266,7 +266,7 @@ class Asker {
       return cat("its blocks are as wide as the lanes, ", plan_.width.at(*along));
     if (is_task(across)) return cat(across.name(), " is one of the tasks' dims");
     if (const std::string inside = depending(nest_.dims, across); !inside.empty()) return inside;
-    return crossing_loads(program_, nest_, across, *along).empty()
+    return transposable_loads(program_, nest_, across, *along).empty()
                ? cat("nothing is loaded along ", across.name(), " that steps along ", along->name())
                : "";
   }
@@ -297,7 +297,7 @@ class Asker {
       return inside;
     }
     std::string reason;
-    return can_do_together(program_, nest_, var, &reason) ? "" : reason;
+    return can_unroll_and_jam(program_, nest_, var, &reason) ? "" : reason;
   }
 
   std::optional<Expr> lanes() const {
@@ -321,12 +321,13 @@ class Asker {
 
 }  // namespace
 
-std::string why_not(const loop::Program& program, const loop::Nest& nest, const loop::Schedule& schedule) {
+std::string why_illegal(const loop::Program& program, const loop::Nest& nest,
+                        const loop::Schedule& schedule) {
   return Asker(program, nest).ask(schedule.directives);
 }
 
-std::vector<const loop::Load*> crossing_loads(const loop::Program& program, const loop::Nest& nest,
-                                              Expr across, Expr lanes) {
+std::vector<const loop::Load*> transposable_loads(const loop::Program& program, const loop::Nest& nest,
+                                                  Expr across, Expr lanes) {
   const sym::Facts facts = loop::facts_of(program, nest);
   std::vector<const loop::Load*> out;
   for (const loop::Stmt& stmt : nest.body) {
@@ -343,7 +344,7 @@ std::vector<const loop::Load*> crossing_loads(const loop::Program& program, cons
   return out;
 }
 
-bool can_do_together(const loop::Program& program, const loop::Nest& nest, Expr dim, std::string* reason) {
+bool can_unroll_and_jam(const loop::Program& program, const loop::Nest& nest, Expr dim, std::string* reason) {
   std::string why;
   for (const loop::BufferId id : loop::buffers_of(nest))
     if (program[id].storage == loop::Storage::kLocal) why = "points have memory of their own";

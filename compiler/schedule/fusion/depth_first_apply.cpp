@@ -48,7 +48,7 @@ void shrink(Program& program, const RowChain& chain, size_t i) {
   kept.shape.clear(), kept.strides.clear();
   for (size_t d = 0; d < buffer.shape.size(); ++d) {
     if (std::find(images.begin(), images.end(), d) != images.end()) continue;
-    kept.shape.push_back(d == chain.row_dim[i] ? Expr(chain.rows_of_strip(i)) : buffer.shape[d]);
+    kept.shape.push_back(d == chain.row_dim[i] ? Expr(chain.rows_of_tile(i)) : buffer.shape[d]);
     kept.strides.push_back(buffer.strides[d]);
   }
   kept.strides = strides_like(kept, kept.shape, program.facts);

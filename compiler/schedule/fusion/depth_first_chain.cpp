@@ -30,7 +30,7 @@ std::optional<size_t> read_along(const RowChain& chain, size_t i, Expr var) {
 
 }  // namespace
 
-int64_t RowChain::rows_of_strip(size_t i) const {
+int64_t RowChain::rows_of_tile(size_t i) const {
   return passing[i].written[row_dim[i]]->scale * (rows[i].scale * most + rows[i].after - rows[i].before);
 }
 
@@ -42,7 +42,7 @@ bool RowChain::carries(size_t i) const {
 Expr passing_bytes(const loop::Program& program, const RowChain& chain, size_t i) {
   const loop::Buffer& buffer = program[chain.passing[i].buffer];
   const std::vector<size_t>& images = chain.image_dims[i];
-  Expr bytes = chain.rows_of_strip(i) * byte_size(buffer.dtype);
+  Expr bytes = chain.rows_of_tile(i) * byte_size(buffer.dtype);
   for (size_t d = 0; d < buffer.shape.size(); ++d)
     if (d != chain.row_dim[i] && std::find(images.begin(), images.end(), d) == images.end())
       bytes = bytes * buffer.shape[d];

@@ -46,7 +46,7 @@ struct RowChain {
   // How many intermediates, the first ones, are memory of a tile.
   size_t own() const { return passing.size() - (kept ? 1 : 0); }
   // Upper bound on the rows that a tile has of the buffer nest i writes.
-  int64_t rows_of_strip(size_t i) const;
+  int64_t rows_of_tile(size_t i) const;
   // Whether two consecutive ranges of the reader's rows both read some rows of the buffer that nest i writes
   // (a halo). A tile then takes these rows over from the previous tile.
   bool carries(size_t i) const;

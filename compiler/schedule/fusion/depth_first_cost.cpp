@@ -88,8 +88,8 @@ bool choose_length(const loop::Program& program, RowChain& chain, int64_t cache,
   return false;
 }
 
-StripCost cost_of_strips(const loop::Program& program, const Flow& flow, const RowChain& chain) {
-  StripCost cost;
+TileCost cost_of_tiles(const loop::Program& program, const Flow& flow, const RowChain& chain) {
+  TileCost cost;
   const double images = images_of(program, chain), points = points_of(program, chain);
   for (int at : chain.at)
     for (BufferId id : flow.effects[static_cast<size_t>(at)].reads)

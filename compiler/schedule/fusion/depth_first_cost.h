@@ -10,7 +10,7 @@
 namespace stridec::schedule {
 
 // Costs for one image, or for the number of images that every run has; more images save more traffic.
-struct StripCost {
+struct TileCost {
   double weights = 0;  // bytes of weights that each tile reads
   double passing = 0;  // bytes of intermediates per tile
   // Cycles of a core to move the intermediates of the unfused nests beyond a thread's cache.
@@ -26,7 +26,7 @@ double work_of(const loop::Program& program, const loop::Nest& nest);
 // Chooses the longest tile whose intermediates fit `cache` bytes of a thread's cache and that still gives
 // enough tiles for the threads. Returns false and sets `why` if there is none.
 bool choose_length(const loop::Program& program, RowChain& chain, int64_t cache, std::string& why);
-StripCost cost_of_strips(const loop::Program& program, const Flow& flow, const RowChain& chain);
+TileCost cost_of_tiles(const loop::Program& program, const Flow& flow, const RowChain& chain);
 
 // Cycles of a core to read or write this many bytes.
 double cycles_to_move(const loop::Program& program, sym::Expr bytes);

@@ -27,7 +27,7 @@ class Finder {
   explicit Finder(const Program& program)
       : program_(program),
         flow_(make_flow(program, program.steps)),
-        later_(later_strips(program)),
+        later_(future_tiled_groups(program)),
         chains_(program_, flow_) {}
 
   const RowChains& chains() const { return chains_; }
@@ -42,7 +42,7 @@ class Finder {
     };
     auto chain = chains_.chain_of(at, fits, why);
     if (!chain) return std::nullopt;
-    const StripCost cost = cost_of_strips(program_, flow_, *chain);
+    const TileCost cost = cost_of_tiles(program_, flow_, *chain);
     double traffic = cost.traffic;
     // Traffic that tile_and_fuse() would save anyway does not count.
     for (const StepGroup& group : later_) {

@@ -239,7 +239,7 @@ class Pairing {
     const Nest product_now = *product, user_now = *user;  // copies, since adding nests invalidates pointers
     const BufferId weights = add_both(program_, *columns);
     interleave(*both, *columns, weights);
-    if (!kernels::match_pair(*both)) return -1;
+    if (!kernels::match_dual_gemm(*both)) return -1;
     if (!pays(program_, *both, product_now, user_now, gate, target_)) return -1;
     fill(program_, *columns, weights);
     both->name = fused_name(product_now, user_now);

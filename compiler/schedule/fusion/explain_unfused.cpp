@@ -114,7 +114,7 @@ class Finder {
     for (const loop::NestId a : kernels_[from].nests)
       for (const loop::NestId b : kernels_[to].nests)
         if (writes(effects_of(program_[a]), id) && reads(effects_of(program_[b]), id) &&
-            !touch_apart(program_, program_[a], program_[b], id))
+            !access_disjoint(program_, program_[a], program_[b], id))
           return false;
     return true;
   }

@@ -310,7 +310,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
   for (int at = producer_at + 1; at < readers.back(); ++at)
     for (BufferId id : flow.effects[producer_at].reads)
       if (writes(flow.effects[at], id) &&
-          share_elements(program, producer, steps[static_cast<size_t>(at)], id))
+          may_access_same(program, producer, steps[static_cast<size_t>(at)], id))
         return refuse(reason, "what it reads is overwritten before the consumer");
 
   if (copied && readers.size() > 1) return refuse(reason, "others read it too");

@@ -98,7 +98,7 @@ class Siblings {
     if (lanes < 0 || lanes_of(program_, *second) != lanes) return -1;
     std::vector<Exchange> exchanges = exchanges_between(*first, *second).ordered;
     std::erase_if(exchanges, [&](const Exchange& exchange) {
-      return touch_apart(program_, *first, *second, exchange.first[0]->buffer);
+      return access_disjoint(program_, *first, *second, exchange.first[0]->buffer);
     });
     if (!exchanges.empty() && match_dims(program_, *first, *second, exchanges) != matching) return -1;
     const bool up = may_move(program_, steps, flow, other, at);

@@ -412,7 +412,7 @@ class Joining {
     const Effects x = effects_of(a.nest), y = effects_of(b.nest);
     const auto touched = [&](const Effects& one, const Effects& other) {
       return std::any_of(one.writes.begin(), one.writes.end(), [&](BufferId id) {
-        return touches(other, id) && !touch_apart(program_, a.nest, b.nest, id);
+        return touches(other, id) && !access_disjoint(program_, a.nest, b.nest, id);
       });
     };
     return touched(x, y) || touched(y, x);

@@ -29,7 +29,7 @@ using sym::Expr;
 
 // The row loop of a nest without a schedule, over a constant number of elements; otherwise null.
 const loop::For* row_loop(const Nest& nest) {
-  const loop::For* loop = nest.schedule == loop::Schedule{} ? kernels::row_loop(nest) : nullptr;
+  const loop::For* loop = nest.schedule == loop::Schedule{} ? kernels::prologue_loop(nest) : nullptr;
   return loop && loop->dims[0].extent.is_const() ? loop : nullptr;
 }
 

@@ -19,8 +19,8 @@ namespace {
 
 using kernels::Contraction;
 using kernels::Factor;
-using kernels::FewBits;
 using kernels::PackedLayout;
+using kernels::QuantizedFactor;
 using loop::Block;
 using loop::BufferId;
 using loop::Dim;
@@ -123,7 +123,7 @@ ValueId above(Writer w, ValueId value, int64_t low) {
   return low == 0 ? wide : w.let(ScalarOp::kSub, DType::kI32, {wide, w.number(low)});
 }
 
-Packed pack(Program& program, const Source& source, const FewBits& few) {
+Packed pack(Program& program, const Source& source, const QuantizedFactor& few) {
   const auto dtype = [&](ValueId id) { return source.nest.values[id.value].dtype; };
   const int64_t low = few.numbers.low;
   Packed out{.layout = few.layout, .words = {}, .scales = {}, .zeros = {}, .constant = few.constant};
@@ -243,7 +243,7 @@ struct Product {
   Contraction contraction;
   size_t side = 0;  // index of the weights' factor
   Dims rows, columns, k;
-  FewBits few;
+  QuantizedFactor few;
   DType element = DType::kF32;  // type of the other factor
 };
 
@@ -276,7 +276,7 @@ bool match(const Program& program, Product& p) {
   }
   p.k = p.contraction.reduce->dims;
   if (p.columns.empty()) return false;
-  const auto few = kernels::match_few_bits(program, p.nest, weight, p.columns, p.k);
+  const auto few = kernels::match_quantized_factor(program, p.nest, weight, p.columns, p.k);
   if (!few) return false;
   p.few = *few;
   p.element = kernels::element_of(p.nest, p.contraction, other);
@@ -315,7 +315,7 @@ loop::Steps packed_steps(Program& program, const Product& p, const GpuTarget& ta
   const sym::Interval range = program.facts.bounds(rows);
   // One row, or a few, are loaded by threads; more rows by the copy engine, into shared memory. All GPUs
   // share one order of weights.
-  FewBits numbers = p.few;
+  QuantizedFactor numbers = p.few;
   numbers.layout.fragments =
       (!range.has_hi() || range.hi > kLoadedRows) && kernels::fits_groups(p.few.layout, p.element);
   const bool any_rows = !kernels::packed_tiles(numbers.layout, p.element, target).empty();

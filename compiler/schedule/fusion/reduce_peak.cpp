@@ -76,8 +76,8 @@ class Fuser {
   using Curves = std::vector<std::vector<int64_t>>;
   Curves curves() {
     flow_ = make_flow(program_, program_.steps);
-    later_ = later_strips(program_);
-    return Alive(program_, flow_).curves(later_);
+    later_ = future_tiled_groups(program_);
+    return Liveness(program_, flow_).curves(later_);
   }
   static std::vector<int64_t> peaks(const Curves& curves) {
     std::vector<int64_t> peaks;
@@ -116,7 +116,7 @@ class Fuser {
 
   // Makes the change that lowers the excess most.
   bool improve(const Curves& before, std::vector<Decision>* made) {
-    const Alive alive(program_, flow_);
+    const Liveness alive(program_, flow_);
     const std::vector<int64_t> high = peaks(before);
     Change best;
     double least = excess(before, high) - kLeastExcess;
@@ -169,11 +169,11 @@ class Fuser {
   }
 
   // The curves after the change. `alive`: liveness of the unchanged program.
-  Curves with(const Change& change, const Alive& alive) const {
+  Curves with(const Change& change, const Liveness& alive) const {
     if (change.apart) {
       Program trial = program_;
-      set_apart(trial, flow_, *change.apart);
-      return Alive(trial, make_flow(trial, trial.steps)).curves(later_strips(trial));
+      split_off(trial, flow_, *change.apart);
+      return Liveness(trial, make_flow(trial, trial.steps)).curves(future_tiled_groups(trial));
     }
     std::vector<StepGroup> groups;
     std::vector<PartCopy> copies;
@@ -210,7 +210,7 @@ class Fuser {
                                     "stored by itself and copied: what it becomes a part of need not be "
                                     "there so soon, and less is alive "
                                     "at once"));
-      set_apart(program_, flow_, *change.apart);
+      split_off(program_, flow_, *change.apart);
       return;
     }
     for (const Part& part : change.copied) {
@@ -228,14 +228,14 @@ class Fuser {
                     cat("with the ", others > 1 ? cat(others, " nests") : "nest", " before it, ",
                         chain.most * chain.rows.back().scale, " rows at a time, and less is alive at once"),
                     0});
-    more_time_ += cost_of_strips(program_, flow_, chain).again;
+    more_time_ += cost_of_tiles(program_, flow_, chain).again;
     make_depth_first(program_, chain);
   }
 
   // Whether tiles of the chain take little more time; chooses their size.
   bool fit(RowChain& chain, std::string& why) const {
     if (!choose_length(program_, chain, kPassing, why)) return false;
-    const StripCost cost = cost_of_strips(program_, flow_, chain);
+    const TileCost cost = cost_of_tiles(program_, flow_, chain);
     why = "weights would be read for each strip";
     if (cost.weights > kWeightTraffic * 2 * cost.passing) return false;
     why = "rows at the borders of strips would be computed twice, and a run would have much more to do";

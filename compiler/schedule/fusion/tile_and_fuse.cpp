@@ -100,8 +100,8 @@ bool are_apart(const Program& program, const loop::Steps& steps, const Flow& flo
       const Effects& earlier = flow.effects[row.at[j]];
       const auto meet = [&](BufferId id) {
         return std::find(row.passing.begin(), row.passing.end(), id) == row.passing.end() &&
-               !touch_apart(program, *nest_at(program, steps, row.at[j]), *nest_at(program, steps, row.at[i]),
-                            id);
+               !access_disjoint(program, *nest_at(program, steps, row.at[j]),
+                                *nest_at(program, steps, row.at[i]), id);
       };
       for (BufferId id : later.writes)
         if (touches(earlier, id) && meet(id)) return false;
@@ -411,7 +411,7 @@ void tile_and_fuse(Program& program, std::vector<Decision>* decisions) { fuse(pr
 
 void place_tiled_groups(Program& program) { fuse(program, nullptr, false); }
 
-std::vector<StepGroup> later_strips(const Program& program) {
+std::vector<StepGroup> future_tiled_groups(const Program& program) {
   Program preview = program;
   place_tiled_groups(preview);
   std::map<loop::NestId, int> position;

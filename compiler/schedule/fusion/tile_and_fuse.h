@@ -31,6 +31,6 @@ void tile_and_fuse(loop::Program& program, std::vector<Decision>* decisions = nu
 void place_tiled_groups(loop::Program& program);
 
 // The groups that tile_and_fuse() will form from the program's top-level steps.
-std::vector<StepGroup> later_strips(const loop::Program& program);
+std::vector<StepGroup> future_tiled_groups(const loop::Program& program);
 
 }  // namespace stridec::schedule

@@ -73,7 +73,7 @@ loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& 
 
 std::string refusal(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target,
                     const loop::Schedule& schedule) {
-  if (schedule.kernel.empty()) return why_not(program, nest, schedule);
+  if (schedule.kernel.empty()) return why_illegal(program, nest, schedule);
   if (schedule == default_schedule(program, nest, target)) return "";
   return refusal(candidates(program, nest, target), schedule);
 }

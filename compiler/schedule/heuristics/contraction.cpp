@@ -347,7 +347,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
       unit.a = points(p, contiguous.empty() ? Dims{order.back()} : contiguous);
     else if (a.load && like.a == like.dtype)
       unit.turned_a =
-          kernels::step_of_turned_rows(p.program, a.load->access, rows, order, p.facts).has_value();
+          kernels::stride_of_transposed_rows(p.program, a.load->access, rows, order, p.facts).has_value();
     unit.masked_b = b.load && !sym::simplify(b.load->access.mask, p.facts).is_const(1);
     // Staged weights are reordered to be contiguous (schedule/layout/order_weights.h).
     unit.b =

@@ -176,7 +176,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   const std::vector<std::vector<Expr>> merges =
       prologue ? std::vector<std::vector<Expr>>() : mergeable(program, original);
   const loop::Nest given_nest = prologue ? prologue->product : with_merged(program, original, merges);
-  const auto pair = kernels::match_pair(given_nest);
+  const auto pair = kernels::match_dual_gemm(given_nest);
   const loop::Nest nest = pair ? pair->nest : given_nest;
   const auto contraction = kernels::match_contraction(nest);
   if (!contraction) return {};
@@ -252,10 +252,10 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   Candidates all;
   all.given = !given.empty();
   all.single = prologue.has_value();
-  std::vector<ProductShape> shapes;  // with sides[wide] as columns
+  std::vector<GemmShape> shapes;  // with sides[wide] as columns
   const auto add = [&](const SizesOf& sizes) {
-    const ProductShape shape{points(batch, sizes), points(sides[1 - wide], sizes), points(sides[wide], sizes),
-                             points(depth, sizes)};
+    const GemmShape shape{points(batch, sizes), points(sides[1 - wide], sizes), points(sides[wide], sizes),
+                          points(depth, sizes)};
     if (!all.given && !shapes.empty() && shapes.back() == shape) return;
     shapes.push_back(shape);
     all.sizes.push_back(sizes);
@@ -296,9 +296,9 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
     const auto one_by_one = [&](int side) {
       const Factor& factor = contraction->factors[side];
       return !is_weight(program, factor) &&
-             !kernels::comes_in_pieces(program, nest, *contraction, factor, sides[side], depth,
-                                       tensor ? (*dtypes)[static_cast<size_t>(side)] : contraction->dtype,
-                                       facts);
+             !kernels::loads_16_bytes(program, nest, *contraction, factor, sides[side], depth,
+                                      tensor ? (*dtypes)[static_cast<size_t>(side)] : contraction->dtype,
+                                      facts);
     };
     const bool general = one_by_one(0) || one_by_one(1);
     const bool gathered = rows_lines == Lines::kGathered || columns_lines == Lines::kGathered;
@@ -344,7 +344,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
         const bool turned = columns != wide;
         Candidate& made = all.plans.emplace_back(Candidate{plan, turned, {}});
         for (size_t i = 0; i < shapes.size(); ++i) {
-          ProductShape shape = shapes[i];
+          GemmShape shape = shapes[i];
           if (turned) std::swap(shape.rows, shape.columns);
           MatrixPlan costed = plan;
           if (holding) costed.kernel = &*holding;

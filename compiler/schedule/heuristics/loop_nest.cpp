@@ -300,7 +300,7 @@ class Chooser {
       (dim.var == *lane_dim_ ? lane : along) = &dim;
     }
     const int count = variation_.points ? variation_.points : kTogether;
-    if (!along || model_.trips(along->extent) < count || !can_do_together(program_, nest_, along->var))
+    if (!along || model_.trips(along->extent) < count || !can_unroll_and_jam(program_, nest_, along->var))
       return;
     if (!variation_.points && in_pieces(lane)) return;
     const LoopCost::Together together{along->var, count};

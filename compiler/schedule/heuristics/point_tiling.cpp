@@ -65,7 +65,7 @@ class Overlap {
     std::vector<Expr> dims;
     for (const LoopPlan::Split& split : block) dims.push_back(split.dim), lanes *= split.factor;
     for (const Window& window : windows_) {
-      const auto rows = kernels::row_loop(*window.reduce, dims, lanes);
+      const auto rows = kernels::window_row_loop(*window.reduce, dims, lanes);
       if (rows) out.turns = std::max(out.turns, static_cast<double>(window.reduce->dims[0].extent.value()));
       for (const Load& load : window.loads) {
         const double count = static_cast<double>(elements(window, load, block, rows));

@@ -35,7 +35,7 @@ std::vector<Expr> padded_strides(const Program& program, const Contraction& cont
   const int64_t bytes = byte_size(buffer.dtype);
   if (bytes > 4) return {};
   const int64_t elements = kRowBytes / bytes;
-  const auto contiguous = inside_out(buffer);
+  const auto contiguous = innermost_first(buffer);
   if (!contiguous || contiguous->empty()) return {};
   const std::vector<size_t>& order = *contiguous;
   // A row is the contiguous part of the depth, or of the points.

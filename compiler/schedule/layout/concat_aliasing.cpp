@@ -225,7 +225,7 @@ class Slicer {
 
   bool may_move(BufferId id) const {
     return program_[id].storage == Storage::kArena && !fixed_[id.value] && !program_[id].shape.empty() &&
-           inside_out(program_[id]);
+           innermost_first(program_[id]);
   }
 
   int64_t typical_elements(BufferId id) const {
@@ -260,7 +260,7 @@ class Slicer {
   bool fits(BufferId part, BufferId whole, const Offset& offset) const {
     const loop::Buffer &small = program_[part], &large = program_[whole];
     if (small.dtype != large.dtype || small.shape.size() != large.shape.size() ||
-        inside_out(small) != inside_out(large))
+        innermost_first(small) != innermost_first(large))
       return false;
     for (size_t d = 0; d < offset.size(); ++d)
       if (!holds(sym::ge(offset[d], 0)) || !holds(sym::le(small.shape[d] + offset[d], large.shape[d])))
@@ -418,7 +418,7 @@ class Slicer {
 
 std::vector<int64_t> peaks_of(const Program& program) {
   std::vector<int64_t> peaks;
-  for (const auto& curve : Alive(program, make_flow(program, program.steps)).curves({}))
+  for (const auto& curve : Liveness(program, make_flow(program, program.steps)).curves({}))
     peaks.push_back(curve.empty() ? 0 : *std::max_element(curve.begin(), curve.end()));
   return peaks;
 }

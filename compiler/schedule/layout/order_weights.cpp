@@ -220,7 +220,7 @@ void order_weights(loop::Program& program) {
     }
     const kernels::MatrixPlan plan = kernels::to_matrix_plan(program[id].schedule);
     const loop::Nest behind = kernels::without_prologue(program[id]);
-    const auto pair = kernels::match_pair(behind);
+    const auto pair = kernels::match_dual_gemm(behind);
     const loop::Nest nest = pair ? pair->nest : behind;
     const auto contraction = kernels::match_contraction(nest);
     if (!contraction) continue;

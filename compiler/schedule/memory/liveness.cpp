@@ -27,7 +27,7 @@ constexpr int64_t kTooMany = int64_t{1} << 45;  // sums of such values stay with
 
 }  // namespace
 
-Alive::Alive(const Program& program, const Flow& flow) : program_(program), flow_(flow) {
+Liveness::Liveness(const Program& program, const Flow& flow) : program_(program), flow_(flow) {
   for (size_t s = 0; s < std::size(kSizes); ++s) {
     std::vector<int64_t>& bytes = bytes_.emplace_back(program.buffers.size());
     for (size_t i = 0; i < bytes.size(); ++i) {
@@ -41,7 +41,7 @@ Alive::Alive(const Program& program, const Flow& flow) : program_(program), flow
       strips_.push_back({{static_cast<int>(at)}, strips->own, own_memory(program, *strips).bytes});
 }
 
-int64_t Alive::evaluate(Expr bytes, size_t sizes) const {
+int64_t Liveness::evaluate(Expr bytes, size_t sizes) const {
   const auto value = sym::evaluate(bytes, [&](Expr var) -> std::optional<int64_t> {
     const sym::Interval range = program_.facts.bounds(var);
     int64_t size = kSizes[sizes].symbol;
@@ -52,8 +52,8 @@ int64_t Alive::evaluate(Expr bytes, size_t sizes) const {
   return std::min(kTooMany, value.value_or(kTooMany));
 }
 
-std::vector<std::vector<int64_t>> Alive::curves(std::span<const StepGroup> groups,
-                                                std::span<const PartCopy> copies) const {
+std::vector<std::vector<int64_t>> Liveness::curves(std::span<const StepGroup> groups,
+                                                   std::span<const PartCopy> copies) const {
   std::vector<size_t> time(program_.steps.size());
   for (size_t at = 0; at < time.size(); ++at) time[at] = 2 * at;
   std::vector<bool> own(program_.buffers.size());

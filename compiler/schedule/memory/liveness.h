@@ -26,9 +26,9 @@ struct PartCopy {
   sym::Expr bytes;
 };
 
-class Alive {
+class Liveness {
  public:
-  Alive(const loop::Program& program, const Flow& flow);
+  Liveness(const loop::Program& program, const Flow& flow);
 
   // Live bytes, indexed by size set, then by 2 * step. A group counts at its last step, a copy at
   // 2 * after + 1.

@@ -92,7 +92,7 @@ std::vector<EarlyPart> early_parts(const Program& program, const Flow& flow) {
   return parts;
 }
 
-void set_apart(Program& program, const Flow& flow, const EarlyPart& part) {
+void split_off(Program& program, const Flow& flow, const EarlyPart& part) {
   const BufferId own = add_part(program, part.of, part.shape);
   loop::NestBuilder nest(program, "part");
   for (int at = part.made; at < part.needed; ++at) {

@@ -29,6 +29,6 @@ struct EarlyPart {
 std::vector<EarlyPart> early_parts(const loop::Program& program, const Flow& flow);
 
 // Gives the part its own memory, and copies it into the buffer before the step that needs the rest.
-void set_apart(loop::Program& program, const Flow& flow, const EarlyPart& part);
+void split_off(loop::Program& program, const Flow& flow, const EarlyPart& part);
 
 }  // namespace stridec::schedule

@@ -55,7 +55,7 @@ void check_grid(const std::vector<const char*>& schedules, const std::vector<con
         for (Directive& directive : nest.schedule.directives)
           for (std::string& arg : directive.args)
             if (arg == "%a" || arg == "%b") arg = nest.dims[arg == "%b"].var.name();
-        const std::string why = schedule::why_not(program, nest, nest.schedule);
+        const std::string why = schedule::why_illegal(program, nest, nest.schedule);
         CHECK_MESSAGE(why.empty(), why);
       }
       for (const Sizes& size : kSizes) {

@@ -77,7 +77,7 @@ class RandomPlans {
     if (directive.args.empty()) return;
     const std::string name = directive.name;
     nest.schedule.directives.push_back(std::move(directive));
-    const bool applies = schedule::why_not(program, nest, nest.schedule).empty();
+    const bool applies = schedule::why_illegal(program, nest, nest.schedule).empty();
     ++(applies ? applied : refused)[name];
     if (!applies) nest.schedule.directives.pop_back();
   }

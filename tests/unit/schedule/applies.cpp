@@ -72,7 +72,7 @@ enum Nests { kProduct, kTurn, kSums, kTriangle, kRuns, kSame, kPick };
 
 std::string why(Nests nest, const char* schedule) {
   static const Program program = nests();
-  return schedule::why_not(program, program.nests[nest], parse_schedule(schedule));
+  return schedule::why_illegal(program, program.nests[nest], parse_schedule(schedule));
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ int paired(const Program& before) {
   int pairs = 0;
   for (const Step& step : after.steps)
     if (const auto* launch = std::get_if<Launch>(&step.node))
-      pairs += kernels::match_pair(after[launch->nest]).has_value();
+      pairs += kernels::match_dual_gemm(after[launch->nest]).has_value();
   CHECK(after.steps.size() + static_cast<size_t>(pairs) == before.steps.size());
   schedule::plan_memory(after);
   for (const int64_t n : {0, 1, 5})
@@ -171,9 +171,9 @@ TEST_CASE("the two sums of a pair are known by their text") {
     verify(program);
     Program cleaned = program;
     clean(cleaned, cleaned.nests[0]);
-    CHECK(kernels::match_pair(cleaned.nests[0]).has_value() ==
-          kernels::match_pair(program.nests[0]).has_value());
-    return kernels::match_pair(program.nests[0]);
+    CHECK(kernels::match_dual_gemm(cleaned.nests[0]).has_value() ==
+          kernels::match_dual_gemm(program.nests[0]).has_value());
+    return kernels::match_dual_gemm(program.nests[0]);
   };
   const auto pair = match("program p", "program p");
   REQUIRE(pair.has_value());

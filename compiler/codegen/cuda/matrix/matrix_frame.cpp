@@ -18,7 +18,7 @@ MatrixFrame::MatrixFrame(const loop::Program& program, const loop::Nest& origina
       plan(std::move(given)) {
   prologue = kernels::match_row_prologue(original);
   if (prologue) nest = prologue->product;
-  pair = kernels::match_pair(nest);
+  pair = kernels::match_dual_gemm(nest);
   if (pair) nest = loop::Nest(pair->nest);
   auto matched = kernels::match_contraction(nest);
   STRIDEC_CHECK(matched.has_value(), cat("nest '", nest.name, "' is no contraction"));

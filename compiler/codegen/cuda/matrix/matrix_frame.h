@@ -38,10 +38,10 @@ struct MatrixFrame {
   Dims batch, rows, columns, depth;
   // The prologue that computes whole rows of the columns' factor (kernels/norm_prologue.h); `nest` is then
   // the GEMM after it.
-  std::optional<kernels::RowPrologue> prologue;
+  std::optional<kernels::NormPrologue> prologue;
   // For a dual GEMM (kernels/dual_gemm.h) `nest` is the combined GEMM, and each result has two sums:
   // kPairBlock of the first alternate with kPairBlock of the second, along the rows or the columns.
-  std::optional<kernels::Pair> pair;
+  std::optional<kernels::DualGemm> pair;
   bool pairs(const Dims& dims) const { return pair && !dims.empty() && dims.back().var == pair->dim; }
   Dims results(const Dims& dims) const;  // the rows or columns of results
   sym::Facts facts;

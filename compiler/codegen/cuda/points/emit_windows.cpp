@@ -204,7 +204,7 @@ class WindowEmitter {
     std::vector<Expr> along;
     for (const Along& each : along_) along.push_back(each.dim.var);
     if (const auto rows =
-            kernels::row_loop(reduce, along, static_cast<int64_t>(block_.size()) * strip_.width))
+            kernels::window_row_loop(reduce, along, static_cast<int64_t>(block_.size()) * strip_.width))
       return print_rows(of, *rows);
     Elements elements;
     std::vector<Group> groups;
