@@ -1,7 +1,7 @@
-// Prints the statements of a nest: the body of the general loop emitter, and what templates put into their
-// prologue and epilogue slots.
+// Prints the statements of a nest as C: the body of the general loop emitter, and the prologue and epilogue
+// of templates.
 //
-// A template that has a tile of results in registers prints what follows like this (lanes along %n):
+// A template that holds a tile of results in registers prints its epilogue like this (lanes along %n):
 //
 //   Body body(text, nest);
 //   body.set_index(m, "(m0 + i)");
@@ -11,12 +11,13 @@
 //   body.print(epilogue);
 //
 // Every value is computed as written in the IR: storage floats in f32 and rounded at each statement, integers
-// modulo 2^bits. A value that is the same for all lanes stays a scalar until it meets one that is not.
+// modulo 2^bits. A value that is uniform across lanes stays a scalar until it is combined with one that is
+// not.
 //
 // Vector mode. At most one index variable runs along the lanes; lane l stands for its value plus l.
-// Unit-stride accesses become vector loads and stores, others gathers and scatters; with `live` lanes at and
-// beyond it touch no memory and their values are unspecified (but never trap). Statements nested in a vector
-// mode (reduce, for, scan) keep it.
+// Unit-stride accesses become vector loads and stores, others gathers and scatters. With `live`, masked-off
+// lanes access no memory and their values are unspecified (but never trap). Statements nested in a vector
+// mode (reduce, for, scan) stay in it.
 #pragma once
 
 #include <functional>
@@ -32,165 +33,171 @@
 
 namespace stridec::codegen {
 
-// A C expression without side effects, cheap to repeat (a name, an array element).
+// A C expression without side effects that is cheap to repeat (a name, an array element).
 struct CValue {
   std::string text;
   DType dtype = DType::kF32;
-  int width = 1;            // 1: one scalar for all lanes
-  bool number = false;      // a literal, and no NaN
-  std::string stored = {};  // the same as its dtype lies in memory, where that is at hand
-  bool whole = false;       // a float without fraction, or NaN
-  std::string as_f32 = {};  // an integer as f32, where that is at hand
-  // Of a whole f32, or of an integer that it became: it is this one, rounded to the nearest with ties to even, and the
-  // shift, where those are at hand.
+  int width = 1;            // 1: a scalar, uniform across lanes
+  bool number = false;      // a literal other than NaN
+  std::string stored = {};  // the same value in its storage type, if available
+  bool whole = false;       // a float without a fractional part, or NaN
+  std::string as_f32 = {};  // an integer's value as f32, if available
+  // For a whole f32, or an integer converted from one: the unrounded value and the shift, if available. The
+  // value is `unrounded` rounded to nearest, ties to even, plus the shift.
   std::string unrounded = {};
   double shift = 0;
-  bool clamped = false;  // `unrounded`, to numbers between which there is no rounding of sums and shifts
+  bool clamped = false;  // `unrounded` is clamped to a range in which sums and shifts are exact
 };
 
-// How the dims of For and Reduce statements inside a body are mapped; dims that are not named run as plain
+// How the dims of For and Reduce statements inside a body are mapped; dims that are not listed run as plain
 // loops.
 struct InnerLoops {
-  std::map<sym::Expr, int, sym::ExprLess> width;         // lanes along this dim
-  std::map<sym::Expr, int, sym::ExprLess> accumulators;  // of a reduce vectorised along this dim
+  std::map<sym::Expr, int, sym::ExprLess> width;         // number of lanes along this dim
+  // independent accumulators of a reduce that is vectorised along this dim
+  std::map<sym::Expr, int, sym::ExprLess> accumulators;
 };
 
 class Body {
  public:
   Body(KernelText& text, const loop::Nest& nest, InnerLoops inner = {});
 
-  // ---- what the statements may use ----
-  // An index variable as a C expression of type int64_t: a name or a parenthesised sum, pasted wherever it is
-  // used.
+  // ---- inputs of the statements ----
+  // Sets an index variable to a C expression of type int64_t: a name or a parenthesised sum, which is pasted
+  // at every use.
   void set_index(sym::Expr var, std::string c);
-  // The range of a variable of a loop around the statements, where the nest's dims do not tell.
+  // Adds the range of a variable of an enclosing loop that is not among the nest's dims.
   void add_dim(const loop::Dim& dim) { facts_.set_index(dim.var, dim.extent); }
-  // Runs `var` along `width` lanes, a power of two, of which those set in `live` (a C expression: bits of a
-  // u64) count; "" = all. `aligned`: lane 0 stands for a multiple of `width`.
+  // Runs `var` along `width` lanes, a power of two. `live`: the active lanes, as a C expression of a u64's
+  // bits; "" = all. `aligned`: lane 0 stands for a multiple of `width`.
   void set_lanes(sym::Expr var, int width, std::string live = {}, bool aligned = false);
   void clear_lanes();
   void set_value(loop::ValueId id, CValue value);
-  // The value is loaded already: all lanes of it, as `dtype` has them in memory.
+  // Sets a value that is already loaded: a vector with all lanes, in the storage type of `dtype`.
   void set_stored(loop::ValueId id, const std::string& vector, DType dtype);
   int width() const { return width_; }
-  // Reads and writes of `buffer` go to `pointer` (of its storage type) with these strides instead of the
+  // Redirects accesses of `buffer` to `pointer` (of its storage type) with these strides, instead of the
   // argument.
   void set_buffer(loop::BufferId buffer, std::string pointer, std::vector<sym::Expr> strides);
 
-  // Parts of masks, as they stand in accesses, that hold in what is printed from here on; {}: none.
+  // Mask conjuncts, as written in accesses, that hold in all that is printed from here on; {}: none.
   void assume(std::vector<sym::Expr> conditions) { assumed_ = std::move(conditions); }
 
   // ---- printing ----
   void print(const loop::Block& block);
   void print(const loop::Stmt& stmt);
 
-  // Plain loops over dims, the first outermost.
+  // Prints plain loops over dims, the first outermost.
   void print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside);
-  // Vectors along `var` from `from` to `to` (C expressions; `count` points where that is known), `unroll` at
-  // a time, each with a chain of its own (`chain`: "" alone, else a C loop variable); then what is left,
-  // masked by the lanes `live` (bits of a u64) or, where the target has no masks or with `single`, point by point outside
-  // any vector mode. `aligned`: `from` is a multiple of `width`.
+  // Prints a vectorised loop along `var` from `from` to `to` (C expressions; `count` points if known),
+  // unrolled by `unroll` with an independent accumulator chain each (`chain`: "" if there is one, else a C
+  // loop variable), then the tail: masked by the lanes `live` (bits of a u64) or, if the target has no masks
+  // or with `single`, point by point outside vector mode. `aligned`: `from` is a multiple of `width`.
   void print_strips(sym::Expr var, const std::string& from, const std::string& to,
                     std::optional<int64_t> count, int width, int unroll,
                     const std::function<void(const std::string& chain, const std::string& live)>& inside,
                     bool aligned = false, bool single = false);
 
-  // Statements for several points that differ along `along` alone, one statement after the other: what is the same for all
-  // is computed once. The bodies, one a point, are copies of one whose index of `along` was set; `apart`: values that differ.
+  // Prints statements for several points that differ along `along` only, interleaved statement by statement;
+  // what is uniform across the points is computed once. The bodies, one per point, are copies of one body
+  // with different indices for `along`. `apart`: the values that differ between points.
   static void print_together(std::vector<Body>& bodies, sym::Expr along,
                              const std::vector<const loop::Stmt*>& stmts, std::set<loop::ValueId>& apart);
-  // Takes over the leader's lanes, and its index of `var`.
+  // Copies the leader's lanes and its index of `var`.
   void follow(const Body& leader, sym::Expr var);
 
   // ---- results ----
   bool has_value(loop::ValueId id) const;
   CValue value(loop::ValueId id) const;
-  // The value with all lanes, broadcast if it is a scalar. Outside a vector mode: the scalar.
+  // The value in all lanes, broadcast if it is a scalar. Outside vector mode: the scalar.
   std::string lanes(loop::ValueId id);
 
-  // An index expression as C text of type int64_t. It must not depend on the lanes.
+  // An index expression as C text of type int64_t. It must be uniform across lanes.
   std::string index(sym::Expr expr);
-  // Element offset of an access from its buffer's pointer, a C expression that may be added to it; lane 0's where it depends
-  // on the lanes.
+  // Element offset of an access from its buffer's pointer, as a C expression that may be added to; lane 0's
+  // offset if it differs between lanes.
   std::string offset(const loop::Access& access);
   sym::Expr offset_expr(const loop::Access& access) const;
-  // The mask of an access, of the first lane; "" where it always holds.
+  // The mask of an access for the first lane; "" if it always holds.
   std::string condition(const loop::Access& access) { return mask_of(access).condition; }
   const sym::Facts& facts() const { return facts_; }
 
-  // ---- words of statements, for templates ----
-  std::string stored_fill(
-      const loop::Load& load);  // what a load gives where it is masked off, as memory has it
-  // A value as it lies in memory, and back.
+  // ---- statement fragments, for templates ----
+  // The value of a masked-off load, in its storage type.
+  std::string stored_fill( const loop::Load& load);
+  // Conversion of a value to its storage type and back.
   std::string to_storage(const std::string& text, DType dtype, int width);
   std::string to_storage(const CValue& value, DType dtype);  // a scalar
   std::string from_storage(const std::string& text, DType dtype, int width);
-  std::string rounded(const std::string& text, DType dtype, int width);  // f32 to a storage float's values
-  // What a reduction starts from; part 1: the index of a pair.
+  // f32, rounded to the values of a storage float
+  std::string rounded(const std::string& text, DType dtype, int width);
+  // The start value of a reduction; part 1 is the index of a pair.
   std::string identity(loop::Combine combine, DType dtype, size_t part);
-  // Statements that make `into` the combination of itself and `from`.
+  // Prints statements that combine `from` into `into`.
   void print_combine(loop::Combine combine, const std::vector<std::string>& into,
                      const std::vector<std::string>& from, const std::vector<DType>& dtypes, int width);
 
-  // Ends when a statement recorded a failure (Bind with kError): what to print in order to leave, "return;"
-  // by default.
+  // The statement printed to leave the kernel after a recorded failure (Bind with kError).
   std::string leave = "return;";
-  // Updates of memory compare and swap, so that threads may meet in an element (GPU; elements of 4 and 8 bytes).
+  // Updates of memory use compare-and-swap, so that several threads may update one element (GPU; 4- and
+  // 8-byte elements).
   bool atomic_updates = false;
-  // Whether this thread updates the element so far from its buffer's start, as a C expression; by default it updates all.
+  // Returns a C condition: whether this thread updates the element at this offset from its buffer's start.
+  // Unset: always.
   std::function<std::string(const std::string& offset)> owns;
-  // What a scalar update becomes instead of one of memory: prints it, of the element so far from its buffer's start.
+  // Prints a replacement for a scalar update of the element at this offset from its buffer's start.
   std::function<void(const std::string& offset, const std::string& value)> update;
-  // Values of 16-bit floats stay f32: nothing is rounded on the way.
+  // 16-bit float values stay in f32: intermediates are not rounded.
   bool wide_floats = false;
-  // The statement by which a scalar goes to its element, both C expressions, where that is no assignment.
+  // The statement that stores a scalar to its element (both C expressions), if it is not an assignment.
   std::function<std::string(const loop::Access&, const std::string& element, const std::string& value)>
       assign;
-  // Where an access finds its element instead of in memory: a C expression of the storage type, "" for memory. For
-  // templates that move several elements at a time; scalars only, masks do not count.
+  // A C expression of the storage type that replaces an access's memory element; "" for memory. For templates
+  // that move several elements at a time; scalars only, and masks are ignored.
   std::function<std::string(const loop::Access&)> place;
 
  private:
-  struct Memory {  // a buffer as the body sees it
+  struct Memory {  // a buffer's pointer and strides in this body
     std::string pointer;
     std::vector<sym::Expr> strides;
   };
-  // What decides whether an access happens, in parts: a C condition that is the same for all lanes, and the
-  // lanes as the bits of a u64 expression. Empty: always.
+  // The mask of an access, split into a C condition that is uniform across lanes and the lanes as bits of a
+  // u64 expression. Empty: always true.
   struct Mask {
     std::string condition, bits;
-    bool only_live = true;  // bits say no more than which lanes are live
+    bool only_live = true;  // bits equal the live lanes
   };
-  // Where an access goes: elements from the pointer for lane l are base + stride * l, base + spread[l], or
-  // lanes[l] of an i64 vector.
+  // The address of an access: lane l's element offset from the pointer is base + stride * l, base +
+  // spread[l], or lanes[l] of an i64 vector.
   struct Address {
     std::string pointer, base;
-    std::optional<sym::Expr> stride;  // 0: the same for all lanes
-    std::vector<int64_t> spread;      // less than the width
+    std::optional<sym::Expr> stride;  // 0: uniform across lanes
+    std::vector<int64_t> spread;      // each less than the width
     std::string lanes;
-    // Beside `lanes`, of the first and the last one, where lanes that are as far apart as neighbours are neighbours.
+    // With `lanes`, the first and the last lane's offset, if their distance alone tells whether the lanes are
+    // contiguous.
     std::string first, last;
-    std::string declaration;  // of `lanes`, which print_lanes() prints
-    bool rises = false;       // `lanes` never_falls()
-    std::string element(const std::string& l,
-                        const std::string& stride_text) const;  // of lane l, a C expression
+    std::string declaration;  // declaration of `lanes`, which print_lanes() prints
+    bool rises = false;       // never_falls() holds for `lanes`
+    // Lane l's element, as a C expression.
+    std::string element(const std::string& l, const std::string& stride_text) const;
   };
 
   // body_access.cpp
   Memory memory(loop::BufferId buffer);
-  static const sym::Expr& lane();  // the lanes' variable, of a width_
-  bool lane_dependent(
-      sym::Expr expr) const;  // of a by_lane() expression, in which the lanes' variable is lane 0's
-  sym::Expr by_lane(sym::Expr expr) const;  // over the lane variable, simplified
+  static const sym::Expr& lane();  // the lane variable
+  // For a by_lane() expression, in which the lane variable is lane 0's.
+  bool lane_dependent( sym::Expr expr) const;
+  sym::Expr by_lane(sym::Expr expr) const;  // in terms of the lane variable, simplified
   sym::Expr uniform(sym::Expr expr);
-  sym::Expr canonical(sym::Expr expr);  // size symbols for everything uniform
+  sym::Expr canonical(sym::Expr expr);  // replaces uniform subexpressions by size symbols
   std::string scalar_text(sym::Expr expr);
   bool fits_i32(sym::Expr expr) const;
   std::string vector_text(sym::Expr expr, const std::string& element);  // i64xW or i32xW
   std::string vector_condition(sym::Expr expr, const std::string& element);
   Mask mask_of(const loop::Access& access);
   Address address_of(const loop::Access& access);
-  // Prints what the elements' addresses need, unless that has been done. A vector of neighbours does without.
+  // Prints the lanes' addresses unless already printed. A vector access to contiguous elements does not need
+  // them.
   void print_lanes(Address& at);
   bool finds_neighbours(const Address& at, const std::string& bits) const;
   void print_load(const loop::Load& load);
@@ -222,19 +229,20 @@ class Body {
   // body_casts.cpp
   std::string cast_text(const std::string& text, DType from, DType to, int width, bool saturate);
   std::string float_of_float(const std::string& text, DType from, DType to, int width, bool saturate);
-  // From f32 or f64. The integer that is nearest, for numbers beyond all of them too; 0 for NaN.
+  // From f32 or f64. The nearest integer, saturating; 0 for NaN.
   std::string nearest_integer_of_float(const std::string& text, DType from, DType to, int width);
   std::string integer_of_float(const std::string& text, DType from, DType to, int width);
   std::string integer_of_integer(const std::string& text, DType from, DType to, int width, bool saturate);
-  std::string convert(const std::string& text, DType to, int width);   // as C does
-  std::string splat(const std::string& text, DType dtype, int width);  // a constant, in all lanes
-  std::string narrowed(const std::string& text, DType to, int width);  // to a type of fewer bits than C's
+  std::string convert(const std::string& text, DType to, int width);   // as a C conversion
+  std::string splat(const std::string& text, DType dtype, int width);  // a constant in all lanes
+  // to a type with fewer bits than its C type
+  std::string narrowed(const std::string& text, DType to, int width);
   std::string clamped(const std::string& text, DType from, DType to, int width, double shift = 0,
                       bool above = true);
   std::string nearest_text(const std::string& text, int width) const;
 
   // body_together.cpp
-  // A reduction of each body, in loops that they share; `inside` prints what makes the terms.
+  // Prints one reduction per body in shared loops; `inside` prints the statements that compute the terms.
   static void print_reduces(std::vector<Body>& bodies, const loop::Reduce& reduce,
                             const std::function<void()>& inside);
 
@@ -247,21 +255,22 @@ class Body {
   const loop::Nest& nest_;
   InnerLoops inner_;
   sym::Facts facts_;
-  std::map<sym::Expr, std::string, sym::ExprLess>
-      index_;  // variables that all lanes share (lane 0's, of the lane's own)
-  std::map<sym::Expr, std::string, sym::ExprLess>
-      lane_index_;  // bound variables that differ by lane: an i64 vector
-  std::map<sym::Expr, std::string, sym::ExprLess>
-      byte_index_;                                    // those of them that are bytes: a vector of u8
-  std::map<sym::Expr, CValue, sym::ExprLess> valid_;  // of variables bound with kSkip
+  // Variables that are uniform across lanes (for the lane variable: lane 0's value).
+  std::map<sym::Expr, std::string, sym::ExprLess> index_;
+  // Bound variables that differ between lanes: an i64 vector.
+  std::map<sym::Expr, std::string, sym::ExprLess> lane_index_;
+  // Those of them that are bytes: a vector of u8.
+  std::map<sym::Expr, std::string, sym::ExprLess> byte_index_;
+  std::map<sym::Expr, CValue, sym::ExprLess> valid_;  // conditions of variables bound with kSkip
   std::map<loop::BufferId, Memory> buffers_;
   std::vector<std::optional<CValue>> values_;
-  // Values that nothing but a sum takes: a product among them may be added in one rounding. Every other product
-  // is rounded by itself, so that a value computed again in another nest is the same value.
+  // Values whose only uses are sums: a multiplication among them may be contracted into an fma. Every other
+  // multiplication is rounded on its own, so that a value recomputed in another nest is identical.
   std::vector<bool> summed_;
   std::vector<Slack> slack_;
-  std::map<loop::ValueId, double> numbers_;            // constants of floats
-  std::map<loop::ValueId, const loop::Let*> made_by_;  // of erf, tanh, products and quotients
+  std::map<loop::ValueId, double> numbers_;            // float constants
+  // definitions by erf, tanh, multiplication and division
+  std::map<loop::ValueId, const loop::Let*> made_by_;
   std::vector<sym::Expr> assumed_;
   std::optional<sym::Expr> lane_var_;
   bool lanes_are_aligned_ = false;  // lane 0's value is a multiple of the width

@@ -1,8 +1,8 @@
-// The text of one kernel under construction: its arguments, the types and helpers it uses, its statements.
+// The text of one kernel under construction: arguments, types, helpers and statements.
 //
-// The text is header-free C++20, for the CPU with clang's vector extensions, for a GPU scalar and in the same
-// words: the prelude of codegen/cuda gives clang's builtins their meaning there. Only what a kernel uses is
-// printed, in a fixed order.
+// The text is header-free C++20: with clang's vector extensions for the CPU, scalar for a GPU. Both use the
+// same names: the prelude of codegen/cuda defines clang's builtins. Only what a kernel uses is printed, in a
+// fixed order.
 #pragma once
 
 #include <functional>
@@ -21,15 +21,16 @@
 
 namespace stridec::codegen {
 
-// The text of a GPU thread instead of a CPU's: no vectors, and snippets of its own before the common ones.
+// Selects text for a GPU thread instead of a CPU: no vectors, and GPU snippets take precedence over the
+// common ones.
 struct CudaText {
-  const Snippet* (*snippet)(std::string_view name);  // null: the common one
+  const Snippet* (*snippet)(std::string_view name);  // null: use the common one
 };
 
-// A number in C, exactly; `single`: of type float.
+// An exact C literal of a floating-point value; `single`: of type float.
 std::string float_literal(double value, bool single);
 
-// Integers of fewer bits than their C type.
+// Whether the integer dtype has fewer bits than its C type.
 inline bool is_narrow(DType dtype) { return is_integer(dtype) && info(dtype).bits < 8; }
 
 class KernelText {
@@ -38,64 +39,64 @@ class KernelText {
   KernelText(const loop::Program& program, const CudaText& cuda);
 
   const loop::Program& program() const { return program_; }
-  // Features that the text may use; for a GPU fused multiply-adds alone.
+  // Features that the text may use; for a GPU only fused multiply-add.
   const CpuTarget& target() const { return target_; }
   bool is_cuda() const { return cuda_.snippet != nullptr; }
 
   // ---- arguments ----
-  // A pointer to the buffer's elements, of storage_type; a name that is declared once at the top of the
-  // kernel.
+  // The name of a pointer to the buffer's elements, of storage_type, declared once at the top of the kernel.
   std::string pointer(loop::BufferId buffer);
   // The value of an expression without index variables, as C text of type int64_t: a literal or "s3".
   std::string size(sym::Expr expr);
-  // The same as a variable ("s3" or a constant expression) that stands for it in index expressions; its range
-  // and divisors are known to facts().
+  // The same as a variable ("s3" or a constant expression) for use in index expressions; facts() has its
+  // range and divisors.
   sym::Expr size_symbol(sym::Expr expr);
-  // The number of a sentence in the program's table of messages.
+  // The index of a sentence in the program's message table.
   std::string message(const std::string& sentence);
-  // Facts about the program's symbols and about the size symbols made so far.
+  // Facts about the program's symbols and the size symbols created so far.
   const sym::Facts& facts() const { return facts_; }
-  // Bytes of private memory of a thread, 64-byte aligned: a char* expression, fixed during the kernel.
+  // Private memory of a thread, 64-byte aligned: a char* expression that is constant during the kernel.
   std::string scratch(sym::Expr bytes);
 
   // ---- types and helpers, declared on first use ----
-  // Of a value: float for every storage float, bool for bool; width lanes as an ext_vector_type ("f32x16"),
-  // 1: scalar.
+  // The type of a value: float for every storage float, bool for bool; `width` lanes as an ext_vector_type
+  // ("f32x16"), 1: scalar.
   std::string value_type(DType dtype, int width = 1);
-  // Of an element in memory: unsigned char for bool, unsigned short for f16 and bf16, ...
+  // The type of an element in memory: unsigned char for bool, unsigned short for f16 and bf16, ...
   std::string storage_type(DType dtype, int width = 1);
-  // storage_type with the alignment of one element: what unaligned vector loads and stores go through.
+  // storage_type with the alignment of one element, for unaligned vector loads and stores.
   std::string unaligned_type(DType dtype, int width);
-  // A snippet of snippets() by name, for scalars or for vectors of `width` lanes, with what it depends on.
+  // Adds a snippet (emit_snippets.h), for scalars or for vectors of `width` lanes, with its dependencies.
   void use(std::string_view snippet, int width = 1);
 
   // ---- statements ----
-  void line(const std::string& text);          // one line at the present indentation
-  void open(const std::string& text);          // "text {" and one level deeper
+  void line(const std::string& text);          // one line at the current indentation
+  void open(const std::string& text);          // "text {", and increases the indentation
   void close(const std::string& after = {});   // "}after"
   std::string fresh(std::string_view prefix);  // an identifier used nowhere else
-  // What `print` prints, instead of appending it: for declarations that depend on what follows. append() puts
-  // it back.
+  // Returns the text that `print` prints instead of appending it, for declarations that depend on later
+  // statements. append() inserts it.
   std::string capture(const std::function<void()>& print);
   void append(const std::string& captured) { statements_ += captured; }
 
-  // Loops over the tasks that are the part's, `task` being each in turn: ranges of them, as the part gets them, each after the
-  // one before. open_ranges() leaves a range's loop to what follows, from `first_task` up to `end_task`.
+  // Opens loops over the part's tasks with the variable `task`. A part receives ranges of tasks in increasing
+  // order. open_ranges() opens only the loop over ranges; the caller loops from `first_task` up to
+  // `end_task`.
   void open_tasks(std::string_view task = "task");
   void close_tasks() { close(), close(); }
   void open_ranges();
-  // The finished kernel. The statements run with `begin`, `end`, `part` and `args` of stridec_abi_kernel in
-  // scope.
+  // The finished kernel. Its statements may use `begin`, `end`, `part` and `args` of stridec_abi_kernel.
   Kernel finish(sym::Expr tasks, sym::Expr grain);
 
-  // The parts of it, for a backend with another frame: types and helpers; statements; arguments.
+  // The pieces of the kernel, for a backend with a frame of its own: types and helpers; statements;
+  // arguments.
   std::string preamble() const;
   const std::string& statements() const { return statements_; }
-  // What the call gives for buffers, sizes and messages: launch data of the finished kernel, without its text.
+  // The launch data of the finished kernel (buffers, sizes, messages), without its text.
   Kernel arguments() const;
-  // "float* __restrict p0": of the i-th buffer.
+  // The declaration of the i-th buffer's parameter: "float* __restrict p0".
   std::string parameter(size_t i) const;
-  // Offsets of scratch0, scratch1, ... in a thread's private memory, and the size of all.
+  // Offsets of scratch0, scratch1, ... in a thread's private memory; below, their total size.
   const std::vector<std::string>& scratch_offsets() const { return scratch_; }
   sym::Expr scratch_bytes() const { return scratch_bytes_; }
 
@@ -113,7 +114,7 @@ class KernelText {
   std::vector<std::string> scratch_;  // offsets of the pieces
   sym::Expr scratch_bytes_ = 0;
   std::set<std::pair<std::string, int>> vector_types_, unaligned_types_;  // element type, lanes
-  std::vector<std::pair<std::string, int>> used_;  // snippets, each after those that it needs
+  std::vector<std::pair<std::string, int>> used_;  // snippets, each after its dependencies
   std::string statements_;
   bool takes_ranges_ = false;
   int depth_ = 1;

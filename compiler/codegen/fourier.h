@@ -1,4 +1,4 @@
-// The statements of the routine "fourier" (loop/library.def), the same on every machine.
+// Emits the routine "fourier" (loop/library.def), for any target.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace stridec::codegen {
 
-// The text of loop/fourier.h with a row in each lane of a vector, a scalar where there is one row. `lanes` rows make a task;
+// Pastes loop/fourier.h with one row per vector lane (a scalar for a single row). A task has `lanes` rows;
 // `tasks` is the head of the loop over a variable `task`.
 void print_fourier(KernelText& text, const loop::Program& program, const loop::Call& call,
                    const std::string& tasks, int lanes);

@@ -12,15 +12,15 @@
 
 namespace stridec::codegen {
 
-// The program's symbols as elements of an array v, and the threads of a run as a variable.
+// Maps the program's symbols to elements of an array v, and the number of threads to a variable.
 class HostNames {
  public:
   explicit HostNames(const loop::Program& program);
   std::string text(sym::Expr e, const sym::Facts& facts) const;
   std::string checked_text(sym::Expr e, const sym::Facts& facts) const;  // sym::to_checked_c
   bool from_data(sym::Expr e) const;  // depends on a symbol that is bound during the run
-  std::string unknown(
-      sym::Expr e) const;  // a condition: some symbol of e is not known yet; "" if that cannot be
+  // A C condition: some symbol of e is not bound yet; "" if all always are.
+  std::string unknown( sym::Expr e) const;
   size_t index(sym::Expr symbol) const;
 
  private:
@@ -31,11 +31,11 @@ class HostNames {
   std::map<sym::Expr, size_t, sym::ExprLess> index_;
 };
 
-// The table of sentences.
+// The message table.
 struct HostMessages {
   enum Kind { kGuard, kData };
   std::vector<std::pair<Kind, std::string>> list;
-  std::map<std::pair<Kind, std::string>, size_t> numbers;  // places in the list
+  std::map<std::pair<Kind, std::string>, size_t> numbers;  // indices into the list
   size_t number(Kind kind, const std::string& text);
 };
 
@@ -46,10 +46,11 @@ class HostRun {
           size_t first_step);
   std::string text();
   std::vector<std::string> step_names;
-  int slot_count = 0;  // pieces of memory that the run allocates
+  int slot_count = 0;  // separate allocations that the run makes
 
  private:
-  std::string pieces(const std::string& threads);  // the steps in out_, and functions that they call
+  // prints the steps to out_; returns functions that they call
+  std::string pieces(const std::string& threads);
   std::string c(sym::Expr e);
   std::string pointer(loop::BufferId id);
   void line(const std::string& text);
@@ -61,7 +62,7 @@ class HostRun {
   void launch_device(const LaunchedNest& nest, const std::string& name);
   void launch_device(const DeviceKernel& kernel, int number, int64_t step);
   void bind(const loop::BindSymbol& bind);
-  void bound(sym::Expr symbol);  // guards that wait for it
+  void bound(sym::Expr symbol);  // prints the guards that were waiting for the symbol
   void loop(const loop::While& loop);
   void resize(const loop::Step& step);
   void resize(size_t output);
@@ -73,17 +74,17 @@ class HostRun {
   std::string suffix_;
   HostMessages& messages_;
   const HostOptions& options_;
-  size_t first_step_;  // numbers of other programs of the variant are below
+  size_t first_step_;  // step numbers below belong to other programs of the variant
   HostNames names_;
   sym::Facts facts_;
   std::string out_;
   int depth_ = 1;
-  std::span<const loop::Step> ahead_;  // what follows the step in the making without condition
+  std::span<const loop::Step> ahead_;  // the steps that follow the current one unconditionally
   std::set<size_t> resized_;
-  int scratch_slot_ = -1;                            // of kernels whose scratch the run allocates
-  std::map<loop::BufferId, std::string> allocated_;  // arena buffers without a place in it
-  std::set<sym::Expr, sym::ExprLess> known_;         // symbols that have a value at this point
-  // Size expressions over the inputs' symbols, evaluated once per run: places in an array e.
+  int scratch_slot_ = -1;                            // for kernels whose scratch the run allocates
+  std::map<loop::BufferId, std::string> allocated_;  // buffers allocated outside the arena
+  std::set<sym::Expr, sym::ExprLess> known_;         // symbols that are bound at this point
+  // Size expressions over the inputs' symbols, evaluated once per run: indices into an array e.
   std::map<sym::Expr, size_t, sym::ExprLess> evaluated_;
   std::string evaluations_;
 };

@@ -1,4 +1,4 @@
-// Of attention: which keys a block of rows sees, printed for kernels of any target.
+// The range of keys that a block of attention rows may attend to, printed for kernels of any target.
 #pragma once
 
 #include <set>
@@ -10,23 +10,24 @@
 
 namespace stridec::codegen {
 
-// The statements of the body that compute `wanted`, and stores where `stores`; without the one at `except`.
+// The statements of the body that compute `wanted`, and with `stores` also those that stores need; the
+// statement at `except` is left out.
 std::vector<const loop::Stmt*> slice(const loop::Block& body, size_t except, std::set<loop::ValueId> wanted,
                                      bool stores);
 
-// Generated variables: hides (some key is seen by all of the rows, where memory says whether, so that those that the mask
-// of indices hides have no weight).
+// Generated variable `hides`: every row attends to at least one key, as far as data in memory decides it, so
+// that keys masked by index have weight zero.
 class SeenKeys {
  public:
   SeenKeys(const kernels::Flash& flash, KernelText& text);
 
-  // `scores` is a body of the scores' statements that knows the batch dims' indices. It learns the lengths, and so do
-  // `others`.
+  // `scores` is a body for the score statements in which the batch dims' indices are set. The printed lengths
+  // become known to it and to `others`.
   void print_lengths(Body& scores, const std::vector<Body*>& others = {}) const;
   void print_hides(const Body& scores, const std::string& first_row) const;
-  // Declares a number of keys: those beyond are hidden from the row and from those before it, or are none.
+  // Declares a number of keys: keys beyond it are masked for the row and all earlier rows, or do not exist.
   void print_end(const Body& scores, const std::string& name, const std::string& row) const;
-  std::set<sym::Expr, sym::ExprLess> batch_dims() const;  // that the keys differ by
+  std::set<sym::Expr, sym::ExprLess> batch_dims() const;  // the batch dims that the key range depends on
 
  private:
   const kernels::Flash& flash_;

@@ -1,11 +1,9 @@
-// Elementary functions as text: header-free, for scalars and vectors alike (see emit_snippets.h for the
-// notation).
+// Elementary functions as text: header-free, for scalars and vectors (emit_snippets.h has the notation).
 //
-// Each is within 4.3 units in the last place of the exact value over the whole range, with the limits,
-// infinities and NaNs of C's functions and results that may be subnormal. Results are rounded: where one ends
-// with a product, that is not contracted with an addition behind the call. Methods: argument reduction in two
-// or three parts (Cody and Waite), minimax polynomials; the constants are in math_text.cpp with their
-// sources.
+// Each result is within 4.3 units in the last place of the exact value over the whole range, with the limits,
+// infinities and NaNs of C's functions; results may be subnormal. Results are rounded: a final multiplication
+// is not contracted with an addition that follows the call. Methods: argument reduction in two or three parts
+// (Cody and Waite), minimax polynomials; math_text.cpp has the constants with their sources.
 #pragma once
 
 #include <optional>
@@ -20,7 +18,7 @@ struct MathText {
   std::string text;                // defines sd_<op>
 };
 
-// op: "exp", "erf", ...; type: "f32" or "f64". Nothing for a name that is no function here.
+// op: "exp", "erf", ...; type: "f32" or "f64". Nothing if the name is not a function here.
 std::optional<MathText> math_text(std::string_view op, std::string_view type, int width);
 
 }  // namespace stridec::codegen

@@ -1,4 +1,4 @@
-// The statements of the routine "suppress" (loop/library.def), the same on every machine.
+// Emits the routine "suppress" (non-maximum suppression, loop/library.def), for any target.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace stridec::codegen {
 
-// One row a task: each box is compared with those that are kept so far, which lie together in scratch memory. `tasks` is
-// the head of the loop over a variable `task`, of arguments[0] tasks.
+// One row per task: each box is compared with those kept so far, which are contiguous in scratch memory.
+// `tasks` is the head of the loop over a variable `task`, of arguments[0] tasks.
 void print_suppress(KernelText& text, const loop::Call& call, const std::string& tasks);
 
 }  // namespace stridec::codegen

@@ -1,4 +1,4 @@
-// Compiled kernels on disk, by the hash of everything that determines their bytes.
+// Compiled kernels on disk, keyed by the hash of everything that determines their bytes.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,19 @@ namespace stridec::codegen {
 
 class ObjectCache {
  public:
-  // $STRIDEC_CACHE/kernels. A folder that cannot be made or written is no cache: nothing is ever an error.
+  // Uses $STRIDEC_CACHE/kernels. If the folder cannot be created or written, there is no cache; no call
+  // fails.
   explicit ObjectCache(bool enabled, int64_t most_bytes);
 
-  // What was stored for the key; a file that is not that any more is removed.
+  // The object stored for the key; a file that is corrupt is removed.
   std::optional<std::string> find(const std::string& key) const;
   void store(const std::string& key, const std::string& object) const;
-  // Removes the objects used longest ago beyond most_bytes; looks every ten minutes, so there may be more
-  // meanwhile.
+  // Removes the least recently used objects beyond most_bytes. It checks every ten minutes only, so the limit
+  // may be exceeded in between.
   void trim() const;
 
  private:
-  std::string folder_;  // "": none
+  std::string folder_;  // "": no cache
   int64_t most_bytes_;
 };
 

@@ -1,4 +1,5 @@
-// How exact the values of a nest have to be: what nobody sees but rounded to 11 bits need not have 24.
+// Rounding slack: values whose every use rounds to f16 or bf16 may be computed with a relative error of
+// 2^-17.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,16 @@
 namespace stridec::codegen {
 
 enum class Slack : uint8_t {
-  kNone,  // as exact as its dtype
-  kFew,  // off by a few units in the last place: sums may cancel what is in front of them, but not these errors alone
-  kCoarse,  // off by 2^-17 of itself: what follows keeps relative errors as they are, and rounds
+  kNone,  // exact to its dtype
+  // A few units in the last place: sums may cancel leading digits, so the error must stay this small.
+  kFew,
+  // Relative error up to 2^-17: later operations preserve relative errors, and then round.
+  kCoarse,
 };
 
-// By value of the nest. A value has slack where all that uses it does, through operations without jumps, to roundings to
-// storage floats (f16, bf16 and less), or to a value of such a dtype, which is rounded as it is made. What is stored or
-// summed wider, compared or made an integer has none.
+// Per value of the nest. A value has slack if all of its uses reach, through continuous operations, roundings
+// to storage floats (f16, bf16 and narrower) or a value of such a dtype, which is rounded when computed. A
+// value that is stored or summed wider, compared, or converted to an integer has none.
 std::vector<Slack> slack_of(const loop::Nest& nest);
 
 }  // namespace stridec::codegen

@@ -1,5 +1,4 @@
-// Define-by-run construction of nests: C++ callables that receive index variables and use Value like a
-// number.
+// Define-by-run construction of nests: C++ callables receive index variables and use Value like a number.
 //
 //   NestBuilder n(program, "gelu_bias", facts);
 //   auto i = n.dims(x.shape);
@@ -17,7 +16,7 @@ namespace stridec::loop {
 
 class NestBuilder;
 
-// A scalar of a nest under construction. Operators want equal dtypes; nothing is promoted silently.
+// A scalar of a nest under construction. Operators require equal dtypes; nothing is promoted silently.
 struct Value {
   NestBuilder* nest = nullptr;
   ValueId id;
@@ -28,7 +27,7 @@ class NestBuilder {
  public:
   NestBuilder(Program& program, std::string name);
 
-  // Parallel dims of the nest, created in order; the returned expressions are the index variables.
+  // Adds parallel dims to the nest, in the order of the calls, and returns their index variables.
   sym::Expr dim(sym::Expr extent, const std::string& hint = "i");
   std::vector<sym::Expr> dims(const std::vector<sym::Expr>& extents);
 
@@ -41,10 +40,10 @@ class NestBuilder {
   Value constant(DType dtype, double value);  // rounded or converted to dtype
   Value index_value(sym::Expr expr, DType dtype = DType::kI64);
   Value op(ScalarOp op, const std::vector<Value>& args);
-  Value cast(Value value, DType dtype, bool saturate = false);  // no-op where the dtype is the same
+  Value cast(Value value, DType dtype, bool saturate = false);  // no-op if the dtype is the same
   Value bitcast(Value value, DType dtype);
 
-  // An index variable whose value is data; see Bind.
+  // Defines an index variable by a value; see Bind.
   sym::Expr bind(Value value, sym::Expr extent, Bind options = {});
 
   using Body = std::function<Value(const std::vector<sym::Expr>& at)>;
@@ -59,15 +58,14 @@ class NestBuilder {
   std::vector<Value> scan(sym::Expr extent, bool reverse, const std::vector<Value>& init,
                           const ScanBody& body);
 
-  // Adds the nest to the program and a Launch to `steps` (Program::steps unless given). The builder is done
-  // then.
+  // Adds the nest to the program and a Launch to `steps` (default: Program::steps). The builder must not be
+  // used afterwards.
   NestId finish(Steps* steps = nullptr);
 
   Program& program() { return program_; }
-  Nest& nest() { return nest_; }  // for its name and nodes
-  const sym::Facts& facts() const {
-    return facts_;
-  }  // the program's, and the ranges of the open index variables
+  Nest& nest() { return nest_; }  // to set its name and nodes
+  // The program's facts and the ranges of the open index variables.
+  const sym::Facts& facts() const { return facts_; }
 
  private:
   friend struct Value;
@@ -81,7 +79,7 @@ class NestBuilder {
   Program& program_;
   Nest nest_;
   sym::Facts facts_;
-  std::vector<Block*> open_;  // innermost last; none: the nest's body
+  std::vector<Block*> open_;  // innermost last; empty: the nest's body
   int next_index_ = 0;
 };
 

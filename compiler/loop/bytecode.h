@@ -1,10 +1,10 @@
 // A nest compiled for the interpreter: a flat list of instructions over lanes.
 //
-// The points of the nest's parallel dims are run in blocks of lanes, all lanes in step; loops inside the body
-// run one iteration at a time for all lanes. Every value and every index that differs between lanes is a slot
-// of one cell per lane; counters of inner loops are plain numbers. Index expressions become linear forms over
-// counters and slots, with the sizes of this run as numbers; what is not linear is computed into slots, in
-// the outermost loop that allows it.
+// The points of the nest's parallel dims run in blocks of lanes, all lanes in lockstep; loops inside the body
+// run one iteration at a time for all lanes. Every value and every index that differs between lanes has a
+// slot with one cell per lane; counters of inner loops are plain integers. Index expressions become linear
+// forms over counters and slots, with this run's sizes as constants. Non-linear subexpressions are computed
+// into slots, in the outermost loop that allows it.
 #pragma once
 
 #include <array>
@@ -59,16 +59,16 @@ struct AccessPlan {
   BufferId buffer;
   DType dtype = DType::kF32;
   uint8_t* data = nullptr;
-  int64_t lane_stride = 0;  // in elements; of local buffers, which every lane has for itself
+  int64_t lane_stride = 0;  // in elements; not 0 for local buffers, which every lane has a copy of
   Linear offset;            // at most one slot, with coefficient 1
-  int mask = -1;            // slot; -1: always
+  int mask = -1;            // slot; -1: no mask
   Cell fill{};
   struct Check {
     int dim;
     Linear index;
     int64_t extent;
   };
-  std::vector<Check> checks;  // dims that are not in bounds by their ranges
+  std::vector<Check> checks;  // dims whose indices are not proven in bounds
 };
 
 struct BindPlan {
@@ -77,7 +77,7 @@ struct BindPlan {
   int value = -1;
   Linear extent;
   int dst = -1;
-  int valid = -1;  // slot; of kSkip
+  int valid = -1;  // slot; kSkip only
 };
 
 struct LoopPlan {
@@ -87,7 +87,7 @@ struct LoopPlan {
   std::vector<Instr> body;
   bool reverse = false;
   Combine combine = Combine::kSum;
-  std::vector<DType> types;  // of the results
+  std::vector<DType> types;  // dtypes of the results
   std::vector<int> init, carried, yields, results, spare;
 };
 
@@ -95,7 +95,7 @@ struct Bytecode {
   const Nest* nest = nullptr;
   int lanes = kLanes;
   int slot_count = 0, counter_count = 0;
-  std::vector<std::pair<int, Cell>> constants;  // slots that hold one value for good
+  std::vector<std::pair<int, Cell>> constants;  // slots that never change
   std::vector<int> dim_slots;                   // of the parallel dims
   std::vector<Linear> dim_extents;              // over dim_slots of outer dims
   std::vector<Instr> body;
@@ -105,20 +105,20 @@ struct Bytecode {
   std::vector<LoopPlan> loops;
   struct Local {
     DType dtype;
-    std::vector<uint8_t> bytes;  // of all lanes
+    std::vector<uint8_t> bytes;  // for all lanes
   };
   std::vector<Local> locals;
 };
 
-// `tape` points into `nest` and into the buffers.
+// The result points into `nest` and into the buffers.
 Bytecode compile(const Program& program, const Nest& nest, const Bindings& symbols,
                  std::span<const BufferMemory> buffers);
 void run(const Program& program, Bytecode& tape, bool poison);
 
-// The value of a sym node of two or three operands; division by zero gives 0 (nothing reads such an index).
+// The value of a sym node of two or three operands; division by zero gives 0 (such an index is never read).
 int64_t index_op(sym::Op op, int64_t a, int64_t b, int64_t c);
 
-// Fills memory with NaNs, or with odd integers.
+// Fills memory with NaNs or, for other dtypes, odd integers.
 void poison_memory(DType dtype, uint8_t* data, size_t size);
 
 }  // namespace stridec::loop::bytecode

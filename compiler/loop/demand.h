@@ -1,5 +1,4 @@
-// Ranges that values have to lie in, and how they pass from the result of a scalar operation to its
-// arguments.
+// Demands: ranges that values must lie in, and their backward propagation through scalar operations.
 #pragma once
 
 #include <functional>
@@ -10,11 +9,12 @@
 
 namespace stridec::loop {
 
-// least <= value <= most; absent: no bound. Bounds are integers, also of floats.
+// least <= value <= most; absent: no bound. Bounds are integers, for floats too.
 struct Demand {
   std::optional<sym::Expr> least, most;
-  bool hint = false;  // values outside do no harm, but do not do the usual either
-  // Which select it comes through and from which side: an element meets the demand of one side only. 0: none.
+  bool hint = false;  // values outside are allowed but unusual
+  // The select that it was propagated through, and its branch: each element meets the demand of one branch
+  // only. 0: none.
   int select = 0;
   bool taken = false;
   bool operator==(const Demand&) const = default;
@@ -22,18 +22,18 @@ struct Demand {
 
 struct Demands {
   std::vector<Demand> all;
-  bool other = false;             // the value is used for more than comparisons and conversions to floats
+  bool other = false;             // the value is used by more than comparisons and conversions to floats
   bool floats = false;            // it is converted to floats
-  std::optional<int64_t> equals;  // a number that it is asked to be or not to be
+  std::optional<int64_t> equals;  // a constant that the value is compared with for equality
 
-  bool add(const Demand& demand);  // whether it is new
+  bool add(const Demand& demand);  // returns whether it is new
   bool add(const Demands& others);
 };
 
-// The values that an operand can have, where they are known. Of floats: rounded outwards.
+// The known range of an operand's values. Float bounds are rounded outwards.
 struct Known {
   sym::Expr least, most;
-  std::optional<double> number;  // a single value
+  std::optional<double> number;  // the value, if there is only one
 };
 
 struct DemandRules {
@@ -42,14 +42,14 @@ struct DemandRules {
   std::function<DType(ValueId)> dtype;
 };
 
-// What `demand` on the result of a let asks of its argument `arg`; nothing: no bound that could be told.
-// Selects and comparisons are the caller's.
+// Propagates `demand` on the result of a let to its argument `arg`; nothing if no bound follows. The caller
+// handles selects and comparisons.
 std::optional<Demand> demand_of_argument(const DemandRules& rules, const Let& let, size_t arg,
                                          const Demand& demand);
-// What the operation itself asks of its argument: the argument of a logarithm is positive, whatever its
-// result is for.
+// The operation's own domain restriction on an argument: the argument of a logarithm is positive, whatever
+// its result is used for.
 std::optional<Demand> demand_of_domain(const DemandRules& rules, const Let& let, size_t arg);
-// Values of a let whose arguments are known.
+// The range of a let's result, if its arguments are known.
 std::optional<Known> known_result(const DemandRules& rules, const Let& let);
 
 }  // namespace stridec::loop

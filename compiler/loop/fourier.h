@@ -1,11 +1,12 @@
-// The discrete Fourier transform of n complex numbers, for any n: what the routine "fourier" of library.def does.
+// The discrete Fourier transform of n complex values, for any n: the implementation of the routine "fourier"
+// of library.def.
 //
-// This one text is compiled into the interpreter and pasted into kernels, so it names no header; int64_t is there. V is a
-// number or a vector of numbers of the type T: every lane is a transform of its own.
+// This text is compiled into the interpreter and pasted into kernels, so it includes no header; int64_t is
+// predefined. V is a scalar or a vector of type T; every vector lane is a separate transform.
 //
-// Source of the method: P. N. Swarztrauber, Vectorizing the FFTs (1982), in the form of M. Reinecke's pocketfft, which
-// NumPy runs. Its factors, in its order, and its additions, in their order, are kept here, and no product is fused into
-// a sum, so that results agree with NumPy's to the bit where the waves do.
+// Method: P. N. Swarztrauber, Vectorizing the FFTs (1982), in the form of M. Reinecke's pocketfft, which
+// NumPy uses. The factors and additions are kept in its order, and no multiplication is contracted into an
+// fma, so that results equal NumPy's bit for bit if the twiddle factors do.
 
 namespace stridec::fourier {
 
@@ -35,7 +36,7 @@ inline Complex<V> operator-(Complex<V> a, Complex<V> b) {
   return {a.re - b.re, a.im - b.im};
 }
 
-// At most 64; none of 0.
+// Writes at most 64 factors; none for n = 0.
 inline int factorize(int64_t n, int64_t* factors) {
   int count = 0;
   if (n == 0) return 0;
@@ -53,25 +54,26 @@ inline int factorize(int64_t n, int64_t* factors) {
   return count;
 }
 
-// A bit for each factor that has a pass of its own, and bit 0 for all others.
+// One bit per factor that has a specialised pass; bit 0 stands for all other factors.
 constexpr unsigned kOwnPasses = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5 | 1u << 7 | 1u << 8;
 constexpr unsigned pass_of(int64_t p) { return p < 9 && kOwnPasses >> p & 1 ? 1u << p : 1u; }
 
-// One transform, or as many as V has lanes. kPasses: bits of pass_of() for the factors that n may have.
+// One transform, or one per lane of V. kPasses: the pass_of() bits of the factors that n may have.
 template <class V, class T, bool kBackward, unsigned kPasses = kOwnPasses | 1>
 struct Transform {
   using C = Complex<V>;
   int64_t n;
-  const T* waves;  // n pairs: cosine and sine of 2 pi k / n
+  const T* waves;  // twiddle factors: n pairs of cosine and sine of 2 pi k / n
 
-  // Times the wave k, turned the way of the transform.
+  // x times twiddle factor k, in the direction of the transform.
   C turned(C x, int64_t k) const {
     const T c = waves[2 * k], s = kBackward ? waves[2 * k + 1] : -waves[2 * k + 1];
     return {product(x.re, c) - product(x.im, s), product(x.im, c) + product(x.re, s)};
   }
-  // Times i or -i.
+  // x times i or -i.
   C quarter(C x) const { return kBackward ? C{-x.im, x.re} : C{x.im, -x.re}; }
-  // Times the square root of half, and the wave of an eighth of a turn or of three eighths.
+  // x times the square root of one half and the twiddle factor of one eighth (below: three eighths) of a
+  // turn.
   C eighth(C x, T root) const {
     return kBackward ? C{product(x.re - x.im, root), product(x.im + x.re, root)}
                      : C{product(x.re + x.im, root), product(x.im - x.re, root)};
@@ -98,8 +100,8 @@ struct Transform {
     x[0] = even + a1, x[4] = even - a1, x[2] = odd + a3, x[6] = odd - a3;
     x[1] = low + a5, x[5] = low - a5, x[3] = high + a7, x[7] = high - a7;
   }
-  // p numbers, p odd; sums and differences have place for p / 2. Beyond the first two, terms of a sum come in pairs if
-  // paired.
+  // A butterfly of odd p values; sums and differences have room for p / 2. With `paired`, terms after the
+  // first two are added in pairs.
   void odd(C* x, int64_t p, C* sums, C* differences, bool paired) const {
     const int64_t half = p / 2, step = n / p;
     C whole = x[0];
@@ -134,8 +136,8 @@ struct Transform {
     }
   }
 
-  // One pass: l1 * ido groups of p numbers from from to to, the results turned for the next. The kernel's p is kP; 0 is
-  // any odd one, with place for 2 p numbers at room.
+  // One pass: l1 * ido butterflies of p values each, from `from` to `to`, with the results multiplied by
+  // their twiddle factors. kP is p, or 0 for any odd p, with room for 2 p values at `room`.
   template <int kP>
   void pass(int64_t p, int64_t l1, const C* from, C* to, C* room) const {
     const int64_t ido = n / (p * l1);
@@ -165,8 +167,8 @@ struct Transform {
       if (pass_of(p) == 1u << kP) pass<kP>(p, l1, from, to, room);
   }
 
-  // The n numbers at x, with place for as many at other and for twice the largest odd factor at room. Returns where
-  // the result is: x or other.
+  // Transforms the n values at x. `other` has room for n values, `room` for twice the largest odd factor.
+  // Returns where the result is: x or other.
   C* run(C* x, C* other, C* room) const {
     int64_t factors[64], l1 = 1;
     const int count = factorize(n, factors);

@@ -1,4 +1,4 @@
-// Where an index expression lies over all points of a nest.
+// The range of an index expression over all points of a nest.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 namespace stridec::loop {
 
 struct IndexRange {
-  sym::Expr least, most;  // without index variables
+  sym::Expr least, most;  // free of index variables
 };
-// Nothing where a dim moves it by a step that is no constant, or backwards.
+// Nothing if some dim moves the expression by a step that is not a constant or is negative.
 std::optional<IndexRange> range_of(sym::Expr e, const std::vector<Dim>& dims);
 
 }  // namespace stridec::loop

@@ -1,8 +1,8 @@
-// The meaning of the loop IR, executed: the oracle of tests and of `verify`, and the constant folder.
+// The reference interpreter of the loop IR: the oracle of tests and `verify`, and the constant folder.
 //
-// Statements run in written order with every value rounded to its dtype after every operation (sums and
-// products of floats are kept in double and rounded at the end, which is closer to the exact result than any
-// order of adding in f32). Every access is checked. Schedules are ignored.
+// Statements run in written order, and every value is rounded to its dtype after every operation. Float sums
+// and products accumulate in double and are rounded at the end, which is closer to the exact result than any
+// summation order in f32. Every access is checked. Schedules are ignored.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct HostTensor {
 HostTensor make_tensor(DType dtype, std::vector<int64_t> shape);  // zeros
 int64_t element_count(const HostTensor& tensor);
 
-// Elements as numbers, whatever the dtype.
+// An element as a double, for any dtype.
 double get_number(const HostTensor& tensor, int64_t element);
 void set_number(HostTensor& tensor, int64_t element, double value);
 
@@ -34,37 +34,37 @@ using Bindings = std::unordered_map<sym::Expr, int64_t, sym::ExprHash>;
 // Memory of one buffer as a nest sees it: data[0] is the element at index 0, ..., 0.
 struct BufferMemory {
   uint8_t* data = nullptr;
-  int64_t elements = 0;  // what the strides can reach
+  int64_t elements = 0;  // that the strides can reach
 };
 
-// Runs one nest. `buffers` has an entry per buffer of the program; those that the nest does not touch may be
-// empty, and kLocal ones are made here. Throws Error (kDoesNotFit) with the sentence of a bind that fails,
-// and kInternal where an access is out of bounds.
+// Runs one nest. `buffers` has an entry per buffer of the program; entries of buffers that the nest does not
+// touch may be empty, and kLocal buffers are allocated here. Throws Error kDoesNotFit with the sentence of a
+// failing bind, and kInternal if an access is out of bounds.
 void interpret(const Program& program, const Nest& nest, const Bindings& symbols,
                std::span<const BufferMemory> buffers, bool poison = false);
 
-// A run in progress, for observers.
+// A run in progress, as observers see it.
 struct RunState {
   const Program& program;
   const Bindings& symbols;
-  const std::function<HostTensor(BufferId)> read;  // the contents of a buffer now
+  const std::function<HostTensor(BufferId)> read;  // the current contents of a buffer
 };
 
 struct RunOptions {
   bool poison = false;   // fresh memory holds NaNs and odd integers instead of zeros
-  bool planned = false;  // arena buffers live at their planned offsets in one arena
-  std::vector<HostTensor>* states =
-      nullptr;  // by position in Program::states, read and written; absent: zeros
+  bool planned = false;  // arena buffers are at their planned offsets in one arena
+  // By position in Program::states, read and written; absent: zeros.
+  std::vector<HostTensor>* states = nullptr;
   std::function<void(const Step& step, const RunState& state)> after_step;
 };
 
-// Runs a program: binds symbols, checks guards, returns the outputs. Throws Error kDoesNotFit where inputs
-// contradict the program (with the guard's sentence) or a check on data fails.
+// Runs a program: binds symbols, checks guards, returns the outputs. Throws Error kDoesNotFit if the inputs
+// contradict the program (with the guard's sentence) or a data check fails.
 std::vector<HostTensor> interpret(const Program& program, const std::vector<HostTensor>& inputs,
                                   const RunOptions& options = {});
 
-// Runs Program::prepack: the bytes of every prepacked weight, by BufferId; other entries are empty. The
-// compiler runs compiled nests instead; this is the oracle for them.
+// Runs Program::prepack and returns the bytes of every prepacked weight, by BufferId; other entries are
+// empty. The compiler runs compiled nests instead; this is their oracle.
 std::vector<std::vector<uint8_t>> interpret_prepack(const Program& program);
 
 }  // namespace stridec::loop

@@ -1,4 +1,5 @@
-// What a run launches, as people are told of it: the manifest, `inspect` and `bench` have names, nodes and costs from here.
+// The kernels that a run launches, as the manifest, `inspect` and `bench` present them: names, nodes and
+// costs.
 #pragma once
 
 #include <functional>
@@ -10,36 +11,37 @@
 
 namespace stridec::loop {
 
-// A launch, or all strips of a row, which are one kernel whatever they run.
+// A launch, or a tiled group, which is one kernel however many nests it runs.
 struct Kernel {
-  std::string name;                    // the run's profile has it too
-  std::vector<NestId> nests;           // in order; more than one of strips alone
-  std::vector<std::string> nodes;      // the model's that it computes, each once, in the model's order
-  const TiledGroup* strips = nullptr;  // of the program; null: a launch
-  std::string schedule;                // "a | b" of several nests
-  int step = 0;                        // among all kernels and routines, as the profile counts
+  std::string name;                    // the same as in the run's profile
+  std::vector<NestId> nests;           // in order; more than one only in a tiled group
+  std::vector<std::string> nodes;      // the model's nodes that it computes, each once, in the model's order
+  const TiledGroup* strips = nullptr;  // the program's tiled group; null: a launch
+  std::string schedule;                // "a | b" for several nests
+  int step = 0;                        // position among all kernels and routines, as the profile counts them
 };
 
-// In the order of the steps, those of branches and bodies too. `steps`: what the profile counted before; it is counted on.
+// All kernels in the order of the steps, including those of branches and bodies. `steps` is the number of
+// kernels and routines counted so far; the call advances it.
 std::vector<Kernel> kernels_of(const Program& program, int& steps);
 std::vector<Kernel> kernels_of(const Program& program);
 
-// Of one launch, of all its nests and of all strips together.
+// The cost of a launch, or of all nests and all tiles of a tiled group.
 Cost cost_of(const Program& program, const Kernel& kernel);
 
-// Kernels that are equal but for what they read and write.
+// Kernels that differ only in the buffers that they access.
 struct KernelRow {
   std::vector<const Kernel*> launches;
-  std::vector<std::string> nodes;  // of all of them, as those of a kernel
-  Cost cost;                       // of each
+  std::vector<std::string> nodes;  // those of all launches, sorted as in Kernel
+  Cost cost;                       // per launch
   const Kernel& first() const { return *launches.front(); }
 };
-// In the order of the first of each, with pointers into `kernels`. `apart` says of a kernel what tells it from others of its
-// name, schedule and cost.
+// Rows in the order of their first kernel, with pointers into `kernels`. `apart` returns a text that
+// distinguishes a kernel from others of the same name, schedule and cost.
 std::vector<KernelRow> rows_of(const Program& program, const std::vector<Kernel>& kernels,
                                const std::function<std::string(const Kernel&)>& apart = {});
 
-// Puts the nodes in the model's order, in which they are numbered, and leaves out what is there twice.
+// Sorts the nodes by their numbers, which gives the model's order, and removes duplicates.
 void sort_nodes(std::vector<std::string>& nodes);
 
 }  // namespace stridec::loop

@@ -1,4 +1,5 @@
-// The runtime library's routines as the interpreter runs them: plain, obviously right. See library.def.
+// The reference implementations of the runtime library's routines, which the interpreter runs. See
+// library.def.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ struct Routine {
   std::string_view name;
   int reads, writes, arguments;
 };
-const Routine* find_routine(std::string_view name);  // null: there is none
+const Routine* find_routine(std::string_view name);  // null if there is none
 
 struct RoutineBuffer {
   DType dtype;

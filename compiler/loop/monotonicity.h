@@ -1,4 +1,5 @@
-// How values move as an index grows: what the greatest or the least of them along it needs no pass to know.
+// Monotonicity of a value along an index: its maximum or minimum is then at an end point, without a
+// reduction.
 #pragma once
 
 #include <functional>
@@ -8,15 +9,16 @@
 
 namespace stridec::loop {
 
-// A value along an index: it never falls, never rises, or neither as it grows (both: it stays). Of floats, the numbers
-// that it may have; it is never NaN.
+// How a value changes as an index grows (neither flag set: it is constant). For floats, low and high bound
+// the value; it is never NaN.
 struct Monotonicity {
-  bool falls = false, rises = false;  // it may
+  bool falls = false, rises = false;  // whether it may decrease, whether it may increase
   double low = 0, high = 0;
 };
 
-// Of `value` along `var`, of statements without loops. `definition` gives the let, constant or index value that makes a
-// value; of others it gives nothing: they do not depend on `var`. Nothing where the trend is not known.
+// The monotonicity of `value` along `var`, for statements without loops; nothing if it is unknown.
+// `definition` returns the let, constant or index value that defines a value, and null for values that do not
+// depend on `var`.
 std::optional<Monotonicity> monotonicity_of(const Nest& nest, ValueId value, sym::Expr var,
                                             const std::function<const Stmt*(ValueId)>& definition);
 

@@ -1,4 +1,4 @@
-// The loop IR: what stridec optimises, and all that a backend has to understand.
+// The loop IR: the representation that stridec optimises, and all that a backend has to understand.
 //
 //   program bert(batch, sequence)
 //     input  x   f32 [batch, sequence, 768]
@@ -12,16 +12,15 @@
 //         yield %3
 //       store t0[%b, %s, %n] %0
 //
-// Meaning. A program runs its steps in order. A nest runs its body once for every point of its dims, in any
-// order: its dims are parallel. Within a body, statements run in order. `reduce` combines what its body
+// Semantics. A program runs its steps in order. A nest runs its body once for every point of its dims, in any
+// order: its dims are parallel. Within a body, statements run in order. `reduce` combines the values its body
 // yields over all points of its dims, in any association that the combine allows, starting from the combine's
 // identity; `for` runs its body at every point of its dims, in any order; `scan` runs along one dim in order
 // and carries scalars. Loads and stores are the only memory access. A nest never reads an element that
 // another point of the same nest writes, except elements written earlier in the same point.
 //
-// Two levels of indices and never more: index variables (sym::Expr variables whose names start with '%') and
-// index expressions over them and the program's symbols. A value enters an index expression through `bind`
-// alone.
+// There are exactly two levels of indices: index variables (sym::Expr variables whose names start with '%')
+// and index expressions over them and the program's symbols. Only `bind` turns a value into an index.
 #pragma once
 
 #include <cstdint>
@@ -50,12 +49,12 @@ enum class Storage : uint8_t {
   kInput,   // the caller's, read only
   kOutput,  // the caller's, written
   kWeight,  // constant bytes in the artifact, read only
-  kState,   // kept by the context from run to run
-  kArena,   // scratch of one run; memory planning gives the offset
+  kState,   // kept by the context between runs
+  kArena,   // scratch of one run; memory planning assigns the offset
   kLocal,   // private to one point of one nest: a row kept in cache, a packed tile
 };
 
-// Bytes of a constant: mapped from the model file or owned. Never copied into the IR.
+// The bytes of a constant, mapped from the model file or owned. They are never copied into the IR.
 struct WeightData {
   std::shared_ptr<const void> owner;  // keeps the mapping or the vector alive
   const uint8_t* bytes = nullptr;
@@ -68,12 +67,13 @@ struct Buffer {
   std::vector<sym::Expr> shape;
   std::vector<sym::Expr> strides;  // in elements, per dim; row-major unless a layout transform changed them
   Storage storage = Storage::kArena;
-  int ordinal =
-      -1;  // input, output, state: position in the artifact's list; weight: position in the packed weights
-  WeightData weight;       // kWeight; of a kState its value at the start, absent: zeros
+  // Input, output, state: position in the artifact's list. Weight: position in the packed weights.
+  int ordinal = -1;
+  WeightData weight;       // kWeight: the bytes; kState: the initial value (absent: zeros)
   bool prepacked = false;  // kWeight whose bytes are computed at compile time by Program::prepack
-  sym::Expr offset =
-      0;  // after planning, in bytes: in the arena (-1: elsewhere, from when on it is needed) or the weights
+  // In bytes, after planning: from the start of the arena or of the weights; -1: allocated apart, on first
+  // use.
+  sym::Expr offset = 0;
 };
 
 // ---- scalars ---------------------------------------------------------------------------------------------
@@ -94,8 +94,8 @@ struct ScalarOpInfo {
 const ScalarOpInfo& info(ScalarOp op);
 std::optional<ScalarOp> parse_scalar_op(std::string_view name);
 
-// A constant: `f` where the dtype is float (f64 holds every float dtype exactly), `i` otherwise (u64 as its
-// bits).
+// A constant: `f` holds the value of a float dtype (f64 represents every float dtype exactly), `i` any other
+// (u64 as its bits).
 struct Scalar {
   DType dtype = DType::kF32;
   double f = 0;
@@ -105,7 +105,7 @@ struct Scalar {
 Scalar float_scalar(DType dtype, double value);  // rounded or truncated to dtype, whatever its kind
 Scalar int_scalar(DType dtype, int64_t value);   // wrapped or rounded to dtype, whatever its kind
 
-// How a reduction combines. Float sums and products may be reassociated; the others are exact.
+// How a reduction combines its values. Float sums and products may be reassociated; the others are exact.
 enum class Combine : uint8_t {
   kSum,
   kProd,
@@ -121,21 +121,22 @@ enum class Combine : uint8_t {
 int arity(Combine combine);
 std::string_view name(Combine combine);
 std::optional<Combine> parse_combine(std::string_view name);
-// What a reduction over nothing gives; of a pair's key. Formats without infinity use their largest number.
+// The identity element; for a pair, that of its key. Formats without infinity use their largest finite value.
 Scalar identity(Combine combine, DType dtype);
 
 // ---- statements ------------------------------------------------------------------------------------------
 
 struct Dim {
   sym::Expr var;     // an index variable, unique in its nest
-  sym::Expr extent;  // runs from 0 to extent - 1; an expression of symbols (and of outer index variables in
-                     // triangular loops)
+  // The loop runs from 0 to extent - 1. The extent is an expression of symbols, and in triangular loops also
+  // of outer index variables.
+  sym::Expr extent;
 };
 
 struct Stmt;
 using Block = std::vector<Stmt>;
 
-// An element of a buffer. Where `mask` is false nothing is touched: a load gives `fill`, a store does
+// An element of a buffer. Where `mask` is false memory is not touched: a load gives `fill`, a store does
 // nothing.
 struct Access {
   BufferId buffer;
@@ -152,25 +153,26 @@ struct Constant {
   ValueId result;
   Scalar value;
 };
-struct IndexValue {  // an index expression as a number of result's dtype (i64 unless a cast was folded in)
+// the value of an index expression in the result's dtype (i64 unless a cast was folded in)
+struct IndexValue {
   ValueId result;
   sym::Expr expr;
 };
 struct Load {
   ValueId result;
   Access access;
-  Scalar fill;  // where masked off
+  Scalar fill;  // the result where the mask is false
 };
 struct Store {
   Access access;
   ValueId value;
-  // With a combine the element is updated in memory (scatter-add). Points of the nest may then meet in one
-  // element; the backend makes the update atomic or runs such a nest serially, in order, so that results are
+  // With a combine the store updates the element in memory (scatter-add). Several points of the nest may then
+  // update one element; the backend uses atomics or runs such a nest serially, in order, so that results are
   // reproducible.
   bool update = false;
   Combine combine = Combine::kSum;
 };
-// Makes an index variable out of an integer value: gather and scatter.
+// Defines an index variable by an integer value: gather and scatter.
 struct Bind {
   enum class OutOfRange : uint8_t {
     kError,  // the run fails with `sentence` ({0}: the value, {1}: the extent)
@@ -180,11 +182,11 @@ struct Bind {
   sym::Expr var;
   ValueId value;               // any integer dtype
   sym::Expr extent;            // valid range [0, extent)
-  bool wrap_negative = false;  // value < 0 counts from the end first
+  bool wrap_negative = false;  // a negative value first has the extent added, as in Python
   OutOfRange mode = OutOfRange::kError;
   std::string sentence;
 };
-// Whether every value of the bound one's dtype is inside: nothing is checked, and no run fails.
+// Whether every value of the dtype is in range, so that the bind needs no check and cannot fail.
 bool holds_any(const Bind& bind, DType value);
 struct Reduce {
   std::vector<Dim> dims;
@@ -192,16 +194,17 @@ struct Reduce {
   Combine combine;
   std::vector<ValueId> yields;   // from the body, arity(combine) of them
   std::vector<ValueId> results;  // outside the body; same dtypes
-  // Of a sum of products: in each of so many consecutive points the factor that is no weight is integers of [-127, 127], of
-  // which one is +-127 or all are 0, times one number, so that kernels may multiply these integers. 0: nobody says so.
+  // For a sum of products over quantised activations: the length of the blocks of consecutive points in which
+  // the non-weight factor is one scale times integers of [-127, 127], one of which is +-127 unless all are 0.
+  // Kernels may multiply these integers. 0: not known to be so.
   int64_t byte_blocks = 0;
 };
 struct For {
   std::vector<Dim> dims;
   Block body;
 };
-// In order along `dim` (reversed: from the end): carried[i] is init[i], then what the body yielded the step
-// before.
+// Runs in order along `dim` (reversed: from the end). carried[i] is init[i] at the first step, then the
+// previous step's yield.
 struct Scan {
   Dim dim;
   bool reverse = false;
@@ -218,8 +221,8 @@ struct Stmt {
 
 // ---- schedule --------------------------------------------------------------------------------------------
 
-// How a nest is mapped to a machine: a list of transforms with a text form, chosen by the schedule layer,
-// replayed from the tuning cache, recorded in the manifest. A backend obeys it; the interpreter ignores it.
+// How a nest is mapped to a machine: a list of transforms with a text form. The schedule layer chooses it,
+// the tuning cache replays it and the manifest records it. A backend obeys it; the interpreter ignores it.
 struct Directive {
   std::string name;               // "vectorize", "tile", "parallel", ...
   std::vector<std::string> args;  // dim names and numbers
@@ -230,7 +233,7 @@ struct Schedule {
   std::vector<Directive> directives;
   bool operator==(const Schedule&) const = default;
 };
-// "gemm: tile %m 14; vectorize %n 16": the kernel and a colon where there is one, then the directives.
+// "gemm: tile %m 14; vectorize %n 16": the kernel followed by a colon, if there is one, then the directives.
 std::string to_string(const Schedule& schedule);
 Schedule parse_schedule(std::string_view text);
 
@@ -241,7 +244,7 @@ struct ValueInfo {
 };
 
 struct Nest {
-  std::string name;                // readable, from the model's op ("matmul+add+relu")
+  std::string name;                // readable, derived from the model's op ("matmul+add+relu")
   std::vector<std::string> nodes;  // the model's nodes that it computes, for messages and `verify`
   std::vector<Dim> dims;           // parallel
   Block body;
@@ -255,9 +258,9 @@ using Steps = std::vector<Step>;
 struct Launch {
   NestId nest;
 };
-// Reads one integer from memory into a symbol (data-dependent sizes, trip counts). Fails with `sentence`
-// outside [lower, upper]; its places {0}, {1}, {2} are the number and the bounds, or `values` where there are any (at most
-// four).
+// Reads one integer from memory into a symbol (data-dependent sizes, trip counts). Fails with `sentence` if
+// it is outside [lower, upper]. The placeholders {0}, {1}, {2} stand for the value and the bounds, or for
+// `values` (at most four) if there are any.
 struct BindSymbol {
   sym::Expr symbol;
   BufferId buffer;  // one element, any integer dtype or bool
@@ -269,8 +272,8 @@ struct If {
   sym::Expr condition;
   Steps then_steps, else_steps;
 };
-// Runs body for counter = 0, 1, ... while counter < trip_count and, when `condition` is valid, while that
-// bool is true (read before each iteration). After the loop `iterations` holds the number of completed
+// Runs the body for counter = 0, 1, ... while counter < trip_count and, if `condition` is valid, while that
+// bool is true (it is read before each iteration). After the loop `iterations` holds the number of completed
 // iterations.
 struct While {
   sym::Expr counter;  // a symbol visible in the body
@@ -279,55 +282,56 @@ struct While {
   sym::Expr iterations;  // a symbol bound after the loop
   Steps body;
 };
-// Launches that work their way along `points` in strips, one strip after the other or side by side: [0, points) is cut
-// into ranges [first, first + size) of at most `most`, as even as can be, as few of them as can be but for an even number,
-// so that two threads have equal shares, and the body runs once for each; all of it for every one of `rounds`. What `own`
-// names, arena buffers that nothing else touches, lasts for a strip: whoever runs it has memory for one.
+// Tile-and-fuse: launches that run tile by tile along `points`, so that intermediates stay in cache. [0,
+// points) is cut into ranges [first, first + size) of nearly equal size, at most `most`; their number is the
+// smallest even one (so that two threads get equal shares), at most one per point. The body runs once per
+// range and per round of `rounds`; tiles are independent and may run in parallel. `own` lists arena buffers
+// that only the body touches; they live for one tile, and each thread has one copy.
 struct TiledGroup {
-  // A symbol of the body that follows from the others: rows of an image that a strip needs, say.
+  // A symbol of the body that is computed from the others, such as the number of image rows that a tile
+  // needs.
   struct Size {
     sym::Expr symbol, value;
     std::optional<int64_t> most;
-    sym::Expr total = 0;  // over all strips, or a little more, where it is an extent
+    sym::Expr total = 0;  // sum over all tiles, or a slight overestimate, where it is an extent
   };
-  // What a strip needs of a buffer of its own and the strip before it in its round has made: who runs both, one after the
-  // other, moves it to where this strip has it, and of the rows [at, at + rows) that a nest makes only the rest is left. Row r
-  // lies along `dim` from place per * r - base on.
+  // The part of an `own` buffer (the halo) that the previous tile of the round has computed too. A thread
+  // that runs both tiles in sequence moves it to its place in this tile, and the nest computes only the
+  // remaining rows of [at, at + rows). Row r is at position per * r - base along `dim`.
   struct Carried {
     BufferId buffer;
     size_t dim = 0;
-    sym::Expr at, rows;  // symbols of `sizes`, which symbols behind them there may depend on
+    sym::Expr at, rows;  // symbols of `sizes`; later symbols there may depend on them
     int64_t per = 1;
-    sym::Expr base;  // by the strip's symbols
+    sym::Expr base;  // an expression over the tile's symbols
   };
   std::string name;
   sym::Expr first, size;  // symbols of the body
   sym::Expr points;
-  int64_t least = 1, most = 1;  // what size can be
-  sym::Expr rounds = 1, round;  // how many, and a symbol of the body where there can be more than one
+  int64_t least = 1, most = 1;  // bounds of `size`
+  sym::Expr rounds = 1, round;  // their number; a symbol of the body, used if there can be more than one
   std::vector<Size> sizes;
   std::vector<Carried> carried;
-  Steps body;  // launches alone
+  Steps body;  // launches only
   std::vector<BufferId> own;
   sym::Expr count() const { return rounds * count_of_round(); }
-  sym::Expr count_of_round() const {  // an even number, or one strip a point
+  sym::Expr count_of_round() const {  // even, or one tile per point
     return sym::min(points, sym::align_up(sym::ceildiv(points, most), 2));
   }
-  sym::Expr first_of(sym::Expr strip) const {  // of a round
+  sym::Expr first_of(sym::Expr strip) const {  // within a round
     return sym::floordiv(points * strip, count_of_round());
   }
-  std::vector<sym::Expr> symbols() const;  // of the body
+  std::vector<sym::Expr> symbols() const;  // those that the body defines
 };
-void set_ranges(sym::Facts& facts, const TiledGroup& strips);  // of its symbols
-// A routine of the runtime library with a stable contract (sort, top-k, string ops): not a nest.
+void set_ranges(sym::Facts& facts, const TiledGroup& strips);  // ranges of its symbols
+// A call of a routine of the runtime library with a stable contract (sort, top-k, string ops).
 struct Call {
   std::string routine;  // a row of library.def
   std::vector<BufferId> reads, writes;
   std::vector<sym::Expr> arguments;
   std::vector<std::string> nodes;
 };
-// Copies a whole buffer over another of the same shape (loop-carried values that could not be made one
-// buffer).
+// Copies a whole buffer over another of the same shape (loop-carried values that could not share one buffer).
 struct Copy {
   BufferId from, to;
 };
@@ -335,10 +339,10 @@ struct Step {
   std::variant<Launch, BindSymbol, If, While, TiledGroup, Call, Copy> node;
 };
 
-// A symbol of the program: bound from a dim of an input, or by a BindSymbol or While step.
+// A symbol of the program: bound by a dim of an input, or by a BindSymbol or While step.
 struct Symbol {
   sym::Expr var;
-  int input = -1, dim = -1;  // where the caller's shapes give it; -1: bound during the run
+  int input = -1, dim = -1;  // the dim of an input that determines it; -1: bound during the run
   int64_t multiple = 1;      // input dim == multiple * symbol  (8*h8)
 };
 
@@ -352,9 +356,9 @@ struct Program {
   Steps steps;
   std::vector<NestId> prepack;  // run once at compile time: read weights, write prepacked weights
   std::vector<BufferId> inputs, outputs, states;
-  int64_t weight_bytes = 0;  // of all weights that the run reads, after memory planning
-  sym::Expr arena_bytes =
-      0;  // of one run, after memory planning; an expression of the inputs' symbols and threads_of
+  int64_t weight_bytes = 0;  // all weights that the run reads; set by memory planning
+  // Arena size of one run, set by memory planning: an expression of the inputs' symbols and threads_of().
+  sym::Expr arena_bytes = 0;
 
   Buffer& operator[](BufferId id) { return buffers[id.value]; }
   const Buffer& operator[](BufferId id) const { return buffers[id.value]; }
@@ -362,13 +366,15 @@ struct Program {
   const Nest& operator[](NestId id) const { return nests[id.value]; }
 };
 
-// How many threads a run has, as a symbol of what memory planning makes: a name that no other symbol has.
+// The number of threads of a run, as a symbol in the sizes that memory planning computes. No other symbol has
+// its name.
 sym::Expr threads_of(const Program& program);
 
 // Dense row-major strides for a shape.
 std::vector<sym::Expr> row_major(const std::vector<sym::Expr>& shape);
 sym::Expr element_count(const std::vector<sym::Expr>& shape);
-// Fills strides when empty. Makes the name unique, but an input, output or state (ordinal set) keeps its own.
+// Fills strides if they are empty. Makes the name unique; an input, output or state (ordinal set) keeps its
+// own.
 BufferId add_buffer(Program& program, Buffer buffer);
 NestId add_nest(Program& program, Nest nest);  // does not launch it
 

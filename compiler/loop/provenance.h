@@ -1,4 +1,4 @@
-// Errors about a nest name the model's nodes that it computes.
+// Adds the model's nodes that a nest computes to errors about the nest.
 #pragma once
 
 #include <string>
@@ -9,14 +9,15 @@
 
 namespace stridec::loop {
 
-// The nest's nodes as people are told of them, in the model's order: "node 3 'a', 7 more, node 12 'b'"; "" where it has none.
+// The nest's nodes for messages, in the model's order: "node 3 'a', 7 more, node 12 'b'"; "" if there are
+// none.
 std::string nodes_of(const Nest& nest);
 std::string nodes_of(std::vector<std::string> nodes);
 
-// Fills `where.node`, unless something closer to the error did.
+// Fills `where.node`, unless it has been filled closer to the error.
 void add_provenance(Error& error, const Nest& nest);
 
-// f(), whose errors are about this nest.
+// Runs f() and attributes its errors to this nest.
 template <class F>
 decltype(auto) with_provenance(const Nest& nest, F&& f) {
   try {

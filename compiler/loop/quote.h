@@ -1,4 +1,4 @@
-// How names and sentences are written in the text of programs.
+// Quoting of names and sentences in the text of programs.
 #pragma once
 
 #include <string>
@@ -8,6 +8,6 @@ namespace stridec::loop {
 
 std::string quoted(std::string_view text);       // "..." with \" \\ \n \xHH
 bool is_plain_name(std::string_view name);       // [A-Za-z_][A-Za-z0-9_.+]*
-std::string quoted_name(std::string_view name);  // as it is where plain
+std::string quoted_name(std::string_view name);  // unchanged if plain
 
 }  // namespace stridec::loop

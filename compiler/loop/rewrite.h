@@ -1,5 +1,5 @@
-// Building blocks of transforms: copying bodies between nests, substituting, cleaning up. Each keeps the
-// meaning of the nest (but `clone`, which makes new statements).
+// Building blocks of transforms: copying bodies between nests, substituting, cleaning up. Each preserves the
+// semantics of the nest (except `clone`, which makes new statements).
 #pragma once
 
 #include <functional>
@@ -14,14 +14,12 @@
 
 namespace stridec::loop {
 
-// Replaces index variables and symbols in every expression of the block (not the variables that the block
-// defines).
+// Replaces index variables and symbols in every expression of the block (not the variables that it defines).
 void substitute(Block& block, const sym::Substitution& replacements);
 void substitute(Access& access, const sym::Substitution& replacements);
 
-// Copies statements into a nest: values get fresh ids, index variables that the statements define (dims,
-// binds) get names that are free in `into`. What the statements use from outside is mapped by the caller
-// first.
+// Copies statements into a nest. Values get fresh ids; index variables that the statements define (dims,
+// binds) get names that are free in `into`. The caller first maps what the statements use from outside.
 //
 //   Cloner c(consumer);
 //   c.map(producer.dims[0].var, at[0]);
@@ -33,17 +31,17 @@ class Cloner {
 
   void map(ValueId from, ValueId to) { values_[from.value] = to; }
   void map(sym::Expr variable, sym::Expr replacement) { indices_[variable] = replacement; }
-  void forget() { values_.clear(), indices_.clear(); }  // the mappings; names stay taken
+  void forget() { values_.clear(), indices_.clear(); }  // drops the mappings; names stay taken
 
   Block clone(const Nest& from, const Block& block);
   Stmt clone(const Nest& from, const Stmt& stmt);
 
-  ValueId value(ValueId from) const;  // its copy; a check fails where there is none
+  ValueId value(ValueId from) const;  // its copy; a check fails if there is none
   sym::Expr expr(sym::Expr e) const { return sym::substitute(e, indices_); }
   Access access(const Access& from) const;
 
   ValueId fresh_value(DType dtype);
-  sym::Expr fresh_index(sym::Expr like);  // the same name where it is free, else with a number
+  sym::Expr fresh_index(sym::Expr like);  // the same name if it is free, else one with a number
   const sym::Substitution& indices() const { return indices_; }
 
  private:
@@ -54,70 +52,70 @@ class Cloner {
 };
 
 ValueId add_value(Nest& nest, DType dtype);
-// Statements of a nest, one after the other at the end of one of its blocks; each gives its result.
+// Appends statements to a block of a nest; each method returns the result's id.
 struct Writer {
   Nest& nest;
   Block& block;
 
   ValueId let(ScalarOp op, DType dtype, std::vector<ValueId> args);
-  ValueId cast(ValueId value, DType to);  // the value itself where it has that dtype
+  ValueId cast(ValueId value, DType to);  // returns the value itself if it has that dtype
   ValueId constant(const Scalar& scalar);
   ValueId number(int64_t value) { return constant(int_scalar(DType::kI32, value)); }
   ValueId index(sym::Expr e, DType dtype);
-  ValueId load(DType dtype, Access access);  // 0 where masked off
+  ValueId load(DType dtype, Access access);  // 0 where the mask is false
   void store(Access access, ValueId value);
 };
-// A nest that stores at `to`, for each point of the dims, the element at `from`, or `fill` where its mask is off.
+// A nest that copies the element at `from`, or `fill` where its mask is false, to `to`, for each point of the
+// dims.
 Nest copy_nest(std::string name, std::vector<Dim> dims, Access from, Scalar fill, Access to);
-// The load whose result is `value` reads at `access` instead.
+// Changes the load whose result is `value` so that it reads `access`.
 void redirect(Nest& nest, ValueId value, const Access& access);
-// Uses of `from` become uses of `to`, everywhere in the block.
+// Replaces all uses of `from` by `to` in the block.
 void replace_uses(Block& block, ValueId from, ValueId to);
 
-// Renames every index variable (%i0, %i1, ... in order of definition) and value (%0, %1, ...), dropping
+// Renames all index variables (%i0, %i1, ... in order of definition) and values (%0, %1, ...), dropping
 // unused ids.
 void renumber(Nest& nest);
 
-// The parallel dim becomes `replacement` everywhere (a merge, a split, a dim that is always 0) and leaves
-// nest.dims.
+// Replaces a parallel dim by an expression everywhere (merging, splitting, a dim that is always 0) and
+// removes it from nest.dims.
 void replace_dim(Nest& nest, sym::Expr dim, sym::Expr replacement);
 
-// Where the nest's point stores element `at`: the values of its dims as expressions over `at`. Handles stores
-// whose indices are dims, constants, and mixed-radix sums of dims (i*64 + j, by extents under facts). Nothing
-// where the indices do not determine the dims.
+// Inverts a store's index map: expressions over `at` for the dims of the point that stores the element at
+// `at`. Handles stores whose indices are dims, constants, and mixed-radix sums of dims (i*64 + j, by extents
+// under facts). Nothing if the indices do not determine the dims.
 std::optional<sym::Substitution> invert(const Nest& nest, const Access& store,
                                         const std::vector<sym::Expr>& at, const sym::Facts& facts);
 
-// Facts inside the nest's body: the program's and the ranges of the nest's dims.
+// The facts inside the nest's body: the program's, and the ranges of the nest's dims.
 sym::Facts facts_of(const Program& program, const Nest& nest);
-// With the ranges of what the statement defines for its own body, or (bind) for what follows.
+// Adds the ranges of index variables that the statement defines for its own body or (bind) for later
+// statements.
 void add_facts(sym::Facts& facts, const Stmt& stmt);
 void add_facts(sym::Facts& facts, const Bind& bind);
 
 // ---- clean-up
-// --------------------------------------------------------------------------------------------------------
+// ----------------------------------------------------------------------------------------------
 
-// Simplifies extents, indices, masks and index values under the facts; statements masked off for ever become
-// their fill or go.
+// Simplifies extents, indices, masks and index values under the facts. Accesses whose mask is always false
+// become their fill or are removed.
 void simplify(const Program& program, Nest& nest);
-// Drops statements whose results nobody uses; stores and binds that can fail stay.
+// DCE: removes statements whose results are unused; stores and binds that can fail stay.
 void eliminate_dead(Nest& nest);
-// One load, let, constant or index value where several are equal; loads are shared only where no store can
-// come between.
+// CSE: merges equal loads, lets, constants and index values; loads only if no store can intervene.
 void eliminate_common(Nest& nest);
-// Moves what does not depend on a loop in front of it; loads only where they are in bounds whether the loop
-// runs or not.
+// Hoists loop-invariant statements; loads only if they are in bounds even when the loop does not run.
 void hoist(const Program& program, Nest& nest);
-// Constants, identities and casts folded: x*1, x+0 (integers), cast of a constant, select of a constant.
+// Folds constants, identities and casts: x*1, x+0 (integers), cast of a constant, select by a constant.
 void fold(Nest& nest);
-// All of it, until nothing changes.
+// Runs all of the above until nothing changes.
 void clean(const Program& program, Nest& nest);
 
-// Drops nests and buffers that nothing reaches from the steps, inputs, outputs and states; ids change.
+// Removes nests and buffers that are unreachable from the steps, inputs, outputs and states; ids change.
 void eliminate_dead_code(Program& program);
 
-// Launches what `parts_of` gives for a launched nest, in order, instead of it; where it gives none, the nest stays.
-// `parts_of` may add buffers and nests to the program.
+// Replaces each launched nest by launches of the nests that `parts_of` returns for it, in order; if it
+// returns none, the nest stays. `parts_of` may add buffers and nests to the program.
 void replace_nests(Program& program, const std::function<std::vector<Nest>(const Nest& nest)>& parts_of);
 
 }  // namespace stridec::loop

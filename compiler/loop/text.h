@@ -1,5 +1,5 @@
-// The text of programs: parse(print(p)) prints the same. Weights appear by name, size and hash; their bytes
-// stay outside.
+// The text form of programs: parse(print(p)) prints the same. Weights appear by name, size and hash, without
+// their bytes.
 //
 //   program mlp
 //     symbol batch = input 0 dim 0 in 1..64
@@ -16,8 +16,8 @@
 //           yield %3
 //         store y[%i0, %i1] %0
 //
-// A nest stands where it is launched first. Two spaces a level; expressions as in sym/text.h. Other
-// statements:
+// A nest is printed where it is launched first. Each level is indented by two spaces; expressions are as in
+// sym/text.h. Other statements:
 //
 //   %4 : f32 = load x[%i0 - 1] if 1 <= %i0 else 0
 //   %5 : i64 = index %i0 + 3
@@ -40,11 +40,11 @@ std::string to_string(const Program& program);
 std::string to_string(const Program& program, const Nest& nest);  // header and body, without an id
 std::string to_string(const Scalar& scalar);                      // the value alone
 
-// Bytes of a weight, by its buffer's name; empty: none.
+// The bytes of a weight, by its buffer; empty: not available.
 using WeightSource = std::function<WeightData(const Buffer& buffer)>;
 
-// Throws Error kMalformed ("bad-program") with the line. Safe on hostile text. The result is well-formed
-// text, not necessarily a program with a meaning: verify() says so.
+// Throws Error kMalformed ("bad-program") with the line. Safe on hostile text. The result is syntactically
+// well-formed; whether it is a valid program is verify()'s question.
 Program parse_program(std::string_view text, const WeightSource& weights = {});
 
 }  // namespace stridec::loop

@@ -1,5 +1,5 @@
-// Which values the inputs of a program may have, as far as what it does with them says so: an index has to
-// lie inside what it indexes, a size within its limits, the argument of a logarithm above zero.
+// The values that a program's inputs may have, derived from their uses: an index has to be within what it
+// indexes, a size within its limits, the argument of a logarithm positive.
 #pragma once
 
 #include <map>
@@ -10,10 +10,10 @@
 
 namespace stridec::loop {
 
-// Any value from `least` to `most` is one that the program takes without an error, as far as bounds of
-// single elements can say it; there may be others (negative indices), and inputs may have to fit each
-// other besides. Both are expressions over the symbols that the inputs' shapes give. Absent: nothing
-// bounds it on this side.
+// The program accepts any value from `least` to `most` without an error, as far as bounds on single elements
+// can express it. Other values may be accepted too (negative indices), and inputs may have to be consistent
+// with each other. Both bounds are expressions over the symbols that the inputs' shapes give; absent:
+// unbounded on this side.
 struct ValueRange {
   std::optional<sym::Expr> least, most;
   bool image = false;  // the bytes of an encoded image
@@ -21,10 +21,10 @@ struct ValueRange {
   bool operator==(const ValueRange&) const = default;
 };
 
-// By position in Program::inputs. Best of a program with one nest an operator, before fusion.
+// By position in Program::inputs. Most precise before fusion, on a program with one nest per operator.
 std::vector<ValueRange> input_ranges(const Program& program);
 
-// Of every buffer of integers that the program's nests load, over any of its symbols.
+// The same for every integer buffer that the program's nests load, over any of its symbols.
 std::map<BufferId, ValueRange> integer_ranges(const Program& program);
 
 }  // namespace stridec::loop

@@ -1,4 +1,5 @@
-// The rules that every program keeps, checked after every pass in tests and after every stage in release.
+// The verifier: rules that every program keeps. It runs after every pass in tests and after every stage in
+// release.
 #pragma once
 
 #include "compiler/loop/program.h"
@@ -8,12 +9,10 @@ namespace stridec::loop {
 // Throws Error kInternal ("bad-loops") with the broken rule; the notes print the nest. Checked are
 // - names and ids: buffers named once, index variables and values defined once, uses in scope of definitions;
 // - dtypes of every statement by its operation's rule; arity of operations, indices, yields and results;
-// - memory: only outputs, states, arena and local buffers are written, prepacked weights by prepack nests
-// alone; accesses
-//   that facts prove to be out of bounds somewhere;
+// - memory: only outputs, states, arena and local buffers are written, prepacked weights only by prepack
+//   nests; no access is provably out of bounds;
 // - sizes: symbols are declared, and bound by an input or an earlier step before a step uses them; extents
-// use outer
-//   index variables only;
+//   use only outer index variables;
 // - steps: every nest is launched or prepacks, routines exist, copies agree in shape.
 void verify(const Program& program);
 void verify(const Program& program, const Nest& nest, bool prepack = false);

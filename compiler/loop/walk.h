@@ -1,5 +1,5 @@
-// Traversal of statements, for everything that reads or rewrites bodies. The callbacks of the mutable forms
-// may change what they are given.
+// Traversal of statements and steps, for all code that reads or rewrites bodies. Callbacks of the mutable
+// forms may change their argument.
 #pragma once
 
 #include <functional>
@@ -21,22 +21,22 @@ std::vector<Dim> dims_of(const Stmt& stmt);
 void for_each_stmt(Block& block, const std::function<void(Stmt&)>& visit);
 void for_each_stmt(const Block& block, const std::function<void(const Stmt&)>& visit);
 
-// Values that the statement defines in the block that holds it (not what its body defines, nor scan's carried
-// values).
+// Values that the statement defines in its enclosing block (not those that its body defines, nor a scan's
+// carried values).
 void for_each_result(Stmt& stmt, const std::function<void(ValueId&)>& visit);
 void for_each_result(const Stmt& stmt, const std::function<void(ValueId)>& visit);
-// The statement of the block, not of loops inside, that defines the value; null: there is none.
+// The statement of this block (not of nested loops) that defines the value, or null.
 const Stmt* definition(const Block& block, ValueId id);
-// Values that the statement itself uses: arguments, stored and bound values, a scan's init, and what its body
+// Values that the statement itself uses: arguments, stored and bound values, a scan's init, and its body's
 // yields.
 void for_each_use(Stmt& stmt, const std::function<void(ValueId&)>& visit);
 void for_each_use(const Stmt& stmt, const std::function<void(ValueId)>& visit);
-// Expressions that the statement itself holds: indices, masks, index values, extents. Not the variables it
-// defines.
+// Expressions that the statement itself holds: indices, masks, index values, extents. Variables that it
+// defines are not included.
 void for_each_expr(Stmt& stmt, const std::function<void(sym::Expr&)>& visit);
 void for_each_expr(const Stmt& stmt, const std::function<void(sym::Expr)>& visit);
 
-// The memory access of a load or store, else null.
+// The memory access of a load or store; null for other statements.
 Access* access_of(Stmt& stmt);
 const Access* access_of(const Stmt& stmt);
 
@@ -44,14 +44,14 @@ const Access* access_of(const Stmt& stmt);
 void for_each_index(Stmt& stmt, const std::function<void(sym::Expr&)>& visit);
 void for_each_index(const Stmt& stmt, const std::function<void(sym::Expr)>& visit);
 
-// Steps, into both branches of ifs and the bodies of whiles and strips, in order.
+// Visits steps in order, including both branches of ifs and the bodies of whiles and tiled groups.
 void for_each_step(Steps& steps, const std::function<void(Step&)>& visit);
 void for_each_step(const Steps& steps, const std::function<void(const Step&)>& visit);
 
-// Every list of steps: those of branches and bodies before the one that holds them.
+// Every list of steps; the lists of branches and bodies come before the list that contains them.
 void for_each_block(Steps& steps, const std::function<void(Steps&)>& visit);
 
-// The steps that work in strips, and the nests that their kernels run.
+// The program's tiled groups, and the nests that their kernels run.
 std::vector<const TiledGroup*> tiled_groups_of(const Program& program);
 std::set<NestId> launched_in_groups(const Program& program);
 

@@ -1,4 +1,4 @@
-// Answers remembered per thread, by the version of the facts and the question.
+// A per-thread cache of answers, keyed by the version of the facts and the expression asked about.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace stridec::sym {
 
-// A table of fixed size; a newer answer takes the place of an older one. Only for answers that depend on
-// nothing but the key, so that what is still there changes the time alone.
+// A table of fixed size; a newer answer evicts an older one. Only for answers that depend on nothing but the
+// key, so that hits and misses differ in time only.
 template <class T>
 class Cache {
  public:

@@ -1,20 +1,20 @@
 // Symbolic integers: sizes over named symbols ("batch"), index expressions over loop variables ("%i"), and
 // conditions.
 //
-// Meaning. An expression denotes a 64-bit integer for each assignment of its variables, or nothing: where a
-// division by zero or an overflow happens on the way. Truth is 1 and falsehood 0; a condition is any
-// expression, taken as `!= 0`. `floordiv` rounds towards minus infinity and `mod` has the sign of the
-// divisor, so a == b*floordiv(a,b) + mod(a,b). `select` needs only the chosen side to have a value; `&&` and
-// `||` have one as soon as one operand decides. Rewriting keeps the value wherever there was one, and may
-// give a value where there was none (x*y floordiv y -> x).
+// Semantics. An expression denotes a 64-bit integer for each assignment of its variables, or nothing if its
+// evaluation divides by zero or overflows. True is 1 and false is 0; a condition is any expression, taken as
+// `!= 0`. `floordiv` rounds towards minus infinity and `mod` has the sign of the divisor, so a ==
+// b*floordiv(a,b) + mod(a,b). `select` needs a value only on the chosen side; `&&` and `||` have one as soon
+// as one operand decides. Rewriting keeps every value, and may give a value where there was none (x*y
+// floordiv y -> x).
 //
-// Form. Every constructor returns the canonical form: constants folded; sums are linear combinations of
+// Form. Every constructor returns the canonical form: constants are folded; sums are linear combinations of
 // products in a fixed order, constant last; products are multiplied out while that stays small; constant
-// multiples leave floordiv and mod; comparisons have positive terms on both sides, without common terms or
-// factors; there is no `>`, `>=`, `!` (logical_not builds the opposite comparison). facts.h has what needs
-// knowledge of variables.
+// multiples are moved out of floordiv and mod; comparisons have positive terms on both sides, without common
+// terms or factors; there is no `>`, `>=`, `!` (logical_not builds the opposite comparison). Simplifications
+// that need facts about variables are in facts.h.
 //
-// Nodes are interned, immutable and never freed: equality of structure is equality of pointers. Thread-safe.
+// Nodes are interned, immutable and never freed: structural equality is pointer equality. Thread-safe.
 // A constant that leaves 64 bits throws Error kDoesNotFit, code "size-overflow".
 #pragma once
 
@@ -51,7 +51,7 @@ enum class Op : uint8_t {
 
 class Expr;
 
-// What an Expr points to. Made by the constructors below alone; read through Expr.
+// What an Expr points to. Only the constructors below make nodes; other code reads them through Expr.
 struct Node {
   Op op = Op::kConst;
   bool condition = false;  // 0 or 1 by construction
@@ -74,20 +74,19 @@ class Expr {
   Expr(T value) : node_(constant(static_cast<int64_t>(value))) {}  // implicit on purpose
 
   Op op() const { return node_->op; }
-  std::span<const Expr> args() const {
-    return {node_->args, node_->count};
-  }  // empty for constants and variables
+  // Empty for constants and variables.
+  std::span<const Expr> args() const { return {node_->args, node_->count}; }
   const Expr& arg(size_t i) const { return args()[i]; }
-  int64_t value() const { return node_->value; }            // of a kConst
-  const std::string& name() const { return *node_->name; }  // of a kVar, loop variables with their '%'
+  int64_t value() const { return node_->value; }            // kConst only
+  const std::string& name() const { return *node_->name; }  // kVar only; loop variables include their '%'
   bool is_const() const { return op() == Op::kConst; }
   bool is_const(int64_t value) const { return is_const() && node_->value == value; }
   bool is_var() const { return op() == Op::kVar; }
   bool is_condition() const { return node_->condition; }  // the value is 0 or 1 by construction
-  uint64_t hash() const { return node_->hash; }           // of the structure: the same in every process
+  uint64_t hash() const { return node_->hash; }           // a structural hash: the same in every process
   uint32_t size() const { return node_->size; }           // number of nodes written out as a tree, saturating
 
-  // Identity of structure, not the symbolic comparison: that is eq(a, b).
+  // Structural identity, not the symbolic comparison eq(a, b).
   friend bool operator==(Expr a, Expr b) { return a.node_ == b.node_; }
 
   const Node* node() const { return node_; }
@@ -108,7 +107,7 @@ struct ExprHash {
   size_t operator()(Expr e) const { return static_cast<size_t>(e.hash()); }
 };
 
-// A symbol, or a loop variable if the name starts with '%'. Same name, same variable.
+// A symbol, or a loop variable if the name starts with '%'. Equal names give the same variable.
 Expr var(std::string_view name);
 inline bool has_index(Expr e) { return e.node()->index; }               // some loop variable occurs in it
 inline bool is_index(Expr e) { return e.is_var() && e.node()->index; }  // a loop variable itself
@@ -126,7 +125,7 @@ Expr product(std::span<const Expr> factors);
 Expr floordiv(Expr a, Expr b);
 Expr mod(Expr a, Expr b);
 Expr ceildiv(Expr a, Expr b);   // b > 0
-Expr align_up(Expr a, Expr b);  // the next multiple of b > 0
+Expr align_up(Expr a, Expr b);  // the least multiple of b that is >= a; b > 0
 Expr min(Expr a, Expr b);
 Expr max(Expr a, Expr b);
 Expr min(std::span<const Expr> args);  // at least one
@@ -141,8 +140,8 @@ Expr gt(Expr a, Expr b);
 Expr ge(Expr a, Expr b);
 Expr logical_and(Expr a, Expr b);
 Expr logical_or(Expr a, Expr b);
-Expr logical_and(std::span<const Expr> args);  // none: 1
-Expr logical_or(std::span<const Expr> args);   // none: 0
+Expr logical_and(std::span<const Expr> args);  // empty: 1
+Expr logical_or(std::span<const Expr> args);   // empty: 0
 Expr logical_not(Expr a);
 Expr select(Expr condition, Expr then, Expr otherwise);
 
@@ -151,7 +150,7 @@ inline std::optional<int64_t> as_const(Expr e) {
   return e.value();
 }
 
-// Variables to expressions, all replaced at once.
+// A map from variables to expressions, all replaced simultaneously.
 using Substitution = std::unordered_map<Expr, Expr, ExprHash>;
 Expr substitute(Expr e, const Substitution& replacements);
 Expr substitute(Expr e, Expr variable, Expr replacement);
@@ -162,7 +161,7 @@ bool depends_on(Expr e, Expr variable);
 // Calls `visit` once for every different node of e, operands first.
 void for_each_node(Expr e, const std::function<void(Expr)>& visit);
 
-// Nothing on overflow, division by zero, or where `lookup` (called with a kVar) has nothing.
+// Nothing on overflow, division by zero, or if `lookup` (called with each kVar) returns nothing.
 std::optional<int64_t> evaluate(Expr e, const std::function<std::optional<int64_t>(Expr)>& lookup);
 
 // e == coefficient * v + rest, neither depending on v.

@@ -1,9 +1,9 @@
-// What is known about variables, and what follows from it.
+// Facts about variables (range, divisibility, equality), and conservative proofs from them.
 //
-// Facts is a value: copies are cheap and share their contents, so a walk over loops extends its caller's
-// facts and drops them at the end. Nothing is known by default, not even that a size is not negative: whoever
-// makes a symbol says so. All answers are conservative and hold for every assignment that satisfies the
-// facts.
+// Facts is a value: copies are cheap and share their contents, so a walk over loops extends a copy of its
+// caller's facts and drops it at the end. Nothing is assumed by default, not even that a size is
+// non-negative: the creator of a symbol states its range. All answers are conservative and hold for every
+// assignment that satisfies the facts.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +27,18 @@ class Facts {
   Facts& operator=(Facts&&) noexcept;
   ~Facts();
 
-  // Each narrows what is known; nothing is ever forgotten.
+  // Each call narrows what is known; no fact is ever removed.
   void set_range(Expr variable, std::optional<int64_t> lo, std::optional<int64_t> hi);
   void set_divisible(Expr variable, int64_t n);  // variable mod n == 0, n >= 1
   void set_equal(Expr a, Expr b);
   void assume(Expr condition);
 
-  // 0 <= index < extent, as inside the loop: extent is then known to be at least 1. Say first what is known of the
-  // extent: bounds(index) takes the extent as it is bounded now (proofs use the extent itself).
+  // 0 <= index < extent, as inside the loop; it follows that the extent is at least 1. State facts about the
+  // extent first: bounds(index) uses the extent's bounds at the time of this call (proofs use the extent
+  // itself).
   void set_index(Expr index, Expr extent);
-  // The same of an index that counts only where it is within the extent: the extent may be 0 elsewhere, and being the
-  // only one that is within does not make the index a constant.
+  // The same for an index that matters only where it is less than the extent: elsewhere the extent may be 0.
+  // An extent of 1 therefore does not make the index a constant.
   void set_masked_index(Expr index, Expr extent);
 
   Facts with_range(Expr variable, std::optional<int64_t> lo, std::optional<int64_t> hi) const;
@@ -48,9 +49,9 @@ class Facts {
   int64_t known_divisor(Expr e) const;  // the largest known n >= 1 that divides e; 0 if e is known to be 0
   Answer prove(Expr condition) const;
   bool holds(Expr condition) const { return prove(condition) == Answer::kYes; }
-  // What is known beyond ranges and divisors of single variables, as conditions; assume() takes them back.
+  // The facts beyond ranges and divisors of single variables, as conditions; assume() accepts them.
   std::vector<Expr> relations() const;
-  bool contradictory() const;  // no assignment satisfies them: code under them is dead
+  bool contradictory() const;  // no assignment satisfies the facts: code under them is dead
 
   struct State;
   struct Change;
@@ -62,8 +63,7 @@ class Facts {
   std::shared_ptr<State> state_;
 };
 
-// The simplest known expression that equals e wherever the facts hold. Never throws; simplify(simplify(e)) is
-// simplify(e).
+// The simplest known expression that equals e wherever the facts hold. Never throws; idempotent.
 Expr simplify(Expr e, const Facts& facts);
 Expr simplify(Expr e);  // without facts
 

@@ -1,4 +1,4 @@
-// Inside of Facts.
+// The representation behind Facts.
 #pragma once
 
 #include <utility>
@@ -25,7 +25,7 @@ struct Facts::State {
     int64_t divisor = 1;
   };
 
-  std::vector<Variable> variables;  // in the order of becoming known: inner loops last
+  std::vector<Variable> variables;  // in the order of their first fact: inner loops last
   std::vector<Bound> bounds;
   std::vector<Expr> conditions;  // known to hold
   Substitution equal;            // replacements contain no replaced variable
@@ -36,7 +36,7 @@ struct Facts::State {
   const Bound* find_bound(Expr e) const;
 };
 
-// One step from facts to further facts, with what it is about.
+// A step that extends facts, with its operands.
 struct Facts::Change {
   enum Kind { kRange, kDivisible, kEqual, kCondition, kIndex, kAfterQuestion } kind = kRange;
   Expr a, b, c;
@@ -50,11 +50,11 @@ struct Normalised {
 };
 Normalised normalised(Polynomial p);
 
-// The answer without rewriting the condition first; simplify() asks this one.
+// Proves the condition without rewriting it first; simplify() uses this one.
 Answer prove_directly(Expr condition, const Facts& facts);
 
-// Facts::bounds proves those of quotients by symbolic divisors. A proof that it starts has bounds by intervals alone, so
-// that no answer waits for itself.
+// Facts::bounds may start a proof to bound a quotient with a symbolic divisor. Such a proof uses these
+// functions, which bound by interval arithmetic only, so that the recursion ends.
 Interval interval_bounds(Expr e, const Facts& facts);
 bool not_negative_by_intervals(const Polynomial& p, const Facts& facts);
 

@@ -1,8 +1,7 @@
-// A condition on symbols that must hold for a result to be right, with the sentence a user reads when it does
-// not.
+// A condition on symbols that must hold for a result to be right, with the sentence that is reported if it
+// fails.
 //
-// Decided at compile time if the facts allow; what is left travels into the artifact and is checked there,
-// with the same words.
+// It is decided at compile time if the facts allow; otherwise the artifact checks it, with the same sentence.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +23,9 @@ struct Guard {
 
 Answer check(const Guard& guard, const Facts& facts);
 
-// The sentence with each placeholder replaced: by the number where `lookup` gives all symbols of the value,
-// by the expression and the number if the value is not a single symbol or constant, by the expression alone
-// without numbers.
+// The sentence with each placeholder replaced: by the number if the value is a single symbol or constant and
+// `lookup` knows it; by the expression and the number if it is a compound expression; by the expression alone
+// if `lookup` does not know all of its symbols.
 std::string render(const Guard& guard, const std::function<std::optional<int64_t>(Expr)>& lookup);
 std::string render(const Guard& guard);  // with expressions only
 

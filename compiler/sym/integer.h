@@ -1,4 +1,4 @@
-// 64-bit integers that notice overflow, and division that rounds towards minus infinity.
+// 64-bit integer arithmetic with overflow detection, and division that rounds towards minus infinity.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline Checked checked_mul(int64_t a, int64_t b) {
   if (__builtin_mul_overflow(a, b, &r)) return std::nullopt;
   return r;
 }
-// Nothing for b == 0 and for the one quotient that does not fit.
+// Nothing for b == 0 and for the one quotient that overflows.
 inline Checked checked_floordiv(int64_t a, int64_t b) {
   if (b == 0 || (b == -1 && a == std::numeric_limits<int64_t>::min())) return std::nullopt;
   int64_t q = a / b;

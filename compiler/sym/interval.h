@@ -1,4 +1,4 @@
-// Interval arithmetic that saturates: the extreme numbers are infinities.
+// Interval arithmetic with saturation: the extreme int64 values are infinities.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace stridec::sym {
 
-// lo <= value <= hi; the extreme values stand for infinity. Arithmetic on intervals saturates.
+// lo <= value <= hi; the extreme values stand for infinity.
 struct Interval {
   static constexpr int64_t kNone = std::numeric_limits<int64_t>::min();       // no lower bound
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();  // no upper bound

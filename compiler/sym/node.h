@@ -1,4 +1,4 @@
-// Inside of the symbolic integers: the table of nodes. Nothing outside this folder includes it.
+// The intern table of symbolic integers; private to this folder.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace stridec::sym {
 
-// The node as given, which must be in canonical form. Throws Error kOverBudget for an expression nested too
-// deeply.
+// Interns the node as given, which must be in canonical form. Throws Error kOverBudget if the expression is
+// nested too deeply.
 Expr intern(Op op, std::span<const Expr> args);
 inline Expr intern(Op op, Expr a, Expr b) {
   const Expr args[] = {a, b};

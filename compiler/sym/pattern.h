@@ -1,9 +1,9 @@
 // Patterns over expressions, as rules.h writes them: trees that are not brought into canonical form.
 //
-// x, y, z, w stand for any expression, c0, c1, c2 for a constant; one name stands for one thing in a rule.
-// Operands of
-// + * min max && || and == != match in any order. In a nested pattern the wildcards take all operands between
-// them: the last free one takes what is left. At the root, operands that the pattern does not mention stay as
+// x, y, z, w match any expression, c0, c1, c2 a constant; repeated names must match the same expression.
+// Operands of + * min max && || and == != match in any order. In a nested pattern the wildcards must cover
+// all operands: the last unbound one takes the remaining ones. At the root, operands that the pattern does
+// not mention are left unchanged.
 // they are.
 #pragma once
 
@@ -39,15 +39,14 @@ struct Pattern {
 
 using Bindings = std::array<std::optional<Expr>, kWildcards>;
 
-// Calls `accept` for matches of e until it returns true; `rest` holds operands of the root outside the
-// pattern.
+// Calls `accept` for matches of e until it returns true; `rest` holds the root's operands that the pattern
+// does not cover.
 bool match(const Pattern& p, Expr e, Bindings& b,
            const std::function<bool(std::span<const Expr> rest)>& accept);
 
 Expr instantiate(const Pattern& p, const Bindings& b);
 
-// The value for integers in place of the wildcards, computed on the pattern as written; nothing as in
-// evaluate().
+// Evaluates the pattern as written, with integers for the wildcards; nothing in the same cases as evaluate().
 std::optional<int64_t> value_of(const Pattern& p, std::span<const int64_t> wildcards);
 
 inline Pattern operation(Op op, Pattern a, Pattern b) { return Pattern(op, {std::move(a), std::move(b)}); }

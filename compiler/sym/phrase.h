@@ -1,4 +1,4 @@
-// Conditions as people read them.
+// Conditions phrased for messages.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,11 @@
 
 namespace stridec::sym {
 
-// "sequence <= 512", "h8 >= 1", "sequence is a multiple of 8", "past == other and rows >= 2": the constant stands last.
+// "sequence <= 512", "h8 >= 1", "sequence is a multiple of 8", "past == other and rows >= 2": the constant
+// comes last.
 std::string phrase(Expr condition);
 
-// The variable, of a condition that bounds one variable by a constant or says what divides it.
+// The variable of a condition that bounds one variable by a constant or states its divisor.
 std::optional<Expr> bounded_variable(Expr condition);
 
 }  // namespace stridec::sym

@@ -1,4 +1,4 @@
-// Sums as linear combinations of products: the shared workings of + - * floordiv mod and comparisons.
+// Sums as linear combinations of products: the basis of + - * floordiv mod and comparisons.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace stridec::sym {
 
-// coefficient * base; base has no constant factor, is not a sum (a product may have sums as factors), and is
-// not constant.
+// coefficient * base. The base has no constant factor, is not a sum (a product may have sums as factors), and
+// is not constant.
 struct Term {
   Expr base;
   int64_t coefficient;
@@ -27,14 +27,15 @@ std::span<const Expr> factors_of(const Expr& base);  // of a term's base
 
 Polynomial polynomial(Expr e);
 
-// a + scale * b, or nothing if a number leaves 64 bits.
+// a + scale * b; nothing on overflow.
 std::optional<Polynomial> add_scaled(const Polynomial& a, const Polynomial& b, int64_t scale);
 std::optional<Polynomial> multiply(const Polynomial& a, const Polynomial& b);
 
-// Written out, the product would have too many terms.
+// Whether the expanded product would have too many terms.
 bool stays_product(std::span<const Expr> factors);
 
-// Joins c*(x floordiv c) + x mod c to x, and x - c*(x floordiv c) to x mod c. True if there was anything to join.
+// Rewrites c*(x floordiv c) + x mod c to x, and x - c*(x floordiv c) to x mod c. Returns whether anything
+// changed.
 bool join_divisions(Polynomial& p);
 
 // The canonical expression, after join_divisions().
@@ -42,16 +43,16 @@ Expr to_expr(const Polynomial& p);
 
 Expr scaled(Expr base, int64_t coefficient);  // base as in Term
 
-// a == quotient * b + remainder, where the remainder has fewer terms than a; nothing if there is no such
-// quotient.
+// a == quotient * b + remainder, where the remainder has fewer terms than a; nothing if no such quotient
+// exists.
 struct Division {
   Polynomial quotient, remainder;
 };
 std::optional<Division> divide(const Polynomial& a, const Polynomial& b);
-// The same where the remainder may have more terms: no term of it is a multiple of b's first.
+// The same, but the remainder may have more terms: none of them is a multiple of b's first term.
 std::optional<Division> divide_by_lead(const Polynomial& a, const Polynomial& b);
 
-// What is not negative just where floordiv(a, b) >= k, or <= k, for b >= 1.
+// A polynomial that is non-negative exactly where floordiv(a, b) >= k (below: <= k), for b >= 1.
 std::optional<Polynomial> quotient_at_least(const Polynomial& a, const Polynomial& b, int64_t k);
 std::optional<Polynomial> quotient_at_most(const Polynomial& a, const Polynomial& b, int64_t k);
 

@@ -1,4 +1,4 @@
-// For code that rewrites operands.
+// Helpers for code that rewrites operands.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace stridec::sym {
 
-// The canonical expression of an operation over new operands; op is neither kConst nor kVar.
+// The canonical expression of the operation with new operands; op is neither kConst nor kVar.
 Expr rebuild(Op op, std::span<const Expr> args);
 
-// The value of one of + * floordiv mod min max and the comparisons; nothing on overflow and division by zero.
+// Evaluates one of + * floordiv mod min max and the comparisons; nothing on overflow and division by zero.
 std::optional<int64_t> apply(Op op, int64_t a, int64_t b);
 
 }  // namespace stridec::sym

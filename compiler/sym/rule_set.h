@@ -17,7 +17,7 @@ struct Rule {
 const std::vector<Rule>& all_rules();
 std::span<const Rule* const> rules_for(Op root);
 
-// What the rule makes of e itself (not of its operands), if it matches and the facts prove its condition.
+// Applies the rule to e itself (not to its operands), if it matches and the facts prove its condition.
 std::optional<Expr> apply_rule(const Rule& rule, Expr e, const Facts& facts);
 
 }  // namespace stridec::sym

@@ -1,11 +1,11 @@
 // The rewrite rules of simplify(), each written once: apply(pattern, replacement, condition).
 //
-// The simplifier passes an `apply` that collects them; the test passes one that checks each line by itself on
-// random numbers (where the condition holds and the pattern has a value, the replacement has the same), that
-// the condition can be met, and that the rule fires. A condition is a pattern too: proved from facts here,
-// evaluated there. A replacement is smaller than its pattern, or closer to comparisons of plain sums, so that
-// rewriting ends. What has to look at all terms of a sum at once is code in simplify.cpp; what needs no facts
-// is in the constructors.
+// The simplifier passes an `apply` that collects them. The test passes one that checks each rule on random
+// values (where the condition holds and the pattern has a value, the replacement has the same), that the
+// condition is satisfiable, and that the rule fires. A condition is a pattern too: the simplifier proves it
+// from facts, the test evaluates it. A replacement is smaller than its pattern, or closer to comparisons of
+// plain sums, so that rewriting terminates. Rewrites that inspect all terms of a sum at once are code in
+// simplify.cpp; those that need no facts are in the constructors.
 #pragma once
 
 #include "compiler/sym/pattern.h"
@@ -34,7 +34,7 @@ void for_each_rule(Apply&& apply) {
   apply(c1 * floordiv(y, c0), floordiv(c1, c0) * y, mod(c1, c0) == 0 && mod(y, c0) == 0);
   apply(c1 * mod(floordiv(x, c0), y), floordiv(c1, c0) * mod(x, c0 * y), mod(c1, c0) == 0 && mod(x, c0) == 0);
 
-  // A choice that is a minimum, a maximum, or none.
+  // Selects that are a minimum, a maximum, or one of their sides.
   apply(select(x <= y, x, y), min(x, y), always);
   apply(select(x <= y, y, x), max(x, y), always);
   apply(select(x < y, x, y), min(x, y), always);
@@ -43,11 +43,11 @@ void for_each_rule(Apply&& apply) {
   apply(select(x <= c0, c1, x), max(x, c1), c1 == c0 + 1);
   apply(select(x == y, x, y), y, always);
   apply(select(w, x, c0) * select(w, c1, y), select(w, c1 * x, c0 * y), always);
-  // An index into what may be broadcast: where there is one element it is 0 anyway.
+  // The index of a possibly broadcast dim: if the extent is 1 the index is 0 anyway.
   apply(select(x == 1, 0, y), y, 0 <= y && y < x);
   apply(select(select(x == 1, z, x) == 1, 0, y), y, 0 <= y && y < x);
 
-  // Comparisons of quotients, minima, maxima and choices.
+  // Comparisons of quotients, minima, maxima and selects.
   apply(floordiv(x, y) <= z, x < y * z + y, 0 < y);
   apply(floordiv(x, y) < z, x < y * z, 0 < y);
   apply(z <= floordiv(x, y), y * z <= x, 0 < y);

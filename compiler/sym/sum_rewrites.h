@@ -1,5 +1,5 @@
-// Rewrites of simplify() that look at all terms of a sum at once. Each answers with the new expression, or
-// with nothing.
+// Rewrites of simplify() that inspect all terms of a sum at once. Each returns the new expression, or
+// nothing.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,16 @@ namespace stridec::sym {
 // (g*x + y) mod (g*h) is g*(x mod h) + y, where 0 <= y < g.
 std::optional<Expr> split_division(Expr e, const Facts& facts);
 
-// e is a floordiv or mod: (g*x + y) floordiv g is x + (y floordiv g) and (g*x + y) mod g is y mod g, where y floordiv g
-// has two values at most and e, or its quotient, has more: (49*i + j) floordiv 50 is i + ((j - i) floordiv 50).
+// e is a floordiv or mod: (g*x + y) floordiv g is x + (y floordiv g) and (g*x + y) mod g is y mod g, provided
+// that y floordiv g has at most two values and e, or its quotient, has more: (49*i + j) floordiv 50 is i +
+// ((j - i) floordiv 50).
 std::optional<Expr> narrow_division(Expr e, const Facts& facts);
 
-// The digits of a number are one number again: c*(x mod y) + z mod c is (c*x + z mod c) mod (c*y), where that is shorter,
-// as it is where x has a term z floordiv c.
+// Recombines mixed-radix digits: c*(x mod y) + z mod c is (c*x + z mod c) mod (c*y), if that is shorter, as
+// it is if x has a term z floordiv c.
 std::optional<Expr> join_digits(Expr e, const Facts& facts);
 
-// c + min(a - c, b) is min(a, b + c), where that is shorter; with any multiple of a minimum or maximum.
+// c + min(a - c, b) is min(a, b + c), if that is shorter; also for multiples of a minimum or maximum.
 std::optional<Expr> absorb_into_extremum(Expr e);
 
 // min(a + c, b + c) is min(a, b) + c.
@@ -29,7 +30,7 @@ std::optional<Expr> share_terms(Expr e);
 // A comparison of c*a and c*b is one of a and b for c >= 1.
 std::optional<Expr> cancel_positive_factor(Expr e, const Facts& facts);
 
-// g*x + y <= 0 is x <= k where y is too small to decide otherwise.
+// g*x + y <= 0 is x <= k if y is too small to change the result.
 std::optional<Expr> drop_small_part(Expr e, const Facts& facts);
 
 }  // namespace stridec::sym

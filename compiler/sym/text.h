@@ -1,4 +1,4 @@
-// Text of symbolic integers, for people, for files, and for generated C++.
+// The text form of symbolic integers: printing, parsing, and C++ code for generated programs.
 //
 //   expr    := or
 //   or      := and { "||" and }            and  := not { "&&" not }         not := "!" not | cmp
@@ -10,7 +10,8 @@
 //            | mod(a,b) | min(a,...) | max(a,...) | select(c,a,b) | floordiv(a,b) | ceildiv(a,b) |
 //            align_up(a,b) | abs(a)
 //
-// A name is [A-Za-z_][A-Za-z0-9_.]*; other symbols, and symbols named like a function, stand in backticks.
+// A name is [A-Za-z_][A-Za-z0-9_.]*; other symbols, and symbols named like a function, are written in
+// backticks.
 #pragma once
 
 #include <functional>
@@ -31,19 +32,20 @@ std::ostream& operator<<(std::ostream& out, Expr e);
 // limited.
 Expr parse(std::string_view text);
 
-// A C++ expression of type int64_t. `name` gives the spelling of a variable; variables and literals are taken
-// as int64_t. Division and remainder are plain / and % where facts show that truncation and flooring agree,
-// otherwise calls of sd_floordiv and sd_mod; minima and maxima are calls of sd_min and sd_max. See
+// A C++ expression of type int64_t. `name` gives the spelling of a variable; variables and literals are
+// converted to int64_t. Division and remainder are plain / and % if facts show that truncation and flooring
+// agree, otherwise calls of sd_floordiv and sd_mod; minima and maxima are calls of sd_min and sd_max. See
 // c_helpers().
 std::string to_c(Expr e, const std::function<std::string(Expr)>& name, const Facts& facts);
 std::string to_c(Expr e, const std::function<std::string(Expr)>& name);
 
-// Definitions of the helper functions (quotient and remainder by zero are 0: generated code does not trap),
-// `static inline`, valid in C and C++, needing no header but int64_t.
+// Definitions of the helper functions: `static inline`, valid in C and C++, no header needed but for int64_t.
+// Quotients and remainders by zero are 0, so that generated code does not trap.
 std::string_view c_helpers();
 
 // The same expression with sums and products as calls of sd_add and sd_mul, which set the caller's variable
-// `int32_t overflow` to 1 where 64 bits do not hold a result; their definitions, for clang and gcc.
+// `int32_t overflow` to 1 if a result does not fit in 64 bits. checked_c_helpers() defines them, for clang
+// and gcc.
 std::string to_checked_c(Expr e, const std::function<std::string(Expr)>& name, const Facts& facts);
 std::string_view checked_c_helpers();
 
