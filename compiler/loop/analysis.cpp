@@ -100,7 +100,7 @@ bool walks(const Nest& nest) {
   for_each_stmt(nest.body, [&](const Stmt& stmt) {
     const auto* scan = std::get_if<Scan>(&stmt.node);
     if (!scan) return;
-    std::set<ValueId> carried(scan->carried.begin(), scan->carried.end());  // and what follows from them
+    std::set<ValueId> carried(scan->carried.begin(), scan->carried.end());  // and values that depend on them
     std::set<sym::Expr, sym::ExprLess> places;
     for_each_stmt(scan->body, [&](const Stmt& s) {
       bool follows = false;
@@ -120,7 +120,7 @@ std::optional<Accumulation> accumulation_of(const Nest& nest, const Scan& scan) 
   const DType dtype = nest.values[scan.carried[0].value].dtype;
   if (is_storage_float(dtype) || is_bool(dtype)) return std::nullopt;
   const Effects effects = effects_of(nest);
-  std::set<ValueId> late = {scan.carried[0]};  // what follows from what is carried
+  std::set<ValueId> late = {scan.carried[0]};  // values that depend on the carried value
   const Let* combined = nullptr;
   for (const Stmt& stmt : scan.body) {
     if (body_of(stmt) || std::holds_alternative<Bind>(stmt.node)) return std::nullopt;
@@ -144,7 +144,7 @@ std::optional<Accumulation> accumulation_of(const Nest& nest, const Scan& scan) 
     case ScalarOp::kMin: out.combine = Combine::kMin; break;
     default: return std::nullopt;
   }
-  // Backwards, what each of the two needs; the term itself is given to the rest.
+  // Backwards: the values that each of the two blocks needs. The term itself is an input of `rest`.
   std::set<ValueId> for_term = {out.term}, for_rest = {scan.yields[0]};
   for (size_t i = scan.body.size(); i-- > 0;) {
     const Stmt& stmt = scan.body[i];
@@ -189,7 +189,7 @@ class Costs {
   Cost of(const Nest& nest) {
     for (const Dim& d : nest.dims) open(d);
     for (const Dim& d : nest.dims) cost_.points *= extents_.at(d.var);
-    // A factor that is computed is so once for each of its elements: kernels copy it.
+    // A computed factor is computed once per element of the factor, because kernels copy it.
     const auto contraction = classify_contraction(nest);
     if (contraction)
       for (const Operand* operand : {&contraction->a, &contraction->b})
@@ -201,7 +201,7 @@ class Costs {
   }
 
  private:
-  // A triangular extent counts at its largest: outer variables at their last value.
+  // A triangular extent counts at its largest: outer variables have their last value.
   void open(const Dim& d) {
     sym::Substitution last;
     for (const auto& [var, extent] : extents_) last[var] = extent - 1;
@@ -243,8 +243,8 @@ class Costs {
     return count;
   }
 
-  // Different elements that an access reaches: one for every value of the variables that it depends on, where it runs so
-  // often (an index from memory takes few of its values).
+  // Counts the distinct elements that an access reaches: one per value of the variables that it depends on,
+  // at most one per execution (an index from memory takes only some of its values).
   void touch(int store, const Access& a, Expr times) {
     if (program_[a.buffer].storage == Storage::kLocal) return;
     std::vector<Expr> vars;
@@ -265,7 +265,7 @@ class Costs {
 
   const Program& program_;
   Cost cost_;
-  std::map<Expr, Expr, sym::ExprLess> extents_;  // of index variables, without outer variables in them
+  std::map<Expr, Expr, sym::ExprLess> extents_;  // by index variable, with outer variables eliminated
   std::map<const Stmt*, const Operand*> factors_;
   std::map<BufferId, Expr> touched_[2];  // elements read, written
 };
@@ -290,7 +290,7 @@ std::string canonical_text(const Program& program, const Nest& nest, std::vector
   copy.name = "k";
   copy.nodes.clear();
   renumber(copy);
-  // Buffers in order of appearance, with the symbols of their strides; then those of the body.
+  // Buffers in order of appearance, with the symbols of their strides; then the symbols of the body.
   std::map<BufferId, BufferId> buffers;
   for_each_stmt(copy.body, [&](Stmt& s) {
     Access* a = access_of(s);
@@ -303,7 +303,7 @@ std::string canonical_text(const Program& program, const Nest& nest, std::vector
                .shape = from.shape,
                .strides = from.strides};
       b.storage = from.storage == Storage::kLocal ? Storage::kLocal : Storage::kArena;
-      // Code sees the shape of local buffers only, which it makes.
+      // Code depends on the shape of local buffers only, because it allocates them.
       if (b.storage != Storage::kLocal) b.shape.assign(b.shape.size(), Expr(0));
       out.buffers.push_back(std::move(b));
     }

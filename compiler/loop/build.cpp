@@ -32,7 +32,8 @@ Dim NestBuilder::open_dim(Expr extent, const std::string& hint) {
   return dim;
 }
 
-// Statements that `build` appends, and index variables that it opens, belong to the returned block.
+// Runs `build` and returns the statements it appends as a block; index variables that it opens are scoped to
+// that block.
 template <class F>
 Block NestBuilder::inside(F&& build) {
   Block block;

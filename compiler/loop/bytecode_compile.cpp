@@ -52,7 +52,7 @@ class Compiler {
     tape_.nest = &nest_;
     tape_.lanes = lanes_allowed();
     scopes_.emplace_back();
-    tape_.slot_count = static_cast<int>(nest_.values.size());  // the value with id n lives in slot n
+    tape_.slot_count = static_cast<int>(nest_.values.size());  // value id n has slot n
     slot_depth_.assign(tape_.slot_count, 0);
     slot_range_.assign(tape_.slot_count, std::nullopt);
     for (const Dim& dim : nest_.dims) {
@@ -63,7 +63,7 @@ class Compiler {
       tape_.dim_slots.push_back(slot);
       define(dim.var, Linear{.base = 0, .counters = {}, .slots = {{slot, 1}}});
     }
-    // Extents of parallel dims are read while the dims are set, before any instruction runs.
+    // Extents of parallel dims are evaluated before any instruction runs.
     STRIDEC_CHECK(scopes_[0].code.empty(),
                   cat("nest ", nest_.name, ": extents of parallel dims are linear in outer dims"));
     block(nest_.body);
@@ -75,11 +75,11 @@ class Compiler {
  private:
   struct Scope {
     std::vector<Instr> code;
-    std::unordered_map<Expr, Linear, sym::ExprHash> known;  // what this scope has computed
+    std::unordered_map<Expr, Linear, sym::ExprHash> known;  // forms that this scope has computed
   };
 
-  // All lanes run in step, so loops inside must have the same extents in all of them; updates happen in the
-  // order of the points; and local memory is bounded.
+  // The number of lanes for this nest. Lanes run in lockstep, so inner loops must have the same extents in
+  // all of them; updates must happen in the order of the points; and local memory is bounded.
   int lanes_allowed() {
     std::vector<Expr> varying;
     for (const Dim& d : nest_.dims) varying.push_back(d.var);
@@ -189,7 +189,7 @@ class Compiler {
     }
   }
 
-  // The slot that holds a linear form, computed in the outermost scope where all of it is known.
+  // The slot that holds a linear form; it is computed in the outermost scope where all its inputs are known.
   int slot_of(const Linear& l) {
     if (l.base == 0 && l.counters.empty() && l.slots.size() == 1 && l.slots[0].second == 1)
       return l.slots[0].first;
@@ -392,8 +392,8 @@ class Compiler {
     scopes_.emplace_back();
     for (const Dim& d : dims) {
       Linear extent = linear(d.extent);
-      // An extent that is not linear in the loop's own outer dims would be computed inside the body, too
-      // late.
+      // An extent that is not linear in the loop's own outer dims would be computed inside the body, which is
+      // too late.
       STRIDEC_CHECK(scopes_.back().code.empty(), cat("nest ", nest_.name, ": the extent ",
                                                      sym::to_string(d.extent), " is not linear in its loop"));
       int counter = new_counter(extent);

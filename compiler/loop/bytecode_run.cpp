@@ -21,7 +21,7 @@ class Machine {
       for (int l = 0; l < tape.lanes; ++l) at(slot)[l] = value;
   }
 
-  // Blocks of points, in order, until the domain is exhausted.
+  // Runs blocks of points, in order, until the domain is exhausted.
   void run() {
     std::vector<int64_t> point(tape_.dim_slots.size(), 0);
     bool more = settle(point, 0);
@@ -53,7 +53,7 @@ class Machine {
     return v;
   }
 
-  // The first point at or after `point` whose dims from `dim` on are in range, earlier dims being in range
+  // The first point at or after `point` whose dims from `dim` on are in range; earlier dims are in range
   // already.
   bool settle(std::vector<int64_t>& point, size_t dim) {
     while (dim < point.size()) {
@@ -138,7 +138,7 @@ class Machine {
       }
   }
 
-  // Calls f(lane, element) for lanes that the mask lets through.
+  // Calls f(lane, element) for lanes whose mask is true.
   template <class F>
   void elements(const AccessPlan& p, const Cell* mask, F f) {
     int64_t base = p.offset.base;
@@ -264,7 +264,7 @@ class Machine {
     Cell start = to_cell(identity(p.combine, p.types[0]));
     for (size_t r = 0; r < p.results.size(); ++r)
       for (int l = 0; l < n_; ++l) at(p.results[r])[l] = r == 0 ? start : Cell{.i = 0};
-    bool first = true;  // a pair has no identity: the first one is taken as it is
+    bool first = true;  // a pair has no identity element: the first pair initialises the result
     iterate(p, 0, [&] {
       run(p.body);
       if (p.results.size() == 1) {
@@ -292,7 +292,7 @@ class Machine {
 }  // namespace
 
 void poison_memory(DType dtype, uint8_t* data, size_t size) {
-  if (size > 0) std::memset(data, is_float(dtype) ? 0xff : 0xab, size);  // no bytes: data may be null
+  if (size > 0) std::memset(data, is_float(dtype) ? 0xff : 0xab, size);  // data may be null if size is 0
 }
 
 void run(const Program& program, Bytecode& tape, bool poison) { Machine(program, tape, poison).run(); }

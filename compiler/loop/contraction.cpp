@@ -57,8 +57,9 @@ std::optional<Contraction> classify_contraction(const Nest& nest) {
   Contraction c;
   for (size_t i = 0; i < nest.body.size(); ++i) {
     auto* reduce = std::get_if<Reduce>(&nest.body[i].node);
+    // There must be exactly one loop, a reduction.
     if (body_of(nest.body[i]) && (!reduce || c.reduce))
-      return std::nullopt;  // one loop, and that a reduction
+      return std::nullopt;
     if (!reduce) continue;
     c.at = i;
     c.reduce = reduce;
@@ -74,7 +75,7 @@ std::optional<Contraction> classify_contraction(const Nest& nest) {
     for_each_result(s, [&](ValueId v) { definitions[v] = {order++, &s}; });
   }
 
-  // The product, below conversions of it.
+  // Find the product by skipping conversions of it.
   auto product = definitions.find(c.reduce->yields[0]);
   while (product != definitions.end() && conversion(product->second))
     product = definitions.find(conversion(product->second)->args[0]);
@@ -95,7 +96,8 @@ std::optional<Contraction> classify_contraction(const Nest& nest) {
     bool in_a = depends(c.a, d.var), in_b = depends(c.b, d.var);
     (in_a && in_b ? c.batch : in_a ? c.m : in_b ? c.n : c.loose).push_back(d);
   }
-  // A factor that no reduced dim moves belongs outside of the sum: that is a scaled reduction.
+  // A factor that does not depend on any reduced dim could be moved out of the sum: that nest is a scaled
+  // reduction.
   bool a_moves = false, b_moves = false;
   for (const Dim& d : c.reduce->dims) {
     a_moves = a_moves || depends(c.a, d.var);

@@ -14,7 +14,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_name(char c) { return is_letter(c) || is_digit(c) || c == '.'; }
 
-// Past the quoted symbol that starts at `at`, or npos.
+// The position after the backquoted symbol at `at`, or npos.
 size_t after_backticks(std::string_view text, size_t at) {
   for (++at; at < text.size(); ++at)
     if (text[at] == '`') {
@@ -24,7 +24,7 @@ size_t after_backticks(std::string_view text, size_t at) {
   return std::string_view::npos;
 }
 
-// Past the bracket that closes the one at `at`, or npos.
+// The position after the bracket that closes the one at `at`, or npos.
 size_t after_brackets(std::string_view text, size_t at) {
   for (int depth = 0; at < text.size();) {
     char c = text[at];
@@ -39,7 +39,7 @@ size_t after_brackets(std::string_view text, size_t at) {
   return std::string_view::npos;
 }
 
-// Past an operand (a number, a name, a call, brackets), or npos.
+// The position after an operand (a number, a name, a call, brackets), or npos.
 size_t after_operand(std::string_view text, size_t at) {
   if (at >= text.size()) return std::string_view::npos;
   char c = text[at];
@@ -146,7 +146,8 @@ std::string_view Cursor::rest() {
   return out;
 }
 
-// Operands and operators in turn; whatever follows an operand without an operator ends the expression.
+// Reads operands and operators alternately; an operand that is not followed by an operator ends the
+// expression.
 sym::Expr Cursor::expr() {
   skip_spaces();
   size_t begin = at_, end = at_;

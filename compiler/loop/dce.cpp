@@ -1,4 +1,4 @@
-// Dropping of nests and buffers that nothing reaches.
+// DCE: removes nests and buffers that are unreachable.
 #include <algorithm>
 
 #include "compiler/loop/provenance.h"
@@ -49,7 +49,7 @@ void eliminate_dead_code(Program& program) {
     if (auto* launch = std::get_if<Launch>(&step.node)) keep_nest(launch->nest);
     for_each_buffer(step, [&](BufferId& id) { buffers[id.value] = true; });
   });
-  // From the last: a prepack nest may read what an earlier one writes.
+  // Backwards, since a prepack nest may read what an earlier one writes.
   for (size_t i = program.prepack.size(); i-- > 0;) {
     bool wanted = false;
     for_each_buffer(program[program.prepack[i]],
@@ -95,7 +95,7 @@ void replace_nests(Program& program, const std::function<std::vector<Nest>(const
     for (Step& step : steps) {
       std::vector<Nest> parts;
       if (const auto* launch = std::get_if<Launch>(&step.node)) {
-        const Nest nest = program[launch->nest];  // the program's nests may move
+        const Nest nest = program[launch->nest];  // a copy: the program's nests may be reallocated
         parts = with_provenance(nest, [&] { return parts_of(nest); });
       }
       for (Nest& part : parts) out.push_back({Launch{add_nest(program, std::move(part))}});

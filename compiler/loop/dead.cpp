@@ -1,4 +1,4 @@
-// Statements that nothing needs.
+// Removes statements whose results are unused.
 #include <algorithm>
 #include <utility>
 

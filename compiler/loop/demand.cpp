@@ -23,13 +23,13 @@ Demand flipped(const Demand& demand) {
   return with(demand, minus(demand.most), minus(demand.least));
 }
 
-// a + c, of every c.
+// The demand on a if the demand is on a + c, for every possible c.
 Demand less(const Demand& demand, const Known& c) {
   return with(demand, demand.least ? std::optional(*demand.least - c.least) : std::nullopt,
               demand.most ? std::optional(*demand.most - c.most) : std::nullopt);
 }
 
-// a * c, of every c of 0 or more.
+// The demand on a if the demand is on a * c, for every possible c >= 0.
 std::optional<Demand> divided(const DemandRules& rules, const Demand& demand, const Known& c) {
   if (c.least == c.most && sure(rules, sym::ge(c.least, 1)))
     return with(demand, demand.least ? std::optional(sym::ceildiv(*demand.least, c.least)) : std::nullopt,
@@ -51,9 +51,9 @@ std::optional<Demand> divided(const DemandRules& rules, const Demand& demand, co
   return with(demand, least, most);
 }
 
-// a / c, towards zero where they are integers.
+// The demand on a if the demand is on a / c (integers round towards zero).
 std::optional<Demand> times(const DemandRules& rules, const Demand& demand, const Known& c, bool floats) {
-  if (c.number && *c.number > 0 && *c.number < 1) {  // bounds of 0 stay, others come as much nearer
+  if (c.number && *c.number > 0 && *c.number < 1) {  // bounds of 0 stay, others shrink by the factor
     const Expr parts = static_cast<int64_t>(std::min(1e9, std::ceil(1 / *c.number)));
     return divided(rules, demand, {parts, parts, std::nullopt});
   }
@@ -68,7 +68,7 @@ std::optional<Demand> times(const DemandRules& rules, const Demand& demand, cons
   return with(demand, least, most);
 }
 
-// Two arguments of which nothing is known share what is there.
+// If both arguments are unknown, each gets half of the range.
 std::optional<Demand> half(const DemandRules& rules, const Demand& demand) {
   std::optional<Expr> least, most;
   if (demand.least) least = sym::ceildiv(*demand.least, 2);
@@ -77,7 +77,7 @@ std::optional<Demand> half(const DemandRules& rules, const Demand& demand) {
   return with(demand, least, most);
 }
 
-// Of a result that lies in [0, last] whatever the argument is.
+// The demand on an argument whose result is in [0, last] for every argument.
 std::optional<Demand> bounded(const DemandRules& rules, const Demand& demand, Expr last) {
   const bool met = (!demand.least || sure(rules, sym::le(*demand.least, 0))) &&
                    (!demand.most || sure(rules, sym::le(last, *demand.most)));
@@ -87,7 +87,7 @@ std::optional<Demand> bounded(const DemandRules& rules, const Demand& demand, Ex
   return out;
 }
 
-// The smaller of the argument and of c meets the bound above through c alone, where c does.
+// min(argument, c) meets the upper bound through c alone if c does.
 std::optional<Demand> of_minimum(const DemandRules& rules, const Demand& demand, const Known& c) {
   if (!demand.most || !sure(rules, sym::le(c.most, *demand.most))) return demand;
   Demand out = with(demand, demand.least, c.most);

@@ -1,5 +1,5 @@
-// Folding of scalar statements: constants, identities that hold for every value (NaN, -0 and infinities
-// included), and conversions that cancel.
+// Folding of scalar statements: constants, identities that hold for every value (including NaN, -0 and
+// infinities), and conversions that cancel.
 #include <cmath>
 #include <utility>
 
@@ -36,7 +36,7 @@ class Folder {
       for_each_result(std::as_const(s), [&](ValueId v) {
         bool scalar = std::holds_alternative<Let>(s.node) || std::holds_alternative<Constant>(s.node) ||
                       std::holds_alternative<IndexValue>(s.node);
-        if (scalar) definitions_[v.value] = s;  // by value: the block may move
+        if (scalar) definitions_[v.value] = s;  // a copy: the block may be reallocated
       });
       if (Block* body = body_of(s)) {
         block(*body);
@@ -83,15 +83,15 @@ class Folder {
     }
     if (std::optional<ValueId> v = identity_of(let, known)) {
       same_[let.result.value] = *v;
-      return;  // dead now
+      return;  // dead code from here on
     }
     if (let.op == ScalarOp::kCast) cast(s, let);
     choice(s, let, known);
     compare(s, let);
   }
 
-  // Small powers are products: x*x by itself, where the exponent is 3 or 4 with a statement before it. Turns the let
-  // into what is left.
+  // Expands small powers into multiplications: x*x for 2; exponents 3 and 4 put x*x into a statement before
+  // the let. Rewrites the let to the final multiplication.
   std::optional<Stmt> square_of(Let& let) {
     if (let.op != ScalarOp::kPow || is_storage_float(type_of(let.result))) return std::nullopt;
     const Scalar* exponent = constant(let.args[1]);
@@ -100,16 +100,17 @@ class Folder {
     const bool cube = is(exponent, 3);
     if (!cube && !is(exponent, 4)) return std::nullopt;
     const ValueId square = add_value(nest_, type_of(let.result));
-    definitions_.emplace_back();  // `exponent` points into these
+    definitions_.emplace_back();  // invalidates `exponent`
     let = {let.result, ScalarOp::kMul, {square, cube ? x : square}};
     return Stmt{Let{square, ScalarOp::kMul, {x, x}}};
   }
 
-  // The greatest or the least of what moves one way along each dim: its first or its last, where there is a point.
+  // The maximum or minimum of a value that is monotonic along each dim: its value at the first or last point,
+  // if there is a point.
   std::optional<Let> at_extreme(Reduce& reduce, Block& out) {
     const bool greatest = reduce.combine == Combine::kMax;
     if (!greatest && reduce.combine != Combine::kMin) return std::nullopt;
-    for (const Stmt& s : reduce.body)  // loads are of elements that there may not be
+    for (const Stmt& s : reduce.body)  // loads might be out of bounds if there is no point
       if (!std::holds_alternative<Let>(s.node) && !std::holds_alternative<Constant>(s.node) &&
           !std::holds_alternative<IndexValue>(s.node))
         return std::nullopt;
@@ -142,7 +143,7 @@ class Folder {
     return let;
   }
 
-  // A float constant, or one of several.
+  // Whether the value is a float constant or a select among at most `choices` + 1 of them.
   bool chooses(ValueId v, int choices) const {
     if (const Scalar* known = constant(v)) return is_float(known->dtype);
     const Let* made = definition<Let>(v);
@@ -150,9 +151,10 @@ class Folder {
            chooses(made->args[2], choices - 1);
   }
 
-  //   f(c ? a : b, d)   ->   c ? f(a, d) : f(b, d)      of float constants a, b and d; a and b may be such choices, too
+  // f(c ? a : b, d)   ->   c ? f(a, d) : f(b, d)      for float constants a, b and d; a and b may be such
+  // selects
   //
-  // What masks are that biases are added to, that are cast and compared. The let becomes the select, behind its two
+  // Such masks are added to biases, cast and compared. The let becomes the select, placed after its two
   // values.
   void into_select(Let& let, Block& out) {
     constexpr int kChoices = 2;
@@ -189,9 +191,10 @@ class Folder {
     let = {let.result, ScalarOp::kSelect, {select.args[0], made[0], made[1]}};
   }
 
-  //   f(c ? a : b, d ? x : y)   ->   c && d ? f(a, x) : f(b, y)      of constants, where all but f(a, x) are the same
+  // f(c ? a : b, d ? x : y)   ->   c && d ? f(a, x) : f(b, y)      for constants, if all but f(a, x) are
+  // equal
   //
-  // or with c, d or both the other way round: what two masks that are added up are, of 0 and -inf.
+  // or with c, d or both negated: the sum of two masks with values 0 and -inf.
   void of_two_selects(Let& let, Block& out) {
     if (let.args.size() != 2 || let.op == ScalarOp::kSelect) return;
     if (!is_float(type_of(let.result)) && !is_bool(type_of(let.result))) return;
@@ -202,7 +205,7 @@ class Folder {
           !constant(selects[i]->args[2]))
         return;
     }
-    Scalar results[4];  // of c's value and d's, 0 where they hold
+    Scalar results[4];  // indexed by 2 * !c + !d
     const auto same = [&](int i, int j) { return is_same(results[i], results[j]); };
     for (size_t i = 0; i < 4; ++i)
       results[i] =
@@ -218,8 +221,8 @@ class Folder {
       return made;
     };
     const DType dtype = type_of(let.result);
-    ValueId conditions[2] = {selects[0]->args[0],
-                             selects[1]->args[0]};  // the selects move as values are added
+    // The selects may be reallocated as values are added.
+    ValueId conditions[2] = {selects[0]->args[0], selects[1]->args[0]};
     for (int i : {0, 1})
       if (apart >> (1 - i) & 1)
         conditions[i] = add(DType::kBool, [&](ValueId made) { return negated(made, conditions[i]); });
@@ -247,7 +250,7 @@ class Folder {
     return {Let{made, ScalarOp::kNot, {condition}}};
   }
 
-  // Choices between conditions are conditions.
+  // Selects between conditions become conditions.
   void choice(Stmt& s, const Let& let, const std::vector<const Scalar*>& known) {
     if (let.op != ScalarOp::kSelect || !is_bool(type_of(let.result))) return;
     const ValueId condition = let.args[0];
@@ -274,7 +277,7 @@ class Folder {
     return bytecode::to_scalar(to, out);
   }
 
-  // The argument that the result equals.
+  // The argument that the result is equal to, if there is one.
   std::optional<ValueId> identity_of(const Let& let, const std::vector<const Scalar*>& known) const {
     bool integer = !is_float(type_of(let.args.back()));
     switch (let.op) {
@@ -282,7 +285,7 @@ class Folder {
       case ScalarOp::kCastSat:
         if (type_of(let.args[0]) == type_of(let.result)) return let.args[0];
         break;
-      case ScalarOp::kAdd:  // x + 0.0 turns -0 into 0
+      case ScalarOp::kAdd:  // x + 0.0 converts -0 to 0
         if (integer && is(known[0], 0)) return let.args[1];
         if (integer && is(known[1], 0)) return let.args[0];
         if (known[1] && known[1]->f == 0 && !integer && std::signbit(known[1]->f)) return let.args[0];
@@ -320,7 +323,7 @@ class Folder {
     return std::nullopt;
   }
 
-  // A conversion after one that lost nothing starts from the value before it.
+  // A conversion that follows a lossless one reads the original value.
   void cast(Stmt& s, Let let) {
     ValueId from = let.args[0];
     if (const IndexValue* index = definition<IndexValue>(from); index && type_of(from) == DType::kI64) {
@@ -336,7 +339,8 @@ class Folder {
     s = {Let{let.result, ScalarOp::kCast, {inner->args[0]}}};
   }
 
-  // Comparisons of indices with indices and constants become conditions, sums and differences of them indices.
+  // Comparisons of indices with indices and constants become conditions; their sums and differences become
+  // indices.
   void compare(Stmt& s, const Let& let) {
     auto index = [&](ValueId v) -> std::optional<sym::Expr> {
       if (type_of(v) != DType::kI64) return std::nullopt;
@@ -360,7 +364,7 @@ class Folder {
 
   Nest& nest_;
   std::vector<std::optional<Stmt>> definitions_;  // of lets, constants and index values
-  std::unordered_map<int32_t, ValueId> same_;     // values that equal another
+  std::unordered_map<int32_t, ValueId> same_;     // values that equal another value
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Loop invariants, and the whole clean-up.
+// Loop-invariant code motion, and the driver of all clean-up passes.
 #include <algorithm>
 #include <utility>
 
@@ -37,7 +37,7 @@ class Hoister {
   }
 
   void lift(Stmt& loop, Block& body, const sym::Facts& facts, Block& out) {
-    // What the loop defines: values and index variables.
+    // Values and index variables that the loop defines.
     std::unordered_set<int32_t> values;
     std::unordered_set<Expr> indices;
     std::unordered_set<int32_t> written;

@@ -20,8 +20,8 @@ using sym::Expr;
 
 struct Memory {
   uint8_t* data = nullptr;
-  int64_t elements = -1;       // -1: not made yet
-  std::vector<uint8_t> owned;  // where the run itself holds it
+  int64_t elements = -1;       // -1: not allocated yet
+  std::vector<uint8_t> owned;  // if the run itself owns the memory
 };
 
 int64_t product(const std::vector<int64_t>& shape) {
@@ -107,7 +107,7 @@ class Runner {
     }
   }
 
-  // A buffer's contents, dense and row-major.
+  // A copy of a buffer's contents, dense and row-major.
   HostTensor read(BufferId id) {
     const Buffer& b = program_[id];
     HostTensor out{.dtype = b.dtype, .shape = {}, .bytes = {}};
@@ -157,7 +157,8 @@ class Runner {
            cat(what, " (", symbol, ") is ", v, "; the program serves ", to_string(range)));
   }
 
-  // Guards that can be evaluated now: all of them, or those that mention `symbol`, which has just been bound.
+  // Checks the guards that can be evaluated now: all of them, or those that mention `symbol`, which has just
+  // been bound.
   void check_guards(Expr symbol) const {
     for (const sym::Guard& g : program_.guards) {
       if (symbol.is_var() && !sym::depends_on(g.condition, symbol)) continue;
@@ -185,7 +186,7 @@ class Runner {
     return count;
   }
 
-  // The buffer's memory, made on first use and made anew when its size has changed.
+  // The buffer's memory, allocated on first use and again when its size has changed.
   Memory& memory(BufferId id) {
     const Buffer& b = program_[id];
     Memory& m = memory_[id.value];
@@ -223,7 +224,7 @@ class Runner {
                   cat(b.name, " at ", offset, " with ", bytes, " bytes leaves the arena of ", arena_.size()));
     return arena_.data() + offset;
   }
-  // Symbols that are not bound yet count at their upper bound, as planning does.
+  // Symbols that are not bound yet take their upper bound, as in memory planning.
   int64_t arena_bytes() const {
     std::optional<int64_t> v = sym::evaluate(program_.arena_bytes, [&](Expr s) -> std::optional<int64_t> {
       if (auto it = symbols_.find(s); it != symbols_.end()) return it->second;
@@ -286,7 +287,7 @@ class Runner {
       int64_t end = 0, base = 0;
       std::vector<uint8_t> bytes;
     };
-    std::vector<Made> made(s.carried.size());  // by the strip before
+    std::vector<Made> made(s.carried.size());  // by the previous tile
     for (int64_t i = 0; i < count; ++i) {
       const int64_t strip = i % of_round;
       const int64_t first = evaluate(s.first_of(strip)), next = evaluate(s.first_of(strip + 1));
@@ -294,8 +295,9 @@ class Runner {
       bind(s.size, next - first);
       check_range(s.size, "a strip");
       if (s.round.is_var()) bind(s.round, i / of_round);
+      // `from`: where the previous tile stored them.
       struct Kept {
-        int64_t at = 0, rows = 0, from = 0;  // `from`: where the strip before had them
+        int64_t at = 0, rows = 0, from = 0;
       };
       std::vector<Kept> kept(s.carried.size());
       for (const TiledGroup::Size& size : s.sizes) {

@@ -16,7 +16,7 @@ namespace {
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-// The number or the character at the front, which is taken off.
+// Removes and returns the leading number or character.
 std::string_view take(std::string_view& text) {
   const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
   const std::string_view front = text.substr(0, std::max<size_t>(1, static_cast<size_t>(end - text.begin())));
@@ -24,7 +24,7 @@ std::string_view take(std::string_view& text) {
   return front;
 }
 
-// As text, but 9 before 10.
+// Lexicographic order, but with numbers compared by value: 9 before 10.
 bool comes_before(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty()) {
     const std::string_view x = take(a), y = take(b);
@@ -75,7 +75,7 @@ std::vector<Kernel> kernels_of(const Program& program) {
 }
 
 Cost cost_of(const Program& program, const Kernel& kernel) {
-  sym::Substitution totals;  // all strips together have all points
+  sym::Substitution totals;  // all tiles together cover all points
   if (kernel.strips) {
     totals[kernel.strips->size] = kernel.strips->points * kernel.strips->rounds;
     for (const TiledGroup::Size& size : kernel.strips->sizes) totals[size.symbol] = size.total;

@@ -21,14 +21,14 @@ constexpr Routine kRoutines[] = {
 #undef STRIDEC_ROUTINE
 };
 
-// Is a before b in ascending order? NaN is larger than every number.
+// Whether a comes before b in ascending order. NaN is larger than every number.
 bool less(DType type, bytecode::Cell a, bytecode::Cell b) {
   if (is_float(type)) return std::isnan(a.f) ? false : std::isnan(b.f) || a.f < b.f;
   if (type == DType::kU64) return static_cast<uint64_t>(a.i) < static_cast<uint64_t>(b.i);
   return a.i < b.i;
 }
 
-// The first `keep` of each row in order, with their places.
+// The first `keep` elements of each sorted row, with their indices.
 void order_rows(std::span<const RoutineBuffer> reads, std::span<const RoutineBuffer> writes, int64_t outer,
                 int64_t n, int64_t inner, int64_t keep, bool descending) {
   const RoutineBuffer& x = reads[0];

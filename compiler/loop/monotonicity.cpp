@@ -69,7 +69,7 @@ class Trends {
   Found of_let(const Let& let, DType to) {
     const DType from = nest_.values[let.args.back().value].dtype;
     const auto arg = [&](size_t i) { return of(let.args[i]); };
-    // What is made of integers that stay stays, whatever it is: also a sum that wraps.
+    // An operation on constant integers has a constant result, even if it wraps.
     const bool stays = !is_float(to) && std::all_of(let.args.begin(), let.args.end(), [&](ValueId id) {
       const Found found = of(id);
       return found && !found->falls && !found->rises;
@@ -81,7 +81,7 @@ class Trends {
         if (!is_float(from) || !is_float(to) || byte_size(to) < 2) return std::nullopt;
         Found out = arg(0);
         if (!out) return out;
-        constexpr double kHeldByAll = 65504;  // beyond it the number may become an infinity
+        constexpr double kHeldByAll = 65504;  // beyond it the value may become an infinity
         if (out->high > kHeldByAll) out->high = HUGE_VAL;
         if (out->low < -kHeldByAll) out->low = -HUGE_VAL;
         return out;
@@ -117,15 +117,16 @@ class Trends {
     }
   }
 
-  // Of two numbers that are the same everywhere.
+  // For two values that are each constant along the index.
   Found of_select(const Let& let) {
     const Found condition = of(let.args[0]), shown = of(let.args[1]), hidden = of(let.args[2]);
     const Found both = joined(shown, hidden);
     if (!condition || !both || both->falls || both->rises) return std::nullopt;
     Monotonicity out = shown->low >= hidden->high ? *condition : flipped(*condition);
     if (shown->low < hidden->high && shown->high > hidden->low) return std::nullopt;
+    // It is unknown which of two integers is greater.
     if (!is_float(nest_.values[let.result.value].dtype) && (condition->falls || condition->rises))
-      return std::nullopt;  // which of two integers is the greater is not known
+      return std::nullopt;
     out.low = both->low;
     out.high = both->high;
     return out;

@@ -14,7 +14,7 @@ namespace {
 
 using sym::Expr;
 
-constexpr int kMaxDepth = 100;  // of indentation: bodies and branches inside each other
+constexpr int kMaxDepth = 100;  // indentation depth: nested bodies and branches
 
 struct Line {
   int depth;
@@ -130,7 +130,7 @@ class Parser {
       if (lo && !c.done() && !c.accept("divisible")) hi = c.integer();
     }
     program_.facts.set_range(s.var, lo, hi);
-    // "in 1.. divisible 8": the word may have been taken above.
+    // "in 1.. divisible 8": the range parser may have consumed the word already.
     if (!c.done()) {
       c.accept("divisible");
       program_.facts.set_divisible(s.var, positive(c));
@@ -336,7 +336,7 @@ class Parser {
     end(c);
     size_t last = at_;
     while (last < lines_.size() && lines_[last].depth >= depth) ++last;
-    value_limit_ = 10000 + 100 * (last - at_);  // ids may have gaps; memory stays in proportion to the text
+    value_limit_ = 10000 + 100 * (last - at_);  // ids may have gaps; memory stays proportional to the text
     if (more(depth) && lines_[at_].text.starts_with("nodes ")) {
       Cursor line = next();
       line.expect("nodes");
@@ -422,7 +422,7 @@ class Parser {
     return a;
   }
 
-  // Statements at this depth; `yields` (of a reduce or scan) takes the closing yield.
+  // Parses statements at this depth; `yields` (for a reduce or scan) receives the closing yield.
   Block block(int depth, std::vector<ValueId>* yields) {
     Block out;
     while (more(depth)) {
@@ -560,7 +560,7 @@ class Parser {
   std::unordered_map<std::string, BufferId> buffers_;
   std::unordered_map<int64_t, Nest> nests_;
   std::vector<std::pair<int64_t, Cursor>> used_;
-  Nest nest_;  // being read
+  Nest nest_;  // the nest being parsed
   size_t value_limit_ = 0;
 };
 

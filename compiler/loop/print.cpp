@@ -52,7 +52,7 @@ class Printer {
         ++depth_;
         launch(NestId(static_cast<int64_t>(i)));
         --depth_;
-        printed_[i] = false;  // the next one continues the list
+        printed_[i] = false;  // it is the next in the list
       }
     return std::move(out_);
   }
@@ -107,7 +107,7 @@ class Printer {
   void ids(const char* what, const std::vector<BufferId>& list) {
     if (!list.empty()) line(cat(what, " ", buffers(list)));
   }
-  // The buffer's name, or a free one where an earlier input, output or state has it too.
+  // The buffer's name, or an unused one if an earlier input, output or state has that name.
   const std::string& label_of(BufferId id) const {
     const auto found = labels_.find(id);
     return found == labels_.end() ? program_[id].name : found->second;
@@ -259,7 +259,7 @@ class Printer {
   std::string out_;
   int depth_ = 0;
   std::vector<bool> printed_;
-  std::map<BufferId, std::string> labels_;  // of buffers whose name an earlier one has
+  std::map<BufferId, std::string> labels_;  // for buffers whose name an earlier one has
 };
 
 }  // namespace

@@ -81,7 +81,7 @@ Scalar identity(Combine combine, DType dtype) {
 
 // ---- schedules -------------------------------------------------------------------------------------------
 
-// "gemm_f32: tile m 14; vectorize n 16": the kernel's name and a colon where there is one, then the
+// "gemm_f32: tile m 14; vectorize n 16": the kernel's name followed by a colon, if there is one, then the
 // directives.
 std::string to_string(const Schedule& schedule) {
   std::string out = schedule.kernel.empty() ? "" : schedule.kernel + ":";
@@ -165,7 +165,8 @@ sym::Expr element_count(const std::vector<sym::Expr>& shape) { return sym::produ
 
 namespace {
 
-// `name`, or the first free one of stem_1, stem_2, ... One look at each buffer: programs have thousands.
+// `name`, or the first unused one of stem_1, stem_2, ... Visits each buffer once, because programs have
+// thousands.
 std::string unique_name(const Program& program, std::string name, const std::string& stem) {
   bool taken = false;
   std::vector<bool> used;
@@ -185,8 +186,8 @@ std::string unique_name(const Program& program, std::string name, const std::str
   return cat(stem, "_", n);
 }
 
-// An input, output or state of the artifact, which callers know by its name. A model may give an input and an output one
-// name, and list an output twice.
+// Whether callers know the buffer by its name: an input, output or state of the artifact. A model may use one
+// name for an input and an output, and may list an output twice.
 bool named_by_model(const Buffer& buffer) {
   return buffer.ordinal >= 0 && (buffer.storage == Storage::kInput || buffer.storage == Storage::kOutput ||
                                  buffer.storage == Storage::kState);

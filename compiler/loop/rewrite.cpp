@@ -237,8 +237,8 @@ std::optional<DimSum> sum_of_dims(Expr e, const std::vector<Dim>& dims) {
   return out;
 }
 
-// Digits of `value` in the mixed radix of the terms: the outermost term is one that is larger than all others
-// together.
+// Mixed-radix digits of `value`: the outermost term is the one whose coefficient exceeds the sum of all
+// others.
 bool solve(std::vector<std::pair<const Dim*, Expr>> terms, Expr value, const sym::Facts& facts,
            sym::Substitution& out) {
   while (!terms.empty()) {
@@ -272,12 +272,12 @@ bool solve(std::vector<std::pair<const Dim*, Expr>> terms, Expr value, const sym
 std::optional<sym::Substitution> invert(const Nest& nest, const Access& store, const std::vector<Expr>& at,
                                         const sym::Facts& facts) {
   STRIDEC_CHECK(at.size() == store.index.size(), nest.name);
-  // Where the store reaches an element, its dims are not empty.
+  // If the store reaches an element, its dims are not empty.
   sym::Facts inside = facts;
   for (const Dim& d : nest.dims)
     if (!sym::has_index(d.extent)) inside.assume(sym::le(1, d.extent));
   sym::Substitution out;
-  // The simplest indices first: a dim that stands alone somewhere is read off there.
+  // Simplest indices first: a dim that is alone in an index can be read off it.
   for (size_t most : {size_t{1}, nest.dims.size()})
     for (size_t p = 0; p < at.size(); ++p) {
       std::optional<DimSum> sum = sum_of_dims(store.index[p], nest.dims);

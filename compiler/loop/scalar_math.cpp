@@ -205,7 +205,7 @@ uint64_t bits_of(DType type, Cell value) {
   return bits == 64 ? wide(value.i) : wide(value.i) & ((Wide{1} << bits) - 1);
 }
 
-// (key, index) of argmax: is b better than a?
+// Whether pair b (key, index) beats pair a in argmax and the like.
 bool better(Combine combine, DType type, Cell a_key, int64_t a_index, Cell b_key, int64_t b_index) {
   bool max = combine == Combine::kArgMax || combine == Combine::kArgMaxLast;
   bool last = combine == Combine::kArgMaxLast || combine == Combine::kArgMinLast;
@@ -239,7 +239,7 @@ void convert(DType from, DType to, bool saturate, Cell* d, const Cell* a, int n)
   } else if (is_float(from)) {
     for (int l = 0; l < n; ++l) d[l].i = float_to_integer(to, a[l].f, saturate);
   } else if (is_float(to)) {
-    // Straight from 64 bits to f32: a stop at double would round twice.
+    // Convert 64-bit integers to f32 directly: going through double would round twice.
     for (int l = 0; l < n; ++l) {
       int64_t v = a[l].i;
       bool u64 = from == DType::kU64;
@@ -316,7 +316,7 @@ Cell load_cell(DType type, const uint8_t* element) {
 }
 
 void store_cell(DType type, uint8_t* element, Cell value) {
-  // Narrow signed integers are kept sign-extended in their byte.
+  // Narrow signed integers are sign-extended to a byte.
   uint64_t bits = is_float(type) ? encode_float(type, value.f) : wide(value.i);
   std::memcpy(element, &bits, static_cast<size_t>(byte_size(type)));
 }

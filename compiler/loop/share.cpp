@@ -1,4 +1,4 @@
-// Common subexpressions: lets, constants, index values, loads, binds and whole reductions.
+// CSE: merges equal lets, constants, index values, loads, binds and whole reductions.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -29,11 +29,11 @@ class Sharing {
       if (auto* store = std::get_if<Store>(&s.node)) ++versions_[store->access.buffer.value];
       Block* body = body_of(s);
       if (body) {
-        // What the loop writes differs between its iterations, and before and after it.
+        // Memory that the loop writes differs between iterations, and before and after the loop.
         touch(*body);
         block(*body);
         touch(*body);
-        resolve(s);  // what the body yields
+        resolve(s);  // the body's yields
         if (same_reduce(s, out)) continue;
       } else if (auto* bind = std::get_if<Bind>(&s.node)) {
         if (const Bind* other = same_bind(*bind, out)) {
@@ -112,8 +112,7 @@ class Sharing {
     return nullptr;
   }
 
-  // Reduces of the same block that do the same: compared statement by statement up to the names that they
-  // define.
+  // Finds an equal reduce in the same block, comparing statement by statement up to renaming of definitions.
   bool same_reduce(const Stmt& s, const Block& before) {
     auto* reduce = std::get_if<Reduce>(&s.node);
     if (!reduce) return false;
@@ -145,7 +144,7 @@ class Sharing {
   }
 
   struct Match {
-    std::unordered_map<int32_t, int32_t> values;  // of b to those of a
+    std::unordered_map<int32_t, int32_t> values;  // maps b's values to a's
     sym::Substitution indices;
   };
 
@@ -177,7 +176,7 @@ class Sharing {
       if (!equal(a[i], b[i], m)) return false;
     return true;
   }
-  // Statements of the kinds that reduces of real models are made of; others count as different.
+  // Handles the kinds of statements that occur in reduces of real models; others compare as different.
   bool equal(const Stmt& a, const Stmt& b, Match& m) const {
     if (a.node.index() != b.node.index()) return false;
     std::vector<Expr> ea, eb;
@@ -221,8 +220,8 @@ class Sharing {
   Nest& nest_;
   std::vector<std::map<Key, ValueId>> scopes_;
   std::unordered_map<int32_t, ValueId> replaced_;
-  std::unordered_map<int32_t, int64_t> versions_;  // of buffers that the nest writes
-  sym::Substitution names_;                        // of shared binds
+  std::unordered_map<int32_t, int64_t> versions_;  // by buffer that the nest writes
+  sym::Substitution names_;                        // variables of merged binds
 };
 
 }  // namespace

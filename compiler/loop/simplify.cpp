@@ -31,7 +31,7 @@ class Simplifier {
 
   void block(Block& stmts, sym::Facts facts) {
     Block out;
-    sym::Substitution known;  // variables bound to what is known to be inside
+    sym::Substitution known;  // values of bound variables that are provably in range
     for (Stmt& s : stmts) {
       if (!known.empty()) substitute(s, known);
       if (const auto* index = std::get_if<IndexValue>(&s.node)) indices_[index->result.value] = index->expr;
@@ -42,7 +42,7 @@ class Simplifier {
         }
       if (Access* a = access_of(s)) {
         a->mask = sym::simplify(a->mask, facts);
-        // Indices matter where the mask holds.
+        // Indices only matter where the mask is true.
         sym::Facts inside = a->mask.is_const() ? facts : facts.with(a->mask);
         for (Expr& e : a->index) e = sym::simplify(e, inside);
         if (a->mask.is_const(0)) {
@@ -69,7 +69,7 @@ class Simplifier {
   Replacements replaced;
 
  private:
-  // What a variable is bound to, where it is an index that no check can fail for.
+  // The value of a bind's variable, if the bound value is an index that provably passes its check.
   std::optional<Expr> known_index(const Bind& bind, const sym::Facts& facts) const {
     const auto index = indices_.find(bind.value.value);
     if (index == indices_.end() || nest_.values[bind.value.value].dtype != DType::kI64) return std::nullopt;
@@ -85,7 +85,7 @@ class Simplifier {
     stmt = std::move(one.front());
   }
 
-  // Extents, each under the facts of the dims before it; dims that have one value go.
+  // Simplifies extents, each under the facts of the dims before it, and removes dims with a single value.
   bool loop(Stmt& s, sym::Facts facts) {
     auto extents = [&](std::vector<Dim>& dims, Block& body) {
       sym::Substitution fixed;
@@ -107,7 +107,7 @@ class Simplifier {
     return false;
   }
 
-  // A loop that never runs: results are what they start from.
+  // A loop that never runs: its results are the initial values.
   bool empty_loop(Stmt& s, Block& out) {
     std::vector<Dim> dims = dims_of(s);
     if (std::none_of(dims.begin(), dims.end(), [](const Dim& d) { return d.extent.is_const(0); }))
@@ -122,7 +122,7 @@ class Simplifier {
     return true;
   }
 
-  // A loop without dims left is its body.
+  // A loop without dims is replaced by its body.
   bool single_pass(Stmt& s, Block& out) {
     Block* body = nullptr;
     if (auto* f = std::get_if<For>(&s.node); f && f->dims.empty()) body = &f->body;
@@ -143,7 +143,7 @@ class Simplifier {
 
 void simplify(const Program& program, Nest& nest) {
   sym::Facts facts = program.facts;
-  // A dim of one point is none: nests with and without it have the same dims.
+  // Remove dims of extent 1, so that nests with and without them have the same dims.
   sym::Substitution fixed;
   std::vector<Dim> kept;
   for (Dim& d : nest.dims) {

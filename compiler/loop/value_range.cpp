@@ -15,18 +15,19 @@ namespace {
 
 using sym::Expr;
 
-// A size that may be larger than this may be anything: a few is what it is given.
+// Sizes with an upper bound of kMostSize or more count as unbounded. A range without an upper bound then ends
+// kFew above its lower one.
 constexpr int64_t kMostSize = int64_t{1} << 20;
 constexpr int64_t kFew = 3;
-constexpr size_t kMostWeightBytes = size_t{64} << 20;  // that are read to know their least and greatest value
-constexpr int kMostPasses = 3;                         // loops carry demands back to where they begin
+// limit on constant data that is scanned for its minimum and maximum
+constexpr size_t kMostWeightBytes = size_t{64} << 20;
+constexpr int kMostPasses = 3;  // limit on iterations; loops propagate demands backwards
 
-// What is asked of every buffer. Demands flow from uses to where values come from, against the order of
-// the run: an index is asked to lie within what it indexes, the buffer that it is loaded from to hold such
-// values, and what is stored there to be one.
+// Demands on every buffer, by backward data flow from uses to definitions: an index has to be within what it
+// indexes, hence so do the contents of the buffer it is loaded from, hence so do the values stored there.
 class Demanded {
  public:
-  // `all_known`: every symbol has a value before the run.
+  // `all_known`: every symbol is bound before the run.
   explicit Demanded(const Program& program, bool all_known = false)
       : program_(program), all_known_(all_known) {
     std::vector<const Step*> steps;
@@ -45,7 +46,7 @@ class Demanded {
   friend class NestDemands;
 
   void visit(const Step& step);
-  void pass(BufferId from, BufferId to) {  // a value moves from one to the other
+  void pass(BufferId from, BufferId to) {  // a copy: propagates demands from `to` back to `from`
     const auto found = buffers_.find(to);
     if (found == buffers_.end()) {
       if (program_[to].storage == Storage::kOutput) add_other(from);
@@ -67,7 +68,7 @@ class Demanded {
   std::map<BufferId, Demands> buffers_;
   std::map<const uint8_t*, std::optional<Known>> weights_;
   std::set<BufferId> images_;
-  std::map<const Let*, int> selects_;  // numbers, the same in each pass
+  std::map<const Let*, int> selects_;  // numbered, the same in each pass
   bool fresh_ = false;
 };
 
@@ -100,8 +101,8 @@ class NestDemands {
     if (!values_[id.value].equals) values_[id.value].equals = demands.equals;
   }
 
-  // Against the order of the run: the results of a loop are asked for before its body is met. What a
-  // scan carries goes round once more.
+  // In reverse order: demands on a loop's results are known before its body is visited. A scan's body is
+  // visited twice, for its carried values.
   void visit_block(const Block& block) {
     for (auto stmt = block.rbegin(); stmt != block.rend(); ++stmt) {
       const Block* body = body_of(*stmt);
@@ -155,7 +156,7 @@ class NestDemands {
     }
   }
 
-  // Each side only counts where it is chosen.
+  // Each side's demand applies only where that side is selected.
   void visit_select(const Let& let) {
     const Demands asked = values_[let.result.value];
     const auto [select, fresh] =
@@ -170,7 +171,7 @@ class NestDemands {
     }
   }
 
-  // Compared with an index: it lies where the index does, or one place beyond it.
+  // A value that is compared with an index has the index's range, extended by one.
   void visit_comparison(const Let& let) {
     const bool ordered = let.op == ScalarOp::kLt || let.op == ScalarOp::kLe;
     for (size_t arg = 0; arg < 2; ++arg) {
@@ -203,7 +204,7 @@ class NestDemands {
     ask_terms(extent, demand, yield);
   }
 
-  // Each of so many terms of a sum takes its share.
+  // Each of `count` terms of a sum gets an equal share of the range.
   void ask_terms(Expr count, const Demand& demand, ValueId term) {
     if (!is_integer(rules_.dtype(term)) && demand.most) return;
     Demand share = demand;
@@ -215,7 +216,7 @@ class NestDemands {
     ask(term, share);
   }
 
-  // A running sum gives each term its share; other scans ask nothing of their terms.
+  // In a running sum each term gets an equal share; other scans put no demands on their terms.
   void visit_scan(const Scan& scan) {
     for (size_t i = 0; i < scan.yields.size() && i < scan.results.size(); ++i) {
       Demands asked = values_[scan.results[i].value];
@@ -267,14 +268,14 @@ class NestDemands {
   std::vector<const Stmt*> definitions_;
   std::vector<Dim> dims_;
   std::unordered_map<int32_t, std::optional<Known>> known_;
-  std::set<ValueId> running_sums_;  // whose terms visit_scan asks
+  std::set<ValueId> running_sums_;  // visit_scan handles their terms
 };
 
 void Demanded::visit(const Step& step) {
   if (const auto* bind = std::get_if<BindSymbol>(&step.node)) {
     const auto upper = sym::as_const(bind->upper), lower = sym::as_const(bind->lower);
     Demand demand;
-    demand.hint = lower && *lower < -kMostSize;  // any number: one that is not negative
+    demand.hint = lower && *lower < -kMostSize;  // effectively unbounded: prefer non-negative values
     demand.least = demand.hint ? Expr(0) : bind->lower;
     if (!upper || *upper < kMostSize) demand.most = bind->upper;
     add(bind->buffer, demand);
@@ -306,7 +307,7 @@ std::optional<Known> Demanded::known_weight(const Buffer& buffer) {
   return at->second;
 }
 
-// Symbols that only the run knows count as the least that they can be, but 1.
+// Symbols that are bound during the run count at their minimum, but at least 1.
 Expr Demanded::of_inputs(Expr e) const {
   sym::Substitution least;
   for (const Expr var : sym::free_vars(e)) {
@@ -337,7 +338,7 @@ ValueRange Demanded::of(BufferId id) const {
       range.most = range.most ? sym::simplify(sym::min(*range.most, most), program_.facts) : most;
     }
   };
-  // Of an index that may count from the end, i < 0 ? i + n : i, the side that takes it as it is.
+  // For an index that may count from the end (i < 0 ? i + n : i), keep only the side that uses i unchanged.
   const auto left_out = [&](const Demand& demand) {
     if (!demand.select || !demand.least || program_.facts.holds(sym::ge(*demand.least, 0))) return false;
     return std::any_of(all.begin(), all.end(), [&](const Demand& other) {
@@ -347,7 +348,7 @@ ValueRange Demanded::of(BufferId id) const {
   };
   for (const Demand& demand : all)
     if (!demand.hint && !left_out(demand)) narrow(demand);
-  // Hints count where they leave something.
+  // Apply hints unless they make the range empty.
   for (const Demand& demand : all) {
     if (!demand.hint || left_out(demand)) continue;
     const ValueRange before = range;
@@ -360,7 +361,7 @@ ValueRange Demanded::of(BufferId id) const {
   if (range.least && !range.most) range.most = sym::max(*range.least, 1) + kFew;
   if (range.most && !range.least) range.least = sym::simplify(sym::min(*range.most, 0), program_.facts);
   if (!range.none() || found->second.other) return range;
-  // A number that decides something, the bytes of pixels, or a mask.
+  // Remaining cases: a value that is compared for equality, pixel bytes, or a mask.
   const auto equals = found->second.equals;
   if (equals && (*equals < 0 || *equals > 1))
     return {.least = Expr(*equals) - 1, .most = Expr(*equals), .image = false};

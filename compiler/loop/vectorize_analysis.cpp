@@ -41,14 +41,14 @@ std::optional<Spread> spread_of(Expr offset, Expr var, int width, const sym::Fac
 
 namespace {
 
-// Bounds of an expression's difference from one lane to the next; infinite where nothing is known.
+// Bounds of an expression's difference between neighbouring lanes; infinite if unknown.
 struct Step {
   double least = -HUGE_VAL, most = HUGE_VAL;
 };
 
 Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts);
 
-// c of the term c * quotient.
+// The c of a term c * quotient.
 std::optional<Expr> coefficient_of(Expr quotient, Expr term) {
   if (term == quotient) return Expr(1);
   if (term.op() != sym::Op::kMul) return std::nullopt;
@@ -63,7 +63,8 @@ std::optional<Expr> coefficient_of(Expr quotient, Expr term) {
   return found ? std::optional(c) : std::nullopt;
 }
 
-// x % m + c * (x // m), which is x + (c - m) * (x // m), where c >= m: grows with x, and more where x passes a multiple of m.
+// x % m + c * (x // m), which is x + (c - m) * (x // m), for c >= m: it grows with x, and faster where x
+// passes a multiple of m.
 std::optional<Step> step_of_digits(Expr remainder, Expr term, Expr lane, const sym::Facts& facts) {
   const Expr x = remainder.arg(0), m = remainder.arg(1);
   const auto c = coefficient_of(sym::floordiv(x, m), term);
@@ -99,7 +100,7 @@ Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts) {
     case sym::Op::kAdd: return step_of_sum(expr, lane, facts);
     case sym::Op::kMul: {
       const auto factor = sym::as_const(expr.arg(0));
-      if (!factor || expr.args().size() != 2) {  // symbols: of its sign at most
+      if (!factor || expr.args().size() != 2) {  // symbolic factors: only the sign may be known
         Step s{0, 0};
         for (const sym::Expr& arg : expr.args()) {
           const bool moves = sym::depends_on(arg, lane);
@@ -129,7 +130,7 @@ Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts) {
                 std::ceil(s.most / static_cast<double>(*divisor))};
       return {s.least < 0 ? -HUGE_VAL : 0, HUGE_VAL};
     }
-    case sym::Op::kMod: {  // what grows falls back, and never jumps ahead
+    case sym::Op::kMod: {  // a growing argument wraps around, and never skips ahead
       const Step s = step_of(expr.arg(0), lane, facts);
       if (s.least < 0 || sym::depends_on(expr.arg(1), lane)) return {};
       return {-HUGE_VAL, s.most};

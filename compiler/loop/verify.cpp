@@ -32,7 +32,7 @@ using Symbols = std::unordered_set<Expr>;
   throw Error(std::move(d));
 }
 
-// What operands an operation takes.
+// The operand dtypes that an operation accepts.
 enum class Operands : uint8_t { kAny, kNumber, kFloat, kInteger, kBool };
 Operands operands_of(ScalarOp op) {
   switch (op) {
@@ -270,8 +270,8 @@ class NestVerifier {
     }
   }
 
-  // False where a corner of the iteration space is provably outside. Corners are sound where the index is
-  // linear in every loop and all loops around it provably run.
+  // False if a corner of the iteration space is provably out of bounds. Checking corners is sound if the
+  // index is linear in every loop and all enclosing loops provably run.
   bool within(Expr index, Expr extent, const sym::Facts& facts, const std::vector<Dim>& loops) const {
     Expr lo = index, hi = index;
     for (size_t l = loops.size(); l-- > 0;) {
@@ -284,7 +284,7 @@ class NestVerifier {
         *end = linear->rest + (top ? linear->coefficient * (d.extent - 1) : Expr(0));
       }
     }
-    if (sym::has_index(lo) || sym::has_index(hi)) return true;  // bound by data
+    if (sym::has_index(lo) || sym::has_index(hi)) return true;  // indices bound by data are not checked
     sym::Facts outside = program_.facts;
     if (!outside.holds(sym::lt(lo, 0)) && !outside.holds(sym::ge(hi, extent))) return true;
     for (const Dim& d : loops)
@@ -295,7 +295,7 @@ class NestVerifier {
   const Program& program_;
   const Nest& nest_;
   bool prepack_;
-  const Symbols* bound_;  // null: not known
+  const Symbols* bound_;  // null: unknown
   std::vector<State> state_;
   std::vector<Expr> scope_;
   Symbols seen_;

@@ -10,7 +10,7 @@ namespace {
 
 using sym::Expr;
 
-// A view's index mentions its own coordinates and symbols alone, so all views may use the same names.
+// A view's index uses only its own coordinates and symbols, so all views can share these names.
 std::vector<Expr> coordinates(size_t rank) {
   std::vector<Expr> out;
   for (size_t d = 0; d < rank; ++d) out.push_back(sym::var(cat("%c", d)));
@@ -24,7 +24,7 @@ sym::Substitution substitution(const std::vector<Expr>& from, const std::vector<
   return out;
 }
 
-// The view with coordinates in place of itself, each replaced by one of `at`.
+// Reparametrises the view: `at` gives its old coordinates in terms of the new ones.
 View compose(const View& view, std::vector<Expr> shape, std::vector<Expr> coords, const std::vector<Expr>& at,
              const sym::Facts* facts = nullptr) {
   sym::Substitution map = substitution(view.coords, at);
@@ -41,7 +41,7 @@ View compose(const View& view, std::vector<Expr> shape, std::vector<Expr> coords
   return out;
 }
 
-// The view with other coordinates in one dim.
+// Replaces one dim's extent and coordinate.
 View replace_dim(const View& view, int dim, Expr extent, Expr at) {
   std::vector<Expr> shape = view.shape, map = view.coords;
   shape[dim] = extent;
@@ -53,14 +53,14 @@ bool same(Expr a, Expr b, const sym::Facts& facts) {
   return a == b || facts.holds(sym::eq(a, b)) || sym::simplify(a - b, facts).is_const(0);
 }
 
-// A run of dims of the old and of the new shape with the same number of elements, innermost dims last.
+// A group of dims of the old shape and one of the new shape with equal element counts, innermost dims last.
 struct Segment {
   std::vector<int> from, to;
 };
 
-// Cuts both shapes into the shortest segments whose products are provably equal, from the left and then,
-// where that gets stuck, from the right; what remains is one segment, equal because the totals are. Dims of
-// extent 1 are in no segment.
+// Splits both shapes into the shortest groups whose products are provably equal, from the left and then, if
+// that gets stuck, from the right. The remainder is one group, which is equal because the totals are. Dims of
+// extent 1 are in no group.
 std::vector<Segment> match(const std::vector<Expr>& from, const std::vector<Expr>& to,
                            const sym::Facts& facts) {
   auto kept = [&](const std::vector<Expr>& shape) {
@@ -125,7 +125,7 @@ Access access(const View& view, const std::vector<Expr>& at) {
 View reshape(const View& view, const std::vector<Expr>& shape, const sym::Facts& facts) {
   if (shape == view.shape) return view;
   std::vector<Expr> coords = coordinates(shape.size());
-  std::vector<Expr> at(view.shape.size(), 0);  // old coordinates over the new ones
+  std::vector<Expr> at(view.shape.size(), 0);  // old coordinates in terms of the new ones
   sym::Facts inside = facts;
   bool empty = false;
   for (size_t d = 0; d < shape.size(); ++d) {

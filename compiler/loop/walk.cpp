@@ -5,7 +5,7 @@
 namespace stridec::loop {
 namespace {
 
-// One definition for both constnesses: S is Stmt or const Stmt.
+// One definition for const and non-const statements: S is Stmt or const Stmt.
 template <class S>
 auto body(S& stmt) -> decltype(&std::get<For>(stmt.node).body) {
   return std::visit(

@@ -10,7 +10,7 @@
 namespace stridec::sym {
 namespace {
 
-// For a message; the factors of a product may be dozens.
+// Shortened for a message, since a product may have dozens of factors.
 std::string shortened(Expr e) {
   constexpr size_t kMost = 60;
   const std::string text = to_string(e);
@@ -22,8 +22,8 @@ std::string shortened(Expr e) {
        cat("the size ", shortened(a), " ", op, " ", shortened(b), " does not fit in 64 bits"));
 }
 
-// a == quotient * c + rest for c > 0, where the coefficients of rest are smaller than c (and keep their
-// signs) and its constant is in [0, c).
+// a == quotient * c + rest for c > 0. The coefficients of rest are smaller than c in magnitude (and keep
+// their signs), and its constant is in [0, c).
 void split_by(const Polynomial& a, int64_t c, Polynomial& quotient, Polynomial& rest) {
   quotient.constant = floor_div(a.constant, c);
   rest.constant = floor_mod(a.constant, c);
@@ -33,14 +33,14 @@ void split_by(const Polynomial& a, int64_t c, Polynomial& quotient, Polynomial& 
   }
 }
 
-// Divides every coefficient by g, which divides them; the constant is rounded down.
+// Divides every coefficient by g, which must divide them; the constant is rounded down.
 Polynomial divided(Polynomial p, int64_t g) {
   for (Term& t : p.terms) t.coefficient /= g;
   p.constant = floor_div(p.constant, g);
   return p;
 }
 
-// Drops inner remainders that an outer one by c repeats: k*mod(x,a) is k*x modulo c where c divides k*a.
+// Drops inner remainders that are redundant modulo c: k*mod(x,a) is k*x modulo c if c divides k*a.
 std::optional<Polynomial> without_inner_mod(const Polynomial& p, int64_t c) {
   for (const Term& t : p.terms) {
     if (t.base.op() != Op::kMod || !t.base.arg(1).is_const()) continue;
@@ -53,7 +53,7 @@ std::optional<Polynomial> without_inner_mod(const Polynomial& p, int64_t c) {
   return std::nullopt;
 }
 
-// x floordiv c for a constant c > 1, where split_by() has nothing more to take out of x.
+// x floordiv c for a constant c > 1, after split_by() has extracted multiples of c from x.
 Expr floordiv_rest(const Polynomial& x, int64_t c) {
   if (x.terms.empty()) return Expr(floor_div(x.constant, c));
   if (x.terms.size() == 1 && x.terms[0].coefficient == 1) {
@@ -99,7 +99,7 @@ Expr mod_constant(Expr a, int64_t c) {
   return intern(Op::kMod, x, Expr(c / g)) * Expr(g) + Expr(low);
 }
 
-// Cancels the factors and the integer that all terms of a and b share.
+// Cancels the factors and the integer that are common to all terms of a and b.
 bool cancel_common(Polynomial& a, Polynomial& b, Polynomial& common) {
   if (b.terms.empty()) return false;
   common = {{}, 1};

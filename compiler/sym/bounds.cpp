@@ -1,4 +1,4 @@
-// Facts::bounds and Facts::known_divisor: one walk up from the variables.
+// Facts::bounds and Facts::known_divisor: one bottom-up walk over the expression.
 #include <algorithm>
 
 #include "compiler/sym/cache.h"
@@ -13,14 +13,14 @@ constexpr Interval kCondition{0, 1};
 
 int64_t common(int64_t a, int64_t b) { return static_cast<int64_t>(gcd(magnitude(a), magnitude(b))); }
 
-// Bounds by intervals alone, or by proofs where intervals know too little.
+// Bounds by interval arithmetic, and with `proofs` also by proofs if the intervals are too wide.
 struct Bounds {
   const Facts& facts;
   bool proofs;
   Interval operator()(Expr e) const;
 };
 
-// A comparison whose difference would leave 64 bits.
+// A comparison whose operands' difference would overflow 64 bits.
 Interval of_distant_numbers(Expr e, const Bounds& bounds) {
   Interval a = bounds(e.arg(0)), b = bounds(e.arg(1));
   const bool less = a.hi < b.lo, greater = b.hi < a.lo;
@@ -64,7 +64,7 @@ Interval of_product(Expr e, const Bounds& bounds) {
   return r;
 }
 
-// What is known of the sum itself, as by assume(past + sequence <= 2048).
+// The range of a sum that is known as a whole, as from assume(past + sequence <= 2048).
 Interval of_known_sum(Expr e, const Facts& facts) {
   if (facts.state().bounds.empty()) return {};
   Normalised n = normalised(polynomial(e));
@@ -73,7 +73,7 @@ Interval of_known_sum(Expr e, const Facts& facts) {
   return add(multiply(known->range, n.scale), Interval{n.shift, n.shift});
 }
 
-// Of a quotient by a symbolic divisor: -1 <= floordiv(i - j, n) <= 0 for i, j < n.
+// The range of a quotient by a symbolic divisor: -1 <= floordiv(i - j, n) <= 0 for i, j < n.
 Interval of_proved_quotient(Expr e, Interval known, const Facts& facts) {
   const Expr divisor = e.arg(1);
   if (divisor.is_const() || known.is_point() || interval_bounds(divisor, facts).lo < 1) return {};
@@ -117,7 +117,7 @@ Interval compute(Expr e, const Bounds& bounds) {
     case Op::kMod: {
       Interval b = bounds(e.arg(1));
       Interval r = remainder(bounds(e.arg(0)), b);
-      if (!bounds.proofs) return r;  // known divisors rest on them, too
+      if (!bounds.proofs) return r;  // known_divisor depends on bounds, so this would recurse
       int64_t step = common(facts.known_divisor(e.arg(0)), facts.known_divisor(e.arg(1)));
       if (b.is_point() && r.has_hi() && step > 1) r.hi = floor_div(r.hi, step) * step;
       return r;

@@ -13,8 +13,9 @@
 namespace stridec::sym {
 namespace {
 
-// The version after a change of another one. Walks make the same facts again and again (a loop's, for every access in
-// it): the same changes lead to the same version as long as the table holds them, so that answers are found again.
+// The version after a change to another version. Walks derive the same facts repeatedly (a loop's, for every
+// access in it). Equal changes give equal versions while the table holds them, so that cached answers are
+// reused.
 class Versions {
  public:
   uint64_t after(uint64_t version, const Facts::Change& change) {
@@ -46,7 +47,7 @@ int64_t common_multiple(int64_t a, int64_t b) {
   return checked_mul(a / g, b).value_or(std::max(a, b));
 }
 
-// The tightest interval of multiples of n inside.
+// The tightest interval of multiples of n within i.
 Interval to_multiples(Interval i, int64_t n) {
   if (n <= 1) return i;
   if (i.has_lo() && i.lo > Interval::kNone + n)
@@ -82,7 +83,7 @@ void narrow(Facts::State& s, Expr of, Interval range) {
   s.contradictory |= now.empty();
 }
 
-// scale * of + shift <= 0 narrows `of`.
+// Narrows `of` by scale * of + shift <= 0.
 void narrow_at_most_zero(Facts::State& s, const Normalised& n) {
   Checked limit = checked_sub(0, n.shift);
   if (!limit) return;
@@ -165,8 +166,8 @@ void Facts::set_equal(Expr a, Expr b) {
     s.contradictory |= d->constant != 0;
     return;
   }
-  // Prefer to replace the variable that comes last: in an equation of a loop variable and symbols that is the
-  // loop variable's job, elsewhere the order of names keeps the choice stable.
+  // Prefer to eliminate the variable that comes last. In an equation of a loop variable and symbols that is
+  // the loop variable; elsewhere the order of names keeps the choice stable.
   Expr difference = to_expr(*d);
   const Term* solved = nullptr;
   for (const Term& t : d->terms) {
@@ -225,7 +226,7 @@ void Facts::assume(Expr condition) {
       if (n.scale == 0 || n.shift % n.scale != 0) return;
       int64_t excluded = -(n.shift / n.scale);
       Interval now = bounds(n.of);
-      writable({Change::kAfterQuestion, condition});  // what was asked above is out of date below
+      writable({Change::kAfterQuestion, condition});  // invalidates answers that were cached above
       if (now.lo == excluded) narrow(s, n.of, {excluded + 1, Interval::kUnlimited});
       if (now.hi == excluded) narrow(s, n.of, {Interval::kNone, excluded - 1});
       return;

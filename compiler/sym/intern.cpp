@@ -10,7 +10,7 @@
 namespace stridec::sym {
 namespace {
 
-// Recursive walks need stack in proportion; real models stay below 100.
+// Recursive walks use stack in proportion; real models stay below 100.
 constexpr uint16_t kMaxDepth = 1000;
 
 uint64_t mix(uint64_t h, uint64_t v) {
@@ -32,7 +32,7 @@ bool same(const Node& a, const Node& b) {
   return std::equal(a.args, a.args + a.count, b.args);
 }
 
-// Open addressing over nodes that are never freed. Several shards, so that threads rarely meet.
+// An open-addressing hash table of nodes, which are never freed. Several shards reduce lock contention.
 class Shard {
  public:
   const Node* find_or_add(const Node& wanted) {
@@ -79,7 +79,7 @@ class Shard {
 };
 
 const Node* find_or_add(const Node& wanted) {
-  static auto* shards = new std::array<Shard, 32>;  // lives as long as the nodes: for ever
+  static auto* shards = new std::array<Shard, 32>;  // never freed, like the nodes
   return (*shards)[wanted.hash & 31].find_or_add(wanted);
 }
 

@@ -18,7 +18,7 @@ int64_t times(int64_t a, int64_t b) {
   return r ? *r : negative ? kLow : kHigh;
 }
 
-// b >= 1, perhaps infinite.
+// floordiv of bounds; b >= 1 and may be infinite.
 int64_t over(int64_t a, int64_t b) {
   if (infinite(a)) return a;
   if (infinite(b)) return a < 0 ? -1 : 0;
@@ -50,11 +50,11 @@ Interval square(Interval a) {
 
 Interval divide(Interval a, Interval b) {
   if (b.hi <= -1) return divide(negated(a), negated(b));
-  if (b.lo >= 0) {  // 0 itself has no value
+  if (b.lo >= 0) {  // 0 itself gives no value
     int64_t least = std::max<int64_t>(b.lo, 1), most = std::max(b.hi, least);
     return {std::min(over(a.lo, least), over(a.lo, most)), std::max(over(a.hi, least), over(a.hi, most))};
   }
-  // Of either sign: the quotient is not farther from 0 than a.
+  // A divisor of either sign: the quotient's magnitude does not exceed a's.
   Interval n = negated(a);
   return {std::min(a.lo, n.lo), std::max(a.hi, n.hi)};
 }

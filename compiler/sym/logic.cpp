@@ -20,7 +20,7 @@ void sort_unique(std::vector<Expr>& args) {
   args.erase(std::unique(args.begin(), args.end()), args.end());
 }
 
-// Operands of nested nodes of the same kind become operands of the one node.
+// Merges operands of nested nodes of the same operation into one list.
 std::vector<Expr> flattened(Op op, std::span<const Expr> args) {
   std::vector<Expr> flat;
   for (const Expr& arg : args) {
@@ -41,13 +41,13 @@ Expr extremum(Op op, std::span<const Expr> given) {
   const Op dual = op == Op::kMin ? Op::kMax : Op::kMin;
   std::vector<Expr> args = flattened(op, given);
   sort_unique(args);
-  while (args.size() > 1 && args[args.size() - 2].is_const()) {  // constants are last, in rising order
+  while (args.size() > 1 && args[args.size() - 2].is_const()) {  // constants are last, in ascending order
     args.erase(op == Op::kMin ? args.end() - 1 : args.end() - 2);
   }
   if (args.size() > 1 && args.back().is_const()) {
     const int64_t c = args.back().value();
-    const bool above =
-        op == Op::kMin ? c >= 1 : c <= 0;  // conditions decide against the constant, or never do
+    // A condition is always on the same side of such a constant.
+    const bool above = op == Op::kMin ? c >= 1 : c <= 0;
     auto conditions = std::count_if(args.begin(), args.end() - 1, [](Expr e) { return e.is_condition(); });
     if (c == (op == Op::kMin ? INT64_MAX : INT64_MIN) || (conditions != 0 && above)) {
       args.pop_back();
@@ -55,7 +55,8 @@ Expr extremum(Op op, std::span<const Expr> given) {
       std::erase_if(args, [](Expr e) { return e.is_condition() && !e.is_const(); });
     }
   }
-  // Of two operands a constant apart one decides; an operand max(a, ..) never decides a minimum with a.
+  // Of two operands whose difference is constant one is redundant. An operand max(a, ..) never determines a
+  // minimum with a.
   std::vector<bool> dropped(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
     for (size_t j = i + 1; j < args.size() && !dropped[i]; ++j) {
@@ -101,15 +102,15 @@ bool fits(const Polynomial& p) {
                                                 [](const Term& t) { return t.coefficient != INT64_MIN; });
 }
 
-// The one term of p, if that is a condition as it stands.
+// The only term of p, if it is a condition with coefficient 1.
 const Expr* lone_condition(const Polynomial& p) {
   return p.terms.size() == 1 && p.terms[0].coefficient == 1 && p.terms[0].base.is_condition()
              ? &p.terms[0].base
              : nullptr;
 }
 
-// The canonical form of d <= 0. Of the equal forms L <= R+m and L < R+(m+1) the one with the smaller number
-// is taken, and the number stands where it is positive.
+// The canonical form of d <= 0. Of the equivalent forms L <= R+m and L < R+(m+1), it is the one with the
+// constant of smaller magnitude; the constant is written on the side where it is positive.
 std::optional<Expr> at_most_zero(Polynomial d) {
   if (d.is_constant()) return Expr(d.constant <= 0);
   if (!fits(d)) return std::nullopt;
@@ -158,7 +159,7 @@ Expr equality(Op op, Expr a, Expr b) {
   return intern(op, to_expr(s.left), to_expr(s.right));
 }
 
-// One of `args` and its opposite are both there.
+// Whether `args` contains an operand and its negation.
 bool has_opposites(const std::vector<Expr>& args) {
   for (const Expr& arg : args) {
     if (arg.op() == Op::kAnd || arg.op() == Op::kOr || arg.op() == Op::kSelect) continue;

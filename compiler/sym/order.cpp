@@ -21,9 +21,8 @@ Monomial monomial(const Expr& e) {
 
 }  // namespace
 
-// Constants last; products of more factors first (a graded order, so that division of polynomials
-// terminates), then factor by factor. Different nodes differ in some operand, so that only one path is
-// followed down.
+// Constants last; products of more factors first (a graded order, so that polynomial division terminates),
+// then factor by factor. Different nodes differ in some operand, so the recursion follows a single path.
 int compare(Expr a, Expr b) {
   if (a == b) return 0;
   bool ca = a.is_const(), cb = b.is_const();

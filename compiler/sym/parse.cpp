@@ -8,7 +8,7 @@
 namespace stridec::sym {
 namespace {
 
-constexpr int kMaxNesting = 600;  // three for a pair of parentheses
+constexpr int kMaxNesting = 600;  // three levels for a pair of parentheses
 constexpr size_t kMaxText = 64 * 1024;
 constexpr size_t kMaxArguments = 256;
 

@@ -51,7 +51,7 @@ struct Matcher {
     return visit(p.args[i], e.arg(i), [&] { return in_order(p, e, i + 1, next); });
   }
 
-  // Gives each operand of the pattern an operand of its own among `args`.
+  // Matches operand i and later ones of the pattern with distinct operands among `args`, in any order.
   bool any_order(const Pattern& p, size_t i, std::vector<Expr>& args,
                  const std::function<bool(std::span<const Expr>)>& accept, bool root = false) {
     if (i == p.args.size()) return accept(args);
@@ -76,7 +76,7 @@ Pattern Pattern::any(int index) {
   return p;
 }
 
-// Nested operands of the same associative operation are one list, with plain wildcards last.
+// Flattens nested operands of the same associative operation into one list, with plain wildcards last.
 Pattern::Pattern(Op operation, std::initializer_list<Pattern> operands)
     : kind(Kind::kOperation), op(operation) {
   std::vector<Pattern> last;

@@ -10,7 +10,7 @@ bool is_multiple(Expr c) {
                                (c.arg(1).op() == Op::kMod && c.arg(0).is_const(0)));
 }
 
-// Of a condition that is_multiple().
+// The remainder in a condition for which is_multiple() holds.
 Expr remainder_of(Expr c) { return c.arg(c.arg(0).op() == Op::kMod ? 0 : 1); }
 
 std::string joined(Expr c, const char* word) {

@@ -7,9 +7,9 @@
 namespace stridec::sym {
 namespace {
 
-// Products of sums are written out up to this many terms, and stay products beyond.
+// Products of sums are expanded up to this many terms, and stay products beyond.
 constexpr size_t kMaxExpandedTerms = 64;
-// Sizes of 2 and more, so many of them, do not fit in 64 bits together.
+// The product of this many sizes of at least 2 does not fit in 64 bits.
 constexpr size_t kMaxFactors = 64;
 
 Expr one() { return Expr(1); }
@@ -60,7 +60,7 @@ bool normalise(Polynomial& p) {
   return true;
 }
 
-// Finds k*m*mod(x,c) + k*m*c*floordiv(x,c) and replaces both by k*m*x. True if something changed.
+// Finds k*m*mod(x,c) + k*m*c*floordiv(x,c) and replaces both by k*m*x. Returns whether anything changed.
 bool join_division(Polynomial& p) {
   for (size_t i = 0; i < p.terms.size(); ++i) {
     const Term mod_term = p.terms[i];
@@ -92,14 +92,14 @@ bool join_division(Polynomial& p) {
   return false;
 }
 
-// Finds k*m*x - k*m*c*floordiv(x,c) and replaces it by k*m*mod(x,c). True if something changed.
+// Finds k*m*x - k*m*c*floordiv(x,c) and replaces it by k*m*mod(x,c). Returns whether anything changed.
 bool join_remainder(Polynomial& p) {
   for (const Term& t : p.terms) {
     auto factors = factors_of(t.base);
     for (size_t f = 0; f < factors.size(); ++f) {
       if (factors[f].op() != Op::kFloorDiv) continue;
       Expr x = factors[f].arg(0), c = factors[f].arg(1);
-      // The other factors must hold c once more.
+      // The other factors must contain c.
       std::vector<Expr> others(factors.begin(), factors.end());
       others.erase(others.begin() + static_cast<ptrdiff_t>(f));
       Polynomial cofactor{{}, t.coefficient};
@@ -119,8 +119,8 @@ bool join_remainder(Polynomial& p) {
       Polynomial rest = p;
       std::erase_if(rest.terms, [&](const Term& u) { return u.base == t.base; });
       auto sum = add_scaled(rest, *mx, 1);
-      if (!sum || sum->terms.size() + mx->terms.size() != rest.terms.size())
-        continue;  // every term of m*x cancels
+      // Every term of m*x must cancel.
+      if (!sum || sum->terms.size() + mx->terms.size() != rest.terms.size()) continue;
       auto remainder = multiply(m, polynomial(mod(x, c)));
       auto joined = remainder ? add_scaled(*sum, *remainder, -1) : std::nullopt;
       if (!joined) continue;

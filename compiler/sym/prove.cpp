@@ -1,5 +1,5 @@
-// Facts::prove: a condition becomes "e >= 0", and e is replaced step by step by something that is never
-// larger until its bounds decide.
+// Facts::prove: rewrites a condition to "e >= 0" and replaces e step by step by expressions that are never
+// larger, until bounds decide.
 #include <algorithm>
 #include <unordered_set>
 
@@ -32,7 +32,7 @@ class Prover {
 
  private:
   static constexpr int kMaxDepth = 12;
-  int budget_ = 48;  // sums that are looked at
+  int budget_ = 48;  // number of sums to try
   std::unordered_set<Expr, ExprHash> tried_;
   const Facts& facts_;
   const Facts::State& state_;
@@ -40,7 +40,7 @@ class Prover {
 
   Interval bounds(Expr e) const { return bounds_(e, facts_); }
 
-  // e with `atom` replaced, which is exact or never makes it larger.
+  // Replaces `atom` in e, either exactly or by something that does not make e larger.
   bool with(const Linear& linear, Expr replacement, int depth) {
     auto moved = multiply(polynomial(linear.coefficient), polynomial(replacement));
     auto next = moved ? add_scaled(polynomial(linear.rest), *moved, 1) : std::nullopt;
@@ -53,7 +53,7 @@ class Prover {
     return i.lo >= 0 ? Sign::kUp : i.hi <= 0 ? Sign::kDown : Sign::kUnknown;
   }
 
-  // Loop variables with symbolic extents, inner loops first.
+  // Replaces loop variables with symbolic extents, inner loops first.
   bool by_index(Expr e, int depth) {
     for (auto v = state_.variables.rbegin(); v != state_.variables.rend(); ++v) {
       if (!v->has_extent || !depends_on(e, v->name)) continue;
@@ -68,7 +68,7 @@ class Prover {
     return false;
   }
 
-  // A factor of some term that has symbolic bounds of its own.
+  // Replaces a factor of some term that has symbolic bounds.
   bool by_operand(Expr e, int depth) {
     Polynomial p = polynomial(e);
     for (const Term& t : p.terms) {
@@ -84,8 +84,8 @@ class Prover {
     return false;
   }
 
-  // p == coefficient * atom + rest where the atom occurs as a factor; what is left may still contain it
-  // inside others.
+  // p == coefficient * atom + rest, for an atom that occurs as a factor; coefficient and rest may still
+  // contain it nested in other atoms.
   std::optional<Linear> linear_as_atom(const Polynomial& p, Expr atom) const {
     Polynomial coefficient, rest{{}, p.constant};
     for (const Term& t : p.terms) {
@@ -113,7 +113,7 @@ class Prover {
       return all;
     };
     switch (f.op()) {
-      case Op::kMin: return each(f.args(), s == Sign::kUp);  // a minimum is one of them, and at most each
+      case Op::kMin: return each(f.args(), s == Sign::kUp);  // a minimum equals one operand, and is <= each
       case Op::kMax: return each(f.args(), s == Sign::kDown);
       case Op::kSelect: return each(f.args().subspan(1), true);
       case Op::kFloorDiv: return by_quotient(f, linear, s, depth);
@@ -126,8 +126,8 @@ class Prover {
     }
   }
 
-  // a - b + 1 <= b * floordiv(a, b) <= a for b >= 1: scales the whole by b where its sign is what matters. Where the
-  // quotient is compared with a number, a itself decides.
+  // a - b + 1 <= b * floordiv(a, b) <= a for b >= 1: multiplies the sum by b, since only its sign matters. If
+  // the quotient is compared with a constant, a itself decides.
   bool by_quotient(Expr f, const Linear& linear, Sign s, int depth) {
     Expr a = f.arg(0), b = f.arg(1);
     if (bounds(b).lo < 1) return false;
@@ -147,7 +147,7 @@ class Prover {
     Polynomial bound = s == Sign::kUp ? *least : polynomial(a);
     auto rest = multiply(polynomial(linear.rest), polynomial(b));
     auto part = multiply(polynomial(linear.coefficient), bound);
-    // rest may become larger by the factor only if it is compared with 0 as a whole, which it is.
+    // rest is scaled too, which is valid because the whole sum is compared with 0.
     auto next = rest && part ? add_scaled(*rest, *part, 1) : std::nullopt;
     return next && not_negative(*next, depth + 1);
   }
@@ -175,12 +175,13 @@ class Prover {
     return false;
   }
 
-  // Symbols with constant bounds: 2*a*b - a - b >= 0 for a, b >= 1 needs them one after the other.
+  // Uses constant bounds of symbols: 2*a*b - a - b >= 0 for a, b >= 1 needs them one by one.
   bool by_variable(Expr e, int depth) {
     for (Expr v : free_vars(e)) {
       auto linear = linear_in(e, v);
+      // bounds() has handled constant coefficients.
       if (!linear || linear->coefficient.is_const())
-        continue;  // a constant coefficient: bounds() has done it
+        continue;
       Sign s = sign(linear->coefficient);
       Interval range = bounds(v);
       if (s == Sign::kUnknown || (s == Sign::kUp ? !range.has_lo() : !range.has_hi())) continue;
@@ -194,7 +195,7 @@ bool not_negative(const std::optional<Polynomial>& p, const Facts& facts) {
   return p && Prover(facts, [](Expr e, const Facts& f) { return f.bounds(e); }).not_negative(*p);
 }
 
-// a - b >= least
+// Proves a - b >= least.
 bool at_least(Expr a, Expr b, int64_t least, const Facts& facts) {
   auto d = add_scaled(polynomial(a), polynomial(b), -1);
   if (d && least != 0) d = add_scaled(*d, {{}, least}, -1);

@@ -1,6 +1,5 @@
-// One walk, operands first, until nothing changes: the rules of rules.h, and below them the rewrites that
-// look at all terms of a sum at once. Each rewrite says what it does; all keep the value wherever the facts
-// hold.
+// simplify(): one bottom-up walk, repeated until nothing changes. It applies the rules of rules.h, and the
+// rewrites below that inspect all terms of a sum at once. All preserve the value wherever the facts hold.
 #include <algorithm>
 
 #include "compiler/base/diagnostic.h"
@@ -14,11 +13,11 @@
 namespace stridec::sym {
 namespace {
 
-constexpr int kMaxRounds = 8;       // rewrites of one node; real ones end after one or two
-constexpr int kMaxAssumptions = 3;  // nested choices whose sides are simplified under their condition
-constexpr size_t kMaxJoint = 6;     // operands of && and || that are looked at together
+constexpr int kMaxRounds = 8;       // rewrites per node; real ones end after one or two
+constexpr int kMaxAssumptions = 3;  // nested selects whose sides are simplified under their condition
+constexpr size_t kMaxJoint = 6;     // operands of && and || that are considered together
 
-// A rewrite may spread an operation over operands, but not blow up.
+// A rewrite may distribute an operation over operands, but must not blow up.
 bool acceptable(Expr from, Expr to) { return to.size() <= 4 * uint64_t{from.size()} + 32; }
 
 bool share_variables(Expr a, Expr b) { return (a.node()->variables & b.node()->variables) != 0; }
@@ -37,7 +36,7 @@ class Simplifier {
         if (next == result) break;
         result = next;
       }
-    } catch (const Error&) {  // a number left 64 bits on the way
+    } catch (const Error&) {  // a constant overflowed 64 bits
       result = e;
     }
     done_.insert_or_assign(e, result);
@@ -93,7 +92,7 @@ class Simplifier {
     }
   }
 
-  // One side of a choice, where its condition is known.
+  // Simplifies one side of a select under its condition.
   Expr side(Expr condition, Expr e, bool holds) {
     if (e.is_const()) return e;
     if (assumptions_ >= kMaxAssumptions || !share_variables(condition, e)) return visit(e);
@@ -103,7 +102,8 @@ class Simplifier {
     return Simplifier(inside, assumptions_ + 1).visit(replaced);
   }
 
-  // No division by what may be zero: an operand without a value must not stand for one that decides.
+  // Whether e has no division by a possibly zero divisor: an operand without a value must not replace one
+  // that decides.
   bool has_value(Expr e) {
     if (e.op() == Op::kFloorDiv || e.op() == Op::kMod) {
       if (facts_.bounds(e.arg(1)).contains(0)) return false;
@@ -116,7 +116,7 @@ class Simplifier {
     return all;
   }
 
-  // Drops an operand that the others decide: a <= 4 && a <= 9 is a <= 4.
+  // Drops an operand that the others imply: a <= 4 && a <= 9 is a <= 4.
   std::optional<Expr> connective(Expr e) {
     Answer a = prove_directly(e, facts_);
     if (a != Answer::kUnknown) return Expr(a == Answer::kYes);

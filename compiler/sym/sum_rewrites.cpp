@@ -11,7 +11,7 @@ namespace {
 
 Expr term_expr(const Term& t) { return scaled(t.base, t.coefficient); }
 
-// p == g*multiple + small, by what divides each term; constants g split the constant, too.
+// p == g*multiple + small, split by which terms g divides; a constant g also splits the constant.
 struct Split {
   Polynomial multiple, small;
 };
@@ -31,7 +31,7 @@ std::optional<Split> split_terms(const Polynomial& p, const Polynomial& g, const
         continue;
       }
       if (facts.known_divisor(term_expr(t)) % g.constant == 0) {
-        // Exact, so that the sign can stand outside.
+        // Exact division, so that the sign can be moved outside.
         int64_t sign = t.coefficient < 0 ? -1 : 1;
         Expr quotient = floordiv(term_expr(t) * sign, g.constant) * sign;
         if (!into(s.multiple, polynomial(quotient))) return std::nullopt;
@@ -52,7 +52,7 @@ std::optional<Split> split_terms(const Polynomial& p, const Polynomial& g, const
   return s;
 }
 
-// The k with k*g <= p < (k+1)*g, if the facts leave one.
+// The k with k*g <= p < (k+1)*g, if the facts determine it.
 std::optional<int64_t> whole_multiples(const Polynomial& p, const Polynomial& g, const Facts& facts) {
   Expr e = to_expr(p);
   if (g.terms.empty()) {
@@ -69,7 +69,7 @@ std::optional<int64_t> whole_multiples(const Polynomial& p, const Polynomial& g,
   return 0;
 }
 
-// Factors of b that may divide some terms of a: b itself, and what b has in common with each term.
+// Candidate common factors of b and some terms of a: b itself, and the common factor of b and each term.
 std::vector<Polynomial> common_factors(const Polynomial& a, const Polynomial& b, const Facts& facts) {
   std::vector<Polynomial> found{b};
   auto add = [&](Polynomial g) {
@@ -99,7 +99,8 @@ std::vector<Polynomial> common_factors(const Polynomial& a, const Polynomial& b,
   return found;
 }
 
-// a == b*quotient + remainder, where the remainder is closer to 0 than a's terms are: 49*i + j == 50*i + (j - i).
+// a == b*quotient + remainder, where the coefficients of remainder are of the smallest magnitude modulo a
+// constant b: 49*i + j == 50*i + (j - i).
 std::optional<Division> nearest_multiple(const Polynomial& a, const Polynomial& b) {
   if (!b.terms.empty()) return divide_by_lead(a, b);
   Division d{{}, a};
@@ -155,7 +156,7 @@ std::optional<Expr> narrow_division(Expr e, const Facts& facts) {
 
 namespace {
 
-// A term as weight * digit, for each factor of it that is a remainder.
+// A term as weight * digit, for each of its factors that is a remainder.
 struct Digit {
   Expr term, digit, weight;
 };
@@ -179,7 +180,7 @@ std::optional<Expr> join_two_digits(Expr e, const Facts& facts) {
     const Expr base = low.digit.arg(1);
     for (const Digit& high : digits) {
       if (high.term == low.term || high.weight != low.weight * base) continue;
-      // A remainder of 0 has no value, so neither has the sum.
+      // If the base were 0 the remainder, and so the sum, would have no value.
       if (facts.bounds(base).lo < 0 || facts.bounds(high.digit.arg(1)).lo < 0) continue;
       Expr whole = mod(base * high.digit.arg(0) + low.digit, base * high.digit.arg(1));
       whole = e - low.term - high.term + low.weight * whole;

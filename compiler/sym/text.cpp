@@ -10,7 +10,7 @@
 namespace stridec::sym {
 namespace {
 
-// How tightly an operator binds; an operand that binds less stands in parentheses.
+// Operator precedence; an operand of lower precedence is parenthesised.
 enum Strength {
   kOrStrength,
   kAndStrength,
@@ -88,7 +88,7 @@ struct Printer {
     }
   }
 
-  // A term of a sum after its sign.
+  // Prints a term of a sum without its sign.
   void term(Expr e) {
     if (e.is_const()) {
       out += std::to_string(e.value()).substr(e.value() < 0);
@@ -107,7 +107,7 @@ struct Printer {
     return e.is_const() && e.value() < 0;
   }
 
-  // Starts with a term that needs no sign, if there is one.
+  // Prints a sum, starting with a term that needs no sign if there is one.
   void sum(std::span<const Expr> args) {
     auto first = std::find_if_not(args.begin(), args.end(), negative);
     if (first == args.end()) {

@@ -11,7 +11,7 @@ enum Strength { kChoice, kEither, kBoth, kEqual, kOrder, kSum, kProduct, kAtom }
 struct CPrinter {
   const std::function<std::string(Expr)>& name;
   const Facts& facts;
-  bool checked = false;  // sums and products note an overflow
+  bool checked = false;  // sums and products record overflow
 
   std::string in(std::string text, Strength is, Strength at_least) const {
     return is >= at_least ? std::move(text) : "(" + std::move(text) + ")";
@@ -67,7 +67,7 @@ struct CPrinter {
       case Op::kVar: return name(e);
       case Op::kAdd: return in(sum(e), kSum, at_least);
       case Op::kMul:
-        // No factor but the first may be a division: a * (b / c) is not a * b / c.
+        // Only the first factor may be a division: a * (b / c) is not a * b / c.
         return in(join(e.args(), " * ", [&](Expr arg) { return print(arg, kAtom); }), kProduct, at_least);
       case Op::kFloorDiv:
       case Op::kMod: {
@@ -96,7 +96,7 @@ struct CPrinter {
       case Op::kLt: return joined(e, " < ", kOrder, at_least);
       case Op::kLe: return joined(e, " <= ", kOrder, at_least);
       case Op::kAnd: return joined(e, " && ", kBoth, at_least);
-      case Op::kOr: {  // compilers warn of && inside || without parentheses
+      case Op::kOr: {  // compilers warn about && inside || without parentheses
         auto arg = [&](Expr a) { return print(a, a.op() == Op::kAnd ? kAtom : kBoth); };
         return in(join(e.args(), " || ", arg), kEither, at_least);
       }
