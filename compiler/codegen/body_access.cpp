@@ -1,4 +1,4 @@
-// Addresses, masks, loads, stores and binds.
+// Body: addresses, masks, loads, stores and binds.
 #include <algorithm>
 #include <bit>
 
@@ -17,7 +17,7 @@ namespace {
 
 using sym::Expr;
 
-// A bound on the number of vectors along a dim that keeps their elements' numbers within 64 bits.
+// A bound on the number of vectors along a dim, which keeps element indices within 64 bits.
 constexpr int64_t kManyStrips = int64_t{1} << 40;
 
 std::string conjunction(const std::string& a, const std::string& b) {
@@ -30,7 +30,7 @@ std::string both_bits(const std::string& a, const std::string& b) {
 }  // namespace
 
 // ---- addresses and masks
-// ---------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------
 
 Body::Memory Body::memory(loop::BufferId buffer) {
   auto found = buffers_.find(buffer);
@@ -58,7 +58,8 @@ Body::Address Body::address_of(const loop::Access& access) {
   Address out;
   out.pointer = memory(access.buffer).pointer;
   Expr offset = by_lane(offset_expr(access));
-  // Every point has its own copy of a local buffer: its elements of all lanes lie side by side.
+  // Every point has its own copy of a local buffer, interleaved: an element's copies for all lanes are
+  // contiguous.
   if (lanes_are_points_ && text_.program()[access.buffer].storage == loop::Storage::kLocal)
     offset = offset * width_ + lane();
   if (!lane_dependent(offset)) {
@@ -121,7 +122,8 @@ std::string Body::Address::element(const std::string& l, const std::string& stri
   return cat(pointer, "[", base, " + ", stride->is_const(1) ? "" : cat("(", stride_text, ") * "), l, "]");
 }
 
-// Whether one comparison tells a vector of neighbours, whose lanes with these bits are taken.
+// Whether one comparison suffices to detect contiguous lanes and replace a gather or scatter, masked by
+// `bits`, by a vector access.
 bool Body::finds_neighbours(const Address& at, const std::string& bits) const {
   return !at.first.empty() && (bits.empty() || text_.target().avx512);
 }
@@ -168,9 +170,9 @@ Body::Mask Body::mask_of(const loop::Access& access) {
 }
 
 // ---- loads
-// -----------------------------------------------------------------------------------------------------------
+// -------------------------------------------------------------------------------------------------
 
-// A look-up in a table of all bytes, whose 256 elements lie in registers.
+// A lookup in a 256-entry byte table that is held in registers.
 bool Body::print_table_load(const loop::Load& load) {
   const loop::Buffer& buffer = text_.program()[load.access.buffer];
   if (!text_.target().vbmi || load.access.index.size() != 1 || !load.access.mask.is_const(1) || width_ > 64 ||
@@ -223,7 +225,7 @@ void Body::print_load(const loop::Load& load) {
   } else if (stride && can_load_strided(text_, dtype, width_, *stride, !bits.empty())) {
     assign = load_strided(text_, dtype, width_, *stride, raw, at.pointer, at.base, bits);
   } else if (!at.spread.empty() && bits.empty() && text_.target().avx512) {
-    // The elements between them as one vector, then each lane its own.
+    // One vector load of all elements in the span, then a permutation.
     text_.use(cat("mload.", text_.storage_type(dtype)), width_);
     int64_t elements = 1;
     for (int64_t distance : at.spread) elements = std::max(elements, distance + 1);
@@ -255,7 +257,7 @@ void Body::print_load(const loop::Load& load) {
       text_.open("else");
     }
     print_lanes(at);
-    // A vector that holds the elements of all lanes, and each lane its own.
+    // One vector load that covers the elements of all lanes, then a permutation.
     const bool near = at.rises && width_ == 16 && byte_size(dtype) == 4 && text_.target().avx512;
     if (near) {
       text_.use(cat("near.", text_.storage_type(dtype)), width_);
@@ -285,7 +287,7 @@ void Body::print_load(const loop::Load& load) {
   }
   std::string value = from_storage(raw, dtype, width_);
 
-  // What was masked off holds zero bits so far, but for an element that all lanes share.
+  // Masked-off lanes hold zero bits at this point, unless all lanes share one element.
   const bool zero_fill = !uniform && (is_float(load.fill.dtype) ? load.fill.f == 0 && dtype != DType::kF8E8M0
                                                                 : load.fill.i == 0);
   if (!zero_fill && !(mask.only_live && mask.condition.empty())) {
@@ -304,7 +306,7 @@ void Body::print_load(const loop::Load& load) {
 }
 
 // ---- stores
-// ----------------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 
 void Body::print_store(const loop::Store& store) {
   const DType dtype = text_.program()[store.access.buffer].dtype;
@@ -328,7 +330,7 @@ void Body::print_store(const loop::Store& store) {
     bits = text_.fresh("k");
     text_.line(cat("const u64 ", bits, " = ", mask.bits, ";"));
   }
-  if (uniform && stored.width == 1) {  // one element for all lanes, all of which store the same
+  if (uniform && stored.width == 1) {  // all lanes store the same value to one element
     const std::string any = bits.empty() ? "" : cat("if (", bits, " != 0) ");
     text_.line(cat(condition, any, at.pointer, "[", at.base, "] = ", to_storage(stored.text, dtype, 1), ";"));
     return;
@@ -378,7 +380,7 @@ void Body::print_store(const loop::Store& store) {
   }
 }
 
-// The one instruction that updates an element of memory, as a helper; "" where there is none.
+// The helper that updates an element with a single atomic instruction; "" if there is none.
 std::string Body::atomic_function(loop::Combine combine, DType dtype) {
   const bool limit = combine == loop::Combine::kMax || combine == loop::Combine::kMin;
   if (!limit && (combine != loop::Combine::kSum || is_float(dtype))) return "";
@@ -388,7 +390,7 @@ std::string Body::atomic_function(loop::Combine combine, DType dtype) {
   return cat("sd_atomic_", which);
 }
 
-// Lanes update memory one after the other: they may meet.
+// Lanes update memory sequentially, since several may update the same element.
 void Body::print_update(const loop::Store& store) {
   const DType dtype = text_.program()[store.access.buffer].dtype;
   const CValue stored = value(store.value);
@@ -440,7 +442,7 @@ void Body::print_update(const loop::Store& store) {
 }
 
 // ---- bind
-// ------------------------------------------------------------------------------------------------------------
+// --------------------------------------------------------------------------------------------------
 
 void Body::print_bind(const loop::Bind& bind) {
   const CValue from = value(bind.value);
@@ -469,7 +471,7 @@ void Body::print_bind(const loop::Bind& bind) {
 
   if (bind.mode == loop::Bind::OutOfRange::kError) {
     if (text_.is_cuda()) {
-      // The other threads of the block need this one: it goes on and touches nothing.
+      // Other threads of the block need this one (barriers): it continues, with its accesses masked off.
       const std::string ok = text_.fresh("v");
       text_.line(cat("const bool ", ok, " = ", inside, ";"));
       text_.line(cat("if (!", ok, ") sd_fail(failures, ", text_.message(bind.sentence), ", ", raw, ", ",

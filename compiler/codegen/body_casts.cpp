@@ -1,4 +1,4 @@
-// Values as elements of memory, and conversions between dtypes.
+// Body: conversions between values and their storage types, and casts between dtypes.
 #include <cmath>
 
 #include "compiler/base/check.h"
@@ -82,7 +82,7 @@ std::string Body::narrowed(const std::string& text, DType to, int width) {
 std::string Body::cast_text(const std::string& text, DType from, DType to, int width, bool saturate) {
   if (from == to && !(saturate && is_storage_float(to))) return text;
   if (is_bool(from)) {
-    // 0 and 1; through i32, since bool vectors convert to floats by their sign bit.
+    // 0 and 1. Convert through i32, because bool vectors are sign-extended when converted to floats.
     if (is_float(to)) return cast_text(convert(text, DType::kI32, width), DType::kI32, to, width, saturate);
     return convert(text, to, width);
   }
@@ -138,7 +138,7 @@ std::string Body::nearest_integer_of_float(const std::string& text, DType from, 
                     high = splat(float_literal(top, single), from, width), zero = splat("0", from, width);
   std::string x = pick(cat(name, " > ", low), name, low);  // NaN becomes low
   x = pick(cat(name, " == ", name), x, zero);
-  // `top` itself is one too many.
+  // `top` itself is out of range by one.
   const DType wide = to == DType::kU64 ? DType::kU64 : DType::kI64;
   const std::string inside = text_.fresh("v"), cut = text_.fresh("v");
   text_.line(cat("const ", type, " ", inside, " = ", pick(cat(name, " < ", high), x, zero), ";"));
@@ -150,7 +150,7 @@ std::string Body::nearest_integer_of_float(const std::string& text, DType from, 
   return cat("sd_select(", convert(cat(name, " >= ", high), DType::kBool, width), ", ", most, ", ", cut, ")");
 }
 
-// Wider first: a value that fits 32 (64) bits wraps into fewer.
+// Converts to a wider integer first: a value that fits in 32 (64) bits then wraps to fewer.
 std::string Body::integer_of_float(const std::string& text, DType from, DType to, int width) {
   if (to == DType::kU64) {
     const std::string name = text_.fresh("v"), big = text_.fresh("v");
@@ -191,8 +191,9 @@ std::string Body::integer_of_integer(const std::string& text, DType from, DType 
   return same ? x : convert(x, to, width);
 }
 
-// A float that plus `shift` is within the range of an integer dtype, whose ends are floats too; NaN becomes 0 then. Each
-// choice is one instruction. Not `above`: it may be larger.
+// Clamps a float so that it plus `shift` is in the range of an integer dtype whose bounds are exact floats;
+// NaN becomes 0 (after the shift). Each select is one instruction. With `above` false there is no upper
+// bound.
 std::string Body::clamped(const std::string& text, DType from, DType to, int width, double shift,
                           bool above) {
   const IntegerRange range = integer_range(to);
@@ -213,7 +214,7 @@ std::string Body::clamped(const std::string& text, DType from, DType to, int wid
   return name;
 }
 
-// f32 to the nearest i32, ties to even, in one instruction; "": there is none for these lanes.
+// f32 to the nearest i32, ties to even, in one instruction; "" if there is none for this width.
 std::string Body::nearest_text(const std::string& text, int width) const {
   if (text_.is_cuda()) return "";
   const std::string type = text_.value_type(DType::kI32, width);

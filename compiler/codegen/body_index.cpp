@@ -1,4 +1,4 @@
-// Index expressions: as numbers, as vectors of numbers or of conditions, and what of them is the same at all points.
+// Body: index expressions as scalars, as vectors of integers or conditions, and their uniform parts.
 #include <algorithm>
 #include <map>
 
@@ -34,7 +34,7 @@ Expr Body::by_lane(Expr expr) const {
                        facts_.with_index(lane(), width_));
 }
 
-// An expression without index variables as an argument of the kernel, if it is not one already.
+// Turns an expression without index variables into an argument of the kernel, unless it is one already.
 Expr Body::uniform(Expr expr) {
   if (expr.is_const()) return expr;
   sym::Substitution arguments;
@@ -55,7 +55,8 @@ Expr Body::canonical(Expr expr) {
   if (expr.is_var()) return expr;
   std::vector<Expr> args;
   if (expr.op() == sym::Op::kAdd || expr.op() == sym::Op::kMul) {
-    // Each product of what differs by point has one coefficient: a stride of sizes that are sums themselves is one number.
+    // Collect one coefficient per product of varying variables, so that a stride that is a sum of sizes
+    // becomes one argument.
     std::map<Expr, Expr, sym::ExprLess> terms;
     const std::span<const Expr> one(&expr, 1);
     for (const Expr& term : expr.op() == sym::Op::kAdd ? expr.args() : one) {
@@ -94,7 +95,7 @@ Expr Body::canonical(Expr expr) {
 
 std::string Body::scalar_text(Expr expr) {
   const Expr c = canonical(expr);
-  // Facts about the size symbols made meanwhile.
+  // Add facts about the size symbols created so far.
   sym::Facts facts = facts_;
   for (const Expr& var : sym::free_vars(c))
     if (var.name()[0] == '$') {
@@ -126,7 +127,7 @@ bool Body::fits_i32(Expr expr) const {
   return fits;
 }
 
-// Only called on expressions that went through by_lane and canonical.
+// Only for expressions that by_lane() and canonical() have processed.
 std::string Body::vector_text(Expr expr, const std::string& element) {
   const DType dtype = element == "i32" ? DType::kI32 : DType::kI64;
   const std::string type = text_.value_type(dtype, width_);
@@ -164,8 +165,8 @@ std::string Body::vector_text(Expr expr, const std::string& element) {
         return div ? cat("(", of(expr.arg(0)), " >> ", std::countr_zero(static_cast<uint64_t>(*divisor)), ")")
                    : cat("(", of(expr.arg(0)), " & ", *divisor - 1, ")");
       const sym::Facts facts = facts_.with_index(lane(), width_);
-      // Below 2^52 the quotient of doubles is as far from the next whole number as it should be: no division of integers,
-      // which there is none of for vectors.
+      // For values below 2^52 the quotient in doubles cannot round up to the next integer. This avoids
+      // integer division, which has no vector instruction.
       const sym::Interval dividend = facts.bounds(expr.arg(0)), by = facts.bounds(expr.arg(1));
       constexpr int64_t kExact = int64_t{1} << 52;
       if (element == "i64" && text_.target().avx512 && dividend.lo > -kExact && dividend.hi < kExact &&

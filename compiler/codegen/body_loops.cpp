@@ -1,4 +1,4 @@
-// Reduce, for and scan statements.
+// Body: reduce, for and scan statements.
 #include "compiler/base/check.h"
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
@@ -70,7 +70,7 @@ void Body::print_combine(Combine combine, const std::vector<std::string>& into,
     }
     default: break;
   }
-  // Key and index. A NaN beats every number; among equals (or NaNs) the index decides.
+  // Key and index. A NaN beats every number; between equal keys (or NaNs) the index decides.
   STRIDEC_CHECK(is_arg(combine));
   const bool max = combine == Combine::kArgMax || combine == Combine::kArgMaxLast;
   const bool last = combine == Combine::kArgMaxLast || combine == Combine::kArgMinLast;
@@ -164,7 +164,7 @@ void Body::print_for(const loop::For& loop) {
     std::vector<loop::Dim> rest = loop.dims;
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(d));
     return print_loops(rest, 0, [&] {
-      const loop::Dim& dim = loop.dims[d];
+      const loop::Dim& dim = loop.dims[d];  // evaluated before the facts state that it is at least 1
       const std::string count = index(dim.extent);  // before it is known to be 1 at least
       const sym::Facts outer = facts_;
       facts_.set_index(dim.var, dim.extent);
@@ -215,8 +215,8 @@ void Body::print_reduce(const loop::Reduce& reduce) {
     return;
   }
 
-  // Lanes along a reduced dim: `chains` vectors of partial results, and a scalar where the tail has no masks.
-  // They meet in a fixed tree.
+  // Lanes run along a reduced dim: `chains` vectors of partial results, and a scalar for the tail if there
+  // are no masks. They are combined in a fixed tree.
   const loop::Dim& dim = reduce.dims[along];
   const int width = inner_.width.at(dim.var);
   auto wanted = inner_.accumulators.find(dim.var);
@@ -240,7 +240,7 @@ void Body::print_reduce(const loop::Reduce& reduce) {
   rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(along));
   print_loops(rest, 0, [&] {
     text_.open("");
-    const std::string count = index(dim.extent);  // before it is known to be 1 at least
+    const std::string count = index(dim.extent);  // evaluated before the facts state that it is at least 1
     const sym::Facts outer = facts_;
     facts_.set_index(dim.var, dim.extent);
     print_strips(
@@ -269,7 +269,7 @@ void Body::print_reduce(const loop::Reduce& reduce) {
     text_.close();
   });
 
-  // The tree: chains, then halves of a vector, then the scalar of the tail.
+  // The tree combines the chains, then halves of the vector, then the tail's scalar.
   auto chain_names = [&](int u) {
     std::vector<std::string> names;
     for (size_t p = 0; p < parts; ++p) names.push_back(cat(accumulators[p], "[", u, "]"));
@@ -279,8 +279,8 @@ void Body::print_reduce(const loop::Reduce& reduce) {
     for (int u = 0; u < half; ++u)
       print_combine(reduce.combine, chain_names(u), chain_names(u + half), dtypes, width);
   std::vector<std::string> now = chain_names(0);
-  // LLVM 19 makes a vpdpbusd of a sum of 16 products of bytes and drops three of the four words that it leaves: what it
-  // does not see through, it adds up as written.
+  // LLVM 19 turns a sum of 16 byte products into vpdpbusd and loses three of its four 32-bit sums. An empty
+  // asm statement hides the pattern from it.
   bool opaque = text_.is_cuda() || !text_.target().vnni || reduce.combine != loop::Combine::kSum;
   for (int w = width / 2; w >= 1; w /= 2) {
     const int bytes_here = 2 * w * byte_size(DType::kI32);
@@ -296,7 +296,7 @@ void Body::print_reduce(const loop::Reduce& reduce) {
       high.push_back(text_.fresh("a"));
       auto half = [&](int from) -> std::string {
         if (w == 1) return cat(now[p], "[", from, "]");
-        // Shuffles want storable elements: bools go through bytes.
+        // Shuffles need storable elements: bools are converted to bytes.
         std::string list;
         for (int l = 0; l < w; ++l) list += cat(", ", from + l);
         if (dtypes[p] != DType::kBool)
@@ -321,7 +321,7 @@ void Body::print_reduce(const loop::Reduce& reduce) {
 void Body::print_scan(const loop::Scan& scan) {
   const std::string i = text_.fresh("i"), n = index(scan.dim.extent);
   std::vector<std::string> carried;
-  const int width = width_;  // carried values may come to differ by lane in any step
+  const int width = width_;  // carried values may differ between lanes from any step on
   for (size_t c = 0; c < scan.carried.size(); ++c) {
     const DType dtype = nest_.values[scan.carried[c].value].dtype;
     carried.push_back(text_.fresh("c"));

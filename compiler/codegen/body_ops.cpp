@@ -1,4 +1,4 @@
-// Constants and scalar operations.
+// Body: constants and scalar operations.
 #include <cmath>
 #include <numbers>
 
@@ -12,7 +12,7 @@ namespace {
 
 using loop::ScalarOp;
 
-// What sd_<function> is for an op that is one everywhere, or null.
+// The suffix of the helper sd_<function> for an op that is a function on every target; null for others.
 const char* function_of(ScalarOp op) {
   switch (op) {
     case ScalarOp::kExp: return "exp";
@@ -39,7 +39,7 @@ const char* function_of(ScalarOp op) {
   }
 }
 
-// Whether the parenthesis that is open at `from` closes at the end of the text.
+// Whether the parenthesis opened before `from` closes at the end of the text.
 bool closes_last(const std::string& text, size_t from) {
   int depth = 1;
   for (size_t i = from; i < text.size(); ++i) {
@@ -49,7 +49,7 @@ bool closes_last(const std::string& text, size_t from) {
   return false;
 }
 
-// Variants of functions for results that are rounded to 11 bits or less; null: none that is faster.
+// Faster variants for results that are rounded to 11 bits or fewer; null if there is none.
 const char* coarse_function_of(ScalarOp op) {
   switch (op) {
     case ScalarOp::kExp: return "exp_coarse";
@@ -75,7 +75,8 @@ std::string Body::literal(const loop::Scalar& scalar) {
 
 void Body::define(loop::ValueId id, const std::string& text, int width) {
   const DType dtype = nest_.values[id.value].dtype;
-  // A value that comes out of its bits keeps them: stores, and casts to the same dtype, take them as they are.
+  // A value decoded from storage bits keeps those bits, so that stores and casts to the same dtype reuse
+  // them.
   const std::string from = is_storage_float(dtype) ? cat("sd_from_", stridec::name(dtype), "(") : "";
   if (text_.is_cuda() && !from.empty() && text.starts_with(from) && closes_last(text, from.size())) {
     const std::string bits = text_.fresh("h"), value = text_.fresh("v");
@@ -96,7 +97,7 @@ std::string Body::widened(const CValue& value, int width) {
 }
 
 void Body::print_constant(const loop::Constant& constant) {
-  // Used as a literal, so that the compiler's folding and the reader see it.
+  // Constants are pasted as literals, for constant folding by the compiler and for readability.
   const DType dtype = nest_.values[constant.result.value].dtype;
   CValue value = {literal(constant.value), dtype, 1, !std::isnan(constant.value.f)};
   value.whole = is_float(dtype) && std::trunc(constant.value.f) == constant.value.f;
@@ -108,8 +109,9 @@ void Body::print_constant(const loop::Constant& constant) {
 
 // ---- operations
 
-// Conversions between floats and quantised numbers. A whole number that was clamped to bytes is a float still, and need
-// not be converted back: true where nothing is left to print.
+// Prints conversions between floats and quantised integers. An integer-valued float that was clamped to the
+// byte range is kept as a float too, so that converting back costs nothing. Returns true if nothing is left
+// to print.
 bool Body::print_quantized(const loop::Let& let, int width) {
   if (let.op != ScalarOp::kCast && let.op != ScalarOp::kCastSat) return false;
   const CValue from = value(let.args[0]);
@@ -123,7 +125,7 @@ bool Body::print_quantized(const loop::Let& let, int width) {
   if (let.op == ScalarOp::kCast || from.dtype != DType::kF32 || !from.whole || !is_integer(to) ||
       info(to).bits < 8 || info(to).bits > 16)
     return false;
-  // Within whole bounds it makes no difference when it is rounded, and the conversion does.
+  // With integer bounds clamping and rounding commute, so the conversion instruction rounds.
   if (!from.unrounded.empty() && !nearest_text("", width).empty()) {
     const std::string inside = clamped(from.unrounded, from.dtype, to, width, from.shift);
     const auto shifted = [&](const std::string& x, const std::string& shift) {
@@ -132,7 +134,8 @@ bool Body::print_quantized(const loop::Let& let, int width) {
     const std::string whole =
         shifted(cat("(", nearest_text(inside, width), ")"), cat(static_cast<int64_t>(from.shift)));
     if (to == DType::kU8 && text_.target().avx512 && width == 16) {
-      // What is above an i32 becomes 2^31, which narrowing takes for a large number, as what is above a byte.
+      // A value above the i32 range converts to 2^31, which the narrowing instruction saturates as an
+      // unsigned number, like any value above the byte range.
       const std::string most = clamped(from.unrounded, from.dtype, to, width, from.shift, false);
       define(let.result,
              cat("(", text_.value_type(to, width), ")__builtin_ia32_pmovusdb512_mask(",
@@ -145,7 +148,8 @@ bool Body::print_quantized(const loop::Let& let, int width) {
     CValue result = value(let.result);
     result.as_f32 =
         shifted(cat("__builtin_elementwise_roundeven(", inside, ")"), float_literal(from.shift, true));
-    if (is_signed(to) && from.shift == 0) result.as_f32 = cat("(", result.as_f32, " + 0.0f)");  // -0 is 0
+    // -0 becomes 0
+    if (is_signed(to) && from.shift == 0) result.as_f32 = cat("(", result.as_f32, " + 0.0f)");
     if (from.shift != 0) result.unrounded = inside, result.shift = from.shift, result.clamped = true;
     set_value(let.result, std::move(result));
     return true;
@@ -153,7 +157,7 @@ bool Body::print_quantized(const loop::Let& let, int width) {
   const std::string inside = clamped(widened(from, width), from.dtype, to, width);
   define(let.result, cast_text(inside, from.dtype, to, width, false), width);
   CValue result = value(let.result);
-  result.as_f32 = is_signed(to) ? cat("(", inside, " + 0.0f)") : inside;  // -0 is 0
+  result.as_f32 = is_signed(to) ? cat("(", inside, " + 0.0f)") : inside;  // -0 becomes 0
   set_value(let.result, std::move(result));
   return true;
 }
@@ -183,7 +187,7 @@ void Body::find_unrounded(const loop::Let& let, int width, CValue& result) {
   const double sign = let.op == ScalarOp::kSub ? -1 : 1;
   if (let.op != ScalarOp::kAdd && let.op != ScalarOp::kSub) return;
   for (const size_t at : {0, 1}) {
-    constexpr double kMost = 1 << 20;  // so that bounds and shifts are numbers of f32
+    constexpr double kMost = 1 << 20;  // bounds and shifts must be exact in f32
     const CValue& of = value(let.args[at]);
     const auto number = numbers_.find(let.args[1 - at]);
     if (of.unrounded.empty() || (of.shift != 0 && !of.clamped) || number == numbers_.end() ||
@@ -195,8 +199,9 @@ void Body::find_unrounded(const loop::Let& let, int width, CValue& result) {
   }
 }
 
-// Sums and products of storage floats that the GPU computes itself; "": none. They are the same bits as f32's, rounded:
-// its 24 bits are more than twice theirs and 2.
+// Additions, subtractions and multiplications in storage floats that the GPU supports natively; "": none.
+// They equal f32 operations followed by rounding: f32's 24 bits are at least twice theirs plus 2, so double
+// rounding is exact.
 std::string Body::native_text(const loop::Let& let) {
   const DType dtype = nest_.values[let.result.value].dtype;
   const char* op = let.op == ScalarOp::kAdd   ? "add"
@@ -211,8 +216,9 @@ std::string Body::native_text(const loop::Let& let) {
   return cat("sd_from_", name(dtype), "(sd_", op, "_", name(dtype), "(", a.stored, ", ", b.stored, "))");
 }
 
-// The function for a result that is rounded to 11 bits or less, where there is one that is faster. One for 1 + erf(x),
-// 1 + tanh(x) and the differences as a whole, too: they cancel, so that their terms have no slack of their own.
+// The function for a result that is rounded to 11 bits or fewer, if there is a faster one. Also matches 1 +
+// erf(x), 1 + tanh(x) and the corresponding differences as a whole: they cancel, so their operands have no
+// slack.
 std::optional<Body::Call> Body::coarse_call(const loop::Let& let) const {
   if (slack_[let.result.value] != Slack::kCoarse) return std::nullopt;
   if (const char* function = coarse_function_of(let.op)) return Call{function, let.args};
@@ -229,9 +235,9 @@ std::optional<Body::Call> Body::coarse_call(const loop::Let& let) const {
   return std::nullopt;
 }
 
-// x where the result is 1 - erf(-x / sqrt(2)), or -x without the minus; "": something else. That is twice the standard
-// normal distribution's function of it. The difference cancels where x is negative, and there a small error of the
-// quotient is a large one of what is left.
+// Matches 1 - erf(-x / sqrt(2)), which is twice the standard normal CDF of x: returns x, or -x without its
+// minus sign; "" if there is no match. Evaluated as written, the difference cancels for negative x, where a
+// small error of the quotient becomes a large relative error.
 std::string Body::normal_argument(const loop::Let& let, int width) {
   const DType dtype = nest_.values[let.result.value].dtype;
   if (let.op != ScalarOp::kSub || !is_float(dtype) || is_storage_float(dtype)) return "";
@@ -255,7 +261,7 @@ std::string Body::normal_argument(const loop::Let& let, int width) {
 
 std::string Body::let_text(const loop::Let& let, int width) {
   const DType result = nest_.values[let.result.value].dtype;
-  const DType dtype = nest_.values[let.args.back().value].dtype;  // what the op works on
+  const DType dtype = nest_.values[let.args.back().value].dtype;  // the operand dtype
   std::vector<std::string> args;
   for (loop::ValueId arg : let.args) args.push_back(widened(value(arg), width));
   const std::string& a = args[0];
@@ -263,7 +269,7 @@ std::string Body::let_text(const loop::Let& let, int width) {
   const std::string type = text_.value_type(dtype, width);
   const bool vector = width > 1, floating = is_float(dtype), boolean = is_bool(dtype);
 
-  auto finish = [&](const std::string& x) -> std::string {  // to the result's own values
+  auto finish = [&](const std::string& x) -> std::string {  // rounds or wraps to the result's dtype
     if (is_storage_float(result)) return rounded(x, result, width);
     if (is_narrow(result)) {
       const int bits = info(result).bits;
@@ -273,7 +279,7 @@ std::string Body::let_text(const loop::Let& let, int width) {
     }
     return vector || floating || boolean ? x : cat("(", type, ")(", x, ")");
   };
-  // Signed arithmetic wraps: through the unsigned type.
+  // Signed arithmetic wraps: it is computed in the unsigned type.
   auto wrapping = [&](const std::string& x, const char* op, const std::string& y) -> std::string {
     if (floating) return finish(cat(x, " ", op, " ", y));
     if (!is_signed(dtype)) return finish(cat(x, " ", op, " ", y));
@@ -302,7 +308,8 @@ std::string Body::let_text(const loop::Let& let, int width) {
       if (const auto by = numbers_.find(let.args[1]); by != numbers_.end())
         if (const auto factor = static_cast<float>(1 / by->second); std::isnormal(factor))
           return finish(cat(a, " * ", float_literal(factor, true)));
-      // By what is one number for all lanes, such as a row's sum: its reciprocal is made once, in front of the loop.
+      // Division by a value that is uniform across lanes, such as a row's sum: multiply by its reciprocal,
+      // which is hoisted out of the loop.
       if (!text_.is_cuda() && vector && value(let.args[1]).width == 1)
         return finish(cat(a, " * (", type, ")(1.0f / ", value(let.args[1]).text, ")"));
       if (text_.is_cuda()) return call("quotient", "quotient");
@@ -373,7 +380,8 @@ std::string Body::let_text(const loop::Let& let, int width) {
       const bool min = let.op == ScalarOp::kMin;
       if (boolean) return cat(a, min ? " & " : " | ", b);
       if (!floating) return cat("(", a, min ? " < " : " > ", b, ") ? ", a, " : ", b);
-      // Beside a number the other operand alone can be NaN, and the machine's instruction keeps its second one then.
+      // If one operand is a literal only the other can be NaN. The machine's instruction returns its second
+      // operand if either is NaN.
       for (const bool first : {false, true}) {
         if (!value(let.args[first ? 0 : 1]).number) continue;
         const std::string &literal = first ? a : b, &other = first ? b : a;
@@ -413,7 +421,8 @@ std::string Body::let_text(const loop::Let& let, int width) {
     }
     case ScalarOp::kFma:
       if (const CValue x = value(let.args[0]); x.clamped && x.shift == 0) {
-        // Moved and moved back: as it was, but for the sign of 0, which nothing shows beside a number that is not -0.
+        // Subtracting the shift that was added restores the value except for the sign of 0, which does not
+        // matter when adding a constant other than -0.
         const auto beside = numbers_.find(let.args[2]);
         if (beside != numbers_.end() && !(beside->second == 0 && std::signbit(beside->second)))
           args[0] = cat("__builtin_elementwise_roundeven(", x.unrounded, ")");

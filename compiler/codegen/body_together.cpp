@@ -1,4 +1,4 @@
-// Several points of a nest at a time (unroll and jam).
+// Body: several points of a nest at once (unroll and jam).
 #include <algorithm>
 
 #include "compiler/base/check.h"
@@ -9,7 +9,7 @@
 namespace stridec::codegen {
 namespace {
 
-// Whether the statement, or one inside of it, knows `along` or uses a value that does.
+// Whether the statement, or one nested in it, depends on `along` or uses a value that does.
 bool differs(const loop::Stmt& stmt, sym::Expr along, const std::set<loop::ValueId>& apart) {
   bool found =
       std::holds_alternative<loop::Store>(stmt.node) || std::holds_alternative<loop::Bind>(stmt.node);
@@ -77,7 +77,7 @@ void Body::print_reduces(std::vector<Body>& bodies, const loop::Reduce& reduce,
   std::vector<std::vector<std::string>> accumulators(bodies.size());
   for (std::vector<std::string>& of_one : accumulators)
     for (size_t p = 0; p < parts; ++p) of_one.push_back(text.fresh("a"));
-  // Their width is known when the terms are.
+  // Their width is known once the terms are printed.
   int width = 1;
   const std::string loops = text.capture([&] {
     first.print_loops(reduce.dims, 0, [&] {

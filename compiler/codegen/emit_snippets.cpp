@@ -17,7 +17,7 @@ int type_bits(std::string_view type) { return std::stoi(std::string(type.substr(
 
 // ---- integers
 
-// $T the type, $U its unsigned sibling, $B its bits.
+// $T is the type, $U its unsigned counterpart, $B its width in bits.
 std::string integer_text(std::string_view op, bool is_signed) {
   const std::string safe = is_signed ? "  $T@ one = ((b == ($T@)0) | (b == ($T@)-1)) ? ($T@)1 : b;\n"
                                      : "  $T@ one = b == ($T@)0 ? ($T@)1 : b;\n";
@@ -47,7 +47,7 @@ std::string integer_text(std::string_view op, bool is_signed) {
            "  $T@ r = ($T@)(a >> ($T@)(n & ($U@)($B - 1)));\n"
            "  return n < ($U@)$B ? r : ($T@)0;\n}\n";
   if (op == "pow") {
-    // By squaring. A negative power of anything but 1 and -1 is 0.
+    // By repeated squaring. A negative power of anything but 1 and -1 is 0.
     const std::string unit =
         "(a == ($T@)1 ? ($U@)1 : a == ($T@)-1 ? ((e & ($U@)1) != ($U@)0 ? ($U@)-1 : "
         "($U@)1) : ($U@)0)";
@@ -73,7 +73,7 @@ std::string integer_text(std::string_view op, bool is_signed) {
 
 // ---- storage floats
 
-// The constants of compiler/base/numeric.cpp, as seen from f32.
+// The constants of compiler/base/numeric.cpp, in terms of f32.
 struct Format {
   int mantissa, bias, sign_shift;
   unsigned largest, infinity, nan;
@@ -109,7 +109,8 @@ std::string encode_text(DType type, bool saturate) {
     const std::string round =
         saturate ? "  u32@ code = a >> 23; code += (a & 0x7fffffu) != 0u ? (u32@)1u : (u32@)0u;\n"
                  : "  u32@ code = (a + 0x400000u) >> 23;\n";
-    // Subnormal f32 lie between 2^-149 and 2^-126; 2^-127 (bits 0x400000) is the least power there is.
+    // Subnormal f32 values are between 2^-149 and 2^-126; 2^-127 (bits 0x400000) is the smallest power of
+    // this format.
     const std::string tiny =
         saturate ? "  code = a <= 0x400000u ? (u32@)0u : code;\n"
                  : "  code = a < 0x600000u ? (a < 0x300000u ? (u32@)255u : (u32@)0u) : code;\n";
@@ -119,12 +120,14 @@ std::string encode_text(DType type, bool saturate) {
     return head + "  u32@ a = __builtin_bit_cast(u32@, x) & 0x7fffffffu;\n" + round + tiny + over + tail;
   }
   if (type == DType::kBF16 && !saturate) {
-    // The codes are the upper halves of rounded words, infinity's too: bf16 has the exponents of f32.
+    // The codes are the upper halves of rounded 32-bit values, infinity's too: bf16 has the exponent range of
+    // f32.
     const std::string halves =
         "  u32@ u = __builtin_bit_cast(u32@, x), code = (u + 32767u + ((u >> 16) & 1u)) >> 16;\n"
         "  code = (u & 0x7fffffffu) > 0x7f800000u ? ((u >> 16) & 32768u) | 32704u : code;\n" +
         tail;
-    // The instruction takes subnormal numbers for zeros and keeps the bits of NaNs: they go the long way.
+    // The instruction flushes subnormals to zero and keeps the payload of NaNs: such values take the generic
+    // path.
     return cat(
         "#if defined(__AVX512BF16__) && ` == 16\n", head,
         "  typedef __bf16 H __attribute__((vector_size(32)));\n"
@@ -142,9 +145,9 @@ std::string encode_text(DType type, bool saturate) {
   out +=
       cat("  u32@ code = ((a + ", (1u << (22 - f.mantissa)) - 1, "u + ((a >> ", 23 - f.mantissa,
           ") & 1u)) >> ", 23 - f.mantissa, ") - ", static_cast<unsigned>(127 - f.bias) << f.mantissa, "u;\n");
-  if (f.bias != 127) {  // with the exponents of f32 its subnormal numbers round like all others
-    // Below the smallest normal number, adding a power of two whose last place is the format's rounds to its
-    // multiples.
+  if (f.bias != 127) {  // with f32's exponent range subnormals round like all other values
+    // Below the smallest normal number: adding a power of two whose unit in the last place is the format's
+    // smallest subnormal rounds to its multiples.
     const unsigned magic = static_cast<unsigned>(127 + 24 - f.bias - f.mantissa) << 23;
     out +=
         cat("  u32@ tiny = __builtin_bit_cast(u32@, __builtin_bit_cast(f32@, a) + __builtin_bit_cast(f32@, "
@@ -196,16 +199,16 @@ std::string decode_text(DType type) {
 
 // ---- masked memory
 
-// Pieces of 64, 32 or 16 bytes; the builtins want a vector of the piece's integers and a mask of at least its
-// lanes.
+// Splits the vector into pieces of 64, 32 or 16 bytes. The builtins take a vector of integers of the element
+// size and a mask of at least as many bits as it has lanes.
 std::string masked_memory_text(std::string_view type, int width, bool load) {
   const int bytes = type_bits(type) / 8;
   const int lanes = std::min(width, 64 / bytes);
   const int piece_bytes = std::max(16, lanes * bytes), piece_lanes = piece_bytes / bytes;
   const char* element = bytes == 1 ? "qi" : bytes == 2 ? "hi" : bytes == 4 ? "si" : "di";
   const char* spelled = bytes == 1 ? "char" : bytes == 2 ? "short" : bytes == 4 ? "int" : "long long";
-  // The builtins want a pointer to the vector, but for 512 bits of doublewords and quadwords one to the
-  // element.
+  // The builtins take a pointer to the vector, except for 512 bits of 32- and 64-bit elements, where it is a
+  // pointer to the element.
   const char* pointee = piece_bytes == 64 && bytes >= 4 ? spelled : "V";
   const char* mask = piece_lanes == 64   ? "unsigned long long"
                      : piece_lanes == 32 ? "unsigned"
@@ -224,7 +227,7 @@ std::string masked_memory_text(std::string_view type, int width, bool load) {
   auto bits = [&](int at) { return cat("(", mask, ")((bits >> ", at, ")", limit, ")"); };
   std::string out;
   if (load) {
-    // The name says the width: loads of several widths differ in their results alone.
+    // The name contains the width, because loads of several widths differ in their return type only.
     out = cat("static inline ", type, "@ sd_mload", width, "(const ", type, "* p, u64 bits) {\n", types);
     std::vector<std::string> pieces;
     for (int at = 0; at < width; at += lanes) {
@@ -254,8 +257,8 @@ std::string masked_memory_text(std::string_view type, int width, bool load) {
   return out + "}\n";
 }
 
-// sd_near: elements of 32 bits at distances of at most `more` < 16 from p, which do not fall, one load and a permutation; 0
-// for lanes without a bit.
+// sd_near: gathers 32-bit elements at non-decreasing offsets up to `more` < 16 from p by one load and a
+// permutation; lanes without a bit become 0.
 std::string near_text(std::string_view type) {
   return cat("static inline ", type, "@ sd_near(const ", type, "* p, i64 more, i64@ at, u64 bits) {\n",
              "  typedef int V __attribute__((vector_size(64)));\n",
@@ -266,7 +269,7 @@ std::string near_text(std::string_view type) {
              "V{}));\n}\n");
 }
 
-// sd_table: the elements of a table of 256 bytes at an index vector, two permutations of half the table each.
+// sd_table: looks up an index vector in a 256-byte table by two permutations, one per half of the table.
 std::string table_text(int width) {
   std::string lanes;
   for (int i = 0; i < 64; ++i) lanes += i < width ? cat(", ", i) : ", -1";
@@ -284,8 +287,9 @@ std::string table_text(int width) {
              "  return __builtin_shufflevector(found, found", live, ");\n}\n");
 }
 
-// sd_beside_N: up to N vectors of bytes, those of a lane next to each other in its 32 bits. Two bytes become words; of four the
-// absent ones are anything. Doublewords and then the bytes of four change places: instructions for whole vectors do that.
+// sd_beside_N: interleaves up to N byte vectors into the 32-bit lanes of a vector. Bytes are first paired
+// into 16-bit elements; of four bytes, absent ones are unspecified. Whole-vector shuffles then permute 32-bit
+// elements and the bytes within them.
 std::string beside_text(int most, int width) {
   const auto list = [](int count, const auto& at) {
     std::string out;
@@ -321,11 +325,11 @@ std::string beside_text(int most, int width) {
   return out;
 }
 
-// ---- the table
+// ---- the snippets by name
 
 std::string fmod_text() {
-  // Exact where the quotient fits the mantissa (one fused step, then at most one correction); else by long
-  // division.
+  // Exact if the quotient fits in the mantissa (one fused step, then at most one correction); otherwise by
+  // long division.
   return R"(static inline $F sd_fmod_slow($F a, $F b) {
   $F x = a < 0 ? -a : a, y = b < 0 ? -b : b;
   if (!(y > 0) || !(x <= $MAX)) return (a * b) / (a * b);
@@ -380,7 +384,8 @@ Snippet make(std::string_view full, int width, bool f16c) {
       snippet.text = cat("static inline ", type, " sd_frem(", type, " a, ", type,
                          " b) { return sd_fmod_slow(a, b); }\n");
     else if (type == "f32")
-      // In f64 the product of a quotient below 2^24 and a divisor is exact, so the rest is, one too far at most.
+      // In f64 the product of a quotient below 2^24 and a divisor is exact, so the remainder is exact, off by
+      // at most one divisor.
       snippet.text =
           "static inline f32@ sd_frem(f32@ a, f32@ b) {\n"
           "  const f32@ p = __builtin_elementwise_abs(a), q = __builtin_elementwise_abs(b);\n"
@@ -444,12 +449,12 @@ Snippet make(std::string_view full, int width, bool f16c) {
     snippet.text =
         cat("static inline f32@ sd_odd(f64@ x) {\n  f32@ r = ", narrow, ";\n  f64@ back = ", wide,
             ";\n  u32@ u = __builtin_bit_cast(u32@, r);\n",
-            // A zero result of a tiny number must grow away from zero whatever its sign.
+            // A zero result from a tiny value must move away from zero, whatever its sign.
             "  f64@ ax = x < 0 ? -x : x, ab = back < 0 ? -back : back;\n  u32@ moved = (", cond("ab > ax"),
             ") ? u - 1u : u + 1u;\n  moved = (u & 1u) != 0u ? u : moved;\n  moved = (", cond("back != x"),
             ") ? moved : u;\n  moved = (", cond("x != x"),
             ") ? u : moved;\n  return __builtin_bit_cast(f32@, moved);\n}\n");
-  } else if (op == "halves") {  // of numbers that are bf16's already
+  } else if (op == "halves") {  // for values that are exact in bf16
     snippet.needs = {"narrow"};
     snippet.text =
         "static inline u16@ sd_halves(f32@ x) { return sd_narrow16(__builtin_bit_cast(u32@, x) >> 16); }\n";
@@ -469,7 +474,8 @@ Snippet make(std::string_view full, int width, bool f16c) {
               : "typedef _Float16 half@ __attribute__((ext_vector_type(`)));\n"
                 "static inline f32@ sd_from_f16(u16@ h) {\n"
                 "  f32@ x = __builtin_convertvector(__builtin_bit_cast(half@, h), f32@);\n"
-                // LLVM compares what was widened as it was before, which no CPU without FP16 can do in vectors.
+                // LLVM performs comparisons of widened values in the narrow type, for which CPUs without FP16
+                // have no vector instruction. The asm prevents that.
                 "#ifdef __AVX512F__\n  enum { n = ` < 16 ? ` : 16 };\n#else\n  enum { n = ` < 8 ? ` : 8 "
                 "};\n#endif\n"
                 "  typedef float part __attribute__((ext_vector_type(n)));\n"

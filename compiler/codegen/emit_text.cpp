@@ -14,7 +14,7 @@ namespace {
 
 struct CType {
   const char* name;     // in generated text
-  const char* spelled;  // what it is a typedef of
+  const char* spelled;  // the type that it is a typedef of
   int bytes;
 };
 constexpr CType kTypes[] = {
@@ -55,7 +55,7 @@ std::string_view storage_name(DType dtype) {
 
 std::string lanes_suffix(int width) { return width == 1 ? std::string() : cat("x", width); }
 
-// "$s0", "$s1", ...: every size that a kernel asks for meets all of its arguments, which are named once.
+// "$s0", "$s1", ...: cached, since every size of a kernel is checked against all of its arguments.
 sym::Expr argument(size_t number) {
   thread_local std::vector<sym::Expr> known;
   while (known.size() <= number) known.push_back(sym::var(cat("$s", known.size())));
@@ -92,7 +92,7 @@ std::string KernelText::pointer(loop::BufferId buffer) {
 }
 
 sym::Expr KernelText::size_symbol(sym::Expr expr) {
-  // Callers compose sizes that are arguments already; the host program knows the program's symbols alone.
+  // Callers may compose existing arguments; the host program knows only the program's symbols.
   sym::Substitution arguments;
   for (size_t i = 0; i < sizes_.size(); ++i) arguments[argument(i)] = sizes_[i];
   expr = sym::substitute(expr, arguments);
@@ -153,7 +153,7 @@ void KernelText::use(std::string_view snippet, int width) {
   const Snippet& found = this->snippet(snippet, width);
   for (const std::string& need : found.needs) use(need, width);
   used_.push_back(key);
-  // Every "f32@" in the text is a type of this width.
+  // Declare the types that the snippet spells as "f32@" in this width.
   const std::string_view text = found.text;
   for (size_t at = text.find('@'); at != std::string_view::npos; at = text.find('@', at + 1)) {
     size_t begin = at;
@@ -184,7 +184,7 @@ std::string KernelText::fresh(std::string_view prefix) {
   if (found == names_.end()) found = names_.emplace(std::string(prefix), 0).first;
   std::string name;
   do name = cat(prefix, found->second++);
-  while (is_named(name));  // "i" and 8 are a type
+  while (is_named(name));  // "i" followed by 8 would be a type
   return name;
 }
 
@@ -222,7 +222,7 @@ std::string KernelText::preamble() const {
 
 std::string KernelText::parameter(size_t i) const {
   const loop::Buffer& buffer = program_[buffers_[i]];
-  // Nothing writes inputs and weights; other buffers may share memory with each other.
+  // Inputs and weights are never written; other buffers may alias each other.
   const bool constant = buffer.storage == loop::Storage::kInput ||
                         (buffer.storage == loop::Storage::kWeight && !buffer.prepacked);
   return cat(storage_name(buffer.dtype), constant ? "* __restrict p" : "* p", i);

@@ -73,12 +73,12 @@ void HostRun::line(const std::string& text) {
   out_ += std::string(static_cast<size_t>(depth_) * 2, ' ') + text + '\n';
 }
 
-// Sizes over the inputs' symbols are evaluated once, at the top.
+// Sizes over the inputs' symbols are evaluated once, at the top of the function.
 std::string HostRun::c(Expr e) {
   if (e.is_const() || names_.from_data(e)) return names_.text(e, facts_);
   if (e.is_var()) return names_.text(e, facts_);
   if (const auto found = evaluated_.find(e); found != evaluated_.end()) return cat("e[", found->second, "]");
-  // What chooses between the plans of memory is evaluated once for all offsets.
+  // The conditions that select a memory plan are evaluated once for all offsets.
   const std::string text = e.op() == sym::Op::kSelect
                                ? cat(c(e.arg(0)), " ? ", c(e.arg(1)), " : ", c(e.arg(2)))
                                : names_.text(e, facts_);
@@ -104,7 +104,8 @@ std::string HostRun::pointer(loop::BufferId id) {
   STRIDEC_CHECK(false, cat("buffer '", b.name, "' is local to a nest"));
 }
 
-// The next launch that reads weights in panels. What is asked for would be driven out again by more than one other.
+// The next launch that reads weights in panels, if at most one other launch is in between: more would evict
+// the prefetched data from the cache.
 const Kernel* HostRun::reader_ahead() const {
   constexpr size_t kOthers = 1;
   for (size_t i = 0; i < ahead_.size() && i <= kOthers; ++i) {
@@ -132,7 +133,7 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   if (!sizes.empty()) line(cat("const int64_t z[] = {", join(sizes, ", "), "};"));
   std::string scratch = "0", stride = "0";
   if (const Expr bytes = launched.scratch.stride(); launched.scratch.offset.is_const(-1)) {
-    // Launches take turns: one slot serves them all.
+    // Launches run in sequence, so one slot serves all of them.
     if (scratch_slot_ < 0) scratch_slot_ = slot_count++;
     line("char* scratch;");
     allocate("scratch", scratch_slot_, bytes, "threads");
@@ -153,7 +154,7 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
            sizes.empty() ? "0" : "z", ", ", scratch, ", ", stride, ", run->failures, ", next ? "&ahead" : "0",
            "};"));
   line(cat("const int64_t tasks = ", c(kernel.tasks), ", grain = ", grain_of(kernel), ";"));
-  // One part needs nothing of the runtime.
+  // A single part needs no call of the runtime.
   line("if (run->direct && (tasks <= grain || run->threads == 1)) {");
   line(cat("  if (tasks > 0) ", launched.symbol, "(&a, 0, tasks, 0);"));
   line("  if (run->failures->code) return 1;");
@@ -204,7 +205,7 @@ void HostRun::launch_device(const DeviceKernel& kernel, int number, int64_t step
   line("if (run->launch_device(run, &l)) return 1;");
 }
 
-// The first choice that holds.
+// Launches the first choice whose condition holds.
 void HostRun::launch_device(const LaunchedNest& launched, const std::string& name) {
   const size_t step = step_names.size();
   step_names.push_back(name);
@@ -232,8 +233,8 @@ void HostRun::launch_device(const LaunchedNest& launched, const std::string& nam
   }
 }
 
-// An output whose dims depend on data gets its memory before the first step that writes it, a loop as a whole
-// among these where the dims are known before it.
+// An output with data-dependent dims is allocated before the first step that writes it. If its dims are known
+// before a loop, the loop counts as that step.
 void HostRun::resize(size_t output) {
   if (!resized_.insert(output).second) return;
   const loop::Buffer& b = program_[program_.outputs[output]];
@@ -261,7 +262,7 @@ void HostRun::resize(const loop::Step& step) {
   }
 }
 
-// `name` = so many bytes of slot memory, copies of them one after the other. Sizes that are data may leave 64 bits.
+// Sets `name` to `bytes` bytes of a slot's memory, times `copies`. Data-dependent sizes may overflow 64 bits.
 void HostRun::allocate(const std::string& name, int slot, Expr bytes, const std::string& copies) {
   line("int32_t overflow = 0;");
   line(cat("int64_t bytes = ", names_.checked_text(bytes, facts_), ";"));
@@ -269,8 +270,8 @@ void HostRun::allocate(const std::string& name, int slot, Expr bytes, const std:
   line(cat("if (!(", name, " = (char*)run->allocate(run, ", slot, ", overflow ? -1 : bytes))) return 1;"));
 }
 
-// Memory for buffers that have none in the arena, as soon as their sizes are known: before a loop rather than
-// in it, so that it keeps what earlier iterations wrote.
+// Allocates buffers that are not in the arena as soon as their sizes are known. For a loop that is before the
+// loop, so that they keep what earlier iterations wrote.
 void HostRun::allocate(const loop::Step& step) {
   if (std::holds_alternative<loop::TiledGroup>(step.node)) {
     for (loop::BufferId id : std::get<loop::TiledGroup>(step.node).own)
@@ -412,7 +413,7 @@ void HostRun::step(const loop::Step& step) {
                    }
                    line("}");
                    allocated_ = allocated;
-                   // Resized whichever way it went.
+                   // Outputs that both branches have resized.
                    std::set<size_t> both = before;
                    std::set_intersection(after_then.begin(), after_then.end(), resized_.begin(),
                                          resized_.end(), std::inserter(both, both.begin()));
@@ -431,8 +432,8 @@ void HostRun::step(const loop::Step& step) {
              step.node);
 }
 
-// Long programs run in pieces, functions of their own: passes of LLVM take more than linear time over one that launches
-// thousands of kernels.
+// Long programs are split into several functions, because some LLVM passes are superlinear in the size of a
+// function that launches thousands of kernels.
 std::string HostRun::pieces(const std::string& threads) {
   constexpr size_t kSteps = 128;
   if (program_.steps.size() <= kSteps) {
@@ -469,7 +470,7 @@ std::string HostRun::text() {
     externs += cat("extern \"C\" __attribute__((visibility(\"hidden\"))) void ", symbol,
                    "(const stridec_abi_args*, int64_t, int64_t, int32_t);\n");
   Expr scratch = 0, counters = 0;
-  // What depends on data is allocated during the run.
+  // Data-dependent sizes are allocated during the run.
   auto reserve = [&](Expr& most, Expr bytes) {
     if (!names_.from_data(bytes)) most = sym::max(most, bytes);
   };

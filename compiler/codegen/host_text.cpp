@@ -23,7 +23,7 @@ std::string dims_text(const std::vector<Expr>& shape) {
   return out;
 }
 
-// What all variants share: tables, bind, output_dims.
+// The parts that all variants share: tables, bind, output_dims.
 struct HostProgram {
   const loop::Program& program;
   HostNames names;
@@ -86,8 +86,8 @@ struct HostProgram {
                messages.number(HostMessages::kGuard, sentence), list, "); return 1; }\n");
   }
 
-  // Whether the bytes of every tensor can be counted. Arithmetic on sizes, here and in the kernels, relies on
-  // it: no index within a tensor overflows.
+  // Checks that the byte count of every tensor fits in 64 bits. Size arithmetic here and in the kernels
+  // relies on it: no index within a tensor overflows.
   void sizes_fit() {
     constexpr int64_t kMost = int64_t{1} << 61;
     std::vector<Expr> sizes;
@@ -175,7 +175,7 @@ struct HostProgram {
     out += "}\n";
   }
 
-  // Braces of names in sentences are doubled, as sym::Guard has them.
+  // Doubles the braces in names that are inserted into sentences, as sym::Guard requires.
   static std::string braces(std::string_view text) {
     std::string out;
     for (char ch : text) {
@@ -195,8 +195,9 @@ std::string c_string(std::string_view text) {
     if (ch == '"' || ch == '\\') {
       out += '\\';
       out += static_cast<char>(ch);
+    // Three octal digits, so that following characters cannot extend the escape.
     } else if (ch < 0x20 || ch >= 0x7f ||
-               ch == '?') {  // octal, three digits: nothing that follows can join in
+               ch == '?') {
       const char digits[] = {'\\', static_cast<char>('0' + (ch >> 6)), static_cast<char>('0' + (ch >> 3 & 7)),
                              static_cast<char>('0' + (ch & 7)), 0};
       out += digits;
@@ -207,7 +208,8 @@ std::string c_string(std::string_view text) {
   return out + '"';
 }
 
-// The functions of a variant with programs for some sizes alone: each asks whose sizes these are.
+// Dispatch functions of a variant with size-specialised programs: they select the first program whose
+// condition holds.
 static std::string choice_text(const std::vector<HostVariant>& variants, size_t general, size_t end,
                                const std::string& suffix) {
   const loop::Program& program = *variants[general].program;

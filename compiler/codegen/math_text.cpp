@@ -8,13 +8,13 @@
 namespace stridec::codegen {
 namespace {
 
-// Notation of the texts: see emit_snippets.h; here also
+// Notation: see emit_snippets.h; here also
 //   $F $I $U     the float, and the signed and unsigned integers of its size
 //   $x           the suffix of its literals ("f" or "")
 //   $C(e, t@)    e converted to t, lane by lane
-// Polynomials are interpolated at Chebyshev points with 50 digits and rounded (tests/fit_polynomials.py);
-// what each one approximates stands beside it. The splits of ln 2 and pi/2 leave enough trailing zeros for
-// exact products with the integers that occur.
+// Polynomials are interpolated at Chebyshev points with 50 digits and rounded (tests/fit_polynomials.py); a
+// comment at each states what it approximates. The splits of ln 2 and pi/2 have enough trailing zeros for
+// exact multiplication by the integers that occur.
 
 struct Function {
   std::string_view name;
@@ -33,7 +33,7 @@ constexpr Constant kConstants[] = {
     {"$LN2_HI", "0x1.62e000p-1f", "0x1.62e42ff000000p-1"},
     {"$LN2_LO", "0x1.0bfbe8p-15f", "-0x1.718432a1b0e26p-35"},
     {"$LN2", "0x1.62e430p-1f", "0x1.62e42fefa39efp-1"},
-    {"$MAGIC", "0x1.8p23f", "0x1.8p52"},  // added: rounds to an integer, which lies in the low bits
+    {"$MAGIC", "0x1.8p23f", "0x1.8p52"},  // adding it rounds to an integer, in the low bits
     {"$MAGICBITS", "0x4b400000", "0x4338000000000000l"},
     {"$BIAS", "127", "1023"},
     {"$MANTISSA", "23", "52"},
@@ -41,11 +41,11 @@ constexpr Constant kConstants[] = {
     {"$EXP_MIN", "-104.0f", "-746.0"},
     {"$INF", "__builtin_inff()", "__builtin_inf()"},
     {"$NAN", "__builtin_nanf(\"\")", "__builtin_nan(\"\")"},
-    {"$TINY", "0x1p-126f", "0x1p-1022"},  // the least normal number
+    {"$TINY", "0x1p-126f", "0x1p-1022"},  // the smallest normal number
     {"$SQRT_HALF", "0x3f3504f3", "0x3fe6a09e667f3bcdl"},
     {"$TWO_M", "0x1p23f", "0x1p52"},
     {"$SPLIT", "4097.0f", "134217729.0"},  // splits a number into two of half its bits
-    {"$CDF_MAX", "14.42f", "38.6"},        // the tail of the normal distribution is 0 from there on
+    {"$CDF_MAX", "14.42f", "38.6"},        // the tail of the normal distribution underflows to 0 from here on
     {"$CDF_B", "2.5f", "3.5"},
     {"$HALF_WAY", "64", "512"},
     {"$DOWN", "0x1p-64f", "0x1p-512"},
@@ -104,7 +104,7 @@ static inline $F@ sd_signed($F@ x, $F@ y) {
 static inline f64@ sd_wide(f32@ x) { return $C(x, f64@); }
 static inline f32@ sd_thin(f64@ x) { return $C(x, f32@); }
 )"},
-      // p * 2^k for k between -1100 and 1100 (f32: -200 and 200), rounded once where the result is subnormal.
+      // p * 2^k for k between -1100 and 1100 (f32: -200 and 200), rounded once if the result is subnormal.
       {"scale", "", {}, R"(
 static inline $F@ sd_scale($F@ p, $I@ k) {
   $I@ h = k >> 1;
@@ -127,7 +127,7 @@ static inline $F@ sd_exp_reduce($F@ x, $I@* k) {
   return sd_fma(n, ($F@)-($LN2_LO), sd_fma(n, ($F@)-($LN2_HI), x));
 }
 )"},
-      // Of numbers between $EXP_MIN and $EXP_MAX, and NaN.
+      // exp for arguments between $EXP_MIN and $EXP_MAX, and NaN.
       {"exp_within", "", {"exp_reduce", "scale"}, R"(
 #if defined(__AVX512F__) && ` == 16 && $MANTISSA == 23
 static inline f32@ sd_exp_within(f32@ x) {
@@ -200,7 +200,7 @@ static inline f64@ sd_log(f64@ x) {
   return sd_log_limits(x, sd_fma(n, (f64@)$LN2_HI, f - (h - y)));
 }
 )"},
-      // log(u) x / (u - 1) with u = 1 + x as rounded (Kahan): the errors of u cancel.
+      // log(u) x / (u - 1) with u = 1 + x as rounded (Kahan): the rounding errors of u cancel.
       {"log1p", "", {"log"}, R"(
 static inline $F@ sd_log1p($F@ x) {
   $F@ u = 1 + x, d = u - 1;
@@ -219,7 +219,7 @@ static inline $F@ sd_sigmoid($F@ x) {
   return (x < 0 ? e : x != x ? x : ($F@)1) / (1 + e);
 }
 )"},
-      // t / (t + 2) of t = e^2x - 1, which keeps its digits near 0; 1 from 10 on
+      // t / (t + 2) for t = e^2x - 1, which is accurate near 0; 1 for x >= 10.
       {"tanh", "f32", {"exp_reduce", "signed"}, R"(
 static inline f32@ sd_tanh(f32@ x) {
   f32@ a = __builtin_elementwise_abs(x), c = a > 10.0f ? (f32@)10.0f : a;
@@ -235,11 +235,12 @@ static inline f64@ sd_tanh(f64@ x) {
   return x == 0 ? x : sd_signed(-t / (2 + t), x);
 }
 )"},
-      // x (1 / b + (b^2 - x^2) p(x^2) / q(x^2)) with b = 3.94: the quotient's error counts the less, the closer x is to b.
-      // From 3.9192 on erf rounds to 1; so does this formula at the number where it ends. With 512-bit vectors,
-      // whose permutations look up a table of 16 lanes, erf(x) / x is a polynomial for each quarter of a power of two
-      // of x^2 + 1 below 16: one division takes as long as all of it. The product is rounded: unrounded it
-      // is not quite 1 at the end, which a following addition of -1 would show.
+      // x (1 / b + (b^2 - x^2) p(x^2) / q(x^2)) with b = 3.94: the closer x is to b, the less the quotient's
+      // error matters. From 3.9192 on erf rounds to 1, and so does this formula up to its end point. With
+      // 512-bit vectors, whose permutations look up a 16-lane table, erf(x) / x is instead a polynomial per
+      // quarter of a power of two of x^2 + 1 below 16: one division would take as long as all of it. The
+      // final multiplication is rounded: unrounded it is not quite 1 at the end, which a following addition
+      // of -1 would expose.
       {"erf", "f32", {"fma", "product"}, R"(
 #if defined(__AVX512F__) && ` == 16
 static inline f32@ sd_erf(f32@ x) {
@@ -283,8 +284,9 @@ static inline f64@ sd_erf(f64@ x) {
   return a < 1 ? sd_fma(x, q, x) : sd_signed(big, x);
 }
 )"},
-      // exp(-x^2 / 2) R(|x|) and what that lacks of 1. R(a) = exp(a^2 / 2) erfc(a / sqrt(2)) / 2 is a polynomial in
-      // a / (b + a) - 1/2, divided by b + a. The square is a pair: the tail multiplies its relative error by x^2 / 2.
+      // exp(-x^2 / 2) R(|x|), and its complement to 1. R(a) = exp(a^2 / 2) erfc(a / sqrt(2)) / 2 is a
+      // polynomial in a / (b + a) - 1/2, divided by b + a. The square is a pair hi + lo: the tail multiplies
+      // its relative error by x^2 / 2.
       {"normal_cdf", "", {"exp_reduce", "pair", "scale_down"}, R"(
 static inline $F@ sd_normal_cdf($F@ x) {
   $F@ a = __builtin_elementwise_abs(x), c = a > $CDF_MAX ? ($F@)$CDF_MAX : a;
@@ -308,8 +310,8 @@ static inline $F@ sd_normal_cdf($F@ x) {
   return x > 0 ? 1 - tail : tail;
 }
 )"},
-      // ---- trigonometry: x = k pi/2 + r. Payne and Hanek where |x| is large: the bits of 2/pi that matter,
-      // in integers.
+      // ---- trigonometry: x = k pi/2 + r. For large |x| by the method of Payne and Hanek: the relevant bits
+      // of 2/pi, in integer arithmetic.
       {"big_trig", "", {}, R"(
 static const u64 sd_two_over_pi[] = {0xa2f9836e4e441529ul, 0xfc2757d1f534ddc0ul, 0xdb6295993c439041ul, 0xfe5163abdebbc561ul, 0xb7246e3a424dd2e0ul, 0x06492eea09d1921cul, 0xfe1deb1cb129a73eul, 0xe88235f52ebb4484ul, 0xe99c7026b45f7e41ul, 0x3991d639835339f4ul, 0x9c845f8bbdf9283bul, 0x1ff897ffde05980ful, 0xef2f118b5a0a6d1ful, 0x6d367ecf27cb09b7ul, 0x4f463f669e5fea2dul, 0x7527bac7ebe5f17bul, 0x3d0739f78a5292eaul, 0x6bfb5fb11f8d5d08ul, 0x56033046fc7b6babul, 0xf0cfbc209af4361dul};
 static __attribute__((noinline)) f64 sd_big_trig(f64 x, i64* quadrant) {
@@ -485,7 +487,7 @@ static inline f64@ sd_atan2(f64@ y, f64@ x) {
   return ((x != x) | (y != y)) ? x + y : sd_signed(r, y);
 }
 )"},
-      // What pow gives for the special arguments of C's Annex F, p being |x|^y of the others.
+      // The results of pow for the special arguments of C's Annex F; p is |x|^y for all other arguments.
       {"pow_limits", "", {}, R"(
 static inline $F@ sd_pow_limits($F@ x, $F@ y, $F@ p) {
   $F@ a = __builtin_elementwise_abs(x), ay = __builtin_elementwise_abs(y), half = 0.5$x * y;
@@ -505,7 +507,7 @@ static inline f32@ sd_pow(f32@ x, f32@ y) {
   return sd_pow_limits(x, y, sd_thin(p));
 }
 )"},
-      // Pairs hi + lo: products and sums whose rounding errors count.
+      // Pairs hi + lo: products and sums with their rounding errors.
       {"pair", "", {}, R"(
 static inline $F@ sd_product($F@ a, $F@ b, $F@* low) {
   $F@ p = a * b;
@@ -558,10 +560,11 @@ static inline f64@ sd_pow(f64@ x, f64@ y) {
   return list;
 }
 
-// f32 functions that run in f64: rare ones.
+// f32 functions that are rare and therefore computed in f64.
 constexpr std::string_view kThroughF64[] = {"atan", "asin", "acos", "asinh", "acosh", "atanh", "atan2"};
 
-// The arguments of name( ... ) at `at`, split at top-level commas; `end` is one past the parenthesis.
+// The arguments of the call whose parenthesis opens before `at`, split at top-level commas; `end` is one past
+// the closing parenthesis.
 std::vector<std::string> arguments(const std::string& text, size_t at, size_t* end) {
   std::vector<std::string> out(1);
   int depth = 0;

@@ -12,7 +12,7 @@ void print_suppress(KernelText& text, const loop::Call& call, const std::string&
   text.line(cat("const int64_t n = ", text.size(n), ";"));
   text.line(cat("f32* known = (f32*)", scratch, ";"));
   text.open(tasks);
-  // Whether a product is rounded before it is added decides about boxes at the threshold.
+  // Contraction would change the comparison for boxes exactly at the threshold.
   if (!text.is_cuda()) text.line("#pragma clang fp contract(off)");
   text.line(cat("const f32* box = ", corners, " + task * 4 * n;"));
   text.line("int64_t count = 0;");

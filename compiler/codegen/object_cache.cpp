@@ -15,16 +15,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Behind every object: what it is and for which key. A file that was cut short or altered goes no further than
-// the cache.
+// Appended to every object: a hash of its key and contents. The cache rejects a file that was truncated or
+// altered.
 constexpr size_t kSealBytes = 64;
 std::string seal_of(const std::string& key, const std::string& object) {
   const std::string sealed = key + '\0' + object;
   return sha256(sealed.data(), sealed.size());
 }
 
-// Looking through thousands of objects costs more than a small build: once in a while is enough, for all
-// processes together. The time is that of a file in the folder.
+// Scanning thousands of objects costs more than a small build, so it is done at intervals, shared by all
+// processes: the time of the last scan is that of a file in the folder.
 bool due(const std::string& folder) {
   constexpr auto kInterval = std::chrono::minutes(10);
   const std::string stamp = folder + "/trimmed";

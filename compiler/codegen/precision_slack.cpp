@@ -10,7 +10,7 @@ namespace {
 
 using loop::ScalarOp;
 
-// What argument `at` of the operation may be off by, where its result may be off by `result`.
+// The slack of argument `at` of the operation, if its result has slack `result`.
 Slack through(const loop::Nest& nest, const loop::Let& let, size_t at, Slack result) {
   switch (let.op) {
     case ScalarOp::kCast:
@@ -48,7 +48,7 @@ class Analysis {
   }
 
  private:
-  // A use comes after what it uses: from the last statement to the first, all uses are known.
+  // Uses come after definitions: visiting statements in reverse order, all uses are known.
   void visit(const loop::Block& block) {
     for (auto stmt = block.rbegin(); stmt != block.rend(); ++stmt) {
       if (const auto* let = std::get_if<loop::Let>(&stmt->node)) {
@@ -73,7 +73,7 @@ class Analysis {
   }
 
   const loop::Nest& nest_;
-  std::vector<std::optional<Slack>> slack_;  // of what is used
+  std::vector<std::optional<Slack>> slack_;  // by value, if it is used
 };
 
 }  // namespace

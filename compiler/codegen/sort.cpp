@@ -38,9 +38,9 @@ void print_sort_key(KernelText& text, DType dtype) {
 
 namespace {
 
-// The best `kept` of the row as a heap at a, the worst of them on top, which is then taken down in order. A later
-// element is worse than an equal one before it, and so replaces none. Blocks without a better one are only looked at,
-// which takes vectors.
+// Selects the first `kept` elements of the row in a heap at `a` with the last of them on top, then pops them
+// into order. A later element ranks after an equal earlier one, so it never replaces it. Blocks without a
+// better element are only scanned, with vector instructions.
 void print_selection(KernelText& text) {
   text.open("const auto sink = [=](int64_t at, int64_t size)");
   text.line("const Pair moved = a[at];");
@@ -72,7 +72,8 @@ void print_selection(KernelText& text) {
   text.close();
 }
 
-// Few by insertion, many by a radix sort from the lowest byte up; a byte that all keys share costs nothing.
+// Insertion sort for short rows, LSD radix sort for longer ones; bytes that are equal in all keys are
+// skipped.
 void print_order(KernelText& text, int bytes) {
   text.line("for (int64_t i = 0; i < n; ++i) a[i] = Pair{key_at(i), (Place)i};");
   text.open("if (n <= 32)");
@@ -134,7 +135,7 @@ void print_sort(KernelText& text, const loop::Program& program, const loop::Call
       cat("const ", text.storage_type(dtype), "* x = ", x, " + task / inner * n * inner + task % inner;"));
   text.line(cat("Pair* a = (Pair*)", first, "; Pair* b = (Pair*)", second, ";"));
   print_sort_key(text, dtype);
-  // Without a branch where the facts tell which way it goes.
+  // No run-time branch if the facts decide it.
   if (selects) text.open(orders ? "if (4 * kept <= n)" : ""), print_selection(text), text.close();
   if (orders) text.open(selects ? "else" : ""), print_order(text, key.bytes), text.close();
   text.open("for (int64_t i = 0; i < kept; ++i)");

@@ -10,7 +10,7 @@ namespace stridec::codegen {
 
 bool can_load_strided(const KernelText& text, DType dtype, int width, int64_t stride, bool masked) {
   const int64_t step = std::llabs(stride);
-  // Shuffles of bytes over two registers are as slow as their elements one by one.
+  // Two-register byte shuffles are as slow as scalar accesses.
   if (width < 4 || step < 1 || step > 4 || byte_size(dtype) < 2) return false;
   return !masked || (stride > 0 && step * width <= 64 && text.target().avx512);
 }
@@ -35,7 +35,7 @@ std::string load_strided(KernelText& text, DType dtype, int width, int64_t strid
                               "*)(", at, "); ")
                         : cat("const ", storage, " ", near, " = sd_mload", width, "(", at, ", ", elements,
                               " >> ", first, "); ");
-    // Lanes that lie in this piece come from it, the others from what the pieces before gave.
+    // Lanes whose elements are in this piece are taken from it, the others from the result of earlier pieces.
     std::vector<int64_t> from;
     for (int64_t l = 0; l < width; ++l) {
       const int64_t place = l * stride - low, holder = std::min(place / width, step - 1);
