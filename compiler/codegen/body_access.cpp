@@ -29,8 +29,7 @@ std::string both_bits(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-// ---- addresses and masks
-// -----------------------------------------------------------------------------------
+// ---- addresses and masks ---------------------------------------------------------------------------------
 
 Body::Memory Body::memory(loop::BufferId buffer) {
   auto found = buffers_.find(buffer);
@@ -169,8 +168,7 @@ Body::Mask Body::mask_of(const loop::Access& access) {
   return out;
 }
 
-// ---- loads
-// -------------------------------------------------------------------------------------------------
+// ---- loads -----------------------------------------------------------------------------------------------
 
 // A lookup in a 256-entry byte table that is held in registers.
 bool Body::print_table_load(const loop::Load& load) {
@@ -305,8 +303,7 @@ void Body::print_load(const loop::Load& load) {
   if (as_stored) values_[load.result.value]->stored = raw;
 }
 
-// ---- stores
-// ------------------------------------------------------------------------------------------------
+// ---- stores ----------------------------------------------------------------------------------------------
 
 void Body::print_store(const loop::Store& store) {
   const DType dtype = text_.program()[store.access.buffer].dtype;
@@ -441,8 +438,7 @@ void Body::print_update(const loop::Store& store) {
   if (width_ > 1) text_.close();
 }
 
-// ---- bind
-// --------------------------------------------------------------------------------------------------
+// ---- bind ------------------------------------------------------------------------------------------------
 
 void Body::print_bind(const loop::Bind& bind) {
   const CValue from = value(bind.value);

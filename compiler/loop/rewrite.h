@@ -94,8 +94,7 @@ sym::Facts facts_of(const Program& program, const Nest& nest);
 void add_facts(sym::Facts& facts, const Stmt& stmt);
 void add_facts(sym::Facts& facts, const Bind& bind);
 
-// ---- clean-up
-// ----------------------------------------------------------------------------------------------
+// ---- clean-up --------------------------------------------------------------------------------------------
 
 // Simplifies extents, indices, masks and index values under the facts. Accesses whose mask is always false
 // become their fill or are removed.

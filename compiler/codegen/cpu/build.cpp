@@ -27,7 +27,7 @@
 namespace stridec::codegen::cpu {
 namespace {
 
-// Equal kernels once, over all variants.
+// Collects kernels of all variants; equal ones are stored once.
 class Kernels {
  public:
   explicit Kernels(std::vector<BuiltKernel>& list) : list_(list) {}
@@ -50,7 +50,7 @@ class Kernels {
   std::unordered_map<std::string, int> by_symbol_;
 };
 
-// The kernels of one object: [first, last) of the list.
+// The kernels of one object: the range [first, last) of the list.
 struct Unit {
   size_t first, last;
 };
@@ -75,21 +75,21 @@ std::string source_of(const std::vector<BuiltKernel>& kernels, const Unit& unit)
   Kernel only_text;
   only_text.text = kernels[unit.first].text;
   std::string out = translation_unit(only_text, kernels[unit.first].symbol);
-  // Each of the others has the names of its types and helpers to itself.
+  // Each further kernel has a namespace for its types and helpers.
   for (size_t i = unit.first + 1; i < unit.last; ++i)
     out += cat("\n#undef KERNEL\n#define KERNEL ", kernels[i].symbol, "\nnamespace unit_", i, " {\n",
                kernels[i].text.substr(kernels[i].text.find(kAbiInclude) + kAbiInclude.size()), "}\n");
   return out;
 }
 
-// The host program, built beside the kernels.
+// The host program, which is compiled in parallel with the kernels.
 struct Host {
   const std::string& text;
   CompileOptions compile;
   std::string object;
 };
 
-// With `errors`, what fails is noted there and the others go on.
+// With `errors`, failures are recorded there and the other kernels are still compiled.
 void compile_all(std::vector<BuiltKernel>& kernels, const BuildOptions& options, Host* host = nullptr,
                  std::vector<std::string>* errors = nullptr) {
   if (errors) errors->assign(kernels.size(), "");
@@ -97,7 +97,7 @@ void compile_all(std::vector<BuiltKernel>& kernels, const BuildOptions& options,
   const std::vector<Unit> units = units_of(kernels, options);
   std::atomic<size_t> done{0};
   std::atomic<bool> stored{false};
-  // The host program, which takes longest, begins first.
+  // The host program takes longest, so it starts first.
   const size_t hosts = host ? 1 : 0, jobs = hosts + units.size();
   for_each_parallel(jobs, options.threads, [&](size_t job) {
     if (job < hosts) {
@@ -119,14 +119,14 @@ void compile_all(std::vector<BuiltKernel>& kernels, const BuildOptions& options,
   if (stored) cache.trim();
 }
 
-// Zeros; pages that are never written cost nothing. Large ones are huge pages: a fault for every 4 KB costs as much as
-// what is written there.
+// Zeroed memory; untouched pages cost nothing. Large blocks use huge pages, because a page fault per 4 KB
+// costs as much as writing the data.
 std::shared_ptr<void> zeros(size_t bytes) {
   constexpr size_t kHuge = 4 << 20;
   if (bytes < kHuge) return {std::calloc(std::max<size_t>(bytes, 64), 1), std::free};
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
-  madvise(memory, bytes, MADV_HUGEPAGE);  // advice: failing is fine
+  madvise(memory, bytes, MADV_HUGEPAGE);  // only advice: failure is harmless
   return {memory, [bytes](void* mapped) { munmap(mapped, bytes); }};
 }
 
@@ -195,7 +195,7 @@ Built assemble(const std::vector<Variant>& variants, const BuildOptions& options
 }
 
 void compile(Built& built, const BuildOptions& options) {
-  // The host program runs on any x86-64 machine, since it reports which instructions the machine lacks.
+  // The host program must run on any x86-64 machine, because it reports missing instruction sets.
   Host program{built.host_text, {"x86-64", "generic", std::min(options.optimize, 1), false}, {}};
   compile_all(built.kernels, options, &program);
   built.host_object = std::move(program.object);
@@ -247,7 +247,7 @@ void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOpt
       if (buffer.weight.bytes) continue;
       const size_t bytes = static_cast<size_t>(constant(schedule::extent_in_elements(buffer))) *
                            static_cast<size_t>(byte_size(buffer.dtype));
-      const std::shared_ptr<void> memory = zeros(bytes);  // so is padding
+      const std::shared_ptr<void> memory = zeros(bytes);  // padding is zero as well
       if (!memory) out_of_memory(program[program.prepack[n]], bytes);
       buffer.weight = {memory, static_cast<const uint8_t*>(memory.get()), bytes};
     }

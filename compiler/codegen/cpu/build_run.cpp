@@ -16,7 +16,7 @@
 namespace stridec::codegen::cpu {
 namespace {
 
-// 64-byte aligned bytes, with room around them that must stay as it was.
+// 64-byte aligned memory with guard zones on both sides that must stay unchanged.
 class Memory {
  public:
   Memory(int64_t bytes, bool poison) : bytes_(bytes) {
@@ -83,8 +83,8 @@ struct CompiledProgram::Impl {
     std::vector<loop::HostTensor> outputs;
     std::vector<std::unique_ptr<Memory>> output_memory;
     std::vector<void*> pointers;
-    std::vector<std::unique_ptr<Memory>> slots;  // what the run allocates
-    bool out_of_memory = false;                  // it asked for more than 64 bits count
+    std::vector<std::unique_ptr<Memory>> slots;  // memory that the run allocates
+    bool out_of_memory = false;                  // a requested size overflowed 64 bits
   };
 
   [[noreturn]] void fail_with(const stridec_abi_failure& failure) const {
@@ -98,7 +98,7 @@ struct CompiledProgram::Impl {
                         int64_t tasks, int64_t, int32_t, int32_t) {
     const int64_t parts = std::min<int64_t>(run->threads, tasks);
     int32_t failed = 0;
-    // From the last to the first: nothing may depend on the order.
+    // In reverse order, since results must not depend on the order of parts.
     for (int64_t p = parts; p-- > 0;) {
       kernel(args, tasks * p / parts, tasks * (p + 1) / parts, static_cast<int32_t>(p));
       failed |= run->failures[p].code;

@@ -1,4 +1,4 @@
-// A program compiled and run in this process: for tests, `verify` and the tuner.
+// Compiles and runs a program in this process: for tests, `verify` and the tuner.
 #pragma once
 
 #include <memory>
@@ -12,21 +12,21 @@ namespace stridec::codegen::cpu {
 struct RunCompiledOptions {
   CpuTarget target = cpu_target("native");
   BuildOptions build;
-  int parts = 3;       // shares that every launch is cut into
+  int parts = 3;       // number of parts that every launch is split into
   bool poison = true;  // fresh memory holds bytes 0xa5 instead of zeros
 };
 
-// A program as machine code. What is not planned yet (weights, memory) is planned; prepack nests run.
+// A program as machine code. Weights and memory are planned if they are not yet; prepack nests are run.
 class CompiledProgram {
  public:
   explicit CompiledProgram(loop::Program program, RunCompiledOptions options = {});
   ~CompiledProgram();
 
-  // Like loop::interpret: the same inputs give the same outputs, the same mistakes an Error with the same
+  // Like loop::interpret: the same inputs give the same outputs, and the same faults an Error with the same
   // sentence.
   std::vector<loop::HostTensor> run(const std::vector<loop::HostTensor>& inputs,
                                     std::vector<loop::HostTensor>* states = nullptr);
-  // Seconds of the steps alone, memory made and bound before.
+  // The time of the steps in seconds, without allocation and binding.
   double time(const std::vector<loop::HostTensor>& inputs);
   const Built& built() const;
   const loop::Program& program() const;

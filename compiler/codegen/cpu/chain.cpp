@@ -25,7 +25,7 @@ using sym::Expr;
 
 constexpr int64_t kGrain = int64_t{1} << 20;  // multiply-adds that are worth waking a thread for
 
-// A link with all that prints it.
+// The emitters of one link.
 struct Link {
   Link(KernelText& text, const loop::Program& program, const kernels::Chain::Part& part,
        kernels::GemmPlan plan, const loop::Nest& points, Expr block_limit,
@@ -112,7 +112,7 @@ class Emitter {
  private:
   struct Local {
     loop::BufferId buffer;
-    bool of_block = false;  // several parts see it: a block has all of its rows
+    bool of_block = false;  // used by several parts: a block keeps all of its rows
   };
 
   void find_locals() {
@@ -133,7 +133,7 @@ class Emitter {
                           text_.target().vector_bytes / byte_size(buffer.dtype));
   }
 
-  // Most rows of a block: the plan's, or as many as fit its budget.
+  // Maximum number of rows of a block: the plan's, or as many as fit in its cache budget.
   Expr block_limit() const {
     Expr bytes = 0;
     for (const Local& local : found_)
@@ -156,7 +156,7 @@ class Emitter {
     }
   }
 
-  // Of a row part's row, what the link behind it uses.
+  // The row value that the link after a divided row part uses.
   std::optional<RowValue> value_for(size_t link) const {
     return divided_ && link == divided_->part + 1 ? row_value_ : std::nullopt;
   }
@@ -171,8 +171,9 @@ class Emitter {
     }
   }
 
-  // Keys that a mask hides from the last row of a block are hidden from all of its rows, and have no weight: scores,
-  // softmax and sum end before them, at a whole vector and a whole step of the micro-kernel.
+  // Keys that the mask hides from the last row of a block are hidden from all of its rows and have weight
+  // zero: scores, softmax and sums stop before them, rounded up to a whole vector and a whole step of the
+  // micro-kernel.
   void print_seen() {
     const loop::Dim& keys = attention_->keys;
     Body scores(text_, attention_->scores_nest(), {});
@@ -258,7 +259,7 @@ class Emitter {
     if (const auto value = value_for(static_cast<size_t>(&part - chain_.parts.data()) + 1)) {
       const std::string sum = body.value(value->value).text;
       const bool some = program_.facts.holds(sym::le(1, divided_->count));
-      // Where quotients that are no numbers count as 0, the result is 0 where there is one; it is 0 without any terms too.
+      // If NaN quotients count as 0, the result is 0 for such a row; it is also 0 if the sum has no terms.
       std::string divisor = sum;
       if (divided_->guarded)
         divisor = cat(sum, " > 0 && ", sum, " < __builtin_inff() ? ", sum, " : __builtin_nanf(\"\")");
@@ -274,7 +275,7 @@ class Emitter {
   KernelText text_;
   kernels::ChainPlan plan_;
   kernels::Chain chain_;
-  std::optional<kernels::Flash> attention_;  // whose mask hides keys from blocks of rows
+  std::optional<kernels::Flash> attention_;  // set if its mask hides keys from whole blocks of rows
   const Expr key_end_ = sym::var("%key_end");
   std::optional<DividedResults> divided_;
   std::optional<RowValue> row_value_;

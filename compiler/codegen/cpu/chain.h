@@ -1,8 +1,8 @@
-// Chains of contractions on the CPU, by a plan (kernels/chain.h).
+// Chains of contractions (attention) on the CPU, by a plan (kernels/chain.h).
 //
-// A task is one batch point and one block of rows. What passes between the links lies in scratch for the whole block:
-// a link fills or reads it tile by tile through the micro-kernel, row statements run on it row by row. Panels of the
-// column factors stay in scratch from block to block of the same batch point.
+// A task is one batch point and one block of rows. Intermediates between links are in scratch, for the whole
+// block: a link fills or reads them tile by tile through the micro-kernel, and row statements process them
+// row by row. Panels of the column factors stay in scratch across blocks of the same batch point.
 #pragma once
 
 #include "compiler/base/target.h"

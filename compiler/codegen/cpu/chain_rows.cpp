@@ -20,12 +20,12 @@ using loop::Stmt;
 using loop::Store;
 using loop::ValueId;
 
-// Element `var` of a row, whatever else holds.
+// Whether the access is unconditionally the row's element `var`.
 bool is_element(const loop::Access& access, const loop::Dim& dim) {
   return access.mask.is_const(1) && access.index.size() == 1 && access.index[0] == dim.var;
 }
 
-// The row whose f32 elements the statement adds up, and their number.
+// The row whose f32 elements the statement sums, and its dim.
 struct RowSum {
   loop::BufferId row;
   loop::Dim dim;
@@ -49,7 +49,7 @@ bool is_zero(const Nest& nest, ValueId id) {
   });
 }
 
-// Whether a loop at the top stores exponentials there.
+// Whether a top-level loop stores exponentials to the row.
 bool holds_exponentials(const Nest& nest, loop::BufferId row) {
   for (const Stmt& stmt : nest.body) {
     const auto* loop = std::get_if<For>(&stmt.node);
@@ -63,8 +63,8 @@ bool holds_exponentials(const Nest& nest, loop::BufferId row) {
   return false;
 }
 
-// What computes a value at the top of the nest without anything that the nest stores or goes over a row for; nothing where
-// it takes more.
+// The statements that compute a top-level value of the nest; nothing if they need a buffer that the nest
+// stores, or a loop.
 std::optional<std::vector<const Stmt*>> of_row_alone(const Nest& nest, ValueId id) {
   std::set<loop::BufferId> stored;
   loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
@@ -86,11 +86,12 @@ std::optional<std::vector<const Stmt*>> of_row_alone(const Nest& nest, ValueId i
   return slice;
 }
 
-// In a loop over a row: the division of the row's element by its sum, one of `sums`; what comes of it is stored, through
-// conversions at most, and perhaps `isnan(quotient) ? 0 : quotient`, or 0 for what holds of the row as a whole.
+// In a loop over a row: the division of the element by its sum, one of `sums`. The result is stored, possibly
+// converted, and possibly as `isnan(quotient) ? 0 : quotient`, or with 0 selected by a condition on the whole
+// row.
 struct Division {
   const Let *divide = nullptr, *is_nan = nullptr, *select = nullptr, *hide = nullptr;
-  std::vector<const Stmt*> hides;  // what computes the condition
+  std::vector<const Stmt*> hides;  // the statements that compute the condition
 };
 std::optional<Division> division(const Nest& nest, const For& loop, const std::map<ValueId, RowSum>& sums) {
   Division found;
@@ -140,7 +141,7 @@ std::optional<Division> division(const Nest& nest, const For& loop, const std::m
   return found;
 }
 
-// Of the buffer, in the whole nest.
+// Number of loads from the buffer in the whole nest.
 int count_loads(const Nest& nest, loop::BufferId buffer) {
   int count = 0;
   loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
@@ -150,7 +151,7 @@ int count_loads(const Nest& nest, loop::BufferId buffer) {
   return count;
 }
 
-// Whether the buffer is the link's broadcast factor, summed over as many elements, and nobody else reads it.
+// Whether the buffer is the link's broadcast factor, with `count` elements per sum, and has no other reader.
 bool multiplies(const kernels::Chain& chain, size_t link, loop::BufferId row, sym::Expr count) {
   const kernels::Chain::Part& part = chain.parts[link];
   const auto contraction = kernels::match_contraction(part.nest);
@@ -188,11 +189,11 @@ std::optional<DividedResults> divide_results(const loop::Program& program, kerne
     const auto after = link.nest.body.begin() + static_cast<std::ptrdiff_t>(contraction->at) + 1;
     loop::Block epilogue(std::make_move_iterator(after), std::make_move_iterator(link.nest.body.end()));
     link.nest.body.erase(after, link.nest.body.end());
-    // The values are the nest's as before: its parts have no other ones than it has.
+    // The link's value ids are still those of the original nest, so the new statement can use them.
     const Let divide = *found->divide;
     ValueId result = divide.result;
     link.nest.body.push_back({Let{.result = result, .op = ScalarOp::kDiv, .args = {sum, divide.args[1]}}});
-    // Of the row as a whole; the link may know it already.
+    // Add row-level values unless the link defines them already.
     const auto add_row_values = [&](const std::vector<const Stmt*>& slice) {
       std::set<ValueId> made;
       for (const Stmt& stmt : link.nest.body)

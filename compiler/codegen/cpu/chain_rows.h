@@ -1,4 +1,4 @@
-// Row statements of chains in the order that takes the fewest passes over a row.
+// Rewrites the row statements of chains so that they need fewer passes over a row.
 #pragma once
 
 #include <optional>
@@ -7,20 +7,20 @@
 
 namespace stridec::codegen::cpu {
 
-// A row is divided by its sum, and the next link multiplies it: its results, which are as many as its columns, are divided
-// instead. The division moves from the row statements of `part` into the epilogue of the link behind them, which uses the
-// row's `sum`, of `count` terms that are exponentials.
+// Delayed normalisation: if a row is divided by its sum and the next link multiplies it, the link's results
+// are divided instead. The division moves from the row statements of `part` into the epilogue of the
+// following link, which uses the row's `sum` of `count` exponentials.
 struct DividedResults {
   size_t part;
   loop::ValueId sum;
   sym::Expr count;
-  // Quotients that are no numbers count as 0, which are all of a row or none: results are 0 where the sum that the epilogue
-  // is given is NaN.
+  // NaN quotients count as 0; either all quotients of a row are NaN or none. The epilogue gives 0 if its sum
+  // is NaN.
   bool guarded = false;
 };
 std::optional<DividedResults> divide_results(const loop::Program& program, kernels::Chain& chain);
 
-// A loop that stores a row and the sum of that row behind it become one.
+// Merges a loop that stores a row with the following loop that sums that row.
 void sum_where_stored(loop::Nest& rows);
 
 }  // namespace stridec::codegen::cpu

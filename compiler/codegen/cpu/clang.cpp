@@ -36,8 +36,8 @@ bool is_known_cpu(std::string_view cpu) {
   return llvm::X86::parseArchX86({cpu.data(), cpu.size()}, /*Only64Bit=*/true) != llvm::X86::CK_None;
 }
 
-// One compilation, allocated on the heap: after a crash, the recovery's clean-up still reaches the instance
-// and its streams, whose stack frames would be gone by then.
+// One compilation, on the heap: after a crash, the recovery's clean-up still accesses the instance and its
+// streams, when their stack frames would be gone.
 struct Compilation {
   std::string name, path;
   std::string_view source;
@@ -52,7 +52,7 @@ struct Compilation {
 
   Compilation(std::string_view name, std::string_view source, const CompileOptions& options)
       : name(name), path("/" + this->name), source(source), options(options) {
-    // Without a handler the context answers an error of the back end (bad inline assembly, say) with exit(1).
+    // Without a handler, the context responds to a back-end error (such as bad inline assembly) with exit(1).
     context.setDiagnosticHandlerCallBack(
         [](const llvm::DiagnosticInfo* info, void* self) { static_cast<Compilation*>(self)->report(*info); },
         this);
@@ -72,13 +72,13 @@ struct Compilation {
         "-triple", kTriple, "-emit-llvm-only", "-disable-llvm-passes", "-main-file-name", name, "-x", "c++",
         "-std=c++20", "-O" + std::to_string(options.optimize), "-target-cpu", options.cpu, "-tune-cpu",
         options.tune,
-        // 512-bit vectors in the source stay 512-bit, also where the CPU's tuning prefers 256.
+        // 512-bit vectors in the source stay 512-bit, even if the CPU's tuning prefers 256.
         "-mprefer-vector-width=512", "-ffreestanding", "-nostdsysteminc", "-nobuiltininc", "-fno-rtti",
         "-fno-threadsafe-statics", "-fvisibility=hidden", "-mrelocation-model", "pic", "-pic-level", "2",
         "-mframe-pointer=none", "-vectorize-loops", "-vectorize-slp", "-relaxed-aliasing",
         options.fuse_multiply_add ? "-ffp-contract=fast" : "-ffp-contract=off",
-        // No compiler version in the object, and warnings are for the authors of kernels (tests turn to
-        // -Wall there).
+        // No compiler version in the object. Warnings are for the authors of kernels (tests enable -Wall
+        // there).
         "-Qn", "-w", "-ferror-limit", "20", path};
     if (options.tell_accesses) out.push_back("-fsanitize=thread");
     return out;
@@ -100,7 +100,7 @@ struct Compilation {
     files->addFile(path, 0, llvm::MemoryBuffer::getMemBufferCopy({source.data(), source.size()}, path));
     instance.setInvocation(invocation);
     instance.setDiagnostics(engine.get());
-    instance.setVerboseOutputStream(llvm::nulls());  // "1 error generated."
+    instance.setVerboseOutputStream(llvm::nulls());  // suppresses "1 error generated."
     instance.setFileManager(new clang::FileManager(clang::FileSystemOptions(), files));
     if (!instance.ExecuteAction(action)) return nullptr;
     return action.takeModule();
@@ -110,7 +110,7 @@ struct Compilation {
     std::string unused;
     const llvm::Target* target = llvm::TargetRegistry::lookupTarget(kTriple, unused);
     llvm::TargetOptions o;
-    // Contraction follows the flags that the front end put on each operation, so pragmas in the source hold.
+    // Contraction follows the flags that the front end sets on each operation, so pragmas in the source work.
     o.AllowFPOpFusion = llvm::FPOpFusion::Standard;
     o.UseInitArray = true;
     o.FunctionSections = true;
@@ -148,7 +148,7 @@ struct Compilation {
     passes.run(module, modules);
   }
 
-  // False: `diagnostics` says why.
+  // Returns false with the reason in `diagnostics`.
   bool run(llvm::CodeGenFileType kind, llvm::SmallVectorImpl<char>& out) {
     const auto now = [] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -185,7 +185,7 @@ std::string compile(llvm::CodeGenFileType kind, std::string_view name, std::stri
   if (survived && ok) return std::string(out.data(), out.size());
 
   const std::string diagnostics = compilation->diagnostics;
-  // After a crash the context is still linked to objects on stack frames that are gone: it must not be
+  // After a crash the context still refers to objects on stack frames that are gone: it must not be
   // destroyed.
   if (!survived) compilation.release();
   fail_toolchain("kernel-compilation",

@@ -1,16 +1,15 @@
-// clang and LLVM inside the process: header-free C++ text in, one relocatable object out.
+// clang and LLVM in process: compiles header-free C++ text to one relocatable object.
 //
-// Every call owns its compiler, its context and an in-memory file system, so calls run in parallel; equal
-// arguments give equal bytes, whatever the number of threads. Nothing is read from disk: the source is the
-// whole translation unit.
+// Every call has its own compiler, context and in-memory file system, so calls may run in parallel. Equal
+// arguments give equal bytes, for any number of threads. Nothing is read from disk: the source is the whole
+// translation unit.
 //
-// Arithmetic keeps IEEE meaning: NaN, infinity and signed zeros are honoured, nothing is reassociated, no
-// trap or errno is observable. a * b + c is contracted where fuse_multiply_add says so; a source overrides it
-// with
-// `#pragma clang fp contract(off)` and permits more with `#pragma clang fp reassociate(on)`. Pointers of
-// different types may alias; `__restrict` says where they do not. There is no libm and no compiler-rt in an
-// artifact: f16 and bf16 conversions on CPUs without the instruction, exp and the like are the source's own
-// business. Of libc, memcpy, memmove, memset and memcmp may be implied.
+// Arithmetic keeps IEEE semantics: NaN, infinity and signed zeros are honoured, nothing is reassociated, no
+// trap or errno is observable. a * b + c is contracted if fuse_multiply_add is set; a source overrides it
+// with `#pragma clang fp contract(off)` and permits more with `#pragma clang fp reassociate(on)`. Pointers of
+// different types may alias; `__restrict` excludes it. An artifact has no libm and no compiler-rt: the source
+// itself implements f16 and bf16 conversions for CPUs without the instruction, exp and the like. Of libc,
+// only memcpy, memmove, memset and memcmp may be called implicitly.
 #pragma once
 
 #include <atomic>
@@ -27,27 +26,27 @@ struct CompileOptions {
   std::string tune = "generic";
   int optimize = 3;  // 0 to 3
   bool fuse_multiply_add = true;
-  // Every load and store calls __tsan_read4(address) or its like of ThreadSanitizer's interface, which the source has:
-  // for tests that look for races.
+  // Instruments every load and store with a call of __tsan_read4(address) or another function of
+  // ThreadSanitizer's interface, which the source defines: for tests that detect races.
   bool tell_accesses = false;
 };
 
-// Seconds spent.
+// In seconds.
 struct CompileTimes {
   double frontend = 0, optimize = 0, emit = 0;
 };
 
-// Symbols are hidden unless the source says otherwise; each function and object has a section of its own.
-// Throws a kToolchain Error with the compiler's diagnostics, also when the compiler itself crashes. `name`
-// appears in diagnostics.
+// Symbols are hidden unless the source says otherwise; each function and object has its own section. Throws a
+// kToolchain Error with the compiler's diagnostics, also if the compiler crashes. `name` appears in
+// diagnostics.
 std::string compile_to_object(std::string_view name, std::string_view source, const CompileOptions& options,
                               CompileTimes* times = nullptr);
 // The same as assembly text, for `inspect`.
 std::string compile_to_assembly(std::string_view name, std::string_view source,
                                 const CompileOptions& options);
-// A word for all that determines an object's bytes, this compiler included: the key of an ObjectCache.
+// A hash of everything that determines an object's bytes, including this compiler: the key of an ObjectCache.
 std::string object_key(std::string_view source, const CompileOptions& options);
-// compile_to_object(), but for what the cache has. True goes to `stored` where it had not.
+// compile_to_object() through the cache. Sets `stored` to true if the object was not in the cache.
 std::string cached_object(const ObjectCache& cache, std::string_view name, std::string_view source,
                           const CompileOptions& options, std::atomic<bool>* stored = nullptr);
 

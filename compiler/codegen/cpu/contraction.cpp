@@ -12,13 +12,14 @@
 namespace stridec::codegen::cpu {
 namespace {
 
-// Multiply-adds that are worth another thread: three microseconds, of which the hand-over takes less than one.
+// Multiply-adds that are worth another thread: three microseconds, of which waking it takes less than one.
 constexpr int64_t kGrain = int64_t{1} << 19;
-constexpr int kTileSpeed = 8;  // groups of k that tile registers multiply while vectors multiply one
-// Groups of k to an operation of the epilogue from which on that is nothing beside the products.
+// tile registers (AMX) process this many groups of k in the time vectors take for one
+constexpr int kTileSpeed = 8;
+// From this many groups of k per epilogue operation on, the epilogue's time is negligible.
 constexpr int kLongSum = 64;
 constexpr std::string_view kNamespace = "products";  // of the micro-kernel's template
-// Tiles of a task, and rows of a tile, up to which products run faster than a panel comes from beyond L1.
+// Tiles per task, and rows per tile, up to which multiplying is faster than loading the panel from beyond L1.
 constexpr int kFewTiles = 3, kFewRows = 6;
 
 class Emitter {
@@ -55,7 +56,7 @@ class Emitter {
     text_.line(
         cat("const int64_t panels = (columns + ", kernel.columns() - 1, ") / ", kernel.columns(), ";"));
     text_.line("if (begin >= end) return;");
-    // Most small products have one block and one tile, where a division by their number would take longer than the rest.
+    // Most small GEMMs have one block and one tile; the division by their number would dominate.
     text_.line(
         "const auto share = [](int64_t whole, int64_t i, int64_t parts) { return parts == 1 ? whole * i : "
         "whole * i / parts; };");
@@ -81,8 +82,8 @@ class Emitter {
     text_.close_tasks();
     f_.print_shape_end();
 
-    // Multiply-adds of a task, and what runs on their sums; the loads of b count as four rows, which hide behind many rows
-    // and not behind one.
+    // The multiply-adds of a task and its epilogue's operations. Loads of b count as four rows: they are
+    // hidden by the arithmetic of many rows, but not of one.
     const sym::Expr task_rows = sym::min(rows, kernel.rows * f_.plan.tiles);
     const int at_once =
         kernel.deep ? f_.group() / kernel.lanes() : f_.group() * (kernel.tiles ? kTileSpeed : 1);
@@ -105,8 +106,9 @@ class Emitter {
  private:
   int tile_elements() const { return f_.plan.kernel->rows * f_.plan.kernel->line(); }
 
-  // Whether a tile's epilogue runs between the next one's products: it takes other units of the processor, which does not
-  // look far enough ahead to find work for both kinds by itself. It has to be worth a micro-kernel of the nest's own.
+  // Whether a tile's epilogue is interleaved with the next tile's multiply-adds. The two use different
+  // execution units, and the out-of-order window is too small to overlap them otherwise. Worth it only if a
+  // micro-kernel specific to the nest pays off.
   bool interleaves() const {
     const auto k = sym::as_const(extent_of(f_.reduced));
     return !f_.plan.kernel->tiles && !columns_.computes() && f_.plan.tiles > 1 && k &&
@@ -115,7 +117,7 @@ class Emitter {
 
   void print_task() {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
-    // The batch's number, or the band's: a product has several of one of them at most.
+    // The index of the batch point or of the band; at most one of the two has several.
     const bool several = several_bands_ || !f_.batch.empty();
     const std::string outer = several_bands_ ? "band" : "batch";
     if (f_.plan.rows_outer) {
@@ -165,7 +167,7 @@ class Emitter {
     text_.close();
   }
 
-  // A tile has so many rows, the first of them (of each image, of each band) one more.
+  // The rows of a tile; the first tiles (of each image, of each band) have one more.
   void print_tile_rows() {
     const std::string_view of = several_images_ ? "image_" : several_bands_ ? "band_" : "";
     text_.line(cat("const int64_t tile_base = share(", of, "rows, 1, ", of, "tiles), longer_tiles = ",
@@ -206,7 +208,7 @@ class Emitter {
     text_.close();
   }
 
-  // A single row (a decoder's step) meets every weight once: nothing is gained by having them in scratch.
+  // A single row (a decoder's step) uses every weight once, so copying weights to scratch gains nothing.
   void print_one_row() {
     text_.open("if (block_rows == 1)");
     text_.line("const int64_t t = first_tile, first_row = block_row, tile_rows = 1;");
@@ -219,7 +221,7 @@ class Emitter {
     text_.close();
   }
 
-  // A convolution is cut between segments.
+  // A convolution is split between segments.
   bool by_segments() const { return f_.plan.a != kernels::GemmPlan::A::kPack && !f_.segments.empty(); }
   sym::Expr cut() const {
     return by_segments() ? extent_of(f_.segments) : sym::ceildiv(extent_of(f_.reduced), f_.step());
@@ -227,16 +229,16 @@ class Emitter {
 
   bool in_pieces() const { return sums_in_scratch() || short_chunk() > 0; }
 
-  // Pieces of the schedule's chunk: all tiles of a task wait for the next one.
+  // Whether k is split by the schedule's chunk: all tiles of a task finish one piece before the next.
   bool sums_in_scratch() const {
     if (f_.plan.chunk == 0) return false;
     const auto k = sym::as_const(extent_of(f_.reduced));
     return !k || *k > f_.plan.chunk;
   }
 
-  // Most k of a piece where a task has few tiles, 0: no other than for many. Few tiles, or low ones, take less time than a
-  // panel that comes from far: what they multiply by and what is asked for meanwhile have to stay in L1 together. Schedules
-  // of a known number of rows have a chunk for it.
+  // Maximum k of a piece if a task has few tiles; 0: no split. Few or low tiles take less time than loading a
+  // panel from beyond L1, so the panel in use and the one being prefetched must fit in L1 together. Schedules
+  // for a known number of rows have a chunk for that.
   int64_t short_chunk() const {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
     if (kernel.tiles || interleaves() || !columns_.continuous() || f_.plan.tiles == 1 ||
@@ -267,7 +269,7 @@ class Emitter {
     text_.line(cat("const int64_t pieces = sd_max(1, sd_min(", parts, ", ", wanted, "));"));
   }
 
-  // The calls of the micro-kernel for each tile of the task: `piece` of k.
+  // Calls the micro-kernel for each tile of the task; `piece` is the piece of k.
   void print_tiles(const std::string& piece) {
     const kernels::GemmKernel& kernel = *f_.plan.kernel;
     const bool packed = f_.plan.a == kernels::GemmPlan::A::kPack, pieces = in_pieces();
@@ -345,7 +347,7 @@ class Emitter {
     if (interleaves()) text_.line("finish(0, left, done, done_row);");
   }
 
-  // What remains to be done with the tile before: `left` rows.
+  // Declares the rest of the previous tile's epilogue: `left` rows.
   void print_rest() {
     const std::string given = cat("const ", f_.element(), "* tile, int64_t first_row");
     text_.line(cat("int64_t left = 0, done_row = 0;"));
@@ -358,7 +360,7 @@ class Emitter {
     text_.close(";");
   }
 
-  // What the thread multiplies by next is asked for while this piece's tiles run.
+  // Prefetches the weights that the thread uses next while this piece's tiles run.
   void print_ahead(const std::string& piece, const std::string& segments, const std::string& run,
                    const std::string& b) {
     if (!columns_.continuous()) {
@@ -366,7 +368,7 @@ class Emitter {
       text_.line("const char* ahead = 0;");
       return;
     }
-    // Fewer tiles than this would ask for as much as they read.
+    // With fewer tiles the prefetches would be as many as the loads.
     constexpr int kLeastTiles = 2, kMostLines = 16;
     text_.line(cat("const int64_t steps = ", segments, " * ((", run, " + ",
                    kernels::kGemmStep * f_.group() - 1, ") / ", kernels::kGemmStep * f_.group(), ");"));
@@ -375,7 +377,7 @@ class Emitter {
     text_.line(cat("const char* ahead = (const char*)", b, " + bytes;"));
     text_.line("int64_t asked = 0, lines = 0;");
     text_.open(cat("if (end_tile - first_tile >= ", kLeastTiles, ")"));
-    // Behind a batch's last panel lies the next one's first, where each has its own.
+    // A batch point's last panel is followed by the next one's first, if b has batch dims.
     const bool follow =
         !f_.batch.empty() && std::all_of(f_.batch.begin(), f_.batch.end(),
                                          [&](const loop::Dim& dim) { return f_.b->vars.contains(dim.var); });
@@ -401,7 +403,7 @@ class Emitter {
   ContractionRows rows_;
   ContractionColumns columns_;
   bool several_images_ = false, several_bands_ = false;
-  std::string multiply_;  // the micro-kernel
+  std::string multiply_;  // name of the micro-kernel
 };
 
 }  // namespace

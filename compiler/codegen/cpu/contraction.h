@@ -1,9 +1,9 @@
 // Contractions on the CPU: loops around the micro-kernels of kernels/gemm.h, by a plan (kernels/gemm_plan.h).
 //
 // A task is one batch point, one block of `tiles` register tiles of rows and one panel of columns. For each
-// tile the addresses of its rows are gathered (a convolution's taps in the padding lead to a row of zeros),
-// the micro-kernel sums over k into a small buffer, and the rest of the nest's body runs on that buffer, a
-// vector of columns at a time.
+// tile it gathers the addresses of its rows (a convolution's taps in the padding point to a row of zeros),
+// the micro-kernel sums over k into a small buffer, and the rest of the nest's body (the epilogue) runs on
+// that buffer, one vector of columns at a time.
 #pragma once
 
 #include "compiler/base/target.h"

@@ -10,9 +10,9 @@
 namespace stridec::codegen::cpu {
 namespace {
 
-// A word of the panel is asked for this many k ahead of its use: some kilobytes, which memory takes a while to bring.
+// Prefetch distance for words of the panel, in k: a few kilobytes, to cover memory latency.
 constexpr int64_t kAhead = 128;
-// Numbers of which a part has one for each k are taken by as many.
+// Unroll factor for parts that have one value per k.
 constexpr int64_t kUnroll = 4;
 
 const loop::Stmt* definition(const std::vector<const loop::Stmt*>& slice, loop::ValueId value) {
@@ -37,7 +37,8 @@ CompactColumns::CompactColumns(ContractionFrame& frame)
     parts_.push_back(
         {load->access.buffer, kernels::step_along({row}, f_.reduced), cat("part_", parts_.size())});
   }
-  // A word is the part of the shortest step; a block of the shortest of the others, if they are made of words.
+  // A word is the smallest step of a part; a block the smallest step of the others, if it is a multiple of
+  // words.
   word_ = depth_;
   for (const Part& part : parts_)
     if (part.step > 0) word_ = std::min(word_, part.step);
@@ -57,7 +58,7 @@ CompactColumns::CompactColumns(ContractionFrame& frame)
   if (!words_) find_table();
 }
 
-// The factor's statements for the panel's columns at this k.
+// The factor's statements for the panel's columns at the given k.
 std::vector<loop::Stmt> CompactColumns::at(sym::Expr k) const {
   sym::Substitution to;
   kernels::unflatten(k, f_.reduced, to);
@@ -85,7 +86,7 @@ bool CompactColumns::same_in_block(loop::ValueId value) const {
   return same;
 }
 
-// A product with what is the same in a block is the product of the block's sum with it.
+// Factors that are uniform within a block are applied to the block's sum.
 void CompactColumns::find_multipliers() {
   inner_ = f_.b->value;
   if (block_ == word_) return;
@@ -138,7 +139,7 @@ void CompactColumns::find_table() {
 void CompactColumns::print_panel() {
   KernelText& text = f_.text;
   if (table_) {
-    // The function of every number that the bits can be.
+    // Tabulate the function for all values of the bits.
     Body body = lanes_at("0", "0", "0");
     std::string numbers;
     for (int lane = 0; lane < f_.lanes; ++lane) numbers += cat(lane ? ", " : "", lane & table_->mask);
@@ -168,7 +169,7 @@ void CompactColumns::print_panel() {
   }
 }
 
-// Vectors that begin at a column of the panel.
+// A body whose lanes start at the given column of the panel.
 Body CompactColumns::lanes_at(const std::string& column, const std::string& block,
                               const std::string& word) const {
   Body body = f_.body();
@@ -188,7 +189,7 @@ Body CompactColumns::lanes_at(const std::string& column, const std::string& bloc
   return body;
 }
 
-// What `value` is computed by, of number i of the word.
+// Prints the statements that compute `value` for element i of the word.
 void CompactColumns::print_values(Body& body, int64_t i, loop::ValueId value) {
   const std::vector<const loop::Stmt*> wanted = kernels::slice_of(f_.b->slice, value);
   const std::vector<loop::Stmt> statements = at(block_var_ * block_ + word_var_ * word_ + i);
@@ -217,7 +218,7 @@ void CompactColumns::print_values(Body& body, int64_t i, loop::ValueId value) {
   }
 }
 
-// Calls `inside` in a loop over whole blocks and once for what is left of k: whole words and numbers.
+// Calls `inside` in a loop over whole blocks and once for the remaining k: whole words and single elements.
 void CompactColumns::print_blocks(
     const std::function<void(const std::string& block, int64_t words, int64_t rest)>& inside) {
   KernelText& text = f_.text;
@@ -250,7 +251,7 @@ void CompactColumns::print_words(const std::string& block, int64_t words, int64_
   text.close();
 }
 
-// Asks for rows of the parts of which every word, or every block, has its own.
+// Prefetches rows of the parts that have one row per word (`words`) or per block.
 void CompactColumns::print_ahead(bool words, const std::string& block, const std::string& word) {
   KernelText& text = f_.text;
   for (const Part& part : parts_) {

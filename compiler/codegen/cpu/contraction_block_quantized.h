@@ -1,8 +1,8 @@
-// The vectorised factor of a contraction that is computed from compact weights (kernels/block_quantized.h): the panels of its
-// parts, turned into numbers in registers for a single row, in scratch for more.
+// The vectorised factor of a contraction with block-quantised weights (kernels/block_quantized.h). The panels
+// of its parts are dequantised in registers for a single row, and into scratch for several rows.
 //
-// Variables of the generated text: block, of consecutive k that share what differs least often along k (a scale), and
-// word, of the numbers in one word within the block.
+// Variables of the generated text: `block`, the index of a block of consecutive k that share the value that
+// varies least along k (a scale); `word`, the index within the block of a 32-bit word of packed weights.
 #pragma once
 
 #include <functional>
@@ -18,21 +18,21 @@ class CompactColumns {
  public:
   explicit CompactColumns(ContractionFrame& frame);
 
-  void print_panel();  // pointers to the panel of the task, and the table
-  void print_row();    // sums of the row a_rows[0] and the panel's columns, to `tile`
-  void print_copy();   // the panel's elements, to `to`
+  void print_panel();  // declares pointers to the task's panel, and the lookup table
+  void print_row();    // sums of the row a_rows[0] times the panel's columns, to `tile`
+  void print_copy();   // dequantises the panel to `to`
 
-  // -- products of bytes (GemmPlan::bytes), contraction_bytes.cpp
+  // -- integer dot products (GemmPlan::bytes), contraction_bytes.cpp
   bool multiplies_bytes() const { return words_.has_value(); }
-  void print_bytes_start();   // room for the rows of a block
-  void print_bytes_of_row();  // of a_rows[i], to row `row`
-  void
-  print_byte_products();  // a function of the panel: the sums of the tile's rows, the first of which is `row`, to `tile`
+  void print_bytes_start();   // scratch for the quantised rows of a block
+  void print_bytes_of_row();  // quantises a_rows[i] into row `row`
+  // Prints a function of the panel: the sums of the tile's rows, the first of which is `row`, to `tile`.
+  void print_byte_products();
 
  private:
   struct Part {
     loop::BufferId buffer;
-    int64_t step = 0;  // elements of k from one row of the panel to the next; 0: there is one row
+    int64_t step = 0;  // elements of k per row of the panel; 0: there is one row
     std::string pointer;
   };
   std::vector<loop::Stmt> at(sym::Expr k) const;
@@ -50,18 +50,18 @@ class CompactColumns {
   std::vector<Part> parts_;
   sym::Expr block_var_, word_var_;
   sym::Facts facts_;
-  int64_t depth_ = 0, block_ = 0, word_ = 0;  // k in all, in a block, in a word
-  // The factor is the product of these, which are the same in a block, and of `inner_`.
+  int64_t depth_ = 0, block_ = 0, word_ = 0;  // k in total, per block, per word
+  // The factor is `inner_` times these values, which are uniform within a block.
   std::vector<loop::ValueId> multipliers_;
   loop::ValueId inner_;
-  // Numbers of up to four bits: `looked_up` is a function of the lowest bits of `index` alone, so that a permutation of
-  // the function's values gives it.
+  // Dequantisation by table for up to four bits: `looked_up` is a function of only the lowest bits of
+  // `index`, so a permutation of the function's values computes it.
   struct Table {
-    loop::ValueId index, number, looked_up;  // number: the bits without those above them
+    loop::ValueId index, number, looked_up;  // number: index & mask
     int64_t mask = 0;
   };
   std::optional<Table> table_;
-  // The numbers of a word, `zero` higher each than `inner_`.
+  // The quantised values of a word; each exceeds `inner_` by `zero`.
   struct Words {
     loop::ValueId word;
     std::optional<loop::ValueId> zero;

@@ -1,8 +1,9 @@
-// Rows of integers times one number in each block of k by compact weights: vpdpbusd takes the weights' numbers as they lie in
-// words, four bytes at a time, and the rows' integers in the same order. A block's sum is exact; its scale, its zero point
-// and the row's number join it in f32:
+// Integer dot products of dynamically quantised rows (integers times one scale per block of k) and packed
+// weights. vpdpbusd processes four bytes per lane, taking the weights in the order in which words hold them
+// and the rows' integers in the same order. A block's sum is exact; its scale, zero point and the row's scale
+// are applied in f32:
 //
-//   sum += (float(dot) - zero * float(sum of the row's integers)) * (scale * the row's number)
+//   sum += (float(dot) - zero * float(sum of the row's integers)) * (scale * row scale)
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/contraction_block_quantized.h"
@@ -74,7 +75,7 @@ void CompactColumns::print_bytes_of_row() {
   text.line(cat("const ", ints, " number = __builtin_convertvector(__builtin_elementwise_roundeven(*(const ",
                 loose, "*)(x + l) * inverse), ", ints, ");"));
   text.line("sum += number;");
-  // Part j of a word has its numbers j, j + parts, j + 2 * parts and j + 3 * parts.
+  // Part j of a word holds its elements j, j + parts, j + 2 * parts and j + 3 * parts.
   const int count = words_->count(), parts = count / 4;
   std::string order;
   for (int l = 0; l < f_.lanes; ++l)

@@ -29,7 +29,7 @@ ContractionColumns::ContractionColumns(ContractionFrame& frame, bool keep) : f_(
   if (!compact_ && !readable_ && !turned_) find_turned_slice();
   if (keep_) find_keys();
   STRIDEC_CHECK(f_.plan.b != B::kDirect || readable_, "b cannot be read in place");
-  // Panels with fewer columns are copied whatever the plan says: vectors must not read behind the buffer.
+  // Panels with fewer columns are always copied: vectors must not read past the end of the buffer.
   const auto known = sym::as_const(extent_of(f_.columns));
   const bool whole = known && *known % f_.plan.kernel->columns() == 0;
   if (bytes()) return;
@@ -42,11 +42,11 @@ ContractionColumns::ContractionColumns(ContractionFrame& frame, bool keep) : f_(
   }
 }
 
-// Elements of a column in a panel: whole steps.
+// Padded k extent of a panel: a whole number of steps.
 sym::Expr ContractionColumns::depth() const { return sym::align_up(extent_of(f_.reduced), f_.step()); }
 
-// The slice's loads that move along the columns do so by more than one element and along the last reduced dim by one:
-// vectors run along that and are turned.
+// Set if the slice's loads have a stride greater than one along the columns and one along the last reduced
+// dim: vectors then run along that dim and are transposed.
 void ContractionColumns::find_turned_slice() {
   if (f_.columns.empty() || f_.reduced.empty()) return;
   const std::vector<sym::Expr> column = vars_of(f_.columns), k = {f_.reduced.back().var};
@@ -65,7 +65,8 @@ void ContractionColumns::find_turned_slice() {
   turned_slice_ = turned_slice_ && loads;
 }
 
-// Of every expression in the slice, what is left without the columns and k; all batch dims where they mix.
+// Keys are the slice's expressions with columns and k removed; if an expression mixes them with batch dims,
+// all batch dims are keys.
 void ContractionColumns::find_keys() {
   std::vector<sym::Expr> own = vars_of(f_.columns);
   for (const loop::Dim& dim : f_.reduced) own.push_back(dim.var);
@@ -115,7 +116,7 @@ void ContractionColumns::print_panel() {
   text.line("int64_t b_stride;");
   if (readable_) {
     Body body = f_.body();
-    // Copying pays off when the panel is used again and again.
+    // Copying pays off if the panel is used many times.
     std::string few;
     if (f_.plan.b != kernels::GemmPlan::B::kDirect) few = cat(" && block_rows <= ", 2 * f_.plan.kernel->rows);
     if (keep_) few += " && !keep_panels";
@@ -134,7 +135,7 @@ void ContractionColumns::print_panel() {
   }
 }
 
-// A single row's elements lie one behind the other.
+// The elements of a single row must be contiguous.
 bool ContractionColumns::computes() const {
   return compact_ && (f_.plan.a == kernels::GemmPlan::A::kPack || f_.segments.empty());
 }
@@ -155,7 +156,7 @@ std::optional<sym::Expr> ContractionColumns::panel_bytes() const {
   return depth() * f_.plan.panel * f_.b_bytes();
 }
 
-// Panels made by schedule/layout/pack_weights.h: [batch dims][panel][k dims][panel's columns].
+// Panels packed by schedule/layout/pack_weights.h: [batch dims][panel][k dims][panel's columns].
 void ContractionColumns::print_weights() {
   KernelText& text = f_.text;
   const loop::Access& access = f_.b->load->access;
@@ -195,7 +196,7 @@ void ContractionColumns::print_stage() {
   print_blank_columns();
   print_copy();
   if (f_.step() > f_.group() && !f_.facts.holds(sym::eq(sym::mod(extent_of(f_.reduced), f_.step()), 0))) {
-    // Behind the last group: rows are zero there, and what is no number stays none times zero.
+    // Zero the padding after the last group: the rows are zero there, but NaN times zero would be NaN.
     const sym::Expr filled = sym::align_up(extent_of(f_.reduced), f_.group());
     text.line(cat("for (int64_t i = ", text.size(filled * width), "; i < ", text.size(depth() * width),
                   "; ++i) ((", type, "*)b)[i] = 0;"));
@@ -203,13 +204,13 @@ void ContractionColumns::print_stage() {
   text.close();
 }
 
-// Columns behind the last one are multiplied too. What scratch held before may be subnormal there, which processors from
-// Intel take a hundred cycles for. Dot products of two or four elements take such numbers as zeros.
+// Zeroes columns after the last one, which are multiplied too. Stale scratch contents may be subnormal, which
+// cost Intel processors a hundred cycles each. Dot products of two or four elements flush subnormals to zero.
 void ContractionColumns::print_blank_columns() {
   const int width = f_.plan.kernel->columns();
   const auto known = sym::as_const(extent_of(f_.columns));
   if (compact_ || f_.group() > 1 || (known && *known % width == 0)) return;
-  // Copies along the columns fill their last vector.
+  // Copies along the columns always fill the last vector.
   const std::string first = cat("live_columns / ", f_.lanes, " * ", f_.lanes);
   KernelText& text = f_.text;
   text.open(cat("for (int64_t j = ", first, "; j < ", width, "; j += ", f_.lanes, ")"));
@@ -218,7 +219,7 @@ void ContractionColumns::print_blank_columns() {
   text.close();
 }
 
-// Vectors along the last reduced dim of as many columns, turned in registers.
+// Loads vectors along the last reduced dim for `lanes` columns and transposes them in registers.
 void ContractionColumns::print_turned_slice() {
   KernelText& text = f_.text;
   const std::string type = f_.element(), vector = f_.element(f_.lanes);
@@ -264,7 +265,7 @@ void ContractionColumns::print_turned_slice() {
   f_.close_loops(outer);
 }
 
-// Groups of k: [k / group][column][group].
+// Packs groups of k: [k / group][column][group].
 void ContractionColumns::print_grouped_copy() {
   KernelText& text = f_.text;
   const int group = f_.group(), width = f_.plan.kernel->columns(), lanes = f_.lanes;
@@ -279,7 +280,7 @@ void ContractionColumns::print_grouped_copy() {
   const std::string extent = text.size(inner.extent);
   f_.open_loops(outer, body);
   if (turned_ || turned_slice_) {
-    // Vectors along k, column by column, whose groups are words.
+    // Load vectors along k, column by column; each group is a 32-bit word.
     text.open("for (int64_t j = 0; j < live_columns; ++j)");
     text.line("const int64_t column = first_column + j;");
     body.set_index(f_.columns.back().var, "column");
@@ -343,7 +344,7 @@ void ContractionColumns::print_grouped_copy() {
   f_.close_loops(outer);
 }
 
-// Groups that run across the ends of the innermost dim: element by element.
+// Packs groups that cross the ends of the innermost dim, element by element.
 void ContractionColumns::print_scattered_groups() {
   KernelText& text = f_.text;
   const int group = f_.group(), width = f_.plan.kernel->columns(), lanes = f_.lanes;
@@ -371,7 +372,7 @@ void ContractionColumns::print_scattered_groups() {
   f_.close_loops(f_.reduced);
 }
 
-// Columns one by one, vectors of k: [k / group][column][group].
+// Packs column by column with vectors of k: [k / group][column][group].
 void ContractionColumns::print_deep_copy() {
   KernelText& text = f_.text;
   const int group = f_.group(), width = f_.plan.kernel->columns(), lanes = f_.lanes;
@@ -385,7 +386,8 @@ void ContractionColumns::print_deep_copy() {
   if (!f_.columns.empty()) body.set_index(f_.columns.back().var, "(first_column + j)");
   Dims outer = f_.reduced;
   const loop::Dim inner = outer.back();
-  // Vectors start at multiples of their lanes where all runs are whole ones, or there is one.
+  // Vectors start at multiples of their lanes if all inner extents are multiples of them, or there is one
+  // inner loop.
   const bool vectors = (turned_ || turned_slice_) &&
                        (outer.size() == 1 || f_.facts.holds(sym::eq(sym::mod(inner.extent, lanes), 0)));
   outer.pop_back();
@@ -412,7 +414,7 @@ void ContractionColumns::print_deep_copy() {
   text.close();
 }
 
-// Prints a vector's work for the live columns; `strip` gets the lanes that count, "" for all.
+// Prints a vectorised loop over the live columns; `strip` receives the live lanes, "" for all.
 void ContractionColumns::print_column_strips(const std::function<void(const std::string& live)>& strip) {
   KernelText& text = f_.text;
   text.line("int64_t j = 0;");

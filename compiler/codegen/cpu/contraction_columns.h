@@ -1,4 +1,4 @@
-// The vectorised factor of a contraction: where the panel of a task is.
+// The vectorised factor of a contraction: locates or packs the panel of a task.
 #pragma once
 
 #include <functional>
@@ -13,20 +13,19 @@ namespace stridec::codegen::cpu {
 
 class ContractionColumns {
  public:
-  // `keep`: where the C variable keep_panels is set, scratch holds all panels and neighbouring tasks that ask for the
-  // same ones find them there.
+  // `keep`: if the C variable keep_panels is set, scratch holds all panels, and consecutive tasks reuse them.
   explicit ContractionColumns(ContractionFrame& frame, bool keep = false);
 
   void print_start();   // once per call of the kernel
-  void print_change();  // of kept panels, once per task: forgets those of other batch points
+  void print_change();  // for kept panels, once per task: drops those of other batch points
   void print_panel();   // sets b and b_stride, once per panel of a task
-  // Whether b is computed from more compact weights: for a single row, print_row() does it in registers.
+  // Whether b is dequantised from packed weights: for a single row, print_row() does it in registers.
   bool computes() const;
-  void print_row();  // sums of the row a_rows[0] and the panel's columns, to `tile`
-  // Products of bytes, or null: the panel's pointers come from print_panel() of theirs.
+  void print_row();  // sums of the row a_rows[0] times the panel's columns, to `tile`
+  // The integer dot-product code, or null. With it, its print_panel() defines the panel's pointers.
   CompactColumns* bytes() { return compact_ && compact_->multiplies_bytes() ? &*compact_ : nullptr; }
-  bool continuous() const;  // whether the next panel lies behind this one
-  // Of weights in panels as wide as the kernel's, one behind the other for all tasks.
+  bool continuous() const;  // whether the next panel is contiguous after this one
+  // The size of a panel, if weights are in panels of the kernel's width that are contiguous across all tasks.
   std::optional<sym::Expr> panel_bytes() const;
 
  private:
@@ -46,15 +45,15 @@ class ContractionColumns {
   ContractionFrame& f_;
   std::optional<CompactColumns> compact_;
   bool readable_ = false;  // b's rows are contiguous in memory
-  sym::Expr offset_ = 0;   // of the element at column 0, k 0
-  sym::Expr step_ = 0;     // from one k to the next
-  // b's columns are contiguous along k instead: turned on the way to scratch.
+  sym::Expr offset_ = 0;   // offset of the element at column 0, k 0
+  sym::Expr step_ = 0;     // distance between consecutive k
+  // b is contiguous along k instead of along the columns: it is transposed when copied to scratch.
   bool turned_ = false;
   sym::Expr column_step_ = 0;
-  bool turned_slice_ = false;  // so are the loads that b is computed from
+  bool turned_slice_ = false;  // the same for the loads that b is computed from
   std::string stage_, staged_;
   bool keep_;
-  std::vector<sym::Expr> keys_;  // what the panels depend on among the batch dims
+  std::vector<sym::Expr> keys_;  // expressions of the batch dims that the panels depend on
   std::vector<std::string> key_names_;
 };
 

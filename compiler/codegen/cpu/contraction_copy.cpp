@@ -4,7 +4,7 @@
 
 namespace stridec::codegen::cpu {
 
-// In step d, blocks of d x d on either side of the diagonal change places.
+// Step d swaps the d x d blocks on either side of the diagonal.
 void print_turned_square(KernelText& text, const std::string& vectors, int size) {
   for (int d = 1; d < size; d *= 2) {
     for (int i = 0; i < size; ++i) {

@@ -1,4 +1,4 @@
-// Copies that turn columns into rows, through registers.
+// Transposing copies through registers.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 namespace stridec::codegen::cpu {
 
 // Prints loops for to[i * to_step + j] = from[j * from_step + i], i < rows, j < columns, of f32 or f64
-// elements; from is contiguous along i. Every argument is C text that may be repeated.
+// elements; `from` is contiguous along i. Every argument is C text that may be evaluated repeatedly.
 struct TransposedCopy {
   DType dtype;
   std::string to, to_step, from, from_step, rows, columns;
 };
 void print_transposed_copy(KernelText& text, const TransposedCopy& copy, int lanes);
 
-// Turns the square of `size` vectors of as many lanes in the C array `vectors`: v[l][k] becomes v[k][l].
+// Transposes `size` vectors of `size` lanes in the C array `vectors`: v[l][k] becomes v[k][l].
 void print_turned_square(KernelText& text, const std::string& vectors, int size);
 
 }  // namespace stridec::codegen::cpu

@@ -12,9 +12,9 @@ using loop::Stmt;
 using loop::ValueId;
 
 ContractionEpilogue::ContractionEpilogue(ContractionFrame& f) : f_(f) {
-  // What does not depend on the column runs once per row, up to the first store.
+  // Statements that do not depend on the column run once per row, up to the first store.
   std::set<ValueId> by_column = {f.contraction.reduce->results[0]};
-  Dims column_dims = f.columns;  // and what is looked up by their values
+  Dims column_dims = f.columns;  // and index variables bound to values that depend on them
   bool stored = false;
   for (const Stmt* kept : epilogue_of(f.nest, f.contraction)) {
     const Stmt& stmt = *kept;
@@ -30,7 +30,7 @@ ContractionEpilogue::ContractionEpilogue(ContractionFrame& f) : f_(f) {
   merge_ = f_.rows.size() < 2 || rows_merge();
 }
 
-// Whether every access runs through the rows as through one dim.
+// Whether every access treats the row dims as one merged dim.
 bool ContractionEpilogue::rows_merge() const {
   for (const auto* list : {&row_, &column_}) {
     for (const Stmt* stmt : *list) {

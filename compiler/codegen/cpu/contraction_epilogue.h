@@ -1,4 +1,4 @@
-// What runs on the sums of a contraction: the rest of the nest's body, a vector of columns at a time.
+// The epilogue of a contraction: the statements that follow the sums, one vector of columns at a time.
 #pragma once
 
 #include <vector>
@@ -12,25 +12,25 @@ class ContractionEpilogue {
  public:
   explicit ContractionEpilogue(ContractionFrame& frame);
 
-  // Whether it asks for the rows' indices: rows of several dims that do not run as one.
+  // Whether it needs the rows' indices, because several row dims cannot be treated as one.
   bool wants_row_indices() const { return !merge_; }
-  // Asks for what print() reads of the tile's own: it arrives while the products are summed.
+  // Prefetches what print() reads for this tile, while the products are being summed.
   void print_ahead(const ContractionRows& rows);
-  void print(const ContractionRows& rows);  // on `tile`, once per tile
-  // On its row `i`, in straight lines where the tile has no other columns than the micro-kernel's.
+  void print(const ContractionRows& rows);  // for the sums in `tile`, once per tile
+  // For row `i` of the tile; straight-line code if the tile has exactly the micro-kernel's columns.
   void print_row(const ContractionRows& rows, bool straight);
-  // Operations on a vector of sums, loads among them.
+  // The number of operations per vector of sums, loads included.
   int operations() const;
 
  private:
   bool rows_merge() const;
-  Body row_body(const ContractionRows& rows);  // of row `i` of the tile
+  Body row_body(const ContractionRows& rows);  // for row `i` of the tile
   void print_columns(Body body, const std::string& live);
 
   ContractionFrame& f_;
-  // Statements that stores need, in order: those once per row, and the others.
+  // The statements that stores need, in order: those that run once per row, and the others.
   std::vector<const loop::Stmt*> row_, column_;
-  bool merge_ = true;  // the row's number replaces the indices of its dims
+  bool merge_ = true;  // the row number replaces the indices of the row dims
 };
 
 }  // namespace stridec::codegen::cpu

@@ -1,4 +1,4 @@
-// What the parts of the contraction emitter share: the nest taken apart by its plan, and names of the
+// State that the parts of the contraction emitter share: the nest decomposed by its plan, and names of the
 // generated text.
 //
 // Generated variables, in order of appearance: batch, block, panel (of the task); first_column, live_columns;
@@ -17,25 +17,25 @@ namespace stridec::codegen::cpu {
 
 using Dims = std::vector<loop::Dim>;
 
-// Elements from row to row of scratch that hold `extent` and room for a unit (a vector, a line) that is stored past them: an
-// odd number of units, so that rows fall on all sets of a cache, whatever their length.
+// The row stride in elements of scratch rows with `extent` elements, plus room for one unit (a vector, a
+// cache line) stored past their end: an odd number of units, so that rows are spread over all cache sets.
 sym::Expr scratch_stride(sym::Expr extent, int unit);
 
-// A buffer of the nest's points that lies in scratch for all rows of a block.
+// A buffer local to the nest's points that is kept in scratch for all rows of a block.
 struct LocalRows {
   loop::BufferId buffer;
-  std::string pointer;  // of the block's first row
-  std::string stride;   // elements from row to row; "": one row's memory serves all
+  std::string pointer;  // to the block's first row
+  std::string stride;   // elements between rows; "": all rows share one row's memory
 };
 
-// An f32 value of a row that its epilogue uses and another part has made: one for each row of a block.
+// An f32 value per row, computed by another part and used by the epilogue: one for each row of a block.
 struct RowValue {
   loop::ValueId value;
   std::string pointer;
 };
 
 struct ContractionFrame {
-  // `points`: the nest whose points have local buffers of their own, and the batch dims' values; the nest itself
+  // `points`: the nest whose points own the local buffers and which provides the batch dims; the nest itself
   // unless it is a link of a chain.
   ContractionFrame(KernelText& text, const loop::Program& program, const loop::Nest& nest,
                    kernels::GemmPlan plan, const loop::Nest* points = nullptr);
@@ -45,19 +45,19 @@ struct ContractionFrame {
   KernelText& text;
   kernels::GemmPlan plan;
   kernels::Contraction contraction;
-  const kernels::Factor* a;  // broadcast, as the micro-kernel takes it
-  const kernels::Factor* b;  // vectorised, likewise
+  const kernels::Factor* a;  // the broadcast factor of the micro-kernel
+  const kernels::Factor* b;  // the vectorised factor of the micro-kernel
   Dims batch, rows, columns, segments, run;
   Dims reduced;  // segments, then run
   sym::Facts facts;
-  int lanes;              // of a vector of the accumulator's dtype
-  sym::Expr block_limit;  // most rows of a task
+  int lanes;              // per vector of the accumulator's dtype
+  sym::Expr block_limit;  // maximum number of rows of a task
   std::vector<LocalRows> locals;
   std::optional<RowValue> row_value;
 
-  // Of sums.
+  // The C type of a sum.
   std::string element(int width = 1) { return text.value_type(contraction.dtype, width); }
-  // Of the factors, as they lie in memory and scratch.
+  // The dtypes of the factors in memory and scratch.
   DType a_dtype() const { return plan.kernel->a; }
   DType b_dtype() const { return plan.kernel->b; }
   std::string a_element(int width = 1) { return text.storage_type(a_dtype(), width); }
@@ -66,29 +66,31 @@ struct ContractionFrame {
   int b_bytes() const { return byte_size(b_dtype()); }
   int group() const { return plan.kernel->group(); }
   int step() const { return plan.kernel->step(); }
-  // Tiles hold rows of one image each: how many there are and their rows; all rows are one unless the plan copies lines.
+  // Tiles hold rows of one image each: the number of images and their rows. Unless the plan copies lines, all
+  // rows count as one image.
   struct Images {
     sym::Expr count, rows;
   };
   Images images() const;
-  // All lanes of a factor's value, as they lie in memory.
+  // All lanes of a factor's value, in its storage type.
   std::string stored(Body& body, loop::ValueId value, DType dtype);
-  // Declares the plan's micro-kernel; its name, which no other function of an object has (declarations within a
-  // function of C linkage are of one entity, whatever namespace they stand in).
+  // Declares the plan's micro-kernel and returns its name, which is unique within an object (declarations in
+  // functions of C linkage refer to one entity, in whatever namespace they are).
   std::string print_declaration();
-  // Of kernels of tile registers: shapes the thread's for a tile of tile_rows rows where they have another shape, and lets
-  // go of them. The variable `shaped` remembers it.
+  // For micro-kernels with tile registers (AMX): configures the thread's registers for a tile of tile_rows
+  // rows if the shape differs, and releases them. The variable `shaped` records the configuration.
   void print_shape_start();
   void print_shape();
   void print_shape_end();
 
   // A body whose batch dims are set.
   Body body() { return body_.value(); }
-  // Declares the batch dims' indices from the number `batch` and remembers them for body().
+  // Declares the batch dims' indices, computed from the flat index `batch`, and sets them in body().
   void print_batch_indices();
-  // The same for dims whose indices are there already.
+  // The same for dims whose indices are declared already.
   void set_batch_index(sym::Expr var, const std::string& name) { body_->set_index(var, name); }
-  // Lets `body` reach the local buffers and the value of a row of the block, numbered by a C expression.
+  // Gives `body` access to the local buffers and the row value of a row of the block; `row` is a C
+  // expression.
   void set_local_row(Body& body, const std::string& row) const;
   const LocalRows* local_rows(loop::BufferId buffer) const;
   // Declares an index variable per dim (names) from the flattened number.
@@ -104,7 +106,7 @@ struct ContractionFrame {
   std::optional<kernels::Factor> elements_[2];
 };
 
-// The statements around the reduce that its stores need, in order, without the reduce.
+// The statements other than the reduce that the stores need, in order.
 std::vector<const loop::Stmt*> epilogue_of(const loop::Nest& nest, const kernels::Contraction& contraction);
 
 }  // namespace stridec::codegen::cpu

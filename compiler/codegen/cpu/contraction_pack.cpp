@@ -6,7 +6,7 @@
 
 namespace stridec::codegen::cpu {
 
-// Rows that lie next to each other in memory, k by k.
+// Packs rows that are contiguous across rows instead of along k: a transposing copy.
 bool ContractionRows::print_turned_pack() {
   const loop::Load* load = f_.a->load;
   if (!load || f_.local_rows(load->access.buffer) || f_.a_dtype() != f_.contraction.dtype) return false;
@@ -37,8 +37,8 @@ bool ContractionRows::print_turned_pack() {
   return true;
 }
 
-// Dims of k, innermost last, that a holds next to each other; where none is, the innermost of few places at one distance,
-// such as the taps of a dilated window.
+// The innermost dims of k that are contiguous in a; if there are none, the innermost dim if its stride is
+// constant and its extent small, such as the taps of a dilated window.
 ContractionRows::Run ContractionRows::even_run(const Dims& k) const {
   Run run;
   if (!f_.a->load || f_.local_rows(f_.a->load->access.buffer) || k.empty()) return run;
@@ -56,8 +56,8 @@ ContractionRows::Run ContractionRows::even_run(const Dims& k) const {
   return run;
 }
 
-// A condition under which the mask holds for the whole run at the outer dims that `body` stands at; nothing
-// where it has no such form.
+// A condition under which the mask holds for the whole run, at the outer indices set in `body`; nothing if
+// the mask has no such form.
 std::optional<std::string> ContractionRows::whole_run_inside(const Dims& run, Body& body) const {
   std::string all;
   for (sym::Expr condition : loop::conjuncts(sym::simplify(f_.a->load->access.mask, f_.facts))) {
@@ -77,7 +77,7 @@ std::optional<std::string> ContractionRows::whole_run_inside(const Dims& run, Bo
   return all;
 }
 
-// The run's elements from `from` to `to`, reading no other.
+// Copies the run's elements from `from` to `to`, reading nothing else.
 void ContractionRows::print_copy(const Run& run) {
   KernelText& text = f_.text;
   const sym::Expr count = extent_of(run.dims);
@@ -86,8 +86,8 @@ void ContractionRows::print_copy(const Run& run) {
     for (int64_t k = 0; k < *known; ++k) text.line(cat("to[", k, "] = from[", k * run.step, "];"));
     return;
   }
-  // One load where a register holds the run. What is stored behind it in the packed row is written later, or lies in the
-  // vector that a row is longer than its elements.
+  // One load if a register can hold the run. The elements stored past its end are overwritten later or are in
+  // the padding vector at the end of a packed row.
   int whole = f_.lanes;
   while (known && whole < *known && 2 * whole * f_.a_bytes() <= text.target().vector_bytes) whole *= 2;
   if (known && *known < whole && whole - *known < f_.lanes && text.target().avx512) {
@@ -102,7 +102,7 @@ void ContractionRows::print_copy(const Run& run) {
   });
 }
 
-// What is read where the mask does not hold, for a run of such elements.
+// Stores the fill value for a masked-off run.
 void ContractionRows::print_fill(const sym::Expr& count) {
   const std::string fill = f_.body().stored_fill(*f_.a->load);
   print_vectors(count, [&](const std::string&, int lanes) {
@@ -110,7 +110,7 @@ void ContractionRows::print_fill(const sym::Expr& count) {
   });
 }
 
-// Stores values to `to`, as many lanes of them at a time as registers hold and there are.
+// Stores values to `to`, with the widest vectors that registers and the count allow.
 void ContractionRows::print_vectors(const sym::Expr& count,
                                     const std::function<std::string(const std::string&, int)>& value) {
   KernelText& text = f_.text;
@@ -132,7 +132,7 @@ void ContractionRows::print_vectors(const sym::Expr& count,
     vector("k");
     text.close();
   }
-  vector(cat(*known - lanes));  // overlaps the one before
+  vector(cat(*known - lanes));  // overlaps the previous one
 }
 
 void ContractionRows::print_pack() {
@@ -150,7 +150,8 @@ void ContractionRows::print_packed_rows(const Copy& copy, Body body) {
   text.line(cat(type, "* to = (", type, "*)", copy.to, " + row * ", pack_stride_, ";"));
   for (size_t d = 0; d < names.size(); ++d) body.set_index(f_.rows[d].var, names[d]);
   f_.set_local_row(body, "row");
-  // Runs that the mask only cuts at the border are copied as one where they are whole: those of most rows all are.
+  // Runs that the mask cuts only at the border are copied whole where the mask holds throughout, as it does
+  // for most rows.
   const Run run = even_run(copy.k);
   const bool fast = !run.dims.empty() && depends_on_any(f_.a->load->access.mask, run.dims);
   const Dims outer(copy.k.begin(),
@@ -189,7 +190,7 @@ void ContractionRows::print_packed_rows(const Copy& copy, Body body) {
   text.close();
 }
 
-// The run from where `body` stands, to `to`, which moves on.
+// Copies the run that starts at `body`'s indices to `to`, which advances.
 void ContractionRows::print_run(const Run& run, Body body) {
   KernelText& text = f_.text;
   for (const loop::Dim& dim : run.dims) body.set_index(dim.var, "0");
@@ -200,7 +201,7 @@ void ContractionRows::print_run(const Run& run, Body body) {
   text.line(cat("to += ", text.size(extent_of(run.dims)), ";"));
 }
 
-// A run that the mask cuts, as shorter ones that it holds for or not; false where there are none.
+// Splits a run that the mask cuts into shorter runs on which the mask is uniform; false if there are none.
 bool ContractionRows::print_masked_runs(const Run& run, Body body) {
   KernelText& text = f_.text;
   if (run.step != 1) return false;
@@ -227,15 +228,15 @@ bool ContractionRows::has_step_tail() const {
   return f_.step() > 1 && !f_.facts.holds(sym::eq(sym::mod(extent_of(f_.reduced), f_.step()), 0));
 }
 
-// Zeros from the C pointer `end` of a row to the end of its last step.
+// Zeroes a row from the C pointer `end` to the end of its last step.
 void ContractionRows::print_step_tail(const std::string& end) {
   if (!has_step_tail()) return;
   f_.text.line(cat("for (int64_t k = ", f_.text.size(extent_of(f_.reduced)), "; k % ", f_.step(),
                    " != 0; ++k) *", end, "++ = 0;"));
 }
 
-// The factor's statements for every k of `dims`, a vector of the innermost at a time, to `to`, which moves
-// on.
+// Prints the factor's statements for every k of `dims`, vectorised along the innermost, to `to`, which
+// advances.
 void ContractionRows::print_packed_elements(const Dims& dims, Body body) {
   KernelText& text = f_.text;
   Dims outer = dims;
@@ -275,7 +276,8 @@ void ContractionRows::plan_lines() {
   lines_ = kernels::match_lines(f_.a->load->access, f_.rows, f_.segments[0], f_.facts);
   STRIDEC_CHECK(lines_.has_value(), f_.nest.name);
   copied_k_ = Dims(f_.reduced.begin() + 1, f_.reduced.end());
-  // Whole lines of the cache, an odd number of them where it is known: rows then begin in every set of the cache.
+  // The row stride is a whole number of cache lines, and an odd one if known: rows then start in all cache
+  // sets.
   sym::Expr stride = extent_of(copied_k_);
   if (const auto known = sym::as_const(stride); !known || *known / f_.step() % 2 == 0) stride += f_.step();
   pack_stride_ = text.size(stride);

@@ -28,7 +28,7 @@ ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(fra
     plan_lines();
   } else if (f_.plan.a == kernels::GemmPlan::A::kPack) {
     merged_ = true;
-    const int unit = std::max(f_.lanes, f_.step());  // of tile registers a line of the cache
+    const int unit = std::max(f_.lanes, f_.step());  // a cache line for tile registers
     const sym::Expr stride = scratch_stride(extent_of(f_.reduced), unit);
     pack_stride_ = text.size(stride);
     pack_ = text.scratch(stride * (f_.block_limit * f_.a_bytes()));
@@ -52,7 +52,7 @@ ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(fra
   if (!bounds_.empty() || !mask_.is_const(1)) zeros_ = text.scratch(extent_of(f_.run) * f_.a_bytes());
 }
 
-// Address and mask as sums of a part of the row and a part of the segment, where they are.
+// Splits address and mask into sums of a row part and a segment part, if possible.
 void ContractionRows::plan_direct() {
   const loop::Access& access = f_.a->load->access;
   const sym::Expr offset = at_zero(kernels::offset_of(f_.program, access, f_.facts), f_.run);
@@ -110,7 +110,7 @@ void ContractionRows::print_start() {
   }
   print_lines_start();
   if (!zeros_.empty()) {
-    // What is read where the mask does not hold.
+    // The row of fill values for masked-off elements.
     text.line(cat("for (int64_t k = 0; k < ", text.size(extent_of(f_.run)), "; ++k) ((", type, "*)", zeros_,
                   ")[k] = ", f_.a->load->fill.i, ";"));
   }
@@ -128,7 +128,7 @@ void ContractionRows::print_block() {
   text.close();
 }
 
-// The addresses are worth keeping for all panels that meet the block.
+// Whether the row addresses are worth a table that all panels of the block use.
 bool ContractionRows::tabled() const {
   if (f_.plan.a != kernels::GemmPlan::A::kDirect || local_) return false;
   return !merged_ || !f_.segments.empty();
@@ -152,7 +152,7 @@ void ContractionRows::print_table() {
   for (size_t d = 0; d < index_tables_.size(); ++d) entry(index_tables_[d], names[d]);
   f_.print_increment(f_.rows, names);
   text.close();
-  // Chunks read on behind the last row.
+  // Chunks read past the last row.
   text.open(cat("for (int64_t row = block_rows; row < block_rows + ", kChunk * chunks(f_), "; ++row)"));
   for (const std::string& table : stores) {
     text.line(cat("((int64_t*)", table, ")[row] = ((int64_t*)", table, ")[0];"));

@@ -19,31 +19,31 @@ std::vector<std::string> row_names(const ContractionFrame& f);
 
 class ContractionRows {
  public:
-  // `indices`: the epilogue asks for row_index().
+  // `indices`: the epilogue uses row_index().
   ContractionRows(ContractionFrame& frame, bool indices);
 
   void print_start();  // once per call of the kernel
   void print_block();  // when the task's rows or batch point change
   void print_tile();   // sets a_rows
 
-  // Whether a tile may leave out its first and last segments: taps that lie in the padding for all of its rows. print_tile()
-  // then sets live_first and live_segments.
+  // Whether a tile may skip its first and last segments: taps that are in the padding for all of its rows.
+  // print_tile() then sets live_first and live_segments.
   bool skips_segments() const { return !live_.empty(); }
 
-  // The index of row dim d of row `first_row + i`, as C.
+  // The index of row dim d for row `first_row + i`, as C.
   std::string row_index(size_t d, const std::string& i) const;
 
  private:
-  struct Run {  // dims of k, and by how many elements its places lie apart
+  struct Run {  // dims of k, and the stride between their elements
     Dims dims;
     int64_t step = 1;
   };
-  // Rows of scratch from the block's first row on.
+  // A range of rows copied to scratch, starting at the block's first row.
   struct Copy {
     Dims rows, k;
     std::string to, count;
   };
-  // A part of the mask as "row part + segment part >= 0".
+  // A conjunct of the mask in the form "row part + segment part >= 0".
   struct Bound {
     sym::Expr row, segment;
   };
@@ -75,18 +75,19 @@ class ContractionRows {
 
   ContractionFrame& f_;
   const LocalRows* local_ = nullptr;  // read in place: rows of the block in scratch
-  bool indices_;                      // tables of the row dims' indices are wanted
+  bool indices_;                      // tables of the row dims' indices are needed
   bool merged_ = false;               // row r of the block starts at base + r * step_
   sym::Expr step_ = 0;
-  sym::Expr offset_ = 0;  // of a row's first element, segments and run at 0 unless general_
+  // Offset of a row's first element, with segments and run at 0 unless general_.
+  sym::Expr offset_ = 0;
   bool general_ = false;  // address and mask are evaluated for every row and segment
   std::vector<Bound> bounds_;
   sym::Expr segment_offset_ = 0;
-  sym::Expr mask_ = 1;  // general_ alone
+  sym::Expr mask_ = 1;  // only if general_
   std::string pack_, zeros_, offsets_, live_;
   std::vector<std::string> index_tables_, bound_tables_;
   std::string pack_stride_;
-  std::optional<kernels::Lines> lines_;  // kLines alone, like the next two
+  std::optional<kernels::Lines> lines_;  // only for kLines, like the next two
   Dims copied_k_;
   std::vector<std::string> copies_;
 };

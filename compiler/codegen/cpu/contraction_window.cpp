@@ -17,19 +17,19 @@ using sym::Expr;
 
 constexpr int64_t kGrain = int64_t{1} << 17;  // multiply-adds that are worth waking a thread for
 
-// An element of a that one or more of the outputs of a group read, relative to the group's first output.
+// An element of a that one or more outputs of a group read, relative to the group's first output.
 struct Position {
-  size_t line;                   // of lines_
-  int64_t shift;                 // from there, elements
+  size_t line;                   // index into lines_
+  int64_t shift;                 // distance from it in elements
   std::vector<int64_t> margins;  // added to each bound of the mask
-  int output;                    // the first that reads it
+  int output;                    // the first output that reads it
 };
 
-// Elements that are multiplied at once, side by side in a lane.
+// Elements that are multiplied together, adjacent in a lane.
 struct Beside {
   std::vector<size_t> positions;
   struct Use {
-    int output, taps;  // the number of the taps' weights
+    int output, taps;  // taps: index of the taps' weights
   };
   std::vector<Use> uses;
 };
@@ -99,7 +99,7 @@ class Emitter {
   }
 
  private:
-  // Takes address and mask apart: what a row gives, what outputs and taps add.
+  // Splits address and mask into the row's part and the parts that outputs and taps add.
   void place() {
     std::vector<Expr> vars = {along_.var};
     const Dims beside = plan_.channels_beside() ? Dims() : beside_;
@@ -110,7 +110,7 @@ class Emitter {
       return static_cast<int>(sym::as_const(extent_of(dims)).value());
     };
     const int group = plan_.channels_beside() ? 1 : plan_.kernel->group(), inner = count(beside);
-    const int groups = (inner + group - 1) / group;  // of a point of the outer taps
+    const int groups = (inner + group - 1) / group;  // per point of the outer taps
     weights_ = count(taps_) * groups;
     const Expr offset = kernels::offset_of(program_, a_->access, facts_);
     Expr first = at_zero(offset, columns_);
@@ -239,7 +239,8 @@ class Emitter {
     text_.close();
   }
 
-  // The outputs of a vector with so many columns. Most groups of outputs lie inside, where addresses are known.
+  // Prints the outputs of a vector of `columns` columns. Most groups of outputs are inside the image, where
+  // addresses need no check.
   void print_vector(const Body& row_body, const std::string& columns, const std::string& live,
                     const std::string& live_inputs) {
     print_live(columns, live, live_inputs);
@@ -260,7 +261,7 @@ class Emitter {
     text_.line("}");
   }
 
-  // Which lanes of a vector with so many columns count, and which of its inputs; "": all, or nobody asks.
+  // Declares the live lanes of a vector of `columns` columns, and its live inputs; "": all, or unused.
   void print_live(const std::string& columns, const std::string& live, const std::string& live_inputs) {
     if (!live.empty()) text_.line(cat("const uint64_t live = ((uint64_t)1 << ", columns, ") - 1;"));
     if (live_inputs.empty()) return;
@@ -272,7 +273,7 @@ class Emitter {
   int weights_of_vector() const { return lanes_ * plan_.kernel->group(); }
   bool permutes() const { return outputs_of_group_ > 1 || inputs_of_group_ > 1; }
 
-  // The place of a lane's input in a vector of inputs: its group's first.
+  // The index of each lane's input in a vector of inputs: that of its group's first input.
   void print_places() {
     if (!permutes()) return;
     std::vector<int64_t> places;
@@ -283,7 +284,7 @@ class Emitter {
         cat("const ", vector, " places = {", join(places, ", ", [](int64_t at) { return cat(at); }), "};"));
   }
 
-  // Where each position is, or the padding: outside of the mask, or of no output that counts.
+  // The address of each position, or the padding row if it is masked off or belongs to no live output.
   void print_addresses() {
     text_.line(cat("const ", a_type(), "* at[", positions_.size(), "];"));
     text_.open("if (!inside)");
@@ -294,7 +295,7 @@ class Emitter {
       }
       const int first = positions_[p].output;
       if (first > 0) valid += cat(valid.empty() ? "" : " & ", "(outputs > ", first, ")");
-      // Without a mask every element that counts is there; what does not count reads the first one instead.
+      // Without a mask every live element exists; dead positions read the first element instead.
       const std::string elsewhere = bounds_.empty() ? std::string("a") : padding_;
       const std::string address = address_of(positions_[p]);
       text_.line(cat("at[", p, "] = ",
@@ -310,7 +311,8 @@ class Emitter {
     for (int o = 0; o < plan_.outputs; ++o) text_.line(cat(vector, " sum_", o, " = (", vector, ")0;"));
     const bool loops = channel_steps_ > 1;
     std::string taps = "w";
-    // The channels' weights lie inside of the taps' where they lie side by side, and outside otherwise.
+    // The weights of channels are nested inside those of taps if channels are adjacent in lanes, and outside
+    // otherwise.
     const int64_t tap_step = (plan_.channels_beside() ? channel_steps_ : 1) * weights_of_vector();
     if (loops) {
       text_.line("#pragma clang loop unroll(disable)");
@@ -381,12 +383,12 @@ class Emitter {
     }
   }
 
-  // Adds v times the taps' weights.
+  // Adds v times the taps' weights to the sum.
   void print_product(const std::string& sum, const std::string& taps) {
     const int bits = text_.target().vector_bytes * 8;
     if (plan_.kernel->b == DType::kI8) {
       text_.line(cat(sum, " = __builtin_ia32_vpdpbusd", bits, "(", sum, ", v, ", taps, ");"));
-    } else if (plan_.kernel->b == DType::kI16) {  // clang makes one instruction of it where there is one
+    } else if (plan_.kernel->b == DType::kI16) {  // clang selects the single instruction if the target has it
       const std::string words = text_.value_type(DType::kI16, 2 * lanes_);
       text_.line(cat(sum, " += (", text_.value_type(DType::kI32, lanes_), ")__builtin_ia32_pmaddwd", bits,
                      "(__builtin_bit_cast(", words, ", v), __builtin_bit_cast(", words, ", ", taps, "));"));
@@ -399,8 +401,8 @@ class Emitter {
     }
   }
 
-  // `all` outputs count. Of those of which some may not, sums lie in memory: where each is under a condition of its own,
-  // compilers move its products there, so that the processor gets chains of them one after the other.
+  // With `all`, all outputs are live. Otherwise sums are kept in memory: if each store had its own condition,
+  // the compiler would sink the multiplications below it, and they would become sequential dependence chains.
   void print_epilogue(const Body& row_body, const std::string& live, bool all) {
     Body body = row_body;
     const DType dtype = plan_.kernel->dtype;
@@ -427,18 +429,18 @@ class Emitter {
   const loop::Load *a_, *b_;
   Dims rows_, columns_, taps_, beside_;
   loop::Dim along_;
-  int64_t count_ = 0;  // of columns
+  int64_t count_ = 0;  // number of columns
   int64_t outputs_of_group_ = 1, inputs_of_group_ = 1;
   int64_t inputs_ = 0;         // elements of a that a vector of columns reads
   int64_t channel_steps_ = 1;  // lanes of a group's inputs
-  int elements_ = 0;           // of a vector of a
+  int elements_ = 0;           // per vector of a
   int lanes_ = 0;
-  int weights_ = 0;  // vectors of weights that an output takes of an input channel
+  int weights_ = 0;  // vectors of weights per output and input channel
   std::vector<const loop::Stmt*> epilogue_;
   kernels::LinearForm address_;
   std::vector<kernels::LinearForm> bounds_;
-  // Where positions at constant distances from one another begin: constants fit into an instruction, sizes take a register
-  // each.
+  // Start offsets of sets of positions at constant distances: constants fit into an instruction, sizes take a
+  // register each.
   std::vector<Expr> lines_;
   std::vector<Position> positions_;
   std::vector<Beside> products_;

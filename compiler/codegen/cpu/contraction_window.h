@@ -1,4 +1,4 @@
-// Convolutions of groups of few channels on the CPU, by a plan (kernels/window_plan.h).
+// Convolutions with few channels per group (depthwise) on the CPU, by a plan (kernels/window_plan.h).
 #pragma once
 
 #include "compiler/base/target.h"

@@ -31,7 +31,7 @@ std::string kernel_symbol(const std::string& text, const CpuTarget& target) {
 std::string translation_unit(const Kernel& kernel, const std::string& symbol) {
   std::string out = cat("#define KERNEL ", symbol, "\n#define STRIDEC_ABI_FREESTANDING\n");
   const size_t at = kernel.text.find(kAbiInclude);
-  if (at == std::string::npos) return kernel.text;  // a supporting unit: functions under names of their own
+  if (at == std::string::npos) return kernel.text;  // a supporting unit: functions with names of their own
   out += kernel.text.substr(0, at);
   out += abi_header();
   out += "\n" + kernel.text.substr(at + kAbiInclude.size());

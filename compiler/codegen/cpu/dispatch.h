@@ -1,4 +1,5 @@
-// Which emitter makes the kernel of a nest, and the name and translation unit of a kernel's text.
+// Selects the emitter of a nest's kernel, and defines the symbol name and translation unit of a kernel's
+// text.
 #pragma once
 
 #include <string>
@@ -10,15 +11,15 @@
 
 namespace stridec::codegen::cpu {
 
-// The line that stands for the ABI's header in the text of a kernel. Supporting units (Kernel::support) have none.
+// The placeholder for the ABI's header in the text of a kernel. Supporting units (Kernel::support) have none.
 inline constexpr std::string_view kAbiInclude = "#include \"stridec/abi.h\"\n";
 
-// The kernel of one nest by its schedule: a template's, or the general emitter's.
+// Emits the kernel of one nest by its schedule: by a template, or by the general emitter.
 Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
 // The name of the function that a kernel's text defines.
 std::string kernel_symbol(const std::string& text, const CpuTarget& target);
-// The text that the compiler gets. Supporting units (Kernel::support) are kernels of the list too, compiled
-// as they are.
+// The text that is compiled. Supporting units (Kernel::support) are separate entries of the list and are
+// compiled unchanged.
 std::string translation_unit(const Kernel& kernel, const std::string& symbol);
 
 }  // namespace stridec::codegen::cpu

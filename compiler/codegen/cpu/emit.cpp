@@ -22,21 +22,21 @@ using sym::Expr;
 struct LoopEmitter {
   const loop::Program& program;
   const schedule::LoopPlan plan;
-  const loop::Nest nest;  // after merges and splits
+  const loop::Nest nest;  // after merging and splitting dims
   KernelText text;
   Body body;
   std::vector<loop::Dim> tasks, loops;
-  std::optional<loop::Dim> lanes;  // the parallel dim along which vectors run
+  std::optional<loop::Dim> lanes;  // the vectorised parallel dim
   int width = 1;
   int64_t chunk = 1;
-  std::optional<Expr> together;  // the dim of which several points are done together
-  std::vector<Body> points;      // of these, while they are printed
+  std::optional<Expr> together;  // the dim that is unrolled and jammed
+  std::vector<Body> points;      // its points, while they are printed
   std::set<loop::ValueId> apart;
-  std::map<Expr, std::pair<std::string, std::string>, sym::ExprLess> ranges;  // of dims in tiles
-  // What is the same at all points of the loops inside, by the number of `loops` around it: printed there. Nobody else moves
-  // it, since a store may be to the memory that a load is from, as far as LLVM can tell.
+  std::map<Expr, std::pair<std::string, std::string>, sym::ExprLess> ranges;  // of tiled dims
+  // Loop-invariant statements, by the number of enclosing `loops`: they are printed at that level. LLVM would
+  // not hoist them, because a store may alias a load's memory as far as it can tell.
   std::vector<std::vector<const loop::Stmt*>> outer;
-  std::set<const loop::Stmt*> inner;  // the others
+  std::set<const loop::Stmt*> inner;  // all others
 
   LoopEmitter(const loop::Program& program, const loop::Nest& original, const CpuTarget& target)
       : program(program),
@@ -56,7 +56,8 @@ struct LoopEmitter {
     return nullptr;
   }
 
-  // Sorts the parallel dims into tasks, loops and lanes, of a schedule that applies (schedule/directives/applies.h).
+  // Assigns the parallel dims to tasks, loops and lanes, for a schedule that applies
+  // (schedule/directives/applies.h).
   void assign() {
     std::set<Expr, sym::ExprLess> used;
     for (const Expr& var : plan.tasks) {
@@ -74,7 +75,7 @@ struct LoopEmitter {
     };
     for (const Expr& var : plan.order) add(*find(var));
     for (const loop::Dim& dim : nest.dims) add(dim);
-    // A loop's extent may depend on dims that are written before it.
+    // A loop's extent may depend on dims that precede it.
     for (size_t i = 0; i < loops.size(); ++i)
       for (size_t j = i + 1; j < loops.size(); ++j)
         if (sym::depends_on(loops[i].extent, loops[j].var)) std::swap(loops[i], loops[j]);
@@ -85,7 +86,8 @@ struct LoopEmitter {
       if (loops[i].var == *innermost) std::swap(loops[i], loops[i + 1]);
   }
 
-  // Sorts the statements by the loops that they hang on. Loops and what touches memory that the nest writes stay inside.
+  // Sorts the statements by the loops that they depend on. Loops and accesses to memory that the nest writes
+  // stay innermost.
   void sort_statements() {
     const size_t innermost = loops.size() + (lanes ? 1 : 0);
     outer.resize(innermost);
@@ -93,7 +95,7 @@ struct LoopEmitter {
     for (const loop::Dim& dim : tasks) of_var[dim.var] = 0;
     for (size_t i = 0; i < loops.size(); ++i) of_var[loops[i].var] = i + 1;
     if (lanes) of_var[lanes->var] = innermost;
-    // Blocks run along both of their dims inside (print_blocks).
+    // Blocks iterate over both of their dims inside (print_blocks).
     if (lanes && plan.transpose && !loops.empty() && loops.back().var == plan.transpose->first)
       of_var[loops.back().var] = innermost;
     std::set<loop::BufferId> written;
@@ -115,7 +117,7 @@ struct LoopEmitter {
           if (const auto found = of_var.find(var); found != of_var.end())
             level = std::max(level, found->second);
       });
-      // Whether there are any points is asked where it is printed.
+      // The check that there are any points is printed with the statements.
       for (size_t i = level; i < loops.size(); ++i)
         if (sym::has_index(loops[i].extent)) level = i + 1;
       if (level < innermost && lanes && sym::has_index(lanes->extent)) level = innermost;
@@ -136,7 +138,7 @@ struct LoopEmitter {
     for (const loop::Stmt* stmt : stmts) body.print(*stmt);
   }
 
-  // The points of a dim from `from` to `to`, several at a time where the schedule says so.
+  // Prints the points of a dim from `from` to `to`, several at once if the schedule says so.
   void print_points(const loop::Dim& dim, const std::string& from, const std::string& to,
                     const std::function<void()>& inside) {
     const std::string i = text.fresh("i");
@@ -161,7 +163,7 @@ struct LoopEmitter {
     text.close();
   }
 
-  // Memory of local buffers: a point's own, of all lanes side by side.
+  // Declares local buffers: one copy per point, interleaved across lanes.
   void declare_locals() {
     for (const loop::BufferId id : loop::buffers_of(nest)) {
       const loop::Buffer& buffer = program[id];
@@ -188,7 +190,7 @@ struct LoopEmitter {
       count *= i + 1 == tasks.size() ? sym::ceildiv(tasks[i].extent, chunk) : tasks[i].extent;
 
     if (tasks.size() == 1) {
-      // Neighbouring tasks are one range.
+      // Consecutive tasks form one range.
       const loop::Dim& dim = tasks[0];
       const std::string n = body.index(dim.extent), times = chunk == 1 ? "" : cat(" * ", chunk);
       text.open_ranges();
@@ -224,7 +226,7 @@ struct LoopEmitter {
     return text.finish(count, sym::max(1, sym::floordiv(plan.grain * count, sym::max(1, steps))));
   }
 
-  // The points of the last task dim that fall to a task.
+  // Prints the points of the last task dim that belong to a task.
   void print_range(const loop::Dim& dim, const std::string& from, const std::string& to) {
     if (lanes && lanes->var == dim.var) {
       lanes_from = from;
@@ -235,14 +237,14 @@ struct LoopEmitter {
   }
   std::string lanes_from = "0", lanes_to;
 
-  // What the places where a range of lanes begins are multiples of.
+  // A divisor of the start positions of lane ranges.
   int64_t lanes_step() const {
     for (const schedule::LoopPlan::Split& block : plan.blocks)
       if (block.dim == lanes->var) return block.factor;
     return chunk;
   }
 
-  // The loops of a task, tile after tile.
+  // Prints the loops of a task over tiles.
   void print_tiles(size_t next) {
     if (next == plan.blocks.size()) return print_loop(0);
     const auto& [var, size] = plan.blocks[next];
@@ -259,8 +261,8 @@ struct LoopEmitter {
 
   // ---- transposes ----
 
-  // Blocks of width x width points: the crossing loads by rows, turned in registers. Edges as everywhere
-  // else.
+  // Blocks of width x width points: crossing loads are loaded by rows and transposed in registers. Edges are
+  // handled as elsewhere.
   void print_blocks(const loop::Dim& across) {
     const std::vector<const loop::Load*> loads =
         schedule::transposable_loads(program, nest, across.var, lanes->var);
@@ -317,8 +319,8 @@ struct LoopEmitter {
     for (Body& point : points) point.assume(conditions);
   }
 
-  // Parts of the masks of the body's own accesses that depend on dims around the lanes alone; none where few accesses
-  // have such.
+  // Conjuncts of the body's own masks that depend only on dims outside the lanes; none if few accesses have
+  // such conjuncts.
   std::vector<Expr> shared_conditions() const {
     constexpr int kMany = 8;
     std::vector<Expr> found;
@@ -346,7 +348,7 @@ struct LoopEmitter {
     return found == ranges.end() ? std::pair(std::string("0"), body.index(dim.extent)) : found->second;
   }
 
-  // The loops from this one on, behind what is the same at all their points.
+  // Prints the loops from `next` on, preceded by the statements that are invariant in them.
   void print_loop(size_t next) {
     if (next >= outer.size() || outer[next].empty()) return print_within(next);
     std::vector<Expr> sizes;
@@ -387,7 +389,7 @@ struct LoopEmitter {
               },
               aligned, plan.single == lanes->var);
     };
-    // Many masks that all lanes share hold nearly everywhere: one test for all of them.
+    // Many masks that all lanes share hold almost everywhere: test them once, together.
     if (const std::vector<Expr> shared = shared_conditions(); !shared.empty()) {
       text.open(
           cat("if (", join(shared, " & ", [&](Expr part) { return cat("(", body.index(part), ")"); }), ")"));

@@ -1,4 +1,4 @@
-// The general loop emitter: compiles every legal nest, by the directives of its schedule
+// The general loop emitter: compiles every legal nest, following the directives of its schedule
 // (schedule/directives/schedule.h).
 #pragma once
 

@@ -17,7 +17,8 @@ namespace {
 }  // namespace
 
 struct Jit::Impl {
-  // What the session reports beside the error that a lookup returns: the names of undefined symbols, say.
+  // Messages that the session reports in addition to a lookup's error, such as the names of undefined
+  // symbols.
   std::mutex mutex;
   std::string reported;
   std::unique_ptr<llvm::orc::LLJIT> jit;

@@ -1,4 +1,4 @@
-// Compiled objects as functions of this process: for packing weights at compile time, for tests and for the
+// Loads compiled objects as functions of this process: to pack weights at compile time, for tests and for the
 // tuner.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace stridec::codegen {
 
-// Holds code until it is destroyed. Objects see each other's symbols, and of the process memcpy, memmove,
-// memset and memcmp alone, which is what an artifact may imply too. Calls from several threads are fine.
+// Holds code until it is destroyed. Objects see each other's symbols, and of the process only memcpy,
+// memmove, memset and memcmp, the functions that artifacts may call implicitly too. Thread-safe.
 class Jit {
  public:
   Jit();
@@ -17,9 +17,9 @@ class Jit {
   Jit(const Jit&) = delete;
   Jit& operator=(const Jit&) = delete;
 
-  // Takes a copy. Throws a kToolchain Error when it is no object or defines a symbol twice.
+  // Copies the object. Throws a kToolchain Error if it is not an object or defines a symbol twice.
   void add_object(std::string_view object);
-  // The address of a symbol, hidden ones included. Throws a kToolchain Error naming what is undefined.
+  // The address of a symbol, including hidden ones. Throws a kToolchain Error that names undefined symbols.
   void* lookup(const std::string& symbol);
 
  private:

@@ -51,7 +51,7 @@ Descriptor memory_file(const std::string& name, std::string_view bytes) {
   return file;
 }
 
-// LLD's global state is not fit for a second use after some errors; it says so.
+// After some errors LLD's global state cannot be reused; LLD reports that.
 std::mutex lld_mutex;
 bool lld_usable = true;
 
@@ -96,7 +96,7 @@ std::string link_shared(std::span<const LinkInput> inputs, const LinkOptions& op
                                         "-O1"};
   if (options.strip) arguments.push_back("--strip-all");
 
-  std::vector<std::pair<Descriptor, std::string>> files;  // and the name for messages
+  std::vector<std::pair<Descriptor, std::string>> files;  // with the name for messages
   for (const LinkInput& input : inputs) files.emplace_back(memory_file(input.name, input.object), input.name);
   files.emplace_back(memory_file("libc.so.6", libc_stub()), "libc.so.6");
   for (size_t i = 0; i < files.size(); ++i) {
@@ -106,8 +106,7 @@ std::string link_shared(std::span<const LinkInput> inputs, const LinkOptions& op
     if (lazy) arguments.push_back("--end-lib");
   }
 
-  // The output is a pipe: LLD writes to what is no regular file in one go, without a temporary file beside
-  // it.
+  // The output is a pipe: LLD writes to a non-regular file sequentially, without a temporary file.
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) fail_system("pipe2");
   Descriptor read_end(ends[0]), write_end(ends[1]);

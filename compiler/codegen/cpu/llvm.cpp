@@ -48,8 +48,8 @@ void fail_toolchain(std::string code, std::string message, std::string_view outp
 
 }  // namespace stridec::codegen
 
-// Stand-ins for what clang and LLD refer to and stridec leaves out of its binary: LLD initialises every
-// target, clang asks for the Polly plugin. Without these the archives would pull in all twenty back ends.
+// Stubs for symbols that clang and LLD refer to and stridec omits: LLD initialises every target, clang
+// requests the Polly plugin. Without the stubs the archives would pull in all twenty back ends.
 llvm::PassPluginLibraryInfo getPollyPluginInfo();
 llvm::PassPluginLibraryInfo getPollyPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "no polly", "0", [](llvm::PassBuilder&) {}};

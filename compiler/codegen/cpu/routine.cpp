@@ -12,7 +12,7 @@
 namespace stridec::codegen::cpu {
 namespace {
 
-// Of a range of tasks.
+// The loop over a range of tasks.
 constexpr const char* kTaskLoop = "for (int64_t task = first_task; task < end_task; ++task)";
 
 template <class Print>
@@ -22,7 +22,7 @@ void print_ranges(KernelText& text, Print&& print) {
   text.close();
 }
 
-// The stream is one after the other: one task.
+// The random stream is sequential, so there is one task.
 Kernel mersenne_uniform(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
   KernelText text(program, target);
   const std::string to = text.pointer(call.writes[0]);
@@ -52,7 +52,7 @@ Kernel mersenne_uniform(const loop::Program& program, const loop::Call& call, co
   return text.finish(1, 1);
 }
 
-// One call of runtime/image, which is linked where this text names it.
+// Calls runtime/image, which is linked only if this text refers to it.
 Kernel image(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
   KernelText text(program, target);
   const std::string bytes = text.pointer(call.reads[0]), to = text.pointer(call.writes[0]);

@@ -1,4 +1,4 @@
-// The runtime library's routines (loop/library.def) as kernels; sorting has one task per row.
+// Emits the runtime library's routines (loop/library.def) as kernels; sorting has one task per row.
 #pragma once
 
 #include "compiler/base/target.h"

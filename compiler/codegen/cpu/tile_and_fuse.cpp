@@ -79,7 +79,7 @@ class Emitter {
   }
 
  private:
-  // Of a strip, or of the whole launch.
+  // A size as C: a variable of the tile, or an argument of the launch.
   std::string c(Expr e) {
     const std::vector<Expr> vars = sym::free_vars(e);
     if (std::none_of(vars.begin(), vars.end(), [&](Expr var) { return variables_.contains(var); }))
@@ -93,7 +93,7 @@ class Emitter {
         program_.facts);
   }
 
-  // What the strip before has made goes to where this one has it, and is not made again.
+  // Moves the halo that the previous tile computed to its place in this tile, so that it is not recomputed.
   void print_carried(size_t k, const std::string& strip) {
     const loop::TiledGroup::Carried& each = strips_.carried[k];
     const loop::Buffer& buffer = program_[each.buffer];

@@ -1,5 +1,5 @@
-// One kernel for launches that work in strips (loop::TiledGroup): it calls theirs, one after the other, for each of its strips,
-// with what a strip owns in a thread's scratch.
+// Emits one kernel for a tiled group (loop::TiledGroup): for each tile it calls the kernels of the group's
+// launches in order, with the tile's own buffers in the thread's scratch.
 #pragma once
 
 #include "compiler/base/target.h"
