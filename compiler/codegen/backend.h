@@ -30,9 +30,9 @@ struct Kernel {
   std::vector<sym::Expr> sizes;         // the values of s0, s1, ...: expressions of the program's symbols
   // Sentences of data checks; their numbers follow the sizes in the arguments.
   std::vector<std::string> messages;
-  sym::Expr tasks = 1;                // size of the flattened parallel domain
-  sym::Expr grain = 1;                // least number of tasks worth a thread
-  sym::Expr scratch_bytes = 0;        // private memory per thread
+  sym::Expr tasks = 1;          // size of the flattened parallel domain
+  sym::Expr grain = 1;          // least number of tasks worth a thread
+  sym::Expr scratch_bytes = 0;  // private memory per thread
   std::optional<WeightPanels> weights;
   bool movable = false;     // threads may steal tasks from each other; the kernel records no failures
   bool asks_ahead = false;  // prefetches the first weights of a later launch, if the host passes them

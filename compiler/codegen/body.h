@@ -52,7 +52,7 @@ struct CValue {
 // How the dims of For and Reduce statements inside a body are mapped; dims that are not listed run as plain
 // loops.
 struct InnerLoops {
-  std::map<sym::Expr, int, sym::ExprLess> width;         // number of lanes along this dim
+  std::map<sym::Expr, int, sym::ExprLess> width;  // number of lanes along this dim
   // independent accumulators of a reduce that is vectorised along this dim
   std::map<sym::Expr, int, sym::ExprLess> accumulators;
 };
@@ -123,7 +123,7 @@ class Body {
 
   // ---- statement fragments, for templates ----
   // The value of a masked-off load, in its storage type.
-  std::string stored_fill( const loop::Load& load);
+  std::string stored_fill(const loop::Load& load);
   // Conversion of a value to its storage type and back.
   std::string to_storage(const std::string& text, DType dtype, int width);
   std::string to_storage(const CValue& value, DType dtype);  // a scalar
@@ -186,7 +186,7 @@ class Body {
   Memory memory(loop::BufferId buffer);
   static const sym::Expr& lane();  // the lane variable
   // For a by_lane() expression, in which the lane variable is lane 0's.
-  bool lane_dependent( sym::Expr expr) const;
+  bool lane_dependent(sym::Expr expr) const;
   sym::Expr by_lane(sym::Expr expr) const;  // in terms of the lane variable, simplified
   sym::Expr uniform(sym::Expr expr);
   sym::Expr canonical(sym::Expr expr);  // replaces uniform subexpressions by size symbols
@@ -268,7 +268,7 @@ class Body {
   // multiplication is rounded on its own, so that a value recomputed in another nest is identical.
   std::vector<bool> summed_;
   std::vector<Slack> slack_;
-  std::map<loop::ValueId, double> numbers_;            // float constants
+  std::map<loop::ValueId, double> numbers_;  // float constants
   // definitions by erf, tanh, multiplication and division
   std::map<loop::ValueId, const loop::Let*> made_by_;
   std::vector<sym::Expr> assumed_;

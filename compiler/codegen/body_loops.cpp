@@ -164,8 +164,8 @@ void Body::print_for(const loop::For& loop) {
     std::vector<loop::Dim> rest = loop.dims;
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(d));
     return print_loops(rest, 0, [&] {
-      const loop::Dim& dim = loop.dims[d];  // evaluated before the facts state that it is at least 1
-      const std::string count = index(dim.extent);  // before it is known to be 1 at least
+      const loop::Dim& dim = loop.dims[d];
+      const std::string count = index(dim.extent);  // evaluated before the facts state that it is at least 1
       const sym::Facts outer = facts_;
       facts_.set_index(dim.var, dim.extent);
       text_.open("");

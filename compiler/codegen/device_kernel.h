@@ -38,9 +38,9 @@ struct DeviceKernel {
   Kernel code;  // text, buffers, sizes, messages; tasks, grain and scratch_bytes are unused
   // Grid size in blocks; nothing is launched if one is 0.
   std::array<sym::Expr, 3> grid = {1, 1, 1};
-  int threads = 256;                          // per block
-  int cluster = 1;                            // blocks per cluster, along x
-  sym::Expr shared_bytes = 0;                 // dynamic shared memory per block
+  int threads = 256;           // per block
+  int cluster = 1;             // blocks per cluster, along x
+  sym::Expr shared_bytes = 0;  // dynamic shared memory per block
   std::vector<TensorMap> maps;
   sym::Expr workspace_bytes = 0;  // private global memory of the launch; contents unspecified
   sym::Expr counter_bytes = 0;    // global memory of zeros, which the launch resets to zeros

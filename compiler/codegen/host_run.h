@@ -20,7 +20,7 @@ class HostNames {
   std::string checked_text(sym::Expr e, const sym::Facts& facts) const;  // sym::to_checked_c
   bool from_data(sym::Expr e) const;  // depends on a symbol that is bound during the run
   // A C condition: some symbol of e is not bound yet; "" if all always are.
-  std::string unknown( sym::Expr e) const;
+  std::string unknown(sym::Expr e) const;
   size_t index(sym::Expr symbol) const;
 
  private:

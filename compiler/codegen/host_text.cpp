@@ -195,9 +195,8 @@ std::string c_string(std::string_view text) {
     if (ch == '"' || ch == '\\') {
       out += '\\';
       out += static_cast<char>(ch);
-    // Three octal digits, so that following characters cannot extend the escape.
-    } else if (ch < 0x20 || ch >= 0x7f ||
-               ch == '?') {
+    } else if (ch < 0x20 || ch >= 0x7f || ch == '?') {
+      // Three octal digits, so that following characters cannot extend the escape.
       const char digits[] = {'\\', static_cast<char>('0' + (ch >> 6)), static_cast<char>('0' + (ch >> 3 & 7)),
                              static_cast<char>('0' + (ch & 7)), 0};
       out += digits;

@@ -58,8 +58,7 @@ std::optional<Contraction> classify_contraction(const Nest& nest) {
   for (size_t i = 0; i < nest.body.size(); ++i) {
     auto* reduce = std::get_if<Reduce>(&nest.body[i].node);
     // There must be exactly one loop, a reduction.
-    if (body_of(nest.body[i]) && (!reduce || c.reduce))
-      return std::nullopt;
+    if (body_of(nest.body[i]) && (!reduce || c.reduce)) return std::nullopt;
     if (!reduce) continue;
     c.at = i;
     c.reduce = reduce;

@@ -127,7 +127,7 @@ Scalar identity(Combine combine, DType dtype);
 // ---- statements ------------------------------------------------------------------------------------------
 
 struct Dim {
-  sym::Expr var;     // an index variable, unique in its nest
+  sym::Expr var;  // an index variable, unique in its nest
   // The loop runs from 0 to extent - 1. The extent is an expression of symbols, and in triangular loops also
   // of outer index variables.
   sym::Expr extent;

@@ -180,8 +180,7 @@ class Prover {
     for (Expr v : free_vars(e)) {
       auto linear = linear_in(e, v);
       // bounds() has handled constant coefficients.
-      if (!linear || linear->coefficient.is_const())
-        continue;
+      if (!linear || linear->coefficient.is_const()) continue;
       Sign s = sign(linear->coefficient);
       Interval range = bounds(v);
       if (s == Sign::kUnknown || (s == Sign::kUp ? !range.has_lo() : !range.has_hi())) continue;

@@ -80,7 +80,7 @@ Built build(const std::vector<Variant>& variants, const BuildOptions& options = 
 // error instead of an object.
 struct KernelObjects {
   std::vector<BuiltKernel> kernels;
-  std::vector<std::string> errors;     // by kernel; "": none
+  std::vector<std::string> errors;  // by kernel; "": none
   // per given kernel: the index of its own text, then those of its supporting units
   std::vector<std::vector<int>> uses;
 };

@@ -93,7 +93,7 @@ struct ContractionFrame {
   // expression.
   void set_local_row(Body& body, const std::string& row) const;
   const LocalRows* local_rows(loop::BufferId buffer) const;
-  // Declares an index variable per dim (names) from the flattened number.
+  // Declares an index variable per dim (names) computed from the flat index `number`.
   void print_indices(const Dims& dims, const std::string& number, const std::vector<std::string>& names);
   // Steps the index variables to the next point in row-major order.
   void print_increment(const Dims& dims, const std::vector<std::string>& names);

@@ -1,7 +1,7 @@
-// The broadcast factor of a contraction: where the rows of a tile are.
+// The broadcast factor of a contraction: locates or packs the rows of a tile.
 //
-// Either read in place, by addresses that are gathered per tile, or copied (converted, put in order) once per
-// block of rows into scratch, whole or once for all places of a window that see the same lines.
+// Rows are either read in place, by addresses that are gathered per tile, or copied (converted, reordered) to
+// scratch once per block of rows: whole rows, or the image lines that a window's taps share.
 #pragma once
 
 #include <functional>
