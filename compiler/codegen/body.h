@@ -53,7 +53,7 @@ struct CValue {
 // loops.
 struct InnerLoops {
   std::map<sym::Expr, int, sym::ExprLess> width;  // number of lanes along this dim
-  // independent accumulators of a reduce that is vectorised along this dim
+  // Number of independent accumulators of a reduce that is vectorised along this dim.
   std::map<sym::Expr, int, sym::ExprLess> accumulators;
 };
 
@@ -128,7 +128,7 @@ class Body {
   std::string to_storage(const std::string& text, DType dtype, int width);
   std::string to_storage(const CValue& value, DType dtype);  // a scalar
   std::string from_storage(const std::string& text, DType dtype, int width);
-  // f32, rounded to the values of a storage float
+  // Rounds f32 to the values of a storage float.
   std::string rounded(const std::string& text, DType dtype, int width);
   // The start value of a reduction; part 1 is the index of a pair.
   std::string identity(loop::Combine combine, DType dtype, size_t part);
@@ -235,7 +235,7 @@ class Body {
   std::string integer_of_integer(const std::string& text, DType from, DType to, int width, bool saturate);
   std::string convert(const std::string& text, DType to, int width);   // as a C conversion
   std::string splat(const std::string& text, DType dtype, int width);  // a constant in all lanes
-  // to a type with fewer bits than its C type
+  // Wraps to a type with fewer bits than its C type.
   std::string narrowed(const std::string& text, DType to, int width);
   std::string clamped(const std::string& text, DType from, DType to, int width, double shift = 0,
                       bool above = true);
@@ -269,7 +269,7 @@ class Body {
   std::vector<bool> summed_;
   std::vector<Slack> slack_;
   std::map<loop::ValueId, double> numbers_;  // float constants
-  // definitions by erf, tanh, multiplication and division
+  // Values defined by erf, tanh, multiplication and division.
   std::map<loop::ValueId, const loop::Let*> made_by_;
   std::vector<sym::Expr> assumed_;
   std::optional<sym::Expr> lane_var_;

@@ -43,7 +43,7 @@ struct HostVariant {
   const loop::Program* program = nullptr;
   std::map<schedule::LaunchKey, LaunchedKernel> launches;  // kernels inside tiled groups have no entry
 
-  // set: this is a GPU variant and uses the fields below instead of `launches`
+  // Set: this is a GPU variant, which uses the fields below instead of `launches`.
   const GpuTarget* gpu = nullptr;
   std::map<loop::NestId, LaunchedNest> device_nests;
   std::map<const loop::Call*, LaunchedNest> device_routines;

@@ -49,7 +49,7 @@ class HostRun {
   int slot_count = 0;  // separate allocations that the run makes
 
  private:
-  // prints the steps to out_; returns functions that they call
+  // Prints the steps to out_; returns functions that they call.
   std::string pieces(const std::string& threads);
   std::string c(sym::Expr e);
   std::string pointer(loop::BufferId id);

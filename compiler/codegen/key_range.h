@@ -15,8 +15,8 @@ namespace stridec::codegen {
 std::vector<const loop::Stmt*> slice(const loop::Block& body, size_t except, std::set<loop::ValueId> wanted,
                                      bool stores);
 
-// Generated variable `hides`: every row attends to at least one key, as far as data in memory decides it, so
-// that keys masked by index have weight zero.
+// Generated variable `hides`: some key is visible to all rows of the block (by the data-dependent part of the
+// mask), so that keys hidden by the index mask have weight zero and can be skipped.
 class SeenKeys {
  public:
   SeenKeys(const kernels::Flash& flash, KernelText& text);

@@ -11,9 +11,9 @@ namespace stridec::codegen {
 
 enum class Slack : uint8_t {
   kNone,  // exact to its dtype
-  // A few units in the last place: sums may cancel leading digits, so the error must stay this small.
+  // A few units in the last place. Operands of sums get no more, since cancellation amplifies relative errors.
   kFew,
-  // Relative error up to 2^-17: later operations preserve relative errors, and then round.
+  // A relative error up to 2^-17: all uses preserve relative errors, and then round.
   kCoarse,
 };
 

@@ -143,7 +143,7 @@ class Folder {
     return let;
   }
 
-  // Whether the value is a float constant or a select among at most `choices` + 1 of them.
+  // Whether the value is a float constant, or selects among such nested at most `choices` deep.
   bool chooses(ValueId v, int choices) const {
     if (const Scalar* known = constant(v)) return is_float(known->dtype);
     const Let* made = definition<Let>(v);

@@ -71,8 +71,8 @@ struct Buffer {
   int ordinal = -1;
   WeightData weight;       // kWeight: the bytes; kState: the initial value (absent: zeros)
   bool prepacked = false;  // kWeight whose bytes are computed at compile time by Program::prepack
-  // In bytes, after planning: from the start of the arena or of the weights; -1: allocated apart, on first
-  // use.
+  // In bytes, after planning: from the start of the arena or of the weights; -1: allocated separately, once it
+  // is needed.
   sym::Expr offset = 0;
 };
 
@@ -153,7 +153,7 @@ struct Constant {
   ValueId result;
   Scalar value;
 };
-// the value of an index expression in the result's dtype (i64 unless a cast was folded in)
+// The value of an index expression in the result's dtype (i64 unless a cast was folded in).
 struct IndexValue {
   ValueId result;
   sym::Expr expr;
@@ -282,9 +282,9 @@ struct While {
   sym::Expr iterations;  // a symbol bound after the loop
   Steps body;
 };
-// Tile-and-fuse: launches that run tile by tile along `points`, so that intermediates stay in cache. [0,
-// points) is cut into ranges [first, first + size) of nearly equal size, at most `most`; their number is the
-// smallest even one (so that two threads get equal shares), at most one per point. The body runs once per
+// Tile-and-fuse: launches that run tile by tile along `points`, so that intermediates stay in cache.
+// [0, points) is cut into ranges [first, first + size) of nearly equal size, at most `most`; their number is
+// the smallest even one (so that two threads get equal shares), at most one per point. The body runs once per
 // range and per round of `rounds`; tiles are independent and may run in parallel. `own` lists arena buffers
 // that only the body touches; they live for one tile, and each thread has one copy.
 struct TiledGroup {

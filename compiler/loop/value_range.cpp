@@ -19,7 +19,7 @@ using sym::Expr;
 // kFew above its lower one.
 constexpr int64_t kMostSize = int64_t{1} << 20;
 constexpr int64_t kFew = 3;
-// limit on constant data that is scanned for its minimum and maximum
+// Limit on constant data that is scanned for its minimum and maximum.
 constexpr size_t kMostWeightBytes = size_t{64} << 20;
 constexpr int kMostPasses = 3;  // limit on iterations; loops propagate demands backwards
 

@@ -81,7 +81,7 @@ Built build(const std::vector<Variant>& variants, const BuildOptions& options = 
 struct KernelObjects {
   std::vector<BuiltKernel> kernels;
   std::vector<std::string> errors;  // by kernel; "": none
-  // per given kernel: the index of its own text, then those of its supporting units
+  // Per given kernel: the index of its own text, then those of its supporting units.
   std::vector<std::vector<int>> uses;
 };
 KernelObjects build_kernels(const std::vector<Kernel>& kernels, const CpuTarget& target,

@@ -12,9 +12,9 @@
 namespace stridec::codegen::cpu {
 namespace {
 
-// Multiply-adds that are worth another thread: three microseconds, of which waking it takes less than one.
+// Multiply-adds that are worth another thread: three microseconds, while waking it takes less than one.
 constexpr int64_t kGrain = int64_t{1} << 19;
-// tile registers (AMX) process this many groups of k in the time vectors take for one
+// Tile registers (AMX) process this many groups of k in the time that vectors take for one.
 constexpr int kTileSpeed = 8;
 // From this many groups of k per epilogue operation on, the epilogue's time is negligible.
 constexpr int kLongSum = 64;
@@ -106,9 +106,9 @@ class Emitter {
  private:
   int tile_elements() const { return f_.plan.kernel->rows * f_.plan.kernel->line(); }
 
-  // Whether a tile's epilogue is interleaved with the next tile's multiply-adds. The two use different
-  // execution units, and the out-of-order window is too small to overlap them otherwise. Worth it only if a
-  // micro-kernel specific to the nest pays off.
+  // Whether a tile's epilogue is interleaved with the next tile's multiply-adds. The two use different execution
+  // units, and the out-of-order window is too small to overlap them otherwise. It requires a micro-kernel of the
+  // nest's own, which short sums justify.
   bool interleaves() const {
     const auto k = sym::as_const(extent_of(f_.reduced));
     return !f_.plan.kernel->tiles && !columns_.computes() && f_.plan.tiles > 1 && k &&

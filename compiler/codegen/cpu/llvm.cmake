@@ -1,7 +1,7 @@
-# clang, LLVM and LLD as static archives behind clang.cpp, jit.cpp and link.cpp.
+# Links clang, LLVM and LLD as static archives, for clang.cpp, jit.cpp and link.cpp.
 #
 # The exported clang and lld targets pull in LLVM's shared library, and those of LLVM the shared z3 and zstd; so the
-# archives are linked by path, in one group. llvm.cpp stands in for the targets and plugins that are left out.
+# archives are linked by path, in one group. llvm.cpp has stubs for the targets and plugins that are omitted.
 find_package(LLVM 19.1 CONFIG QUIET PATHS ${STRIDEC_LLVM_DIR} NO_DEFAULT_PATH)
 foreach(archive libLLVMSupport libclangCodeGen liblldELF)
   if(NOT LLVM_FOUND OR NOT EXISTS ${STRIDEC_LLVM_DIR}/lib/${archive}.a)
@@ -42,15 +42,15 @@ target_link_libraries(stridec_codegen PRIVATE -Wl,--start-group
   ${STRIDEC_LLVM_DIR}/lib/liblldELF.a ${STRIDEC_LLVM_DIR}/lib/liblldCommon.a ${clang_libraries} ${llvm_libraries}
   -Wl,--end-group ${STRIDEC_ZSTD} ${STRIDEC_ZLIB} ${CMAKE_DL_LIBS} m)
 
-# Objects kept on disk are those of this compiler, called as clang.cpp does.
+# The key of cached objects includes the LLVM version and clang.cpp, which sets the compiler's options.
 set(compiler ${PROJECT_SOURCE_DIR}/compiler/codegen/cpu/clang.cpp)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${compiler})
 file(SHA256 ${compiler} digest)
 set_source_files_properties(${compiler} PROPERTIES
   COMPILE_DEFINITIONS STRIDEC_COMPILER="LLVM ${LLVM_PACKAGE_VERSION} ${digest}")
 
-# What artifacts are linked against: a stand-in for libc.so.6 with the symbols and versions of libc.map and no code. An
-# artifact can use those symbols only, whatever the building machine's libc has.
+# Artifacts are linked against a stub of libc.so.6 with the symbols and versions of libc.map and no code, so that an
+# artifact can use only those symbols, independent of the build machine's libc.
 set(stub ${PROJECT_BINARY_DIR}/generated/libc_stub)
 set(map ${PROJECT_SOURCE_DIR}/compiler/codegen/cpu/libc.map)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${map})
