@@ -200,8 +200,8 @@ void Body::find_unrounded(const loop::Let& let, int width, CValue& result) {
 }
 
 // Additions, subtractions and multiplications in storage floats that the GPU supports natively; "": none.
-// They equal f32 operations followed by rounding: f32's 24 bits are at least twice theirs plus 2, so double
-// rounding is exact.
+// They equal f32 operations followed by rounding: f32's 24 bits are at least twice theirs plus 2, so
+// rounding twice does no harm.
 std::string Body::native_text(const loop::Let& let) {
   const DType dtype = nest_.values[let.result.value].dtype;
   const char* op = let.op == ScalarOp::kAdd   ? "add"

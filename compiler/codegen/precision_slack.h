@@ -11,7 +11,8 @@ namespace stridec::codegen {
 
 enum class Slack : uint8_t {
   kNone,  // exact to its dtype
-  // A few units in the last place. Operands of sums get no more, since cancellation amplifies relative errors.
+  // A few units in the last place. Operands of sums get no more, since cancellation amplifies relative
+  // errors.
   kFew,
   // A relative error up to 2^-17: all uses preserve relative errors, and then round.
   kCoarse,

@@ -71,8 +71,8 @@ struct Buffer {
   int ordinal = -1;
   WeightData weight;       // kWeight: the bytes; kState: the initial value (absent: zeros)
   bool prepacked = false;  // kWeight whose bytes are computed at compile time by Program::prepack
-  // In bytes, after planning: from the start of the arena or of the weights; -1: allocated separately, once it
-  // is needed.
+  // In bytes, after planning: from the start of the arena or of the weights; -1: allocated separately, when
+  // it is first needed.
   sym::Expr offset = 0;
 };
 

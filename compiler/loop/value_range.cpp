@@ -24,7 +24,7 @@ constexpr size_t kMostWeightBytes = size_t{64} << 20;
 constexpr int kMostPasses = 3;  // limit on iterations; loops propagate demands backwards
 
 // Demands on every buffer, by backward data flow from uses to definitions: an index has to be within what it
-// indexes, hence so do the contents of the buffer it is loaded from, hence so do the values stored there.
+// indexes; so do the elements of the buffer that it is loaded from, and so do the values stored there.
 class Demanded {
  public:
   // `all_known`: every symbol is bound before the run.

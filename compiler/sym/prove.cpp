@@ -25,7 +25,7 @@ class Prover {
     Interval i = bounds(e);
     if (i.lo >= 0) return true;
     if (i.hi < 0 || depth >= kMaxDepth || budget_ == 0 || p.terms.empty()) return false;
-    if (!tried_.insert(e).second) return false;  // the same replacements in another order
+    if (!tried_.insert(e).second) return false;  // tried already: the same replacements in another order
     --budget_;
     return by_index(e, depth) || by_operand(e, depth) || by_known_sum(p, depth) || by_variable(e, depth);
   }

@@ -106,9 +106,9 @@ class Emitter {
  private:
   int tile_elements() const { return f_.plan.kernel->rows * f_.plan.kernel->line(); }
 
-  // Whether a tile's epilogue is interleaved with the next tile's multiply-adds. The two use different execution
-  // units, and the out-of-order window is too small to overlap them otherwise. It requires a micro-kernel of the
-  // nest's own, which short sums justify.
+  // Whether a tile's epilogue is interleaved with the next tile's multiply-adds. The two use different
+  // execution units, and the out-of-order window is too small to overlap them otherwise. It requires a
+  // micro-kernel of the nest's own, which short sums justify.
   bool interleaves() const {
     const auto k = sym::as_const(extent_of(f_.reduced));
     return !f_.plan.kernel->tiles && !columns_.computes() && f_.plan.tiles > 1 && k &&
