@@ -1,4 +1,4 @@
-// Parts of host.cpp: names, messages, and the function that runs the steps of one variant.
+// Parts of host_text.cpp: names, messages, and the function that runs the steps of one variant.
 #pragma once
 
 #include <map>

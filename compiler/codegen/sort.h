@@ -7,8 +7,8 @@
 
 namespace stridec::codegen {
 
-// One row per task, as pairs of key and index: an LSD radix sort (stable). If at most a quarter of the row is
-// kept, a heap first selects the candidates. Equal elements keep their order in both directions. `tasks` is
+// One row per task, as pairs of key and index: an LSD radix sort (stable), or a heap selection if at most a
+// quarter of the row is kept. Equal elements keep their order in both directions. `tasks` is
 // the head of the loop over a variable `task`, of arguments[0] * arguments[2] tasks.
 void print_sort(KernelText& text, const loop::Program& program, const loop::Call& call,
                 const std::string& tasks);

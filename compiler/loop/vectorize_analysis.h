@@ -28,7 +28,6 @@ std::optional<Spread> spread_of(sym::Expr offset, sym::Expr var, int width, cons
 // Whether the offset grows by at most one from each lane to the next, through all clamps and remainders. If
 // so, and the last lane's offset exceeds the first's by width - 1, the lanes are contiguous in memory: one
 // comparison chooses between a vector load and a gather.
-// from a gather.
 bool grows_by_at_most_one(sym::Expr offset, sym::Expr lane, const sym::Facts& facts);
 // Whether the offset grows by at least one. Example: the offset of a flat index that is split into an image
 // and the rest, where an image's stride is not smaller than the rest's extent. The same comparison applies.

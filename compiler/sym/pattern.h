@@ -4,7 +4,6 @@
 // Operands of + * min max && || and == != match in any order. In a nested pattern the wildcards must cover
 // all operands: the last unbound one takes the remaining ones. At the root, operands that the pattern does
 // not mention are left unchanged.
-// they are.
 #pragma once
 
 #include <array>
