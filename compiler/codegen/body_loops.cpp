@@ -279,8 +279,8 @@ void Body::print_reduce(const loop::Reduce& reduce) {
     for (int u = 0; u < half; ++u)
       print_combine(reduce.combine, chain_names(u), chain_names(u + half), dtypes, width);
   std::vector<std::string> now = chain_names(0);
-  // LLVM 19 turns a sum of 16 products of bytes into vpdpbusd and loses three of its four 32-bit sums. An empty
-  // asm statement hides the pattern from it.
+  // LLVM 19 turns a sum of 16 products of bytes into vpdpbusd and loses three of its four 32-bit sums. An
+  // empty asm statement hides the pattern from it.
   bool opaque = text_.is_cuda() || !text_.target().vnni || reduce.combine != loop::Combine::kSum;
   for (int w = width / 2; w >= 1; w /= 2) {
     const int bytes_here = 2 * w * byte_size(DType::kI32);

@@ -287,9 +287,9 @@ std::string table_text(int width) {
              "  return __builtin_shufflevector(found, found", live, ");\n}\n");
 }
 
-// sd_beside_N: interleaves up to N byte vectors into the 32-bit lanes of a vector. sd_beside_2 widens the bytes
-// to 16 bits. sd_beside_4 permutes 32-bit elements and then bytes, by whole-vector shuffles; absent bytes are
-// unspecified.
+// sd_beside_N: interleaves up to N byte vectors into the 32-bit lanes of a vector. sd_beside_2 widens the
+// bytes to 16 bits. sd_beside_4 permutes 32-bit elements and then bytes, by whole-vector shuffles; absent
+// bytes are unspecified.
 std::string beside_text(int most, int width) {
   const auto list = [](int count, const auto& at) {
     std::string out;

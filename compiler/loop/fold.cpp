@@ -151,11 +151,10 @@ class Folder {
            chooses(made->args[2], choices - 1);
   }
 
-  // f(c ? a : b, d)   ->   c ? f(a, d) : f(b, d)      for float constants a, b and d; a and b may be such
-  // selects
+  //   f(c ? a : b, d)   ->   c ? f(a, d) : f(b, d)
   //
-  // Such masks are added to biases, cast and compared. The let becomes the select, placed after its two
-  // values.
+  // for float constants a, b and d; a and b may be such selects too. Attention masks have this form: biases are
+  // added to them, they are cast and compared. The let becomes the select, placed after its two values.
   void into_select(Let& let, Block& out) {
     constexpr int kChoices = 2;
     if (let.op == ScalarOp::kSelect || !(is_float(type_of(let.result)) || is_bool(type_of(let.result))))
@@ -191,10 +190,10 @@ class Folder {
     let = {let.result, ScalarOp::kSelect, {select.args[0], made[0], made[1]}};
   }
 
-  // f(c ? a : b, d ? x : y)   ->   c && d ? f(a, x) : f(b, y)      for constants, if all but f(a, x) are
-  // equal
+  //   f(c ? a : b, d ? x : y)   ->   c && d ? f(a, x) : f(b, y)
   //
-  // or with c, d or both negated: the sum of two masks with values 0 and -inf.
+  // for constants, if all results but f(a, x) are equal; also with c, d or both negated. An example is the sum
+  // of two masks with values 0 and -inf.
   void of_two_selects(Let& let, Block& out) {
     if (let.args.size() != 2 || let.op == ScalarOp::kSelect) return;
     if (!is_float(type_of(let.result)) && !is_bool(type_of(let.result))) return;

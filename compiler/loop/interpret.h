@@ -34,7 +34,7 @@ using Bindings = std::unordered_map<sym::Expr, int64_t, sym::ExprHash>;
 // Memory of one buffer as a nest sees it: data[0] is the element at index 0, ..., 0.
 struct BufferMemory {
   uint8_t* data = nullptr;
-  int64_t elements = 0;  // that the strides can reach
+  int64_t elements = 0;  // number of elements that the strides can reach
 };
 
 // Runs one nest. `buffers` has an entry per buffer of the program; entries of buffers that the nest does not

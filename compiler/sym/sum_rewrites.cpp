@@ -180,7 +180,7 @@ std::optional<Expr> join_two_digits(Expr e, const Facts& facts) {
     const Expr base = low.digit.arg(1);
     for (const Digit& high : digits) {
       if (high.term == low.term || high.weight != low.weight * base) continue;
-      // If the base were 0 the remainder, and so the sum, would have no value.
+      // A divisor of 0 needs no check: the remainder, and so the sum, has no value then.
       if (facts.bounds(base).lo < 0 || facts.bounds(high.digit.arg(1)).lo < 0) continue;
       Expr whole = mod(base * high.digit.arg(0) + low.digit, base * high.digit.arg(1));
       whole = e - low.term - high.term + low.weight * whole;
