@@ -153,8 +153,8 @@ class Folder {
 
   //   f(c ? a : b, d)   ->   c ? f(a, d) : f(b, d)
   //
-  // for float constants a, b and d; a and b may be such selects too. Attention masks have this form: biases are
-  // added to them, they are cast and compared. The let becomes the select, placed after its two values.
+  // for float constants a, b and d; a and b may be such selects too. Masks have this form: biases are added
+  // to them, they are cast and compared. The let becomes the select, placed after its two values.
   void into_select(Let& let, Block& out) {
     constexpr int kChoices = 2;
     if (let.op == ScalarOp::kSelect || !(is_float(type_of(let.result)) || is_bool(type_of(let.result))))
@@ -192,8 +192,8 @@ class Folder {
 
   //   f(c ? a : b, d ? x : y)   ->   c && d ? f(a, x) : f(b, y)
   //
-  // for constants, if all results but f(a, x) are equal; also with c, d or both negated. An example is the sum
-  // of two masks with values 0 and -inf.
+  // for constants, if all results but f(a, x) are equal; also with c, d or both negated. An example is the
+  // sum of two masks with values 0 and -inf.
   void of_two_selects(Let& let, Block& out) {
     if (let.args.size() != 2 || let.op == ScalarOp::kSelect) return;
     if (!is_float(type_of(let.result)) && !is_bool(type_of(let.result))) return;
