@@ -1,4 +1,5 @@
-// Windows bitmaps without run lengths: 1, 4 and 8 bits with a palette, 16, 24 and 32 bits (BITMAPINFOHEADER and later).
+// Windows bitmaps without run-length encoding: 1, 4 and 8 bits with a palette, 16, 24 and 32 bits
+// (BITMAPINFOHEADER and later).
 #include "formats.h"
 
 namespace stridec::image {
@@ -33,7 +34,7 @@ bool read(Bytes b, Header& h) {
   return h.bits == 1 || h.bits == 4 || h.bits == 8 || h.bits == 16 || h.bits == 24 || h.bits == 32;
 }
 
-// The bits under the mask, stretched to eight.
+// The bits under the mask, scaled to eight bits.
 uint32_t channel(uint32_t pixel, uint32_t mask) {
   if (!mask) return 0;
   const int shift = __builtin_ctz(mask);

@@ -1,5 +1,6 @@
-// What the decoders of the formats share. Each has two functions: `*_size` reads the header, `*_decode` fills a canvas
-// whose size is the header's. They answer false for what they do not take, whatever the bytes are.
+// Common code of the image decoders. Each format has two functions: `*_size` reads the header, and `*_decode`
+// fills a canvas of the size in the header. They return false for input that they do not support, whatever
+// the bytes are.
 #pragma once
 
 #include <stdint.h>
@@ -14,13 +15,13 @@ struct Bytes {
   bool has(int64_t at, int64_t count) const {
     return at >= 0 && count >= 0 && count <= size && at <= size - count;
   }
-  // Beyond the end: 0. Decoders check what they rely on.
+  // Returns 0 past the end. Decoders check the ranges that they rely on.
   uint32_t u8(int64_t at) const { return at >= 0 && at < size ? data[at] : 0; }
   uint32_t big16(int64_t at) const { return u8(at) << 8 | u8(at + 1); }
   uint32_t big32(int64_t at) const { return big16(at) << 16 | big16(at + 2); }
   uint32_t little16(int64_t at) const { return u8(at + 1) << 8 | u8(at); }
   uint32_t little32(int64_t at) const { return little16(at + 2) << 16 | little16(at); }
-  Bytes from(int64_t at, int64_t count) const { return {data + at, count}; }  // where has(at, count)
+  Bytes from(int64_t at, int64_t count) const { return {data + at, count}; }  // requires has(at, count)
 };
 
 struct Size {
@@ -36,7 +37,7 @@ struct Canvas {
   void put(int64_t y, int64_t x, uint32_t red, uint32_t green, uint32_t blue) {
     const int64_t at = y * size.width + x;
     if (format == 2) {
-      // ITU-R 601-2 luma in 16 bits of fraction, as Pillow converts.
+      // ITU-R 601-2 luma with 16 fractional bits, as in Pillow.
       pixels[at] = static_cast<uint8_t>((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16);
       return;
     }
@@ -47,7 +48,7 @@ struct Canvas {
   }
 };
 
-// Bytes of malloc that go away by themselves; null: there is no memory.
+// A malloc buffer that frees itself; null: out of memory.
 class Block {
  public:
   explicit Block(int64_t size)
@@ -63,7 +64,7 @@ class Block {
   uint8_t* bytes_;
 };
 
-// Ends the decoding that runs on this thread: an assertion of a codec does not hold for these bytes.
+// Aborts the decoding on this thread: an assertion of a codec failed for these bytes.
 [[noreturn]] void give_up();
 
 #define STRIDEC_IMAGE_FORMAT(name)           \

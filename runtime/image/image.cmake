@@ -1,6 +1,7 @@
-# Decoding images is one relocatable object, STRIDEC_IMAGE_OBJECT (target stridec_image_object), with the codecs' static
-# libraries in it and nothing global but image.h's two functions. It goes into the artifacts of models that decode images,
-# and into stridec itself for the interpreter. What stays undefined is in compiler/codegen/cpu/libc.map.
+# Builds the image decoder as one relocatable object, STRIDEC_IMAGE_OBJECT (target stridec_image_object). It
+# contains the static libraries of the codecs and exports only the two functions of image.h. It is linked
+# into artifacts of models that decode images, and into stridec itself for the interpreter.
+# compiler/codegen/cpu/libc.map lists what may stay undefined.
 find_path(STRIDEC_JPEG_DIR jpeglib.h)
 find_path(STRIDEC_WEBP_DIR webp/decode.h)
 find_path(STRIDEC_OPENJPEG_DIR openjpeg.h PATH_SUFFIXES openjpeg-2.5 openjpeg-2.4)
@@ -32,7 +33,7 @@ add_custom_command(OUTPUT ${STRIDEC_IMAGE_OBJECT}
     $<TARGET_OBJECTS:stridec_image_parts> ${image_libraries}
   COMMAND ${STRIDEC_LLVM_DIR}/bin/llvm-objcopy --strip-debug --keep-global-symbol=stridec_image_size
     --keep-global-symbol=stridec_image_decode ${STRIDEC_IMAGE_OBJECT}.all ${STRIDEC_IMAGE_OBJECT}.local
-  # What libc.map lacks fails here, and not where a user compiles a model.
+  # Symbols that libc.map lacks fail here, not when a user compiles a model.
   COMMAND ${STRIDEC_LLVM_DIR}/bin/ld.lld -shared -z defs -o ${STRIDEC_IMAGE_OBJECT}.so ${STRIDEC_IMAGE_OBJECT}.local
     ${PROJECT_BINARY_DIR}/generated/libc_stub.so
   COMMAND ${CMAKE_COMMAND} -E rename ${STRIDEC_IMAGE_OBJECT}.local ${STRIDEC_IMAGE_OBJECT}
@@ -43,7 +44,7 @@ if(TARGET stridec_codegen)
   stridec_embed(stridec_codegen image_object ${STRIDEC_IMAGE_OBJECT})
 endif()
 
-# As an archive, so that every program that links it twice has it once.
+# As an archive, so that a program that links it twice contains it once.
 set(STRIDEC_IMAGE_ARCHIVE ${PROJECT_BINARY_DIR}/runtime/libstridec_image.a)
 add_custom_command(OUTPUT ${STRIDEC_IMAGE_ARCHIVE} DEPENDS ${STRIDEC_IMAGE_OBJECT} VERBATIM
   COMMAND ${CMAKE_COMMAND} -E rm -f ${STRIDEC_IMAGE_ARCHIVE}

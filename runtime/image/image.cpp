@@ -33,7 +33,7 @@ bool size_of(const Format* format, Bytes bytes, Size& size) {
          size.height <= kMostPerDim && size.width <= kMostPerDim && size.height * size.width <= kMostPixels;
 }
 
-// Where a codec goes that wants to end the process.
+// The jump target for a codec that wants to end the process.
 thread_local void** way_out = nullptr;
 
 bool decode(Bytes bytes, Canvas& canvas) {
@@ -42,7 +42,7 @@ bool decode(Bytes bytes, Canvas& canvas) {
   return size_of(format, bytes, found) && found == canvas.size && format->decode(bytes, canvas);
 }
 
-// Without anything in the frame that a jump would leave behind.
+// The frame must not contain anything that a jump would skip.
 template <class Work>
 __attribute__((noinline)) bool survives(Work&& work) {
   void* here[5];

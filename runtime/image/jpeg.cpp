@@ -1,5 +1,5 @@
-// JPEG by libjpeg-turbo, with its most exact transform. Errors jump out of the library by the compiler's own setjmp, so
-// that nothing of libc's is needed.
+// JPEG by libjpeg-turbo, with its most accurate transform. Errors leave the library through the compiler's
+// built-in setjmp, so that libc's is not needed.
 #include <stddef.h>
 #include <stdio.h>
 
@@ -65,7 +65,7 @@ bool read_pixels(Decoder& d, Bytes b, Canvas& canvas, uint8_t* row) {
       canvas.put(y, x, light(0) * light(3) / 255, light(1) * light(3) / 255, light(2) * light(3) / 255);
     }
   }
-  // What is missing reads as gray, with a warning.
+  // Missing data decode as gray, with a warning.
   return d.errors.num_warnings == 0;
 }
 

@@ -1,6 +1,7 @@
-// Stands in for what the codecs' archives name of libc and libm and decoding does not need: files, messages, threads (the
-// decoders are asked for none), environment. They are local to the object that goes into artifacts, which so takes only
-// memory and string functions from libc, whatever the distribution's build of the archives was.
+// Stubs for functions of libc and libm that the codecs refer to but decoding does not need: files, messages,
+// threads (the decoders use none), environment. They are local to the object that is linked into artifacts.
+// The object therefore needs only memory and string functions from libc, however the distribution built the
+// codecs.
 #include <stddef.h>
 #include <stdint.h>
 
@@ -60,7 +61,7 @@ STRIDEC_NOTHING(pthread_mutex_unlock)
 long pthread_create() { return 11; }  // EAGAIN
 long sysconf(int) { return -1; }
 
-// Texts of messages that nobody reads.
+// Message texts, which nothing reads.
 long __sprintf_chk(char* to, ...) { return *to = 0; }
 long sprintf(char* to, ...) { return *to = 0; }
 long __snprintf_chk(char* to, size_t size, ...) { return size ? *to = 0 : 0; }
@@ -110,7 +111,7 @@ double sqrt(double x) {
   __asm__("sqrtsd %0, %0" : "+x"(x));
   return x;
 }
-// Decoding raises 2 to whole numbers (OpenJPEG's step sizes); for anything else there is no caller.
+// Decoding raises 2 to integer powers (OpenJPEG's step sizes). No other arguments occur.
 double pow(double base, double exponent) {
   const bool inverse = exponent < 0;
   double out = 1, factor = base;

@@ -1,4 +1,5 @@
-// PNG (W3C recommendation, third edition): every colour type, depth and interlace; checksums are not looked at.
+// PNG (W3C recommendation, third edition): every colour type, depth and interlace. Checksums are not
+// verified.
 #include <zlib.h>
 
 #include "formats.h"
@@ -28,7 +29,7 @@ bool read(Bytes b, Header& h) {
   }
 }
 
-// The bytes of all IDAT chunks, inflated as they are asked for.
+// Inflates the bytes of all IDAT chunks on demand.
 class Stream {
  public:
   Stream(Bytes b, int64_t chunk) : bytes_(b), chunk_(chunk) { ok_ = inflateInit(&z_) == Z_OK; }
@@ -104,7 +105,7 @@ bool png_decode(Bytes b, Canvas& canvas) {
   const int64_t longest = (h.width * bits + 7) / 8;
   Block first(longest), second(longest);
   if (!first || !second) return false;
-  // Adam7: where a pass starts and how far apart its pixels are.
+  // Adam7: start and pixel spacing of each pass.
   static constexpr int kPasses[7][4] = {{0, 0, 8, 8}, {0, 4, 8, 8}, {4, 0, 8, 4}, {0, 2, 4, 4},
                                         {2, 0, 4, 2}, {0, 1, 2, 2}, {1, 0, 2, 1}};
   for (int pass = 0; pass < (h.interlaced ? 7 : 1); ++pass) {
@@ -123,7 +124,7 @@ bool png_decode(Bytes b, Canvas& canvas) {
         uint32_t v[3];
         for (int s = 0; s < (h.samples >= 3 ? 3 : 1); ++s) {
           const int64_t bit = i * bits + s * h.depth;
-          v[s] = row[bit / 8];  // of 16 bits the upper ones
+          v[s] = row[bit / 8];  // of 16 bits, the upper 8
           if (h.depth < 8) v[s] = v[s] >> (8 - h.depth - bit % 8) & ((1u << h.depth) - 1);
         }
         const int64_t x = left + i * right;

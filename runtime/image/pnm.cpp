@@ -11,7 +11,7 @@ struct Header {
 
 bool is_space(uint32_t c) { return c == ' ' || (c >= 9 && c <= 13); }
 
-// A number after spaces and comments; -1: there is none.
+// Parses a number after spaces and comments; -1: there is none.
 int64_t number(Bytes b, int64_t& at) {
   while (at < b.size && (is_space(b.u8(at)) || b.u8(at) == '#')) {
     if (b.u8(at) == '#')
@@ -34,7 +34,7 @@ bool read(Bytes b, Header& h) {
   h.height = number(b, at);
   h.most = h.kind == 1 || h.kind == 4 ? 1 : number(b, at);
   if (h.width < 1 || h.height < 1 || h.most < 1 || h.most > 65535 || at >= b.size) return false;
-  h.pixels = h.kind >= 4 ? at + 1 : at;  // one space ends the header of bytes
+  h.pixels = h.kind >= 4 ? at + 1 : at;  // one space ends the header of binary formats
   return true;
 }
 
@@ -64,7 +64,7 @@ bool pnm_decode(Bytes b, Canvas& canvas) {
       uint32_t value[3];
       for (int64_t s = 0; s < samples; ++s) {
         int64_t v;
-        if (h.kind == 1) {  // digits need no space between them
+        if (h.kind == 1) {  // digits need not be separated
           while (at < b.size && is_space(b.u8(at))) ++at;
           v = at < b.size ? static_cast<int64_t>(b.u8(at++)) - '0' : -1;
         } else if (text) {

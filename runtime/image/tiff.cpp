@@ -1,5 +1,6 @@
-// TIFF 6.0, the first image of a file: gray, palette and RGB of 1, 4, 8 and 16 bits in strips or tiles, plain, PackBits,
-// LZW or deflated, with the horizontal predictor (8 bits). What faxes, cameras and printers put into TIFF is left out.
+// TIFF 6.0, the first image of a file: gray, palette and RGB of 1, 4, 8 and 16 bits in strips or tiles,
+// uncompressed, PackBits, LZW or deflate, with the horizontal predictor (8 bits). TIFF variants of faxes,
+// cameras and printers are not supported.
 #include <string.h>
 #include <zlib.h>
 
@@ -91,7 +92,7 @@ bool unpack_bits(Bytes from, uint8_t* to, int64_t size) {
   return out == size;
 }
 
-// Codes of 9 to 12 bits, the first bit highest, widened one code early.
+// Codes of 9 to 12 bits, most significant bit first; the width grows one code early.
 bool unpack_lzw(Bytes from, uint8_t* to, int64_t size) {
   struct Entry {
     int16_t before;
@@ -182,7 +183,7 @@ bool tiff_decode(Bytes b, Canvas& canvas) {
   const bool strips = h.chunk_width == h.width;
   const int64_t size = row * h.chunk_height;
   if (size > int64_t{1} << 31) return false;
-  // A plane of its own holds one colour each; pixels want all of them.
+  // With separate planes each plane has one colour, and a pixel needs all of them.
   const int64_t used = h.planes > 1 ? (h.photometric == 2 ? 3 : 1) : 1;
   Block chunks(size * used);
   if (!chunks) return false;
@@ -190,11 +191,11 @@ bool tiff_decode(Bytes b, Canvas& canvas) {
     const uint8_t* const line = chunks.get() + (h.planes > 1 ? s * size : 0) + y * row;
     const int64_t bit = (x * per_plane + (h.planes > 1 ? 0 : s)) * h.bits;
     if (h.bits < 8) return line[bit / 8] >> (8 - h.bits - bit % 8) & ((1u << h.bits) - 1);
-    return line[bit / 8 + (h.bits == 16 && !h.file.big ? 1 : 0)];  // of 16 bits the upper ones
+    return line[bit / 8 + (h.bits == 16 && !h.file.big ? 1 : 0)];  // of 16 bits, the upper 8
   };
   for (int64_t cy = 0; cy < down; ++cy)
     for (int64_t cx = 0; cx < across; ++cx) {
-      // The last strip is as short as it has to be; tiles are whole.
+      // The last strip may be shorter; tiles are always complete.
       const int64_t rows = strips && h.height - cy * h.chunk_height < h.chunk_height
                                ? h.height - cy * h.chunk_height
                                : h.chunk_height;

@@ -1,4 +1,4 @@
-// The exported symbol and the table behind it.
+// The exported symbol and the function table that it returns.
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ stridec_status model_info(const stridec_model* model, stridec_model_info* given)
   return STRIDEC_OK;
 }
 
-// `first` is the value's place among all inputs, outputs and states.
+// `first` is the value's index among all inputs, outputs and states.
 stridec_status give_value(const stridec_model& model, const stridec_abi_value& value, int32_t first,
                           stridec_value_info* given) {
   stridec_value_info info = {.name = value.name,

@@ -14,7 +14,7 @@ namespace {
 void destroy(stridec_context* c) {
   const stridec_abi_program& p = *c->model->program;
   pool_destroy(c->pool);
-  cuda_context_destroy(c->cuda);  // waits for what is under way
+  cuda_context_destroy(c->cuda);  // waits for outstanding work
   for (Block* block : {&c->arena, &c->scratch, &c->staging, &c->state, &c->counters})
     release(*c->memory, *block);
   for (Block* block : {&c->failures, &c->left, &c->host_staging}) release(c->allocator, *block);
@@ -111,7 +111,7 @@ stridec_status make_threads(stridec_context& c, const stridec_context_options& o
   c.parallel_for = options.parallel_for;
   c.parallel_user = options.parallel_user;
   if (!c.parallel_for && c.threads > 1) {
-    // The program's wish holds where spinning threads do not keep each other from working.
+    // The program's setting applies only if spinning threads do not take processors from each other.
     const int32_t wish = c.threads <= usable_processors() ? c.model->program->spin_us : 0;
     c.pool = pool_create(c.threads, options.spin_us ? options.spin_us : wish);
     if (!c.pool) return out_of_memory(message, "threads", 0);

@@ -1,4 +1,4 @@
-// The functions of stridec_api that work on a context; what they do is said in runtime.h.
+// The functions of stridec_api that take a context; runtime.h documents them.
 #pragma once
 
 #include "context.h"
@@ -24,8 +24,8 @@ stridec_status context_memory(stridec_context* context, stridec_memory_info* inf
 
 stridec_status check_threads(int32_t threads, int32_t spin_us, Text& message);
 
-// One call at a time on a context. Converts to false when another thread is inside; otherwise the last call's
-// sentence is cleared and `message` writes this one's.
+// Allows one call at a time on a context. Converts to false if another thread is inside. Otherwise it clears
+// the message of the last call, and `message` writes the message of this call.
 class InUse {
  public:
   explicit InUse(stridec_context& context)

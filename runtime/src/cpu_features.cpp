@@ -12,9 +12,9 @@
 namespace stridec::runtime {
 namespace {
 
-// Registers of CPUID leaves, in the order that kFeatures counts them.
+// Registers of CPUID leaves; kFeatures refers to them.
 enum Word { k1Ecx, k7Ebx, k7Ecx, k7Edx, k71Eax, kExtEcx, kWords };
-// Register state that XCR0 must say the system saves.
+// Register state; XCR0 must show that the system saves it.
 enum State { kNone, kYmm, kZmm, kTile };
 
 struct Feature {
@@ -91,7 +91,8 @@ uint64_t cpu_features([[maybe_unused]] bool want_amx) {
   uint32_t xcr0 = 0;
   if (word[k1Ecx] & bit_OSXSAVE) __asm__ volatile("xgetbv" : "=a"(xcr0), "=d"(unused) : "c"(0));
   bool saved[4] = {true, (xcr0 & 0x6) == 0x6, (xcr0 & 0xe6) == 0xe6, (xcr0 & 0x60000) == 0x60000};
-  // Linux keeps the tile registers from a process until it asks: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA).
+  // Linux requires a request before a process may use tile registers: arch_prctl(ARCH_REQ_XCOMP_PERM,
+  // XTILEDATA).
   if (saved[kTile]) saved[kTile] = want_amx && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
   for (const Feature& f : kFeatures)
     if (((word[f.word] >> f.position) & 1) && saved[f.state]) found |= f.bit;

@@ -1,4 +1,4 @@
-// What this machine's processor can execute, as the STRIDEC_CPU_* bits of abi.h.
+// Detects the instructions of this machine's processor, as the STRIDEC_CPU_* bits of abi.h.
 #pragma once
 
 #include <stdint.h>
@@ -7,8 +7,8 @@ namespace stridec::runtime {
 
 class Text;
 
-// Bits of a feature are set only where the operating system also saves its registers. AMX counts when
-// want_amx asks for it and the kernel grants this process its use.
+// Sets the bit of a feature only if the operating system also saves its registers. AMX bits are set only if
+// want_amx is true and the kernel grants AMX to this process.
 uint64_t cpu_features(bool want_amx);
 
 // "avx512f, avx512bw"

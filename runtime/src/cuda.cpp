@@ -9,7 +9,7 @@
 #include "cuda_graph.h"
 #include "text.h"
 
-// Weak: outside libc.so.6 before glibc 2.34. Applications that use CUDA bring libdl.
+// Weak: before glibc 2.34 they are not in libc.so.6. Applications that use CUDA link libdl.
 extern "C" void* dlopen(const char*, int) __attribute__((weak));
 extern "C" void* dlsym(void*, const char*) __attribute__((weak));
 
@@ -56,7 +56,7 @@ State load() {
   return init_status ? State::kNoDevice : State::kReady;
 }
 
-// Once, whichever thread comes first.
+// Loads the driver once, on the first thread that calls.
 State loaded() {
   for (;;) {
     State now = state.load(std::memory_order_acquire);
@@ -80,7 +80,7 @@ struct MapEntry {
   alignas(64) char encoded[128];
 };
 
-// Word by word: memcmp for equality alone becomes bcmp, which old C libraries lack.
+// Compares word by word: memcmp used only for equality becomes bcmp, which old C libraries lack.
 bool same(const stridec_abi_tensor_map& a, const stridec_abi_tensor_map& b) {
   static_assert(sizeof a % 8 == 0);
   uint64_t x[sizeof a / 8], y[sizeof a / 8], differ = 0;
@@ -90,7 +90,7 @@ bool same(const stridec_abi_tensor_map& a, const stridec_abi_tensor_map& b) {
   return !differ;
 }
 
-// Wants a current context.
+// Requires a current context.
 CUresult encode(const stridec_abi_tensor_map& map, char* out) {
   constexpr CUresult kNotSupported = 801;
   uint64_t dims[5], strides[4];
@@ -137,9 +137,9 @@ struct CudaContext {
   int32_t stamp_count, stamp_made, stamp_room;
   CUresult status;  // of the last call that failed
   const char* what;
-  MapEntry* maps;  // in the order in which a run wants them
+  MapEntry* maps;  // in the order in which a run uses them
   int32_t map_count, map_room, map_next;
-  CudaGraphs* graphs;  // null: launches go straight to the stream
+  CudaGraphs* graphs;  // null: launches are enqueued directly
 };
 
 namespace {
@@ -196,7 +196,8 @@ stridec_status load_kernels(CudaModel& m, int32_t first, Bytes images, Text& mes
       int32_t fixed = 0;
       driver.FuncGetAttribute(&fixed, kFunctionStaticShared, m.functions[i]);
       status = driver.FuncSetAttribute(m.functions[i], kFunctionDynamicShared, shared_most - fixed);
-      // Kernels that divide a multiprocessor's memory in other ways cannot run on it side by side.
+      // Kernels that need different shared-memory carveouts cannot run at the same time on one
+      // multiprocessor.
       if (!status) status = driver.FuncSetAttribute(m.functions[i], kFunctionCarveout, 100);
     }
     if (status) {
@@ -272,7 +273,7 @@ stridec_status cuda_open(const stridec_abi_variant& variant, int32_t first_image
     message << "no memory on GPU " << id << " for the weights (" << weights.size << " bytes)";
     return STRIDEC_OUT_OF_MEMORY;
   }
-  // From pageable memory: the call returns when the source has been read; the stream orders the rest.
+  // The source is pageable memory: the call returns when it has been read, and the stream orders the rest.
   status = driver.Upload(m->weights, weights.data, weights.size, nullptr);
   if (!status) status = driver.StreamSynchronize(nullptr);
   if (status) {
@@ -403,7 +404,7 @@ bool cuda_end(CudaContext& c) {
 int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* workspace, void* counters) {
   if (l.grid[0] <= 0 || l.grid[1] <= 0 || l.grid[2] <= 0) return 0;
   const stridec_abi_device_kernel& kernel = c.model->variant->kernels[l.kernel];
-  // One pointer a parameter: where each lies is the driver's to know (maps are aligned to 64 bytes).
+  // One pointer per parameter; the driver knows the offsets (maps are aligned to 64 bytes).
   void* parameters[STRIDEC_ABI_DEVICE_MAPS + STRIDEC_ABI_DEVICE_WORDS + 3];
   if (l.grid[0] > INT32_MAX || l.grid[1] > 65535 || l.grid[2] > 65535 ||
       l.map_count > STRIDEC_ABI_DEVICE_MAPS || l.word_count > STRIDEC_ABI_DEVICE_WORDS)

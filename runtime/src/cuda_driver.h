@@ -1,4 +1,4 @@
-// The part of the driver's interface that the runtime uses, and its functions, loaded by cuda.cpp.
+// Declarations of the part of the CUDA driver API that the runtime uses. cuda.cpp loads the functions.
 #pragma once
 
 #include <stddef.h>
@@ -6,7 +6,7 @@
 
 namespace stridec::runtime {
 
-// The part of cuda.h that is used here (CUDA driver API, 12.0; the interface is stable across later versions).
+// Declarations from cuda.h (CUDA driver API 12.0; the interface is stable across later versions).
 using CUresult = int32_t;
 using CUdevice = int32_t;
 using CUdeviceptr = uint64_t;
@@ -48,7 +48,7 @@ enum {
   kCaptureThreadLocal = 1,
 };
 
-// name, version that the symbol is asked for, parameters
+// name, symbol version to request, parameters
 #define STRIDEC_CUDA_FUNCTIONS(F)                                                                         \
   F(Init, "cuInit", (uint32_t))                                                                           \
   F(DriverGetVersion, "cuDriverGetVersion", (int32_t*))                                                   \

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMapBytes = 128;
 
-// What a launch is, apart from where its parameters lie.
+// A launch without the location of its parameters.
 struct Node {
   void* function;
   uint32_t grid[3];
@@ -39,7 +39,7 @@ void release(List& list) {
   list = {};
 }
 
-// Room for twice what is wanted; the contents stay.
+// Grows to twice the wanted size; the contents are kept.
 template <class T>
 bool reserve(T*& memory, size_t wanted, size_t& room) {
   if (wanted <= room) return true;
@@ -69,7 +69,7 @@ bool copy(List& to, const List& from) {
   return true;
 }
 
-// Words, since memcmp for equality alone becomes bcmp, which old C libraries lack.
+// Compares words: memcmp used only for equality becomes bcmp, which old C libraries lack.
 bool equal(const void* a, const void* b, size_t bytes) {
   const char *x = static_cast<const char*>(a), *y = static_cast<const char*>(b);
   uint64_t differ = 0;
@@ -91,12 +91,12 @@ bool same_kernels(const List& a, const List& b) {
   return true;
 }
 
-struct Graph {  // of one shape
+struct Graph {  // for one shape
   int64_t* symbols;
-  const void** addresses;  // of the run that gave it its list
-  uint64_t used;           // when; 0: never
-  List list;               // as the graph was last given it
-  void** nodes;   // the driver's, one a launch
+  const void** addresses;  // of the run whose list the graph has
+  uint64_t used;           // time of the last use; 0: never
+  List list;               // the launches that the graph has
+  void** nodes;   // the driver's nodes, one per launch
   void *graph, *exec;
 };
 
@@ -115,13 +115,13 @@ struct CudaGraphs {
   Graph* all;
   int32_t room;
   uint64_t clock;
-  RunKey key;  // of this run
+  RunKey key;  // of the current run
   List waiting;
   void** parameters;  // as many as the largest launch has
   size_t parameter_room;
-  void* stream;  // to record on
-  bool waits;    // launches of this run go to the list
-  bool refused;  // the driver does not record
+  void* stream;  // for recording
+  bool waits;    // launches of this run are added to the list
+  bool refused;  // the driver cannot record
 };
 
 namespace {
@@ -140,14 +140,14 @@ void clear(Graph& graph) {
 size_t symbol_bytes(const CudaGraphs& g) { return static_cast<size_t>(g.key.symbol_count) * 8; }
 size_t address_bytes(const CudaGraphs& g) { return static_cast<size_t>(g.key.address_count) * sizeof(void*); }
 
-// The graph of the shape, or null.
+// The graph of the current shape, or null.
 Graph* find(CudaGraphs& g) {
   for (int32_t i = 0; i < g.room; ++i)
     if (g.all[i].used && equal(g.all[i].symbols, g.key.symbols, symbol_bytes(g))) return &g.all[i];
   return nullptr;
 }
 
-// The place of the graph that was not used for longest, for a shape that has none.
+// The least recently used graph, which is reset for a new shape.
 Graph& replace_oldest(CudaGraphs& g) {
   Graph* oldest = g.all;
   for (int32_t i = 1; i < g.room; ++i)
@@ -184,7 +184,7 @@ CUresult record(CudaGraphs& g, Graph& graph) {
   return status;
 }
 
-// Gives the graph the parameters of this run.
+// Updates the graph's nodes with the parameters of this run.
 CUresult update(CudaGraphs& g, Graph& graph) {
   for (int32_t i = 0; i < g.waiting.count; ++i) {
     Node &old = graph.list.nodes[i], &now = g.waiting.nodes[i];
@@ -262,7 +262,7 @@ void graphs_begin(CudaGraphs& g, const RunKey& key, bool record) {
 bool graphs_replay(CudaGraphs& g, void* stream) {
   Graph* graph = g.waits ? find(g) : nullptr;
   if (!graph || !graph->exec || !equal(graph->addresses, g.key.addresses, address_bytes(g))) return false;
-  if (driver.GraphLaunch(graph->exec, stream)) return false;  // the run says what is the matter
+  if (driver.GraphLaunch(graph->exec, stream)) return false;  // the run reports the error
   graph->used = ++g.clock;
   return true;
 }
@@ -295,7 +295,7 @@ int32_t graphs_flush(CudaGraphs& g, void* stream) {
       return status;
   g.waiting.count = 0;
   g.waiting.used = 0;
-  g.waits = false;  // what follows depends on data, and may differ from run to run
+  g.waits = false;  // later launches depend on data and may differ from run to run
   return 0;
 }
 
@@ -306,7 +306,7 @@ int32_t graphs_end(CudaGraphs& g, void* stream) {
   graph.used = ++g.clock;
   if (!known) return graphs_flush(g, stream);
   CUresult status = graph.exec && same_kernels(graph.list, g.waiting) ? update(g, graph) : record(g, graph);
-  if (status) {  // a driver that does not record, or update, still launches
+  if (status) {  // a driver that cannot record or update can still launch
     clear(graph);
     g.refused = true;
     return graphs_flush(g, stream);

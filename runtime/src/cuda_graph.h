@@ -1,13 +1,15 @@
-// Launches of a run as a graph, recorded once for each shape and enqueued by one call.
+// Executes the launches of a run as a CUDA graph, which is recorded once per shape and enqueued by one call.
 //
-// A run computes the parameters of all its launches. They wait in a list; graphs_end() compares it with what the shape's
-// graph was last given, changes the nodes that differ (buffers that moved), and launches the graph. A graph is recorded
-// when a shape comes for the second time, and anew where the kernels are others; the least recently used one goes. So a
-// graph never decides what runs: it is another way to enqueue the same list. Launches that cannot wait (graphs_flush) go
-// straight to the stream, as all do after the driver has refused to record.
+// A run computes the parameters of all its launches, which are collected in a list. graphs_end() compares the
+// list with the parameters that the shape's graph has, updates the nodes that differ (buffers that moved),
+// and launches the graph. A graph is recorded when a shape occurs for the second time, and recorded again if
+// the kernels differ. The least recently used graph is evicted. A graph never decides what runs: it is
+// another way to enqueue the same list. Launches that cannot wait (graphs_flush) are enqueued directly, as
+// are all launches after the driver has refused to record.
 //
-// A list that waited to its end depends on the run's symbols and addresses alone (whatever reads data, or gets memory,
-// flushes). Where both are those that the graph was last given, graphs_replay() launches it and the run is spared.
+// A list that is complete at the end of the run depends only on the symbols and addresses of the run, because
+// everything that reads data or allocates memory flushes the list. If both equal those of the graph's last
+// launch, graphs_replay() launches the graph and run() is skipped.
 #pragma once
 
 #include <stddef.h>
@@ -19,14 +21,14 @@ struct KernelLaunch {
   void* function;
   uint32_t grid[3];
   uint32_t threads, shared_bytes;
-  bool dependent;  // may start before its predecessor ends
+  bool dependent;  // may start before its predecessor has finished
   void** parameters;
-  int32_t map_count, count;  // parameters: maps of 128 bytes first, then words
+  int32_t map_count, count;  // parameters: map_count maps of 128 bytes, then words
 };
 
-int32_t launch_kernel(const KernelLaunch& launch, void* stream);  // a CUresult
+int32_t launch_kernel(const KernelLaunch& launch, void* stream);  // returns a CUresult
 
-// What the launches of a run depend on.
+// The inputs that the launches of a run depend on.
 struct RunKey {
   const int64_t* symbols;
   const void* const* addresses;  // of inputs, outputs, states and workspaces
@@ -34,16 +36,16 @@ struct RunKey {
 };
 
 struct CudaGraphs;
-CudaGraphs* graphs_create(int32_t room);  // null: no memory
+CudaGraphs* graphs_create(int32_t room);  // null: out of memory
 void graphs_destroy(CudaGraphs* graphs);
 
-// The key's arrays stay as they are until graphs_end().
+// The key's arrays must stay unchanged until graphs_end().
 void graphs_begin(CudaGraphs& graphs, const RunKey& key, bool record);
-// After graphs_begin(): true if this run's launches are enqueued, and there is nothing left to do.
+// Call after graphs_begin(). Returns true if this run's launches are enqueued and no work is left.
 bool graphs_replay(CudaGraphs& graphs, void* stream);
-// Copies the launch to the list; false: it is the caller's to enqueue.
+// Copies the launch to the list. Returns false if the caller must enqueue it.
 bool graphs_add(CudaGraphs& graphs, const KernelLaunch& launch);
-int32_t graphs_flush(CudaGraphs& graphs, void* stream);  // CUresults
+int32_t graphs_flush(CudaGraphs& graphs, void* stream);  // both return a CUresult
 int32_t graphs_end(CudaGraphs& graphs, void* stream);
 
 }  // namespace stridec::runtime

@@ -1,4 +1,4 @@
-// Element types as the program names them (ONNX numbers) and as callers see them (DLPack codes).
+// Element types in the program's encoding (ONNX numbers) and in the API's encoding (DLPack codes).
 #pragma once
 
 #include "stridec/runtime.h"
@@ -8,7 +8,7 @@ namespace stridec::runtime {
 struct DType {
   int32_t onnx;
   const char* name;
-  stridec_dtype dlpack;  // of the memory: narrow types as whole bytes
+  stridec_dtype dlpack;  // in memory: narrow types as whole bytes
 };
 
 // Null for a number that no stridec program uses.
@@ -16,11 +16,11 @@ const DType* find_dtype(int32_t onnx);
 
 inline int64_t byte_size(const DType& type) { return type.dlpack.bits / 8; }
 
-// Whether a tensor given as `given` holds elements of `type`: exactly, or as unsigned integers of its size
-// where NumPy has no such type.
+// Whether a tensor of type `given` is accepted for elements of `type`: the same type, or unsigned integers of
+// the same size if NumPy lacks the type.
 bool accepts(const DType& type, stridec_dtype given);
 
-// "f32", "u8", or "code 3 with 128 bits" for what has no name here.
+// "f32", "u8", or "code 3 with 128 bits" for a type without a name here.
 class Text;
 Text& operator<<(Text& text, stridec_dtype given);
 

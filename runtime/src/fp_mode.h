@@ -1,5 +1,5 @@
-// Kernels compute with round-to-nearest and denormals kept, on every thread, whatever the application has
-// set: results depend neither on the caller's modes nor on which thread does a part.
+// Sets the floating-point mode of each thread that runs kernels: round to nearest, denormals enabled. Results
+// then depend neither on the application's mode nor on which thread runs a part.
 #pragma once
 
 #include <stdint.h>

@@ -9,7 +9,8 @@ struct Range {
   int64_t begin, end;
 };
 
-// The later half of what a part has not begun. What it takes next itself stays with it: its data are where it runs.
+// Steals the later half of the tasks that a part has not begun. The next tasks of the part stay with it,
+// because their data are in its cache.
 Range take_over(stridec_abi_left& part, int64_t grain) {
   uint64_t left = __atomic_load_n(&part.tasks, __ATOMIC_RELAXED);
   for (;;) {
@@ -46,7 +47,7 @@ void do_part(void* argument, int32_t part) {
   if (job.args.failures[part].code) job.failed.store(1, std::memory_order_relaxed);
 }
 
-// On threads that are not ours.
+// For threads of the application: sets the floating-point mode and restores it.
 void do_foreign_part(void* argument, int32_t part) {
   FpMode before = fp_mode();
   set_default_fp_mode();
@@ -98,7 +99,7 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
 int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* l) {
   stridec_context& c = context_of(run);
   Text message(c.error, sizeof c.error);
-  // What is freed in order to grow may be wanted by a launch that waits.
+  // A collected launch may use the memory that growing frees.
   if ((l->workspace_bytes > c.scratch.bytes || l->counter_bytes > c.counters.bytes) && !cuda_flush(*c.cuda)) {
     c.run_status = device_error(c, message);
     return 1;

@@ -11,7 +11,7 @@
 namespace stridec::runtime {
 namespace {
 
-// Reads a small file whole, with a zero at its end. False if there is none.
+// Reads a whole small file and zero-terminates it. Returns false if it does not exist.
 bool read_file(const char* path, char* out, size_t room) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -34,8 +34,9 @@ int32_t lesser(int32_t a, int32_t b) {
   return a < b ? a : b;
 }
 
-// The decimal number at `at`, behind blanks; 0 for "max", "-1" and what is too large to be a limit. Moves `at` behind it.
-// (strtol has another name since glibc 2.38 when code is compiled against its headers: artifacts stay loadable by older.)
+// Parses the decimal number at `at`, after spaces, and advances `at`. Returns 0 for "max", "-1" and values
+// too large to be a limit. (Code compiled with headers of glibc 2.38 or newer refers to strtol by another
+// name; without strtol, artifacts load on older versions.)
 long number(const char*& at) {
   while (*at == ' ') ++at;
   long value = 0;
@@ -44,7 +45,7 @@ long number(const char*& at) {
   return value <= 1000000000000 ? value : 0;
 }
 
-// cpu.max of v2 holds "<quota> <period>" or "max <period>"; v1 has a file for each.
+// cpu.max of v2 contains "<quota> <period>" or "max <period>"; v1 has one file for each.
 int32_t quota_in(const char* folder, bool v2) {
   char path[1024], content[128];
   if (v2) {
@@ -64,7 +65,7 @@ int32_t quota_in(const char* folder, bool v2) {
   return rounded_up(quota, number(at));
 }
 
-// The group's folder and all above it up to the mount: each may set a limit.
+// Checks the group's folder and all its ancestors up to the mount: each may set a limit.
 int32_t quota_along(const char* mount, const char* group, bool v2) {
   char folder[1024];
   Text(folder, sizeof folder) << mount << group;
@@ -93,7 +94,7 @@ int32_t cgroup_processors(const char* root) {
   Text(path, sizeof path) << root << "/proc/self/cgroup";
   if (!read_file(path, content, sizeof content)) return 0;
   int32_t limit = 0;
-  // Lines "id:controllers:path"; v2 is id 0 without controllers.
+  // Lines have the form "id:controllers:path"; v2 is id 0 without controllers.
   for (char* line = content; line && *line;) {
     char* next = strchr(line, '\n');
     if (next) *next++ = 0;
@@ -107,7 +108,7 @@ int32_t cgroup_processors(const char* root) {
         Text(mount, sizeof mount) << root << "/sys/fs/cgroup";
         limit = lesser(limit, quota_along(mount, group, true));
       } else if (lists_cpu(controllers)) {
-        // Mounted under the controllers' names, or as plain "cpu".
+        // The mount is named after the controllers, or just "cpu".
         Text(mount, sizeof mount) << root << "/sys/fs/cgroup/" << controllers;
         int32_t found = quota_along(mount, group, false);
         if (!found) {
@@ -123,14 +124,15 @@ int32_t cgroup_processors(const char* root) {
 }
 
 int32_t usable_processors() {
-  // The mask must be as large as the kernel's, however many processors that machine could have.
+  // The mask must be at least as large as the kernel's, which depends on the number of possible processors.
   int32_t count = 0;
   for (size_t bytes = sizeof(cpu_set_t); bytes <= (1u << 20) && !count; bytes *= 2) {
     auto* mask = static_cast<cpu_set_t*>(calloc(1, bytes));
     if (!mask) break;
     if (sched_getaffinity(0, bytes, mask) == 0) {
       auto* word = reinterpret_cast<const unsigned long*>(mask);
-      for (size_t i = 0; i < bytes / sizeof *word; ++i)  // popcount is a call to libgcc on the oldest machine
+      // popcount would be a call to libgcc on the oldest targets.
+      for (size_t i = 0; i < bytes / sizeof *word; ++i)
         for (unsigned long bits = word[i]; bits; bits &= bits - 1) ++count;
     }
     free(mask);

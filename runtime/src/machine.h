@@ -1,16 +1,16 @@
-// How many processors this process may keep busy.
+// The number of processors that this process may use.
 #pragma once
 
 #include <stdint.h>
 
 namespace stridec::runtime {
 
-// The least of: processors in the affinity mask, and the quota of the cgroup (v2 or v1) and of its ancestors,
-// rounded up. At least 1.
+// The minimum of the number of processors in the affinity mask and the quotas of the cgroup (v2 or v1) and
+// its ancestors, rounded up. At least 1.
 int32_t usable_processors();
 
-// For tests: the quota found under `root` (usually "") from root/proc/self/cgroup and root/sys/fs/cgroup;
-// 0 where there is none.
+// For tests: the quota found under `root` (usually "") from root/proc/self/cgroup and root/sys/fs/cgroup; 0
+// if there is none.
 int32_t cgroup_processors(const char* root);
 
 }  // namespace stridec::runtime

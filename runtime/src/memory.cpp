@@ -6,14 +6,14 @@
 namespace stridec::runtime {
 namespace {
 
-// From here on memory comes in whole pages of its own, on a huge-page boundary if that is wanted.
+// Blocks of at least this size are mapped separately, aligned to huge pages if requested.
 constexpr int64_t kMapped = 1 << 20;
 
 bool wants_huge(const Allocator& allocator, int64_t bytes) {
   return allocator.huge_pages && bytes >= kHugePage;
 }
 
-// Whole huge pages where that adds an eighth at most: a tail of small pages costs a fault for each.
+// Rounds up to whole huge pages if that adds at most an eighth: a tail of small pages costs a fault for each.
 int64_t mapped_bytes(int64_t bytes, bool huge) {
   const int64_t whole = (bytes + kHugePage - 1) & -kHugePage;
   return huge && whole - bytes <= bytes / 8 ? whole : (bytes + kPage - 1) & -kPage;
@@ -33,7 +33,7 @@ char* map(int64_t bytes, bool huge) {
   char* end = aligned + size;
   char* mapped_end = begin + size + slack;
   if (end != mapped_end) munmap(end, static_cast<size_t>(mapped_end - end));
-  madvise(aligned, static_cast<size_t>(size), MADV_HUGEPAGE);  // advice: failing is fine
+  madvise(aligned, static_cast<size_t>(size), MADV_HUGEPAGE);  // only advice: failure is harmless
   return aligned;
 }
 
@@ -43,7 +43,7 @@ bool grow(Allocator& allocator, Block& block, int64_t bytes) {
   if (bytes <= block.bytes) return true;
   if (bytes > INT64_MAX / 2) return false;
   bytes = align_up(bytes);
-  // What the old block holds is not needed, so it goes first: the peak is one block, not two.
+  // The contents of the old block are not needed, so it is freed first: the peak is one block, not two.
   release(allocator, block);
   void* memory = nullptr;
   if (allocator.allocate) {
@@ -71,7 +71,7 @@ void populate(const char* begin, int64_t bytes, Access access) {
   if (madvise(page, size, access == Access::kWrite ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0 ||
       errno != EINVAL)
     return;
-  // Before Linux 5.14: by hand, and nothing but the bytes given.
+  // Before Linux 5.14: touch each page, and only the given bytes.
   volatile char* at = const_cast<char*>(begin);
   for (volatile char* end = at + bytes; at < end;
        at += kPage - (reinterpret_cast<uintptr_t>(at) & (kPage - 1))) {

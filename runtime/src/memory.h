@@ -1,5 +1,5 @@
-// Memory of a context: blocks that grow and never shrink, so that runs at shapes seen before allocate
-// nothing.
+// Memory of a context: blocks that grow and never shrink, so that runs do not allocate at shapes that have
+// occurred before.
 #pragma once
 
 #include "stridec/runtime.h"
@@ -24,16 +24,17 @@ struct Block {
   int64_t bytes;
 };
 
-// Makes block hold at least `bytes`, 64-byte aligned; contents are lost when it grows. False: no memory, and
-// block is empty.
+// Grows block to at least `bytes`, 64-byte aligned. The contents are lost if it grows. False: out of memory,
+// and block is empty.
 bool grow(Allocator& allocator, Block& block, int64_t bytes);
 void release(Allocator& allocator, Block& block);
 
-// Makes the pages behind [begin, begin + bytes) present and, if they are to be written, the process's own; contents stay.
+// Maps the pages of [begin, begin + bytes) and, for kWrite, makes them private to the process. The contents
+// stay.
 enum class Access { kRead, kWrite };
 void populate(const char* begin, int64_t bytes, Access access);
 
-// Zeroed arrays for bookkeeping, freed with free().
+// Zeroed arrays for internal use, freed with free().
 template <class T>
 T* make_array(int64_t count);
 

@@ -75,14 +75,14 @@ stridec_status describe_values(stridec_model& model, Text& message) {
   return STRIDEC_OK;
 }
 
-// Whether the caller's wish admits the variant.
+// Whether the caller's options allow the variant.
 bool allowed(const stridec_abi_variant& v, const stridec_model_options& options) {
   const int32_t type = v.device == STRIDEC_ABI_CUDA ? STRIDEC_DEVICE_CUDA : STRIDEC_DEVICE_CPU;
   return (options.device_type == 0 || options.device_type == type) &&
          (!options.variant || strcmp(options.variant, v.name) == 0);
 }
 
-// Whether the machine runs the variant; if not, why.
+// Whether the machine can run the variant; writes the reason if not.
 bool usable(const stridec_model& model, const stridec_abi_variant& v, Text& reason) {
   if (v.device == STRIDEC_ABI_CUDA) return cuda_usable(v, model.device_id, reason);
   uint64_t missing = v.features & ~model.cpu;
@@ -92,7 +92,7 @@ bool usable(const stridec_model& model, const stridec_abi_variant& v, Text& reas
   return false;
 }
 
-// The first of the variants from number `first` on that the caller admits and the machine runs; null: none.
+// The first variant, starting at number `first`, that the options allow and the machine can run; null: none.
 const stridec_abi_variant* find_variant(const stridec_model& model, const stridec_model_options& options,
                                         int32_t first) {
   const stridec_abi_program& p = *model.program;
@@ -102,7 +102,7 @@ const stridec_abi_variant* find_variant(const stridec_model& model, const stride
   return nullptr;
 }
 
-// Why the variant that the caller names will not do, in one sentence.
+// Writes one sentence on why the variant that the caller named cannot be used.
 stridec_status explain_named(const stridec_model& model, const stridec_model_options& options,
                              Text& message) {
   const stridec_abi_program& p = *model.program;
@@ -127,7 +127,7 @@ stridec_status explain_named(const stridec_model& model, const stridec_model_opt
   return STRIDEC_INVALID_ARGUMENT;
 }
 
-// Why no CPU variant will do, in one sentence.
+// Writes one sentence on why no CPU variant can be used.
 stridec_status explain_no_cpu(const stridec_model& model, Text& message) {
   const stridec_abi_program& p = *model.program;
   int32_t count = 0;
@@ -145,7 +145,7 @@ stridec_status explain_no_cpu(const stridec_model& model, Text& message) {
   return STRIDEC_UNSUPPORTED_CPU;
 }
 
-// Why no GPU variant will do, in one sentence.
+// Writes one sentence on why no GPU variant can be used.
 stridec_status explain_no_device(const stridec_model& model, Text& message) {
   const stridec_abi_program& p = *model.program;
   int32_t count = 0;
@@ -182,8 +182,9 @@ stridec_status open_device(stridec_model& model, Text& message) {
                    message);
 }
 
-// Starts the variant that was chosen. What the driver does not load (it may be older than the code), the next variant may
-// do without: text that the driver itself compiles, or the CPU's code. The sentence is about the best one.
+// Opens the selected variant. If the driver cannot load it (the driver may be older than the code), tries the
+// next variants: PTX, which the driver compiles itself, or CPU code. The error message is about the best
+// variant.
 stridec_status open_variant(stridec_model& model, const stridec_model_options& options, Text& message) {
   const stridec_abi_program& p = *model.program;
   const stridec_status status = open_device(model, message);
@@ -232,7 +233,7 @@ bool take_options(void* out, size_t out_bytes, const void* given) {
   if (!given) return true;
   size_t bytes;
   memcpy(&bytes, given, sizeof bytes);
-  // A size that was never set is mostly absurd: nothing is read on its word.
+  // An uninitialised size is usually absurd, so the struct is not read if the size is out of range.
   if (bytes < sizeof bytes || bytes > kLargestOptions) return false;
   auto* surplus = static_cast<const char*>(given);
   for (size_t i = out_bytes; i < bytes; ++i)

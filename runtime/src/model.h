@@ -1,4 +1,4 @@
-// The immutable half: a program, the variant chosen for this machine, and its weights.
+// The immutable part of a loaded model: the program, the variant chosen for this machine, and the weights.
 #pragma once
 
 #include <atomic>
@@ -9,23 +9,23 @@
 #include "weights.h"
 
 struct stridec_model {
-  std::atomic<int64_t> references;  // the handle's and one per context
+  std::atomic<int64_t> references;  // the handle's reference and one per context
   const stridec_abi_program* program;
   const stridec_abi_variant* variant;
   stridec::runtime::Blob blob;
-  uint64_t cpu;                       // STRIDEC_CPU_* of this machine
-  stridec::runtime::CudaModel* cuda;  // null: the variant is a CPU's
-  int32_t device_id;                  // of the GPU asked for
+  uint64_t cpu;                       // STRIDEC_CPU_* bits of this machine
+  stridec::runtime::CudaModel* cuda;  // null: the variant runs on a CPU
+  int32_t device_id;                  // the requested GPU
   // Per input, output and state, in that order.
   const stridec::runtime::DType** dtypes;
   char** shapes;             // "[batch, 768]"
   const char** step_names;   // pointers into the variant's text
-  int32_t output_dim_count;  // ranks of all outputs added up
+  int32_t output_dim_count;  // sum of the ranks of all outputs
 };
 
 namespace stridec::runtime {
 
-// stridec_api.model_open for a given program and note.
+// Implements stridec_api.model_open for a given program and note.
 stridec_status open_program(const stridec_abi_program& program, const stridec_abi_note& note,
                             const char* base, const stridec_model_options* options, stridec_model** model,
                             char* message, size_t message_bytes);
@@ -40,14 +40,15 @@ inline const DType& state_dtype(const stridec_model& m, int32_t i) {
   return *m.dtypes[m.program->input_count + m.program->output_count + i];
 }
 
-// Where the model runs.
+// The device that the model runs on.
 inline stridec_device device_of(const stridec_model& m) {
   return m.cuda ? stridec_device{STRIDEC_DEVICE_CUDA, cuda_device(*m.cuda)}
                 : stridec_device{STRIDEC_DEVICE_CPU, 0};
 }
 
-// Structs that begin with their size. The caller's may be an older, shorter one (the rest counts as zero) or
-// a newer, longer one whose surplus is zero; false: it asks for what this version does not know.
+// Reads a struct that begins with its size. The caller's struct may be shorter (older; missing fields are
+// zero) or longer (newer) if the surplus is zero. Returns false if it sets fields that this version does not
+// know.
 bool take_options(void* out, size_t out_bytes, const void* given);
 void give_info(void* given, const void* info, size_t info_bytes);
 

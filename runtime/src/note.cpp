@@ -1,5 +1,5 @@
-// The packager writes this note's fields into the finished file. It stands alone, so that no code is compiled where its
-// zeros are seen; g++ would put a volatile one among the writable data.
+// The note whose fields the packager writes into the finished file. It has its own source file so that no
+// code is compiled with its zeros visible. With `volatile`, g++ would place it in the writable data.
 #include "stridec/abi.h"
 
 extern "C" {

@@ -31,7 +31,8 @@ stridec_status check_count(const char* role, int32_t expected, const stridec_ten
 
 bool on_device(const stridec_tensor& t) { return t.device.type == STRIDEC_DEVICE_CUDA; }
 
-// The bytes that a strided tensor of the device spans, in host memory; `elsewhere` is the same tensor over them.
+// Copies the bytes that a strided device tensor spans to host memory. `elsewhere` is the same tensor over the
+// copy.
 stridec_status fetch_span(stridec_context& c, const stridec_tensor& t, int64_t element, Block& block,
                           stridec_tensor& elsewhere, Text& message) {
   Extent extent = extent_of(t, element);
@@ -43,7 +44,7 @@ stridec_status fetch_span(stridec_context& c, const stridec_tensor& t, int64_t e
   return cuda_download(*c.cuda, block.data, extent.begin, bytes) ? STRIDEC_OK : device_error(c, message);
 }
 
-// A compact copy of what is not compact, or not where the model runs.
+// Makes a compact copy of an input that is not compact, or is not on the model's device.
 stridec_status gather_input(stridec_context& c, int32_t i, const stridec_tensor& t, Text& message) {
   char* to = c.staging.data + c.staging_offset[i];
   c.inputs[i] = to;
@@ -70,11 +71,11 @@ stridec_status gather_input(stridec_context& c, int32_t i, const stridec_tensor&
   return cuda_upload(*c.cuda, to, from, bytes) ? STRIDEC_OK : device_error(c, message);
 }
 
-// What is asked for: shapes alone, memory as well, or a run, which needs all data.
+// Purpose of a call: only shapes, also memory, or a run, which needs all data.
 enum class Aim { kShapes, kReserve, kRun };
 
-// Checks the inputs, finds which must be gathered, gathers those that bind reads, and binds: symbols and the
-// known part of output_dims are set.
+// Checks the inputs, decides which need a compact copy, copies those that bind reads, and calls bind, which
+// sets the symbols and the known part of output_dims.
 stridec_status bind_inputs(stridec_context& c, const stridec_tensor* inputs, size_t count, Aim aim,
                            Text& message) {
   const stridec_abi_program& p = program_of(c);
@@ -131,7 +132,8 @@ stridec_status reserve_blocks(stridec_context& c, Text& message) {
   return v.counter_bytes ? reserve_counters(c, v.counter_bytes(c.symbols), message) : STRIDEC_OK;
 }
 
-// Outputs and the memory behind them; those whose dims depend on data are only checked for what is known.
+// Checks and places the outputs. Outputs whose dims depend on data are checked only as far as the dims are
+// known.
 stridec_status place_outputs(stridec_context& c, const stridec_tensor* outputs, Text& message) {
   const stridec_abi_program& p = program_of(c);
   for (int32_t i = 0; i < p.output_count; ++i) {
@@ -179,7 +181,7 @@ stridec_status check_overlaps(const stridec_context& c, const stridec_tensor* in
   return STRIDEC_OK;
 }
 
-// Everything of a run that can be known and obtained before it.
+// Does everything that can be computed and allocated before a run.
 stridec_status prepare(stridec_context& c, const stridec_tensor* inputs, size_t input_count,
                        const stridec_tensor* outputs, size_t output_count, Aim aim, Text& message) {
   stridec_status status = bind_inputs(c, inputs, input_count, aim, message);
@@ -193,7 +195,7 @@ stridec_status prepare(stridec_context& c, const stridec_tensor* inputs, size_t 
 stridec_status failed_run(stridec_context& c, Text& message) {
   const stridec_abi_program& p = program_of(c);
   auto* failures = reinterpret_cast<const stridec_abi_failure*>(c.failures.data);
-  if (c.run_status != STRIDEC_OK) return c.run_status;  // its sentence is there
+  if (c.run_status != STRIDEC_OK) return c.run_status;  // the message has been written
   if (c.cuda && cuda_failure(*c.cuda).code) {
     write_failure(message, p, cuda_failure(*c.cuda));
     cuda_reset_failure(*c.cuda);
@@ -210,7 +212,8 @@ stridec_status failed_run(stridec_context& c, Text& message) {
   return STRIDEC_BAD_ARTIFACT;
 }
 
-// Where everything lies that a run on a GPU reads and writes, weights apart, which stay where they are.
+// Collects the addresses of everything that a GPU run reads and writes, except the weights, which do not
+// move.
 RunKey key_of(stridec_context& c) {
   const stridec_abi_program& p = program_of(c);
   int32_t n = 0;
@@ -258,7 +261,7 @@ stridec_status execute(stridec_context& c, Text& message) {
   return failed ? failed_run(c, message) : STRIDEC_OK;
 }
 
-// What was computed on a GPU and is wanted in host memory, or not compact.
+// Copies an output of a GPU run to host memory or to memory that is not compact.
 stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Text& message) {
   int64_t element = byte_size(output_dtype(*c.model, i));
   const int64_t* dims = c.dims_of[i];
@@ -274,7 +277,7 @@ stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Te
   }
   if (!cuda_download(*c.cuda, to, c.owned[i].data, bytes)) return device_error(c, message);
   if (!strided) return STRIDEC_OK;
-  int64_t strides[kMaxRank];  // where the tensor has none: row-major over the shape given
+  int64_t strides[kMaxRank];  // without strides: row-major over the given shape
   int64_t stride = 1;
   for (int32_t d = rank; d-- > 0; stride *= t.shape[d]) strides[d] = stride;
   const int64_t* places = t.strides ? t.strides : strides;
@@ -296,7 +299,8 @@ stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Te
   return status;
 }
 
-// The end of a run on a GPU: waits, unless nothing is wanted on the host and the caller does not want to.
+// The end of a GPU run. Waits, unless no output is wanted on the host and the caller asked for an
+// asynchronous run.
 stridec_status finish_device(stridec_context& c, stridec_tensor* outputs, Text& message) {
   bool fetches = false;
   for (int32_t i = 0; i < program_of(c).output_count; ++i)
@@ -312,7 +316,7 @@ stridec_status finish_device(stridec_context& c, stridec_tensor* outputs, Text& 
   return STRIDEC_OK;
 }
 
-// After a run: results to where the caller wants them, and the tensors' fields.
+// After a run: copies results to the caller's memory and fills the fields of the tensors.
 stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& message) {
   const stridec_abi_program& p = program_of(c);
   for (int32_t i = 0; i < p.output_count; ++i) {
@@ -325,8 +329,8 @@ stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& messag
         message << "output '" << p.outputs[i].name << "' was never given its size by the generated code";
         return STRIDEC_BAD_ARTIFACT;
       case Place::kStaged: {
-        if (c.cuda) break;          // fetch_output has done it
-        int64_t strides[kMaxRank];  // where the tensor has none: row-major over the shape given
+        if (c.cuda) break;          // done by fetch_output
+        int64_t strides[kMaxRank];  // without strides: row-major over the given shape
         int64_t stride = 1;
         for (int32_t d = rank; d-- > 0; stride *= t.shape[d]) strides[d] = stride;
         copy_strided(data_of(t), t.strides ? t.strides : strides, c.owned[i].data, nullptr, dims, rank,
@@ -358,7 +362,7 @@ void write_failure(Text& text, const stridec_abi_program& program, const stridec
     return;
   }
   for (const char* at = program.messages[failure.code - 1].text; *at; ++at) {
-    if ((at[0] == '{' || at[0] == '}') && at[1] == at[0]) {  // a doubled brace is a brace
+    if ((at[0] == '{' || at[0] == '}') && at[1] == at[0]) {  // a doubled brace stands for one brace
       text << *at++;
       continue;
     }
@@ -396,7 +400,8 @@ stridec_status place_output(stridec_context& c, int32_t i, const stridec_tensor*
     if (is_direct(*given, dims, element) && (!c.cuda || on_device(*given))) return STRIDEC_OK;
   }
   c.places[i] = given->data ? Place::kStaged : c.cuda && !on_device(*given) ? Place::kFetched : Place::kOwned;
-  // At least one byte: a null would mean failure to generated code, and "yours" to the caller.
+  // At least one byte: null means failure to generated code, and in a tensor it requests memory of the
+  // context.
   if (!grow(*c.memory, c.owned[i], bytes ? bytes : 1) ||
       (c.places[i] == Place::kFetched && !grow(c.allocator, c.fetched[i], bytes ? bytes : 1)))
     return out_of_memory(message, value.name, bytes);

@@ -24,7 +24,7 @@ bool has_elements(const int64_t* dims, int32_t rank) {
   return true;
 }
 
-// Bytes from the first element to the farthest, over all dims; -1 where no machine can address that.
+// Distance in bytes from the first element to the farthest, over all dims; -1 if it is not addressable.
 int64_t reach_bytes(const stridec_tensor& t, int64_t element_bytes) {
   int64_t reach = 0;
   for (int32_t i = 0; i < t.ndim; ++i) {
@@ -37,7 +37,8 @@ int64_t reach_bytes(const stridec_tensor& t, int64_t element_bytes) {
   return reach > INT64_MAX / 2 ? -1 : reach;
 }
 
-// Dims of a copy, reduced to what matters: ones dropped, neighbours merged that are one run in both.
+// Dims of a copy, simplified: extents of 1 are dropped, and adjacent dims that are contiguous on both sides
+// are merged.
 struct Loop {
   int64_t count, to, from;
 };
@@ -63,7 +64,7 @@ void copy_row(T* to, int64_t to_stride, const T* from, int64_t from_stride, int6
     for (int64_t i = 0; i < count; ++i) memcpy(to + i * to_stride, from + i * from_stride, sizeof(T));
 }
 
-// A transposition touches a cache line per element on one side: in tiles those lines stay in cache.
+// A transposition accesses one cache line per element on one side. Tiling keeps those lines in the cache.
 template <class T>
 void copy_tiled(T* to, const T* from, Loop outer, Loop inner) {
   constexpr int64_t kTile = 32;
@@ -77,7 +78,7 @@ void copy_tiled(T* to, const T* from, Loop outer, Loop inner) {
     }
 }
 
-// The last two loops together, an odometer over the rest.
+// Copies the last two loops together and iterates over the others with an odometer.
 template <class T>
 void copy_loops(T* to, const T* from, const Loop* loops, int32_t n) {
   if (n == 0) {
@@ -174,7 +175,7 @@ bool is_direct(const stridec_tensor& t, const int64_t* dims, int64_t element_byt
 
 bool may_overlap_itself(const stridec_tensor& t) {
   if (!t.strides || !has_elements(t.shape, t.ndim)) return false;
-  // From the smallest stride up, each must step over all that the smaller ones reach.
+  // In order of increasing stride, each stride must exceed the reach of the smaller ones.
   bool taken[kMaxRank] = {};
   int64_t reach = 0;
   for (int32_t n = 0; n < t.ndim; ++n) {
@@ -209,7 +210,7 @@ void copy_strided(char* to, const int64_t* to_strides, const char* from, const i
   Loop loops[kMaxRank];
   int32_t n =
       simplify(dims, to_strides ? to_strides : compact, from_strides ? from_strides : compact, rank, loops);
-  // The order of the loops is free: the one that is contiguous on the strided side goes next to the
+  // The loops may be in any order. The one that is contiguous on the strided side becomes the second
   // innermost.
   for (int32_t i = 0; i + 2 < n; ++i) {
     Loop loop = loops[i];
@@ -218,7 +219,7 @@ void copy_strided(char* to, const int64_t* to_strides, const char* from, const i
     loops[n - 2] = loop;
     break;
   }
-  // Any type of the size will do: rows are moved with memcpy, so nothing is assumed about alignment or
+  // Only the element size matters: elements are copied with memcpy, so nothing is assumed about alignment or
   // aliasing.
   struct Two {
     char bytes[2];

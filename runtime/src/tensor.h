@@ -1,4 +1,4 @@
-// Callers' tensors: checks, and copies between strided and compact memory.
+// Checks the caller's tensors, and copies between strided and compact memory.
 #pragma once
 
 #include "dtype.h"
@@ -11,11 +11,12 @@ class Text;
 
 constexpr int32_t kMaxRank = 64;
 
-// Product of the dims times bytes each; -1 where it overflows.
+// The product of the dims and the element size; -1 on overflow.
 int64_t compact_bytes(const int64_t* dims, int32_t rank, int64_t element_bytes);
 
-// Device (host memory, or `device`), dtype, rank, non-negative dims, sizes and strides that a machine can address, data where there are
-// elements (unless need_data is false). `role` is "input" or "output". On failure one sentence is written.
+// Checks device (host memory, or `device`), dtype, rank, that dims are not negative, that sizes and strides
+// are addressable, and that data is not null if there are elements (unless need_data is false). `role` is
+// "input" or "output". On failure one sentence is written.
 stridec_status check_tensor(const char* role, const stridec_abi_value& value, const DType& type,
                             const stridec_tensor& tensor, stridec_device device, bool need_data,
                             Text& message);
@@ -24,22 +25,22 @@ inline char* data_of(const stridec_tensor& tensor) {
   return static_cast<char*>(tensor.data) + tensor.byte_offset;
 }
 
-// Whether elements of these dims, placed by the tensor's strides (null: row-major over its own shape), lie as
-// compact and aligned as generated code wants them.
+// Whether elements with these dims and the tensor's strides (null: row-major over its own shape) are compact
+// and aligned as generated code requires.
 bool is_direct(const stridec_tensor& tensor, const int64_t* dims, int64_t element_bytes);
 
-// Whether two index tuples may name one element; interleaved layouts that do not overlap also count as
-// overlapping.
+// Whether two index tuples may address the same element. Conservative: interleaved layouts that do not
+// overlap also return true.
 bool may_overlap_itself(const stridec_tensor& tensor);
 
-// First and one past the last byte that the tensor's elements occupy; equal where there are none.
+// The first byte that the tensor's elements occupy and one past the last; equal if there are none.
 struct Extent {
   const char* begin;
   const char* end;
 };
 Extent extent_of(const stridec_tensor& tensor, int64_t element_bytes);
 
-// Copies dims[0..rank) elements of 1, 2, 4 or 8 bytes; strides count elements, null: compact over dims.
+// Copies dims[0..rank) elements of 1, 2, 4 or 8 bytes. Strides are in elements; null: compact over dims.
 void copy_strided(char* to, const int64_t* to_strides, const char* from, const int64_t* from_strides,
                   const int64_t* dims, int32_t rank, int64_t element_bytes);
 

@@ -1,4 +1,4 @@
-// Sentences in fixed memory: what does not fit is cut off, the zero byte is always there.
+// Text in a fixed-size buffer. Text that does not fit is truncated; the buffer is always zero-terminated.
 #pragma once
 
 #include <stddef.h>
@@ -29,7 +29,7 @@ struct Dims {
   int32_t rank;
 };
 
-// "[2, 3]"; a dim not known (-1) as "?".
+// "[2, 3]"; an unknown dim (-1) is "?".
 Text& operator<<(Text& text, Dims dims);
 
 }  // namespace stridec::runtime

@@ -16,8 +16,8 @@
 #include "fp_mode.h"
 #include "machine.h"
 
-// Before glibc 2.34 these live in libpthread, which an artifact does not depend on: where the process has not
-// loaded it they are null, and there is one thread.
+// Before glibc 2.34 these are in libpthread, on which an artifact does not depend. If the process has not
+// loaded it they are null, and there is only one thread.
 #pragma weak pthread_create
 #pragma weak pthread_join
 
@@ -28,7 +28,7 @@ using Word = std::atomic<uint32_t>;
 static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
 
 constexpr int kLine = 64;
-constexpr unsigned kMaskWords = 128;  // of processor masks: more processors than kernels are built for
+constexpr unsigned kMaskWords = 128;  // size of processor masks; more processors than any kernel is built for
 constexpr unsigned kNoProcessor = ~0u;
 
 void futex_wait(Word& word, uint32_t seen) {
@@ -50,17 +50,17 @@ unsigned processor_here() {
   return known ? processor : kNoProcessor;
 }
 
-// A word that one thread writes and one waits for.
+// A word that one thread writes and another waits for.
 struct alignas(kLine) Post {
   Word value{0};
   Word asleep{0};
 
-  // Sleeping and waking cross two variables, so both sides need sequential consistency: either the waiter
-  // sees the new value, or the writer sees that it sleeps.
+  // Sleeping and waking involve two variables, so both sides need sequential consistency: either the waiter
+  // sees the new value, or the writer sees that the waiter sleeps.
   void send(uint32_t v) {
     if (put(v)) wake();
   }
-  // True where the waiter sleeps, and has to be woken.
+  // Returns true if the waiter sleeps and must be woken.
   bool put(uint32_t v) {
     value.store(v, std::memory_order_seq_cst);
     return asleep.load(std::memory_order_seq_cst);
@@ -71,7 +71,7 @@ struct alignas(kLine) Post {
   uint32_t wait_change(uint32_t old, int64_t spin_ns) {
     return wait([old](uint32_t v) { return v != old; }, spin_ns).value;
   }
-  // True where the wait outlasted the spinning.
+  // Returns true if the waiter had to sleep.
   bool wait_for(uint32_t wanted, int64_t spin_ns) {
     return wait([wanted](uint32_t v) { return v == wanted; }, spin_ns).slept;
   }
@@ -103,23 +103,24 @@ struct alignas(kLine) Post {
 };
 
 struct Worker {
-  Post ticket;  // written by the caller: a new number is a new piece of work, or the end
+  Post ticket;  // written by the caller: a new number means new work, or the end
   Post done;    // written by the worker: the number of the work that it has finished
-  // The number of the work that nobody has begun, 0: none. Whoever takes it away does the work: the worker, or a
-  // caller who is through with its own before the worker is awake.
+  // The number of the work that has not begun, 0: none. Whoever clears it does the work: the worker, or a
+  // caller that has finished its own part before the worker is awake.
   alignas(kLine) Word open{0};
   Pool* pool = nullptr;
   int32_t index = 0;
-  std::atomic<int32_t> id{0};  // the kernel's number of the thread; 0 until it has chosen where it begins
-  uint32_t last = 0;           // the caller's: number of the last work posted
-  unsigned kept_off = kNoProcessor;  // the caller's: the processor on which the thread does not run
+  // The kernel's thread id; 0 until the thread has chosen its first processor.
+  std::atomic<int32_t> id{0};
+  uint32_t last = 0;                 // used by the caller: number of the last work posted
+  unsigned kept_off = kNoProcessor;  // used by the caller: the processor that the thread avoids
   pthread_t thread = {};
 };
 
-// Zero in a child made by fork (MADV_WIPEONFORK), where the lock may have been held and the threads are gone.
+// Zeroed in a child after fork (MADV_WIPEONFORK), where the lock may be held and the threads do not exist.
 struct Wiped {
   Word lock;
-  Word running;  // workers that exist, counting the caller: 0 before the first work
+  Word running;  // number of workers, including the caller: 0 before the first work
 };
 
 }  // namespace
@@ -129,13 +130,15 @@ struct Pool {
   Worker* workers;  // [1, threads)
   int32_t threads;
   int64_t spin_ns;
-  int64_t fork_check;  // process id where MADV_WIPEONFORK is not to be had, otherwise 0
-  // The work in progress; written before the tickets, read after them.
+  int64_t fork_check;  // the process id if MADV_WIPEONFORK is not available, otherwise 0
+  // The current work; written before the tickets, read after them.
   void (*body)(void*, int32_t);
   void* arg;
   int32_t parts, takers;
-  std::atomic<uint64_t> used[kMaskWords];  // processors on which threads have begun, the caller's among them
-  Word stop;  // seen also by a worker that wakes for work which a caller has done in its place
+  // Processors that threads have started on, including the caller's.
+  std::atomic<uint64_t> used[kMaskWords];
+  // Also seen by a worker that wakes for work that a caller has already done.
+  Word stop;
 };
 
 namespace {
@@ -148,7 +151,7 @@ bool begin(Worker& worker, uint32_t number) {
   return worker.open.compare_exchange_strong(number, 0, std::memory_order_acq_rel, std::memory_order_relaxed);
 }
 
-// 0 is no number.
+// 0 is not a valid number.
 uint32_t next_number(uint32_t last) { return last + 1 ? last + 1 : 1; }
 
 bool claim(Pool& pool, unsigned processor) {
@@ -156,14 +159,15 @@ bool claim(Pool& pool, unsigned processor) {
   return !(pool.used[processor / 64].fetch_or(bit, std::memory_order_relaxed) & bit);
 }
 
-// True where it is none of the pool's others.
+// Returns true if no other thread of the pool has claimed it.
 bool claim_own_processor(Pool& pool) {
   const unsigned processor = processor_here();
   return processor == kNoProcessor || claim(pool, processor);
 }
 
-// The kernel may begin a thread on the processor of the one that makes it and be slow to move it, while others are idle: in
-// virtual machines these look busy. The thread moves to one of them then, and is free to go from there.
+// The kernel may start a thread on its creator's processor and be slow to move it, even if others are idle:
+// in virtual machines idle processors may look busy. The thread then moves to another processor; later the
+// kernel may move it freely.
 void leave_shared_processor(Pool& pool) {
   if (claim_own_processor(pool)) return;
   uint64_t allowed[kMaskWords] = {};
@@ -178,10 +182,11 @@ void leave_shared_processor(Pool& pool) {
   }
 }
 
-// Where the caller and each worker can have a processor of their own, workers do not run on the caller's. The kernel may wake
-// a thread on the processor of the one that wakes it, again because others look busy or because it has run too little to be
-// worth one: it then gets its first turn when the caller's has ended, milliseconds later, and launch after launch is the
-// caller's alone. Called when a worker has to be woken, and when the caller has slept and may have moved.
+// If the caller and each worker can have their own processor, workers avoid the caller's. The kernel may wake
+// a thread on the processor of the thread that wakes it, because other processors look busy or because the
+// thread has run too little. The worker then first runs milliseconds later, when the caller's time slice
+// ends, so the caller does all the work of every launch. Called when a worker must be woken, and when the
+// caller has slept and may have moved.
 void keep_off(Pool& pool, Worker& worker, unsigned processor) {
   const int32_t id = worker.id.load(std::memory_order_acquire);
   if (processor == kNoProcessor || processor == worker.kept_off || !id) return;
@@ -218,8 +223,8 @@ void* work(void* argument) {
   }
 }
 
-// Workers run no handlers of the application: they leave every signal to its own threads, but for those that
-// report on the thread itself. Signal sets are the kernel's, one bit a signal.
+// Workers run no signal handlers of the application. They block every signal except those that report a fault
+// of the thread itself. Signal sets have the kernel's format, one bit per signal.
 void set_signal_mask(uint64_t mask, uint64_t* before) {
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, before, sizeof mask);
 }
@@ -227,7 +232,7 @@ constexpr uint64_t only(int signal) { return uint64_t{1} << (signal - 1); }
 constexpr uint64_t kWorkerMask = ~(only(SIGSEGV) | only(SIGBUS) | only(SIGFPE) | only(SIGILL) |
                                    only(SIGTRAP) | only(SIGPROF) | only(SIGSYS));
 
-// Fewer threads than asked for, even none, is no failure: the caller takes their parts.
+// Starting fewer threads than requested, even none, is not a failure: the caller runs their parts.
 void start(Pool& pool) {
   int32_t running = 1;
   if (pthread_create && pthread_join && pool.threads > 1) {
@@ -266,7 +271,7 @@ Pool* pool_create(int32_t threads, int32_t spin_us) {
   pool->wiped = static_cast<Wiped*>(page);
   pool->workers = static_cast<Worker*>(workers);
   pool->threads = threads;
-  // More threads than processors: whoever spins keeps another from working.
+  // With more threads than processors, a spinning thread keeps another from running.
   if (spin_us == 0 && threads > usable_processors()) spin_us = -1;
   pool->spin_ns = (spin_us == 0 ? kDefaultSpinMicroseconds : spin_us < 0 ? 0 : spin_us) * int64_t{1000};
 #ifndef MADV_WIPEONFORK

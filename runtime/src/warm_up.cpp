@@ -1,5 +1,5 @@
-// What a first run costs beyond a later one: pages of memory, weights and code that are not there yet, caches, and
-// threads that have not been started.
+// Does the one-time work of a first run: maps pages of memory, weights and code, fills caches, and starts
+// threads.
 #include <link.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -11,10 +11,10 @@
 namespace stridec::runtime {
 namespace {
 
-// How long a part waits for the others to begin, each on a thread of its own.
+// Maximum time that a part waits until the others have begun, each on its own thread.
 constexpr int64_t kMeetNanoseconds = 5'000'000;
 
-// Every line is read, which brings weights into caches as well where they fit.
+// Every cache line is read, which also brings weights into the caches if they fit.
 constexpr int64_t kCacheLine = 64;
 
 struct Warming {
@@ -24,8 +24,8 @@ struct Warming {
   std::atomic<int32_t> begun;
 };
 
-// Of [begin, begin + bytes), the share of one part. Shares begin a number of huge pages apart: two threads that fault one wait
-// for each other.
+// Calls `take` on one part's share of [begin, begin + bytes). Shares start at multiples of huge pages: two
+// threads that fault the same huge page wait for each other.
 template <class F>
 void share(const char* begin, int64_t bytes, int32_t part, int32_t parts, F&& take) {
   const int64_t unit = ((bytes + parts - 1) / parts + kHugePage - 1) & -kHugePage;
@@ -41,7 +41,7 @@ void read_lines(const char* begin, int64_t bytes) {
 void warm_part(void* argument, int32_t part) {
   auto& w = *static_cast<Warming*>(argument);
   const stridec_context& c = *w.context;
-  // A thread that is only just being started would otherwise find its part done by another.
+  // Otherwise another thread would take the part of a thread that is still starting.
   w.begun.fetch_add(1, std::memory_order_relaxed);
   while (w.begun.load(std::memory_order_relaxed) < w.parts && now_ns() < w.deadline) sched_yield();
 
@@ -60,7 +60,8 @@ void warm_part(void* argument, int32_t part) {
   share(weights.data, static_cast<int64_t>(weights.size), part, w.parts, read_lines);
 }
 
-// What the linker has placed: kernels and their constants. The segment of the weights is the parts' work.
+// Touches the segments that the linker placed: kernels and their constants. The segment of the weights is
+// divided among the parts.
 void populate_code(const stridec_model& model) {
   const char* base = artifact_base();
   auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(base);
@@ -84,7 +85,8 @@ stridec_status context_warm_up(stridec_context* c, const stridec_tensor* inputs,
   stridec_status status = reserve(*c, inputs, input_count, outputs, output_count, use.message);
   if (status != STRIDEC_OK || c->cuda) return status;
   populate_code(*c->model);
-  // Of a file that is not in memory yet the kernel then reads and keeps huge pages, if its file system can.
+  // For a file that is not in memory yet, the kernel then reads and keeps huge pages if the file system
+  // supports them.
   const Bytes& weights = c->model->blob.weights;
   const auto first = reinterpret_cast<uintptr_t>(weights.data) & ~uintptr_t{kPage - 1};
   if (weights.size >= kHugePage) madvise(reinterpret_cast<void*>(first), weights.size, MADV_HUGEPAGE);

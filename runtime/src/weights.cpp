@@ -15,16 +15,15 @@
 extern "C" {
 extern const stridec_abi_note stridec_note __attribute__((visibility("hidden")));
 
-// The linker's: where the file's first byte is loaded.
+// Defined by the linker: the address of the file's first byte.
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 }
 
 namespace stridec::runtime {
 namespace {
 
-// A mapping may reach beyond the end of a file that was cut short, and touching it there is SIGBUS. The
-// kernel can be asked to read instead: with an impossible `how`, rt_sigprocmask copies the 8 bytes first and
-// then refuses.
+// A mapping may extend past the end of a truncated file, and an access there raises SIGBUS. The kernel can do
+// the read instead: with an invalid `how`, rt_sigprocmask first copies the 8 bytes and then fails.
 bool readable(const char* address) {
   auto word = reinterpret_cast<uintptr_t>(address) & ~uintptr_t{7};
   return syscall(SYS_rt_sigprocmask, ~0, word, nullptr, 8) != 0 && errno != EFAULT;
@@ -52,7 +51,7 @@ int match_object(dl_phdr_info* info, size_t, void* argument) {
   return 0;
 }
 
-// The folder that the artifact was loaded from, as the loader was told: a relative path stays one.
+// The folder that the artifact was loaded from, as passed to the loader: a relative path stays relative.
 void own_folder(char* out, size_t room) {
   OwnObject own = {artifact_base(), {}};
   dl_iterate_phdr(match_object, &own);
@@ -82,7 +81,7 @@ stridec_status open_file(const stridec_abi_program& program, const char* folder,
       sentence() << "cannot be opened (errno " << error << ")";
     return STRIDEC_BAD_WEIGHTS;
   }
-  // By system call: fstat as a symbol demands glibc 2.33.
+  // By system call: the symbol fstat requires glibc 2.33.
   struct stat status;
   if (syscall(SYS_fstat, fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     close(fd);
@@ -112,7 +111,7 @@ stridec_status open_file(const stridec_abi_program& program, const char* folder,
 }
 
 constexpr Allocator kHugePages = {.huge_pages = true};
-constexpr uint64_t kChunk = kHugePage;  // that is copied before the file's is let go of
+constexpr uint64_t kChunk = kHugePage;  // copied before the same part of the file is released
 
 bool huge_pages_on_request() {
   char modes[64] = {};
@@ -158,7 +157,7 @@ void copy_weights(Blob& blob) {
   if (file.size < kChunk || !huge_pages_on_request() ||
       !grow(allocator, blob.copy, static_cast<int64_t>(file.size)))
     return;
-  // What is copied is let go of at once, so that there is never more than one of both in the process's memory.
+  // Each chunk of the file is released after it is copied, so memory never holds both copies as a whole.
   for (uint64_t at = 0; at < file.size; at += kChunk) {
     const uint64_t bytes = file.size - at < kChunk ? file.size - at : kChunk;
     memcpy(blob.copy.data + at, file.data + at, bytes);

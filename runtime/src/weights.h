@@ -1,5 +1,5 @@
-// Where the weights and the manifest are: in a segment appended to the artifact, or weights in a file beside
-// it.
+// Locates the weights and the manifest: in a segment appended to the artifact, or the weights in an external
+// file.
 #pragma once
 
 #include "memory.h"
@@ -19,16 +19,17 @@ struct Blob {
   Bytes weights;
   Bytes manifest;
   Bytes images;   // stridec_abi_images
-  void* mapping;  // of a separate weights file; null if there is none
-  Block copy;     // of the weights, in huge pages; empty if there is none
+  void* mapping;  // of an external weights file; null if there is none
+  Block copy;     // of the weights, in huge pages; empty if not used
 };
 
-// Finds both for a note loaded at `base`. The artifact's own note is artifact_note() at artifact_base().
-// weights_dir null: the folder of the artifact. On failure a sentence is written and nothing stays open.
+// Finds weights and manifest for a note loaded at `base`. The artifact's own note is artifact_note() at
+// artifact_base(). weights_dir null: the folder of the artifact. On failure it writes a sentence and leaves
+// nothing open.
 stridec_status find_blob(const stridec_abi_note& note, const char* base,
                          const stridec_abi_program& program, const char* weights_dir, bool check_hash,
                          Blob& blob, Text& message);
-// Puts the weights into huge pages where there are such, and lets the file's pages go.
+// Copies the weights into huge pages if they are available, and then releases the pages of the file.
 void copy_weights(Blob& blob);
 void close_blob(Blob& blob);
 

@@ -1,8 +1,8 @@
 /* stridec/runtime.h: the C API of every artifact that stridec writes.
  *
- * An artifact is a shared library that needs nothing but libc and exports one symbol, stridec_get_api, which
- * answers with the table of functions below. Link against it, or dlopen it; several artifacts may be loaded
- * in one process as long as each is asked for its own table.
+ * An artifact is a shared library that depends only on libc. It exports one symbol, stridec_get_api, which
+ * returns the table of functions below. Link against the artifact, or dlopen it. A process may load
+ * several artifacts if it obtains the table of each one separately.
  *
  *     void* lib = dlopen("./model.so", RTLD_NOW | RTLD_LOCAL);
  *     stridec_get_api_fn get_api = (stridec_get_api_fn)dlsym(lib, "stridec_get_api");
@@ -11,17 +11,18 @@
  *     stridec_context* ctx;   api->context_create(model, NULL, &ctx, message, sizeof message);
  *     api->context_run(ctx, inputs, input_count, outputs, output_count);
  *
- * Rules that hold everywhere:
- * - A *model* is immutable and may be used by any number of threads. A *context* holds memory, threads and
- * state; one thread at a time uses it, and different contexts run at the same time.
- * - Whatever can fail returns a stridec_status and leaves a sentence: in the buffer given, or in
- * context_error(). Nothing aborts, throws, prints or calls exit.
- * - A run allocates nothing once the context has seen a run (or context_reserve) at shapes as large.
+ * Rules for all functions:
+ * - A *model* is immutable and any number of threads may use it at once. A *context* holds memory, threads
+ *   and state. Only one thread at a time may use a context; different contexts may run at the same time.
+ * - A function that can fail returns a stridec_status and writes a message of one sentence: into the
+ *   buffer that the caller passed, or to context_error(). No function aborts, throws, prints or calls
+ *   exit.
+ * - A run allocates no memory if the context has already had a run (or context_reserve) with shapes at
+ *   least as large.
  * - Results do not depend on the number of threads.
- * - Structs that the caller fills begin with struct_size = sizeof(the struct) and are otherwise zero where
- * nothing is said. Structs that the runtime fills begin with it too: set it before the call; fields beyond it
- * are left.
- */
+ * - The caller sets struct_size = sizeof(the struct) in every struct that has this field, also in those
+ *   that the runtime fills. In structs that the caller fills, zero selects the default of each field. In
+ *   structs that the runtime fills, fields beyond struct_size are not written. */
 #ifndef STRIDEC_RUNTIME_H
 #define STRIDEC_RUNTIME_H
 
@@ -38,31 +39,32 @@ typedef enum stridec_status {
   STRIDEC_OK = 0,
   STRIDEC_INVALID_ARGUMENT = 1, /* a null pointer, a wrong count, an index out of range, a bad option */
   STRIDEC_WRONG_TYPE = 2,       /* a tensor's dtype, device or rank is not what the model declares */
-  STRIDEC_WRONG_SHAPE =
-      3,                /* sizes outside what the artifact serves (a guard), or an output tensor too small */
-  STRIDEC_BAD_DATA = 4, /* values that the model cannot take: an index out of range, say */
+  /* sizes outside the range that the artifact supports (a guard), or an output tensor that is too small */
+  STRIDEC_WRONG_SHAPE = 3,
+  STRIDEC_BAD_DATA = 4, /* input values that the model does not accept, such as an index out of range */
   STRIDEC_OUT_OF_MEMORY = 5,
-  STRIDEC_UNSUPPORTED_CPU = 6, /* no variant in the artifact fits this machine */
-  STRIDEC_BAD_WEIGHTS = 7,     /* the weights file beside the artifact is missing or is not the right one */
-  STRIDEC_BAD_ARTIFACT = 8,    /* the artifact contradicts itself: damaged, or cut short */
-  STRIDEC_BUSY = 9,            /* the context is being used by another thread */
-  STRIDEC_UNSUPPORTED_DEVICE = 10, /* a GPU was asked for, and there is no driver or no device that fits */
-  STRIDEC_DEVICE_ERROR = 11,       /* the GPU's driver refused a call, or a kernel failed */
+  STRIDEC_UNSUPPORTED_CPU = 6,     /* no variant in the artifact runs on this machine */
+  STRIDEC_BAD_WEIGHTS = 7,         /* the external weights file is missing, or does not match the artifact */
+  STRIDEC_BAD_ARTIFACT = 8,        /* the artifact is inconsistent: damaged or truncated */
+  STRIDEC_BUSY = 9,                /* another thread is using the context */
+  STRIDEC_UNSUPPORTED_DEVICE = 10, /* a GPU was requested, but there is no driver or no compatible device */
+  STRIDEC_DEVICE_ERROR = 11,       /* the GPU driver rejected a call, or a kernel failed */
 } stridec_status;
 
 /* ---- Tensors ----
- * Laid out as DLPack's DLTensor (dlpack.h 0.6 to 1.x), so that a DLTensor* may be cast. Device type 1: the
- * CPU. Device type 2: the memory of an NVIDIA GPU, for models that run on that one (model_options); they take host
- * tensors too and copy them.
+ * The layout is that of DLPack's DLTensor (dlpack.h 0.6 to 1.x), so a DLTensor* may be cast to
+ * stridec_tensor*. Device type 1 is the CPU. Device type 2 is the memory of an NVIDIA GPU; it is valid for
+ * models that run on that GPU (see stridec_model_options). Such models also accept host tensors and copy
+ * them.
  *
- * dtype codes are DLPack's: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10.. the 8-bit floats. Types narrower
- * than a byte take one byte per element and count as int8 (i4, i2) or uint8 (u4, u2, f4e2m1, f6e2m3, f6e3m2). Types that
- * NumPy lacks (bf16, the 8-bit floats) may be given as unsigned integers of their size, bool as uint8 of 0
- * and 1.
+ * dtype codes are those of DLPack: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 and up the 8-bit floats.
+ * Types narrower than a byte take one byte per element and are declared as int8 (i4, i2) or uint8 (u4, u2,
+ * f4e2m1, f6e2m3, f6e3m2). Types that NumPy lacks (bf16, the 8-bit floats) may be passed as unsigned
+ * integers of the same size, and bool as uint8 with values 0 and 1.
  *
- * strides count elements, may be zero or negative for inputs, and may be null: compact, row-major. The first
- * element is at (char*)data + byte_offset. Only elements that the shape names are ever touched.
- */
+ * strides are in elements and may be zero or negative for inputs. A null pointer means compact and
+ * row-major. The first element is at (char*)data + byte_offset. The runtime accesses only the elements
+ * that shape and strides address. */
 typedef struct stridec_device {
   int32_t type;
   int32_t id;
@@ -102,59 +104,63 @@ typedef struct stridec_pool stridec_pool;
 
 typedef struct stridec_model_options {
   size_t struct_size;
-  const char* variant;     /* name of the variant to use; null: the best that this machine runs */
-  const char* weights_dir; /* folder of a separate weights file; null: that of the artifact */
+  const char* variant;     /* name of the variant to use; null: the best one that this machine runs */
+  const char* weights_dir; /* folder of an external weights file; null: the folder of the artifact */
   uint32_t flags;          /* STRIDEC_MODEL_* */
-  /* Where it runs: STRIDEC_DEVICE_CPU, STRIDEC_DEVICE_CUDA, which fails where no GPU fits, or 0: on a GPU if the
-   * artifact has code for it and the machine one that fits and a driver that loads it, else on the CPU. */
+  /* The device to run on. STRIDEC_DEVICE_CPU; STRIDEC_DEVICE_CUDA, which fails if no GPU is compatible; or
+   * 0: on a GPU if the artifact has code for it and the machine has a compatible device and driver,
+   * otherwise on the CPU. */
   int32_t device_type;
-  int32_t device_id; /* of a GPU, as CUDA numbers them */
+  int32_t device_id; /* index of the GPU, in CUDA's numbering */
 } stridec_model_options;
 
 enum {
-  STRIDEC_MODEL_SKIP_WEIGHTS_HASH = 1, /* trust a separate weights file by its size alone */
-  /* On a CPU: copy the weights into huge pages of the process's own, which its memory then counts, rather than use the file's
-   * pages, which processes share. Runs that read each weight once (a decoder's step) gain some percent. Where there
-   * are no huge pages, or no memory, the file's are used all the same. */
+  STRIDEC_MODEL_SKIP_WEIGHTS_HASH = 1, /* check only the size of an external weights file, not its hash */
+  /* CPU: copy the weights into huge pages of this process instead of using the pages of the file, which
+   * are shared between processes. The copy counts towards the memory of the process. Runs that read each
+   * weight once (a decoder step) become a few percent faster. If huge pages or memory are not available,
+   * the pages of the file are used. */
   STRIDEC_MODEL_COPY_WEIGHTS = 2
 };
 
-/* Calls body(arg, part) once for every part in [0, parts), in any order and on any threads, and returns when
- * all are done. */
+/* Calls body(arg, part) exactly once for every part in [0, parts), in any order and on any threads.
+ * Returns when all calls have returned. */
 typedef void (*stridec_parallel_for)(void* user, int32_t parts, void (*body)(void* arg, int32_t part),
                                      void* arg);
 
 typedef struct stridec_pool_options {
   size_t struct_size;
-  int32_t threads; /* the caller's included; 0: as many as this process may use (affinity, cgroup quota) */
-  /* How long an idle thread spins before it sleeps. 0: 100, and none with more threads than processors; -1:
-   * none. */
+  /* including the caller's thread; 0: as many as this process may use (affinity, cgroup quota) */
+  int32_t threads;
+  /* How long an idle thread spins before it sleeps, in microseconds. 0 selects 100, or no spinning if
+   * there are more threads than processors. -1: no spinning. */
   int32_t spin_us;
 } stridec_pool_options;
 
 typedef struct stridec_context_options {
   size_t struct_size;
-  int32_t threads; /* as in stridec_pool_options; with parallel_for, the number of parts to cut work into */
+  int32_t threads; /* as in stridec_pool_options; with parallel_for: the number of parts to split work into */
   int32_t spin_us; /* as in stridec_pool_options */
-  stridec_parallel_for parallel_for; /* null: the context has threads of its own */
+  stridec_parallel_for parallel_for; /* null: the context creates its own threads */
   void* parallel_user;
-  /* Memory for arena, scratch, staging and state; both or neither. Null: libc. allocate answers with memory
-   * aligned to `alignment` (a power of two) or null; release gets what it answered. */
+  /* Allocator for arena, scratch, staging and state. Set both functions or neither; null selects libc.
+   * allocate returns memory aligned to `alignment` bytes (a power of two), or null. release receives what
+   * allocate returned. */
   void* (*allocate)(void* user, size_t bytes, size_t alignment);
   void (*release)(void* user, void* memory, size_t bytes);
   void* memory_user;
   uint32_t flags; /* STRIDEC_CONTEXT_* */
-  void* stream;   /* of a model on a GPU: a CUstream or cudaStream_t; null: the device's default stream */
+  void* stream;   /* for a model on a GPU: a CUstream or cudaStream_t; null: the device's default stream */
 } stridec_context_options;
 
 enum {
-  STRIDEC_CONTEXT_NO_HUGE_PAGES = 1, /* do not ask for transparent huge pages */
-  /* On a GPU, a run whose tensors all lie there returns before it is done, in the order of the stream. What goes wrong
-   * meanwhile is the status of a later call. */
+  STRIDEC_CONTEXT_NO_HUGE_PAGES = 1, /* do not request transparent huge pages */
+  /* GPU: a run whose tensors are all in device memory returns before it has finished; its work is ordered
+   * by the stream. A later call returns the status of an error that occurs meanwhile. */
   STRIDEC_CONTEXT_ASYNC = 2
 };
 
-/* ---- What a model is ---- */
+/* ---- Model properties ---- */
 
 typedef struct stridec_model_info {
   size_t struct_size;
@@ -178,9 +184,9 @@ typedef struct stridec_value_info {
 typedef struct stridec_symbol_info {
   size_t struct_size;
   const char* name;
-  int64_t minimum, maximum; /* what the artifact serves; maximum is INT64_MAX where there is none */
-  int64_t multiple;         /* values are multiples of this */
-  int32_t from_data;        /* 1: known only after a run (number of non-zeros, say) */
+  int64_t minimum, maximum; /* the supported range; maximum is INT64_MAX if there is no upper bound */
+  int64_t multiple;         /* values are multiples of it */
+  int32_t from_data;        /* 1: known only after a run, such as a number of non-zero elements */
 } stridec_symbol_info;
 
 typedef struct stridec_step_profile {
@@ -188,43 +194,48 @@ typedef struct stridec_step_profile {
   const char* name; /* as in the manifest */
   int64_t calls;
   int64_t nanoseconds; /* wall time over all calls */
-  int64_t minimum;     /* of one call, nanoseconds */
+  int64_t minimum;     /* shortest call, in nanoseconds */
 } stridec_step_profile;
 
 typedef struct stridec_memory_info {
   size_t struct_size;
-  /* Held now. scratch_bytes: for one launch at a time, on a GPU; on a CPU the arena has what threads need. */
+  /* Bytes allocated now. scratch_bytes is the memory of one launch at a time, on a GPU. On a CPU the arena
+   * includes the memory of the threads. */
   uint64_t arena_bytes, scratch_bytes, staging_bytes, state_bytes;
-  uint64_t allocations; /* how often memory was obtained since the context was made */
+  uint64_t allocations; /* number of allocations since the context was created */
 } stridec_memory_info;
 
-/* ---- The functions ---- */
+/* ---- Functions ---- */
 
 typedef struct stridec_api {
   size_t struct_size;
   uint32_t version;
 
-  /* "STRIDEC_WRONG_SHAPE" and so on; never null. */
+  /* The name of a status, such as "STRIDEC_WRONG_SHAPE"; never null. */
   const char* (*status_name)(int32_t status);
 
-  /* Chooses a variant and maps the weights. options may be null. On failure a sentence is written to message
-   * (message_bytes of room, always ended by a zero; message may be null). */
+  /* Selects a variant and maps the weights. options may be null. On failure an error message is written to
+   * message, which has room for message_bytes bytes. The text is always zero-terminated; message may be
+   * null. */
   stridec_status (*model_open)(const stridec_model_options* options, stridec_model** model, char* message,
                                size_t message_bytes);
-  /* Contexts keep their model alive: it goes with the last of them. Null is fine, here and in the others. */
+  /* Releases the caller's reference. Contexts keep their model alive, so it is freed with its last
+   * context. Null is allowed, here and in the other functions that destroy an object. */
   void (*model_close)(stridec_model* model);
   stridec_status (*model_info)(const stridec_model* model, stridec_model_info* info);
   stridec_status (*model_input)(const stridec_model* model, int32_t index, stridec_value_info* info);
   stridec_status (*model_output)(const stridec_model* model, int32_t index, stridec_value_info* info);
   stridec_status (*model_state)(const stridec_model* model, int32_t index, stridec_value_info* info);
   stridec_status (*model_symbol)(const stridec_model* model, int32_t index, stridec_symbol_info* info);
-  /* The manifest that was written beside the artifact; json is not ended by a zero. */
+  /* The manifest that is also written next to the artifact as a file. json is not zero-terminated. */
   stridec_status (*model_manifest)(const stridec_model* model, const char** json, size_t* bytes);
-  /* Name of the i-th variant, best first, and whether this machine runs it; null beyond the last. */
+  /* Returns the name of the variant with this index, best first, and sets *usable to whether this machine
+   * runs it. Returns null for an index past the last variant. */
   const char* (*model_variant)(const stridec_model* model, int32_t index, int32_t* usable);
 
-  /* Threads that several contexts, also of other artifacts, share: pass pool_parallel_for and the pool as a
-   * context's parallel_for and parallel_user. A caller that finds the pool busy does its work itself. */
+  /* A thread pool that several contexts share, also contexts of other artifacts. Pass pool_parallel_for
+   * and the pool as a context's parallel_for and parallel_user. A caller that finds the pool busy does its
+   * work on its own thread. */
   stridec_status (*pool_create)(const stridec_pool_options* options, stridec_pool** pool, char* message,
                                 size_t message_bytes);
   void (*pool_destroy)(stridec_pool* pool);
@@ -234,56 +245,63 @@ typedef struct stridec_api {
   stridec_status (*context_create)(stridec_model* model, const stridec_context_options* options,
                                    stridec_context** context, char* message, size_t message_bytes);
   void (*context_destroy)(stridec_context* context);
-  /* The sentence of the last call on this context that failed; "" if none has. Valid until the next call. */
+  /* The error message of the last call on this context; "" if that call did not fail. Valid until the next
+   * call. */
   const char* (*context_error)(const stridec_context* context);
   int32_t (*context_threads)(const stridec_context* context);
 
-  /* The shapes of all outputs for inputs of these shapes: fills ndim and dtype of each output and, where
-   * shape is not null, shape[0..rank) (ask model_output for the rank first). -1: known only after the run.
-   * The data of inputs may be null; where an output's shape depends on an input's values, they are read if
-   * given. */
+  /* Computes the shapes of all outputs for inputs of the given shapes. Fills ndim and dtype of each output
+   * and, unless shape is null, shape[0..rank) (call model_output for the rank first). A dim of -1 is known
+   * only after the run. The data of inputs may be null. If the shape of an output depends on the values of
+   * an input, they are read if present. */
   stridec_status (*context_output_shapes)(stridec_context* context, const stridec_tensor* inputs,
                                           size_t input_count, stridec_tensor* outputs, size_t output_count);
 
-  /* Obtains all memory that a run with such tensors needs. Data may be null. outputs may be null: the run
-   * will be given compact memory for each; where they are given, data null means what it means in a run. */
+  /* Allocates all memory that a run with such tensors needs. The data of tensors may be null. outputs may
+   * be null: the run will then receive compact memory for each output. If outputs is given, null data has
+   * the same meaning as in context_run. */
   stridec_status (*context_reserve)(stridec_context* context, const stridec_tensor* inputs,
                                     size_t input_count, const stridec_tensor* outputs, size_t output_count);
 
-  /* Runs the model. Inputs and outputs are in the order of the manifest and may not overlap.
-   * An output is one of two:
-   * - data not null: the caller's memory. shape says how large it is: each dim must be at least the real one
-   * and, where strides is null, only dim 0 may be larger. After the run shape holds the real dims. Strides
-   * may be given but may not make elements overlap.
-   * - data null: memory of the context, compact, valid until the next run, on the GPU where device.type asks for it. data, ndim, dtype, and shape are
-   * filled; where shape was null it points to memory of the context as well. strides is set to null. An input
-   * without elements may have null data. After a failure the outputs' contents are unspecified, and state is
-   * that from before the run or, when data was bad, unspecified. */
+  /* Runs the model. Inputs and outputs are in the order of the manifest and may not overlap. An input
+   * without elements may have null data. Each output is one of two cases:
+   * - data is not null: the memory of the caller. shape gives its size: each dim must be at least the
+   *   actual dim, and if strides is null only dim 0 may be larger. After the run shape holds the actual
+   *   dims. Strides may be given but may not make elements overlap.
+   * - data is null: memory of the context, compact and valid until the next run; on the GPU if device.type
+   *   requests it. The run fills data, ndim, dtype and shape and sets strides to null. If shape was null
+   *   it points to memory of the context too.
+   * After a failure the contents of the outputs are unspecified. State then has its values from before the
+   * run, except after STRIDEC_BAD_DATA, when it is unspecified. */
   stridec_status (*context_run)(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
                                 stridec_tensor* outputs, size_t output_count);
 
-  /* State lives in the context and starts at its initial value. view is filled with a compact tensor over it,
-   * valid until the context goes: read it to save, write to it to restore. */
+  /* The context owns the state, which starts at its initial value. view is filled with a compact tensor
+   * over the state's memory, valid until the context is destroyed. Read it to save the state, write to it
+   * to restore the state. */
   stridec_status (*context_state)(stridec_context* context, int32_t index, stridec_tensor* view);
-  /* Back to the initial value; index -1: all. */
+  /* Resets a state to its initial value; index -1 resets all. */
   stridec_status (*context_reset_state)(stridec_context* context, int32_t index);
 
-  /* Starts (enable != 0, counts from zero) or stops timing every step. */
+  /* Starts (enable != 0; counters start at zero) or stops timing of every step. */
   stridec_status (*context_profile)(stridec_context* context, int32_t enable);
   stridec_status (*context_step)(stridec_context* context, int32_t index, stridec_step_profile* profile);
   stridec_status (*context_memory)(stridec_context* context, stridec_memory_info* info);
 
-  /* Optional: context_reserve, after which the first run is as fast as later ones. Starts the context's threads, makes
-   * the pages of its memory and of the outputs' present, and reads the weights and the code, from disk where they are
-   * not in memory yet. What the tensors hold is neither read nor changed, nor is state. Takes about as long as all that
-   * would take during runs, but by all threads (parallel_for is called once). On a GPU, where model_open has loaded
-   * kernels and weights, it obtains memory alone. Fails as context_reserve does; what the system refuses beyond that
-   * is left to the first run. Artifacts of earlier compilers end their table before it: compare struct_size. */
+  /* Optional: allocates like context_reserve and also prepares the first run to be as fast as later ones.
+   * Starts the threads of the context, touches the pages of its memory and of the outputs, and reads the
+   * weights and the code, from disk if they are not in memory yet. Neither reads nor changes the contents
+   * of the tensors or the state. Takes about as long as the same work would take during runs, but all
+   * threads share it (parallel_for is called once). On a GPU, where model_open has loaded kernels and
+   * weights, it only allocates memory. Fails as context_reserve does; if the system refuses anything else,
+   * the first run does that work. Tables of artifacts from earlier compilers end before this function:
+   * compare struct_size. */
   stridec_status (*context_warm_up)(stridec_context* context, const stridec_tensor* inputs,
                                     size_t input_count, const stridec_tensor* outputs, size_t output_count);
 } stridec_api;
 
-/* Null if the artifact does not speak this version. Later versions only append to the table. */
+/* Returns the function table, or null if the artifact does not support this version. Later versions only
+ * append to the table. */
 typedef const stridec_api* (*stridec_get_api_fn)(uint32_t version);
 const stridec_api* stridec_get_api(uint32_t version);
 

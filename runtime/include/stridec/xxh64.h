@@ -1,7 +1,7 @@
-/* stridec/xxh64.h: the XXH64 hash (Yann Collet's specification, doc/xxhash_spec.md of the xxHash project,
- * section "XXH64 algorithm description"). Tells a damaged or mixed-up weights file from the right one at
- * memory speed; it is no protection against forgery.
- */
+/* stridec/xxh64.h: the XXH64 hash.
+ * Specification: Yann Collet, doc/xxhash_spec.md of the xxHash project, section "XXH64 algorithm
+ * description". Detects a damaged or wrong weights file at memory speed. It does not protect against
+ * forgery. */
 #ifndef STRIDEC_XXH64_H
 #define STRIDEC_XXH64_H
 
@@ -22,10 +22,10 @@ static inline uint64_t stridec_xxh64_round(uint64_t lane, uint64_t input) {
   return stridec_xxh64_rotate(lane, 31) * 0x9E3779B185EBCA87ull;
 }
 
-/* The hash of bytes that come in pieces: begin, add for each piece, end. */
+/* Incremental hash: begin, add for each piece, end. */
 typedef struct stridec_xxh64_state {
   uint64_t seed, bytes, lane[4];
-  unsigned char held[32]; /* the last bytes % 32 of what was added */
+  unsigned char held[32]; /* the last (bytes added % 32) bytes */
 } stridec_xxh64_state;
 
 static inline stridec_xxh64_state stridec_xxh64_begin(uint64_t seed) {
