@@ -1,4 +1,4 @@
-// What this build can do, as tables.
+// Tables of what this build supports.
 #include <algorithm>
 #include <deque>
 #include <span>
@@ -42,7 +42,7 @@ const Mode& mode(std::string_view name) {
 
 namespace {
 
-// Options that are no pass's own.
+// Options that do not belong to a pass.
 constexpr OptionInfo kOptions[] = {
     {"epilogue_fusion", "true|false", "true",
      "Fuse elementwise consumers into GEMM, convolution and attention kernels. Off: run them as kernels of "
@@ -54,7 +54,7 @@ constexpr OptionInfo kOptions[] = {
 };
 
 OptionInfo info_of(std::span<const Pass> rows, std::string_view option) {
-  // Sentences of all passes that the option turns off, each once; kept for the life of the process.
+  // Descriptions of all passes that the option disables, without repeats. Kept for the life of the process.
   static std::deque<std::string> texts;
   std::string& text = texts.emplace_back();
   bool cpu = false, gpu = false;

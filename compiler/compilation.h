@@ -1,4 +1,4 @@
-// What a compilation is asked for, and what each of its stages made.
+// The options of a compilation and the results of its stages.
 #pragma once
 
 #include <cstdint>
@@ -24,77 +24,80 @@ namespace stridec {
 
 struct Mode {
   std::string_view name, meaning;
-  bool measure = false;              // schedules are tuned
+  bool measure = false;              // tune schedules
   int spin_us = 0, thread_cost = 1;  // codegen::HostOptions
-  bool graphs = false;  // runs on a GPU are recorded, where option cudagraphs does not say otherwise
+  bool graphs = false;  // record GPU runs as graphs, unless option cudagraphs is given
 };
 const std::vector<Mode>& modes();
-const Mode& mode(std::string_view name);  // of the list
+const Mode& mode(std::string_view name);  // must be in modes()
 
-// All options of -O: those of passes, and those that are read elsewhere.
+// All options of -O: those of passes and those that other code reads.
 const std::vector<OptionInfo>& options();
 
-// How far along the work is; total is 0 where it is not known. Called from any thread.
+// Reports progress. total is 0 if it is unknown. Called from any thread.
 using Progress =
     std::function<void(std::string_view stage, int64_t done, int64_t total, std::string_view what)>;
 
-// Where tuned schedules come from; compiler/tune/database.h describes the file.
+// Where tuned schedules come from. compiler/tune/database.h describes the file.
 struct Tuning {
-  std::string database;             // "": tune::default_database() where something is tuned
-  bool frozen = false;              // replay it: nothing is measured, what it lacks is an error
-  std::vector<tune::Sizes> shapes;  // to measure at; tune/shapes.h says which others
+  std::string database;             // "": tune::default_database() if anything is tuned
+  bool frozen = false;              // replay the database: measure nothing; a missing entry is an error
+  std::vector<tune::Sizes> shapes;  // to measure at; tune/shapes.h lists the others
 };
 
 struct CompileOptions {
-  std::string model;                           // a file; frontend/import.h says of which formats
-  std::vector<std::string> targets = {"cpu"};  // "cpu", "cuda"; both: the runtime takes the GPU where it can
-  std::vector<std::string> cpus;               // variants, in any order; empty: the CPU at hand
+  std::string model;                           // a file in one of the formats of frontend/import.h
+  // "cpu", "cuda". With both, the runtime uses the GPU if it can.
+  std::vector<std::string> targets = {"cpu"};
+  std::vector<std::string> cpus;               // variants, in any order; empty: the CPU of this machine
   std::vector<std::string> gpus;               // likewise; empty: sm_90a, sm_80 and ptx
-  std::string nvrtc;  // the library that builds GPU kernels, or its folder; "": where it usually is
+  std::string nvrtc;  // the library that builds GPU kernels, or its folder; "": search the usual places
   std::vector<frontend::DimRange> dims;
   std::vector<frontend::InputValue> input_values;
   std::vector<frontend::StatePattern> states;
   bool sizes_stay_open = false;  // frontend::ImportOptions
   std::string mode = "default";
-  std::string precision = "fp32";               // of passes::precisions()
-  std::map<std::string, std::string> settings;  // -O name=value, of options()
-  std::string weights_file;                     // a name for weights beside the library; "": within it
-  // Sizes for which there is a program of its own beside the general one, chosen during the run.
+  std::string precision = "fp32";               // one of passes::precisions()
+  std::map<std::string, std::string> settings;  // -O name=value; the names are those of options()
+  std::string weights_file;                     // file name for external weights; "": embed the weights
+  // Sizes that get a program of their own in addition to the general one. The run selects the program.
   std::vector<loop::SymbolValues> specialize;
   Tuning tuning;
   bool use_cache = true;  // of compiled kernels
   PassOptions passes;
-  std::function<void(Pipeline&)> edit_pipeline;  // may be empty; changes the rows before they run
+  std::function<void(Pipeline&)> edit_pipeline;  // may be empty; edits the pass list before it runs
   Progress progress;
 };
 
-// kSource: the texts of all kernels and of the host program; no tool has run, and packed weights have no bytes.
+// kSource: the texts of all kernels and of the host program. No external tool has run, and packed weights
+// have no bytes.
 enum class Stage { kGraph, kLoops, kSchedule, kSource, kArtifact };
 
-// What each stage made; `inspect` prints them. A stage that was not reached is empty.
+// The results of each stage, which `inspect` prints. Stages that were not reached leave theirs empty.
 struct Compilation {
   std::string summary;             // of the model: "opset 18, 585 nodes, weights 437.9 MB"
-  std::vector<std::string> files;  // that the model was read from
-  std::vector<Diagnostic> warnings;  // of the frontend
-  graph::Graph graph;              // as imported, before the passes on it
-  loop::Program loops;             // one nest an operator
+  std::vector<std::string> files;  // the files that the model was read from
+  std::vector<Diagnostic> warnings;  // from the frontend
+  graph::Graph graph;              // as imported, before the graph passes
+  loop::Program loops;             // one nest per operator
   std::vector<schedule::Decision> decisions;
-  std::vector<codegen::cpu::Variant>
-      variants;  // fused, laid out, scheduled, with memory planned; best first,
-                 // behind each the programs for some sizes alone
-  std::vector<schedule::Choice>
-      choices;  // of the first CPU variant, where kSchedule or kSource was the last stage
-  std::vector<std::vector<tune::Tuned>> tuned;  // of each variant; empty: schedules by the model alone
-  std::string
-      gpu_problem;  // why nothing was measured for GPUs although it should have been, as part of a sentence
-  std::vector<codegen::cuda::Variant> gpu_variants;  // likewise
+  // Fused, laid out, scheduled, with memory planned; best first. The programs for specialised sizes follow
+  // their variant.
+  std::vector<codegen::cpu::Variant> variants;
+  // Of the first CPU variant, if kSchedule or kSource was the last stage.
+  std::vector<schedule::Choice> choices;
+  std::vector<std::vector<tune::Tuned>> tuned;  // per variant; empty: schedules from the analytic model only
+  // Why nothing was measured for GPUs although tuning was requested, as part of a sentence.
+  std::string gpu_problem;
+  std::vector<codegen::cuda::Variant> gpu_variants;  // as `variants`
   codegen::cpu::Built built;
   codegen::cuda::Built device;
   package::Artifact artifact;
   std::vector<PassTime> times;
-  bool stopped = false;  // by PassOptions::stop_after
+  bool stopped = false;  // PassOptions::stop_after ended the compilation
 
-  // Kernels whose schedule in the tuning database does not apply and that have their default instead, of all variants.
+  // Kernels of all variants that use the default schedule because the one in the tuning database does not
+  // apply.
   std::vector<const tune::Tuned*> refused() const {
     std::vector<const tune::Tuned*> out;
     for (const auto& variant : tuned)
@@ -103,12 +106,13 @@ struct Compilation {
     return out;
   }
 
+  // The programs of all variants, in the order in which the runtime tries them.
   package::Programs programs() const {
     package::Programs out;
     for (const auto& variant : gpu_variants) out.push_back(&variant.program);
     for (const auto& variant : variants) out.push_back(&variant.program);
     return out;
-  }  // of all variants, the first tried first
+  }
 };
 
 }  // namespace stridec

@@ -15,7 +15,7 @@ PassRunner make_runner(const CompileOptions& options) {
       });
 }
 
-// CPUs multiply in f32 where GPUs use tf32.
+// tf32 is a GPU format: CPUs compute in f32 instead.
 DType factors_of(const std::string& precision, const Targets& targets) {
   const DType factors = passes::precision(precision).factors;
   return factors == DType::kTF32 && targets.gpus.empty() ? DType::kF32 : factors;

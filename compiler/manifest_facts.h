@@ -1,4 +1,4 @@
-// What the manifest says beside the loop program: flags, variants, hashes, tuning.
+// Collects what the manifest states in addition to the loop program: flags, variants, hashes, tuning.
 #pragma once
 
 #include "compiler/base/file_hash.h"

@@ -25,9 +25,9 @@ namespace {
 
 using codegen::cpu::Variant;
 
-constexpr int kGraphs = 8;  // CUDA graphs that a context keeps, one for each shape
+constexpr int kGraphs = 8;  // CUDA graphs per context, one for each shape
 
-// ---- rows that make the IRs ----
+// ---- passes that create IRs ----
 
 void import_graph(Module& m, const PassContext&) {
   graph::eliminate_dead_code(m.graph);
@@ -54,7 +54,7 @@ void make_gpu_variants(Module& m, const PassContext&) {
 }
 
 void make_cpu_variants(Module& m, const PassContext&) {
-  // Emitted kernels point into the variants.
+  // Emitted kernels hold pointers into the variants, so the vector must not grow later.
   m.made.variants.reserve(m.targets.cpus.size() * m.programs.size());
   for (const CpuTarget& target : m.targets.cpus)
     for (const Variant& program : m.programs) {
@@ -63,11 +63,12 @@ void make_cpu_variants(Module& m, const PassContext&) {
     }
 }
 
-// ---- rows that need all variants ----
+// ---- passes that need all variants ----
 
 template <class Variants>
 void tune_variants(Module& m, Variants& variants) {
-  // The hash of a large model takes as long as compiling it: it runs in the background, but not while kernels are timed.
+  // Hashing a large model takes as long as compiling it, so it runs in the background, but not while kernels
+  // are timed.
   const auto before_measuring = [&] {
     if (m.hash) m.hash->wait();
   };
@@ -130,7 +131,7 @@ void build(Module& m, const PassContext&) {
   const codegen::cuda::BuildOptions images{
       .use_cache = m.options.use_cache, .nvrtc = m.options.nvrtc, .progress = counted(device)};
   codegen::cuda::prepare(m.made.device, images);
-  // The host program is one long compilation, which GPU kernels need not wait for.
+  // The host program is one long compilation. GPU kernels are compiled in parallel with it.
   for_each_parallel(2, 2, [&](size_t half) {
     if (half == 0)
       codegen::cpu::compile(m.made.built, m.build);
@@ -145,7 +146,7 @@ void link(Module& m, const PassContext&) {
                                   manifest_facts(m.options, m.made, *m.hash));
 }
 
-// ---- rows for one program ----
+// ---- passes on one program ----
 
 void prepare_host(loop::Program& program, const PassContext&) {
   codegen::lower_copies(program);
@@ -201,7 +202,7 @@ constexpr IrHooks<loop::Program> kLoopHooks = {
     [](const loop::Program& program, std::string_view) { loop::verify(program); },
     [](const loop::Program& program) { return loop::to_string(program); }};
 
-// A program that a row runs on, with what the row may look at.
+// A program that a pass runs on, with the pass's context.
 struct Unit {
   loop::Program* program;
   std::string variant;
@@ -236,7 +237,7 @@ std::vector<Unit> units_of(RunsOn where, Module& m, const PassContext& context) 
   return units;
 }
 
-// A row is the last of its stage on these IRs.
+// Whether the pass is the last one of its stage on these IRs.
 bool ends_stage(const Pipeline& pipeline, size_t at) {
   return at + 1 == pipeline.size() || pipeline[at + 1].runs_on != pipeline[at].runs_on ||
          pipeline[at + 1].stage != pipeline[at].stage;

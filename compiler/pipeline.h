@@ -1,4 +1,4 @@
-// The pipeline of a compilation as a value: rows that can be printed, inserted and cut.
+// The pipeline of a compilation as a value: a list of passes that can be printed, extended and truncated.
 #pragma once
 
 #include <optional>
@@ -13,16 +13,16 @@
 
 namespace stridec {
 
-// What the rows work on.
+// The data that the passes work on.
 struct Module {
   const CompileOptions& options;
   Targets targets;
-  Stage last = Stage::kArtifact;  // the stage that the pipeline ends with
+  Stage last = Stage::kArtifact;  // the last stage to run
   graph::Graph graph;
-  // Programs that are not scheduled for a target: the general one first, then those of --specialize.
+  // Programs before they are scheduled for a target: the general one first, then those of --specialize.
   std::vector<codegen::cpu::Variant> programs;
   codegen::cpu::BuildOptions build;
-  std::optional<FileHash> hash;  // of the model's file; runs in the background
+  std::optional<FileHash> hash;  // of the model file; computed in the background
   Compilation made;
 
   bool explains() const { return last == Stage::kSchedule || last == Stage::kSource; }
@@ -32,21 +32,21 @@ struct Module {
   }
 };
 
-// All rows, from the imported graph to the linked library.
+// All passes, from the imported graph to the linked library.
 Pipeline default_pipeline();
-// The rows up to and including the stage's last one.
+// The passes up to and including the last one of the stage.
 Pipeline pipeline_until(Stage last);
 
-// The index of the row; throws a usage Error that names the row where there is none.
+// The index of the pass. Throws a usage Error that contains the name if there is no such pass.
 size_t find_pass(const Pipeline& pipeline, std::string_view name);
 void insert_before(Pipeline& pipeline, std::string_view name, const Pass& pass);
 void insert_after(Pipeline& pipeline, std::string_view name, const Pass& pass);
 void cut_after(Pipeline& pipeline, std::string_view name);
 
-// Throws a usage Error for an option that is not in options(), or that no row reads for these targets.
+// Throws a usage Error for an option that is not in options(), or that no pass reads for these targets.
 void check_options(const Options& options, const Pipeline& pipeline, const Targets& targets);
 
-// Runs the rows in order. False: PassOptions::stop_after ended it.
+// Runs the passes in order. Returns false if PassOptions::stop_after ended the run.
 bool run(const Pipeline& pipeline, Module& module, PassRunner& runner, PassContext context);
 
 }  // namespace stridec

@@ -10,7 +10,7 @@
 namespace stridec {
 namespace {
 
-// `all` is weakest first.
+// `all` is sorted from weakest to strongest.
 template <class Target>
 std::vector<Target> best_first(const std::vector<std::string>& names, const Target& (*find)(std::string_view),
                                std::span<const Target> all) {

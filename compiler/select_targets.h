@@ -1,4 +1,4 @@
-// What `--target`, `--cpu` and `--gpu` ask for.
+// Parses `--target`, `--cpu` and `--gpu`.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace stridec {
 
-// Each list without repeats, best first: the order in which the runtime tries them.
+// Lists without duplicates, best first: the order in which the runtime tries them.
 struct Targets {
   std::vector<CpuTarget> cpus;
   std::vector<GpuTarget> gpus;
 };
 
-// `targets` names "cpu" and "cuda"; no name of a CPU means the one at hand, no name of a GPU the common ones. Throws
-// Error (kUsage) for unknown names and for no target at all.
+// `targets` contains "cpu" and "cuda". An empty list of CPUs selects the CPU of this machine, an empty list
+// of GPUs the common ones. Throws Error (kUsage) for unknown names and for an empty list of targets.
 Targets select_targets(const std::vector<std::string>& targets, const std::vector<std::string>& cpus,
                        const std::vector<std::string>& gpus);
 

@@ -7,7 +7,7 @@
 namespace stridec {
 namespace {
 
-// A program for some sizes alone has these instead of what the model's shapes say.
+// Drops sizes that are outside the ranges of a program for specialised sizes.
 std::vector<tune::Sizes> shapes_for(const loop::Program& program, std::vector<tune::Sizes> shapes) {
   for (tune::Sizes& sizes : shapes)
     for (const loop::Symbol& symbol : program.symbols) {
@@ -18,7 +18,7 @@ std::vector<tune::Sizes> shapes_for(const loop::Program& program, std::vector<tu
   return shapes;
 }
 
-// Nothing where neither the mode nor a flag asks for it.
+// Returns nullopt unless the mode or a flag requests tuning.
 template <class Target>
 std::optional<tune::Result> tune_for(const loop::Program& program, const Target& target,
                                      const CompileOptions& options, bool measure,

@@ -1,19 +1,20 @@
-// Which nests of a program get another schedule than their default, by a compile's mode and tuning database.
+// Selects tuned schedules for the nests of a program, as the compile mode and the tuning database say.
 #pragma once
 
 #include "compiler/compilation.h"
 
 namespace stridec {
 
-// Fills Compilation::tuned for the target. Nothing is chosen where neither the mode nor a flag asks for it.
-// `before_measuring`: tune::Options.
+// Fills Compilation::tuned for the target. Does nothing unless the mode or a flag requests tuning.
+// `before_measuring`: see tune::Options.
 schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
                        const std::function<void()>& before_measuring, bool first, Compilation& made);
-// Of several GPU variants, the first that the device at hand runs is measured. `first`: the variant is the first.
+// Only one of several GPU variants is measured: the first that the GPU of this machine runs. `first`: this is
+// the first variant.
 schedule::Chosen tuned(const loop::Program& program, const GpuTarget& target, const CompileOptions& options,
                        const std::function<void()>& before_measuring, bool first, Compilation& made);
 
-// What the manifest says of it.
+// The tuning section of the manifest.
 package::TuningFacts tuning_facts(const Compilation& made);
 
 }  // namespace stridec

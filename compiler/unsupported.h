@@ -1,4 +1,4 @@
-// What a model needs that the targets have not, found before anything is scheduled or built.
+// Finds what a model needs and the targets lack, before anything is scheduled or built.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@
 
 namespace stridec {
 
-// One Diagnostic for each step that a target cannot run, with the model's node.
+// One Diagnostic with the model's node for each step that a target cannot run.
 std::vector<Diagnostic> unsupported_steps(const loop::Program& program, const Targets& targets);
-// The same for an imported graph that is whole, which is lowered for it where a target may refuse something.
+// The same for a complete imported graph. Lowers it only if a target might reject something.
 std::vector<Diagnostic> unsupported_steps(const graph::Graph& graph, const Targets& targets);
 
 }  // namespace stridec

@@ -8,7 +8,9 @@
 namespace stridec {
 
 void check_failed(const char* file, int line, const char* condition, const std::string& detail) {
-  Diagnostic d{.kind = ErrorKind::kInternal, .code = "internal", .message = "this is a defect of stridec: " + std::string(condition) + " does not hold"};
+  Diagnostic d{.kind = ErrorKind::kInternal,
+               .code = "internal",
+               .message = "this is a defect of stridec: " + std::string(condition) + " does not hold"};
   d.notes.push_back(std::string(file) + ":" + std::to_string(line));
   if (!detail.empty()) d.notes.push_back(detail);
   d.help = "please report it with the model and the command line";
@@ -16,11 +18,12 @@ void check_failed(const char* file, int line, const char* condition, const std::
 }
 
 void fail(ErrorKind kind, std::string code, std::string message, std::string help) {
-  throw Error({.kind = kind, .code = std::move(code), .message = std::move(message), .help = std::move(help)});
+  throw Error(
+      {.kind = kind, .code = std::move(code), .message = std::move(message), .help = std::move(help)});
 }
 
 std::string render(const Diagnostic& d) {
-  // What the compiler of kernels says, and forms of programs, have lines.
+  // Output of the kernel compiler and dumps of programs have several lines.
   const bool lines = d.kind == ErrorKind::kInternal || d.kind == ErrorKind::kToolchain;
   std::string out = "error[" + d.code + "]: " + printable(d.message, lines) + "\n";
   std::string at;

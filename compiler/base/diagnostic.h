@@ -1,8 +1,8 @@
-// What a user reads when something is wrong with their model, flags or machine.
+// Diagnostics for users: what is wrong with their model, flags or machine.
 //
-// Errors travel as exceptions carrying one Diagnostic. Code that knows more on the way up (the node, the file) catches,
-// fills the empty fields of `where`, and rethrows. Messages start in lower case, have no full stop, name what was
-// observed, and put the user's names in single quotes.
+// Errors are exceptions that carry one Diagnostic. Callers that know more (the node, the file) catch the
+// Error, fill the empty fields of `where`, and rethrow. Messages start in lower case, have no full stop, name
+// what was observed, and put the user's names in single quotes.
 #pragma once
 
 #include <exception>
@@ -11,12 +11,12 @@
 
 namespace stridec {
 
-// One kind per documented exit code; the values are the exit codes (cli/exit_codes.h prints the table).
+// One kind per documented exit code. The values are the exit codes (cli/exit_codes.h prints the table).
 enum class ErrorKind {
   kUsage = 1,        // the command line
   kUnreadable = 2,   // missing file, permission
-  kMalformed = 3,    // not a model, truncated, breaks the format's rules
-  kDoesNotFit = 4,   // shapes, types, guards contradict
+  kMalformed = 3,    // not a model, truncated, or violates the format
+  kDoesNotFit = 4,   // contradictory shapes, types or guards
   kUnsupported = 5,  // a valid model that this build cannot compile
   kOverBudget = 6,   // time, memory, disk
   kToolchain = 7,    // code generation, linker, driver

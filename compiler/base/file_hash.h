@@ -1,4 +1,4 @@
-// The SHA-256 of a file, made beside other work.
+// The SHA-256 of a file, computed in the background.
 #pragma once
 
 #include <future>
@@ -7,15 +7,15 @@
 
 namespace stridec {
 
-// On a thread of its own, which ends with the object, whether or not it is done.
+// Runs on its own thread. The destructor stops the thread, even if the hash is not complete.
 class FileHash {
  public:
   explicit FileHash(std::string path);
   FileHash(const FileHash&) = delete;
   FileHash& operator=(const FileHash&) = delete;
-  // Until the thread takes no more time.
+  // Waits until the thread is done.
   void wait() const { hash_.wait(); }
-  // Throws what sha256_of_file does.
+  // Throws like sha256_of_file.
   std::string get() const { return hash_.get(); }
 
  private:

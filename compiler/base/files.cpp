@@ -16,7 +16,7 @@
 namespace stridec {
 namespace {
 
-// Names that a signal handler can read: fixed memory, published by the flag.
+// File names in a form that a signal handler can read: fixed memory, published by the flag.
 constexpr int kSlots = 8;
 constexpr size_t kLongestPath = 4096;
 struct Slot {
@@ -86,8 +86,8 @@ void check_replaceable(const std::string& path) {
 
 UnfinishedFile::UnfinishedFile(std::string path) : path_(std::move(path)) {
   check_replaceable(path_);
-  // A process id is not enough of a name: containers that share a folder have equal ones, and threads of one
-  // process may write one file. O_EXCL follows no link and takes nobody's file.
+  // A process id is not unique enough: containers that share a folder may have equal ones, and threads of one
+  // process may write the same file. O_EXCL neither follows a link nor opens an existing file.
   static std::atomic<uint32_t> made{0};
   for (;;) {
     temporary_ = cat(path_, ".", getpid(), "-", random_word() + made++, ".part");

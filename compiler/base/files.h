@@ -1,4 +1,4 @@
-// Files as users expect them: read whole, written whole or not at all.
+// Whole-file reads, and writes that are complete or have no effect.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace stridec {
 
-// Throws Error (kUnreadable) naming the file and the system's reason.
+// Throws Error (kUnreadable) with the file and the system's reason.
 std::string read_file(const std::string& path);
 
-// Throws Error (kUnreadable) if something is at `path` that a file must not take the place of: a folder, a device, a pipe.
+// Throws Error (kUnreadable) if `path` is something that a file must not replace: a folder, a device, a pipe.
 void check_replaceable(const std::string& path);
 
-// A file under construction beside its final name: commit() renames it there, anything else removes it.
-// Errors are kUnreadable (permission, missing folder) or kOverBudget (disk full).
+// A file under construction, next to its final name. commit() renames it; otherwise the destructor removes
+// it. Errors are kUnreadable (permission, missing folder) or kOverBudget (disk full).
 class UnfinishedFile {
  public:
   explicit UnfinishedFile(std::string path);
@@ -37,7 +37,7 @@ class UnfinishedFile {
 
 void write_file(const std::string& path, std::string_view contents);
 
-// Unlinks every UnfinishedFile of the process; safe in a signal handler.
+// Deletes every UnfinishedFile of the process. Safe in a signal handler.
 void remove_unfinished_files();
 
 }  // namespace stridec

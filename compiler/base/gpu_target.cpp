@@ -20,7 +20,7 @@ std::array<GpuTarget, 7> make_table() {
                  .blocks_sm = 32,
                  .tensor_flops = 2048,
                  .scalar_flops = 128};
-  GpuTarget ptx = sm80;  // for devices that no other row fits
+  GpuTarget ptx = sm80;  // for devices without a matching row
   ptx.name = "ptx";
   ptx.ptx = true;
   ptx.shared_bytes = 99 * kKib;

@@ -1,5 +1,5 @@
-// A quick 64-bit hash of bytes, the same on every machine (little endian assumed): identity of weights in
-// texts and caches. Not against attackers; sha256.h is.
+// A fast 64-bit hash of bytes, used to identify weights in texts and caches. The same on every little-endian
+// machine. It does not resist attackers; sha256.h does.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Numbers of every dtype as bytes in memory, little endian: how constants are made and read at compile time. Numbers as
-// people read them.
+// Reads and writes values of every dtype as little-endian bytes, for constants at compile time. Formats byte
+// counts for people.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace stridec {
 
-// One element at `bytes`. Floats round to the nearest, integers wrap to the dtype's range; bool is value != 0.
+// One element at `bytes`. Floats round to nearest, integers wrap to the range of the dtype; bool is value !=
+// 0.
 void write_float(DType dtype, double value, uint8_t* bytes);
 double read_float(DType dtype, const uint8_t* bytes);
 void write_integer(DType dtype, int64_t value, uint8_t* bytes);

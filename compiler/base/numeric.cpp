@@ -9,7 +9,8 @@
 namespace stridec {
 namespace {
 
-// A small binary float: sign, exponent, mantissa. Codes count magnitudes upwards from zero.
+// A small binary float: sign, exponent, mantissa. Codes of magnitudes start at zero and are in ascending
+// order.
 struct Format {
   int mantissa_bits;
   int bias;
@@ -81,16 +82,17 @@ uint32_t encode(const Format& f, double value, bool saturate) {
   if (std::isinf(value)) return overflow;
   int exponent = static_cast<int>(bits >> 52) - 1023;
   uint64_t mantissa = (bits & ((uint64_t{1} << 52) - 1)) | uint64_t{1} << 52;
-  int least = 1 - f.bias;  // the exponent of the smallest normal number and of all subnormal ones
+  int least = 1 - f.bias;  // exponent of the smallest normal number and of all subnormals
   int shift = 52 - f.mantissa_bits + (exponent < least ? least - exponent : 0);
-  uint64_t rounded = 0;  // in units of the last place; a subnormal double is far below all formats' smallest
+  // In units of the last place. A subnormal double is far below the smallest value of all formats.
+  uint64_t rounded = 0;
   if (shift <= 53 && exponent > -1023) {
     uint64_t rest = mantissa & ((uint64_t{1} << shift) - 1), half = uint64_t{1} << (shift - 1);
     rounded = mantissa >> shift;
     if (rest > half || (rest == half && (rounded & 1))) ++rounded;
   }
-  // The implicit bit of a normal number carries into the exponent field, as does a mantissa rounded up to a
-  // power.
+  // The implicit bit of a normal number carries into the exponent field. So does a mantissa that rounds up to
+  // a power of two.
   int64_t code = static_cast<int64_t>(rounded);
   if (exponent > least) code += static_cast<int64_t>(exponent - least) << f.mantissa_bits;
   if (code > f.largest) return overflow;

@@ -14,7 +14,7 @@ namespace stridec {
 int processors() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
-  // More processors than the set has room for.
+  // The machine has more processors than the set can hold.
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 

@@ -1,4 +1,4 @@
-// Independent pieces of work on several threads.
+// Runs independent work on several threads.
 #pragma once
 
 #include <cstddef>
@@ -6,11 +6,11 @@
 
 namespace stridec {
 
-// How many this process may use, 1 at least: those of its affinity.
+// The number of processors in this process's affinity mask, at least 1.
 int processors();
 
-// work(i) for every i below count, on at most `threads` threads (0: as many as processors()), this one
-// included. The first exception stops what has not begun and is thrown here.
+// Calls work(i) for every i < count on at most `threads` threads, including the caller's (0: processors()).
+// After the first exception no further call starts, and the exception is rethrown here.
 void for_each_parallel(size_t count, int threads, const std::function<void(size_t)>& work);
 
 }  // namespace stridec

@@ -1,7 +1,7 @@
-// Passes as data: what a pass is, what it may look at, and the runner that dumps, stops, times and verifies.
+// Passes as data: what a pass is, what it may read, and the runner that dumps, stops, times and verifies.
 //
-// A layer lists its passes as an array of Pass; compiler/pipeline.cpp joins the arrays. The types that a pass works on belong
-// to higher layers and are only named here.
+// A layer lists its passes as an array of Pass; compiler/pipeline.cpp concatenates the arrays. The types that
+// a pass works on belong to higher layers and are only forward-declared here.
 #pragma once
 
 #include <chrono>
@@ -29,43 +29,43 @@ struct Scratch;
 }  // namespace schedule
 struct CpuTarget;
 struct GpuTarget;
-struct Module;  // compiler/pipeline.h: all that a compilation has made so far
+struct Module;  // compiler/pipeline.h: all results of a compilation so far
 
-// What a pass may look at beside the IR that it changes.
+// What a pass may read, in addition to the IR that it changes.
 struct PassContext {
   const Options& options;
   DType factors = DType::kF32;               // the type that --precision gives to GEMM operands
-  const CpuTarget* cpu = nullptr;            // of the variant at hand, for RunsOn::kCpu
+  const CpuTarget* cpu = nullptr;            // of the current variant, for RunsOn::kCpu
   const GpuTarget* gpu = nullptr;            // likewise, for RunsOn::kGpu
   const schedule::Chosen* chosen = nullptr;  // schedules of the variant that replace the default ones
   std::vector<schedule::Scratch>* scratch = nullptr;     // per-thread memory of the variant's kernels
-  std::vector<schedule::Decision>* decisions = nullptr;  // where decisions are recorded; null: nowhere
+  std::vector<schedule::Decision>* decisions = nullptr;  // records decisions; null: they are not recorded
 };
 
-// Which IR a pass runs on, once for each.
+// The IR that a pass runs on, once for each.
 enum class RunsOn {
   kGraph,     // the graph
-  kLoops,     // the loop program of every target, and those for --specialize
-  kCpuLoops,  // the same where a CPU is among the targets
+  kLoops,     // the loop programs common to all targets, including those for --specialize
+  kCpuLoops,  // the same, if a CPU is among the targets
   kCpu,       // the program of each CPU variant
   kGpu,       // the program of each GPU variant
   kArtifact,  // no IR: kernels, the host program, the library
 };
 
-// A row: changes its IR in place, or throws Error. Names are unique.
+// A pass changes its IR in place, or throws Error. Names are unique.
 struct Pass {
   using OnGraph = void (*)(graph::Graph&, const PassContext&);
   using OnProgram = void (*)(loop::Program&, const PassContext&);
-  using OnModule = void (*)(Module&,
-                            const PassContext&);  // makes the IRs of runs_on, or works on all of them at once
+  // Creates the IRs of runs_on, or works on all of them at once.
+  using OnModule = void (*)(Module&, const PassContext&);
 
   std::string_view name;
-  std::string_view stage;  // as progress and tables call it
+  std::string_view stage;  // name of the stage in progress reports and tables
   RunsOn runs_on;
   std::string_view summary;
   std::variant<OnGraph, OnProgram, OnModule> run;
-  std::string_view option = {};  // the -O option that turns it off; "": it always runs
-  std::string_view off = {};     // what the program then is, as a sentence
+  std::string_view option = {};  // the -O option that disables it; "": it always runs
+  std::string_view off = {};     // the effect of disabling it, as a sentence
 };
 
 using Pipeline = std::vector<Pass>;
@@ -77,9 +77,9 @@ struct PassTime {
 };
 
 struct PassDump {
-  size_t ordinal;  // of the pass among those that ran, from 1
+  size_t ordinal;  // index of the pass among those that ran, starting at 1
   std::string_view name;
-  std::string variant;  // of several programs, which one: "znver4"
+  std::string variant;  // which of several programs: "znver4"
   std::string text;
 };
 
@@ -90,13 +90,13 @@ inline constexpr bool kVerifyEachPass = true;
 #endif
 
 struct PassOptions {
-  bool verify_each = kVerifyEachPass;   // false: the IR is verified where a stage ends
+  bool verify_each = kVerifyEachPass;   // false: verify the IR only at the end of each stage
   std::vector<std::string> dump_after;  // names of passes, or "all"
   std::string stop_after;               // a pass's name; "": none
   std::function<void(const PassDump&)> dump;
 };
 
-// How an IR is verified and printed.
+// How to verify and print an IR.
 template <class Ir>
 struct IrHooks {
   void (*verify)(const Ir& ir, std::string_view after);  // throws Error kInternal
@@ -108,9 +108,9 @@ class PassRunner {
   using Tell = std::function<void(std::string_view stage, size_t done, size_t total, std::string_view what)>;
   explicit PassRunner(PassOptions options, Tell tell = {});
 
-  // `at` of `of`: the place of the row among those of its stage. False: an option turns the pass off.
+  // `at` of `of`: position of the pass in its stage. Returns false if an option disables the pass.
   bool begin(const Pass& pass, const PassContext& context, size_t at, size_t of);
-  // The pass has changed the IR. `ends_stage`: nothing else changes it in this stage.
+  // Records that the pass has changed the IR. `ends_stage`: no later pass of this stage changes this IR.
   template <class Ir>
   void changed(const Pass& pass, const Ir& ir, const std::string& variant, const IrHooks<Ir>& hooks,
                bool ends_stage) {

@@ -6,7 +6,7 @@
 namespace stridec {
 namespace {
 
-// Bytes of the character that begins here and may be printed; 0: none. Unicode 16, table 3-7.
+// The length in bytes of the printable character at the start; 0: none. Unicode 16, table 3-7.
 size_t character(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   const uint8_t first = byte(0);

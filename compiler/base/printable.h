@@ -1,4 +1,4 @@
-// Text that others wrote, such as names in a model, made fit for a terminal and a log.
+// Escapes text of unknown origin, such as names in a model, for terminals and logs.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace stridec {
 
-// Control characters, and bytes that are not UTF-8, become "\x1b": names can neither move a terminal's cursor nor begin a line
-// of their own. `lines` keeps line ends and tabs.
+// Replaces control characters and bytes that are not UTF-8 by escapes such as "\x1b", so that names cannot
+// move the cursor of a terminal or start a new line. `lines` keeps line ends and tabs.
 std::string printable(std::string_view text, bool lines = false);
 
 }  // namespace stridec

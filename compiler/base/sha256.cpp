@@ -55,12 +55,12 @@ bool has_sha() {
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & (1u << 29));
 }
 
-// The same with the processor's instructions for it, some eight times as fast: models are gigabytes.
+// The same with the SHA instructions of the processor, about eight times as fast. Models are gigabytes.
 __attribute__((target("sha,sse4.1,ssse3"))) void absorb_blocks_sha_ni(uint32_t (&state)[8],
                                                                       const uint8_t* block, size_t count) {
   const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
   const auto* words = reinterpret_cast<const __m128i*>(state);
-  // The instructions want the state as (a b e f) and (c d g h), high lane first.
+  // The instructions use the state as (a b e f) and (c d g h), high lane first.
   const __m128i abcd = _mm_shuffle_epi32(_mm_loadu_si128(words), 0xb1);
   const __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128(words + 1), 0x1b);
   __m128i abef = _mm_alignr_epi8(abcd, efgh, 8), cdgh = _mm_blend_epi16(efgh, abcd, 0xf0);
@@ -74,7 +74,7 @@ __attribute__((target("sha,sse4.1,ssse3"))) void absorb_blocks_sha_ni(uint32_t (
           _mm_add_epi32(w[i % 4], _mm_loadu_si128(reinterpret_cast<const __m128i*>(kRound) + i));
       cdgh = _mm_sha256rnds2_epu32(cdgh, abef, k);
       abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(k, 0x0e));
-      // w[i + 4] from the four before it.
+      // w[i + 4] from the four preceding ones.
       const __m128i& w1 = w[(i + 1) % 4];
       const __m128i& w2 = w[(i + 2) % 4];
       const __m128i& w3 = w[(i + 3) % 4];
@@ -100,13 +100,13 @@ struct Hash {
                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   uint64_t bytes = 0;
 
-  // Whole blocks of 64 bytes.
+  // Adds whole blocks of 64 bytes.
   void add(const uint8_t* at, size_t size) {
     absorb_blocks(state, at, size / 64);
     bytes += size;
   }
 
-  // The last bytes, fewer than 64.
+  // Adds the last bytes, fewer than 64.
   std::string finish(const uint8_t* rest, size_t size) {
     uint8_t tail[128] = {};
     if (size > 0) std::memcpy(tail, rest, size);
@@ -134,7 +134,7 @@ std::string sha256(const void* bytes, size_t size) {
 std::string sha256_of_file(const std::string& path, std::stop_token stop) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail(ErrorKind::kUnreadable, "cannot-read", "cannot read '" + path + "'");
-  // Read, not mapped: the pages of a large model would count as this process's memory.
+  // Reads instead of mapping: mapped pages of a large model would count as memory of this process.
   std::vector<uint8_t> chunk(1 << 20);
   Hash hash;
   size_t held = 0;

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for what a manifest names: models, weights, kernels.
+// SHA-256 (FIPS 180-4), for the hashes in a manifest: models, weights, kernels.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace stridec {
 
 // 64 lower-case hexadecimal digits.
 std::string sha256(const void* bytes, size_t size);
-// Throws Error (kUnreadable). Nothing where it was stopped.
+// Throws Error (kUnreadable). Returns an empty string if `stop` was requested.
 std::string sha256_of_file(const std::string& path, std::stop_token stop = {});
 
 }  // namespace stridec

@@ -1,4 +1,4 @@
-// A stable sort (libstdc++ 12's own uses what C++17 deprecates, which clang warns about).
+// A stable sort. (std::stable_sort of libstdc++ 12 uses a function that C++17 deprecates, so clang warns.)
 #pragma once
 
 #include <algorithm>

@@ -63,7 +63,7 @@ std::array<CpuTarget, 12> make_table() {
   CpuTarget sapphire = icelake;
   sapphire.name = sapphire.tune = "sapphirerapids";
   sapphire.avx512_bf16 = sapphire.avx512_fp16 = sapphire.amx_bf16 = sapphire.amx_int8 = true;
-  sapphire.bf16_dots_per_cycle = 0.5;  // measured: half the rate of multiply-adds in f32
+  sapphire.bf16_dots_per_cycle = 0.5;  // measured: half the rate of f32 multiply-adds
   sapphire.l2_bytes = 2 * kMib;
   sapphire.l3_bytes = 2 * kMib;
 
@@ -118,8 +118,8 @@ uint64_t saved_state() {
 
 bool bit(unsigned word, int n) { return (word >> n) & 1; }
 
-// Whether this process may use tile registers, which Linux keeps from it until it asks: arch_prctl(ARCH_REQ_XCOMP_PERM,
-// XTILEDATA), for all its threads and those that it forks.
+// Whether this process may use AMX tile registers. Linux requires a request, arch_prctl(ARCH_REQ_XCOMP_PERM,
+// XTILEDATA), which applies to all threads and to child processes.
 bool may_use_tiles(uint64_t saved) {
   constexpr uint64_t kTileState = 0x60000;
   return (saved & kTileState) == kTileState && syscall(SYS_arch_prctl, 0x1023, 18) == 0;
@@ -139,13 +139,13 @@ std::string_view native_name() {
   const bool amd = cpuid(0).b == 0x68747541;  // "Auth"
   unsigned family = (one.a >> 8) & 15;
   if (family == 15) family += (one.a >> 20) & 255;
-  // vaes, vpclmulqdq: in every Zen 3 and newer, and in Ice Lake and newer.
+  // vaes, vpclmulqdq: in Zen 3 and newer, and in Ice Lake and newer.
   const bool vaes = bit(seven.c, 9) && bit(seven.c, 10);
   if (!v4) return amd && family >= 25 && vaes ? "znver3" : "x86-64-v3";
   const bool vnni = bit(seven.c, 11), vbmi2 = bit(seven.c, 6) && vaes && bit(seven.c, 8);
   const bool bf16 = bit(cpuid(7, 1).a, 5);
   if (amd && vbmi2 && vnni && bf16) {
-    const bool avx_vnni = bit(cpuid(7, 1).a, 4);  // what the runtime asks for beyond Zen 4
+    const bool avx_vnni = bit(cpuid(7, 1).a, 4);  // the runtime requires it beyond Zen 4
     return family >= 26 && avx_vnni ? "znver5" : "znver4";
   }
   const bool tiles = bit(seven.d, 22) && bit(seven.d, 24) && bit(seven.d, 25) && may_use_tiles(saved);

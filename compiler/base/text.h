@@ -16,7 +16,7 @@ std::string cat(const Args&... args) {
   return out.str();
 }
 
-// "a, b, c" of f(item) for each item.
+// Concatenates f(item) for each item, with the separator between them: "a, b, c".
 template <class Range, class F>
 std::string join(const Range& items, std::string_view separator, F&& f) {
   std::string out;
@@ -33,7 +33,7 @@ inline std::string join(const std::vector<std::string>& items, std::string_view 
   return join(items, separator, [](const std::string& s) { return s; });
 }
 
-// Every `from` in the text is `to`, which may hold `from` again.
+// Replaces every `from` in the text by `to`. `to` may contain `from`.
 inline std::string replaced(std::string text, std::string_view from, std::string_view to) {
   for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
     text.replace(at, from.size(), to);
