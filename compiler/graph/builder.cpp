@@ -51,7 +51,7 @@ size_t hash_of(const Type& type, const Data& data) {
   return seed;
 }
 
-// Two nodes with equal inputs and attributes compute the same.
+// Whether two nodes with equal inputs and attributes compute the same value.
 bool is_pure(OpKind kind) {
   return kind != OpKind::kRandomUniform && kind != OpKind::kUpdateState && kind != OpKind::kSymbolOf &&
          kind != OpKind::kNonZero && kind != OpKind::kConstant;
@@ -71,9 +71,10 @@ std::optional<int64_t> element_count(const Shape& shape) {
   return fits ? std::optional(count) : std::nullopt;
 }
 
-// Of a symbol, to be tried one by one: the axes of a tensor, from the front and from the end.
+// Symbols with at most this many values are checked value by value: for example the axes of a tensor, counted
+// from both ends.
 constexpr int64_t kFewValues = 16;
-// A small file must not become a graph that fills the memory.
+// Prevents a small file from expanding to a graph that fills the memory.
 constexpr size_t kMaxNodes = 2'000'000;
 
 void check_sizes(const std::vector<Type>& types) {
@@ -102,7 +103,7 @@ ValueId Builder::input(std::string name, Type type) {
   check_sizes({type});
   const int ordinal = static_cast<int>(graph_.input_names.size());
   for (size_t d = 0; d < type.shape.size(); ++d) {
-    // multiple * symbol, not seen before: this dim is where the symbol comes from.
+    // The dim is multiple * symbol with a new symbol, so this dim determines the symbol.
     const auto vars = sym::free_vars(type.shape[d]);
     if (vars.size() != 1) continue;
     const auto linear = sym::linear_in(type.shape[d], vars[0]);
@@ -194,7 +195,8 @@ ValueId Builder::elements(const std::vector<sym::Expr>& values, Shape shape, DTy
   node.attributes.set("shape", std::vector<sym::Expr>(shape));
   node.attributes.set("dtype", dtype);
   if (auto found = find_shared(node)) return graph_[*found].outputs[0];
-  // Symbols of the run may belong to the region that is open; sizes of the inputs are good everywhere.
+  // Symbols that are bound during the run may belong to the open region. Sizes of the inputs are valid
+  // everywhere.
   const bool to_top =
       std::none_of(values.begin(), values.end(), [&](sym::Expr e) { return is_bound_in_run(e); });
   const size_t hash = hash_of(node);
@@ -235,7 +237,7 @@ std::vector<ValueId> Builder::append(Node node, std::vector<Type> types, bool to
   return outputs;
 }
 
-// What the model's author needs to see when a node does not fit: the node and the types that reached it.
+// Adds to the error what the model's author needs to see: the node and the types of its inputs.
 void Builder::explain(Error& error, const Node& node) const {
   if (error.diagnostic.kind == ErrorKind::kInternal || !error.diagnostic.where.node.empty()) return;
   error.diagnostic.where.node = origin_;
@@ -286,7 +288,7 @@ std::vector<ValueId> Builder::add(OpKind kind, std::vector<ValueId> inputs, Attr
   const size_t hash = pure ? hash_of(node) : 0;
   std::vector<ValueId> outputs = append(std::move(node), std::move(inferred.types), false);
   for (size_t i = 0; i < inferred.elements.size(); ++i)
-    if (element_count(graph_[outputs[i]].type.shape))  // an empty tensor may have other sizes unknown
+    if (element_count(graph_[outputs[i]].type.shape))  // an empty tensor may have other dims that are unknown
       graph_[outputs[i]].elements = std::move(inferred.elements[i]);
   const NodeId id(static_cast<int64_t>(graph_.nodes.size()) - 1);
   if (pure) shared_.back()[hash].push_back(id);
@@ -433,9 +435,9 @@ sym::Facts Builder::known_facts() const {
   return facts;
 }
 
-// Sizes of 0 and 1 are where arithmetic on sizes (clamped slices, broadcasts) has corners: what is neither
-// proven nor refuted is tried with each size at its least value and above it. A symbol that the run binds to one
-// of a few values (an axis, a flag) is tried with each.
+// Arithmetic on sizes (clamped slices, broadcasts) has special cases at sizes 0 and 1. A condition that is
+// neither proven nor refuted is therefore checked twice per symbol: at its minimum, and above it. A symbol
+// that is bound during the run to one of a few values (an axis, a flag) is checked at each value.
 sym::Answer Builder::prove(sym::Expr condition) const {
   const sym::Facts facts = known_facts();
   const sym::Answer answer = facts.prove(condition);
@@ -450,7 +452,7 @@ sym::Answer Builder::prove(sym::Expr condition) const {
       if (always) return sym::Answer::kYes;
       continue;
     }
-    if (bounds.lo < 0) continue;  // no size
+    if (bounds.lo < 0) continue;  // not a size
     if (facts.holds(sym::substitute(condition, v, bounds.lo)) &&
         facts.with_range(v, bounds.lo + 1, std::nullopt).holds(condition))
       return sym::Answer::kYes;
@@ -458,7 +460,7 @@ sym::Answer Builder::prove(sym::Expr condition) const {
   return sym::Answer::kUnknown;
 }
 
-// Likewise: a shorter form that holds above the least value of a symbol, and at it too.
+// Likewise: uses a shorter form that is valid above a symbol's minimum if it is also valid at the minimum.
 sym::Expr Builder::simplify(sym::Expr e) const {
   if (e.is_const() || e.is_var()) return e;
   e = sym::simplify(e, graph_.facts);
@@ -474,7 +476,7 @@ sym::Expr Builder::simplify(sym::Expr e) const {
 }
 
 void Builder::require(sym::Expr condition, std::string sentence, std::vector<sym::Expr> values) {
-  // What never runs requires nothing.
+  // A region that never runs has no requirements.
   if (std::any_of(assumed_.begin(), assumed_.end(), [](sym::Expr e) { return e.is_const(0); })) return;
   const sym::Answer answer = prove(condition);
   if (answer == sym::Answer::kYes) return;
@@ -487,8 +489,8 @@ void Builder::require(sym::Expr condition, std::string sentence, std::vector<sym
     graph_.guards.push_back(std::move(guard));
     return;
   }
-  // Checked where the run gets there: a scalar that has to be 1. What it implies holds for the nodes after
-  // it, not for those before, so it is no fact of the graph.
+  // Checked when the run reaches it: a scalar that must be 1. What it implies holds for later nodes but not
+  // for earlier ones, so it is not a fact of the graph.
   assumed_.push_back(guard.condition);
   const ValueId holds = elements({guard.condition}, {}, DType::kBool);
   Node node{.kind = OpKind::kSymbolOf,

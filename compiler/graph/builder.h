@@ -1,5 +1,5 @@
-// The only way to make nodes: infers dtype and symbolic shape, propagates known elements of small integer
-// tensors, folds what is trivially foldable (a reshape to the same shape, a cast to the same dtype, pointwise
+// The only way to create nodes. Infers dtype and symbolic shape, propagates the known elements of small
+// integer tensors, folds trivial cases (a reshape to the same shape, a cast to the same dtype, pointwise
 // arithmetic on known elements), shares equal nodes (hash-consing within a region), and records guards.
 #pragma once
 
@@ -15,13 +15,13 @@ namespace stridec::graph {
 
 class Builder;
 
-// What a shape function returns: the types of the outputs and, where known, their elements.
+// The result of a shape function: the types of the outputs and their elements where they are known.
 struct Inferred {
   std::vector<Type> types;
   std::vector<std::optional<std::vector<sym::Expr>>> elements;  // may be shorter than types
 };
-// Checks a node's inputs and attributes and infers its outputs. Throws Error (kDoesNotFit) with the reason;
-// conditions that only run time can decide become guards through builder.require().
+// Checks a node's inputs and attributes and infers its outputs. Throws Error (kDoesNotFit) with the reason.
+// Conditions that can only be decided at run time become guards through builder.require().
 using ShapeFn = Inferred (*)(Builder& builder, const Node& node);
 struct ShapeTable {
   ShapeFn fns[kOpCount];
@@ -40,14 +40,16 @@ class Builder {
   ValueId constant(std::string name, Type type, Data data);                         // shape is constant
   ValueId scalar(DType dtype, double value);                                        // rank 0
   ValueId integers(const std::vector<int64_t>& values, DType dtype = DType::kI64);  // rank 1
-  ValueId elements(const std::vector<sym::Expr>& values, Shape shape,
-                   DType dtype = DType::kI64);  // shape is constant
+  // The shape is constant.
+  ValueId elements(const std::vector<sym::Expr>& values, Shape shape, DType dtype = DType::kI64);
 
   // -- nodes
   std::vector<ValueId> add(OpKind kind, std::vector<ValueId> inputs, Attributes attributes = {});
-  ValueId add1(OpKind kind, std::vector<ValueId> inputs, Attributes attributes = {});  // the single output
-  // Control flow. begin_region() makes a region current; end_region() gives it back for add_with_regions().
-  // `assumption` holds inside (the condition of a branch); under 0 nothing runs, and nothing is required.
+  // the node's single output
+  ValueId add1(OpKind kind, std::vector<ValueId> inputs, Attributes attributes = {});
+  // Control flow. begin_region() makes a region current; end_region() returns it, for add_with_regions().
+  // `assumption` holds inside the region (the condition of a branch). If it is 0, the region never runs and
+  // require() has no effect in it.
   void begin_region(const std::vector<Type>& parameters, sym::Expr assumption = 1);
   std::vector<ValueId> parameters() const;  // of the current region
   Region end_region(std::vector<ValueId> results);
@@ -62,28 +64,32 @@ class Builder {
   DType dtype(ValueId value) const { return graph_[value].type.dtype; }
   int rank(ValueId value) const { return static_cast<int>(shape(value).size()); }
   sym::Facts& facts() { return graph_.facts; }
-  // Known contents of an integer tensor: its elements or, for a small constant, its data. nullopt: unknown.
+  // The known contents of an integer tensor: its elements or, for a small constant, its data. nullopt:
+  // unknown.
   std::optional<std::vector<sym::Expr>> known(ValueId value) const;
-  // Like known(), but contents that only the run will tell become fresh symbols (a symbol_of node each).
+  // Like known(), but contents that are only known at run time become fresh symbols, each with a symbol_of
+  // node.
   std::vector<sym::Expr> elements_of(ValueId value, const std::string& hint, sym::Expr lower,
                                      sym::Expr upper);
-  // A symbol that no input gives: bound during the run, in [lower, upper].
+  // A symbol that no input determines. It is bound during the run, in [lower, upper].
   sym::Expr fresh_symbol(const std::string& hint, sym::Expr lower, sym::Expr upper);
-  // Such a symbol, with the value of an integer scalar; a number outside ends the run.
+  // Such a symbol with the value of an integer scalar. A value outside [lower, upper] ends the run with an
+  // error.
   sym::Expr symbol_of(ValueId scalar, const std::string& hint, sym::Expr lower, sym::Expr upper);
-  // The condition holds: proven, or it becomes a guard with this sentence ({0} ... are the values). Throws
-  // Error (kDoesNotFit) with the sentence where it is proven wrong. A condition inside a region, or on a
-  // symbol that the run binds, is checked when the run gets there.
+  // Requires the condition: it is proven, or becomes a guard with this sentence ({0} ... are the values).
+  // Throws Error (kDoesNotFit) with the sentence if the condition is proven false. A condition inside a
+  // region, or on a symbol that is bound during the run, is checked when the run reaches it.
   void require(sym::Expr condition, std::string sentence, std::vector<sym::Expr> values = {});
-  // What follows here, from the graph's facts and what the open regions and earlier checks imply.
+  // What is known at this point, from the graph's facts, the assumptions of the open regions and earlier
+  // checks.
   sym::Answer prove(sym::Expr condition) const;
   bool holds(sym::Expr condition) const { return prove(condition) == sym::Answer::kYes; }
   sym::Expr simplify(sym::Expr e) const;
   sym::Facts known_facts() const;
-  bool is_bound_in_run(sym::Expr e) const;   // mentions a symbol that no input gives
+  bool is_bound_in_run(sym::Expr e) const;   // contains a symbol that no input determines
   std::string display(ValueId value) const;  // for messages: 'name' or %7
 
-  // The model's node that new nodes come from.
+  // The node of the model that new nodes are derived from.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
   const std::string& origin() const { return origin_; }
   void set_name(ValueId value, std::string name);  // keeps the first name
@@ -94,8 +100,8 @@ class Builder {
  private:
   struct Open {
     Region region;
-    size_t assumed;              // conditions assumed before it
-    std::vector<ValueId> given;  // values that got their elements inside
+    size_t assumed;              // number of conditions in assumed_ when it was opened
+    std::vector<ValueId> given;  // values whose elements were set inside the region
   };
 
   Region& current();
@@ -111,8 +117,8 @@ class Builder {
   Graph& graph_;
   const ShapeTable& shapes_;
   std::vector<Open> open_;  // nested regions under construction
-  std::vector<std::unordered_map<size_t, std::vector<NodeId>>>
-      shared_;  // of the top region, then per open region
+  // For the top region, then for each open region.
+  std::vector<std::unordered_map<size_t, std::vector<NodeId>>> shared_;
   std::unordered_set<sym::Expr, sym::ExprHash> bound_in_run_;
   std::vector<sym::Expr> assumed_;
   std::string origin_;

@@ -1,4 +1,4 @@
-// What the Builder sees through: nodes without effect, and views of views.
+// Simplifications in the Builder: nodes without effect, and views of views.
 #include <cmath>
 #include <optional>
 
@@ -10,7 +10,7 @@ namespace stridec::graph {
 
 namespace {
 
-// The number that a constant of one element holds.
+// The value of a constant with one element.
 std::optional<double> single(const Value& value) {
   const DType dtype = value.type.dtype;
   if (!value.data || value.data->size != static_cast<size_t>(byte_size(dtype))) return std::nullopt;
@@ -24,7 +24,8 @@ bool all_are(const std::vector<sym::Expr>& list, int64_t value) {
   return true;
 }
 
-// The operand that does nothing to the other one, exactly: x + 0.0 is not x where x is -0.0, x + -0.0 is.
+// Whether the operand leaves the other one unchanged, exactly. x + 0.0 differs from x if x is -0.0; x + -0.0
+// does not.
 bool is_neutral(OpKind kind, DType dtype, bool right, double value) {
   switch (kind) {
     case OpKind::kAdd: return value == 0 && (!is_float(dtype) || std::signbit(value));
@@ -39,7 +40,7 @@ bool is_neutral(OpKind kind, DType dtype, bool right, double value) {
 
 }  // namespace
 
-// The input that a node without effect gives back.
+// The input that a node without effect returns.
 std::optional<ValueId> Builder::same_as(const Node& node, const Inferred& inferred) const {
   if (node.inputs.empty() || inferred.types.size() != 1) return std::nullopt;
   ValueId x = node.inputs[0];
@@ -91,8 +92,8 @@ std::optional<ValueId> Builder::same_as(const Node& node, const Inferred& inferr
   return out == type(x) ? std::optional(x) : std::nullopt;
 }
 
-// A reshape of a reshape, a permute of a permute, a cast of a cast that loses nothing: of the first one's
-// input.
+// Replaces a reshape of a reshape, a permute of a permute, or a cast of a lossless cast by one node on the
+// inner node's input.
 void Builder::skip_views(Node& node) const {
   if (node.inputs.size() != 1 ||
       (node.kind != OpKind::kReshape && node.kind != OpKind::kPermute && node.kind != OpKind::kCast))
@@ -114,8 +115,8 @@ void Builder::skip_views(Node& node) const {
   node.inputs[0] = inner.inputs[0];
 }
 
-// x[s:] before x[:s] is x read from s on, and on from its start: one view of x instead of two pieces. Not along the last
-// dim, where pieces are runs of memory and places in turn are none.
+// concat(x[s:], x[:s]) is x read from s, with wrap-around: one view of x instead of two pieces. Not along the
+// last dim, where the pieces are contiguous and a view with wrap-around is not.
 void Builder::rotate_pieces(Node& node) const {
   if (node.kind != OpKind::kConcat || node.inputs.size() != 2 || known(node.inputs[0])) return;
   const auto dim = static_cast<size_t>(node.attributes.integer("dim"));

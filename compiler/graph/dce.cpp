@@ -1,5 +1,5 @@
-// Dead nodes and renumbering. A node lives when a result needs one of its outputs, when it changes or checks
-// something (update_state, a check), or when something alive mentions a symbol that it binds during the run.
+// Dead-code elimination and renumbering. A node is live if a result needs one of its outputs, if it has an
+// effect (update_state, a check), or if something live uses a symbol that the node binds during the run.
 #include <unordered_map>
 #include <unordered_set>
 
@@ -34,7 +34,7 @@ class Marker {
   bool mentioned(sym::Expr symbol) const { return symbols_.contains(symbol); }
 
  private:
-  // The symbols that nodes bind, which node holds which, and the roots.
+  // Finds the symbols that nodes bind, the node whose region contains each node, and the roots.
   void find_binders(const Region& region, NodeId holder) {
     for (NodeId id : region.nodes) {
       const Node& node = graph_[id];
@@ -101,10 +101,10 @@ class Marker {
   std::vector<sym::Expr> exprs_;
   std::unordered_set<sym::Expr, sym::ExprHash> symbols_;
   std::unordered_map<sym::Expr, NodeId, sym::ExprHash> binder_;
-  std::unordered_map<NodeId, NodeId> holder_;  // the if or loop whose region a node is in
+  std::unordered_map<NodeId, NodeId> holder_;  // the if or loop whose region contains the node
 };
 
-// Moves what lives into new arrays, in execution order.
+// Moves live values and nodes into new arrays, in execution order.
 struct Renumber {
   Graph& graph;
   const Marker& live;
@@ -155,8 +155,8 @@ void eliminate_dead_code(Graph& graph) {
   for (State& state : graph.states) state.value = renumber.to[state.value.value];
   graph.nodes = std::move(renumber.nodes);
   graph.values = std::move(renumber.values);
-  // What a live value has as elements may be all that mentions a symbol of a dead node: then nobody asks for
-  // them.
+  // The elements of a live value may be the only remaining use of a symbol of a dead node. Then nothing reads
+  // the elements, so they are dropped.
   std::unordered_set<sym::Expr, sym::ExprHash> dead;
   for (const Symbol& symbol : graph.symbols)
     if (symbol.input < 0 && !live.mentioned(symbol.var)) dead.insert(symbol.var);

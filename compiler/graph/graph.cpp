@@ -50,7 +50,7 @@ void check_size(const Type& type) {
 Data own(std::vector<uint8_t> bytes) {
   Data data;
   data.size = bytes.size();
-  if (bytes.empty()) bytes.resize(1);  // an address even for no elements
+  if (bytes.empty()) bytes.resize(1);  // so that the address is not null if there are no elements
   auto owner = std::make_shared<const std::vector<uint8_t>>(std::move(bytes));
   data.bytes = owner->data();
   data.owner = std::move(owner);

@@ -6,10 +6,10 @@
 //     %0 : f32[batch, 10] = dot_general %x %w {contract_a=[1], contract_b=[0]}
 //     output "y" %0
 //
-// Arrays and strong ids, no pointers; values and nodes are never removed from the arrays, a pass rebuilds the
-// graph or rewires uses and lets `compact` drop what is dead. Nodes are made by the Builder (builder.h)
-// alone, which infers dtypes and shapes and records guards. Weights stay where they are: a constant holds a
-// pointer into the mapped file.
+// Arrays and strong ids, no pointers. Values and nodes are never removed from the arrays: a pass rebuilds the
+// graph, or rewires uses and lets eliminate_dead_code drop dead nodes. Only the Builder (builder.h) creates
+// nodes; it infers dtypes and shapes and records guards. Weights are not copied: a constant holds a pointer
+// into the mapped file.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,8 @@ inline constexpr int kOpCount = 0
 std::string_view name(OpKind kind);
 std::optional<OpKind> parse_op(std::string_view name);
 
-// More dims than any format's tensors have in practice; what works on dims one by one stays fast.
+// More dims than tensors have in practice in any format. The limit keeps code that visits dims one by one
+// fast.
 constexpr size_t kMaxRank = 256;
 using Shape = std::vector<sym::Expr>;
 struct Type {
@@ -56,11 +57,12 @@ struct Type {
 };
 std::string to_string(const Type& type);  // f32[batch, 3, 224, 224]
 
-// What an x86-64 processor can address; sums of as many tensors as a model has fit in 64 bits.
+// The address space of an x86-64 processor. The sum of the sizes of all tensors of a model fits in 64 bits.
 constexpr int64_t kMostBytes = int64_t{1} << 47;
 
-// Throws Error where a tensor has more dims than kMaxRank (kUnsupported), a negative dim or more than kMostBytes
-// (kDoesNotFit), dims of size 0 left out: strides are counted past them. What lays tensors out relies on it.
+// Throws Error if a tensor has more than kMaxRank dims (kUnsupported), a negative dim, or more than
+// kMostBytes bytes (kDoesNotFit). Dims of size 0 are left out of the product, because strides are computed
+// from the other dims. Code that lays out tensors relies on this check.
 void check_size(const Type& type);
 
 // Bytes of a constant, row-major: mapped from the model file or owned.
@@ -72,20 +74,20 @@ struct Data {
 Data own(std::vector<uint8_t> bytes);
 
 struct Value {
-  std::string name;  // the model's name where it has one
+  std::string name;  // the model's name for it, if any
   Type type;
   NodeId producer;           // invalid: a graph input or a region's parameter
   int output = 0;            // of the producer
-  std::optional<Data> data;  // constants
-  // The contents of a small integer or bool tensor as expressions, row-major, where they are known: Shape,
-  // Gather, Concat, arithmetic on sizes. Never set on floats.
+  std::optional<Data> data;  // only for constants
+  // The contents of a small integer or bool tensor as expressions, row-major, if they are known: results of
+  // Shape, Gather, Concat, and arithmetic on sizes. Never set on floats.
   std::optional<std::vector<sym::Expr>> elements;
 };
 
 using AttributeValue = std::variant<int64_t, double, std::string, DType, std::vector<int64_t>,
                                     std::vector<double>, sym::Expr, std::vector<sym::Expr>>;
 
-// Sorted by name. An absent attribute is an error in `get`, a default in `get_or`.
+// Sorted by name. For a missing attribute the plain getters fail and the `_or` getters return the default.
 class Attributes {
  public:
   Attributes() = default;
@@ -99,7 +101,7 @@ class Attributes {
   std::string text_or(std::string_view name, std::string otherwise) const;
   DType dtype(std::string_view name) const;
   const std::vector<int64_t>& integers(std::string_view name) const;
-  sym::Expr expr(std::string_view name) const;                // an integer attribute reads as a constant
+  sym::Expr expr(std::string_view name) const;                // converts an integer attribute to a constant
   std::vector<sym::Expr> exprs(std::string_view name) const;  // likewise
   const std::vector<std::pair<std::string, AttributeValue>>& items() const { return items_; }
   bool operator==(const Attributes&) const = default;
@@ -108,7 +110,7 @@ class Attributes {
   std::vector<std::pair<std::string, AttributeValue>> items_;
 };
 
-// A block of nodes with parameters and results: the whole graph, a branch, a loop body.
+// A block of nodes with parameters and results: the whole graph, a branch, or a loop body.
 struct Region {
   std::vector<ValueId> parameters;
   std::vector<NodeId> nodes;  // in execution order
@@ -120,18 +122,19 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   Attributes attributes;
-  std::vector<Region> regions;  // if, loop
-  std::string origin;  // the model's node that this came from: "node 412 'head/nms' (NonMaxSuppression)"
+  std::vector<Region> regions;  // of if and loop
+  // The node of the model that it is derived from: "node 412 'head/nms' (NonMaxSuppression)".
+  std::string origin;
 };
 
-// A symbol of the model and where the caller's shapes give it; input < 0: bound during the run.
+// A symbol of the model and the input dim that determines it; input < 0: bound during the run.
 struct Symbol {
   sym::Expr var;
   int input = -1, dim = -1;
   int64_t multiple = 1;  // the input's dim is multiple * symbol
 };
 
-struct State {  // kept by the artifact from run to run
+struct State {  // persists in the artifact from run to run
   std::string name;
   ValueId value;  // its contents at the start of a run: a parameter of `top`
   std::optional<Data> initial;
@@ -139,7 +142,7 @@ struct State {  // kept by the artifact from run to run
 
 struct Graph {
   std::string name;
-  std::deque<Node> nodes;  // deques: references stay valid while the graph grows
+  std::deque<Node> nodes;  // deques, so that references stay valid while the graph grows
   std::deque<Value> values;
   Region top;  // parameters: inputs, then states
   std::vector<std::string> input_names, output_names;
@@ -154,7 +157,7 @@ struct Graph {
   const Node& operator[](NodeId id) const { return nodes[id.value]; }
 };
 
-// Drops nodes that no result needs (updates of state are needed) and renumbers.
+// Dead-code elimination: drops nodes that no result needs (state updates are needed) and renumbers.
 void eliminate_dead_code(Graph& graph);
 
 }  // namespace stridec::graph

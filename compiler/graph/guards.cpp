@@ -3,7 +3,7 @@
 namespace stridec::graph {
 
 void drop_implied_guards(Graph& graph, const sym::Facts& given) {
-  constexpr size_t kMost = 64;  // the proofs are quadratic
+  constexpr size_t kMost = 64;  // the number of proofs is quadratic
   auto& guards = graph.guards;
   if (guards.size() > kMost) return;
   for (size_t i = guards.size(); i-- > 0;) {

@@ -1,13 +1,13 @@
-// The guards of a finished graph.
+// Simplifies the guards of a complete graph.
 #pragma once
 
 #include "compiler/graph/graph.h"
 
 namespace stridec::graph {
 
-// Drops each guard that follows from the others and from `given`, what was known of the symbols before the first guard:
-// a node that needs at most 512 says nothing beside one that needs at most 256. Of guards that imply each other the
-// first stays.
+// Drops each guard that follows from the others and from `given`, the facts about the symbols before the
+// first guard. For example, a guard for at most 512 is redundant next to one for at most 256. Of guards that
+// imply each other the first one remains.
 void drop_implied_guards(Graph& graph, const sym::Facts& given);
 
 }  // namespace stridec::graph

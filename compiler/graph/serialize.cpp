@@ -63,7 +63,7 @@ struct Writer {
     if (const auto* e = std::get_if<sym::Expr>(&from)) to->set_expression(sym::to_string(*e));
     if (const auto* v = std::get_if<std::vector<sym::Expr>>(&from))
       exprs(*v, to->mutable_expressions()->mutable_items());
-    // An empty list still says which kind it is.
+    // An empty list still records its element type.
     if (std::holds_alternative<std::vector<int64_t>>(from)) to->mutable_integers();
   }
 
@@ -122,7 +122,7 @@ struct Writer {
 struct Reader {
   const schema::Graph& in;
   const Data& file;
-  size_t contents;  // where they start in the file
+  size_t contents;  // offset of the contents in the file
   Graph graph;
 
   sym::Expr expr(const std::string& text) const { return sym::parse(text); }
@@ -282,7 +282,7 @@ Graph deserialize(const Data& file, const ShapeTable& shapes) {
     const std::vector<std::string> found = problems(reader.graph, shapes);
     if (!found.empty()) malformed(join(found, "; "));
   } catch (Error& error) {
-    // A broken invariant of a shape function is here a mistake of the file.
+    // Here a broken invariant of a shape function is an error of the file.
     if (error.diagnostic.kind == ErrorKind::kInternal) malformed(error.diagnostic.message);
     throw;
   }

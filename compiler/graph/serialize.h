@@ -1,4 +1,4 @@
-// The serialized graph: a .graph file, as schemas/graph.proto describes it.
+// Reads and writes serialized graphs: .graph files, described by schemas/graph.proto.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,10 @@ namespace stridec::graph {
 using Sink = std::function<void(const uint8_t* bytes, size_t size)>;
 void serialize(const Graph& graph, const Sink& sink);
 
-bool is_serialized(const uint8_t* bytes, size_t size);  // begins as such a file does
+bool is_serialized(const uint8_t* bytes, size_t size);  // checks the start of the file
 
-// `file` is all of it, mapped or owned: constants point into it and keep it alive. Throws Error kMalformed,
-// code "bad-graph", on anything that a writer of graphs would not have written.
+// `file` is the whole file, mapped or owned. Constants point into it and keep it alive. Throws Error
+// kMalformed, code "bad-graph", on anything that the writer would not produce.
 Graph deserialize(const Data& file, const ShapeTable& shapes);
 
 }  // namespace stridec::graph

@@ -101,7 +101,7 @@ class Printer {
     auto it = numbers_.find(id);
     return it == numbers_.end() ? cat("%?", id.value) : cat("%", it->second);
   }
-  // name, type and known elements, after the number
+  // name, type and known elements, after the value's number
   std::string head(ValueId id) const {
     const Value& value = graph_[id];
     std::string out = value.name.empty() ? "" : " " + quoted(value.name);
@@ -274,7 +274,7 @@ class Parser {
     space();
     return out;
   }
-  // An expression up to one of `ends` outside brackets and backticks.
+  // Parses an expression up to one of `ends` outside brackets and backticks.
   sym::Expr expr(std::string_view ends) {
     int open = 0;
     bool quoted = false;

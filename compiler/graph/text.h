@@ -1,4 +1,4 @@
-// Text of graphs, for people, golden files and tests.
+// Prints and parses graphs as text, for people, golden files and tests.
 //
 //   graph mlp
 //     symbol batch 1..64 multiple 8 = input 0 dim 0
@@ -17,7 +17,7 @@
 //     output "y" %5
 //
 // Attributes: 3, 0.5, "text", f32, [1, 2], #[0.5, 1.0], $(an expression), $[expressions]. Known elements
-// stand after the type: `%8 : i64[2] $[batch, 4] = ...`. Values are numbered in order of appearance.
+// follow the type: `%8 : i64[2] $[batch, 4] = ...`. Values are numbered in order of appearance.
 #pragma once
 
 #include <functional>
@@ -30,10 +30,10 @@ namespace stridec::graph {
 
 std::string to_string(const Graph& graph);
 
-// Contents of the constants that the text gives only the size of; absent: zeros.
+// Supplies the contents of constants whose text gives only the size. Empty: zeros.
 using Contents = std::function<Data(const Value& value, size_t bytes)>;
-// Throws Error kMalformed, code "bad-graph", with the line. to_string(parse(text)) == text for text made by
-// to_string.
+// Throws Error kMalformed, code "bad-graph", with the line. to_string(parse(text)) == text for any text that
+// to_string produced.
 Graph parse(std::string_view text, const Contents& contents = {});
 
 }  // namespace stridec::graph

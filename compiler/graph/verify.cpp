@@ -80,7 +80,7 @@ class Verifier {
       say(cat("a constant of ", to_string(value.type), " has ", data.size, " bytes"));
   }
 
-  // A value becomes visible, once.
+  // Defines a value. Each value may be defined only once.
   void define(ValueId id, NodeId producer, int output, const std::string& where) {
     if (!valid(id)) return say(cat(where, " makes value %", id.value, ", which does not exist"));
     const Value& value = graph_[id];
@@ -144,7 +144,7 @@ class Verifier {
   std::unordered_set<NodeId> seen_;
 };
 
-// Infers every node again, on a copy that takes the guards that this makes.
+// Infers the types of every node again, on a copy of the graph, which receives the guards that this adds.
 struct Retyper {
   Graph scratch;
   Builder builder;
@@ -178,7 +178,7 @@ struct Retyper {
     try {
       types = shapes.fns[static_cast<int>(node.kind)](builder, node).types;
     } catch (const Error& error) {
-      // A broken invariant of a shape function is here a mistake of the node.
+      // Here a broken invariant of a shape function is an error of the node.
       std::string_view why = error.diagnostic.message;
       if (error.diagnostic.kind == ErrorKind::kInternal) why.remove_prefix(why.find(": ") + 2);
       problems.push_back(cat(what, ": ", why));

@@ -1,5 +1,5 @@
-// What every graph fulfils, checked: ids, order of definitions, regions, declared symbols, and that every
-// node's types are what its shape function infers.
+// Verifies the invariants of a graph: ids, order of definitions, regions, declared symbols, and that every
+// node's types equal what its shape function infers.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace stridec::graph {
 
-// Everything that is wrong, one sentence each; at most 20.
+// All problems found, one sentence each; at most 20.
 std::vector<std::string> problems(const Graph& graph, const ShapeTable& shapes);
 
-// Between passes: throws kInternal with the problems and the graph's text.
+// For use between passes: throws kInternal with the problems and the text of the graph.
 void verify(const Graph& graph, const ShapeTable& shapes, std::string_view stage);
 
 }  // namespace stridec::graph
