@@ -26,9 +26,9 @@ constexpr Precision kPrecisions[] = {
 };
 
 enum class Rule : uint8_t {
-  kWide,    // computes: stays in f32
-  kNarrow,  // a product: its factors are rounded
-  kMoves,   // computes nothing: rounding may come before it
+  kWide,    // an f32 computation: stays in f32
+  kNarrow,  // a GEMM or convolution: its operands are rounded
+  kMoves,   // moves data only: rounding may come before it
 };
 
 constexpr std::pair<OpKind, Rule> kRules[] = {
@@ -44,14 +44,14 @@ Rule rule_of(OpKind kind) {
   return Rule::kWide;
 }
 
-using Rounded = std::unordered_map<ValueId, ValueId>;  // by value, those in scope
+using Rounded = std::unordered_map<ValueId, ValueId>;  // rounded values in scope, by original value
 
 ValueId narrowed(Builder& b, ValueId value, DType to, Rounded& made) {
   if (const auto found = made.find(value); found != made.end()) return found->second;
   const graph::Value& v = b.graph()[value];
   if (v.producer.valid()) {
     const Node& node = b.graph()[v.producer];
-    // An exact conversion from it is undone.
+    // The value is an exact conversion from the narrow type: use the original.
     if (node.kind == OpKind::kCast && b.dtype(node.inputs[0]) == to) return node.inputs[0];
     if (rule_of(node.kind) == Rule::kMoves)
       return made[value] = b.add1(node.kind, {narrowed(b, node.inputs[0], to, made)}, node.attributes);

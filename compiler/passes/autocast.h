@@ -1,10 +1,10 @@
-// Lower precision where it pays: products of matrices and convolutions take narrow floats (or tf32, whose numbers are as
-// short though they are stored as f32) and add up in f32; everything
-// else (sums, normalisations, softmax, losses, state, inputs and outputs) stays what it is.
+// Autocast: GEMMs and convolutions take narrow operands (16-bit floats, or tf32, which has a shorter mantissa
+// but is stored as f32) and accumulate in f32. Everything else (sums, normalisations, softmax, losses, state,
+// inputs and outputs) keeps its type.
 //
-// A factor is rounded once, where it is made, whoever multiplies it; what moves data and computes nothing (views,
-// concat, pad) moves the rounded numbers. Results of products are f32, so that bias, activation and residual see the
-// sum before any rounding. Weights are rounded at compile time.
+// An operand is rounded once, where it is produced, however many GEMMs read it. Operators that only move data
+// (views, concat, pad) move the rounded values. GEMM results are f32, so bias, activation and residual are
+// applied before any rounding. Weights are rounded at compile time.
 #pragma once
 
 #include <span>
@@ -17,14 +17,15 @@ namespace stridec::passes {
 
 struct Precision {
   std::string_view name, meaning;
-  DType factors;     // of products of f32
-  double tolerance;  // `verify`: of the largest magnitude of an output in f32, through whole models
+  DType factors;  // type of the operands of f32 GEMMs
+  // For `verify`: relative to the largest magnitude of an f32 output, for whole models.
+  double tolerance;
 };
 std::span<const Precision> precisions();            // the first is the default
 const Precision& precision(std::string_view name);  // Error kUsage, code "unknown-precision"
 
-// What a primitive on f32 is under a precision, for people: "f16 factors, f32 sum" of a product, "as its reader" of what
-// computes nothing, "f32" of everything else.
+// Describes the precision of an f32 primitive for people: "f16 factors, f32 sum" for a GEMM, "as its reader"
+// for an operator that only moves data, "f32" for everything else.
 std::string computes_in(graph::OpKind kind, const Precision& precision);
 
 void autocast(graph::Graph& graph, DType factors);  // f32: changes nothing

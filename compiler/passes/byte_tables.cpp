@@ -19,7 +19,7 @@ using graph::OpKind;
 using graph::ValueId;
 using ops::Term;
 
-// What a look-up costs where it is no instruction: in the units of loop/scalar_op.def.
+// Cost of a table lookup on targets without an instruction for it, in the units of loop/scalar_op.def.
 constexpr int kLookUp = 24;
 
 bool is_byte(const graph::Type& type) { return is_integer(type.dtype) && info(type.dtype).bits == 8; }
@@ -28,12 +28,12 @@ bool is_one_number(const graph::Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](sym::Expr d) { return d.is_const(1); });
 }
 
-// The scalar operation of a pointwise node; nothing for other nodes.
+// The scalar operation of a pointwise node; nullopt for other nodes.
 std::optional<loop::ScalarOp> scalar_op(OpKind kind) {
   return kind < OpKind::kConstant ? loop::parse_scalar_op(graph::name(kind)) : std::nullopt;
 }
 
-// A value as a function of a tensor of bytes, element by element.
+// A value as an elementwise function of a byte tensor.
 struct Function {
   ValueId bytes;
   int cost = 0;
@@ -69,7 +69,7 @@ class Tables {
     });
   }
 
-  // What the node's result is, where its operands are functions of the same bytes and numbers.
+  // The node's result as such a function, if its operands are scalars and functions of the same byte tensor.
   std::optional<Function> composed(const Node& node) const {
     const auto op = scalar_op(node.kind);
     if (!op) return std::nullopt;
@@ -88,7 +88,7 @@ class Tables {
     return out;
   }
 
-  // The value for all 256 bytes.
+  // Evaluates the value for all 256 bytes.
   ValueId values(Builder& b, ValueId value, ValueId bytes) {
     std::map<ValueId, ValueId> made;
     return values(b, value, bytes, made);

@@ -1,10 +1,10 @@
-// Functions of one byte are tables of 256 numbers, which the compiler fills:
+// Replaces elementwise functions of one byte by tables of 256 values, which the compiler computes:
 //
 //   quantize(gelu(dequantize(q)))  =  gather(table, q)
 //
-// Whatever chain of pointwise operators leads from one tensor of bytes, with numbers that are the same for all
-// elements, to another: activations of quantised networks with all that is rounded on the way, computed exactly as
-// written. Chains that cost less than a look-up stay.
+// Applies to any chain of pointwise operators from one byte tensor to another whose other operands are
+// scalars. Examples are activations of quantised networks. Every rounding step is included, so the result is
+// exact. Chains that cost less than a table lookup stay.
 #pragma once
 
 #include "compiler/graph/graph.h"

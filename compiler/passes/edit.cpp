@@ -18,10 +18,10 @@ bool is_static(const graph::Shape& shape) {
   return std::all_of(shape.begin(), shape.end(), [](sym::Expr dim) { return dim.is_const(); });
 }
 
-// What compiling computes of constants may be this many times larger than they are: two, as schedule/algebra/constants.cpp
-// has it for floats.
+// Limit on how much larger than its source constants a compile-time value may be; also 2 for floats in
+// schedule/algebra/constants.cpp.
 constexpr int64_t kGrowth = 2;
-// So many of the largest constants behind a value are counted.
+// Number of the largest source constants of a value that count.
 constexpr size_t kMostSources = 8;
 
 int64_t bytes_of(const graph::Type& type) {
@@ -30,7 +30,7 @@ int64_t bytes_of(const graph::Type& type) {
   return bytes;
 }
 
-// The same for the same inputs, and nothing but its outputs.
+// Whether the node computes the same for the same inputs and has no effect besides its outputs.
 bool depends_on_inputs_alone(const graph::Node& node) {
   return node.kind != OpKind::kRandomUniform && node.kind != OpKind::kUpdateState &&
          node.kind != OpKind::kSymbolOf && node.kind != OpKind::kNonZero && node.regions.empty();
@@ -58,7 +58,8 @@ void Edit::look(const Region& region) {
       if (constant && is_static(graph_[output].type.shape)) sources_.emplace(output, sources);
     for (const Region& inner : node.regions) look(inner);
   }
-  for (ValueId result : region.results) uses_[result] += 2;  // a use that is no node's
+  // counts as more than one use, because it is not a node's
+  for (ValueId result : region.results) uses_[result] += 2;
 }
 
 void Edit::add_sources(std::vector<ValueId>& to, const std::vector<ValueId>& from) const {
@@ -93,7 +94,7 @@ void Edit::insert_before(NodeId at, const std::function<void(graph::Builder&)>& 
   std::vector<NodeId>& list = before_[at];
   if (moved) {
     moved_.insert(*moved);
-    // What was to stand in front of it stays so.
+    // Nodes that were to be inserted before it stay before it.
     if (auto earlier = before_.extract(*moved); !earlier.empty())
       list.insert(list.end(), earlier.mapped().begin(), earlier.mapped().end());
   }

@@ -1,5 +1,4 @@
-// Changing a graph in place: who uses what, new nodes at a place of one's choice, uses that turn to another
-// value.
+// Edits a graph in place: finds users, inserts nodes at a chosen place, and redirects uses to another value.
 #pragma once
 
 #include <functional>
@@ -18,23 +17,24 @@ class Edit {
   explicit Edit(graph::Graph& graph);
 
   graph::Graph& graph() { return graph_; }
-  // The one node that uses the value, in the region where the value is made; none where there are more uses,
-  // or results of a region among them. As the graph was before the edit.
+  // The only node that uses the value, if it is in the region that defines the value. nullopt if there are
+  // several uses or one of them is a region result. Describes the graph before the edit.
   std::optional<graph::NodeId> only_user(graph::ValueId value) const;
-  // Computed from constants alone, of constant shape.
+  // Whether the value is computed only from constants and has a constant shape.
   bool is_constant(graph::ValueId value) const { return sources_.contains(value); }
-  // And not much larger than those constants together: what is expanded from a few numbers, or from numbers of a few
-  // bits, costs a run less to make than to read, and compiling leaves it to the run.
+  // Whether, in addition, it is not much larger than those constants. Otherwise it is expanded from few
+  // values, or from values of a few bits: a run then computes it faster than it would read it, so it is left
+  // to the run.
   bool is_stored_constant(graph::ValueId value) const;
 
-  // The nodes that `make` adds go in front of `at`, after `moved`, which leaves its place.
+  // Inserts the nodes that `make` adds before `at`. `moved` is moved to the place between them and `at`.
   void insert_before(graph::NodeId at, const std::function<void(graph::Builder&)>& make,
                      std::optional<graph::NodeId> moved = {});
-  // The nodes there are now, each before those of its regions; `visit` may insert and replace.
+  // Visits the nodes that exist now, each before those of its regions. `visit` may insert and replace.
   void for_each_node(const std::function<void(graph::NodeId)>& visit) { visit_region(graph_.top, visit); }
   void replace(graph::ValueId value, graph::ValueId by) { replaced_[value] = by; }
 
-  // Carries out moves and replacements, and drops what is dead.
+  // Applies moves and replacements, and drops dead nodes.
   void finish();
 
  private:
@@ -48,7 +48,7 @@ class Edit {
   std::unordered_map<graph::ValueId, int> uses_;
   std::unordered_map<graph::ValueId, graph::NodeId> user_;
   std::unordered_map<graph::NodeId, const graph::Region*> region_;
-  // The largest of the stored constants behind each constant.
+  // For each constant, the largest stored constant that it is computed from.
   std::unordered_map<graph::ValueId, std::vector<graph::ValueId>> sources_;
   std::unordered_map<graph::NodeId, std::vector<graph::NodeId>> before_;
   std::unordered_set<graph::NodeId> moved_;

@@ -20,7 +20,7 @@ using graph::OpKind;
 using graph::Shape;
 using graph::ValueId;
 
-// An operator that is linear in its weights, and which dim of them, if any, each dim of its result runs along.
+// A linear operator, and for each dim of its result the dim of the weights that it comes from, if any.
 struct Linear {
   NodeId node;
   size_t weights;  // an input
@@ -42,7 +42,7 @@ std::optional<Linear> linear(const Edit& edit, const Graph& graph, NodeId id) {
   return out;
 }
 
-// The constant is a number, or varies along dims of the weights alone.
+// Whether the constant is a scalar, or varies only along dims of the weights.
 bool is_along(const Linear& linear, const Shape& constant) {
   const size_t rank = linear.weight_dim.size();
   if (constant.size() > rank) return false;
@@ -51,7 +51,7 @@ bool is_along(const Linear& linear, const Shape& constant) {
   return true;
 }
 
-// An operation on the result so far, and on a constant unless it is a negation.
+// An operation on the result so far, with a constant unless it is a negation.
 struct Step {
   NodeId node;
   OpKind kind;
@@ -61,8 +61,8 @@ struct Step {
   bool scales() const { return kind != OpKind::kAdd && (kind != OpKind::kSub || constant_left); }
 };
 
-// Infinite weights would be NaN where they meet zeros: results that are infinite, or zeros divided by zero, are made by
-// the operation itself. What is no number of the model but computed is taken to be finite.
+// Infinite weights would give NaN where they meet zeros. Therefore scales that are infinite, or a division by
+// zero, stay separate operations. Constants that are computed rather than stored are assumed to be finite.
 bool is_finite_scale(const graph::Value& constant, bool divides) {
   if (!constant.data) return true;
   const auto size = static_cast<size_t>(byte_size(constant.type.dtype));
@@ -94,7 +94,7 @@ std::optional<Step> step(const Edit& edit, const Graph& graph, const Linear& lin
   return out;
 }
 
-// What the steps make of y: y * scale + shift, negated first where `negative`.
+// The composition of the steps: y * scale + shift, with y negated first if `negative`.
 struct Affine {
   std::optional<ValueId> scale, shift;
   bool negative = false;
@@ -130,7 +130,7 @@ Affine composed(Builder& b, const std::vector<Step>& steps) {
   return a;
 }
 
-// The weights times what varies along the result's dims.
+// Multiplies the weights by a scale that varies along dims of the result.
 ValueId scaled(Builder& b, const Node& node, const Linear& linear, ValueId weights, ValueId scale) {
   Shape shape(linear.weight_dim.size() - b.shape(scale).size(), 1);
   shape.insert(shape.end(), b.shape(scale).begin(), b.shape(scale).end());
@@ -144,7 +144,7 @@ ValueId scaled(Builder& b, const Node& node, const Linear& linear, ValueId weigh
     const ValueId product = ops::mul(b, ops::reshape(b, weights, grouped), ops::reshape(b, scale, factor));
     return ops::reshape(b, product, whole);
   }
-  // Dims in the weights' order; the others, of extent 1, behind them.
+  // Dims in the order of the weights, followed by the others, which have extent 1.
   std::vector<int64_t> order(shape.size());
   std::iota(order.begin(), order.end(), 0);
   const auto place = [&](int64_t dim) {
@@ -175,7 +175,7 @@ void fold(Edit& edit, NodeId id) {
   ValueId& weights = graph[id].inputs[found->weights];
   const NodeId last = steps.back().node;
   Affine affine;
-  // The weights first, then the operator, then what is added to it.
+  // Inserts the weights, then the operator, then the addend.
   edit.insert_before(
       last,
       [&](Builder& b) {

@@ -21,11 +21,11 @@ using graph::ValueId;
 
 struct Sibling {
   NodeId product;
-  std::optional<ValueId> bias;  // a vector along the columns, added to all of the product
+  std::optional<ValueId> bias;  // a vector along the columns, added to the whole GEMM result
   ValueId result;
 };
 
-// The users of each value, by value; results of regions count as a user that is no node.
+// The users of each value. A region result counts as a user without a node.
 using Users = std::map<ValueId, std::vector<std::optional<NodeId>>>;
 
 void collect(const Graph& graph, const graph::Region& region, Users& users) {
@@ -36,7 +36,7 @@ void collect(const Graph& graph, const graph::Region& region, Users& users) {
   for (ValueId result : region.results) users[result].push_back(std::nullopt);
 }
 
-// Of a rank of at least 1, and 1 in all dims but the last.
+// Whether the rank is at least 1 and all dims but the last are 1.
 bool is_row(const Shape& shape, sym::Expr columns) {
   return !shape.empty() && shape.back() == columns &&
          std::all_of(shape.begin(), shape.end() - 1, [](sym::Expr d) { return d.is_const(1); });
@@ -51,7 +51,7 @@ class Joining {
   explicit Joining(Graph& graph) : graph_(graph), edit_(graph) { collect(graph, graph.top, users_); }
 
   void region(graph::Region& region) {
-    std::vector<std::vector<Sibling>> families;  // in the order of their first products
+    std::vector<std::vector<Sibling>> families;  // in the order of their first GEMMs
     for (NodeId id : region.nodes) {
       for (graph::Region& inner : graph_[id].regions) this->region(inner);
       const auto sibling = sibling_of(id);
@@ -66,7 +66,7 @@ class Joining {
     }
     std::erase_if(families, [](const auto& family) { return family.size() < 2; });
     if (families.empty()) return;
-    // The constants of all siblings come before the first of them.
+    // The constants of all siblings are inserted before the first of them.
     std::vector<NodeId> order;
     for (bool constant : {true, false})
       for (NodeId id : region.nodes)
@@ -114,7 +114,7 @@ class Joining {
   }
 
   void join(const std::vector<Sibling>& family) {
-    const Node first = graph_[family.front().product];  // a copy: new nodes move the graph's
+    const Node first = graph_[family.front().product];  // a copy: adding nodes may move the graph's
     const auto along = first.attributes.integers("contract_b")[0] == 0 ? 1 : 0;
     const bool biased = std::any_of(family.begin(), family.end(), [](const Sibling& s) { return s.bias; });
     edit_.insert_before(family.front().product, [&](Builder& b) {

@@ -1,4 +1,4 @@
-// The passes on the graph, in order.
+// The list of graph passes, in order.
 #pragma once
 
 #include <span>

@@ -21,11 +21,11 @@ using graph::Shape;
 using graph::ValueId;
 using ops::Term;
 
-// Sums of this many products of 9-bit numbers fit 32 bits.
+// Sums of this many products of 9-bit values fit in 32 bits.
 constexpr int64_t kLongest = 1 << 15;
 
-// (q - zero) * scale, then views of it. q is of bytes, or an i32 constant of differences of bytes; `zero` is i32 and
-// `scale` float; both broadcast to q.
+// (q - zero) * scale, followed by views. q is a byte tensor, or an i32 constant of differences of bytes.
+// `zero` is i32 and `scale` is float; both broadcast to q.
 struct Operand {
   ValueId q;
   std::optional<ValueId> zero, scale;
@@ -41,21 +41,21 @@ const Node* producer(const Graph& graph, ValueId value) {
   return graph[value].producer.valid() ? &graph[graph[value].producer] : nullptr;
 }
 
-// A conversion from `value`; nothing where it is none.
+// The operand of the conversion to `to` that produces `value`; nullopt if another node produces it.
 std::optional<ValueId> cast_from(const Graph& graph, ValueId value, DType to) {
   const Node* node = producer(graph, value);
   if (!node || node->kind != OpKind::kCast || graph[value].type.dtype != to) return std::nullopt;
   return node->inputs[0];
 }
 
-// A conversion of bytes to `to`.
+// The byte operand of a conversion to `to`.
 std::optional<ValueId> bytes(const Graph& graph, ValueId value, DType to) {
   const auto q = cast_from(graph, value, to);
   if (!q || !is_integer(graph[*q].type.dtype) || info(graph[*q].type.dtype).bits > 8) return std::nullopt;
   return q;
 }
 
-// The smallest and largest number of a constant of bytes or of i32.
+// The smallest and largest value of a byte or i32 constant.
 struct Range {
   int64_t low = INT64_MAX, high = INT64_MIN;
   bool within(int64_t least, int64_t most) const { return low >= least && high <= most; }
@@ -88,14 +88,14 @@ std::optional<Range> range_of(const graph::Value& value) {
   return range;
 }
 
-// Bytes less their zero point, in 32 bits.
+// Bytes minus their zero point, in 32 bits.
 std::optional<Operand> centered(const Graph& graph, ValueId value) {
   if (const auto q = bytes(graph, value, DType::kI32)) return Operand{*q, {}, {}, {}};
   if (const auto range = range_of(graph[value]); range && range->within(-255, 255))
     return Operand{value, {}, {}, {}};
   const Node* node = producer(graph, value);
   if (!node || node->kind != OpKind::kSub) return std::nullopt;
-  // Zero points have the range of what they belong to.
+  // A zero point has the range of the values that it applies to.
   const auto q = bytes(graph, node->inputs[0], DType::kI32);
   if (!q || graph[*q].type.shape != graph[value].type.shape) return std::nullopt;
   const DType dtype = graph[*q].type.dtype;
@@ -137,14 +137,14 @@ std::optional<Operand> operand(const Graph& graph, ValueId value) {
     return std::nullopt;
   auto found = operand(graph, node->inputs[0]);
   if (!found) return std::nullopt;
-  // Numbers that vary along dims stay beside these dims in a permutation alone.
+  // A scale or zero point that varies along dims can only be carried through a permutation.
   for (const auto& beside : {found->zero, found->scale})
     if (beside && node->kind != OpKind::kPermute && !is_one_number(graph, *beside)) return std::nullopt;
   found->views.push_back(graph[value].producer);
   return found;
 }
 
-// Floats of 8 bits whose products f32 holds exactly, and which tensor cores multiply.
+// 8-bit floats whose products are exact in f32 and which tensor cores multiply.
 bool is_narrow(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2; }
 
 // A constant all of whose elements are 0, of either sign.
@@ -164,7 +164,8 @@ bool is_zero(const Graph& graph, ValueId value) {
          is_zero(graph, node->inputs[0]);
 }
 
-// Floats of 8 bits, widened, less a zero point of 0, times a scale, and views of it; perhaps rounded to 16 bits.
+// 8-bit floats, widened, minus a zero point of 0, times a scale, followed by views; possibly rounded to 16
+// bits.
 std::optional<Operand> narrow_operand(const Graph& graph, ValueId value) {
   const Node* node = producer(graph, value);
   if (is_narrow(graph[value].type.dtype)) return Operand{value, {}, {}, {}};
@@ -198,7 +199,7 @@ std::optional<Operand> narrow_operand(const Graph& graph, ValueId value) {
   }
 }
 
-// What stands beside a tensor of this rank, after the tensor's views.
+// A scale or zero point of a tensor with this rank, after the tensor's views.
 Term beside_views(Builder& b, Term value, const std::vector<NodeId>& views, int64_t rank) {
   if (is_one_number(b.graph(), value)) return reshape(value, {});
   Shape shape(static_cast<size_t>(rank - value.rank()), 1);
@@ -209,7 +210,7 @@ Term beside_views(Builder& b, Term value, const std::vector<NodeId>& views, int6
   return value;
 }
 
-// The operand's bytes after its views, and zero point and scale beside them.
+// The operand's bytes after its views, with zero point and scale to match.
 struct Numbers {
   Term q;
   std::optional<Term> zero, scale;
@@ -229,7 +230,8 @@ Numbers numbers(Builder& b, const Operand& from) {
   return out;
 }
 
-// A value beside an operand as it stands beside the result; nothing where it varies along dims that are summed over.
+// Reshapes an operand's scale or zero point to broadcast to the result; nullopt if it varies along a
+// contracted dim.
 std::optional<Term> beside_result(Term value, const std::vector<int64_t>& dims) {
   if (value.rank() == 0) return value;
   Shape rest, shape;
@@ -247,7 +249,7 @@ std::optional<Term> beside_result(Term value, const std::vector<int64_t>& dims) 
   return reshape(permute(value, order), shape);
 }
 
-// The one number that all elements of an integer constant are, through views and widening.
+// The single value of all elements of an integer constant, through views and widening.
 std::optional<int64_t> known_number(Builder& b, ValueId value) {
   const Graph& graph = b.graph();
   if (const auto elements = b.known(value)) {
@@ -274,13 +276,13 @@ std::optional<int64_t> known_number(Builder& b, ValueId value) {
                                             : static_cast<int64_t>(static_cast<uint64_t>(number) >> unused);
 }
 
-// The numbers less their zero point, in 16 bits.
+// The values minus their zero point, in 16 bits.
 Term difference(const Numbers& x) {
   if (!x.zero) return x.q.dtype() == DType::kI32 ? cast(x.q, DType::kI16, false) : x.q;
   return cast(cast(x.q, DType::kI32) - *x.zero, DType::kI16, false);
 }
 
-// The same in 8 bits, where that is known to hold them.
+// The same in 8 bits, if the result is known to fit.
 std::optional<Term> difference_in_bytes(Builder& b, const Operand& from, const Numbers& x) {
   const std::optional<int64_t> zero = x.zero ? known_number(b, x.zero->id()) : std::optional<int64_t>(0);
   if (!zero) return std::nullopt;
@@ -333,8 +335,9 @@ Term unsigned_bytes(Term x) {
 
 bool has_groups(const Product& p) { return p.window && p.node.attributes.integer_or("groups", 1) > 1; }
 
-// Bytes times constant bytes, the data's zero point taken out; nothing where that cannot be. In groups, whose kernels read
-// the data as they lie, constants of 16 bits do as well.
+// Multiplies bytes by constant bytes, with the zero point of the data split off; nullopt if that is not
+// possible. For grouped convolutions, whose kernels read the data directly, 16-bit constants are also
+// allowed.
 std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& p, const Operand (&from)[2],
                                    const Numbers (&given)[2]) {
   for (size_t w = p.window ? 1 : 0; w < 2; ++w) {
@@ -348,7 +351,7 @@ std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& 
     if (byte_size(data.dtype()) != 1 || (point && point->rank() != 0)) continue;
     std::optional<int64_t> zero = point ? known_number(b, point->id()) : std::optional<int64_t>(0);
     if (data.dtype() == DType::kI8) {
-      // Instructions take unsigned data: what is stored as i8 + 128 needs no correction in every group of k.
+      // The instructions take unsigned data: storing i8 + 128 saves a correction per group of k.
       data = unsigned_bytes(data);
       point = point ? *point + 128.0 : ops::number(b, DType::kI32, 128);
       if (zero) *zero += 128;
@@ -376,7 +379,8 @@ bool is_depthwise(const Graph& graph, const Product& p) {
   return has_groups(p) && graph[p.node.inputs[1]].type.shape[1].is_const(1);
 }
 
-// The scales of both factors beside the result; false where one varies along what is summed.
+// Multiplies the scales of both operands, shaped for the result. Returns false if one varies along a
+// contracted dim.
 bool scales_of(Builder& b, const Node& node, const Numbers (&given)[2], std::optional<Term>& scale) {
   for (size_t side = 0; side < 2; ++side) {
     if (!given[side].scale) continue;
@@ -387,7 +391,7 @@ bool scales_of(Builder& b, const Node& node, const Numbers (&given)[2], std::opt
   return true;
 }
 
-// Whether the product is one of floats of 8 bits, which stay what they are.
+// Converts a contraction of 8-bit floats, which keep their type. Returns whether it is one.
 bool contract_narrow(Edit& edit, NodeId id) {
   Graph& graph = edit.graph();
   const Node& node = graph[id];
@@ -423,7 +427,8 @@ void contract(Edit& edit, NodeId id) {
 
   const Product p = product_of(graph, node);
   if (scaled) {
-    // What the integers hold for any length in the model's integers, they have to hold here.
+    // Integer contractions of the model may have any length. One that replaces a float contraction must not
+    // overflow.
     sym::Expr count = 1;
     for (int64_t d : p.summed[1]) count *= graph[node.inputs[1]].type.shape[static_cast<size_t>(d)];
     if (!graph.facts.holds(sym::le(count, kLongest))) return;
@@ -434,8 +439,8 @@ void contract(Edit& edit, NodeId id) {
     std::optional<Term> scale;
     if (scaled && !scales_of(b, node, given, scale)) return;
     std::optional<Term> sum = multiply_bytes(b, edit, p, from, given);
-    // A depthwise convolution shares no load between products: kernels that gain over floats multiply several taps at once,
-    // bytes as they stand by constants.
+    // A depthwise convolution does not share loads between multiplications. Only kernels that multiply
+    // several taps at once, bytes by constants, are faster than floats.
     if (!sum && scaled && is_depthwise(graph, p)) return;
     if (!sum) sum = multiply(b, p, difference(given[0]), difference(given[1]), false);
     const Term result = scaled ? cast(*sum, DType::kF32) * *scale : *sum;

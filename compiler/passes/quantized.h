@@ -1,21 +1,21 @@
-// Contractions of quantised numbers in integers.
+// Rewrites contractions of dequantised values as integer contractions.
 //
-//   dot_general(float(int(qa) - za) * sa, float(int(qb) - zb) * sb)    as DequantizeLinear before a product makes it
+//   dot_general(float(int(qa) - za) * sa, float(int(qb) - zb) * sb)    DequantizeLinear, then a GEMM
 //   = float(dot_general(qa - za, qb - zb)) * (sa * sb)
 //
-// and the same of integer products without scales (MatMulInteger, ConvInteger, QLinear*). The integer product is exact;
-// a quantised model's products of floats are replaced by it, so that a sum is rounded once instead of at every step:
-// what the model gives then differs from its text in floats by rounding, which a later QuantizeLinear makes 0 or 1
-// steps of its scale.
+// It also handles integer GEMMs without scales (MatMulInteger, ConvInteger, QLinear*). The integer GEMM is
+// exact. It replaces the float GEMMs of a quantised model, so that a sum is rounded once instead of at every
+// step. The result differs from the model's float arithmetic by rounding, which a later QuantizeLinear limits
+// to 0 or 1 steps of its scale.
 //
-// Products of floats of 8 bits with scales (float8e4m3fn, float8e5m2; their zero points are 0) become products of these
-// as they are, added up in f32, with one scale behind: targets with tensor cores for them take them as they lie, others
-// widen them.
+// GEMMs of scaled 8-bit floats (float8e4m3fn, float8e5m2; their zero points are 0) become GEMMs on the 8-bit
+// values that accumulate in f32, followed by one scale. Targets with suitable tensor cores use the 8-bit
+// operands directly; others widen them.
 //
-// Zero points are taken apart so that both factors are bytes as they stand wherever one factor is constant and its
-// numbers without their zero point are bytes again: sum((qa - za) * b) = sum(qa * b) - za * sum(b), where padding is by
-// za. Signed data are taken for unsigned ones with a zero point 128 higher. Convolutions of groups take constants of 16 bits
-// likewise. Everywhere else factors are 16-bit differences.
+// Zero points are split off where one operand is constant and fits bytes without its zero point, so that both
+// operands stay bytes: sum((qa - za) * b) = sum(qa * b) - za * sum(b), with padding by za. Signed data are
+// treated as unsigned with a zero point that is 128 higher. Grouped convolutions do the same with 16-bit
+// constants. In all other cases the operands are 16-bit differences.
 #pragma once
 
 #include "compiler/graph/graph.h"

@@ -19,7 +19,7 @@ using graph::OpKind;
 using graph::ValueId;
 using ops::Term;
 
-// Of a sum: more of them cost more than the division.
+// Terms of a sum; with more, the multiplications cost more than the division.
 constexpr size_t kMostLeaves = 4;
 
 const Node* producer(const Graph& graph, ValueId value) {
@@ -39,7 +39,7 @@ struct Leaf {
   double zero = 0;
 };
 
-// The leaves' sum and the constants'.
+// The sum of the leaves and of the constants.
 struct Sum {
   std::vector<Leaf> leaves;
   std::vector<Factor> rest;
@@ -49,7 +49,7 @@ class Reader {
  public:
   Reader(const Edit& edit, Builder& b) : edit_(edit), b_(b), graph_(b.graph()) {}
 
-  // The value as such a sum; nothing where it holds anything else.
+  // The value as such a sum; nullopt if it contains anything else.
   std::optional<Sum> sum(ValueId value) {
     if (const auto constant = factor(value)) return Sum{{}, {*constant}};
     const Node* node = producer(graph_, value);
@@ -91,7 +91,7 @@ class Reader {
     return sum;
   }
 
-  // A constant.
+  // The value as a constant factor.
   std::optional<Factor> factor(ValueId value) {
     const graph::Value& constant = graph_[value];
     if (!edit_.is_constant(value) || constant.type.dtype != DType::kF32) return std::nullopt;
@@ -106,7 +106,7 @@ class Reader {
     if (!is_integer(dtype) || info(dtype).bits > 32 || dtype == DType::kU32) return std::nullopt;
     const Node* node = producer(graph_, value);
     if (dtype == DType::kI32 && node && node->kind == OpKind::kSub) {
-      // A byte less its zero point.
+      // A byte minus its zero point.
       const Node* wide = producer(graph_, node->inputs[0]);
       const auto zero = b_.known(node->inputs[1]);
       if (wide && wide->kind == OpKind::kCast && zero && zero->size() == 1 && zero->front().is_const() &&
@@ -124,7 +124,7 @@ class Reader {
     return a;
   }
 
-  // The same operation on integers, where constants are the same for all of them.
+  // Applies a selecting operation to the integers instead, if the constants are the same for all elements.
   std::optional<Sum> picked(const Node& node, std::optional<Sum> sum) {
     if (!sum) return sum;
     const graph::Type& whole = graph_[node.inputs[0]].type;
@@ -163,8 +163,9 @@ Term built(Builder& b, const Factor& factor) {
   return factor.number == 1 ? *factor.term : *factor.term * factor.number;
 }
 
-// What a node rounds, moves by this zero point and clamps to bytes, for a sum alone: the sum is likely to become a part of
-// the node's kernel, which has the number in a register, and does not move it there where it is moved back.
+// Whether a node rounds, adds this zero point, clamps to bytes, and is used only by this sum. The sum is
+// likely to be fused into the node's kernel, which has the value in a register; subtracting the same zero
+// point again then costs nothing.
 bool moves_back(const Edit& edit, const Graph& graph, const Leaf& leaf) {
   const Node* clamped = producer(graph, leaf.integers);
   if (!clamped || clamped->kind != OpKind::kCast || clamped->attributes.integer_or("saturate", 0) == 0 ||
@@ -178,7 +179,7 @@ bool moves_back(const Edit& edit, const Graph& graph, const Leaf& leaf) {
 }
 
 Term built(const Edit& edit, Builder& b, const Sum& sum) {
-  // Constants first: they are computed once.
+  // Constants first: they are computed once, at compile time.
   std::optional<Term> rest;
   double number = 0;
   const auto add = [&](const Factor& factor) {
@@ -194,7 +195,7 @@ Term built(const Edit& edit, Builder& b, const Sum& sum) {
     if (leaf.zero == 0) continue;
     if (moves_back(edit, b.graph(), leaf)) {
       numbers.back() = numbers.back() - leaf.zero;
-      if (!rest && number == 0) rest = ops::number(b, DType::kF32, 0);  // beside which -0 is 0
+      if (!rest && number == 0) rest = ops::number(b, DType::kF32, 0);  // makes -0 become 0
     } else {
       add({-leaf.zero * leaf.factor.number, leaf.factor.term});
     }
@@ -238,9 +239,9 @@ std::optional<Quantize> match(const Graph& graph, const Edit& edit, const Node& 
   return q;
 }
 
-// The sum is the integers of the one leaf less `zero`.
+// Whether the sum is the integers of its only leaf minus `zero`.
 bool is_leaf(const Graph& graph, const Sum& sum, double zero, const graph::Type& type) {
-  constexpr double kEqual = 1e-9;  // what is left of rounding in f64
+  constexpr double kEqual = 1e-9;  // tolerance for f64 rounding
   if (sum.leaves.size() != 1 || sum.leaves[0].factor.term || graph[sum.leaves[0].integers].type != type ||
       std::abs(sum.leaves[0].factor.number - 1) > kEqual)
     return false;

@@ -24,8 +24,8 @@ bool is_view(OpKind kind) {
          kind == OpKind::kExpand;
 }
 
-// The number that a constant of one element holds, or that is computed from such: ONNX's attention takes roots of roots
-// of sizes.
+// The value of a constant with one element, or one computed from such constants (ONNX attention takes roots
+// of roots of sizes).
 std::optional<double> number_of(const Graph& graph, ValueId id) {
   const graph::Value& value = graph[id];
   const DType dtype = value.type.dtype;
@@ -76,18 +76,18 @@ std::optional<Scaled> scaled(const Graph& graph, ValueId value) {
 
 void sink(Edit& edit, NodeId id) {
   Graph& graph = edit.graph();
-  const Node product = graph[id];  // a copy: new nodes move the graph's
+  const Node product = graph[id];  // a copy: adding nodes may move the graph's
   if (product.kind != OpKind::kDotGeneral && product.kind != OpKind::kConv &&
       product.kind != OpKind::kConvTranspose)
     return;
   const ValueId result = product.outputs[0];
   const DType dtype = graph[result].type.dtype;
-  // Narrow floats that are summed up in f32 are scaled before the sum is rounded.
+  // Narrow floats with an f32 accumulator are scaled before the sum is rounded.
   const bool narrow = byte_size(dtype) == 2 && is_float(dtype) && product.attributes.find("accumulate") &&
                       product.attributes.dtype("accumulate") == DType::kF32;
   if (dtype != DType::kF32 && dtype != DType::kF64 && !narrow) return;
   double factor = 1;
-  std::vector<Scaled> found;  // where `of` takes the place of a value
+  std::vector<Scaled> found;  // entries where `of` replaces an input
   std::vector<ValueId> instead;
   for (ValueId value : product.inputs) {
     if (graph[value].type.dtype != dtype) return;
