@@ -15,7 +15,7 @@ namespace {
 
 using codegen::cpu::Built;
 
-// The weights and initial states of all variants by their place, each once.
+// The weights and initial states of all variants, by offset, without repeats.
 std::vector<WeightPiece> pieces_of(const Programs& programs) {
   std::vector<WeightPiece> pieces;
   for (const loop::Program* program : programs)
@@ -37,7 +37,7 @@ uint64_t weight_bytes(const Programs& programs) {
   return static_cast<uint64_t>(programs.front()->weight_bytes);
 }
 
-// Calls `take` with the whole section in order, gaps as zeros.
+// Calls `take` for consecutive ranges of the whole section, with zeros for gaps.
 template <class Take>
 void for_each_byte_range(const std::vector<WeightPiece>& pieces, uint64_t total, Take&& take) {
   static constexpr char kZeros[4096] = {};
@@ -91,7 +91,7 @@ StagedArtifact::StagedArtifact(const Artifact& artifact, const Programs& program
   const bool separate = !artifact.weights_file.empty();
   const std::string weights_path =
       (std::filesystem::path(path).parent_path() / artifact.weights_file).string();
-  // What a rename would stumble over, before the first of them.
+  // Checks everything that could make a rename fail before the first rename.
   for (const std::string& target : {path, manifest_path(path), separate ? weights_path : path})
     check_replaceable(target);
   const auto file = [&](const std::string& target) -> UnfinishedFile& {

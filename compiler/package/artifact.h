@@ -1,5 +1,5 @@
-// The artifact: one shared library with the kernels, the host program, the runtime and the weights, and its
-// manifest.
+// Assembles the artifact: a shared library with the kernels, the host program, the runtime and the weights,
+// and its manifest.
 #pragma once
 
 #include <memory>
@@ -13,26 +13,27 @@
 
 namespace stridec::package {
 
-// Everything but the weights, in memory.
+// Everything except the weights, in memory.
 struct Artifact {
-  std::string library;  // linked, with an empty place for the weights and the manifest
+  std::string library;  // linked, with reserved space for the weights and the manifest
   std::string manifest;
   std::string images;        // GPU kernels: stridec_abi_images; may be empty
-  std::string weights_file;  // a name beside the library; "": within it
+  std::string weights_file;  // file name of external weights; "": embedded
 };
 
-// The programs of all variants; the inputs, outputs and weights' places are the same in all of them.
+// The programs of all variants. All have the same inputs, outputs and weight offsets.
 using Programs = std::vector<const loop::Program*>;
 
-// What the host program has to know of the weights: where they are and, of a separate file, its hash.
+// What the host program needs to know about the weights: their location and, for an external file, its hash.
 codegen::HostOptions host_options(const Programs& programs, const std::string& weights_file);
 
-// `facts.glibc` is filled in here.
+// Sets `facts.glibc`.
 Artifact link(const Programs& programs, const codegen::cpu::Built& built, const codegen::cuda::Built& device,
               ManifestFacts facts);
 
-// The library at `path` and, beside it, the manifest with the ending .json (and the weights where they have a file of
-// their own), each whole under a temporary name until publish() renames them all. Destroyed before, it leaves nothing. Both throw Error.
+// Writes the library to `path` and the manifest next to it, with the extension .json (and the weights, if
+// external). Each is complete under a temporary name until publish() renames them all. If it is destroyed
+// before that, no files remain. Both throw Error.
 class StagedArtifact {
  public:
   StagedArtifact(const Artifact& artifact, const Programs& programs, const std::string& path);
@@ -42,7 +43,7 @@ class StagedArtifact {
   std::vector<std::unique_ptr<UnfinishedFile>> files_;
 };
 
-// Where the manifest of a library goes: "model.so" -> "model.json".
+// The path of the manifest of a library: "model.so" -> "model.json".
 std::string manifest_path(const std::string& library);
 
 }  // namespace stridec::package

@@ -17,22 +17,23 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-// Weights of some such pages lie in memory as in the file: where the kernel keeps the file in huge pages, it maps them as these.
+// Large weights have the same offset modulo this size in memory and in the file. If the kernel keeps the file
+// in huge pages, it can then map them as huge pages.
 constexpr uint64_t kHugePage = 2 << 20;
 
-// The last bytes of the payload: a mark, and the hash of all that the loader maps (contents_hash).
+// The last bytes of the payload: a mark, and the hash of everything that is loaded (contents_hash).
 struct Seal {
   char mark[8];
   uint64_t hash;
 };
 constexpr char kMark[] = "sealed.";
-constexpr int kMostSegments = 64;  // lld makes a dozen; what is done once a segment is done so often at most
+constexpr int kMostSegments = 64;  // lld makes about a dozen; bounds the work per segment
 
 constexpr uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
 [[noreturn]] void malformed(const std::string& what) { fail(ErrorKind::kMalformed, "not-an-artifact", what); }
 
-// Reads of a file that may be hostile: everything is copied out and bounds-checked.
+// Reads a file that may be hostile: everything is bounds-checked and copied.
 struct Elf {
   std::string_view file;
   Elf64_Ehdr header;
@@ -79,8 +80,8 @@ struct Elf {
            std::memcmp(note.name, STRIDEC_ABI_NOTE_NAME, sizeof note.name) == 0;
   }
 
-  // Where the runtime's note lies, before the PT_NOTE is rewritten and after: then it is found as the section
-  // that the linker placed in the first segment.
+  // Location of the runtime's note, before and after the PT_NOTE is rewritten. Afterwards it is found through
+  // the section that the linker placed in the first segment.
   std::optional<uint64_t> find_note() const {
     for (const Elf64_Phdr& s : segments) {
       const bool holds_notes = s.p_type == PT_NOTE || (s.p_type == PT_LOAD && s.p_offset == 0);
@@ -91,8 +92,8 @@ struct Elf {
   }
 };
 
-// XXH64 of every segment's description and of the bytes that are loaded, but for the headers, whose offsets `strip` rewrites,
-// and for the hash itself at the end of the payload. `payload_hash(seed)` hashes the payload's bytes.
+// XXH64 of every segment's description and of the loaded bytes. Excludes the headers, whose offsets `strip`
+// rewrites, and the hash itself at the end of the payload. `payload_hash(seed)` hashes the payload's bytes.
 template <class PayloadHash>
 uint64_t contents_hash(const Elf& elf, const Elf64_Phdr& payload, PayloadHash&& payload_hash) {
   const uint64_t headers = elf.header.e_phoff + elf.segments.size() * sizeof(Elf64_Phdr);
@@ -138,7 +139,7 @@ void store(std::string& bytes, uint64_t offset, const T& value) {
   std::memcpy(bytes.data() + offset, &value, sizeof value);
 }
 
-// The linked file with its headers rewritten for a payload behind it, padded to where that begins.
+// The linked file with headers rewritten for a payload after it, padded to the start of the payload.
 struct Head {
   std::string bytes;
   uint64_t manifest_offset;  // in the payload
@@ -164,7 +165,7 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
                                               : head.images_offset + payload.images.size();
   head.payload_bytes = round_up(end, 8) + sizeof(Seal);
 
-  // The section headers move behind what is there, with a new one at the end.
+  // The section headers move to the end of the file, with a new one as the last.
   const uint64_t table = round_up(shared_object.size(), 8);
   const uint64_t start = round_up(table + (elf.header.e_shnum + 1) * sizeof(Elf64_Shdr), kPage);
   uint64_t end_of_memory = 0;
@@ -178,7 +179,7 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
   uint32_t name = 0;
   for (int i = 0; i < elf.header.e_shnum; ++i) {
     const auto section = elf.read<Elf64_Shdr>(elf.header.e_shoff + i * sizeof(Elf64_Shdr));
-    // ".stridec" is the end of the name ".note.stridec".
+    // ".stridec" is the suffix of the existing name ".note.stridec".
     if (section.sh_type == SHT_NOTE && section.sh_offset == *note_offset)
       name = section.sh_name + std::strlen(".note");
     store(head.bytes, table + i * sizeof section, section);
@@ -199,7 +200,7 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
   header.e_shnum += 1;
   store(head.bytes, 0, header);
 
-  // Loadable segments ascend by address: the new one follows the last of them.
+  // Loadable segments must ascend by address: the new one follows the last of them.
   std::vector<Elf64_Phdr> segments(elf.segments.begin(), note_segment);
   segments.insert(segments.end(), note_segment + 1, elf.segments.end());
   const auto last_load = std::find_if(segments.rbegin(), segments.rend(),
@@ -226,7 +227,7 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
   return head;
 }
 
-// Counts what is written, for progress, and hashes it while it is in the cache.
+// Counts the bytes written, for progress, and hashes them while they are in the cache.
 struct Writer {
   UnfinishedFile& file;
   const std::function<void(uint64_t, uint64_t)>& progress;
@@ -251,7 +252,7 @@ struct Writer {
   }
 };
 
-// All but the hash at its end.
+// Writes everything except the hash at the end.
 void write_payload(Writer& writer, const Head& head, const Payload& payload) {
   const uint64_t start = head.bytes.size();
   for (const WeightPiece& piece : payload.weights) {

@@ -47,8 +47,8 @@ Json inputs_of(const Program& program, const std::vector<loop::ValueRange>& rang
   return inputs;
 }
 
-// Symbols that only the run knows matter to a reader where a size that he is told mentions them; loop counters
-// and checks do not.
+// Symbols to list: all that inputs determine. Of those bound during the run, only symbols that a listed size
+// uses; loop counters and checks are omitted.
 std::set<sym::Expr, sym::ExprLess> symbols_told(const Program& program) {
   std::set<sym::Expr, sym::ExprLess> told;
   const auto tell = [&](sym::Expr e) {
@@ -82,7 +82,8 @@ Json symbols_of(const Program& program) {
   return symbols;
 }
 
-// One entry for launches with the same name, schedule and cost. Steps are numbered as the runtime's profile does.
+// One entry for all launches with the same name, schedule and cost. Steps are numbered as in the runtime's
+// profile.
 Json measured_of(const loop::Kernel& kernel, const TuningFacts& tuning) {
   const auto tuned = tuning.measured.find(kernel.nests[0]);
   if (tuned == tuning.measured.end()) return nullptr;
@@ -141,7 +142,7 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
   }
   if (!facts.variants.empty())
     targets.push_back({{"device", "cpu"}, {"architecture", "x86_64"}, {"variants", facts.variants}});
-  int steps = 0;  // of the runtime's profile: the general program's first
+  int steps = 0;  // of the runtime's profile; the general program's come first
   Json json = {
       {"schema_version", kManifestVersion},
       {"compiler", "stridec " STRIDEC_VERSION},

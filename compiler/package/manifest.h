@@ -1,5 +1,5 @@
-// The manifest: what it takes to run an artifact, for people and scripts. schemas/manifest.schema.json
-// describes it.
+// Writes the manifest: what is needed to run an artifact, for people and scripts.
+// schemas/manifest.schema.json describes it.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace stridec::package {
 
-// Tuned kernels: figures of the tuning database, at the shape bucket they were measured at.
+// Figures of tuned kernels, from the tuning database, for the shape bucket they were measured at.
 struct TuningFacts {
   struct Measured {
     std::string shape;
@@ -20,24 +20,24 @@ struct TuningFacts {
   };
   std::map<loop::NestId, Measured> measured;
   int entries = 0;     // of all variants
-  std::string sha256;  // of their lines
+  std::string sha256;  // of the lines of these entries
 };
 
-// What the loop program does not know.
+// Facts that the loop program does not contain.
 struct ManifestFacts {
-  std::vector<loop::ValueRange> input_ranges;  // by input; empty: unknown
+  std::vector<loop::ValueRange> input_ranges;  // one per input; empty: unknown
   std::string model_file, model_sha256;        // the file's name without its folder
   std::string mode;
   std::map<std::string, std::string> settings;
   std::map<std::string, std::string> dims;          // --dim, by name: "1..64%8"
   std::map<std::string, std::string> input_values;  // --input-value, by name: "16000"
   std::vector<std::string> variants;                // CPU variants, best first
-  std::vector<std::string> gpu_variants;            // likewise
-  std::string driver;                               // with GPU variants: NVIDIA's, the least that runs them
-  std::string glibc;                                // "2.34": the least that the library runs on
-  std::string weights_file;                         // beside the library; "": within it
+  std::vector<std::string> gpu_variants;            // GPU variants, best first
+  std::string driver;        // with GPU variants: the lowest version of the NVIDIA driver that runs them
+  std::string glibc;         // "2.34": the lowest version that the library runs on
+  std::string weights_file;  // file name of external weights; "": embedded
   TuningFacts tuning;
-  // Programs for some sizes alone, of the best variant, in the order in which the run asks for them.
+  // Programs for specialised sizes, of the best variant, in the order in which the run tries them.
   struct Specialization {
     sym::Expr when;
     const loop::Program* program;
@@ -45,7 +45,8 @@ struct ManifestFacts {
   std::vector<Specialization> specializations;
 };
 
-// Two-space indented JSON, keys in a fixed order, ended by a newline; the same bytes for the same arguments.
+// JSON, indented by two spaces, keys in a fixed order, ending with a newline. Equal arguments give equal
+// bytes.
 std::string manifest(const loop::Program& program, const ManifestFacts& facts);
 
 }  // namespace stridec::package

@@ -19,8 +19,8 @@ const Json& schema() {
   return parsed;
 }
 
-// JSON Schema 2020-12, as far as the manifest's schema uses it: what is wrong with the value, "" if nothing. Keys of objects
-// that the schema does not name are dropped.
+// The subset of JSON Schema 2020-12 that the manifest's schema uses. Returns the error, "" if there is none.
+// Drops object keys that the schema does not define.
 class Checker {
  public:
   std::string check(const Json& rule, Json& value, const std::string& at) const {
@@ -74,7 +74,7 @@ class Checker {
   }
 };
 
-// What is nested deeper is no manifest, and would be walked by recursion.
+// Limits nesting, because the manifest is walked recursively. A valid one is less deep.
 constexpr int kDepth = 32;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Manifests that others may have written or changed.
+// Reads and validates manifests that others may have written or changed.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,9 +7,10 @@
 
 namespace stridec::package {
 
-// The manifest as JSON in which everything is of the type that schemas/manifest.schema.json gives it, and what that requires
-// is there: readers need not ask again. Keys that the schema does not know are dropped (a newer minor version adds some),
-// patterns of strings are not compared. Throws a kMalformed Error that names `file` and what is wrong first.
+// Returns the manifest as JSON in which every value has the type that schemas/manifest.schema.json declares
+// and every required key exists, so readers need no further checks. Unknown keys are dropped (newer minor
+// versions add some). String patterns are not checked. Throws a kMalformed Error with `file` and the first
+// problem.
 nlohmann::ordered_json read_manifest(std::string_view text, const std::string& file);
 
 }  // namespace stridec::package
