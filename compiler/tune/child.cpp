@@ -18,7 +18,7 @@
 namespace stridec::tune {
 namespace {
 
-// The child owns nothing: it neither removes the parent's files nor reports a crash as one of stridec.
+// Makes the child neither remove the parent's files nor report a crash as one of stridec.
 void become_worker() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const int number : {SIGINT, SIGTERM, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS})

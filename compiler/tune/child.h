@@ -1,4 +1,4 @@
-// A process of the tuner's own, whose end is a result and nothing more, and how it answers.
+// Child processes of the tuner, whose crash is only a result, and the events that they send.
 #pragma once
 
 #include <sys/types.h>
@@ -10,13 +10,16 @@ namespace stridec::tune {
 // Records on the socket, in the order of events.
 struct Event {
   enum class Kind : int32_t {
-    kReady,  // of a child that takes requests (gpu.h): reason is a name, or with subject -1 why there is nothing to ask
-    kBegin,   // of a call of the subject: a process that ends or stays silent after it did so because of it
+    // Sent by a child that takes requests (gpu.h). `reason` is the device's name or, if subject is -1, why it
+    // cannot take requests.
+    kReady,
+    // Before a call of the subject. If the process then ends or stays silent, the subject caused it.
+    kBegin,
     kSample,  // seconds of one call
     kFailed,
     kWrong,
-    kFault,  // why the process ends now
-    kEnd,    // of all
+    kFault,  // why the process is about to end
+    kEnd,    // all subjects are done
   };
   Kind kind;
   int32_t subject;
@@ -32,15 +35,15 @@ struct Child {
   int descriptor = -1;  // the parent's end
 };
 
-// `work` runs in a new process, which ends when it returns, and is given its end of the socket. Throws Error
-// kOverBudget where there is no process to be had.
+// Runs `work` in a new process with the child's end of the socket. The process ends when `work` returns.
+// Throws Error kOverBudget if no process can be created.
 Child start_child(const std::function<void(int descriptor)>& work);
-// The status that waitpid() gives.
+// Returns the status that waitpid() gives.
 int end_child(const Child& child, bool kill_it);
 
-// One event; 0: the other end is closed, -1: silence for too long.
+// Receives one event. Returns 0 if the other end is closed, -1 if `patience` seconds pass without one.
 int next_event(int descriptor, Event& event, double patience);
-// Either side. False: the other end is closed, or takes nothing for so many seconds.
+// For both sides. Returns false if the other end is closed, or accepts nothing for `patience` seconds.
 bool send_all(int descriptor, const void* bytes, size_t size, double patience = 60);
 
 }  // namespace stridec::tune

@@ -6,10 +6,10 @@
 namespace stridec::tune {
 namespace {
 
-// Standard deviations of the logarithm: before anything is known, and the least that is believed.
+// Standard deviations of the logarithm: without measurements, and the minimum.
 constexpr double kUnknown = 0.35, kLeast = 0.04;
-constexpr double kPrior = 2;    // measurements that the unknown spread counts for
-constexpr double kEarlier = 8;  // that all earlier ones of a family count for at most
+constexpr double kPrior = 2;    // weight of the prior, in measurements
+constexpr double kEarlier = 8;  // maximum weight of all earlier measurements of a family
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Calibration::Range Calibration::range(const std::string& family, double expected
   ModelError all;
   for (const ModelErrors* lessons : {&known_, &learned_})
     if (const auto found = lessons->find(family); found != lessons->end()) all.add(found->second);
-  // Shrunk: no error is likeliest before anything is known.
+  // Shrunk towards zero: without data the most likely error is zero.
   const double mean = all.sum / (all.count + kPrior);
   const double deviations = all.squares - 2 * mean * all.sum + all.count * mean * mean;
   const double spread = std::max(

@@ -1,7 +1,9 @@
-// What measuring has taught about the analytic model's errors: a factor for each family of schedules, with its spread.
+// Corrects the analytic model by measurements: one factor per family of schedules, with its standard
+// deviation.
 //
-// Kernels share the model's mistakes (a micro-kernel that is faster than thought is so in all of them), so what was
-// measured on one shortens the search for the next, in this run and in later ones: the database keeps it.
+// The errors of the model are common to all kernels (for example, a micro-kernel that is faster than
+// predicted), so measurements of one kernel shorten the search for the next, in this run and in later ones.
+// The database stores them.
 #pragma once
 
 #include <map>
@@ -9,7 +11,7 @@
 
 namespace stridec::tune {
 
-// Of the logarithms of measured / expected: how many there were, their sum and the sum of their squares.
+// Statistics of log(measured / expected): count, sum and sum of squares.
 struct ModelError {
   double count = 0, sum = 0, squares = 0;
   void add(double error) { ++count, sum += error, squares += error * error; }
@@ -19,17 +21,18 @@ using ModelErrors = std::map<std::string, ModelError>;  // by family
 
 class Calibration {
  public:
-  // `known` from earlier runs counts for a few measurements of each family, whatever its number.
+  // `known`, from earlier runs, has the weight of a few measurements per family, however many it contains.
   explicit Calibration(const ModelErrors& known = {});
 
-  // A schedule of the family took `ratio` times as long as the kernel's default where the model said `expected`.
+  // Records a measurement: a schedule of the family took `ratio` times the kernel's default time; the model
+  // predicted `expected`.
   void learn(const std::string& family, double expected, double ratio);
-  // The ratio that is likely, and the least that two standard deviations allow, for what the model says.
+  // The likely ratio for a prediction of the model, and its lower bound at two standard deviations.
   struct Range {
     double likely, least;
   };
   Range range(const std::string& family, double expected) const;
-  const ModelErrors& learned() const { return learned_; }  // by learn() alone
+  const ModelErrors& learned() const { return learned_; }  // only from learn()
 
  private:
   ModelErrors known_, learned_;

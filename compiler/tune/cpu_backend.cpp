@@ -41,7 +41,7 @@ namespace {
 using Object = std::shared_ptr<const std::string>;
 
 struct CpuCode : Code {
-  loop::Program program;  // with weights laid out as the schedule wants them
+  loop::Program program;  // with weights in the layout of the schedule
   Ranges ranges;
   codegen::Kernel kernel;
   std::string symbol;
@@ -128,7 +128,7 @@ class CpuBackend : public BackendOf<CpuTarget> {
   double least_patience() const override { return 2; }
 
  private:
-  // Candidates share micro-kernels, which a process that measures them may have once.
+  // Candidates share micro-kernels. A measuring process may load each of them only once.
   Object shared(const codegen::cpu::BuiltKernel& kernel) {
     std::weak_ptr<const std::string>& known = objects_[kernel.symbol];
     Object object = known.lock();

@@ -18,7 +18,7 @@
 namespace stridec::tune {
 namespace {
 
-// Of the calling thread: what other processes take from it does not count.
+// CPU time of the calling thread, which excludes time that other processes take.
 double thread_seconds() {
   timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -33,10 +33,10 @@ double cost_of_clock() {
   return least;
 }
 
-constexpr double kJoin = 0.5e-6;  // to hand out work and to join, while the threads are awake
+constexpr double kJoin = 0.5e-6;  // to fork and join, while the threads are awake
 
-// Fork and join with a static split, as the artifact's own pool does it. Threads spin: this process lives for the
-// measurement alone.
+// Fork-join with static partitioning, like the artifact's own pool. The threads spin all the time, because
+// this process exists only for the measurement.
 class Team {
  public:
   explicit Team(int threads) {
@@ -100,7 +100,7 @@ class CpuRunner : public Runner {
     return "";
   }
 
-  // Arguments that are no weights are shared by all kernels: the n-th of a dtype, size and range is one and the same.
+  // All kernels share the arguments that are not weights: the n-th of a dtype, size and range is one buffer.
   void make_memory(const std::vector<bool>& alive) override {
     std::map<DType, int64_t> weights;
     int64_t scratch = 64;
@@ -161,7 +161,7 @@ class CpuRunner : public Runner {
     return seconds;
   }
 
-  // Seconds of the longest part, as its thread counts them: a busy machine does not look like a slow kernel.
+  // Thread time of the longest part in seconds, so that load on the machine does not make a kernel look slow.
   double call(const Loaded& kernel) {
     const Subject& subject = *kernel.subject;
     std::vector<void*> buffers;
@@ -208,8 +208,8 @@ class CpuRunner : public Runner {
   };
 
   const MeasureOptions& options_;
-  std::vector<std::vector<Loaded>> loaded_;  // of each subject, its kernels
-  std::vector<std::vector<size_t>> orders_;  // in which they are called
+  std::vector<std::vector<Loaded>> loaded_;  // for each subject its kernels
+  std::vector<std::vector<size_t>> orders_;  // order of the calls
   Team team_;
   codegen::Jit jit_;
   std::set<const std::string*> added_;

@@ -38,9 +38,10 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
   }
 }
 
-constexpr double kLargest = 1e15;  // of what is read: far beyond what is measured, and written in full
+// largest value that is read: far beyond any measurement, and written in full
+constexpr double kLargest = 1e15;
 
-// A number followed by its unit, and nothing else.
+// Parses a number followed by exactly this unit.
 template <class Number>
 bool read_any(std::string_view text, std::string_view unit, Number& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -73,7 +74,7 @@ std::optional<Learned> parse_learned(std::string_view line) {
       !read(figures[2], "", lesson.squares) || !(lesson.squares < 1e9) || !(std::abs(lesson.sum) < 1e9) ||
       !(lesson.count < 1e9))
     return std::nullopt;
-  // As they will be written, so that what is added up is the same before and after.
+  // Rounded as in the file, so that sums are the same before and after writing.
   lesson.count = std::round(lesson.count);
   lesson.sum = std::round(lesson.sum * 1e4) / 1e4, lesson.squares = std::round(lesson.squares * 1e4) / 1e4;
   read_machine(key[1], learned.key);
@@ -81,7 +82,7 @@ std::optional<Learned> parse_learned(std::string_view line) {
   return learned;
 }
 
-// As a line holds it. The name is from a model: anything may be in it.
+// The name as it appears in a line. It comes from a model, so it may contain anything.
 std::string kernel_name(std::string kernel) {
   for (char& c : kernel)
     if (c == '|' || static_cast<unsigned char>(c) < 32) c = '_';
@@ -110,7 +111,7 @@ std::optional<Entry> parse_line(std::string_view line) {
 std::string sizes_of(const std::string& shape, const std::vector<sym::Expr>& symbols) {
   return join(split(shape, ","), " and ", [&](std::string_view bucket) {
     const auto values = split(bucket, "x");
-    if (values.size() != symbols.size()) return std::string(bucket);  // a line written by hand
+    if (values.size() != symbols.size()) return std::string(bucket);  // a line edited by hand
     size_t at = 0;
     return join(values, ",", [&](std::string_view value) { return cat(symbols[at++].name(), "=", value); });
   });
@@ -164,7 +165,7 @@ Contents parse_contents(const std::string& text, const std::string& file) {
   for (std::string_view line : split(text, "\n")) {
     ++number;
     const bool other = line.starts_with(kFormat) && !line.starts_with("# stridec tuning 1");
-    if (line.ends_with('\r')) line.remove_suffix(1);  // a checkout of git on Windows has such ends
+    if (line.ends_with('\r')) line.remove_suffix(1);  // a git checkout on Windows has such line ends
     if (!other && (line.empty() || line.starts_with("#"))) continue;
     const bool lesson = line.starts_with(kLearned);
     std::optional<Learned> learned = lesson ? parse_learned(line) : std::nullopt;
@@ -215,7 +216,8 @@ std::vector<Entry> Database::held() const {
 }
 
 void Database::append(const Entry& entry) {
-  // As it will be read: the same figures in the artifact that was tuned and in the one that is replayed.
+  // Parsed back from the text, so that the artifact that was tuned and one that is replayed get the same
+  // figures.
   const std::string line = to_string(entry);
   contents_.entries.push_back(*parse_line(line));
   write_lines(line + "\n");
@@ -251,7 +253,8 @@ void Database::write_lines(std::string lines) const {
          cat("cannot write '", file_, "': ", error ? error.message() : std::strerror(errno)),
          "name another file with --tune-db");
   const off_t end = lseek(descriptor, 0, SEEK_END);
-  char last = '\n';  // a file that was written by hand may end within a line
+  // A file edited by hand may lack the last line end.
+  char last = '\n';
   if (end == 0)
     lines.insert(0, kHeader);
   else if (pread(descriptor, &last, 1, end - 1) == 1 && last != '\n')

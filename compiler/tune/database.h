@@ -1,29 +1,33 @@
-// The tuning database: which schedule a kernel was found to run best with, as text that is reviewed and merged in git.
+// The tuning database: the best schedule found for each kernel, as text that can be reviewed and merged in
+// git.
 //
-// One line an entry, fields between spaces, parts between " | ":
+// One entry per line, fields separated by spaces, parts by " | ":
 //
 //   structure shape target threads compiler | time default noise tried | schedule | kernel
-//   9f86d081884c7d65 1x128 znver5 2 0.1.0-1b4f0e98 | 612.4us 701.2us 0.8% 9 | gemm.f32.8x48: rows %i0 ... | matmul+bias
-//   60303ae22b998861 32x128 sm_90a@NVIDIA_H200 0 0.1.0-5d0c77e1 | 8.1us 9.0us 0.3% 14 | wgmma.128x128: rows ... | matmul+bias
+//   9f86d081884c7d65 1x128 znver5 2 0.1.0-1b4f0e98 | 612.4us 701.2us 0.8% 9 | gemm.f32.8x48: ... | matmul
+//   60303ae22b998861 32x128 sm_90a@NVIDIA_H200 0 0.1.0-5d0c77e1 | 8.1us 9.0us 0.3% 14 | wgmma: ... | matmul
 //
-//   structure  the first 16 digits of the SHA-256 of the nest's canonical text, which loop/analysis.h describes
-//   shape      values of its symbols in the text's order, each rounded up to a power of two; "-" without symbols;
-//              with commas between the shapes that it was judged at
-//   target, threads, compiler   what it was measured with, and on: version and revision of code generation. Of a GPU
-//              "target@device" and 0 threads; machines without a GPU take the last entry of any device
-//   time       of one call with the schedule, the geometric mean over the shapes; default: with the schedule of the
-//              analytic model; 0 for what could not be measured
-//   noise      standard error of time over default
-//   tried      schedules that were measured
+//   structure  the first 16 digits of the SHA-256 of the nest's canonical text, which loop/analysis.h
+//              describes
+//   shape      values of its symbols in the text's order, each rounded up to a power of two; "-" without
+//              symbols; commas separate the shapes that it was measured at
+//   target, threads, compiler   the environment of the measurement; the compiler is the version and the
+//              revision of code generation. GPU: "target@device" and 0 threads; machines without a GPU use
+//              the last entry of any device
+//   time       of one call with the schedule, the geometric mean over the shapes
+//   default    the same with the schedule of the analytic model; 0 if it could not be measured
+//   noise      standard error of time / default
+//   tried      number of schedules that were measured
 //   kernel     a name, for people
 //
-// and one for each family of schedules that was measured, with what that taught about the analytic model (cost_model_calibration.h):
+// and one line for each measured family of schedules, with the correction of the analytic model
+// (cost_model_calibration.h):
 //
 //   learned target threads compiler | count sum squares | family
 //   learned znver5 2 0.1.0-1b4f0e98 | 24 -0.7440 0.1961 | gemm.f32.8x48 direct weights
 //
-// Lines are appended; of several entries with the same key the last one holds, lessons add up. Lines that start with
-// '#' are remarks.
+// Lines are appended. Of several entries with the same key the last one counts; `learned` lines add up. Lines
+// that start with '#' are comments.
 #pragma once
 
 #include <optional>
@@ -35,23 +39,26 @@
 
 namespace stridec::tune {
 
-extern const char* const kCodegenRevision;  // changes with the sources that make kernels for CPUs
-extern const char* const kGpuRevision;      // and for GPUs
+// Changes with the sources that generate CPU kernels.
+extern const char* const kCodegenRevision;
+// Changes with the sources that generate GPU kernels.
+extern const char* const kGpuRevision;
 
 struct Key {
   std::string structure, shape, target;
-  std::string device;  // of a GPU: where it was measured; "": wherever
-  int threads = 1;     // 0: of a GPU
+  std::string device;  // GPU: where it was measured; "": any device
+  int threads = 1;     // 0: GPU
   std::string compiler;
   bool is_gpu() const { return threads == 0; }
   bool operator==(const Key&) const = default;
 };
 std::string to_string(const Key& key);
 std::string machine_of(const Key& key);  // "znver5", "sm_90a@NVIDIA_H200"
-// What `key` has otherwise than `wanted`, whose structure it has: "sizes up to batch=1,sequence=128, target znver5, 4 threads". Sizes of
-// the structure's symbols as --tune-shape takes them, with " and " between shapes.
+// How `key` differs from `wanted`, which has the same structure: "sizes up to batch=1,sequence=128, target
+// znver5, 4 threads". Sizes of the structure's symbols are written as for --tune-shape, with " and " between
+// shapes.
 std::string difference(const Key& key, const Key& wanted, const std::vector<sym::Expr>& symbols);
-// "0.1.0-3eae99da", version and revision, in the keys that this build makes.
+// "0.1.0-3eae99da": version and revision, as in the keys of this build.
 std::string this_compiler();
 std::string this_gpu_compiler();
 inline std::string this_compiler_of(const Key& key) {
@@ -63,13 +70,13 @@ struct Entry {
   double microseconds = 0, default_microseconds = 0;
   double noise_percent = 0;
   int tried = 0;
-  std::string schedule;  // in the canonical text's names
+  std::string schedule;  // with the names of the canonical text
   std::string kernel;
 };
-std::string to_string(const Entry& entry);  // a line without its end
+std::string to_string(const Entry& entry);  // without the line end
 
 struct Learned {
-  Key key;  // target, device, threads and compiler alone
+  Key key;  // only target, device, threads and compiler
   std::string family;
   ModelError lesson;
 };
@@ -78,24 +85,25 @@ struct Contents {
   std::vector<Entry> entries;
   std::vector<Learned> learned;
 };
-// Throws Error kMalformed ("bad-tuning") with file and line; names a file of another format.
+// Throws Error kMalformed ("bad-tuning") with file and line. Also detects files of another format.
 Contents parse_contents(const std::string& text, const std::string& file);
 
 class Database {
  public:
-  // A file that does not exist yet is empty, unless it has to be there (then kUnreadable). "": in memory alone.
+  // A missing file counts as empty, or is an error (kUnreadable) if `must_exist`. "": keep the database in
+  // memory only.
   explicit Database(std::string file, bool must_exist = false);
 
-  // The last one; for a key without a device, of any.
+  // The last entry for the key. A key without a device matches any.
   const Entry* find(const Key& key) const;
-  // At the end of the file too, in one write, so that processes may share it.
+  // Also appends to the file, in one write, so that several processes can share it.
   void append(const Entry& entry);
-  // What was measured on the same machine with the same compiler has taught, and more of it.
+  // What earlier measurements on the same machine with the same compiler have learned.
   ModelErrors lessons(const Key& key) const;
   void append(const Key& key, const ModelErrors& lessons);
   const Contents& contents() const { return contents_; }
   const std::vector<Entry>& entries() const { return contents_.entries; }
-  // Those that `find` finds: of each key the last one, in the file's order.
+  // The entries that `find` can return: the last one for each key, in the order of the file.
   std::vector<Entry> held() const;
   const std::string& file() const { return file_; }
 
@@ -106,13 +114,13 @@ class Database {
   Contents contents_;
 };
 
-// $STRIDEC_CACHE/tuning.txt (default ~/.cache/stridec); "" where there is no home.
+// $STRIDEC_CACHE/tuning.txt (default ~/.cache/stridec); "" if there is no home directory.
 std::string default_database();
 
-// One entry for each key, sorted by kernel and key. Where several have it, the one that tried more schedules holds;
-// of equals the last. ModelErrors of a key and family are added up.
+// One entry per key, sorted by kernel and key. Of several, the one that tried more schedules is kept; if
+// equal, the last one. ModelErrors of the same key and family are added up.
 Contents merged(const Contents& contents);
-// A whole file.
+// The text of a whole file.
 std::string file_text(const Contents& contents);
 
 }  // namespace stridec::tune

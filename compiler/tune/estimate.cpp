@@ -18,8 +18,8 @@ Estimate estimate(std::vector<double> samples) {
   const double n = static_cast<double>(samples.size());
   const double median = middle(samples);
   for (double& sample : samples) sample = std::abs(sample - median);
-  // 1.48 deviations are a standard deviation, 1.25 of which over sqrt(n) is the error of a median (both for
-  // normal errors).
+  // For normal errors, the standard deviation is 1.48 median absolute deviations, and the standard error of a
+  // median is 1.25 standard deviations / sqrt(n).
   return {median, 1.25 * 1.48 * middle(samples) / std::sqrt(n)};
 }
 

@@ -5,7 +5,7 @@
 
 namespace stridec::tune {
 
-// Median, and its standard error from the median deviation.
+// The median, and its standard error computed from the median absolute deviation.
 struct Estimate {
   double median = 0, error = 0;
 };

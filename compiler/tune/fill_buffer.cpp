@@ -26,7 +26,7 @@ Memory filled(int64_t bytes, DType dtype, int64_t least, int64_t most) {
       std::memcpy(memory.get() + i, &value, 8);
     }
   } else if (dtype == DType::kF16 || dtype == DType::kBF16) {
-    // 1 to 2 in steps that fit, both signs.
+    // 1 to 2 in exactly representable steps, with both signs.
     const unsigned one = dtype == DType::kF16 ? 0x3c00 : 0x3f80;
     for (size_t i = 0; i + 2 <= pattern; i += 2) {
       const unsigned bits = random();

@@ -1,4 +1,4 @@
-// Memory with data to measure on.
+// Allocates and fills buffers for measurements.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct Free {
 };
 using Memory = std::unique_ptr<char, Free>;
 
-// Floats as activations have them; integers in [least, most]. A pattern of one megabyte repeats. Whole pages and one more;
-// null where there is no memory.
+// Floats are distributed like activations; integers are in [least, most]. A pattern of one megabyte repeats.
+// Allocates whole pages plus one; null if memory is exhausted.
 Memory filled(int64_t bytes, DType dtype, int64_t least = 0, int64_t most = 0);
 
 }  // namespace stridec::tune

@@ -8,9 +8,9 @@
 namespace stridec::tune {
 namespace {
 
-constexpr double kOpening = 60;  // seconds that a driver may take to start
+constexpr double kOpening = 60;  // maximum time in seconds for the driver to start
 
-// One word of a line of the database.
+// The name as one word, for a line of the database.
 std::string as_word(std::string name) {
   for (char& c : name)
     if (static_cast<unsigned char>(c) <= 32 || c == '|' || c == '@') c = '_';
@@ -44,7 +44,7 @@ Child Gpu::ask(const std::vector<Subject>& subjects, const std::vector<bool>& al
                const MeasureOptions& options) {
   if (child_.pid <= 0) start();
   if (child_.pid <= 0) return {};
-  // What cannot be sent has no answer, which is the caller's to see.
+  // If sending fails no answer arrives, which the caller detects.
   const std::string request = pack(subjects, alive, options);
   const int64_t size = static_cast<int64_t>(request.size());
   if (send_all(child_.descriptor, &size, sizeof size))

@@ -1,8 +1,9 @@
-// A GPU of this machine in the hands of a child process.
+// Measures on a GPU of this machine in a child process.
 //
-// The driver is opened in the child alone: it does not live through fork(), and what a faulty kernel leaves of it ends
-// with the process. Opening takes a good part of a second, so the child stays for the races that follow, until it
-// faults or hangs; the next race then starts another one. Subjects go to it through its socket (ipc.h).
+// Only the child opens the driver, because the driver does not survive fork(), and the damage of a faulty
+// kernel ends with the process. Opening takes a large part of a second, so the child stays for later races
+// until it faults or hangs; the next race then starts a new one. Subjects are sent through its socket
+// (ipc.h).
 #pragma once
 
 #include <string>
@@ -16,19 +17,20 @@ namespace stridec::tune {
 
 class Gpu {
  public:
-  // The first device of the driver, for code of the target.
+  // Uses the first device of the driver, for code of the target.
   explicit Gpu(const GpuTarget& target);
   Gpu(const Gpu&) = delete;
   ~Gpu();
 
-  // Why nothing can be measured: there is no driver, or the device does not run the target's code; "": it can.
+  // Why nothing can be measured: there is no driver, or the device cannot run the target's code; "": it can.
   const std::string& problem() const { return problem_; }
   const std::string& name() const { return name_; }  // "NVIDIA_H200", one word
 
-  // Asks the child, or a new one, to race these. Events follow on its socket. None where problem() says why.
+  // Requests a race of these subjects from the child, or from a new one. Events follow on its socket. Returns
+  // no child if problem() is not empty.
   Child ask(const std::vector<Subject>& subjects, const std::vector<bool>& alive,
             const MeasureOptions& options);
-  // No more use of the child. The status that waitpid() gives.
+  // Ends the use of the child. Returns the status that waitpid() gives.
   int end(bool kill_it);
 
  private:

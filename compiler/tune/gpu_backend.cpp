@@ -19,16 +19,17 @@ using codegen::cuda::BuiltKernel;
 
 struct Built {
   BuiltKernel kernel;
-  std::string problem;  // why it has no image
+  std::string problem;  // why there is no image
 };
 
 struct GpuCode : Code {
-  loop::Program program;  // with weights laid out as the schedule wants them, and their bytes
+  loop::Program program;  // with weights in the layout of the schedule, and their bytes
   Ranges ranges;
   codegen::DeviceNest nest;
-  std::vector<std::vector<std::shared_ptr<Built>>> kernels;  // of each choice
+  std::vector<std::vector<std::shared_ptr<Built>>> kernels;  // per choice
 
-  // What the host program of an artifact does (codegen/host_run.cpp), with values for sizes. Memory is aligned.
+  // Does what the host program of an artifact does (codegen/host_run.cpp), with values for the sizes. Memory
+  // is aligned.
   Subject subject_at(const Values& values) const override {
     const auto at = [&](sym::Expr e) { return value_of(e, values); };
     size_t choice = 0;
@@ -97,7 +98,7 @@ struct GpuCode : Code {
   }
 };
 
-// Weights that are computed at compile time have no bytes yet: numbers like others.
+// Weights that are computed at compile time have no bytes yet; they get synthetic values.
 void make_weights(loop::Program& program) {
   for (loop::Buffer& buffer : program.buffers) {
     if (buffer.storage != loop::Storage::kWeight || buffer.weight.bytes) continue;
@@ -165,7 +166,7 @@ class GpuBackend : public BackendOf<GpuTarget> {
   double least_patience() const override { return 10; }
 
  private:
-  // Kernels that no code has yet go to `fresh`: candidates have those for other sizes in common.
+  // Adds kernels without code to `fresh`. Candidates may have kernels for other sizes in common.
   void emit(GpuCode& code, const loop::Program& alone, const loop::Schedule& schedule,
             std::vector<std::shared_ptr<Built>>& fresh) {
     code.program = alone;

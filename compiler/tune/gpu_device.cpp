@@ -19,7 +19,7 @@ namespace {
 
 enum { kMultiprocessors = 16, kClockKhz = 13 };  // CUdevice_attribute
 
-// What runtime/src/cuda_driver.h leaves out, since no artifact needs it.
+// Driver functions that runtime/src/cuda_driver.h omits because no artifact needs them.
 template <class Function>
 Function find(const char* name) {
   using Get = int32_t (*)(const char*, void**, int32_t, uint64_t, int32_t*);
@@ -30,7 +30,7 @@ Function find(const char* name) {
   return get && get(name, &function, 12000, 0, &found) == 0 ? reinterpret_cast<Function>(function) : nullptr;
 }
 
-// A host function in the stream, behind which nothing starts before it is opened.
+// A host function in the stream. Later work of the stream does not start until the gate is opened.
 class Gate {
  public:
   static void wait(void* self) {
@@ -61,7 +61,7 @@ class Gate {
 
 struct GpuDevice::State {
   stridec_abi_variant variant{};
-  runtime::CudaModel* model = nullptr;  // keeps the device's context
+  runtime::CudaModel* model = nullptr;  // keeps the device's context alive
   runtime::CudaContext* context = nullptr;
   void* driver_context = nullptr;
   int32_t device = 0;
@@ -137,7 +137,8 @@ double GpuDevice::time(const std::function<void()>& enqueue) {
   const bool gated = s.launch_host && s.launch_host(nullptr, Gate::wait, &gate) == 0;
   void* old = nullptr;
   runtime::driver.Pop(&old);
-  struct Opened {  // the stream still refers to the gate, whatever enqueue() throws
+  // Opens the gate even if enqueue() throws, because the stream refers to it.
+  struct Opened {
     Gate& gate;
     bool gated;
     ~Opened() {
@@ -175,7 +176,7 @@ GpuDevice::Peaks GpuDevice::measure_peaks(const GpuTarget& target) {
   runtime::driver.DeviceGetAttribute(&khz, kClockKhz, s.device);
   const double cycles = static_cast<double>(processors) * static_cast<double>(khz) * 1e3;
   Peaks peaks{.tensor = cycles * target.tensor_flops, .scalar = cycles * target.scalar_flops};
-  constexpr size_t kBytes = 256 << 20;  // of each side: well beyond any L2
+  constexpr size_t kBytes = 256 << 20;  // per side; much larger than any L2
   const size_t others = s.memory.size();
   void* from = s.allocate(kBytes);
   void* to = from ? s.allocate(kBytes) : nullptr;

@@ -1,4 +1,4 @@
-// The GPU that an artifact runs on, for `bench`: inputs that lie there, a clock, and what the device can do at most.
+// The GPU that `bench` runs an artifact on: device buffers, a clock, and peak rates.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@ namespace stridec::tune {
 
 class GpuDevice {
  public:
-  // As CUDA numbers it. Throws Error (kUsage) with the driver's sentence.
+  // `id`: in CUDA's numbering. Throws Error (kUsage) with the driver's message.
   explicit GpuDevice(int32_t id);
   ~GpuDevice();
   GpuDevice(const GpuDevice&) = delete;
 
   const std::string& name() const;
-  // Memory of the device with this in it, until the device is gone.
+  // Allocates device memory with these contents, which lives as long as this object.
   void* copy(const void* from, size_t bytes);
 
-  // Seconds, by events around it, of what `enqueue` puts into the default stream. The stream starts when all of that is
-  // there, so that the host's part does not count; where it waits for the device meanwhile the stream starts after a
-  // moment all the same.
+  // The seconds, between two events, that the device needs for what `enqueue` adds to the default stream. The
+  // stream starts when everything has been enqueued, so host time does not count. If the host waits for the
+  // device meanwhile, the stream starts after a short time anyway.
   double time(const std::function<void()>& enqueue);
 
-  // At most: bytes a second read and written by a large copy, measured; flops a second at the clock that the driver
-  // names as the highest, of 16-bit products of tensor cores and of f32 multiply-adds beside them.
+  // Peak rates. Bytes per second, read plus written, measured by a large copy. Flops per second at the
+  // maximum clock that the driver reports: 16-bit tensor-core GEMM, and f32 multiply-adds.
   struct Peaks {
     double memory = 0, tensor = 0, scalar = 0;
-    // Of the kernel that a schedule's text names.
+    // For the kernel that the schedule's text names.
     double flops_of(std::string_view schedule) const;
   };
   Peaks measure_peaks(const GpuTarget& target);

@@ -21,7 +21,7 @@ namespace {
 using runtime::CudaContext;
 using runtime::CudaModel;
 
-// The runtime's own view of a variant, as it stands in an artifact.
+// A variant as the runtime sees it in an artifact.
 stridec_abi_variant variant_of(const GpuTarget& target) {
   stridec_abi_variant variant{};
   variant.name = target.name.c_str();
@@ -32,13 +32,13 @@ stridec_abi_variant variant_of(const GpuTarget& target) {
   return variant;
 }
 
-// A sentence of the runtime's.
+// Buffer for a message of the runtime.
 struct Sentence {
   char room[160] = "";
   runtime::Text text{room, sizeof room};
 };
 
-// The images of a subject as an artifact carries them.
+// The images of a subject in the format of an artifact.
 std::string images_of(const Subject& subject) {
   const uint64_t count = subject.launches.size();
   std::string out(sizeof(stridec_abi_images) + count * 16, '\0');
@@ -52,8 +52,8 @@ std::string images_of(const Subject& subject) {
   return out;
 }
 
-// Of an element, relative to it and to the root of the mean square of all: sums in another order differ by less, what is
-// computed wrongly by more.
+// Tolerance of an element, relative to the element and to the root mean square of all. Different summation
+// orders differ by less, wrong results by more.
 double tolerance(DType dtype) {
   switch (dtype) {
     case DType::kF64: return 1e-9;
@@ -64,8 +64,8 @@ double tolerance(DType dtype) {
   }
 }
 
-// What a subject left in a buffer, as numbers that can be compared: some hundred thousand elements of floats, spread over
-// all of it; of what is whole all bytes.
+// The contents of a buffer after a subject, in comparable form: several hundred thousand float elements,
+// spread over the buffer, or all bytes of integers.
 struct Result {
   DType dtype = DType::kF32;
   std::string bytes;
@@ -86,7 +86,7 @@ struct Result {
     }
   }
 
-  // Equal but for rounding; whole numbers are equal or not.
+  // Floats may differ by rounding; integers must be equal.
   bool agrees(const Result& wanted) const {
     if (bytes != wanted.bytes || elements.size() != wanted.elements.size()) return false;
     double squares = 0;
@@ -137,7 +137,7 @@ class GpuRunner : public Runner {
     return "";
   }
 
-  // Arguments that are no weights are shared by all subjects: the n-th of a dtype, size and range is one and the same.
+  // All subjects share the arguments that are not weights: the n-th of a dtype, size and range is one buffer.
   void make_memory(const std::vector<bool>& alive) override {
     constexpr int64_t kMostCopies = 64;
     for (size_t s = 0; s < loaded_.size(); ++s) {
@@ -175,7 +175,7 @@ class GpuRunner : public Runner {
     }
   }
 
-  // On fresh memory, where every subject has to leave what the first one leaves.
+  // Runs on fresh memory. Every subject must produce the results of the first one.
   Event first_call(size_t s) override {
     using Kind = Event::Kind;
     const Subject& subject = request_.subjects[s];
@@ -209,8 +209,8 @@ class GpuRunner : public Runner {
     return event_of(Kind::kFailed, s);
   }
 
-  // The launches of a sample are enqueued twice, and the second time counts: by then the device has work, and waits for
-  // nothing but itself.
+  // The launches of a sample are enqueued twice, and the second time is measured: by then the device has a
+  // queue of work and does not wait for the host.
   double call(size_t s, size_t times) override {
     Loaded& loaded = *loaded_[s];
     while (loaded.warm.insert({times, 0}).first->second++ < 2) good(loaded, enqueue(s, times, true));
@@ -233,11 +233,11 @@ class GpuRunner : public Runner {
     std::string images;
     CudaModel* model = nullptr;
     CudaContext* context = nullptr;
-    std::vector<char*> arguments;  // of weights the first copy
+    std::vector<char*> arguments;  // for weights the first copy
     int64_t copies = 1;
     char *workspace = nullptr, *counters = nullptr;
-    std::map<size_t, int> warm;  // samples of so many calls that were recorded
-    int64_t key = 0;             // of the graph of a sample: its calls
+    std::map<size_t, int> warm;  // recorded samples, by number of calls
+    int64_t key = 0;             // graph key of a sample: its number of calls
   };
 
   struct Weights {
@@ -257,7 +257,7 @@ class GpuRunner : public Runner {
     return memory;
   }
 
-  // One after the other, and shared by subjects that lay the weight out alike.
+  // Consecutive copies, shared by subjects with the same weight layout.
   char* weights_of(Loaded& loaded, const Subject::Argument& argument) {
     for (const Weights& known : weights_)
       if (known.copies == loaded.copies && known.data->size == argument.data.size &&
@@ -278,7 +278,7 @@ class GpuRunner : public Runner {
     return why.room;
   }
 
-  // A launch that was refused is the subject's own; after a fault the driver refuses everything.
+  // A launch that was refused is the subject's own failure; after a fault the driver refuses everything.
   bool good(Loaded& loaded, bool done) {
     if (done) return true;
     const std::string why = error_of(loaded);
@@ -361,7 +361,7 @@ void serve_gpu(const GpuTarget& target, int descriptor) {
   };
   const stridec_abi_variant variant = variant_of(target);
   Sentence why;
-  CudaModel* device = nullptr;  // keeps the device's context
+  CudaModel* device = nullptr;  // keeps the device's context alive
   if (!runtime::cuda_usable(variant, 0, why.text) ||
       runtime::cuda_open(variant, 0, 0, {nullptr, 0}, {nullptr, 0}, &device, why.text) != STRIDEC_OK) {
     answer(SIZE_MAX, why.room);

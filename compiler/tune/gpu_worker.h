@@ -5,7 +5,7 @@
 
 namespace stridec::tune {
 
-// Opens the driver, says so, and races what it is sent until the other end is closed.
+// Opens the driver, reports the result, and races the subjects it receives until the other end is closed.
 void serve_gpu(const GpuTarget& target, int descriptor);
 
 }  // namespace stridec::tune

@@ -6,7 +6,7 @@
 namespace stridec::tune {
 namespace {
 
-// Both directions walk through the fields by the same functions.
+// Writing and reading visit the fields with the same functions.
 class Writer {
  public:
   static constexpr bool kReads = false;
@@ -94,7 +94,7 @@ std::string pack(const std::vector<Subject>& subjects, const std::vector<bool>& 
   for (size_t s = 0; s < subjects.size(); ++s) {
     char lives = alive[s];
     way(lives);
-    if (lives) walk(way, const_cast<Subject&>(subjects[s]));  // a writer leaves it as it is
+    if (lives) walk(way, const_cast<Subject&>(subjects[s]));  // a writer does not modify it
   }
   return std::move(way.out);
 }

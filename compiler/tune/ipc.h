@@ -1,4 +1,4 @@
-// What a process that measures on a GPU is asked, as bytes: both ends are one program.
+// Serialises requests to a process that measures on a GPU. Both ends are the same program.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct Request {
   std::vector<bool> alive;
   MeasureOptions options;
 };
-// Data of weights point into `bytes`.
+// The data of weights point into `bytes`.
 Request unpack(const std::string& bytes);
 
 }  // namespace stridec::tune

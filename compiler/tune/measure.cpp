@@ -32,10 +32,10 @@ std::vector<Outcome> measure(const std::vector<Subject>& subjects, const Measure
   std::vector<std::vector<double>> times;
   bool ended = false;
   while (!ended && std::find(alive.begin(), alive.end(), true) != alive.end()) {
-    // Rounds start anew with every process: figures of one are never compared with another's.
+    // Rounds restart with every process: times from different processes are never compared.
     times.assign(subjects.size(), {});
     const Child child = gpu ? gpu->ask(subjects, alive, options) : start(subjects, alive, options);
-    if (child.pid <= 0)  // the device is lost
+    if (child.pid <= 0)  // the device was lost
       return std::vector<Outcome>(subjects.size(),
                                   {.kind = Outcome::Kind::kFailed, .reason = gpu->problem()});
     int current = -1;
@@ -61,19 +61,19 @@ std::vector<Outcome> measure(const std::vector<Subject>& subjects, const Measure
       }
     }
     ended = got > 0;
-    if (ended && gpu) break;  // it waits for the next race
+    if (ended && gpu) break;  // the child waits for the next race
     const int status = gpu ? gpu->end(got < 0) : end_child(child, got < 0);
     if (ended) break;
     const Outcome verdict = got < 0 ? Outcome{.kind = Outcome::Kind::kHung,
                                               .reason = cat("no answer in ", options.hang_seconds, " s")}
                                     : Outcome{.kind = Outcome::Kind::kCrashed,
                                               .reason = fault.empty() ? ending_of(status) : fault};
-    // Before the first call nobody in particular is to blame, and trying again would not help.
+    // A failure before the first call is not the fault of a subject, and a retry would not help.
     if (current < 0) std::fill(outcomes.begin(), outcomes.end(), verdict), alive.assign(alive.size(), false);
     if (current < 0) break;
     outcomes[static_cast<size_t>(current)] = verdict;
     alive[static_cast<size_t>(current)] = false;
-    if (current == 0) break;  // nothing left to compare with
+    if (current == 0) break;  // nothing is left to compare with
   }
   if (!ended || !alive[0]) {
     for (size_t s = 0; s < subjects.size(); ++s)

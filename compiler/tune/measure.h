@@ -1,13 +1,16 @@
-// Built kernels timed against each other in a child process: a crash or a hang is a result like any other.
+// Times built kernels against each other in a child process. A crash or a hang is a possible result.
 //
-// Every round runs each kernel that is still in the race once (short ones several times), in an order that moves by one
-// each round, so that drifts of the machine and what the kernel before leaves in caches meet all of them; a call takes what its longest part took of its thread, without what other processes took;
-// and the figure of a kernel is the median over rounds of its time relative to the first
-// kernel's in the same round. Memory is as in a run of the model: weights lie somewhere else at every call, as many
-// as the model has up to twice the last-level cache; what other kernels would just have made stays where it is.
+// Each round runs every kernel that is still in the race once (short ones several times). The order rotates
+// by one per round, so that drift of the machine and the cache contents left by the previous kernel affect
+// all kernels equally. The time of a call is the thread time of its longest part, without time that other
+// processes took. The figure of a kernel is the median over rounds of its time relative to the first kernel's
+// in the same round. Memory is as in a run of the model: weights have a different address in every call,
+// cycling through as many bytes as the model has, up to twice the last-level cache. Data that other kernels
+// would just have produced stay in place.
 //
-// On a GPU a round runs each kernel many times, one launch behind the other as a graph's are, between two events of
-// the device; and before the first round it runs once on fresh memory, whose contents have to be the first kernel's.
+// On a GPU a round runs each kernel many times, back to back like the launches of a graph, between two events
+// of the device. Before the first round each kernel runs once on fresh memory; its results must equal those
+// of the first kernel.
 #pragma once
 
 #include <vector>
@@ -19,8 +22,8 @@ namespace stridec::tune {
 
 class Gpu;
 
-// One outcome for each subject, which are all code for the CPU, or all for this GPU. Arrays of floats are filled with
-// random values in [-1, 1], arrays of integers with random values in the range of the argument.
+// Returns one outcome per subject. The subjects are all for the CPU, or all for this GPU. Float arrays are
+// filled with random values in [-1, 1], integer arrays with random values in the range of the argument.
 std::vector<Outcome> measure(const std::vector<Subject>& subjects, const MeasureOptions& options,
                              Gpu* gpu = nullptr);
 

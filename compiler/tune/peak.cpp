@@ -22,8 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kRounds = 20000;
 
-// Wants: element, L lanes, N accumulators: enough to hide the latency, few enough for the registers; and product_text()
-// with its `factor`.
+// Parameters: element, L lanes, N accumulators (enough to hide the latency, few enough for the registers),
+// and product_text() with its `factor`.
 constexpr std::string_view kProducts = R"cpp(
   typedef element vec __attribute__((ext_vector_type(L)));
   typedef int words __attribute__((ext_vector_type(L)));
@@ -40,7 +40,7 @@ constexpr std::string_view kProducts = R"cpp(
   }
 )cpp";
 
-// Wants: product_text(), kTileShape. Six sums, a and b.
+// Parameters: product_text(), kTileShape. Six accumulators, a and b.
 constexpr std::string_view kTiles = R"cpp(
   extern "C" void peak_products(float*, float*, long rounds) {
     alignas(64) shape s = {1};
@@ -55,7 +55,7 @@ constexpr std::string_view kTiles = R"cpp(
 )cpp";
 constexpr int kTileSums = 6;
 
-// Wants: L lanes.
+// Parameter: L lanes.
 constexpr std::string_view kMoves = R"cpp(
   typedef float vec __attribute__((ext_vector_type(L)));
 #define EACH(n) _Pragma("clang loop unroll(full)") for (int i = 0; i < n; ++i)
@@ -86,7 +86,7 @@ Memory memory_of(int64_t bytes) {
   return memory;
 }
 
-// Seconds of `times` calls on every thread at once, the least of several tries.
+// Seconds of `times` calls on every thread at once: the minimum over several tries.
 double least_seconds(Loop loop, int64_t bytes, int64_t argument, int times, int threads) {
   std::vector<Memory> from, to;
   for (int t = 0; t < threads; ++t) from.push_back(memory_of(bytes)), to.push_back(memory_of(bytes));
@@ -118,7 +118,7 @@ double least_seconds(Loop loop, int64_t bytes, int64_t argument, int times, int 
 
 int accumulators(const CpuTarget& target) { return target.vector_registers >= 32 ? 16 : 10; }
 
-// The loop of the instruction that a micro-kernel is made of.
+// The loop for the instruction that a micro-kernel uses.
 std::string products_text(const kernels::GemmKernel& kernel, const CpuTarget& target) {
   if (kernel.tiles) return cat(kernels::product_text(kernel, target), kernels::kTileShape, kTiles);
   return cat("typedef ", kernels::gemm_type(kernel.dtype), " element;\nenum { L = ", kernel.lanes(),
@@ -179,7 +179,7 @@ Peaks measure_peaks(const CpuTarget& target, int threads) {
   peaks.l1 = rate("peak_read", target.l1_bytes / 2, 1);
   peaks.l2 = rate("peak_read", target.l2_bytes / 2, 1);
   peaks.l3 = rate("peak_read", std::max<int64_t>(target.l3_bytes / 2, 2 * target.l2_bytes), 1);
-  // Beyond any last-level cache that threads share.
+  // Larger than any last-level cache that the threads share.
   const int64_t large = int64_t{64} << 20;
   peaks.memory = std::max(rate("peak_copy", large, 2), rate("peak_read", large, 1));
   return peaks;

@@ -1,6 +1,6 @@
-# The revisions of what makes kernels out of schedules, for CPUs and for GPUs: digests of the sources of templates and code
-# generation. Times measured with another one say nothing. Run by the build (cmake -P) with FROM, the project's root, and TO, the file to
-# write; included by the project it sets that up.
+# Computes the revisions of CPU and GPU kernel generation: digests of the sources of templates and code
+# generation. Measurements with another revision are not comparable. The build runs it (cmake -P) with FROM,
+# the project's root, and TO, the file to write. The project also includes it, to set that up.
 if(CMAKE_SCRIPT_MODE_FILE)
   foreach(kind cpu cuda)
     file(GLOB shared ${FROM}/compiler/kernels/* ${FROM}/compiler/codegen/*.*)

@@ -18,10 +18,10 @@ using Kind = Outcome::Kind;
 
 constexpr size_t kBatch = 6;            // candidates built and measured together
 constexpr int kInVain = 2;              // batches in a row without a gain that end a search
-constexpr double kWorthwhile = 0.03;    // a smaller gain of a kernel alone is lost among its neighbours
-constexpr double kTie = 0.01;           // a smaller difference is none
-constexpr double kClearlySlower = 1.1;  // at the first shape: not worth a race at the others
-constexpr int kLeastCalls = 5;          // that a race makes of a kernel, whatever its time
+constexpr double kWorthwhile = 0.03;    // a smaller gain of a single kernel has no effect in the whole run
+constexpr double kTie = 0.01;           // smaller differences do not count
+constexpr double kClearlySlower = 1.1;  // at the first shape: not raced at the others
+constexpr int kLeastCalls = 5;          // calls of a kernel in a race, however long it takes
 constexpr int64_t kMostBytes = int64_t{2} << 30;  // of a kernel's arguments
 
 std::string problem_of(const Outcome& outcome) {
@@ -32,7 +32,7 @@ std::string problem_of(const Outcome& outcome) {
   return cat(what, ": ", outcome.reason);
 }
 
-// Slower than the default by more than its noise.
+// Whether it is slower than the default by more than its noise.
 bool is_slower(const Outcome& outcome) { return outcome.ratio > 1 + std::max(kTie, 2 * outcome.noise); }
 
 }  // namespace
@@ -57,7 +57,7 @@ void Search::build_defaults(const std::vector<Search*>& searches) {
     searches[s]->made_[loop::to_string(searches[s]->first_.schedule)] = std::move(built[s]);
 }
 
-// Builds those that are not yet.
+// Builds the candidates that are not built yet.
 void Search::make(const Candidates& candidates) {
   std::vector<std::unique_ptr<Code>*> fresh;
   std::vector<Backend::Wanted> wanted;
@@ -131,8 +131,8 @@ double Search::expected(const Candidate& candidate) const {
   return candidate.cycles / std::max(first_.cycles, 1.0);
 }
 
-// The best of every family that is not known, then variations of the best schedule's own: those that may gain, as many
-// as the time allows.
+// The best schedule of every family that has not been tried, then variations of the best schedule: those that
+// may gain, as many as the time allows.
 std::vector<size_t> Search::pick(const Calibration& forecast, double seconds) {
   struct Pick {
     size_t index;
@@ -217,7 +217,7 @@ void Search::try_batch(const std::vector<size_t>& picked, double seconds, Calibr
       const double ratio = std::exp(runner.logs / n);
       forecast.learn(runner.candidate->family, expected(*runner.candidate), ratio);
       const bool everywhere = runner.trial.problem.empty() && static_cast<int>(n) == shapes;
-      // Twice the standard error: one in forty better ones by chance.
+      // Twice the standard error: one in forty is better by chance.
       if (everywhere && !runner.loses &&
           ratio <= score_.ratio * (1 - std::max(kWorthwhile, 2 * runner.noise))) {
         best_ = *runner.candidate;
@@ -228,8 +228,8 @@ void Search::try_batch(const std::vector<size_t>& picked, double seconds, Calibr
   }
 }
 
-// Of many that are equally good one looks better by chance: what was found best has to win once more, by itself, and
-// that race's figures are the ones that count. Ties go to the default.
+// Among many equally good candidates one looks best by chance. The winner must therefore win one more race,
+// alone against the default, and the figures of that race are recorded. Ties go to the default.
 void Search::confirm(double seconds) {
   if (!best_) return;
   double logs = 0, noise = 0;

@@ -1,11 +1,12 @@
-// The search for one kernel's schedule.
+// Searches the best schedule of one kernel.
 //
-// The candidates of schedule/heuristics/candidates.h are tried a few at a time, families first, then variations of the best: those
-// that might beat it by more than noise, as far as the model and its errors so far (cost_model_calibration.h) can tell. They are raced
-// with the default at the first shape; those that are not clearly slower there at the others too. The best one has the
-// least geometric mean of its ratios to the default, and is slower than the default at no shape. Where no candidate is likely
-// to gain, or what was tried of late did not, those around the best one follow, if there are others; the search ends where
-// they do not gain either, or where the time is used up.
+// The candidates of schedule/heuristics/candidates.h are tried a few at a time: families first, then
+// variations of the best. Only candidates are tried that may beat the best by more than noise, according to
+// the model and its known errors (cost_model_calibration.h). They race against the default at the first
+// shape; those that are not clearly slower also race at the others. The best one has the smallest geometric
+// mean of its ratios to the default, and is slower than the default at no shape. If no candidate is likely to
+// gain, or the last ones tried did not, the candidates around the best one follow (Backend::candidates), if
+// there are others. The search ends if they do not gain either, or if the time is used up.
 #pragma once
 
 #include <map>
@@ -26,30 +27,32 @@ namespace stridec::tune {
 
 class Search {
  public:
-  // `shapes` tell the kernel's sizes apart; one at least. What `measuring` says of time and patience is replaced.
+  // `shapes`: values of the kernel's sizes, at least one set. The times and patience of `measuring` are
+  // replaced.
   Search(const loop::Program& program, loop::NestId nest, Backend& backend, std::vector<Values> shapes,
          MeasureOptions measuring);
 
-  // Builds the default of each search, all together.
+  // Builds the default schedules of all searches together.
   static void build_defaults(const std::vector<Search*>& searches);
-  // Its time alone; false: it cannot be had at any shape, and there is nothing to search.
+  // Times the default alone. Returns false if it cannot be measured at any shape; then there is nothing to
+  // search.
   bool measure_default();
-  // Of a call at a shape; 0 where there is nothing to do.
+  // Of one call at a shape; 0 if there is no work at that shape.
   double default_seconds(size_t shape) const { return default_seconds_[shape]; }
 
-  // False: there was no time to try anything, and nothing is known yet.
+  // Returns false if there was no time to try anything, so that nothing is known yet.
   bool run(double seconds, Calibration& forecast);
 
-  // What was found best is another schedule than the default.
+  // Whether the best schedule is not the default.
   bool gains() const { return best_.has_value(); }
-  // The kernel with it, or with its default; nothing where there is nothing to do at the shape.
+  // The kernel with the best schedule, or with the default; nothing if there is no work at the shape.
   std::optional<Subject> subject(size_t shape, bool best) const;
-  // The default holds after all.
+  // Returns to the default.
   void give_up();
-  // Drops the code of what lost.
+  // Frees the code of the losing candidates.
   void forget();
 
-  // Key and name of the kernel are the caller's. Times are geometric means over the shapes.
+  // The caller sets the key and the kernel's name. Times are geometric means over the shapes.
   Entry entry() const;
   std::vector<Trial> take_trials() { return std::move(trials_); }
 
@@ -65,7 +68,7 @@ class Search {
   void make(const Candidates& candidates);
   std::vector<Outcome> race(const Candidates& candidates, size_t shape, double seconds, int rounds);
   double expected(const schedule::Candidate& candidate) const;
-  double call_seconds() const;  // of the default, all shapes together
+  double call_seconds() const;  // of the default, summed over all shapes
 
   const loop::Program alone_;
   Backend& backend_;
@@ -73,10 +76,10 @@ class Search {
   MeasureOptions measuring_;
   schedule::Candidate first_;
   std::vector<schedule::Candidate> space_;
-  std::map<std::string, std::unique_ptr<Code>> made_;  // by the schedule's text
+  std::map<std::string, std::unique_ptr<Code>> made_;  // keyed by the schedule's text
   std::vector<bool> tried_schedules_;
   std::set<std::string> tried_families_;
-  std::vector<double> default_seconds_;  // by shape
+  std::vector<double> default_seconds_;  // per shape
   std::optional<schedule::Candidate> best_;
   Score score_;
   std::vector<Trial> trials_;

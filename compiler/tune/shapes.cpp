@@ -30,7 +30,7 @@ bool counts_requests(const loop::Symbol& symbol) { return symbol.input >= 0 && s
 
 int64_t least(const sym::Interval& range) { return range.has_lo() ? std::max<int64_t>(range.lo, 1) : 1; }
 
-// The greatest multiple of what divides the symbol that is no larger, if there is one in its range.
+// The largest multiple of the symbol's known divisor that is at most `value`, if its range contains one.
 int64_t divisible(int64_t value, const loop::Symbol& symbol, const sym::Facts& facts) {
   const int64_t step = std::max<int64_t>(1, facts.known_divisor(symbol.var));
   const int64_t down = value / step * step;
@@ -53,8 +53,8 @@ Values as_values(Sizes sizes) {
   };
 }
 
-// Sets each loop's iteration count to its trip count at the other sizes, and its counter to the last iteration, unless
-// `given` sets them: at a later iteration the body would access memory out of bounds.
+// Sets each loop's iteration count to its trip count at the other sizes, and its counter to the last
+// iteration, unless `given` sets them: at a later iteration the body would access memory out of bounds.
 void add_iterations(const loop::Program& program, const Sizes& given, Sizes& sizes) {
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* loop = std::get_if<loop::While>(&step.node);

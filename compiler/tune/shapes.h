@@ -1,5 +1,5 @@
-// The sizes that kernels are measured at: schedules are chosen once for all sizes that a program allows, so they are
-// judged at more than one.
+// Selects the sizes at which kernels are measured. One schedule is chosen for all sizes that a program
+// allows, so it is judged at several sizes.
 #pragma once
 
 #include <map>
@@ -13,18 +13,21 @@ namespace stridec::tune {
 
 using Sizes = std::map<std::string, int64_t>;  // of symbols, by name
 
-// Throws Error kUsage for a size outside of its range or of an unknown name.
+// Throws Error kUsage for a size that is out of range or a name that is unknown.
 void check_shapes(const loop::Program& program, const std::vector<Sizes>& given);
 
-// One for each of `given`, whose unnamed symbols are as in the first of these two, which are taken where nothing is given:
-//   one request    the leading dim of an input at its least, other symbols as in cost models (schedule::typical)
-//   several        every symbol at the geometric middle of its range, of which no more than 256 (a leading dim: 4096)
-//                  counts, 64 without an upper bound: more requests that are smaller, or more of the same size
-// A loop's counter is its last iteration at these sizes, where the trip count is known.
-// Throws what check_shapes() does.
+// One shape for each of `given`. Symbols that `given` does not name are as in the first of the following two
+// shapes. If `given` is empty, these two are used:
+//   one request    the leading dim of an input is its minimum, other symbols as in cost models
+//                  (schedule::typical)
+//   several        every symbol is the geometric mean of its range. The range counts up to 256 (a leading
+//                  dim: 4096), or to 64 if it has no upper bound: many small requests, or several of one size
+// The counter of a loop has its value in the last iteration at these sizes, if the trip count is known.
+// Throws like check_shapes().
 std::vector<Values> shapes_of(const loop::Program& program, const std::vector<Sizes>& given);
 
-// Which shapes count as the same for symbols in this order: each rounded up to a power of two, "1x128"; "-" without symbols.
+// Key of shapes that count as equal, for symbols in this order: each rounded up to a power of two, "1x128";
+// "-" without symbols.
 std::string bucket_of(const std::vector<sym::Expr>& symbols, const Values& values);
 
 }  // namespace stridec::tune

@@ -1,4 +1,4 @@
-// A candidate that was measured, and what came of it.
+// A candidate that was tried, with its measurements.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@ namespace stridec::tune {
 
 struct Trial {
   std::string schedule, family;
-  double expected = 1;  // times the default's, by the analytic model
-  std::vector<double>
-      ratios;           // times the default's, at each shape that it was raced at; empty: it got no time
-  std::string problem;  // why not: "crashed: signal 11 (Segmentation fault)"
+  double expected = 1;  // predicted time relative to the default's, by the analytic model
+  // Time relative to the default's, at each shape it was raced at; empty: it was not timed.
+  std::vector<double> ratios;
+  std::string problem;  // why it was not timed: "crashed: signal 11 (Segmentation fault)"
 };
 
 }  // namespace stridec::tune

@@ -23,15 +23,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using schedule::Candidate;
 
-constexpr double kNegligible = 0.02;  // of a run: kernels that together take less keep their default
-constexpr double kLastRace = 0.1;     // of the time: for the run as a whole
-constexpr double kTie = 0.01;         // of a run: less is no loss
+constexpr double kNegligible = 0.02;  // of a run: kernels with a smaller total share keep their default
+constexpr double kLastRace = 0.1;     // of the time: for timing the run as a whole
+constexpr double kTie = 0.01;         // of a run: smaller losses do not count
 
 Key key_of(const loop::Program& program, const loop::Nest& nest, const Key& machine,
            const std::vector<Values>& shapes) {
   std::vector<sym::Expr> symbols;
   std::string text = loop::canonical_text(program, nest, &symbols);
-  // What the space depends on beside the code: which buffers are constants that can be packed.
+  // The space depends on the code and on which buffers are constants that can be packed.
   for (const loop::BufferId id : loop::buffers_of(nest))
     text += program[id].storage == loop::Storage::kWeight ? 'w' : '.';
   std::vector<std::string> buckets;
@@ -46,13 +46,13 @@ Key key_of(const loop::Program& program, const loop::Nest& nest, const Key& mach
   return key;
 }
 
-// `order`: the nests as they are launched.
+// `order`: the nests in launch order.
 std::vector<Tuned> kernels_of(const loop::Program& program, const Key& machine,
                               const std::vector<Values>& shapes, std::vector<loop::NestId>& order) {
   std::vector<Tuned> kernels;
   std::map<std::string, size_t> known;
   std::set<loop::NestId> seen;
-  // What strips run is part of a kernel, whose ranges no measurement of a nest by itself has.
+  // Nests of a tiled-and-fused group are part of a kernel; their ranges differ from those of the nest alone.
   const std::set<loop::NestId> parts = loop::launched_in_groups(program);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
@@ -68,7 +68,8 @@ std::vector<Tuned> kernels_of(const loop::Program& program, const Key& machine,
   return kernels;
 }
 
-// What the database has of the kernel's loops otherwise, and what is wanted; nothing where it does not know them.
+// How the database's entries for the kernel's loops differ from the wanted key; empty if the database does
+// not contain the loops.
 std::vector<std::string> notes_of_others(const loop::Program& program, const Tuned& kernel,
                                          const Database& database) {
   constexpr size_t kMost = 4;
@@ -110,7 +111,7 @@ std::vector<std::string> notes_of_others(const loop::Program& program, const Tun
   throw Error(std::move(diagnostic));
 }
 
-// The program's shapes that are different ones for a nest, and of each shape which of these it is.
+// The program's shapes that are distinct for a nest, and for each shape of the program its index among them.
 struct OwnShapes {
   std::vector<Values> shapes;
   std::vector<size_t> of;
@@ -134,16 +135,17 @@ struct Item {
   std::vector<size_t> shape_of;
   std::unique_ptr<Search> search;
   bool timed = false;
-  bool settled = false;  // the search came to its end
+  bool settled = false;  // the search has ended by itself
   double share = 0;      // of a run, mean over the shapes
 };
 
-// Kernels that win alone may lose among their neighbours, who find other things in the caches: all that was measured runs
-// in the model's order, with the defaults and with what was found, which holds where it is faster as a whole and slower
-// at no shape. Shapes whose runs do not fit into the time are left out.
+// A kernel that is faster alone may be slower in the run, where caches have other contents. All measured
+// kernels are therefore run in the model's order with the defaults and with the schedules found. The latter
+// are kept if they are faster in total and slower at no shape. Shapes whose runs do not fit into the time are
+// omitted.
 bool holds_together(const std::vector<Item>& items, const std::vector<loop::NestId>& order, size_t shapes,
                     Backend& backend, MeasureOptions measuring, double seconds) {
-  constexpr int kLeastRuns = 12;  // that a race of two makes
+  constexpr int kLeastRuns = 12;  // of a race between two
   std::map<loop::NestId, size_t> item_of;
   for (size_t i = 0; i < items.size(); ++i)
     for (const loop::NestId nest : items[i].kernel->nests) item_of[nest] = i;
@@ -179,7 +181,7 @@ bool holds_together(const std::vector<Item>& items, const std::vector<loop::Nest
   return raced == 0 || std::exp(logs / raced) < 1 - noise;
 }
 
-// What is known of a kernel, to the database too; the last entry holds.
+// Records what is known about a kernel, also in the database, where the last entry counts.
 void store(const Item& item, const Options& options) {
   Entry entry = item.search->entry();
   entry.key = item.kernel->entry.key;
@@ -234,7 +236,7 @@ void measure_all(const loop::Program& program, Backend& backend, const Options& 
     for (size_t i = 0; i < items.size(); ++i)
       items[i].share += seconds[i] / std::max(run, 1e-12) / static_cast<double>(shapes.size());
   }
-  // What takes longest first: what it teaches shortens the search of the others.
+  // The longest-running kernel first: its measurements shorten the search of the others.
   sort_stable(items, [](const Item& x, const Item& y) { return x.share > y.share; });
   Calibration forecast(options.database ? options.database->lessons(machine) : ModelErrors{});
   double rest = 1;
@@ -242,7 +244,7 @@ void measure_all(const loop::Program& program, Backend& backend, const Options& 
     tell(*item.kernel);
     const double left = options.seconds * (1 - kLastRace) - passed();
     const double seconds = left * std::max(item.share / std::max(rest, 1e-12), 0.02);
-    // What has to wait for another time has no entry.
+    // A kernel whose search was postponed gets no entry.
     item.settled = !item.timed || rest < kNegligible || item.search->run(seconds, forecast);
     rest -= item.share;
     item.search->forget();
@@ -262,14 +264,15 @@ void measure_all(const loop::Program& program, Backend& backend, const Options& 
   if (options.database) options.database->append(machine, forecast.learned());
 }
 
-// Entries of the database; names of kernels stay this program's. Those that it lacks.
+// Looks up the kernels in the database; they keep the names of this program. Returns the kernels that it
+// lacks.
 std::vector<Tuned*> look_up(const loop::Program& program, const Backend& backend, const Options& options,
                             std::vector<Tuned>& kernels) {
   std::vector<Tuned*> missing;
   for (Tuned& kernel : kernels) {
     const Entry* entry = options.database ? options.database->find(kernel.entry.key) : nullptr;
-    // An entry holds where its schedule is in the space: other compilers, and files that were edited, are no reason to
-    // emit nonsense.
+    // An entry is used only if its schedule is in the space: it may come from another compiler or an edited
+    // file.
     const loop::Nest& nest = program[kernel.nests[0]];
     const std::string reason =
         entry ? backend.refusal(program, nest, loop::parse_schedule(entry->schedule)) : "";
@@ -298,7 +301,7 @@ Result tune(const loop::Program& program, Backend& backend, const Options& optio
     result.kernels = kernels_of(program, backend.machine(), shapes, order);
     return look_up(program, backend, options, result.kernels);
   };
-  // A device is opened where something is missing: its own entries are the ones that count then.
+  // The device is opened only if something is missing. From then on only its own entries count.
   std::vector<Tuned*> missing = read();
   if (options.measure && !missing.empty()) {
     result.problem = backend.problem();

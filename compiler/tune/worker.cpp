@@ -19,8 +19,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What is clearly behind after some rounds will not win. The first subject stays: it is what others are
-// compared with.
+// Drops subjects that are clearly slower after a few rounds. The first subject stays, because the others are
+// compared with it.
 void drop_slow(int round, const std::vector<std::vector<double>>& times, std::vector<bool>& alive) {
   if (round < 1) return;
   double best = 1;
@@ -43,7 +43,7 @@ void run_rounds(Runner& runner, const MeasureOptions& options, std::vector<bool>
   const size_t subjects = alive.size();
   size_t current = 0;
   const auto tell = [&](const Event& event) {
-    if (!send_all(descriptor, &event, sizeof event)) _exit(1);  // nobody listens any more
+    if (!send_all(descriptor, &event, sizeof event)) _exit(1);  // the parent has closed the socket
   };
   try {
     for (size_t s = 0; s < subjects; ++s) {
@@ -67,7 +67,7 @@ void run_rounds(Runner& runner, const MeasureOptions& options, std::vector<bool>
         tell(first);
         continue;
       }
-      // To see how long a call is.
+      // Estimates the duration of a call.
       double least = runner.call(s, 1);
       if (least < 0.05) least = std::min(least, runner.call(s, 1));
       repeats[s] = std::clamp<size_t>(static_cast<size_t>(runner.sample_seconds() / std::max(least, 1e-8)), 1,
@@ -98,7 +98,7 @@ void run_rounds(Runner& runner, const MeasureOptions& options, std::vector<bool>
 
 void run_worker(const std::vector<Subject>& subjects, const std::vector<bool>& alive,
                 const MeasureOptions& options, int descriptor) {
-  Runner* runner = cpu_runner(subjects, options).release();  // _exit follows: nothing is torn down
+  Runner* runner = cpu_runner(subjects, options).release();  // _exit follows, so nothing is destroyed
   run_rounds(*runner, options, alive, descriptor);
 }
 

@@ -1,4 +1,4 @@
-// The child process of measure.h: rounds over subjects, whatever runs them.
+// The child process of measure.h: runs rounds over subjects on any kind of device.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace stridec::tune {
 
-// The machine after a fault takes no more work: the process has to end.
+// Thrown after a fault of the device, which then accepts no more work: the process must end.
 struct Fault {
   std::string reason;
 };
@@ -18,20 +18,22 @@ struct Fault {
 class Runner {
  public:
   virtual ~Runner() = default;
-  // The subject's code; why there is none, or "".
+  // Loads the subject's code. Returns why there is none, or "".
   virtual std::string load(size_t subject) = 0;
-  // Memory for those that are alive.
+  // Allocates memory for the subjects that are alive.
   virtual void make_memory(const std::vector<bool>& alive) = 0;
-  // Once, for pages and code. What is wrong with the result, as an event of that kind.
+  // The first call, which also loads pages and code. Returns what is wrong with the result as the kind of the
+  // event.
   virtual Event first_call(size_t subject) = 0;
-  // Seconds of one of `times` calls in a row.
+  // Seconds per call, over `times` calls in a row.
   virtual double call(size_t subject, size_t times) = 0;
-  virtual double sample_seconds() const = 0;  // that calls in a row should take for a clock to be good enough
+  // The minimum duration of a series of calls for the clock to be precise enough.
+  virtual double sample_seconds() const = 0;
 };
 
 std::unique_ptr<Runner> cpu_runner(const std::vector<Subject>& subjects, const MeasureOptions& options);
 
-// Measures the subjects for which `alive` holds, writing events to the descriptor. Runs in the child.
+// Measures the subjects for which `alive` is true and writes events to the descriptor. Runs in the child.
 void run_rounds(Runner& runner, const MeasureOptions& options, std::vector<bool> alive, int descriptor);
 void run_worker(const std::vector<Subject>& subjects, const std::vector<bool>& alive,
                 const MeasureOptions& options, int descriptor);
