@@ -26,13 +26,13 @@
 namespace stridec::cli {
 namespace {
 
-// All that the signal handler touches, made before it is installed.
+// All data that the signal handler uses, created before it is installed.
 struct Message {
-  std::string before, after;  // the stage stands between
+  std::string before, after;  // the stage is printed in between
 };
 Message too_slow, too_large;
 int out = STDERR_FILENO;
-std::atomic<int64_t> deadline = 0;  // nanoseconds of the monotonic clock; 0: none
+std::atomic<int64_t> deadline = 0;  // in nanoseconds of the monotonic clock; 0: none
 std::atomic<uint64_t> most_pages = 0;
 int statm = -1;
 char stage_name[64] = "working";
@@ -45,7 +45,8 @@ int64_t now() {
 
 void put(const char* text, size_t size) { [[maybe_unused]] const auto written = write(out, text, size); }
 
-// Returns if main speaks already. Several threads may find at once that something ran out.
+// Returns if main already owns the exit. Several threads may detect at the same time that a budget is
+// exceeded.
 void give_up(const Message& message) {
   const ExitOwner before = claim_exit(ExitOwner::kBudget);
   if (before == ExitOwner::kMain) return;
@@ -57,7 +58,7 @@ void give_up(const Message& message) {
   _exit(static_cast<int>(ErrorKind::kOverBudget));
 }
 
-// Pages of its own: resident less those of files.
+// Pages of the process itself: resident pages minus those of files.
 uint64_t own_pages() {
   char text[128];
   const ssize_t size = pread(statm, text, sizeof(text) - 1, 0);
@@ -84,7 +85,7 @@ void on_tick(int) {
   errno = before;
 }
 
-// The message as print_error would print it, cut where the stage belongs.
+// The message as print_error would print it, split where the stage is inserted.
 Message message(const std::string& code, const std::string& text, const std::string& help,
                 const std::string& file, const Globals& globals) {
   constexpr char kStage[] = "STAGE";
@@ -108,8 +109,8 @@ uint64_t peak_bytes() {
 }
 
 void name_stage(std::string_view stage) {
-  look();  // a busy machine may hold the timer's signal back
-  // A reader in a signal handler may see half of each; both are words.
+  look();  // a busy machine may delay the timer's signal
+  // A signal handler may read a mixture of the old and the new text; both are printable.
   const size_t size = std::min(stage.size(), sizeof(stage_name) - 1);
   std::memcpy(stage_name, stage.data(), size);
   stage_name[size] = 0;
@@ -129,8 +130,8 @@ void enforce(const Budget& budget, const std::string& file, const Globals& globa
   if (budget.memory > 0) {
     statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     most_pages = std::max<uint64_t>(1, budget.memory / static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
-    // Behind the timer: one large request that would be used at once. What the process has by now, stacks of threads
-    // and what allocators keep is not the work's.
+    // In addition to the timer: catches one large allocation that would be used at once. Memory that the
+    // process has already, thread stacks, and what allocators keep are not counted.
     constexpr uint64_t kBeside = 256 << 20;
     rlimit limit;
     if (getrlimit(RLIMIT_DATA, &limit) == 0) {

@@ -1,4 +1,4 @@
-// --max-seconds and --max-memory: work that takes more ends with a sentence and the exit code for it.
+// Enforces --max-seconds and --max-memory: a command that exceeds them ends with a message and exit code 6.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 namespace stridec::cli {
 
 struct Budget {
-  double seconds = 0;   // of wall time from now; 0: any
-  uint64_t memory = 0;  // bytes that the process itself holds (files that it maps are not counted); 0: any
+  double seconds = 0;  // wall time from now; 0: unlimited
+  // Memory of the process itself, in bytes, without mapped files; 0: unlimited.
+  uint64_t memory = 0;
 };
 
-// Watches until main has the last word, whatever the process does: a timer looks every 10 ms, in every thread's work
-// alike. What is over budget ends the process with exit code 6, a message, and no unfinished files. Memory that is asked
-// for beyond the budget, but not used yet, fails like memory that ran out.
-// The message names `file`.
+// Watches the process until main owns the exit: a timer checks every 10 ms, whichever thread is working. If
+// the budget is exceeded, the process ends with exit code 6, a message that names `file`, and no unfinished
+// files. An allocation beyond the budget fails as if memory were exhausted, even if it is not used yet.
 void enforce(const Budget& budget, const std::string& file, const Globals& globals);
 
-// The most memory that the process has had at once, mapped files included. (The kernel's ru_maxrss counts what the
-// parent had before it started this program.)
+// The largest memory size that the process has had, including mapped files. (The kernel's ru_maxrss includes
+// what the parent had before it started this program.)
 uint64_t peak_bytes();
 
-// What the message says the process was doing.
+// Sets the current stage for the message.
 void name_stage(std::string_view stage);
 
 }  // namespace stridec::cli

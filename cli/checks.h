@@ -1,11 +1,11 @@
-// What flags accept beyond their type: validators for CLI11, which print sentences.
+// Validators of flag values for CLI11. They return error messages.
 #pragma once
 
 #include <string>
 
 namespace stridec::cli {
 
-// "" where the text is a number above zero (zero or more), otherwise what is wrong with it.
+// Returns "" if the text is a number above zero (zero or more), otherwise the error.
 std::string above_zero(const std::string& text);
 std::string zero_or_more(const std::string& text);
 

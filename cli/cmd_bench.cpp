@@ -38,7 +38,7 @@ struct Subject {
   std::unique_ptr<Library> library;
   Sizes sizes;
   int row = 1;       // runs that are timed together
-  double first = 0;  // seconds of the run behind the warm-up
+  double first = 0;  // seconds of the first run after the warm-up
   std::vector<double> times;
   double median() {
     std::sort(times.begin(), times.end());
@@ -49,22 +49,22 @@ struct Subject {
   }
 };
 
-// On a GPU: so many that its clock is good enough, and that the driver's queue holds the launches.
+// On a GPU: enough runs for the resolution of its clock, but no more launches than the driver's queue holds.
 int runs_in_a_row(Library& library) {
   constexpr double kSample = 2e-3;
   constexpr int kLaunches = 500;
-  library.timed_run();  // a graph is recorded
+  library.timed_run();  // records the graph
   const int runs = static_cast<int>(kSample / std::max(library.timed_run(), 1e-6));
   return std::clamp(runs, 1,
                     std::max(1, kLaunches / std::max<int>(1, static_cast<int>(library.steps().size()))));
 }
 
-// What the machine can do at most, as a kernel's time is held against it.
+// The peak rates of the machine, against which a kernel's time is compared.
 struct Roof {
   using Level = tune::Peaks::Level;
 
   std::function<double(std::string_view schedule)> flops_of;
-  std::function<Level(double bytes)> level_of;  // where a kernel that moves so many finds them
+  std::function<Level(double bytes)> level_of;  // the level that serves a kernel that moves this many bytes
   Json json;
 };
 
@@ -78,7 +78,7 @@ Roof roof_of(Library& library) {
                      {"memory_bytes_per_second", peaks.memory}}};
   }
   const CpuTarget& target = cpu_target(library.variant());
-  // Threads that take turns on a processor reach together what one of them reaches.
+  // Threads that share a processor have together the rate of one.
   const int threads = std::min(library.threads(), processors());
   const tune::Peaks peaks = tune::measure_peaks(target, threads);
   return {
@@ -97,7 +97,7 @@ std::vector<Subject> make_subjects(const Flags& flags) {
     if (!path.empty())
       subjects.push_back({.library = std::make_unique<Library>(path, flags.threads, flags.variant)});
   for (Subject& subject : subjects) {
-    // One of the two may have been compiled for a size alone that the other takes.
+    // One of the two artifacts may be compiled for a fixed size where the other has a symbol.
     Sizes sizes = parse_sizes(flags.dims);
     std::erase_if(sizes, [&](const auto& size) {
       return !has_size(*subject.library, size.first) &&
@@ -115,7 +115,7 @@ std::vector<Subject> make_subjects(const Flags& flags) {
   return subjects;
 }
 
-// Flops and bytes of a kernel at these sizes, from the manifest's expressions.
+// Flops or bytes of a kernel at these sizes, from the manifest's expressions.
 double evaluate(const Json& kernel, const char* key, const Sizes& sizes) {
   const auto value =
       sym::evaluate(sym::parse(kernel[key].get<std::string>()), [&](sym::Expr v) -> std::optional<int64_t> {
@@ -128,19 +128,19 @@ double evaluate(const Json& kernel, const char* key, const Sizes& sizes) {
 struct Row {
   std::string name;
   double seconds;                  // of one run, the mean
-  double least;                    // ... if every call took no longer than the fastest one like it
+  double least;                    // the same if every call were as fast as the fastest one of its kind
   int64_t calls;                   // in one run
   double flops, bytes;             // of one run
   double call_bytes;               // of one call
   std::string_view level;          // that holds the bytes of one call
   std::vector<std::string> nodes;  // the model's
-  double compute, moving;          // seconds of one run at the machine's peak rates, each
-  // Share of what the machine could do, were it bound by one of the two alone.
+  double compute, moving;          // seconds of one run at the machine's peak rates, for flops and for bytes
+  // Share of the attainable rate: time at the tighter of the two limits, relative to the measured time.
   double roofline() const { return std::max(compute, moving) / std::max(seconds, 1e-12); }
   bool computes() const { return compute > moving; }
 };
 
-// A row for each kernel of the manifest, by falling time; routines of the library by name.
+// One row per kernel of the manifest, sorted by decreasing time. Routines of the library appear by name.
 std::vector<Row> profile(Subject& subject, const std::string& artifact, const Sizes& sizes,
                          const Roof& roof) {
   const int runs = std::clamp(static_cast<int>(0.5 / std::max(subject.median(), 1e-6)), 3, 200);
@@ -191,8 +191,8 @@ std::string number(double value, const char* format) {
   return text;
 }
 
-// What a run moves, against the level that holds all of it from run to run: "40 % of 51.3 that L2 reaches". On a GPU the one
-// rate known is that of memory, which says nothing of what stays in its L2.
+// Bandwidth of a run relative to the level that holds all its data between runs: "40 % of 51.3 that L2
+// reaches". On a GPU only the rate of memory is known, which does not apply to data that stay in L2.
 std::string share_of_bandwidth(double bytes, double seconds, const Roof& roof, const GpuTarget* gpu) {
   if (gpu && bytes <= gpu->l2_bytes) return "its data fit in L2, whose rate is not measured";
   const Roof::Level level = roof.level_of(bytes);

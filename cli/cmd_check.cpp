@@ -42,7 +42,8 @@ bool is_data_dependent(const graph::Graph& graph, sym::Expr e) {
   });
 }
 
-// What a caller may choose: a line for each size that the inputs give, with its range and the nodes that ask for it.
+// The sizes that a caller may choose: one line per size that the inputs determine, with its range and the
+// nodes that restrict it.
 std::vector<std::vector<std::string>> symbol_rows(const graph::Graph& graph) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& symbol : graph.symbols) {

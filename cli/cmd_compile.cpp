@@ -33,8 +33,8 @@ struct Flags {
   std::string output;
 };
 
-// Fails before the work rather than after it: a missing folder, a device, an output that would take the place of another
-// or of something that was read.
+// Fails before the work instead of after it: for a missing folder, a device, or an output that would
+// overwrite another output or a file that was read.
 void check_outputs(const std::string& output, const std::string& weights,
                    const std::vector<std::string>& sources) {
   const std::filesystem::path folder = std::filesystem::absolute(output).parent_path();
@@ -62,7 +62,7 @@ std::string counted(size_t count, const std::string& what, const char* plural = 
   return cat(count, " ", what, count == 1 ? "" : plural);
 }
 
-// A program of the artifact: what it is for, and what a run launches.
+// A program of the artifact: its target and sizes, and the number of launches of a run.
 struct Contained {
   std::string target, sizes;  // sizes: "" for all
   size_t launches;
@@ -117,7 +117,7 @@ int run(const Flags& flags, const Globals& globals) {
     progress.line("fusing", cat(counted(made.loops.nests.size(), "operation"), " -> ",
                                 counted(each.launches, "kernel launch", "es"), " a run on ", each.target,
                                 each.sizes.empty() ? "" : cat(" where ", each.sizes)));
-  // What several kernels call, like a product's innermost loops, is a function of its own.
+  // Code that several kernels call, such as a GEMM micro-kernel, is a separate function.
   const size_t functions = made.built.kernels.size() + made.device.kernels.size();
   progress.line("building",
                 cat(counted(functions, "function"), programs.size() == 1 ? "" : " for all of these programs",

@@ -1,4 +1,4 @@
-// diff: what changed between two artifacts, from their manifests and sizes.
+// diff: reports the differences of two artifacts, from their manifests and sizes.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct Side {
   std::string file;
-  uint64_t bytes = 0;  // of the library; 0: a manifest alone
+  uint64_t bytes = 0;  // of the library; 0: only a manifest
   Json manifest;
 };
 
@@ -46,10 +46,10 @@ Side read_side(const std::string& file) {
 
 struct Change {
   std::string what, name;
-  Json before, after;  // null: it is not there
+  Json before, after;  // null: absent
 };
 
-// Values of two objects that differ, by their dotted names.
+// Adds the values of two objects that differ, with their dotted names.
 void compare(const std::string& what, const std::string& name, const Json& a, const Json& b,
              std::vector<Change>& out) {
   if (a == b) return;
@@ -64,7 +64,7 @@ void compare(const std::string& what, const std::string& name, const Json& a, co
     if (!a.contains(key)) out.push_back({what, at(key), Json(), value});
 }
 
-// Rows of a list by the field that names them; rows that share a name are told apart by counting.
+// Indexes the rows of a list by a naming field; rows with the same name are numbered.
 std::map<std::string, Json> by_name(const Json& list, const char* field) {
   std::map<std::string, Json> out;
   if (!list.is_array()) return out;
@@ -115,7 +115,7 @@ std::vector<Change> changes_between(const Side& a, const Side& b) {
   return out;
 }
 
-// One line: strings without quotes, a kernel that came or went by its schedule, a program by its size.
+// One line: strings without quotes, an added or removed kernel by its schedule, a program by its size.
 std::string show(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_object() && value.contains("schedule"))

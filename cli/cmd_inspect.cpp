@@ -35,11 +35,11 @@ using Json = nlohmann::ordered_json;
 struct Flags {
   CompileFlags common;
   std::string stage;
-  int kernel = 0;  // from 1; 0: all
+  int kernel = 0;  // starting at 1; 0: all
   std::string graph_file;
 };
 
-// Empty if there are none.
+// At most `count` bytes; empty if the file cannot be read.
 std::string first_bytes(const std::string& path, size_t count) {
   std::string bytes(count, '\0');
   std::ifstream file(path, std::ios::binary);
@@ -48,7 +48,7 @@ std::string first_bytes(const std::string& path, size_t count) {
   return bytes;
 }
 
-// What an input may hold: "0..30521", "0.." or "".
+// The range of an input's values: "0..30521", "0.." or "".
 std::string values_of(const Json& input) {
   if (input.value("content", "") == "image") return "an encoded image";
   const auto range = input.find("range");
@@ -123,7 +123,7 @@ int inspect_artifact(const Flags& flags, const Globals& globals) {
   return 0;
 }
 
-// Text as is; with --format=json the same text as one string, beside the stage's name.
+// Prints text unchanged, or with --format=json as one string together with the stage's name.
 int print_stage(const std::string& stage, const std::string& text, const Globals& globals) {
   if (globals.json)
     std::printf(
@@ -134,7 +134,7 @@ int print_stage(const std::string& stage, const std::string& text, const Globals
   return 0;
 }
 
-// The operation after which the size of a buffer is known, of a buffer whose size is data.
+// For a buffer with a data-dependent size: the operation that determines the size.
 std::string size_known_after(const loop::Program& program, const loop::Buffer& buffer) {
   std::map<loop::BufferId, std::string> made_by;
   std::map<sym::Expr, std::string, sym::ExprLess> bound_by;
@@ -166,7 +166,7 @@ int print_memory(const loop::Program& program, const Globals& globals) {
                {"arena_bytes", sym::to_string(program.arena_bytes)},
                {"buffers", Json::array()}};
   std::vector<std::vector<std::string>> rows = {{"buffer", "type", "offset", "elements"}};
-  std::set<std::string> own;  // of strips
+  std::set<std::string> own;  // of tiled-and-fused groups
   for (const loop::TiledGroup* strips : loop::tiled_groups_of(program))
     for (loop::BufferId id : strips->own) own.insert(program[id].name);
   for (const auto& buffer : program.buffers) {
@@ -211,7 +211,7 @@ int write_graph(const graph::Graph& graph, const std::string& path) {
   return 0;
 }
 
-// What a GPU kernel takes, from its cubin and its launch.
+// Resource use of a GPU kernel, from its cubin and its launch.
 std::string resources_text(const codegen::cuda::BuiltKernel& kernel) {
   const codegen::cuda::Resources& r = kernel.resources;
   if (!r.registers) return cat("// ", kernel.target.name, "\n");

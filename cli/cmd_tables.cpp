@@ -1,4 +1,4 @@
-// ops, modes, options, passes, targets, exit-codes: what this build can do, printed from its own tables.
+// ops, modes, options, passes, targets, exit-codes: prints what this build supports, from its own tables.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-// The first row names the columns.
+// The first row contains the column names.
 int print(const Rows& rows, const Globals& globals) {
   if (!globals.json) {
     std::printf("%s", table(rows).c_str());
@@ -34,7 +34,7 @@ int print(const Rows& rows, const Globals& globals) {
   return 0;
 }
 
-// The operators as a page of documentation.
+// Prints the operators as a documentation page.
 int print_page(const Rows& rows) {
   size_t covered = 0;
   for (size_t i = 1; i < rows.size(); ++i) covered += !rows[i][1].empty();

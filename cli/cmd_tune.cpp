@@ -49,7 +49,7 @@ Json json_of(const Entry& entry) {
   return json;
 }
 
-// An entry, and what was measured for it now.
+// An entry, and the measurements made for it in this run.
 Json json_of(const tune::Tuned& kernel) {
   Json json = json_of(kernel.entry);
   if (kernel.origin != tune::Tuned::Origin::kMeasured) return json;

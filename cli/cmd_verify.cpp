@@ -1,5 +1,5 @@
-// verify: an artifact, or what this build makes of a model now, against the reference interpreter or given
-// outputs. Where they differ, the first operation that does is looked for.
+// verify: compares an artifact, or code that this build generates from a model, with the reference
+// interpreter or with given outputs. If they differ, it searches for the first operation that differs.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -41,20 +41,20 @@ struct Flags {
   std::vector<std::string> inputs, expected;
   int runs = 3;
   bool runs_given = false;
-  double tolerance = -1;  // below 0: of the precision
+  double tolerance = -1;  // below 0: the default of the precision
 };
 
 constexpr std::chrono::seconds kEnough(20);
 
 struct Difference {
   size_t output = 0;
-  double error = 0;  // over the largest magnitude expected; infinite where shapes or dtypes differ
-  double mean = 0;   // of all elements, likewise
+  double error = 0;  // relative to the largest expected magnitude; infinite if shapes or dtypes differ
+  double mean = 0;   // mean of all elements, relative likewise
   int64_t element = 0;
   double got = 0, want = 0;
 };
 
-// The worst element of one output.
+// The element of one output with the largest difference.
 Difference compare(const HostTensor& got, const HostTensor& want) {
   Difference worst;
   if (got.dtype != want.dtype || got.shape != want.shape) return {.error = HUGE_VAL};
@@ -100,7 +100,7 @@ std::vector<std::string> names_of(const loop::Program& program, const std::vecto
   return names;
 }
 
-// Inputs of one run: files where they are given, otherwise random and different in every run.
+// Inputs of one run: from files if given, otherwise random and different in every run.
 Tensors inputs_of(const loop::Program& program, const std::vector<loop::ValueRange>& ranges,
                   const std::vector<std::string>& files, const Sizes& sizes, int run) {
   Tensors inputs;
@@ -129,7 +129,7 @@ Tensors given_outputs(const loop::Program& program, const Flags& flags) {
   return outputs;
 }
 
-// --dim, --input-value, -O and --precision as they were when the artifact was compiled, from its manifest.
+// Reads --dim, --input-value, -O and --precision of the artifact's compilation from its manifest.
 void take_flags(const Library& artifact, const std::string& path, CompileOptions& options) {
   const Json manifest = package::read_manifest(artifact.manifest(), path);
   const Json dims = manifest.value("dims", Json::object()),
@@ -140,7 +140,7 @@ void take_flags(const Library& artifact, const std::string& path, CompileOptions
     options.input_values.push_back(frontend::parse_input_value(cat(name, "=", value.get<std::string>())));
   options.dims.clear();
   for (const auto& [name, range] : dims.items()) {
-    // A name may have a comma in it.
+    // A name may contain a comma.
     options.dims.push_back(frontend::parse_dims("n=" + range.get<std::string>()).front());
     options.dims.back().name = name;
   }
@@ -148,7 +148,7 @@ void take_flags(const Library& artifact, const std::string& path, CompileOptions
     (name == "precision" ? options.precision : options.settings[name]) = value.get<std::string>();
 }
 
-// Sizes asked for that the artifact cannot have.
+// Throws for requested sizes that the artifact does not support.
 void check_sizes(const std::vector<frontend::DimRange>& asked, const std::vector<frontend::DimRange>& served,
                  const loop::Program& program) {
   for (const auto& dim : asked) {
@@ -171,7 +171,7 @@ Tensors run_compiled(const Compilation& made, const Tensors& inputs) {
                                     {.target = made.variants.front().target});
 }
 
-// States start from their initial values, as in the interpreter's run.
+// Runs the artifact. States start from their initial values, as in the interpreter's run.
 Tensors run_artifact(Library& library, const Tensors& inputs) {
   library.reset_state();
   std::vector<Array> arrays;
@@ -182,7 +182,7 @@ Tensors run_artifact(Library& library, const Tensors& inputs) {
   return outputs;
 }
 
-// The interpreter with a bar: it is slow.
+// Runs the interpreter with a progress bar, because it is slow.
 Tensors interpret(const loop::Program& program, const Tensors& inputs, ProgressPrinter& progress) {
   int64_t total = 0, done = 0;
   loop::for_each_step(program.steps, [&](const loop::Step&) { ++total; });
@@ -204,7 +204,7 @@ Tensors reference_outputs(const loop::Program& program, const Tensors& inputs, b
   }
 }
 
-// The graph with other results: the outputs of these nodes.
+// The graph with the outputs of these nodes as its results.
 graph::Graph with_results(const graph::Graph& graph, std::span<const graph::NodeId> nodes) {
   graph::Graph cut = graph;
   cut.top.results.clear();
@@ -217,7 +217,7 @@ graph::Graph with_results(const graph::Graph& graph, std::span<const graph::Node
   return cut;
 }
 
-// Kernels that compute a node's part, and what else they compute.
+// The kernels that compute part of a node, and what else they compute.
 std::string kernels_with(const loop::Program& program, const std::string& origin) {
   std::string text;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
@@ -233,18 +233,19 @@ std::string kernels_with(const loop::Program& program, const std::string& origin
   return text;
 }
 
-// What the model means: every operation on its own, as imported. No pass touches it, so that passes are verified too.
+// The meaning of the model: every operation separately, as imported. No pass runs on it, so passes are
+// verified too.
 loop::Program reference_of(const graph::Graph& graph) { return ops::lower(graph); }
 
-// The first of the top level's nodes up to which this build's code differs from the interpreter. The interpreter runs
-// once, with every node's values as results; the code is built anew for each guess of a bisection, with that node's
-// values as results, so what is fused behind it does not hide it.
+// The first of the top level's nodes whose results differ between this build's code and the interpreter. The
+// interpreter runs once, with every node's values as results. The code is compiled for each step of a
+// bisection, with the values of one node as results, so fusion with later nodes cannot hide a difference.
 std::optional<std::string> first_difference(const Compilation& made, const CompileOptions& options,
                                             const Tensors& inputs, double tolerance,
                                             ProgressPrinter& progress) {
   const graph::Graph& graph = made.graph;
   std::vector<graph::NodeId> nodes;
-  std::vector<size_t> first;  // of a node's values among all
+  std::vector<size_t> first;  // index of the first value of each node
   size_t values = 0;
   for (graph::NodeId id : graph.top.nodes) {
     if (graph[id].outputs.empty() || graph[id].kind == graph::OpKind::kConstant) continue;
@@ -264,7 +265,7 @@ std::optional<std::string> first_difference(const Compilation& made, const Compi
       return true;
     }
   };
-  size_t low = 0, high = nodes.size();  // differs(high) or is the end
+  size_t low = 0, high = nodes.size();  // differs(high) is true, or high is the end
   while (low < high) {
     const size_t middle = (low + high) / 2;
     progress.update("bisecting", static_cast<int64_t>(nodes.size() - (high - low)),
@@ -305,7 +306,8 @@ int run(const Flags& given, const Globals& globals) {
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
   CompileOptions options = flags.common.options(globals);
-  // --dim says the sizes of the runs; what is fixed, and limits, are the artifact's, as all that was said about it.
+  // --dim gives the sizes of the runs. Fixed sizes and ranges are the artifact's, like all other flags of its
+  // compilation.
   const auto dims = options.dims;
   std::optional<Library> library;
   if (!flags.artifact.empty()) {
@@ -315,7 +317,7 @@ int run(const Flags& given, const Globals& globals) {
     fail(ErrorKind::kUsage, "no-such-target", "code made in memory runs on a CPU, and no CPU is a target",
          "verify an artifact: stridec compile --target cuda -o model.so, and its name behind the model's");
   }
-  options.targets = {"cpu"};  // what this build makes itself, to compare or to look for the difference
+  options.targets = {"cpu"};  // for code of this build, to compare or to search for the difference
   options.gpus.clear();
   if (flags.tolerance < 0) flags.tolerance = passes::precision(options.precision).tolerance;
   options.sizes_stay_open = !library;
@@ -340,7 +342,7 @@ int run(const Flags& given, const Globals& globals) {
         flags.expected.empty() ? "the interpreter" : "the given outputs", flags.tolerance);
   Json runs = Json::array();
   for (int i = 0; i < count; ++i) {
-    // Random inputs are as many as a little time allows, unless their number is asked for.
+    // The number of runs with random inputs is limited by time, unless it is given.
     if (i > 0 && !flags.runs_given && std::chrono::steady_clock::now() - start > kEnough) break;
     const Sizes sizes = all_given ? Sizes() : choose_sizes(reference, dims, i);
     // Random inputs that contradict each other are drawn again.

@@ -13,17 +13,17 @@ namespace stridec::cli {
 
 // Flags that every command has.
 struct Globals {
-  bool markdown = false;          // --format=md, of commands that have it
+  bool markdown = false;          // --format=md, for commands that support it
   bool json = false;              // --format=json: results as one JSON document on stdout
-  bool quiet = false;             // errors alone on stderr
+  bool quiet = false;             // only errors on stderr
   std::string progress = "auto";  // auto | plain | json | none
 };
 
 struct Command {
   std::string_view name, summary;
-  // Declares the flags; the returned action runs after parsing and gives the exit code.
+  // Declares the flags. The returned action runs after parsing and returns the exit code.
   std::function<int()> (*declare)(CLI::App& app, const Globals& globals);
-  bool markdown = false;  // --format=md makes a page for people
+  bool markdown = false;  // supports --format=md
 };
 
 std::function<int()> declare_compile(CLI::App& app, const Globals& globals);

@@ -24,7 +24,7 @@ std::vector<std::string> split_list(const std::string& text) {
 
 namespace {
 
-// "batch=1,8" and "sequence=128": {batch 1, sequence 128}, {batch 8, sequence 128}.
+// "batch=1,8" and "sequence=128" give {batch 1, sequence 128}, {batch 8, sequence 128}.
 std::vector<loop::SymbolValues> combinations(const std::vector<std::string>& flags) {
   constexpr size_t kMost = 16;
   std::vector<loop::SymbolValues> all;

@@ -1,4 +1,4 @@
-// The flags that say how a model is compiled, shared by compile, check, inspect and verify.
+// The flags that control how a model is compiled, shared by compile, check, inspect and verify.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ struct CompileFlags {
 
   void declare(CLI::App& app,
                const std::string& what = "the model: .onnx, or a graph of 'inspect --write-graph'");
-  // The budget counts from here. Throws a usage Error.
+  // Starts the budget. Throws a usage Error.
   CompileOptions options(const Globals& globals) const;
 };
 

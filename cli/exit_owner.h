@@ -1,19 +1,20 @@
-// Who ends the process: main with its results or its error, the budget, or an interruption. The first that asks does, and
-// the others are without effect.
+// Decides which of main, the budget timer and the signal handler ends the process. The first caller wins;
+// later calls have no effect.
 #pragma once
 
 namespace stridec::cli {
 
 enum class ExitOwner { kNobody, kMain, kBudget, kInterruption };
 
-// Whose it was before: kNobody gives it to the caller. Safe in a signal handler. Signals of the caller's thread are held
-// off from then on: a handler may not wait for the thread that it stopped.
+// Returns the previous owner; kNobody means that the caller is now the owner. Safe in a signal handler.
+// Blocks signals on the caller's thread from then on, because a handler must not wait for the thread that it
+// interrupted.
 ExitOwner claim_exit(ExitOwner wanted);
 
 [[noreturn]] void await_end();
 
-// main's, before finished files take their names and before results or an error are printed: what an interruption would
-// leave half done. Does not return if another was first.
+// For main, before it renames finished files and before it prints results or an error, which an interruption
+// would leave half done. Does not return if another caller was first.
 void own_exit();
 
 }  // namespace stridec::cli

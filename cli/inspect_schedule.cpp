@@ -26,7 +26,7 @@ using schedule::Choice;
 using schedule::Decision;
 
 struct Counted {
-  std::vector<const Decision*> decisions;  // equal but for their nodes
+  std::vector<const Decision*> decisions;  // equal except for their nodes
   const Decision* operator->() const { return decisions.front(); }
   size_t times() const { return decisions.size(); }
 };
@@ -53,9 +53,9 @@ uint64_t typical_bytes(sym::Expr bytes, const sym::Facts& facts) {
   return static_cast<uint64_t>(std::max(0.0, schedule::typical(bytes, facts)));
 }
 
-// Two kernels that stayed separate, as often as there are such two: equal layers.
+// Pairs of kernels that were not fused, grouped if they are equal, as in equal layers.
 struct Pair {
-  std::string producer, consumer, producer_nodes, consumer_nodes;  // of the first such two
+  std::string producer, consumer, producer_nodes, consumer_nodes;  // of the first pair
   std::vector<std::string> reasons;
   uint64_t bytes = 0;
   size_t times = 0;
@@ -78,7 +78,7 @@ std::vector<Pair> separate_pairs(const loop::Program& program, const std::vector
   return pairs;
 }
 
-// Decisions that no pair of kernels shows: what was fused, and unsupported_steps that are not about two nests.
+// Decisions that concern no pair of kernels: what was fused, and what is not about two nests.
 std::vector<const Decision*> others_of(const std::vector<Decision>& decisions) {
   std::vector<const Decision*> others;
   for (const Decision& d : decisions)
@@ -94,7 +94,8 @@ std::string ratio(double of, double to) {
   return text;
 }
 
-// Why each nest has the schedule that it has. Most of a GPU's are rules, whose candidates have no costs to compare.
+// Why each nest has its schedule. On a GPU most are set by rules, so their candidates have no costs to
+// compare.
 using Choices = std::map<loop::NestId, Choice>;
 
 Choices choices_of(const Compilation& made, const std::vector<Kernel>& kernels) {
@@ -145,7 +146,8 @@ void print(const Choice& choice, const char* indent) {
               : choice.in_tiled_group ? "the model's choice, as for all parts of strips, which are not tuned"
                                       : "the model's choice",
               choice.space == 1 ? "the only candidate" : cat("one of ", choice.space, " candidates").c_str());
-  if (choice.cycles == 0) {  // by hand: what applies need not be a candidate
+  // An edited entry: a schedule that applies need not be a candidate.
+  if (choice.cycles == 0) {
     std::printf("; the schedule in the database is none of these\n");
     return;
   }
@@ -172,7 +174,7 @@ void print(const loop::Program& program, const KernelRow& row, const Choices& ch
   }
 }
 
-// The sizes that bytes and cycles are those of; empty: the program has no symbols.
+// The sizes for which bytes and cycles are given; empty: the program has no symbols.
 std::vector<std::pair<std::string, int64_t>> typical_sizes(const loop::Program& program) {
   std::vector<std::pair<std::string, int64_t>> sizes;
   for (const loop::Symbol& symbol : program.symbols)

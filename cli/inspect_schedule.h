@@ -1,4 +1,5 @@
-// `stridec inspect --stage=schedule`: what was fused, what was not and why, and what each kernel could have run with.
+// `stridec inspect --stage=schedule`: what was fused, what was not and why, and the possible schedules of
+// each kernel.
 #pragma once
 
 #include "cli/output.h"
@@ -6,9 +7,9 @@
 
 namespace stridec::cli {
 
-// What was fused is one line for equal decisions, with their number; two kernels that stayed separate are one line with their
-// nodes and what each rule said of them. Kernels are those of the manifest, by the same names. Bytes are given at typical
-// sizes, which the text begins with; JSON has all decisions, their bytes as expressions too, and all nodes.
+// Equal fusion decisions share one line with their count. Two kernels that were not fused are one line with
+// their nodes and the answer of each rule. Kernels have the names of the manifest. Bytes are for typical
+// sizes, which are printed first. JSON lists all decisions, all nodes, and bytes also as expressions.
 int print_schedule(const Compilation& made, const Globals& globals);
 
 }  // namespace stridec::cli

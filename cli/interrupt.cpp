@@ -16,7 +16,7 @@ namespace {
 std::string work;
 char place[512];  // "  --> model.onnx\n", for the handler
 
-// Async-signal-safe: a lock-free atomic, unlink, write and _exit alone.
+// Async-signal-safe: only a lock-free atomic, unlink, write and _exit.
 void on_signal(int) {
   const ExitOwner before = claim_exit(ExitOwner::kInterruption);
   if (before == ExitOwner::kMain) return;
@@ -43,7 +43,7 @@ void handle_interrupts() {
   action.sa_handler = on_signal;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  // These two become errors of the write that they interrupt.
+  // Without a handler, these two become errors of the write that they interrupt.
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
 }

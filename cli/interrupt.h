@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM: unfinished files go, the exit code is 130.
+// Handles Ctrl-C and SIGTERM: removes unfinished files and exits with code 130.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace stridec::cli {
 
 void handle_interrupts();
 
-// The file that the message names from now on.
+// Sets the file that the message names.
 void name_work(std::string_view file);
 std::string named_work();
 

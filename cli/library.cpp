@@ -51,7 +51,8 @@ stridec_dtype dlpack_dtype(DType dtype) {
   }
   if (dtype == DType::kF16 || dtype == DType::kF32 || dtype == DType::kF64)
     return {STRIDEC_DTYPE_FLOAT, bits, 1};
-  return {STRIDEC_DTYPE_UINT, bits, 1};  // formats that NumPy lacks: unsigned integers of their size
+  // Formats that NumPy lacks are unsigned integers of their size.
+  return {STRIDEC_DTYPE_UINT, bits, 1};
 }
 
 template <class Query>
@@ -74,7 +75,8 @@ std::vector<ValueDeclaration> declarations(int count, Query&& query) {
 
 namespace {
 
-// The loader maps what a file's headers promise; pages that the file lacks then end the process.
+// The loader maps what the headers of a file promise. An access to pages that a truncated file lacks would
+// end the process.
 void check_whole(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status;
@@ -141,7 +143,7 @@ Library::~Library() {
   if (!api_) return;
   api_->context_destroy(context_);
   api_->model_close(model_);
-  // The handle stays: the process may still hold threads that run code of the library.
+  // The handle is not closed: the process may still have threads that run code of the library.
 }
 
 void Library::check(stridec_status status) const {
@@ -212,7 +214,7 @@ void Library::place(std::vector<Array> inputs) {
   if (device_.type == STRIDEC_DEVICE_CUDA && !gpu_) gpu_ = std::make_unique<tune::GpuDevice>(device_.id);
   for (size_t i = 0; i < arrays_.size(); ++i) {
     describe(arrays_[i], placed_[i]);
-    // A few whole numbers may be sizes, which a program wants on the host: callers have them there.
+    // A few integers may be sizes, which a program reads on the host; callers usually have them there.
     constexpr size_t kSizes = 64;
     const bool sizes = !is_float(arrays_[i].dtype) && arrays_[i].bytes.size() <= kSizes;
     if (!gpu_ || sizes) continue;
@@ -314,12 +316,13 @@ std::vector<std::string> assign_files(const std::vector<std::string>& given,
                                       const std::vector<std::string>& names, const std::string& what) {
   std::vector<std::string> files(names.size());
   for (const auto& text : given) {
-    // A name may have '=' in it: the longest that fits is meant.
+    // A name may contain '='; the longest matching name is used.
     const std::string* name = nullptr;
     for (const std::string& one : names)
       if (text.starts_with(one + "=") && (!name || one.size() > name->size())) name = &one;
     if (name) {
-      for (size_t i = 0; i < names.size(); ++i)  // outputs may share a name: then they are one value
+      // Outputs may share a name if they are the same value.
+      for (size_t i = 0; i < names.size(); ++i)
         if (names[i] == *name) files[i] = text.substr(name->size() + 1);
       continue;
     }
@@ -347,7 +350,7 @@ bool breaks_guard(const nlohmann::ordered_json& manifest, const Sizes& sizes) {
   });
 }
 
-// With the least that it serves for sizes that are not given; where these do not fit each other, with more.
+// Completes the sizes with the smallest supported ones, or with larger ones if those violate a guard.
 Sizes complete_sizes(const Library& library, const nlohmann::ordered_json& manifest, const Sizes& given) {
   const auto symbols = library.symbols();
   for (const auto& [name, size] : given)
@@ -381,7 +384,7 @@ std::vector<sym::Expr> dims_of(const ValueDeclaration& declaration) {
   return dims;
 }
 
-// Adds the sizes that an array gives. What does not fit the declaration is the runtime's to refuse.
+// Adds the sizes that an array determines. The runtime rejects what does not match the declaration.
 void add_sizes(const Library& library, const ValueDeclaration& declaration, const Array& array,
                const std::string& file, Sizes& sizes) {
   const std::vector<sym::Expr> dims = dims_of(declaration);
@@ -401,7 +404,7 @@ void add_sizes(const Library& library, const ValueDeclaration& declaration, cons
   }
 }
 
-// What the manifest says of an input's values.
+// The range of an input's values from the manifest.
 DrawnRange range_of(const nlohmann::ordered_json& input,
                     const std::function<std::optional<int64_t>(sym::Expr)>& size) {
   const auto bound = [&](const char* name) -> std::optional<sym::Expr> {

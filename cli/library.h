@@ -1,4 +1,4 @@
-// An artifact as `run`, `bench` and `verify` use it: loaded with dlopen, called through the C API.
+// A loaded artifact, for `run`, `bench` and `verify`: opened with dlopen, called through the C API.
 #pragma once
 
 #include <functional>
@@ -19,13 +19,13 @@ struct ValueDeclaration {
   int rank = 0;
 };
 
-// A size that the inputs give, and what the artifact serves.
+// A size that the inputs determine, and the range that the artifact supports.
 struct SymbolDeclaration {
   std::string name;
-  int64_t minimum, maximum, multiple;  // maximum: INT64_MAX where there is none
+  int64_t minimum, maximum, multiple;  // maximum: INT64_MAX if there is none
 };
 
-// One loaded model with one context. Every failure of the API becomes an Error with the runtime's sentence.
+// One loaded model with one context. A failed API call throws an Error with the runtime's message.
 class Library {
  public:
   Library(const std::string& path, int threads, const std::string& variant = {});
@@ -38,20 +38,20 @@ class Library {
   std::vector<SymbolDeclaration> symbols() const;
   std::string manifest() const;
   std::string variant() const;
-  stridec_device device() const { return device_; }  // where it runs
+  stridec_device device() const { return device_; }  // the device that the model runs on
 
   std::vector<Array> run(const std::vector<Array>& inputs);
   void reset_state();  // to the initial values
 
-  // For runs whose time counts: inputs that stay where the artifact runs; outputs belong to the context.
+  // For timed runs: copies the inputs to the device of the artifact; outputs are in memory of the context.
   void place(std::vector<Array> inputs);
-  // Makes the first run as fast as later ones, where the artifact knows how to.
+  // Makes the first run as fast as later ones, if the artifact supports it.
   void warm_up();
-  // Seconds of one run: on the CPU as the clock goes, on a GPU by its own clock, of so many runs in a row.
+  // Seconds per run. On a CPU: wall time. On a GPU: device time, over `row` runs in a row.
   double timed_run(int row = 1);
-  // On a GPU, the least that the host took to enqueue one of them.
+  // On a GPU: the minimum host time to enqueue one of them.
   double enqueue_seconds() const { return enqueue_seconds_; }
-  tune::GpuDevice* gpu() const { return gpu_.get(); }  // null: it runs on the CPU
+  tune::GpuDevice* gpu() const { return gpu_.get(); }  // null: the model runs on a CPU
 
   struct Step {
     std::string name;
@@ -74,39 +74,40 @@ class Library {
   stridec_context* context_ = nullptr;
   std::vector<ValueDeclaration> inputs_, outputs_;
 
-  std::vector<Array> arrays_;  // what `placed_` refers to
+  std::vector<Array> arrays_;  // storage of `placed_`
   std::vector<stridec_tensor> placed_;
   stridec_device device_{STRIDEC_DEVICE_CPU, 0};
-  std::unique_ptr<tune::GpuDevice> gpu_;  // once something was placed there
+  std::unique_ptr<tune::GpuDevice> gpu_;  // set once something was placed on a GPU
   double enqueue_seconds_ = 0;
 };
 
-// Whether its inputs give a size of that name.
+// Whether its inputs determine a size of that name.
 bool has_size(const Library& library, const std::string& name);
 
-// What the names in a declared shape ("[batch, 3, 2*h]") are given as: `batch=2,h=40`.
+// Values of the names in declared shapes ("[batch, 3, 2*h]"), given as `batch=2,h=40`.
 using Sizes = std::map<std::string, int64_t>;
 Sizes parse_sizes(const std::string& text);
 
-// `name=file` flags as a file for each name, "" where there is none; a file alone is for the next name without one. `what`
-// ("input") is for messages.
+// Assigns `name=file` flags to names; "" for names without a file. A flag that is only a file is for the next
+// name without one. `what` ("input") is for messages.
 std::vector<std::string> assign_files(const std::vector<std::string>& given,
                                       const std::vector<std::string>& names, const std::string& what);
 std::vector<std::string> names_of(const std::vector<ValueDeclaration>& values);
 
-// An array for each input, and the sizes that they give.
+// One array per input, and the sizes that they determine.
 struct GivenInputs {
   std::vector<Array> arrays;
   Sizes sizes;
 };
-// From `name=file` flags and, where `random`, drawn for the others from the ranges in the manifest, the same for each
-// `draw`. Sizes that neither a file nor `sizes` gives are the least that it serves, but 1 or more, and as large as its
-// guards ask. Throws Error (kUsage) for sizes that contradict each other or that the library does not have, and for inputs
-// that are missing.
+// Reads the inputs from `name=file` flags. If `random`, draws the others from the ranges in the manifest,
+// with the same result for the same `draw`. Sizes that neither a file nor `sizes` sets are the smallest
+// supported, but at least 1 and as large as the guards require. Throws Error (kUsage) for sizes that
+// contradict each other or that the library does not have, and for missing inputs.
 GivenInputs read_inputs(const Library& library, const std::vector<std::string>& files, Sizes sizes,
                         bool random, uint64_t draw);
-// Calls `use` with them. Random inputs may contradict each other in a way that no range of one of them tells (a target of a
-// reshape): where `use` throws kDoesNotFit, others are drawn, some times, and then the first Error is thrown.
+// Calls `use` with the inputs. Random inputs may contradict each other in ways that no range of a single
+// input describes (a reshape target). If `use` throws kDoesNotFit, inputs are drawn again a few times; then
+// the first Error is rethrown.
 void with_inputs(const Library& library, const std::vector<std::string>& files, const Sizes& sizes,
                  bool random, const std::function<void(GivenInputs)>& use);
 

@@ -1,4 +1,4 @@
-// stridec: an ahead-of-time model compiler. Parses the command line, runs one command, turns errors into
+// stridec: an ahead-of-time model compiler. Parses the command line, runs one command, and converts errors to
 // messages and exit codes.
 #include <CLI/CLI.hpp>
 #include <algorithm>

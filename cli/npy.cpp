@@ -24,7 +24,7 @@ constexpr DescriptorName kDescriptors[] = {
   fail(ErrorKind::kMalformed, "bad-npy", cat("'", path, "' is no .npy file that can be read: ", why));
 }
 
-// The value of a key in the header's Python dict, up to the comma or brace that ends it.
+// The value of a key in the header's Python dict, up to the comma or brace after it.
 std::string value_of(const std::string& header, const std::string& key, const std::string& path) {
   size_t at = header.find("'" + key + "'");
   if (at == std::string::npos) malformed(path, "its header has no '" + key + "'");
@@ -111,7 +111,7 @@ Array read_npy(const std::string& path, DType expected) {
   if (!known)
     fail(ErrorKind::kUnsupported, "npy-dtype",
          cat("'", path, "' holds elements of type '", descriptor, "', which stridec does not read"));
-  // Types that NumPy lacks travel as unsigned integers of their size.
+  // Types that NumPy lacks are stored as unsigned integers of their size.
   if (array.dtype != expected && byte_size(array.dtype) == byte_size(expected) &&
       info(array.dtype).kind == DTypeKind::kUnsigned &&
       (is_storage_float(expected) || info(expected).bits < 8 || is_bool(expected)))

@@ -1,4 +1,4 @@
-// NumPy's .npy files, format 1.0 to 3.0:
+// Reads and writes NumPy's .npy files, format 1.0 to 3.0:
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #pragma once
 
@@ -17,8 +17,8 @@ struct Array {
   int64_t count() const;
 };
 
-// Little-endian numbers and bools, C or Fortran order (turned into row-major). bf16 and the 8-bit floats are
-// read from ml_dtypes' names and as raw 'V2'/'V1' bytes when `expected` says what they are. Throws Error:
+// Little-endian numbers and bools, C or Fortran order (converted to row-major). bf16 and the 8-bit floats are
+// read from the names of ml_dtypes, and from raw 'V2'/'V1' bytes if `expected` is such a type. Throws Error:
 // unreadable, malformed, unsupported.
 Array read_npy(const std::string& path, DType expected);
 void write_npy(const std::string& path, const Array& array);

@@ -56,7 +56,7 @@ void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& glob
 void finish_output() {
   errno = 0;
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
-  if (errno == EPIPE) return;  // the reader has seen enough
+  if (errno == EPIPE) return;  // the reader has closed the pipe
   const bool space = errno == ENOSPC;
   fail(space ? ErrorKind::kOverBudget : ErrorKind::kUnreadable, space ? "no-space" : "cannot-write",
        cat("standard output could not be written", errno ? cat(": ", std::strerror(errno)) : ""));
@@ -67,7 +67,7 @@ std::string table(const std::vector<std::vector<std::string>>& given, const std:
   for (auto& row : rows)
     for (std::string& cell : row) cell = printable(cell);
   std::vector<size_t> widths;
-  std::vector<bool> numbers;  // by column; the first row may be a heading
+  std::vector<bool> numbers;  // per column; the first row may be a heading
   for (size_t r = 0; r < rows.size(); ++r)
     for (size_t i = 0; i < rows[r].size(); ++i) {
       const std::string& cell = rows[r][i];

@@ -1,4 +1,4 @@
-// How commands talk: results on stdout, everything else on stderr, colour on a terminal alone.
+// Output of commands: results on stdout, everything else on stderr, colour only on a terminal.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace stridec::cli {
 
-// {"error": {...}}, ended by a newline.
+// {"error": {...}} with a newline.
 std::string error_json(const Diagnostic& diagnostic);
 // "error[code]: ..." on stderr, or {"error": {...}} with --format=json.
 void print_error(const Diagnostic& diagnostic, const Globals& globals);
@@ -21,10 +21,11 @@ std::string warning_text(const Diagnostic& warning);
 // A line on stderr for each; silent with --quiet.
 void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& globals);
 
-// Throws Error if something of what went to stdout did not arrive.
+// Throws Error if output to stdout was not written completely.
 void finish_output();
 
-// Columns padded to the widest cell; those of numbers (all cells but a heading begin with a digit) to the right.
+// Pads columns to the widest cell. Numeric columns (all cells except a heading start with a digit) are
+// right-aligned.
 std::string table(const std::vector<std::vector<std::string>>& rows, const std::string& indent = " ");
 
 std::string human_seconds(double seconds);  // "47.1 ms"

@@ -17,7 +17,7 @@ namespace {
 
 void expect_pass(const std::string& name) { find_pass(default_pipeline(), name); }
 
-// "04-fusion.txt"; of a pass that runs for each variant "07-memory.znver4.txt".
+// "04-fusion.txt"; for a pass that runs once per variant "07-memory.znver4.txt".
 std::string file_name(const PassDump& dump) {
   const std::string number = (dump.ordinal < 10 ? "0" : "") + std::to_string(dump.ordinal);
   return cat(number, "-", dump.name, dump.variant.empty() ? "" : ".", dump.variant, ".txt");

@@ -1,4 +1,5 @@
-// The flags that look into a compilation: --dump-after, --dump-dir, --stop-after, --time-passes, --verify-passes.
+// The flags that inspect a compilation: --dump-after, --dump-dir, --stop-after, --time-passes,
+// --verify-passes.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,8 +16,8 @@ struct PassFlags {
   bool times = false, verify = false;
 
   void declare(CLI::App& app);
-  // Throws a usage Error. Dumps go to files of the folder, "02-fusion.txt", or to stdout without one; with
-  // --format=json to `dumps`.
+  // Throws a usage Error. Dumps are written to files of the folder ("02-fusion.txt"), or to stdout if there
+  // is no folder, or with --format=json to `dumps`.
   PassOptions options(const Globals& globals, std::vector<PassDump>* dumps) const;
 };
 

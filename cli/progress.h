@@ -1,4 +1,4 @@
-// Progress of long work on stderr: a bar on a terminal, plain lines elsewhere, JSON lines with
+// Reports the progress of long work on stderr: a bar on a terminal, plain lines elsewhere, JSON lines with
 // --progress=json.
 #pragma once
 
@@ -17,9 +17,9 @@ class ProgressPrinter {
   explicit ProgressPrinter(const Globals& globals);
   ~ProgressPrinter();
 
-  // Callable from several threads. `total` 0: unknown. A stage ends when the next one begins.
+  // Callable from any thread. `total` 0: unknown. A stage ends when the next one begins.
   void update(std::string_view stage, int64_t done, int64_t total, std::string_view what);
-  // A finished line: "reading    bert.onnx, opset 18, ...".
+  // Prints a completed line: "reading    bert.onnx, opset 18, ...".
   void line(std::string_view stage, std::string_view text);
 
  private:

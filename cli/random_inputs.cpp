@@ -49,7 +49,7 @@ double work(const loop::Program& program, const Sizes& sizes) {
 
 Sizes choose_sizes(const loop::Program& program, const std::vector<frontend::DimRange>& dims, int run) {
   constexpr int64_t kSmall[] = {2, 3, 5, 4};
-  constexpr double kMuchWork = 1.5e9;  // some seconds of the interpreter
+  constexpr double kMuchWork = 1.5e9;  // takes the interpreter some seconds
   struct Choice {
     std::string name;
     int64_t least, most, multiple;

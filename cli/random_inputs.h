@@ -1,4 +1,4 @@
-// Inputs for a program that nobody gave any: sizes that its guards admit, and values that it takes.
+// Chooses inputs for a program when the user gives none: sizes that satisfy the guards, and valid values.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,10 @@
 
 namespace stridec::cli {
 
-// A size for every symbol that the inputs give: what `dims` fixes, otherwise small, different from symbol to symbol and
-// from run to run, within the ranges of the program and of `dims`, and such that the guards hold. Where that is much
-// work for the interpreter, the smallest. Throws Error with a guard's sentence where no such sizes are found.
+// A size for every symbol that the inputs determine. `dims` fixes some; the others are small, differ from
+// symbol to symbol and from run to run, are within the ranges of the program and of `dims`, and satisfy the
+// guards. If that is too much work for the interpreter, they are the smallest sizes. Throws Error with a
+// guard's sentence if no such sizes are found.
 Sizes choose_sizes(const loop::Program& program, const std::vector<frontend::DimRange>& dims, int run);
 
 // Random data for input number `input`, within its range (loop::input_ranges).

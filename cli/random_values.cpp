@@ -12,7 +12,7 @@
 namespace stridec::cli {
 namespace {
 
-// Binary PPM of 8 bits a channel: a header, then the pixels.
+// Binary PPM with 8 bits per channel: a header, then the pixels.
 bool fill_image(std::mt19937_64& random, int64_t count, uint8_t* bytes) {
   for (int64_t side = 64; side >= 1; side /= 2) {
     const std::string header = cat("P6\n", side, " ", side, "\n255\n");
@@ -54,7 +54,8 @@ void fill_random(DType dtype, const DrawnRange& range, uint64_t seed, int64_t co
   const int64_t least =
       is_bool(dtype) ? 0 : range.least.value_or(std::min<int64_t>(0, range.most.value_or(0)));
   const int64_t most = is_bool(dtype) ? 1 : std::max(least, range.most.value_or(std::max<int64_t>(2, least)));
-  const uint64_t span = static_cast<uint64_t>(most) - static_cast<uint64_t>(least) + 1;  // 0: all of them
+  // 0: the whole 64-bit range
+  const uint64_t span = static_cast<uint64_t>(most) - static_cast<uint64_t>(least) + 1;
   for (int64_t i = 0; i < count; ++i, bytes += item) {
     if (is_float(dtype))
       write_float(dtype, draw_float(range, random, normal), bytes);

@@ -1,4 +1,4 @@
-// Random data for one input.
+// Generates random data for one input.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace stridec::cli {
 
-// What may be drawn, at sizes that are known.
+// The values that may be drawn, at known sizes.
 struct DrawnRange {
   std::optional<int64_t> least, most;
   bool image = false;  // the bytes of an encoded image
 };
 
-// The bounds of a range at these sizes; a bound that has no value there counts as none.
+// The bounds of a range at these sizes. A bound without a value at these sizes is treated as absent.
 DrawnRange range_at(const std::optional<sym::Expr>& least, const std::optional<sym::Expr>& most, bool image,
                     const std::function<std::optional<int64_t>(sym::Expr)>& size);
 
-// Integers are uniform in the range, [0, 2] where it has no bounds; bools both values. Floats are uniform
-// between two bounds, half a normal distribution beyond one, and normal without. An image is a small one
-// of one colour a pixel (PPM) where that fits.
+// Integers are uniform in the range, or in [0, 2] if it has no bounds; bools have both values. Floats are
+// uniform between two bounds, half-normal with one bound, and normal with none. An image is a small PPM with
+// a random colour per pixel, if it fits.
 void fill_random(DType dtype, const DrawnRange& range, uint64_t seed, int64_t count, uint8_t* bytes);
 
 }  // namespace stridec::cli

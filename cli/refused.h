@@ -1,4 +1,4 @@
-// Schedules of the tuning database that do not apply, as `compile` and `inspect --stage=schedule` tell of them in JSON.
+// JSON report of tuned schedules that do not apply, for `compile` and `inspect --stage=schedule`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 
 namespace stridec::cli {
 
-// The list under "refused", as schemas/refused.schema.json describes it; empty where all apply.
+// The list under "refused", described by schemas/refused.schema.json. Empty if all schedules apply.
 nlohmann::ordered_json refused_json(const Compilation& made);
 
 }  // namespace stridec::cli
