@@ -34,9 +34,9 @@ struct Peaks {
   Level level_of(double bytes, const CpuTarget& target, int threads) const;
 };
 
-// AMX tiles are only measured if the kernel has granted them to this process, which happens when a model that
-// uses them is opened. Takes about a fifth of a second. Uses the best of several short runs, so other load
-// does not count.
+// For a target with AMX tiles, Linux must have granted the tiles to this process before the call. Opening a
+// model that uses them requests that. Takes about a fifth of a second. Uses the fastest of several short
+// runs, so other load on the machine does not count.
 Peaks measure_peaks(const CpuTarget& target, int threads);
 
 }  // namespace stridec::tune
