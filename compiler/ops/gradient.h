@@ -1,5 +1,5 @@
-// Reverse mode over the primitives: what the gradient facets of the operators share, and the walk that applies
-// them.
+// Reverse-mode differentiation over the primitives: the walk that applies the operators' gradient facets, and
+// helpers that the facets share.
 #pragma once
 
 #include <vector>
@@ -9,24 +9,25 @@
 
 namespace stridec::ops {
 
-// Of the sum of y's elements with respect to each of xs, beyond which the walk does not go. New nodes come where
-// the builder stands. Throws Error (kUnsupported) that names the primitive where a gradient would go through one
-// that has none. The Builder folds constants away: a constant among xs is another name for its number, so what
-// is differentiated has to be built from inputs or parameters.
+// Gradients of the sum of y's elements with respect to each of xs. The walk stops at xs. New nodes are added
+// at the builder's current position. Throws Error (kUnsupported), naming the primitive, if a gradient would
+// pass through a primitive without one. The Builder folds constants, so a constant among xs is not
+// distinguished from other constants of its value: differentiate with respect to inputs or parameters.
 std::vector<graph::ValueId> gradients(graph::Builder& builder, graph::ValueId y,
                                       const std::vector<graph::ValueId>& xs);
 
-// y as it would be with `to[i]`, of the same type, in the place of `from[i]`, made where the builder stands.
+// Computes y with `to[i]` substituted for `from[i]` (of the same type), at the builder's current position.
 graph::ValueId replay(graph::Builder& builder, graph::ValueId y, const std::vector<graph::ValueId>& from,
                       const std::vector<graph::ValueId>& to);
 
-// ---- for the facets
+// ---- helpers of the facets
 
 using Ids = std::vector<graph::ValueId>;
 
-// Piecewise constant, or not a function of numbers: comparisons, rounding, indices.
+// Zero gradients, for piecewise constant functions and for results that are not numeric: comparisons,
+// rounding, indices.
 Ids flat_gradient(graph::Builder& builder, const graph::Node& node, const Ids& output_gradients);
-// What broadcasting to the shape of `gradient` has repeated is summed again.
+// Reverses a broadcast: sums the dims of `gradient` that broadcasting from `shape` had repeated.
 Term sum_to(Term gradient, const graph::Shape& shape);
 [[noreturn]] void no_gradient(const graph::Node& node, const std::string& why);
 

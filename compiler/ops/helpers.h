@@ -1,5 +1,5 @@
-// Short names for building graphs: the vocabulary of composites and frontends. Every function adds at most a
-// few nodes through the Builder and throws what the nodes' shape functions throw.
+// Short names for building graphs, used by composites and frontends. Every function adds at most a few nodes
+// through the Builder and throws what the nodes' shape functions throw.
 #pragma once
 
 #include <functional>
@@ -56,18 +56,18 @@ ValueId gt(Builder& b, ValueId x, ValueId y);
 ValueId ge(Builder& b, ValueId x, ValueId y);
 ValueId where(Builder& b, ValueId condition, ValueId x, ValueId y);
 ValueId cast(Builder& b, ValueId x, DType to, bool saturate = false);
-// A number of x's dtype.
+// A scalar constant of x's dtype.
 ValueId like(Builder& b, ValueId x, double value);
 ValueId add(Builder& b, ValueId x, double y);
 ValueId sub(Builder& b, ValueId x, double y);
 ValueId mul(Builder& b, ValueId x, double y);
 ValueId div(Builder& b, ValueId x, double y);
 
-// The dtype in which to compute on x: f32 for the floats that are only stored, x's own otherwise.
+// The dtype in which to compute on x: f32 for storage-only floats, x's own otherwise.
 DType compute_dtype(DType dtype);
 ValueId to_compute(Builder& b, ValueId x);
 
-// -- reductions; negative dims count from the end, no dims: all
+// -- reductions; negative dims count from the end, an empty list means all dims
 ValueId reduce(Builder& b, graph::OpKind kind, ValueId x, std::vector<int64_t> dims, bool keep);
 ValueId reduce_sum(Builder& b, ValueId x, std::vector<int64_t> dims, bool keep = false);
 ValueId reduce_prod(Builder& b, ValueId x, std::vector<int64_t> dims, bool keep = false);
@@ -77,8 +77,8 @@ ValueId reduce_min(Builder& b, ValueId x, std::vector<int64_t> dims, bool keep =
 ValueId reduce_mean(Builder& b, ValueId x, std::vector<int64_t> dims, bool keep = false);
 
 // -- sizes
-int64_t normal_dim(Builder& b, ValueId x, int64_t dim);  // negative counts from the end
-sym::Expr dim(Builder& b, ValueId x, int64_t dim);       // its size
+int64_t normal_dim(Builder& b, ValueId x, int64_t dim);  // negative dims count from the end
+sym::Expr dim(Builder& b, ValueId x, int64_t dim);       // size of the dim
 ValueId size_tensor(Builder& b, const std::vector<sym::Expr>& sizes, DType dtype = DType::kI64);  // rank 1
 ValueId size_scalar(Builder& b, sym::Expr size, DType dtype);  // rank 0 of any dtype
 
@@ -87,13 +87,13 @@ ValueId reshape(Builder& b, ValueId x, Shape shape);
 ValueId permute(Builder& b, ValueId x, std::vector<int64_t> order);
 ValueId swap_dims(Builder& b, ValueId x, int64_t first, int64_t second);
 ValueId unsqueeze(Builder& b, ValueId x, std::vector<int64_t> dims);  // dims of the result
-ValueId squeeze(Builder& b, ValueId x, std::vector<int64_t> dims);    // a guard says that they are 1
-ValueId flatten(Builder& b, ValueId x, int64_t first, int64_t last);  // dims first..last become one
+ValueId squeeze(Builder& b, ValueId x, std::vector<int64_t> dims);    // a guard checks that their size is 1
+ValueId flatten(Builder& b, ValueId x, int64_t first, int64_t last);  // merges dims first..last into one
 ValueId expand(Builder& b, ValueId x, Shape shape);                   // the result has exactly this shape
-ValueId broadcast_to(Builder& b, ValueId x, Shape shape);             // both directions, as ONNX Expand
-// x[..., start:start+extent*step:step, ...] within bounds.
+ValueId broadcast_to(Builder& b, ValueId x, Shape shape);  // both operands stretch, as in ONNX's Expand
+// x[..., start:start+extent*step:step, ...]; must be within bounds.
 ValueId slice(Builder& b, ValueId x, int64_t dim, sym::Expr start, sym::Expr extent, int64_t step = 1);
-// As Python and ONNX slice: negative counts from the end, out of range is clamped.
+// Slices as Python and ONNX do: negative bounds count from the end, out-of-range bounds are clamped.
 ValueId slice_clamped(Builder& b, ValueId x, int64_t dim, sym::Expr start, sym::Expr end, int64_t step = 1);
 ValueId flip(Builder& b, ValueId x, int64_t dim);
 std::vector<ValueId> split(Builder& b, ValueId x, int64_t dim, const std::vector<sym::Expr>& sizes);
@@ -108,7 +108,7 @@ ValueId full(Builder& b, Shape shape, DType dtype, double value);
 // -- contractions
 struct DotDims {
   std::vector<int64_t> batch_a, batch_b, contract_a, contract_b;
-  int64_t byte_blocks = 0;  // loop::Reduce's
+  int64_t byte_blocks = 0;  // see loop::Reduce
 };
 // Result: batch dims, free dims of a, free dims of b. Accumulates in f32 for storage floats, i32 for 8-bit
 // integers.
@@ -120,20 +120,20 @@ ValueId gather(Builder& b, ValueId data, ValueId indices, int64_t dim, int64_t b
 
 // -- control flow
 using Branch = std::function<std::vector<ValueId>()>;
-// Only the branch that the condition (a bool scalar) chooses runs; one that is known is inlined. Where the
-// branches differ in rank, the one whose results have the `ranks` that are declared for them (none: unknown)
-// is inlined, and a guard says that the condition chooses it.
+// Only the branch that the condition (a bool scalar) selects runs. If the condition is known, that branch is
+// inlined. If the branches' results differ in rank, the branch whose ranks match the declared `ranks` (none:
+// unknown) is inlined, and a guard checks that the condition selects it.
 std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_branch,
                              const Branch& else_branch,
                              const std::vector<std::optional<int64_t>>& ranks = {});
 
-// The end of if_else(): an If of two closed regions, or the one branch that the declared ranks leave.
+// The last step of if_else(): an If of two closed regions, or the one branch that the declared ranks select.
 std::vector<ValueId> join_branches(Builder& b, sym::Expr condition, std::vector<graph::Region> regions,
                                    const Branch& then_branch, const Branch& else_branch,
                                    const std::vector<std::optional<int64_t>>& ranks);
 
 struct LoopState {
-  sym::Expr counter;  // 0, 1, ... as a size; counter_value: i64 scalar
+  sym::Expr counter;  // 0, 1, ... as a size; counter_value is the same as an i64 scalar
   ValueId counter_value;
   std::vector<ValueId> carried;
 };
@@ -145,8 +145,8 @@ struct LoopStep {
 struct LoopResult {
   std::vector<ValueId> carried, stacked;
 };
-// At most `trip_count` iterations, the first only if `condition` (when given) holds. Without a bound on the
-// trip count nothing can be stacked.
+// Runs at most `trip_count` iterations. If `condition` is given, the first iteration also requires it.
+// Stacked outputs need a bound on the trip count.
 LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> condition,
                 std::vector<ValueId> carried, const std::function<LoopStep(const LoopState&)>& body);
 

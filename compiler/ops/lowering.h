@@ -1,5 +1,5 @@
-// What an op's lowering sees: the graph, the program under construction, and the view that stands for each
-// value.
+// The interface of an op's lowering function: the graph, the program under construction, and the view that
+// represents each value.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace stridec::ops {
 class Lowering {
  public:
   Lowering(const graph::Graph& graph, loop::Program& program);
-  void run();  // the whole graph
+  void run();  // lowers the whole graph
 
   const graph::Graph& graph() const { return graph_; }
   loop::Program& program() { return program_; }
@@ -26,42 +26,42 @@ class Lowering {
   loop::Steps& steps() { return *steps_; }
   const graph::Type& type(graph::ValueId value) const { return graph_[value].type; }
 
-  // The view that reads a value. Constants get a weight buffer on first use; known elements a nest that
-  // writes them.
+  // The view to read a value from. A constant gets a weight buffer on first use; known elements get a nest
+  // that writes them.
   const loop::View& view(graph::ValueId value);
-  // The element of a value at `at`, broadcast (right-aligned) to the rank of `at` and the extents `shape`. A
-  // constant of one element is a constant of the nest, a known element an index expression.
+  // The value's element at `at`, broadcast (right-aligned) to the rank of `at` and the extents `shape`. A
+  // one-element constant becomes a constant of the nest, a known element an index expression.
   loop::Value read(loop::NestBuilder& nest, graph::ValueId value, const std::vector<sym::Expr>& shape,
                    const std::vector<sym::Expr>& at);
-  // The value's elements as expressions, where the program can tell them: the graph also knows elements of values that a
-  // later node makes symbols of, which have no number before.
+  // The value's elements as expressions, if the program can evaluate them at this point. The graph may also
+  // know elements as symbols that a later node binds; those have no value yet.
   std::optional<std::vector<sym::Expr>> known(graph::ValueId value) const;
-  // The value itself where it is one number known at compile time.
+  // The value as a scalar, if it is a single element known at compile time.
   std::optional<loop::Scalar> constant_scalar(graph::ValueId value) const;
-  // A fresh buffer that holds the value, written by the op being lowered: the output's own memory where the
-  // value is an output of the graph, else the arena.
+  // A new buffer for the value, which the op being lowered writes: the output's buffer if the value is an
+  // output of the graph, an arena buffer otherwise.
   loop::View define(graph::ValueId value);
-  // The value is another view of memory that exists already.
+  // Makes the value a view of existing memory.
   void alias(graph::ValueId value, loop::View view);
-  // A buffer with these contents, row-major in the view's shape: the view itself where it already is one.
+  // A buffer with the view's contents, row-major in the view's shape; the view itself if it already is such a
+  // buffer.
   loop::View materialise(const loop::View& view, const std::string& name);
-  // Copies, elementwise, into `to` of the same shape.
+  // Copies elementwise into `to`, which has the same shape.
   void copy(const loop::View& from, const loop::View& to, const std::string& name);
-  // Writes one scalar everywhere.
+  // Writes one scalar to every element.
   void fill(const loop::View& to, loop::Scalar value, const std::string& name);
   loop::View temporary(const graph::Type& type, const std::string& name);
-  // An integer scalar becomes a symbol of the program when the run gets here.
+  // Binds a symbol of the program to the value of an integer scalar at this point of the run.
   void bind_symbol(sym::Expr symbol, const loop::View& scalar, sym::Expr lower, sym::Expr upper,
                    std::string sentence, std::vector<sym::Expr> values = {});
   sym::Expr fresh_symbol(const std::string& hint, sym::Expr lower, sym::Expr upper);
-  // The state changes at the end of the run: what reads it before sees its old contents.
+  // Assigns `value` to the state at the end of the run; reads before that see the old contents.
   void update_state(graph::ValueId state, graph::ValueId value);
-  // A view to change elements of, which holds what `from` does and is what `result` is from now on: a copy, or a state
-  // itself that has no other use.
+  // A view to modify in place, which starts with the contents of `from` and becomes the value `result`: a
+  // copy, or the state's own memory if the state has no other use.
   loop::View changed(graph::ValueId from, graph::ValueId result, const std::string& name);
 
-  // A nest builder; its nest remembers the origin of the node that is being lowered. finish(&steps()) ends
-  // it.
+  // A nest builder. The nest records the origin of the node being lowered. finish(&steps()) completes it.
   loop::NestBuilder nest(const std::string& name) { return loop::NestBuilder(program_, name); }
   // Lowers a region's nodes into `steps` (control flow), then calls `after` while its values are visible.
   template <class After>
@@ -71,8 +71,8 @@ class Lowering {
     after();
     leave(std::move(scope));
   }
-  // "node 412 'head/nms' (NonMaxSuppression): " or nothing, with braces doubled: the start of a sentence of
-  // the run.
+  // Prefix of a run-time error message: "node 412 'head/nms' (NonMaxSuppression): " or empty, with braces
+  // doubled.
   static std::string origin_prefix(const graph::Node& node);
 
  private:
@@ -83,7 +83,8 @@ class Lowering {
   Scope enter(loop::Steps& steps);
   void leave(Scope scope);
   void lower_nodes(const graph::Region& region);
-  // Nests from `first` on that have no node yet compute this one; the last nest that which makes the value.
+  // Attributes nests from `first` on that have no node yet to this one; the last of them gets the node's
+  // value.
   void credit(const graph::Node& node, size_t first);
   void credit(graph::ValueId value);
   void write_elements(graph::ValueId value);
@@ -94,11 +95,13 @@ class Lowering {
   loop::Program& program_;
   loop::Steps* steps_;
   std::vector<std::optional<loop::View>> views_;  // by ValueId
-  std::vector<graph::ValueId> scope_elements_;    // known elements written to memory by the current steps
-  std::unordered_map<graph::ValueId, loop::BufferId> outputs_;  // values with an output's memory
+  // known elements already written to memory by the current steps
+  std::vector<graph::ValueId> scope_elements_;
+  std::unordered_map<graph::ValueId, loop::BufferId> outputs_;  // values stored in an output's buffer
   std::vector<std::pair<graph::ValueId, graph::ValueId>> updates_;
-  std::vector<int> uses_;                                 // of each value, by nodes and as results of regions
-  std::unordered_set<sym::Expr, sym::ExprHash> unbound_;  // symbols of elements, until the program binds them
+  std::vector<int> uses_;  // of each value: reads by nodes and results of regions
+  // symbols of elements that the program has not bound yet
+  std::unordered_set<sym::Expr, sym::ExprHash> unbound_;
   int next_symbol_ = 0;
 };
 

@@ -1,9 +1,9 @@
-// The facets of every primitive, side by side: one block per op in the family files (pointwise.cpp,
-// reduction.cpp, ...).
+// The facets of every primitive: shape function, lowering, gradient. The family files (pointwise.cpp,
+// reduction.cpp, ...) have one block per op.
 //
-// A block defines `const OpDef def_<enumerator>`; op_table.cpp lists them from op_kind.def, so an op without
-// a block does not link. Composites are plain functions over graph::Builder, declared in helpers.h and
-// composite/.
+// A block defines `const OpDef def_<enumerator>`. op_table.cpp lists them from op_kind.def, so an op without
+// a block fails to link. Composites are plain functions over graph::Builder, declared in helpers.h and
+// composite.h.
 #pragma once
 
 #include <vector>
@@ -17,15 +17,16 @@ namespace stridec::ops {
 class Lowering;  // lowering.h
 using LowerFn = void (*)(Lowering& lowering, const graph::Node& node);
 
-// Gradients of a node's inputs given those of its outputs; an invalid id means zero, and so does a list that
-// ends early. What a node cannot say for its attributes is an Error (kUnsupported). See gradient.h.
+// Gradients of a node's inputs, given those of its outputs. An invalid id means zero; missing ids at the end
+// of the list mean zero too. Throws Error (kUnsupported) if the node's attributes are not supported. See
+// gradient.h.
 using GradientFn = std::vector<graph::ValueId> (*)(graph::Builder& builder, const graph::Node& node,
                                                    const std::vector<graph::ValueId>& output_gradients);
 
 struct OpDef {
   graph::ShapeFn shape;
   LowerFn lower;
-  GradientFn gradient = nullptr;  // none: an error where a gradient would have to go through it
+  GradientFn gradient = nullptr;  // none: differentiating through the op is an error
 };
 
 #define STRIDEC_OP(id, ...) extern const OpDef def_##id;
@@ -35,7 +36,7 @@ struct OpDef {
 const OpDef& op_def(graph::OpKind kind);
 const graph::ShapeTable& shape_table();
 
-// The whole graph as a loop program: one nest per op over strided views.
+// Lowers the whole graph to a loop program: one nest per op over strided views.
 loop::Program lower(const graph::Graph& graph);
 
 }  // namespace stridec::ops

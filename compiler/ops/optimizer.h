@@ -1,5 +1,6 @@
-// One update of a parameter tensor by an optimizer, elementwise. `rate` (learning rate) and `step` (number of updates so far)
-// are rank-0 terms of the parameter's dtype. Results are the new parameter, then the new states in the order of the arguments.
+// One elementwise update of a parameter tensor by an optimizer. `rate` (learning rate) and `step` (number of
+// updates so far) are rank-0 terms of the parameter's dtype. The results are the new parameter, then the new
+// states in argument order.
 //
 // The formulas are those of ai.onnx.preview.training 1.
 #pragma once
@@ -12,7 +13,7 @@ namespace stridec::ops {
 
 struct MomentumOptions {
   double alpha = 0;  // decay of the velocity
-  double beta = 0;   // weight of the gradient from the second step on; 1 in the first
+  double beta = 0;   // weight of the gradient from the second step on; it is 1 in the first
   double l2 = 0;     // adds l2 * parameter to the gradient
   bool nesterov = false;
 };
@@ -33,7 +34,7 @@ struct AdamOptions {
   double l2 = 0;
   double decay_after = 0;  // scales the new parameter by 1 - decay_after
 };
-// The bias correction applies from step 1 on; at step 0 the rate is taken as it is.
+// Bias correction applies from step 1 on; step 0 uses the rate unchanged.
 std::vector<Term> adam_step(Term rate, Term step, Term parameter, Term gradient, Term mean, Term mean_square,
                             const AdamOptions& options);
 

@@ -1,4 +1,4 @@
-// A region under construction that an exception leaves closed and forgotten.
+// An open region of a Builder; if an exception leaves it unclosed, the region is closed and discarded.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Resizing along some dims, by sizes or by scales. The attributes of the resize node are listed in resize.cpp.
+// Resizing along some dims, by sizes or by scales. resize.cpp lists the attributes of the resize node.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace stridec::ops {
 struct Rational {
   int64_t p, q;
 };
-// The simplest fraction within the precision of a float: 0.6f becomes 3/5.
+// The simplest fraction within float precision: 0.6f becomes 3/5.
 Rational nearest_rational(double value);
-// The same for each number of a float tensor [n] that the run tells: i64 [n], q >= 1. 0/1 stands for what has none (too
-// large, too small, not a number).
+// The same for each element of a float tensor [n] known at run time: i64 [n], q >= 1. 0/1 if there is none
+// (too large, too small, not a number).
 struct Rationals {
   Term p, q;
 };
@@ -27,14 +27,14 @@ struct Scale {
   sym::Expr p, q;
 };
 
-// A resized dim. Without a scale it is out / in.
+// A dim to resize. Without `scale`, the scale is out / in.
 struct ResizeAxis {
   int64_t dim = 0;
   sym::Expr in = 1, out = 1;
   std::optional<Scale> scale;
 };
 
-// Values as ONNX's Resize names them.
+// Option values have the names of ONNX's Resize.
 struct ResizeOptions {
   std::string mode = "nearest", coordinates = "half_pixel", nearest = "round_prefer_floor";
   double cubic_a = -0.75, extrapolation = 0;
@@ -42,11 +42,12 @@ struct ResizeOptions {
   std::vector<Scale> roi;  // for tf_crop_and_resize: the starts of all axes, then their ends
 };
 
-// The dims' new sizes are floor(size * scale); requires each scale to be positive and below 10^9.
+// Computes the new sizes as floor(size * scale). Requires each scale to be positive and below 10^9.
 std::vector<ResizeAxis> axes_from_scales(Term x, const Dims& dims, const std::vector<Scale>& scales);
-// Treats the new sizes as bounds: replaces them by one scale for all axes, the smallest (`not_larger`) or the largest.
+// Treats the new sizes as bounds: replaces them by one scale for all axes, the smallest (`not_larger`) or the
+// largest of the axes' scales.
 void keep_aspect_ratio(graph::Builder& b, std::vector<ResizeAxis>& axes, bool not_larger);
-// Throws Error kUnsupported for tf_half_pixel_for_nn with another nearest mode than floor.
+// Throws Error kUnsupported for tf_half_pixel_for_nn unless the nearest mode is floor.
 Term resize(Term x, std::vector<ResizeAxis> axes, ResizeOptions options);
 
 }  // namespace stridec::ops

@@ -1,12 +1,12 @@
-// Composites as formulas: a value together with its builder.
+// Writes composites as formulas: a Term is a value together with its builder.
 //
 //   Term softmax(Term x, Dims dims) {
 //     const Term e = exp(x - reduce_max(x, dims, kKeep));
 //     return e / reduce_sum(e, dims, kKeep);
 //   }
 //
-// A number next to a term becomes a rank-0 constant of the term's dtype. Operands broadcast as in NumPy and
-// must have one dtype; `cast` converts. Dims are counted from the front and are not negative.
+// A number combined with a term becomes a rank-0 constant of the term's dtype. Operands broadcast as in NumPy
+// and must have one dtype; `cast` converts. Dims count from the front and are not negative.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class Term {
   graph::ValueId id_;
 };
 
-// An operand: a term, or a number that takes the dtype of the term beside it.
+// An operand: a term, or a number that takes the dtype of the other operand.
 struct Operand {
   Operand(Term t) : term(t.id()), is_term(true) {}
   Operand(double n) : number(n) {}
@@ -80,7 +80,7 @@ Term select(Term condition, Term x, Term y);
 Term select(Term condition, Term x, double y);
 Term select(Term condition, double x, Term y);
 Term cast(Term x, DType to, bool saturate = true);
-// f16, bf16 and narrower become f32 (to compute in), other dtypes stay.
+// Converts f16, bf16 and narrower floats to f32 for computing; leaves other dtypes.
 Term widen(Term x);
 
 // Reductions; `kKeep` leaves the reduced dims with extent 1.
@@ -94,7 +94,7 @@ Term reduce_mean(Term x, const Dims& dims, bool keep = false);
 // Views.
 Term reshape(Term x, const graph::Shape& shape);
 Term permute(Term x, const Dims& order);
-Term transpose(Term x, int64_t a, int64_t b);  // two dims change places
+Term transpose(Term x, int64_t a, int64_t b);  // swaps two dims
 Term expand(Term x, const graph::Shape& shape);
 Term unsqueeze(Term x, const Dims& positions);  // positions in the result, ascending
 Term squeeze(Term x, const Dims& dims);
@@ -106,12 +106,13 @@ Term index_along(graph::Builder& b, const graph::Shape& shape, int64_t dim, DTyp
 Term filled(graph::Builder& b, const graph::Shape& shape, DType dtype, double value);
 Term gather(Term data, Term indices, int64_t dim, int64_t batch_dims = 0);
 
-// A parameter (a bias, a scale) for a pointwise operation whose result has `shape`, ONNX's unidirectional
-// broadcasting: the parameter stretches, the other operand never does. Returns it with at most as many dims
-// as `shape`; each of them is 1 or that of `shape`, or a guard says so. `what` names it in the sentence.
+// Prepares a parameter (a bias, a scale) for a pointwise operation whose result has `shape`, with ONNX's
+// unidirectional broadcasting: the parameter stretches, the other operand never does. Returns the parameter
+// with at most as many dims as `shape`, each 1 or equal to that of `shape`; guards check what is not known.
+// `what` names the parameter in error messages.
 Term unidirectional(Term parameter, const graph::Shape& shape, const std::string& what);
 
-// Products of all dims, of dims [from, to).
+// Product of all sizes, and of the sizes of dims [from, to).
 sym::Expr count(const graph::Shape& shape);
 sym::Expr count(const graph::Shape& shape, int64_t from, int64_t to);
 

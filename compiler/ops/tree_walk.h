@@ -1,11 +1,23 @@
-// The words of nodes that tree_walk takes, for those who make them.
+// Node encoding of the tree_walk op (decision tree ensembles).
 //
-// Inputs: x [rows, features]; per node of all trees a word (u64); per tree its root (u32); per node a threshold (x's
-// dtype), unless x is f32 and words hold theirs as their low 32 bits. Above that a word has, from bit 0 or 32, the node
-// that follows on "no", the one on "yes" being the next one; from bit `feature_at` the feature that the node asks about;
-// kTreeEqualBit: it asks whether x == t, not whether x <= t; kTreeMissingBit: NaN goes to yes. A leaf's "no" is itself, and
-// its threshold, NaN, says no. Attributes: depth, the steps from a root to the deepest leaf; feature_at; equal:
-// kTreeEqualBit of all thresholds but NaN is set (1), of some (-1), of none (0); missing: kTreeMissingBit of some node is set.
+// Inputs:
+//   x [rows, features]
+//   nodes: one u64 per node of all trees
+//   roots: one u32 per tree
+//   thresholds: one per node, of x's dtype; absent if x is f32 and nodes hold theirs in the low 32 bits
+//
+// Fields of a node, from bit 0, or from bit 32 if it holds its threshold:
+//   the index of its "no" successor; its "yes" successor is the next node
+//   from bit `feature_at`: the feature that the node tests
+//   kTreeEqualBit: the test is x == t instead of x <= t
+//   kTreeMissingBit: NaN takes the "yes" branch
+// A leaf is its own "no" successor, and its threshold is NaN, so that its test fails.
+//
+// Attributes:
+//   depth: number of steps from a root to the deepest leaf
+//   feature_at: see above
+//   equal: kTreeEqualBit is set in all nodes with a threshold other than NaN (1), in some (-1), in none (0)
+//   missing: kTreeMissingBit is set in some node
 #pragma once
 
 namespace stridec::ops {
