@@ -8,7 +8,7 @@ namespace stridec::ops {
 
 namespace {
 
-// How many axes are before dim.
+// Number of axes less than dim.
 sym::Expr before(const Axes& axes, int64_t dim) {
   sym::Expr n = 0;
   for (sym::Expr a : axes.at) n += sym::lt(a, dim);
@@ -64,7 +64,7 @@ Shape without(const Shape& shape, const Axes& axes) {
   const auto axis_count = static_cast<int64_t>(axes.at.size());
   Shape out;
   for (int64_t j = 0; j < axes.rank - axis_count; ++j) {
-    // Dim s is the j-th that stays if s - j axes are among dims 0 to s, and no earlier one is.
+    // Dim s is the j-th remaining dim if s - j axes are in [0, s] and no earlier dim qualifies.
     sym::Expr size = shape[static_cast<size_t>(j + axis_count)];
     for (int64_t s = j + axis_count - 1; s >= j; --s)
       size = sym::select(sym::eq(before(axes, s + 1), s - j), shape[static_cast<size_t>(s)], size);

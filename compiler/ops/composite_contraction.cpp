@@ -29,7 +29,7 @@ Term matmul(Term a, Term b, std::optional<DType> to) {
 
 namespace {
 
-using Labels = std::string;  // one character a dim; ellipsis dims are the characters from kEllipsis on
+using Labels = std::string;  // one character per dim; ellipsis dims are the characters from kEllipsis on
 constexpr char kEllipsis = '\x80';
 
 struct Labelled {
@@ -43,7 +43,7 @@ bool has(const Labels& labels, char c) { return labels.find(c) != Labels::npos; 
   fail(ErrorKind::kMalformed, "bad-equation", "einsum equation '" + equation + "' " + why);
 }
 
-// "..." stands for the last `count` of the ellipsis dims, so that operands align on the right.
+// "..." denotes the last `count` of the ellipsis dims, so that operands align on the right.
 Labels read_labels(const std::string& equation, const std::string& text, int64_t ellipsis, int64_t widest) {
   Labels out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -60,8 +60,8 @@ Labels read_labels(const std::string& equation, const std::string& text, int64_t
   return out;
 }
 
-// Dims with one letter become one dim at the end. Rows of n numbers one after the other, cut into rows of n + 1, have the
-// diagonal as their first column.
+// Replaces dims of the same letter by one dim, the last. A contiguous n x n matrix, reshaped to rows of n + 1
+// elements, has its diagonal in the first column.
 Labelled take_diagonal(Labelled x) {
   for (size_t i = 0; i < x.labels.size(); ++i) {
     for (size_t j = x.labels.size() - 1; j > i; --j) {
@@ -102,7 +102,7 @@ Labelled sum_out(Labelled x, const Labels& needed) {
   return {reduce_sum(x.term, dims), left};
 }
 
-// The operand with exactly the dims of `labels`, extent 1 where it has none.
+// Permutes the operand to the dims of `labels`; missing dims get extent 1.
 Term arrange(const Labelled& x, const Labels& labels) {
   Dims order, missing;
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -115,7 +115,7 @@ Term arrange(const Labelled& x, const Labels& labels) {
   return unsqueeze(permute(x.term, order), missing);
 }
 
-// Extent 1 stretches to the other operand's extent.
+// Broadcasts dims of extent 1 to the other operand's extent.
 void stretch(Labelled& x, const Labelled& other) {
   Shape shape = x.term.shape();
   for (size_t i = 0; i < shape.size(); ++i) {

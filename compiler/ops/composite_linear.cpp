@@ -1,4 +1,4 @@
-// Determinants and inverses: Gauss-Jordan elimination, one loop step a column.
+// Determinants and inverses by Gauss-Jordan elimination, one loop iteration per column.
 #include "compiler/base/text.h"
 #include "compiler/ops/composite.h"
 #include "compiler/ops/shapes.h"
@@ -10,12 +10,12 @@ namespace {
 using graph::OpKind;
 
 struct Eliminated {
-  Term rows;         // [batch, n, columns]: the identity in front where the matrix has an inverse
+  Term rows;         // [batch, n, columns]: starts with the identity if the matrix is invertible
   Term determinant;  // [batch]
 };
 
-// matrix [batch, n, columns], columns >= n. A column without any pivot makes the determinant 0 and, where
-// `divide` says so, rows that are not finite.
+// matrix [batch, n, columns], columns >= n. A column without a pivot makes the determinant 0 and, with
+// `divide`, some rows non-finite.
 Eliminated eliminate(Term matrix, bool divide) {
   Builder& b = matrix.builder();
   const sym::Expr batch = matrix.dim(0), n = matrix.dim(1);
@@ -29,7 +29,7 @@ Eliminated eliminate(Term matrix, bool divide) {
         const Term size = select(open, abs(column), -1);
         const Term best(b, b.add1(OpKind::kArgMax, {size.id()}, {{"dim", int64_t{1}}, {"last", int64_t{0}}}));
         const Term at = unsqueeze(best, {1});  // [batch, 1]
-        // The best row and the one of this step change places.
+        // Swaps the row of the best pivot with the row of this step.
         const Term order = select(equal(row, step), at, select(equal(row, at), step, row));
         const Term moved = gather(m, order, 1, 1);
         const Term pivot_row = slice(moved, 1, state.counter, 1);                    // [batch, 1, columns]

@@ -11,7 +11,7 @@ using graph::OpKind;
 
 namespace {
 
-// The least finite f32 for minus infinity: times a gate that is 0 there, it is -0 and no NaN.
+// Replaces minus infinity by the lowest finite f32: times a gate of 0 it gives -0 instead of NaN.
 Term above_minus_infinity(Term x) { return maximum(x, std::numeric_limits<float>::lowest()); }
 
 }  // namespace
@@ -24,9 +24,9 @@ Term pow(Term x, Operand y) { return apply(OpKind::kPow, x, y); }
 
 Term gelu(Term x, bool tanh_form) {
   const Term w = above_minus_infinity(widen(x));
-  // Code generation knows this difference, and that it must not cancel (Body::normal_argument).
+  // Code generation recognises this difference and avoids its cancellation (Body::normal_argument).
   if (!tanh_form) return cast(w * 0.5 * subtract_from(1, erf(w * (-1 / std::numbers::sqrt2))), x.dtype());
-  // (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps its relative accuracy where the sum cancels.
+  // (1 + tanh(u)) / 2 = sigmoid(2 u). The sigmoid keeps its relative accuracy where the sum cancels.
   const double k = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // 2 sqrt(2 / pi)
   return cast(w * sigmoid((w + w * w * w * 0.044715) * k), x.dtype());
 }

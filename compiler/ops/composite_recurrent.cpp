@@ -1,4 +1,4 @@
-// Recurrent cells: the projections of all inputs are one matrix product before the loop; the loop multiplies
+// Recurrent cells. One GEMM before the loop computes the input projections of all steps; the loop multiplies
 // the state.
 #include "compiler/base/diagnostic.h"
 #include "compiler/ops/composite.h"
@@ -7,7 +7,7 @@
 namespace stridec::ops {
 namespace {
 
-// Activations by ONNX's names, which take their parameters from the lists in order.
+// Activations by their ONNX names. They take their parameters from the lists in order.
 class Activations {
  public:
   explicit Activations(const RecurrentOptions& options) : options_(options) {}
@@ -40,11 +40,11 @@ class Activations {
   size_t position_ = 0, alpha_ = 0, beta_ = 0;
 };
 
-// What one step gives: the new states, the first of which is h.
+// Computes one step: returns the new states, of which the first is h.
 using Cell = std::function<std::vector<Term>(Term projected, const std::vector<Term>& states)>;
 
-// Runs the cell over the steps of `projected` [steps, batch, gates]. Rows whose length is reached keep their
-// state and give zeros.
+// Runs the cell over the steps of `projected` [steps, batch, gates]. After its length, a row keeps its state
+// and outputs zeros.
 std::vector<Term> run(Term projected, std::vector<Term> states, std::optional<Term> lengths, bool reverse,
                       const Cell& cell) {
   graph::Builder& b = projected.builder();
@@ -72,7 +72,7 @@ std::vector<Term> run(Term projected, std::vector<Term> states, std::optional<Te
   return out;
 }
 
-// x W^T, with the part of the bias that may be added before the loop.
+// x W^T, plus the part of the bias that can be added before the loop.
 Term project(Term x, Term w, std::optional<Term> bias) {
   const Term out = matmul(x, transpose(w, 0, 1));
   return bias ? out + *bias : out;
@@ -95,7 +95,7 @@ RecurrentResult lstm(Term x, Term w, Term r, std::optional<Term> bias, std::opti
   std::optional<Term> both;
   if (bias) both = slice(*bias, 0, 0, hidden * 4) + slice(*bias, 0, hidden * 4, hidden * 4);
   const Term projected = project(x, w, both), recurrent = transpose(r, 0, 1);
-  // Gates are stored in the order input, output, forget, cell.
+  // Gate order: input, output, forget, cell.
   const auto peep = [&](Term gate, int64_t index, Term c) {
     return peepholes ? gate + slice(*peepholes, 0, hidden * index, hidden) * c : gate;
   };
@@ -120,8 +120,8 @@ RecurrentResult gru(Term x, Term w, Term r, std::optional<Term> bias, std::optio
   const auto f = activations.next(), g = activations.next();
   std::optional<Term> input_bias, state_bias;
   if (bias) {
-    // The recurrent bias of the hidden gate may be inside a product with the reset gate; the others go in
-    // front.
+    // With linear_before_reset, the recurrent bias of the hidden gate is multiplied by the reset gate. The
+    // other biases are added before the loop.
     const Term wb = slice(*bias, 0, 0, hidden * 3), rb = slice(*bias, 0, hidden * 3, hidden * 3);
     const Term rzr = slice(rb, 0, 0, hidden * 2), rh = slice(rb, 0, hidden * 2, hidden);
     const Term none = filled(x.builder(), {hidden}, x.dtype(), 0);
@@ -129,7 +129,7 @@ RecurrentResult gru(Term x, Term w, Term r, std::optional<Term> bias, std::optio
     state_bias = rh;
   }
   const Term projected = project(x, w, input_bias), recurrent = transpose(r, 0, 1);
-  // Gates are stored in the order update, reset, hidden.
+  // Gate order: update, reset, hidden.
   const auto out =
       run(projected, {initial_h}, lengths, options.reverse, [&](Term input, const std::vector<Term>& state) {
         const Term h = state[0];

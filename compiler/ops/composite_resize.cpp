@@ -1,4 +1,4 @@
-// Resizing: sizes and scales become the attributes of one resize node, or of one for each dim.
+// Resizing: turns sizes and scales into the attributes of one resize node, or of one node per dim.
 #include <algorithm>
 
 #include "compiler/base/diagnostic.h"
@@ -9,7 +9,7 @@
 namespace stridec::ops {
 namespace {
 
-constexpr int64_t kMostScale = 1'000'000'000;  // beyond it sizes hardly fit in 64 bits
+constexpr int64_t kMostScale = 1'000'000'000;  // with a larger scale, sizes may not fit in 64 bits
 
 }  // namespace
 
@@ -28,7 +28,7 @@ std::vector<ResizeAxis> axes_from_scales(Term x, const Dims& dims, const std::ve
   return out;
 }
 
-// The sizes are bounds: one scale for all dims, the smallest or the largest that they allow.
+// Replaces the sizes by one scale for all dims, the smallest or the largest of their scales.
 void keep_aspect_ratio(graph::Builder& b, std::vector<ResizeAxis>& axes, bool not_larger) {
   std::optional<Scale> best;
   for (const ResizeAxis& a : axes) {
@@ -62,8 +62,8 @@ Term resize(Term x, std::vector<ResizeAxis> axes, ResizeOptions o) {
         axes, [](const ResizeAxis& a) { return a.in == a.out && (!a.scale || a.scale->p == a.scale->q); });
   if (axes.empty()) return x;
   graph::Builder& b = x.builder();
-  // Where the run tells the scales, most of them will be 1. Each dim by itself has few samples, and many taps add up
-  // along one dim after the other instead of multiplying.
+  // Resize one dim at a time in two cases. Scales known only at run time: most of them will be 1, and a
+  // single dim has few taps. Many taps: their number adds up over the dims instead of multiplying.
   const bool by_dim = o.mode != "nearest" && std::any_of(axes.begin(), axes.end(), [&](const ResizeAxis& a) {
                         return b.is_bound_in_run(a.scale ? a.scale->p : a.out);
                       });

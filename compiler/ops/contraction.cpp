@@ -1,6 +1,6 @@
-// Sums of products: dot_general, convolution, transposed convolution. Each is one nest whose body is a
-// `reduce sum` of a product of two loads; dims of extent 1 are left out, so that what the nest is shows in
-// its dims.
+// Contractions: dot_general, convolution, transposed convolution. Each is one nest whose body is a `reduce
+// sum` of the product of two loads. Dims of extent 1 are omitted, so that the nest's dims show what kind of
+// contraction it is.
 #include <algorithm>
 
 #include "compiler/base/check.h"
@@ -26,7 +26,8 @@ DType result_dtype(const Node& node, DType x) {
   return is_integer(x) ? accumulator(node, x) : x;
 }
 
-// Both floats of one dtype or of 8 bits, or integers of any: narrow ones are widened to the accumulator.
+// Operands are floats of one dtype, or both 8-bit floats, or integers of any dtypes. Narrow ones are widened
+// to the accumulator.
 void expect_operands(Builder& b, const Node& node) {
   expect_inputs(node, 2, 2);
   const DType x = b.dtype(node.inputs[0]), y = b.dtype(node.inputs[1]);
@@ -35,7 +36,7 @@ void expect_operands(Builder& b, const Node& node) {
     does_not_fit(cat(graph::name(node.kind), ": operands of ", name(x), " and ", name(y)));
 }
 
-// A parallel or reduced dim; of extent 1 it is no dim and its index 0.
+// A parallel or reduction dim. For extent 1 no dim is made and the index is 0.
 sym::Expr dim_unless_one(loop::NestBuilder& n, sym::Expr extent, const std::string& hint) {
   return extent.is_const(1) ? sym::Expr(0) : n.dim(extent, hint);
 }
@@ -70,7 +71,7 @@ std::vector<int64_t> free_dims(int rank, const std::vector<int64_t>& batch,
   return out;
 }
 
-// Dims of one operand, each named once.
+// Checks that the dims of one operand are distinct.
 void expect_distinct(std::vector<int64_t> dims, const std::vector<int64_t>& more, size_t rank) {
   dims.insert(dims.end(), more.begin(), more.end());
   for (int64_t dim : dims) STRIDEC_CHECK(dim >= 0);
@@ -140,8 +141,8 @@ struct Side {  // one operand of a dot_general
   const std::vector<int64_t>&batch, &contract;
 };
 
-// The gradient of `wanted`: that of the result times the other operand, over what is free in the other.
-// `first_free`: where the other's free dims lie in the result.
+// The gradient of `wanted`: the result's gradient times the other operand, contracted over the other's free
+// dims. `first_free`: position of the other's free dims in the result.
 ValueId dot_gradient_of(Builder& b, const Side& wanted, const Side& other, ValueId g, int64_t first_free) {
   const int rank = b.rank(wanted.id), other_rank = b.rank(other.id);
   const int64_t batch = static_cast<int64_t>(wanted.batch.size());
@@ -153,7 +154,7 @@ ValueId dot_gradient_of(Builder& b, const Side& wanted, const Side& other, Value
     dims.contract_a.push_back(first_free + static_cast<int64_t>(i));
   dims.contract_b = other_free;
   const ValueId product = dot_general(b, g, other.id, dims);
-  // Its dims: batch, what is free in `wanted`, the contracted ones in the other's order.
+  // Dims of the gradient: batch, free dims of `wanted`, contracted dims in the other's order.
   std::vector<int64_t> order(static_cast<size_t>(rank));
   for (size_t i = 0; i < wanted.batch.size(); ++i)
     order[static_cast<size_t>(wanted.batch[i])] = static_cast<int64_t>(i);
@@ -232,7 +233,7 @@ Inferred conv_shape(Builder& b, const Node& node) {
   return {{{result_dtype(node, b.dtype(node.inputs[0])), std::move(shape)}}, {}};
 }
 
-// What reads outside as 0, whatever it was a view of.
+// A view of x that reads 0 outside its bounds; copies x if its view cannot be padded.
 loop::View zero_outside(Lowering& l, const loop::View& x, const std::vector<sym::Expr>& before,
                         const std::vector<sym::Expr>& after) {
   const loop::Scalar zero = loop::int_scalar(x.dtype, 0);
@@ -293,7 +294,7 @@ Inferred conv_transpose_shape(Builder& b, const Node& node) {
   return {{{result_dtype(node, b.dtype(node.inputs[0])), std::move(shape)}}, {}};
 }
 
-// Every output element gathers the inputs that reach it: o + before = i * stride + k * dilation.
+// Each output element gathers the inputs that contribute to it: o + before = i * stride + k * dilation.
 void conv_transpose_lower(Lowering& l, const Node& node) {
   const loop::View w = l.view(node.inputs[1]), to = l.define(node.outputs[0]);
   const size_t spatial = w.shape.size() - 2;
@@ -343,8 +344,8 @@ graph::Attributes window_attributes(const Windows& w) {
           {"groups", w.groups}};
 }
 
-// The weight's gradient from the larger side (conv's input, the transpose's output) and the smaller: a
-// convolution of the one by the other, with the batch in the channels' place, strides and dilations swapped.
+// The weight's gradient, from the larger side (conv's input, the transpose's output) and the smaller one: a
+// convolution of the two with the batch as the channel dim, and strides and dilations exchanged.
 // [n, groups*ci, large...], [n, groups*co, small...] -> [groups*co, ci, window...]
 Term weight_gradient(Term large, Term small, const Windows& win, const Shape& weight) {
   Builder& b = large.builder();
@@ -363,7 +364,7 @@ Term weight_gradient(Term large, Term small, const Windows& win, const Shape& we
   Windows turned = win;
   std::swap(turned.strides, turned.dilations);
   Term out(b, b.add1(OpKind::kConv, {x, permute(small, swap)}, window_attributes(turned)));
-  // A stride that does not divide leaves places over that no window reached.
+  // If the stride does not divide evenly, drop positions that no window reached.
   for (int64_t d = 0; d < spatial; ++d) out = slice(out, 2 + d, 0, weight[static_cast<size_t>(2 + d)]);
   return permute(out, swap);
 }

@@ -1,7 +1,7 @@
-// if and loop: host control flow around nests. Shapes that differ between branches are select(condition, a,
-// b); carried values live in one buffer each, written back at the end of every iteration. A carried size may
-// grow or shrink by the same amount in each iteration: it is then start + counter * growth, and the buffer has
-// room for the largest.
+// if and loop: host control flow around nests. A size that differs between branches is select(condition, a,
+// b). Each carried value has one buffer, which is written back at the end of every iteration. A carried size
+// may change by a fixed amount per iteration: it is then start + counter * growth, and the buffer has the
+// largest size.
 #include <algorithm>
 
 #include "compiler/base/check.h"
@@ -69,7 +69,7 @@ void if_lower(Lowering& l, const Node& node) {
 
 // ---- loop ------------------------------------------------------------------------------------------------
 
-// Of every dim of every carried value, one after the other; none: nothing grows.
+// Growth of each dim of each carried value; empty if nothing grows.
 std::vector<std::vector<sym::Expr>> growths(const Node& node, const std::vector<size_t>& ranks) {
   std::vector<sym::Expr> flat;
   if (node.attributes.find("growth")) flat = node.attributes.exprs("growth");
@@ -154,7 +154,7 @@ void loop_lower(Lowering& l, const Node& node) {
     l.copy(l.view(node.inputs[first + i]), part(held[i], start.shape), "loop_carried");
     l.alias(body.parameters[i], part(held[i], l.type(body.parameters[i]).shape));
   }
-  // Rows are stacked in memory for all iterations that there may be.
+  // Stacked outputs are allocated for the maximum trip count.
   for (size_t i = carried; i < node.outputs.size(); ++i) {
     Type type = l.type(node.outputs[i]);
     type.shape[0] = step.trip_count;
@@ -166,7 +166,7 @@ void loop_lower(Lowering& l, const Node& node) {
       l.copy(l.view(body.results[first + carried + i]), row, "loop_row");
     }
     if (conditional) l.copy(l.view(body.results[0]), condition, "loop_condition");
-    // A result that is a view of a carried buffer is set aside before any of them changes.
+    // Copy results that are views of carried buffers before any carried buffer changes.
     std::vector<std::optional<loop::View>> next;
     for (size_t i = 0; i < carried; ++i) {
       const loop::View& result = l.view(body.results[first + i]);
@@ -197,14 +197,15 @@ void loop_lower(Lowering& l, const Node& node) {
 const OpDef def_kIf{if_shape, if_lower};
 const OpDef def_kLoop{loop_shape, loop_lower};
 
-// Trip counts above this say "until the condition fails".
+// A larger trip count means "until the condition fails".
 constexpr int64_t kUnbounded = int64_t{1} << 40;
 
-// ---- building them ---------------------------------------------------------------------------------------
+// ---- construction
+// --------------------------------------------------------------------------------------------
 
 namespace {
 
-// A branch of the declared ranks, where the other one has others.
+// The branch whose result has the declared rank while the other branch's does not.
 struct Declared {
   bool first;
   size_t result;
@@ -224,7 +225,7 @@ std::optional<Declared> declared_branch(const Builder& b, const std::vector<grap
   return out;
 }
 
-// The condition chooses the branch, or the run ends.
+// Adds a guard that the condition selects the branch.
 void require_branch(Builder& b, sym::Expr condition, const Declared& branch) {
   const sym::Expr chosen = branch.first ? condition : sym::logical_not(condition);
   std::vector<sym::Expr> values = sym::free_vars(chosen);
@@ -270,7 +271,7 @@ std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_b
 
 namespace {
 
-// Whether a size depends on no symbol but the first `outside` of the graph.
+// Whether a size depends only on the first `outside` symbols of the graph.
 bool is_of_outside(Builder& b, sym::Expr size, size_t outside) {
   for (sym::Expr v : sym::free_vars(size))
     for (size_t s = outside; s < b.graph().symbols.size(); ++s)
@@ -278,8 +279,8 @@ bool is_of_outside(Builder& b, sym::Expr size, size_t outside) {
   return true;
 }
 
-// A loop of no iterations carries what it starts with and stacks no rows. Its body is built for the types of
-// the rows alone, like that of a loop that may run, and forgotten.
+// A loop without iterations returns its initial carried values and stacks no rows. Its body is built, as for
+// a loop that may run, only to get the types of the rows, and then discarded.
 LoopResult without_iterations(Builder& b, std::vector<ValueId> carried,
                               const std::function<LoopStep(const LoopState&)>& body) {
   std::vector<Type> types, rows;
@@ -292,7 +293,8 @@ LoopResult without_iterations(Builder& b, std::vector<ValueId> carried,
     const LoopStep next = body({counter, b.elements({counter}, {}), b.parameters()});
     for (ValueId row : next.stacked) {
       rows.push_back(b.type(row));
-      // Rows have the size of the first one; one that only an iteration could tell is 0.
+      // Rows have the size they have in the first iteration; a size that only an iteration can determine is
+      // 0.
       for (sym::Expr& size : rows.back().shape) {
         size = b.simplify(sym::substitute(size, counter, 0));
         if (!is_of_outside(b, size, outside)) size = 0;
@@ -316,7 +318,8 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
   if (condition) {
     const auto known = b.known(*condition);
     if (known && known->size() == 1 && (*known)[0].is_const(0)) trip_count = 0;
-    // A first iteration that is certain says nothing about the next: the body's condition decides.
+    // A condition known to be true covers the first iteration only: the body's condition decides about later
+    // ones.
   }
   if (b.holds(sym::le(trip_count, 0))) return without_iterations(b, std::move(carried), body);
   const size_t outside = b.graph().symbols.size();
@@ -337,7 +340,8 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
          cat("loop: ", b.display(value), " ", graph::to_string(b.type(value)),
              " changes its shape from iteration to iteration"));
   };
-  // What grows by the same in every iteration: the body is built again with sizes that follow the counter.
+  // If sizes change by a fixed amount per iteration, build the body again with sizes that depend on the
+  // counter.
   std::vector<std::vector<sym::Expr>> growth;
   bool grows = false;
   for (size_t i = 0; i < carried.size(); ++i) {
@@ -360,7 +364,7 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
   }
   for (size_t i = 0; i < carried.size(); ++i) {
     Type type = b.type(next.carried[i]);
-    // Seen from the iteration's start.
+    // The type at the start of the iteration.
     if (type.shape.size() == types[i].shape.size())
       for (size_t d = 0; d < type.shape.size(); ++d)
         if (!growth[i][d].is_const(0)) type.shape[d] = b.simplify(type.shape[d] - growth[i][d]);
@@ -373,7 +377,7 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
       expect_equal(b, types[i].shape[d], type.shape[d], "loop: a carried size changes from {0} to {1}");
     }
   }
-  // Rows have the shape of the first one; what cannot be proven is checked in every iteration.
+  // All rows have the shape of the first one; a guard in every iteration checks what cannot be proven.
   for (ValueId& row : next.stacked) {
     Shape first = b.shape(row);
     for (sym::Expr& size : first) {
@@ -385,7 +389,7 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
     }
     if (first != b.shape(row)) row = reshape(b, row, first);
   }
-  // A condition that the body leaves true is none.
+  // A condition that starts known and that the body sets to true can be dropped.
   bool conditional = condition.has_value() || next.condition.has_value();
   if (next.condition) {
     const auto known = b.known(*next.condition);

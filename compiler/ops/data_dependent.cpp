@@ -1,4 +1,4 @@
-// Sizes that the run decides: they are symbols, bound when the run gets to the node.
+// Operators whose output sizes are data dependent: the sizes are symbols bound at run time.
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/lowering.h"
@@ -15,8 +15,8 @@ Inferred nonzero_shape(Builder& b, const Node& node) {
   return {{{DType::kI64, {b.rank(node.inputs[0]), node.attributes.expr("count")}}}, {}};
 }
 
-// The rank of every nonzero element among them, by a scan in row-major order; then every element writes its
-// coordinates.
+// A scan in row-major order computes each nonzero element's rank among the nonzero ones. A second nest writes
+// each element's coordinates at its rank.
 void nonzero_lower(Lowering& l, const Node& node) {
   const loop::View x = l.view(node.inputs[0]);
   const sym::Expr total = element_count(x.shape), symbol = node.attributes.expr("count");

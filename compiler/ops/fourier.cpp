@@ -1,4 +1,5 @@
-// The discrete Fourier transform: a routine of the library, and what lengths with large prime factors make of it.
+// The discrete Fourier transform: a library routine, and Bluestein's algorithm for lengths with large prime
+// factors.
 #include <numbers>
 
 #include "compiler/base/text.h"
@@ -41,14 +42,14 @@ void fourier_lower(Lowering& l, const Node& node) {
   l.steps().push_back({std::move(call)});
 }
 
-// The matrix is symmetric, so its adjoint is its conjugate: the other direction.
+// The matrix is symmetric, so its adjoint is its conjugate, which is the transform in the other direction.
 Ids fourier_gradient(Builder& b, const Node& node, const Ids& outputs) {
   return {b.add1(OpKind::kFourier, {outputs[0], node.inputs[1]},
                  {{"backward", 1 - node.attributes.integer("backward")}})};
 }
 
-// e^(2 pi i k / n) as [..., 2] for k in [0, n). Angles are at most an eighth of a turn, so that what is 0, 1 or -1 is so
-// exactly and mirror images are equal.
+// e^(2 pi i k / n) as [..., 2] for k in [0, n). Angles are reduced to at most pi / 4, so that values of 0, 1
+// and -1 are exact and mirrored angles give equal values.
 Term turns(Term k, sym::Expr n, DType type) {
   Builder& b = k.builder();
   const Term whole = size_as(b, DType::kI64, n);
@@ -66,7 +67,7 @@ Term turns(Term k, sym::Expr n, DType type) {
 
 Term all_indices(Builder& b, sym::Expr n) { return index_along(b, {n}, 0, DType::kI64); }
 
-// By the factors of n.
+// Mixed-radix transform by the factors of n.
 Term composite_fourier(Term x, bool backward) {
   Builder& b = x.builder();
   const sym::Expr n = x.dim(x.rank() - 2);
@@ -74,7 +75,7 @@ Term composite_fourier(Term x, bool backward) {
   return {b, b.add1(OpKind::kFourier, {x, waves}, {{"backward", int64_t{backward}}})};
 }
 
-// Relative times, and the least length that is at least n and has factors up to 11 only, as pocketfft has them.
+// Relative cost, and the smallest length of at least n with no prime factor above 11, as in pocketfft.
 double cost(int64_t n) {
   double sum = 0;
   const int64_t whole = n;
@@ -93,7 +94,7 @@ int64_t good_length(int64_t n) {
   }
 }
 
-// x [..., n, 2] times w [n, 2], or times its conjugate.
+// x [..., n, 2] times w [n, 2] or its conjugate (complex multiplication).
 Term times(Term x, Term w, bool conjugate) {
   const int64_t last = x.rank() - 1;
   const auto part = [](Term t, int64_t i) { return slice(t, t.rank() - 1, i, 1); };
@@ -101,8 +102,9 @@ Term times(Term x, Term w, bool conjugate) {
   return concat({a * c - b * s, a * s + b * c}, last);
 }
 
-// As a convolution with a chirp (L. I. Bluestein, A Linear Filtering Approach to the Computation of the Discrete Fourier
-// Transform, 1970), which is a product of transforms of a length without large factors.
+// Expresses the transform as a convolution with a chirp (L. I. Bluestein, A Linear Filtering Approach to the
+// Computation of the Discrete Fourier Transform, 1970). The convolution multiplies transforms of a length
+// without large prime factors.
 Term chirp_fourier(Term x, int64_t n, int64_t longer, bool backward) {
   Builder& b = x.builder();
   const auto chirp = [&](Term m) {

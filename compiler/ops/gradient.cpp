@@ -46,7 +46,7 @@ Term sum_to(Term gradient, const graph::Shape& shape) {
 
 namespace {
 
-// The nodes that y is made by, beyond `ends`, in the order of their making.
+// The nodes that y depends on, not going beyond `ends`, in creation order.
 std::vector<NodeId> nodes_behind(const graph::Graph& g, ValueId y, const std::unordered_set<ValueId>& ends) {
   std::unordered_set<NodeId> seen;
   std::vector<ValueId> open{y};
@@ -73,7 +73,7 @@ bool region_reads(const graph::Graph& g, const Region& region, const std::unorde
   return false;
 }
 
-// Which values change with one of xs: xs and what the nodes make of them.
+// The values that depend on xs: xs and the outputs of nodes with a dependent input.
 std::unordered_set<ValueId> dependent(const graph::Graph& g, const std::vector<NodeId>& nodes,
                                       const std::vector<ValueId>& xs) {
   std::unordered_set<ValueId> out(xs.begin(), xs.end());

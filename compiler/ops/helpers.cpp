@@ -60,7 +60,7 @@ ValueId where(Builder& b, ValueId condition, ValueId x, ValueId y) {
 }
 ValueId cast(Builder& b, ValueId x, DType to, bool saturate) {
   graph::Attributes attributes{{"to", to}};
-  // Floats of more than 8 bits become infinite, as ONNX says.
+  // Out-of-range values become infinite in floats of more than 8 bits, as ONNX specifies.
   if (saturate && !(is_float(to) && info(to).bits > 8)) attributes.set("saturate", int64_t{1});
   return b.add1(OpKind::kCast, {x}, std::move(attributes));
 }
@@ -213,7 +213,7 @@ ValueId slice_clamped(Builder& b, ValueId x, int64_t dim, sym::Expr start, sym::
   const sym::Expr size = b.shape(x)[d];
   auto from_end = [&](sym::Expr at) {
     if (b.holds(sym::ge(at, 0))) return at;
-    // The sources write "to the end" as the least and largest integers; keep them away from size arithmetic.
+    // Frontends encode "to the end" as the smallest and largest integers; keep these out of size arithmetic.
     if (at.is_const() && at.value() < -(int64_t{1} << 40)) return at;
     if (b.holds(sym::lt(at, 0))) return at + size;
     return sym::select(sym::lt(at, 0), at + size, at);
@@ -298,7 +298,7 @@ ValueId matmul(Builder& b, ValueId x, ValueId y, std::optional<DType> to) {
   if (rank_y <= 2 && rank_x <= 2)
     return dot_general(b, x, y, {{}, {}, {rank_x - 1}, {std::max(rank_y - 2, 0)}}, to);
   if (rank_y <= 2) return dot_general(b, x, y, {{}, {}, {rank_x - 1}, {std::max(rank_y - 2, 0)}}, to);
-  // Batch dims broadcast; where one side's are all 1 they are left out.
+  // Batch dims broadcast. Batch dims of an operand are omitted if all are 1.
   const bool vector_x = rank_x == 1;
   if (vector_x) x = unsqueeze(b, x, {0});
   Shape batch_x(b.shape(x).begin(), b.shape(x).end() - 2), batch_y(b.shape(y).begin(), b.shape(y).end() - 2);

@@ -1,4 +1,4 @@
-// Encoded images: routines of the library, for a size that the run reads in them.
+// Decoding of images: library routines that read the size from the encoded bytes at run time.
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/composite.h"
@@ -10,7 +10,7 @@ namespace stridec::ops {
 
 namespace {
 
-constexpr int64_t kMostImageSize = 65535;  // per dim, of runtime/image
+constexpr int64_t kMostImageSize = 65535;  // per dim, the limit of runtime/image
 constexpr const char* kFormats[] = {"rgb", "bgr", "grayscale"};
 
 int64_t format_of(const Node& node) {

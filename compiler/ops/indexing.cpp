@@ -1,5 +1,5 @@
-// Reading and writing at indices that are data. An index out of range fails the run with a sentence that
-// names the node; negative indices count from the end.
+// Gather and scatter at indices that are tensor data. An index out of range fails the run with an error
+// message that names the node. Negative indices count from the end.
 #include <algorithm>
 
 #include "compiler/base/check.h"
@@ -14,7 +14,7 @@ namespace stridec::ops {
 
 namespace {
 
-// Constants with more elements than this are looked at when the run gets to them.
+// Constants with more elements than this are checked at run time only.
 constexpr size_t kMostScanned = size_t{1} << 24;
 
 void expect_indices(Builder& b, const Node& node) {
@@ -23,13 +23,15 @@ void expect_indices(Builder& b, const Node& node) {
     does_not_fit(cat(graph::name(node.kind), ": indices are integers, not ", name(dtype)));
 }
 
-// Every step-th of the indices from the first on, where they are known; of a constant's the least and the largest.
+// Every step-th index from `first` on, if known. For a constant, only the smallest and the largest of them.
 Elements known_indices(Builder& b, const Node& node, size_t first, size_t step) {
   const graph::Value& indices = b.graph()[node.inputs[1]];
   const size_t width = static_cast<size_t>(byte_size(indices.type.dtype));
   Elements out;
   if (indices.data && indices.data->size > first * width && indices.data->size / width <= kMostScanned) {
-    const auto at = [&](size_t i) { return read_integer(indices.type.dtype, indices.data->bytes + i * width); };
+    const auto at = [&](size_t i) {
+      return read_integer(indices.type.dtype, indices.data->bytes + i * width);
+    };
     int64_t least = at(first), largest = least;
     for (size_t i = first; i < indices.data->size / width; i += step) {
       least = std::min(least, at(i));
@@ -43,7 +45,7 @@ Elements known_indices(Builder& b, const Node& node, size_t first, size_t step) 
   return out;
 }
 
-// The indices that are known lie in a dim of this size, or a guard says so.
+// Checks that the known indices are within a dim of this size; adds guards for what is not known.
 void expect_inside(Builder& b, const Node& node, sym::Expr size, size_t first = 0, size_t step = 1) {
   const sym::Expr least = is_signed(b.dtype(node.inputs[1])) ? -size : sym::Expr(0);
   for (sym::Expr index : known_indices(b, node, first, step))
@@ -70,7 +72,7 @@ void append(Shape& to, const Shape& more) { to.insert(to.end(), more.begin(), mo
 
 // ---- gather ----------------------------------------------------------------------------------------------
 
-// A known index with its sign resolved, in [0, size) by a guard.
+// Maps a known index to [0, size); a guard elsewhere checks its range.
 sym::Expr resolve_index(sym::Expr index, sym::Expr size, const sym::Facts& facts) {
   if (facts.holds(sym::ge(index, 0))) return index;
   if (facts.holds(sym::lt(index, 0))) return index + size;
@@ -126,7 +128,7 @@ void gather_lower(Lowering& l, const Node& node) {
   const size_t batch = static_cast<size_t>(node.attributes.integer_or("batch_dims", 0));
   const size_t index_rank = l.type(node.inputs[1]).shape.size();
   const Shape& shape = l.type(node.outputs[0]).shape;
-  // One index that is known is a slice.
+  // A gather at one known index is a slice.
   if (const auto known = known_of(l, node.inputs[1]); known && known->size() == 1 && batch == 0) {
     const sym::Expr index = resolve_index((*known)[0], data.shape[dim], l.facts());
     const loop::View row =
@@ -149,7 +151,7 @@ void gather_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
-// Index tuples [at..., batch + more] whose first numbers are the place's own batch coordinates.
+// Index tuples [at..., batch + more] whose first elements are the batch coordinates of their own position.
 Term with_batch(Term indices, size_t batch) {
   Builder& b = indices.builder();
   Shape lead = indices.shape();
@@ -166,7 +168,8 @@ Term scatter_sum(Builder& b, const Shape& shape, Term indices, Term updates) {
                     {{"reduction", std::string("add")}})};
 }
 
-// Every element is added where it came from. With the gathered dim behind the batch's, places are tuples.
+// Adds every element to the position that it was gathered from. If the gathered dim follows batch dims,
+// positions are tuples.
 Ids gather_gradient(Builder& b, const Node& node, const Ids& outputs) {
   const Shape& data = b.shape(node.inputs[0]);
   const Term indices(b, node.inputs[1]), g(b, outputs[0]);
@@ -192,7 +195,7 @@ Ids gather_gradient(Builder& b, const Node& node, const Ids& outputs) {
 
 // ---- gather_elements, scatter_elements -------------------------------------------------------------------
 
-// Outside `dim`, indices cover a leading part of the data.
+// In every dim but `dim`, indices may be shorter than the data.
 void expect_cover(Builder& b, const Node& node, const Shape& data, const Shape& indices, size_t dim) {
   if (data.size() != indices.size() || dim >= data.size())
     does_not_fit(cat(graph::name(node.kind), ": data ", to_string(data), " and indices ", to_string(indices),
@@ -284,8 +287,8 @@ Ids gather_elements_gradient(Builder& b, const Node& node, const Ids& outputs) {
                  {{"dim", node.attributes.integer("dim")}, {"reduction", std::string("add")}})};
 }
 
-// What is overwritten has no influence; of several updates of one element only the last has some, which is
-// not told apart.
+// Overwritten elements get no gradient. Of several updates of one element only the last takes effect, but all
+// get its gradient.
 Ids scatter_gradient(Builder& b, const Node& node, const Ids& outputs) {
   const std::string reduction = node.attributes.text_or("reduction", "none");
   if (reduction != "none" && reduction != "add") no_gradient(node, cat("its reduction is ", reduction));
@@ -304,7 +307,8 @@ Ids scatter_gradient(Builder& b, const Node& node, const Ids& outputs) {
 
 // ---- gather_nd, scatter_nd -------------------------------------------------------------------------------
 
-// How many dims of the data an index tuple addresses: the last dim of the indices. What is known of them fits.
+// Number of leading data dims that an index tuple addresses: the size of the indices' last dim. Checks the
+// indices as far as they are known.
 size_t tuple_size(Builder& b, const Node& node, size_t batch) {
   const Shape &data = b.shape(node.inputs[0]), &indices = b.shape(node.inputs[1]);
   if (indices.empty()) does_not_fit(cat(graph::name(node.kind), ": the indices are a scalar"));

@@ -27,7 +27,7 @@ Lowering::Lowering(const Graph& graph, loop::Program& program)
   count(graph.top.results);
   for (const Node& node : graph.nodes) {
     if (node.kind == graph::OpKind::kUpdateState)
-      ++uses_[node.inputs[1].value];  // of the state it names the memory
+      ++uses_[node.inputs[1].value];  // the state's own use, as the name of its memory
     else
       count(node.inputs);
     for (const graph::Region& region : node.regions) count(region.results);
@@ -65,14 +65,13 @@ void Lowering::run() {
   for (size_t i = 0; i < graph_.top.results.size(); ++i) {
     const ValueId value = graph_.top.results[i];
     program_.outputs.push_back(parameter(graph_.output_names[i], value, loop::Storage::kOutput, i));
-    outputs_.emplace(value, program_.outputs.back());  // the first of several outputs with this value
+    outputs_.emplace(value, program_.outputs.back());  // the first output if several have this value
   }
   lower_nodes(graph_.top);
   write_outputs();
 }
 
-// Outputs that are views of other memory, or given twice, are copies; then the states take their new
-// contents.
+// Copies outputs that are views of other memory or repeat another output. Then assigns the states.
 void Lowering::write_outputs() {
   for (size_t i = 0; i < graph_.top.results.size(); ++i) {
     const View& from = view(graph_.top.results[i]);
@@ -80,7 +79,7 @@ void Lowering::write_outputs() {
     copy(from, whole(program_, program_.outputs[i]), "output");
     credit(graph_.top.results[i]);
   }
-  // A new value that is a view of some state is read before any state changes.
+  // A new state value that is a view of another state must be read before any state changes.
   std::vector<std::tuple<ValueId, View, View>> copies;
   for (const auto& [state, value] : updates_) {
     View from = view(value);
@@ -218,7 +217,7 @@ View Lowering::define(ValueId id) {
 void Lowering::alias(ValueId id, View view) {
   STRIDEC_CHECK(!views_[id.value], cat("value %", id.value, " is made twice"));
   STRIDEC_CHECK(view.shape.size() == type(id).shape.size());
-  view.shape = type(id).shape;  // the same sizes, in the graph's form
+  view.shape = type(id).shape;  // the same sizes, written as in the graph
   views_[id.value] = std::move(view);
 }
 
@@ -289,7 +288,8 @@ bool Lowering::is_whole_state(ValueId value, const View& view) const {
          view.shape == buffer.shape && view.index == view.coords && view.mask.is_const(1);
 }
 
-// What reads the old value is this node alone, and what reads the state's memory later means the new one.
+// In place if this node is the only reader of the old value: later reads of the state's memory then mean the
+// new value.
 View Lowering::changed(ValueId from, ValueId result, const std::string& name) {
   const View old = view(from);
   if (uses_[from.value] == 1 && steps_ == &program_.steps && is_whole_state(from, old)) {

@@ -12,7 +12,7 @@ using graph::OpKind;
 
 Term of_expert(Term all, sym::Expr e) { return squeeze(slice(all, 0, e, 1), {0}); }
 
-// The weights [out, in] of expert e in f32.
+// The weights [out, in] of expert e, dequantised to f32.
 Term expert_weights(const ExpertLayer& layer, sym::Expr e) {
   const Term w = of_expert(layer.weights, e);
   if (!layer.bits) return cast(w, DType::kF32);
@@ -33,7 +33,7 @@ Term expert_weights(const ExpertLayer& layer, sym::Expr e) {
   return reshape((reshape(codes, {out, blocks, block}) - zero) * reshape(scale, {out, blocks, 1}), {out, in});
 }
 
-// rows [m, in] times expert e's weights, plus its bias: [m, out].
+// rows [m, in] times the transposed weights of expert e, plus its bias: [m, out].
 Term apply_layer(const ExpertLayer& layer, Term rows, sym::Expr e) {
   const Term y = matmul(rows, transpose(expert_weights(layer, e), 0, 1));
   return layer.bias ? y + cast(of_expert(*layer.bias, e), DType::kF32) : y;
@@ -47,7 +47,7 @@ Term swiglu(Term g, Term l, const ExpertOptions& options) {
   return g * sigmoid(g * options.alpha) * (l + options.beta);
 }
 
-// Between the layers: [m, out of the first] to [m, in of the second].
+// The activation between the layers: [m, out of the first] to [m, in of the second].
 Term activate(Term h, const std::optional<Term>& other, const ExpertOptions& options) {
   if (options.activation == ExpertActivation::kSwiglu) {
     if (options.swiglu == SwigluLayout::kThirdLayer) return swiglu(h, *other, options);

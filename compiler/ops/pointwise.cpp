@@ -1,4 +1,4 @@
-// Pointwise ops: numpy broadcasting, one dtype for all operands (casts are explicit), one scalar op each.
+// Pointwise ops: NumPy broadcasting, one dtype for all operands (casts are explicit), one scalar op each.
 #include <numbers>
 
 #include "compiler/base/check.h"
@@ -17,7 +17,7 @@ using loop::ScalarOp;
 
 enum class Domain { kFloat, kNumber, kInteger, kBool, kAny };
 
-// Every row: op and scalar op have the same enumerator; the dtypes that the operands may have.
+// One row per op and the dtypes its operands may have. Op and scalar op share the enumerator.
 #define STRIDEC_POINTWISE(X)                                                                               \
   X(kNeg, kNumber)                                                                                         \
   X(kAbs, kNumber)                                                                                         \
@@ -80,7 +80,7 @@ bool is_comparison(ScalarOp op) {
 
 // ---- arithmetic on known elements ------------------------------------------------------------------------
 
-// Numbers as the dtype has them: wrapping.
+// Integer arithmetic that wraps as in the dtype.
 std::optional<int64_t> fold(ScalarOp op, DType dtype, int64_t a, int64_t b) {
   const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
   const bool is_unsigned = !is_signed(dtype);
@@ -120,7 +120,7 @@ std::optional<int64_t> fold(ScalarOp op, DType dtype, int64_t a, int64_t b) {
   }
 }
 
-// Sizes: 32 and 64 bits are taken as wide enough for them, as every source format does.
+// Arithmetic on sizes. Assumes that they fit in 32 and 64 bits, as every source format does.
 std::optional<sym::Expr> fold(const Builder& builder, ScalarOp op, DType dtype, sym::Expr a, sym::Expr b) {
   if (a.is_const() && b.is_const()) {
     auto value = fold(op, dtype, a.value(), b.value());
@@ -159,7 +159,7 @@ std::optional<sym::Expr> fold(const Builder& builder, ScalarOp op, DType dtype, 
   }
 }
 
-// Each operand's element under broadcasting to `at`.
+// Combines the operands' elements at each coordinate, with broadcasting.
 std::optional<Elements> fold_elements(
     const Builder& builder, const Node& node, const Shape& shape,
     const std::function<std::optional<sym::Expr>(const Elements&)>& combine) {
@@ -220,7 +220,7 @@ void pointwise_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
-// The derivative of a function of one number, from x and y = f(x).
+// The derivative of a unary function, given x and y = f(x).
 std::optional<Term> derivative(OpKind kind, Term x, Term y) {
   switch (kind) {
     case OpKind::kNeg: return number_like(x, -1);
@@ -250,8 +250,8 @@ std::optional<Term> derivative(OpKind kind, Term x, Term y) {
   }
 }
 
-// The same of a function of two numbers, for each of them. Where the larger of two is asked for and they are
-// equal, the second counts: max(x, 0) does not rise at 0.
+// The partial derivatives of a binary function. For equal operands of min and max the second one gets the
+// gradient: the derivative of max(x, 0) at 0 is 0.
 std::optional<std::pair<Term, Term>> derivatives(OpKind kind, Term p, Term q, Term y) {
   const auto one = number_like(p, 1);
   switch (kind) {
@@ -359,7 +359,7 @@ Ids cast_gradient(Builder& b, const Node& node, const Ids& outputs) {
 Inferred bitcast_shape(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
   const DType from = b.dtype(node.inputs[0]), to = node.attributes.dtype("to");
-  // A bool is a byte that holds 0 or 1.
+  // A bool is stored as a byte of value 0 or 1.
   auto bits = [](DType dtype) { return is_bool(dtype) ? 8 : info(dtype).bits; };
   if (bits(from) != bits(to))
     does_not_fit(cat("bitcast from ", name(from), " to ", name(to), ": the widths differ"));

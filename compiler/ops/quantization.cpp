@@ -9,7 +9,8 @@ Term quantize(Term x, Term scale, std::optional<Term> zero, DType to, bool satur
   if (is_float(to)) return cast(scaled, to, saturate);
   Term rounded = apply(graph::OpKind::kRound, scaled);
   if (zero) {
-    // One known number is a constant here, and none where it is 0: an integer follows, so that -0 is 0.
+    // A known scalar zero point becomes a constant, and is dropped if it is 0: the cast to an integer that
+    // follows makes -0 equal to 0.
     const auto known = x.builder().known(*zero);
     if (!known || known->size() != 1 || !known->front().is_const() || zero->rank() != 0)
       rounded = rounded + cast(*zero, rounded.dtype());
@@ -56,7 +57,7 @@ Quantized quantize_dynamically(Term x) {
   Dims all;
   for (int64_t d = 0; d < x.rank(); ++d) all.push_back(d);
   const Term low = minimum(reduce_min(x, all), 0), high = maximum(reduce_max(x, all), 0);
-  // Zeros alone have the scale 1, as in onnxruntime: what divides by it goes on with zeros.
+  // A tensor of zeros gets scale 1, as in onnxruntime: divisions by the scale then yield zeros.
   const Term range = high - low, scale = select(equal(range, 0), range + 1.0, range / 255.0);
   const Term zero =
       cast(minimum(maximum(apply(graph::OpKind::kRound, subtract_from(0, low) / scale), 0), 255), DType::kU8);

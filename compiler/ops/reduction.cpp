@@ -1,4 +1,4 @@
-// Reductions and scans over dims. Storage floats accumulate in f32; an empty range gives the identity.
+// Reductions and scans over dims. Storage-only floats accumulate in f32; an empty range gives the identity.
 #include <algorithm>
 
 #include "compiler/base/text.h"
@@ -49,7 +49,7 @@ sym::Expr combine_known(Combine combine, sym::Expr a, sym::Expr b) {
   }
 }
 
-// Sizes of a shape tensor are summed and multiplied: one known dim reduced away.
+// Folds sums and products of known elements, such as sizes: one known dim is reduced.
 std::optional<Elements> reduce_elements(Builder& b, const Node& node, const std::vector<int64_t>& dims,
                                         Combine combine, const Shape& shape) {
   const auto known = b.known(node.inputs[0]);
@@ -138,7 +138,7 @@ void arg_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
-// The reduced dims are there again, with extent 1.
+// Restores the reduced dims with extent 1.
 Term kept(Term reduced, const Shape& from, const Dims& dims) {
   Shape shape = from;
   for (int64_t d : dims) shape[static_cast<size_t>(d)] = 1;
@@ -151,7 +151,8 @@ Ids reduce_gradient(Builder& b, const Node& node, const Ids& outputs) {
   const Term g = expand(kept({b, outputs[0]}, x.shape(), dims), x.shape());
   if (node.kind == OpKind::kReduceSum) return {g};
   if (node.kind == OpKind::kReduceProd) {
-    // The product of the others: of those before times those after, so that a zero is no trouble.
+    // The product of all other elements: those before times those after, which is correct when elements are
+    // 0.
     Dims order;
     for (int64_t d = 0; d < x.rank(); ++d)
       if (!contains(dims, static_cast<size_t>(d))) order.push_back(d);
@@ -168,7 +169,7 @@ Ids reduce_gradient(Builder& b, const Node& node, const Ids& outputs) {
     for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
     return {g * permute(reshape(products(0) * products(1), moved.shape()), back)};
   }
-  // Equal extremes share the gradient.
+  // Elements equal to the extremum share the gradient evenly.
   const Term chosen = cast(equal(x, kept(y, x.shape(), dims)), x.dtype());
   return {g * chosen / reduce_sum(chosen, dims, kKeep)};
 }

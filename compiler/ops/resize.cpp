@@ -1,19 +1,19 @@
-// resize, as ONNX Resize-19 means it, over any dims. Attrs:
+// The resize op: ONNX Resize-19 over any dims. Attributes:
 //   dims, sizes       the resized dims and their new sizes (expressions)
 //   scale_p, scale_q  expressions, scale = p/q per resized dim; absent: new size / old size
 //   mode              nearest | linear | cubic
 //   coordinate        half_pixel | half_pixel_symmetric | pytorch_half_pixel | align_corners | asymmetric
 //                     | tf_crop_and_resize
 //   nearest           round_prefer_floor | round_prefer_ceil | floor | ceil
-//   cubic_a           of Keys' kernel, -0.75 unless given
-//   exclude_outside   1: samples outside weigh nothing
-//   antialias         1: the kernel is stretched when shrinking
+//   cubic_a           parameter of Keys' kernel; default -0.75
+//   exclude_outside   1: samples outside have weight 0
+//   antialias         1: stretch the kernel when downsampling
 //   roi_p, roi_q      expressions: starts, then ends, p/q of the resized dims (tf_crop_and_resize)
 //   extrapolation     the result outside the roi
-//   sparse            1: samples that weigh nothing are not looked at, since a scale that is 1 leaves everything as it is
+//   sparse            1: ignore samples of weight 0, even NaN and infinity, so that scale 1 is the identity
 //
-// Every source coordinate is a rational number x = numerator / denominator over index expressions, so that
-// floor(x) is index arithmetic, exact for any size, and only weights are floats.
+// Every source coordinate is a rational number x = numerator / denominator over index expressions. floor(x)
+// is therefore exact index arithmetic for any size; only the weights are floats.
 #include "compiler/ops/resize.h"
 
 #include <cmath>
@@ -29,14 +29,14 @@ namespace stridec::ops {
 
 namespace {
 
-// A continued fraction, until the error is that of a float.
+// Continued fraction expansion; stops when the error is below float precision.
 constexpr int kMostTerms = 40;
 constexpr double kError = 1e-8, kLargestP = 1099511627776.0, kLargestQ = 16777216.0;
 
 }  // namespace
 
 Rational nearest_rational(double value) {
-  double p0 = 0, q0 = 1, p1 = 1, q1 = 0, rest = value;  // whole numbers but for the rest
+  double p0 = 0, q0 = 1, p1 = 1, q1 = 0, rest = value;  // all but `rest` are whole numbers
   for (int i = 0; i < kMostTerms; ++i) {
     const double whole = std::floor(rest), p2 = whole * p1 + p0, q2 = whole * q1 + q0;
     if (!(std::fabs(p2) <= kLargestP && q2 <= kLargestQ)) break;
@@ -146,7 +146,7 @@ Coordinate coordinate(const std::string& mode, const Axis& a, sym::Expr o) {
   if (mode == "half_pixel_symmetric") return {a.p * a.in - a.out * a.q + half, p2};
   if (mode == "pytorch_half_pixel") return {sym::select(sym::gt(a.out, 1), half, 0), p2};
   if (mode == "asymmetric") return {o * a.q, sym::max(a.p, 1)};
-  // With a scale the resized length is in * p / q, a fraction.
+  // With an explicit scale, the resized length is in * p / q, which need not be a whole number.
   if (mode == "align_corners") return {o * (a.in - 1) * a.q, sym::max(a.p * a.in - a.q, 1)};
   STRIDEC_CHECK(mode == "tf_crop_and_resize", mode);
   const sym::Expr s = a.start_p * a.end_q, e = a.end_p * a.start_q, d = a.start_q * a.end_q;
@@ -166,7 +166,7 @@ sym::Expr nearest_index(const std::string& rounding, const Coordinate& x) {
 
 sym::Expr clamp(sym::Expr i, sym::Expr size) { return sym::max(sym::min(i, size - 1), 0); }
 
-// The samples of one axis that make an output: index expressions and weights.
+// The input samples of one axis that contribute to an output: their indices and weights.
 struct Taps {
   std::vector<sym::Expr> index;
   std::vector<loop::Value> weight;
@@ -184,7 +184,7 @@ struct Resampler {
 
   bool cubic() const { return node.attributes.text("mode") == "cubic"; }
 
-  // The kernel at distance |d|: a triangle, or Keys' cubic with its parameter a.
+  // The kernel at distance |d|: a triangle, or Keys' cubic with parameter a.
   loop::Value kernel(loop::Value d) {
     const loop::Value x = loop::unary(loop::ScalarOp::kAbs, d), zero = number(0.0), one = number(1.0);
     if (!cubic()) return loop::max(one - x, zero);
@@ -241,7 +241,7 @@ void sample_nearest(Lowering& l, const Node& node, const loop::View& x, const lo
   n.finish(&l.steps());
 }
 
-// Downsampling through a kernel stretched by 1 / scale, its weights normalised.
+// Downsampling: the kernel is stretched by 1 / scale and its weights are normalised.
 loop::Value antialiased(Resampler& r, const loop::View& x, const std::vector<Axis>& axes,
                         const std::vector<sym::Expr>& at) {
   loop::NestBuilder& n = r.n;

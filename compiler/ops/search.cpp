@@ -1,5 +1,5 @@
-// Looking things up in constant tables: binary search in sorted keys, and walks down decision trees. Both are
-// one nest with an ordered scan of a few steps for every element.
+// Lookups in constant tables: binary search in sorted keys, and decision tree walks. Each is one nest with a
+// short sequential scan per element.
 #include <bit>
 
 #include "compiler/base/check.h"
@@ -25,7 +25,7 @@ Inferred search_sorted_shape(Builder& b, const Node& node) {
   return {{{DType::kI64, x.shape}}, {}};
 }
 
-// Is a before b? NaN is larger than every number, as in sort.
+// Whether a sorts before b. NaN is larger than every number, as in sort.
 loop::Value before(loop::NestBuilder& n, loop::Value a, loop::Value b) {
   const loop::Value less = loop::lt(a, b);
   if (!is_float(a.dtype())) return less;
@@ -35,7 +35,7 @@ loop::Value before(loop::NestBuilder& n, loop::Value a, loop::Value b) {
   return loop::select(a_nan, no, loop::select(b_nan, n.constant(loop::int_scalar(DType::kBool, 1)), less));
 }
 
-// The answer lies in [low, high] and every step halves it; steps beyond the last change nothing.
+// The result is in [low, high]. Every step halves the range; extra steps change nothing.
 void search_sorted_lower(Lowering& l, const Node& node) {
   const loop::View keys = l.view(node.inputs[0]), x = l.view(node.inputs[1]), to = l.define(node.outputs[0]);
   const bool right = node.attributes.integer_or("right", 0) != 0;
@@ -109,7 +109,7 @@ void tree_walk_lower(Lowering& l, const Node& node) {
     return n.cast(low_bits(from_bit(word, place), 1, 64 - place), DType::kBool);
   };
   loop::Bind inside;
-  inside.mode = loop::Bind::OutOfRange::kClamp;  // who makes the tables has checked them
+  inside.mode = loop::Bind::OutOfRange::kClamp;  // the maker of the tables has checked them
   const auto leaf = n.scan(
       node.attributes.expr("depth"), false, {n.load(in[2], {at[1]})},
       [&](sym::Expr, const std::vector<loop::Value>& carried) {

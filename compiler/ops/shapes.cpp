@@ -10,12 +10,12 @@ namespace stridec::ops {
 
 namespace {
 
-// y is 1 only where x is.
+// Whether y == 1 implies x == 1.
 bool follows_one(Builder& b, sym::Expr y, sym::Expr x) {
   if (b.prove(sym::eq(y, 1)) == sym::Answer::kNo) return true;
   if (b.known_facts().with(sym::eq(y, 1)).holds(sym::eq(x, 1))) return true;
   if (y.op() != sym::Op::kMin) return false;
-  // min(x, 512) is 1 only where x is
+  // min(x, 512) is 1 only if x is
   bool contains = false;
   for (sym::Expr arg : y.args()) {
     if (arg == x)
@@ -43,7 +43,7 @@ sym::Expr broadcast_dim(Builder& b, sym::Expr x, sym::Expr y, const std::string&
     return shorter(x, y);
   }
   b.require(sym::logical_or(equal, sym::logical_or(one_x, one_y)), sentence, {x, y});
-  // Where only the other one may be 1 alone, this one is the result.
+  // If one dim is 1 only when the other is, the first dim is the result.
   if (x_follows) return x;
   if (y_follows) return y;
   return sym::select(one_x, y, x);
@@ -87,7 +87,7 @@ size_t dim_attribute(const Node& node, const char* key, size_t rank) {
 sym::Expr element_count(const Shape& shape) { return sym::product(shape); }
 
 std::string to_string(const Shape& shape) {
-  // In sentences, where a long expression says nothing to the reader.
+  // For error messages, where long expressions do not help the reader.
   constexpr uint32_t kLong = 12;  // nodes
   return cat("[",
              join(shape, ", ", [](sym::Expr dim) { return dim.size() > kLong ? "?" : sym::to_string(dim); }),

@@ -1,4 +1,4 @@
-// Sorting and the k largest: routines of the library, stable, over rows [outer, extent, inner].
+// Sort and top-k: stable library routines over rows [outer, extent, inner].
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/gradient.h"

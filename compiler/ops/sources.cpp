@@ -13,7 +13,7 @@ Inferred made_by_builder(Builder&, const Node& node) {
   STRIDEC_CHECK(false, cat(graph::name(node.kind), " is made by Builder::constant and Builder::elements"));
 }
 
-// Lowering::view gives them memory when something reads them as a tensor.
+// Lowering::view allocates memory when the value is read as a tensor.
 void nothing(Lowering&, const Node&) {}
 
 void expect_sizes(Builder& b, const Shape& shape, OpKind kind) {
@@ -50,8 +50,8 @@ Inferred random_uniform_shape(Builder& b, const Node& node) {
   return {{{dtype, shape}}, {}};
 }
 
-// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with the element's
-// flat index as the counter and the seed as the key: independent of order, threads and tiling.
+// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The counter is the
+// element's flat index, the key is the seed: results do not depend on order, threads or tiling.
 struct Philox {
   loop::NestBuilder& n;
   loop::Value wide(loop::Value x) { return n.cast(x, DType::kU64); }
@@ -90,7 +90,7 @@ struct Philox {
   }
 };
 
-// As many random bits as the dtype's mantissa holds, so that 1 is never reached by rounding.
+// Uses as many random bits as the dtype's mantissa holds, so that rounding never gives 1.
 void random_uniform_lower(Lowering& l, const Node& node) {
   const loop::View to = l.define(node.outputs[0]);
   if (node.attributes.text_or("generator", "philox") == "mersenne") {

@@ -1,4 +1,4 @@
-// State: kept by the artifact from run to run.
+// State tensors: the artifact keeps them between runs.
 #include "compiler/base/text.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"

@@ -1,4 +1,4 @@
-// Greedy suppression of boxes that overlap: a routine of the library.
+// Greedy non-maximum suppression of boxes: a library routine.
 #include "compiler/base/text.h"
 #include "compiler/ops/composite.h"
 #include "compiler/ops/lowering.h"

@@ -58,7 +58,7 @@ Term select(Term condition, double x, Term y) { return select(condition, number_
 Term cast(Term x, DType to, bool saturate) { return {x.builder(), cast(x.builder(), x, to, saturate)}; }
 Term widen(Term x) { return {x.builder(), to_compute(x.builder(), x)}; }
 
-// ---- reductions: no dims means nothing to do, unlike the helpers' "all" ----
+// ---- reductions: an empty list of dims reduces nothing, unlike in the helpers, where it means all ----
 
 Term reduce(OpKind kind, Term x, const Dims& dims, bool keep) {
   return dims.empty() ? x : Term(x.builder(), reduce(x.builder(), kind, x, dims, keep));

@@ -1,5 +1,5 @@
-// Views: index arithmetic, never a kernel, but for pads that no mask expresses and concat, whose parts are
-// written in place.
+// Views: pure index arithmetic, without kernels. Exceptions: pads that no mask can express, and concat, whose
+// parts are written in place.
 #include <algorithm>
 
 #include "compiler/base/check.h"
@@ -29,7 +29,7 @@ Inferred reshape_shape(Builder& b, const Node& node) {
   std::optional<Elements> elements = b.known(node.inputs[0]);
   if (elements)
     if (const auto size = sym::as_const(b.simplify(after)); size && *size != std::ssize(*elements))
-      elements.reset();  // of a body that never runs
+      elements.reset();  // out of range, in a body that never runs
   return {{{b.dtype(node.inputs[0]), shape}}, {std::move(elements)}};
 }
 
@@ -155,7 +155,8 @@ void slice_lower(Lowering& l, const Node& node) {
   l.alias(node.outputs[0], view);
 }
 
-// The elements go back to their places among zeros: a step is that many places each, of which one is taken.
+// Scatters the gradient into zeros: each element of a slice with step s becomes a block of s positions, one
+// of which holds the gradient.
 Ids slice_gradient(Builder& b, const Node& node, const Ids& outputs) {
   Term g(b, outputs[0]);
   const Shape& from = b.shape(node.inputs[0]);
@@ -180,7 +181,7 @@ Ids slice_gradient(Builder& b, const Node& node, const Ids& outputs) {
       wide[i] *= places;
       g = reshape(g, wide);
     }
-    // Of nothing there is no first place.
+    // An empty slice has no first position.
     before.push_back(b.simplify(sym::select(sym::eq(extents[i], 0), 0, start)));
     after.push_back(b.simplify(from[i] - before[i] - extents[i] * places));
   }
@@ -212,14 +213,14 @@ Inferred pad_shape(Builder& b, const Node& node) {
   return {{{b.dtype(node.inputs[0]), shape}}, {}};
 }
 
-// Of position i of the input, from -before to size + after.
+// The input index for position i, which ranges from -before to size + after.
 sym::Expr source_index(const std::string& mode, sym::Expr i, sym::Expr size, sym::Expr before,
                        sym::Expr after, const sym::Facts& facts) {
   if (mode == "edge") return sym::max(sym::min(i, size - 1), 0);
   if (mode == "wrap") return sym::mod(i, size);
-  // reflect: back and forth without repeating the edge, period 2 (size - 1)
+  // reflect: period 2 (size - 1), edges are not repeated
   if (facts.holds(sym::lt(before, size)) &&
-      facts.holds(sym::lt(after, size))) {  // one turn at each end at most
+      facts.holds(sym::lt(after, size))) {  // at most one reflection at each end
     const sym::Expr from_start = sym::max(i, -i);
     return sym::min(from_start, 2 * (size - 1) - from_start);
   }
@@ -335,7 +336,7 @@ Inferred concat_shape(Builder& b, const Node& node) {
   return {{{b.dtype(node.inputs[0]), shape}}, {std::move(elements)}};
 }
 
-// Every part is copied into its slice; fusion lets the part's producer write there.
+// Copies every part into its slice; fusion may let the part's producer write there directly.
 void concat_lower(Lowering& l, const Node& node) {
   const int dim = static_cast<int>(node.attributes.integer("dim"));
   const loop::View to = l.define(node.outputs[0]);

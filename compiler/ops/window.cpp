@@ -1,5 +1,5 @@
-// Pooling: reductions over windows of the trailing (spatial) dims. What lies outside is masked and counts as
-// the reduction's identity; `extra` widens the end without taking part in any count (ceil mode).
+// Pooling: reductions over windows of the trailing (spatial) dims. Positions outside the input are masked to
+// the reduction's identity. `extra` pads the end without counting as padding (ceil mode).
 #include <limits>
 
 #include "compiler/base/check.h"
@@ -70,7 +70,7 @@ Combine combine_of(const Node& node) {
   return Combine::kMin;
 }
 
-// The input with everything outside reading as `fill`.
+// The input, with positions outside reading as `fill`.
 loop::View padded(Lowering& l, const loop::View& x, const Windows& w, loop::Scalar fill) {
   const size_t lead = x.shape.size() - w.spatial();
   std::vector<sym::Expr> before(lead, 0), after(lead, 0);
@@ -82,7 +82,7 @@ loop::View padded(Lowering& l, const loop::View& x, const Windows& w, loop::Scal
   return *loop::pad(l.materialise(x, "pool_input"), before, after, fill);
 }
 
-// Where window element `k` of output `at` lies in the padded input.
+// The position of window element `k` of output `at` in the padded input.
 std::vector<sym::Expr> source(const Windows& w, std::vector<sym::Expr> at, const std::vector<sym::Expr>& k) {
   const size_t lead = at.size() - w.spatial();
   for (size_t i = 0; i < w.spatial(); ++i) at[lead + i] = at[lead + i] * w.strides[i] + k[i] * w.dilations[i];
@@ -97,9 +97,10 @@ Inferred reduce_window_shape(Builder& b, const Node& node) {
   return {{{dtype, pooled(b, node)}}, {}};
 }
 
-// The windows to go through one after the other. An extremum over a box is one over its rows of the extrema over its
-// columns, which takes k loads a dim in the place of their product; before a dim is reduced there are as many times more
-// elements as its stride says. Loads that are a stride apart, of the direct way alone in all dims but the last, break a tie.
+// The pooling stages to run in order. Max and min pooling are separable: the extremum over a box is the
+// extremum of those of its rows, which takes k loads per dim instead of their product. A stage runs on more
+// elements the larger the strides of the dims not yet reduced are. On a tie, stages are used if the last dim
+// is strided: only the last stage then has strided loads.
 std::vector<Windows> stages(const Windows& w, Combine combine) {
   if (combine != Combine::kMax && combine != Combine::kMin) return {w};
   int64_t together = 1, apart = 0, elements = 1, wide = 0;
@@ -146,7 +147,7 @@ void reduce_window_lower(Lowering& l, const Node& node) {
     const loop::View to = last ? l.define(node.outputs[0]) : l.temporary({dtype, shape}, "pool_part");
     loop::NestBuilder n = l.nest("pool_" + node.attributes.text("kind"));
     const auto at = n.dims(to.shape);
-    std::vector<size_t> dims;  // along which the window is wide
+    std::vector<size_t> dims;  // dims in which the window is larger than 1
     std::vector<sym::Expr> extents;
     for (size_t d = 0; d < w.spatial(); ++d)
       if (all.size() == 1 || d == i) dims.push_back(d), extents.push_back(w.window[d]);
@@ -182,7 +183,7 @@ void window_argmax_lower(Lowering& l, const Node& node) {
       flat = flat * size + position;
       inside = sym::logical_and(inside, sym::logical_and(sym::ge(position, 0), sym::lt(position, size)));
     }
-    // A position outside never wins against one inside that holds the least number.
+    // A position outside never wins over a position inside, even if that one holds the lowest value.
     return std::vector<loop::Value>{
         n.cast(n.load(x, where), wide),
         n.index_value(sym::select(inside, flat, std::numeric_limits<int64_t>::max()))};
@@ -200,7 +201,7 @@ Inferred average_pool_shape(Builder& b, const Node& node) {
   return {{{dtype, pooled(b, node)}}, {}};
 }
 
-// How many k in [0, window) have low <= start + k * dilation < high.
+// Number of k in [0, window) with low <= start + k * dilation < high.
 sym::Expr count_inside(sym::Expr start, sym::Expr window, int64_t dilation, sym::Expr low, sym::Expr high) {
   const sym::Expr first = sym::max(sym::ceildiv(low - start, dilation), 0);
   const sym::Expr last = sym::min(sym::ceildiv(high - start, dilation), window);
@@ -238,7 +239,7 @@ void average_pool_lower(Lowering& l, const Node& node) {
 
 // ---- gradients -------------------------------------------------------------------------------------------
 
-// The spatial dims are one, [lead..., places].
+// Merges the spatial dims: [lead..., places].
 Term flat_places(Term x, size_t spatial) {
   const int64_t lead = x.rank() - static_cast<int64_t>(spatial);
   Shape shape(x.shape().begin(), x.shape().begin() + lead);
@@ -246,7 +247,7 @@ Term flat_places(Term x, size_t spatial) {
   return reshape(x, shape);
 }
 
-// Every window's number goes to each of its places: a transposed convolution with ones.
+// Adds each window's gradient to all of its positions: a transposed convolution with ones.
 Term spread(Term g, const Shape& to, const Windows& w) {
   Builder& b = g.builder();
   const int64_t lead = g.rank() - static_cast<int64_t>(w.spatial());
@@ -290,7 +291,7 @@ Ids reduce_window_gradient(Builder& b, const Node& node, const Ids& outputs) {
   return {reshape(flat, shape)};
 }
 
-// Every place of a window gets its part, which is what the average of ones says over how many they are.
+// The gradient of each position is g / divisor; 1 / divisor is the average of ones over their number.
 Ids average_pool_gradient(Builder& b, const Node& node, const Ids& outputs) {
   const Windows w = windows(node);
   const Term g(b, outputs[0]);
