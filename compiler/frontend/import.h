@@ -1,4 +1,4 @@
-// A model file of any format as a graph.
+// Imports a model file of any supported format as a graph.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace stridec::frontend {
 
-// `--dim batch=1..64%8`: what the caller promises about a named size of the model.
+// `--dim batch=1..64%8`: a range and a divisor that the caller guarantees for a named size of the model.
 struct DimRange {
   std::string name;
   std::optional<int64_t> lower, upper;
@@ -24,13 +24,13 @@ struct DimRange {
 // Parses "batch=1..64,seq=1..512%8,h=32". Throws a usage Error.
 std::vector<DimRange> parse_dims(std::string_view text);
 
-// "1..64%8", as parse_dims reads it behind a name.
+// "1..64%8", the syntax that parse_dims reads after a name.
 std::string to_string(const DimRange& dim);
 
-// `--input-value sr=16000`: what the caller promises about the elements of an input of integers or bools.
+// `--input-value sr=16000`: element values that the caller guarantees for an integer or bool input.
 struct InputValue {
   std::string name;
-  std::vector<int64_t> values;  // one for all elements, or one for each
+  std::vector<int64_t> values;  // one for all elements, or one per element
 };
 InputValue parse_input_value(std::string_view text);  // throws a usage Error
 std::string to_string(const InputValue& value);       // "16000", "1,0,1"
@@ -39,27 +39,28 @@ struct ImportOptions {
   std::vector<DimRange> dims;
   std::vector<InputValue> input_values;
   std::vector<StatePattern> states;
-  // A named size that `dims` fixes stays a symbol all the same: what `dims` fixes are lengths and ranks alone.
+  // Named sizes stay symbols even if `dims` fixes them; `dims` then only fixes sequence lengths and ranks.
   bool sizes_stay_open = false;
-  bool missing_weights_are_zero = false;  // to look at a model whose weights are elsewhere
+  bool missing_weights_are_zero = false;  // to inspect a model without its weight files
 };
 
 struct Imported {
   graph::Graph graph;
-  std::vector<Diagnostic>
-      problems;  // what stands in the way of compiling, all of it; the graph is whole if there is none
-  std::vector<Diagnostic> warnings;  // what the model says otherwise than it is, and what holds
+  // Everything that prevents compilation; the graph is complete if this is empty.
+  std::vector<Diagnostic> problems;
+  std::vector<Diagnostic> warnings;  // where the model's declarations are wrong, and what is used instead
   std::string summary;               // "opset 18, 585 nodes, weights 437.9 MB"
-  std::vector<std::string> files;    // that it came from: the model's, and those with its external data
+  std::vector<std::string> files;    // the model file and its external data files
 };
 
-// By its contents: ONNX, or a serialized graph (compiler/graph/serialize.h). Throws Error for files that cannot be read at all.
+// Detects the format from the contents: ONNX, or a serialized graph (compiler/graph/serialize.h). Throws
+// Error for files that cannot be read at all.
 Imported import_file(const std::string& path, const ImportOptions& options = {});
 
-// Every operator with a row and every other one of ONNX, by name.
+// All operators that have an import row or that ONNX defines, sorted by name.
 std::vector<OperatorInfo> operators();
 
-// One Error for several problems: the first, with the others as notes.
+// Combines several problems into one Error: the first, with the others as notes.
 Error as_error(const std::vector<Diagnostic>& problems, const std::string& file);
 
 }  // namespace stridec::frontend

@@ -1,7 +1,7 @@
-// States: an input and an output of a model that are one thing, kept from run to run.
+// States: an input and an output of a model become one tensor that is kept between runs.
 //
-// `--state past=present` says that what the model gives as `present` is what it takes as `past` the next time: neither is
-// the caller's any more. A `*` in both stands for the same text: `--state past_*=present_*`.
+// `--state past=present`: the value of output `present` is the value of input `past` in the next run; the
+// caller no longer sees either. A `*` in both names matches the same text: `--state past_*=present_*`.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@
 namespace stridec::frontend {
 
 struct StatePattern {
-  std::string input, output;  // with one `*` each, or none
+  std::string input, output;  // each with one `*`, or neither
 };
 StatePattern parse_state(std::string_view text);  // "past_*=present_*"; throws a usage Error
 
-// Turns inputs into states of their names that start at zero and hold the outputs' values after a run. Throws a usage
-// Error where a pattern names nothing, or what does not fit together.
+// Converts the inputs to states, named after them, which start at zero and take the outputs' values after a
+// run. Throws a usage Error if a pattern matches nothing or the types of input and output differ.
 void keep_states(graph::Graph& graph, const std::vector<StatePattern>& patterns);
 
 }  // namespace stridec::frontend

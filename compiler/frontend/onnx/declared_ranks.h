@@ -1,8 +1,8 @@
-// The number of dims that a graph says one of its values has: by a declaration (graph outputs, value_info),
-// or by what the operators that read the value need.
+// The rank of a value, as the graph declares it (graph outputs, value_info), or as the operators that read
+// the value require it.
 //
-// Squeeze without axes and If give ranks that depend on sizes. Where these are open until the run, the rank
-// that the rest of the model was made for decides.
+// Squeeze without axes and If have results whose rank depends on sizes. If these are known only at run time,
+// the rank that the rest of the model expects decides.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace stridec::onnx {
 
 class DeclaredRanks {
  public:
-  // The dims of a value that is imported already, or of an initializer; nothing for others. A dim without a
-  // value is a size that is not known.
+  // The dims of an imported value or an initializer; none for other names. A dim without a value is an
+  // unknown size.
   using Imported = std::function<std::optional<std::vector<Dim>>(const std::string& name)>;
 
   explicit DeclaredRanks(const Graph& graph) : graph_(graph) {}
@@ -28,7 +28,7 @@ class DeclaredRanks {
   std::optional<int64_t> of(const std::string& name, const Imported& imported);
 
  private:
-  using Reader = std::pair<const Node*, size_t>;  // a node and which of its inputs
+  using Reader = std::pair<const Node*, size_t>;  // a node and the index of its input
 
   void index();
   std::optional<int64_t> search(const std::string& name, const Imported& imported);

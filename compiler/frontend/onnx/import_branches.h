@@ -1,4 +1,4 @@
-// Branches of an If that may not fit: what its row needs of the importer.
+// The part of the importer that handles branches of an If that contradict known sizes.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@ namespace stridec::onnx {
 class BranchImporter {
  public:
   virtual ~BranchImporter() = default;
-  // Calls `build`, which adds to a region of its own. Where what it adds contradicts known sizes, the
-  // first problem, with nothing left of it; the builder's region has to be closed by then. Other
-  // problems are reported, and end the node.
+  // Calls `build`, which adds nodes to a region of its own. If they contradict known sizes, returns the first
+  // problem and discards the nodes; `build` must have closed its region by then. Other problems are reported
+  // and abort the node.
   virtual std::optional<Diagnostic> try_region(const std::function<void()>& build) = 0;
-  // Of the If that is imported, once: the branch that it is known to take because what follows fits no
-  // other, and why.
+  // For the If being imported: the branch it is known to take, because the nodes that follow fit no other
+  // branch, and the reason. Returns it once.
   struct Choice {
     bool then_branch;
     std::string reason;

@@ -1,5 +1,5 @@
-// What a row of the import tables sees of a node: its inputs as terms, its attributes, sizes known at compile
-// time.
+// The interface between the importer and the rows of its tables: a node's inputs as terms, its attributes,
+// and sizes known at compile time.
 #pragma once
 
 #include <memory>
@@ -21,14 +21,15 @@ using ops::Dims;
 using ops::kLargestSize;
 using ops::Term;
 
-// What a name of the model stands for: a tensor, a tensor of strings (strings.h), a sequence whose length is known at compile time, an
-// optional that is known to be empty, a map as its keys and its values, or nothing because the node that gives it could not be imported.
+// The meaning of a name of the model: a tensor, a tensor of strings (strings.h), a sequence whose length is
+// known at compile time, an optional known to be empty, a map (its keys and values), or a failure if the node
+// that produces it could not be imported.
 struct Slot {
   enum class Kind : uint8_t { kFailed, kTensor, kStrings, kSequence, kEmptyOptional, kMap, kInitializer };
   Kind kind = Kind::kFailed;
-  ValueId tensor;                       // of strings: the index
+  ValueId tensor;                       // of strings: the index tensor
   ValueId pool;                         // of strings
-  const Tensor* initializer = nullptr;  // becomes a constant when it is first read; rows never see this kind
+  const Tensor* initializer = nullptr;  // becomes a constant on first read; rows never see this kind
   std::vector<Slot> items;              // of a sequence; of a map: its keys and its values
 
   Slot() = default;
@@ -40,7 +41,7 @@ struct Slot {
 };
 
 class Importer;
-using Outputs = std::vector<Slot>;  // fewer than the node has: the others are not computed
+using Outputs = std::vector<Slot>;  // may be fewer than the node has; the rest are not computed
 
 class Context {
  public:
@@ -54,7 +55,7 @@ class Context {
   // -- inputs
   size_t input_count() const { return inputs_.size(); }
   bool has(size_t i) const { return node.has_input(i); }
-  Term in(size_t i) const;  // throws Error for a missing input and for one that is no tensor
+  Term in(size_t i) const;  // throws Error if the input is missing or not a tensor
   std::optional<Term> optional(size_t i) const { return has(i) ? std::optional(in(i)) : std::nullopt; }
   const Slot& slot(size_t i) const;
   bool wants(size_t output) const { return node.has_output(output); }
@@ -74,25 +75,26 @@ class Context {
   DType dtype(std::string_view attribute, DType otherwise) const;
 
   // -- sizes
-  int64_t axis(int64_t value, int64_t rank) const;  // from the end if negative; throws Error outside
+  // Negative values count from the end. Throws Error if out of range.
+  int64_t axis(int64_t value, int64_t rank) const;
   Dims axes(Dims values, int64_t rank) const;       // the same for each; throws Error for duplicates
-  // Input i as integers known at compile time; none if missing or not known.
+  // Input i as integers known at compile time; none if missing or unknown.
   std::optional<Dims> constant_integers(size_t i) const;
-  // The same, required: throws Error "unsupported" naming the input.
+  // The same, but throws Error "unsupported", naming the input, if unknown.
   Dims integers_of(size_t i, std::string_view what) const;
-  // The axes of an operator that has them as attribute in old versions and as input later, where the run may tell them;
-  // none if neither is given.
+  // The axes of an operator that has them as attribute in old versions and as input, possibly known only at
+  // run time, in later ones. None if neither is given.
   std::optional<ops::Axes> axes_of(size_t input, const std::string& attribute, int64_t rank) const;
-  // Input i as sizes: expressions, or symbols bound during the run.
+  // Input i as sizes: expressions, or symbols bound at run time.
   std::vector<sym::Expr> sizes_of(size_t i, const std::string& what, sym::Expr lower, sym::Expr upper) const;
-  // The same for an input that is one number.
+  // The same for a scalar input.
   sym::Expr size_of(size_t i, const std::string& what, sym::Expr lower, sym::Expr upper) const;
-  // A float or integer that is known at compile time.
+  // The value of a float or integer known at compile time.
   std::optional<double> constant_number(size_t i) const;
-  // The rank that the model declares for an output, or that its readers need; none: the model does not say.
+  // The rank that the model declares for an output or that its readers require; none if unknown.
   std::optional<int64_t> declared_rank(size_t output) const;
 
-  // -- making
+  // -- construction
   Term constant(const Tensor& tensor, std::string name = {}) const;
   Term number(DType dtype, double value) const { return ops::number(b, dtype, value); }
   Importer& importer() const { return importer_; }
@@ -105,20 +107,20 @@ class Context {
   std::vector<Slot> inputs_;
 };
 
-// What rows need of the importer itself.
+// The services of the importer that rows use.
 class Importer {
  public:
   virtual ~Importer() = default;
-  // The subgraph's nodes where the builder stands (the caller opens and closes the region), with `parameters`
-  // for its inputs; its outputs. The names of the enclosing graphs are visible in it.
+  // Imports the subgraph's nodes at the builder's current position, with `parameters` as its inputs, and
+  // returns its outputs. The caller opens and closes the region. Names of enclosing graphs are visible.
   virtual Outputs inline_graph(const Graph& graph, std::vector<Slot> parameters) = 0;
-  // What a name of the top graph would stand for with other values in the place of some names: the nodes between
-  // are imported again, where the builder stands.
+  // The value of a name of the top graph after substituting values for some names: imports the nodes in
+  // between again at the builder's current position.
   virtual Slot import_again(const std::string& name,
                             const std::vector<std::pair<std::string, Slot>>& instead) = 0;
-  // Of a name of the graph whose nodes are being imported; none where the model does not say.
+  // The rank of a name in the graph being imported; none if the model does not determine it.
   virtual std::optional<int64_t> declared_rank(const std::string& name) = 0;
-  // One node of another form in place of the current one (a function body, a rewritten operator).
+  // Imports a node in place of the current one (a function body, a rewritten operator).
   virtual Outputs import_as(Context& context, Node node, std::vector<Slot> inputs) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The tables of the importer: one row per operator and range of versions, by family.
+// The importer's tables, one per operator family: one row per operator and range of versions.
 #pragma once
 
 #include <limits>
@@ -18,28 +18,28 @@ inline constexpr int kAnyLater = std::numeric_limits<int>::max();
 struct Row {
   std::string_view op_type;
   ImportFn import;
-  int since = 1;  // versions of the domain, both included
+  int since = 1;  // versions of the domain, both inclusive
   int until = kAnyLater;
   std::string_view domain = "";
 };
 
-// For the node's operator at its version; null where there is none.
+// The row for the node's operator and version; null if there is none.
 const Row* find_row(const Node& node);
 
-// What of an operator this build does not take, or why it has no such operator. The one list of these sentences: 'stridec
-// ops', 'stridec check' and the test of ONNX's registry read it.
+// What is not supported of an operator, or why the operator is not supported at all. The only list of these
+// texts; 'stridec ops', 'stridec check' and the test of ONNX's registry use it.
 struct Limit {
   std::string_view domain, op_type;
   const char* text;
 };
 std::span<const Limit> limits();
-// Empty: none is known.
+// Empty if there is no known limit.
 std::string_view limits_of(std::string_view domain, std::string_view op_type);
 
-// For 'stridec ops': every operator with a row and every other one of ONNX, by name.
+// For 'stridec ops': all operators that have a row or that ONNX defines, sorted by name.
 std::vector<frontend::OperatorInfo> operators();
 
-// The families. A new one stands here, and in the list of import_rows.cpp.
+// The families. Add a new one here and to the list in import_rows.cpp.
 std::span<const Row> pointwise_rows();
 std::span<const Row> shape_rows();
 std::span<const Row> indexing_rows();

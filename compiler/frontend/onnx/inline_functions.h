@@ -1,4 +1,4 @@
-// Model-local functions: calls become the nodes of the body.
+// Inlines model-local functions: replaces each call by the nodes of the body.
 #pragma once
 
 #include <string>
@@ -10,12 +10,13 @@ namespace stridec::onnx {
 
 inline constexpr uint64_t kMaxNodes = 400'000;
 
-// Replaces every call, also inside subgraphs and bodies, and empties model.functions. Sets the version of
-// every node from the opset imports of the model or of the function that it comes from. Throws Error for
-// recursive functions, calls with too many inputs or outputs, and models that grow beyond kMaxNodes.
+// Inlines every call, also in subgraphs and function bodies, and empties model.functions. Sets each node's
+// version from the opset imports of the model or function it comes from. Throws Error for recursive
+// functions, calls with too many inputs or outputs, and models that grow beyond kMaxNodes.
 void inline_functions(Model& model);
 
-// One call: the body's nodes with inputs, outputs and attributes of `call`, other names prefixed by `prefix`.
+// Expands one call: the body's nodes with the inputs, outputs and attributes of `call`; `prefix` is added to
+// other names.
 std::vector<Node> instantiate(const Function& function, const Node& call, const std::string& prefix);
 
 }  // namespace stridec::onnx

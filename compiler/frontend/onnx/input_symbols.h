@@ -1,4 +1,4 @@
-// The names that a model gives to sizes of its inputs, and what `--dim` says about them.
+// Maps the dim names of a model's inputs to symbols, subject to `--dim`.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 
 namespace stridec::onnx {
 
-// Exporters name dims "batch", "8*h8", "past + sequence", "floor(x/2)", or write any text at all. A text that
-// parses to an expression means it if all its symbols can be had from some input; otherwise it is the name of
-// one symbol.
+// Exporters name dims "batch", "8*h8", "past + sequence", "floor(x/2)", or with arbitrary text. Text that
+// parses as an expression denotes that expression if each of its symbols is by itself a dim of some input;
+// otherwise the whole text names one symbol.
 class InputSymbols {
  public:
   InputSymbols(const Graph& graph, const ImportOptions& options);
 
-  // The size of dim `position` of an input; one without a name, or with a placeholder for one ("?", "-1", "None", "*"), is
-  // "x.0", "x.1", ...
+  // The size of dim `position` of an input. A dim without a name, or with a placeholder ("?", "-1", "None",
+  // "*"), is named "x.0", "x.1", ...
   sym::Expr dim(const std::string& input, size_t position, const Dim& d);
-  // A number that `--dim` has to give: the length of a sequence, the rank of a tensor.
+  // A value that `--dim` has to fix: the length of a sequence, the rank of a tensor. None if it does not.
   std::optional<int64_t> given(const std::string& name);
 
-  // Throws a usage Error for a name of `--dim` that nothing has asked for.
+  // Throws a usage Error if a name in `--dim` was never used.
   void check_flags() const;
   void set_ranges(sym::Facts& facts) const;
 
@@ -35,7 +35,7 @@ class InputSymbols {
   sym::Expr symbol(const std::string& name);
 
   const ImportOptions& options_;
-  std::unordered_set<sym::Expr, sym::ExprHash> given_;  // symbols that some input tells by itself
+  std::unordered_set<sym::Expr, sym::ExprHash> given_;  // symbols that are a dim of some input by themselves
   std::set<std::string> used_;
 };
 

@@ -1,4 +1,4 @@
-// Files as read-only memory: the model itself, and the external data that it names.
+// Read-only memory mappings of the model file and its external data files.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,7 @@
 
 namespace stridec::onnx {
 
-// A file that shrinks while it is mapped raises SIGBUS on access; nothing can be promised about files that
-// others write.
+// If another process truncates the file while it is mapped, an access raises SIGBUS.
 struct MappedFile {
   std::span<const std::byte> bytes;
 
@@ -20,17 +19,17 @@ struct MappedFile {
   ~MappedFile();
 };
 
-// A file that the user named. Throws Error "unreadable" (missing, a folder, permission).
+// Maps a file named by the user. Throws Error "unreadable" (missing, a folder, permission).
 std::shared_ptr<const MappedFile> map_file(const std::filesystem::path& path);
 
-// A file that the model named: `location` is data, so it may only lead to a regular file below `folder`,
-// through no symbolic link, and not to a file that has a second name (a hard link could be another user's
-// file). Throws Error "external-data" with what was asked for; the caller adds the tensor.
+// Maps a file named by the model. `location` is untrusted: it must lead to a regular file below `folder`,
+// without symbolic links, and the file must have no second hard link (which could expose another user's
+// file). Throws Error "external-data" with the requested location; the caller adds the tensor.
 std::shared_ptr<const MappedFile> map_beneath(const std::filesystem::path& folder,
                                               const std::string& location);
 
-// Zeros that take memory only where they are read. Throws Error "over-budget" if there is no address space
-// for them.
+// Zero-filled memory that is allocated when read. Throws Error "over-budget" if there is not enough address
+// space.
 std::shared_ptr<const MappedFile> map_zeros(size_t size);
 
 }  // namespace stridec::onnx

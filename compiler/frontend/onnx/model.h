@@ -1,12 +1,11 @@
-// An ONNX model as plain data: what the file says, checked and flattened, free of protobuf types.
+// An ONNX model as plain data: the contents of the file, checked and flattened, without protobuf types.
 //
-// Guaranteed by read_model (read.h): every graph is topologically sorted and single-assignment, every name
-// that is read is defined, model-local functions are inlined, each node knows the version of its own domain,
-// tensors have as many bytes as their dims say. Nothing is said about shapes or about operators being known.
+// read_model (read.h) guarantees: every graph is topologically sorted and single-assignment; every name read
+// is defined; model-local functions are inlined; each node has the version of its own domain; tensors have as
+// many bytes as their dims require. Shapes are not checked, and operators may be unknown.
 //
-// Weights are views: `Tensor::bytes` points into the mapped model file or a mapped external file where the
-// file stores plain little-endian data, and into memory of its own only where the file packs or splits
-// values.
+// Weights are views. `Tensor::bytes` points into the mapped model file or external file if that stores plain
+// little-endian data, and into owned memory only if the file packs or splits values.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +21,7 @@
 
 namespace stridec::onnx {
 
-// Read-only bytes that live as long as somebody holds them. No alignment is promised: files align nothing.
+// Read-only bytes, kept alive by `owner`. Not necessarily aligned: files align nothing.
 struct Bytes {
   std::shared_ptr<const void> owner;
   const std::byte* data = nullptr;
@@ -33,7 +32,7 @@ struct Tensor {
   std::string name;
   int elem_type = 0;  // TensorProto.DataType
   std::vector<int64_t> dims;
-  Bytes bytes;  // row-major, little-endian, one byte per element for types narrower than a byte
+  Bytes bytes;  // row-major, little-endian; types narrower than a byte take one byte per element
   std::vector<std::string> strings;  // instead of bytes when elem_type is kString
 
   std::optional<DType> dtype() const { return dtype_from_onnx(elem_type); }  // none: string, complex
@@ -44,7 +43,7 @@ struct Tensor {
 enum : int { kElemUndefined = 0, kElemString = 8, kElemComplex64 = 14, kElemComplex128 = 15 };
 std::string elem_type_name(int elem_type);  // "f32", "string", "complex64", "type 99"
 
-// Known, named or neither.
+// Known (`value`), named (`param`) or neither.
 struct Dim {
   std::optional<int64_t> value;
   std::string param;
@@ -55,7 +54,7 @@ struct Type {
   Kind kind = Kind::kNone;
   int elem_type = 0;                      // tensors; the key of a map
   std::optional<std::vector<Dim>> shape;  // tensors; none: rank unknown
-  std::vector<Type> element;              // one, for sequence, optional and the value of a map
+  std::vector<Type> element;              // one, for sequence and optional, and for the value of a map
 };
 std::string type_name(const Type& type);  // "f32[batch,3]", "seq(i64)", "f32[...]" for unknown rank
 
@@ -84,7 +83,7 @@ enum class AttributeKind : uint8_t {  // AttributeProto.AttributeType
   kTypes = 14,
 };
 
-// One value is a list of one: `ints[0]` of a kInt. Sparse tensors arrive densified.
+// A single value is a list of length one: `ints[0]` for kInt. Sparse tensors are densified.
 struct Attribute {
   std::string name;
   AttributeKind kind = AttributeKind::kUndefined;
@@ -94,8 +93,8 @@ struct Attribute {
   std::vector<Tensor> tensors;
   std::vector<Graph> graphs;
   std::vector<Type> types;
-  std::string
-      reference;  // inside a function body: the caller's attribute that gives the value; empty elsewhere
+  // In a function body: the caller's attribute that provides the value. Empty elsewhere.
+  std::string reference;
 };
 
 struct Node {
@@ -104,11 +103,11 @@ struct Node {
   std::string domain;  // "" is ai.onnx
   std::string overload;
   int version = 0;  // of the domain, as imported by the model or by the function the node comes from
-  std::vector<std::string> inputs;   // "" where an optional input is left out
+  std::vector<std::string> inputs;   // "" for an omitted optional input
   std::vector<std::string> outputs;  // likewise
   std::vector<Attribute> attributes;
   std::map<std::string, std::string> metadata;  // metadata_props; doc_string under "doc_string"
-  int index = -1;  // position in the file's main graph, of the call for inlined nodes
+  int index = -1;  // position in the file's main graph; for inlined nodes, that of the call
 
   const Attribute* find(std::string_view attribute) const;
   bool has_input(size_t i) const { return i < inputs.size() && !inputs[i].empty(); }
@@ -121,8 +120,8 @@ struct Graph {
   std::string name;
   std::vector<Node> nodes;
   std::vector<Tensor> initializers;
-  std::vector<ValueInfo>
-      inputs;  // without those that only list an initializer when the model cannot be overridden
+  // Without those that only list an initializer, if the model's initializers cannot be overridden.
+  std::vector<ValueInfo> inputs;
   std::vector<ValueInfo> outputs;
   std::vector<ValueInfo> value_infos;
 };
@@ -134,8 +133,8 @@ struct Function {
   std::string overload;
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
-  std::vector<std::string> attributes;        // names the caller may give
-  std::vector<Attribute> attribute_defaults;  // names with a default
+  std::vector<std::string> attributes;        // names that the caller may set
+  std::vector<Attribute> attribute_defaults;  // those with a default
   std::map<std::string, int> opsets;
   std::vector<Node> nodes;
   std::vector<ValueInfo> value_infos;

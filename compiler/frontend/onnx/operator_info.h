@@ -1,17 +1,18 @@
-// What `stridec ops` prints.
+// The data that `stridec ops` prints.
 #pragma once
 
 #include <string>
 
 namespace stridec::frontend {
 
-// What is known of one ONNX operator.
+// One ONNX operator.
 struct OperatorInfo {
   std::string name;      // "Conv", "com.microsoft.Gelu"
-  std::string versions;  // of its domain that are covered: "7-13, 14-"; "": none
+  std::string versions;  // versions of its domain that are supported: "7-13, 14-"; "": none
+  // "row": has its own importer; "function": imported by its definition in ONNX; "": not supported.
   std::string
       through;         // "row": an importer of its own; "function": its definition in ONNX; "": not supported
-  std::string types;   // of the newest version, of this build's dtypes: "T: f16 f32; Tind: i32 i64"
-  std::string limits;  // what of it is not taken, or why it is not supported at all
+  std::string types;   // dtypes supported by the newest version: "T: f16 f32; Tind: i32 i64"
+  std::string limits;  // what is not supported, or why the operator is not supported at all
 };
 }  // namespace stridec::frontend

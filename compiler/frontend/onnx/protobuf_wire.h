@@ -1,13 +1,13 @@
-// The one place that walks protobuf bytes by hand: it separates a model's weights from its structure.
+// Separates a model's weights from its structure. The only code that parses protobuf bytes by hand.
 //
-// Protobuf copies every bytes field when it parses, and refuses messages of 2 GB or more. `split_weights`
-// walks the file's bytes (they stay where they are, normally mapped), and returns the same ModelProto with
-// the raw_data of large tensors taken out; in its place TensorProto.segment, a field that ONNX reserves and
-// nobody writes, says which bytes of the file they are. What protobuf then parses is small, whatever the size
-// of the weights.
+// Protobuf copies every bytes field when it parses, and rejects messages of 2 GB or more. `split_weights`
+// walks the file's bytes, normally mapped, without copying them. It returns the same ModelProto without the
+// raw_data of large tensors; instead, TensorProto.segment, a field that ONNX reserves and no writer uses,
+// holds the position of the data in the file. Protobuf then parses a small message, whatever the size of the
+// weights.
 //
-// Input is hostile until proven otherwise: every length is checked against the message around it, nesting is
-// limited as protobuf limits it, and a file that already uses `segment` is refused.
+// Input is untrusted: every length is checked against the enclosing message, nesting is limited as in
+// protobuf, and files that already use `segment` are rejected.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// File -> Model. The first file to read in this folder.
+// Reads an ONNX file into a Model. Start reading this folder here.
 #pragma once
 
 #include <filesystem>
@@ -10,17 +10,17 @@
 namespace stridec::onnx {
 
 struct ReadOptions {
-  std::filesystem::path external_data;    // folder of external data; empty: the model's own
-  bool missing_weights_are_zero = false;  // for looking at a structure whose weights are elsewhere
+  std::filesystem::path external_data;    // folder of external data; empty: the model file's folder
+  bool missing_weights_are_zero = false;  // to inspect a model without its weight files
 };
 
-// Reads and checks an .onnx file (model.h says what holds afterwards). Memory beyond the mapped file is small
+// Reads and checks an .onnx file (model.h states the guarantees). Needs little memory beyond the mapped file,
 // unless the file stores weights as typed or packed lists. Throws Error: unreadable, malformed, unsupported
 // or over budget; where.file is set.
 Model read_model(const std::filesystem::path& path, const ReadOptions& options = {});
 
-// What ONNX's checker says about every node, what the opset imports say, all at once. Empty: nothing is
-// wrong.
+// All findings of ONNX's checker about the nodes and of the check of the opset imports. Empty if there are
+// none.
 std::vector<Diagnostic> check_model(const Model& model);
 
 }  // namespace stridec::onnx

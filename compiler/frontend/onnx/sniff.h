@@ -1,4 +1,4 @@
-// What a file that is not an ONNX model looks like, so that the message can say so.
+// Recognises files that are not ONNX models, for error messages.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace stridec::onnx {
 
 struct FileLooks {
-  std::string what;  // "a PNG image"; empty when nothing else is recognised
+  std::string what;  // "a PNG image"; empty if not recognised
   std::string help;  // how to get an ONNX model from it
 };
 

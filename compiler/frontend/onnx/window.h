@@ -1,4 +1,4 @@
-// The attributes that convolution and pooling share.
+// Window attributes shared by convolution and pooling.
 #pragma once
 
 #include "compiler/frontend/onnx/import_context.h"
@@ -9,17 +9,17 @@ struct Window {
   Shape size;  // of the window's spatial dims
   Dims strides, dilations;
   Shape before, after;  // padding that the node declares
-  Shape extra;          // what rounding the output's size up needs at the end, beside it
+  Shape extra;          // end padding on top of `after`, from rounding the output size up
 
-  sym::Expr reach(size_t i) const {
-    return (size[i] - 1) * dilations[i] + 1;
-  }  // inputs from first to last tap
+  // Input positions from the first to the last tap.
+  sym::Expr reach(size_t i) const { return (size[i] - 1) * dilations[i] + 1; }
 };
 
-// For x [n, channels, spatial...] and a window of `size`: strides, dilations, pads, auto_pad, ceil_mode.
+// Reads strides, dilations, pads, auto_pad and ceil_mode for x [n, channels, spatial...] and a window of
+// `size`.
 Window read_window(const Context& context, Term x, const Shape& size);
 
-// [n, spatial..., channels] as [n, channels, spatial...], and back.
+// Converts [n, spatial..., channels] to [n, channels, spatial...], and back.
 Term channels_second(Term x);
 Term channels_last(Term x);
 graph::Attributes window_attributes(const Window& window);
