@@ -145,7 +145,7 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
   for (const DimRange& dim : options.dims)
     onnx_options.dims[dim.name] = {
         .lower = dim.lower.value_or(1), .upper = dim.upper, .multiple = dim.multiple};
-  // What the standard's checker says of a node is more to the point than what goes wrong while importing it.
+  // ONNX's checker gives better messages about a node than a failed import, so its findings come first.
   std::vector<Diagnostic> problems = onnx::check_model(model);
   const auto is_known = [&, checked = problems.size()](const Diagnostic& problem) {
     const auto end = problems.begin() + static_cast<ptrdiff_t>(checked);

@@ -19,7 +19,7 @@ using graph::ValueId;
   fail(ErrorKind::kUsage, "bad-state", message, help);
 }
 
-// What the pattern's `*` stands for in the name; "" where the pattern has none.
+// The text that the pattern's `*` matches in the name; "" if the pattern has no `*`; none without a match.
 std::optional<std::string> matched(const std::string& pattern, const std::string& name) {
   const size_t star = pattern.find('*');
   if (star == std::string::npos) return pattern == name ? std::optional<std::string>("") : std::nullopt;
@@ -60,7 +60,7 @@ void keep(graph::Graph& graph, const std::string& input, const std::string& outp
   graph.states.push_back({.name = input, .value = old, .initial = {}});
   graph.output_names.erase(out);
   graph.top.results.erase(graph.top.results.begin() + result);
-  for (graph::Symbol& symbol : graph.symbols)  // none comes from an input without named sizes
+  for (graph::Symbol& symbol : graph.symbols)  // the removed input defines none: its sizes are constant
     if (symbol.input > at) --symbol.input;
   graph::Builder(graph, ops::shape_table()).add(graph::OpKind::kUpdateState, {old, now});
 }
@@ -81,7 +81,7 @@ StatePattern parse_state(std::string_view text) {
 
 void keep_states(graph::Graph& graph, const std::vector<StatePattern>& patterns) {
   for (const StatePattern& pattern : patterns) {
-    const std::vector<std::string> inputs = graph.input_names;  // keep() takes names away
+    const std::vector<std::string> inputs = graph.input_names;  // a copy, because keep() removes names
     bool found = false;
     for (const std::string& input : inputs)
       if (const auto text = matched(pattern.input, input)) {

@@ -77,7 +77,7 @@ class Context {
   // -- sizes
   // Negative values count from the end. Throws Error if out of range.
   int64_t axis(int64_t value, int64_t rank) const;
-  Dims axes(Dims values, int64_t rank) const;       // the same for each; throws Error for duplicates
+  Dims axes(Dims values, int64_t rank) const;  // the same for each; throws Error for duplicates
   // Input i as integers known at compile time; none if missing or unknown.
   std::optional<Dims> constant_integers(size_t i) const;
   // The same, but throws Error "unsupported", naming the input, if unknown.

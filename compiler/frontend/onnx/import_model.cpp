@@ -74,7 +74,7 @@ class ModelImporter : public Importer, public BranchImporter {
     for (size_t i = levels_.size(); i-- > 0;) {
       Level& level = levels_[i];
       if (const auto rank = level.ranks.of(wanted, imported)) return rank;
-      // The result of a branch is declared where the branches' node is.
+      // The result of a branch is declared as an output of the If, in the enclosing graph.
       if (!level.parent || level.parent->op_type != "If") continue;
       const auto& outputs = level.graph.outputs;
       for (size_t k = 0; k < outputs.size() && k < level.parent->outputs.size(); ++k)
@@ -94,7 +94,7 @@ class ModelImporter : public Importer, public BranchImporter {
       ~Leave() { scopes.pop_back(), --depth; }
     } leave{scopes_, depth_};
     const std::vector<Node>& nodes = model_.graph.nodes;
-    // Which nodes change, and which of these the name needs.
+    // The nodes that change, and those of them that the name depends on.
     std::unordered_set<std::string> changed, needed{name};
     for (const auto& [key, slot] : instead) changed.insert(key);
     std::vector<const Node*> changing, again;
@@ -115,7 +115,7 @@ class ModelImporter : public Importer, public BranchImporter {
     }
     const size_t before = out_.problems.size();
     for (auto n = again.rbegin(); n != again.rend(); ++n) {
-      // One that stands for another value keeps it.
+      // A node whose output is substituted keeps the substitute.
       const bool given = std::any_of((*n)->outputs.begin(), (*n)->outputs.end(), [&](const auto& o) {
         return std::any_of(instead.begin(), instead.end(), [&](const auto& i) { return i.first == o; });
       });
@@ -163,7 +163,7 @@ class ModelImporter : public Importer, public BranchImporter {
   }
 
  private:
-  // Forgets the symbols and facts that a region brought which is not kept; its nodes are dead.
+  // Removes the symbols and facts of a region that is discarded. Its nodes stay, but are dead.
   class Undo {
    public:
     explicit Undo(graph::Graph& graph) : graph_(graph), symbols_(graph.symbols.size()), facts_(graph.facts) {}
@@ -178,10 +178,10 @@ class ModelImporter : public Importer, public BranchImporter {
     const sym::Facts facts_;
   };
 
-  // Thrown through a node with subgraphs whose body has problems, which are on the list already.
+  // Unwinds a node whose subgraph has problems; these are already reported.
   struct Skipped {};
 
-  // A graph whose nodes are being imported, and the node that it is a subgraph of.
+  // A graph whose nodes are being imported, and the node that has it as a subgraph.
   struct Level {
     Level(const Graph& of, const Node* node) : graph(of), parent(node), ranks(of) {}
     const Graph& graph;
@@ -189,7 +189,7 @@ class ModelImporter : public Importer, public BranchImporter {
     DeclaredRanks ranks;
   };
 
-  // Of a value that is imported, or of an initializer.
+  // The dims of an imported value or of an initializer.
   std::optional<std::vector<Dim>> dims_of(const std::string& name) {
     const Slot* slot = find(name);
     if (!slot) return std::nullopt;
@@ -222,7 +222,7 @@ class ModelImporter : public Importer, public BranchImporter {
     for (const auto& [name, values] : options_.input_values) fix_input(name, values);
   }
 
-  // A constant stands for the input, whose elements the run compares with it.
+  // Replaces the input by a constant; the run compares the input's elements with it.
   void fix_input(const std::string& name, const std::vector<int64_t>& values) {
     const auto bad = [&](std::string message, std::string help) {
       fail(ErrorKind::kUsage, "bad-input-value", std::move(message), std::move(help));
@@ -264,7 +264,7 @@ class ModelImporter : public Importer, public BranchImporter {
     found->second = Term(builder_, builder_.elements(elements, builder_.shape(input.id()), input.dtype()));
   }
 
-  static std::string escaped(std::string_view text) {  // of a sentence with places
+  static std::string escaped(std::string_view text) {  // for text inside a message with placeholders
     std::string out;
     for (const char each : text) out.append(each == '{' || each == '}' ? 2 : 1, each);
     return out;
@@ -272,7 +272,7 @@ class ModelImporter : public Importer, public BranchImporter {
 
   static constexpr int64_t kMaxItems = 4096;
 
-  // An input of the model as inputs of the artifact.
+  // An input of the model, as one or more inputs of the artifact.
   struct Input {
     Slot::Kind kind = Slot::Kind::kTensor;
     std::string name;
@@ -381,7 +381,7 @@ class ModelImporter : public Importer, public BranchImporter {
     return out;
   }
 
-  // Initializers become constants when they are first read: many models carry unused ones.
+  // Initializers become constants on first read, because many models have unused ones.
   void add_initializers(const Graph& g) {
     for (const Tensor& t : g.initializers) {
       Slot& slot = scopes_.back()[t.name];
@@ -411,7 +411,7 @@ class ModelImporter : public Importer, public BranchImporter {
     return Context(*this, builder_, no_node, {}).constant(t, t.name);
   }
 
-  // Of the node's inputs and of its subgraphs, names that these define themselves among them.
+  // Names that the node and its subgraphs read, including names defined inside the subgraphs.
   static std::vector<std::string> names_read(const Node& n) {
     std::vector<std::string> out;
     for (const auto& input : n.inputs)
@@ -441,8 +441,8 @@ class ModelImporter : public Importer, public BranchImporter {
     }
   }
 
-  // Of an If whose branches give other ranks, the branch whose result the nodes that read it take: the only one, or the only
-  // one whose result they take whatever the sizes are.
+  // For an If whose branches have different ranks: the branch whose result the reading nodes accept. It is
+  // the only branch accepted, or the only one that is accepted for all sizes.
   std::optional<Choice> only_fitting_branch(const Graph& g, size_t at) {
     std::optional<Diagnostic> problems[2];
     size_t checks[2] = {};
@@ -462,7 +462,7 @@ class ModelImporter : public Importer, public BranchImporter {
                   "its result has another rank, which what reads it takes for some sizes alone"};
   }
 
-  // What goes wrong first in the nodes that depend on an If where it is one of its branches alone.
+  // The first problem in the nodes that depend on an If if the If is replaced by one of its branches.
   std::optional<Diagnostic> problem_after(const Graph& g, size_t at, bool then_branch) {
     constexpr size_t kMostNodes = 64;
     scopes_.emplace_back();
@@ -507,7 +507,7 @@ class ModelImporter : public Importer, public BranchImporter {
     } catch (Error& e) {
       if (e.diagnostic.kind == ErrorKind::kInternal) throw;
       report(n, std::move(e.diagnostic));
-    } catch (const std::out_of_range&) {  // a dim that is not there
+    } catch (const std::out_of_range&) {  // a dim that does not exist
       report(n, {.kind = ErrorKind::kDoesNotFit,
                  .code = "does-not-fit",
                  .message = "an input has fewer dims, or fewer values, than the operator needs"});
@@ -529,12 +529,12 @@ class ModelImporter : public Importer, public BranchImporter {
       inputs.push_back(name.empty() ? Slot() : lookup(name));
       failed |= !name.empty() && inputs.back().kind == Slot::Kind::kFailed;
     }
-    if (failed) {  // what is unknown by its name can still be told
+    if (failed) {  // unknown operators can still be reported
       if (!find_row(n) && !find_schema(n.op_type, n.domain, n.version)) unknown_operator(n);
       throw Skipped{};
     }
     Context context(*this, builder_, n, std::move(inputs));
-    // A row may cover versions in which the operator did not exist yet.
+    // A row may cover versions before the operator existed.
     if (!has_schema(n.op_type, n.domain, n.version) &&
         has_schema(n.op_type, n.domain, newest_version(n.domain)))
       unknown_operator(n);
@@ -552,7 +552,7 @@ class ModelImporter : public Importer, public BranchImporter {
     return expand(context);
   }
 
-  // Operators without a row that ONNX defines by other operators.
+  // Expands operators that have no row but that ONNX defines as functions.
   std::vector<Slot> expand(Context& context) {
     const Node& n = context.node;
     std::vector<Type> types;
@@ -644,14 +644,14 @@ class ModelImporter : public Importer, public BranchImporter {
     }
   }
 
-  // The tensors of a sequence are outputs `y[0]`, `y[1]`, ...; an empty optional is none.
+  // The tensors of a sequence are outputs `y[0]`, `y[1]`, ...; an empty optional adds no output.
   void add_output(const std::string& name, const Slot& slot) {
     if (slot.kind == Slot::Kind::kTensor) builder_.output(name, slot.tensor);
     if (slot.kind == Slot::Kind::kStrings) builder_.output(name, to_bytes(strings_of(builder_, slot)));
     for (size_t i = 0; i < slot.items.size(); ++i) add_output(cat(name, "[", i, "]"), slot.items[i]);
   }
 
-  // "node 3 'head/Relu'", of the top level.
+  // "node 3 'head/Relu'", a node of the top-level graph.
   std::string producer(const std::string& name) const {
     for (const Node& n : model_.graph.nodes)
       if (std::find(n.outputs.begin(), n.outputs.end(), name) != n.outputs.end()) return describe(n);
@@ -669,8 +669,8 @@ class ModelImporter : public Importer, public BranchImporter {
                "]");
   }
 
-  // Another rank, or a fixed size where another one is computed, or one that may differ. Names say nothing: they are
-  // computed.
+  // Whether the rank differs, or a declared fixed size differs from the computed size or may differ from it.
+  // Dim names are ignored, since names are computed.
   bool declares_other_shape(const ValueInfo& v, const graph::Type& computed) const {
     if (v.type.kind != Type::Kind::kTensor || !v.type.shape) return false;
     if (v.type.shape->size() != computed.shape.size()) return true;
@@ -681,8 +681,9 @@ class ModelImporter : public Importer, public BranchImporter {
     return false;
   }
 
-  // A shape that is computed holds, as in onnxruntime: exporters declare outputs by an example's sizes. A declared element
-  // type is what callers rely on.
+  // A mismatch of shapes is a warning, as in onnxruntime, because exporters declare output shapes from
+  // example inputs: the computed shape holds. A mismatch of element types is an error, because callers rely
+  // on them.
   void check_declared(const ValueInfo& v, graph::ValueId value) {
     const graph::Type& computed = builder_.type(value);
     if (v.type.kind != Type::Kind::kTensor) return;
@@ -701,7 +702,7 @@ class ModelImporter : public Importer, public BranchImporter {
     }
   }
 
-  // The declared shapes of inner values decide nothing: one warning for all of them.
+  // Declared shapes of inner values have no effect: one warning covers all mismatches.
   void check_inner_shapes() {
     constexpr size_t kNamed = 3;
     std::vector<std::string> differ;
@@ -735,8 +736,8 @@ class ModelImporter : public Importer, public BranchImporter {
   const Node* node_ = nullptr;  // being imported
   int depth_ = 0;
   int next_prefix_ = 0;
-  std::optional<Choice> chosen_;  // of the If that is imported next
-  bool trying_ = false;           // nodes are imported to see whether they fit
+  std::optional<Choice> chosen_;  // for the If imported next
+  bool trying_ = false;           // the current nodes are imported only to see whether they fit
 };
 
 }  // namespace

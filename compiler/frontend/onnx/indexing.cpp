@@ -24,9 +24,9 @@ Outputs gather_elements(Context& c) {
                              {{"dim", c.axis(c.integer("axis", 0), data.rank())}}))};
 }
 
-// Input 1, indices [..., dims addressed]. Where its last size is not known at compile time, the rank of what
-// is read or written, `rest` dims beside those of the indices, tells it: `rest` is negative where that rank
-// is not known either.
+// Input 1: indices [..., number of dims addressed]. If that last size is not known at compile time, it
+// follows from the rank of the tensor read or written, which has `rest` dims in addition to those of the
+// indices. `rest` is negative if that rank is unknown too.
 Term index_tuples(const Context& c, int64_t addressable, int64_t rest) {
   const Term indices = c.in(1);
   if (indices.rank() == 0 || indices.dim(indices.rank() - 1).is_const()) return indices;
@@ -80,7 +80,7 @@ Outputs one_hot(Context& c) {
   return {select(hit, on, off)};
 }
 
-// The coordinates of what is not zero, [rank, count]; the count is a symbol that the run binds.
+// The coordinates of nonzero elements, [rank, count]. The count is a symbol bound at run time.
 Term nonzero(Builder& b, Term x) {
   if (x.rank() == 0) x = reshape(x, {1});
   const Term truth = is_bool(x.dtype()) ? x : apply(OpKind::kNe, x, 0);
@@ -104,7 +104,7 @@ Outputs compress(Context& c) {
   return {gather(x, reshape(where, {where.dim(1)}), axis)};
 }
 
-// Each batch row is turned around up to its own length.
+// Reverses each batch row up to its own length.
 Outputs reverse_sequence(Context& c) {
   const Term x = c.in(0);
   const int64_t batch = c.axis(c.integer("batch_axis", 1), x.rank()),
@@ -119,7 +119,7 @@ Outputs reverse_sequence(Context& c) {
       Term(c.b, c.b.add1(OpKind::kGatherElements, {x.id(), expand(from, x.shape()).id()}, {{"dim", time}}))};
 }
 
-// present = past with the new rows at write_indices, per batch row.
+// Writes the new rows into past at write_indices, per batch row.
 Outputs tensor_scatter(Context& c) {
   const Term past = c.in(0), update = c.in(1);
   const int64_t axis = c.axis(c.integer("axis", -2), past.rank());
@@ -152,8 +152,8 @@ Term scatter(Term data, Term index, Term updates) {
                                               {{"dim", int64_t{0}}, {"reduction", std::string("none")}})};
 }
 
-// The order in which rows [n, width] ascend, the first column counting most: a stable sort by each column from
-// the last to the first.
+// Indices that sort rows [n, width] lexicographically: stable sorts by each column, from the last to the
+// first.
 Term row_order(Term rows) {
   Builder& b = rows.builder();
   const Term start = index_along(b, {rows.dim(0)}, 0, DType::kI64);
@@ -167,8 +167,8 @@ Term row_order(Term rows) {
   return {b, result.carried[0]};
 }
 
-// Equal elements stand side by side once sorted: the first of each run is what is unique. Sorting is stable,
-// so that it is also the first in the input.
+// After sorting, equal elements are adjacent, and the first of each run is the unique one. The sort is
+// stable, so this element is also the first in the input.
 Outputs unique(Context& c) {
   Builder& b = c.b;
   const Term given = c.in(0), x = is_bool(given.dtype()) ? cast(given, DType::kU8) : given;
@@ -197,7 +197,7 @@ Outputs unique(Context& c) {
                            0);
   Term first = gather(order, place, 0), counts = ends - place,
        inverse = scatter(filled(b, {n}, DType::kI64, 0), order, run);
-  if (c.integer("sorted", 1) == 0) {  // in the order of first appearance
+  if (c.integer("sorted", 1) == 0) {  // in order of first appearance
     const Term appearance = sorted_order(first);
     first = gather(first, appearance, 0);
     counts = gather(counts, appearance, 0);

@@ -26,7 +26,7 @@ struct Leaf {
   double weight;
 };
 
-// All trees in one table. A leaf is a node whose branches are itself.
+// All trees in one table. A leaf is a node that is its own successor on both branches.
 struct Forest {
   std::vector<int64_t> feature, mode, yes, no, missing, roots;
   std::vector<double> threshold;
@@ -45,16 +45,16 @@ struct Forest {
   bool is_leaf(int64_t node) const { return yes[static_cast<size_t>(node)] == node; }
 };
 
-constexpr double kNever = std::numeric_limits<double>::quiet_NaN();  // a threshold that says no to everything
+constexpr double kNever = std::numeric_limits<double>::quiet_NaN();  // a threshold for which every test fails
 
-// A node as tree_walk has it.
+// A node in the form that tree_walk takes.
 struct Walked {
-  int64_t feature = 0, no = 0;  // the node on "yes" is the next one
+  int64_t feature = 0, no = 0;  // the "yes" successor is the next node
   double threshold = kNever;
   bool equal = false, missing = false;
 };
 
-// The largest number of `dtype` (f32 or f64) below x.
+// The largest `dtype` (f32 or f64) value less than x.
 double below(double x, DType dtype) {
   constexpr double kLowest = -std::numeric_limits<double>::infinity();
   if (std::isnan(x) || x == kLowest) return kNever;
@@ -62,8 +62,9 @@ double below(double x, DType dtype) {
                               : std::nextafter(static_cast<float>(x), static_cast<float>(kLowest));
 }
 
-// Node `i` of the forest asking x == t or x <= t, and whether its answers change places. Less is not more than the number
-// below; more and not less say no to NaN where `missing` does not say otherwise, as their opposites do.
+// Expresses node `i` as a test x == t or x <= t; the second result says whether its branches are swapped. x <
+// t becomes x <= the value below t; >= and > become the negated tests. All modes send NaN to "no", unless
+// `missing` is set.
 std::pair<Walked, bool> asked(const Forest& f, int64_t node, DType dtype) {
   const auto i = static_cast<size_t>(node);
   Walked out{.feature = f.feature[i], .threshold = f.threshold[i], .missing = f.missing[i] != 0};
@@ -77,25 +78,26 @@ std::pair<Walked, bool> asked(const Forest& f, int64_t node, DType dtype) {
   return {out, turns};
 }
 
-// The trees laid out for walks: children side by side. Pairs that hold a leaf have the first numbers, so that tables of
-// weights hold little else.
+// The trees in the layout of tree_walk: siblings are adjacent. Pairs that include a leaf come first, so that
+// tables of leaf weights have few unused rows.
 struct Layout {
   std::vector<Walked> nodes;
   std::vector<int64_t> roots;
-  std::vector<int64_t> leaf;  // by number: the forest's leaf, -1 for other nodes; no longer than it has to be
-  std::vector<int64_t> tree;  // by number, as long as `leaf`: the tree that the node belongs to
+  std::vector<int64_t> leaf;  // by node index: the forest's leaf or -1; only as long as needed
+  std::vector<int64_t> tree;  // by node index, as long as `leaf`: the node's tree
   int64_t depth = 0;          // steps from a root to the deepest leaf
 };
 
-// Every inner node has at most one parent, so that a walk ends. A leaf that has several is there several times.
+// Every inner node may have only one parent, so that walks terminate. A leaf with several parents is
+// duplicated.
 Layout laid_out(const Context& c, const Forest& f, DType dtype) {
   struct Place {
-    int64_t node, pair, level;  // of the forest (-1: no matter which); the pair that it is in
+    int64_t node, pair, level;  // index in the forest (-1: unused); the pair it belongs to
     bool yes;
   };
   std::vector<Place> places;
-  std::vector<char> seen(f.feature.size(), 0), with_leaf;  // the latter by pair
-  std::vector<int64_t> below_pair;                         // by place: the pair of its children, -1 of a leaf
+  std::vector<char> seen(f.feature.size(), 0), with_leaf;  // with_leaf is indexed by pair
+  std::vector<int64_t> below_pair;  // by place: the pair of its children; -1 for a leaf
   const auto is_leaf = [&](int64_t node) { return node < 0 || f.is_leaf(node); };
   const auto put = [&](int64_t node, int64_t pair, int64_t level, bool yes) {
     if (node >= f.size()) c.does_not_fit(cat("a tree names node ", node, ", which does not exist"));
@@ -122,7 +124,7 @@ Layout laid_out(const Context& c, const Forest& f, DType dtype) {
       put(f.yes[n] == f.no[n] ? -1 : turns ? f.no[n] : f.yes[n], below_pair.back(), place.level + 1, true);
     }
   }
-  std::vector<int64_t> first(with_leaf.size());  // number of each pair's first node
+  std::vector<int64_t> first(with_leaf.size());  // index of each pair's first node
   int64_t count = 0;
   for (const bool leaf : {true, false}) {
     for (const Place& place : places)
@@ -151,7 +153,7 @@ Layout laid_out(const Context& c, const Forest& f, DType dtype) {
   return out;
 }
 
-// What tree_walk calls `equal`: 1 where all nodes ask whether x == t, -1 where some do, 0 where none does.
+// The `equal` attribute of tree_walk: 1 if all nodes test x == t, -1 if some do, 0 if none does.
 int64_t asks_equal(const std::vector<Walked>& nodes) {
   bool some = false, all = true;
   for (const Walked& node : nodes)
@@ -159,7 +161,7 @@ int64_t asks_equal(const std::vector<Walked>& nodes) {
   return !some ? 0 : all ? 1 : -1;
 }
 
-// The leaf (its number in the layout) that each row ends at in each tree.
+// The leaf (its index in the layout) that each row reaches in each tree.
 Term walk(const Context& c, Term x, const Layout& trees) {
   int64_t columns = 0;
   for (const Walked& node : trees.nodes) {
@@ -195,13 +197,14 @@ Term walk(const Context& c, Term x, const Layout& trees) {
                                                          [](const Walked& n) { return n.missing; })}}})};
 }
 
-// What the trees give each row and target.
+// The trees' results per row and target.
 struct Scores {
-  Term value;  // [rows, targets]; 0 where no leaf that the row ends at has a weight for the target
-  std::optional<Term> has;  // [rows, targets], bool: one of these leaves has such a weight; none: always
+  Term value;               // [rows, targets]; 0 if no reached leaf has a weight for the target
+  std::optional<Term> has;  // [rows, targets], bool: a reached leaf has a weight for the target; none: always
 };
 
-// Whether each row ends, in some tree, at a leaf that has a weight for the target. `said` [leaves, targets].
+// Whether every row reaches, in some tree, a leaf that has a weight for the target. `said`: [leaves,
+// targets].
 bool always_has(const Layout& trees, const std::vector<int64_t>& said, size_t targets, size_t target) {
   std::vector<char> all(trees.roots.size(), 1);
   for (size_t i = 0; i < trees.leaf.size(); ++i)
@@ -209,7 +212,7 @@ bool always_has(const Layout& trees, const std::vector<int64_t>& said, size_t ta
   return std::ranges::count(all, 1) > 0;
 }
 
-// The sum (or mean, least, largest) of the leaves' weights for every row and target.
+// Aggregates (sum, mean, min, max) the weights of the reached leaves per row and target.
 Scores evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::string& aggregate) {
   if (x.rank() == 1) x = unsqueeze(x, {0});
   if (!is_float(x.dtype())) x = cast(x, DType::kF32);
@@ -222,7 +225,7 @@ Scores evaluate(const Context& c, Term x, Forest f, int64_t targets, const std::
   }
   const Layout trees = laid_out(c, f, x.dtype());
   const Term leaf = walk(c, x, trees);
-  std::vector<std::vector<size_t>> numbers(f.feature.size());  // of each of the forest's leaves
+  std::vector<std::vector<size_t>> numbers(f.feature.size());  // layout indices of each leaf of the forest
   for (size_t i = 0; i < trees.leaf.size(); ++i)
     if (trees.leaf[i] >= 0) numbers[static_cast<size_t>(trees.leaf[i])].push_back(i);
   const auto columns = static_cast<size_t>(targets);
@@ -283,7 +286,7 @@ void expect_size(const Context& c, const std::vector<T>& values, size_t size, co
   if (values.size() != size) c.does_not_fit(cat(name, " has ", values.size(), " values, not ", size));
 }
 
-// Versions 1 to 4: nodes are named by tree and number; leaves are nodes with weights.
+// Versions 1 to 4: nodes are identified by tree and node id; leaves are nodes with weights.
 Forest read_old(const Context& c, const std::string& kind) {
   Forest f;
   const Dims trees = c.integers("nodes_treeids"), ids = c.integers("nodes_nodeids"),
@@ -307,7 +310,8 @@ Forest read_old(const Context& c, const std::string& kind) {
                              !leaf && !missing.empty() && missing[i]);
     if (!place.emplace(std::pair(trees[i], ids[i]), at).second)
       c.does_not_fit(cat("node ", ids[i], " of tree ", trees[i], " is given twice"));
-    if (!std::exchange(started[trees[i]], true)) f.roots.push_back(at);  // a tree's first node is its root
+    // The first node of a tree is its root.
+    if (!std::exchange(started[trees[i]], true)) f.roots.push_back(at);
   }
   const auto find = [&](int64_t tree, int64_t id) {
     const auto it = place.find({tree, id});
@@ -330,8 +334,7 @@ Forest read_old(const Context& c, const std::string& kind) {
   return f;
 }
 
-// Version 5: inner nodes and leaves are two lists. A node that asks for membership in a set becomes one node
-// per member.
+// Version 5: inner nodes and leaves are separate lists. A set membership node becomes one node per member.
 Forest read_new(const Context& c) {
   const auto integers = [&](const char* name) {
     const Tensor* t = c.tensor(name);
@@ -355,13 +358,13 @@ Forest read_new(const Context& c) {
   expect_size(c, targets, weights.size(), "leaf_targetids");
   if (!missing.empty()) expect_size(c, missing, n, "nodes_missing_value_tracks_true");
   Forest f;
-  std::vector<int64_t> leaf_place, first(n), last(n);  // of the nodes that node i becomes
+  std::vector<int64_t> leaf_place, first(n), last(n);  // range of nodes that the model's node i becomes
   for (size_t i = 0; i < weights.size(); ++i) {
     leaf_place.push_back(f.add(0, 0, 0, false));
     f.leaves.push_back({leaf_place.back(), targets[i], weights[i]});
   }
   size_t member = 0;
-  std::vector<std::pair<int64_t, size_t>> of_set;  // a node and the model's node whose answer it gives
+  std::vector<std::pair<int64_t, size_t>> of_set;  // a node, and the model's node whose successors it has
   for (size_t i = 0; i < n; ++i) {
     if (modes[i] < 0 || modes[i] > kMember) c.does_not_fit(cat("a tree node of mode ", modes[i]));
     const bool track = !missing.empty() && missing[i];
@@ -404,7 +407,7 @@ Outputs tree_ensemble(Context& c) {
   return {post_transform(c, scores.value, kTransforms[transform])};
 }
 
-// As in onnxruntime, of several targets one that no leaf has a weight for is 0, without its base value.
+// As in onnxruntime: if there are several targets, one without leaf weights is 0, without its base value.
 Outputs regressor(Context& c) {
   const int64_t targets = c.integer("n_targets", 1);
   const std::vector<double> base = float_attribute(c, "base_values");
@@ -419,24 +422,26 @@ Outputs regressor(Context& c) {
 // ---- classification ----
 
 struct Classes {
-  Term index;  // of each row's class, i64
+  Term index;  // class of each row, i64
   Term scores;
 };
 
-// Two classes from the score of one. PROBIT: onnxruntime leaves the second column as its memory was.
+// Two class scores from one. PROBIT: onnxruntime leaves the second column uninitialised.
 Term two_from_one(const Context& c, Term score, bool positive, const std::string& transform) {
   if (transform == "PROBIT") return post_transform(c, concat({score, score}, 1), transform);
   if (transform == "LOGISTIC") return sigmoid(concat({-score, score}, 1));
   return concat({positive ? subtract_from(1, score) : -score, score}, 1);
 }
 
-// Two classes, of which class `known` alone has weights. ONNX does not say what the other's score is; the results are
-// onnxruntime's (tree_ensemble_aggregator.h, TreeAggregatorClassifier::FinalizeScores), which converters are tested with:
-// - a threshold decides: 1/2 where all weights are positive (probabilities), 0 otherwise (logits);
-// - the score of class 0 stands for both classes: s becomes (1 - s, s) or (-s, s), or their logistic function, which is
-//   all that a post_transform other than LOGISTIC and PROBIT does;
-// - beside a score of class 1 stands 0, and post_transform takes both;
-// - one base value belongs to class 0. Two make two scores of one; the second replaces the weights of class 1;
+// Two classes, of which only class `known` has weights. ONNX does not define the other class's score. This
+// follows onnxruntime (tree_ensemble_aggregator.h, TreeAggregatorClassifier::FinalizeScores), which
+// converters are tested with:
+// - the threshold is 1/2 if all weights are positive (probabilities), 0 otherwise (logits);
+// - the score s of class 0 gives both scores: (1 - s, s) or (-s, s), or their logistic function; a
+//   post_transform other than LOGISTIC and PROBIT has no other effect;
+// - a score of class 1 is paired with 0, and post_transform applies to both;
+// - one base value belongs to class 0. Two base values give two scores; the second one replaces the weights
+//   of class 1;
 // - a row whose leaves have no weights scores 0, whatever the base values.
 Classes one_of_two(const Context& c, const Scores& trees, int64_t known, bool positive,
                    const std::vector<double>& base, const std::string& transform) {
@@ -461,10 +466,10 @@ Classes one_of_two(const Context& c, const Scores& trees, int64_t known, bool po
   return out;
 }
 
-// The class with the highest score of those that a leaf has a weight for, or that have base values.
+// The class of the highest score, among classes with leaf weights or base values.
 Classes best_of_all(const Context& c, const Scores& trees, int64_t classes, std::vector<double> base,
                     const std::string& transform) {
-  if (classes == 2 && base.size() == 1) base.push_back(0);  // onnxruntime's reading: it is that of class 0
+  if (classes == 2 && base.size() == 1) base.push_back(0);  // as in onnxruntime: it belongs to class 0
   const Term scores = plus_base(trees.value, base);
   constexpr double kLowest = -std::numeric_limits<double>::infinity();
   const Term candidates = trees.has && base.empty() ? select(*trees.has, scores, kLowest) : scores;

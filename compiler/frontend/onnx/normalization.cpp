@@ -16,14 +16,14 @@ Dims dims_from(int64_t first, int64_t rank) {
   return out;
 }
 
-// A vector over the channels beside [n, channels, spatial...].
+// Reshapes a vector over channels to broadcast with [n, channels, spatial...].
 Term channels(Term v, int64_t rank) {
   Shape shape(static_cast<size_t>(std::max<int64_t>(rank - 1, 1)), 1);
   shape[0] = v.dim(0);
   return reshape(v, shape);
 }
 
-// Input i, a vector over the channels of x: it has as many numbers as x has channels.
+// Input i, a vector with one element per channel of x.
 Term channel_input(const Context& c, size_t i, Term x) {
   const sym::Expr size = c.in(i).dim(0), channels = x.rank() > 1 ? x.dim(1) : sym::Expr(1);
   c.b.require(sym::eq(size, channels), cat("input ", i, " has {0} numbers for {1} channels"),
@@ -43,8 +43,8 @@ Outputs batch_norm(Context& c) {
   const auto vector = [&](size_t i) { return channels(cast(channel_input(c, i, x), compute), x.rank()); };
   const Term w = cast(x, compute), scale = vector(1), bias = vector(2);
   if (!training) {
-    // One multiplication and one addition an element; scale and shift are folded where the statistics are
-    // constants.
+    // One multiplication and one addition per element. If the statistics are constants, scale and shift are
+    // folded.
     const Term factor = scale * rsqrt(vector(4) + epsilon);
     return {cast(w * factor + (bias - vector(3) * factor), x.dtype())};
   }
@@ -74,7 +74,7 @@ Outputs group_norm(Context& c) {
   c.b.require(sym::eq(split[2] * groups, x.dim(1)), "{0} channels do not divide into groups", {x.dim(1)});
   split.insert(split.end(), x.shape().begin() + 2, x.shape().end());
   const Term y = standardize(reshape(w, split), dims_from(2, x.rank() + 1), c.number("epsilon", 1e-5f)).value;
-  if (c.version >= 21) {  // scale and bias are per channel
+  if (c.version >= 21) {  // scale and bias per channel
     return {cast(reshape(y, x.shape()) * channels(widen(channel_input(c, 1, x)), x.rank()) +
                      channels(widen(channel_input(c, 2, x)), x.rank()),
                  x.dtype())};

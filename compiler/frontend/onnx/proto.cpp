@@ -21,7 +21,7 @@ std::string quoted(const std::string& name) { return name.empty() ? "without a n
 
 // ---- tensors ----
 
-// A file offset or length: decimal digits alone.
+// Parses a file offset or length: decimal digits only.
 uint64_t parse_decimal(const std::string& text, const std::string& key, const std::string& tensor) {
   uint64_t value = 0;
   bool good = !text.empty();
@@ -81,7 +81,7 @@ Bytes external_bytes(const ::onnx::TensorProto& proto, uint64_t expected, Tensor
   return {file, file->bytes.data() + offset, expected};
 }
 
-// One byte per int32: the types that int32_data stores unpacked, and the packed bytes of narrower ones.
+// One byte per int32: for types that int32_data stores unpacked, and for the packed bytes of narrower types.
 template <class To, class Field>
 std::vector<std::byte> narrow(const Field& field) {
   std::vector<std::byte> out(sizeof(To) * static_cast<size_t>(field.size()));
@@ -110,7 +110,7 @@ std::vector<std::byte> typed_bytes(const ::onnx::TensorProto& proto) {
     case DType::kF16:
     case DType::kBF16: return narrow<uint16_t>(proto.int32_data());
     case DType::kF6E2M3:
-    case DType::kF6E3M2: {  // an entry an element, where raw_data packs them
+    case DType::kF6E3M2: {  // one element per entry; raw_data packs them
       const std::string packed = pack(proto.data_type(), narrow<uint8_t>(proto.int32_data()));
       const auto* begin = reinterpret_cast<const std::byte*>(packed.data());
       return {begin, begin + packed.size()};
@@ -244,7 +244,7 @@ std::vector<ValueInfo> convert(const Repeated<::onnx::ValueInfoProto>& protos) {
 
 Graph convert(const ::onnx::GraphProto& proto, TensorSource& source, bool main);
 
-// Files of IR version 1 leave the type out.
+// Files of IR version 1 omit the type.
 AttributeKind kind_of(const ::onnx::AttributeProto& a) {
   if (a.type() != ::onnx::AttributeProto::UNDEFINED) return static_cast<AttributeKind>(a.type());
   if (a.has_f()) return AttributeKind::kFloat;
@@ -370,7 +370,7 @@ Function convert(const ::onnx::FunctionProto& proto, TensorSource& source) {
   return f;
 }
 
-// ---- the way back ----
+// ---- conversion to protobuf ----
 
 void to_proto(const Tensor& t, ::onnx::TensorProto& out, bool data) {
   out.set_name(t.name);
@@ -388,7 +388,7 @@ void to_proto(const ValueInfo& v, ::onnx::ValueInfoProto& out) {
   type_to_proto(v.type, *out.mutable_type());
 }
 
-// Without data, a graph is an empty one with a name.
+// Without `data`, the graph is empty except for its name.
 void to_proto(const Graph& g, ::onnx::GraphProto& out, bool data) {
   out.set_name(g.name.empty() ? "body" : g.name);
   if (!data) return;
@@ -440,7 +440,7 @@ void to_proto(const Attribute& a, ::onnx::AttributeProto& out, bool data) {
     case AttributeKind::kTypes:
       for (const auto& t : a.types) type_to_proto(t, *out.add_type_protos());
       break;
-    case AttributeKind::kSparseTensor:  // densified while reading: the form alone is kept
+    case AttributeKind::kSparseTensor:  // densified while reading: only the kind is preserved
       out.mutable_sparse_tensor()->mutable_values()->set_name("values");
       out.mutable_sparse_tensor()->mutable_values()->set_data_type(
           a.tensors.empty() ? 1 : a.tensors[0].elem_type);
@@ -507,7 +507,7 @@ Proto parsed(std::span<const std::byte> bytes, const char* what) {
 
 }  // namespace
 
-// A map's keys and values, one tensor each.
+// A map's keys and values, as one tensor each.
 std::vector<Tensor> convert(const ::onnx::MapProto& proto) {
   const std::vector<Tensor> entries = convert(proto.values());
   const auto n = static_cast<int64_t>(entries.size());

@@ -1,4 +1,4 @@
-// RNN, GRU and LSTM: one loop a direction (ops/composite_recurrent.cpp), put together as ONNX lays them out.
+// RNN, GRU and LSTM: one loop per direction (ops/composite_recurrent.cpp), combined to ONNX's layouts.
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/quantization.h"
@@ -22,7 +22,7 @@ Outputs recurrent(Context& c) {
   c.b.require(sym::eq(w.dim(0), directions),
               "direction '" + direction + "' does not fit weights for {0} directions", {w.dim(0)});
 
-  // Activations and their parameters are listed one direction after the other.
+  // The lists hold activations and their parameters for one direction after the other.
   const size_t per_direction = cell == Cell::kLstm ? 3 : cell == Cell::kGru ? 2 : 1;
   std::vector<std::string> activations = c.texts("activations");
   if (activations.empty())
@@ -86,8 +86,8 @@ Outputs recurrent(Context& c) {
   return out;
 }
 
-// Weights [directions, in, gates] in bytes, with a scale and a zero point each direction or each gate's row. What onnxruntime
-// rounds to bytes at every step, X and H, stays as it is.
+// Weights [directions, in, gates] are 8-bit, with a scale and a zero point per direction or per gate row. X
+// and H, which onnxruntime quantises at every step, are not quantised.
 Outputs dynamic_quantize_lstm(Context& c) {
   const auto weights = [&](size_t input, size_t scale) {
     const Term w = c.in(input);

@@ -12,7 +12,7 @@ namespace {
 
 using namespace ops;
 
-// A signal's last dim says whether its numbers are real (1) or complex (2).
+// A signal is real if its last dim is 1 and complex if it is 2.
 bool is_complex(const Context& c, Term x) {
   const sym::Expr parts = x.dim(x.rank() - 1);
   if (!parts.is_const())
@@ -23,9 +23,10 @@ bool is_complex(const Context& c, Term x) {
   return parts.value() == 2;
 }
 
-// x [..., n, 1 or 2] (real or complex) to [..., m, 2], or [..., m, 1] for the inverse of a one-sided spectrum.
+// x [..., n, 1 or 2] (real or complex) to [..., m, 2]; to [..., m, 1] for the inverse of a one-sided
+// spectrum.
 Term transform(const Context& c, Term x, std::optional<sym::Expr> given, bool inverse, bool onesided) {
-  // NumPy computes forward transforms of narrower numbers in double precision too, their inverses not.
+  // NumPy computes forward transforms of narrower types in double precision, but not inverse transforms.
   const DType type = inverse ? widen(x).dtype() : DType::kF64;
   const int64_t last = x.rank() - 1;
   const sym::Expr n = x.dim(last - 1);
@@ -38,7 +39,7 @@ Term transform(const Context& c, Term x, std::optional<sym::Expr> given, bool in
   after[static_cast<size_t>(last)] = is_complex(c, x) ? 0 : 1;
   Term y = pad(cast(slice(x, last - 1, 0, used), type), before, after, 0);
   if (to_real) {
-    // Every frequency but the first and the middle one stands for its mirror image, its conjugate, too.
+    // Restore the other half: the conjugates of all frequencies except the first and the middle one.
     const Term mirror = flip(slice(y, last - 1, 1, c.b.simplify(length - half)), {last - 1});
     const Term imaginary = equal(index_along(c.b, {2}, 0, DType::kI64), 1);
     y = concat({y, select(imaginary, -mirror, mirror)}, last - 1);
@@ -64,7 +65,7 @@ Outputs dft(Context& c) {
     return {transpose(transform(c, transpose(x, axis, next_to_last), length, inverse, onesided), axis,
                       next_to_last)};
   }
-  axes.rank = x.rank() - 1;  // the last dim holds the parts of a number
+  axes.rank = x.rank() - 1;  // the last dim holds real and imaginary parts
   const Term parts = apart(x, axes);
   Shape rows(parts.shape().begin(), parts.shape().begin() + axes.rank);
   const Shape kept = rows;
@@ -78,7 +79,8 @@ Outputs dft(Context& c) {
 
 Outputs stft(Context& c) {
   const Term x =
-      c.in(0).rank() == 2 ? unsqueeze(c.in(0), {2}) : c.in(0);  // onnxruntime takes real signals so, too
+      // Onnxruntime also accepts real signals of rank 2.
+      c.in(0).rank() == 2 ? unsqueeze(c.in(0), {2}) : c.in(0);
   const sym::Expr step = c.size_of(1, "frame_step", 1, kLargestSize);
   sym::Expr length = 0;
   if (c.has(3))
@@ -97,7 +99,7 @@ Outputs stft(Context& c) {
   return {transform(c, framed, std::nullopt, false, !complex && c.integer("onesided", 1) != 0)};
 }
 
-// Triangles over the bins of a spectrum whose corners are evenly spaced in mel.
+// Triangular filters over the bins of a spectrum, with corners evenly spaced on the mel scale.
 Outputs mel_weight_matrix(Context& c) {
   const sym::Expr bins = c.size_of(0, "num_mel_bins", 0, kLargestSize),
                   length = c.size_of(1, "dft_length", 0, kLargestSize);
@@ -120,7 +122,7 @@ Outputs mel_weight_matrix(Context& c) {
 }
 
 Term uniform(const Context& c, const Shape& shape, int64_t stream) {
-  // Without a seed every node has a stream of its own, the same in each build.
+  // Without a seed, every node has its own stream, which is the same in each build.
   int64_t seed = c.node.index * 2 + stream;
   if (c.has_attribute("seed")) seed = static_cast<int64_t>(c.number("seed", 0) * 65536) + stream;
   return {c.b,
@@ -138,7 +140,7 @@ Outputs random(Context& c) {
   if (!normal)
     return {
         cast(uniform(c, shape, 0) * (c.number("high", 1) - c.number("low", 0)) + c.number("low", 0), type)};
-  // Box and Muller
+  // Box-Muller transform
   const Term radius = sqrt(log(subtract_from(1, uniform(c, shape, 0))) * -2.0);
   const Term angle = apply(OpKind::kCos, uniform(c, shape, 1) * (2 * std::numbers::pi));
   return {cast(radius * angle * c.number("scale", 1) + c.number("mean", 0), type)};
@@ -149,8 +151,8 @@ Outputs bernoulli(Context& c) {
   return {cast(less(uniform(c, x.shape(), 0), cast(x, DType::kF32)), c.dtype("dtype", x.dtype()))};
 }
 
-// By inversion: the first class whose share of the sum, with those before it, exceeds a uniform number. x holds logarithms of
-// probabilities that need not sum to one.
+// Inverse transform sampling: the first class whose cumulative share exceeds a uniform random number. x holds
+// logarithms of probabilities, which need not be normalised.
 Outputs multinomial(Context& c) {
   const Term x = widen(c.in(0));
   const int64_t samples = c.integer("sample_size", 1);
