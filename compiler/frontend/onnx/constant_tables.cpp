@@ -57,7 +57,7 @@ std::vector<double> float_attribute(const Context& c, const std::string& name) {
 
 namespace {
 
-// Winitzki's approximation, which onnxruntime uses.
+// Winitzki's approximation, as in onnxruntime.
 Term inverse_erf(Term x) {
   const Term sign = apply(OpKind::kSign, x), l = log(subtract_from(1, square(x)));
   const Term v = l * 0.5 + 2 / (3.14159f * 0.147f), v2 = l * (1 / 0.147f);
@@ -94,9 +94,9 @@ Term find_number(Term x, std::vector<std::pair<double, int64_t>> floats,
       places.push_back(place);
     }
     if (values.empty()) return filled(b, x.shape(), DType::kI64, -1);
-    // Keys that lie close together are places in a table themselves.
+    // A dense range of keys is looked up by index instead of binary search.
     const int64_t low = values.front(), high = values.back();
-    constexpr int64_t kExact = int64_t{1} << 53;  // what a double holds
+    constexpr int64_t kExact = int64_t{1} << 53;  // largest integer range exact in a double
     if (low > -kExact && high < kExact && high - low < 4 * static_cast<int64_t>(values.size()) + 64) {
       std::vector<int64_t> table(static_cast<size_t>(high - low + 1), -1);
       for (size_t i = values.size(); i-- > 0;) table[static_cast<size_t>(values[i] - low)] = places[i];
@@ -122,7 +122,7 @@ Term post_transform(const Context& c, Term scores, const std::string& kind) {
   const Dims classes{scores.rank() - 1};
   if (kind == "SOFTMAX") return softmax(scores, classes);
   if (kind != "SOFTMAX_ZERO") c.does_not_fit("post_transform is '" + kind + "'");
-  // What is zero stays (nearly) zero and is not counted.
+  // Scores near zero stay near zero and are left out of the sum.
   const Term top = reduce_max(scores, classes, kKeep), counted = greater(abs(scores), 1e-7);
   const Term raised = select(counted, exp(scores - top), 0);
   return select(counted, raised, scores * exp(-top)) / reduce_sum(raised, classes, kKeep);

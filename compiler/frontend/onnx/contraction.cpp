@@ -1,4 +1,4 @@
-// Matrix products.
+// MatMul, Gemm, Einsum and Det.
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite.h"
@@ -30,8 +30,6 @@ Outputs op_einsum(Context& c) {
   return {einsum(c.text("equation", ""), operands)};
 }
 
-// The determinant of matrices by elimination with the largest pivot would need a loop; small constant sizes
-// unroll.
 Outputs det(Context& c) {
   const Term x = c.in(0);
   if (x.rank() < 2) c.does_not_fit("a determinant of a tensor without rows and columns");

@@ -1,4 +1,4 @@
-// Operators of onnxruntime's own domain that its optimiser and model builders write.
+// Operators of onnxruntime's com.microsoft domain that its optimiser and model builders emit.
 #include <algorithm>
 
 #include "compiler/base/text.h"
@@ -14,7 +14,7 @@ using namespace ops;
 constexpr const char* kMicrosoft = "com.microsoft";
 constexpr size_t kNoInput = 1000;
 
-// Input i, which stretches to x.
+// Input i, broadcast to x.
 Term beside(const Context& c, size_t i, Term x) {
   return unidirectional(c.in(i), x.shape(), cat("input ", i));
 }
@@ -27,7 +27,7 @@ Outputs bias_add(Context& c) { return {c.in(0) + beside(c, 1, c.in(0)) + beside(
 
 Outputs fused_matmul(Context& c) {
   Term a = c.in(0), b = c.in(1);
-  // The rows stand before the batch dims.
+  // The sequence dim comes before the batch dims.
   const auto batch_first = [](Term x) {
     Dims order;
     for (int64_t d = 1; d < x.rank() - 1; ++d) order.push_back(d);
@@ -51,7 +51,7 @@ Outputs simplified_layer_norm(Context& c) {
   return {rms_norm(x, dims, c.number("epsilon", 1e-5f)) * beside(c, 1, x)};
 }
 
-// Residual and normalisation; the sum is output 3.
+// Residual addition and normalisation; the sum is output 3.
 Outputs skip_layer_norm(Context& c) {
   Term x = c.in(0) + beside(c, 1, c.in(0));
   if (c.has(4)) x = x + beside(c, 4, x);
@@ -67,8 +67,8 @@ Outputs skip_simplified_layer_norm(Context& c) {
   return {y, Slot(), Slot(), x};
 }
 
-// Rows of tables of words, positions and perhaps segments are summed and normalised. `real` takes what was read of the inputs
-// 2 to 6 for the numbers that they stand for.
+// Sums rows of the word, position and optional segment tables and normalises the sum. `real` dequantises what
+// was read from inputs 2 to 6.
 template <class Real>
 Outputs embedded(Context& c, const Real& real, size_t position_ids) {
   const Term ids = c.in(0);
@@ -94,7 +94,7 @@ Outputs embed_layer_norm(Context& c) {
   return embedded(
       c, [](size_t, Term t) { return t; }, 8);
 }
-// Scales are the inputs 8 to 12, zero points 13 to 17.
+// Scales are inputs 8 to 12, zero points 13 to 17.
 Outputs q_embed_layer_norm(Context& c) {
   const auto real = [&](size_t i, Term t) {
     return dequantize(t, reshape(c.in(i + 6), {}), reshape(c.in(i + 11), {}));
@@ -104,7 +104,8 @@ Outputs q_embed_layer_norm(Context& c) {
   return out;
 }
 
-// ---- what builders of language models write ----------------------------------------------------------------
+// ---- emitted by builders of language models
+// -----------------------------------------------------------------
 
 Outputs gemm_fast_gelu(Context& c) {
   const Term y = matmul(c.in(0), c.in(1));
@@ -117,7 +118,7 @@ Outputs scaled_silu(Context& c) {
 }
 Outputs gated_add(Context& c) { return {c.in(0) + c.in(1) * c.in(2)}; }
 
-// Each run of as many numbers as there are scales is normalised by itself.
+// Normalises each group of consecutive elements separately; a group has as many elements as `scale`.
 Outputs gated_rms_norm(Context& c) {
   const Term x = widen(c.in(0)), scale = widen(c.in(1)), gate = widen(c.in(2));
   const std::string activation = c.text("activation", "silu");
@@ -135,7 +136,8 @@ Outputs gated_rms_norm(Context& c) {
   return {cast(y * (activation == "sigmoid" ? open : gate * open), c.in(0).dtype())};
 }
 
-// ---- products and convolutions with an activation --------------------------------------------------------
+// ---- GEMMs and convolutions with an activation
+// --------------------------------------------------------------
 
 Term activated(const Context& c, Term x, const std::string& kind, double alpha, double beta, bool given) {
   if (kind.empty()) return x;

@@ -1,4 +1,4 @@
-// The attention family of onnxruntime's own domain: rotary embeddings, Attention, QAttention,
+// The attention operators of onnxruntime's com.microsoft domain: rotary embeddings, Attention, QAttention,
 // MultiHeadAttention, GroupQueryAttention.
 #include <algorithm>
 #include <cmath>
@@ -22,7 +22,7 @@ sym::Expr divided(const Context& c, sym::Expr size, sym::Expr by, const char* wh
   return part;
 }
 
-// [batch, sequence, heads * size] and [batch, heads, sequence, size].
+// [batch, sequence, heads * size] to [batch, heads, sequence, size].
 Term split_heads(const Context& c, Term x, sym::Expr heads) {
   return transpose(reshape(x, {x.dim(0), x.dim(1), heads, divided(c, x.dim(2), heads, "columns")}), 1, 2);
 }
@@ -39,13 +39,13 @@ Term positions_along(Builder& b, sym::Expr size, int64_t dim, int64_t rank) {
 
 // ---- rotary embedding ------------------------------------------------------------------------------------
 
-// x [batch, heads, sequence, size]; position [batch or 1, sequence]; caches [positions, half]. The first
-// 2 * half numbers of each head are turned, pairs lie side by side (interleaved) or half the width apart.
+// x [batch, heads, sequence, size]; position [batch or 1, sequence]; caches [positions, half]. Rotates the
+// first 2 * half elements of each head. The elements of a pair are adjacent (interleaved) or `half` apart.
 Term rotate_by(Term x, Term cosine, Term sine, bool interleaved, double scale);
 Term rotate(Term x, Term position, Term cosine, Term sine, bool interleaved, double scale = 1) {
   return rotate_by(x, gather(cosine, position, 0), gather(sine, position, 0), interleaved, scale);
 }
-// The same with the rows of the caches [batch or 1, sequence, half].
+// The same, given the selected rows of the caches: [batch or 1, sequence, half].
 Term rotate_by(Term x, Term cosine, Term sine, bool interleaved, double scale) {
   const sym::Expr half = cosine.dim(2), rest = x.dim(3) - half * 2;
   const auto angles = [&](Term rows) {
@@ -68,7 +68,7 @@ Term rotate_by(Term x, Term cosine, Term sine, bool interleaved, double scale) {
   return cast(parts.size() == 1 ? parts[0] : concat(parts, 3), x.dtype());
 }
 
-// Heads of x, as they are turned; then in the layout of x.
+// Splits x into heads, applies `turn` to them, and restores the layout of x.
 template <class Turn>
 Outputs turned_heads(Context& c, const Turn& turn) {
   const Term x = c.in(0), cosine = c.in(2);
@@ -86,7 +86,7 @@ Outputs turned_heads(Context& c, const Turn& turn) {
 Outputs rotary_embedding(Context& c) {
   return turned_heads(c, [&](Term heads) {
     Term position = cast(c.in(1), DType::kI64);
-    if (position.rank() == 1) {  // where every row begins
+    if (position.rank() == 1) {  // one value: the position of the first row
       c.b.require(sym::eq(position.dim(0), 1), "position_ids of one dim has {0} numbers, not 1",
                   {position.dim(0)});
       position = unsqueeze(position, {0}) + positions_along(c.b, heads.dim(2), 1, 2);
@@ -95,7 +95,7 @@ Outputs rotary_embedding(Context& c) {
   });
 }
 
-// Three positions [3, batch, sequence], of time, height and width: each column of the caches is read at one of them.
+// Three positions [3, batch, sequence]: time, height and width. Each column of the caches uses one of them.
 Outputs multimodal_rotary_embedding(Context& c) {
   const Dims section = c.integers("mrope_section");
   if (section.size() != 3 || std::any_of(section.begin(), section.end(), [](int64_t n) { return n < 0; }))
@@ -103,7 +103,7 @@ Outputs multimodal_rotary_embedding(Context& c) {
   const int64_t half = section[0] + section[1] + section[2];
   c.b.require(sym::eq(c.in(2).dim(1), half), "mrope_section has {1} columns in all, the caches {0}",
               {c.in(2).dim(1), half});
-  // Which position each column is read at.
+  // For each column, the index of the position that it uses.
   std::vector<double> stream(static_cast<size_t>(half), 0);
   for (int64_t i = 0; i < half; ++i) {
     double& of = stream[static_cast<size_t>(i)];
@@ -131,11 +131,12 @@ struct Core {
   double softcap = 0;           // 0: none
   std::optional<Term> bias;     // added to the scores [batch, heads, queries, keys], broadcast
   std::optional<Term> allowed;  // bool, likewise: false is minus infinity
-  bool sink = false;            // one more score that nothing is read for: `sink_score` a head, or 0
+  bool sink = false;            // one extra score without a value: `sink_score` per head, or 0
   std::optional<Term> sink_score;
 };
-// q [batch, heads, queries, size]; k and v [batch, key heads, keys, size]: heads share keys in groups. Scores and weights
-// are computed in f32 or wider; products take narrow floats as they are, the weights among them, like ONNX's Attention.
+// q [batch, heads, queries, size]; k and v [batch, key heads, keys, size]; groups of heads share keys. Scores
+// and weights are computed in f32 or wider. GEMMs take narrow floats unconverted, including the weights, as
+// in ONNX's Attention.
 struct Attended {
   Term value, scores;
 };
@@ -180,7 +181,7 @@ Term causal(Builder& b, sym::Expr queries, sym::Expr keys, sym::Expr past) {
   return less_equal(t, s);
 }
 
-// What a mask of any of onnxruntime's forms adds to the scores; none where there is no mask.
+// The bias that a mask adds to the scores, for each of onnxruntime's mask formats; none without a mask.
 std::optional<Term> mask_bias(const Context& c, std::optional<Term> mask, sym::Expr batch, sym::Expr queries,
                               sym::Expr keys, double filter) {
   if (!mask) return std::nullopt;
@@ -188,21 +189,21 @@ std::optional<Term> mask_bias(const Context& c, std::optional<Term> mask, sym::E
   const auto filtered = [&](Term kept) {
     return select(kept, c.number(DType::kF32, 0), c.number(DType::kF32, filter));
   };
-  if (m.rank() == 1) {  // how many keys are real; with as many numbers again: where they start
+  if (m.rank() == 1) {  // number of valid keys; may be followed by their start positions
     const auto bound = [&](sym::Expr from) { return reshape(slice(m, 0, from, batch), {batch, 1, 1, 1}); };
     const sym::Expr once = sym::eq(m.dim(0), batch), twice = sym::eq(m.dim(0), batch * 2);
     c.b.require(sym::logical_or(once, twice), "a mask of one dim has {0} numbers for a batch of {1}",
                 {m.dim(0), batch});
     if (c.b.holds(once)) return filtered(less(t, bound(0)));
     if (c.b.holds(twice)) return filtered(logical_and(less(t, bound(0)), greater_equal(t, bound(batch))));
-    // Only the run says which: without starts, every key's place is at the start or later.
+    // The form is known only at run time: without start positions, every key counts as after the start.
     const Term start = bound(c.b.simplify(sym::select(twice, batch, 0)));
     const Term without = equal(size_as(c.b, DType::kI64, sym::select(twice, 1, 0)), 0);
     return filtered(logical_and(less(t, bound(0)), logical_or(without, greater_equal(t, start))));
   }
   if (m.rank() == 2) return filtered(greater(reshape(m, {batch, 1, 1, keys}), 0));
   if (m.rank() == 3) return filtered(greater(reshape(m, {batch, 1, queries, keys}), 0));
-  // [batch, 1, most, most] of Megatron: the rows and columns that end at this step
+  // [batch, 1, most, most] of Megatron: use the rows and columns that end at this step
   const Term rows = slice(slice(m, 2, keys - queries, queries), 3, 0, keys);
   return filtered(greater(rows, 0));
 }
@@ -214,7 +215,7 @@ std::optional<Term> plus(std::optional<Term> a, std::optional<Term> b) {
 
 // ---- Attention -------------------------------------------------------------------------------------------
 
-// Projected rows [batch, sequence, q | k | v] to everything else.
+// Computes Attention from projected rows [batch, sequence, q | k | v].
 Outputs attention(Context& c, Term projected, size_t mask_input, size_t past_input, size_t bias_input) {
   const int64_t heads = c.integer("num_heads");
   Dims sizes = c.integers("qkv_hidden_sizes");
@@ -293,7 +294,7 @@ Outputs multi_head_attention(Context& c) {
       if (!v) c.does_not_fit("the value is missing");
       k = split_heads(c, biased(*k), heads);
       v = split_heads(c, biased(*v), heads);
-    } else {  // keys and values of a cross attention come as heads
+    } else {  // keys and values of cross-attention are already split into heads
       if (!v) c.does_not_fit("the value is missing");
       if (bias) {
         used = q.dim(3) * heads + k->dim(3) * heads;
@@ -306,9 +307,9 @@ Outputs multi_head_attention(Context& c) {
   }
   sym::Expr past = 0;
   if (c.has(6) != c.has(7)) c.does_not_fit("a past of keys comes with one of values");
-  Term all_k = *k, all_v = *v;  // the present
+  Term all_k = *k, all_v = *v;  // the present keys and values
   if (c.has(6) && c.has(8)) {
-    // Past and present are of one size, of which the first past_sequence_length rows mean something.
+    // Past and present are buffers of equal size; the first past_sequence_length rows are valid.
     past = c.size_of(8, "past_sequence_length", 0, kLargestSize);
     const sym::Expr total = c.b.simplify(past + k->dim(2));
     c.b.require(sym::le(total, c.in(6).dim(2)), "{0} keys do not fit into a past of {1}",
@@ -334,7 +335,7 @@ Outputs multi_head_attention(Context& c) {
   return {join_heads(a.value), all_k, all_v, a.scores};
 }
 
-// One query; its inputs stand in another order.
+// MultiHeadAttention of one query, with the inputs in a different order.
 Outputs decoder_attention(Context& c) {
   if (c.has(8) || c.has(9)) c.unsupported(c.node.op_type + " of several beams");
   Node node = c.node;
@@ -350,8 +351,8 @@ Outputs decoder_attention(Context& c) {
 
 // ---- GroupQueryAttention ---------------------------------------------------------------------------------
 
-// A batch row's cache holds seqlens_k + 1 rows after this step; the new rows are its last ones. A step whose
-// queries are the whole sequence starts every row from nothing (a prompt, padded at its end).
+// After this step a batch row's cache holds seqlens_k + 1 rows; the new rows are the last ones. If the
+// queries are the whole sequence, all rows start empty (a prompt, padded at its end).
 Outputs group_query_attention(Context& c) {
   Builder& b = c.b;
   const int64_t heads = c.integer("num_heads"), shared = c.integer("kv_num_heads");
@@ -374,7 +375,7 @@ Outputs group_query_attention(Context& c) {
   const Term lengths = reshape(cast(c.in(5), DType::kI64), {batch, 1}) + 1.0;
   const Term prompt = size_as(b, DType::kI64, b.simplify(sym::select(sym::eq(queries, total), 0, 1)));
   const Term past =
-      (lengths - size_as(b, DType::kI64, queries)) * prompt;   // rows that a batch row has already
+      (lengths - size_as(b, DType::kI64, queries)) * prompt;   // number of cached rows of each batch row
   const Term step = past + positions_along(b, queries, 1, 2);  // [batch, queries]
   if (c.integer("do_rotary", 0)) {
     const bool interleaved = c.integer("rotary_interleaved", 0) != 0;
@@ -384,7 +385,7 @@ Outputs group_query_attention(Context& c) {
   }
   const auto present = [&](size_t input, Term fresh) {
     if (!c.has(input) || c.in(input).dim(2).is_const(0)) {
-      // Nothing is there before: the new rows are the cache, padded to the total.
+      // The cache is empty: it becomes the new rows, padded to the total.
       const sym::Expr more = b.simplify(sym::max(total - queries, 0));
       return more.is_const(0) ? fresh : pad(fresh, {0, 0, 0, 0}, {0, 0, more, 0}, 0);
     }
@@ -396,9 +397,9 @@ Outputs group_query_attention(Context& c) {
                           {{"dim", int64_t{2}}, {"reduction", std::string("none")}}));
   };
   const Term all_k = present(3, new_k), all_v = present(4, new_v);
-  // What lies beyond the total in a cache of fixed size is not looked at.
+  // A cache of fixed size may be longer than the total; the rest is ignored.
   const auto used = [&](Term t) { return t.dim(2) == total ? t : slice(t, 2, 0, total); };
-  // A key's distance from the first query's own: what the batch row says stays one number a row.
+  // Key position minus query index. Comparing it with `first` needs only one value per batch row.
   const Term ahead = positions_along(b, total, 3, 4) - positions_along(b, queries, 2, 4);
   const Term first = reshape(past, {batch, 1, 1, 1});
   Core core{.scale = c.number("scale", 0), .softcap = c.number("softcap", 0)};

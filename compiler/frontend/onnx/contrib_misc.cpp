@@ -1,5 +1,5 @@
-// Operators of onnxruntime's own domain in other shapes than ONNX has them: layouts with channels last, products of
-// transposed factors, weights in bitsandbytes' 4-bit codes, distances.
+// Operators of onnxruntime's com.microsoft domain that vary ONNX's operators: channels-last layouts, GEMMs of
+// transposed operands, weights in bitsandbytes' 4-bit codes, distances.
 #include <array>
 
 #include "compiler/base/text.h"
@@ -21,7 +21,7 @@ Outputs expand_dims(Context& c) {
   return {unsqueeze(x, {c.axis(axis, x.rank() + 1)})};
 }
 
-// x [n, spatial..., channels]; weights as Conv has them.
+// x [n, spatial..., channels]; weights in Conv's layout.
 Outputs nhwc_conv(Context& c) {
   Node conv = c.node;
   conv.op_type = conv.op_type == "NhwcConv" ? "Conv" : "FusedConv";
@@ -33,7 +33,7 @@ Outputs nhwc_conv(Context& c) {
   return {channels_last({c.b, c.importer().import_as(c, conv, std::move(inputs)).at(0).tensor})};
 }
 
-// Pads are a row [1, 2 * rank], too.
+// Pads may also have shape [1, 2 * rank].
 Outputs contrib_pad(Context& c) {
   Node node = c.node;
   node.domain = "";
@@ -43,7 +43,8 @@ Outputs contrib_pad(Context& c) {
   return c.importer().import_as(c, node, std::move(inputs));
 }
 
-// Codes of 4 bits, two a byte, the high one first, over the transposed weights [N, K] in rows of blocks with a scale each.
+// 4-bit codes, two per byte, high bits first. They encode the transposed weights [N, K] in blocks with one
+// scale each.
 constexpr std::array<double, 16> kFp4 = {
     0,   5.208333333e-03,  0.66666667,  1.0,  0.33333333,  0.5,  0.16666667,  0.25,
     -0., -5.208333333e-03, -0.66666667, -1.0, -0.33333333, -0.5, -0.16666667, -0.25};

@@ -1,4 +1,4 @@
-// Mixtures of experts: MoE and QMoE of onnxruntime's own domain (ops/mixture_of_experts.h).
+// Mixture of experts: MoE and QMoE of onnxruntime's com.microsoft domain (ops/mixture_of_experts.h).
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/mixture_of_experts.h"

@@ -1,4 +1,4 @@
-// Quantised operators of onnxruntime's own domain: what its quantiser writes for int8 models.
+// Quantised operators of onnxruntime's com.microsoft domain, which its quantiser emits for int8 models.
 #include <algorithm>
 
 #include "compiler/base/text.h"
@@ -17,9 +17,9 @@ constexpr const char* kMicrosoft = "com.microsoft";
 std::optional<Term> scalar(const Context& c, size_t i) {
   return c.has(i) ? std::optional(reshape(c.in(i), {})) : std::nullopt;
 }
-// Inputs i, i + 1, i + 2: a number, its scale, its zero point.
+// Dequantises input i; i + 1 is its scale, i + 2 its zero point.
 Term real(const Context& c, size_t i) { return dequantize(c.in(i), *scalar(c, i + 1), scalar(c, i + 2)); }
-// Inputs i, i + 1: scale and zero point of the result, which has `otherwise` as dtype if the latter is missing.
+// Quantises y; inputs i and i + 1 are scale and zero point. Without a zero point, the dtype is `otherwise`.
 Term quantized(const Context& c, Term y, size_t i, DType otherwise) {
   return quantize(y, *scalar(c, i), scalar(c, i + 1), c.has(i + 1) ? c.in(i + 1).dtype() : otherwise, true);
 }
@@ -60,7 +60,7 @@ Outputs q_reduce_mean(Context& c) {
   return {quantized(c, reduce_mean(x, dims, c.integer("keepdims", 1) != 0), 3, c.in(0).dtype())};
 }
 
-// An operator of ai.onnx on [n, channels, spatial...] for data that may have its channels last.
+// Applies an ai.onnx operator for [n, channels, spatial...] to data that may be channels-last.
 Term standard(Context& c, const char* op, int version, Term x, bool last) {
   Node node = c.node;
   node.op_type = op;
@@ -81,9 +81,10 @@ Outputs q_global_average_pool(Context& c) {
 }
 Outputs nhwc_max_pool(Context& c) { return {standard(c, "MaxPool", 12, c.in(0), true)}; }
 
-// ---- products --------------------------------------------------------------------------------------------
+// ---- GEMMs
+// --------------------------------------------------------------------------------------------------
 
-std::optional<Term> vector(std::optional<Term> v) {  // one number, or one a column
+std::optional<Term> vector(std::optional<Term> v) {  // a scalar, or one value per column
   return v && (v->rank() == 0 || v->dim(v->rank() - 1).is_const(1)) ? std::optional(reshape(*v, {})) : v;
 }
 
@@ -117,9 +118,10 @@ Outputs q_gemm(Context& c) {
   return {c.has(7) ? quantized(c, y, 7, DType::kU8) : y};
 }
 
-// ---- blocks of a few bits --------------------------------------------------------------------------------
+// ---- block-quantised weights of a few bits
+// -------------------------------------------------------------------
 
-// Numbers rounded to bytes: integers of [-127, 127] times one number for each `block` of the last dim.
+// Rounds x to integers of [-127, 127] times one scale per `block` elements of the last dim.
 Term in_byte_blocks(Term x, int64_t block) {
   Shape blocks = x.shape();
   const sym::Expr count = sym::floordiv(blocks.back(), block);
@@ -131,7 +133,7 @@ Term in_byte_blocks(Term x, int64_t block) {
   return reshape(numbers * scale, x.shape());
 }
 
-// y = x * dequantised(B)^T: B [n, blocks, bytes] holds 2, 4 or 8-bit numbers with one scale a block.
+// y = x * dequantised(B)^T. B [n, blocks, bytes] holds 2-, 4- or 8-bit values with one scale per block.
 Outputs matmul_nbits(Context& c) {
   const Term a = c.in(0), packed = c.in(1);
   const int64_t bits = c.integer("bits", 4), n = c.integer("N"), k = c.integer("K"),
@@ -152,7 +154,7 @@ Outputs matmul_nbits(Context& c) {
       zero = cast(unsqueeze(slice(all, 1, 0, blocks), {2}), DType::kF32);
     }
   }
-  if (c.has(4)) {  // which block each column belongs to
+  if (c.has(4)) {  // block index of each column
     const Term group = slice(cast(c.in(4), DType::kI64), 0, 0, k);
     const auto of_column = [&](Term t) { return t.rank() ? gather(reshape(t, {n, blocks}), group, 1) : t; };
     weights = slice(reshape(weights, {n, blocks * block}), 1, 0, k);
@@ -160,12 +162,12 @@ Outputs matmul_nbits(Context& c) {
   } else {
     weights = slice(reshape((weights - zero) * scale, {n, blocks * block}), 1, 0, k);
   }
-  // accuracy_level 4 allows products of bytes: the data are rounded by the weights' blocks, as onnxruntime does. Half floats
-  // are left to GPUs, which would gain nothing.
+  // accuracy_level 4 allows 8-bit integer arithmetic: the data are quantised in the weights' blocks, as
+  // onnxruntime does. Not for half floats, which are used on GPUs, where this gains nothing.
   constexpr int64_t kBytes = 4;
   const bool rounds = c.integer("accuracy_level", 0) == kBytes && a.dtype() == DType::kF32 && k > 0 &&
                       k % block == 0 && !c.has(4) && a.rank() > 0 && a.dim(a.rank() - 1).is_const(k);
-  // Weights are numbers of the data's type, like onnxruntime's; products add up in f32.
+  // As in onnxruntime, dequantised weights have the data's dtype. The GEMM accumulates in f32.
   const Term x = rounds ? in_byte_blocks(a, block) : a;
   Term y(c.b, dot_general(c.b, x, transpose(cast(weights, a.dtype()), 0, 1),
                           {{}, {}, {a.rank() - 1}, {0}, rounds ? block : 0}, DType::kF32));
@@ -173,7 +175,7 @@ Outputs matmul_nbits(Context& c) {
   return {cast(y, a.dtype())};
 }
 
-// Rows of a quantised table, each number with the scale of its block along quantize_axis.
+// Gathers rows of a quantised table; scales apply to blocks along quantize_axis.
 Outputs gather_block_quantized(Context& c) {
   const Term packed = c.in(0), index = c.in(1), scales = c.in(2);
   const int64_t bits = c.integer("bits", 4), block = c.integer("block_size", 128);
@@ -186,7 +188,7 @@ Outputs gather_block_quantized(Context& c) {
   const auto rows = [&](Term t) { return gather(t, index, axis); };
   const int64_t along = quantized_axis < axis ? quantized_axis : quantized_axis + index.rank() - 1;
   const Term values = rows(data);
-  // One number a block beside each of its elements.
+  // Repeats the value of each block for each of its elements.
   const auto stretched = [&](Term t) {
     const auto d = static_cast<size_t>(along);
     Shape split = t.shape(), wide = split, joined = split;

@@ -37,7 +37,7 @@ std::optional<bool> known_bool(const Context& c, Term condition) {
   return value ? std::optional(*value != 0) : std::nullopt;
 }
 
-// A sentence of a guard: its braces are literal.
+// Escapes braces for a guard's message.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char each : text) out.append(each == '{' || each == '}' ? 2 : 1, each);
@@ -46,7 +46,7 @@ std::string escaped(std::string_view text) {
 
 constexpr const char* kBranches[] = {"else_branch", "then_branch"};
 
-// The only branch that can run stands in place of the If; a run that asks for the other one ends with a sentence.
+// Inlines the only branch that can run. A guard ends a run whose condition selects the other branch.
 Outputs branch_alone(Context& c, sym::Expr condition, bool then_branch, const std::string& why) {
   c.b.require(then_branch ? condition : sym::logical_not(condition),
               escaped(cat("this run takes the ", kBranches[!then_branch], ", which is left out: ", why,
@@ -86,7 +86,7 @@ Outputs op_if(Context& c) {
   return terms(c.b, join_branches(c.b, condition, std::move(regions), branch(true), branch(false), ranks));
 }
 
-// Whether a body's condition is true whatever happens: passed through, or a constant.
+// Whether a loop body's condition is always true: passed through, or a constant.
 bool always_true(const Graph& body) {
   std::string name = body.outputs.at(0).name;
   for (size_t steps = 0; steps <= body.nodes.size(); ++steps) {
@@ -110,8 +110,8 @@ bool always_true(const Graph& body) {
 
 constexpr int64_t kMaxUnrolled = 256;
 
-// The rows of a loop that carries sequences and runs no iteration, as the body declares them; a size that it
-// leaves open is 0, as in onnxruntime.
+// The empty scan output of a loop that carries sequences and has no iterations, with the shape that the body
+// declares. Undeclared sizes are 0, as in onnxruntime.
 Term no_rows(const Context& c, const ValueInfo& row) {
   if (row.type.kind != Type::Kind::kTensor || !row.type.shape)
     c.unsupported(
@@ -122,8 +122,7 @@ Term no_rows(const Context& c, const ValueInfo& row) {
   return filled(c.b, shape, c.dtype(row.type.elem_type), 0);
 }
 
-// Sequences and tensors that change their shape from iteration to iteration: as many copies of the body as
-// iterations.
+// Unrolls a loop that carries sequences or tensors whose shape changes: one copy of the body per iteration.
 Outputs unrolled(Context& c, const Graph& body, int64_t trips, Outputs carried) {
   std::vector<std::vector<Term>> scanned(body.outputs.size() - 1 - carried.size());
   for (int64_t i = 0; i < trips; ++i) {
@@ -192,7 +191,7 @@ Outputs op_loop(Context& c) {
   return terms(c.b, result.carried);
 }
 
-// `states` then scanned inputs; one iteration per index of the scanned inputs' axes.
+// `states` precede the scanned inputs. One iteration per index of the scan axes.
 Outputs scan(Context& c, const Graph& body, const std::vector<Term>& states,
              const std::vector<Term>& scanned) {
   const size_t outputs = body.outputs.size() - states.size();
@@ -240,7 +239,7 @@ Outputs scan(Context& c, const Graph& body, const std::vector<Term>& states,
 Outputs op_scan(Context& c) {
   const Graph& body = c.graph("body");
   const auto scan_inputs = static_cast<size_t>(c.integer("num_scan_inputs"));
-  const size_t first = c.version < 9 ? 1 : 0;  // version 8 has sequence lengths in front
+  const size_t first = c.version < 9 ? 1 : 0;  // version 8 has sequence lengths as first input
   if (scan_inputs + first > c.input_count() || body.inputs.size() != c.input_count() - first)
     c.does_not_fit("the body does not take the scan's inputs");
   const size_t state_count = c.input_count() - first - scan_inputs;
@@ -250,7 +249,7 @@ Outputs op_scan(Context& c) {
   for (size_t i = 0; i < scan_inputs; ++i) scanned.push_back(c.in(first + state_count + i));
   if (c.version >= 9) return scan(c, body, states, scanned);
 
-  // Version 8 scans each row of a batch by itself.
+  // Version 8 scans each batch row separately.
   const auto batch = sym::as_const(scanned.at(0).dim(0));
   if (c.has(0) || !batch || *batch < 1 || *batch > 64)
     c.unsupported("Scan before version 9 needs a small constant batch and no sequence lengths");

@@ -7,7 +7,7 @@
 namespace stridec::onnx {
 namespace {
 
-// The search ends after so many nodes: what decides is near, and hostile graphs have many readers.
+// Limit on the nodes searched: the deciding node is usually near, and hostile graphs have many readers.
 constexpr int kMostNodes = 256;
 
 template <size_t n>
@@ -49,7 +49,7 @@ constexpr std::string_view kReductions[] = {
 constexpr std::string_view kWindows[] = {"AveragePool", "Conv", "ConvTranspose", "LpPool", "MaxPool"};
 constexpr std::string_view kRecurrent[] = {"GRU", "LSTM", "RNN"};
 
-// How many axes a node has: an attribute of old versions, input 1 later.
+// The number of axes of a node: from an attribute in old versions, from input 1 in later ones.
 std::optional<int64_t> axes_count(const Node& n, const DeclaredRanks::Imported& imported) {
   if (const Attribute* axes = n.find("axes")) return static_cast<int64_t>(axes->ints.size());
   if (n.op_type == "ArgMax" || n.op_type == "ArgMin") return 1;
@@ -89,7 +89,7 @@ std::optional<int64_t> DeclaredRanks::search(const std::string& name, const Impo
   return std::nullopt;
 }
 
-// The rank that input `at` of the node has, by what the node is or by the rank of its first output.
+// The rank that the node requires of input `at`, from the operator or from the rank of its first output.
 std::optional<int64_t> DeclaredRanks::needed_by(const Reader& reader, const Imported& imported) {
   const auto& [node, at] = reader;
   const Node& n = *node;

@@ -178,7 +178,8 @@ namespace {
 
 std::vector<sym::Expr> told(Builder& b, Term x, const std::string& what, sym::Expr lower, sym::Expr upper) {
   if (!b.known(x)) {
-    // Where a limit is only that sizes fit in 64 bits, numbers beyond it (the end of a slice) mean the same as the limit.
+    // If the only limit is that sizes fit in 64 bits, larger values (the end of a slice) are equivalent to
+    // the limit.
     x = cast(x, DType::kI64);
     const auto limit = static_cast<double>(kLargestSize);
     if (lower.is_const(-kLargestSize) && upper.is_const(kLargestSize)) x = minimum(maximum(x, -limit), limit);
@@ -195,7 +196,7 @@ std::vector<sym::Expr> Context::sizes_of(size_t i, const std::string& what, sym:
 
 sym::Expr Context::size_of(size_t i, const std::string& what, sym::Expr lower, sym::Expr upper) const {
   Term x = in(i);
-  if (!ops::count(x.shape()).is_const()) x = reshape(x, {});  // which says so where it is not one number
+  if (!ops::count(x.shape()).is_const()) x = reshape(x, {});  // throws unless there is exactly one element
   const std::vector<sym::Expr> values = told(b, x, what, lower, upper);
   if (values.size() != 1) does_not_fit(cat(what, " must be one number"));
   return values[0];

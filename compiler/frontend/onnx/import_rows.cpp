@@ -115,7 +115,7 @@ std::string_view limits_of(std::string_view domain, std::string_view op_type) {
 
 namespace {
 
-// Of the operator at that version; what this build has no dtype for (complex numbers) is left out.
+// The types of the operator at that version. Omits types without a DType (complex).
 std::string types_of(const std::string& op_type, const std::string& domain, int version) {
   std::string out;
   for (const TypeParameter& parameter : type_parameters(op_type, domain, version)) {

@@ -17,7 +17,7 @@ std::string function_id(const std::string& domain, const std::string& name, cons
   return domain + ":" + name + (overload.empty() ? "" : ":" + overload);
 }
 
-// What a function's body is seen through: new names for values, the call's attributes for references.
+// Substitutes the names of values and the references to the call's attributes in a function body.
 struct Substitution {
   const Function& function;
   const Node& call;
@@ -66,7 +66,7 @@ struct Substitution {
       } else if (const Attribute* given = attribute(a.reference)) {
         out.attributes.push_back(*given);
         out.attributes.back().name = a.name;
-      }  // a reference to an attribute that the call leaves out leaves this one out as well
+      }  // an attribute that references one omitted by the call is omitted too
     }
     return out;
   }
@@ -118,8 +118,8 @@ class Inliner {
     if (version == opsets.end()) version = model_.opsets.find(n.domain);
     n.version = version == opsets.end() || version == model_.opsets.end() ? 0 : version->second;
     if (n.version == 0) {
-      // Models with contrib operators often forget the import; a missing import of ONNX's own operators is an
-      // error.
+      // Only a missing import of ONNX's own operators is an error: models with contrib operators often omit
+      // theirs.
       if (n.domain.empty() && !opsets.empty())
         throw Error({.kind = ErrorKind::kMalformed,
                      .code = "opset-missing",
@@ -155,7 +155,7 @@ class Inliner {
     active_.pop_back();
   }
 
-  // What the function says of its values, by the names that these have in the caller.
+  // Declares the function's value_infos under the names that the values have in the caller.
   void declare_values(const Function& f, const Node& call, const std::string& prefix) {
     for (const ValueInfo& v : f.value_infos) {
       if (std::find(f.inputs.begin(), f.inputs.end(), v.name) != f.inputs.end()) continue;
@@ -182,7 +182,7 @@ class Inliner {
   std::vector<const Function*> active_;
   std::unordered_set<std::string> names_;
   std::unordered_set<std::string> prefixes_;
-  std::vector<ValueInfo> declared_;  // by functions, of the graph that is being inlined
+  std::vector<ValueInfo> declared_;  // value_infos from functions, for the graph being inlined
   uint64_t nodes_ = 0;
 };
 
@@ -196,8 +196,8 @@ std::vector<Node> instantiate(const Function& f, const Node& call, const std::st
   for (size_t i = 0; i < f.inputs.size(); ++i)
     names[f.inputs[i]] = i < call.inputs.size() ? call.inputs[i] : "";
 
-  // An output takes the caller's name, unless it passes an input through or is listed twice: then it is a
-  // copy.
+  // An output is renamed to the caller's name. If it is also an input or is listed twice, it is copied
+  // instead.
   std::vector<Node> copies;
   std::unordered_set<std::string> renamed(f.inputs.begin(), f.inputs.end());
   for (size_t i = 0; i < f.outputs.size() && i < call.outputs.size(); ++i) {

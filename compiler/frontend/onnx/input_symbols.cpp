@@ -21,7 +21,7 @@ std::optional<sym::Expr> parsed(const std::string& text) {
   }
 }
 
-// What exporters write for a size that has no name: it says nothing of other sizes.
+// Text that exporters write for a size without a name. It does not relate the size to other sizes.
 bool is_placeholder(std::string_view text) {
   constexpr std::string_view kSpaces = " \t\r\n";
   const size_t first = text.find_first_not_of(kSpaces);

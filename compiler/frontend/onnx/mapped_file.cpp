@@ -40,8 +40,8 @@ std::shared_ptr<const MappedFile> map_descriptor(int fd, size_t size, const std:
       "or, where its name leads elsewhere, save the model again with its data beside it");
 }
 
-// openat2 does it in one step. Kernels before 5.6 and some container filters lack it: then each component is
-// opened by itself without following links, which is as safe because '..' is refused before.
+// openat2 does this in one call. Kernels before 5.6 and some container filters lack it. Then each component
+// is opened without following links, which is equally safe because '..' has been rejected before.
 int open_beneath(int folder, const std::string& location) {
   struct open_how how = {};
   how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;

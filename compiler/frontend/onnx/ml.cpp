@@ -1,4 +1,4 @@
-// ai.onnx.ml without its trees, support vector machines and maps: encoders, scalers and linear models.
+// ai.onnx.ml, except for trees, support vector machines and maps: encoders, scalers and linear models.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -84,12 +84,12 @@ Outputs feature_vectorizer(Context& c) {
 
 // ---- labels ----------------------------------------------------------------------------------------------
 
-// The keys or values of an encoder: one of three kinds.
+// The keys or values of an encoder, of one of three types.
 struct Labels {
   std::vector<std::string> strings;
   std::vector<int64_t> integers;
   std::vector<double> floats;
-  DType dtype = DType::kF32;  // of the latter two
+  DType dtype = DType::kF32;  // of the integers or floats
 
   size_t size() const { return strings.size() + integers.size() + floats.size(); }
 };
@@ -131,7 +131,7 @@ Term find_label(const Context& c, size_t input, const Labels& keys) {
   return find_number(c.in(input), std::move(floats), std::move(integers));
 }
 
-// values[place], the default (appended last) where the place is -1.
+// values[place]; where place is -1, the default, which is appended at the end.
 Slot value_at(const Context& c, Term place, Labels values, const Labels& otherwise) {
   const auto last = static_cast<double>(values.size());
   const Term at = select(less(place, 0), last, place);
@@ -210,7 +210,7 @@ Outputs one_hot_encoder(Context& c) {
   return {cast(hit, DType::kF32)};
 }
 
-// The matrix of values stands for the sequence of maps: column i belongs to class label i.
+// Represents the sequence of maps by the matrix of values: column i belongs to class label i.
 Outputs zip_map(Context& c) { return {as_rows(c.in(0))}; }
 
 // ---- linear models ---------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ Term best_of(Term scores) {
   return {b, b.add1(OpKind::kArgMax, {scores.id()}, {{"dim", int64_t{1}}, {"last", int64_t{0}}})};
 }
 
-// One row of coefficients for two labels decides by its sign; the other class gets the rest.
+// With two labels and one row of coefficients, the sign decides, and the other class gets the complement.
 Outputs linear_classifier(Context& c) {
   const size_t labels =
       std::max(c.texts("classlabels_strings").size(), c.integers("classlabels_ints").size());

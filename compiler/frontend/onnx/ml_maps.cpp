@@ -1,4 +1,5 @@
-// Operators on maps. A map is its keys [n] and its values [n], in any order, each key once; n is a size of the run.
+// Operators on maps. A map is a tensor of keys [n], unique and in any order, and a tensor of values [n]; n is
+// known at run time.
 #include <algorithm>
 #include <limits>
 
@@ -25,7 +26,8 @@ Map map_of(const Context& c, size_t input) {
   return {s.items.at(0), s.items.at(1)};
 }
 
-// Which entry of the map has place 0, 1, ..., `places` - 1; -1 where none. Entries of place `places` are left out.
+// For each place 0, ..., `places` - 1 the index of its map entry, or -1. Entries with place `places` are
+// dropped.
 Term entry_at(Term place, sym::Expr places) {
   Builder& b = place.builder();
   const Term none = filled(b, {b.simplify(places + 1)}, DType::kI64, -1);
@@ -41,7 +43,7 @@ std::vector<std::pair<int64_t, int64_t>> numbered(const Dims& keys) {
   return out;
 }
 
-// values[entry] [1, n]; `otherwise` (a number, or the text) where the entry is -1.
+// values[entry] as [1, n]. Where entry is -1: `number`, or `text` for strings.
 Slot take(Builder& b, const Slot& values, Term entry, double number, const std::string& text) {
   const Shape row{1, entry.dim(0)};
   if (values.kind == Slot::Kind::kStrings) {
@@ -60,8 +62,8 @@ Slot take(Builder& b, const Slot& values, Term entry, double number, const std::
   return reshape(gather(all, at, 0), row);
 }
 
-// The map's values in the order of the vocabulary, zero or empty for what the map lacks. Keys that the vocabulary lacks are
-// left out.
+// The map's values in the order of the vocabulary; zero or empty if the map lacks a key. Keys that are not in
+// the vocabulary are dropped.
 Outputs dict_vectorizer(Context& c) {
   const Map map = map_of(c, 0);
   std::vector<std::string> texts = c.texts("string_vocabulary");
@@ -69,7 +71,7 @@ Outputs dict_vectorizer(Context& c) {
   if (texts.empty() == numbers.empty()) c.does_not_fit("exactly one vocabulary is wanted");
   const bool strings = map.keys.kind == Slot::Kind::kStrings;
   if (strings == texts.empty()) c.does_not_fit("the vocabulary is of another type than the map's keys");
-  // A key that the vocabulary has twice is taken twice.
+  // A repeated key of the vocabulary gives repeated columns.
   Dims column;
   const auto unique = [&](auto& vocabulary) {
     auto sorted = vocabulary;
@@ -87,8 +89,8 @@ Outputs dict_vectorizer(Context& c) {
   return {take(c.b, map.values, gather(entry_at(place, n), integer_table(c.b, column), 0), 0, "")};
 }
 
-// Values by ascending key, or each at the column that its key says. What no key says is 0, or the text "0.f", as
-// onnxruntime has it.
+// Values by ascending key (dense), or each at the column given by its key (sparse). Missing columns are 0, or
+// the text "0.f", as in onnxruntime.
 Outputs cast_map(Context& c) {
   const Map map = map_of(c, 0);
   if (map.keys.kind != Slot::Kind::kTensor) c.does_not_fit("the map's keys are no integers");

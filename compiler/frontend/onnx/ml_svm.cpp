@@ -20,7 +20,7 @@ Term rows_of(const Context& c) {
   return x.rank() == 1 ? unsqueeze(x, {0}) : x;
 }
 
-// Kernel values of each row with each vector [rows, vectors].
+// Kernel values of each row with each support vector: [rows, vectors].
 Term kernel(const Context& c, Term x, Term vectors) {
   c.b.require(sym::eq(x.dim(1), vectors.dim(1)), "rows of {0} features, but vectors of {1}",
               {x.dim(1), vectors.dim(1)});
@@ -62,7 +62,7 @@ Outputs svm_regressor(Context& c) {
 
 // ---- classification ----
 
-// A pair of classes each: (0, 1), (0, 2), ..., (1, 2), ...
+// Pairs of classes: (0, 1), (0, 2), ..., (1, 2), ...
 struct Pairs {
   Dims first, second;
   explicit Pairs(int64_t classes) {
@@ -71,8 +71,8 @@ struct Pairs {
   }
 };
 
-// How far each pair's machine decides for its first class [rows, pairs]. Row r of the coefficients [classes - 1, vectors]
-// is, for the vectors of a class, the machine against the r-th of the other classes.
+// Decision value of each pair's machine; positive: its first class [rows, pairs]. For the vectors of a class,
+// row r of the coefficients [classes - 1, vectors] belongs to the machine against the r-th other class.
 Term decisions(const Context& c, Term x, const Pairs& pairs, int64_t classes) {
   const Dims sizes = c.integers("vectors_per_class");
   if (static_cast<int64_t>(sizes.size()) != classes)
@@ -84,7 +84,7 @@ Term decisions(const Context& c, Term x, const Pairs& pairs, int64_t classes) {
   const Term coefficients = table_of(c, "coefficients", classes - 1);
   c.b.require(sym::eq(coefficients.dim(1), vectors), "{0} coefficients for {1} vectors",
               {coefficients.dim(1), vectors});
-  std::vector<Term> sums;  // of a class's vectors: [rows, classes - 1]
+  std::vector<Term> sums;  // per class, over its vectors: [rows, classes - 1]
   int64_t begin = 0;
   for (int64_t n : sizes) {
     sums.push_back(matmul(slice(values, 1, begin, n), transpose(slice(coefficients, 1, begin, n), 0, 1)));
@@ -104,7 +104,7 @@ Term decisions(const Context& c, Term x, const Pairs& pairs, int64_t classes) {
          slice(rho, 1, 0, count);
 }
 
-// How many of its pairs each class wins [rows, classes].
+// Number of pairs that each class wins: [rows, classes].
 Term votes(Term decided, const Pairs& pairs, int64_t classes) {
   Builder& b = decided.builder();
   const auto ones = [&](const Dims& of) {  // [pairs, classes]
@@ -115,9 +115,9 @@ Term votes(Term decided, const Pairs& pairs, int64_t classes) {
   return matmul(won, ones(pairs.first)) + matmul(subtract_from(1, won), ones(pairs.second));
 }
 
-// The classes' probabilities from those of pairs, pairwise[., i, j] that of i where it is i or j: the second method of Wu,
-// Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling", JMLR 5 (2004), as libsvm
-// iterates it (a hundred times at most, to an error of 0.005 / classes).
+// Class probabilities from pairwise ones; pairwise[., i, j] is the probability of i given i or j. The second
+// method of Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise coupling",
+// JMLR 5 (2004), iterated as in libsvm (at most a hundred times, to an error of 0.005 / classes).
 Term coupled(Term pairwise) {
   Builder& b = pairwise.builder();
   const sym::Expr rows = pairwise.dim(0), k = pairwise.dim(1);
@@ -164,7 +164,7 @@ Term probabilities(const Context& c, Term decided, const Pairs& pairs, int64_t c
   };
   const Term first = subtract_from(1, sigmoid(decided * row("prob_a") + row("prob_b")));
   const Term bounded = minimum(maximum(first, 1e-7), 1 - 1e-7);
-  // [rows, pairs of both orders and a zero] -> [rows, classes, classes]
+  // [rows, pairs in both orders and a zero] -> [rows, classes, classes]
   const Term all =
       concat({bounded, subtract_from(1, bounded), filled(c.b, {decided.dim(0), 1}, DType::kF32, 0)}, 1);
   Dims place(static_cast<size_t>(classes * classes), 2 * count);
@@ -176,9 +176,9 @@ Term probabilities(const Context& c, Term decided, const Pairs& pairs, int64_t c
   return coupled(reshape(gather(all, integer_table(c.b, place), 1), {decided.dim(0), classes, classes}));
 }
 
-// With support vectors: a machine for each pair of classes, and the class that wins most; without: a row of coefficients
-// a class, and the highest score. Where the standard is silent (two classes without probabilities) the scores are
-// onnxruntime's: the decision and its opposite.
+// With support vectors: one machine per pair of classes; the class with the most wins is chosen. Without: one
+// row of coefficients per class; the highest score wins. Where ONNX is silent (two classes without
+// probabilities), the scores are onnxruntime's: the decision value and its negation.
 Outputs svm_classifier(Context& c) {
   const auto classes = static_cast<int64_t>(
       std::max(c.texts("classlabels_strings").size(), c.integers("classlabels_ints").size()));

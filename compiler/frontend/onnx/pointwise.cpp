@@ -1,4 +1,4 @@
-// Operators that work element by element.
+// Elementwise operators.
 #include <cmath>
 #include <limits>
 
@@ -10,8 +10,8 @@ namespace {
 
 using namespace ops;
 
-// Before version 7, the second operand stretched only where the node said so: `axis` is where its dims start
-// in the first.
+// Before version 7, the second operand was broadcast only with `broadcast` set; `axis` is the dim of the
+// first operand where its dims start.
 Term align_old(const Context& c, Term x, Term y) {
   if (c.version >= 7 || c.integer("broadcast", 0) == 0 || !c.has_attribute("axis")) return y;
   const int64_t at = c.axis(c.integer("axis"), x.rank());
@@ -48,7 +48,7 @@ Outputs mean(Context& c) {
   return {c.input_count() == 1 ? sum : sum / static_cast<double>(c.input_count())};
 }
 
-// A formula on f32 or wider, rounded once at the end.
+// Computes a formula in f32 or wider and rounds once at the end.
 template <class F>
 Outputs in_f32(Term x, F&& formula) {
   return {cast(formula(widen(x)), x.dtype())};
@@ -68,7 +68,7 @@ Outputs leaky_relu(Context& c) {
 Outputs prelu(Context& c) {
   const Term x = c.in(0);
   Term slope = c.in(1);
-  // Before version 7, a vector of slopes goes with the channels.
+  // Before version 7, a vector of slopes applies to the channels.
   if (c.version < 7 && slope.rank() == 1 && x.rank() > 2) {
     Shape shape(static_cast<size_t>(x.rank()) - 1, 1);
     shape[0] = slope.dim(0);
@@ -110,7 +110,7 @@ Outputs softsign(Context& c) {
 }
 Outputs thresholded_relu(Context& c) { return {select(greater(c.in(0), c.number("alpha", 1)), c.in(0), 0)}; }
 Outputs mish(Context& c) {
-  // -infinity times the gate, 0, is NaN.
+  // Avoids -infinity times a gate of 0, which is NaN.
   return in_f32(c.in(0), [&](Term x) { return maximum(x, -kLargest) * tanh(softplus(x)); });
 }
 Outputs swish(Context& c) { return {silu(c.in(0), c.number("alpha", 1))}; }
@@ -133,7 +133,7 @@ Outputs clip(Context& c) {
   return {x};
 }
 
-// Only narrow floats saturate; out of range integers wrap.
+// Only narrow floats saturate; out-of-range integers wrap.
 bool saturates(const Context& c, DType to) { return is_float(to) && c.integer("saturate", 1) != 0; }
 
 Outputs op_cast(Context& c) {
@@ -158,7 +158,7 @@ Outputs cast_like(Context& c) {
 }
 Outputs bit_cast(Context& c) {
   const DType to = c.dtype(static_cast<int>(c.integer("to")));
-  // A bool's bits are those of its number.
+  // A bool is cast, because its bits are those of 0 or 1.
   if (is_bool(to) || is_bool(c.in(0).dtype()) || c.in(0).dtype() == to) return {cast(c.in(0), to)};
   return {Term(c.b, c.b.add1(OpKind::kBitcast, {c.in(0).id()}, {{"to", to}}))};
 }
@@ -167,10 +167,10 @@ Outputs op_mod(Context& c) {
   return {apply(c.integer("fmod", 0) ? OpKind::kRem : OpKind::kMod, c.in(0), c.in(1))};
 }
 
-// The result has the base's dtype; a float exponent of an integer base computes in floats.
+// The result has the base's dtype. A float exponent of an integer base is computed in floats.
 Outputs op_pow(Context& c) {
   const Term x = c.in(0), y = align_old(c, x, c.in(1));
-  // Squares and cubes, which normalisations and the approximation of GELU are exported with.
+  // Squares and cubes appear in exported normalisations and in the approximation of GELU.
   const auto exponent = is_float(x.dtype()) && y.rank() <= x.rank() ? c.constant_number(1) : std::nullopt;
   if (exponent == 2) return {square(x)};
   if (exponent == 3 && !is_storage_float(x.dtype())) return {square(x) * x};
@@ -197,7 +197,7 @@ Outputs is_inf(Context& c) {
 
 Outputs where(Context& c) { return {select(c.in(0), c.in(1), c.in(2))}; }
 
-// Inference: the input itself. Training with a ratio of zero keeps everything.
+// Inference returns the input. Training with ratio 0 keeps all elements.
 Outputs dropout(Context& c) {
   const Term x = c.in(0);
   const DType mask = c.version >= 10 ? DType::kBool : x.dtype();
@@ -207,8 +207,8 @@ Outputs dropout(Context& c) {
   const bool given = c.version >= 12 && c.has(1);
   if (!training || (given ? known_ratio.value_or(1) : c.number("ratio", 0.5)) == 0)
     return {x, filled(c.b, x.shape(), mask, 1)};
-  // A seed means NumPy's generator, whose stream ONNX's reference uses; without one every node has a stream
-  // of its own, the same in each run.
+  // With a seed: NumPy's generator, whose stream ONNX's reference implementation uses. Without: each node has
+  // its own stream, which is the same in each run.
   const bool seeded = c.has_attribute("seed");
   const Term noise(c.b, c.b.add1(OpKind::kRandomUniform, {},
                                  {{"shape", x.shape()},
@@ -218,7 +218,7 @@ Outputs dropout(Context& c) {
   const Term ratio =
       given ? cast(reshape(c.in(1), {}), DType::kF64) : c.number(DType::kF64, c.number("ratio", 0.5));
   Term kept = greater_equal(noise, ratio), scale = divide_into(1, subtract_from(1, ratio));
-  if (c.version >= 12 && !known_flag) {  // the run tells whether this is training
+  if (c.version >= 12 && !known_flag) {  // whether this is training is known only at run time
     const Term off = logical_not(reshape(c.in(2), {}));
     kept = logical_or(kept, off);
     scale = select(off, 1, scale);

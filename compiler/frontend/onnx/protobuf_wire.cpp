@@ -9,7 +9,7 @@
 namespace stridec::onnx {
 namespace {
 
-// The messages on the way from a model to its tensors; other fields are copied unseen.
+// The messages on the path from a model to its tensors. Other fields are copied without parsing.
 enum class Message : uint8_t {
   kModel,
   kGraph,
@@ -75,8 +75,8 @@ std::string segment_field(uint64_t begin, uint64_t end) {
   return out + body;
 }
 
-// Two identical walks: the first finds the new length of every message that is entered, in order of entry,
-// the second writes.
+// Walks the file twice: the first pass computes the new length of every entered message, in order of entry;
+// the second pass writes.
 class Splitter {
  public:
   explicit Splitter(std::span<const std::byte> file) : file_(file) {}
@@ -119,7 +119,7 @@ class Splitter {
     if (writing_) output_.append(reinterpret_cast<const char*>(file_.data()) + from, to - from);
   }
 
-  // The bytes [at, end) are a message; the return value is its size without large weights.
+  // Walks the message in bytes [at, end). Returns its size without large weights.
   uint64_t walk(size_t at, size_t end, Message message, int depth) {
     if (depth > kMaxNesting) malformed(at, cat("messages are nested more than ", kMaxNesting, " deep"));
     uint64_t size = 0;

@@ -11,8 +11,8 @@ namespace {
 
 using namespace ops;
 
-// A scale or zero point as it stands beside x: one number, one per index of an axis, or one per block along
-// it.
+// Shapes a scale or zero point to broadcast with x: a scalar, one value per index of an axis, or one per
+// block along it.
 Term beside(const Context& c, Term parameter, Term x) {
   if (parameter.rank() == 0 || (parameter.rank() == 1 && parameter.dim(0).is_const(1)))
     return reshape(parameter, {});
@@ -85,7 +85,7 @@ Outputs qlinear_matmul(Context& c) {
                    c.in(7).dtype(), true)};
 }
 
-// The channels of the weights are dim 0, those of the result dim 1.
+// Reshapes per-channel values for dim `dim` of a tensor: 0 for weights, 1 for the result.
 Term over_channels(Term v, int64_t rank, int64_t dim) {
   if (v.rank() == 0 || v.dim(0).is_const(1)) return reshape(v, {});
   Shape shape(static_cast<size_t>(rank), 1);
@@ -108,7 +108,7 @@ Term integer_conv(const Context& c, Term x, Term w, std::optional<Term> x_zero, 
 
 Outputs conv_integer(Context& c) { return {integer_conv(c, c.in(0), c.in(1), c.optional(2), c.optional(3))}; }
 
-// channels_last is com.microsoft's.
+// channels_last is an attribute of com.microsoft's variant.
 Outputs qlinear_conv(Context& c) {
   const bool last = c.integer("channels_last", 0) != 0;
   const Term x = last ? channels_second(c.in(0)) : c.in(0);

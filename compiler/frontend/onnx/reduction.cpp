@@ -1,4 +1,4 @@
-// Reductions, scans, and what is made of them.
+// Reductions, scans, and operators composed of them (softmax, Hardmax, LpNormalization, ...).
 #include <numeric>
 
 #include "compiler/frontend/onnx/import_rows.h"
@@ -15,10 +15,11 @@ Dims all_dims(int64_t rank) {
   return out;
 }
 
-// What to do along known dims; x has at least one.
+// A reduction along known dims; x has at least one dim.
 using Along = Term (*)(Term x, const Dims& dims, bool keep);
 
-// Axes are an attribute of old versions and an input later; none means all, or nothing to do where the node says so.
+// Axes are an attribute in old versions and an input in later ones. No axes means all, or, if the node says
+// so, that nothing is reduced.
 template <Along along>
 Outputs reduction(Context& c) {
   const Term x = c.in(0);
@@ -38,7 +39,7 @@ Outputs reduction(Context& c) {
 
 template <OpKind kind>
 Term plain(Term x, const Dims& dims, bool keep) {
-  // The logical forms of bool tensors (max is or, min is and).
+  // Bool tensors use logical reductions: max is or, min is and.
   if (is_bool(x.dtype()))
     return reduce(kind == OpKind::kReduceMax ? OpKind::kReduceOr : OpKind::kReduceAnd, x, dims, keep);
   return reduce(kind, x, dims, keep);
@@ -57,7 +58,7 @@ Term log_sum(Term x, const Dims& dims, bool keep) {
 }
 Term log_sum_exp(Term x, const Dims& dims, bool keep) {
   if (dims.empty()) return x;
-  // Shifted by the maximum, where that is finite.
+  // Subtract the maximum if it is finite.
   const Term w = widest(x), top = reduce_max(w, dims, kKeep);
   const Term shift = select(apply(OpKind::kIsInf, top), 0, top);
   const Term sum = log(reduce_sum(exp(w - shift), dims, kKeep)) + shift;
@@ -92,7 +93,7 @@ Outputs scan(Context& c) {
   return {together(reshape(along(reshape(parts, rows), x.rank()), parts.shape()), *axes)};
 }
 
-// Up to version 12 all dims from the axis on are one; from 13 on the axis stands alone.
+// Up to version 12 softmax covers all dims from the axis on, from version 13 the axis only.
 Dims softmax_dims(const Context& c, Term x) {
   const int64_t axis = c.axis(c.integer("axis", c.version >= 13 ? -1 : 1), std::max<int64_t>(x.rank(), 1));
   if (c.version >= 13) return {axis};

@@ -27,17 +27,17 @@ using Ranges = std::vector<Range>;
   fail(ErrorKind::kUnsupported, "regex", "regular expressions with " + what + " are not supported");
 }
 
-// What has to hold where a free step is taken, about the bytes on both sides.
+// Condition of an empty transition, about the bytes on both sides.
 enum class Look : uint8_t { kNothing, kStart, kEnd, kBoundary, kInside };
 
-// Thompson's automaton. A state has one set of bytes to one successor, or up to two free steps.
+// Thompson's NFA. A state has a transition on a set of bytes, or up to two empty transitions.
 struct State {
   Bytes on;
   int next = -1, free[2] = {-1, -1};
   Look look = Look::kNothing;
 };
 struct Piece {
-  int start, end;  // `end` has no way out yet
+  int start, end;  // `end` has no transitions yet
 };
 
 Ranges complement(Ranges ranges) {
@@ -64,7 +64,7 @@ class Parser {
   std::vector<State> states;
 
  private:
-  // ---- automata
+  // ---- NFA construction
   int state() {
     if (states.size() > 100'000) unsupported("so many repetitions");
     states.emplace_back();
@@ -119,7 +119,7 @@ class Parser {
     return bytes(set);
   }
 
-  // The code points low..high, which have UTF-8 forms of `length` bytes, byte by byte.
+  // Code points low..high, all with UTF-8 encodings of `length` bytes.
   Piece utf8(uint32_t low, uint32_t high, int length) {
     if (length == 1) return byte_range(low, high);
     static constexpr uint32_t kLead[] = {0, 0, 0xC0, 0xE0, 0xF0};
@@ -133,7 +133,7 @@ class Parser {
     if (first == last)
       return in_order(byte_range(first, first), utf8_tail(byte(low, left - 1), byte(high, left - 1),
                                                           low & mask, high & mask, left - 1));
-    // The ends that are cut, and the whole middle.
+    // The partial ranges at both ends, and the complete middle range.
     std::optional<Piece> out;
     const auto add = [&](uint32_t f, uint32_t l, uint32_t lo, uint32_t hi) {
       const Piece p =
@@ -204,7 +204,7 @@ class Parser {
     const size_t from = at_;
     const bool fold = fold_, dot = dot_all_;
     Piece p = atom(depth);
-    // The same atom once more.
+    // Parses the same atom again, to copy it.
     const auto again = [&] {
       const size_t here = at_;
       const bool fold_here = fold_, dot_here = dot_all_;
@@ -233,7 +233,7 @@ class Parser {
       } else {
         break;
       }
-      eat("?");  // least or most makes no difference to whether all of it matches
+      eat("?");  // greedy or not makes no difference to a whole match
       break;
     }
     return p;
@@ -258,7 +258,7 @@ class Parser {
       }
     }
     at_ = start;
-    return std::nullopt;  // a brace like any other character
+    return std::nullopt;  // a brace that is an ordinary character
   }
 
   Piece atom(int depth) {
@@ -417,7 +417,7 @@ class Parser {
 
 using Set = std::vector<int>;  // states, sorted
 
-// What stands beside a place in the text.
+// Kind of the byte next to a position in the text.
 enum class Side : uint8_t { kNone, kWord, kOther };
 Side side_of(size_t byte) {
   return std::isalnum(static_cast<int>(byte)) != 0 || byte == '_' ? Side::kWord : Side::kOther;
@@ -454,7 +454,8 @@ Set reachable(const std::vector<State>& states, const Set& from, Side before, Si
 
 }  // namespace
 
-// A state of the table is where the automaton may be before free steps, which wait for the byte that follows.
+// Subset construction. A table state is a set of NFA states before empty transitions, which are taken when
+// the next byte is known.
 RegexTable compile_regex(const std::string& pattern) {
   Parser parser(pattern);
   const Piece piece = parser.whole();

@@ -15,7 +15,7 @@ Scale fraction(double value) {
   return {r.p, r.q};
 }
 
-// An input's numbers, which the run may tell; none where it is missing.
+// The elements of an input as fractions, possibly known only at run time; empty if the input is missing.
 std::vector<Scale> fractions_of(const Context& c, size_t input, const std::string& what) {
   std::vector<Scale> out;
   if (!c.has(input)) return out;

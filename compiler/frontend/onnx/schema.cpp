@@ -24,7 +24,8 @@ Parameter convert(const ::onnx::OpSchema::FormalParameter& p) {
   }
 }
 
-// The checker's messages run over several lines and repeat the node, which the diagnostic names already.
+// Keeps the first line. The checker's messages have several lines and repeat the node, which the diagnostic
+// already names.
 std::string first_line(std::string text) {
   text = text.substr(0, text.find('\n'));
   if (text.starts_with("[")) {
@@ -73,7 +74,7 @@ int newest_version(const std::string& domain) {
 
 std::optional<Diagnostic> check_node(const Node& node) {
   const ::onnx::OpSchema* s = lookup(node.op_type, node.domain, node.version);
-  if (!s) return std::nullopt;  // unknown operators are the importer's to report
+  if (!s) return std::nullopt;  // the importer reports unknown operators
   ::onnx::NodeProto proto;
   node_to_proto(node, proto, false);
   ::onnx::checker::CheckerContext context;
@@ -110,7 +111,7 @@ std::optional<std::vector<Node>> expand_function(const Node& node, const std::ve
       return std::nullopt;
     }
   } catch (const std::exception&) {
-    return std::nullopt;  // the builder asked for something that this node does not have
+    return std::nullopt;  // the function builder needs something that this node does not have
   }
   Function function = function_from_proto(body);
   for (const auto& [name, attribute] : s->attributes())
@@ -118,7 +119,7 @@ std::optional<std::vector<Node>> expand_function(const Node& node, const std::ve
       function.attribute_defaults.push_back(
           attribute_from_bytes(attribute.default_value.SerializeAsString()));
   std::vector<Node> out = instantiate(function, node, prefix);
-  // Bodies import the opset they were written for, and may call other function operators.
+  // Function bodies import the opset they were written for, and may call other function operators.
   const auto set_version = [&](auto&& self, std::vector<Node>& nodes) -> void {
     for (Node& n : nodes) {
       if (n.version == 0) {

@@ -1,4 +1,4 @@
-// Sequences and optionals whose length is known at compile time: they exist in the importer alone.
+// Sequences and optionals. Their length is known at compile time; only the importer represents them.
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite.h"
@@ -14,7 +14,7 @@ const std::vector<Slot>& items(const Context& c, size_t input) {
   return s.items;
 }
 
-// A position in a sequence of `size`; `end` is a place as well for insertions.
+// Reads a position in a sequence of `size`. With `end`, `size` itself is allowed, for insertions.
 size_t position(const Context& c, size_t input, size_t size, bool end) {
   const Dims at = c.integers_of(input, "the position");
   const auto n = static_cast<int64_t>(size);

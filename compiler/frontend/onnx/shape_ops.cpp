@@ -1,4 +1,4 @@
-// Operators about shape: views, joins, and tensors made from sizes.
+// Shape operators: views, joins, and tensors made from sizes.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -15,8 +15,8 @@ namespace {
 
 using namespace ops;
 
-// total / product(known), where both are products of sizes: equal factors leave both sides first, so that
-// what is left is simple whatever the symbols are, and a 0 on both sides leaves like a symbol that is 0.
+// total / product(known) for products of sizes. Cancels common factors first, so that the result is simple
+// whatever the symbols are. A 0 on both sides cancels too, like a symbol whose value is 0.
 sym::Expr divide(Shape total, Shape known) {
   for (auto it = known.begin(); it != known.end();) {
     const bool leaves = !it->is_const() || it->is_const(0);
@@ -31,7 +31,7 @@ sym::Expr divide(Shape total, Shape known) {
   return sym::floordiv(count(total), count(known));
 }
 
-// Reshape's target as ONNX spells it: a size, 0 for x's dim in the same place, -1 for what is left.
+// Reshape's target in ONNX's encoding: a size, 0 for x's dim at the same position, -1 for the remaining size.
 class Target {
  public:
   Target(Context& c, Term x, std::vector<sym::Expr> given, bool zero_copies)
@@ -49,7 +49,7 @@ class Target {
     if (std::any_of(given_.begin(), given_.end(), [&](sym::Expr e) { return is_from_data(e); }))
       return told_by_run();
     Shape out = with_copies();
-    // Of an empty x a 0 is a size where x's dim does not fit, as a symbol is that happens to be 0.
+    // If x is empty and copying x's dims does not fit, a 0 is a size, like a symbol whose value is 0.
     const bool empty = zero_copies_ && c_.b.holds(sym::eq(count(x_.shape()), 0));
     return empty && c_.b.prove(sym::eq(count(out), 0)) == sym::Answer::kNo ? given_ : out;
   }
@@ -59,7 +59,7 @@ class Target {
   bool has_dim(size_t i) const { return static_cast<int64_t>(i) < x_.rank(); }
   sym::Expr dim(size_t i) const { return x_.dim(static_cast<int64_t>(i)); }
 
-  // Whether a size is x's dim. Where the result has as many elements either way, a symbol is no such 0.
+  // Condition that size i copies x's dim. A symbol never does if the result has as many elements either way.
   sym::Expr copies(size_t i) const {
     if (!zero_copies_ || !has_dim(i)) return 0;
     const sym::Expr is_zero = sym::eq(given_[i], 0);
@@ -69,8 +69,8 @@ class Target {
     return same ? sym::Expr(0) : is_zero;
   }
 
-  // x's dims that are copied divide themselves, also where they are 0: so torch's flatten means (0, -1), where
-  // onnxruntime refuses it.
+  // Copied dims of x cancel even if they are 0. (0, -1), torch's flatten, therefore works for them, which
+  // onnxruntime rejects.
   Shape with_copies() {
     Shape out = given_, total = x_.shape(), known;
     for (size_t i = 0; i < given_.size(); ++i) {
@@ -89,7 +89,7 @@ class Target {
     return out;
   }
 
-  // Sizes that only the run tells become what they mean.
+  // Interprets sizes known only at run time: 0 and -1 become selects.
   Shape told_by_run() {
     Shape out = given_, total = x_.shape();
     sym::Expr rests = 0, known = 1;
@@ -198,7 +198,7 @@ Outputs split(Context& c) {
   } else if (c.has_attribute("split")) {
     for (int64_t s : c.integers("split")) sizes.emplace_back(s);
   } else {
-    // As even as it goes, the last part is shorter.
+    // Equal parts, except for a shorter last one.
     const auto n =
         c.version >= 18 ? c.integer("num_outputs", static_cast<int64_t>(parts)) : static_cast<int64_t>(parts);
     const sym::Expr each = c.b.simplify(sym::ceildiv(x.dim(axis), n));
@@ -221,7 +221,7 @@ Outputs split(Context& c) {
   return out;
 }
 
-// The node's axes; those from the first on where it has none.
+// The node's axes, or the first `count` axes if it has none.
 Axes axes_or_first(const Context& c, size_t input, int64_t rank, size_t count) {
   if (auto given = c.axes_of(input, "axes", rank)) return *given;
   std::vector<sym::Expr> first;
@@ -229,8 +229,8 @@ Axes axes_or_first(const Context& c, size_t input, int64_t rank, size_t count) {
   return axes_of(c.b, first, rank);
 }
 
-// Start and extent of data[start:end:step] with NumPy's rules: negative counts from the end, outside is cut
-// off.
+// Start and extent of data[start:end:step] by NumPy's rules: negative values count from the end, out-of-range
+// values are clamped.
 struct Range {
   sym::Expr start, extent;
 };
@@ -254,7 +254,7 @@ Range slice_range(Builder& b, sym::Expr start, sym::Expr end, sym::Expr step, sy
   };
   const auto backward = [&](sym::Expr by) -> Range {
     const sym::Expr from = clamp(start, 0, size - 1), to = clamp(end, -1, size - 1);
-    // Of nothing there is no element 0 to start from.
+    // An empty range has no element 0 to start from.
     return {from, b.simplify(sym::max(sym::min(sym::ceildiv(from - to, by), size), 0))};
   };
   const sym::Expr up = sym::gt(step, 0);
@@ -282,7 +282,7 @@ Outputs op_slice(Context& c) {
                        " axes and ", steps.size(), " steps"));
   for (sym::Expr& step : steps) {
     c.b.require(sym::ne(step, 0), "slice has a step of 0");
-    // Beyond the largest size every step takes one element.
+    // Steps beyond the largest size all select one element.
     if (step.is_const()) step = std::clamp(step.value(), -kLargestSize, kLargestSize);
   }
   Shape from(x.shape().size(), 0), extents = x.shape(), by(x.shape().size(), 1);
@@ -332,7 +332,7 @@ Outputs op_pad(Context& c) {
 Outputs tile(Context& c) {
   const Term x = c.in(0);
   std::vector<sym::Expr> repeats;
-  if (c.version < 6) {  // tiles and axis are one number each
+  if (c.version < 6) {  // tiles and axis are scalars
     repeats.assign(x.shape().size(), 1);
     repeats.at(static_cast<size_t>(c.axis(c.integers_of(2, "axis").at(0), x.rank()))) =
         c.size_of(1, "tiles", 0, kLargestSize);

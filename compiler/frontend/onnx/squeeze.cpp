@@ -11,8 +11,8 @@ namespace {
 using namespace ops;
 
 struct Sizes {
-  Dims ones;  // dims of size 1, or at most 1
-  Dims open;  // dims that may be 1 and may be larger
+  Dims ones;  // dims of size at most 1
+  Dims open;  // dims of size 1 or larger
 };
 
 Sizes sort_out(const Context& c, Term x) {
@@ -21,14 +21,15 @@ Sizes sort_out(const Context& c, Term x) {
   for (int64_t d = 0; d < x.rank(); ++d) {
     const sym::Answer one = c.b.prove(sym::eq(x.dim(d), 1));
     if (one == sym::Answer::kNo) continue;
-    // A slice of one row has min(1, n) rows: one, or none of an empty tensor, for which no model is made.
+    // A slice of one row has min(1, n) rows: one, or none for an empty tensor. Models do not expect the
+    // latter.
     const bool at_most_one = one == sym::Answer::kYes || facts.bounds(x.dim(d)).hi <= 1;
     (at_most_one ? out.ones : out.open).push_back(d);
   }
   return out;
 }
 
-// "b, n": the names in the sizes of these dims that --dim can say something about.
+// "b, n": the names in the sizes of these dims that --dim can set.
 std::vector<std::string> names_of_inputs(const Context& c, Term x, const Dims& dims) {
   std::vector<std::string> out;
   for (int64_t d : dims)
@@ -50,7 +51,7 @@ std::vector<std::string> names_of_inputs(const Context& c, Term x, const Dims& d
                 help);
 }
 
-// x without as many of the open dims as are 1: `leaving` of them, as a guard says.
+// x without those open dims that are 1. A guard checks that their number is `leaving`.
 Term without_some(const Context& c, Term x, const Dims& open, int64_t leaving) {
   Shape shape;
   for (int64_t j = 0; j < x.rank() - leaving; ++j) {
@@ -58,7 +59,7 @@ Term without_some(const Context& c, Term x, const Dims& open, int64_t leaving) {
       shape.push_back(x.dim(j < open.front() ? j : j + leaving));
       continue;
     }
-    // Dim s is the j-th that stays if s - j dims before it leave, and it does not.
+    // Dim s is the j-th remaining dim if s - j dims before it are removed and it is not.
     sym::Expr size = x.dim(j + leaving);
     for (int64_t s = j + leaving - 1; s >= j; --s) {
       sym::Expr before = 0;
@@ -85,8 +86,8 @@ Term squeeze_ones(const Context& c, Term x) {
     reason =
         cat("the result was compiled with ", *rank, *rank == 1 ? " dim" : " dims", ", as the model needs");
   } else if (!sizes.ones.empty() || sizes.open.size() == 1) {
-    // A Squeeze that leaves its input alone is in no model: it is there for the dims that are 1 for sure,
-    // else for the only one that can be.
+    // A Squeeze that removes nothing is unlikely in a model: it removes the dims known to be 1, or else the
+    // only dim that can be 1.
     rank = sizes.ones.empty() ? least : most;
     reason =
         sizes.ones.empty() ? "no other dim can be 1" : "the model declares no rank, and other dims are 1";
@@ -122,7 +123,7 @@ Term squeeze_ones(const Context& c, Term x) {
   }
   const Term y = squeeze(x, gone);
   if (leaving == 0 || leaving == open) return y;
-  Dims left;  // the open dims among those of y
+  Dims left;  // the open dims that y keeps
   for (int64_t d : sizes.open)
     left.push_back(d - std::count_if(gone.begin(), gone.end(), [&](int64_t g) { return g < d; }));
   return without_some(c, y, left, leaving);

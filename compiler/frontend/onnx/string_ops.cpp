@@ -1,4 +1,4 @@
-// Operators that look into strings. Upper and lower case are those of ASCII.
+// Operators on the contents of strings. Upper and lower case are those of ASCII.
 #include <algorithm>
 #include <map>
 
@@ -36,7 +36,7 @@ Term scatter_along_last(Term data, Term index, Term updates) {
 }
 sym::Expr width_of(Term bytes) { return bytes.shape().back(); }
 
-// The run-time largest number in a tensor, as a symbol.
+// The largest element of a tensor at run time, as a symbol.
 sym::Expr largest(const Context& c, Term x, const std::string& hint, sym::Expr upper) {
   const Term flat = reshape(x, {count(x.shape())});
   return c.b.elements_of(maximum(reduce_max(flat, {0}), 0), hint, 0, upper).at(0);
@@ -81,7 +81,7 @@ Outputs string_normalizer(Context& c) {
     const sym::Expr found = c.b.fresh_symbol("kept", 0, n);
     const Term places =
         reshape(Term(c.b, c.b.add1(OpKind::kNonZero, {kept.id()}, {{"count", found}})), {found});
-    // Where nothing is left, one empty string is: the row behind all others.
+    // If nothing is left, return one empty string: the row after all others.
     const sym::Expr missing = sym::max(1 - found, 0);
     const Term empty = expand(size_as(c.b, DType::kI64, n), {missing});
     rows = {concat({places, empty}, 0), bytes};
@@ -92,7 +92,7 @@ Outputs string_normalizer(Context& c) {
   return {rows};
 }
 
-// The longest runs of matches from the left that do not overlap.
+// Selects non-overlapping matches from the left.
 Term without_overlap(Term match, int64_t size) {
   Builder& b = match.builder();
   const sym::Expr n = match.dim(0), width = match.dim(1);
@@ -121,7 +121,7 @@ Outputs string_split(Context& c) {
   const auto rank_of = [&](Term flags) { return cumulative(cast(flags, DType::kI64)); };
   const auto number_of = [&](Term flags) { return reduce_sum(cast(flags, DType::kI64), {1}); };
 
-  Term begins = bytes, ends = bytes, found = at;  // flags, flags; how many substrings
+  Term begins = bytes, ends = bytes, found = at;  // flags; flags; number of substrings per string
   if (delimiter.empty()) {
     const Term blank = logical_or(logical_or(equal(bytes, 0), equal(bytes, 32)),
                                   logical_and(greater_equal(bytes, 9), less_equal(bytes, 13)));
@@ -149,7 +149,7 @@ Outputs string_split(Context& c) {
     found = number_of(ends) + 1.0;
   }
   const sym::Expr most = largest(c, found, "substrings", width);
-  // Where substring t starts and ends; what does not matter goes behind the last column.
+  // Writes `value` at the column of each substring; other values go to an extra last column.
   const Shape table{n, most + 1};
   const auto placed = [&](Term flags, Term start, Term value, int64_t shift) {
     const Term index =
@@ -171,7 +171,7 @@ Outputs string_split(Context& c) {
   return {Strings{reshape(out.index, shape), out.pool}, reshape(found, outer)};
 }
 
-// One step of the automaton a byte, for all strings of the pool at once.
+// One DFA step per byte, for all strings of the pool in parallel.
 Outputs regex_full_match(Context& c) {
   const Strings x = strings_of(c, 0);
   const RegexTable table = compile_regex(c.text("pattern", ""));
@@ -191,8 +191,8 @@ Outputs regex_full_match(Context& c) {
 
 // ---- TfIdfVectorizer -------------------------------------------------------------------------------------
 
-// The pool as a tree: a node stands for the first tokens of some n-gram. Level d maps (node at level d - 1,
-// token) to a node; `column`: where an n-gram that ends here is counted, -1 if none does.
+// The pool of n-grams as a trie. Level d maps (node of level d - 1, token) to a node. `column`: the output
+// column of the n-gram that ends at the node, or -1.
 struct NgramLevel {
   std::map<std::pair<int64_t, int64_t>, int64_t> nodes;
   std::vector<int64_t> column;
@@ -211,7 +211,7 @@ Outputs tfidf(Context& c) {
   if (shortest < 1 || longest < shortest || skips < 0 || columns.empty())
     c.does_not_fit("gram lengths, skips or indexes are out of range");
 
-  // Tokens by number.
+  // Token numbers.
   std::map<std::string, int64_t> words;
   std::map<int64_t, int64_t> values;
   std::vector<int64_t> tokens;
@@ -243,7 +243,7 @@ Outputs tfidf(Context& c) {
     }
   }
 
-  // Every token's number, -1 for unknown ones.
+  // The number of every token; -1 for unknown tokens.
   const bool row =
       c.slot(0).kind == Slot::Kind::kStrings ? strings_of(c, 0).index.rank() == 1 : c.in(0).rank() == 1;
   Term ids = number(b, DType::kI64, 0);
@@ -267,9 +267,9 @@ Outputs tfidf(Context& c) {
   const sym::Expr n = ids.dim(0), length = ids.dim(1);
 
   const int64_t width = *std::max_element(columns.begin(), columns.end()) + 1;
-  std::vector<Term> hits;  // the column of every n-gram of every row; `width` for those not in the pool
+  std::vector<Term> hits;  // per row, the column of every n-gram; `width` for n-grams not in the pool
   for (int64_t skip = 1; skip <= skips + 1; ++skip) {
-    std::optional<Term> node;  // of every start, for n-grams up to the current length
+    std::optional<Term> node;  // trie node of each start, for n-grams up to the current length
     for (int64_t d = 1; d <= longest; ++d) {
       const sym::Expr reach = (d - 1) * skip, windows = b.simplify(sym::max(length - reach, 0));
       const Term token = slice(ids, 1, b.simplify(sym::min(reach, length)), windows);

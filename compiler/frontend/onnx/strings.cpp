@@ -15,7 +15,7 @@ using namespace ops;
 
 namespace {
 
-// Rows of bytes, all `width` long.
+// Byte rows of length `width`.
 Term byte_table(Builder& b, const std::vector<std::string>& texts, size_t width) {
   std::vector<uint8_t> bytes(texts.size() * width);
   for (size_t i = 0; i < texts.size(); ++i)
@@ -67,12 +67,12 @@ Term to_bytes(const Strings& s) { return gather(s.pool, s.index, 0); }
 Term find_in(const Strings& s, const std::vector<std::string>& keys) {
   Builder& b = s.index.builder();
   if (keys.empty()) return filled(b, s.index.shape(), DType::kI64, -1);
-  // One byte more than the longest key tells longer strings from it.
+  // One byte more than the longest key, to distinguish longer strings from it.
   const size_t width = longest(keys) + 1;
   const auto bytes = static_cast<int64_t>(width);
   const Term padded = pad(s.pool, {0, 0}, {0, bytes}, 0), rows = slice(padded, 1, 0, bytes);
 
-  // A polynomial in an odd base; the first base without collisions among the keys.
+  // A polynomial hash with an odd base: the first base without collisions among the keys.
   uint64_t base = 0x9E3779B97F4A7C15u;
   std::vector<uint64_t> powers;
   std::map<uint64_t, size_t> by_hash;
@@ -108,7 +108,7 @@ Term find_in(const Strings& s, const std::vector<std::string>& keys) {
 
 namespace {
 
-// Which inputs of a mover are strings, as a bit set; whether its outputs are.
+// `data`: bit set of the inputs that are strings of an operator that only moves elements.
 struct Mover {
   std::string_view op_type;
   unsigned data;
@@ -142,7 +142,7 @@ constexpr Mover kMovers[] = {
     {"ArrayFeatureExtractor", 1},
 };
 
-// One pool for all of them.
+// Merges the pools into one.
 Term join_pools(std::vector<Strings>& parts) {
   bool shared = true;
   for (const Strings& s : parts) shared &= s.pool.id() == parts[0].pool.id();

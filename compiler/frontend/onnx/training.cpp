@@ -12,8 +12,8 @@ using namespace ops;
 
 constexpr const char* kTraining = "ai.onnx.preview.training";
 
-// Inputs are rate, step count, then groups of n tensors: parameters, gradients, states. The step gives the
-// new parameter and states of one tensor; outputs are grouped likewise.
+// Inputs are rate, step count, then groups of n tensors: parameters, gradients, states. `update` computes the
+// new parameter and states of one tensor. Outputs are grouped in the same way.
 Outputs optimizer(
     Context& c, size_t groups,
     const std::function<std::vector<Term>(Term rate, Term step, const std::vector<Term>& tensors)>& update) {
@@ -64,8 +64,9 @@ Outputs adam(Context& c) {
   });
 }
 
-// y's derivatives at the inputs, which stand in the places of xs, then zs. They are taken with unknowns for xs,
-// so that nothing is folded into what is differentiated, and then seen at the inputs.
+// y's derivatives with respect to the inputs, which correspond to xs, then zs. They are computed with
+// unknowns for xs, so that constants are not folded into the differentiated expression, and then evaluated at
+// the inputs.
 Outputs gradient(Context& c) {
   const auto xs = c.texts("xs"), zs = c.texts("zs");
   const std::string y = c.text("y", "");

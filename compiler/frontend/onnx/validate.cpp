@@ -41,7 +41,7 @@ void collect_captures(const Graph& g, NameSet& out) {
     if (!name.empty() && !defined.count(name)) out.insert(name);
 }
 
-// Everything a node waits for, subgraphs included.
+// All names that a node depends on, including those its subgraphs read.
 std::vector<std::string> reads_of(const Node& n) {
   NameSet captured;
   for (const auto& a : n.attributes)
@@ -128,7 +128,7 @@ class GraphValidator {
     }
     if (ordered) return;
 
-    // The smallest index that is ready goes first, so that nodes keep the file's order where they can.
+    // Choose the smallest ready index first, to keep the file's order where possible.
     std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
     for (size_t i = 0; i < count; ++i)
       if (waiting[i] == 0) ready.push(i);
@@ -149,7 +149,7 @@ class GraphValidator {
 
   [[noreturn]] void report_cycle(const std::vector<std::vector<size_t>>& needs,
                                  const std::vector<bool>& done) {
-    // From any blocked node, what it waits for is blocked too: walking back must meet itself.
+    // Whatever a blocked node waits for is blocked too, so following these dependencies finds a cycle.
     size_t at = static_cast<size_t>(std::find(done.begin(), done.end(), false) - done.begin());
     std::vector<size_t> path;
     while (std::find(path.begin(), path.end(), at) == path.end()) {

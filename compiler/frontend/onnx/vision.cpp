@@ -1,4 +1,5 @@
-// Sampling and detection: AffineGrid, GridSample, RoiAlign, MaxRoiPool, CropAndResize, Col2Im, NonMaxSuppression.
+// Sampling and detection: AffineGrid, GridSample, RoiAlign, MaxRoiPool, CropAndResize, DeformConv, Col2Im,
+// NonMaxSuppression.
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -16,15 +17,15 @@ namespace {
 
 using namespace ops;
 
-// Back and forth between two borders, the border included once.
+// Reflects x between two borders; a border position is not repeated.
 Term reflect(Term x, Term low, Term high) {
   const Term range = maximum(high - low, 1e-20), period = range * 2.0;
   const Term t = apply(OpKind::kMod, x - low, period);
   return low + minimum(t, period - t);
 }
 
-// x [n, channels, spatial...] sampled at positions (one f32 [n, outputs...] per spatial dim, in pixels). With `images` (i64
-// [regions]) positions are [regions, outputs...], each region's in the image of that number.
+// Samples x [n, channels, spatial...] at positions (one f32 [n, outputs...] per spatial dim, in pixels). With
+// `images` (i64 [regions]), positions are [regions, outputs...], and images[r] is the image of region r.
 class Sampler {
  public:
   Sampler(const Context& c, Term x, std::string padding, bool align_corners, std::optional<Term> images = {})
@@ -40,7 +41,7 @@ class Sampler {
       x_ = reshape(x, {x.dim(0), x.dim(1), pixels});
       return;
     }
-    // Not a copy of an image for each region: rows of channels, and which row each image begins at.
+    // Avoids a copy of the image per region: x becomes rows of channels, with the first row of each image.
     Dims order{0};
     for (int64_t d = 2; d < x.rank(); ++d) order.push_back(d);
     order.push_back(1);
@@ -49,8 +50,9 @@ class Sampler {
     first_row_ = gather(numbers, *images, 0) * size_as(b_, DType::kI64, pixels);
   }
 
-  // What lies outside of the image comes in before interpolation, reflected; at a border it is the taps that come in, all of
-  // them where the position lies two pixels outside (PyTorch and onnxruntime; ONNX's reference brings cubic positions in).
+  // With reflection, positions outside the image are reflected before interpolation. With border padding, the
+  // taps are clamped; all are at the border if the position is two pixels outside (as in PyTorch and
+  // onnxruntime; ONNX's reference clamps cubic positions).
   Term bring_inside(Term position, size_t dim) const {
     if (padding_ == "border") return minimum(maximum(position, -2), sizes_[dim] + 1.0);
     return padding_ == "reflection" ? reflect(position, low_[dim], high_[dim]) : position;
@@ -72,7 +74,7 @@ class Sampler {
     return valid ? select(unsqueeze(*valid, {1}), picked, 0) : picked;
   }
 
-  // Sum over the taps of every dim; weight(distance) is zero beyond `reach`.
+  // Sum over the taps of all dims; weight(distance) is zero beyond `reach`.
   Term interpolate(const std::vector<Term>& position, int reach,
                    const std::function<Term(Term)>& weight) const {
     std::vector<Term> index;
@@ -124,8 +126,8 @@ Term keys_cubic(Term distance) {
   return select(less_equal(d, 1), near, select(less(d, 2), far, 0));
 }
 
-// theta [n, dims, dims + 1] applied to the positions (x, y, z; 1) of an image's pixels, which -1 and 1 bound: at the
-// centres of its corners if they are aligned, at its edges otherwise.
+// Applies theta [n, dims, dims + 1] to the pixel positions (x, y, z; 1) of an image. -1 and 1 are the centres
+// of the corner pixels if align_corners is set, the image's edges otherwise.
 Outputs affine_grid(Context& c) {
   const Term given = c.in(0), theta = widen(given);
   const std::vector<sym::Expr> sizes = c.sizes_of(1, "size", 0, kLargestSize);
@@ -143,7 +145,7 @@ Outputs affine_grid(Context& c) {
   const auto column = [&](int64_t j) { return reshape(slice(theta, 2, j, 1), place); };
   Term grid = column(dims);
   for (int64_t j = 0; j < dims; ++j) {
-    const auto axis = static_cast<size_t>(dims - j);  // x runs along the last one
+    const auto axis = static_cast<size_t>(dims - j);  // x belongs to the last axis
     Shape along(place.size(), 1);
     along[axis] = sizes[axis + 1];
     const Term i = cast(index_along(c.b, along, static_cast<int64_t>(axis), DType::kI64), theta.dtype()),
@@ -176,8 +178,8 @@ Outputs grid_sample(Context& c) {
   return {sampler.interpolate(position, 1, triangle)};
 }
 
-// A convolution whose taps are moved by offsets [n, groups * taps * 2, out...] and weighed by a mask: samples
-// are gathered first, then contracted like any convolution's.
+// A convolution whose taps are displaced by offsets [n, groups * taps * 2, out...] and weighted by a mask.
+// Samples are gathered first, then contracted as in any convolution.
 Outputs deform_conv(Context& c) {
   const Term x = c.in(0), w = c.in(1), offset = c.in(2);
   if (x.rank() != 4) c.unsupported(cat("deformable convolution of a tensor of rank ", x.rank()));
@@ -212,7 +214,7 @@ Outputs deform_conv(Context& c) {
   return {y};
 }
 
-// The sum over a block's elements, whose number is known, of an image each: [n, channels, padded...]. x [n, channels *
+// Sums one image per block element (their number is known): [n, channels, padded...]. x [n, channels *
 // elements, places].
 Term overlapped(Term x, sym::Expr channels, const Shape& block, const Shape& places, const Shape& padded,
                 const Dims& strides, const Dims& dilations) {
@@ -253,7 +255,7 @@ Term overlapped(Term x, sym::Expr channels, const Shape& block, const Shape& pla
   return *sum;
 }
 
-// Blocks add up where they overlap.
+// Col2Im: sums blocks where they overlap.
 Outputs col2im(Context& c) {
   const Term x = c.in(0);
   const Shape image = c.sizes_of(1, "image_shape", 0, kLargestSize),
@@ -263,7 +265,8 @@ Outputs col2im(Context& c) {
              pads = c.integers("pads", Dims(2 * n, 0));
   if (block.size() != n || strides.size() != n || dilations.size() != n || pads.size() != 2 * n)
     c.does_not_fit("strides, dilations or pads do not fit image_shape");
-  // Sizes that the run tells are multiplied with each other: even a short sum of them gets a name.
+  // Sizes known only at run time are multiplied with each other, so even short expressions are replaced by
+  // symbols.
   const auto size = [&](sym::Expr e, const char* hint) {
     return named(c.b, c.b.simplify(e), hint, 0, kLargestSize, 1);
   };
@@ -285,7 +288,7 @@ Outputs col2im(Context& c) {
   const auto taps = sym::as_const(c.b.simplify(count(block)));
   if (taps && *taps <= kFewTaps)
     return {cropped(overlapped(x, channels, block, places, padded, strides, dilations))};
-  // Where element (tap, position) lands in the padded image, flattened.
+  // Flat index of element (tap, position) in the padded image.
   Term flat = filled(c.b, order, DType::kI64, 0);
   for (size_t d = 0; d < n; ++d) {
     const Term at =
@@ -304,8 +307,8 @@ Outputs col2im(Context& c) {
   return {cropped(reshape(out, shape))};
 }
 
-// How RoiAlign samples one dim: positions [regions, bins, samples]. Where the number of samples follows from a
-// region's length, `each` says how many of them each region has, f32 [regions]; the others count for nothing.
+// Samples of RoiAlign in one dim: positions [regions, bins, samples]. If the number of samples depends on a
+// region's length, `each` is that number, f32 [regions]; the remaining samples are ignored.
 struct RoiSamples {
   Term position;
   sym::Expr most;
@@ -332,7 +335,7 @@ RoiSamples roi_samples(const Context& c, Term start, Term length, int64_t bins, 
   return out;
 }
 
-// Each region is a grid of bins, each bin the mean or maximum of a grid of bilinear samples.
+// Each region is a grid of bins; each bin is the mean or maximum of a grid of bilinear samples.
 Outputs roi_align(Context& c) {
   const Term x = c.in(0), rois = cast(c.in(1), DType::kF32), batch = cast(c.in(2), DType::kI64);
   const int64_t height = c.integer("output_height", 1), width = c.integer("output_width", 1),
@@ -357,7 +360,7 @@ Outputs roi_align(Context& c) {
   const std::vector<Term> position{inside(y, h), inside(xx, w)};
   const bool maximal = c.text("mode", "avg") == "max";
   std::optional<Term> samples;  // [regions, channels, height, width, rows, columns]
-  if (maximal) {                // ONNX takes the largest weighted tap, not the largest sample.
+  if (maximal) {                // ONNX takes the largest weighted tap, not the largest sample
     const Term y0 = apply(OpKind::kFloor, position[0]), x0 = apply(OpKind::kFloor, position[1]);
     for (int dy = 0; dy <= 1; ++dy) {
       for (int dx = 0; dx <= 1; ++dx) {
@@ -386,7 +389,7 @@ Outputs roi_align(Context& c) {
   return {select(greater(number, 0), largest, number_like(largest, 0))};
 }
 
-// Regions [n, 4] of corners (y, x) as shares of the image, each sampled at its corners and evenly between.
+// Regions [n, 4]: corners (y, x) as fractions of the image, sampled at the corners and evenly in between.
 Outputs crop_and_resize(Context& c) {
   const Term x = c.in(0), rois = cast(c.in(1), DType::kF32), batch = cast(c.in(2), DType::kI64);
   const Dims crop = c.integers_of(3, "crop_size");
@@ -413,7 +416,8 @@ Outputs crop_and_resize(Context& c) {
   return {select(unsqueeze(*outside, {1}), c.number("extrapolation_value", 0), samples)};
 }
 
-// The maximum of each bin's pixels; bins overlap by what rounding outwards adds. Along one dim after the other.
+// The maximum of each bin's pixels, one dim at a time. Bins overlap, because their bounds are rounded
+// outwards.
 Outputs max_roi_pool(Context& c) {
   const Term x = c.in(0), rois = cast(c.in(1), DType::kF32);
   const Dims pooled = c.integers("pooled_shape");
@@ -422,10 +426,10 @@ Outputs max_roi_pool(Context& c) {
   const double scale = c.number("spatial_scale", 1), lowest = -std::numeric_limits<double>::infinity();
   const sym::Expr regions = rois.dim(0);
   const Term batch = cast(reshape(slice(rois, 1, 0, 1), {regions}), DType::kI64);
-  // Bool [regions, bins, size]: which pixels are a bin's.
+  // Bool [regions, bins, size]: whether a pixel belongs to a bin.
   const auto members = [&](int64_t dim, int64_t bins) {
     const sym::Expr size = x.dim(dim + 2);
-    const auto corner = [&](int64_t i) {  // halves away from zero
+    const auto corner = [&](int64_t i) {  // rounds halves away from zero
       const Term p = reshape(slice(rois, 1, i, 1), {regions, 1, 1}) * scale;
       return apply(OpKind::kFloor, abs(p) + 0.5) * apply(OpKind::kSign, p);
     };
@@ -451,8 +455,8 @@ Outputs max_roi_pool(Context& c) {
   return {select(filled, y, number_like(y, 0))};
 }
 
-// Boxes in order of score; each is kept unless a kept one before it overlaps too much. The result's size is
-// known after the run.
+// Visits boxes in order of score; keeps a box unless it overlaps too much with one kept before. The size of
+// the result is known only at run time.
 Outputs non_max_suppression(Context& c) {
   const Term boxes = c.in(0), scores = c.in(1);
   const sym::Expr batch = boxes.dim(0), n = boxes.dim(1), classes = scores.dim(1);
@@ -465,7 +469,7 @@ Outputs non_max_suppression(Context& c) {
               {{"dim", int64_t{2}}, {"k", n}, {"largest", int64_t{1}}, {"sorted", int64_t{1}}});
   const Term score(c.b, sorted[0]), order(c.b, sorted[1]);  // [batch, classes, n]
 
-  // Corners [batch, classes, n] in that order.
+  // Corners [batch, classes, n] in order of score.
   const auto part = [&](int64_t i) {
     const Term column = expand(reshape(slice(boxes, 2, i, 1), {batch, 1, n}), {batch, classes, n});
     return Term(c.b, c.b.add1(OpKind::kGatherElements, {column.id(), order.id()}, {{"dim", int64_t{2}}}));

@@ -31,7 +31,7 @@ Window read_window(const Context& c, Term x, const Shape& size) {
   if (pads.size() != 2 * n) c.does_not_fit(cat("pads has ", pads.size(), " values for ", n, " dims"));
   for (size_t i = 0; i < n; ++i) {
     if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
-      // As many outputs as input / stride, rounded up; the odd one goes to the end, or to the front for
+      // The output size is input / stride, rounded up. Odd padding goes to the end, or to the front for
       // SAME_LOWER.
       const sym::Expr in = x.shape()[i + 2], out = sym::ceildiv(in, w.strides[i]);
       const sym::Expr total = c.b.simplify(sym::max((out - 1) * w.strides[i] + w.reach(i) - in, 0));
@@ -47,7 +47,7 @@ Window read_window(const Context& c, Term x, const Shape& size) {
     }
   }
   for (size_t i = 0; i < n && c.integer("ceil_mode", 0); ++i) {
-    // No window starts in the padding at the end.
+    // A window must not start in the end padding.
     const sym::Expr in = x.shape()[i + 2], padded = in + w.before[i] + w.after[i];
     sym::Expr out = sym::ceildiv(padded - w.reach(i), w.strides[i]) + 1;
     out = sym::select(sym::ge((out - 1) * w.strides[i], in + w.before[i]), out - 1, out);
@@ -88,7 +88,7 @@ Shape kernel_shape(const Context& c) {
   return {k.begin(), k.end()};
 }
 
-// y [n, channels, spatial...] and input 2, a bias of [channels], where there is one.
+// y [n, channels, spatial...] plus input 2, a bias [channels], if present.
 Term biased(const Context& c, Term y) {
   if (!c.has(2)) return y;
   Shape shape(y.shape().size() - 1, 1);
@@ -110,9 +110,9 @@ Outputs conv(Context& c) {
   return {biased(c, y)};
 }
 
-// x [batch, channels, length] after the state, the k - 1 positions before it (zero if none is given); each channel with its own
-// taps w [channels, 1, k]. ONNX's function body wants sizes that are numbers.
-// com.microsoft has a dilation besides, and channels that stand last.
+// Causal depthwise convolution: x [batch, channels, length], preceded by the state, the k - 1 positions
+// before it (zero if not given); taps w [channels, 1, k]. Not expanded by ONNX's function body, which needs
+// constant sizes. com.microsoft's variant also has a dilation and channels-last data.
 Outputs causal_conv_with_state(Context& c) {
   if (c.integer("ndim", 1) != 1) c.unsupported("CausalConvWithState over several spatial dims");
   if (c.integer("state_window", 0) != 0)
@@ -184,7 +184,7 @@ Outputs conv_transpose(Context& c) {
     const sym::Expr total = c.b.simplify(full - *size), half = c.b.simplify(sym::floordiv(total, 2));
     sym::Expr front = mode == "SAME_UPPER" ? half : c.b.simplify(total - half);
     sym::Expr back = c.b.simplify(total - front);
-    // A result larger than the windows reach ends with what the padding cannot take away.
+    // If the requested output is larger than the windows cover, it is extended at the end.
     more.back() = c.b.simplify(more.back() + sym::max(-back, 0));
     before.push_back(front);
     after.push_back(c.b.simplify(sym::max(back, 0)));
@@ -205,8 +205,8 @@ Outputs max_pool(Context& c) {
   graph::Attributes attributes = window_attributes(window);
   Outputs out;
   if (c.wants(1)) {
-    // Positions in the flattened input, batch and channels included; storage_order 1 counts spatial dims
-    // column by column.
+    // Flat positions in the input, including batch and channels. storage_order 1 counts spatial dims in
+    // column-major order.
     const Shape spatial(x.shape().begin() + 2, x.shape().end());
     const sym::Expr plane = count(spatial);
     Term at(c.b, c.b.add1(OpKind::kWindowArgMax, {x.id()}, attributes));
@@ -271,7 +271,7 @@ Outputs global_average_pool(Context& c) {
 }
 Outputs global_max_pool(Context& c) { return {reduce_max(c.in(0), spatial_dims(c.in(0)), kKeep)}; }
 
-// Whether integers are computed from the indices of a MaxPool, by operators on integers alone.
+// Whether the integers are computed from a MaxPool's indices by integer operators only.
 bool from_max_pool(const graph::Graph& graph, ValueId value) {
   std::vector<ValueId> open{value};
   std::unordered_set<ValueId> seen;
@@ -287,7 +287,7 @@ bool from_max_pool(const graph::Graph& graph, ValueId value) {
   return false;
 }
 
-// Flat indices into a tensor of shape `from` as flat indices into one of shape `to`, at the same position.
+// Converts flat indices into a tensor of shape `from` to flat indices of the same positions in shape `to`.
 Term moved_index(Term at, const Shape& from, const Shape& to) {
   Builder& b = at.builder();
   size_t same = 0;  // dims before the first that differs
@@ -303,12 +303,13 @@ Term moved_index(Term at, const Shape& from, const Shape& to) {
   return out + rest * size_as(b, at.dtype(), count(to, static_cast<int64_t>(same), std::ssize(to)));
 }
 
-// The shape that flat indices of a MaxUnpool with an `output_shape` count in.
-// - Indices of a MaxPool count in the tensor that was pooled, which output_shape restores, as in onnxruntime
+// The shape that the flat indices of a MaxUnpool with `output_shape` refer to.
+// - A MaxPool's indices refer to the pooled tensor, whose shape output_shape restores, as in onnxruntime
 //   (core/providers/cpu/nn/Unpool.cc, pull request 2193) and PyTorch (max_unpool2d with output_size).
-// - Of others the model does not say. ONNX's test maxunpool_export_with_output_shape and its reference implementation
-//   count in the shape that kernel_shape, strides and pads give, `inferred`, and put zeros behind it. That holds where
-//   output_shape is at least as large in every dim; otherwise they count in output_shape.
+// - For other indices the model does not say. In ONNX's test maxunpool_export_with_output_shape and its
+//   reference implementation they refer to the shape given by kernel_shape, strides and pads, `inferred`,
+//   and the result is padded with zeros at the end. This applies if output_shape is at least as large in
+//   every dim; otherwise they refer to output_shape.
 Shape index_space(const Context& c, const Shape& inferred, const Shape& wanted) {
   if (from_max_pool(c.b.graph(), c.in(1))) return wanted;
   sym::Expr padded = 1;
@@ -320,8 +321,8 @@ Shape index_space(const Context& c, const Shape& inferred, const Shape& wanted) 
   return space;
 }
 
-// Zeros with the values of x at the indices, as onnxruntime does it: the indices are flat, in row-major order of the whole
-// result, also those of a MaxPool with storage_order 1 or from a tensor of other size than the result.
+// Scatters the values of x into zeros at the indices, as in onnxruntime: indices are flat, in row-major order
+// of the whole result, even those of a MaxPool with storage_order 1 or of a tensor of another size.
 Outputs max_unpool(Context& c) {
   const Term x = c.in(0), indices = c.in(1);
   const Window window = read_window(c, x, kernel_shape(c));
@@ -334,7 +335,7 @@ Outputs max_unpool(Context& c) {
   for (size_t i = 0; i < window.size.size(); ++i)
     shape[i + 2] = c.b.simplify((shape[i + 2] - 1) * window.strides[i] + window.size[i] - window.before[i] -
                                 window.after[i]);
-  // Unsigned: a negative index is an error, and does not count from the end.
+  // Unsigned, so that a negative index is an error instead of counting from the end.
   Term at = cast(reshape(indices, {count(x.shape())}), DType::kU64);
   if (c.has(2)) {
     const Shape wanted = c.sizes_of(2, "output_shape", 0, kLargestSize);
