@@ -67,7 +67,7 @@ void check_plan(const Case& c, const kernels::GemmPlan& plan, const CpuTarget& t
                 const std::vector<loop::Bindings>& shapes) {
   loop::Nest nest = c.program[c.nest];
   kernels::GemmPlan unpacked = plan;
-  // Weights are as the program has them.
+  // The program's weights are not packed.
   if (plan.b == kernels::GemmPlan::B::kWeights) unpacked.b = kernels::GemmPlan::B::kStage;
   nest.schedule = kernels::to_schedule(unpacked);
   CAPTURE(nest.name);

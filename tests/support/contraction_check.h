@@ -1,4 +1,4 @@
-// Contractions compared with the interpreter.
+// Compares compiled contractions with the interpreter.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,10 @@
 
 namespace stridec::test {
 
-// Draws from the spaces that the tuner measures, others in every test.
+// A random index below `count`. Schedules are sampled from the tuner's spaces, different ones in every test.
 size_t drawn(size_t count);
 
-// A contraction of a program.
+// A program and its contraction.
 struct Case {
   loop::Program program;
   loop::NestId nest;
@@ -26,17 +26,17 @@ struct Conv {
   bool channels_last = true;
   bool residual = false;
   DType data = DType::kF32, weights = DType::kF32, sum = DType::kF32;
-  int64_t fill = 0;  // of the padding
+  int64_t fill = 0;  // value of the padding
 };
 
-// Channels-last is a matter of strides: the dims stay batch, channel, space.
+// channels_last only affects strides: the order of dims stays batch, channel, space.
 Case conv(sym::Expr batch, const Conv& c, loop::Program program);
 
-// Compares what a plan computes with the interpreter's result, on one share of the tasks and on several.
+// Compares the results of a plan with the interpreter's, with the tasks in one share and in several.
 void check_plan(const Case& c, const kernels::GemmPlan& plan, const CpuTarget& target,
                 const std::vector<loop::Bindings>& shapes);
-// ... every plan on this machine, with and without tile registers, some of the space there, the best plan on every other
-// instruction set.
+// Checks every plan on this machine, with and without tile registers, a sample of its search space, and the
+// best plan for every other instruction set.
 void check(const Case& c, const std::vector<loop::Bindings>& shapes = {{}});
 
 }  // namespace stridec::test

@@ -36,12 +36,13 @@ std::string source_of(const std::string& text, const std::string& name, const Cp
     out.replace(at, include.size(),
                 cat("#define STRIDEC_ABI_FREESTANDING\n#define KERNEL ", name, "\n", codegen::abi_header()));
   }
-  // Where a target has tile registers that its machine lacks.
+  // Emulates tile registers that the target has and this machine lacks.
   if (target.amx_bf16 && !cpu_target(target.name).amx_bf16) out = tiles_prelude() + out;
   return out;
 }
 
-// Objects of equal texts are kept on disk as those of kernels are: no sanitizer sees what clang does to make them once more.
+// Objects are cached on disk by their text, like those of kernels: recompiling them under a sanitizer would
+// check nothing new.
 std::string object_of(const std::string& text, const CpuTarget& target) {
   static std::map<std::string, std::string> built;
   static const codegen::ObjectCache cache(true, codegen::cpu::BuildOptions().cache_bytes);
@@ -135,7 +136,7 @@ void CompiledKernel::run(const loop::Program&, const loop::Bindings& symbols,
 
 bool CompiledKernel::meets_subnormals(const loop::Bindings& symbols,
                                       const std::vector<loop::BufferMemory>& memory, int parts) const {
-  // Of one, two, four or eight bytes, it is subnormal.
+  // An element of 1, 2, 4 or 8 bytes with this content is subnormal.
   std::vector<uint16_t> scratch(scratch_words(symbols, parts), 1);
 #ifdef __SSE__
   constexpr unsigned kSubnormalOperand = 2;  // of MXCSR

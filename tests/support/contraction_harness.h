@@ -1,4 +1,4 @@
-// Nests of contractions, compiled and run beside the interpreter.
+// Compiles nests of contractions and runs them for comparison with the interpreter.
 #pragma once
 
 #include <memory>
@@ -13,28 +13,29 @@
 
 namespace stridec::test {
 
-// All of a new buffer; `strides` is what Buffer takes.
+// A view of a whole new buffer; `strides` as in Buffer.
 loop::View buffer(loop::Program& program, const std::string& name, std::vector<sym::Expr> shape,
                   loop::Storage storage, DType dtype = DType::kF32, std::vector<sym::Expr> strides = {});
 
-// A weight of numbers that differ from their neighbours.
+// A weight in which neighbouring elements differ.
 loop::View weight(loop::Program& program, const std::string& name, std::vector<int64_t> shape,
                   DType dtype = DType::kF32);
 std::vector<sym::Expr> strides_of(const std::vector<sym::Expr>& shape, bool channels_last);
-// A new symbol of the program from lo to hi.
+// A new symbol of the program in [lo, hi].
 sym::Expr symbol(loop::Program& program, const std::string& name, int64_t lo, int64_t hi);
 
-// A kernel in this process.
+// A kernel loaded into this process.
 class CompiledKernel {
  public:
   CompiledKernel(const codegen::Kernel& kernel, const CpuTarget& target);
-  // Runs all tasks, cut into `parts` shares, one after the other.
+  // Runs all tasks, split into `parts` shares, sequentially.
   void run(const loop::Program& program, const loop::Bindings& symbols,
            const std::vector<loop::BufferMemory>& memory, int parts) const;
-  // The same with subnormal numbers in scratch: whether arithmetic met any, which takes Intel's processors a hundred cycles.
+  // The same with subnormal values in scratch. Returns whether arithmetic read any of them, which costs about
+  // a hundred cycles on Intel processors.
   bool meets_subnormals(const loop::Bindings& symbols, const std::vector<loop::BufferMemory>& memory,
                         int parts) const;
-  // Seconds of the fastest of several runs with one share per thread.
+  // Seconds of the fastest of several runs, with one share per thread.
   double seconds(const loop::Bindings& symbols, const std::vector<loop::BufferMemory>& memory, int threads,
                  int repeats) const;
   int64_t tasks(const loop::Bindings& symbols) const;
@@ -49,7 +50,7 @@ class CompiledKernel {
   std::shared_ptr<void> code_;
 };
 
-// Memory for every buffer of a program, filled with small random numbers.
+// Memory for every buffer of a program, filled with small random values.
 struct Memory {
   Memory(const loop::Program& program, const loop::Bindings& symbols, unsigned seed = 1);
   std::vector<std::vector<uint8_t>> bytes;

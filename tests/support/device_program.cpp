@@ -66,7 +66,8 @@ DeviceProgram::DeviceProgram(codegen::cuda::Variant variant) : impl_(std::make_u
 
 DeviceProgram::~DeviceProgram() {
   if (!impl_->model) return;
-  static Impl* kept = nullptr;  // the first stays, and with it the device's context, which takes long to make
+  // The first is kept alive, and with it the device's context, which is slow to create.
+  static Impl* kept = nullptr;
   if (kept)
     runtime::release(impl_->model);
   else

@@ -1,4 +1,4 @@
-// A program run on the GPU of this machine through the runtime, with data in host memory.
+// Runs a program on this machine's GPU through the runtime, with data in host memory.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@ namespace stridec::test {
 
 class DeviceProgram {
  public:
-  // Scheduled, with memory planned; weights are planned here, and prepack nests run. Throws what the compiler does,
-  // and a kDoesNotFit Error where no GPU runs it.
+  // `variant` is scheduled and its memory is planned; the constructor plans weights and runs prepack nests.
+  // Throws the compiler's errors, and a kDoesNotFit Error if no GPU can run the program.
   explicit DeviceProgram(codegen::cuda::Variant variant);
   ~DeviceProgram();
 
-  // Like loop::interpret: what is wrong with the inputs or their data is an Error with the same sentence. A fault of the
-  // device ends the process, with the kernels on stderr: nothing works after it.
+  // Like loop::interpret: invalid inputs or data throw an Error with the same message. A device fault ends
+  // the process, with the kernels printed to stderr, since the device is unusable afterwards.
   std::vector<loop::HostTensor> run(const std::vector<loop::HostTensor>& inputs);
 
  private:

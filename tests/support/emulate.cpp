@@ -26,8 +26,8 @@
 #include "tests/support/emulated_text.h"
 #include "tests/support/race_check.h"
 
-// Stores the top of this stack to *from and goes on where `to` was left so, with the registers that a call keeps. The
-// C library's contexts ask the kernel for signal masks, too, which takes longer than most threads run.
+// Saves the stack pointer to *from and continues where `to` was saved, with the callee-saved registers. The C
+// library's contexts also switch signal masks by a system call, which takes longer than most threads run.
 extern "C" void sd_switch_stack(void** from, void* to);
 asm(R"(
   .pushsection .text
@@ -56,27 +56,28 @@ sd_switch_stack:
 namespace stridec::test {
 namespace {
 
-// ---- a block ----
+// ---- blocks ----
 
-// Some lines more than a power of two, so that the tops of all stacks fit the caches' sets.
+// Not a power of two, so that the tops of the stacks map to different cache sets.
 constexpr size_t kStack = (128 << 10) + 5 * 64;
 constexpr int kSavedRegisters = 6;
 constexpr uint64_t kGuard = 0x5ddca11ab1e57acc;
 
-// The threads of a cluster of blocks take turns; each runs until it waits for its warp, its block, its cluster or a word,
-// or ends.
+// The threads of a cluster of blocks take turns. Each runs until it ends or waits for its warp, its block,
+// its cluster or a word.
 struct Cluster {
   enum State : uint8_t { kReady, kWarp, kBlock, kCluster, kWord, kDone };
   struct Thread {
-    void* stack = nullptr;  // its top, while the thread waits
+    void* stack = nullptr;  // saved stack pointer, while the thread waits
     State state = kReady;
-    std::array<uint64_t, 2> values = {};  // of this exchange and the last one, in turn
+    std::array<uint64_t, 2> values = {};  // of this exchange and the previous one, alternating
     unsigned exchanges = 0;
-    uint32_t passed = 0;  // barriers of its warp
+    uint32_t passed = 0;  // number of passed warp barriers
     const int* word = nullptr;
     int bit = 0;
   };
-  // A barrier of some of a block's threads: those that have come, and how often all have.
+  // A barrier for some of a block's threads: number of threads that have arrived, and number of completed
+  // phases.
   struct Named {
     int come = 0, times = 0;
   };
@@ -90,14 +91,14 @@ struct Cluster {
   void (*entry)(const int64_t*) = nullptr;
   const int64_t* words = nullptr;
   std::vector<Thread> threads;
-  std::vector<std::array<Named, 16>> named;  // of each block
-  std::unique_ptr<char[]> stacks;            // of as many threads
+  std::vector<std::array<Named, 16>> named;  // per block
+  std::unique_ptr<char[]> stacks;            // stack_count of them
   size_t stack_count = 0;
   RaceCheck check;
-  std::pair<uintptr_t, uintptr_t> locked;  // bytes that threads write one at a time
+  std::pair<uintptr_t, uintptr_t> locked;  // bytes that threads write under a lock
   size_t now = 0;
   unsigned first_block = 0;
-  void* scheduler = nullptr;  // the top of its stack, while a thread runs
+  void* scheduler = nullptr;  // its saved stack pointer, while a thread runs
 
   void wait(State state) {
     threads[now].state = state;
@@ -138,11 +139,12 @@ struct Cluster {
     Cluster& b = *current();
     const size_t me = b.now, other = me ^ static_cast<size_t>(distance), turn = b.threads[me].exchanges++ % 2;
     b.threads[me].values[turn] = value;
-    // Who has come to the next exchange has read what this one's values are, and who writes to their places is one further.
+    // Values are double-buffered: a thread that reaches the next exchange has read this one's values, and
+    // they are overwritten only in the exchange after it.
     b.wait(kWarp);
     return other < b.threads.size() ? b.threads[other].values[turn] : value;
   }
-  // The last word of a stack, which a thread that needs more of it would write first.
+  // The last word of a stack, which an overflow overwrites first.
   uint64_t& guard(size_t t) { return *reinterpret_cast<uint64_t*>(stacks.get() + t * kStack); }
   static void begin() {
     Cluster& b = *current();
@@ -158,7 +160,8 @@ struct Cluster {
     Thread& thread = threads[t];
     thread.state = kReady;
     if (!thread.stack) {
-      // As if it had just been switched away from, at its beginning: what a call finds there, and registers below.
+      // The initial stack looks as if the thread had been suspended at the start of begin(): return address,
+      // with the saved registers below.
       void** top = reinterpret_cast<void**>(stacks.get() + (t + 1) * kStack) - 2;
       *top = reinterpret_cast<void*>(begin);
       thread.stack = top - kSavedRegisters;
@@ -167,7 +170,7 @@ struct Cluster {
     sd_switch_stack(&scheduler, thread.stack);
   }
 
-  // Lets those of [first, last) go on that all wait for `state`, or have ended.
+  // Resumes the threads in [first, last) if each of them waits for `state` or has ended.
   void release(size_t first, size_t last, State state) {
     for (size_t t = first; t < last; ++t)
       if (threads[t].state != state && threads[t].state != kDone) return;
@@ -176,7 +179,7 @@ struct Cluster {
       if (threads[t].state == state) threads[t].state = kReady;
   }
 
-  // `blocks` of them from number `first` on.
+  // Runs `blocks` blocks from number `first` on.
   void run(unsigned first, size_t blocks) {
     current() = this;
     const size_t size = machine.size.x, count = blocks * size;
@@ -210,7 +213,7 @@ struct Cluster {
   }
 };
 
-// ---- a program ----
+// ---- programs ----
 
 struct Code {
   codegen::Jit jit;
@@ -218,11 +221,11 @@ struct Code {
   Machine** machine = nullptr;
 };
 
-// Under a sanitizer a look at each access is slow, and what it finds other builds find.
+// Checking each access is slow under a sanitizer, and other builds find the same races.
 constexpr bool kLooksForRaces = !__has_feature(address_sanitizer);
 
-// Objects of equal texts are kept on disk as those of kernels are. Most kernels run for less time than clang takes to
-// compile them further; `tiles`: products one by one take more.
+// Objects are cached on disk by their text, like those of kernels. Most kernels run for less time than clang
+// would take to optimise them; `tiles`: kernels with emulated tensor cores run longer and are optimised.
 std::string object_of(const std::string& text, bool tells, bool tiles) {
   static const codegen::ObjectCache cache(true, codegen::cuda::BuildOptions().cache_bytes);
   const codegen::CompileOptions how{.optimize = tiles ? 1 : 0, .tell_accesses = tells};
@@ -277,7 +280,7 @@ class Run {
     return *value;
   }
 
-  // A size that comes from the data, or a counter.
+  // Binds a symbol to a size from data, or to a counter.
   void bind(sym::Expr symbol, int64_t value) {
     symbols_[symbol] = value;
     make_room();
@@ -292,7 +295,7 @@ class Run {
                 static_cast<size_t>(bytes_of(program_[copy.from]).value()));
   }
 
-  // `schedule`: of the nest that the kernel does.
+  // `schedule`: that of the kernel's nest.
   bool launch(const loop::Schedule& schedule, const codegen::DeviceKernel& kernel,
               std::vector<char>& workspace) {
     const bool matrix = kernels::is_matrix(schedule), flash = kernels::is_flash(schedule);
@@ -311,7 +314,7 @@ class Run {
     if (!kernel.workspace_bytes.is_const(0)) words.push_back(reinterpret_cast<int64_t>(workspace.data()));
     std::vector<unsigned> counters(static_cast<size_t>(of(kernel.counter_bytes)) / sizeof(unsigned));
     if (!counters.empty()) words.push_back(reinterpret_cast<int64_t>(counters.data()));
-    // Warp groups and clusters are in an order that the check for races does not know.
+    // The race check does not know the ordering rules of warp groups and clusters.
     const bool tells = kernel.cluster == 1 && kernel.code.text.find("wgmma") == std::string::npos;
     Code& code = code_of(emulated_text(kernel, matrix || flash), tells, matrix || flash);
     static Cluster block;
@@ -359,7 +362,7 @@ class Run {
   }
 
  private:
-  // What the driver takes: cuTensorMapEncodeTiled and ..Im2col of cuda.h.
+  // What the driver requires: cuTensorMapEncodeTiled and ..Im2col of cuda.h.
   static void check_map(const EmulatedMap& map) {
     STRIDEC_CHECK(reinterpret_cast<uintptr_t>(map.base) % 16 == 0, "a map begins on no multiple of 16 bytes");
     const int line = map.box[0] * map.element;
@@ -398,7 +401,7 @@ class Run {
     return out;
   }
 
-  // Blocks come in any order: so many further each time, round the grid, all are met once.
+  // Blocks may run in any order: a stride coprime to their number visits each block once.
   static unsigned stride_through(unsigned blocks) {
     unsigned step = blocks * 5 / 8 + 1;
     while (std::gcd(step, blocks) != 1) ++step;
@@ -426,8 +429,8 @@ class Run {
     return count ? std::optional(*count * byte_size(buffer.dtype)) : std::nullopt;
   }
 
-  // Buffers whose sizes are known by now, or have grown. Not on a multiple of anything but what the runtime promises;
-  // unwritten elements are no numbers.
+  // Allocates buffers whose sizes have become known or have grown. Addresses are aligned only as the runtime
+  // guarantees. Unwritten elements are NaN.
   void make_room() {
     for (size_t b = 0; b < memory_.size(); ++b) {
       if (program_.buffers[b].storage == loop::Storage::kLocal) continue;

@@ -1,5 +1,6 @@
-// CUDA kernels run on this machine's CPU: their text compiled by clang, a block's threads as coroutines that meet at
-// barriers and shuffles. What a kernel means is tried this way without a GPU; memory models and speed are not.
+// Runs CUDA kernels on the CPU, to test their results without a GPU. clang compiles the kernel text; a
+// block's threads are coroutines that switch at barriers and shuffles. Memory models and speed are not
+// emulated.
 #pragma once
 
 #include <optional>
@@ -10,10 +11,11 @@
 
 namespace stridec::test {
 
-// The outputs of a program of nests with schedules for a GPU. Of each nest's choices that its sizes allow, number `choice`
-// is taken, or the last; `choices` gets the largest number that there was. Nothing where a nest wants what is not emulated
-// (words by warp groups). Throws an Error where a kernel has a race (race_check.h); warp groups and clusters are not looked at
-// for these.
+// Runs a program of nests with GPU schedules and returns its outputs. Each nest uses candidate number
+// `choice` of those that its sizes allow, or its last one; `choices` receives the largest number of
+// candidates. Returns none if a nest needs what is not emulated (packed weights with warp groups). Throws an
+// Error if a kernel has a race (race_check.h); kernels with warp groups or clusters are not checked for
+// races.
 std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& program,
                                                      const std::vector<loop::HostTensor>& inputs,
                                                      const GpuTarget& target, size_t choice, size_t* choices);

@@ -166,7 +166,7 @@ template <class... A> static inline void sd_apply(void (*kernel)(A...), const lo
 constexpr std::string_view kSharedArray = "extern __shared__ __align__(1024) unsigned char shared[];";
 constexpr std::string_view kBars = "__shared__ alignas(8) unsigned long bars[";
 
-// As much as a block may have, and behind it its barriers.
+// Shared memory: the maximum per block, followed by the block's barriers.
 constexpr int kShared = 227 << 10, kBarriers = 1 << 10;
 
 constexpr std::string_view kMemory = R"(
@@ -215,7 +215,7 @@ static inline int sd_s8(unsigned w, int i) { return (signed char)(w >> 8 * i); }
 static inline int sd_u8(unsigned w, int i) { return (unsigned char)(w >> 8 * i); }
 )";
 
-// A warp's lanes see each other's words; instructions are what PTX ISA says of their fragments.
+// Lanes of a warp read each other's fragments; instructions follow PTX ISA's fragment layouts.
 constexpr std::string_view kMma = R"(
 static unsigned sd_all_words[256][6][32];
 #define sd_words sd_all_words[sd_rank() * 32 + threadIdx.x / 32]
@@ -254,7 +254,7 @@ SD_UNSEEN static inline void multiply(T (&d)[4], const unsigned (&a)[4], unsigne
 }
 )";
 
-// Barriers in memory: how many threads are still to come of how many, and bytes on their way times two plus the phase.
+// Barriers in memory: total and pending number of threads; `state` is twice the pending bytes plus the phase.
 constexpr std::string_view kEmulatedBarriers = R"(
 struct sd_bar { unsigned short all, left; int state; };
 static inline sd_bar* sd_bar_at(unsigned bar) { return (sd_bar*)(sd_shared + bar); }
@@ -295,7 +295,8 @@ struct TensorMap {
 };
 )";
 
-// Elements come in the order of the box, or pixel by pixel of the windows' corners; those outside of the tensor are zeros.
+// Elements are copied in the order of the box, or pixel by pixel from the windows' corners. Elements outside
+// the tensor are zero.
 constexpr std::string_view kCopies = R"(
 SD_UNSEEN static void sd_copy_element(unsigned to, const sd_map* map, const long* at) {
   if (map->swizzle) to ^= (to >> 7 & (map->swizzle / 16 - 1)) << 4;
@@ -357,8 +358,8 @@ static inline void copy_window5(unsigned to, const TensorMap* map, unsigned bar,
 }
 )";
 
-// Products of a warp group: of 64 lines and kColumns columns, kDepth deep. A thread has of each 8 columns two neighbours in
-// each of two lines. Tiles lie in lines of 128 bytes with their swizzle, along the depth or (turned) in panels of 64 lines.
+// wgmma: 64 rows and kColumns columns, depth kDepth. A thread holds two adjacent columns of every 8, in each
+// of two rows. Tiles have swizzled rows of 128 bytes, along the depth or (transposed) in panels of 64 rows.
 constexpr std::string_view kWarpGroups = R"(
 template <int kBytes, bool kTurned> static inline unsigned sd_word_of(unsigned long tile, int line, int k, int* number) {
   unsigned at = (unsigned)(tile & 0x3fff) << 4;
@@ -441,13 +442,13 @@ bool replace(std::string& text, std::string_view from, std::string_view to) {
   return true;
 }
 
-// Every [from, to], from its beginning to its end.
+// Replaces every range from `from` to `to`, inclusive.
 void replace_ranges(std::string& text, std::string_view from, std::string_view to, std::string_view with) {
   for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += with.size())
     text.replace(at, text.find(to, at) + to.size() - at, with);
 }
 
-// Functions that are one wgmma, whose instruction says all of it.
+// Replaces functions that consist of one wgmma, by means of the operands in its instruction.
 void emulate_warp_groups(std::string& text) {
   constexpr std::string_view kInstruction = "wgmma.mma_async.sync.aligned.m64n",
                              kFunction = "static inline void ";
@@ -459,7 +460,7 @@ void emulate_warp_groups(std::string& text) {
     char sum[8], a[8], b[8];
     STRIDEC_CHECK(std::sscanf(text.c_str() + at + kInstruction.size(),
                               "%dk%d.%7[a-z0-9].%7[a-z0-9].%7[a-z0-9]", &columns, &depth, sum, a, b) == 5);
-    // Behind the predicate: two signs, and what is turned of the factors in memory.
+    // After the predicate come two signs and whether the operands in memory are transposed.
     const std::string options =
         text.substr(text.find(", p", at), text.find(';', text.find(", p", at)) - text.find(", p", at));
     const bool registers = signature.find("unsigned* a") != std::string::npos;
@@ -477,12 +478,13 @@ void emulate_warp_groups(std::string& text) {
   }
 }
 
-// The text with tiles' device functions as this machine has them.
+// Replaces the device functions of tiles by emulated ones.
 std::string with_tiles(std::string text, const codegen::DeviceKernel& kernel) {
   replace(text, kSharedArray, "unsigned char* const shared = sd_shared;");
-  STRIDEC_CHECK(replace(text, codegen::cuda::memory_declarations(),
-                        cat("alignas(1024) static unsigned char sd_all_shared[", kernel.cluster, "][",
-                            kShared + kBarriers, "];", codegen::cuda::swizzle_declarations(), kMemory, kNumbers)));
+  STRIDEC_CHECK(
+      replace(text, codegen::cuda::memory_declarations(),
+              cat("alignas(1024) static unsigned char sd_all_shared[", kernel.cluster, "][",
+                  kShared + kBarriers, "];", codegen::cuda::swizzle_declarations(), kMemory, kNumbers)));
   constexpr DType kTypes[] = {DType::kF16,    DType::kBF16, DType::kTF32, DType::kF8E4M3,
                               DType::kF8E5M2, DType::kI8,   DType::kU8};
   for (const DType a : kTypes)

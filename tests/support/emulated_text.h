@@ -1,8 +1,9 @@
-// The text of a CUDA kernel for this machine's CPU (emulate.h): CUDA's words, and device functions whose bodies are PTX,
-// in C++.
+// Converts the text of a CUDA kernel for the CPU (emulate.h): defines CUDA's keywords and intrinsics, and
+// replaces device functions whose bodies are PTX by C++.
 //
-// Shared memory is an array for each block of a cluster, addresses in it are offsets. The copy engine copies at once,
-// products of tensor cores are done at once by the threads that have their sums; barriers in memory count as PTX ISA says.
+// Shared memory is an array per block of a cluster; shared addresses are offsets into it. Async and bulk
+// copies complete immediately. Tensor core operations are executed immediately by the threads that hold the
+// accumulators. Barriers in memory count as PTX ISA specifies.
 #pragma once
 
 #include <cmath>
@@ -26,12 +27,12 @@ struct Dim3 {
   unsigned x = 0, y = 0, z = 0;
 };
 
-// What the compiled text sees of its machine; the text declares the same.
+// The state and callbacks that the compiled text uses; the text declares the same struct.
 struct Machine {
   Dim3 thread, block, size, grid;
   unsigned rank = 0;                        // of the block in its cluster
-  void (*barrier)(int of);                  // Among
-  void (*await)(const int* word, int bit);  // until the word's lowest bit is another one
+  void (*barrier)(int of);                  // enum Among
+  void (*await)(const int* word, int bit);  // until the lowest bit of *word differs from `bit`
   void (*named)(int number, int threads, int waits);
   uint64_t (*exchange)(uint64_t value, int distance);
   void (*touch)(void* address, int64_t bytes, int store);
@@ -50,10 +51,10 @@ struct Machine {
 #undef X
 };
 
-// Which threads a barrier is of.
+// The threads that a barrier covers.
 enum Among { kOfWarp, kOfBlock, kOfCluster };
 
-// A tensor map as the text sees it, codegen::TensorMap with its sizes.
+// A tensor map in the form the text uses: codegen::TensorMap with known sizes.
 struct EmulatedMap {
   uint8_t* base;
   int64_t dims[5], strides[5];  // in bytes
@@ -61,8 +62,9 @@ struct EmulatedMap {
   int box[5], steps[5], lower[3], upper[3];
 };
 
-// The whole text, whose function sd_entry runs a thread of the kernel, given its parameters as words: pointers to maps first.
-// `tiles`: of a template with tiles in shared memory (codegen/cuda/matrix, attention).
+// The complete text. Its function sd_entry runs one thread of the kernel, given the parameters as 64-bit
+// words, pointers to maps first. `tiles`: the kernel is from a template with tiles in shared memory
+// (codegen/cuda/matrix, attention).
 std::string emulated_text(const codegen::DeviceKernel& kernel, bool tiles);
 
 }  // namespace stridec::test

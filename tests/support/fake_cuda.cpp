@@ -16,7 +16,7 @@
 
 namespace {
 
-// CUDA driver API, 12.0: the values that the runtime looks at.
+// Values of the CUDA driver API, 12.0, that the runtime uses.
 enum Result : int32_t {
   kSuccess = 0,
   kInvalidValue = 1,
@@ -37,11 +37,11 @@ struct Node {
 struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
 };
-struct Exec {  // an instance: parameters of its own, found by the graph's nodes
+struct Exec {  // an instance: its own parameters, found by the graph's nodes
   std::vector<std::pair<const Node*, Node>> nodes;
 };
 struct Parameter {
-  size_t offset = 0, bytes = 0;  // the offset from the first one's
+  size_t offset = 0, bytes = 0;  // offset from the first parameter
 };
 struct Function {
   std::string name;
@@ -54,7 +54,7 @@ struct Module {
 struct Stream {
   bool capturing = false;
   Graph* graph = nullptr;
-  void* last = nullptr;  // of `graph`
+  void* last = nullptr;  // node of `graph`
 };
 
 constexpr FakeCuda kSettings = {1, 90, 1 << 30, nullptr, 0, 0, 0, 0, 0, 0};
@@ -66,25 +66,25 @@ struct State {
   std::map<std::string, std::pair<FakeKernel, void*>> kernels;
   std::map<void*, size_t> memory;
   std::map<void*, Stream> streams;
-  int32_t calls = 0;  // of fail_call
+  int32_t calls = 0;  // calls of fail_call
 };
 State& state() {
-  static State* const one = new State;  // alive as long as the process
+  static State* const one = new State;  // lives as long as the process
   return *one;
 }
 
-// Whether the call fails by the settings.
+// Whether the settings make the call fail.
 bool fails(const char* call) {
   State& s = state();
   const FakeCuda& settings = s.settings;
   return settings.fail_call && !std::strcmp(settings.fail_call, call) && s.calls++ >= settings.fail_after;
 }
-thread_local std::vector<void*> current;  // contexts, the last one on top
+thread_local std::vector<void*> current;  // stack of contexts
 
 #define FAKE_CALL(name)                                  \
   const std::lock_guard<std::mutex> lock(state().mutex); \
   if (fails(name)) return state().settings.fail_status;
-// Of a function that works in the thread's context.
+// For functions that work in the thread's context.
 #define FAKE_CONTEXT_CALL(name)                \
   FAKE_CALL(name)                              \
   if (current.empty()) return kInvalidContext; \
@@ -110,8 +110,8 @@ void run(const Node& node, void* stream, bool replayed) {
   if (found != s.kernels.end()) found->second.first(&launch, found->second.second);
 }
 
-// The parameters of a kernel, from the section .nv.info.NAME of its cubin: attributes 0x17 (KPARAM_INFO) hold ordinal,
-// offset and, in bits 18 and up of the last word, bytes. Of PTX nothing is known.
+// The parameters of a kernel, from section .nv.info.NAME of its cubin: attributes 0x17 (KPARAM_INFO) have
+// ordinal, offset and, in bits 18 and up of the last word, size in bytes. Nothing is known for PTX.
 std::vector<Parameter> kernel_parameters(const char* image, const std::string& name) {
   std::vector<Parameter> out;
   Elf64_Ehdr header;
@@ -147,7 +147,7 @@ std::vector<Parameter> kernel_parameters(const char* image, const std::string& n
   return out;
 }
 
-// ---- the functions ----
+// ---- driver functions ----
 
 int32_t init(uint32_t) {
   FAKE_CALL("cuInit")
@@ -311,7 +311,7 @@ struct LaunchConfig {
   void* attributes;
   uint32_t attribute_count;
 };
-// As the kernel's code has them; false: too few are known of it.
+// Lays out the parameters as the kernel's code expects them; false if too few are known.
 bool parameters_of(const Function& function, void** given, std::string& out) {
   for (const Parameter& parameter : function.parameters) {
     if (!given || !*given) return false;
@@ -352,7 +352,7 @@ int32_t stream_destroy(void* stream) {
 int32_t begin_capture(void* handle, int32_t) {
   FAKE_CONTEXT_CALL("cuStreamBeginCapture")
   Stream& stream = state().streams[handle];
-  if (!handle || stream.capturing) return kInvalidValue;  // the default stream records nothing
+  if (!handle || stream.capturing) return kInvalidValue;  // the default stream cannot be captured
   stream = {.capturing = true, .graph = new Graph, .last = nullptr};
   ++state().counts.captures;
   return kSuccess;
@@ -445,14 +445,14 @@ int32_t event_time(float* ms, void* from, void* to) {
       std::max(0.001f, static_cast<float>((*static_cast<double*>(to) - *static_cast<double*>(from)) * 1e-3));
   return kSuccess;
 }
-// The rules of cuTensorMapEncodeTiled that the CUDA driver's documentation gives for maps without interleaving. A map
-// that breaks one is refused as the driver refuses it; the log tells which.
+// Checks the rules that the CUDA driver's documentation gives for cuTensorMapEncodeTiled without
+// interleaving. Rejects maps that break a rule, as the driver does; the log names the rule.
 int32_t encode(void* map, int32_t dtype, uint32_t rank, void* address, const uint64_t* dims,
                const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int32_t interleave,
                int32_t swizzle, int32_t, int32_t) {
   FAKE_CONTEXT_CALL("cuTensorMapEncodeTiled")
   constexpr uint32_t kBytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};  // of CUtensorMapDataType
-  constexpr uint64_t kSwizzled[] = {0, 32, 64, 128};                      // bytes a row may have; 0: any
+  constexpr uint64_t kSwizzled[] = {0, 32, 64, 128};                      // maximum bytes per row; 0: any
   const auto rule = [&](bool holds, const char* what) {
     if (!holds) std::fprintf(stderr, "fake libcuda: a tensor map's %s\n", what);
     return holds;
@@ -481,7 +481,7 @@ int32_t encode(void* map, int32_t dtype, uint32_t rank, void* address, const uin
   return kSuccess;
 }
 
-// Of cuTensorMapEncodeIm2col only what the copy engine's alignment wants.
+// Checks only the alignment that cuTensorMapEncodeIm2col requires for the copy engine.
 int32_t encode_im2col(void* map, int32_t, uint32_t rank, void* address, const uint64_t* dims,
                       const uint64_t* strides, const int32_t*, const int32_t*, uint32_t channels,
                       uint32_t pixels, const uint32_t*, int32_t, int32_t, int32_t, int32_t) {

@@ -1,9 +1,9 @@
-// A driver without a GPU: a libcuda.so.1 for tests, whose device memory is host memory and whose kernels do nothing, or
-// what a test registers for them. Streams run at once, in order; graphs replay the kernels that were captured. Events read
-// a clock that a kernel moves on by a microsecond, or by what the test's own adds to it.
+// A CUDA driver without a GPU: a libcuda.so.1 for tests. Device memory is host memory; kernels do nothing, or
+// what a test registers for them. Streams run immediately, in order. Graphs replay the captured kernels.
+// Events read a clock that each kernel advances by a microsecond, or by what the test's kernel adds to it.
 //
-// A test finds the controls by dlsym in the library that the runtime loads ("libcuda.so.1" through LD_LIBRARY_PATH, or
-// already in the process under that name).
+// A test finds the controls with dlsym in the library that the runtime loads ("libcuda.so.1" from
+// LD_LIBRARY_PATH, or already loaded under that name).
 #pragma once
 
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 extern "C" {
 
-// One launch, also of a graph's replay.
+// One launch, direct or from a graph.
 struct FakeLaunch {
   const char* symbol;
   uint32_t grid[3], block[3];
@@ -19,13 +19,13 @@ struct FakeLaunch {
   void* stream;
   const char* parameters;
   size_t parameter_bytes;
-  int32_t replayed;  // 1: by a graph
+  int32_t replayed;  // 1: launched by a graph
 };
 using FakeKernel = void (*)(const FakeLaunch* launch, void* user);
 
-// What happened since fake_cuda_reset(), which also frees nothing, registers nothing and fails nothing any more.
+// Counts since fake_cuda_reset(). The reset also clears registered kernels and failures; it frees no memory.
 struct FakeCounts {
-  int64_t launches, replays;  // kernels launched by themselves, graphs launched
+  int64_t launches, replays;  // direct kernel launches, graph launches
   int64_t captures, instantiations, updates;
   int64_t uploads, downloads, uploaded_bytes;
   int64_t memory, allocations;  // bytes and blocks in use now
@@ -35,20 +35,20 @@ struct FakeCounts {
 struct FakeCuda {
   int32_t devices;       // 1
   int32_t capability;    // 90
-  int64_t memory_bytes;  // of a device; more is out of memory
-  const char*
-      fail_call;  // the name of a function that fails, without a version ("cuLaunchKernelEx"); null: none
-  int32_t fail_after;     // after so many calls that work
+  int64_t memory_bytes;  // per device; larger allocations fail as out of memory
+  // The function that fails, without version suffix ("cuLaunchKernelEx"); null: none.
+  const char* fail_call;
+  int32_t fail_after;     // after so many successful calls
   int32_t fail_status;    // with this CUresult
-  int32_t refuse_cubins;  // 1: of images, PTX alone loads
-  int32_t log;            // 1: launches go to stderr
-  int32_t fault;  // from now on every call in a context fails with this CUresult, as after a faulty kernel
-  double clock;   // microseconds; kernels may move it
+  int32_t refuse_cubins;  // 1: cubin images are rejected, only PTX loads
+  int32_t log;            // 1: log launches to stderr
+  int32_t fault;          // every call in a context fails with this CUresult, as after a faulty kernel
+  double clock;           // microseconds; kernels may advance it
 };
 
 FakeCuda* fake_cuda();
 FakeCounts* fake_cuda_counts();
 void fake_cuda_reset();
-// Runs for every launch of the symbol (null: of those without a kernel of their own).
+// Runs `kernel` for every launch of the symbol. Null: for launches of symbols without a kernel of their own.
 void fake_cuda_register(const char* symbol, FakeKernel kernel, void* user);
 }

@@ -1,4 +1,5 @@
-// Attention as one nest, as text: what the pass `gpu chains` makes, with what may stand between the contractions.
+// Attention as one nest, as text: the result of the pass `gpu chains`, with variants of what is between the
+// GEMMs.
 #pragma once
 
 #include <string>
@@ -10,20 +11,31 @@ namespace stridec::test {
 struct FlashCase {
   std::string dtype = "f16";
   int depth = 64, width = 64;
-  std::string
-      bias;  // "", "load" (of m), "causal" (-inf), "both" (m + causal), "lowest" (-65504), "late" (that, but the first row may see no key), "after"
-  // (-inf where key < row), or, both of -65504, "own" (of the row's own sequence, by t) and "other" (of that
-  // before it); of lengths n of sequences "length" (-inf), "low length" (-65504), "length and causal" (-inf), "row length"
-  // (-inf where n + row < key); "padded" (causal, and t of the key is not 0: -65504), "padded rows" (t of the row, too)
-  int group = 1;        // heads that share keys
+  // The bias that is added to the scores; "" for none. Masked scores get the value in parentheses.
+  //   "load"               m
+  //   "causal"             (-inf) where key > row + past
+  //   "both"               m + "causal"
+  //   "lowest"             (-65504) where key > row + past
+  //   "late"               (-65504) where key >= row + past: the first row may have no key
+  //   "after"              (-inf) where key < row
+  //   "own"                (-65504) unless causal and t[key] is that of the row: its own sequence
+  //   "other"              (-65504) unless causal and t[key] is that of the previous row
+  //   "length"             (-inf) where key >= n[batch]
+  //   "low length"         (-65504) where key >= n[batch]
+  //   "length and causal"  (-inf) unless causal and key < n[batch]
+  //   "row length"         (-inf) where key > n[batch] + row
+  //   "padded"             (-65504) unless causal and t[key] != 0
+  //   "padded rows"        (-65504) unless causal and t[key - row] != 0 (or key < row)
+  std::string bias;
+  int group = 1;        // query heads per KV head
   bool guard = false;   // isnan(p) ? 0 : p
-  bool fixed = false;   // a condition of the row gives p
-  bool hidden = false;  // it gives 0
+  bool fixed = false;   // where c[row] == 0, p is c[row]
+  bool hidden = false;  // where c[row] == 0, p is 0
   std::string exp_dtype = "f32";
-  bool transposed = false;  // keys lie along the head
-  bool single = false;      // only the first row, without a dim of rows
-  bool rounded = false;     // scaled sums are rounded to the dtype, as in ONNX's Attention
-  bool zeros = false;       // which adds a mask of zeros as well
+  bool transposed = false;  // keys are stored as [depth, keys]
+  bool single = false;      // only the first row, without a dim for rows
+  bool rounded = false;     // scaled scores are rounded to the dtype, as in ONNX's Attention
+  bool zeros = false;       // a mask of zeros is added as well
 };
 
 inline std::string flash_text(const FlashCase& c) {

@@ -1,4 +1,4 @@
-// Programs of one contraction each, as text: matrix products and convolutions with what may follow them.
+// Programs of one contraction each, as text: GEMMs and convolutions with different epilogues.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct MatrixCase {
 
 inline bool is_half(const std::string& dtype) { return dtype == "f16" || dtype == "bf16"; }
 
-// The dtypes of a case by its name: of the factors ("u8*i8" where they differ), of their sum, and of what stands beside
-// the sum and of the result.
+// The dtypes of a case, parsed from its name: operands ("u8*i8" if they differ), accumulator, and the dtype
+// of the other epilogue inputs and of the result.
 struct Types {
   std::string a, b, sum, beside;
 
@@ -26,7 +26,7 @@ struct Types {
     sum = dtype == "f64" ? "f64" : a == "u8" || a == "i8" ? "i32" : "f32";
     beside = is_half(dtype) || dtype == "f64" ? dtype : "f32";
   }
-  // `result` = the load's value as a factor, through `stored`.
+  // Loads a value, named `stored`, and casts it to the accumulator's dtype, named `result`.
   static std::string load(const std::string& result, const std::string& stored, const std::string& type,
                           const std::string& sum, const std::string& what) {
     if (type == sum) return cat("        ", result, " : ", type, " = load ", what, "\n");
@@ -35,11 +35,11 @@ struct Types {
   }
 };
 
-// What a product's sums go through. kQuantized: sums of bytes become u8 by a scale a column.
+// The epilogue of a GEMM. kQuantized: requantises 8-bit sums to u8 with one scale per column.
 enum class Behind { kNothing, kGelu, kGeluAndResidual, kQuantized };
 
-// y[m, n] = gelu(x w + bias) + r; `transposed`: w is [n, k]. Sizes are numbers or the symbols m, n, k. `batch`: "" or
-// a size. `dtype`: as Types takes it.
+// y[m, n] = gelu(x w + bias) + r; `transposed`: w is [n, k]. Sizes are numbers or the symbols m, n, k.
+// `batch`: "" or a size. `dtype`: in the form that Types parses.
 inline MatrixCase matmul_case(const std::string& dtype, const std::string& m, const std::string& n,
                               const std::string& k, bool transposed, const std::string& batch = "",
                               Behind behind = Behind::kGeluAndResidual) {
@@ -72,7 +72,7 @@ inline MatrixCase matmul_case(const std::string& dtype, const std::string& m, co
   text += Types::load("%2", "%1", types.a, types.sum, cat("x[", ib, "%m, %k]"));
   text += Types::load("%4", "%3", types.b, types.sum, cat("w[", ib, w, "]"));
   text += cat("        %5 : ", types.sum, " = mul %2 %4\n        yield %5\n");
-  // From one type to another, named `to`.
+  // Casts `from` from dtype `old` to `type`, naming the result `to`.
   auto cast = [&](const std::string& to, const std::string& from, const std::string& old,
                   const std::string& type) {
     if (old == type) return from;
@@ -111,7 +111,7 @@ inline MatrixCase matmul_case(const std::string& dtype, const std::string& m, co
   return {cat(name, "_gelu", residual ? "_r" : ""), text};
 }
 
-// y[m, n] = silu(g) * (x w): what is left to do where x's other product is there.
+// y[m, n] = silu(g) * (x w): a GEMM gated by the result of another one.
 inline MatrixCase gated_case(const std::string& dtype, const std::string& m, const std::string& n,
                              const std::string& k) {
   return {
@@ -130,7 +130,8 @@ inline MatrixCase gated_case(const std::string& dtype, const std::string& m, con
           dtype, " = cast %10\n      store y[%m, %n] %11\n")};
 }
 
-// y[m, n] = silu(x w + c) * (x v), with w and v interleaved as kernels/dual_gemm.h says; `beside`: with the bias c and a residual.
+// y[m, n] = silu(x w + c) * (x v), with w and v interleaved as in kernels/dual_gemm.h. `beside`: with the
+// bias c and a residual.
 inline MatrixCase paired_case(const std::string& dtype, const std::string& m, const std::string& n,
                               const std::string& k, bool transposed, bool beside) {
   const Types types(dtype);
@@ -187,7 +188,7 @@ struct Conv {
   bool channels_last, relu;
 };
 
-// y = conv(x, w) (+ relu), the sizes of a square window; weights [out, r, s, in / groups] or [out, in / groups, r, s].
+// y = conv(x, w) (+ relu) with a square window; weights [out, r, s, in / groups] or [out, in / groups, r, s].
 inline MatrixCase convolution_case(const std::string& dtype, const Conv& c) {
   const int oh = (c.height + 2 * c.pad - c.dilation * (c.kernel - 1) - 1) / c.stride + 1,
             ow = (c.width + 2 * c.pad - c.dilation * (c.kernel - 1) - 1) / c.stride + 1;
@@ -233,7 +234,7 @@ inline MatrixCase convolution_case(const std::string& dtype, const Conv& c) {
   return {cat(c.name, "_", dtype), text};
 }
 
-// The tile, or the one for elements that come one by one, where that is how a convolution's image comes.
+// `tile`, or the tile that gathers elements one by one if the convolution's input requires that.
 inline std::string tile_of(const std::string& tile, const std::string& dtype, const Conv& c) {
   const std::string a = Types(dtype).a;
   const bool wide = a == "tf32" || a == "f32", half = a == "f16" || a == "bf16";

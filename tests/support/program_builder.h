@@ -1,5 +1,5 @@
-// Loop programs written by hand in tests: a builder that keeps the lists of inputs, outputs and states in step
-// with the buffers.
+// A builder for loop programs in tests. It keeps the lists of inputs, outputs and states consistent with the
+// buffers.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace stridec::testing {
 
-// A program under construction: symbols from dims that are single variables.
+// A program under construction. Each symbol is a dim that is a single variable.
 struct ProgramBuilder {
   loop::Program program;
 

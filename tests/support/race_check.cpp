@@ -63,7 +63,7 @@ void RaceCheck::touch(uintptr_t address, size_t bytes, bool store, Thread thread
       race_ = {
           at, index_of(before), thread.index, stored, store, before >> (kThreadBits + kPassedBits) >= block_};
   };
-  // What the thread itself did since the last barrier is in order, and most of what it meets.
+  // A thread's own accesses since the last barrier are ordered. This also is the most frequent case.
   const auto meets = [&](Stamp before, uintptr_t at) {
     return (before ^ stamp) >> kPassedBits != 0 && meet(before, thread, at);
   };
@@ -80,7 +80,7 @@ void RaceCheck::touch(uintptr_t address, size_t bytes, bool store, Thread thread
         if (meets(load, at)) report(at, load, false);
       cell.store = stamp;
     } else {
-      // Of two threads, so that one of them is not the one that stores.
+      // Remember two threads, so that at least one differs from a storing thread.
       if (meets(cell.loads[0], at)) cell.loads[1] = cell.loads[0];
       cell.loads[0] = stamp;
     }

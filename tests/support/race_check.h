@@ -1,10 +1,13 @@
-// Races of an emulated kernel: accesses to one byte by two threads, one of them a store, that no barrier puts in order.
+// Detects races in an emulated kernel: accesses to one byte by two threads, at least one of them a store,
+// without a barrier that orders them.
 //
-// The threads of a block are ordered by its barriers, those of a warp by the warp's as well, and blocks of a launch by
-// counters alone, which they acquire and release: who comes later to one sees what the blocks that were there before had done,
-// or seen, ahead of their last barrier, and so do its block's other threads behind their next one. Launches follow each other.
-// A shuffle is no barrier: it passes values on, not what is in memory. Of the threads that read a byte between two barriers
-// two are remembered, which finds a race wherever there is one. Other atomic accesses are not told, and teams of threads
+// Barriers order the threads of a block, warp barriers those of a warp. Blocks of a launch are ordered only
+// by counters, which they acquire and release: a thread at a counter sees everything that earlier visitors'
+// blocks did or saw before their last barrier. The other threads of its block see it after their next
+// barrier. Launches are ordered. A shuffle is no barrier: it exchanges values but does not order memory.
+//
+// Two reading threads per byte are remembered between two barriers, which suffices to find any race. Other
+// atomic accesses are not tracked. Cooperating thread groups within a warp count as the whole warp.
 // within a warp count as one.
 #pragma once
 
@@ -22,17 +25,18 @@ namespace stridec::test {
 class RaceCheck {
  public:
   struct Thread {
-    uint32_t index = 0;   // in its block
-    uint32_t passed = 0;  // barriers of its warp
+    uint32_t index = 0;   // within its block
+    uint32_t passed = 0;  // number of passed warp barriers
   };
-  // Two threads that met, and where.
+  // Two conflicting threads, and the address.
   struct Race {
     uintptr_t address;
     uint32_t first, second;
     bool first_stored, second_stored, of_one_block;
   };
 
-  // `memory` holds bytes that all blocks share, each range's end at its beginning; elsewhere every block has its own.
+  // `memory` has the bytes that all blocks share, as a map from start to end of each range. Elsewhere, each
+  // block has its own memory.
   void begin_launch(std::map<uintptr_t, uintptr_t> memory) {
     memory_ = std::move(memory);
     launch_ = begin_block();
@@ -40,7 +44,7 @@ class RaceCheck {
   }
   uint64_t begin_block();
   void pass_barrier();
-  // Atomic access to a counter that acquires and releases, at the scope of the device.
+  // Atomic access to a counter, with acquire and release at device scope.
   void meet_at(uintptr_t counter, Thread thread);
   void touch(uintptr_t address, size_t bytes, bool store, Thread thread);
 
@@ -50,14 +54,15 @@ class RaceCheck {
  private:
   static constexpr int kThreadBits = 10, kPassedBits = 20;
   static constexpr uintptr_t kPage = 4096;
-  // When a byte was accessed and by whom: what lies between two barriers of a block counts on through all launches.
+  // Time of an access, and its thread. The time is the number of barrier intervals of blocks over all
+  // launches.
   using Stamp = uint64_t;
   struct Cell {
     Stamp store = 0;
     std::array<Stamp, 2> loads = {};
   };
 
-  // Of blocks, by when they began: until when what they did is seen.
+  // Per block, by its start time: the time until which its accesses are visible.
   using Seen = std::map<uint64_t, uint64_t>;
   static void add(Seen& to, const Seen& more);
 
@@ -67,12 +72,12 @@ class RaceCheck {
   std::map<uintptr_t, uintptr_t> memory_;
 
   std::unordered_map<uintptr_t, std::unique_ptr<Cell[]>> pages_;
-  uintptr_t last_ = 0;  // the page that was touched last
+  uintptr_t last_ = 0;  // the page touched last
   Cell* cells_ = nullptr;
   uint64_t now_ = 0, launch_ = 0, block_ = 0;
   std::map<uintptr_t, Seen> released_;  // by counter
-  Seen seen_;                           // by all threads of the block
-  std::map<uint32_t, Seen> acquired_;   // by one of them since the last barrier
+  Seen seen_;                           // visible to all threads of the block
+  std::map<uint32_t, Seen> acquired_;   // visible to single threads since the last barrier
   std::optional<Race> race_;
 };
 

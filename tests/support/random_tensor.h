@@ -1,4 +1,4 @@
-// Tensors of numbers that look random and are the same on every machine.
+// Tensors of pseudo-random values, equal on every machine.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@
 
 namespace stridec::test {
 
-// Every element is `value` of a number from 0 up to 1.
+// Every element is `value` of a pseudo-random number in [0, 1).
 inline loop::HostTensor drawn_tensor(DType dtype, std::vector<int64_t> shape, int seed,
                                      const std::function<double(double)>& value) {
   loop::HostTensor out = loop::make_tensor(dtype, std::move(shape));
@@ -26,7 +26,7 @@ inline loop::HostTensor drawn_tensor(DType dtype, std::vector<int64_t> shape, in
   return out;
 }
 
-// Floats from -reach up to reach, integers from 0 on, `integers` of them.
+// Floats in [-reach, reach), integers in [0, integers).
 inline loop::HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, int seed, double reach = 1,
                                       int integers = 9) {
   return drawn_tensor(dtype, std::move(shape), seed, [&](double unit) {
@@ -34,7 +34,7 @@ inline loop::HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, i
   });
 }
 
-// The buffer's sizes, with those of symbols.
+// The buffer's shape, evaluated with the symbols' sizes.
 inline std::vector<int64_t> shape_of(const loop::Buffer& buffer,
                                      const std::function<int64_t(const std::string& symbol)>& size) {
   std::vector<int64_t> shape;
@@ -44,7 +44,7 @@ inline std::vector<int64_t> shape_of(const loop::Buffer& buffer,
   return shape;
 }
 
-// The buffer's sizes, which are known.
+// The buffer's shape, which must be constant.
 inline std::vector<int64_t> shape_of(const loop::Buffer& buffer) {
   std::vector<int64_t> shape;
   for (sym::Expr e : buffer.shape) shape.push_back(e.value());

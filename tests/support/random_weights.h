@@ -1,4 +1,4 @@
-// Programs whose weights are random numbers, the same on every machine, and whose weights are packed.
+// Programs with pseudo-random weights, equal on every machine, and with prepacked weights.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace stridec::test {
 
-// The program with numbers in all its weights, whose sizes are known.
+// Fills all weights of the program; their sizes must be known.
 inline loop::Program with_random_weights(loop::Program program) {
   for (loop::Buffer& buffer : program.buffers) {
     if (buffer.storage != loop::Storage::kWeight) continue;
@@ -18,7 +18,7 @@ inline loop::Program with_random_weights(loop::Program program) {
   return program;
 }
 
-// The program with what its packing makes in place of the packing.
+// Runs the program's prepack nests and replaces them by their results.
 inline loop::Program prepacked(loop::Program program) {
   const auto made = loop::interpret_prepack(program);
   for (size_t i = 0; i < made.size(); ++i)

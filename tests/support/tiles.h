@@ -1,5 +1,5 @@
-// Tile registers (Intel AMX) on any machine: their instructions in plain C++, which stand before a kernel's text in the
-// place of the compiler's built-in functions.
+// Tile registers (Intel AMX) on any machine: C++ definitions of their instructions, placed before a kernel's
+// text instead of the compiler's built-in functions.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace stridec::test {
 
-// This machine where it has tile registers, else this machine with tile registers that tiles_prelude() stands in for.
+// This machine with tile registers. If it has none, tiles_prelude() emulates them.
 inline CpuTarget target_with_tiles() {
   CpuTarget target = cpu_target("native");
   target.vector_bytes = 64;
@@ -16,7 +16,7 @@ inline CpuTarget target_with_tiles() {
   return target;
 }
 
-// Uses of registers without a shape, and of shapes that do not match, trap as the instructions do.
+// Using a register without a shape, or shapes that do not match, traps as the instructions do.
 inline std::string tiles_prelude() {
   if (cpu_target("native").amx_bf16 && cpu_target("native").amx_int8) return "";
   return R"(
