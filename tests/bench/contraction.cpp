@@ -1,7 +1,7 @@
-// Speed of contractions, kernel by kernel: bench_contraction [--all] [--threads N] [--cpu NAME] [filter...]
+// Benchmarks contraction kernels: bench_contraction [--all] [--threads N] [--cpu NAME] [filter...]
 //
-// Prints for each shape the time and rate of the chosen plan; with --all of every plan, beside what the model
-// expected.
+// Prints time and rate of the chosen plan for each shape. With --all: of every plan, together with the cost
+// model's estimate.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -53,7 +53,7 @@ Case linear(const std::string& name, int64_t m, int64_t n, int64_t k, bool trans
   return c;
 }
 
-// Attention over one [batch, s, 3, heads, d] buffer: scores = q k^T, or mixed = p v.
+// Attention on one [batch, s, 3, heads, d] buffer: scores = q k^T, or mixed = p v.
 Case attention(const std::string& name, int64_t batch, int64_t heads, int64_t s, int64_t d, bool values) {
   Case c{.name = name, .multiply_adds = 1.0 * batch * heads * s * s * d};
   const View qkv = buffer(c.program, "qkv", {batch, s, 3, heads, d}, Storage::kInput);
@@ -204,7 +204,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-// Kernel time and rate.
+// Prints kernel time and rate.
 void measure(const Case& c, const loop::Schedule& schedule, double model, const CpuTarget& target,
              int threads) {
   Program program = c.program;

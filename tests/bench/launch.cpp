@@ -1,4 +1,5 @@
-// What handing work to the pool's threads and joining costs: the least and the median over many calls, in microseconds.
+// Cost of distributing work to the thread pool and joining: minimum and median of many calls, in
+// microseconds.
 //
 //   ninja -C build bench_launch && build/bench_launch [threads]
 #include <algorithm>
@@ -19,7 +20,7 @@ double us(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::micro>(to - from).count();
 }
 
-// `pause_us` between calls: beyond the spinning time the threads sleep and have to be woken.
+// `pause_us` between calls: after longer pauses than the spinning time the threads sleep and must be woken.
 void row(Pool* pool, int32_t parts, double pause_us, const char* what) {
   std::vector<double> times;
   for (int i = 0; i < (pause_us > 50 ? 300 : 20000); ++i) {

@@ -1,5 +1,5 @@
-// What race.py asks of the machine. The engine "peak": multiply-adds on registers alone, on as many threads as the models get.
-// And how far two threads are apart.
+// Machine measurements for race.py: the engine "peak" (multiply-adds on registers only, with as many threads
+// as the models use), and the latency between two threads.
 //
 //   ninja -C build bench_peak
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// Enough sums to hide the latency, few enough for the registers.
+// Enough accumulators to hide the latency, few enough for the registers.
 template <int Lanes, int Sums>
 [[gnu::always_inline]] inline float multiply_add(int64_t rounds) {
   typedef float Vec __attribute__((vector_size(Lanes * 4)));
@@ -21,7 +21,7 @@ template <int Lanes, int Sums>
   for (int i = 0; i < Sums; ++i) sum[i] = x + static_cast<float>(i);
   for (int64_t r = 0; r < rounds; ++r) {
 #pragma GCC unroll 16
-    for (int i = 0; i < Sums; ++i) sum[i] = sum[i] * x + x;  // compilers make one instruction of it
+    for (int i = 0; i < Sums; ++i) sum[i] = sum[i] * x + x;  // compilers contract this to one instruction
   }
   for (int i = 1; i < Sums; ++i) sum[0] += sum[i];
   return sum[0][0];
@@ -34,7 +34,7 @@ template <int Lanes, int Sums>
 
 }  // namespace
 
-// At least `flops` operations, spread evenly.
+// Runs at least `flops` operations, evenly distributed.
 extern "C" void bench_peak(int32_t threads, int64_t flops) {
   const bool avx512 = __builtin_cpu_supports("avx512f");
   const int64_t per_round = 2 * (avx512 ? 16 * 16 : 8 * 10);
@@ -46,7 +46,7 @@ extern "C" void bench_peak(int32_t threads, int64_t flops) {
   for (std::thread& other : others) other.join();
 }
 
-// Nanoseconds that a value takes from one thread to another and back, the least of several measurements.
+// Nanoseconds for a value to travel from one thread to another and back, the minimum of several measurements.
 extern "C" double bench_hand_over() {
   constexpr int kTries = 5, kTrips = 10000;
   struct alignas(64) Word {

@@ -37,10 +37,10 @@ std::string summary(const Diagnostic& d) {
   return cat(d.message, d.where.op.empty() ? "" : cat(" (", d.where.op, ")"));
 }
 
-// ---- what mode kDynamic leaves as it is ----
+// ---- sizes that mode kDynamic keeps constant ----
 
-// Sizes that decide ranks or counts of outputs: the length of a list with an entry per axis, the last dim of indices
-// with an entry per axis, the one that tells real numbers from complex ones.
+// Sizes that determine ranks or numbers of outputs: the length of a list with one entry per axis, the last
+// dim of indices with one entry per axis, the dim that distinguishes real and complex values.
 struct KnownSize {
   std::string_view op;
   size_t input;
@@ -108,8 +108,8 @@ void forget_sizes(onnx::Graph& graph, bool top) {
       for (auto& inner : attribute.graphs) forget_sizes(inner, false);
 }
 
-// The model with a fresh symbol for each dim of its inputs. `whole` is the model that this one is an expanded form of,
-// or the same one: its operators say what has to be known.
+// The model with a new symbol for each dim of its inputs. `whole` is the model whose expanded form `model`
+// is, or `model` itself; its operators determine which sizes must be constant.
 onnx::Model with_symbols(const onnx::Model& model, const onnx::Model& whole) {
   onnx::Model out = model;
   std::vector<const onnx::Node*> nodes;
@@ -133,7 +133,7 @@ onnx::Model with_symbols(const onnx::Model& model, const onnx::Model& whole) {
 
 // ---- options ----
 
-// What sequences and optionals hold is said at compile time.
+// The contents of sequences and optionals are given at compile time.
 onnx::ImportOptions with_items(const onnx::Model& model, const Data& data, bool symbols) {
   onnx::ImportOptions options;
   for (size_t i = 0; i < std::min(model.graph.inputs.size(), data.inputs.size()); ++i) {
@@ -154,7 +154,7 @@ bool is_tensor(const onnx::Model& model, size_t input) {
   return model.graph.inputs[input].type.kind == onnx::Type::Kind::kTensor;
 }
 
-// Inputs small enough to be parameters rather than data: axes, sizes, scales, regions, flags.
+// Inputs small enough to be parameters instead of data: axes, sizes, scales, regions, flags.
 std::vector<std::string> bind_constants(const onnx::Model& model, const Data& data,
                                         onnx::ImportOptions& options) {
   std::vector<std::string> names;
@@ -174,9 +174,9 @@ void bind_all(const onnx::Model& model, const Data& data, onnx::ImportOptions& o
     if (is_tensor(model, i)) options.constants[model.graph.inputs[i].name] = data.inputs[i].tensors.at(0);
 }
 
-// ---- one attempt ----
+// ---- one compilation and run ----
 
-// `file`: the model's, whose hash an artifact says.
+// `file`: the model file, whose hash the artifact contains.
 Compilation made_of(const onnx::Model& model, const fs::path& file, const onnx::ImportOptions& options,
                     Stage last, Machine machine = Machine::kCpu) {
   onnx::Imported imported = onnx::import_model(model, options);
@@ -235,7 +235,8 @@ std::vector<HostTensor> inputs_of(const loop::Program& program, const onnx::Mode
   return inputs;
 }
 
-// Of compiled code from the interpreter: as much as their sums may differ, or as the test allows.
+// Compares compiled code with the interpreter, with the larger of the tolerance for sums and the test's
+// tolerance.
 std::string difference_of(const std::vector<HostTensor>& got, const std::vector<HostTensor>& want,
                           const Test& test) {
   for (size_t i = 0; i < got.size(); ++i) {
@@ -265,8 +266,8 @@ struct Attempt {
     return data.outputs.empty() ? "" : difference(got, data, test.tolerance);
   }
 
-  // The interpreter's results at other sizes; those of a program compiled for these sizes alone where the interpreter
-  // takes too long.
+  // The interpreter's results at other sizes. If the interpreter takes too long, the results of a program
+  // compiled for exactly these sizes.
   std::vector<HostTensor> reference(const Compilation& made, const onnx::ImportOptions& options,
                                     const OtherSizes& other) const {
     constexpr double kMuchWork = 2e7;
@@ -276,14 +277,15 @@ struct Attempt {
     return codegen::cpu::run_compiled(alone.variants.front().program, other.inputs);
   }
 
-  // Compiled for these sizes alone.
+  // Compiles for exactly these sizes.
   Compilation made_for(onnx::ImportOptions options, const OtherSizes& other, Machine machine) const {
     for (const auto& [symbol, size] : other.sizes)
       options.dims[symbol.name()] = {.lower = size, .upper = size, .multiple = 1};
     return made_of(model, test.model, options, Stage::kSchedule, machine);
   }
 
-  // Whether the data say that two points store to one place: repeated indices do so, whatever the compiler knows of sizes.
+  // Whether two points store to one place because of the data: repeated indices do that, whatever is known
+  // about sizes.
   bool races(const onnx::ImportOptions& options, const OtherSizes& other) const {
     try {
       machine_code(made_for(options, other, info.machine), info.machine, how)(other.inputs);
@@ -370,7 +372,7 @@ struct Attempt {
   }
 };
 
-// `model` is the file's, or that with symbols for its sizes.
+// `model` is the file's model, or that with symbols for its sizes.
 Outcome run(const Test& test, const onnx::Model& model, const Data& data, const ModeInfo& info,
             const RunOptions& how) {
   if (data.inputs.size() < model.graph.inputs.size())
@@ -391,7 +393,7 @@ Outcome run(const Test& test, const onnx::Model& model, const Data& data, const 
     if (again.reason != first.reason) again.reason += "; without constants: " + first.reason;
     return again;
   }
-  // Those that need not be constants are none.
+  // Inputs that need not be constants are not listed.
   std::erase_if(bound, [&](const std::string& name) {
     auto entry = options.constants.extract(name);
     Outcome without = attempt.run(options);

@@ -1,4 +1,4 @@
-// One test of the suite, run in one of the ways in which a model may arrive.
+// Runs one test of the suite in one mode, that is, one way in which a model may be given.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,21 @@
 namespace stridec::conformance {
 
 enum class Mode {
-  kInterpreter,  // as the file says, on the interpreter
-  kCompiled,     // as the file says, compiled
-  // Every dim of every input is a symbol of its own, but for those that a schema wants known (the length of a list of
-  // axes is a rank). What was compiled runs at the test's sizes, and at others against the interpreter.
+  kInterpreter,  // the model as given, interpreted
+  kCompiled,     // the model as given, compiled
+  // Every dim of every input is a symbol of its own, except those that a schema requires to be constant (the
+  // length of a list of axes is a rank). The result runs at the test's sizes, and at other sizes in
+  // comparison with the interpreter.
   kDynamic,
   kConstant,  // every input is an initializer
 };
 enum class Machine {
   kCpu,
-  kGpu,  // of this machine, a Hopper
-  kEmulated,  // the GPU's kernels on the CPU: what has to be seen of them without one, not fast and not all of them
+  kGpu,  // this machine's GPU, a Hopper
+  kEmulated,  // GPU kernels emulated on the CPU: results only; slow, and not all kernels
 };
-// Whether tests of kEmulated are built as a whole as well, every kernel by NVRTC and the host's program by clang: where
-// there is an NVRTC. Loads it.
+// Whether tests of kEmulated are also built completely, each kernel by NVRTC and the host program by clang:
+// true if NVRTC is available. Loads NVRTC.
 bool builds_for_gpus();
 struct ModeInfo {
   std::string_view name;
@@ -34,19 +35,19 @@ struct ModeInfo {
 std::span<const ModeInfo> modes();
 
 struct Outcome {
-  std::string reason;      // why it failed; empty: passed
-  std::string bound;       // the inputs that had to be given as constants for it to pass, and why
-  std::string one_shape;   // kDynamic: why it ran at the test's sizes alone
-  double seconds = 0;      // of processor time for the longest of its compilations
+  std::string reason;      // why the test failed; empty: passed
+  std::string bound;       // inputs that had to be constants for the test to pass, and why
+  std::string one_shape;   // kDynamic: why only the test's sizes ran
+  double seconds = 0;      // processor time of the longest compilation
 };
 
 struct RunOptions {
-  int optimize = 3;               // how far LLVM goes with kernels, 0 to 3
+  int optimize = 3;               // LLVM optimisation level of kernels, 0 to 3
   size_t kernels_per_object = 1;  // codegen::cpu::BuildOptions
-  bool bind_constants = true;     // what fails is tried again with its small inputs as constants
+  bool bind_constants = true;     // retry failed tests with small inputs as constants
 };
 
-// A test without expected outputs: compiled code is compared with the interpreter.
+// A test without expected outputs compares compiled code with the interpreter.
 Outcome run(const Test& test, const ModeInfo& mode, const RunOptions& options = {});
 
 }  // namespace stridec::conformance

@@ -1,19 +1,27 @@
-// The public ONNX backend suite: every test is imported, run and compared in each mode of modes.h.
+// Runs the public ONNX backend suite: imports, runs and compares every test in each mode of modes.h.
 //
-//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--bound FILE] [--one-shape FILE]
-//                [--seconds FILE] [--jobs N] [--tests-per-process N] [--optimize N] [--kernels-per-object N] [--as-given]
-//                [name...]
+//   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--bound FILE]
+//                [--one-shape FILE] [--seconds FILE] [--jobs N] [--tests-per-process N] [--optimize N]
+//                [--kernels-per-object N] [--as-given] [name...]
 //
-// MODE: interpreter, compiled, dynamic, constant, on the GPU of this machine cuda, cuda-dynamic, and its kernels emulated: emulated, emulated-dynamic (initially: interpreter). DATA holds node/, simple/, light/, pytorch-*/.
-// A test's file `tolerance` holds a relative and an absolute tolerance of its own, and perhaps one relative to the
-// largest magnitude of a tensor. --list prints the tests that do not pass, with the reason; --table passes per operator;
-// --failures writes mode, name and reason with tabs between to a file, --bound likewise the tests that pass with inputs
-// given as constants alone, which inputs, and what is said without; --one-shape those of `dynamic` that ran at no
-// other sizes than the test's, and why; --seconds how much processor time the longest compilation of a test took.
-// --optimize 0 to 3 (initially 3): how far LLVM goes; --kernels-per-object (initially 1): compiled together, in less time;
-// --as-given: what fails is not tried again with its small inputs as constants. A test runs in a process of its own, so
-// that a crash or an endless loop is one failure. What there is to say of a test is written when it ends: a run that is cut
-// short leaves the results of all tests before, which --seconds lists. The last line is "N passed, N failed".
+//   DATA                    folder with node/, simple/, light/, pytorch-*/
+//   --engine MODE,...       interpreter (default), compiled, dynamic, constant; on this machine's GPU: cuda,
+//                           cuda-dynamic; with emulated GPU kernels: emulated, emulated-dynamic
+//   --list                  print the tests that fail, with the reason
+//   --table                 print the number of passed tests per operator
+//   --failures FILE         write mode, name and reason of failures, separated by tabs
+//   --bound FILE            write the tests that pass only with some inputs as constants: which inputs, and
+//                           the reason of the failure without
+//   --one-shape FILE        write the tests of `dynamic` that only ran at the test's sizes, with the reason
+//   --seconds FILE          write the processor time of each test's longest compilation
+//   --optimize N            LLVM optimisation level, 0 to 3 (default 3)
+//   --kernels-per-object N  kernels compiled together, which takes less time (default 1)
+//   --as-given              do not retry failures with small inputs as constants
+//
+// A test's file `tolerance` has its relative and absolute tolerance, and optionally one relative to the
+// largest magnitude of a tensor. Tests run in child processes, so that a crash or an endless loop is one
+// failure. Results are written when a test ends: an interrupted run leaves the results of all earlier tests,
+// which --seconds lists. The last line is "N passed, N failed".
 #include <poll.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -38,7 +46,8 @@ using namespace stridec::conformance;
 
 namespace {
 
-// Of processor time, since on a busy machine the clock counts what others do; by the clock ends what waits for ever.
+// Limits of processor time, because other processes on a busy machine affect wall time. Wall time limits
+// tests that wait forever.
 constexpr unsigned kSeconds = 120, kNetworkSeconds = 900, kPatience = 20;
 
 struct Task {
@@ -47,10 +56,10 @@ struct Task {
   Outcome outcome;
 };
 
-// A process that runs tasks one after the other. It says of each, a line each: why at one shape alone, seconds, which inputs
-// were bound, the reason.
+// A child process that runs tasks in sequence. For each task it prints four lines: why it ran at one shape
+// only, seconds, which inputs were bound, the reason of a failure.
 struct Child {
-  std::vector<size_t> tasks;  // the one that runs, and those that come after it
+  std::vector<size_t> tasks;  // the running task and those after it
   pid_t pid;
   int from;
   std::string said;
@@ -63,7 +72,7 @@ std::string one_line(std::string text) {
 
 bool is_network(const Test& test) { return test.name.starts_with("real/"); }
 
-// A large network of light/ on the interpreter. Emulation takes too long for them.
+// A large network of light/ on the interpreter. Networks are not emulated, which would take too long.
 bool is_long(const Task& task) { return task.mode->mode == Mode::kInterpreter && is_network(*task.test); }
 unsigned seconds_for(const Task& task) { return is_long(task) ? kNetworkSeconds : kSeconds; }
 
@@ -89,7 +98,7 @@ Child start(const std::vector<Task>& tasks, std::vector<size_t> mine, const RunO
   return {.tasks = std::move(mine), .pid = pid, .from = ends[0], .said = {}};
 }
 
-// What has been said of the task that runs, if that is all of it; the next one runs then.
+// The running task's outcome, if its output is complete; the next task then runs.
 std::optional<Outcome> next_outcome(Child& child) {
   constexpr int kLines = 4;
   if (std::count(child.said.begin(), child.said.end(), '\n') < kLines) return std::nullopt;
@@ -113,7 +122,7 @@ int wait_for(const Child& child) {
   return status;
 }
 
-// Why a process that ended so has no result for the task.
+// Why a process that ended with `status` has no result for the task.
 std::string end_of(const Task& task, int status) {
   if (!WIFSIGNALED(status)) return "no result";
   switch (WTERMSIG(status)) {
@@ -123,7 +132,7 @@ std::string end_of(const Task& task, int status) {
   }
 }
 
-// What files say of tasks, in the order in which these end, each at once.
+// Writes results to the files immediately, in the order in which tasks end.
 struct Report {
   bool list = false;  // failures on stdout as well
   std::ofstream failures, bound, one_shape, seconds;
@@ -144,7 +153,7 @@ struct Report {
   }
 };
 
-// Reads what the child has to say; false once it has ended.
+// Reads the child's output; false once the child has ended.
 bool listen(Child& child, std::vector<Task>& tasks, Report& report) {
   char buffer[4096];
   const ssize_t n = read(child.from, buffer, sizeof(buffer));
@@ -196,7 +205,7 @@ void run_all(std::vector<Task>& tasks, size_t jobs, size_t tests_per_process, co
   }
 }
 
-// Tests of each operator, and how many of them pass in each mode.
+// Prints the number of tests of each operator, and of passed tests per mode.
 void print_table(const std::vector<Task>& tasks, const std::vector<const ModeInfo*>& chosen) {
   struct Row {
     size_t tests = 0;
@@ -217,7 +226,7 @@ void print_table(const std::vector<Task>& tasks, const std::vector<const ModeInf
   for (const auto& [name, row] : rows) {
     std::printf("%-44s %6zu", name.c_str(), row.tests);
     for (const ModeInfo* mode : chosen) {
-      const auto passed = row.passed.find(mode);  // a mode may have none of an operator's tests
+      const auto passed = row.passed.find(mode);  // a mode may have no tests of an operator
       std::printf(" %12zu", passed == row.passed.end() ? 0 : passed->second);
     }
     std::printf("\n");
@@ -298,7 +307,7 @@ int main(int argc, char** argv) {
                           [&](const std::string& n) { return test.name.find(n) != std::string::npos; });
     });
   std::vector<Task> tasks;
-  for (const bool longest : {true, false})  // what takes minutes begins first
+  for (const bool longest : {true, false})  // start with tasks that take minutes
     for (const ModeInfo* mode : chosen)
       for (const Test& test : tests) {
         if (mode->machine == Machine::kEmulated && is_network(test)) continue;

@@ -32,7 +32,7 @@ bool admits(const loop::Program& program, const Sizes& sizes) {
                      [&](const auto& s) { return program.facts.bounds(s.first).contains(s.second); });
 }
 
-// Sets of symbols that may have to change together: all, those of equal sizes, each alone, each two.
+// Sets of symbols that may have to change together: all, those of equal size, single ones, pairs.
 std::vector<std::vector<size_t>> changes(const Sizes& sizes) {
   constexpr size_t kFew = 16;
   std::vector<std::vector<size_t>> out(1);
@@ -48,7 +48,7 @@ std::vector<std::vector<size_t>> changes(const Sizes& sizes) {
   return out;
 }
 
-// The tensor repeated along its dims as far as the shape goes.
+// The tensor, repeated along its dims to fill the shape.
 HostTensor repeated(const HostTensor& from, const std::vector<int64_t>& shape) {
   HostTensor out = loop::make_tensor(from.dtype, shape);
   if (loop::element_count(from) == 0) return out;
@@ -123,7 +123,7 @@ double work(const loop::Program& program, const Sizes& sizes) {
 }
 
 Tolerance tolerance_of(const HostTensor& want) {
-  // One unit in the last place of formats that are coarser than the tolerance.
+  // One unit in the last place, for formats coarser than the tolerance.
   double step = 0;
   if (is_float(want.dtype) && info(want.dtype).bits < 32)
     step = want.dtype == DType::kF16 ? 1e-3 : want.dtype == DType::kBF16 ? 8e-3 : 0.5;

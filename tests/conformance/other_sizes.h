@@ -1,4 +1,4 @@
-// Sizes other than those of the data at hand that a program admits, with data to match.
+// Finds other sizes that a program accepts than those of given data, and derives data of these sizes.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,22 @@
 namespace stridec::conformance {
 
 struct OtherSizes {
-  std::vector<std::pair<sym::Expr, int64_t>> sizes;  // of every symbol that inputs give
+  std::vector<std::pair<sym::Expr, int64_t>> sizes;  // of every symbol that inputs define
   std::vector<loop::HostTensor> inputs;
 };
 std::string to_string(const OtherSizes& sizes);  // "x.0 4, x.1 4"
 
-// The best first: those that differ in the most symbols, the larger before the smaller. Sizes grow, and elements are
-// repeated, so that what the data indexes stays in range. Guards hold for all of them; what the data says may still fit
-// the sizes at hand alone.
+// Best first: most changed symbols, then larger sizes. Sizes only grow and elements are repeated, so that
+// indices in the data stay in range. All results satisfy the guards; the data may still be valid for the
+// given sizes only.
 std::vector<OtherSizes> other_sizes(const loop::Program& program,
                                     const std::vector<loop::HostTensor>& inputs);
 
-// Floating-point operations of a run at these sizes, about.
+// Approximate floating-point operations of a run at these sizes.
 double work(const loop::Program& program, const std::vector<std::pair<sym::Expr, int64_t>>& sizes);
 
-// How much compiled code and the interpreter may differ: sums in another order, then rounded to the tensor's dtype.
+// Allowed difference between compiled code and the interpreter: sums in another order, rounded to the
+// tensor's dtype.
 Tolerance tolerance_of(const loop::HostTensor& want);
 
 }  // namespace stridec::conformance

@@ -24,7 +24,7 @@ onnx::Value read_value(const fs::path& path, const onnx::Type& type) {
   return onnx::parse_value({reinterpret_cast<const std::byte*>(content.data()), content.size()}, type);
 }
 
-// Strings as the artifact takes them: u8 [shape..., bytes], padded with zero bytes.
+// Strings in the artifact's format: u8 [shape..., bytes], zero-padded.
 loop::HostTensor host_strings(const onnx::Tensor& t) {
   size_t width = 0;
   for (const std::string& s : t.strings) width = std::max(width, s.size());

@@ -1,4 +1,4 @@
-// Programs compiled and run against the interpreter.
+// Compiles programs and compares them with the interpreter.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -41,7 +41,7 @@ inline HostTensor random_tensor(DType dtype, std::vector<int64_t> shape, uint32_
   return t;
 }
 
-// Elementwise: equal, both NaN, or within `relative` (floats).
+// Compares elementwise: equal, both NaN, or within `relative` (floats).
 inline void check_close(const HostTensor& got, const HostTensor& want, double relative,
                         const std::string& what) {
   REQUIRE_MESSAGE(got.shape == want.shape, what);
@@ -60,7 +60,7 @@ inline void check_close(const HostTensor& got, const HostTensor& want, double re
 struct HarnessOptions {
   double relative = 1e-6;
   std::string cpu = "native";
-  std::vector<std::string> names;  // of the outputs, for messages
+  std::vector<std::string> names;  // output names, for messages
 };
 
 inline void check_program(const Program& program, const std::vector<HostTensor>& inputs,
@@ -79,7 +79,7 @@ inline void check_program(const Program& program, const std::vector<HostTensor>&
     check_close(got[o], want[o], options.relative, cat(options.cpu, " ", program[program.outputs[o]].name));
 }
 
-// As it is, and with the schedules that are chosen for two CPUs.
+// Checks the program as it is, and with the schedules chosen for two CPUs.
 inline void check(const Program& program, const std::vector<HostTensor>& inputs, double relative = 2e-5) {
   check_program(program, inputs, {relative, "native", {}});
   for (const char* cpu : {"native", "x86-64-v3"}) {
@@ -92,7 +92,7 @@ inline void check(const Program& program, const std::vector<HostTensor>& inputs,
   }
 }
 
-// The same nests, with lanes along the last dim of each.
+// The same nests, vectorised along the last dim of each.
 inline Program vectorised(Program program, int width) {
   for (Nest& nest : program.nests) {
     if (nest.dims.empty()) continue;

@@ -1,4 +1,4 @@
-// An artifact compiled into a folder of its own and loaded through the C API.
+// Compiles an artifact into a temporary folder and loads it through the C API.
 #pragma once
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ struct Loaded {
   }
 };
 
-// A vector of f32 in host memory; both have to outlive it.
+// A vector of f32 in host memory; `data` and `count` must outlive it.
 inline stridec_tensor tensor_of(std::vector<float>& data, int64_t& count) {
   count = static_cast<int64_t>(data.size());
   stridec_tensor tensor{};
@@ -48,7 +48,7 @@ inline stridec_tensor tensor_of(std::vector<float>& data, int64_t& count) {
   return tensor;
 }
 
-// Writes the graph to a file of the folder; its path.
+// Writes the graph to a file in the folder and returns its path.
 inline std::string write_graph(const Folder& folder, const graph::Graph& g) {
   const std::string path = folder.file(g.name + ".graph");
   UnfinishedFile file(path);

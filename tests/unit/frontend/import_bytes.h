@@ -1,4 +1,4 @@
-// Models of bytes (onnx_bytes.h), imported.
+// Imports models given as bytes (onnx_bytes.h).
 #pragma once
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@
 
 namespace stridec::onnx::bytes {
 
-// f32 with named or fixed dims: "batch", "8*h", "3".
+// An f32 input with named or fixed dims: "batch", "8*h", "3".
 inline std::string symbolic_input(const std::string& name, const std::vector<std::string>& dims,
                                   int type = 1) {
   std::string shape;

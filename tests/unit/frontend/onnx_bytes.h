@@ -1,5 +1,5 @@
-// ONNX files for tests, written byte by byte: the reader is tested against the format, not against another
-// library's idea of it.
+// Writes ONNX files for tests byte by byte: the reader is tested against the format, not against another
+// library's interpretation of it.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ std::string raw(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-// TensorProto; `data` is any of its data fields.
+// A TensorProto; `data` is one of its data fields.
 inline std::string tensor(const std::string& name, int type, const std::vector<int64_t>& dims,
                           const std::string& data) {
   std::string out;
@@ -78,7 +78,7 @@ inline std::string node(const std::string& op, const std::vector<std::string>& i
   return out;
 }
 
-// f32 unless said otherwise; negative dims have no value.
+// f32 by default; negative dims have no value.
 inline std::string value_info(const std::string& name, const std::vector<int64_t>& dims, int type = 1) {
   std::string shape;
   for (int64_t d : dims) shape += text(1, d < 0 ? std::string() : number(1, static_cast<uint64_t>(d)));

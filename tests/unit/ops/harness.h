@@ -1,6 +1,6 @@
-// The op harness: a case builds a small graph, says what comes in and what must come out; every case runs
-// with constant shapes and with a symbol per input dim, through a runner that others may replace (compiled
-// code instead of the interpreter).
+// The op test harness. A case builds a small graph and has its inputs and expected outputs. Each case runs
+// with constant shapes and with a symbol per input dim, through a replaceable runner (the interpreter or
+// compiled code).
 #pragma once
 
 #include <functional>
@@ -24,23 +24,22 @@ struct Case {
   std::vector<HostTensor> inputs;
   std::function<std::vector<ValueId>(Builder&, const std::vector<ValueId>&)> build;
   std::vector<HostTensor> expected;
-  double tolerance = -1;              // relative and absolute; below 0: by dtype
+  double tolerance = -1;              // relative and absolute; negative: depends on the dtype
   std::vector<size_t> constant = {};  // inputs that are constants of the graph
   std::vector<size_t> fixed = {};     // inputs whose shape stays constant
   bool symbolic = true;
 };
 void check(const Case& c);
 
-// The message of the error that building or running the case ends with; empty when it succeeds.
+// The error message of building or running the case; empty if it succeeds.
 std::string failure(const Case& c, bool symbolic);
 
 // ---- tensors
 HostTensor tensor(DType dtype, std::vector<int64_t> shape, const std::vector<double>& values);
-// Numbers of both signs without a pattern, a different sequence per seed; integers within -9..9 (0..9
-// unsigned).
+// Pseudo-random values of both signs, different for each seed; integers are in -9..9 (0..9 if unsigned).
 HostTensor sample(DType dtype, std::vector<int64_t> shape, int seed = 1);
 HostTensor sample_in(DType dtype, std::vector<int64_t> shape, double low, double high, int seed = 1);
-// The value of every element of a result from its coordinates.
+// A tensor whose elements are computed from their coordinates.
 using At = std::vector<int64_t>;
 HostTensor compute(DType dtype, std::vector<int64_t> shape, const std::function<double(const At&)>& value);
 double at(const HostTensor& tensor, const At& at);

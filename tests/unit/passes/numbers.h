@@ -30,7 +30,7 @@ inline ops::Term drawn_constant(graph::Builder& b, DType dtype, const std::vecto
                         graph::own(drawn(dtype, shape, seed).bytes))};
 }
 
-// The largest difference of the first outputs, over the largest magnitude.
+// The largest difference between the first outputs, relative to the largest magnitude.
 inline double difference(const graph::Graph& x, const graph::Graph& y,
                          const std::vector<loop::HostTensor>& inputs) {
   const auto a = loop::interpret(ops::lower(x), inputs), b = loop::interpret(ops::lower(y), inputs);

@@ -1,4 +1,4 @@
-// Handles that close themselves and tensors that own their shape, over the C API.
+// RAII handles and tensors that own their shape, over the C API.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@
 #include "stridec/runtime.h"
 #include "tests/unit/runtime/fake_programs.h"
 
-// ThreadSanitizer does not follow a child made by fork in a process with threads.
+// ThreadSanitizer does not support fork in a process with threads.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define STRIDEC_UNDER_TSAN
@@ -23,7 +23,7 @@ namespace fake {
 
 inline const stridec_api& api() { return *stridec_get_api(STRIDEC_API_VERSION); }
 
-// The note that a packager would have written for fake::weights.
+// The note that the packager would write for fake::weights.
 inline stridec_abi_note note_for_weights(uint64_t bytes) {
   return {.name_bytes = 12,
           .desc_bytes = 48,
@@ -100,7 +100,7 @@ struct Array {
   std::vector<int64_t> shape;
   std::vector<T> data;
   std::vector<int64_t> strides = {};
-  int64_t first = 0;  // element that the tensor begins at
+  int64_t first = 0;  // index of the tensor's first element
 
   explicit Array(std::vector<int64_t> dims, T value = T()) : shape(dims), data(product(dims), value) {}
   Array(std::vector<int64_t> dims, std::vector<T> values) : shape(dims), data(values) {}

@@ -1,5 +1,4 @@
-// Random expressions as trees that are not canonical, with their value computed on the tree: the oracle of
-// the fuzz tests.
+// Random expression trees that are not canonical, evaluated on the tree: the oracle of the fuzz tests.
 #pragma once
 
 #include <array>
@@ -44,7 +43,7 @@ struct Random {
     return one_in(6) ? in(-20, 20) : kUsual[in(0, 12)];
   }
 
-  // What reshapes make: quotient and remainder of a shifted index by one divisor, together or alone.
+  // Index patterns of reshapes: quotient and remainder of a shifted index by one divisor, together or alone.
   pattern::Pattern digits(int depth) {
     using pattern::Pattern;
     auto leaf = [&] { return Pattern::any(static_cast<int>(in(0, 6))); };

@@ -1,4 +1,4 @@
-// What the tuner's tests tune, on CPUs and on GPUs.
+// The program that the tuner's tests use, on CPUs and GPUs.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace stridec::testing {
 
-// Two equal contractions with weights, and a softmax, over a symbolic number of rows.
+// Two equal GEMMs with weights and a softmax, over a symbolic number of rows.
 inline loop::Program program() {
   Pieces p("tuned");
   const loop::View x = p.input("x", {p.n, 48});
@@ -24,7 +24,7 @@ inline loop::Program program() {
   return std::move(p.program);
 }
 
-// The text of the error that the action ends with; "": none.
+// The message of the error that the action throws; "" if it throws none.
 inline std::string message(const std::function<void()>& action) {
   try {
     action();
