@@ -14,7 +14,8 @@ using sym::Expr;
 
 namespace {
 
-// y = (x w) w in 16 bits: x [n, width], w [width, width] a weight or an input, the first product in scratch.
+// y = (x w) w in 16 bits: x [n, width], w [width, width] a weight or an input; the first GEMM's result is in
+// scratch.
 Program products(Expr width, bool constant, DType dtype = DType::kF16) {
   Pieces p("products");
   const View x = p.input("x", {p.n, width}, dtype);
@@ -71,7 +72,7 @@ TEST_CASE("rows of scratch, weights and inputs that are read often begin at mult
   CHECK(find(after, "narrow.padded")->strides == std::vector<Expr>{136, 1});
   CHECK(find(after, "x.padded")->strides == std::vector<Expr>{136, 1});
   CHECK(after.steps.size() == before.steps.size() + 1);
-  CHECK(after.prepack.size() == before.prepack.size() + 1);  // one copy of the weight for both
+  CHECK(after.prepack.size() == before.prepack.size() + 1);  // one copy of the weight for both GEMMs
   schedule::plan_memory(after);
   for (const int64_t n : {0, 1, 7})
     CHECK(same_results(before, after, {{sym::var("n"), n}, {sym::var("m"), 1}}));
@@ -79,10 +80,10 @@ TEST_CASE("rows of scratch, weights and inputs that are read often begin at mult
 
 TEST_CASE("what is read too seldom, grows too much or is in place already stays") {
   CHECK(padded(products(128, true)).buffers.size() == products(128, true).buffers.size());
-  const Program few = padded(products(61, true));  // an input that 61 results read
+  const Program few = padded(products(61, true));  // an input that 61 columns of results read
   CHECK(find(few, "x.padded") == nullptr);
   CHECK(find(few, "t_first")->strides == std::vector<Expr>{64, 1});
-  const Program short_rows = padded(products(9, true));  // 16 of them would be nearly twice as much
+  const Program short_rows = padded(products(9, true));  // padding rows to 16 would nearly double them
   CHECK(find(short_rows, "t_first")->strides == std::vector<Expr>{9, 1});
   const Program wide = padded(products(131, true, DType::kF32));
   CHECK(find(wide, "x.padded") == nullptr);

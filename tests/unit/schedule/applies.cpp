@@ -14,7 +14,7 @@ using namespace stridec::loop;
 
 namespace {
 
-// Nests of products, a turned copy, sums into places, a triangle, and a running sum.
+// Nests: GEMMs, a transposed copy, a scatter-add, a triangle, and a running sum.
 Program nests() {
   Program program = parse_program(R"(program nests
   symbol m = input 0 dim 0 in 1..4096
@@ -83,7 +83,7 @@ TEST_CASE("a directive that does not apply is named, with the reason") {
     const char *schedule, *why;
   };
   for (const Case& c : std::initializer_list<Case>{
-           // Of each directive, where it applies and where it does not.
+           // For each directive, a nest to which it applies and one to which it does not.
            {kProduct, "", ""},
            {kProduct, "unroll %i0 4", "'unroll %i0 4': directive 'unroll' is not known"},
            {kProduct, "vectorize %i1 16 8",

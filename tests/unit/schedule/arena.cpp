@@ -31,7 +31,7 @@ struct Sizes {
   }
 };
 
-// u = a b + t, where t is [n, 8] and a is t itself or another; whether u lies where t does.
+// u = a b + t, where t is [n, 8] and a is t or another buffer. Returns whether u has t's memory.
 bool writes_over_residual(bool reads_it_as_factor, InPlace in_place) {
   Pieces p("residual");
   const loop::View x = p.input("x", {p.n, 8}), w = p.weight("w", {8, 8}, 3);
@@ -104,7 +104,7 @@ TEST_CASE("a run takes the plan that is smallest for its sizes") {
   const ArenaPlan plan = plan_arena(items, s.facts);
   CHECK(Sizes::at(plan.bytes, 64, 1) == 64 * 66);
   CHECK(Sizes::at(plan.bytes, 32, 64) == 64 * 128);
-  // The offsets are those of the same plan.
+  // The offsets are consistent with that plan.
   for (const auto [n, m] : {std::pair<int64_t, int64_t>{64, 1}, {32, 64}, {7, 5}})
     for (size_t i = 0; i + 1 < items.size(); ++i) {
       const int64_t a = Sizes::at(plan.offsets[i], n, m), b = Sizes::at(plan.offsets[i + 1], n, m);
@@ -127,7 +127,7 @@ TEST_CASE("what the threads of a launch need lies where buffers of other times d
   const auto at = [&](Expr e, int64_t n, int64_t count) {
     return *sym::evaluate(e, [&](Expr var) -> std::optional<int64_t> { return var == threads ? count : n; });
   };
-  // The first product is there in both launches, the second one or the threads' memory beside it.
+  // The first result is live in both launches; with it the second one, or the threads' scratch.
   CHECK(at(p.program.arena_bytes, 16, 2) == 512 + 512);
   CHECK(at(p.program.arena_bytes, 16, 10) == 512 + 10 * 128);
   const int64_t t_at = at(p.program[t.buffer].offset, 16, 10), own = at(scratch[0].offset, 16, 10);
@@ -162,5 +162,5 @@ TEST_CASE("weights that a device copies by lines begin on one") {
       CHECK(sym::as_const(buffer.offset).value() % (buffer.name == "large" ? 256 : 64) == 0);
       seen += sym::as_const(buffer.offset).value() % 256 != 0;
     }
-  CHECK(seen == 1);  // one small one behind the other
+  CHECK(seen == 1);  // one small buffer after the other
 }

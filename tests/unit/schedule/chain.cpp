@@ -17,8 +17,8 @@ using namespace stridec::testing;
 
 namespace {
 
-// Scores, their softmax over keys (or over queries), values: three nests. `more` is appended to the steps, `buffers`
-// to the declarations.
+// Scores, their softmax over keys (or over queries), values: three nests. `more` is appended to the steps,
+// `buffers` to the declarations.
 std::string attention(const std::string& row_index, const std::string& buffers = {},
                       const std::string& more = {},
                       const std::string& values = "input v f32 [m, 3] ordinal 2") {

@@ -24,14 +24,15 @@ namespace {
 
 Value bend(const std::vector<Value>& v) { return unary(ScalarOp::kTanh, v[0]); }
 
-// Columns of `x`, summed up for each row and spread over as many columns as said, so that what is made of it is no copy.
+// Sums the columns of `x` per row and broadcasts the sums to `columns` columns, so that layers are not
+// copies.
 View layer(Pieces& p, const View& x, int64_t columns) {
   const View sums = p.reduce_last(x, Combine::kSum);
   const View wide = expand(sums, {x.shape[0], columns}, p.program.facts);
   return p.map("layer", {wide}, bend);
 }
 
-// Stores the value into columns of what is there already.
+// Stores the value into columns of an existing buffer.
 void store_over(Pieces& p, const View& to, const View& value) {
   NestBuilder nest(p.program, "over");
   const auto at = nest.dims(value.shape);
@@ -45,7 +46,7 @@ size_t arena_buffers(const Program& program) {
   return count;
 }
 
-// The program after the pass, which means the same and follows the rules.
+// The program after the pass, verified and compared with the original.
 Program shared(const Pieces& p, std::vector<Decision>* decisions = nullptr) {
   Program after = p.program;
   alias_concats(after, decisions);
@@ -69,7 +70,7 @@ bool refuses(const Pieces& p) {
 TEST_CASE("of a chain of concatenations the last one owns the memory") {
   Pieces p("dense");
   const View x = p.input("x", {p.n, 4});
-  // As networks are written whose layers read all that earlier ones made: a concatenation for each layer.
+  // A DenseNet: each layer reads a concatenation of all earlier results.
   std::vector<View> made = {layer(p, x, 4)};
   View all = made[0];
   for (int64_t columns : {3, 2, 5}) {
@@ -79,11 +80,11 @@ TEST_CASE("of a chain of concatenations the last one owns the memory") {
   p.output("y", layer(p, all, 2));
   std::vector<Decision> decisions;
   const Program after = shared(p, &decisions);
-  // Four layers, four sums, what the output is made of, and one concatenation: nothing is copied.
+  // Four layers, four sums, the output's layer, and one concatenation without copies.
   CHECK(after.steps.size() == 2 * 5 + 1);
   CHECK(arena_buffers(after) == 5 + 1 + 1);
   const std::string text = to_string(after);
-  CHECK(text.find("copy") == text.rfind("copy"));  // the output's alone
+  CHECK(text.find("copy") == text.rfind("copy"));  // only the output's copy
   CHECK(text.find("[%i0, %i1 + 9]") != std::string::npos);
   REQUIRE(decisions.size() == 6);
   CHECK(decisions[0].fused);
@@ -102,7 +103,7 @@ TEST_CASE("slices begin at whole pieces, and so do their rows, where that is ask
     Program after = p.program;
     alias_concats(after, nullptr, 16);
     verify(after);
-    const size_t others = 4;  // sums, and what the output is made of
+    const size_t others = 4;  // sums, and the output's layer
     CHECK(arena_buffers(after) >= others + buffers);
     CHECK((arena_buffers(after) == others + 1) == (buffers == 1));
     plan_memory(after);
@@ -205,7 +206,7 @@ TEST_CASE("buffers of another order in memory, of states, and those that more th
 TEST_CASE("nothing lies in a larger buffer where a run would have more memory alive") {
   Pieces p("long");
   const View x = p.input("x", {p.n, 4}), a = layer(p, x, 4);
-  // a is alive all the while, as the last concatenation would be with it; the other piece of that is not.
+  // a is live throughout, and the last concatenation would be too if it held a; its other part is not.
   View y = a;
   for (int i = 0; i < 3; ++i) y = layer(p, layer(p, y, 3000), 4);
   p.output("y", layer(p, p.concat({a, layer(p, y, 1400)}), 2));
@@ -225,7 +226,7 @@ TEST_CASE("random chains of copies, also over what is there, mean the same after
     std::mt19937 random(seed);
     Pieces p(cat("random", seed));
     std::vector<View> values = {layer(p, p.input("x", {p.n, 4}), 3)};
-    std::vector<View> buffers = values;  // as they lie in memory
+    std::vector<View> buffers = values;  // as stored in memory
     const auto pick = [&](const std::vector<View>& from) -> const View& {
       return from[random() % from.size()];
     };

@@ -17,12 +17,12 @@ namespace {
 struct Window {
   int64_t channels = 3, taps = 7, stride = 2, pad = 3, dilation = 1;
   DType dtype = DType::kF16;
-  bool constant = true;  // weights
+  bool constant = true;  // of the weights
   int64_t fill = 0;
   int64_t columns = 5;
 };
 
-// y[b, o, i, j] of x [2, channels, n, m]; factors are `dtype`, sums f32 or i32.
+// y[b, o, i, j] of x [2, channels, n, m]; operands have type `dtype`, sums are f32 or i32.
 Program convolution(const Window& w) {
   Pieces p("convolution");
   const View x = p.input("x", {2, w.channels, p.n, p.m}, w.dtype);
@@ -96,7 +96,7 @@ TEST_CASE("runs give what windows gave, for every stride, padding and size") {
           const Program before =
               convolution({.channels = channels, .taps = taps, .stride = stride, .pad = pad});
           Program after = rewritten(before);
-          // Where a window is in the padding as a whole, the mask is the result's.
+          // If a window can be entirely in the padding, the mask belongs to the result.
           if (taps == 7) CHECK(after.steps.size() == before.steps.size() + 1);
           schedule::plan_memory(after);
           for (const auto& [n, m] : {std::pair<int64_t, int64_t>{1, 1}, {7, 10}, {13, 8}})
@@ -128,7 +128,7 @@ TEST_CASE("channels that come first are copied to lie side by side, where they a
           .channels = channels, .taps = 3, .stride = 1, .pad = 1, .dtype = dtype, .columns = 24};
       const Program before = convolution(often);
       Program after = rewritten(before);
-      // Of less than a piece, there is no question.
+      // If the channels of a tap are less than a piece, the rewrite always applies.
       REQUIRE(after.steps.size() == before.steps.size() + 1);
       schedule::plan_memory(after);
       for (const auto& [n, m] : {std::pair<int64_t, int64_t>{1, 1}, {7, 10}})

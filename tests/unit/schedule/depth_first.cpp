@@ -109,7 +109,7 @@ TEST_CASE("rows of every kind lead to rows") {
 }
 
 TEST_CASE("a sum is written over what it adds, strip by strip") {
-  // A bottleneck: what its first layer reads stays until its last one adds it.
+  // A bottleneck: its last layer adds the input of its first one, which therefore stays live.
   const Program before = convolutions(24, 2, {{64}, {64}, {64, 3, 1, 1, 1}, {.out = 64, .adds = 1}, {8}});
   Program after = before;
   fuse_depth_first(after);
@@ -121,7 +121,7 @@ TEST_CASE("a sum is written over what it adds, strip by strip") {
 }
 
 TEST_CASE("what is read of every other row and column alone is kept alone") {
-  // As a network's stages begin: two paths with strides from one tensor.
+  // The first block of a network's stage: two strided paths from one tensor.
   const auto stage = [](int64_t out) {
     return convolutions(40, 2,
                         {{64},
@@ -138,19 +138,21 @@ TEST_CASE("what is read of every other row and column alone is kept alone") {
       CHECK(same_results(before, after, {{sym::var("m"), images}, {sym::var("n"), rows}}));
   };
   {
-    // What the second path makes is as large as what it reads: a copy of a quarter of that lets go of the rest before.
+    // The second path's result is as large as its input. A copy of a quarter of the input frees the rest
+    // earlier.
     const Program before = stage(256);
     Program after = before;
     reduce_peak(after);
     verify(after);
     CHECK(only_strips(after).body.size() == 2);
-    CHECK(after.steps.size() == before.steps.size());  // a copy more, two in strips
+    CHECK(after.steps.size() == before.steps.size());  // one more step for the copy; two layers are tiled
     CHECK(arena(before, 1, 400) == 2 * tensor + tensor / 4);
     CHECK(arena(after, 1, 400) == tensor + tensor / 2);
     same(before, after);
   }
   {
-    // The second path's strips reach the end: of what it makes only rows are alive with all that it reads. No copy.
+    // The second path is tiled to its end: only some rows of its results are live with its whole input. No
+    // copy.
     const Program before = stage(64);
     Program after = before;
     reduce_peak(after);
@@ -196,7 +198,7 @@ TEST_CASE("no strips where they do not lower what is alive at once, or make too 
         "no strips of rows: what passes stays in caches; weights would be read for each strip");
   CHECK(reason(convolutions(4000, 2, {{64}, {64, 3, 1, 1, 1}, {8}})) ==
         "no strips of rows: there are too few rows, or one is too large for a cache");
-  // Matrix products, which read no windows, are no convolutions.
+  // GEMMs, which read no windows, are not convolutions.
   std::vector<Decision> decisions;
   Program products = convolutions(4, 4, {{8}, {8}, {8}});
   fuse_depth_first(products, &decisions);
@@ -204,7 +206,8 @@ TEST_CASE("no strips where they do not lower what is alive at once, or make too 
 }
 
 TEST_CASE("convolutions work by strips of rows where memory traffic takes longer, and only there") {
-  // A block of MobileNet's kind on a large image: what its first two layers make is six times what it reads.
+  // A MobileNet block on a large image: the results of its first two layers are six times as large as its
+  // input.
   const auto strips_after = [](const Program& before) {
     Program after = before;
     std::vector<Decision> decisions;
@@ -219,13 +222,13 @@ TEST_CASE("convolutions work by strips of rows where memory traffic takes longer
   plan_memory(after, InPlace::kSums);
   for (const auto& [images, rows] : {std::pair<int64_t, int64_t>{1, 5}, {1, 13}, {2, 6}, {0, 9}})
     CHECK(same_results(before, after, {{sym::var("m"), images}, {sym::var("n"), rows}}));
-  // There is more to compute than to move.
+  // Recomputation would cost more than memory traffic.
   CHECK(tiled_groups_of(strips_after(convolutions(200, 2, {{256, 3, 1, 1, 1}, {256, 3, 1, 1, 1}}))).empty());
-  // It stays in a cache.
+  // The intermediates fit in a cache.
   CHECK(tiled_groups_of(strips_after(convolutions(4, 2, {{8}, {48}, {4, 3, 1, 1, 1}}))).empty());
 }
 
-// A convolution, and each of its images with a mean of 0 and a variance of 1.
+// A convolution whose result is normalised per image to mean 0 and variance 1.
 Program normalised(int64_t width, int64_t channels, const Layer& layer) {
   Program program = convolutions(width, 4, {layer});
   const BufferId made = program.outputs[0];
@@ -284,7 +287,7 @@ TEST_CASE("statistics are taken of rows while these lie in a cache, and the rows
 }
 
 TEST_CASE("rows that others read as well are made once, all of them") {
-  // The second layer reads rows of the first one, the third one adds them.
+  // The second layer reads rows of the first one, the third layer adds them.
   const auto chain_of = [](const Program& program) {
     const Flow flow = make_flow(program, program.steps);
     std::string why;
@@ -308,7 +311,7 @@ TEST_CASE("rows that others read as well are made once, all of them") {
   plan_memory(after, InPlace::kSums);
   for (const auto& [images, rows] : {std::pair<int64_t, int64_t>{1, 5}, {1, 33}, {2, 14}, {0, 9}})
     CHECK(same_results(before, after, {{sym::var("m"), images}, {sym::var("n"), rows}}));
-  // Some are read twice, some by nobody else, the last one of an odd number by nobody.
+  // Some rows are read twice, some only once, the last row of an odd number never.
   for (const Layer& second : {Layer{8, 3, 1, 1, 1}, Layer{8, 3, 1, 1, 0}, Layer{8, 2, 2, 1, 0}})
     CHECK(!chain_of(layers(second)));
 }
@@ -320,12 +323,12 @@ TEST_CASE("a strip moves the rows that the one before has made") {
   REQUIRE(strips.carried.size() == 2);
   for (const TiledGroup::Carried& each : strips.carried)
     CHECK(std::count(strips.own.begin(), strips.own.end(), each.buffer) == 1);
-  // Each has memory of its own: it outlasts a strip.
+  // Carried rows have their own memory, because they outlast a tile.
   const ArenaPlan own = own_memory(program, strips);
   std::vector<Expr> places = own.offsets;
   std::sort(places.begin(), places.end(), sym::ExprLess());
   CHECK(std::unique(places.begin(), places.end()) == places.end());
-  // Rows that follow each other without a window are made once anyway.
+  // Rows that consecutive tiles do not share are computed only once anyway.
   Program apart = convolutions(40, 4, {{64}, {64}, {64, 2, 2, 1, 0}, {8}});
   reduce_peak(apart);
   for (const TiledGroup* each : tiled_groups_of(apart)) CHECK(each->carried.empty());
@@ -345,7 +348,8 @@ TEST_CASE("rows that no strip has made are not taken over") {
     return false;
   };
   CHECK(!refused([](Program&, TiledGroup&) {}));
-  // A buffer that strips share, or one that is none's; sizes of nothing; no rows; a dim that the buffer has not.
+  // Rejected: a buffer shared by tiles, a buffer of no group, empty sizes, no rows, a dim that the buffer
+  // does not have.
   CHECK(refused([](Program& p, TiledGroup& s) { s.carried[0].buffer = p.outputs[0]; }));
   CHECK(refused([](Program&, TiledGroup& s) { std::erase(s.own, s.carried[0].buffer); }));
   CHECK(refused([](Program&, TiledGroup& s) { s.carried[0].at = s.first; }));

@@ -66,7 +66,7 @@ struct Gated {
   }
 };
 
-// How many pairs are launched afterwards.
+// Number of dual GEMM launches after the pass.
 int paired(const Program& before) {
   verify(before);
   Program after = before;
@@ -119,7 +119,7 @@ TEST_CASE("a gate and what it lets through are one product") {
 
 TEST_CASE("halves of one product's columns that meet are one product") {
   CHECK(paired(halves(64, 64)) == 1);
-  CHECK(paired(halves(64, 32)) == 1);  // some columns twice
+  CHECK(paired(halves(64, 32)) == 1);  // the same columns used twice
 }
 
 TEST_CASE(
@@ -131,7 +131,7 @@ TEST_CASE(
   const View other = g.p.input("other", {g.p.n, 64}, kNarrow), wg = g.weight("wg", 64, 1);
   g.p.output("y", g.gate(g.product("gate", other, wg), g.x, g.weight("wu", 64, 2)));
   CHECK(paired(g.p.program) == 0);
-  // Weights that come as data.
+  // Weights that are inputs.
   Gated h{.depth = 64, .columns = 64};
   const View given = h.p.input("given", {64, 64}, kNarrow);
   h.p.output("y", h.gate(h.product("gate", h.x, given), h.x, h.weight("wu", 64, 2)));

@@ -12,7 +12,7 @@ using namespace stridec::testing;
 
 namespace {
 
-// Two products one after the other, each with what follows it, which is fused; `node` of each pair.
+// Two GEMMs in sequence, each with a fused consumer; `node` of each pair.
 struct Two {
   Program program;
   std::vector<Decision> decisions;
@@ -62,11 +62,11 @@ TEST_CASE("of kernels of one node a decision about what does not pass between th
                            .passing = {"elsewhere"}});
   CHECK(explain_unfused(two.program, two.kernels, two.decisions)[0].reasons.size() == 2);
   two.decisions.pop_back();
-  // How it became several kernels does.
+  // A decision that split the work into several kernels is reported.
   two.decisions.push_back(decision_about(two.program.nests[0], "padding", true, "it reads a padded copy"));
   CHECK(explain_unfused(two.program, two.kernels, two.decisions)[0].reasons ==
         std::vector<std::string>{"padding: it reads a padded copy"});
-  // So does a loop around one of them.
+  // A loop around one of them is a reason too.
   Step inner = two.program.steps[1];
   two.program.steps[1].node = While{.counter = sym::var("i"),
                                     .trip_count = 3,

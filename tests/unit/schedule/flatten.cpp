@@ -14,8 +14,8 @@ using namespace stridec::testing;
 
 namespace {
 
-// x squared over all windows where `whole_before`, plus a mask of each of 8 windows, then a sum along the last dim: over all
-// windows again, or over images and windows.
+// x squared (over all windows if `whole_before`), plus a mask for each of 8 windows, then a sum along the
+// last dim: over all windows again (`whole_after`), or over images and windows.
 Program masked(bool whole_before, bool whole_after) {
   Pieces p("windows");
   const View x = p.input("x", {p.n, 8, 5, 3}), mask = p.weight("mask", {8, 5, 1}, 3);

@@ -20,7 +20,7 @@ using namespace stridec::testing;
 
 namespace {
 
-// Fuses, verifies, and compares with the program before on random inputs of these sizes.
+// Fuses, verifies, and compares with the original program on random inputs of these sizes.
 Program fused(const Program& before, const Bindings& sizes) {
   Program after = before;
   fuse(after);
@@ -193,7 +193,7 @@ TEST_CASE("the epilogue of a product of groups runs over the groups and their co
 
 namespace {
 
-// [n, 12, width] minus what its groups of 4 channels come to; `apart`: a channel reads what group that of index channel // apart is.
+// [n, 12, width] minus a value per group of 4 channels. A channel reads the group of channel index // apart.
 Program centred(int64_t channels, int64_t apart, int64_t width) {
   Pieces p("centred");
   const View x = p.input("x", {p.n, channels, width}), scale = p.input("scale", {channels});
@@ -221,7 +221,7 @@ TEST_CASE("for a GPU, what groups of channels come to and what is made of it is 
   const auto nests = [&](const Program& before) {
     Program after = before;
     fuse(after);
-    CHECK(launches(after) == 2);  // of a CPU
+    CHECK(launches(after) == 2);  // on a CPU
     fuse_columns(after);
     verify(after);
     plan_memory(after);
@@ -229,7 +229,8 @@ TEST_CASE("for a GPU, what groups of channels come to and what is made of it is 
     return launches(after);
   };
   CHECK(nests(centred(12, 4, 16)) == 1);
-  // 13 channels are no groups of 5, groups of 6 have nothing of groups of 4, and 15 elements are no vectors.
+  // Not fused: 13 channels do not divide into groups of 5, groups of 6 do not match groups of 4, 15 elements
+  // are not whole vectors.
   CHECK(nests(centred(13, 5, 16)) == 2);
   CHECK(nests(centred(12, 6, 16)) == 2);
   CHECK(nests(centred(12, 4, 15)) == 2);
@@ -238,7 +239,7 @@ TEST_CASE("for a GPU, what groups of channels come to and what is made of it is 
 TEST_CASE("rows that are not the flattened dims in order stay apart") {
   Pieces p("crossed");
   const View x = p.input("x", {p.n * p.m, 5}), w = p.input("w", {5, 6}), r = p.input("r", {p.n, p.m, 6});
-  // Row i * m + j is read at [j, i] too.
+  // Row i * m + j is also read at [j, i].
   const View rows = loop::reshape(p.matmul(x, w), {p.n, p.m, 6}, p.program.facts);
   const View turned = loop::reshape(p.matmul(x, w), {p.m, p.n, 6}, p.program.facts);
   const View y = p.map("sum", {loop::permute(turned, {1, 0, 2}), rows}, [](auto v) { return v[0] + v[1]; });
@@ -480,9 +481,10 @@ TEST_CASE("a nest may pass one that touches other parts of a buffer, and none th
     const Flow flow = make_flow(p.program, p.program.steps);
     const bool apart = from == 16;
     CHECK(may_move(p.program, p.program.steps, flow, 2, 0) ==
-          apart);  // reads the first part, past the second
-    CHECK(may_move(p.program, p.program.steps, flow, 0, 2) == apart);  // writes it, past the second
-    CHECK(!may_move(p.program, p.program.steps, flow, 0, 3));          // and past who reads it
+          apart);  // reads the first part; moves past the writer of the second
+    // Writes the first part; moves past the second.
+    CHECK(may_move(p.program, p.program.steps, flow, 0, 2) == apart);
+    CHECK(!may_move(p.program, p.program.steps, flow, 0, 3));  // does not move past its reader
   }
 }
 

@@ -22,7 +22,7 @@ struct Result {
   int launches = 0;
 };
 
-// Fused, then with prologues, which means the same and follows the rules.
+// Fuses, then adds prologues; verifies and compares with the original program.
 Result with_prologues(const Pieces& p) {
   Program fused = p.program;
   fuse(fused, {});
@@ -42,7 +42,7 @@ Result with_prologues(const Pieces& p) {
 
 Value relu(const Value& v) { return max(v, v.nest->constant(DType::kF32, 0)); }
 
-// max(x * scale + shift, 0) with numbers of each column.
+// max(x * scale + shift, 0) with one scale and shift per column.
 View normalised(Pieces& p, const View& x, int64_t columns) {
   return p.map("relu", {x, p.weight("scale", {columns}, 1), p.weight("shift", {columns}, 2)},
                [](const std::vector<Value>& v) { return relu(v[0] * v[1] + v[2]); });

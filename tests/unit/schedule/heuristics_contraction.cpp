@@ -14,7 +14,7 @@ using sym::Expr;
 
 namespace {
 
-// The schedule of x[m, k] w[k, n] with weights.
+// The schedule of x[m, k] w[k, n], w a weight.
 loop::Schedule schedule_of(int64_t m, int64_t n, int64_t k, DType a, DType b, const CpuTarget& target) {
   loop::Program program;
   auto buffer = [&](const char* name, std::vector<Expr> shape, DType dtype, Storage storage) {
@@ -73,7 +73,8 @@ TEST_CASE("a panel that is a little larger than its share of the cache is one pi
 }
 
 TEST_CASE("results that lie pages apart are not stored one by one") {
-  // A convolution of three spatial dims on images of 16 x 56 x 56: channels are 49 pages apart; of 15 x 56 x 56: they are not.
+  // A convolution with three spatial dims. In images of 16 x 56 x 56 channels are exactly 49 pages apart, in
+  // images of 15 x 56 x 56 they are not.
   const auto stages_images = [](int64_t depth) {
     loop::Program program;
     auto buffer = [&](const char* name, std::vector<Expr> shape, Storage storage) {
@@ -100,7 +101,7 @@ TEST_CASE("results that lie pages apart are not stored one by one") {
 }
 
 TEST_CASE("a convolution to three channels runs on a micro-kernel, also where they are stored apart") {
-  // Channels last in; out as an image is given back.
+  // Channels-last input; output in image layout.
   loop::Program program;
   const auto buffer = [&](const char* name, std::vector<Expr> shape, Storage storage) {
     return loop::whole(
@@ -148,7 +149,7 @@ TEST_CASE("vectors of k are for rows along k: turning others takes longer than i
 }
 
 TEST_CASE("rows in long runs are read in place and those in short ones copied, as the model says of both") {
-  // A dilated convolution, channels last: a window's channels are a run.
+  // A dilated convolution, channels-last: the channels of a tap are contiguous.
   const auto reading_of = [](int64_t channels, int64_t columns) {
     loop::Program program;
     const auto buffer = [&](const char* name, std::vector<Expr> shape, Storage storage) {

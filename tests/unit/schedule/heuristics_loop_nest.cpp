@@ -19,7 +19,7 @@ std::string chosen(const std::string& text, const char* target) {
   return to_string(program.nests[0].schedule);
 }
 
-// A row's loop over columns holds two loops, with `kept` between them.
+// A row's loop over columns contains two loops, with the buffer `kept` between them.
 std::string schedule_of(const std::string& kept) {
   return chosen(cat(R"(program rows
   input x f32 [64, 32] ordinal 0
@@ -112,7 +112,8 @@ TEST_CASE("a scan runs on several vectors side by side where they lie so in memo
 
 TEST_CASE("lanes do not lie along a size that may be one where another dim has enough points") {
   const auto schedule = [](const std::string& range) {
-    // Weights lie apart along the columns and are the same along the batch, where what is multiplied lies apart.
+    // Weights are strided along the columns and constant along the batch, along which the other operand is
+    // strided.
     return chosen(cat(R"(program products
   symbol batch = input 0 dim 0 in )",
                       range, R"(
@@ -140,7 +141,8 @@ TEST_CASE("lanes do not lie along a size that may be one where another dim has e
 TEST_CASE(
     "lanes lie where elements are near each other, or a line apart, rather than a page, however few there "
     "may be") {
-  // An image of planes becomes one of channels, its columns looked up; where there is one pixel it takes next to no time.
+  // Converts an image from planes to channels and looks up its columns. For a single pixel this takes almost
+  // no time.
   const std::string text = R"(program show
   symbol h = input 0 dim 1 in 1..256
   symbol w = input 0 dim 2 in 1..256
@@ -202,7 +204,7 @@ TEST_CASE("products without a micro-kernel do several rows together, where these
   };
   for (const char* dtype : {"i32", "i64"})
     CHECK(schedule(dtype, "1..4096", "0").find("points %i0 4") != std::string::npos);
-  // Each row has weights of its own; there are too few rows.
+  // Each row has its own weights; then: too few rows.
   CHECK(schedule("i32", "1..64", "%i0").find("points") == std::string::npos);
   CHECK(schedule("i32", "1..3", "0").find("points") == std::string::npos);
 }

@@ -15,7 +15,7 @@ using namespace stridec::testing;
 
 namespace {
 
-// So many launches are left, and the program means the same.
+// Number of launches after the pass; the result is compared with the original program.
 int joined(const Pieces& p, std::vector<Decision>* decisions = nullptr) {
   Program after = p.program;
   fuse_horizontally(after, decisions);
@@ -64,7 +64,7 @@ TEST_CASE("nests that another one stands between join where they may pass it") {
     const View sums = p.reduce_last(blocked ? a : y, Combine::kSum);
     p.output("s", p.map("b", {y, sums}, [](const std::vector<Value>& v) { return v[0] + v[1]; }));
     p.output("a", a);
-    // a, the sum of a, b that reads it and its copy; or all but the sum.
+    // Launches: a; the sum of a; b, which reads it, and its copy. Or all but the sum in one.
     CHECK(joined(p) == (blocked ? 3 : 2));
   }
 }

@@ -59,7 +59,7 @@ int binds(const Program& program) {
   return count(program, [](const Stmt& stmt) { return std::holds_alternative<Bind>(stmt.node); });
 }
 
-// Positions as exporters spread them over a batch, counted up along the row: running sums of `steps`.
+// Positions broadcast over a batch, as exporters write them: running sums of `steps` along rows.
 View spread(Pieces& p, const View& steps, int64_t size) {
   const View spread = p.temporary("spread", {p.n, size}, DType::kI64);
   NestBuilder nest(p.program, "cumsum");
@@ -173,7 +173,7 @@ TEST_CASE("what a loop makes of weights in every iteration is a constant, what i
 }
 
 TEST_CASE("floats that are all one number are constants, and what is added to a mask becomes part of it") {
-  // y[i, j] = x[i, j] + f16(bias[at] + (j <= i ? 0 : -inf)), with a bias that is one number or not
+  // y[i, j] = x[i, j] + f16(bias[at] + (j <= i ? 0 : -inf)), with a scalar bias or not
   const auto masked = [](std::vector<float> values) {
     Pieces p("biases");
     Buffer buffer{.name = "bias",
@@ -212,7 +212,7 @@ TEST_CASE("floats that are all one number are constants, and what is added to a 
 }
 
 TEST_CASE("two masks are one condition where one of them is enough") {
-  for (const ScalarOp op : {ScalarOp::kMin, ScalarOp::kAdd}) {  // -1000 twice is another number
+  for (const ScalarOp op : {ScalarOp::kMin, ScalarOp::kAdd}) {  // adding -1000 twice gives another value
     Pieces p("masks");
     const View x = p.input("x", {p.n, p.m}), y = p.temporary("y", {p.n, p.m});
     const View lengths = p.input("lengths", {p.n}, DType::kI64);
@@ -250,7 +250,7 @@ TEST_CASE("the greatest and the least of one number are that number where there 
     sums.store(y, points, sums.load(x, points) + sums.load(tops, {points[0]}));
     sums.finish();
     p.output("out", y);
-    // Not a number where there is no point.
+    // NaN if there are no points.
     p.output("all", p.map("own", {tops}, [](const std::vector<Value>& v) { return v[0] - v[0]; }));
     for (Nest& nest : p.program.nests) clean(p.program, nest);
     for (const int64_t m : {0, 1, 7}) {
@@ -261,7 +261,7 @@ TEST_CASE("the greatest and the least of one number are that number where there 
 }
 
 TEST_CASE("the greatest and the least of what moves one way are its ends") {
-  // Whether a row sees no key of m, by masks of f16.
+  // Whether a row has no visible key among m, with f16 masks.
   struct Case {
     const char* what;
     bool known;

@@ -17,7 +17,8 @@ using sym::Expr;
 
 namespace {
 
-// y [n, columns, 2m, 8] = x [n, 3, m, 4], each point twice along both axes, convolved with 3 x 3 taps and one of padding.
+// y [n, columns, 2m, 8]: x [n, 3, m, 4], upsampled by two along both axes (nearest), convolved with 3 x 3
+// taps and padding 1.
 Program of_neighbours(int64_t columns, DType dtype = DType::kF16, bool constant_padding = true) {
   Pieces p("neighbours");
   const View x = p.input("x", {p.n, 3, p.m, 4}, dtype);
@@ -40,7 +41,7 @@ Program of_neighbours(int64_t columns, DType dtype = DType::kF16, bool constant_
     Access tap{x.buffer,
                {at[0], k[0], sym::floordiv(row, 2), sym::floordiv(column, 2)},
                sym::logical_and(inside(row, 2 * p.m), inside(column, 8))};
-    if (!constant_padding)  // edges repeated
+    if (!constant_padding)  // edge padding
       tap = {x.buffer,
              {at[0], k[0], sym::max(0, sym::min(p.m - 1, sym::floordiv(row, 2))),
               sym::max(0, sym::min(3, sym::floordiv(column, 2)))},

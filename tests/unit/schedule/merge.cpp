@@ -1,4 +1,4 @@
-// Dims that are merged: what reads by a remainder is right over the range of both.
+// Merged dims: reads by a remainder stay correct over the range of both dims.
 #include <doctest/doctest.h>
 
 #include "compiler/loop/walk.h"

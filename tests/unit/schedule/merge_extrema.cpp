@@ -21,11 +21,11 @@ struct Pool {
   int64_t taps = 3, stride = 2, channels = 64;
   DType dtype = DType::kBF16, passed = DType::kBF16;
   Combine first = Combine::kMax, second = Combine::kMax;
-  bool again = false;          // what passes is read once more
-  double outside = -HUGE_VAL;  // what lies around it
+  bool again = false;          // the intermediate has another reader
+  double outside = -HUGE_VAL;  // value of the padding
 };
 
-// x [n, m, m, channels], a window's extremum along the rows, then along the columns.
+// x [n, m, m, channels]: the extremum over a window's rows, then over its columns.
 Program pooled(const Pool& of) {
   Pieces p("pool");
   const Expr rows = sym::floordiv(p.m + of.stride - 1, of.stride);
@@ -81,12 +81,12 @@ TEST_CASE("bytes as well, whose least value lies around them") {
 }
 
 TEST_CASE("extrema stay apart where one nest would take longer or another result") {
-  for (const Pool& of : {Pool{.taps = 7, .stride = 1},  // 49 loads for 14
-                         Pool{.channels = 3},           // no vectors
-                         Pool{.first = Combine::kMin},  // of another kind
-                         Pool{.dtype = DType::kF32},    // rounded between
-                         Pool{.outside = 0},            // what lies around counts
-                         Pool{.again = true}}) {        // the part is there anyway
+  for (const Pool& of : {Pool{.taps = 7, .stride = 1},  // 49 loads instead of 14
+                         Pool{.channels = 3},           // not vectorised
+                         Pool{.first = Combine::kMin},  // extrema of different kinds
+                         Pool{.dtype = DType::kF32},    // rounding in between
+                         Pool{.outside = 0},            // the padding affects the result
+                         Pool{.again = true}}) {        // the intermediate is needed anyway
     const Program before = pooled(of);
     CHECK(to_string(joined(before)) == to_string(before));
   }

@@ -20,7 +20,7 @@ namespace {
 Value bend(const std::vector<Value>& v) { return unary(ScalarOp::kTanh, v[0]); }
 Value add(const std::vector<Value>& v) { return v[0] + v[1]; }
 
-// x * weights + bias, bent.
+// x * weights + bias, with an activation if `bent`.
 View layer(Pieces& p, const View& x, int64_t depth, int64_t columns, uint32_t seed, bool bent = true) {
   const View sum =
       p.map("add", {p.product(x, depth, columns, seed), p.weight(cat("b", seed), {columns}, seed + 50)}, add);
@@ -33,7 +33,7 @@ struct Result {
   int launches = 0;
 };
 
-// Fused, then joined, which means the same and follows the rules.
+// Fuses, then merges; verifies and compares with the original program.
 Result joined(const Pieces& p) {
   Program fused = p.program;
   fuse(fused, {});
@@ -108,7 +108,7 @@ TEST_CASE("numbers that differ lie along the columns") {
   p.output("b", scaled(9, 2, 3));
   const Result result = joined(p);
   CHECK(result.launches == 1);
-  // Weights, biases and factors, of each.
+  // Weights, biases and factors of each GEMM.
   CHECK(result.program.prepack.size() == 6);
 }
 
@@ -155,12 +155,12 @@ TEST_CASE("products that stay apart") {
           p.output("a", layer(p, x, 12, 480, 1));
           p.output("b", layer(p, x, 12, 480, 2));
         }) == "one product would take 99 % of the time of both");
-  // What follows the sums is more than the products.
+  // The epilogue is more work than the GEMMs.
   CHECK(reasons([](Pieces& p, const View& x) {
           p.output("a", layer(p, x, 12, 10, 1));
           p.output("b", layer(p, x, 12, 40, 2, false));
         }) == "one product would take 234 % of the time of both");
-  // Another value, another depth; matrices that are no weights.
+  // Another input, another depth; right operands that are no weights.
   CHECK(reasons([](Pieces& p, const View& x) {
           p.output("a", layer(p, x, 12, 10, 1));
           p.output("b", layer(p, p.input("other", {p.n, 12}), 12, 4, 2));
@@ -169,7 +169,7 @@ TEST_CASE("products that stay apart") {
           p.output("a", p.matmul(x, p.input("v", {12, 10})));
           p.output("b", p.matmul(x, p.input("w", {12, 4})));
         }) == "");
-  // One needs the other.
+  // One GEMM depends on the other.
   CHECK(reasons([](Pieces& p, const View& x) {
           const View a = layer(p, x, 12, 12, 1);
           p.output("a", layer(p, a, 12, 4, 2));

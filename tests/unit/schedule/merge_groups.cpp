@@ -15,7 +15,7 @@ using sym::Expr;
 
 namespace {
 
-// y [n, groups*columns, m] = x [n, groups*channels, m] convolved with 3 taps by groups, plus a bias.
+// y [n, groups*columns, m] = grouped convolution of x [n, groups*channels, m] with 3 taps, plus a bias.
 Program grouped(int64_t groups, int64_t channels, int64_t columns, DType dtype = DType::kF16) {
   Pieces p("grouped");
   const View x = p.input("x", {p.n, groups * channels, p.m}, dtype);
@@ -48,7 +48,7 @@ Program grouped(int64_t groups, int64_t channels, int64_t columns, DType dtype =
   return p.program;
 }
 
-// The groups of the first launched nest.
+// Expects the first launched nest to have `groups` groups after the pass.
 Program joined(const Program& before, int64_t groups) {
   Program after = before;
   schedule::merge_groups(after, gpu_target("sm_90a"));
@@ -68,7 +68,7 @@ TEST_CASE("groups of few channels are joined, up to 64 channels and columns") {
   joined(grouped(32, 4, 4), 2);
   joined(grouped(32, 32, 32), 16);
   joined(grouped(8, 2, 8), 1);
-  joined(grouped(24, 4, 2), 3);  // what divides the number of groups
+  joined(grouped(24, 4, 2), 3);  // a divisor of the number of groups
   joined(grouped(6, 8, 16), 3);
 }
 

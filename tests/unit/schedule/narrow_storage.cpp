@@ -14,7 +14,7 @@ using sym::Expr;
 
 namespace {
 
-// A residual that is needed wide and narrow, statistics of its rows, and their product with it. Buffers are called
+// A residual that is used in f32 and in f16, statistics of its rows, and their product with it. Buffers are
 // "residual", "narrow", "mean", "y".
 Program residual_block() {
   Pieces p("block");
@@ -68,7 +68,7 @@ TEST_CASE(
   schedule::narrow_storage(after, DType::kF16);
   verify(after);
   CAPTURE(to_string(after));
-  // One of the two that hold the residual is gone.
+  // Only one of the two buffers of the residual remains.
   const Buffer *residual = find(after, "residual"), *narrow = find(after, "narrow");
   REQUIRE((residual != nullptr) != (narrow != nullptr));
   CHECK((residual ? residual : narrow)->dtype == DType::kF16);
@@ -82,7 +82,7 @@ TEST_CASE(
     const auto inputs = random_inputs(before, sizes, 3);
     const auto want = interpret(before, inputs, {.poison = true}),
                got = interpret(after, inputs, {.poison = true, .planned = true});
-    CHECK(close(want, got, 2e-2));  // two roundings to f16 of numbers up to 256
+    CHECK(close(want, got, 2e-2));  // two roundings to f16 of values up to 256
     if (n) CHECK(!close(want, got, 1e-7));
   }
 }

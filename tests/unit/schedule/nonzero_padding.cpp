@@ -19,11 +19,11 @@ struct Window {
   int64_t taps = 3, stride = 1, pad = 1, dilation = 1;
   DType data = DType::kU8;
   int64_t fill = 117;
-  bool constant = true;  // weights
+  bool constant = true;  // of the weights
   int64_t groups = 1;
 };
 
-// y[b, o, i, j] i32 of x [2, 4 * groups, n, m] by signed bytes, padded by `fill`.
+// y[b, o, i, j] i32 of x [2, 4 * groups, n, m] and int8 weights; the padding has value `fill`.
 Program convolution(const Window& w) {
   Pieces p("convolution");
   const View x = p.input("x", {2, 4 * w.groups, p.n, p.m}, w.data);
@@ -81,7 +81,7 @@ TEST_CASE(
   CHECK(text.find("bytes.border[") != std::string::npos);
   for (const Buffer& buffer : after.buffers)
     if (buffer.name == "bytes.border") {
-      CHECK(element_count(buffer.shape).is_const(16 * 5));  // a tap before and one behind, along two dims
+      CHECK(element_count(buffer.shape).is_const(16 * 5));  // one tap before and one after, in two dims
     }
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("sums are the same for every window, padding, type and size") {
                                               .fill = is_signed ? -7 : 200,
                                               .groups = dilation});
           Program after = taken_out(before);
-          // Where a window is in the padding as a whole, the mask is the result's.
+          // If a window can be entirely in the padding, the mask belongs to the result.
           if (pad <= dilation * (taps - 1)) CHECK(to_string(after) != to_string(before));
           schedule::plan_memory(after);
           for (const auto& [n, m] : {std::pair<int64_t, int64_t>{1, 1}, {2, 9}, {13, 4}, {0, 3}})

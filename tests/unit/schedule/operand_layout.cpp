@@ -13,7 +13,7 @@ using namespace stridec::testing;
 
 namespace {
 
-// Windows of 2 x 3 points of an image of 8 x 6, as rows of a product.
+// Windows of 2 x 3 points of an image of 8 x 6, as rows of a GEMM operand.
 Program windows_by_weights(int64_t rows_read, bool read_twice, int64_t columns = 5) {
   Pieces p("windows");
   const View x = p.input("x", {p.n, 8, 6, 4}), w = p.weight("w", {4, columns}, 7);

@@ -23,7 +23,7 @@ struct Window {
   bool depthwise = false;
 };
 
-// y[o, i] = sum over c, r of x[c, stride*i + dilation*r - before] * w[o, c, r], x n long.
+// y[o, i] = sum over c, r of x[c, stride*i + dilation*r - before] * w[o, c, r]; x has length n.
 Program convolution(const Window& w) {
   Pieces p("convolution");
   const View x = p.input("x", {w.channels, p.n});
@@ -81,7 +81,8 @@ TEST_CASE("padded copies give what the masks gave, for every stride, dilation, p
                                                .dilation = dilation});
           Program copied = rewritten(program);
           schedule::plan_memory(copied);
-          // Where a window is in the padding as a whole or not at all, the mask is the result's and not the tap's.
+          // If a window can be entirely in the padding or not at all, the mask belongs to the result instead
+          // of the tap.
           if (taps == 7) CHECK(copied.steps.size() == program.steps.size() + 1);
           for (const int64_t n : {1, 2, 9, 16})
             CHECK(same_results(program, copied, {{sym::var("n"), n}, {sym::var("m"), 1}}));
@@ -140,11 +141,11 @@ TEST_CASE("images padded by themselves, or read in larger ones, are copied as th
       schedule::plan_memory(copied);
       for (const int64_t size : {1, 2, 9, 16})
         CHECK(same_results(program, copied, {{n, size}, {sym::var("m"), 1}}));
-      // Of many channels a tap is a row anyway.
+      // With many channels, each tap is a contiguous row anyway.
       const Program wide = convolution_of(reading, 16, stride, false);
       CHECK(rewritten(wide).steps.size() == wide.steps.size());
     }
-  // No window: a tap by itself.
+  // No window: single taps.
   const Program taps = convolution_of(readings[0], 3, 1, true);
   CHECK(rewritten(taps).steps.size() == taps.steps.size());
 }

@@ -15,7 +15,7 @@ using sym::Expr;
 
 namespace {
 
-// y[s] = sum over r of x[(s + before - r*dilation) // stride] * w[r], where that divides.
+// y[s] = sum over r of x[(s + before - r*dilation) // stride] * w[r], where the division is exact.
 struct Window {
   int64_t stride, taps, dilation, before;
   Expr size;  // of y
@@ -49,7 +49,7 @@ Program split(const Program& program) {
   return after;
 }
 
-// The nests of the window, without the copy to the output.
+// The nests of the window, without the output copy.
 std::string text_of(const Program& program) {
   std::string text;
   for (const Step& step : program.steps) {
@@ -126,7 +126,7 @@ TEST_CASE("phases of any stride, dilation, padding and size give what the window
 TEST_CASE("windows whose taps do not follow from the phase stay") {
   CHECK(refusal(transposed({.stride = 1, .taps = 3, .dilation = 1, .before = 0, .size = n})) ==
         "no sum runs over a strided window");
-  // What is masked off counts.
+  // Not applicable: masked elements affect the result.
   CHECK(refusal(transposed({.stride = 2, .taps = 3, .dilation = 1, .before = 0, .size = 2 * n, .fill = 1})) ==
         "no sum runs over a strided window");
 }

@@ -168,7 +168,7 @@ View permute_copy(Pieces& pieces, const View& x) {
 Pieces random_program(uint32_t seed) {
   std::mt19937 random(seed);
   Pieces p(cat("random", seed));
-  // All values are [n, 4]; results of other shapes are brought back to it.
+  // All values are [n, 4]; results of other shapes are converted back.
   std::vector<View> values = {p.input("x", {p.n, 4}), p.input("y", {p.n, 4})};
   const View square = p.input("w", {4, 4}), row = p.input("row", {4});
   auto pick = [&]() -> const View& { return values[random() % values.size()]; };

@@ -15,7 +15,8 @@ using sym::Expr;
 
 namespace {
 
-// x [rows, columns, 8] shown in m rows and 2 * columns columns, linearly along both; `rows` may be an expression of n.
+// Resizes x [rows, columns, 8] bilinearly to m rows and 2 * columns columns; `rows` may be an expression of
+// n.
 Program shown(Expr (*rows)(Expr n, Expr m), bool last_axis = true) {
   Pieces p("shown");
   const Expr in = rows(p.n, p.m);
@@ -60,7 +61,7 @@ TEST_CASE("interpolation along two axes is interpolation of rows, then of what c
     CHECK(decisions[0].producer == "show");
     CHECK(after.nests.size() == before.nests.size() + 1);
     const std::string text = to_string(after);
-    // Each nest loads twice: two columns of a row, then two rows.
+    // Each nest has two loads: of two columns of a row, then of two rows.
     const auto loads = [&](const std::string& nest) {
       const std::string body = text.substr(text.find(cat(" ", nest, " (")));
       const std::string own = body.substr(0, body.find("store"));
@@ -75,7 +76,7 @@ TEST_CASE("interpolation along two axes is interpolation of rows, then of what c
 }
 
 TEST_CASE("rows are not computed before where it saves nothing") {
-  // There are as many rows as looks at them; or there is nothing to compute but the load.
+  // No reuse: as many rows as output rows; or nothing to compute except the load.
   for (const Program& before :
        {shown([](Expr, Expr m) { return 2 * m; }), shown([](Expr n, Expr) { return n; }, false)}) {
     Program after = before;

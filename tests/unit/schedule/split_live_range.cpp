@@ -18,11 +18,11 @@ using sym::Expr;
 
 namespace {
 
-// A network with a skip: what its first half leaves lies in the second half of `both`'s columns, from `offset` on, and is read
-// from `read` on; between them are products of `wide` columns.
+// A network with a skip connection. The result of its first half is in the second half of the columns of
+// `both`, from `offset` on, and is read from `read` on. In between are GEMMs of `wide` columns.
 struct Skip {
   int64_t offset = 64, read = 64, wide = 512;
-  bool all = false;  // the first half is all that there is
+  bool all = false;  // the first half is the whole buffer
 };
 Pieces network(const Skip& skip) {
   Pieces p("skip");
@@ -98,7 +98,7 @@ TEST_CASE("what is made long before the rest of a concatenation lives by itself 
   REQUIRE(decisions.size() == 1);
   CHECK(decisions[0].producer == "early");
   CHECK(decisions[0].consumer == "late");
-  CHECK(decisions[0].fused);  // one became two
+  CHECK(decisions[0].fused);  // the buffer was split in two
   CHECK(decisions[0].consumer_nodes.empty());
   CHECK(arena(pieces, before, 1000) == 1000 * 4 * (128 + 512 + 512));
   CHECK(arena(pieces, after, 1000) == 1000 * 4 * (64 + 512 + 512));
@@ -108,12 +108,12 @@ TEST_CASE("what is made long before the rest of a concatenation lives by itself 
 }
 
 TEST_CASE("parts that stay where they are") {
-  // Another one reads of the rest, before it is made.
+  // Another step reads the rest before it is written.
   const auto early = parts_of(network({.read = 63}).program);
   CHECK(early.empty());
   // There is no rest.
   CHECK(parts_of(network({.offset = 0, .read = 0, .all = true}).program).empty());
-  // Nothing large is alive in between, for which a copy would be worth its time.
+  // No large buffer is live in between, so a copy would not pay off.
   Program small = network({.wide = 16}).program;
   REQUIRE(parts_of(small).size() == 1);
   std::vector<Decision> decisions;

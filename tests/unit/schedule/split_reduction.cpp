@@ -20,7 +20,7 @@ using sym::Expr;
 
 namespace {
 
-// Mean and variance of groups of `group` neighbouring channels over all pixels: x is [n, m, 5 * group].
+// Mean and variance of groups of `group` adjacent channels over all pixels: x is [n, m, 5 * group].
 Program group_statistics(int64_t group) {
   Pieces p("statistics");
   const View x = p.input("x", {p.n, p.m, 5 * group});
@@ -107,7 +107,7 @@ TEST_CASE("partial results of a mean, then of a variance") {
   store t3[%i0, %i1.j] %2
 )");
   check_same(before, after);
-  // The second one needs the first one's result, which goes through memory.
+  // The second reduction needs the result of the first one, through memory.
   const Program again = split(before, "split_reduction %r4 join %i1", &reason);
   CHECK(again.steps.size() == before.steps.size() + 2);
   check_same(before, again);
@@ -123,7 +123,7 @@ TEST_CASE("a variance is taken apart with its mean") {
     CAPTURE(directive);
     const Program after = split(before, directive, &reason);
     CHECK(after.steps.size() == before.steps.size() + 1);
-    // Partial results alone go through x.
+    // Only the partial results read x; the combine step does not.
     const Nest& combined = after[std::get<Launch>(after.steps[1].node).nest];
     const BufferId x = after.inputs[0];
     const std::vector<BufferId> read = buffers_of(combined);
@@ -172,7 +172,7 @@ TEST_CASE("a variance is taken apart with its mean") {
 }
 
 TEST_CASE("variances keep their digits far from zero, and other sums of squares stay as they are") {
-  // x [n, m], about `offset`; squares of what is left of x without `center`.
+  // x [n, m] around `offset`; sum of squares of x minus a center.
   enum class Center { kMean, kSum, kHalf };
   auto variance = [](Center center, double offset) {
     Pieces p("variance");
@@ -213,7 +213,8 @@ TEST_CASE("variances keep their digits far from zero, and other sums of squares 
   }
 }
 
-// x [n, c, 7]; a mean over n and 7, times one over their number or another number, and what deviates from it.
+// x [n, c, 7]: a mean over n and 7 (scaled by one over their number, or by `scale`), and the deviation from
+// it.
 Program channel_statistics(int64_t n, double scale) {
   Pieces p("statistics");
   const View x = p.input("x", {n, 5, 7});
@@ -249,7 +250,7 @@ TEST_CASE("a mean of a known number of elements may be a sum times one over it")
 }
 
 TEST_CASE("values that are used twice at every step are looked at once") {
-  // Without that, 2^64 times.
+  // Visiting each use separately would take 2^64 visits.
   Pieces p("chain");
   const View x = p.input("x", {p.n, 64, 8}), scale = p.input("scale", {p.n});
   NestBuilder nest(p.program, "chain");
@@ -327,9 +328,9 @@ TEST_CASE("long reductions of few points are split, short ones and those of many
   CHECK(steps_of(3, 12345) == 1);
   CHECK(steps_of(1, 4000) == 0);
   CHECK(steps_of(512, 100000) == 0);
-  // Blocks of a GPU share a nest's only loop when it runs.
+  // A GPU's blocks already parallelise the only loop of the nest.
   CHECK(steps_of(1, 100000, Sharing::kBlocks) == 0);
-  // Sizes that are not known are one for threads, and as usual for blocks.
+  // Unknown sizes: counted as one for threads, as a typical size for blocks.
   for (const Sharing sharing : {Sharing::kThreads, Sharing::kBlocks}) {
     Program statistics = group_statistics(64);
     const size_t before = statistics.steps.size();

@@ -27,7 +27,7 @@ std::string reason_of(Program program) {
   return decisions.empty() ? "" : decisions[0].reason;
 }
 
-// `nest` reads the buffer as well.
+// Makes `nest` read the buffer too.
 void read_elsewhere(Program& program, const std::string& name) {
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     if (program.buffers[i].name != name) continue;
@@ -55,7 +55,8 @@ TEST_CASE("a product between two transforms works in strips") {
   const TiledGroup* strips = tiled_groups_of(after)[0];
   CHECK(after.steps.size() == before.steps.size() - 2);
   CHECK(strips->name == "product");
-  CHECK(name_of_tiled_group(before, {before.nests[1], before.nests[2]}) == "product");  // where its work is
+  // The nest with most of the work.
+  CHECK(name_of_tiled_group(before, {before.nests[1], before.nests[2]}) == "product");
   CHECK(strips->most == 14);
   CHECK(sym::to_string(strips->points) == "m*n - 5*m");
   REQUIRE(strips->body.size() == 3);
@@ -121,7 +122,7 @@ TEST_CASE("left as they are") {
         "not in strips: all weights would be read for 14 points at a time");
   CHECK(reason_of(planes_of_products(1280, 512)) ==
         "not in strips: what passes at 14 points is too large for a cache");
-  CHECK(reason_of(planes_of_products(8, 8)).empty());  // little passes
+  CHECK(reason_of(planes_of_products(8, 8)).empty());  // small intermediates
   for (const std::string name : {"v", "products"}) {
     Program program = planes_of_products(48, 48);
     read_elsewhere(program, name);
@@ -130,7 +131,7 @@ TEST_CASE("left as they are") {
 }
 
 TEST_CASE("strips are longer where weights come from further away for each of them") {
-  constexpr int64_t kPassing = 2 * 36 * 128 * 4;  // of tiles of 4x4, 128 channels
+  constexpr int64_t kPassing = 2 * 36 * 128 * 4;  // of 4x4 tiles, 128 channels
   constexpr double kFar = 36 * 128 * 128 * 4, kNear = 36 * 32 * 32 * 4;
   CHECK(points_of_tile(1000, kPassing, kNear) == 14);
   CHECK(points_of_tile(1000, kPassing, kFar) == 22);

@@ -14,7 +14,7 @@ using sym::Expr;
 
 namespace {
 
-// y = x times f16(w * s), x being f16 or what `rounded` makes of f32: [3, 8] x [8, 5].
+// y = x times f16(w * s); x is f16, or f32 rounded to f16: [3, 8] x [8, 5].
 Program product(bool data_is_rounded) {
   Pieces p("product");
   const View w = p.weight("w", {8, 5}, 1), s = p.weight("s", {5}, 2);

@@ -25,10 +25,10 @@ namespace {
 
 struct Conv {
   int64_t groups = 1, in = 3, out = 4, taps = 3, stride = 1, dilation = 1, pad = 1;
-  bool weights = true;  // else an input
+  bool weights = true;  // false: w is an input
 };
 
-// x [1, groups*in, n, m] by w; then the sum plus the residual, at least 0, as a second store.
+// Convolves x [1, groups*in, n, m] with w. A second store has ReLU of the sum plus the residual.
 Program convolution(const Conv& c) {
   Pieces p("conv");
   const View x = p.input("x", {1, c.groups * c.in, p.n, p.m});
@@ -65,7 +65,7 @@ Program converted(const Program& before, int m, std::string* reason) {
   });
 }
 
-// The largest difference, relative to the largest result, of all outputs.
+// The largest difference of all outputs, relative to the largest result.
 double error(const Program& before, Program after, int64_t h, int64_t w) {
   schedule::plan_memory(after);
   HostTensor x = make_tensor(DType::kF32, {1, *sym::as_const(before[before.inputs[0]].shape[1]), h, w});
@@ -149,7 +149,7 @@ TEST_CASE("few channels and a single output are left alone") {
 }
 
 TEST_CASE("where small sizes are faster as they are and large ones in tiles, the run decides") {
-  // Many weights, which tiles have four times as much of, for few points.
+  // Many weights (tiles have four times as many) for few points.
   Program after = convolution({.in = 64, .out = 64});
   const Program before = after;
   std::vector<schedule::Decision> decisions;
@@ -174,7 +174,7 @@ TEST_CASE("where small sizes are faster as they are and large ones in tiles, the
     CAPTURE(cat(h, " ", w));
     CHECK(error(before, after, h, w) < 1e-5);
   }
-  // Sizes that are known, and those that never are so small, carry one of the two.
+  // Known sizes, and ranges that exclude small sizes, need only one of the two versions.
   Program large = before;
   for (const char* name : {"n", "m"}) large.facts.set_range(sym::var(name), 32, 64);
   schedule::apply_winograd(large);
@@ -183,8 +183,8 @@ TEST_CASE("where small sizes are faster as they are and large ones in tiles, the
 
 namespace {
 
-// Convolutions of x [1, in, n, m] by weights of 3x3, each with an epilogue of its own, and one of `in` channels with the first
-// result added.
+// 3x3 convolutions of x [1, in, n, m], each with its own epilogue, and one of `in` channels that adds the
+// first result.
 Program siblings(int64_t in, const std::vector<int64_t>& outs, bool residual = false) {
   Pieces p("siblings");
   p.program.facts.set_range(p.n, 32, 64);
@@ -240,7 +240,7 @@ TEST_CASE("convolutions of one value share a transform and a product") {
   CHECK(after.decisions[0].reason == "one transform of what both read, and 85 % of their time");
   CHECK(after.decisions[2].producer == "conv0+conv1+conv2");
   CHECK(after.program.prepack.size() == 3);
-  // One input's transform, one product of 32 columns, three output's transforms, in strips.
+  // One input transform, one GEMM of 32 columns, three output transforms, tiled and fused.
   REQUIRE(tiled_groups_of(after.program).size() == 1);
   const TiledGroup* strips = tiled_groups_of(after.program)[0];
   REQUIRE(strips->body.size() == 5);
