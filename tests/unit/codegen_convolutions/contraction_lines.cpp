@@ -1,4 +1,4 @@
-// Convolutions on tile registers whose rows are copied once for several places of their windows.
+// Convolutions on tile registers that copy input rows once for several window positions.
 #include <doctest/doctest.h>
 
 #include <iterator>
@@ -26,7 +26,8 @@ constexpr Elements kElements[] = {{DType::kU8, DType::kI8, DType::kI32},
                                   {DType::kI8, DType::kI8, DType::kI32},
                                   {DType::kBF16, DType::kBF16, DType::kF32}};
 
-// Every choice of the shared window place, in tasks of few and of many tiles, by rows and by columns.
+// Checks every choice of the shared window position, in tasks of few and of many tiles, by rows and by
+// columns.
 void check_lines(Conv c, const Elements& elements, bool expected = true) {
   c.data = elements.data, c.weights = elements.weights, c.sum = elements.sum;
   if (elements.sum == DType::kI32) c.fill = 5;
@@ -67,7 +68,7 @@ TEST_CASE("rows on tile registers are copied once for places of a window that se
   };
   size_t turn = 0;
   for (const Conv& c : convs) check_lines(c, kElements[turn++ % std::size(kElements)]);
-  // Places that see nothing in common, and channels that are no whole steps.
+  // Positions without common elements, and channels that are not whole steps.
   for (const Elements& elements : kElements) {
     check_lines({.in = {9, 9}, .kernel = {2, 2}, .channels = 64, .filters = 8, .stride = 2}, elements, false);
     check_lines({.in = {9, 9}, .kernel = {3, 3}, .channels = 12, .filters = 8, .pad = 1}, elements, false);

@@ -34,14 +34,14 @@ using test::weight;
 namespace {
 
 struct Groups {
-  int64_t count, inputs, outputs;  // channels of one
+  int64_t count, inputs, outputs;  // channels per group
 };
 
 struct Layers {
   View given, x, y, result;
 };
 
-// Channels-last data `x` and results `y` between an input and an output in the model's order.
+// Channels-last tensors `x` and `y` between an input and an output in the model's layout.
 Layers layers(Program& program, const std::vector<Expr>& in, const std::vector<Expr>& out, DType dtype,
               DType results) {
   const Layers l{buffer(program, "given", in, Storage::kInput, dtype),
@@ -65,7 +65,7 @@ Expr extent_of_output(Expr in, int64_t kernel, int64_t stride, int64_t dilation,
   return sym::floordiv(in + 2 * pad - dilation * (kernel - 1) - 1, stride) + 1;
 }
 
-// Where a tap's element is, padded.
+// The element that a tap reads, with padding.
 loop::Access element_of(const View& x, Expr n, Expr channel, const std::vector<Expr>& at, int64_t pad) {
   const Expr height = x.shape[2], width = x.shape[3], row = at[0], column = at[1];
   loop::Access from{.buffer = x.buffer, .index = {n, channel, row, column}};
@@ -84,8 +84,8 @@ struct Types {
   DType data, weights, sum, results;
 };
 
-// A convolution in groups, channels-last between an input and an output in the model's order; padding is `fill`. `result`
-// makes what is stored of a sum, given its channel.
+// A grouped convolution, channels-last between an input and an output in the model's layout; `fill` is the
+// padding. `result` computes the stored value from a sum and its channel.
 Program convolution(Expr batch, Expr height, Expr width, Groups groups, Window window, Types types,
                     int64_t fill, Program program,
                     const std::function<Value(NestBuilder&, const Value& sum, Expr channel)>& result) {
@@ -119,7 +119,7 @@ Program convolution(Expr batch, Expr height, Expr width, Groups groups, Window w
   return program;
 }
 
-// With a bias, clipped; products and sums in f32.
+// With a bias, clipped; multiplies and accumulates in f32.
 Program grouped(Expr batch, Expr height, Expr width, Groups groups, int64_t kernel, int64_t stride,
                 int64_t dilation, int64_t pad, Program program, DType dtype = DType::kF32) {
   const View bias = weight(program, "bias", {groups.count * groups.outputs});
@@ -131,7 +131,7 @@ Program grouped(Expr batch, Expr height, Expr width, Groups groups, int64_t kern
                      });
 }
 
-// Bytes, padded by a zero point, requantised by channel.
+// 8-bit, padded with a zero point, requantised per channel.
 Program quantised(Expr batch, Expr height, Expr width, Groups groups, std::array<int64_t, 2> kernel,
                   int64_t stride, int64_t dilation, int64_t pad, Program program,
                   DType weights = DType::kI8) {
@@ -151,7 +151,7 @@ Program depthwise(Expr batch, Expr height, Expr width, int64_t channels, int64_t
                  dtype);
 }
 
-// `masked`: the kernel is for targets alone that mask lanes.
+// `masked`: the kernel exists only on targets with lane masks.
 void check_program(const Program& program, const std::vector<int64_t>& shape, const std::string& kernel,
                    bool masked = false) {
   const DType dtype = program[program.inputs[0]].dtype;
@@ -230,7 +230,7 @@ TEST_CASE("a depthwise convolution of symbolic height and width") {
   for (size_t d = 0; d < 2; ++d)
     program.symbols[d].input = 0, program.symbols[d].dim = static_cast<int>(2 + d);
   const Program made = depthwise(1, h, w, 24, 3, 1, 1, 1, program);
-  // Products of one row each: slow, and right.
+  // GEMMs of one row each: slow but correct.
   check({made, loop::NestId(1)}, {{{h, 3}, {w, 8}}, {{h, 1}, {w, 1}}});
   for (auto [height, width] : {std::array<int64_t, 2>{1, 1}, {3, 8}, {7, 19}})
     check_program(made, {1, 24, height, width}, "window.");

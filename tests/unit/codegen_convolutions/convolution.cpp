@@ -1,4 +1,4 @@
-// Convolutions as products: of every rank, with padding, strides, dilation and groups.
+// Convolutions as GEMMs: all ranks, with padding, strides, dilation and groups.
 #include <doctest/doctest.h>
 
 #include <utility>

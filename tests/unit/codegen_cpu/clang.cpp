@@ -140,8 +140,8 @@ TEST_CASE("the ABI header compiles without headers") {
   CHECK_NOTHROW(compile_to_object("k", source, {}));
 }
 
-// The runtime admits a machine by the ABI's feature bits; a feature that LLVM may use and the bits leave out
-// is a SIGILL.
+// The runtime checks a machine by the ABI's feature bits. A feature that LLVM may use but the bits omit leads
+// to SIGILL.
 TEST_CASE("the feature bits of each CPU cover what LLVM takes for granted on it") {
   static constexpr struct {
     const char* name;
@@ -180,7 +180,8 @@ TEST_CASE("the feature bits of each CPU cover what LLVM takes for granted on it"
                {"amx-tile", STRIDEC_CPU_AMX_TILE},
                {"amx-int8", STRIDEC_CPU_AMX_INT8},
                {"amx-bf16", STRIDEC_CPU_AMX_BF16}};
-  // In every x86-64, or never chosen by the compiler on its own: cryptography, carry chains, cache control.
+  // Part of every x86-64, or never selected by the compiler itself: cryptography, carry chains, cache
+  // control.
   static const std::set<std::string> kFree = {
       "64bit",    "adx",        "aes",      "sha",      "vaes",    "vpclmulqdq", "avx512vp2intersect",
       "cldemote", "clflushopt", "clwb",     "clzero",   "cmov",    "crc32",      "cx8",

@@ -1,4 +1,4 @@
-// Speed of the general emitter's nests on one core: test_codegen_cpu -tc="speed*" -ns (not part of a test
+// Benchmark of the general emitter's nests on one core: test_codegen_cpu -tc="speed*" -ns (not part of a test
 // run).
 #include <chrono>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// How lanes meet memory: neighbours, strides, masks, transposes, elements of fewer bits.
+// Memory accesses of vector lanes: contiguous, strided, masked, transposed, sub-byte elements.
 #include "compiler/codegen/null/null.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
@@ -236,7 +236,7 @@ TEST_CASE(
       NestBuilder n = b.nest(cat("n", k));
       const Expr row = n.dim(2), i = n.dim(count), at = places[k](i - before);
       n.store(y, {row, i}, n.load(x, {row, at}));
-      n.store(z, {row, i}, n.load(padded, {row, at + 2}));  // of some lanes alone
+      n.store(z, {row, i}, n.load(padded, {row, at + 2}));  // only for some lanes
       n.finish();
     }
     check(b.program, {t});

@@ -1,4 +1,4 @@
-// Nests of every class, as the general emitter runs them by default, vectorised, and as schedules are chosen.
+// Nests of every class with the general emitter: default, vectorised, and with chosen schedules.
 #include "compiler/codegen/cpu/emit.h"
 #include "compiler/codegen/null/null.h"
 #include "compiler/schedule/directives/applies.h"
@@ -50,7 +50,7 @@ TEST_CASE("loops of a kernel, however many, are not called like types") {
   NestBuilder nb = b.nest("largest");
   const Expr i = nb.dim(n);
   Value top = nb.load(x, {i, 0});
-  for (int round = 0; round < 40; ++round)  // each reads the one before, so that none is left out
+  for (int round = 0; round < 40; ++round)  // each reads the previous one, so that none is dead
     top = nb.reduce(Combine::kMax, {m}, [&](const auto& at) {
       return binary(ScalarOp::kMin, nb.load(x, {i, at[0]}), top + nb.load(x, {i, 0}));
     });
@@ -216,7 +216,7 @@ TEST_CASE("what all points of the loops inside share is done around them, if the
   HostTensor at = make_tensor(DType::kI64, {50});
   for (int64_t k = 0; k < 50; ++k) set_number(at, k, static_cast<double>(k % 10));
   check(b.program, {random_tensor(kF32, {10, 37}, 1), at});
-  set_number(at, 7, 10);  // nothing is read at it
+  set_number(at, 7, 10);  // out of range: nothing is read there
   check(b.program, {random_tensor(kF32, {10, 0}, 1), at});
 
   Program chosen = b.program;

@@ -14,7 +14,7 @@ const DType kAll[] = {DType::kBool,   DType::kI2,     DType::kI4,         DType:
                       DType::kF8E8M0, DType::kF16,    DType::kBF16,       DType::kTF32,   DType::kF32,
                       DType::kF64};
 
-// Numbers that matter first, then random ones.
+// Special values first, then random ones.
 HostTensor operand(DType dtype, int64_t n, uint32_t seed) {
   HostTensor t = random_tensor(dtype, {n}, seed, -40, 40);
   std::vector<double> special = {0, 1, 2, 3, 7};
@@ -111,9 +111,9 @@ TEST_CASE("casts between all dtypes") {
     Ops o(dtype, 83);
     for (DType to : kAll) {
       o.out(cat("sat.", name(to)), o.n.cast(o.vx, to, true));
-      // Out of range, float to integer is unspecified.
+      // Out-of-range float to integer conversion is unspecified.
       if (!(is_float(dtype) && is_integer(to))) o.out(cat("cast.", name(to)), o.n.cast(o.vx, to));
-      // Which of its NaNs a format's NaN becomes is nobody's promise.
+      // The payload of a converted NaN is unspecified.
       const Value number =
           is_float(dtype) ? select(unary(ScalarOp::kIsNan, o.vx), o.n.constant(dtype, 1), o.vx) : o.vx;
       if (byte_size(to) == byte_size(dtype) && info(to).bits == info(dtype).bits && !is_bool(to) &&
@@ -134,7 +134,7 @@ TEST_CASE("whole numbers that are clamped to bytes and converted back") {
          {std::pair("rounded", rounded), std::pair("shifted", shifted), std::pair("ties", ties)}) {
       const Value q = o.n.cast(whole, to, true);
       o.out(cat(what, ".", name(to)), q);
-      // 1 / x tells -0 from 0.
+      // 1 / x distinguishes -0 from 0.
       o.out(cat(what, ".", name(to), ".inverse"), unary(ScalarOp::kRcp, o.n.cast(q, DType::kF32)));
       o.out(cat(what, ".", name(to), ".i32"), o.n.cast(q, DType::kI32));
     }
@@ -151,7 +151,7 @@ TEST_CASE("what was moved before it was clamped, and is moved back, is not moved
     for (const double beside : {7.5, 0.0, -0.0}) {
       const std::string label = cat(name(to), std::signbit(beside) ? "-" : "", beside);
       const auto fused = [&](Value x) { return o.n.op(ScalarOp::kFma, {x, number(0.7), number(beside)}); };
-      // 1 / x tells -0 from 0.
+      // 1 / x distinguishes -0 from 0.
       o.out(cat(label, ".back"), unary(ScalarOp::kRcp, fused(back)));
       o.out(cat(label, ".elsewhere"), fused(elsewhere));
     }
@@ -165,7 +165,7 @@ TEST_CASE("what was moved before it was clamped, and is moved back, is not moved
   int found = 0;
   const std::string direct = "sd_fma(__builtin_elementwise_roundeven(";
   for (size_t at = 0; (at = sources[0].kernel.text.find(direct, at)) != std::string::npos; ++at) ++found;
-  CHECK(found == 2 * 3 * 2);  // in whole vectors and in the last
+  CHECK(found == 2 * 3 * 2);  // in whole vectors and in the remainder
 }
 
 TEST_CASE("look-ups in tables of all bytes") {

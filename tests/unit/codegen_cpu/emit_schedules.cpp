@@ -1,4 +1,4 @@
-// Directives of loops without a template: `tile`, `points` and `transpose` over sizes and dtypes.
+// Loop directives without a template: `tile`, `points` and `transpose`, with different sizes and dtypes.
 #include "compiler/schedule/directives/applies.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
@@ -14,7 +14,7 @@ struct Sizes {
 };
 constexpr Sizes kSizes[] = {{0, 5, 3}, {1, 1, 1}, {3, 70, 5}, {4, 16, 8}, {37, 33, 0}, {65, 129, 17}};
 
-// Products of symbolic sizes, a turned copy, and rows that take part in whatever holds for all of them.
+// GEMMs of symbolic sizes, a transposed copy, and rows, for everything that the directives cover.
 Program program_of(DType dtype) {
   ProgramBuilder b;
   const Expr m = b.symbol("m", 0, 0, 0, 100), k = b.symbol("k", 0, 1, 0, 100),
@@ -33,7 +33,7 @@ Program program_of(DType dtype) {
   const Expr a = turn.dim(k), c = turn.dim(m);
   turn.store(t, {a, c}, turn.load(x, {c, a}));
   turn.finish();
-  // A window whose first rows lie in front of the matrix.
+  // A window whose first rows are before the start of the matrix.
   NestBuilder window = b.nest("window");
   const Expr r = window.dim(m), q = window.dim(n);
   window.store(most, {r, q}, window.reduce(Combine::kMax, {3}, [&](const std::vector<Expr>& u) {
@@ -51,7 +51,7 @@ void check_grid(const std::vector<const char*>& schedules, const std::vector<con
       Program program = program_of(dtype);
       for (Nest& nest : program.nests) {
         nest.schedule = parse_schedule(nest.name == "turn" ? turns[at % turns.size()] : schedules[at]);
-        // Names of dims are the nest's own.
+        // The dim names are those of the nest.
         for (Directive& directive : nest.schedule.directives)
           for (std::string& arg : directive.args)
             if (arg == "%a" || arg == "%b") arg = nest.dims[arg == "%b"].var.name();
@@ -99,7 +99,8 @@ TEST_CASE("what several points share is loaded once") {
   const std::string together = text();
   program.nests[0].schedule = parse_schedule("tasks %i0; vectorize %i1 16");
   const std::string apart = text();
-  // A vector of w in the loop of four points, one in that of those left over: as many as a loop of each takes.
+  // One vector of w in the loop over four points and one in the remainder loop: as many as in a loop over
+  // single points.
   CHECK(count(together, "*(const i32x16u*)") == 2 * count(apart, "*(const i32x16u*)"));
   CHECK(count(together, "+ 3)") > 0);
 }

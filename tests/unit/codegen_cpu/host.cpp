@@ -89,13 +89,13 @@ TEST_CASE("kernels with different micro-kernels in one object") {
     }));
     n.finish();
     for (const std::vector<int64_t>& shape : {std::vector<int64_t>{24, 40}, {40, columns}}) {
-      in.push_back(random_tensor(kF32, shape, 1));  // whole numbers: sums are exact
+      in.push_back(random_tensor(kF32, shape, 1));  // whole numbers, so that sums are exact
       for (int64_t i = 0; i < element_count(in.back()); ++i)
         set_number(in.back(), i, std::floor(get_number(in.back(), i)));
     }
   }
   schedule::choose(p.program, cpu_target("native"), {});
-  // What is best for such sizes differs from machine to machine.
+  // The best kernels for such sizes depend on the machine.
   std::set<std::string_view> kernels;
   for (Nest& nest : p.program.nests)
     for (const auto& ranked : schedule::contraction_plans(p.program, nest, cpu_target("native")))
@@ -111,7 +111,7 @@ TEST_CASE("kernels with different micro-kernels in one object") {
 }
 
 TEST_CASE("a product is told what the next one begins with, unless several other kernels are between them") {
-  // x W0 W1, with so many kernels that read no weights behind the first product.
+  // x W0 W1, with `others` kernels that read no weights after the first GEMM.
   const auto told = [](int others) {
     ProgramBuilder p;
     const Expr rows = p.symbol("rows", 0, 0, 1, 100);
@@ -294,7 +294,7 @@ TEST_CASE("sort and topk of every dtype, stable, NaN largest") {
       const View x = p.input("x", dtype, {3, n, 4});
       const View v = p.output("v", dtype, {3, n, 4}), i = p.output("i", DType::kI64, {3, n, 4});
       p.program.steps.push_back({Call{"sort", {x.buffer}, {v.buffer, i.buffer}, {3, n, 4, direction}, {}}});
-      for (const int k : {0, 1, 5, 150}) {  // of 37: none, by selection, and whole; of 700 all by selection
+      for (const int k : {0, 1, 5, 150}) {  // of 37: none, by selection, all; of 700 all by selection
         const Expr kept = sym::min(k, n);
         const View tv = p.output(cat("tv", k), dtype, {3, kept, 4}),
                    ti = p.output(cat("ti", k), DType::kI64, {3, kept, 4});

@@ -21,7 +21,7 @@ std::string link(const std::string& source, LinkOptions options = {.soname = "t.
   return link_shared(inputs, options);
 }
 
-// The library stays open: unloading is no part of these tests.
+// The library stays open; unloading is not tested.
 void* open_library(const std::string& bytes) {
   const int fd = memfd_create("library", MFD_CLOEXEC);
   REQUIRE(write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));

@@ -1,5 +1,5 @@
-// Accuracy of the elementary functions, in units in the last place, against the C library's long double; and
-// that what follows a function in its nest gets its rounded result.
+// Accuracy of the elementary functions in ulps, against the C library's long double. Also checks that
+// consumers of a function in its nest get its rounded result.
 #include <bit>
 #include <cstdio>
 
@@ -12,7 +12,7 @@ namespace {
 
 long double sigmoid(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
 
-// The largest error of each type, in units in the last place, and the range that no result leaves.
+// The largest error per type in ulps, and the bounds of all results.
 struct Function {
   ScalarOp op;
   long double (*exact)(long double, long double);
@@ -48,7 +48,7 @@ const Function kFunctions[] = {
 constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
 
 struct Format {
-  int mantissa, least_exponent, most_exponent;  // of subnormal numbers; of what is infinite
+  int mantissa, least_exponent, most_exponent;  // exponents of the smallest subnormal and of infinity
 };
 Format format(DType dtype) {
   switch (dtype) {
@@ -60,11 +60,11 @@ Format format(DType dtype) {
 }
 
 double bound(const Function& f, DType dtype) {
-  // Computed in f32 and rounded: f16 and bf16 are off by half a unit and the little that f32 is.
+  // Computed in f32 and rounded: f16 and bf16 have half an ulp of error plus the small f32 error.
   return dtype == DType::kF32 ? f.f32 : dtype == DType::kF64 ? f.f64 : 0.51;
 }
 
-// All exponents evenly, and densely the regions around 0, 1 and -1 and where functions saturate.
+// All exponents evenly, and dense samples around 0, 1 and -1 and where functions saturate.
 double sample(std::mt19937_64& random, DType dtype, int64_t i) {
   const uint64_t bits = random();
   if (i % 4 == 0) return std::uniform_real_distribution<double>(-4, 4)(random);
@@ -120,7 +120,7 @@ Value call(const Function& f, Value x, Value y) {
   return loop::info(f.op).arity == 1 ? unary(f.op, x) : binary(f.op, x, y);
 }
 
-// Every function alone.
+// Each function in a nest of its own.
 std::vector<HostTensor> alone(DType dtype, int64_t n, const std::vector<HostTensor>& inputs, int width,
                               const std::string& cpu) {
   ProgramBuilder b;
@@ -135,7 +135,7 @@ std::vector<HostTensor> alone(DType dtype, int64_t n, const std::vector<HostTens
   return run(b.program, inputs, width, cpu);
 }
 
-// f(x) - g and f(x) * g in one nest, where g is what f(x) is alone.
+// f(x) - g and f(x) * g in one nest, where g is f(x) computed separately.
 std::vector<HostTensor> fused(DType dtype, int64_t n, std::vector<HostTensor> inputs,
                               const std::vector<HostTensor>& results, int width, const std::string& cpu) {
   ProgramBuilder b;
@@ -170,7 +170,7 @@ Worst worst_of(const Function& f, const HostTensor& x, const HostTensor& y, cons
   return worst;
 }
 
-// How often what is made of f(x) in its nest differs from what is made of f(x) as it is stored.
+// How often expressions of f(x) in one nest differ from expressions of the stored f(x).
 int64_t differences(const HostTensor& alone, const HostTensor& less, const HostTensor& times) {
   int64_t found = 0;
   for (int64_t i = 0; i < element_count(alone); ++i) {
@@ -207,7 +207,7 @@ TEST_CASE("elementary functions are exact to the table's units in the last place
       const int64_t n = wide ? 20000 : 4000;
       const std::vector<HostTensor> inputs = {samples(dtype, n, 1), samples(dtype, n, 2)};
       const std::vector<HostTensor> got = alone(dtype, n, inputs, level.width, level.cpu);
-      // Without FMA, and where results are rounded to 16 bits, nothing can be contracted.
+      // Without FMA, or with results rounded to 16 bits, nothing can be contracted.
       const bool contracts = wide && cpu_target(level.cpu).fma;
       std::vector<HostTensor> both;
       if (contracts) both = fused(dtype, n, inputs, got, level.width, level.cpu);

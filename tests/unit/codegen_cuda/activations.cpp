@@ -1,4 +1,5 @@
-// Functions that the GPU has in a form of its own, emulated, against the standard library's in double precision.
+// Functions with a GPU-specific implementation, emulated and compared with the standard library in double
+// precision.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -15,7 +16,7 @@ using loop::HostTensor;
 
 namespace {
 
-// Both signs, from far below the smallest step to far beyond where the functions end.
+// Both signs, from far below the smallest step to far beyond saturation.
 HostTensor points() {
   std::vector<double> values = {0, -0.0, INFINITY, -INFINITY, NAN};
   for (double x = 1e-6; x < 1e3; x *= 1.003) values.insert(values.end(), {x, -x});
@@ -24,7 +25,7 @@ HostTensor points() {
   return out;
 }
 
-// y of dtype `to` of what the statements make of %0 : f32.
+// Applies the statements to x (%0 : f32) and returns the result as dtype `to`.
 HostTensor run(const HostTensor& x, DType to, const std::string& statements, const std::string& result) {
   const std::string n = cat(x.shape[0]);
   loop::Program program = loop::parse_program(
@@ -40,7 +41,7 @@ HostTensor run(const HostTensor& x, DType to, const std::string& statements, con
   return std::move(out->front());
 }
 
-// The largest error, relative but for what is below `least`.
+// The largest error, relative except below `least`.
 double worst(const HostTensor& x, const HostTensor& y, double least, const std::function<double(double)>& f) {
   double worst = 0;
   for (int64_t i = 0; i < x.shape[0]; ++i) {
@@ -73,7 +74,7 @@ TEST_CASE("activations that are rounded to 16 bits are as exact as that, where t
   for (const DType to : {DType::kF16, DType::kBF16}) {
     const double step = to == DType::kF16 ? 0x1p-11 : 0x1p-8;
     CAPTURE(name(to));
-    // Below that even f16 has no full digits.
+    // Below that, even f16 lacks full precision.
     CHECK(worst(x, run(x, to, "      %1 : f32 = erf %0\n" + one, "%3"), 0x1p-14,
                 [](double v) { return std::erfc(-v); }) < 1.1 * step);
     CHECK(

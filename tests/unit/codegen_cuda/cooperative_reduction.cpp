@@ -1,4 +1,4 @@
-// Teams of threads: columns and rows that are reduced and gone through again.
+// Cooperating thread groups: reductions of columns and rows whose elements are read again.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -268,8 +268,8 @@ TEST_CASE("columns are loaded once, by aligned vectors, where a thread's rows be
   CHECK(phased(kColumnSum, "i8", {65537, 1023}));
   CHECK(phased(kColumnProducts, "f16", {2, 16387, 4095}));
   CHECK_FALSE(phased(kColumnSum, "bf16", {65536, 1024}));     // whole vectors
-  CHECK_FALSE(phased(kColumnSum, "bf16", {65537, 63}));       // rows of a warp differ
-  CHECK_FALSE(phased(kColumnSpread, "bf16", {65537, 1023}));  // a row that always begins at one place
+  CHECK_FALSE(phased(kColumnSum, "bf16", {65537, 63}));       // rows of a warp differ in alignment
+  CHECK_FALSE(phased(kColumnSpread, "bf16", {65537, 1023}));  // a row that always has the same alignment
 }
 
 TEST_CASE("blocks that share sums of columns ask for an input's first rows before they wait") {
@@ -281,9 +281,8 @@ TEST_CASE("blocks that share sums of columns ask for an input's first rows befor
   const loop::Program sum = parse(kColumnSum, "bf16", {{16384, 4096}});
   CHECK(asks(sum));
   CHECK(asks(parse(kColumnSum, "f32", {{4096, 1024}, true})));
-  CHECK_FALSE(
-      asks(parse(kColumnSum, "bf16", {{65537, 1023}, true})));  // vectors that begin at places that differ
-  // What the kernel in front may be about to write is not fetched from memory.
+  CHECK_FALSE(asks(parse(kColumnSum, "bf16", {{65537, 1023}, true})));  // vectors with varying alignment
+  // Data that the previous kernel may still be writing is not prefetched.
   loop::Program inner = sum;
   inner[inner.inputs[0]].storage = loop::Storage::kArena;
   CHECK_FALSE(asks(inner));
@@ -302,7 +301,7 @@ TEST_CASE("a middle axis of narrow numbers stays in registers as such") {
          std::vector<std::vector<int64_t>>{{2, 100, 24}, {1, 256, 40}, {2, 257, 8}, {1, 70, 35}})
       check(kMiddleWide, dtype, {shape});
   const std::string text = first_text(parse(kMiddleWide, "bf16", {{2, 100, 24}}));
-  // Three blocks of a multiprocessor, whose threads keep 32 registers of x, and no exponentials.
+  // Three blocks per multiprocessor, whose threads keep x in 32 registers, without exponentials.
   CHECK(text.find("__launch_bounds__(256, 3)") != std::string::npos);
   CHECK(text.find("row0[") == std::string::npos);
 }
@@ -318,7 +317,7 @@ TEST_CASE("what loops of other dims read in order is loaded once") {
   CHECK(loads == 1);
 }
 
-// Keys with many equals, NaNs and infinities.
+// Keys with many ties, NaNs and infinities.
 const Program kRowArg = {"where a row's extreme is", R"(  input x T [d0, d1] ordinal 0
   output y T [d0] ordinal 0
   output z i64 [d0] ordinal 1
@@ -348,7 +347,7 @@ TEST_CASE("where an extreme is, of equals the first or the last, and of NaNs") {
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{3, 700}, {17, 33}, {1, 9000}})
       check(bytes, "i8", {shape});
   }
-  // Threads come to places in order, and compare keys alone.
+  // Threads visit positions in order, so they compare keys only.
   const auto orders = [](const std::string& text) { return text.find("bool take") != std::string::npos; };
   CHECK(orders(first_text(parse({"", replaced(kRowArg.text, "ARG", "argmax")}, "f32", {{64, 1024}}))));
   CHECK(orders(first_text(parse(kColumnArgMax, "f32", {{2, 1024, 64}}))));
@@ -376,15 +375,15 @@ TEST_CASE("rows that neither registers nor L2 have room for are loaded once, int
     for (size_t at = 0; (at = first.code.text.find("(p0 + ", at)) != std::string::npos; ++at) ++loads;
     const auto bytes = sym::as_const(first.shared_bytes);
     REQUIRE(bytes.has_value());
-    // A batch of vectors and the last one.
+    // Loads: a batch of vectors, and the last vector.
     if (*bytes > 0) CHECK(loads == 2);
     return *bytes;
   };
   CHECK(kept(kNorm, "bf16", {1024, 32000}) == 64000);
   CHECK(kept(kNorm, "f32", {1024, 32000}) == 128000);
   CHECK(kept(kNorm, "bf16", {64, 32000}) == 0);     // L2 keeps them
-  CHECK(kept(kNorm, "bf16", {4096, 8192}) == 0);    // registers do
-  CHECK(kept(kNorm, "bf16", {1024, 131072}) == 0);  // more than a block has
+  CHECK(kept(kNorm, "bf16", {4096, 8192}) == 0);    // registers keep them
+  CHECK(kept(kNorm, "bf16", {1024, 131072}) == 0);  // more than a block's shared memory
   CHECK(kept(kMiddleWide, "bf16", {64, 1024, 512}) == 128 << 10);
 }
 
@@ -419,11 +418,11 @@ TEST_CASE("rows of odd widths go by vectors") {
   };
   CHECK(has(kColumnSum, {4097, 1023}, "sd_load<8>("));
   CHECK(has(kColumnSpread, {4097, 1023}, "sd_load_cover<8>("));
-  // What a row's aligned vectors leave at its ends goes one by one.
+  // Elements before and after a row's aligned vectors are handled one by one.
   CHECK(has(kRows, {64, 1023}, "const int head = 7 & "));
   CHECK(has(kRows, {64, 1023}, "sd_store<8>("));
   CHECK_FALSE(has(kRows, {64, 1024}, "const int head"));
-  // Of short rows the first and the last vector are those that it shares with others, several rows a warp.
+  // Short rows share their first and last vector with neighbouring rows; a warp has several rows.
   CHECK(has(kRows, {64, 65}, "sd_load_near<8>("));
   CHECK(has(kRows, {64, 65}, "threadIdx.x % 32 / 4;"));
   CHECK(has(kRows, {64, 129}, "threadIdx.x % 32 / 8;"));

@@ -1,4 +1,4 @@
-// Attention kernels of many forms are built by NVRTC and stay within their registers.
+// Builds many forms of attention kernels with NVRTC and checks that registers are not spilled.
 #include <doctest/doctest.h>
 
 #include "compiler/base/text.h"
@@ -12,8 +12,9 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// `choices`: of these one that takes any sizes, and one where few rows share many keys, of heads that share keys two; of a
-// finite mask all but the first where every row sees a key and once more.
+// `choices`: number of kernel variants: one for all sizes; one for few rows with many keys, two for
+// grouped-query attention; with a finite mask, all but the first also for the case that every row has a
+// visible key.
 void build(const test::FlashCase& c, const char* name, size_t choices) {
   const GpuTarget& target = gpu_target(name);
   INFO(c.dtype, " ", c.depth, "x", c.width, " ", c.bias, " for ", target.name);
@@ -36,7 +37,7 @@ void build(const test::FlashCase& c, const char* name, size_t choices) {
     }
 }
 
-// A step of a decoder: so many rows, 4096 keys.
+// A decoder step with `rows` rows and 4096 keys.
 void build_step(test::FlashCase c, int rows, const char* schedule) {
   INFO(rows, " rows of ", c.depth);
   std::string text = test::flash_text(c);
@@ -52,13 +53,14 @@ void build_step(test::FlashCase c, int rows, const char* schedule) {
   nest.schedule = kernels::to_schedule(*plan);
   CHECK(loop::to_string(nest.schedule).find(schedule) != std::string::npos);
   const DeviceNest made = emit_nest(program, nest, target);
-  // All blocks share long keys, those of a cluster shorter ones, and none share short ones, as the run finds them.
+  // At run time: all blocks share long key ranges, a cluster's blocks shorter ones, and short ones are not
+  // shared.
   std::vector<int> clusters = plan->spread ? std::vector{1, 8, 2, 1} : std::vector{1};
   if (c.depth % 8 == 0) clusters.push_back(1);
   REQUIRE(made.choices.size() == clusters.size());
   CHECK(made.choices[0].launches.size() == 1);
   CHECK(made.choices[0].launches[0].counter_bytes.is_const(0) == (plan->spread == 0));
-  // First steps of keys that blocks share are on their way to L2 before the kernel in front has ended.
+  // The first key steps of shared ranges are prefetched to L2 before the previous kernel has ended.
   const std::string& code = made.choices[0].launches[0].code.text;
   const size_t ahead = code.find(" prefetch(k_from"), wait = code.find("wait_predecessor();");
   REQUIRE(wait != std::string::npos);
@@ -80,7 +82,7 @@ TEST_CASE("attention of few rows: blocks share the keys") {
   build_step({}, 17, "tile 64 64");
 }
 
-// 8 tiles a sequence, 32 steps of 256 keys each, 132 multiprocessors.
+// 8 tiles per sequence, 32 steps of 256 keys each, 132 multiprocessors.
 TEST_CASE("attention of few rows: blocks have keys of one tile alone where that leaves few without work") {
   loop::Program program = loop::parse_program(test::flash_text({.fixed = true, .single = true}));
   program.nests[0].schedule =
@@ -92,13 +94,14 @@ TEST_CASE("attention of few rows: blocks have keys of one tile alone where that 
       return var == sym::var("b") ? sequences : var == sym::var("s") ? 1 : keys - 1;
     });
   };
-  CHECK(blocks(1, 8192) == 128);   // 16 for each, of 2 steps
-  CHECK(blocks(3, 8192) == 120);   // 5, of 7 steps at most; 128 of 6 would have parts of two tiles
-  CHECK(blocks(6, 8192) == 128);   // 2 would have 16 steps, and 128 have 12
+  CHECK(blocks(1, 8192) == 128);  // 16 blocks per tile, of 2 steps
+  // 5 blocks per tile, of at most 7 steps; 128 blocks of 6 steps would have parts of two tiles.
+  CHECK(blocks(3, 8192) == 120);
+  CHECK(blocks(6, 8192) == 128);   // 2 blocks per tile would have 16 steps, 128 blocks have 12
   CHECK(blocks(64, 8192) == 132);  // more tiles than blocks
 }
 
-// Tensor cores multiply f32 by three products of half the rate of f16: some are slower than multiply-adds.
+// Tensor cores compute f32 by three multiplications at half the rate of f16: some are slower than FMAs.
 TEST_CASE("attention of 32 bits is one kernel where that pays") {
   const auto pays = [](const test::FlashCase& c, const char* target) {
     const loop::Program program = loop::parse_program(test::flash_text(c));
@@ -111,8 +114,9 @@ TEST_CASE("attention of 32 bits is one kernel where that pays") {
   CHECK(pays({.dtype = "f16", .depth = 256, .width = 256}, "sm_86"));
   CHECK(pays({.dtype = "tf32"}, "sm_86"));
   CHECK_FALSE(pays({.dtype = "f32", .depth = 256, .width = 256}, "sm_86"));
-  CHECK(pays({.dtype = "f32", .single = true}, "sm_86"));  // which waits for memory
-  // 8 heads by 128 rows and keys are too few for one kernel to hide what a warp waits for, those of 8 sequences are not.
+  CHECK(pays({.dtype = "f32", .single = true}, "sm_86"));  // memory-bound
+  // 8 heads with 128 rows and keys are too few for one kernel to hide a warp's latency; those of 8 sequences
+  // suffice.
   const auto fixed = [](int sequences) {
     std::string text = test::flash_text({.dtype = "f32"});
     for (const auto& [symbol, value] : {std::pair("b = input 0 dim 0 in 0..", sequences),
@@ -131,7 +135,7 @@ TEST_CASE("attention of 32 bits is one kernel where that pays") {
 
 TEST_CASE("attention: head sizes, masks and dtypes") {
   for (const char* target : {"sm_90a", "sm_86"}) {
-    const bool groups = gpu_target(target).wgmma;  // in tiles of several sizes
+    const bool groups = gpu_target(target).wgmma;  // tiles of several sizes
     build({.depth = 128, .width = 128, .bias = "causal"}, target, groups ? 4 : 3);
     build({.dtype = "bf16", .bias = "load", .group = 4, .guard = true}, target, groups ? 5 : 4);
     build({.depth = 256, .width = 256}, target, 3);

@@ -1,4 +1,4 @@
-// Attention kernels by mma.sync and by warp groups, emulated, against the interpreter.
+// Attention kernels with mma.sync and wgmma, emulated and compared with the interpreter.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -28,14 +28,14 @@ HostTensor drawn(const loop::Program& program, loop::BufferId id, const Sizes& s
       {"b", sizes.batch}, {"s", sizes.rows}, {"past", sizes.past}};
   const auto shape = test::shape_of(buffer, [&](const std::string& symbol) { return symbols.at(symbol); });
   return test::drawn_tensor(buffer.dtype, shape, seed, [&](double unit) {
-    if (buffer.name == "n")  // none, more than there are, and what lies between
+    if (buffer.name == "n")  // zero, more than there are keys, and values in between
       return std::floor((static_cast<double>(sizes.rows + sizes.past) + 60) * unit) - 30;
-    // Of the row's values c every fourth or so is 0, which says that the row's weights are given.
+    // About every fourth value of c is 0, which selects given weights for the row.
     return !is_float(buffer.dtype) ? std::floor(3 * unit) : seed == 4 && unit < 0.25 ? 0 : 4 * unit - 2;
   });
 }
 
-// By every choice that the sizes allow, of a device of few multiprocessors.
+// Checks every variant that the sizes allow, on a device with few multiprocessors.
 void check(const test::FlashCase& c, const FlashPlan& plan, const Sizes& sizes, size_t expected = 1,
            bool clusters = false, int multiprocessors = 7) {
   INFO(c.dtype, " ", c.depth, "x", c.width, " ", c.bias, " ", loop::to_string(to_schedule(plan)), ": ",
@@ -85,22 +85,22 @@ TEST_CASE("attention of few rows: all blocks of the device share all keys") {
   check({.bias = "late", .fixed = true}, small, {1, 3, 259}, 5);
   check({.dtype = "bf16", .depth = 33, .width = 17, .fixed = true}, small, {1, 18, 290}, 2);
   check({.bias = "late", .guard = true}, large, {1, 3, 0}, 2);  // too few keys to share
-  // Blocks have keys of one tile alone: 5 steps and 4.
+  // Blocks have keys of one tile only: 5 steps and 4.
   check({.bias = "causal"}, small, {1, 1, 280}, 3, false, 20);
-  // More blocks have keys of a tile than bring them together at once.
+  // More blocks share a tile than are combined at once.
   check({.bias = "causal", .fixed = true}, {.rows = 16, .keys = 16, .spread = 2, .warps = 2}, {1, 2, 1150}, 3,
         false, 150);
-  // Of a symbolic number of rows: heads that share keys are rows of one tile.
+  // Symbolic number of rows: heads that share keys are rows of one tile.
   check({.bias = "causal", .group = 4, .fixed = true}, {.rows = 64, .keys = 64}, {1, 3, 2100}, 4);
 }
 
 TEST_CASE("attention by warp groups that the engine feeds") {
   check({.depth = 64, .width = 64, .bias = "causal"}, {.wgmma = true, .rows = 128, .keys = 64}, {1, 136, 64},
         2);
-  // More tiles than the last ones, which blocks draw in another order.
+  // More tiles than the last wave, which blocks process in another order.
   check({.depth = 16, .width = 16, .bias = "causal"}, {.wgmma = true, .rows = 128, .keys = 64}, {2, 136, 64},
         2, false, 3);
-  // Two tiles a block, and one.
+  // Two tiles per block, and one.
   check({.depth = 16, .width = 16, .bias = "causal"}, {.wgmma = true, .rows = 128, .keys = 64}, {1, 136, 64},
         2, false, 10);
   check({.dtype = "bf16", .depth = 40, .width = 72, .bias = "load", .group = 2, .fixed = true},
@@ -119,13 +119,13 @@ TEST_CASE("attention up to lengths that memory has") {
     check({.bias = bias, .guard = true}, {.rows = 64, .keys = 64}, {2, 9, 91}, 2);
     check({.bias = bias, .group = 4, .hidden = true}, small, {3, 3, 257}, 3);
   }
-  // Sequences that all are short, and more blocks than units are left.
+  // All sequences are short, and there are more blocks than remaining work units.
   check({.bias = "length"}, small, {1, 1, 500}, 3, false, 40);
   check({.bias = "padded", .fixed = true}, small, {1, 2, 300}, 3);
   check({.bias = "length and causal"}, {.rows = 16, .keys = 16, .split = 2}, {1, 9, 300}, 3, true);
 }
 
-// Factors of 32 bits: of f32 the sums are as exact as multiply-adds make them.
+// 32-bit operands: f32 accumulators are as exact as with FMAs.
 TEST_CASE("attention of f32 and tf32") {
   const FlashPlan spread{.rows = 16, .keys = 16, .spread = 1, .warps = 2, .stages = 2};
   for (const char* dtype : {"f32", "tf32"}) {
@@ -144,7 +144,7 @@ TEST_CASE("attention of f32 and tf32") {
   check({.dtype = "f32", .depth = 16, .width = 32, .bias = "length and causal", .guard = true}, spread,
         {1, 4, 337}, 3);
   check({.dtype = "f32", .depth = 33, .width = 17, .fixed = true}, spread, {1, 3, 290}, 2);
-  // Blocks of a cluster share the keys of more rows than a tile has.
+  // Blocks of a cluster share keys of more rows than a tile has.
   check({.dtype = "f32", .depth = 72, .width = 40, .bias = "load"}, {.rows = 16, .keys = 16, .split = 2},
         {1, 19, 300}, 3, true);
 }

@@ -1,5 +1,5 @@
-// What a decoder's step is made of, fused and emulated, against the interpreter: products of one row by weights with the
-// norm in front of them and the gate behind, and small nests as one kernel.
+// The parts of a decoder step, fused, emulated and compared with the interpreter: GEMVs with the
+// normalisation before and the gate after them, and small nests merged into one kernel.
 #include "compiler/schedule/fusion/gemv_fusion.h"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,8 @@ std::string edited(const std::string& text, const char* from, const char* to) {
   return replaced(text, from, to);
 }
 
-// The program with random weights, as the GPU's passes leave it; what it gives, emulated, is what it meant.
+// Runs the GPU passes on the program with random weights; compares the emulated result with the original
+// program.
 loop::Program check(const std::string& text) {
   const loop::Program given = test::with_random_weights(loop::parse_program(text));
   loop::verify(given);
@@ -67,7 +68,7 @@ loop::Program check(const std::string& text) {
 
 int launches(const loop::Program& program) { return static_cast<int>(program.steps.size()); }
 
-// Text of a sum of squares, the scaled row, and two products of it, the second with a gate; y is read by the last.
+// A sum of squares, the scaled row, and two GEMVs of it, the second with a gate; the last nest reads y.
 const char* kStep = R"(program p
   input x bf16 [1, 512] ordinal 0
   weight n bf16 [512] bytes 1024 hash 0000000000000000
@@ -142,7 +143,7 @@ TEST_CASE("products of one row take in the norm before them and the product besi
   const loop::Program made = check(kStep);
   CHECK(launches(made) == 2);
   for (const loop::Nest& nest : made.nests)
-    if (nest.name.starts_with("order")) CHECK(nest.dims.size() == 2);  // weights along the depth
+    if (nest.name.starts_with("order")) CHECK(nest.dims.size() == 2);  // weights contiguous along the depth
   CHECK(made.prepack.size() == 3);
 }
 
@@ -156,9 +157,10 @@ TEST_CASE("weights are on their way before a product waits for its row") {
     const std::string& text = kernel.code.text;
     CHECK(text.find("++i) fill();") < text.find("griddepcontrol.wait"));
     const bool norm =
-        text.find("prefetch.global.L2 [%0];") < text.find("griddepcontrol.wait");  // its weights
+        text.find("prefetch.global.L2 [%0];") < text.find("griddepcontrol.wait");  // prefetches its weights
     CHECK(norm == (products == 0));
-    // The norm's weights beside the row, which is loaded once; neither its scale nor the row waits for memory again.
+    // The norm's weights are loaded with the row, once; after the wait, neither the scale nor the row is
+    // loaded again.
     const size_t row = text.find("sd_load<8>(p", text.find("griddepcontrol.wait")),
                  points = text.find("for (int point");
     int loads = 0;
@@ -167,13 +169,13 @@ TEST_CASE("weights are on their way before a product waits for its row") {
     CHECK(text.find("__shared__ f32 all_") == std::string::npos);
     CHECK(text.find("sd_load<8>(l", points) == std::string::npos);
     CHECK(text.find("/ gridDim") == std::string::npos);
-    // One block a multiprocessor, and room for another kernel's registers.
+    // One block per multiprocessor, with room for another kernel's registers.
     CHECK(kernel.shared_bytes.value() > (100 << 10));
     CHECK(kernel.threads == 256);
     ++products;
   }
   CHECK(products == 2);
-  // Where no copy engine is, threads load.
+  // Without a copy engine, threads load.
   for (const loop::Nest& nest : made.nests)
     if (nest.dims.size() == 1)
       CHECK(emit_nest(made, nest, gpu_target("sm_80")).choices[0].launches[0].code.text.find("fill();") ==
@@ -187,7 +189,7 @@ TEST_CASE("a row that others read stays, and so does one that takes long to make
   replace("  output y bf16 [1, 512] ordinal 0\n",
           "  output y bf16 [1, 512] ordinal 0\n  output t bf16 [1, 512] ordinal 1\n");
   replace("outputs (y)", "outputs (y, t)");
-  // The sum and the row are small nests, and one.
+  // The sum and the row are small nests, merged into one kernel.
   CHECK(launches(check(text)) == 3);
 }
 
@@ -229,7 +231,8 @@ TEST_CASE("small nests are one kernel, whose loops follow each other") {
   CHECK(launches(made) == 1);
 }
 
-// The loop over the points is dealt out, and each thread's points have a row of their own: in shared memory threads would
+// The loop over points is distributed, and each thread's points have a local row. In shared memory, threads
+// would overwrite each other's rows, which the race check finds.
 // write each other's, which the emulation's check for races finds.
 TEST_CASE("small nests with a row that is local to a point are one kernel") {
   const loop::Program made = check(R"(program p
@@ -266,7 +269,7 @@ TEST_CASE("small nests with a row that is local to a point are one kernel") {
   }
 }
 
-// Threads without a round do nothing then: others' rounds would be half done where they looked.
+// Threads without an iteration must not act: they would read other threads' incomplete iterations.
 TEST_CASE("small nests that load again what a point has stored are one kernel") {
   CHECK(launches(check(R"(program p
   input x f32 [5, 6] ordinal 0
@@ -322,8 +325,8 @@ TEST_CASE("loops inside a few points are dealt out as a whole") {
   CHECK(made.nests[0].body.size() >= 3);
 }
 
-// A product whose columns are heads: four that are turned by their halves, two of them into a cache, and two that go there
-// as they are. `%r` turns by pairs at a distance of 32.
+// A GEMV whose columns are heads: four are rotated by halves, two of these are stored to a cache, and two
+// more are stored there unrotated. `%r` rotates pairs at distance 32.
 const char* kHeads = R"(program p
   input x bf16 [1, 256] ordinal 0
   input at i64 [1] ordinal 1
@@ -405,7 +408,7 @@ TEST_CASE("heads are turned and put into their cache by who makes them") {
 TEST_CASE("what is looked up by the place of a step is on its way before the sums") {
   std::string text = kHeads;
   const auto replace = [&](const char* from, const char* to) { text = edited(text, from, to); };
-  replace("x bf16 [1, 256]", "x bf16 [1, 1024]");  // as many bytes as are worth a stream
+  replace("x bf16 [1, 256]", "x bf16 [1, 1024]");  // as many bytes as are worth streaming
   replace("a bf16 [256, 384] bytes 196608", "a bf16 [1024, 384] bytes 786432");
   replace("%k<256", "%k<1024");
   replace("input c bf16 [32]", "input c bf16 [9, 32]");
@@ -420,7 +423,7 @@ TEST_CASE("what is looked up by the place of a step is on its way before the sum
     const std::string kernel = emit_nest(made, nest, gpu_target("sm_90a")).choices[0].launches[0].code.text;
     const size_t points = kernel.find("for (int point = "), sums = kernel.find("sd_stage_wait(bars", points);
     REQUIRE(sums != std::string::npos);
-    CHECK(kernel.find("b0 >= 0") < points);  // the check of the place, once
+    CHECK(kernel.find("b0 >= 0") < points);  // checks the position once
     const size_t looked_up = kernel.find("+ 32 * b0]", points);
     CHECK(looked_up < sums);
   }

@@ -1,4 +1,4 @@
-// Every tile of matrix products x dtypes x layouts x epilogues is built by NVRTC and stays within its registers.
+// Builds every tile of GEMMs x dtypes x layouts x epilogues with NVRTC and limits register spills.
 #include <doctest/doctest.h>
 
 #include <cstdio>
@@ -22,8 +22,8 @@ namespace {
 
 using test::MatrixCase;
 
-// Bytes of a thread that are no matter: addresses of a tile, held across its loop. Of elements that are moved one by one,
-// which only sizes and pointers off the vectors' grid need, there are 16 a side.
+// Allowed spill bytes per thread: addresses of a tile that are live across its loop. Copies of single
+// elements, which only unaligned sizes and pointers need, have 16 addresses per operand.
 constexpr int kSpills = 96, kElementSpills = 16 * 16;
 
 void build(const MatrixCase& c, const std::string& kernel, const GpuTarget& target) {
@@ -42,13 +42,14 @@ void build(const MatrixCase& c, const std::string& kernel, const GpuTarget& targ
     for (const DeviceChoice& choice : device.choices)
       for (const DeviceKernel& launch : choice.launches) {
         const std::string text = cat("#define KERNEL kernel\n", launch.code.text);
-        // What is made of sums in registers comes behind the wait for them, of which the compiler knows nothing.
+        // Accumulators are used only after the wait for wgmma, whose effect on them the compiler does not
+        // know.
         constexpr std::string_view kWait = "products_wait<0>();\n";
         for (size_t at = 0; (at = text.find(kWait, at)) != std::string::npos; at += kWait.size()) {
           const size_t next = text.find_first_not_of(' ', at + kWait.size());
           CHECK(text.compare(next, 15, "products_ready(") == 0);
         }
-        static std::set<std::string> built;  // kernels share what takes any sizes
+        static std::set<std::string> built;  // kernels share the variant for all sizes
         if (!built.insert(cat(target.name, text)).second) continue;
         if (const char* folder = std::getenv("STRIDEC_DUMP")) {
           static int count = 0;
@@ -70,7 +71,7 @@ TEST_CASE("tensor cores: every tile") {
                               : kernel.element_bytes == 4 ? "tf32"
                               : kernel.element_bytes == 1 ? "u8*i8"
                                                           : "f16";
-    // Narrow tiles of columns along the depth alone.
+    // Narrow tiles only with operands contiguous along the depth.
     build(test::matmul_case(dtype, "m", "n", "k", deep || kernel.columns % 64 != 0), std::string(kernel.name),
           gpu_target("sm_90a"));
   }
@@ -114,7 +115,7 @@ TEST_CASE("products of run-time factors that lie along the rows, where instructi
   const loop::Program program = loop::parse_program(test::matmul_case("tf32", "m", "n", "k", false).text);
   for (const auto& ranked : schedule::matrix_plans(program, program.nests[0], gpu_target("sm_90a")))
     CHECK(ranked.plan.kernel->name == "mma.64x64x16.32bit");
-  // Of a weight the order is ours.
+  // The layout of a weight can be chosen.
   loop::Program weights = loop::parse_program(
       test::matmul_case("tf32", "m", "4096", "4096", false, "", test::Behind::kNothing).text);
   weights.buffers[1].storage = loop::Storage::kWeight;
@@ -152,7 +153,7 @@ TEST_CASE("layouts, dtypes and epilogues of one tile") {
   }
 }
 
-// The kernel that the model ranks first.
+// The kernel that the cost model ranks first.
 std::string chosen(const MatrixCase& c) {
   const loop::Program program = loop::parse_program(c.text);
   const auto schedule = schedule::choose_cuda_contraction(program, program.nests[0], gpu_target("sm_90a"));
@@ -227,7 +228,7 @@ TEST_CASE("a product of sizes unknown is made by tiles") {
   CHECK(chosen(test::matmul_case("bf16", "m", "n", "k", false)).starts_with("wgmma."));
 }
 
-// A product by weights, [k, n], of `rows` rows.
+// A GEMM of `rows` rows with a weight [k, n].
 loop::Program by_weights(const char* dtype, const char* rows, const char* n, const char* k) {
   loop::Program program =
       loop::parse_program(test::matmul_case(dtype, rows, n, k, false, "", test::Behind::kNothing).text);

@@ -19,7 +19,7 @@ namespace {
 using loop::HostTensor;
 using Sizes = std::map<std::string, int64_t>;
 
-// Numbers that every type of factors holds.
+// Values that every operand type can represent.
 HostTensor drawn(const loop::Program& program, loop::BufferId id, const Sizes& sizes, int seed) {
   const loop::Buffer& buffer = program[id];
   const auto shape = test::shape_of(buffer, [&](const std::string& symbol) { return sizes.at(symbol); });

@@ -1,4 +1,4 @@
-// Products by weights of few bits: packed, emulated, against the interpreter, and built by NVRTC.
+// GEMMs with packed low-bit weights: emulated, compared with the interpreter, and built by NVRTC.
 #include "compiler/kernels/packed_weights.h"
 
 #include <doctest/doctest.h>
@@ -25,16 +25,16 @@ using loop::HostTensor;
 using test::random_tensor;
 using test::weight_data;
 
-constexpr const char *kWarps = "sm_89", *kWarpGroups = "sm_90a";  // who multiplies
+constexpr const char *kWarps = "sm_89", *kWarpGroups = "sm_90a";  // which instructions multiply
 
 struct Case {
   std::string rows = "3";  // a number or the symbol "m"
   int64_t k = 128, n = 64;
   int bits = 4;
-  int64_t step = 32;        // of scales and zero points
+  int64_t step = 32;        // block size of scales and zero points
   std::string zero = "u8";  // "": 2^(bits - 1)
   std::string x = "f16", scale = "f32";
-  bool ahead = false;  // the factor is written by a nest of its own, in x's type
+  bool ahead = false;  // the dequantised weights are written by a nest of their own, in x's type
 };
 
 std::string text_of(const Case& c) {
@@ -98,7 +98,7 @@ loop::Program program_of(const Case& c) {
   return program;
 }
 
-// As the GPU's passes leave it.
+// The program after the GPU's passes.
 loop::Program packed(const Case& c, const char* target = kWarps) {
   loop::Program program = program_of(c);
   schedule::hoist_constants(program);
@@ -114,8 +114,8 @@ int words_products(const loop::Program& program) {
   return count;
 }
 
-// What the packed program means, and what its kernels do, is what it meant; of warp groups' kernels the last alone is
-// emulated, by warps.
+// Compares the packed program and its kernels with the original program. Of kernels with warp groups only the
+// last one, which uses warps, is emulated.
 void check(const Case& c, int64_t rows, const char* target = kWarps) {
   INFO(text_of(c), "rows ", rows);
   loop::Program given = program_of(c);
@@ -126,10 +126,10 @@ void check(const Case& c, int64_t rows, const char* target = kWarps) {
   loop::Program ready = packed(c, target);
   CHECK(words_products(ready) == (c.rows == "m" || rows <= 64 ? 1 : 0));
   ready = test::prepacked(std::move(ready));
-  // Products that read numbers from scratch are another template's.
+  // GEMMs that read scratch buffers belong to another template.
   for (loop::Nest& nest : ready.nests)
     if (!kernels::is_packed_weights(nest.schedule)) nest.schedule = {};
-  // Roundings of the factor to 16 bits are left out.
+  // The kernel omits the rounding of weights to 16 bits.
   const double tolerance = x == DType::kF32 ? 2e-6 : x == DType::kF16 ? 1e-3 : 8e-3;
   const auto compare = [&](const std::vector<HostTensor>& got) {
     for (int64_t i = 0; i < loop::element_count(want[0]); ++i) {
@@ -175,7 +175,7 @@ TEST_CASE("words: bits, blocks and types of a few rows") {
     for (const char* x : {"f16", "bf16", "f32"}) check({.bits = bits, .x = x}, 3);
   for (const int64_t step : {16, 64, 128, 256}) check({.k = 256, .step = step}, 3);
   check({.k = 256, .n = 64, .bits = 8, .step = 16, .scale = "f16"}, 3);
-  check({.step = 128, .zero = ""}, 3);  // one scale a column
+  check({.step = 128, .zero = ""}, 3);  // one scale per column
   check({.zero = "", .scale = "f16"}, 3);
 }
 
@@ -234,7 +234,7 @@ TEST_CASE("words: warp groups take them whatever the number of rows") {
     REQUIRE(device.choices.size() > 2);
     for (size_t i = 0; i + 1 < device.choices.size(); ++i) {
       const DeviceKernel& kernel = device.choices[i].launches[0];
-      CHECK(kernel.maps.size() == (i == 0 ? 0 : 1));  // one row, and more
+      CHECK(kernel.maps.size() == (i == 0 ? 0 : 1));  // the first is for one row, others for more
       CHECK(kernel.shared_bytes.value() <= gpu_target(kWarpGroups).shared_bytes - 2048);
     }
     CHECK(device.is_complete());
@@ -242,12 +242,12 @@ TEST_CASE("words: warp groups take them whatever the number of rows") {
   }
   check({.rows = "m", .k = 256, .n = 64, .bits = 8, .step = 16}, 3, kWarpGroups);
   check({.rows = "m", .k = 256, .n = 64, .bits = 2, .step = 64, .zero = ""}, 3, kWarpGroups);
-  // A row alone is loaded by threads.
+  // A single row is loaded by threads.
   const loop::Program row = packed({.rows = "1"}, kWarpGroups);
   for (const loop::Nest& nest : row.nests)
     if (kernels::is_packed_weights(nest.schedule))
       CHECK(emit_nest(row, nest, gpu_target(kWarpGroups)).choices[0].launches[0].maps.empty());
-  // Rows that do not begin at multiples of 16 bytes, f32, and blocks that cross a stage.
+  // Rows not aligned to 16 bytes, f32, and blocks that cross a pipeline stage.
   for (const Case& c : {Case{.rows = "m", .k = 131}, Case{.rows = "m", .x = "f32"},
                         Case{.rows = "m", .k = 384, .bits = 8, .step = 96}}) {
     const loop::Program ready = packed(c, kWarpGroups);
@@ -270,7 +270,7 @@ TEST_CASE("words: NVRTC builds them within their registers") {
             INFO(bits, " bits, ", x, ", ", info.registers, " registers, ", info.stack_bytes,
                  " bytes of stack");
             CHECK(info.registers > 0);
-            CHECK(info.stack_bytes <= 96);  // addresses, held across the loop
+            CHECK(info.stack_bytes <= 96);  // addresses that are live across the loop
           }
         }
       }

@@ -1,4 +1,4 @@
-// Small windows, several neighbouring points a thread.
+// Small windows; each thread computes several adjacent points.
 #include <doctest/doctest.h>
 
 #include "compiler/schedule/heuristics/point_tiling.h"
@@ -131,7 +131,7 @@ TEST_CASE("points that neighbours share most with, by what the kernel takes") {
   const schedule::LoopPlan many = chosen({32, 56, 56, 96}, true);
   CHECK(many.points.size() == 3);  // rows and columns of windows overlap
   CHECK(many.few == 0);
-  // Of few points large blocks would leave most of the device idle; a run decides where it is one's or the other's.
+  // With few points, large blocks would leave most of the device idle; for symbolic sizes the run decides.
   const schedule::LoopPlan few = chosen({1, 7, 7, 96}, true), any = chosen({1, 7, 7, 96}, false);
   const auto size = [](const std::vector<schedule::LoopPlan::Split>& block) {
     int64_t out = 1;

@@ -1,4 +1,4 @@
-// A thread a point or several that lie side by side, and tiles that are turned on their way.
+// One or several adjacent points per thread, and tiles that are transposed through shared memory.
 #include <doctest/doctest.h>
 
 #include "tests/unit/codegen_cuda/memory_bound.h"

@@ -13,7 +13,7 @@ using loop::Value;
 
 namespace {
 
-// What the results of `op` may be off by in a nest of what `build` makes of x, stored as `to`.
+// The allowed error of `op` in a nest that applies `build` to x and stores the result as `to`.
 std::vector<Slack> of(ScalarOp op, DType to, const std::function<Value(NestBuilder&, Value)>& build) {
   loop::Program program;
   const auto view = [&](const char* name, DType dtype) {
@@ -46,7 +46,7 @@ Value gelu(NestBuilder& nest, Value x) {
 
 TEST_CASE("values have slack where nothing but roundings sees them") {
   CHECK(of(ScalarOp::kDiv, DType::kF16, gelu) == std::vector{Slack::kFew});
-  CHECK(of(ScalarOp::kErf, DType::kBF16, gelu) == std::vector{Slack::kFew});  // the sum may cancel it
+  CHECK(of(ScalarOp::kErf, DType::kBF16, gelu) == std::vector{Slack::kFew});  // the sum may cancel
   CHECK(of(ScalarOp::kMul, DType::kF16, gelu) == std::vector{Slack::kCoarse, Slack::kCoarse});
   const auto silu = [](NestBuilder&, Value x) { return x * unary(ScalarOp::kSigmoid, x); };
   CHECK(of(ScalarOp::kSigmoid, DType::kF16, silu) == std::vector{Slack::kCoarse});

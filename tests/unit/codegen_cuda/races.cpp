@@ -1,4 +1,4 @@
-// What the emulator takes for a race between blocks that meet at a counter.
+// Which accesses of blocks that synchronise by a counter the emulator reports as races.
 #include <doctest/doctest.h>
 
 #include "tests/support/race_check.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr uintptr_t kData = 1 << 20, kCounter = 1 << 21, kOther = kCounter + 4;
 
-// A block stores and comes to its counter, another comes to one and loads.
+// One block stores and then accesses its counter; another block accesses a counter and then loads.
 struct Meeting {
   RaceCheck check;
   Meeting() { check.begin_launch({{kData, kData + 64}}); }

@@ -1,4 +1,4 @@
-// What is read off a cubin, and how many blocks of such a kernel a multiprocessor holds.
+// Resource usage read from a cubin, and the occupancy computed from it.
 #include <doctest/doctest.h>
 
 #include "compiler/base/text.h"
@@ -8,7 +8,7 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// Threads that hold `count` numbers at a time, which are loaded before any is used.
+// A kernel whose threads hold `count` live values, which are loaded before any is used.
 std::string holds(int count, int threads) {
   return cat("extern \"C\" __global__ void __launch_bounds__(", threads,
              ", 1) kernel(const float* p, float* q) {\n",
@@ -31,7 +31,7 @@ TEST_CASE("registers, shared memory and what is spilled are read off a cubin") {
     CHECK(few.stack_bytes == 0);
     CHECK(few.stack_loads + few.stack_stores == 0);
     CHECK(few.code_bytes > 0);
-    // 1024 threads have 64 registers each.
+    // With 1024 threads each has 64 registers.
     const Resources many = resources_of(nvrtc.compile("many.cu", holds(120, 1024), target), "kernel");
     CHECK(many.registers <= 64);
     CHECK(many.stack_bytes >= 4 * (120 - 64));
@@ -46,12 +46,13 @@ TEST_CASE("blocks that a multiprocessor holds: registers, threads, shared memory
   const auto blocks = [&](int registers, int threads, int fixed, int dynamic) {
     return resident_blocks({.registers = registers, .shared_bytes = fixed}, threads, dynamic, target);
   };
-  CHECK(blocks(32, 256, 0, 0) == 8);  // threads
+  CHECK(blocks(32, 256, 0, 0) == 8);  // limited by threads
   CHECK(blocks(33, 256, 0, 0) == 6);  // 40 registers each, in steps of 8
   CHECK(blocks(168, 384, 0, 0) == 1);
-  CHECK(blocks(16, 32, 0, 0) == 32);  // their number
+  CHECK(blocks(16, 32, 0, 0) == 32);  // limited by the number of blocks
   CHECK(blocks(16, 33, 0, 0) == 32);
-  CHECK(blocks(32, 128, 0, 75 << 10) == 3);  // shared memory, a kibibyte of each is taken
+  // Limited by shared memory, of which each block takes an extra KiB.
+  CHECK(blocks(32, 128, 0, 75 << 10) == 3);
   CHECK(blocks(32, 128, 1, 75 << 10) == 2);
   CHECK(blocks(255, 256, 0, 227 << 10) == 1);
   CHECK(resident_blocks({.registers = 16}, 32, 0, gpu_target("sm_86")) == 16);

@@ -1,4 +1,4 @@
-// Routines of the library as kernels.
+// Library routines as GPU kernels.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Running sums and extremes, which teams of threads make tile by tile.
+// Running sums and extrema, which cooperating thread groups compute tile by tile.
 #include <doctest/doctest.h>
 
 #include "compiler/base/text.h"
@@ -67,7 +67,7 @@ const Program kRunningProducts = {"running sums of products of columns", R"(  in
       store z[%j] %2
 )"};
 
-// What the launches of a choice need, of the first that holds.
+// The first linked launch of a nest's choices.
 DeviceKernel linked(const DeviceNest& nest) {
   for (const DeviceChoice& choice : nest.choices)
     if (!choice.launches[0].counter_bytes.is_const(0)) return choice.launches[0];
@@ -84,7 +84,8 @@ TEST_CASE("long rows of few points are linked blocks' work") {
     schedule::choose_gpu(program, gpu_target("sm_90a"));
     return emit_nest(program, program.nests[0], gpu_target("sm_90a"));
   };
-  // 16 warps of 32 columns, so many rounds of 16 rows as 64 KiB have room for: four bytes of x, or two and four of w.
+  // 16 warps of 32 columns, and as many iterations of 16 rows as fit in 64 KiB: four bytes per element of x,
+  // or two and four for w.
   const DeviceNest columns = made(kRunningBack, "f32", {2, 4096, 64}),
                    products = made(kRunningProducts, "f16", {4096, 64});
   CHECK(linked(columns).shared_bytes.is_const(64 << 10));
@@ -92,8 +93,8 @@ TEST_CASE("long rows of few points are linked blocks' work") {
   CHECK(linked(products).shared_bytes.is_const(48 << 10));
   CHECK(linked(products).grid[0].is_const(2 * 4096 / 256));
   CHECK(linked(made(kRunning, "f16", {3, 8192})).grid[0].is_const(3 * 2));
-  CHECK(linked(made(kRunning, "f16", {3000, 8192})).counter_bytes.is_const(0));  // rows enough
-  CHECK(linked(made(kRunning, "f16", {3, 4096})).counter_bytes.is_const(0));     // of one tile
+  CHECK(linked(made(kRunning, "f16", {3000, 8192})).counter_bytes.is_const(0));  // enough rows
+  CHECK(linked(made(kRunning, "f16", {3, 4096})).counter_bytes.is_const(0));     // rows of one tile
   CHECK(linked(made(kRunningBack, "f32", {2, 512, 64})).counter_bytes.is_const(0));
 }
 
@@ -102,8 +103,8 @@ TEST_CASE("running sums of rows go by vectors wherever they begin") {
     return first_text(parse(p, "bf16", {shape, true})).find(what) != std::string::npos;
   };
   CHECK(has(kRunning, {4096, 1023}, "sd_load_within<8>(p0"));
-  CHECK_FALSE(has(kRunning, {4096, 1024}, "sd_load_within<8>(p0"));  // each begins where a vector does
-  // Rows of the terms and of what is stored that do not begin alike.
+  CHECK_FALSE(has(kRunning, {4096, 1024}, "sd_load_within<8>(p0"));  // each row starts at a vector boundary
+  // The rows of the terms and of the result have different alignment.
   const Program apart = {"", replaced(kRunning.text, "store y[%a, %i]", "store y[%a, d1 - 1 - %i]")};
   CHECK_FALSE(has(apart, {4096, 1023}, "sd_load_within<8>(p0"));
   check(apart, "bf16", {{5, 1023}});
@@ -118,7 +119,7 @@ TEST_CASE("running sums are a team's work") {
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
              {2, 300, 7}, {1, 5000, 2}, {1, 70, 40}, {2, 600, 33}, {1, 0, 40}, {2, 5, 0}})
       for (const bool fixed : {false, true}) check(kRunningBack, dtype, {shape, fixed});
-  // Rows of one tile, and few that are long, forwards and back, from any place on.
+  // Rows of one tile, and few long rows, forwards and backwards, at any alignment.
   const Program back = {"running sums of rows from the end",
                         replaced(kRunning.text, "scan (", "scan reverse (")};
   for (const char* dtype : {"bf16", "f32", "f64"})
@@ -132,7 +133,7 @@ TEST_CASE("running sums are a team's work") {
        std::vector<std::vector<int64_t>>{{1, 2100, 40}, {2, 1025, 33}, {1, 1024, 16}})
     for (const char* dtype : {"f16", "f32", "i32"})
       for (const bool fixed : {false, true}) check(kRunningBack, dtype, {shape, fixed});
-  // One that no step can be taken from by itself stays a thread's.
+  // A scan whose steps cannot be combined stays in one thread.
   loop::Program program = parse(kRunning, "f32", {{64, 1024}, true});
   schedule::choose_gpu(program, gpu_target("sm_90a"));
   CHECK(loop::to_string(program.nests[0].schedule) == "team 32");

@@ -1,4 +1,5 @@
-// Updates of elements that data tell, emulated, against the interpreter: sorted and one by one, atomic and in order.
+// Scatter updates at data-dependent positions, emulated and compared with the interpreter: sorted or not,
+// atomic or in order.
 #include "compiler/codegen/cuda/points/scatter.h"
 
 #include <doctest/doctest.h>
@@ -23,11 +24,11 @@ using loop::HostTensor;
 struct Case {
   std::string dtype = "f32", combine = "sum";
   int64_t rows = 300, columns = 3, updates = 1500;
-  int64_t hot = 0;  // so many updates go to one row
+  int64_t hot = 0;  // number of updates to one row
   std::string mode = "skip";
 };
 
-// y[i[u], c] = combine(y[i[u], c], v[u, c]), behind y = x; the number of updates is a symbol.
+// y[i[u], c] = combine(y[i[u], c], v[u, c]) after y = x; the number of updates is a symbol.
 loop::Program program_of(const Case& c) {
   const std::string y = cat("[", c.rows, ", ", c.columns, "]");
   loop::Program program = loop::parse_program(cat(
@@ -53,7 +54,7 @@ std::vector<HostTensor> inputs_of(const loop::Program& program, const Case& c) {
     if (whole) return std::floor(5 * unit);
     return c.combine == "prod" ? 1 + unit / 64 : 2 * unit - 1;
   };
-  // Beyond the rows on either side: what is skipped.
+  // Includes indices out of range on either side, which are skipped.
   HostTensor index = draw(1, [&](double unit) { return std::floor((2.1 * unit - 1.05) * c.rows); });
   for (int64_t u = 0; u < c.hot; ++u) std::memcpy(index.bytes.data() + 4 * u, "\2\0\0", 4);
   return {draw(0, value), index, draw(2, value)};

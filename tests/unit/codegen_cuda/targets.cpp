@@ -1,5 +1,5 @@
-// For every GPU that this build compiles for and NVRTC knows: products, convolutions, attention, norms and routines of a
-// fixed grid, with the schedules that are chosen there, are built as a whole.
+// For every GPU that this build and NVRTC support: builds GEMMs, convolutions, attention, normalisations and
+// routines of a fixed grid with their default schedules.
 #include <doctest/doctest.h>
 
 #include <set>

@@ -34,16 +34,16 @@ struct Options {
   int64_t heads = 2, group = 1, size = 8, value_size = 8;
   bool keys_by_size = false;  // k is [.., size, keys]
   bool causal = false, additive = false, scaled_operands = false, fully_masked_rows = false;
-  bool past = false;     // keys and values come from two tensors
+  bool past = false;     // keys and values are concatenated from two tensors
   bool guarded = false;  // isnan(p) ? 0 : p
-  // A mask of minus infinity and numbers, one letter for each of its dims: batch, heads, queries; "-" where it has one for
-  // all. Rows that it hides whole are 0.
+  // The dims that a mask of -inf and finite values has, as letters: batch, heads, queries; "-" for a
+  // broadcast dim. Fully masked rows give 0.
   std::string masks;
-  bool lengths = false;  // keys behind a length of the batch row are hidden
-  bool tokens = false;   // a finite number hides later keys and those whose token of the batch row is 0
+  bool lengths = false;  // keys beyond the batch row's length are masked
+  bool tokens = false;   // a finite value masks later keys and keys whose token is 0
 };
 
-// softmax(q k' + mask) v as a frontend gives it: a nest an operation.
+// softmax(q k' + mask) v as a frontend imports it: one nest per operation.
 struct Attention {
   Program program;
   Options options;
@@ -257,7 +257,7 @@ std::vector<HostTensor> inputs_for(const Attention& a, const Sizes& sizes) {
       shape.push_back(*value);
     }
     HostTensor tensor = loop::make_tensor(buffer.dtype, shape);
-    // Of lengths some are 0 and some more than there are keys, of tokens every third is 0.
+    // Some lengths are 0, some exceed the number of keys; every third token is 0.
     const double most = buffer.name == "lengths" ? static_cast<double>(sizes.keys) + 3 : 3;
     for (int64_t i = 0; i < loop::element_count(tensor); ++i)
       loop::set_number(tensor, i,
@@ -282,7 +282,7 @@ double difference(const HostTensor& x, const HostTensor& y) {
   return worst / largest;
 }
 
-// The chain's links, on tile registers.
+// Makes the chain's GEMMs use tile registers.
 void take_tiles(Program& program) {
   for (loop::Nest& nest : program.nests) {
     if (!kernels::is_chain(nest.schedule)) continue;
@@ -293,7 +293,7 @@ void take_tiles(Program& program) {
   }
 }
 
-// Fused to one kernel, which has a schedule for the target.
+// Fuses to one kernel and schedules it for the target.
 Program chained(Program program, const CpuTarget& target) {
   schedule::fuse(program);
   schedule::chain(program);
@@ -344,7 +344,7 @@ void check(const Options& options, const std::vector<Sizes>& shapes) {
     if (tiles) take_tiles(made);
     check_chain(a, options, made, target, tiles, shapes);
     if (target.name != native.name || tiles) continue;
-    // The space that the tuner measures is large: some of it, others in every test.
+    // The tuner's space is large: test a sample, different in every test.
     static std::mt19937 random(7);
     constexpr int kDraws = 2;
     for (int draw = 0; draw < kDraws; ++draw) {
@@ -408,7 +408,7 @@ TEST_CASE("keys that a mask hides from a block of rows are not met") {
     codegen::cpu::CompiledProgram compiled(chained(a.program, cpu_target("native")), {.parts = 1});
     auto inputs = inputs_for(a, {1, 130, 130});
     const HostTensor clean = compiled.run(inputs)[0];
-    // Of the last key: what the last block of rows sees alone.
+    // The last key, which only the last block of rows can see.
     for (const size_t input : {1, 2})
       for (int64_t head = 0; head < 2; ++head)
         for (int64_t d = 0; d < 8; ++d)
@@ -430,7 +430,7 @@ TEST_CASE("keys behind lengths from memory are not met, and those of a causal ma
   check({.heads = 6, .group = 3, .guarded = true, .lengths = true}, {{4, 60, 93}});
   check({.tokens = true}, {{1, 1, 1}, {3, 5, 7}, {2, 130, 149}, {2, 0, 5}, {1, 3, 0}});
   for (const bool tokens : {false, true})
-    for (const bool early : {false, true}) {  // a row sees a key
+    for (const bool early : {false, true}) {  // whether a row sees a key
       const Attention a({.lengths = !tokens, .tokens = tokens});
       codegen::cpu::CompiledProgram compiled(chained(a.program, cpu_target("native")), {.parts = 1});
       auto inputs = inputs_for(a, {1, 130, 130});
@@ -453,7 +453,7 @@ TEST_CASE("results are divided, not rows, and a row is summed where it is stored
     for (const loop::Nest& nest : made.nests) {
       if (!kernels::is_chain(nest.schedule)) continue;
       const std::string text = codegen::cpu::emit_chain(made, nest, target).text;
-      // The one division stands behind the last call of a micro-kernel.
+      // The only division follows the last micro-kernel call.
       CHECK(text.find(" / (f32x16)") > text.rfind("(tile_rows, "));
       const size_t exponential = text.find(" = sd_exp("), end = text.find("\n          }\n", exponential);
       REQUIRE(exponential < end);

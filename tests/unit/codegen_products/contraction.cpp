@@ -39,9 +39,9 @@ struct Gemm {
   bool a_transposed = false, b_transposed = false, out_transposed = false;
   bool epilogue = true;
   DType operands = DType::kF32, accumulator = DType::kF32;
-  std::optional<DType> second = {};  // of b, where it is another
+  std::optional<DType> second = {};  // dtype of b, if different
   int64_t zero = 0;                  // subtracted from both
-  bool table = false;                // the sum, clamped to a byte, is looked up
+  bool table = false;                // the sum, clamped to a byte, indexes a lookup table
 };
 
 Case gemm(Expr m, Expr n, Expr k, Program program, Gemm options = {}) {
@@ -201,7 +201,8 @@ TEST_CASE("what runs on a tile's short sums runs between the products of the nex
   const CpuTarget& target = cpu_target("native");
   for (const DType operands : {DType::kF32, DType::kU8}) {
     for (const auto& [k, between] : {std::pair{3, true}, {40, true}, {4000, false}}) {
-      // Tiles of the micro-kernel's rows and of one less, several to a task, of columns that vectors do not divide.
+      // Tiles of the micro-kernel's rows and of one row less, several tiles per task, and columns that are
+      // not whole vectors.
       const bool bytes = operands == DType::kU8;
       const Case c = gemm(151, 130, k, {},
                           {.operands = operands,
@@ -317,14 +318,14 @@ TEST_CASE("weights are packed when the model is compiled, once per weight and la
         }
         REQUIRE((found || target == &tiled));
         if (!found) break;
-        plan.tiles = 2, plan.chunk = 9;  // several blocks and pieces of k: panels are asked for ahead
+        plan.tiles = 2, plan.chunk = 9;  // several blocks and pieces of k: panels are prefetched
         nest.schedule = kernels::to_schedule(plan);
       }
       if (!found) continue;
       schedule::pack_weights(scheduled);
       CHECK(prepacked(scheduled) == 1);
       CHECK(scheduled.prepack.size() == 1);
-      for (const loop::Nest& nest : scheduled.nests) {  // two threads get as much each
+      for (const loop::Nest& nest : scheduled.nests) {  // both threads get the same amount of work
         if (!kernels::is_gemm(nest.schedule)) continue;
         const codegen::Kernel kernel = codegen::cpu::emit_contraction(scheduled, nest, *target);
         CHECK(sym::evaluate(kernel.tasks, [](Expr) { return std::optional<int64_t>(100); }).value() % 2 == 0);
@@ -378,16 +379,16 @@ TEST_CASE("threads share the rows of a product on tile registers, unless there a
     return int64_t{0};
   };
   CHECK(tasks(128, 256, true) == 2 * 4);  // two blocks of four panels
-  CHECK(tasks(128, 20, true) == 4);       // of one tile there is one block
+  CHECK(tasks(128, 20, true) == 4);       // a single tile has one block
   CHECK(tasks(1024, 100, true) == 32);    // many more columns
   CHECK(tasks(1024, 200, true) == 2 * 32);
-  CHECK(tasks(1024, 200, true, tiled.l2_bytes / 2048) == 32);  // whose panels do not stay in L2
+  CHECK(tasks(1024, 200, true, tiled.l2_bytes / 2048) == 32);  // panels that do not fit in L2
   CHECK(tasks(128, 256, false) == 4);                          // neighbouring tasks share a panel
 }
 
 namespace {
 
-// y[m, n] = -x[m, k] w[k, n], of so many rows or of any number.
+// y[m, n] = -x[m, k] w[k, n], with a constant or symbolic number of rows.
 Program product_by_weights(std::optional<int64_t> rows, int64_t depth, int64_t columns) {
   Program program;
   const Expr m = rows ? Expr(*rows) : symbol(program, "m", 0, 400);
@@ -408,7 +409,7 @@ Program product_by_weights(std::optional<int64_t> rows, int64_t depth, int64_t c
   return program;
 }
 
-// Of so many rows, between what the interpreter and a scheduled copy of the program compute.
+// Compares the interpreter with the scheduled program, for `rows` rows.
 double largest_difference(const Program& program, const Program& scheduled, int64_t rows, int64_t depth) {
   loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, depth});
   for (int64_t i = 0; i < rows * depth; ++i)
@@ -473,7 +474,7 @@ TEST_CASE("a few rows meet far weights in pieces that stay in L1") {
     return codegen::cpu::emit_contraction(program, *packed, named).text.find("pieces") != std::string::npos;
   };
   CHECK(has_pieces(product({}), "gemm.f32.6x64"));
-  CHECK(!has_pieces(product({}), "gemm.f32.12x32"));  // whose tiles of more rows wait for no weights
+  CHECK(!has_pieces(product({}), "gemm.f32.12x32"));  // its tiles of more rows do not wait for weights
   CHECK(!has_pieces(product(20), "gemm.f32.6x64"));
 
   const Program program = product({});

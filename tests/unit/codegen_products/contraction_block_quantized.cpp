@@ -1,4 +1,4 @@
-// Products with a factor that is computed from compact weights: numbers of a few bits, scales of blocks, zero points.
+// GEMMs with a block-quantised weight: values of a few bits, scales of blocks, zero points.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -42,12 +42,12 @@ View weight(Program& program, const std::string& name, std::vector<int64_t> shap
 enum class Zero { kNone, kConstant, kBlocks };
 
 struct Blocks {
-  int64_t depth, columns, block;  // block 0: a scale a column
-  int bits = 4;                   // 8: bytes as they are, signed
+  int64_t depth, columns, block;  // block 0: one scale per column
+  int bits = 4;                   // 8: signed bytes, not packed
   Zero zero = Zero::kConstant;
-  bool unpacked = false;  // the numbers are made by nests of Program::prepack, two from a byte
+  bool unpacked = false;  // nests of Program::prepack unpack two values from each byte
   bool two_dims = false;  // k as two dims, of blocks and within them
-  bool bytes = false;     // x is integers times one number in each block, and numbers are unsigned
+  bool bytes = false;     // x is integers times a scale per block, and the weights are unsigned
 };
 
 // y[m, n] = -sum over k of x[m, k] * (number[n, k] - zero[n, k / block]) * scale[n, k / block].
@@ -125,7 +125,7 @@ void check(const Blocks& b) {
     loop::for_each_step(program.steps,
                         [&](const loop::Step& step) { nest = std::get<loop::Launch>(step.node).nest; });
     auto plans = schedule::contraction_plans(program, program[nest], target);
-    // With the factors in the other order x is the one in panels: the only one where the numbers have one column.
+    // With swapped operands x is packed into panels, which is the only possibility for weights of one column.
     std::erase_if(plans, [&](const auto& ranked) {
       return b.columns > 1 && ranked.plan.b != kernels::GemmPlan::B::kCompact;
     });
@@ -153,7 +153,7 @@ void check(const Blocks& b) {
         loop::HostTensor input = loop::make_tensor(DType::kF32, {rows, b.depth});
         for (int64_t e = 0; e < rows * b.depth; ++e) {
           double number = static_cast<double>(e % 13) / 6 - 1;
-          if (b.bytes) {  // a block of zeros among them
+          if (b.bytes) {  // one of the blocks is all zeros
             const int64_t within = e % b.depth % b.block, which = e / b.block;
             const auto integer = static_cast<double>(within == 5 ? -127 : (e * 73 + which) % 255 - 127);
             number = which % 5 == 3 ? 0 : integer * (static_cast<double>(which % 7 + 1) / 300);

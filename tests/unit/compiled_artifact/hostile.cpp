@@ -1,4 +1,4 @@
-// An artifact called with tensors that nobody would give on purpose: it answers with a sentence, or its result is right.
+// Calls an artifact with invalid or unusual tensors: it must report an error or compute the right result.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -60,7 +60,7 @@ const Artifact& artifact() {
   return made;
 }
 
-// The run's sentence; "" if it was right.
+// The run's error message; "" on success.
 std::string run(Loaded& loaded, Tensors& t) {
   const auto status = loaded.api->context_run(loaded.context, t.inputs, 2, &t.output, 1);
   return status == STRIDEC_OK ? "" : loaded.api->context_error(loaded.context);
@@ -71,7 +71,7 @@ std::string run(Loaded& loaded, Tensors& t) {
 TEST_CASE("hostile tensors: a right result or a sentence, and the context serves the next run") {
   Loaded loaded(artifact().path);
   Tensors t;
-  std::string expected;  // the sentence; "": the result is right
+  std::string expected;  // the error message; "": the result is right
   SUBCASE("nothing unusual") {}
   SUBCASE("rows upside down") {
     t.inputs[0].byte_offset = 8 * sizeof(float);
@@ -205,8 +205,8 @@ TEST_CASE("hostile tensors: a right result or a sentence, and the context serves
   CHECK(run(loaded, good) == "");
 }
 
-// into[index[k]] = from[k] for indices that are cast from floats, as a model that computes its indices has them; and
-// from + from.
+// into[index[k]] = from[k] for indices cast from floats, as in a model that computes its indices; and from +
+// from.
 TEST_CASE("indices of a scatter that are no indices, and two outputs in one place") {
   graph::Graph g;
   g.name = "scatter";

@@ -1,4 +1,4 @@
-// Shapes that no machine can serve, given to artifacts.
+// Artifacts called with shapes that no machine can handle.
 #include <doctest/doctest.h>
 
 #include "compiler/graph/builder.h"

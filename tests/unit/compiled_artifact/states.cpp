@@ -1,4 +1,4 @@
-// State of artifacts through the C API: initial values from the weights, runs, saving, restoring, reset.
+// States of artifacts through the C API: initial values from the weights, runs, saving, restoring, reset.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -67,7 +67,7 @@ void check_states(const std::string& library) {
   REQUIRE(a.api->context_reset_state(a.context, -1) == STRIDEC_OK);
   CHECK(*a.state<int64_t>(1) == 0);
   CHECK(a.run({0, 0, 0}) == Floats{10, 20, 30});
-  Accumulator b(library);  // another context has its own
+  Accumulator b(library);  // another context has its own state
   CHECK(b.run({5, 5, 5}) == Floats{10, 20, 30});
   CHECK(a.run({0, 0, 0}) == Floats{10, 20, 30});
 }
@@ -79,7 +79,7 @@ TEST_CASE("states start at their initial values, are saved, restored and reset")
   const std::string source = write_graph(folder, accumulator());
   for (const char* weights_file : {"", "accumulator.weights"}) {
     const Compilation made = compile({.model = source, .weights_file = weights_file});
-    // The loader takes a path that it has seen for the library that it has.
+    // The dynamic loader does not reload a path it has loaded before.
     const std::string library = folder.file(*weights_file ? "beside.so" : "within.so");
     package::StagedArtifact(made.artifact, made.programs(), library).publish();
     check_states(library);

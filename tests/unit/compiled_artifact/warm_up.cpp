@@ -1,4 +1,4 @@
-// context_warm_up on what the compiler writes: weights mapped from the artifact, outputs of the context.
+// context_warm_up of compiled artifacts: weights mapped from the artifact, outputs owned by the context.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -30,7 +30,7 @@ graph::Graph scaled() {
   return g;
 }
 
-// Of the first run, after a warm-up or a reservation.
+// Page faults of the first run, after a warm-up or a reservation.
 long faults_of_first_run(const std::string& library, bool warm) {
   Loaded a(library);
   std::vector<float> data(kCount, 2);
@@ -51,7 +51,7 @@ long faults_of_first_run(const std::string& library, bool warm) {
 TEST_CASE("the first run behind a warm-up faults hardly a page of weights and outputs in") {
   const Folder folder;
   const Compilation made = compile({.model = write_graph(folder, scaled())});
-  // The loader takes a path that it has seen for the library that it has.
+  // The dynamic loader does not reload a path it has loaded before.
   for (const char* name : {"reserved.so", "warm.so"})
     package::StagedArtifact(made.artifact, made.programs(), folder.file(name)).publish();
   const long reserved = faults_of_first_run(folder.file("reserved.so"), false),

@@ -1,5 +1,6 @@
-// The grid of operators as CUDA kernels: every nest of every case is built by NVRTC for Hopper and as PTX, and its kernels run
-// on the CPU, emulated. With STRIDEC_TEST_GPU=1 they run on the GPU of this machine, through the runtime (tests/gpu/run.sh).
+// Runs the operator grid as CUDA kernels: every nest of every case is built by NVRTC for Hopper and as PTX,
+// and its kernels are emulated on the CPU. With STRIDEC_TEST_GPU=1 they run on this machine's GPU through the
+// runtime (tests/gpu/run.sh).
 #include "tests/unit/ops/harness.cpp"  // the same harness
 
 #include <cstdio>
@@ -18,7 +19,7 @@
 namespace stridec::ops::test {
 namespace {
 
-// Kernels wait until there are enough for one program of NVRTC: a program costs 15 ms before it does anything.
+// Batches kernels into NVRTC programs, since each program costs 15 ms.
 struct Batch {
   const codegen::cuda::Nvrtc nvrtc{""};
   std::set<std::string> seen;
@@ -34,7 +35,7 @@ struct Batch {
   }
   void flush() {
     if (!waiting) return;
-    // PTX now and then: the front end is the same.
+    // PTX only for some: the front end is the same.
     for (const char* name : {"sm_90a", "ptx"})
       if (name[0] == 's' || seen.size() % 1000 < 100) {
         nvrtc.compile("kernels.cu", text, gpu_target(name));
@@ -81,12 +82,13 @@ const bool kBuilt = [] {
   return true;
 }();
 
-TEST_SUITE("zz") {  // after everything else, where tests run in the order of suites
+TEST_SUITE("zz") {  // runs last, since tests run in suite order
   TEST_CASE("the last kernels are built too") {
     CHECK_NOTHROW(batch().flush());
-    std::printf("%zu kernels, %zu built by NVRTC %s; %zu programs emulated, %zu only built\n", batch().seen.size(),
-                batch().built, batch().nvrtc.version().c_str(), batch().emulated, batch().only_built);
-    // A program of the grid that cannot be emulated is compared with nothing.
+    std::printf("%zu kernels, %zu built by NVRTC %s; %zu programs emulated, %zu only built\n",
+                batch().seen.size(), batch().built, batch().nvrtc.version().c_str(), batch().emulated,
+                batch().only_built);
+    // Programs that cannot be emulated are not compared with anything.
     CHECK(batch().only_built * 50 <= batch().emulated);
   }
 }

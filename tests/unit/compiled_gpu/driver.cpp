@@ -1,5 +1,5 @@
-// Artifacts for a GPU on a driver without one (tests/support/fake_cuda.h): staging, errors as sentences, the CPU's code
-// instead, and runs that are recorded as graphs.
+// GPU artifacts on a fake driver (tests/support/fake_cuda.h): staging, error messages, fallback to CPU code,
+// and runs recorded as graphs.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kWidth = 8;
 
-// y = x times a matrix of 16-bit floats, whose operands tensor maps describe.
+// y = x times a matrix of 16-bit floats; tensor maps describe the operands.
 graph::Graph wide_model() {
   constexpr int64_t kWide = 256;
   graph::Graph g;
@@ -33,7 +33,7 @@ graph::Graph wide_model() {
   return g;
 }
 
-// y = -x times `links` matrices: a kernel each, or the negation's alone.
+// y = -x times `links` matrices: one kernel each, or only the negation.
 graph::Graph model(int links) {
   graph::Graph g;
   g.name = "chain";
@@ -53,7 +53,7 @@ graph::Graph model(int links) {
   return g;
 }
 
-// One query a sequence, whose keys blocks share.
+// Attention with one query per sequence, whose keys are split among blocks.
 graph::Graph attention_model() {
   graph::Graph g;
   g.name = "attention";
@@ -129,13 +129,13 @@ struct Running {
   std::string error() const { return api->context_error(context); }
 };
 
-// Runs of attention_model(), whose kernel counts in the last of its parameters.
+// Runs attention_model(), whose kernel counts in its last parameter.
 struct Attention : Running {
   using Running::Running;
   static constexpr int64_t kKeys = 5120;
   unsigned* counters = nullptr;
   std::vector<unsigned> found;  // by the kernel
-  unsigned left = 0;            // by it, where it does not end
+  unsigned left = 0;            // counts left by the kernel if it does not finish
 
   stridec_status run(int64_t sequences) {
     found.clear();
@@ -164,7 +164,8 @@ struct Attention : Running {
   bool found_zeros() const { return !found.empty() && found == std::vector<unsigned>(found.size()); }
 };
 
-// model(0)'s kernel as the host would do it, of so many elements: its first parameters are where it reads and writes.
+// Registers a host version of model(0)'s kernel for `elements` elements: its first parameters are input and
+// output.
 void register_negation(int64_t elements) {
   static int64_t count;
   count = elements;
@@ -314,7 +315,7 @@ TEST_CASE("counters are zeros of the context's own, after a kernel that did not 
   REQUIRE(second.run(1) == STRIDEC_OK);
   CHECK(second.found_zeros());
   CHECK(first.counters != second.counters);
-  REQUIRE(first.run(3) == STRIDEC_OK);  // more of them
+  REQUIRE(first.run(3) == STRIDEC_OK);  // more elements
   CHECK(first.found_zeros());
   first.left = 5;
   fake_cuda()->fail_call = "cuStreamSynchronize";
@@ -408,7 +409,7 @@ TEST_CASE("a shape's runs are one graph from the second on, with the parameters 
   REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
   std::vector<float> x(2 * kWidth, 1.0f), y, moved = x, z(5 * kWidth, 1.0f);
   FakeCounts& counts = *fake_cuda_counts();
-  REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // seen once: not worth it yet
+  REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // seen once: no graph yet
   CHECK(counts.captures == 0);
   const int64_t kernels = counts.launches;
   REQUIRE(kernels >= 2);
@@ -432,7 +433,7 @@ TEST_CASE("a shape's runs are one graph from the second on, with the parameters 
     CHECK(seen.mentions(moved.data()));
     CHECK_FALSE(seen.mentions(x.data()));
     CHECK(seen.replayed == std::vector<int>(static_cast<size_t>(kernels), 1));
-    CHECK(same < now.pushes);  // nothing moved: the graph was launched before any launch was prepared
+    CHECK(same < now.pushes);  // unchanged addresses: the graph was launched before any launch was prepared
   }
   {
     Launches seen;
@@ -442,7 +443,7 @@ TEST_CASE("a shape's runs are one graph from the second on, with the parameters 
     REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
     CHECK(fake_cuda_counts()->replays == 2);
   }
-  REQUIRE(running.run(z, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // another shape starts anew
+  REQUIRE(running.run(z, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // another shape starts again
   CHECK(fake_cuda_counts()->replays == 0);
   CHECK(fake_cuda_counts()->launches == kernels);
 }
@@ -459,7 +460,7 @@ TEST_CASE("more shapes than are kept; a driver that does not record") {
     }
   CHECK(fake_cuda_counts()->captures == 8);
   std::vector<float> more(9 * kWidth, 1.0f), first(kWidth, 1.0f), last(8 * kWidth, 1.0f);
-  REQUIRE(running.run(more, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // in the place of the first
+  REQUIRE(running.run(more, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // replaces the first one
   REQUIRE(running.run(last, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
   CHECK(fake_cuda_counts()->replays == 9);
   REQUIRE(running.run(first, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);

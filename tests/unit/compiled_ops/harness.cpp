@@ -6,7 +6,7 @@
 namespace stridec::ops::test {
 namespace {
 
-// The program as it is lowered, its nests as the general emitter runs them.
+// Compiles the lowered program with the general emitter.
 std::vector<HostTensor> run_compiled(const loop::Program& program, const std::vector<HostTensor>& inputs) {
   codegen::cpu::RunCompiledOptions options;
   loop::Program chosen = program;

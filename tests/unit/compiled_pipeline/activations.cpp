@@ -1,5 +1,5 @@
-// Accuracy of activations as operators make them, and the range of those that models write out, over all
-// numbers: on each processor, through every pass.
+// Accuracy of activations as operators, and the range of those that models write as formulas, over all
+// values: on each processor, after all passes.
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -42,7 +42,7 @@ std::string attribute_string(const std::string& name, const std::string& value) 
   return text(1, name) + text(4, value) + number(20, 3);
 }
 
-// The largest error in units in the last place of f32 and f64.
+// The largest error in ulps of f32 and f64.
 struct Activation {
   const char* op_type;
   Real (*exact)(Real);
@@ -68,7 +68,7 @@ const Activation kActivations[] = {
      1.8, 1.8},
 };
 
-// What models write out: rounded after each operation, it stays within these.
+// Formulas that models contain. Rounded after each operation, they stay within these bounds.
 struct Formula {
   const char* name;
   Term (*build)(Term);
@@ -137,7 +137,7 @@ graph::Graph formulas(DType dtype, int64_t n) {
   return g;
 }
 
-// Through every pass for the processor.
+// Compiles for the processor with all passes.
 std::vector<HostTensor> run(const graph::Graph& g, const HostTensor& x, const std::string& cpu) {
   loop::Program program = ops::lower(g);
   codegen::cpu::RunCompiledOptions options;
@@ -152,8 +152,8 @@ std::vector<std::string> processors() {
   return out;
 }
 
-// In units in the last place. Results below 2^-118 of f32 and 2^-1012 of f64 count as those: a gate that is
-// subnormal keeps fewer digits, and x times it is larger.
+// Error in ulps. Results below 2^-118 (f32) and 2^-1012 (f64) count as those values: a subnormal gate has
+// fewer digits, and x times it is larger.
 double ulps(DType dtype, double got, Real exact) {
   const bool wide = dtype == DType::kF64;
   const double rounded = wide ? static_cast<double>(exact) : round_float(dtype, static_cast<float>(exact));

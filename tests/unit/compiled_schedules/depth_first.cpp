@@ -1,4 +1,4 @@
-// TiledGroup of rows as machine code.
+// Tiled groups of rows (depth-first convolutions) as machine code.
 #include "compiler/schedule/fusion/depth_first.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ using namespace stridec::testing;
 
 namespace {
 
-// -1, 0 and 1 times a power of two that keeps sums near 1. With whole numbers as inputs sums are exact in any order.
+// -1, 0 and 1 times a power of two that keeps sums near 1. With integer inputs, sums are exact in any order.
 void set_to_few_bits(loop::Buffer& weight) {
   auto data = std::make_shared<std::vector<float>>(weight.weight.size / sizeof(float));
   const double terms =
@@ -39,7 +39,7 @@ TEST_CASE("strips of rows compute what whole buffers do, on any number of thread
   struct Case {
     std::vector<Layer> layers;
     bool transforms = false;
-    size_t nests = 2;  // of the first strips
+    size_t nests = 2;  // of the first tiled group
   };
   for (const Case& given : {Case{{{64}, {64, 3, 2, 1, 1}, {8}}}, Case{{{64}, {64, 3, 1, 2, 2}, {8}}},
                             Case{{{64}, {64}, {64, 3, 1, 1, 1}, {.out = 64, .adds = 1}, {8}}},
@@ -96,13 +96,13 @@ TEST_CASE("a strip's kernel moves the rows that it takes over, and runs each of 
   const std::string moves = text_of({{64}, {64, 3, 1, 1, 1}, {64, 5, 1, 1, 2}, {8}}, carried, nests);
   CHECK(carried == 2);
   CHECK(count(moves, "__builtin_memmove(") == carried);
-  // Of the first strip of a range nothing is there yet.
+  // The first tile of a range carries nothing over.
   for (size_t k = 0; k < carried; ++k)
     CHECK(count(moves, cat("int64_t end", k, " = 0, base", k, " = 0;")) == 1);
   CHECK(count(moves, "== 0 ? 0 : end") == carried);
-  // One thread has all tasks of a nest.
+  // One thread runs all tasks of a nest.
   CHECK(count(moves, "(&a, 0, ") == nests);
-  // A strip of rows that follow each other without a window takes nothing over.
+  // Tiles of rows that do not overlap carry nothing over.
   const std::string apart = text_of({{64}, {64}, {64, 2, 2, 1, 0}, {8}}, carried, nests);
   CHECK(carried == 0);
   CHECK(count(apart, "__builtin_memmove(") == 0);

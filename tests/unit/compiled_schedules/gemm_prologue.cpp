@@ -1,4 +1,4 @@
-// Prologues of products as machine code.
+// GEMM prologues as machine code.
 #include "compiler/schedule/fusion/gemm_prologue.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using namespace stridec::testing;
 
 namespace {
 
-// max(x * scale + shift, 0) * w, with scales of the columns or of the rows.
+// max(x * scale + shift, 0) * w, with scales per column or per row.
 Pieces products(int64_t depth, int64_t columns, bool by_row) {
   Pieces p("products");
   const loop::View x = p.input("x", {p.n, depth});

@@ -1,4 +1,4 @@
-// Random legal schedules of the nests of random programs, compiled, against the interpreter.
+// Compiles random programs with random legal schedules and compares them with the interpreter.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -26,7 +26,7 @@ class RandomPlans {
  public:
   explicit RandomPlans(uint32_t seed) : random_(seed) {}
 
-  // Any schedule whose directives apply, good or not: each is tried on top of those before.
+  // Tries random directives in sequence, each in addition to those that applied.
   void choose(const Program& program, Nest& nest) {
     nest.schedule = {};
     if (nest.dims.size() > 1 && flip()) {
@@ -72,7 +72,7 @@ class RandomPlans {
   std::map<std::string, int> applied, refused;  // directives by name
 
  private:
-  // Keeps the directive where it applies.
+  // Keeps the directive if it applies.
   void add(const Program& program, Nest& nest, Directive directive) {
     if (directive.args.empty()) return;
     const std::string name = directive.name;
@@ -108,7 +108,7 @@ TEST_CASE("random schedules of random programs give what the interpreter gives")
       CHECK(close(interpret(p.program, inputs), compiled.run(inputs), 2e-5));
     }
   }
-  // Each of them is among what ran, and, but for those that any of these nests can have, among what was refused.
+  // Each directive must have been applied and, unless it applies to all these nests, refused.
   for (const std::string name : {"reorder", "merge", "split", "tasks", "order", "vectorize", "accumulators",
                                  "single", "transpose", "tile", "points"}) {
     CAPTURE(name);

@@ -1,4 +1,4 @@
-// TiledGroup as machine code.
+// Tiled groups as machine code.
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 
 #include <doctest/doctest.h>
