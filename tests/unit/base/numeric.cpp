@@ -13,8 +13,7 @@ const DType kStorage[] = {DType::kF4E2M1,     DType::kF6E2M3, DType::kF6E3M2,   
                           DType::kF8E4M3Fnuz, DType::kF8E5M2, DType::kF8E5M2Fnuz, DType::kF8E8M0,
                           DType::kF16,        DType::kBF16};
 
-// The nearest representable value, found by trying all: ties to the even code. Values beyond the largest are
-// not asked.
+// The nearest representable value, found by trying all; ties go to the even code. Only for values in range.
 double nearest(DType type, double value) {
   double best = 0;
   uint64_t best_code = 0;
@@ -73,7 +72,7 @@ TEST_CASE("rounding is to the nearest, ties to even") {
       double value = top * i / 20000 * (i % 3 ? 1 : 1.0 / 1024);
       CHECK(round_float(type, value) == nearest(type, value));
     }
-    // Halfway between neighbours, and a hair beside.
+    // Halfway between neighbours, and slightly to either side.
     for (uint64_t code = 0; code + 1 < (uint64_t{1} << (info(type).bits - 1)); ++code) {
       double a = decode_float(type, code), b = decode_float(type, code + 1);
       if (!std::isfinite(a) || !std::isfinite(b)) continue;

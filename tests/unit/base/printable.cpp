@@ -11,8 +11,8 @@ TEST_CASE("what a terminal would obey is spelled out; letters of every script st
   CHECK(printable("\x1b[31mred\x07") == "\\x1b[31mred\\x07");
   CHECK(printable("a\nb\tc\r") == "a\\x0ab\\x09c\\x0d");
   CHECK(printable("a\nb\tc\r", true) == "a\nb\tc\\x0d");
-  CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");                      // a control character of its own: CSI
-  CHECK(printable("\xff\xc3(\xe2\x82") == "\\xff\\xc3(\\xe2\\x82");  // no UTF-8, cut short
+  CHECK(printable("\xc2\x9b") == "\\xc2\\x9b");                      // the control character CSI
+  CHECK(printable("\xff\xc3(\xe2\x82") == "\\xff\\xc3(\\xe2\\x82");  // invalid UTF-8, truncated
   CHECK(printable("\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80") ==
         "\\xc0\\xaf\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80");  // overlong, a surrogate, beyond Unicode
   CHECK(printable(std::string_view("\0x", 2)) == "\\x00x");

@@ -1,5 +1,5 @@
-// Tiles of matrix products by mma.sync, by warp groups and by threads, emulated, against the interpreter: every pair of
-// types, layouts, epilogues and odd sizes, by every choice that the sizes allow.
+// GEMM tiles with mma.sync, wgmma and FMAs, emulated and compared with the interpreter: every pair of types,
+// layouts, epilogues and odd sizes, with every variant that the sizes allow.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -34,7 +34,7 @@ double tolerance(DType dtype) {
   return dtype == DType::kF64 ? 1e-12 : dtype == DType::kF32 ? 2e-5 : dtype == DType::kF16 ? 4e-3 : 3e-2;
 }
 
-// The tile of this name with the program's sizes, either way round, by every choice.
+// Checks the named tile with the program's sizes constant and symbolic, with every variant.
 void check(const test::MatrixCase& c, const std::string& kernel, const Sizes& sizes,
            const std::string& target = "sm_89", int64_t split = 1) {
   INFO(c.name, " by ", kernel);
@@ -130,13 +130,13 @@ TEST_CASE("tiles of few rows, whose warps share the depth: by copies of threads 
         check(test::matmul_case("f64", "m", "n", "k", transposed), "sliced.8x64x16d", sizes, target);
       }
   check(test::matmul_case("f32", "m", "n", "k", false, "2"), "sliced.16x64x32", whole, "sm_90a");
-  // Few columns of the result are the rows of tiles.
+  // Few result columns: they become the rows of the tiles.
   test::MatrixCase turned = test::matmul_case("f32", "m", "n", "k", true, "", test::Behind::kNothing);
   for (const auto& [from, to] : {std::pair{"y f32 [m, n]", "y f32 [n, m]"}, {"y[%m, %n]", "y[%n, %m]"}})
     turned.text.replace(turned.text.find(from), std::string_view(from).size(), to);
   check(turned, "sliced.8x32x32", odd);
   check(turned, "sliced.16x64x32", whole, "sm_90a");
-  // Rows that lie along themselves in memory.
+  // Left operand stored with contiguous columns.
   test::MatrixCase columns = test::matmul_case("f32", "m", "n", "k", true, "", test::Behind::kNothing);
   for (const auto& [from, to] : {std::pair{"x f32 [m, k]", "x f32 [k, m]"},
                                  {"x[%m, %k]", "x[%k, %m]"},
@@ -173,12 +173,14 @@ TEST_CASE("warp groups: what the engine copies, what threads gather, and what is
     check(c, kernel, odd, "sm_90a");
     check(c, kernel, whole, "sm_90a");
   }
-  // A factor along its columns; two groups that take turns; three groups; tiles of other batch points.
+  // Right operand contiguous along its columns; two alternating groups; three groups; tiles of other batch
+  // points.
   check(test::matmul_case("bf16", "m", "n", "k", false), "wgmma.64x128x64", whole, "sm_90a");
   check(test::matmul_case("f16", "m", "n", "k", false), "wgmma.128x128x64.turns",
         {{"m", 264}, {"n", 136}, {"k", 200}}, "sm_90a");
   check(test::matmul_case("f16", "m", "n", "k", true, "3"), "wgmma.192x128x64", whole, "sm_90a");
-  // Few registers are left beside the sums: results of 32 columns at a time, or line by line.
+  // Few registers are left besides the accumulators: the epilogue processes 32 columns at a time, or row by
+  // row.
   for (const test::Behind behind : {test::Behind::kNothing, test::Behind::kGelu})
     check(test::matmul_case("bf16", "m", "200", "k", true, "", behind), "wgmma.128x192x64",
           {{"m", 72}, {"k", 64}}, "sm_90a");
@@ -191,7 +193,7 @@ TEST_CASE(
     for (const char* kernel : {"wgmma.128x128x128.8bit", "wgmma.64x128x128.deep.8bit"})
       check(test::matmul_case("f8e5m2*f8e4m3fn", "m", "n", "k", true, "", test::Behind::kNothing), kernel,
             {{"m", 72}, {"n", 136}, {"k", depth}}, "sm_90a");
-  // One at a time where registers are few, or threads gather.
+  // One value at a time if registers are scarce or threads gather.
   check(test::matmul_case("f8e4m3fn", "m", "n", "k", true), "wgmma.64x64x128.8bit",
         {{"m", 72}, {"n", 72}, {"k", 272}}, "sm_90a");
   check(test::matmul_case("f8e4m3fn", "72", "72", "1040", true), "wgmma.64x64x128.deep.8bit", {}, "sm_90a",
@@ -212,7 +214,7 @@ TEST_CASE(
         {{"m", 264}, {"k", 200}}, "sm_90a");
   check(test::paired_case("f16", "m", "200", "k", true, false), "wgmma.192x192x64", sizes, "sm_90a");
   check(test::paired_case("f16", "70", "40", "528", true, true), "wgmma.64x64x64", {}, "sm_90a", 2);
-  // Weights as rows.
+  // Weights as tile rows.
   check(test::paired_case("f16", "m", "72", "k", true, false), "wgmma.64x32x64", sizes, "sm_90a");
   check(test::paired_case("bf16", "13", "72", "1040", true, true), "wgmma.64x16x64", {}, "sm_90a", 4);
   check(test::paired_case("tf32", "m", "40", "k", true, false), "wgmma.64x64x32.32bit", sizes, "sm_90a");
@@ -227,7 +229,7 @@ TEST_CASE("windows that the engine copies") {
       check(test::convolution_case("f16", c), "wgmma.64x64x64", {{"n", 2}}, "sm_90a");
 }
 
-// What a sum is added to at the border alone: pieces of a table's rows, and nothing elsewhere.
+// An epilogue input that is masked except at the border: pieces of a table's rows.
 TEST_CASE("loads behind a sum that masks leave out for whole rows") {
   test::MatrixCase c = test::convolution_case("u8*i8", test::convolutions()[0]);
   c.name += "_border";
@@ -248,7 +250,7 @@ TEST_CASE("blocks of a cluster that split the depth, and tiles of threads that t
   const Sizes sizes = {{"m", 84}, {"n", 72}, {"k", 272}};
   check(test::matmul_case("f16", "84", "72", "528", true), "wgmma.64x64x64", {}, "sm_90a", 2);
   check(test::matmul_case("bf16", "70", "33", "1040", true), "wgmma.64x16x64", {}, "sm_90a", 4);
-  // Their sums lie where the ring was.
+  // The accumulators are stored where the ring buffer was.
   check(test::matmul_case("f16", "84", "200", "528", true), "wgmma.64x96x64", {}, "sm_90a", 2);
   check(test::matmul_case("f16", "84", "72", "528", false), "mma.64x64x64", {}, "sm_90a", 2);
   for (const bool transposed : {false, true}) {

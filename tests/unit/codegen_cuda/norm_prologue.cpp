@@ -1,4 +1,4 @@
-// Norms in front of products of few rows, made by the products' blocks: fused and emulated, against the interpreter.
+// Normalisations fused as prologues into GEMMs of few rows: emulated and compared with the interpreter.
 #include "compiler/schedule/fusion/norm_prologue.h"
 
 #include <doctest/doctest.h>
@@ -27,9 +27,9 @@ using test::random_tensor;
 struct Case {
   std::string dtype = "bf16";
   int64_t depth = 256, columns = 192;
-  bool layer_norm = false;  // with a mean and an added weight
-  bool gate = false;        // two products of the rows, as a pair
-  bool kept = false;        // the rows are an output as well
+  bool layer_norm = false;  // with a mean and a bias
+  bool gate = false;        // two GEMMs of the rows, as a dual GEMM
+  bool kept = false;        // the normalised rows are an output too
   std::string sizes = "symbol m = input 0 dim 0 in 1..64";
 };
 
@@ -87,7 +87,7 @@ std::string text_of(const Case& c) {
   return out;
 }
 
-// With random weights, and the products' rows made by their blocks.
+// The program with random weights and with normalisations fused as prologues.
 loop::Program fused(const std::string& text, std::vector<schedule::Decision>* decisions = nullptr,
                     const char* target = "sm_90a") {
   loop::Program program = test::with_random_weights(loop::parse_program(text));
@@ -175,7 +175,7 @@ TEST_CASE("which rows products make, and why others have a kernel of their own")
   CHECK(reason({.depth = 1024, .columns = 128256}) ==
         "not made by the product's blocks: no tile of the product has room for them");
   CHECK(reason({}, "sm_80") == "not made by the product's blocks: the target has no tiles that hold rows");
-  // Of few rows at any time there is nothing else; else the general kernels stay beside it.
+  // If there are always few rows, only the fused kernel exists; otherwise the general kernels are kept too.
   CHECK(fused(text_of({.sizes = "symbol m = input 0 dim 0 in 1..8"})).steps.size() == 1);
   CHECK(fused(text_of({})).steps.size() == 2);
 }

@@ -1,2 +1,2 @@
-// The programs of the schedule layer's tests, for compiled code.
+// The programs of the schedule layer's tests, used with compiled code.
 #include "tests/unit/schedule/programs.cpp"

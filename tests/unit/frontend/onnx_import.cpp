@@ -145,7 +145,7 @@ TEST_CASE("a branch that is chosen at compile time is all that is left") {
   CHECK(count_ops(m.graph, graph::OpKind::kIf) == 0);
 }
 
-// y = If(c) then_nodes else else_nodes, each of which gives r.
+// y = If(c) then_nodes else else_nodes; both branches produce r.
 GraphBytes choosing(const std::vector<std::string>& then_nodes, const std::vector<std::string>& else_nodes) {
   const GraphBytes yes{.nodes = then_nodes, .outputs = {value_info("r", {})}},
       no{.nodes = else_nodes, .outputs = {value_info("r", {})}};
@@ -316,7 +316,7 @@ TEST_CASE("inputs can be bound as constants") {
   GraphBytes g{.nodes = {node("ReduceSum", {"x", "axes"}, {"y"})},
                .inputs = {symbolic_input("x", {"batch", "3"}), symbolic_input("axes", {"1"}, 7)},
                .outputs = {value_info("y", {-1, -1})}};
-  const Imported told = import_bytes(model(g));  // the run tells the axis
+  const Imported told = import_bytes(model(g));  // the axis is known only at run time
   CHECK(told.problems.empty());
   CHECK(told.graph.input_names == std::vector<std::string>{"x", "axes"});
   const std::string encoded = ints("axes", {1});
@@ -356,7 +356,7 @@ TEST_CASE("what a fuzzer found is taken, or refused with a sentence") {
 TEST_CASE("rows are well formed: known operators, no version twice") {
   const auto rows = operators();
   CHECK(rows.size() > 180);
-  // Operators that the standard never had or that it has dropped.
+  // Operators that ONNX never had or has removed.
   const std::set<std::string> outside{"Affine", "ScaledTanh", "SimplifiedLayerNormalization"};
   for (const auto& [name, versions, through, types, limits] : rows) {
     CAPTURE(name);

@@ -1,4 +1,4 @@
-// The registry of the linked ONNX library against the importer's tables.
+// Compares the registry of the linked ONNX library with the importer's tables.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using namespace stridec::onnx;
 namespace {
 
 constexpr int kComplex64 = 14,
-              kComplex128 = 15;  // of TensorProto.DataType: element types that nothing computes with
+              kComplex128 = 15;  // element types of TensorProto.DataType without arithmetic
 
 struct Domain {
   const char* name;
@@ -23,7 +23,7 @@ struct Domain {
 };
 constexpr Domain kDomains[] = {{"", 7}, {"ai.onnx.ml", 1}, {"ai.onnx.preview.training", 1}};
 
-// The versions of the operator that a model of a version from `oldest` on can mean.
+// The operator versions that a model may use if its opset is `oldest` or later.
 std::vector<int> in_force(const std::vector<int>& since, int oldest) {
   std::vector<int> out;
   for (size_t i = 0; i < since.size(); ++i)

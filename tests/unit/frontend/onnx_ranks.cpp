@@ -1,4 +1,4 @@
-// Ranks and meanings that depend on sizes which only the run tells.
+// Ranks and operator semantics that depend on sizes known only at run time.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ TEST_CASE("Squeeze without axes: a declared rank decides, and a guard says what 
   const Imported one_of_two = import_bytes(model(squeezed({"b", "n", "4"}, value_info("y", {-1, -1}))));
   CHECK(output_type(one_of_two) == "f32[select(b == 1, n, b), 4]");
   CHECK(has_guard(one_of_two, "Squeeze removes 1, those that are 1"));
-  // A rank that the sizes cannot give decides nothing.
+  // A declared rank that the sizes cannot produce is ignored.
   CHECK(problem(import_bytes(model(squeezed({"b", "n", "4"}, value_info("y", {-1, -1, -1, -1}))))).code ==
         "unsupported");
 }
@@ -116,7 +116,7 @@ TEST_CASE("Squeeze without axes: a rank that stays open is refused with a way ou
         "give Squeeze its axes, or declare the shape of 'y' in the model, or say the sizes: --dim b=1, or "
         "--dim "
         "b=2..64");
-  // A Squeeze is there to remove something: what is 1 for sure, or the only size that may be 1.
+  // A Squeeze is assumed to remove something: the dims known to be 1, or the only dim that may be 1.
   const Imported other = import_bytes(model(squeezed({"b", "1"}, of_any_rank("y"))));
   CHECK(output_type(other) == "f32[b]");
   CHECK(has_guard(other, "Squeeze keeps dim 0"));

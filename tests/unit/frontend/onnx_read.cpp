@@ -21,7 +21,7 @@ Model read_bytes(const std::string& content) {
   return read_model(folder.write("m.onnx", content));
 }
 
-// The diagnostic of a file that must be refused; code "" if it is read.
+// The diagnostic of a file that must be rejected; code "" if it is accepted.
 Diagnostic refused(const std::string& content) {
   try {
     read_bytes(content);

@@ -68,7 +68,7 @@ TEST_CASE("function operators expand") {
   CHECK(erf);
   const auto celu =
       expand_function({.op_type = "Celu", .version = 12, .inputs = {"x"}, .outputs = {"y"}}, {f32}, "c/");
-  REQUIRE(celu);  // alpha is not given: its default arrives
+  REQUIRE(celu);  // alpha is not given: the default is used
   CHECK_FALSE(
       expand_function({.op_type = "Conv", .version = 11, .inputs = {"x", "w"}, .outputs = {"y"}}, {}, "c/"));
 }

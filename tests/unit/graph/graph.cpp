@@ -16,7 +16,7 @@ using namespace stridec::graph;
 
 namespace {
 
-// Two ops are enough for the IR itself: add wants equal shapes, reshape equal counts; slice is for
+// The IR itself needs only two ops: add requires equal shapes, reshape equal counts; slice is for
 // elements_of.
 Inferred like_first(Builder& b, const Node& node) {
   if (node.inputs.size() == 2) {
@@ -50,7 +50,7 @@ const ShapeTable& table() {
 
 const Type kRow{DType::kF32, {sym::var("n")}};
 
-// A graph with a bit of everything.
+// A graph that uses all features.
 Graph example() {
   Graph g;
   g.name = "a \"graph\"";
@@ -301,7 +301,7 @@ TEST_CASE("damaged files are refused") {
   CHECK(refusal({file.begin(), file.begin() + 40}) == "not a serialized graph: it is cut short");
   CHECK(refusal({file.begin(), file.end() - 64}) ==
         "not a serialized graph: a constant lies outside the file");
-  // Every byte of the message changed once: refused or read, never worse.
+  // Changing any single byte must give a rejection or a successful read, never a crash.
   for (size_t i = 16; i < file.size() - 256; ++i) {
     std::vector<uint8_t> damaged = file;
     damaged[i] ^= 0x15;

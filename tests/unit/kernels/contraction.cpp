@@ -22,7 +22,7 @@ View buffer(Program& program, std::vector<Expr> shape, DType dtype = DType::kF32
                      loop::add_buffer(program, {.name = "b", .dtype = dtype, .shape = std::move(shape)}));
 }
 
-// out[i, j] = sum over k of x[i, k] * y[k, j], with what `change` makes of the sum.
+// out[i, j] = `change` applied to the sum over k of x[i, k] * y[k, j].
 struct Product {
   Program program;
   loop::NestId nest;

@@ -45,7 +45,7 @@ TEST_CASE("attention: factors, head sizes and what its rows do") {
   CHECK(fixed.flash->fixes);
   CHECK(fixed.flash->row_statements.size() >= 2);
   CHECK(fixed.flash->visible);
-  CHECK_FALSE(fixed.flash->skips);  // a row whose weights are all alike sees every key
+  CHECK_FALSE(fixed.flash->skips);  // a row whose weights are all equal sees every key
   const Matched hidden = match({.bias = "causal", .hidden = true});
   REQUIRE(hidden.flash);
   CHECK(hidden.flash->fixes);
@@ -61,20 +61,20 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
     CHECK(hidden.flash->scale == 0.125);
     CHECK(sym::to_string(*hidden.flash->visible) == "%i2 + past + 1");
   }
-  // Scores are not rounded on the way, whatever the nest says.
+  // Intermediate rounding of scores is ignored.
   CHECK(match({.rounded = true}).flash->scale == 0.125);
   CHECK(match({.zeros = true}).flash->scale == 0.125);
   CHECK(match({.bias = "causal", .rounded = true, .zeros = true}).flash->scale == 0.125);
   const Matched rounded = match({.bias = "causal", .rounded = true});
   CHECK(rounded.flash->skips);
   CHECK(rounded.flash->scale == 0.125);
-  // Whatever else is added; the scores are no more the sums times a number.
+  // With another added term, the scores are no longer just scaled sums.
   const Matched both = match({.bias = "both"});
   REQUIRE(both.flash);
   REQUIRE(both.flash->visible);
   CHECK(both.flash->skips);
   CHECK_FALSE(both.flash->scale);
-  // A finite number hides nothing from a row that sees no key at all.
+  // A finite mask value hides no key from a row whose keys are all masked.
   const Matched late = match({.bias = "late"});
   CHECK_FALSE(match({.bias = "lowest"}).flash->given);
   REQUIRE(late.flash->given);
@@ -85,7 +85,7 @@ TEST_CASE("keys that a mask of indices hides from a row and from all before it")
   CHECK_FALSE(every->given);
   CHECK_FALSE(every->skips);
   CHECK_FALSE(every->scale);
-  // The lowest number hides nothing from a row that has no other: the key that is the row's own is of its sequence.
+  // The lowest value hides keys only if the row has another key: here the row's own key is in its sequence.
   REQUIRE(match({.bias = "own"}).flash);
   CHECK(match({.bias = "own"}).flash->skips);
   REQUIRE(match({.bias = "other"}).flash);
@@ -113,7 +113,7 @@ TEST_CASE("keys that lengths from memory hide, and masks that are memory in part
   const Matched both = match({.bias = "length and causal"});
   CHECK(both.flash->shown.size() == 2);
   CHECK(both.flash->scale == 0.125);
-  // A finite number hides no key from a row that sees none.
+  // A finite mask value hides no key from a row whose keys are all masked.
   const Matched low = match({.bias = "low length"});
   CHECK(low.flash->skips);
   CHECK(low.flash->asks);
@@ -125,7 +125,7 @@ TEST_CASE("keys that lengths from memory hide, and masks that are memory in part
   CHECK(padded.flash->asks);
   CHECK(padded.flash->others);
   CHECK(sym::to_string(*padded.flash->visible) == "%i2 + past + 1");
-  // What hides keys from one row and not from the next says nothing about those below.
+  // A mask that differs between neighbouring rows gives no bound for later rows.
   CHECK(match({.bias = "padded rows"}).flash->visible);
   CHECK_FALSE(match({.bias = "padded rows"}).flash->skips);
   CHECK_FALSE(match({.bias = "padded", .fixed = true}).flash->skips);
@@ -173,7 +173,7 @@ TEST_CASE("what is no attention for these kernels") {
 }
 
 TEST_CASE("tiles that take the fewest waves of the device") {
-  // Rows of the tile that is taken on 132 multiprocessors, of 8 heads a batch.
+  // Rows of the chosen tile on 132 multiprocessors, with 8 heads per batch.
   int keys = 0;
   const auto taken = [&](const test::FlashCase& c, int rows, int64_t batch, int64_t queries,
                          int64_t past = 1000) {

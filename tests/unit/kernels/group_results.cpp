@@ -30,7 +30,7 @@ TEST_CASE("costly results are computed where registers hold sums of a whole part
     CHECK(registers(kernel).have_results(kCast));
     CHECK(!registers(kernel).have_results(kGelu));
   }
-  // Who loads by threads keeps their registers.
+  // Threads that load operands keep their registers.
   CHECK(registers("wgmma.128x256x64").handed());
   CHECK(!registers("wgmma.128x256x64", DType::kBF16, true).handed());
   CHECK(registers("wgmma.128x256x64", DType::kBF16, true).free() < registers("wgmma.128x256x64").free());
@@ -44,13 +44,14 @@ TEST_CASE(
   CHECK(registers("wgmma.128x128x128.8bit", fp8, true).parts() == 1);
   CHECK(!registers("wgmma.128x128x128.8bit", fp8, true).handed());
   CHECK(registers("wgmma.64x128x128.deep.8bit", fp8).parts() == 2);
-  CHECK(registers("wgmma.64x128x128.deep.8bit", fp8, true).parts() == 1);  // addresses take what is left
+  // Addresses take the remaining registers.
+  CHECK(registers("wgmma.64x128x128.deep.8bit", fp8, true).parts() == 1);
   CHECK(registers("wgmma.64x64x128.8bit", fp8).parts() == 1);
   CHECK(registers("wgmma.128x128x128.8bit", DType::kI8).parts() == 0);
   CHECK(registers("wgmma.128x128x64").parts() == 0);
 }
 
-// What follows the sum, in a nest whose rows are %m.
+// The epilogue of a nest whose rows are %m.
 bool in_registers(const std::string& result, const std::string& behind) {
   const loop::Program program = loop::parse_program(
       cat("program p\n  input x f32 [64, 32] ordinal 0\n  input c f32 [16] ordinal 1\n  input r f16 [64, 16] "

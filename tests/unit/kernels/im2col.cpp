@@ -24,7 +24,7 @@ int64_t value(Expr e, const Values& values) {
   return e.value();
 }
 
-// The image as the nest has it, its lines and depth: %b %y %x by %r %s %c, of those that there are.
+// The image in the nest's terms, with its lines and depth: %b %y %x by %r %s %c, as far as they exist.
 struct Image {
   loop::Program program;
   const loop::Load* load = nullptr;
@@ -62,7 +62,7 @@ Image image_of(const std::string& text) {
 
 void for_each(const Dims& dims, size_t at, Values& values, const std::function<void()>& visit) {
   if (at == dims.size()) return visit();
-  // Of sizes that are symbols, and of channels, some.
+  // Only some values of symbolic sizes and of channels.
   const int64_t extent = std::min<int64_t>(sym::as_const(dims[at].extent).value_or(2), 16);
   for (int64_t i = 0; i < extent; ++i) {
     values[dims[at].var] = i;
@@ -70,7 +70,7 @@ void for_each(const Dims& dims, size_t at, Values& values, const std::function<v
   }
 }
 
-// Walks the image by the description as the engine's documentation has it, next to the nest's own indices.
+// Visits the image as the copy engine's documentation specifies, in parallel with the nest's indices.
 void check(const std::string& text) {
   const Image image = image_of(text);
   const auto found = match_im2col(image.program, image.load->access, image.lines, image.depth, image.facts);
@@ -80,7 +80,7 @@ void check(const std::string& text) {
   REQUIRE(found->places.size() + 1 == image.lines.size());
   for (size_t p = 0; p < found->places.size(); ++p) {
     const Im2col::Place& place = found->places[p];
-    const loop::Dim& row = image.lines[image.lines.size() - 1 - p];  // the fastest first
+    const loop::Dim& row = image.lines[image.lines.size() - 1 - p];  // the fastest dim first
     CHECK(place.row == row.var);
     CHECK((buffer.shape[place.dim].value() - 1 + place.upper - place.lower) / place.step + 1 ==
           row.extent.value());
@@ -113,13 +113,13 @@ bool matches(const std::string& text) {
   return match_im2col(image.program, image.load->access, image.lines, image.depth, image.facts).has_value();
 }
 
-// A text that differs by it.
+// The text with `from` replaced by `to`.
 std::string changed(const std::string& text, const std::string& from, const std::string& to) {
   REQUIRE(text.find(from) != std::string::npos);
   return replaced(text, from, to);
 }
 
-// Windows of 3 along one dim of `lines` a row of a symbolic number of pixels.
+// Windows of 3 along one dim, with `lines` output positions per row of a symbolic number of pixels.
 const std::string kRows =
     "program p\n  symbol w = input 0 dim 1 in 1..1000\n  input x f16 [4, w, 64] ordinal 0\n"
     "  input k f16 [8, 3, 64] ordinal 1\n  output y f16 [4, w, 8] ordinal 0\n  inputs (x, k)\n  outputs "
@@ -155,11 +155,14 @@ TEST_CASE("sizes may be symbols where the number of windows is known by them") {
 }
 
 TEST_CASE("what the engine does not do") {
-  CHECK_FALSE(matches(changed(kRows, "%x + %s - 1", "%x - %s + 1")));          // turned windows
-  CHECK_FALSE(matches(changed(kRows, "%x + %s - 1 < w", "%x + %s - 1 < 7")));  // other edges than the image's
+  CHECK_FALSE(matches(changed(kRows, "%x + %s - 1", "%x - %s + 1")));  // mirrored windows
+  // Edges that differ from the image's.
+  CHECK_FALSE(matches(changed(kRows, "%x + %s - 1 < w", "%x + %s - 1 < 7")));
   CHECK_FALSE(
-      matches(changed(changed(kRows, "64]", "63]"), "%c<64", "%c<63")));  // channels in no boxes of 64
-  CHECK_FALSE(matches(changed(kRows, "%x + %s - 1", "%x + %s * 40000 - 40000")));  // windows beyond its bits
+      // Channels not divisible into boxes of 64.
+      matches(changed(changed(kRows, "64]", "63]"), "%c<64", "%c<63")));
+  // Offsets that exceed the bit field.
+  CHECK_FALSE(matches(changed(kRows, "%x + %s - 1", "%x + %s * 40000 - 40000")));
 }
 
 }  // namespace stridec::kernels

@@ -1,4 +1,4 @@
-// Decoding images: the forms, and bytes that were changed or cut.
+// Image decoding: all formats, and damaged or truncated bytes.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -39,7 +39,7 @@ TEST_CASE("images: every form, changed and cut") {
     REQUIRE(rgb.size() == 32 * 32 * 3);
     CHECK(rgb[0] == bgr[2]);
     CHECK(pixels_of(image, STRIDEC_IMAGE_GRAYSCALE, &status).size() == 32 * 32);
-    // A wrong size is an answer too.
+    // A wrong size must be reported.
     Bytes pixels(32 * 31 * 3);
     CHECK(stridec_image_decode(image.data(), static_cast<int64_t>(image.size()), 32, 31, 0, pixels.data()) !=
           0);

@@ -233,7 +233,7 @@ TEST_CASE_FIXTURE(Builder, "an access out of bounds is caught") {
 }
 
 TEST_CASE_FIXTURE(Builder, "control flow: a while loop with a condition, an if on a symbol bound from data") {
-  // y doubles while it is below 100, at most 10 times; then, if it went around more than 3 times, 1 is added.
+  // y doubles while it is below 100, at most 10 times; after more than 3 iterations, 1 is added.
   View x = input("x", DType::kI32, {}), y = output("y", DType::kI32, {}),
        go = arena("go", DType::kBool, {});
   auto test = [&](Steps* steps) {

@@ -1,4 +1,4 @@
-// Random nests: what clean-up, renumbering, cloning and a trip through text must not change.
+// Random nests: clean-up, renumbering, cloning and printing followed by parsing must not change results.
 #include <doctest/doctest.h>
 
 #include <random>

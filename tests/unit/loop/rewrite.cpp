@@ -36,7 +36,7 @@ struct Fixture {
     for (const Stmt& s : block) total += std::holds_alternative<T>(s.node);
     return total;
   }
-  // The dims of a nest that stores at `index`, in terms of the element %a, %b, ...
+  // The dims of a nest that stores at `index`, as expressions of the element's coordinates %a, %b, ...
   std::string inverted(const std::vector<Expr>& extents, const std::vector<std::string>& index) {
     Nest nest;
     for (size_t i = 0; i < extents.size(); ++i)
@@ -92,17 +92,17 @@ TEST_CASE_FIXTURE(Fixture, "clean-up: dead code, sharing, invariants, folding") 
   NestBuilder b(program, "messy");
   Expr i = b.dim(n);
   b.loop({8}, [&](auto j) {
-    Value row = b.load(x, {i, 0});    // moves out of the loop
-    Value again = b.load(x, {i, 0});  // the same
+    Value row = b.load(x, {i, 0});    // hoisted out of the loop
+    Value again = b.load(x, {i, 0});  // merged with `row`
     Value one = b.constant(DType::kF32, 0.5) + b.constant(DType::kF32, 0.5);
-    Value v = b.load(x, {i, j[0]}) * one;  // times 1
-    unary(ScalarOp::kExp, v);              // dead
+    Value v = b.load(x, {i, j[0]}) * one;  // removed: times 1
+    unary(ScalarOp::kExp, v);              // removed: dead
     b.store(y, {i, j[0]}, v + (row - again));
   });
   Nest nest = program[b.finish()];
   clean(program, nest);
   CHECK(count<Load>(nest.body) == 1);
-  CHECK(count<Let>(nest.body) == 1);  // row - again: Inf - Inf is not 0
+  CHECK(count<Let>(nest.body) == 1);  // row - again stays: Inf - Inf is not 0
   const For& loop = std::get<For>(nest.body.back().node);
   CHECK(loop.body.size() == 3);
   CHECK(count<Load>(loop.body) == 1);

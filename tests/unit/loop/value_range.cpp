@@ -106,7 +106,7 @@ TEST_CASE_FIXTURE(Fixture, "ranges pass back through arithmetic, conversions and
   CHECK(through([](NestBuilder& t, Value v) { return t.cast(v, DType::kI64); }, DType::kI32) == "0..99");
   CHECK(through([](NestBuilder& t, Value v) { return t.cast(v * t.constant(DType::kF32, 2), DType::kI64); },
                 DType::kF32) == "0..49");
-  CHECK(through([](NestBuilder& t, Value v) {  // counts from the end itself
+  CHECK(through([](NestBuilder& t, Value v) {  // counts from the end by itself
           return select(lt(v, number(t, 0)), v + number(t, 100), v);
         }) == "0..99");
 }

@@ -32,8 +32,8 @@ TEST_CASE("the lanes of a divided index share elements") {
 
 TEST_CASE("lanes at no constant distance have no spread") {
   const sym::Expr c = sym::var("%c");
-  CHECK(!spread(sym::floordiv(c, 3), 8));  // a vector may begin in the middle of a group
-  CHECK(!spread(sym::max(c - 5, 0), 8));   // where it clamps
+  CHECK(!spread(sym::floordiv(c, 3), 8));  // a vector may start in the middle of a group
+  CHECK(!spread(sym::max(c - 5, 0), 8));   // a vector may contain the clamped position
   CHECK(!spread(sym::floordiv(c, sym::var("n")), 8));
 }
 

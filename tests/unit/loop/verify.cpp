@@ -14,7 +14,7 @@ using namespace stridec::loop;
 
 namespace {
 
-// A program with one nest of these statements (each line is given without its indentation of three levels).
+// Verifies a program with one nest of these statements (lines without their indentation).
 std::string verdict(const std::vector<std::string>& body, const std::string& dims = "%i0<n") {
   std::string text =
       "program p\n  symbol n = input 0 dim 0 in 1..100\n  input x f32 [n]\n  input k i64 [n]\n  arena t f32 "

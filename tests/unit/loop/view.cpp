@@ -11,7 +11,7 @@ using sym::Expr;
 
 namespace {
 
-// A buffer of this shape, and the index that a view of it reads at its own coordinates %c0, %c1, ...
+// A buffer of this shape, and the buffer index that a view of it reads at its coordinates %c0, %c1, ...
 struct Fixture {
   Program program;
   Fixture() {
@@ -53,7 +53,7 @@ TEST_CASE_FIXTURE(Fixture, "reshape of scalars, of nothing, and of unprovable si
   CHECK(reshaped({}, {"1", "1"}) == "");
   CHECK(reshaped({"1", "1"}, {}) == "0, 0");
   CHECK(reshaped({"B", "0"}, {"0", "7"}) == "0, 0");
-  // m == h*q is what the caller guards: the last dims still match.
+  // The caller adds a guard for m == h*q; the last dims match in any case.
   CHECK(reshaped({"h", "q", "k"}, {"m", "k"}) == "%c0//q, mod(%c0, q), %c1");
   CHECK(reshaped({"B", "n"}, {"B", "h", "m"}) == "%c0, %c1*m + %c2");
 }

@@ -1,4 +1,4 @@
-// Axes that only the run tells.
+// Axes known only at run time.
 #include "compiler/ops/axes.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ HostTensor axes_tensor(const std::vector<double>& values) {
   return tensor(DType::kI64, {static_cast<int64_t>(values.size())}, values);
 }
 
-// The sum over these dims, with 1 in their places.
+// The sum over these dims, kept with size 1.
 HostTensor sums(const std::vector<int64_t>& dims) {
   std::vector<int64_t> shape = kX.shape;
   for (int64_t d : dims) shape[static_cast<size_t>(d)] = 1;

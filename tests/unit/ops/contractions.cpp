@@ -75,7 +75,7 @@ HostTensor conv_reference(const Conv& c, const HostTensor& x, const HostTensor& 
   });
 }
 
-// The definition: every input element spreads over a window of the output.
+// By definition: every input element contributes to a window of the output.
 HostTensor conv_transpose_reference(const Conv& c, const std::vector<int64_t>& extra, const HostTensor& x,
                                     const HostTensor& w) {
   const size_t spatial = c.strides.size();

@@ -83,7 +83,7 @@ TEST_CASE("loops carry, swap, stop and stack") {
                       tensor(DType::kI64, {5, 2}, {0, 10, 1, 11, 1, 21, 2, 32, 3, 53})},
          .symbolic = false});
   for (int64_t trips : {0, 3, 10}) {
-    // Adds the counter until the sum reaches 6; one row per iteration that ran.
+    // Adds the counter until the sum reaches 6; one row per executed iteration.
     std::vector<double> sums;
     double sum = 0;
     for (int64_t i = 0; i < trips && sum < 6; ++i) sums.push_back(sum += double(i));
@@ -112,7 +112,7 @@ TEST_CASE("a loop that is known to run no iteration gives what it starts with, a
   struct How {
     const char* name;
     std::optional<int64_t> trips;  // none: the size of dim 0
-    bool never;                    // by its condition
+    bool never;                    // the condition is false initially
   };
   for (const How& how : {How{"a size of 0", std::nullopt, false}, How{"0", 0, false},
                          How{"below 0", -3, false}, How{"a condition", 5, true}})
@@ -124,7 +124,7 @@ TEST_CASE("a loop that is known to run no iteration gives what it starts with, a
                  std::optional<ValueId> condition;
                  if (how.never) condition = b.elements({0}, {}, DType::kBool);
                  auto result = ops::loop(b, trips, condition, {in[0]}, [&](const ops::LoopState& s) {
-                   // Neither input has such elements.
+                   // These elements are out of bounds of both inputs.
                    const ValueId row = ops::squeeze(b, ops::slice(b, in[1], 0, s.counter, 1), {0}),
                                  id = ops::reshape(b, ops::slice(b, in[2], 0, how.trips ? 0 : s.counter, 1),
                                                    {});

@@ -1,4 +1,4 @@
-// What the Builder folds while a graph is made, with the negative twins.
+// Folding by the Builder while a graph is built, with negative tests.
 #include <doctest/doctest.h>
 
 #include "compiler/ops/helpers.h"
@@ -84,7 +84,7 @@ TEST_CASE("arithmetic without effect goes, to the sign of zero") {
   CHECK(add(i.b, n, 0.0) == n);
   CHECK(sub(i.b, n, 0.0) == n);
   CHECK(mul(i.b, n, 1.0) == n);
-  // A one that makes the result larger is no neutral element.
+  // A one that broadcasts the result is not a neutral element.
   const ValueId wide = full(s.b, {2, 1, 1}, DType::kF32, 1.0);
   CHECK(mul(s.b, x, wide) != x);
 }

@@ -13,7 +13,7 @@ using Ids = std::vector<ValueId>;
 
 namespace {
 
-// The sum as it is written.
+// The sum as defined.
 HostTensor naive(const HostTensor& x, bool backward) {
   const int64_t n = x.shape[x.shape.size() - 2];
   return compute(x.dtype, x.shape, [&](const At& o) {
@@ -67,7 +67,8 @@ TEST_CASE("fourier: a length with a large prime factor is a convolution") {
     for (const int64_t n : {127, 254, 509}) check(fourier_case(DType::kF64, {2, n, 2}, backward));
 }
 
-// What NumPy 2 answers for np.fft.ifft(np.arange(0, 100, 10, np.complex64)), times ten: the exact result is 0 there.
+// NumPy 2's result of np.fft.ifft(np.arange(0, 100, 10, np.complex64)), times ten; the exact result is 0
+// there.
 TEST_CASE("fourier: the rounding is that of pocketfft") {
   HostTensor x = loop::make_tensor(DType::kF32, {10, 2});
   for (int64_t k = 0; k < 10; ++k) loop::set_number(x, 2 * k, static_cast<double>(10 * k));

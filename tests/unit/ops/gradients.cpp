@@ -1,4 +1,4 @@
-// The gradient facets against central differences, with constant and with symbolic sizes.
+// Compares the gradient facets with central differences, with constant and symbolic sizes.
 #include "compiler/ops/gradient.h"
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ namespace {
 using graph::OpKind;
 using Function = std::function<ValueId(Builder&, const std::vector<ValueId>&)>;
 
-// Every element of the result counts, each with another weight.
+// Weights every element of the result differently.
 Term weighted_sum(Builder& b, ValueId value) {
   const Term y(b, value);
   Dims all;
@@ -43,7 +43,7 @@ double value_at(const Function& f, const std::vector<HostTensor>& inputs) {
   return loop::get_number(runner()(lower(g), inputs)[0], 0);
 }
 
-// Inputs that are no floats have no gradient.
+// Inputs that are not floats have no gradient.
 void check_gradient(const std::string& name, std::vector<HostTensor> inputs, const Function& f,
                     std::vector<size_t> fixed = {}, bool symbolic = true) {
   INFO(name);
@@ -183,7 +183,7 @@ TEST_CASE("gradients: indices") {
 TEST_CASE("gradients: products") {
   check_gradient("matmul", {numbers({2, 3}), numbers({3, 4}, 2)},
                  [](Builder& b, const std::vector<ValueId>& in) { return ops::matmul(b, in[0], in[1]); });
-  // Batch, free and contracted dims in no order.
+  // Batch, free and contracted dims in arbitrary order.
   check_gradient("dot_general", {numbers({3, 2, 4, 5}), numbers({5, 6, 3, 2}, 2)},
                  [](Builder& b, const std::vector<ValueId>& in) {
                    return ops::dot_general(b, in[0], in[1], {{1}, {3}, {3, 0}, {0, 2}});
@@ -247,9 +247,9 @@ TEST_CASE("gradients: what is used twice, what is not, what cannot be") {
   } catch (const Error& e) {
     CHECK(e.diagnostic.message == "the gradient of cumprod is not supported");
   }
-  // As an end it is no trouble.
+  // A gradient may end at such a node.
   CHECK(gradients(b, ops::mul(b, y, x), {y}).size() == 1);
-  // Between x and what stands in its place the rest of the graph is made again.
+  // Nodes that depend on x are rebuilt with its substitute.
   const ValueId other = b.input("other", {DType::kF32, {2, 3}});
   const ValueId again = replay(b, ops::exp(b, ops::neg(b, x)), {x}, {other});
   CHECK(again == ops::exp(b, ops::neg(b, other)));

@@ -141,7 +141,8 @@ TEST_CASE("constant indices are judged while building: refused, or a guard on th
     std::vector<ValueId> inputs = {x, b.elements(indices, {2, 2}, dtype)};
     graph::Attributes attributes;
     if (kind == OpKind::kScatterElements) inputs.push_back(u);
-    if (kind == OpKind::kScatterNd) inputs.push_back(b.add1(OpKind::kReduceSum, {u}, {{"dims", ops::Dims{1}}}));
+    if (kind == OpKind::kScatterNd)
+      inputs.push_back(b.add1(OpKind::kReduceSum, {u}, {{"dims", ops::Dims{1}}}));
     if (kind != OpKind::kGatherNd && kind != OpKind::kScatterNd) attributes.set("dim", int64_t{1});
     try {
       b.add(kind, inputs, attributes);
@@ -158,7 +159,7 @@ TEST_CASE("constant indices are judged while building: refused, or a guard on th
     CHECK(message(kind, {0, 0, 1, -5}) == name + ": index -5 is outside a dim of size 4");
     CHECK(message(kind, {0, -1, 1, 0}, DType::kU64) == name + ": index -1 is outside a dim of size 4");
   }
-  CHECK(b.holds(sym::ge(n, 2)));  // rows 0 and 1 of tuples were asked for
+  CHECK(b.holds(sym::ge(n, 2)));  // the tuples address rows 0 and 1
 }
 
 TEST_CASE("nonzero binds its size during the run, and what follows uses it") {
@@ -175,7 +176,7 @@ TEST_CASE("nonzero binds its size during the run, and what follows uses it") {
          .build = build,
          .expected = {tensor(DType::kI64, {2, 3}, {0, 1, 1, 1, 0, 2}), tensor(DType::kF32, {3}, {2, 3, 4}),
                       tensor(DType::kI64, {1}, {3})}});
-  check({.name = "nonzero of one element that is zero",  // the only index in range is no reason to write
+  check({.name = "nonzero of one element that is zero",  // the only index in range must not be written
          .inputs = {tensor(DType::kF32, {1, 1}, {0})},
          .build = build,
          .expected = {tensor(DType::kI64, {2, 0}, {}), tensor(DType::kF32, {0}, {}),

@@ -54,8 +54,8 @@ TEST_CASE("search_sorted counts what is below, NaN above all, in tables of any l
 }
 
 TEST_CASE("tree_walk ends at the leaf of every tree; NaN goes where the node says") {
-  // Three trees: 3 -> (0, 1), a leaf alone (2), 4 -> (0, 1). Nodes 3 and 4 ask about feature 1; thresholds lie in the words
-  // of f32 or beside them.
+  // Three trees: 3 -> (0, 1), a single leaf (2), 4 -> (0, 1). Nodes 3 and 4 test feature 1. Thresholds are in
+  // the nodes (f32) or in a tensor of their own.
   const auto bits = [](bool set, int place) { return uint64_t{set} << place; };
   for (const int64_t equal : {0, 1, -1})
     for (const bool missing : {false, true})
@@ -119,8 +119,8 @@ TEST_CASE("determinants and inverses of any size, with row exchanges, singular o
 }
 
 TEST_CASE("suppression keeps what overlaps no kept box before it") {
-  // Low x, low y, high x, high y of four boxes in a row: the second covers the first, the third touches neither; the
-  // fourth is the third again.
+  // Low x, low y, high x, high y of four boxes: the second overlaps the first, the third overlaps neither,
+  // the fourth equals the third.
   const HostTensor corners =
       tensor(DType::kF32, {2, 4, 4}, {0, 0, 5, 5, 0, 0, 5, 5, 2, 2, 7, 7, 2, 3, 7, 7,  //
                                       0, 0, 5, 5, 0, 0, 5, 5, 2, 2, 7, 7, 2, 3, 7, 7});

@@ -111,7 +111,7 @@ TEST_CASE("pieces of one tensor in another order are the tensor, read from anoth
 }
 
 TEST_CASE("pieces that change places") {
-  // What rotary embeddings and rolled images are made of: -x[cut:] before x[:cut], added to what lies there.
+  // The pattern of rotary embeddings and rolled images: -x[cut:] before x[:cut], added to existing values.
   for (DType dtype : {DType::kF32, DType::kF16})
     for (const auto& [dim, width, cut] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
              {2, 64, 32}, {2, 32, 8}, {2, 24, 20}, {2, 7, 3}, {2, 1, 0}, {1, 9, 3}, {1, 2, 2}}) {
@@ -248,7 +248,7 @@ TEST_CASE("nodes without effect, views of views and corners of sizes leave nothi
   CHECK(b.shape(again) == graph::Shape{n});
   CHECK(b.shape(ops::add(b, again, i)) == graph::Shape{n});
   CHECK(g.guards.empty());
-  // a table that is cut at 512 rows: one guard, and no select in any size
+  // A table cut at 512 rows: one guard, and no select in any size.
   const ValueId table = b.constant("", {DType::kI64, {512}}, graph::own(std::vector<uint8_t>(4096)));
   CHECK(b.shape(ops::add(b, i, ops::slice_clamped(b, table, 0, 0, n))) == graph::Shape{n});
   CHECK(g.guards.size() == 1);
@@ -265,7 +265,7 @@ TEST_CASE("copies for outputs are of the node that makes the output") {
   b.output("y", turned);
   graph::eliminate_dead_code(g);
   const loop::Program program = ops::lower(g);
-  REQUIRE(program.nests.size() == 2);  // of the output, and of the state
+  REQUIRE(program.nests.size() == 2);  // one for the output, one for the state
   for (const loop::Nest& nest : program.nests)
     CHECK(nest.nodes == std::vector<std::string>{"node 0 'turn' (Transpose)"});
 }

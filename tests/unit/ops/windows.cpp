@@ -25,8 +25,8 @@ graph::Attributes attributes(const Pool& p) {
           {"before", exprs(p.before)}, {"after", exprs(p.after)}, {"extra", exprs(p.extra)}};
 }
 
-// Visits the window elements of an output: position in the input (dims after the leading two), and whether
-// inside.
+// Computes each output from its window elements: position in the input (dims after the leading two), and
+// whether it is inside.
 HostTensor pooled(const Pool& p, DType dtype,
                   const std::function<double(const At& o, const std::vector<std::pair<At, int>>&)>& f) {
   std::vector<int64_t> shape{p.x[0], p.x[1]};
@@ -61,7 +61,7 @@ TEST_CASE("pooling: max, sum, average, argmax") {
       {{1, 2, 6, 6}, {2, 3}, {1, 2}, {2, 1}, {0, 1}, {0, 1}, {0, 0}},
       {{1, 1, 4, 4, 3}, {2, 2, 2}, {2, 1, 1}, {1, 1, 1}, {0, 0, 1}, {0, 0, 0}, {0, 0, 0}},
       {{0, 2, 4}, {2}, {2}, {1}, {0}, {0}, {0}},
-      // Extrema by one dim after the other.
+      // Separable extrema.
       {{2, 1, 7, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 0}, {0, 1}},
       {{1, 2, 6, 8}, {5, 4}, {1, 1}, {1, 2}, {2, 3}, {2, 0}, {0, 0}},
       {{1, 1, 5, 4, 6}, {3, 2, 3}, {1, 1, 2}, {1, 1, 1}, {1, 0, 1}, {0, 1, 1}, {0, 0, 0}},

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The runtime with a program of no inputs and no outputs, and what a test wants to ask it.
+// The runtime with a program without inputs and outputs, and functions that the tests call.
 const std::string& shared_object() {
   static const std::string linked = [] {
     const std::string source =
@@ -93,13 +93,14 @@ TEST_CASE("weights and manifest are where the artifact looks for them") {
   CHECK(folder.count() == 1);
   CHECK(last == total);
   CHECK(fs::file_size(path) == total);
-  // What comes with every artifact is small.
+  // The constant part of every artifact is small.
   CHECK(shared_object().size() < 89000);
 
   Loaded so(path);
   const char* weights = so.call<const char*>("weights");
   CHECK(reinterpret_cast<uintptr_t>(weights) % 4096 == 0);
-  // The kernel can map huge pages of the file where they are such in memory too (glibc heeds it from 2.35 on).
+  // The kernel can map huge pages of the file if file offset and address agree modulo 2 MiB (glibc 2.35 and
+  // later).
   CHECK(reinterpret_cast<uintptr_t>(weights) % (2 << 20) ==
         artifact_layout(read_file(path)).weights_offset % (2 << 20));
   CHECK(so.call<uint64_t>("weights_bytes") == size);
@@ -126,7 +127,7 @@ TEST_CASE("the layout reads back, and so does the manifest alone") {
   CHECK(artifact_layout(read_file(path)).weights_bytes == 0);
   CHECK(Loaded(path).call<uint64_t>("weights_bytes") == 0);
   write_committed(path, shared_object(), {});
-  CHECK(artifact_layout(read_file(path)).manifest_bytes == 0);  // the hash alone
+  CHECK(artifact_layout(read_file(path)).manifest_bytes == 0);  // only the hash
 }
 
 TEST_CASE("it asks the loader for libc alone, and an old one") {
@@ -219,7 +220,7 @@ TEST_CASE("files that are no artifact, or part of one, are refused") {
     CHECK(refused(std::string_view(whole).substr(0, n)));
   CHECK(refused(std::string_view(whole).substr(0, whole.size() - 1)));
 
-  // Whatever a flipped header byte leads to, it is an answer or a refusal.
+  // A flipped header byte must give a result or a rejection.
   for (size_t at = 0; at < 1024; ++at) {
     std::string changed = whole;
     changed[at] = static_cast<char>(changed[at] ^ (1 + at % 255));

@@ -47,7 +47,7 @@ Term conv(Term x, Term w, int64_t groups = 1, bool transposed = false) {
                                             {x.id(), w.id()}, attributes));
 }
 
-// Operations on tensors whose shape mentions a symbol: those of the run.
+// Number of operations on tensors whose shape contains a symbol, that is, not on constants.
 int in_run(const Graph& g, OpKind kind) {
   int n = 0;
   for (const graph::Node& node : g.nodes) {
@@ -66,7 +66,7 @@ struct Folded {
   bool changed() const { return graph::to_string(before) != graph::to_string(after); }
 };
 
-// x has `channels` after a symbolic batch; the result must not change by more than rounding.
+// x has `channels` after a symbolic batch dim; results may change by rounding only.
 Folded fold(std::vector<int64_t> tail, const Build& build, DType dtype = DType::kF32) {
   Folded f;
   Builder b(f.before, ops::shape_table());
@@ -143,7 +143,7 @@ TEST_CASE("matrix products, with the weights on either side") {
   });
   CHECK(in_run(left.after, OpKind::kMul) == 0);
 
-  // Weights per batch dim, stored in another order.
+  // Weights per batch element, in another layout.
   const Folded batched = fold({2, 4}, [](Builder& b, Term x) {
     const Term y(b, ops::dot_general(b, x, constant(b, {4, 3, 2}, 1), {{1}, {2}, {2}, {0}}));
     return y * constant(b, {2, 1, 3}, 2);
@@ -171,30 +171,30 @@ TEST_CASE("one after the other, and inside of a loop") {
 
 TEST_CASE("left as it is") {
   const auto bn = [](Term y) { return y * constant(y.builder(), {4, 1}, 3) + 1.0; };
-  // The convolution's result is used twice, or is a result of the graph.
+  // The convolution's result has another reader, or is a result of the graph.
   CHECK_FALSE(fold({4, 5}, [&](Builder& b, Term x) {
                 const Term y = conv(x, constant(b, {4, 4, 3}, 1));
                 return bn(y) + y;
               }).changed());
-  // Weights that come from outside.
+  // Weights that are not constant.
   CHECK_FALSE(
       fold({4, 5}, [&](Builder&, Term x) { return bn(ops::matmul(x, ops::transpose(x, 1, 2))); }).changed());
-  // Weights expanded from a few numbers: scaled they would be many.
+  // Weights expanded from a few values: scaling would materialise them.
   CHECK_FALSE(fold({4, 5}, [&](Builder& b, Term x) {
                 return bn(conv(x, ops::expand(constant(b, {4, 1, 1}, 1), {4, 4, 3})));
               }).changed());
-  // A factor along another dim than the channels.
+  // A factor along a dim other than channels.
   CHECK_FALSE(fold({4, 5}, [&](Builder& b, Term x) {
                 return conv(x, constant(b, {4, 4, 3}, 1)) * constant(b, {5}, 2) + 1.0;
               }).changed());
   CHECK_FALSE(fold({5, 4}, [&](Builder& b, Term x) {
                 return ops::matmul(x, constant(b, {4, 3}, 1)) * constant(b, {5, 1}, 2);
               }).changed());
-  // The sum is larger than what is summed.
+  // The product is larger than the convolution's result.
   CHECK_FALSE(fold({4, 5}, [&](Builder& b, Term x) {
                 return conv(x, constant(b, {1, 4, 3}, 1)) * constant(b, {4, 1}, 2);
               }).changed());
-  // Division by the result, a factor that is no constant, and nothing at all.
+  // Division by the result, a factor that is not constant, and no factor.
   CHECK_FALSE(fold({4, 5}, [&](Builder& b, Term x) {
                 return ops::divide_into(3.0, conv(x, constant(b, {4, 4, 3}, 1)));
               }).changed());
@@ -202,7 +202,7 @@ TEST_CASE("left as it is") {
       fold({4, 5}, [&](Builder& b, Term x) { return conv(x, constant(b, {4, 4, 3}, 1)) * x; }).changed());
   CHECK_FALSE(
       fold({4, 5}, [&](Builder& b, Term x) { return conv(x, constant(b, {4, 4, 3}, 1)) + 1.0; }).changed());
-  // Weights that would be infinite, and NaN where they are 0.
+  // Scaled weights would be infinite, and NaN where they are 0.
   {
     Graph g;
     Builder b(g, ops::shape_table());
@@ -213,7 +213,7 @@ TEST_CASE("left as it is") {
     passes::fold_affine(g);
     CHECK(graph::to_string(g) == before);
   }
-  // Weights that would be rounded twice; integers wrap elsewhere.
+  // Scaled weights would be rounded twice; integers would wrap differently.
   for (DType dtype : {DType::kF16, DType::kBF16})
     CHECK_FALSE(fold(
                     {4, 5},

@@ -20,7 +20,8 @@ namespace {
 
 constexpr DType kF32 = DType::kF32;
 
-// x: [batch, 3, 4]. How many products there are before and after; the numbers must not change at all: sums stay the same.
+// x: [batch, 3, 4]. Returns the number of GEMMs before and after; results must be bit-identical, since sums
+// stay the same.
 std::pair<int, int> products(const std::function<void(Builder&, Term)>& build) {
   Graph before;
   Builder b(before, ops::shape_table());
@@ -87,7 +88,7 @@ TEST_CASE("inside of a branch") {
 }
 
 TEST_CASE("left as they are") {
-  // What follows is the product's epilogue, or a result.
+  // The consumer is the GEMM's epilogue, or the result is an output.
   CHECK(products([](Builder& b, Term x) {
           b.output("gated",
                    ops::sigmoid(ops::matmul(x, weights(b, 6, 1))) * ops::matmul(x, weights(b, 6, 2)));
@@ -96,7 +97,7 @@ TEST_CASE("left as they are") {
           b.output("q", ops::matmul(x, weights(b, 6, 1)));
           b.output("k", ops::matmul(x, weights(b, 6, 2)));
         }) == std::pair(2, 2));
-  // Without columns.
+  // Matrices without columns.
   CHECK(products([](Builder& b, Term x) {
           for (unsigned seed : {1u, 2u})
             b.output(seed == 1 ? "p" : "q",
@@ -105,7 +106,8 @@ TEST_CASE("left as they are") {
                                                    {{}, {}, {1, 2}, {1, 0}}),
                                   {sym::var("batch"), 1}));
         }) == std::pair(2, 2));
-  // Of numbers much smaller than the matrices: a run reads those, and does not make the matrices for a kernel to read.
+  // Matrices expanded from much smaller constants: the run reads those, and should not materialise the
+  // matrices for a kernel.
   CHECK(products([](Builder& b, Term x) {
           for (unsigned seed : {1u, 2u}) {
             const Term bytes = drawn_constant(b, DType::kU8, {4, 6}, seed);
@@ -113,7 +115,7 @@ TEST_CASE("left as they are") {
             b.output(seed == 1 ? "q" : "k", heads(ops::matmul(x, matrix), 3));
           }
         }) == std::pair(2, 2));
-  // Of different values, along different dims, and of matrices that are no constants.
+  // GEMMs of different values, along different dims, and with matrices that are not constant.
   CHECK(products([](Builder& b, Term x) {
           b.output("q", heads(ops::matmul(x, weights(b, 6, 1)), 3));
           b.output("k", heads(ops::matmul(x + 1.0, weights(b, 6, 2)), 3));

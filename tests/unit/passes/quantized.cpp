@@ -40,7 +40,7 @@ struct Made {
   Graph before, after;
   std::vector<loop::HostTensor> inputs;
   double difference() const { return test::difference(before, after, inputs); }
-  // Products of elements of this dtype, of a or of b.
+  // Number of contractions whose first operand is of this dtype.
   int products(DType a) const {
     return test::count(after, OpKind::kDotGeneral, a) + test::count(after, OpKind::kConv, a);
   }
@@ -102,7 +102,7 @@ TEST_CASE("convolutions of groups are of bytes by constants, whatever their zero
     for (const auto& [weights, channels, inputs, point] : {std::tuple{DType::kI8, 4, 1, 0},
                                                            {DType::kU8, 4, 1, 90},   // 16 bits
                                                            {DType::kI8, 4, 1, -30},  //
-                                                           {DType::kI8, 8, 1, 0},  // two results of a channel
+                                                           {DType::kI8, 8, 1, 0},  // two results per channel
                                                            {DType::kU8, 12, 2, 255}}) {
       const Made m = made({{data, {2, 4, 5, 6}}}, [&](Builder& b, const auto& in) {
         return conv(real(in[0], 0.02, zero),
@@ -176,7 +176,7 @@ TEST_CASE(
   CHECK(test::count(g, OpKind::kDotGeneral, DType::kF32) == 1);
 }
 
-// DequantizeLinear of floats of 8 bits, whose zero point is there and 0.
+// DequantizeLinear of 8-bit floats with an explicit zero point of 0.
 static Term narrow(Term q, Term scale) {
   const Term zero(q.builder(), q.builder().constant("", {q.dtype(), Shape{}}, graph::own({0x80})));
   return (cast(q, DType::kF32) - cast(zero, DType::kF32)) * scale;
@@ -194,7 +194,7 @@ TEST_CASE("floats of 8 bits are multiplied as they are, with one scale behind") 
       CHECK(m.products(DType::kF32) == 0);
       CHECK(m.difference() < 1e-6);
     }
-  // Of two tensors of the run, and of a convolution.
+  // Two non-constant tensors, and a convolution.
   const Made both =
       made({{DType::kF8E4M3, {2, 3, 20}}, {DType::kF8E4M3, {2, 7, 20}}, {DType::kF32, {1, 7, 1}}},
            [&](Builder& b, const auto& in) {

@@ -34,7 +34,7 @@ struct Made {
   std::vector<loop::HostTensor> inputs;
   int divisions() const { return test::count(after, OpKind::kDiv, DType::kF32); }
   size_t nodes() const { return after.top.nodes.size(); }
-  // In steps of the result's scale.
+  // The largest difference in quantisation steps of the result.
   double steps() const {
     const auto a = loop::interpret(ops::lower(before), inputs),
                b = loop::interpret(ops::lower(after), inputs);

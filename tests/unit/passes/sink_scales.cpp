@@ -17,8 +17,8 @@ using test::drawn_constant;
 
 namespace {
 
-// x: [batch, 4, 6] and y: [batch, 5, 6]. How many operations on tensors lie in front of the last product, which sees
-// them through any number of views; the numbers must not change by more than rounding.
+// x: [batch, 4, 6] and y: [batch, 5, 6]. Counts the operations on tensors before the last GEMM, through any
+// number of views; results may change by rounding only.
 struct Sunk {
   Graph before, after;
   int scales(const Graph& g) const {
@@ -70,7 +70,7 @@ TEST_CASE("scales of both factors, through views, become one behind the product"
   const Sunk wide = sunk([](Builder&, Term x, Term y) { return scores(x * 0.1, y * 0.1); }, DType::kF64);
   CHECK(wide.scales(wide.after) == 0);
 
-  // Narrow ones behind a sum in f32, and numbers that are computed.
+  // Narrow types with a sum in f32, and scales that are computed.
   const Sunk narrow = sunk(
       [](Builder& b, Term x, Term y) {
         const Term size = Term(b, b.scalar(DType::kF32, 64.0)),
@@ -94,7 +94,7 @@ TEST_CASE("convolutions, and one product behind the other") {
     return scores(conv(conv(x / 255.0, {1}) * 3.0, {1}) * 2.0, y);
   });
   CHECK(s.scales(s.before) == 3);
-  CHECK(s.scales(s.after) <= 2);  // of the convolutions, in front of the last product
+  CHECK(s.scales(s.after) <= 2);  // of the convolutions, before the last GEMM
 }
 
 TEST_CASE("left as it is") {
@@ -103,15 +103,15 @@ TEST_CASE("left as it is") {
     CHECK(s.scales(s.after) == s.scales(s.before));
     CHECK(s.scales(s.before) > 0);
   };
-  // Somebody else reads the scaled value, or what a view makes of it.
+  // The scaled value, or a view of it, has another reader.
   stays([](Builder& b, Term x, Term y) {
     const Term scaled = x * 2.0;
     b.output("scaled", scaled);
     return scores(scaled, y);
   });
-  // No number.
+  // Not a scalar.
   stays([](Builder& b, Term x, Term y) { return scores(x * drawn_constant(b, DType::kF32, {6}, 3), y); });
   stays([](Builder&, Term x, Term y) { return scores(ops::divide_into(2.0, x * x), y); });
-  // Zero and infinity say more than the product does, where it is infinite or zero.
+  // Zero and infinity are not equivalent if the GEMM's result is infinite or zero.
   stays([](Builder&, Term x, Term y) { return scores(x * 0.0, y); });
 }

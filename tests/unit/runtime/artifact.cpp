@@ -1,5 +1,5 @@
-// The runtime as artifacts carry it: one relocatable object, linked without a C library's startup files and
-// loaded with dlopen. STRIDEC_TEST_ARTIFACT is made by runtime/runtime.cmake from fake_programs.cpp.
+// The runtime as linked into artifacts: one relocatable object, linked without the C library's startup files
+// and loaded with dlopen. runtime/runtime.cmake builds STRIDEC_TEST_ARTIFACT from fake_programs.cpp.
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>

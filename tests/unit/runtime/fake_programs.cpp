@@ -48,13 +48,13 @@ void scale_output_dims(const int64_t* symbols, int64_t* dims) {
   dims[2] = symbols[0];
 }
 
-// The product, and behind it 64 bytes of each thread for its sum.
+// The product, followed by 64 bytes per thread for its sum.
 int64_t scale_sums(const int64_t* symbols) { return (symbols[0] * symbols[1] * 4 + 63) / 64 * 64; }
 int64_t scale_workspace(const int64_t* symbols, int64_t threads) {
   return scale_sums(symbols) + 64 * threads;
 }
 
-// A task is a row. buffers: x, scale, product; sizes: n.
+// One task per row. buffers: x, scale, product; sizes: n.
 void multiply(const stridec_abi_args* a, int64_t begin, int64_t end, int32_t) {
   auto* x = static_cast<const float*>(a->buffers[0]);
   auto* scale = static_cast<const float*>(a->buffers[1]);
@@ -64,7 +64,7 @@ void multiply(const stridec_abi_args* a, int64_t begin, int64_t end, int32_t) {
     for (int64_t j = 0; j < n; ++j) out[i * n + j] = x[i * n + j] * scale[j];
 }
 
-// A task is an element. buffers: product, bias, y.
+// One task per element. buffers: product, bias, y.
 void add(const stridec_abi_args* a, int64_t begin, int64_t end, int32_t part) {
   auto* x = static_cast<const float*>(a->buffers[0]);
   auto* bias = static_cast<const float*>(a->buffers[1]);
@@ -73,7 +73,7 @@ void add(const stridec_abi_args* a, int64_t begin, int64_t end, int32_t part) {
     for (; i < last; ++i) y[i] = x[i] + *bias;
 }
 
-// A task is a row; the sum grows in the part's scratch. buffers: product, total; sizes: n.
+// One task per row; the sum accumulates in the part's scratch. buffers: product, total; sizes: n.
 void sum(const stridec_abi_args* a, int64_t begin, int64_t end, int32_t part) {
   auto* x = static_cast<const float*>(a->buffers[0]);
   auto* total = static_cast<float*>(a->buffers[1]);
@@ -404,5 +404,5 @@ const stridec_abi_program& variants() { return variants_program; }
 
 }  // namespace fake
 
-// Without weights, which an object not made by the packager has no place for.
+// Without weights: an object that the packager did not make has no place for them.
 constexpr stridec_abi_program stridec_program = fake::gather_program;

@@ -57,7 +57,7 @@ TEST_CASE("cgroup v1: quota and period of the cpu controller") {
   CHECK(root.processors() == 0);
   root.write("sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_quota_us", "300000\n");
   CHECK(root.processors() == 3);
-  // Within the container's own view of the file system the group is the root.
+  // Inside the container's file system, the cgroup is the root.
   root.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "200000\n");
   root.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
   CHECK(root.processors() == 2);

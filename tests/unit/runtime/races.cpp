@@ -1,5 +1,5 @@
-// Models, contexts and pools used, made and destroyed by many threads at once; tests/threads.sh runs them, with the runtime,
-// under ThreadSanitizer.
+// Many threads use, create and destroy models, contexts and pools concurrently; tests/threads.sh runs this
+// with the runtime under ThreadSanitizer.
 #include <atomic>
 #include <thread>
 
@@ -9,7 +9,7 @@ using namespace fake;
 
 namespace {
 
-// work(thread) on this many threads, all of them at the same time.
+// Runs work(thread) on this many threads concurrently.
 template <class F>
 void on_threads(int count, F&& work) {
   std::atomic<int> ready = 0;
@@ -23,7 +23,7 @@ void on_threads(int count, F&& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Elements that scale()'s outputs have wrong for x = 1 and scale = factor.
+// Number of wrong elements in scale()'s outputs for x = 1 and scale = factor.
 int wrong_scale(Context& context, int64_t batch, int64_t n, float factor) {
   Array<float> x({batch, n}, 1.f), s({n}, factor), y({batch, n}), total({batch});
   std::vector<stridec_tensor> outputs = {y.tensor(), total.tensor()};
@@ -34,7 +34,7 @@ int wrong_scale(Context& context, int64_t batch, int64_t n, float factor) {
   return wrong;
 }
 
-// The same for gather(), with an index beyond the table where `bad`: then what is wrong is another status or sentence.
+// The same for gather(). With `bad`, an index is out of range, and any other status or message is wrong.
 int wrong_gather(Context& context, int64_t rows, bool bad) {
   Array<float> table({rows, 4}, 2.5f);
   Array<int64_t> index({3}, {0, rows - 1, bad ? rows : 0});

@@ -95,7 +95,7 @@ TEST_CASE("strides of inputs are respected: transposed, reversed, broadcast, wit
     REQUIRE(run(context, {s.x.tensor(), s.scale.tensor()}, outputs) == STRIDEC_OK);
     stridec_memory_info memory = {.struct_size = sizeof memory};
     api().context_memory(context.handle, &memory);
-    CHECK(memory.staging_bytes == 128);  // the two outputs of the context
+    CHECK(memory.staging_bytes == 128);  // the two outputs owned by the context
   }
 }
 
@@ -237,7 +237,7 @@ TEST_CASE("guards and bad arguments answer with a status and a sentence") {
     outputs[1].ndim = 1;
     fails(STRIDEC_INVALID_ARGUMENT, "outputs 'total' and 'y' share memory");
   }
-  // Whatever went wrong, the context serves the next run.
+  // After any failure, the context can be used for the next run.
   Scale good(2, 3);
   std::vector<stridec_tensor> fine = {kNothing, kNothing};
   CHECK(run(context, good.inputs(), fine) == STRIDEC_OK);
@@ -344,7 +344,7 @@ TEST_CASE("shapes that depend on an input's values are read before the run, also
   REQUIRE(api().context_reserve(context.handle, inputs.data(), 2, nullptr, 0) == STRIDEC_OK);
   stridec_memory_info memory = {.struct_size = sizeof memory};
   api().context_memory(context.handle, &memory);
-  CHECK(memory.arena_bytes >= 100 * 100 * 4);  // by the maximum
+  CHECK(memory.arena_bytes >= 100 * 100 * 4);  // sized by the maximum
 
   shape.data[2] = 101;
   inputs[0] = shape.tensor();
@@ -386,7 +386,7 @@ TEST_CASE("state starts at its initial value, lives across runs, is saved, resto
   CHECK(elements<int64_t>(calls) == std::vector<int64_t>{2});
   std::vector<float> saved = elements<float>(total);
 
-  // Contexts share nothing.
+  // Contexts are independent.
   REQUIRE(run(other, {x.tensor()}, outputs) == STRIDEC_OK);
   CHECK(sum.data[0] == 1.5f);
 
@@ -420,14 +420,14 @@ TEST_CASE("types that NumPy lacks come as unsigned integers, narrow ones a byte 
   bf16.dtype = {STRIDEC_DTYPE_BFLOAT, 16, 1};
   CHECK(run(context, {bf16, q.tensor()}, outputs) == STRIDEC_OK);
   stridec_tensor packed = q.tensor();
-  packed.dtype.bits = 4;  // DLPack's u4: two in a byte
+  packed.dtype.bits = 4;  // DLPack's u4: two per byte
   CHECK(run(context, {bf16, packed}, outputs) == STRIDEC_WRONG_TYPE);
   CHECK(context.error() == "input 'q': its dtype is DLPack code 1 with 4 bits; u4 is expected");
 }
 
 namespace {
 
-// Counts, and refuses beyond a limit.
+// Counts allocations, and refuses them beyond a limit.
 struct Counted {
   std::map<void*, size_t> live;
   size_t calls = 0, limit = SIZE_MAX;

@@ -1,4 +1,4 @@
-// The samples against an artifact made by hand (samples/quickstart.sh runs them against real ones).
+// Runs the samples with a hand-written artifact (samples/quickstart.sh runs them with real ones).
 #include <stdio.h>
 #include <sys/wait.h>
 
@@ -49,8 +49,9 @@ TEST_CASE("C++: several threads share a model; a failure is an exception with th
 }
 
 TEST_CASE("Python: NumPy arrays in and out") {
-  // The environment of .ci/setup, which tests/run.sh names; another one has to have NumPy, too.
-  const char *given = std::getenv("python"), *cache = std::getenv("STRIDEC_CACHE"), *home = std::getenv("HOME");
+  // The environment of .ci/setup, which tests/run.sh sets; any other one must have NumPy too.
+  const char *given = std::getenv("python"), *cache = std::getenv("STRIDEC_CACHE"),
+             *home = std::getenv("HOME");
   const std::string folder = cache ? cache : std::string(home ? home : "") + "/.cache/stridec";
   const std::string python = given ? given : folder + "/python/bin/python";
   REQUIRE(shell(python + " -c 'import numpy'").status == 0);

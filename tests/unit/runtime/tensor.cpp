@@ -11,7 +11,7 @@ using namespace stridec::runtime;
 
 namespace {
 
-// What copy_strided promises, one element at a time.
+// Reference implementation of copy_strided, one element at a time.
 template <class T>
 void copy_plainly(T* to, const std::vector<int64_t>& to_strides, const T* from,
                   const std::vector<int64_t>& from_strides, const std::vector<int64_t>& dims, size_t d = 0) {
@@ -31,7 +31,7 @@ void check_random_copies(uint32_t seed) {
     int rank = upto(6);
     std::vector<int64_t> dims(rank), strides(rank), compact(rank);
     for (int64_t& d : dims) d = upto(12) == 0 ? 0 : 1 + upto(rank < 3 ? 70 : 7);
-    // A permutation of row-major, some dims with gaps, some reversed.
+    // A permuted row-major layout, with gaps in some dims and some dims reversed.
     std::vector<int> order(rank);
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random);
@@ -54,7 +54,7 @@ void check_random_copies(uint32_t seed) {
     copy_strided(reinterpret_cast<char*>(packed.data()), nullptr, reinterpret_cast<char*>(first),
                  strides.data(), dims.data(), rank, sizeof(T));
     CHECK(packed == expected);
-    // And back into other memory of the same layout.
+    // Then copies back into other memory of the same layout.
     std::vector<T> back(strided.size(), T(1)), expected_back = back;
     copy_plainly(expected_back.data() - (n ? low : 0), strides, const_cast<const T*>(packed.data()), compact,
                  dims);
@@ -77,7 +77,7 @@ TEST_CASE("bytes of a shape: empty wins over overflow, overflow is seen") {
   int64_t big[] = {int64_t{1} << 62, 4, 0};
   CHECK(compact_bytes(big, 3, 4) == 0);
   CHECK(compact_bytes(big, 2, 4) == -1);
-  CHECK(compact_bytes(big, 1, 1) == -1);  // more than half of what can be addressed
+  CHECK(compact_bytes(big, 1, 1) == -1);  // more than half of the address space
   CHECK(compact_bytes(nullptr, 0, 8) == 8);
 }
 
@@ -86,10 +86,10 @@ TEST_CASE("what may be used where it is") {
   stridec_tensor t = a.tensor();
   CHECK(is_direct(t, t.shape, 4));
   int64_t fewer[] = {2, 1, 6};
-  CHECK(is_direct(t, fewer, 4));  // rows beyond are not touched
+  CHECK(is_direct(t, fewer, 4));  // further rows are not touched
   int64_t narrower[] = {4, 1, 5};
   CHECK_FALSE(is_direct(t, narrower, 4));
-  a.strides = {6, 1000, 1};  // the stride of a dim of one does not matter
+  a.strides = {6, 1000, 1};  // the stride of a dim of size 1 is irrelevant
   CHECK(is_direct(a.tensor(), t.shape, 4));
   a.strides = {8, 6, 1};
   CHECK_FALSE(is_direct(a.tensor(), t.shape, 4));

@@ -40,7 +40,7 @@ struct Scope {
   ~Scope() { stridec::runtime::pool_destroy(pool); }
 };
 
-// Where each part's thread may run, and where it does.
+// For each part: the processors that its thread may use, and the one it runs on.
 struct Masks {
   static constexpr int kWords = 128, kParts = 256;
   uint64_t of[kParts][kWords] = {};
@@ -54,7 +54,7 @@ struct Masks {
     m.bytes[part] = syscall(SYS_sched_getaffinity, 0, sizeof m.of[part], m.of[part]);
     m.processor[part] = sched_getcpu();
     m.thread[part] = gettid();
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // each thread does its own part
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // so that each thread does its own part
   }
   bool has(int part, int processor) const { return of[part][processor / 64] >> processor % 64 & 1; }
   int processors(int part) const {
@@ -64,7 +64,7 @@ struct Masks {
   }
 };
 
-// The pool's threads: those of the process that are named so.
+// The pool's threads, identified by their names.
 void wait_until_all_sleep() {
   for (bool awake = true; awake; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
     awake = false;
@@ -77,7 +77,7 @@ void wait_until_all_sleep() {
   }
 }
 
-// The caller goes to one of its processors, and is free to go from there.
+// Moves the caller to one of its processors, then lifts the restriction.
 void on_another_processor(const Masks& all, int turn) {
   std::vector<int> list;
   for (int p = 0; p < Masks::kWords * 64; ++p)
@@ -89,12 +89,12 @@ void on_another_processor(const Masks& all, int turn) {
   syscall(SYS_sched_setaffinity, 0, all.bytes[0], all.of[0]);
 }
 
-// Exit status of what the child did; 100 when it did not end by itself.
+// The exit status of the child; 100 if it did not exit by itself.
 template <class F>
 int in_child(F&& work) {
   pid_t child = fork();
   if (child == 0) {
-    alarm(20);  // a child that hangs is ended
+    alarm(20);  // ends a child that hangs
     _exit(work());
   }
   int status = 0;
@@ -126,7 +126,7 @@ TEST_CASE("shares follow each other, and a part's first panel is that of its fir
       }
     }
   char weights[4 * 64];
-  // Three blocks of rows by four panels, on two threads: the second begins with task 6.
+  // Three blocks of rows by four panels, on two threads: the second starts with task 6.
   stridec_abi_ahead ahead = {weights, 64, 4, 1, 12, 1, 2};
   CHECK(stridec_abi_panel_ahead(&ahead, 0) == weights);
   CHECK(stridec_abi_panel_ahead(&ahead, 1) == weights + 2 * 64);  // 6 % 4, rows outer
@@ -140,7 +140,7 @@ TEST_CASE("shares follow each other, and a part's first panel is that of its fir
 
 namespace {
 
-// A launch of tasks that count themselves, on threads or on a parallel_for.
+// A launch of tasks that count themselves, on pool threads or by a parallel_for.
 struct CountedTasks {
   static constexpr int64_t kTasks = 64;
   static constexpr int32_t kParts = 4;
@@ -172,7 +172,7 @@ struct CountedTasks {
   }
 };
 
-// As a pool with one thread would, the parts' order aside.
+// Equivalent to a pool with one thread, but in reverse order of parts.
 void backwards(void*, int32_t parts, void (*body)(void*, int32_t), void* arg) {
   for (int32_t part = parts; part-- > 0;) body(arg, part);
 }
@@ -187,7 +187,7 @@ TEST_CASE("tasks that differ in what they cost are done once each, most of them 
   context.pool = scope.pool;
   counted.launch(context, 2, 1);
   CHECK(counted.once_each());
-  // The first half costs nothing: its thread has time for some of the other.
+  // The first half takes no time: its thread steals some of the second half.
   CHECK(counted.by[0] + counted.by[1] == CountedTasks::kTasks);
   CHECK(counted.by[0] > CountedTasks::kTasks / 2);
 }
@@ -204,7 +204,7 @@ TEST_CASE("whoever comes first takes over what others have not begun, but for wh
       CHECK(counted.by[part] <= grain);
     }
   }
-  CountedTasks fixed;  // of which some might record a failure
+  CountedTasks fixed;  // some of its tasks could record a failure
   fixed.launch(context, 4, 1, false);
   CHECK(fixed.once_each());
   for (int part = 0; part < 4; ++part) CHECK(fixed.by[part] == CountedTasks::kTasks / 4);
@@ -251,7 +251,7 @@ TEST_CASE("threads may run wherever the one that started them may, but for its o
   }
 }
 
-// The kernel is asked, and not where threads happen to run.
+// Checks affinity masks, not where threads happen to run.
 TEST_CASE("a thread that is woken keeps off the processor of the one that wakes it, if each can have one") {
   Masks all;
   Masks::body(&all, 0);
@@ -259,13 +259,13 @@ TEST_CASE("a thread that is woken keeps off the processor of the one that wakes 
   for (const int32_t threads : {2, most + 1}) {
     Scope scope(threads, -1);
     Masks masks;
-    stridec::runtime::pool_run(scope.pool, threads, Masks::body, &masks);  // all have begun
+    stridec::runtime::pool_run(scope.pool, threads, Masks::body, &masks);  // all threads have started
     for (int turn = 0, seen = 0; turn < 40 && seen < 4; ++turn) {
       wait_until_all_sleep();
       on_another_processor(all, turn);
       const int before = sched_getcpu();
       stridec::runtime::pool_run(scope.pool, threads, Masks::body, &masks);
-      if (masks.processor[0] != before) continue;  // moved meanwhile
+      if (masks.processor[0] != before) continue;  // moved in the meantime
       ++seen;
       for (int part = 1; part < threads; ++part)
         if (masks.thread[part] != masks.thread[0]) CHECK(masks.has(part, before) == (threads > most));
@@ -312,8 +312,7 @@ TEST_CASE("a child made by fork gets threads of its own and may destroy what it 
           stridec::runtime::pool_destroy(scope.pool);
           return 0;
         }) == 0);
-  // Forked in the middle of the pool's work by that very thread's own body: the lock of the parent is not the
-  // child's.
+  // Forks in a body that runs on the pool: the child must not inherit the parent's lock.
   struct Middle {
     Pool* pool;
     int status = -1;
@@ -387,7 +386,7 @@ TEST_CASE("results are the same bits for every number of threads, pools, and a c
   options.parallel_user = &calls;
   options.parallel_for = [](void* user, int32_t parts, void (*body)(void*, int32_t), void* arg) {
     ++*static_cast<int*>(user);
-    for (int32_t part = parts; part-- > 0;) body(arg, part);  // last first
+    for (int32_t part = parts; part-- > 0;) body(arg, part);  // in reverse order
   };
   Context hooked(model.handle, &options);
   check(hooked);
@@ -413,7 +412,7 @@ TEST_CASE("several contexts of one model run at once from several threads; one c
   for (std::thread& t : threads) t.join();
   CHECK(wrong == 0);
 
-  // A parallel_for that, during a run, tries the same context again.
+  // A parallel_for that uses the same context again during a run.
   struct Again {
     Context* context = nullptr;
     stridec_status status = STRIDEC_OK;

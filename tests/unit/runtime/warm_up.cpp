@@ -14,8 +14,8 @@ using namespace fake;
 
 namespace {
 
-// Pages that a mapping of a mebibyte has, and how many faults of others are let pass: a sanitizer has pages of its own,
-// ThreadSanitizer more of them than the memory that they are for.
+// Pages of a mapping of 1 MiB, and the tolerated number of unrelated faults. A sanitizer has pages of its
+// own; ThreadSanitizer has more of them than the memory they describe.
 #ifdef STRIDEC_UNDER_TSAN
 constexpr long kPages = 256, kFew = 1 << 20;
 #else
@@ -33,7 +33,7 @@ long threads() {
                        std::filesystem::directory_iterator{});
 }
 
-// Memory that nothing has touched.
+// Untouched memory.
 struct Fresh {
   size_t bytes;
   void* data;
@@ -44,7 +44,7 @@ struct Fresh {
   ~Fresh() { munmap(data, bytes); }
 };
 
-// scale() at its largest: an arena of a mebibyte, and an output of one.
+// scale() at its largest size: an arena of 1 MiB, and an output of 1 MiB.
 struct Large {
   Array<float> x{{64, 4096}, 1.f}, scale{{4096}, 2.f};
   int64_t shape[2] = {64, 4096};
@@ -62,7 +62,7 @@ struct Large {
   stridec_status warm_up(Context& c) {
     return api().context_warm_up(c.handle, inputs.data(), 2, outputs.data(), 2);
   }
-  // Of one run, whose results are right.
+  // Page faults of one run; also checks its results.
   long run_faults(Context& c) {
     std::vector<stridec_tensor> out = outputs;
     const long before = faults();

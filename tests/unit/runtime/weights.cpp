@@ -22,7 +22,7 @@ namespace {
 
 std::string bytes_of(const void* data, size_t size) { return {static_cast<const char*>(data), size}; }
 
-// counter() with its weights in a file beside it.
+// counter() with its weights in a separate file.
 struct External {
   stridec::testing::Folder folder;
   std::string directory = folder.path.string();
@@ -183,7 +183,7 @@ TEST_CASE("weights are copied into huge pages where that is asked for, and the f
 TEST_CASE("an initial state outside the weights is refused") {
   stridec_abi_program program = counter();
   stridec_abi_state states[2] = {program.states[0], program.states[1]};
-  states[0].initial = 4;  // 16 bytes from there are 4 too many
+  states[0].initial = 4;  // 16 bytes from there exceed the weights by 4
   program.states = states;
   Model model(program);
   Context context(model);

@@ -136,13 +136,13 @@ TEST_CASE("facts: quotients by symbols") {
   CHECK(f.bounds(floordiv(i + j, n)) == Interval{0, 1});
   CHECK(f.bounds(floordiv(i - n, n)) == Interval{-1, -1});
   CHECK(f.bounds(floordiv(j - i - 1, n)) == Interval{-1, 0});
-  // One more than that is too much, and a divisor of unknown sign says nothing.
+  // One more is out of bounds, and a divisor of unknown sign gives no bounds.
   CHECK(f.bounds(floordiv(j - i - 2, n)).lo < -1);
   CHECK_FALSE(f.bounds(floordiv(i + j + 2, n)) == Interval{0, 1});
   Facts unknown;
   unknown.set_index(i, n + 9);
   CHECK_FALSE(unknown.bounds(floordiv(i, n)).has_lo());
-  // By numbers, where the dividend's bounds are symbols.
+  // Numeric bounds, when the dividend's bounds are symbols.
   CHECK(f.holds(le(0, floordiv(n - 1 - i, 4))));
   CHECK(f.holds(lt(floordiv(i - n, 4), 0)));
   CHECK(f.prove(le(0, floordiv(n - 2 - i, 4))) == Answer::kUnknown);
@@ -157,7 +157,7 @@ TEST_CASE("facts: products of sizes") {
 }
 
 TEST_CASE("facts: a proof that needs the last of many choices") {
-  // Each maximum has to become its second operand, and the others come first.
+  // Each maximum must be replaced by its second operand, but the first operands are tried before.
   Facts f;
   Expr difference = 0;
   for (int k = 0; k < 4; ++k) {
@@ -173,7 +173,7 @@ TEST_CASE("facts: the same facts made again answer the same questions") {
   const Facts once = sizes().with_index(i, n).with(lt(m, n)).with(eq(mod(n, 4), 0));
   const Facts again = sizes().with_index(i, n).with(lt(m, n)).with(eq(mod(n, 4), 0));
   CHECK(once.state().version == again.state().version);
-  // What is learned on the way to the same condition is no part of the same facts.
+  // Facts that add another fact before the same condition are different facts.
   const Facts other = sizes().with_range(m, 7, std::nullopt).with_index(i, n).with(lt(m, n));
   CHECK(other.state().version != sizes().with_index(i, n).with(lt(m, n)).state().version);
   CHECK(other.bounds(m + 1).lo == 8);

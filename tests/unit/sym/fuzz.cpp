@@ -1,4 +1,4 @@
-// Random expressions: canonical form, text, bounds, proofs and simplification against plain evaluation.
+// Random expressions: compares canonical form, text, bounds, proofs and simplification with plain evaluation.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ using namespace stridec::sym::test;
 
 namespace {
 
-// More rounds for a long run, and another start: STRIDEC_FUZZ=100 STRIDEC_SEED=7 build/test_sym
+// For more rounds and another seed: STRIDEC_FUZZ=100 STRIDEC_SEED=7 build/test_sym
 uint32_t seed(uint32_t usual) {
   const char* given = std::getenv("STRIDEC_SEED");
   return given ? static_cast<uint32_t>(std::atoi(given)) : usual;
@@ -29,11 +29,11 @@ std::optional<Expr> built(const pattern::Pattern& tree) {
   try {
     return pattern::instantiate(tree, as_variables());
   } catch (const Error&) {
-    return std::nullopt;  // a constant left 64 bits
+    return std::nullopt;  // a constant overflowed 64 bits
   }
 }
 
-// Facts that hold for `a`, among them what real loops and sizes have.
+// Facts that hold for `a`, including typical ones of loops and sizes.
 Facts facts_for(const Assignment& a, Random& random, std::vector<Expr>& conditions) {
   Facts facts;
   auto know = [&](Expr condition) {

@@ -1,4 +1,4 @@
-// Each rule of rules.h by itself.
+// Tests each rule of rules.h separately.
 #include "compiler/sym/rules.h"
 
 #include <doctest/doctest.h>
@@ -27,8 +27,7 @@ Expr operand(Random& random) {
   return pattern::instantiate(random.tree(2), as_variables());
 }
 
-// Facts that make the rule's condition true are assumed; the rule must then rewrite the instance of its own
-// pattern.
+// Assumes facts that make the rule's condition true; the rule must then rewrite an instance of its pattern.
 bool fires(const Rule& rule, Random& random) {
   for (int attempt = 0; attempt < 3000; ++attempt) {
     pattern::Bindings b;

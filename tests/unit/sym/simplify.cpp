@@ -1,4 +1,4 @@
-// What simplification makes of the expressions that models bring, and what it leaves alone.
+// Simplification of expressions from real models, and expressions that stay unchanged.
 #include <doctest/doctest.h>
 
 #include <initializer_list>
@@ -74,21 +74,21 @@ TEST_CASE("simplify: shifted indices keep their dims") {
       {"n*mod((%c - %r)//n + 1, 2) + mod(%c - %r, n)", "%c - %r + n"},
       {"(%x + (49*%x + %y)//50 + 1)//2", "%x"},
       {"50*mod(%x + (49*%x + %y)//50 + 1, 2) + mod(49*%x + %y, 50)", "%y - %x + 50"},
-      // [n, n] with a column more as [n + 1, n]: two rows are left.
+      // [n, n] with an additional column as [n + 1, n]: two rows remain.
       {"(%r*n + %c + n)//(n + 1)", "%r + (%c - %r - 1)//(n + 1) + 1"},
       {"mod(%r*n + %c + n, n + 1)", "mod(%c - %r - 1, n + 1)"},
       {"(50*%x + %y + 50)//51", "%x + (%y - %x + 50)//51"},
-      // Three quotients are no gain, nor are two in place of two.
+      // Not rewritten: three quotients, or two instead of two, are no gain.
       {"(47*%x + %y)//50", "(47*%x + %y)//50"},
       {"3*%j//4", "(3*%j)//4"},
       {"3*small//4", "(3*small)//4"},
-      // A cyclic shift of windows of 4, there and back.
+      // A cyclic shift of windows of 4, in both directions.
       {"mod(%z + 2, 4) + 4*mod((%z + 2)//4 - 1, n)", "mod(%z - 2, 4*n)"},
       {"mod(mod(%z + 2, 4) + 4*mod((%z + 2)//4 - 1, n) + 2, 4*n)", "%z"},
       {"mod(%z//n, 4)*n + mod(%z + 1, n)", "n*mod(%z//n, 4) + mod(%z + 1, n)"},
       {"4*mod(%z//4, zero_or_more) + mod(%z, 4)", "mod(%z, 4*zero_or_more)"},
       {"4*mod(%z//4, any) + mod(%z, 4)", "mod(%z, 4) + 4*mod(%z//4, any)"},
-      // A flat index taken apart for a tensor that may be empty, and its offset.
+      // A flat index split for a tensor that may be empty, and its offset.
       {"zero_or_more*seq*(any//(zero_or_more*seq)) + seq*mod(any//seq, zero_or_more) + mod(any, seq)", "any"},
   };
   for (const Row& row : rows)
@@ -103,7 +103,7 @@ TEST_CASE("simplify: an index into what may be broadcast") {
       {"select(batch*seq == 1, 0, %b*seq + %s)", "%b*seq + %s"},
       {"select(select(seq == 1, past, seq) == 1, 0, %s)", "%s"},
       {"select(zero_or_more == 1, 0, %t)", "%t"},
-      // Of another size's index nothing is known.
+      // Nothing is known about an index of another size.
       {"select(seq == 1, 0, %b)", "select(seq == 1, 0, %b)"},
       {"select(seq == 2, 0, %s)", "select(seq == 2, 0, %s)"},
       {"select(select(seq == 1, past, batch) == 1, 0, %s)",

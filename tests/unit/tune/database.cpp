@@ -51,7 +51,7 @@ TEST_CASE("an entry is a line that reads back as it was") {
   REQUIRE(read.size() == 1);
   CHECK(read[0].key == one.key);
   CHECK(to_string(read[0]) == line);
-  Entry odd = one;  // a name from a hostile model stays within its line
+  Entry odd = one;  // a name from a hostile model must not break the line format
   odd.kernel = "a | b\nc";
   CHECK(parse_contents(to_string(odd), "t.txt").entries[0].kernel == "a _ b_c");
 }

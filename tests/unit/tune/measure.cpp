@@ -14,7 +14,7 @@ using Kind = Outcome::Kind;
 
 namespace {
 
-// A kernel of the ABI with this body; `data` is its first buffer.
+// A kernel with the ABI's signature and this body; `data` is its first buffer.
 std::string object(const std::string& name, const std::string& body) {
   const CpuTarget& target = cpu_target("native");
   return codegen::compile_to_object(
@@ -51,8 +51,8 @@ struct Race {
   }
 };
 
-// A machine with other work takes a core away for longer than a race lasts: of five races one that is left alone shows
-// whether the measurement tells the kernels apart. The last one's outcomes where none does.
+// Other work may take a core away for longer than a race lasts. One undisturbed race of five shows whether
+// the measurement distinguishes the kernels; if there is none, returns the outcomes of the last race.
 std::vector<Outcome> left_alone(const std::function<std::vector<Outcome>()>& race,
                                 const std::function<bool(const std::vector<Outcome>&)>& told_apart) {
   std::vector<Outcome> outcomes;
@@ -84,7 +84,7 @@ TEST_CASE("a slower kernel measures slower, by about as much as it is") {
     CHECK(outcomes[2].ratio > 0.6);
     CHECK(outcomes[2].ratio < 1.6);
     CHECK(outcomes[3].ratio > 4);
-    CHECK(outcomes[3].rounds < outcomes[1].rounds);  // out of the race
+    CHECK(outcomes[3].rounds < outcomes[1].rounds);  // eliminated from the race
     CHECK(outcomes[1].seconds > 0);
   }
 }

@@ -1,2 +1,2 @@
-// The programs of the schedule layer's tests, to tune.
+// The programs of the schedule layer's tests, used for tuning.
 #include "tests/unit/schedule/programs.cpp"

@@ -54,7 +54,7 @@ TEST_CASE("equal kernels are tuned once, from the space of candidates, and repla
   const std::string missing = message([&] { tune::tune(p, target, options); });
   CHECK(missing.find("has no entry") != std::string::npos);
   CHECK(missing.find(first.kernels[0].entry.kernel) != std::string::npos);
-  // Sizes count to the next power of two.
+  // Sizes are rounded up to a power of two.
   try {
     tune::tune(p, target, options);
   } catch (const Error& error) {
@@ -82,7 +82,8 @@ TEST_CASE("what an entry has otherwise than is wanted is told by name") {
 
 namespace {
 
-// Says that every other schedule takes half the default's time, and a run of them `together`.
+// A backend whose model predicts half the default's time for every other schedule, and `together` for a run
+// of all.
 class Promising : public Backend {
  public:
   explicit Promising(double together)
@@ -246,7 +247,7 @@ TEST_CASE("what is measured moves the forecast of its family and narrows it") {
   CHECK(after.likely < 3.01);
   CHECK(after.likely / after.least < before.likely / before.least);
   CHECK(forecast.range("b", 2).likely == 2);
-  // What earlier runs knew counts, but for no more than a few measurements.
+  // Errors learned in earlier runs count, but at most as much as a few measurements.
   ModelErrors many = forecast.learned();
   for (int doubling = 0; doubling < 10; ++doubling) many["a"].add(many["a"]);
   Calibration later(many);

@@ -1,4 +1,4 @@
-// Races on a driver without a GPU (tests/support/fake_cuda.h), whose kernels are functions of this test.
+// Races on a fake driver (tests/support/fake_cuda.h), whose kernels are functions of this test.
 #include "compiler/tune/measure.h"
 
 #include <doctest/doctest.h>
@@ -20,11 +20,11 @@ namespace {
 constexpr int64_t kElements = 64;
 constexpr int kIllegalAddress = 700;
 
-// What a kernel of a subject does: y = x, or something else.
+// What a subject's kernel does: y = x, or something else.
 struct Behaviour {
   double microseconds = 10;
-  float adds = 0;      // to the last element
-  int faults_at = -1;  // this launch
+  float adds = 0;      // added to the last element
+  int faults_at = -1;  // the launch that faults
   bool hangs = false, refuses_data = false;
   int launches = 0;
 };
@@ -82,7 +82,7 @@ TEST_CASE("kernels of a GPU are timed by its clock, relative to the first") {
   Gpu gpu(race.target);
   REQUIRE(gpu.problem() == "");
   CHECK(gpu.name() == "Fake_GPU");
-  for (int again = 0; again < 2; ++again) {  // the same process
+  for (int again = 0; again < 2; ++again) {  // in the same process
     const auto outcomes = measure(race.subjects, {.seconds = 0.05}, &gpu);
     REQUIRE(outcomes.size() == 3);
     for (const Outcome& outcome : outcomes) CHECK_MESSAGE(outcome.kind == Kind::kTimed, outcome.reason);
@@ -91,7 +91,7 @@ TEST_CASE("kernels of a GPU are timed by its clock, relative to the first") {
     CHECK(outcomes[2].ratio == doctest::Approx(4).epsilon(0.01));
     CHECK(outcomes[2].rounds < outcomes[1].rounds);
   }
-  CHECK(fake_cuda_counts()->launches == 0);  // in this process
+  CHECK(fake_cuda_counts()->launches == 0);  // none in this process
 }
 
 TEST_CASE(
@@ -118,7 +118,7 @@ TEST_CASE(
   CHECK(outcomes[6].kind == Kind::kCrashed);
   CHECK(outcomes[7].kind == Kind::kTimed);
   CHECK(outcomes[7].ratio == doctest::Approx(0.5).epsilon(0.01));
-  // The next race has a process of its own.
+  // The next race runs in a new process.
   race.subjects.resize(1);
   CHECK(measure(race.subjects, {.seconds = 0.05}, &gpu)[0].kind == Kind::kTimed);
 }

@@ -24,7 +24,7 @@ namespace {
 
 const GpuTarget& target() { return gpu_target("sm_90a"); }
 
-// Kernels take a time of their own each, by their names.
+// Each kernel takes a time derived from its name.
 void take_time(const FakeLaunch* launch, void*) {
   fake_cuda()->clock += static_cast<double>(std::hash<std::string_view>()(launch->symbol) % 64);
 }
@@ -64,7 +64,7 @@ TEST_CASE("kernels are tuned on a GPU, and replayed where there is none") {
     trials += kernel.trials.size();
   }
   CHECK(trials > 0);
-  // The file's text is what is replayed.
+  // Replays the file's text.
   Database read("");
   for (const Entry& entry : parse_contents(file_text(database.contents()), "text").entries)
     read.append(entry);
@@ -75,7 +75,7 @@ TEST_CASE("kernels are tuned on a GPU, and replayed where there is none") {
   CHECK(again.chosen == first.chosen);
   for (const Tuned& kernel : again.kernels) CHECK(kernel.origin == Tuned::Origin::kDatabase);
 
-  // Without a GPU what is there is taken, and what is not stays the model's, with the reason.
+  // Without a GPU, existing entries are used; the rest keep the model's choice, with the reason.
   replay.frozen = false, replay.measure = true;
   CHECK(tune::tune(p, target(), replay).problem == "");
   replay.shapes = {{{"n", 4000}}};
