@@ -8,7 +8,8 @@
 using namespace stridec;
 
 TEST_CASE("a diagnostic renders what, where and what to do") {
-  Diagnostic d{.kind = ErrorKind::kUnsupported, .code = "unsupported-op", .message = "operator 'x' is unknown"};
+  Diagnostic d{
+      .kind = ErrorKind::kUnsupported, .code = "unsupported-op", .message = "operator 'x' is unknown"};
   d.where = {.file = "m.onnx", .node = "node 4 'head'", .op = {}, .tensor = {}};
   d.notes = {"inputs  boxes f32[batch,4]"};
   d.help = "cut the graph there";

@@ -189,7 +189,8 @@ TEST_CASE("what is too large saturates in floats of 8 bits and is infinite in wi
       const bool stays = saturate && byte_size(to) == 1;
       check({.name = cat("large f32 to ", name(to)),
              .inputs = {tensor(DType::kF32, {4}, {infinity, -infinity, 3.4e38, 1})},
-             .build = [&](Builder& b, const auto& in) { return std::vector{ops::cast(b, in[0], to, saturate)}; },
+             .build = [&](Builder& b,
+                          const auto& in) { return std::vector{ops::cast(b, in[0], to, saturate)}; },
              .expected = {tensor(to, {4},
                                  {round_float(to, infinity, stays), round_float(to, -infinity, stays),
                                   round_float(to, infinity, stays), 1})},

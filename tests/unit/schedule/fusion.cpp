@@ -480,8 +480,8 @@ TEST_CASE("a nest may pass one that touches other parts of a buffer, and none th
     nest.finish();
     const Flow flow = make_flow(p.program, p.program.steps);
     const bool apart = from == 16;
-    CHECK(may_move(p.program, p.program.steps, flow, 2, 0) ==
-          apart);  // reads the first part; moves past the writer of the second
+    // Reads the first part; moves past the writer of the second.
+    CHECK(may_move(p.program, p.program.steps, flow, 2, 0) == apart);
     // Writes the first part; moves past the second.
     CHECK(may_move(p.program, p.program.steps, flow, 0, 2) == apart);
     CHECK(!may_move(p.program, p.program.steps, flow, 0, 3));  // does not move past its reader
