@@ -200,8 +200,7 @@ const OpDef def_kLoop{loop_shape, loop_lower};
 // A larger trip count means "until the condition fails".
 constexpr int64_t kUnbounded = int64_t{1} << 40;
 
-// ---- construction
-// --------------------------------------------------------------------------------------------
+// ---- construction ----------------------------------------------------------------------------------------
 
 namespace {
 

@@ -8,7 +8,6 @@
 //
 // Two reading threads per byte are remembered between two barriers, which suffices to find any race. Other
 // atomic accesses are not tracked. Cooperating thread groups within a warp count as the whole warp.
-// within a warp count as one.
 #pragma once
 
 #include <array>

@@ -104,8 +104,7 @@ Outputs q_embed_layer_norm(Context& c) {
   return out;
 }
 
-// ---- emitted by builders of language models
-// -----------------------------------------------------------------
+// ---- emitted by builders of language models --------------------------------------------------------------
 
 Outputs gemm_fast_gelu(Context& c) {
   const Term y = matmul(c.in(0), c.in(1));
@@ -136,8 +135,7 @@ Outputs gated_rms_norm(Context& c) {
   return {cast(y * (activation == "sigmoid" ? open : gate * open), c.in(0).dtype())};
 }
 
-// ---- GEMMs and convolutions with an activation
-// --------------------------------------------------------------
+// ---- GEMMs and convolutions with an activation -----------------------------------------------------------
 
 Term activated(const Context& c, Term x, const std::string& kind, double alpha, double beta, bool given) {
   if (kind.empty()) return x;

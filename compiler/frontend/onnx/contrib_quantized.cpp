@@ -81,8 +81,7 @@ Outputs q_global_average_pool(Context& c) {
 }
 Outputs nhwc_max_pool(Context& c) { return {standard(c, "MaxPool", 12, c.in(0), true)}; }
 
-// ---- GEMMs
-// --------------------------------------------------------------------------------------------------
+// ---- GEMMs -----------------------------------------------------------------------------------------------
 
 std::optional<Term> vector(std::optional<Term> v) {  // a scalar, or one value per column
   return v && (v->rank() == 0 || v->dim(v->rank() - 1).is_const(1)) ? std::optional(reshape(*v, {})) : v;
@@ -118,8 +117,7 @@ Outputs q_gemm(Context& c) {
   return {c.has(7) ? quantized(c, y, 7, DType::kU8) : y};
 }
 
-// ---- block-quantised weights of a few bits
-// -------------------------------------------------------------------
+// ---- block-quantised weights of a few bits ---------------------------------------------------------------
 
 // Rounds x to integers of [-127, 127] times one scale per `block` elements of the last dim.
 Term in_byte_blocks(Term x, int64_t block) {

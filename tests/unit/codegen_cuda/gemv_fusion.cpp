@@ -233,7 +233,6 @@ TEST_CASE("small nests are one kernel, whose loops follow each other") {
 
 // The loop over points is distributed, and each thread's points have a local row. In shared memory, threads
 // would overwrite each other's rows, which the race check finds.
-// write each other's, which the emulation's check for races finds.
 TEST_CASE("small nests with a row that is local to a point are one kernel") {
   const loop::Program made = check(R"(program p
   input x f32 [4, 6] ordinal 0
