@@ -86,7 +86,7 @@ Outputs turned_heads(Context& c, const Turn& turn) {
 Outputs rotary_embedding(Context& c) {
   return turned_heads(c, [&](Term heads) {
     Term position = cast(c.in(1), DType::kI64);
-    if (position.rank() == 1) {  // one value: the position of the first row
+    if (position.rank() == 1) {  // one value: the first position of every batch row
       c.b.require(sym::eq(position.dim(0), 1), "position_ids of one dim has {0} numbers, not 1",
                   {position.dim(0)});
       position = unsqueeze(position, {0}) + positions_along(c.b, heads.dim(2), 1, 2);

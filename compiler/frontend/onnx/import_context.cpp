@@ -196,7 +196,7 @@ std::vector<sym::Expr> Context::sizes_of(size_t i, const std::string& what, sym:
 
 sym::Expr Context::size_of(size_t i, const std::string& what, sym::Expr lower, sym::Expr upper) const {
   Term x = in(i);
-  if (!ops::count(x.shape()).is_const()) x = reshape(x, {});  // throws unless there is exactly one element
+  if (!ops::count(x.shape()).is_const()) x = reshape(x, {});  // checks that there is exactly one element
   const std::vector<sym::Expr> values = told(b, x, what, lower, upper);
   if (values.size() != 1) does_not_fit(cat(what, " must be one number"));
   return values[0];

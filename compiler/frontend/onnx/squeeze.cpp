@@ -12,7 +12,7 @@ using namespace ops;
 
 struct Sizes {
   Dims ones;  // dims of size at most 1
-  Dims open;  // dims of size 1 or larger
+  Dims open;  // dims whose size may be 1 or larger
 };
 
 Sizes sort_out(const Context& c, Term x) {
