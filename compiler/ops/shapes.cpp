@@ -43,7 +43,7 @@ sym::Expr broadcast_dim(Builder& b, sym::Expr x, sym::Expr y, const std::string&
     return shorter(x, y);
   }
   b.require(sym::logical_or(equal, sym::logical_or(one_x, one_y)), sentence, {x, y});
-  // If one dim is 1 only when the other is, the first dim is the result.
+  // A dim that is 1 only when the other one is 1 is the result.
   if (x_follows) return x;
   if (y_follows) return y;
   return sym::select(one_x, y, x);
