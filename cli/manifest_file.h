@@ -5,8 +5,8 @@
 
 namespace stridec::cli {
 
-// The manifest's text as the file has it, which package::read_manifest parses. What the file is, its first bytes say.
-// Throws Error where it cannot be read, or is a library that is no whole artifact.
+// The text of the manifest in a library or a .json file; package::read_manifest parses it. The first bytes
+// decide which of the two the file is. Throws Error if it cannot be read or is not a whole artifact.
 std::string read_manifest_text(const std::string& path);
 
 }  // namespace stridec::cli

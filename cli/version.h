@@ -5,7 +5,8 @@
 
 namespace stridec::cli {
 
-// "stridec 0.1.0", then the revision of the sources, of LLVM and ONNX, and of the formats, on lines of their own.
+// "stridec 0.1.0", then lines with the revision of the sources, the versions of LLVM and ONNX, and those of
+// the formats.
 std::string version_text();
 
 }  // namespace stridec::cli

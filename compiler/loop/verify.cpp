@@ -341,8 +341,8 @@ class ProgramVerifier {
     std::unordered_set<std::string_view> names;
     for (const Buffer& b : program_.buffers) {
       // Inputs, outputs and states have the model's names, which others may share.
-      const bool of_model = b.ordinal >= 0 && (b.storage == Storage::kInput || b.storage == Storage::kOutput ||
-                                               b.storage == Storage::kState);
+      const bool of_model = b.ordinal >= 0 && (b.storage == Storage::kInput ||
+                                               b.storage == Storage::kOutput || b.storage == Storage::kState);
       check(of_model || names.insert(b.name).second, "two buffers are called '", b.name, "'");
       check(b.strides.size() == b.shape.size(), "buffer ", b.name, " has ", b.strides.size(),
             " strides for rank ", b.shape.size());

@@ -56,8 +56,8 @@ void rename_dims(Program& program, const Context&) {
   for (loop::Nest& nest : program.nests) loop::renumber(nest);
 }
 
-// Constants come first, so that fusion does not pull work on weights into the run; layouts come after fusion, when the nests
-// that ask for one are final.
+// Constants come first, so that fusion does not pull work on weights into the run; layouts come after
+// fusion, when the nests that ask for one are final.
 constexpr Pass kLoopPasses[] = {
     {"constants", kStage, kLoops, "Compute what depends on weights alone when compiling.",
      [](Program& program, const Context&) { fold_constants(program); }},

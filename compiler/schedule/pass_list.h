@@ -15,8 +15,8 @@ std::span<const Pass> cpu_memory_passes();
 std::span<const Pass> gpu_loop_passes();
 std::span<const Pass> gpu_passes();
 
-// Runs the passes for a CPU up to its schedules with default options, and verifies the program after each: for a program that
-// no pipeline holds. Copies, kernels and memory are the caller's.
+// Runs the passes for a CPU up to its schedules with default options, and verifies the program after each:
+// for a program that no pipeline holds. Copies, kernels and memory are the caller's.
 void run_cpu_passes(loop::Program& program, const CpuTarget& target);
 
 }  // namespace stridec::schedule

@@ -1,10 +1,10 @@
-// What a call costs the host, without an interpreter's part: artifacts called through the C API, and what the bare driver
-// takes for the same number of launches. The device is kept busy meanwhile, so that nothing is waited for.
+// Measures the host's time for a call: artifacts called through the C API, and the bare driver for the same
+// number of launches. The device is kept busy, so that no call waits for it.
 //
 //   gpu_host_cost ROWS WIDTH KERNELS:FILE...     artifacts of one f16 input and one output [ROWS, WIDTH]
 //
-// A line each: microseconds a call with the same buffers, with an output that moves, and the driver's for KERNELS launches
-// and for a graph of as many; all are medians.
+// One line for each file, medians in microseconds: a call with the same buffers, a call with an output that
+// moves, the driver's time for KERNELS launches, and its time for a graph of as many.
 #include <dlfcn.h>
 
 #include <algorithm>

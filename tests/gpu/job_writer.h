@@ -31,8 +31,8 @@ class JobWriter {
   void add_plans(const MatrixCase& c, const json& reference, double most, size_t count = SIZE_MAX,
                  const GpuTarget& target = gpu_target("sm_90a"));
 
-  // What the model ranks high for `fixed`, by texts of `c`, which is the same for sizes unknown: each tile that is not
-  // much too tall with as many splits at most.
+  // Adds the schedules that the cost model ranks high for `fixed`, with the texts of `c`, the same case with
+  // symbolic sizes: each tile that is not much too tall, with at most as many splits.
   void add_at(const MatrixCase& c, const MatrixCase& fixed, const Sizes& sizes, const json& reference,
               double most, size_t count);
 

@@ -1,13 +1,17 @@
-// Writes what tests/gpu/matrix.py runs on a device: matrix products and convolutions as cubins, with the launches of
+// Writes what tests/gpu/matrix.py runs on a device: GEMMs and convolutions as cubins, with the launches of
 // every shape. Needs NVRTC and no GPU.
 //
-//   gpu_matrix_jobs FOLDER [check] [time] [elements] [strict] [epilogues] [sizes] [chosen] [close] [plans [I N]]
+//   gpu_matrix_jobs FOLDER [check] [time] [elements] [strict] [epilogues] [sizes] [chosen] [close]
+//                   [plans [I N]]
 //
-// `strict` has every tile of f32, `sizes` times them where every size is a symbol, from one row on, `chosen` times what is
-// chosen where sizes are symbols. `elements` has tf32, bytes and fp8, checked and timed, where the others have 16-bit floats
-// and f32. `epilogues` times what follows products of transformers' shapes. `plans` times what the model ranks high for
-// each of some shapes (the I-th N-th of them alone), with the cycles that it expects: for fitting it. `close` does so for
-// shapes of networks, for tests/gpu/matrix.py's `race`.
+//   strict      every tile of f32
+//   sizes       times these tiles with symbolic sizes, from one row on
+//   chosen      times the default schedules with symbolic sizes
+//   elements    tf32, int8 and fp8, checked and timed; the other jobs have 16-bit floats and f32
+//   epilogues   times epilogues at the shapes of transformers
+//   plans       times what the cost model ranks high for some shapes (only the I-th N-th of them), with the
+//               cycles that it expects: for fitting it
+//   close       the same for shapes of networks, for `race` of tests/gpu/matrix.py
 #include <set>
 
 #include "compiler/base/text.h"
@@ -361,7 +365,7 @@ void plans(JobWriter& w, int part, int parts) {
       }
 }
 
-// What the model ranks high for products of networks, and for few rows: for telling apart what it takes to be alike.
+// Adds what the cost model ranks high for GEMMs of networks and of few rows: cases that it cannot tell apart.
 void close(JobWriter& w) {
   for (const auto& [shape, behind] : {std::pair{Shape{6304, 768, 768}, Behind::kNothing},
                                       {Shape{6304, 2304, 768}, Behind::kNothing},

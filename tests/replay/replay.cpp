@@ -1,8 +1,11 @@
-// Prints what the compiler decides and writes for one model, as text: tests/replay.py compares it with a golden hash.
+// Prints what the compiler decides and writes for one model, as text; tests/replay.py compares it with golden
+// hashes.
 //
-//   replay MODEL.onnx [--dim NAME=RANGE,...] [--cpu NAME,...] [--gpu NAME,...] [--precision NAME] [--state IN=OUT]
+//   replay MODEL.onnx [--dim NAME=RANGE,...] [--cpu NAME,...] [--gpu NAME,...] [--precision NAME]
+//          [--state IN=OUT]
 //
-// No toolchain runs and no weight is packed. The output is a row of sections, each begun by a line "==== NAME":
+// No toolchain runs and no weight is packed. The output is a list of sections; each begins with a line
+// "==== NAME":
 //
 //   decisions             what fusion did and refused, with reasons
 //   schedules             candidates of each CPU kernel and their expected cycles, of the first variant
@@ -56,8 +59,8 @@ std::string text_of(const std::vector<schedule::Decision>& decisions) {
 std::string text_of(const std::vector<schedule::Choice>& choices, const loop::Program& program) {
   std::string out;
   for (const schedule::Choice& choice : choices) {
-    out += cat(program[choice.nests.front()].name, " x", choice.nests.size(), ": ", to_string(choice.schedule),
-               ", cycles ", choice.cycles, " of ", choice.space);
+    out += cat(program[choice.nests.front()].name, " x", choice.nests.size(), ": ",
+               to_string(choice.schedule), ", cycles ", choice.cycles, " of ", choice.space);
     for (const auto& other : choice.others) out += cat("; ", other.family, " ", other.cycles);
     out += "\n";
   }
@@ -113,7 +116,9 @@ CompileOptions options_of(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: replay MODEL.onnx [--dim ...] [--cpu ...] [--gpu ...] [--precision ...] [--state ...]\n");
+    std::fprintf(
+        stderr,
+        "usage: replay MODEL.onnx [--dim ...] [--cpu ...] [--gpu ...] [--precision ...] [--state ...]\n");
     return 1;
   }
   try {

@@ -1,4 +1,4 @@
-// What the fuzz targets share: an input is accepted, or refused with a sentence; everything else is a finding.
+// Shared by the fuzz targets: an input is accepted, or refused with a sentence; anything else is a finding.
 #pragma once
 
 #include <sys/mman.h>
