@@ -89,9 +89,13 @@ def command(*arguments):
 class Form:
     """The cases compiled with n fixed or, for none, a symbol. Raises Refused."""
 
+    made = 0
+
     def __init__(self, program, folder, cases, n):
         self.model, self.names = model_of(cases, n)
-        self.path, self.cases, self.program, self.folder = folder / f"n{n}.onnx", cases, program, folder
+        # A path that is open already gives the library that was there first.
+        Form.made += 1
+        self.path, self.cases, self.program, self.folder = folder / f"form{Form.made}.onnx", cases, program, folder
         onnx.save(typed(self.model), self.path)
         library = self.path.with_suffix(".so")
         command(program, "compile", self.path, "-o", library, *(["--dim", "n=0..64"] if n is None else []))
