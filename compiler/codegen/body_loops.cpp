@@ -142,6 +142,15 @@ void Body::print_strips(sym::Expr var, const std::string& from, const std::strin
   if (count && *count % step == 0) return;
   set_index(var, i);
   if (!text_.target().avx512 || single) {
+    // Loops shorter than a strip would run without vectors, and sum in one long chain of rounding errors.
+    if (unroll > 1 && !single && (!count || *count % step >= width)) {
+      text_.open(cat("for (; ", i, " + ", width, " <= ", to, "; ", i, " += ", width, ")"));
+      set_lanes(var, width, "", aligned);
+      inside("", "");
+      clear_lanes();
+      text_.close();
+      if (count && *count % width == 0) return;
+    }
     text_.open(cat("for (; ", i, " < ", to, "; ++", i, ")"));
     inside("", "");
     return text_.close();
@@ -223,7 +232,7 @@ void Body::print_reduce(const loop::Reduce& reduce) {
   int chains = wanted == inner_.accumulators.end() ? 1 : wanted->second;
   const std::optional<int64_t> extent = sym::as_const(dim.extent);
   while (chains > 1 && extent && *extent < width * chains) chains /= 2;
-  const bool scalar_tail = !text_.target().avx512 && !(extent && *extent % (width * chains) == 0);
+  const bool scalar_tail = !text_.target().avx512 && !(extent && *extent % width == 0);
   std::vector<std::string> scalars;
   for (size_t p = 0; p < parts; ++p) {
     const std::string type = text_.value_type(dtypes[p], width), one = identity(reduce.combine, dtypes[p], p);
