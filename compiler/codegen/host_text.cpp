@@ -10,6 +10,7 @@
 #include "compiler/codegen/host_run.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/walk.h"
+#include "compiler/sym/guard.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::codegen {
@@ -119,14 +120,15 @@ struct HostProgram {
         continue;
       }
       const std::string dim = cat("in[", s.input, "][", s.dim, "]"),
-                        who = cat("input '", braces(program[program.inputs[s.input]].name), "': dim ", s.dim);
+                        who = cat("input '", sym::escaped(program[program.inputs[s.input]].name), "': dim ",
+                                  s.dim);
       if (s.multiple != 1)
         check(cat(dim, " % ", s.multiple, " == 0"), cat(who, " is {0}, not a multiple of {1}"),
               {dim, cat(s.multiple)});
       out += cat("  v[", i, "] = ", dim, s.multiple != 1 ? cat(" / ", s.multiple) : "", ";\n");
       const sym::Interval range = program.facts.bounds(s.var);
       const std::string given =
-          cat(who, " (", braces(s.var.name()), s.multiple != 1 ? cat(", in units of ", s.multiple) : "",
+          cat(who, " (", sym::escaped(s.var.name()), s.multiple != 1 ? cat(", in units of ", s.multiple) : "",
               ") is {0}; this artifact serves ");
       const std::string v = cat("v[", i, "]");
       if (range.lo > 0 || range.has_hi())
@@ -149,8 +151,8 @@ struct HostProgram {
         if (defines) continue;
         const std::string dim = cat("in[", i, "][", d, "]");
         check(cat(dim, " == ", c(b.shape[d])),
-              cat("input '", braces(b.name), "': dim ", d,
-                  b.shape[d].is_const() ? "" : cat(" (", braces(sym::to_string(b.shape[d])), ")"),
+              cat("input '", sym::escaped(b.name), "': dim ", d,
+                  b.shape[d].is_const() ? "" : cat(" (", sym::escaped(sym::to_string(b.shape[d])), ")"),
                   " is {0}, expected {1}"),
               {dim, c(b.shape[d])});
       }
@@ -173,16 +175,6 @@ struct HostProgram {
         out += cat("  dims[", at++, "] = ", unknown.empty() ? "" : cat(unknown, " ? -1 : "), c(e), ";\n");
       }
     out += "}\n";
-  }
-
-  // Doubles the braces in names that are inserted into sentences, as sym::Guard requires.
-  static std::string braces(std::string_view text) {
-    std::string out;
-    for (char ch : text) {
-      out += ch;
-      if (ch == '{' || ch == '}') out += ch;
-    }
-    return out;
   }
 };
 

@@ -8,6 +8,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/sym/guard.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::graph {
@@ -485,7 +486,7 @@ void Builder::require(sym::Expr condition, std::string sentence, std::vector<sym
   if (answer == sym::Answer::kNo) fail(ErrorKind::kDoesNotFit, "does-not-fit", sym::render(guard));
   if (open_.empty() && !is_bound_in_run(guard.condition)) {
     graph_.facts.assume(guard.condition);
-    if (!origin_.empty()) guard.sentence = cat(escaped(origin_), ": ", guard.sentence);
+    if (!origin_.empty()) guard.sentence = cat(sym::escaped(origin_), ": ", guard.sentence);
     graph_.guards.push_back(std::move(guard));
     return;
   }
@@ -503,19 +504,10 @@ void Builder::require(sym::Expr condition, std::string sentence, std::vector<sym
   node.attributes = {{"symbol", symbol},
                      {"lower", sym::Expr(1)},
                      {"upper", sym::Expr(1)},
-                     {"sentence", cat(origin_.empty() ? "" : escaped(origin_) + ": ", guard.sentence)},
+                     {"sentence", cat(origin_.empty() ? "" : sym::escaped(origin_) + ": ", guard.sentence)},
                      {"check", int64_t{1}}};
   if (!guard.values.empty()) node.attributes.set("values", Shape(guard.values.begin(), guard.values.end()));
   append(std::move(node), {}, false);
-}
-
-std::string Builder::escaped(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    out += c;
-    if (c == '{' || c == '}') out += c;
-  }
-  return out;
 }
 
 void Builder::set_name(ValueId value, std::string name) {

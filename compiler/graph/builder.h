@@ -112,7 +112,6 @@ class Builder {
   void skip_views(Node& node) const;
   void rotate_pieces(Node& node) const;
   void explain(Error& error, const Node& node) const;
-  static std::string escaped(const std::string& text);
 
   Graph& graph_;
   const ShapeTable& shapes_;

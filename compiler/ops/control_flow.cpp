@@ -11,6 +11,7 @@
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/region.h"
 #include "compiler/ops/shapes.h"
+#include "compiler/sym/guard.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::ops {
@@ -229,9 +230,8 @@ void require_branch(Builder& b, sym::Expr condition, const Declared& branch) {
   const sym::Expr chosen = branch.first ? condition : sym::logical_not(condition);
   std::vector<sym::Expr> values = sym::free_vars(chosen);
   size_t next = 0;
-  const std::string sizes = join(values, ", ", [&](sym::Expr v) {
-    return cat(replaced(replaced(sym::to_string(v), "{", "{{"), "}", "}}"), " = {", next++, "}");
-  });
+  const std::string sizes = join(
+      values, ", ", [&](sym::Expr v) { return cat(sym::escaped(sym::to_string(v)), " = {", next++, "}"); });
   b.require(chosen,
             cat("this run takes the ", branch.first ? "else_branch" : "then_branch",
                 ", which is left out: its result ", branch.result, " does not have the ", branch.rank,

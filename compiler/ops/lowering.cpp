@@ -7,6 +7,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/sym/guard.h"
 
 namespace stridec::ops {
 
@@ -302,13 +303,7 @@ View Lowering::changed(ValueId from, ValueId result, const std::string& name) {
 }
 
 std::string Lowering::origin_prefix(const Node& node) {
-  if (node.origin.empty()) return "";
-  std::string out;
-  for (char c : node.origin) {
-    out += c;
-    if (c == '{' || c == '}') out += c;
-  }
-  return out + ": ";
+  return node.origin.empty() ? "" : sym::escaped(node.origin) + ": ";
 }
 
 loop::Program lower(const Graph& graph) {

@@ -1,4 +1,4 @@
-// The representation behind Facts.
+// What a Facts holds: bounds and conditions of symbols. Private to compiler/sym.
 #pragma once
 
 #include <utility>

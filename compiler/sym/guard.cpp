@@ -14,6 +14,12 @@ std::string shown(Expr value, const std::function<std::optional<int64_t>(Expr)>&
 
 }  // namespace
 
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) out.append(c == '{' || c == '}' ? 2 : 1, c);
+  return out;
+}
+
 Answer check(const Guard& guard, const Facts& facts) { return facts.prove(guard.condition); }
 
 std::string render(const Guard& guard, const std::function<std::optional<int64_t>(Expr)>& lookup) {

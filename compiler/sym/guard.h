@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/sym/expr.h"
@@ -20,6 +21,9 @@ struct Guard {
   std::string sentence;      // "cannot add: dimension {0} of 'x' and {1} of 'y' differ"; {{ is a brace
   std::vector<Expr> values;  // what {0}, {1}, ... stand for
 };
+
+// The text as part of a sentence: its braces are doubled, so that none begins a placeholder.
+std::string escaped(std::string_view text);
 
 Answer check(const Guard& guard, const Facts& facts);
 

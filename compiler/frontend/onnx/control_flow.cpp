@@ -8,6 +8,7 @@
 #include "compiler/ops/composite.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/region.h"
+#include "compiler/sym/guard.h"
 
 namespace stridec::onnx {
 namespace {
@@ -37,20 +38,13 @@ std::optional<bool> known_bool(const Context& c, Term condition) {
   return value ? std::optional(*value != 0) : std::nullopt;
 }
 
-// Escapes braces for a guard's message.
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char each : text) out.append(each == '{' || each == '}' ? 2 : 1, each);
-  return out;
-}
-
 constexpr const char* kBranches[] = {"else_branch", "then_branch"};
 
 // Inlines the only branch that can run. A guard ends a run whose condition selects the other branch.
 Outputs branch_alone(Context& c, sym::Expr condition, bool then_branch, const std::string& why) {
   c.b.require(then_branch ? condition : sym::logical_not(condition),
-              escaped(cat("this run takes the ", kBranches[!then_branch], ", which is left out: ", why,
-                          "; compile the model for sizes that it fits, by --dim or in the file")));
+              sym::escaped(cat("this run takes the ", kBranches[!then_branch], ", which is left out: ", why,
+                               "; compile the model for sizes that it fits, by --dim or in the file")));
   return c.importer().inline_graph(c.graph(kBranches[then_branch]), {});
 }
 
