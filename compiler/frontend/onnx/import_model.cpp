@@ -7,9 +7,12 @@
 #include <unordered_set>
 #include <utility>
 
+#include "compiler/base/at_exit.h"
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/declared_ranks.h"
+#include "compiler/frontend/onnx/declared_types.h"
+#include "compiler/frontend/onnx/fixed_input.h"
 #include "compiler/frontend/onnx/import_branches.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/input_symbols.h"
@@ -39,7 +42,7 @@ class ModelImporter : public Importer, public BranchImporter {
     add_initializers(model_.graph);
     add_nodes(model_.graph);
     add_outputs();
-    check_inner_shapes();
+    check_inner_shapes(model_, builder_, [&](const std::string& name) { return find(name); }, out_.warnings);
     graph::drop_implied_guards(out_.graph, given);
     return std::move(out_);
   }
@@ -51,11 +54,7 @@ class ModelImporter : public Importer, public BranchImporter {
                parameters.size()));
     scopes_.emplace_back();
     levels_.emplace_back(graph, node_);
-    struct Leave {
-      std::vector<Scope>& scopes;
-      std::vector<Level>& levels;
-      ~Leave() { scopes.pop_back(), levels.pop_back(); }
-    } leave{scopes_, levels_};
+    const AtExit leave([&] { scopes_.pop_back(), levels_.pop_back(); });
     for (size_t i = 0; i < parameters.size(); ++i)
       scopes_.back()[graph.inputs[i].name] = std::move(parameters[i]);
     add_initializers(graph);
@@ -88,20 +87,14 @@ class ModelImporter : public Importer, public BranchImporter {
     if (depth_ >= 16) fail(ErrorKind::kMalformed, "cycle", "'" + name + "' depends on itself");
     ++depth_;
     scopes_.emplace_back(instead.begin(), instead.end());
-    struct Leave {
-      std::vector<Scope>& scopes;
-      int& depth;
-      ~Leave() { scopes.pop_back(), --depth; }
-    } leave{scopes_, depth_};
+    const AtExit leave([&] { scopes_.pop_back(), --depth_; });
     const std::vector<Node>& nodes = model_.graph.nodes;
     // The nodes that change, and those of them that the name depends on.
     std::unordered_set<std::string> changed, needed{name};
     for (const auto& [key, slot] : instead) changed.insert(key);
     std::vector<const Node*> changing, again;
     for (const Node& n : nodes) {
-      const auto reads = names_read(n);
-      if (std::none_of(reads.begin(), reads.end(), [&](const auto& r) { return changed.contains(r); }))
-        continue;
+      if (!reads_any(n, changed)) continue;
       changing.push_back(&n);
       for (const auto& output : n.outputs)
         if (!output.empty()) changed.insert(output);
@@ -222,52 +215,17 @@ class ModelImporter : public Importer, public BranchImporter {
     for (const auto& [name, values] : options_.input_values) fix_input(name, values);
   }
 
-  // Replaces the input by a constant; the run compares the input's elements with it.
   void fix_input(const std::string& name, const std::vector<int64_t>& values) {
-    const auto bad = [&](std::string message, std::string help) {
-      fail(ErrorKind::kUsage, "bad-input-value", std::move(message), std::move(help));
-    };
     const auto found = scopes_.back().find(name);
     if (found == scopes_.back().end() || found->second.kind == Slot::Kind::kInitializer)
-      bad(cat("the model has no input '", name, "'"),
-          cat("its inputs are ",
-              join(model_.graph.inputs, ", ", [](const ValueInfo& input) { return input.name; })));
-    if (found->second.kind == Slot::Kind::kFailed) return;
-    const Term input = found->second.kind == Slot::Kind::kTensor
-                           ? Term(builder_, found->second.tensor)
-                           : Term(builder_, builder_.integers({}, DType::kF32));
-    if (is_float(input.dtype()))
-      bad(cat("input '", name, "' does not hold integers"), "fix inputs of integers and bools");
-    const auto count = sym::as_const(builder_.simplify(ops::count(input.shape())));
-    constexpr int64_t kMost = 64;
-    if (!count || *count > kMost)
-      bad(cat("input '", name, "' ", graph::to_string(builder_.type(input.id())), " may have more than ",
-              kMost, " elements"),
-          "fix its sizes by --dim, or leave it open");
-    if (values.size() != 1 && static_cast<int64_t>(values.size()) != *count)
-      bad(cat("input '", name, "' has ", *count, " elements, and ", values.size(), " values are given"),
-          "give one value for all, or one for each");
-    std::vector<sym::Expr> elements;
-    const Term flat = ops::reshape(input, {*count});
-    for (int64_t i = 0; i < *count; ++i) {
-      const int64_t value = values[values.size() == 1 ? 0 : static_cast<size_t>(i)];
-      elements.emplace_back(value);
-      const Term one = ops::reshape(ops::slice(flat, 0, i, 1), {});
-      builder_.add(OpKind::kSymbolOf, {one},
-                   {{"symbol", builder_.fresh_symbol(name, value, value)},
-                    {"lower", sym::Expr(value)},
-                    {"upper", sym::Expr(value)},
-                    {"check", int64_t{1}},
-                    {"sentence", cat("input '", escaped(name), "' is {0}, and this artifact is compiled for ",
-                                     value, " alone (--input-value)")}});
-    }
-    found->second = Term(builder_, builder_.elements(elements, builder_.shape(input.id()), input.dtype()));
-  }
-
-  static std::string escaped(std::string_view text) {  // for text inside a message with placeholders
-    std::string out;
-    for (const char each : text) out.append(each == '{' || each == '}' ? 2 : 1, each);
-    return out;
+      fail(ErrorKind::kUsage, "bad-input-value", cat("the model has no input '", name, "'"),
+           cat("its inputs are ",
+               join(model_.graph.inputs, ", ", [](const ValueInfo& input) { return input.name; })));
+    Slot& slot = found->second;
+    if (slot.kind == Slot::Kind::kFailed) return;
+    const bool tensor = slot.kind == Slot::Kind::kTensor;
+    slot = fixed_input(builder_, name, tensor ? std::optional(Term(builder_, slot.tensor)) : std::nullopt,
+                       values);
   }
 
   static constexpr int64_t kMaxItems = 4096;
@@ -425,6 +383,11 @@ class ModelImporter : public Importer, public BranchImporter {
     return out;
   }
 
+  static bool reads_any(const Node& n, const std::unordered_set<std::string>& names) {
+    const auto reads = names_read(n);
+    return std::any_of(reads.begin(), reads.end(), [&](const auto& read) { return names.contains(read); });
+  }
+
   void add_nodes(const Graph& g) {
     for (size_t i = 0; i < g.nodes.size(); ++i) {
       const size_t before = out_.problems.size();
@@ -467,10 +430,7 @@ class ModelImporter : public Importer, public BranchImporter {
     constexpr size_t kMostNodes = 64;
     scopes_.emplace_back();
     trying_ = true;
-    struct Leave {
-      ModelImporter& importer;
-      ~Leave() { importer.scopes_.pop_back(), importer.trying_ = false; }
-    } leave{*this};
+    const AtExit leave([&] { scopes_.pop_back(), trying_ = false; });
     chosen_ = Choice{then_branch, ""};
     const size_t before = out_.problems.size();
     std::optional<Diagnostic> first;
@@ -481,9 +441,7 @@ class ModelImporter : public Importer, public BranchImporter {
     chosen_.reset();
     size_t count = 0;
     for (size_t i = at + 1; i < g.nodes.size() && count < kMostNodes && out_.problems.size() == before; ++i) {
-      const auto reads = names_read(g.nodes[i]);
-      if (std::none_of(reads.begin(), reads.end(), [&](const auto& r) { return changed.contains(r); }))
-        continue;
+      if (!reads_any(g.nodes[i], changed)) continue;
       changed.insert(g.nodes[i].outputs.begin(), g.nodes[i].outputs.end());
       add_node(g.nodes[i]);
       ++count;
@@ -562,10 +520,7 @@ class ModelImporter : public Importer, public BranchImporter {
         depth_ < 16 ? expand_function(n, types, cat("%", next_prefix_++, "/"), model_.opsets) : std::nullopt;
     if (!body) unknown_operator(n);
     ++depth_;
-    struct Leave {
-      int& depth;
-      ~Leave() { --depth; }
-    } leave{depth_};
+    const AtExit leave([&] { --depth_; });
     const size_t before = out_.problems.size();
     for (const Node& inner : *body) {
       add_node(inner);
@@ -640,7 +595,7 @@ class ModelImporter : public Importer, public BranchImporter {
     for (const ValueInfo& v : model_.graph.outputs) {
       const Slot slot = lookup(v.name);
       add_output(v.name, slot);
-      if (slot.kind == Slot::Kind::kTensor) check_declared(v, slot.tensor);
+      if (slot.kind == Slot::Kind::kTensor) check_output(model_, builder_, v, slot.tensor, out_);
     }
   }
 
@@ -649,82 +604,6 @@ class ModelImporter : public Importer, public BranchImporter {
     if (slot.kind == Slot::Kind::kTensor) builder_.output(name, slot.tensor);
     if (slot.kind == Slot::Kind::kStrings) builder_.output(name, to_bytes(strings_of(builder_, slot)));
     for (size_t i = 0; i < slot.items.size(); ++i) add_output(cat(name, "[", i, "]"), slot.items[i]);
-  }
-
-  // "node 3 'head/Relu'", a node of the top-level graph.
-  std::string producer(const std::string& name) const {
-    for (const Node& n : model_.graph.nodes)
-      if (std::find(n.outputs.begin(), n.outputs.end(), name) != n.outputs.end()) return describe(n);
-    return "";
-  }
-
-  static std::string text_of(const ::stridec::onnx::Type& type) {
-    std::string text = elem_type_name(type.elem_type);
-    if (!type.shape) return text;
-    return cat(text, "[",
-               join(*type.shape, ", ",
-                    [](const Dim& d) {
-                      return d.value ? std::to_string(*d.value) : d.param.empty() ? "?" : d.param;
-                    }),
-               "]");
-  }
-
-  // Whether the rank differs, or a declared fixed size differs from the computed size or may differ from it.
-  // Dim names are ignored, since names are computed.
-  bool declares_other_shape(const ValueInfo& v, const graph::Type& computed) const {
-    if (v.type.kind != Type::Kind::kTensor || !v.type.shape) return false;
-    if (v.type.shape->size() != computed.shape.size()) return true;
-    for (size_t i = 0; i < computed.shape.size(); ++i)
-      if (const auto& fixed = (*v.type.shape)[i].value;
-          fixed && !builder_.holds(sym::eq(computed.shape[i], *fixed)))
-        return true;
-    return false;
-  }
-
-  // A mismatch of shapes is a warning, as in onnxruntime, because exporters declare output shapes from
-  // example inputs: the computed shape holds. A mismatch of element types is an error, because callers rely
-  // on them.
-  void check_declared(const ValueInfo& v, graph::ValueId value) {
-    const graph::Type& computed = builder_.type(value);
-    if (v.type.kind != Type::Kind::kTensor) return;
-    Diagnostic found{
-        .kind = ErrorKind::kDoesNotFit,
-        .code = "declared-type",
-        .message = cat("the model declares ", text_of(v.type), ", but computes ", graph::to_string(computed)),
-        .where = {.file = model_.file, .node = producer(v.name), .tensor = "output '" + v.name + "'"},
-        .help = "correct the declaration, or the graph"};
-    if (v.type.elem_type && v.type.elem_type != info(computed.dtype).onnx_type) {
-      out_.problems.push_back(std::move(found));
-    } else if (declares_other_shape(v, computed)) {
-      found.code = "declared-shape";
-      found.help = "the artifact has the computed shape";
-      out_.warnings.push_back(std::move(found));
-    }
-  }
-
-  // Declared shapes of inner values have no effect: one warning covers all mismatches.
-  void check_inner_shapes() {
-    constexpr size_t kNamed = 3;
-    std::vector<std::string> differ;
-    size_t count = 0;
-    for (const ValueInfo& v : model_.graph.value_infos) {
-      const Slot* slot = find(v.name);
-      if (!slot || slot->kind != Slot::Kind::kTensor) continue;
-      const graph::Type& computed = builder_.type(slot->tensor);
-      if (!declares_other_shape(v, computed)) continue;
-      if (++count <= kNamed)
-        differ.push_back(
-            cat("'", v.name, "' is declared ", text_of(v.type), ", computed ", graph::to_string(computed)));
-    }
-    if (count == 0) return;
-    out_.warnings.push_back(
-        {.kind = ErrorKind::kDoesNotFit,
-         .code = "declared-shape",
-         .message = cat(count == 1 ? "an inner value has" : cat(count, " inner values have"),
-                        " another shape than the model declares: ", join(differ, "; "),
-                        count > kNamed ? cat("; and ", count - kNamed, " more") : ""),
-         .where = {.file = model_.file},
-         .help = "the computed shapes hold"});
   }
 
   const Model& model_;
