@@ -19,16 +19,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kOwn =
-    "stridec: Apache-2.0 WITH LLVM-exception, Copyright (c) 2026 the stridec authors\n";
+constexpr std::string_view kLicense = "Apache-2.0 WITH LLVM-exception",
+                           kCopyright = "2026 the stridec authors";
 
 void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 void print_json(const std::vector<Notice>& notices, const Json& file, const Json& contains) {
   Json json = {{"file", file}, {"contains", contains}, {"licenses", Json::array()}};
   json["licenses"].push_back({{"name", "stridec"},
-                              {"license", "Apache-2.0 WITH LLVM-exception"},
-                              {"copyright", "2026 the stridec authors"},
+                              {"license", kLicense},
+                              {"copyright", kCopyright},
                               {"source", nullptr},
                               {"part_of", {"program", "runtime"}},
                               {"text", license_text()}});
@@ -53,24 +53,21 @@ int print_program(const Globals& globals) {
   return 0;
 }
 
-// The parts of an artifact. One of an earlier compiler does not say them: then all that an artifact may have.
-std::set<std::string> parts_of(const Json& manifest, const std::vector<Notice>& notices, bool& known) {
+// All parts that an artifact may have.
+std::set<std::string> possible_parts(const std::vector<Notice>& notices) {
   std::set<std::string> parts;
-  known = manifest.contains("contains");
-  if (known)
-    for (const Json& part : manifest["contains"]) parts.insert(part.get<std::string>());
-  else
-    for (const Notice& notice : notices)
-      for (std::string_view part : notice.part_of)
-        if (part != "program" && part != "tests") parts.insert(std::string(part));
+  for (const Notice& notice : notices)
+    for (std::string_view part : notice.part_of)
+      if (part != "program" && part != "tests") parts.insert(std::string(part));
   return parts;
 }
 
 int print_artifact(const std::string& path, const Globals& globals) {
   const Json manifest = package::read_manifest(read_manifest_text(path), path);
   const std::vector<Notice> all = parse_notices(notice_text());
-  bool known = true;
-  const std::set<std::string> parts = parts_of(manifest, all, known);
+  // Manifests before 1.1 do not list the parts of their artifact.
+  const bool known = manifest.contains("contains");
+  const auto parts = known ? manifest["contains"].get<std::set<std::string>>() : possible_parts(all);
   std::vector<Notice> held;
   for (const Notice& notice : all)
     if (std::any_of(notice.part_of.begin(), notice.part_of.end(),
@@ -83,13 +80,13 @@ int print_artifact(const std::string& path, const Globals& globals) {
   std::printf("%s  contains %s%s\n\n", path.c_str(),
               join(parts, ", ", [](const auto& p) { return p; }).c_str(),
               known ? "" : " at most: its compiler did not record its parts");
-  print(kOwn);
+  print(cat("stridec: ", kLicense, ", Copyright (c) ", kCopyright, "\n"));
   print(
       "The runtime and the kernels. The LLVM exception permits to distribute them in the artifact without\n"
       "the conditions of sections 4(a), 4(b) and 4(d) of the license. `stridec licenses` prints its text.\n"
       "The weights have the license of their model.\n");
   for (const Notice& notice : held) {
-    print("\n========================================================================\n");
+    print(kSectionLine);
     print(notice.section);
     print("\n");
   }

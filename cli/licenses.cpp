@@ -9,9 +9,6 @@ extern "C" const char stridec_embedded_notice[], stridec_embedded_notice_end[];
 namespace stridec::cli {
 namespace {
 
-constexpr std::string_view kBetween =
-    "\n========================================================================\n";
-
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == '\n' || text.front() == ' ')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
@@ -57,8 +54,8 @@ std::string_view notice_text() { return {stridec_embedded_notice, stridec_embedd
 
 std::vector<Notice> parse_notices(std::string_view text) {
   std::vector<Notice> notices;
-  for (size_t at = text.find(kBetween); at != std::string_view::npos;) {
-    const size_t begin = at + kBetween.size(), end = text.find(kBetween, begin);
+  for (size_t at = text.find(kSectionLine); at != std::string_view::npos;) {
+    const size_t begin = at + kSectionLine.size(), end = text.find(kSectionLine, begin);
     notices.push_back(parse_section(text.substr(begin, end - begin)));
     at = end;
   }

@@ -15,6 +15,10 @@ struct Notice {
   std::string_view text;               // what stands below its fields
 };
 
+// The line between sections of NOTICE.
+inline constexpr std::string_view kSectionLine =
+    "\n========================================================================\n";
+
 std::string_view license_text();  // LICENSE
 std::string_view notice_text();   // NOTICE
 
