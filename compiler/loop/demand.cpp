@@ -125,12 +125,16 @@ bool Demands::add(const Demand& demand) {
   return true;
 }
 
-bool Demands::add(const Demands& others) {
-  bool fresh = (others.other && !other) || (others.floats && !floats);
+bool Demands::add_uses(const Demands& others) {
+  const bool fresh = (others.other && !other) || (others.floats && !floats) || (others.equals && !equals);
   other |= others.other;
   floats |= others.floats;
-  fresh |= others.equals && !equals;
   if (!equals) equals = others.equals;
+  return fresh;
+}
+
+bool Demands::add(const Demands& others) {
+  bool fresh = add_uses(others);
   for (const Demand& demand : others.all) fresh |= add(demand);
   return fresh;
 }

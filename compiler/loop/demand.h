@@ -28,6 +28,7 @@ struct Demands {
 
   bool add(const Demand& demand);  // returns whether it is new
   bool add(const Demands& others);
+  bool add_uses(const Demands& others);  // all but the demands
 };
 
 // The known range of an operand's values. Float bounds are rounded outwards.

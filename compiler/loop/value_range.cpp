@@ -96,9 +96,7 @@ class NestDemands {
   }
   void ask_all(ValueId id, const Demands& demands) {
     for (const Demand& demand : demands.all) ask(id, demand);
-    values_[id.value].other |= demands.other;
-    values_[id.value].floats |= demands.floats;
-    if (!values_[id.value].equals) values_[id.value].equals = demands.equals;
+    values_[id.value].add_uses(demands);
   }
 
   // In reverse order: demands on a loop's results are known before its body is visited. A scan's body is
