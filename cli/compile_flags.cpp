@@ -85,8 +85,8 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
       ->check(CLI::IsMember({"embed", "external"}));
   app.add_option(
       "--specialize", specialize,
-      "sizes that get a program of their own beside the general one: batch=1,8 (of several flags, every "
-      "combination)");
+      "sizes that get a program of their own in addition to the general one: batch=1,8 (of several flags, "
+      "every combination)");
   app.add_option("--tune-db", tune_db,
                  "tuning database: schedules are taken from it, and max-autotune adds to it");
   app.add_flag(
@@ -96,10 +96,10 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
   app.add_option(
       "--tune-shape", tune_shapes,
       "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them");
-  app.add_option("--max-seconds", budget.seconds, "give up, with exit code 6, after so much time")
+  app.add_option("--max-seconds", budget.seconds, "end with exit code 6 after this time in seconds")
       ->check(above_zero);
   app.add_option("--max-memory", budget.memory,
-                 "give up, with exit code 6, beyond so much memory beside mapped files: 600MB, 2GB")
+                 "end with exit code 6 if more memory is needed, not counting mapped files: 600MB, 2GB")
       ->transform(CLI::AsSizeValue(true));
   app.add_flag("--no-cache", no_cache, "build every kernel anew");
 }

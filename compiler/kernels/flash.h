@@ -11,7 +11,7 @@
 //
 // Differences from the nest: the weights are rounded to the dtype of p before, not after, the division by
 // their sum, which is f32. Scores stay f32 without intermediate rounding. Keys that an index mask hides from
-// a whole block of rows are skipped, so NaN and infinity behind such a mask do not reach the result.
+// a whole block of rows are skipped, so NaN and infinity in masked keys do not reach the result.
 //
 // Tensor cores multiply f32 as well: each value is split into a sum of two tf32 values. Of the four products
 // the one of the small parts, at most 2^-22 of the total, is omitted (Ootomo and Yokota, "Recovering single

@@ -130,10 +130,10 @@ inline MatrixCase gated_case(const std::string& dtype, const std::string& m, con
           dtype, " = cast %10\n      store y[%m, %n] %11\n")};
 }
 
-// y[m, n] = silu(x w + c) * (x v), with w and v interleaved as in kernels/dual_gemm.h. `beside`: with the
-// bias c and a residual.
+// y[m, n] = silu(x w + c) * (x v), with w and v interleaved as in kernels/dual_gemm.h. `epilogue`: with the
+// bias c and a residual r.
 inline MatrixCase paired_case(const std::string& dtype, const std::string& m, const std::string& n,
-                              const std::string& k, bool transposed, bool beside) {
+                              const std::string& k, bool transposed, bool epilogue) {
   const Types types(dtype);
   const std::string type = types.sum == "f64" ? "f64" : "f32";
   std::string text = "program p\n";
@@ -142,12 +142,12 @@ inline MatrixCase paired_case(const std::string& dtype, const std::string& m, co
   const std::string both = cat(2 * std::stoi(n));
   text += cat("  input x ", types.a, " [", m, ", ", k, "] ordinal 0\n  input w ", types.b, " [",
               transposed ? cat(both, ", ", k) : cat(k, ", ", both), "] ordinal 1\n");
-  if (beside)
+  if (epilogue)
     text += cat("  input c ", types.beside, " [", n, "] ordinal 2\n  input r ", types.beside, " [", m, ", ",
                 n, "] ordinal 3\n");
   text +=
       cat("  output y ", types.beside, " [", m, ", ", n, "] ordinal 0\n  inputs (x, w",
-          beside ? ", c, r" : "", ")\n  outputs (y)\n  steps\n    nest 0 gated (%m<", m, ", %n<", n, ")\n");
+          epilogue ? ", c, r" : "", ")\n  outputs (y)\n  steps\n    nest 0 gated (%m<", m, ", %n<", n, ")\n");
   int next = 0;
   const auto value = [&] { return cat("%", next++); };
   const auto emit = [&](const std::string& dtype_of, const std::string& what) {
@@ -171,15 +171,15 @@ inline MatrixCase paired_case(const std::string& dtype, const std::string& m, co
     return as(type, types.sum, id);
   };
   std::string gate = sum("%k", "");
-  if (beside)
+  if (epilogue)
     gate = emit(type, cat("add ", gate, " ", as(type, types.beside, emit(types.beside, "load c[%n]"))));
   const std::string up = sum("%l", " + 8"), open = emit(type, cat("sigmoid ", gate)),
                     act = emit(type, cat("mul ", gate, " ", open));
   std::string out = emit(type, cat("mul ", act, " ", up));
-  if (beside)
+  if (epilogue)
     out = emit(type, cat("add ", out, " ", as(type, types.beside, emit(types.beside, "load r[%m, %n]"))));
   text += cat("      store y[%m, %n] ", as(types.beside, type, out), "\n");
-  return {cat("paired_", dtype, transposed ? "_t" : "", beside ? "_beside" : ""), text};
+  return {cat("paired_", dtype, transposed ? "_t" : "", epilogue ? "_epilogue" : ""), text};
 }
 
 struct Conv {

@@ -225,21 +225,21 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   as_in_memory(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);
   contiguous_last(depth, program, loads, facts);
 
-  double statements = 0;                  // cost of those after the sum
-  std::vector<const loop::Stmt*> behind;  // all but the sum, or both sums of a dual GEMM
+  double statements = 0;                    // cost of those after the sum
+  std::vector<const loop::Stmt*> epilogue;  // all but the sum, or both sums of a dual GEMM
   for (size_t i = 0; i < nest.body.size(); ++i) {
     const auto* let = std::get_if<loop::Let>(&nest.body[i].node);
     if (i > contraction->at) statements += let ? loop::info(let->op).cost : 2;
     bool second = false;
     loop::for_each_result(nest.body[i],
                           [&](loop::ValueId id) { second = second || (pair && id == pair->second); });
-    if (i != contraction->at && !second) behind.push_back(&nest.body[i]);
+    if (i != contraction->at && !second) epilogue.push_back(&nest.body[i]);
   }
-  const bool narrow = kernels::results_in_registers(program, behind, sides[1 - wide]);
+  const bool narrow = kernels::results_in_registers(program, epilogue, sides[1 - wide]);
   const auto element_of = [&](const MatrixKernel& kernel, int64_t split, bool gathers, bool turned) {
     const bool registers =
         kernel.is_wgmma() && split == 1 && narrow && !turned &&
-        kernels::GroupRegisters(kernel, (*dtypes)[0], gathers).have_results(kernels::cost_of(behind));
+        kernels::GroupRegisters(kernel, (*dtypes)[0], gathers).have_results(kernels::cost_of(epilogue));
     return (turned ? 2 : 1) * element_cycles(registers, statements);
   };
   double most_rows = 0;
