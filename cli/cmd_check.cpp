@@ -124,8 +124,10 @@ int run(const CompileFlags& flags, const Globals& globals) {
   const CompileOptions options = flags.options(globals);
   name_stage("reading");
   const Targets targets = select_targets(options.targets, options.cpus, options.gpus);
-  auto imported = frontend::import_file(
-      options.model, {.dims = options.dims, .input_values = options.input_values, .states = options.states});
+  auto imported = frontend::import_file(options.model, {.dims = options.dims,
+                                                        .input_values = options.input_values,
+                                                        .states = options.states,
+                                                        .refit = options.refit});
   if (imported.problems.empty()) imported.problems = unsupported_steps(imported.graph, targets);
   if (globals.json) {
     std::printf("%s\n",

@@ -72,6 +72,11 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
          "the only value of an input of integers: sr=16000. The input stays, a run with another value is "
          "refused, and what other values need is left out (branches of an If, ranks)")
       ->allow_extra_args(false);
+  app.add_option(
+         "--refit", refit,
+         "weights that may be replaced after compilation, by 'stridec refit' or the C API: NAME, or a "
+         "pattern such as 'encoder.*' or '*'")
+      ->allow_extra_args(false);
   app.add_option("--state", states,
                  "an input and the output that it becomes, kept from run to run: past_key_0=present_key_0, "
                  "or past_*=present_*")
@@ -123,6 +128,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.dims = frontend::parse_dims(dims);
   for (const std::string& value : input_values)
     made.input_values.push_back(frontend::parse_input_value(value));
+  made.refit = refit;
   for (const std::string& state : states) made.states.push_back(frontend::parse_state(state));
   made.mode = mode;
   if (std::none_of(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == mode; }))

@@ -23,8 +23,6 @@
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {
-namespace {
-
 ErrorKind kind_of(stridec_status status) {
   switch (status) {
     case STRIDEC_WRONG_TYPE:
@@ -51,9 +49,10 @@ stridec_dtype dlpack_dtype(DType dtype) {
   }
   if (dtype == DType::kF16 || dtype == DType::kF32 || dtype == DType::kF64)
     return {STRIDEC_DTYPE_FLOAT, bits, 1};
-  // Formats that NumPy lacks are unsigned integers of their size.
   return {STRIDEC_DTYPE_UINT, bits, 1};
 }
+
+namespace {
 
 template <class Query>
 std::vector<ValueDeclaration> declarations(int count, Query&& query) {
@@ -101,20 +100,25 @@ void check_whole(const std::string& path) {
 
 }  // namespace
 
-Library::Library(const std::string& path, int threads, const std::string& variant) {
+const stridec_api* load_api(const std::string& path) {
   check_whole(path);
   const std::string full = std::filesystem::absolute(path).string();
-  handle_ = dlopen(full.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle_) {
+  void* const handle = dlopen(full.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
     const char* why = dlerror();
     fail(ErrorKind::kMalformed, "bad-artifact",
          cat("'", path, "' cannot be loaded: ", why ? why : "unknown reason"));
   }
-  const auto get_api = reinterpret_cast<stridec_get_api_fn>(dlsym(handle_, "stridec_get_api"));
-  api_ = get_api ? get_api(STRIDEC_API_VERSION) : nullptr;
-  if (!api_)
+  const auto get_api = reinterpret_cast<stridec_get_api_fn>(dlsym(handle, "stridec_get_api"));
+  const stridec_api* const api = get_api ? get_api(STRIDEC_API_VERSION) : nullptr;
+  if (!api)
     fail(ErrorKind::kMalformed, "bad-artifact",
          cat("'", path, "' is no artifact of stridec, or of a version that this one does not know"));
+  // The handle is not closed: the process may still have threads that run code of the library.
+  return api;
+}
+
+Library::Library(const std::string& path, int threads, const std::string& variant) : api_(load_api(path)) {
   char message[512] = "";
   stridec_model_options model_options{};
   model_options.struct_size = sizeof(model_options);
@@ -140,10 +144,8 @@ Library::Library(const std::string& path, int threads, const std::string& varian
 }
 
 Library::~Library() {
-  if (!api_) return;
   api_->context_destroy(context_);
   api_->model_close(model_);
-  // The handle is not closed: the process may still have threads that run code of the library.
 }
 
 void Library::check(stridec_status status) const {

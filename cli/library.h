@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/npy.h"
+#include "compiler/base/diagnostic.h"
 #include "compiler/tune/gpu_device.h"
 #include "runtime/include/stridec/runtime.h"
 
@@ -24,6 +25,13 @@ struct SymbolDeclaration {
   std::string name;
   int64_t minimum, maximum, multiple;  // maximum: INT64_MAX if there is none
 };
+
+// Loads an artifact, which stays loaded. Throws Error if the file is not a whole artifact of this version.
+const stridec_api* load_api(const std::string& path);
+// How a status of the C API ends a command.
+ErrorKind kind_of(stridec_status status);
+// Formats that NumPy lacks are unsigned integers of their size.
+stridec_dtype dlpack_dtype(DType dtype);
 
 // One loaded model with one context. A failed API call throws an Error with the runtime's message.
 class Library {
@@ -68,7 +76,6 @@ class Library {
   std::vector<stridec_tensor> outputs_in_place() const;
   void run_in_place();
 
-  void* handle_ = nullptr;
   const stridec_api* api_ = nullptr;
   stridec_model* model_ = nullptr;
   stridec_context* context_ = nullptr;

@@ -25,6 +25,7 @@ constexpr Command kCommands[] = {
     {"verify", "compare an artifact with the reference interpreter, or with given outputs", declare_verify},
     {"bench", "time an artifact, whole and by kernel", declare_bench},
     {"tune", "measure schedules into a tuning database; show, merge, prune it", declare_tune},
+    {"refit", "write an artifact with other weights, without compiling", declare_refit},
     {"diff", "say what changed between two artifacts", declare_diff},
     {"ops", "list ONNX operators: versions and dtypes that this build compiles", declare_ops, true},
     {"modes", "list the optimisation modes", declare_modes},

@@ -55,6 +55,7 @@ struct CompileOptions {
   std::vector<frontend::DimRange> dims;
   std::vector<frontend::InputValue> input_values;
   std::vector<frontend::StatePattern> states;
+  std::vector<std::string> refit;  // names of weights that may be replaced (frontend/parameters.h)
   bool sizes_stay_open = false;  // frontend::ImportOptions
   std::string mode = "default";
   std::string precision = "fp32";               // one of passes::precisions()
@@ -84,6 +85,8 @@ struct Compilation {
   // Fused, laid out, scheduled, with memory planned; best first. The programs for specialised sizes follow
   // their variant.
   std::vector<codegen::cpu::Variant> variants;
+  // For programs of variants whose parameters may be replaced (codegen/cpu/derive.h).
+  std::map<const loop::Program*, codegen::cpu::Variant> derivations;
   // Of the first CPU variant, if kSchedule or kSource was the last stage.
   std::vector<schedule::Choice> choices;
   std::vector<std::vector<tune::Tuned>> tuned;  // per variant; empty: schedules from the analytic model only

@@ -51,6 +51,7 @@ Compilation compile(const CompileOptions& options, Stage last) {
         frontend::import_file(options.model, {.dims = options.dims,
                                               .input_values = options.input_values,
                                               .states = options.states,
+                                              .refit = options.refit,
                                               .sizes_stay_open = options.sizes_stay_open});
     if (!imported.problems.empty()) throw frontend::as_error(imported.problems, options.model);
     Compilation made = run(std::move(imported.graph), options, last, std::move(runner));

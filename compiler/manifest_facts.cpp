@@ -9,7 +9,8 @@ namespace stridec {
 
 package::ManifestFacts manifest_facts(const CompileOptions& options, const Compilation& made,
                                       const FileHash& model) {
-  package::ManifestFacts facts{.input_ranges = loop::input_ranges(made.loops),
+  package::ManifestFacts facts{.declared = &made.loops,
+                               .input_ranges = loop::input_ranges(made.loops),
                                .model_file = std::filesystem::path(options.model).filename().string(),
                                .model_sha256 = model.get(),
                                .mode = options.mode,

@@ -6,6 +6,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/parallel.h"
 #include "compiler/base/text.h"
+#include "compiler/codegen/cpu/derive.h"
 #include "compiler/codegen/host.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
@@ -98,10 +99,21 @@ std::vector<loop::Program*> all_programs(Compilation& made) {
 
 void pack(Module& m, const PassContext&) {
   for (loop::Program* each : all_programs(m.made))
-    codegen::cpu::run_prepack(*each, cpu_target("native"), m.build);
+    codegen::cpu::run_prepack(
+        *each, each->parameters.empty() ? cpu_target("native") : codegen::cpu::derivation_target(), m.build);
 }
 
-void place_weights(Module& m, const PassContext&) { schedule::plan_weights(all_programs(m.made)); }
+void derive(Module& m, const PassContext&) {
+  for (loop::Program* each : all_programs(m.made))
+    if (auto derivation = codegen::cpu::derivation_of(*each))
+      m.made.derivations.emplace(each, std::move(*derivation));
+  for (const auto& [program, derivation] : m.made.derivations) m.build.derivations[program] = &derivation;
+}
+
+void place_weights(Module& m, const PassContext&) {
+  schedule::plan_weights(all_programs(m.made));
+  for (auto& [program, derivation] : m.made.derivations) codegen::cpu::copy_places(*program, derivation);
+}
 
 void emit_gpu(Module& m, const PassContext&) {
   m.made.device = codegen::cuda::emit(m.made.gpu_variants);
@@ -111,6 +123,7 @@ void emit_gpu(Module& m, const PassContext&) {
 void assemble(Module& m, const PassContext& context) {
   const Mode& chosen = mode(m.options.mode);
   m.build.host = package::host_options(m.made.programs(), m.options.weights_file);
+  m.build.host.declared = &m.made.loops;
   m.build.host.spin_us = chosen.spin_us;
   m.build.host.thread_cost = chosen.thread_cost;
   m.build.host.graphs = context.options.flag("cudagraphs", chosen.graphs) ? kGraphs : 0;
@@ -176,6 +189,8 @@ constexpr Pass kCpuText[] = {
 };
 constexpr Pass kArtifact[] = {
     {"packing", "packing", RunsOn::kArtifact, "Run the nests that pack weights.", pack},
+    {"derivations", "packing", RunsOn::kArtifact,
+     "The nests that compute parameters again when others were replaced.", derive},
     {"weights", "packing", RunsOn::kArtifact, "Place weights in the file, equal ones once.", place_weights},
     {"gpu copies", "building", RunsOn::kGpu, "Copies become loop nests; symbols of the run are declared.",
      prepare_host},

@@ -224,7 +224,7 @@ std::string KernelText::parameter(size_t i) const {
   const loop::Buffer& buffer = program_[buffers_[i]];
   // Inputs and weights are never written; other buffers may alias each other.
   const bool constant = buffer.storage == loop::Storage::kInput ||
-                        (buffer.storage == loop::Storage::kWeight && !buffer.prepacked);
+                        (buffer.storage == loop::Storage::kParameter && !buffer.prepacked);
   return cat(storage_name(buffer.dtype), constant ? "* __restrict p" : "* p", i);
 }
 

@@ -43,6 +43,10 @@ struct HostVariant {
   const loop::Program* program = nullptr;
   std::map<schedule::LaunchKey, LaunchedKernel> launches;  // kernels inside tiled groups have no entry
 
+  // Computes the program's derived parameters (cpu/derive.h) on the host; null: there are none.
+  const loop::Program* derivation = nullptr;
+  std::map<schedule::LaunchKey, LaunchedKernel> derivation_launches;
+
   // Set: this is a GPU variant, which uses the fields below instead of `launches`.
   const GpuTarget* gpu = nullptr;
   std::map<loop::NestId, LaunchedNest> device_nests;
@@ -56,6 +60,8 @@ struct HostOptions {
   int graphs = 0;            // stridec_abi_variant.graphs of GPU variants
   std::string weights_file;  // "": within the artifact
   uint64_t weights_bytes = 0, weights_hash = 0;
+  // The program whose parameters have the model's shapes; null: those of the first variant.
+  const loop::Program* declared = nullptr;
 };
 
 // Best variant first; a general program (`when` is 1) is followed by those of the same CPU for particular

@@ -94,7 +94,8 @@ std::string HostRun::pointer(loop::BufferId id) {
     case loop::Storage::kInput: return cat("(void*)run->inputs[", b.ordinal, "]");
     case loop::Storage::kOutput: return cat("run->outputs[", b.ordinal, "]");
     case loop::Storage::kState: return cat("run->states[", b.ordinal, "]");
-    case loop::Storage::kWeight: return cat("(void*)(run->weights + ", c(b.offset), ")");
+    case loop::Storage::kParameter:
+      return cat("(void*)(run->", b.replaceable ? "parameters" : "weights", " + ", c(b.offset), ")");
     case loop::Storage::kArena:
       if (const auto own = allocated_.find(id); own != allocated_.end()) return own->second;
       STRIDEC_CHECK(!b.offset.is_const(-1), cat("'", b.name, "' is used before its size is known"));

@@ -62,21 +62,25 @@ struct HostProgram {
     return value == INT64_MIN ? "(-9223372036854775807l - 1)" : cat(value, "l");
   }
 
-  void states() {
-    if (program.states.empty()) return;
-    for (size_t i = 0; i < program.states.size(); ++i) {
-      const loop::Buffer& b = program[program.states[i]];
-      if (b.shape.empty()) continue;
-      out += cat("static const int64_t state_dims_", i, "[] = {",
-                 join(b.shape, ", ", [&](Expr e) { return c(e); }), "};\n");
-    }
-    out += "static const stridec_abi_state states[] = {\n";
-    for (size_t i = 0; i < program.states.size(); ++i) {
-      const loop::Buffer& b = program[program.states[i]];
-      out += cat("  {", value(b), ", ", b.shape.empty() ? "0" : cat("state_dims_", i), ", ",
-                 b.weight.size > 0 ? c(b.offset) : "-1", "},\n");
-    }
+  // The buffers have the model's types, `placed` the offsets of their initial values.
+  void stored(const std::string& table, const std::string& dims, const std::vector<loop::Buffer>& buffers,
+              const std::vector<loop::BufferId>& placed) {
+    if (buffers.empty()) return;
+    for (size_t i = 0; i < buffers.size(); ++i)
+      if (!buffers[i].shape.empty())
+        out += cat("static const int64_t ", dims, "_", i, "[] = {",
+                   join(buffers[i].shape, ", ", [&](Expr e) { return c(e); }), "};\n");
+    out += cat("static const stridec_abi_state ", table, "[] = {\n");
+    for (size_t i = 0; i < buffers.size(); ++i)
+      out += cat("  {", value(buffers[i]), ", ", buffers[i].shape.empty() ? "0" : cat(dims, "_", i), ", ",
+                 buffers[i].weight.size > 0 ? c(program[placed[i]].offset) : "-1", "},\n");
     out += "};\n";
+  }
+  void stored(const std::string& table, const std::string& dims, const loop::Program& declared,
+              const std::vector<loop::BufferId>& ids, const std::vector<loop::BufferId>& placed) {
+    std::vector<loop::Buffer> buffers;
+    for (loop::BufferId id : ids) buffers.push_back(declared[id]);
+    stored(table, dims, buffers, placed);
   }
 
   void check(const std::string& condition, const std::string& sentence,
@@ -218,6 +222,29 @@ static std::string choice_text(const std::vector<HostVariant>& variants, size_t 
          function("int32_t", "run", "stridec_abi_run* run", "run");
 }
 
+// run_<suffix> and workspace_<suffix> of a variant's derivation.
+static std::string derivation_text(const HostVariant& variant, const std::string& suffix,
+                                   HostMessages& messages, const HostOptions& options, int& slot_count) {
+  const HostVariant derivation{
+      .name = variant.name, .program = variant.derivation, .launches = variant.derivation_launches};
+  HostRun run(derivation, suffix, messages, options, 0);
+  const std::string text = run.text();
+  slot_count = std::max(slot_count, run.slot_count);
+  return text;
+}
+
+// The same for the derivations of several programs of a variant, one after the other.
+static std::string all_derivations_text(const std::vector<std::string>& suffixes, const std::string& suffix) {
+  std::string run = cat("static int32_t run_", suffix, "(stridec_abi_run* run) {\n"),
+              bytes = cat("static int64_t workspace_", suffix,
+                          "(const int64_t* v, int64_t threads) {\n  int64_t bytes = 0;\n");
+  for (const std::string& each : suffixes) {
+    run += cat("  if (run_", each, "(run)) return 1;\n");
+    bytes += cat("  bytes = sd_max(bytes, workspace_", each, "(v, threads));\n");
+  }
+  return run + "  return 0;\n}\n" + bytes + "  return bytes;\n}\n";
+}
+
 std::string host_text(const std::vector<HostVariant>& variants, const HostOptions& options) {
   STRIDEC_CHECK(!variants.empty());
   const loop::Program& program = *variants[0].program;
@@ -225,7 +252,9 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
   host.symbols();
   host.values("inputs", program.inputs);
   host.values("outputs", program.outputs);
-  host.states();
+  const loop::Program& declared = options.declared ? *options.declared : program;
+  host.stored("states", "state_dims", program, program.states, program.states);
+  host.stored("parameters", "parameter_dims", declared, declared.parameters, program.parameters);
   host.bind();
   host.output_dims();
   std::string rows;
@@ -233,11 +262,15 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
   for (size_t i = 0; i < variants.size(); ++row_count) {
     const size_t general = i;
     std::vector<std::string> names;
+    std::vector<std::string> derivations;
     do {
       HostRun run(variants[i], cat("v", i), host.messages, options, names.size());
       host.out += run.text();
       slot_count = std::max(slot_count, run.slot_count);
       names.insert(names.end(), run.step_names.begin(), run.step_names.end());
+      if (!variants[i].derivation) continue;
+      derivations.push_back(cat("d", i));
+      host.out += derivation_text(variants[i], derivations.back(), host.messages, options, slot_count);
     } while (++i < variants.size() && !variants[i].when.is_const(1));
     const std::string suffix = i - general == 1 ? cat("v", general) : cat("of_", general);
     if (i - general > 1) host.out += choice_text(variants, general, i, suffix);
@@ -253,6 +286,12 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
                    ", ", variants[general].rows.size(), ", ",
                    variants[general].rows.empty() ? "0" : cat("kernels_v", general));
     }
+    if (derivations.size() > 1) {
+      host.out += all_derivations_text(derivations, cat("all_", general));
+      derivations = {cat("all_", general)};
+    }
+    if (variants[general].gpu == nullptr && !derivations.empty()) device = ", STRIDEC_ABI_CPU, 0, 0, 0, 0";
+    if (!derivations.empty()) device += cat(", run_", derivations[0], ", workspace_", derivations[0]);
     rows += cat("  {", c_string(variants[general].name), ", ", feature, ", workspace_", suffix, ", ",
                 variants[general].gpu ? cat("scratch_", suffix, ", counters_", suffix) : "0, 0", ", run_",
                 suffix, ", ", names.size(), ", ", variants[general].gpu ? options.graphs : 0, ", ",
@@ -280,12 +319,13 @@ std::string host_text(const std::vector<HostVariant>& variants, const HostOption
           "sizeof(stridec_abi_program), ",
           c_string(program.name), ", \"stridec " STRIDEC_VERSION "\",\n  ", program.symbols.size(), ", ",
           program.inputs.size(), ", ", program.outputs.size(), ", ", program.states.size(), ", ",
-          host.messages.list.size(), ", ", slot_count, ", ", row_count, ", ", options.spin_us, ",\n  ",
-          table(!program.symbols.empty(), "symbols"), ", ", table(!program.inputs.empty(), "inputs"), ", ",
-          table(!program.outputs.empty(), "outputs"), ", ", table(!program.states.empty(), "states"), ", ",
-          table(!host.messages.list.empty(), "messages"), ", variants,\n  bind, output_dims, ",
+          program.parameters.size(), ", ", host.messages.list.size(), ", ", slot_count, ", ", row_count, ", ",
+          options.spin_us, ",\n  ", table(!program.symbols.empty(), "symbols"), ", ",
+          table(!program.inputs.empty(), "inputs"), ", ", table(!program.outputs.empty(), "outputs"), ", ",
+          table(!program.states.empty(), "states"), ", ", table(!program.parameters.empty(), "parameters"),
+          ", ", table(!host.messages.list.empty(), "messages"), ", variants,\n  bind, output_dims, ",
           options.weights_file.empty() ? "0" : c_string(options.weights_file), ", ", options.weights_bytes,
-          "ul, ", options.weights_hash, "ul};\n");
+          "ul, ", options.weights_hash, "ul, ", program.replaceable_begin, "ul};\n");
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/mapped_file.h"
 #include "compiler/frontend/onnx/read.h"
+#include "compiler/frontend/parameters.h"
 #include "compiler/graph/serialize.h"
 #include "compiler/ops/op_table.h"
 
@@ -50,6 +51,7 @@ Imported import_graph(const std::string& path, const graph::Data& file, const Im
     if (dim.multiple > 1) out.graph.facts.set_divisible(symbol, dim.multiple);
   }
   for (const graph::Value& value : out.graph.values) graph::check_size(value.type);
+  make_parameters(out.graph, options.refit);
   out.summary = cat("serialized graph, ", out.graph.nodes.size(), " nodes, ", human_bytes(file.size));
   return out;
 }
@@ -141,6 +143,10 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
                                    .input_values = {},
                                    .items = {},
                                    .sizes_stay_open = options.sizes_stay_open};
+  if (!options.refit.empty())
+    onnx_options.replaceable = [&](std::string_view name, const graph::Type& type) {
+      return selects(options.refit, name, type);
+    };
   for (const InputValue& value : options.input_values) onnx_options.input_values[value.name] = value.values;
   for (const DimRange& dim : options.dims)
     onnx_options.dims[dim.name] = {
@@ -168,7 +174,10 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
 
 Imported import_file(const std::string& path, const ImportOptions& options) {
   Imported out = import_any(path, options);
-  if (out.problems.empty()) keep_states(out.graph, options.states);
+  if (out.problems.empty()) {
+    keep_states(out.graph, options.states);
+    check_parameters(out.graph, options.refit);
+  }
   return out;
 }
 

@@ -39,6 +39,7 @@ struct ImportOptions {
   std::vector<DimRange> dims;
   std::vector<InputValue> input_values;
   std::vector<StatePattern> states;
+  std::vector<std::string> refit;  // names of weights that become parameters (parameters.h)
   // Named sizes stay symbols even if `dims` fixes them; `dims` then only fixes sequence lengths and ranks.
   bool sizes_stay_open = false;
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files

@@ -138,7 +138,8 @@ ValueId Builder::constant(std::string name, Type type, Data data) {
   STRIDEC_CHECK(count && data.size == static_cast<size_t>(*count * byte_size(type.dtype)),
                 cat("constant '", name, "' of ", to_string(type), " has ", data.size, " bytes"));
   if (data.size == 0) data = own({});
-  const bool share = data.size <= kSharedConstantBytes;
+  const bool parameter = replaceable_ && !name.empty() && replaceable_(name, type);
+  const bool share = data.size <= kSharedConstantBytes && !parameter;
   const size_t hash = share ? hash_of(type, data) : 0;
   if (share) {
     for (NodeId id : shared_[0][hash]) {
@@ -159,6 +160,7 @@ ValueId Builder::constant(std::string name, Type type, Data data) {
   const ValueId value = append(std::move(node), {std::move(type)}, /*to_top=*/true)[0];
   graph_[value].name = std::move(name);
   graph_[value].data = std::move(data);
+  graph_[value].replaceable = parameter;
   if (share) shared_[0][hash].push_back(graph_[value].producer);
   return value;
 }
@@ -360,14 +362,15 @@ std::optional<std::vector<sym::Expr>> Builder::known(ValueId id) const {
   if (value.elements) return value.elements;
   if (!is_float(value.type.dtype) && element_count(value.type.shape) == 0)
     return std::optional<std::vector<sym::Expr>>(std::in_place);
-  if (!value.data || is_float(value.type.dtype)) return std::nullopt;
+  const Data* const data = value.known_data();
+  if (!data || is_float(value.type.dtype)) return std::nullopt;
   const size_t width = static_cast<size_t>(byte_size(value.type.dtype));
-  const size_t count = value.data->size / width;
+  const size_t count = data->size / width;
   if (count > static_cast<size_t>(kMaxElements)) return std::nullopt;
   std::vector<sym::Expr> out;
   out.reserve(count);
   for (size_t i = 0; i < count; ++i)
-    out.push_back(read_integer(value.type.dtype, value.data->bytes + i * width));
+    out.push_back(read_integer(value.type.dtype, data->bytes + i * width));
   return out;
 }
 

@@ -3,6 +3,7 @@
 // arithmetic on known elements), shares equal nodes (hash-consing within a region), and records guards.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -37,7 +38,8 @@ class Builder {
   // -- inputs, constants, states
   ValueId input(std::string name, Type type);
   ValueId state(std::string name, Type type, std::optional<Data> initial);
-  ValueId constant(std::string name, Type type, Data data);                         // shape is constant
+  // The shape is constant. Becomes a parameter if set_replaceable's function says so.
+  ValueId constant(std::string name, Type type, Data data);
   ValueId scalar(DType dtype, double value);                                        // rank 0
   ValueId integers(const std::vector<int64_t>& values, DType dtype = DType::kI64);  // rank 1
   // The shape is constant.
@@ -57,6 +59,12 @@ class Builder {
                                         std::vector<Region> regions);
 
   void output(std::string name, ValueId value);
+
+  // -- parameters: constants that keep their name and whose bytes may be replaced after compilation
+  using Replaceable = std::function<bool(std::string_view name, const Type& type)>;
+  void set_replaceable(Replaceable replaceable) { replaceable_ = std::move(replaceable); }
+  // Turns a parameter into a constant, since its value decides sizes or the choice of operations.
+  void fix(ValueId value) { graph_[value].replaceable = false; }
 
   // -- facts
   const Type& type(ValueId value) const { return graph_[value].type; }
@@ -115,6 +123,7 @@ class Builder {
 
   Graph& graph_;
   const ShapeTable& shapes_;
+  Replaceable replaceable_;  // empty: no constant is a parameter
   std::vector<Open> open_;  // nested regions under construction
   // For the top region, then for each open region.
   std::vector<std::unordered_map<size_t, std::vector<NodeId>>> shared_;

@@ -13,9 +13,10 @@ namespace {
 // The value of a constant with one element.
 std::optional<double> single(const Value& value) {
   const DType dtype = value.type.dtype;
-  if (!value.data || value.data->size != static_cast<size_t>(byte_size(dtype))) return std::nullopt;
-  if (is_float(dtype)) return read_float(dtype, value.data->bytes);
-  return static_cast<double>(read_integer(dtype, value.data->bytes));
+  const Data* const data = value.known_data();
+  if (!data || data->size != static_cast<size_t>(byte_size(dtype))) return std::nullopt;
+  if (is_float(dtype)) return read_float(dtype, data->bytes);
+  return static_cast<double>(read_integer(dtype, data->bytes));
 }
 
 bool all_are(const std::vector<sym::Expr>& list, int64_t value) {

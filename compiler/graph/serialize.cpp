@@ -93,6 +93,7 @@ struct Writer {
       to->set_dtype(std::string(stridec::name(v.type.dtype)));
       exprs(v.type.shape, to->mutable_shape());
       if (v.data) data(*v.data, to->mutable_data());
+      to->set_replaceable(v.replaceable);
       to->set_has_elements(v.elements.has_value());
       if (v.elements) exprs(*v.elements, to->mutable_elements());
     }
@@ -203,6 +204,7 @@ struct Reader {
       value.name = v.name();
       value.type = {dtype(v.dtype()), exprs(v.shape())};
       if (v.has_data()) value.data = data(v.data());
+      value.replaceable = v.replaceable() && value.data;
       if (v.has_elements()) value.elements = exprs(v.elements());
     }
     for (const schema::Node& n : in.nodes()) {

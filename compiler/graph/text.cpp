@@ -133,7 +133,7 @@ class Printer {
       text += name(node.kind);
       if (node.kind == OpKind::kConstant) {
         const Value& value = graph_[node.outputs[0]];
-        text += " " + contents(value.type, *value.data);
+        text += cat(value.replaceable ? " replaceable " : " ", contents(value.type, *value.data));
       }
       for (ValueId input : node.inputs) text += " " + use(input);
       if (!node.attributes.items().empty())
@@ -461,6 +461,7 @@ class Parser {
     node.kind = *kind;
     if (*kind == OpKind::kConstant) {
       if (node.outputs.size() != 1) error("a constant has one output");
+      graph_[node.outputs[0]].replaceable = accept("replaceable");
       graph_[node.outputs[0]].data = data(graph_[node.outputs[0]]);
     }
     while (line_.starts_with('%')) node.inputs.push_back(use());

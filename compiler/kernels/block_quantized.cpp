@@ -150,7 +150,7 @@ std::optional<std::vector<QuantizedPart>> quantized_parts(const loop::Program& p
     const bool of_columns =
         std::any_of(exprs.begin(), exprs.end(), [&](Expr e) { return depends_on_any(e, columns); });
     if (const auto* load = std::get_if<loop::Load>(&stmt.node)) {
-      if (program[load->access.buffer].storage != loop::Storage::kWeight) return std::nullopt;
+      if (program[load->access.buffer].storage != loop::Storage::kParameter) return std::nullopt;
       if (of_columns) parts.push_back({.value = value, .step = step_along(exprs, k)});
     } else if (of_columns) {
       return std::nullopt;

@@ -43,7 +43,7 @@ void eliminate_dead_code(Program& program) {
     nests[id.value] = true;
     for_each_buffer(program[id], [&](BufferId& b, bool) { buffers[b.value] = true; });
   };
-  for (auto* ids : {&program.inputs, &program.outputs, &program.states})
+  for (auto* ids : {&program.inputs, &program.outputs, &program.states, &program.parameters})
     for (BufferId id : *ids) buffers[id.value] = true;
   for_each_step(program.steps, [&](Step& step) {
     if (auto* launch = std::get_if<Launch>(&step.node)) keep_nest(launch->nest);
@@ -73,7 +73,7 @@ void eliminate_dead_code(Program& program) {
   });
   std::erase_if(program.prepack, [&](NestId id) { return !nests[id.value]; });
   for (NestId& id : program.prepack) id = NestId(new_nest[id.value]);
-  for (auto* ids : {&program.inputs, &program.outputs, &program.states})
+  for (auto* ids : {&program.inputs, &program.outputs, &program.states, &program.parameters})
     for (BufferId& id : *ids) move_buffer(id);
 
   auto squeeze = [](auto& items, const std::vector<bool>& kept) {

@@ -196,7 +196,7 @@ class Runner {
     STRIDEC_CHECK(elements <= (int64_t{1} << 40), cat(b.name, " has ", elements, " elements"));
     int64_t bytes = elements * byte_size(b.dtype);
     m.elements = elements;
-    if (b.storage == Storage::kWeight && !b.prepacked) {
+    if (b.storage == Storage::kParameter && !b.prepacked) {
       STRIDEC_CHECK(bytes == 0 || (b.weight.bytes && static_cast<int64_t>(b.weight.size) >= bytes),
                     cat("weight ", b.name, " has no bytes"));
       m.data = const_cast<uint8_t*>(b.weight.bytes);

@@ -102,8 +102,10 @@ class Parser {
     if (c.accept("inputs")) return void(program_.inputs = buffers(c));
     if (c.accept("outputs")) return void(program_.outputs = buffers(c));
     if (c.accept("states")) return void(program_.states = buffers(c));
+    if (c.accept("parameters")) return void(program_.parameters = buffers(c));
     if (c.accept("arena_bytes")) return void(program_.arena_bytes = c.expr());
     if (c.accept("weight_bytes")) return void(program_.weight_bytes = c.integer());
+    if (c.accept("replaceable_begin")) return void(program_.replaceable_begin = c.integer());
     for (size_t s = 0; s < std::size(kStorage); ++s)
       if (c.accept(kStorage[s])) return buffer(c, static_cast<Storage>(s));
     c.fail("expected a declaration");
@@ -164,6 +166,7 @@ class Parser {
     if (b.strides.size() != b.shape.size()) c.fail("one stride per dim");
     if (c.accept("ordinal")) b.ordinal = static_cast<int>(small(c));
     b.prepacked = c.accept("prepacked");
+    b.replaceable = c.accept("replaceable");
     if (c.accept("at")) b.offset = c.expr();
     if (c.accept("bytes")) weight(c, b);
     if (!buffers_.emplace(label, BufferId(static_cast<int64_t>(program_.buffers.size()))).second)

@@ -35,8 +35,10 @@ class Printer {
     ids("inputs", program_.inputs);
     ids("outputs", program_.outputs);
     ids("states", program_.states);
+    ids("parameters", program_.parameters);
     if (!program_.arena_bytes.is_const(0)) line("arena_bytes " + expr(program_.arena_bytes));
     if (program_.weight_bytes) line(cat("weight_bytes ", program_.weight_bytes));
+    if (program_.replaceable_begin) line(cat("replaceable_begin ", program_.replaceable_begin));
     printed_.assign(program_.nests.size(), false);
     if (!program_.prepack.empty()) {
       line("prepack");
@@ -94,6 +96,7 @@ class Printer {
     if (b.strides != row_major(b.shape)) text += " strides " + exprs(b.strides);
     if (b.ordinal >= 0) text += cat(" ordinal ", b.ordinal);
     if (b.prepacked) text += " prepacked";
+    if (b.replaceable) text += " replaceable";
     if (!b.offset.is_const(0)) text += " at " + expr(b.offset);
     if (b.weight.bytes) {
       char hash[17];
@@ -115,7 +118,7 @@ class Printer {
   void label_namesakes() {
     std::vector<BufferId> again;
     std::set<std::string_view> used;
-    for (const auto* list : {&program_.inputs, &program_.outputs, &program_.states})
+    for (const auto* list : {&program_.inputs, &program_.outputs, &program_.states, &program_.parameters})
       for (BufferId id : *list)
         if (!used.insert(program_[id].name).second) again.push_back(id);
     if (again.empty()) return;

@@ -186,12 +186,9 @@ std::string unique_name(const Program& program, std::string name, const std::str
   return cat(stem, "_", n);
 }
 
-// Whether callers know the buffer by its name: an input, output or state of the artifact. A model may use one
-// name for an input and an output, and may list an output twice.
-bool named_by_model(const Buffer& buffer) {
-  return buffer.ordinal >= 0 && (buffer.storage == Storage::kInput || buffer.storage == Storage::kOutput ||
-                                 buffer.storage == Storage::kState);
-}
+// Whether callers know the buffer by its name: an input, output, state or parameter of the artifact. A model
+// may use one name for an input and an output, and may list an output twice.
+bool named_by_model(const Buffer& buffer) { return buffer.ordinal >= 0; }
 
 }  // namespace
 

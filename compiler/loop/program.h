@@ -46,12 +46,12 @@ using NestId = Id<struct NestTag>;      // into Program::nests
 // ---- memory ----------------------------------------------------------------------------------------------
 
 enum class Storage : uint8_t {
-  kInput,   // the caller's, read only
-  kOutput,  // the caller's, written
-  kWeight,  // constant bytes in the artifact, read only
-  kState,   // kept by the context between runs
-  kArena,   // scratch of one run; memory planning assigns the offset
-  kLocal,   // private to one point of one nest: a row kept in cache, a packed tile
+  kInput,      // the caller's, read only
+  kOutput,     // the caller's, written
+  kParameter,  // stored in the artifact; does not change within a run
+  kState,      // kept by the context between runs
+  kArena,      // scratch of one run; memory planning assigns the offset
+  kLocal,      // private to one point of one nest: a row kept in cache, a packed tile
 };
 
 // The bytes of a constant, mapped from the model file or owned. They are never copied into the IR.
@@ -67,10 +67,13 @@ struct Buffer {
   std::vector<sym::Expr> shape;
   std::vector<sym::Expr> strides;  // in elements, per dim; row-major unless a layout transform changed them
   Storage storage = Storage::kArena;
-  // Input, output, state: position in the artifact's list. Weight: position in the packed weights.
-  int ordinal = -1;
-  WeightData weight;       // kWeight: the bytes; kState: the initial value (absent: zeros)
-  bool prepacked = false;  // kWeight whose bytes are computed at compile time by Program::prepack
+  int ordinal = -1;   // input, output, state, named parameter: position in the artifact's list
+  WeightData weight;  // kParameter: the bytes; kState: the initial value (absent: zeros)
+  // kParameter: computed from other parameters by nests of Program::prepack, not stored in the model.
+  bool prepacked = false;
+  // kParameter: the user may replace the bytes after compilation; `weight` is the initial value. No pass may
+  // depend on them. mark_derived() sets this for prepacked buffers as well.
+  bool replaceable = false;
   // In bytes, after planning: from the start of the arena or of the weights; -1: allocated separately, when
   // it is first needed.
   sym::Expr offset = 0;
@@ -354,9 +357,13 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<Nest> nests;
   Steps steps;
-  std::vector<NestId> prepack;  // run once at compile time: read weights, write prepacked weights
+  // Run at compile time, and again when parameters were replaced: read parameters, write prepacked ones.
+  std::vector<NestId> prepack;
   std::vector<BufferId> inputs, outputs, states;
-  int64_t weight_bytes = 0;  // all weights that the run reads; set by memory planning
+  std::vector<BufferId> parameters;  // replaceable ones that the model names
+  // Bytes of all parameters that the run reads, and the offset at which the replaceable ones begin; set by
+  // memory planning.
+  int64_t weight_bytes = 0, replaceable_begin = 0;
   // Arena size of one run, set by memory planning: an expression of the inputs' symbols and threads_of().
   sym::Expr arena_bytes = 0;
 
@@ -377,5 +384,12 @@ sym::Expr element_count(const std::vector<sym::Expr>& shape);
 // own.
 BufferId add_buffer(Program& program, Buffer buffer);
 NestId add_nest(Program& program, Nest nest);  // does not launch it
+
+// Whether the bytes are known when compiling and never change: of a parameter of the model that is not
+// replaceable, or (after mark_derived) of one that is computed from such parameters alone.
+bool is_constant(const Buffer& buffer);
+// Marks prepacked buffers that depend on replaceable ones as replaceable. Returns the nests of
+// Program::prepack that compute them, in order.
+std::vector<NestId> mark_derived(Program& program);
 
 }  // namespace stridec::loop

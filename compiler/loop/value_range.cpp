@@ -289,7 +289,7 @@ void Demanded::visit(const Step& step) {
 }
 
 std::optional<Known> Demanded::known_weight(const Buffer& buffer) {
-  if (buffer.storage != Storage::kWeight || !buffer.weight.bytes || is_float(buffer.dtype) ||
+  if (!is_constant(buffer) || !buffer.weight.bytes || is_float(buffer.dtype) ||
       buffer.weight.size > kMostWeightBytes)
     return std::nullopt;
   const auto [at, fresh] = weights_.try_emplace(buffer.weight.bytes);

@@ -205,7 +205,7 @@ class NestVerifier {
           name(b.dtype));
     bool writable = b.storage == Storage::kOutput || b.storage == Storage::kState ||
                     b.storage == Storage::kArena || b.storage == Storage::kLocal ||
-                    (b.storage == Storage::kWeight && b.prepacked && prepack_);
+                    (b.storage == Storage::kParameter && b.prepacked && prepack_);
     check(writable, "stores to ", b.name, ", which is read only here");
     check(!s.update || arity(s.combine) == 1, "updates with ", name(s.combine));
   }
@@ -340,9 +340,8 @@ class ProgramVerifier {
   void buffers() {
     std::unordered_set<std::string_view> names;
     for (const Buffer& b : program_.buffers) {
-      // Inputs, outputs and states have the model's names, which others may share.
-      const bool of_model = b.ordinal >= 0 && (b.storage == Storage::kInput ||
-                                               b.storage == Storage::kOutput || b.storage == Storage::kState);
+      // Inputs, outputs, states and parameters have the model's names, which others may share.
+      const bool of_model = b.ordinal >= 0;
       check(of_model || names.insert(b.name).second, "two buffers are called '", b.name, "'");
       check(b.strides.size() == b.shape.size(), "buffer ", b.name, " has ", b.strides.size(),
             " strides for rank ", b.shape.size());
@@ -355,6 +354,10 @@ class ProgramVerifier {
     all(program_.inputs, Storage::kInput);
     all(program_.outputs, Storage::kOutput);
     all(program_.states, Storage::kState);
+    all(program_.parameters, Storage::kParameter);
+    for (BufferId id : program_.parameters)
+      check(buffer(id).replaceable && !buffer(id).prepacked, buffer(id).name,
+            " is listed as a parameter, but is not replaceable");
   }
 
   void nest(NestId id, bool prepack) {
@@ -428,7 +431,7 @@ class ProgramVerifier {
           s.routine, " is called with other arguments than it takes");
     for (BufferId id : s.reads) buffer(id);
     for (BufferId id : s.writes)
-      check(buffer(id).storage != Storage::kInput && buffer(id).storage != Storage::kWeight, s.routine,
+      check(buffer(id).storage != Storage::kInput && buffer(id).storage != Storage::kParameter, s.routine,
             " writes ", buffer(id).name);
     for (Expr e : s.arguments) known(e, "an argument");
   }
@@ -439,7 +442,7 @@ class ProgramVerifier {
     for (size_t d = 0; d < from.shape.size(); ++d)
       check(program_.facts.prove(sym::eq(from.shape[d], to.shape[d])) != sym::Answer::kNo, "copies ",
             from.name, " to ", to.name, " of another shape");
-    check(to.storage != Storage::kInput && to.storage != Storage::kWeight, "copies to ", to.name);
+    check(to.storage != Storage::kInput && to.storage != Storage::kParameter, "copies to ", to.name);
   }
 
   const Program& program_;

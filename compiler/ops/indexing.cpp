@@ -28,12 +28,11 @@ Elements known_indices(Builder& b, const Node& node, size_t first, size_t step) 
   const graph::Value& indices = b.graph()[node.inputs[1]];
   const size_t width = static_cast<size_t>(byte_size(indices.type.dtype));
   Elements out;
-  if (indices.data && indices.data->size > first * width && indices.data->size / width <= kMostScanned) {
-    const auto at = [&](size_t i) {
-      return read_integer(indices.type.dtype, indices.data->bytes + i * width);
-    };
+  const graph::Data* const data = indices.known_data();
+  if (data && data->size > first * width && data->size / width <= kMostScanned) {
+    const auto at = [&](size_t i) { return read_integer(indices.type.dtype, data->bytes + i * width); };
     int64_t least = at(first), largest = least;
-    for (size_t i = first; i < indices.data->size / width; i += step) {
+    for (size_t i = first; i < data->size / width; i += step) {
       least = std::min(least, at(i));
       largest = std::max(largest, at(i));
     }

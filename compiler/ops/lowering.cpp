@@ -142,14 +142,17 @@ const View& Lowering::view(ValueId id) {
   if (view) return *view;
   const graph::Value& value = graph_[id];
   if (value.data) {
+    const bool named = value.replaceable;
     const loop::BufferId buffer =
         add_buffer(program_, {.name = value.name.empty() ? cat("c", id.value) : value.name,
                               .dtype = value.type.dtype,
                               .shape = value.type.shape,
                               .strides = {},
-                              .storage = loop::Storage::kWeight,
-                              .ordinal = -1,
-                              .weight = {value.data->owner, value.data->bytes, value.data->size}});
+                              .storage = loop::Storage::kParameter,
+                              .ordinal = named ? static_cast<int>(program_.parameters.size()) : -1,
+                              .weight = {value.data->owner, value.data->bytes, value.data->size},
+                              .replaceable = named});
+    if (named) program_.parameters.push_back(buffer);
     view = whole(program_, buffer);
   } else {
     STRIDEC_CHECK(value.elements, cat("value %", id.value, " is read before it is made"));
@@ -189,10 +192,11 @@ std::optional<loop::Scalar> Lowering::constant_scalar(ValueId id) const {
   const graph::Value& value = graph_[id];
   const bool single = std::all_of(value.type.shape.begin(), value.type.shape.end(),
                                   [](sym::Expr dim) { return dim.is_const(1); });
-  if (!single || !value.data) return std::nullopt;
+  const graph::Data* const data = value.known_data();
+  if (!single || !data) return std::nullopt;
   if (is_float(value.type.dtype))
-    return loop::float_scalar(value.type.dtype, read_float(value.type.dtype, value.data->bytes));
-  return loop::int_scalar(value.type.dtype, read_integer(value.type.dtype, value.data->bytes));
+    return loop::float_scalar(value.type.dtype, read_float(value.type.dtype, data->bytes));
+  return loop::int_scalar(value.type.dtype, read_integer(value.type.dtype, data->bytes));
 }
 
 loop::Value Lowering::read(loop::NestBuilder& nest, ValueId id, const std::vector<sym::Expr>& shape,

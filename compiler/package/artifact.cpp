@@ -21,7 +21,8 @@ std::vector<WeightPiece> pieces_of(const Programs& programs) {
   for (const loop::Program* program : programs)
     for (const auto& buffer : program->buffers) {
       const auto offset = sym::as_const(buffer.offset);
-      const bool stored = buffer.storage == loop::Storage::kWeight || buffer.storage == loop::Storage::kState;
+      const bool stored =
+          buffer.storage == loop::Storage::kParameter || buffer.storage == loop::Storage::kState;
       if (!stored || !offset || *offset < 0 || buffer.weight.size == 0) continue;
       pieces.push_back({static_cast<uint64_t>(*offset),
                         {reinterpret_cast<const char*>(buffer.weight.bytes), buffer.weight.size}});

@@ -302,6 +302,19 @@ ArtifactLayout artifact_layout(std::string_view file) {
   return layout;
 }
 
+void replace_weights(std::string& file, uint64_t offset, std::string_view bytes) {
+  const ArtifactLayout layout = artifact_layout(file);
+  STRIDEC_CHECK(offset <= layout.weights_bytes && bytes.size() <= layout.weights_bytes - offset);
+  std::memcpy(file.data() + layout.weights_offset + offset, bytes.data(), bytes.size());
+  const Elf elf(file);
+  const Elf64_Phdr& payload = *payload_of(elf);
+  const uint64_t hash = contents_hash(elf, payload, [&](uint64_t seed) {
+    const std::string_view all = elf.bytes(payload.p_offset, payload.p_filesz - sizeof(Seal::hash));
+    return stridec_xxh64(all.data(), all.size(), seed);
+  });
+  store(file, payload.p_offset + payload.p_filesz - sizeof(Seal::hash), hash);
+}
+
 LoaderNeeds loader_needs(std::string_view file) {
   const Elf elf(file);
   std::vector<Elf64_Dyn> entries;

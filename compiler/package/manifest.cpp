@@ -47,6 +47,17 @@ Json inputs_of(const Program& program, const std::vector<loop::ValueRange>& rang
   return inputs;
 }
 
+// With the types that the model has, and where the weights section holds their bytes.
+Json parameters_of(const Program& declared, const Program& placed) {
+  Json values = values_of(declared, declared.parameters);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const loop::Buffer& buffer = placed[placed.parameters[i]];
+    values[i]["offset"] = buffer.offset.value();
+    values[i]["bytes"] = buffer.weight.size;
+  }
+  return values;
+}
+
 // Symbols to list: all that inputs determine. Of those bound during the run, only symbols that a listed size
 // uses; loop counters and checks are omitted.
 std::set<sym::Expr, sym::ExprLess> symbols_told(const Program& program) {
@@ -165,6 +176,8 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
       {"contains", parts_of(program, !facts.gpu_variants.empty())},
       {"kernels", kernels_of(program, facts.tuning, steps)},
   };
+  if (!program.parameters.empty())
+    json["parameters"] = parameters_of(facts.declared ? *facts.declared : program, program);
   if (!facts.input_values.empty()) json["input_values"] = facts.input_values;
   for (const auto& [when, special] : facts.specializations)
     json["specializations"].push_back({{"when", sym::to_string(when)},

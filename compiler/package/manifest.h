@@ -25,6 +25,7 @@ struct TuningFacts {
 
 // Facts that the loop program does not contain.
 struct ManifestFacts {
+  const loop::Program* declared = nullptr;     // has the model's shapes of parameters; null: the program
   std::vector<loop::ValueRange> input_ranges;  // one per input; empty: unknown
   std::string model_file, model_sha256;        // the file's name without its folder
   std::string mode;

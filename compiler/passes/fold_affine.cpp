@@ -64,10 +64,11 @@ struct Step {
 // Infinite weights would give NaN where they meet zeros. Therefore scales that are infinite, or a division by
 // zero, stay separate operations. Constants that are computed rather than stored are assumed to be finite.
 bool is_finite_scale(const graph::Value& constant, bool divides) {
-  if (!constant.data) return true;
+  const graph::Data* const data = constant.known_data();
+  if (!data) return true;
   const auto size = static_cast<size_t>(byte_size(constant.type.dtype));
-  for (size_t at = 0; at + size <= constant.data->size; at += size) {
-    const double number = read_float(constant.type.dtype, constant.data->bytes + at);
+  for (size_t at = 0; at + size <= data->size; at += size) {
+    const double number = read_float(constant.type.dtype, data->bytes + at);
     if (!std::isfinite(divides ? 1 / number : number)) return false;
   }
   return true;

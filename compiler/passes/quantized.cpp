@@ -68,20 +68,21 @@ std::optional<Range> range_of(const graph::Value& value) {
     range.high = std::max(range.high, number);
   };
   const DType dtype = value.type.dtype;
+  const graph::Data* const data = value.known_data();
   if (value.elements) {
     for (sym::Expr e : *value.elements) {
       if (!e.is_const()) return std::nullopt;
       add(e.value());
     }
-  } else if (value.data && dtype == DType::kI32) {
-    for (size_t i = 0; i + 4 <= value.data->size; i += 4) {
+  } else if (data && dtype == DType::kI32) {
+    for (size_t i = 0; i + 4 <= data->size; i += 4) {
       int32_t number = 0;
-      std::memcpy(&number, value.data->bytes + i, 4);
+      std::memcpy(&number, data->bytes + i, 4);
       add(number);
     }
-  } else if (value.data && is_integer(dtype) && byte_size(dtype) == 1) {
-    for (size_t i = 0; i < value.data->size; ++i)
-      add(is_signed(dtype) ? static_cast<int8_t>(value.data->bytes[i]) : int64_t{value.data->bytes[i]});
+  } else if (data && is_integer(dtype) && byte_size(dtype) == 1) {
+    for (size_t i = 0; i < data->size; ++i)
+      add(is_signed(dtype) ? static_cast<int8_t>(data->bytes[i]) : int64_t{data->bytes[i]});
   } else {
     return std::nullopt;
   }
@@ -149,7 +150,7 @@ bool is_narrow(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::
 
 // A constant all of whose elements are 0, of either sign.
 bool is_zero(const Graph& graph, ValueId value) {
-  if (const auto& data = graph[value].data) {
+  if (const graph::Data* const data = graph[value].known_data()) {
     const DType dtype = graph[value].type.dtype;
     const size_t width = static_cast<size_t>(byte_size(dtype));
     if (!is_float(dtype)) return false;
@@ -263,7 +264,7 @@ std::optional<int64_t> known_number(Builder& b, ValueId value) {
   if (node->kind == OpKind::kReshape || node->kind == OpKind::kPermute || node->kind == OpKind::kExpand ||
       (node->kind == OpKind::kCast && graph[value].type.dtype == DType::kI32))
     return known_number(b, node->inputs[0]);
-  const auto& data = graph[value].data;
+  const graph::Data* const data = graph[value].known_data();
   const auto width = static_cast<size_t>(byte_size(graph[value].type.dtype));
   if (!data || data->size < width || !is_integer(graph[value].type.dtype)) return std::nullopt;
   for (size_t i = width; i < data->size; ++i)

@@ -95,7 +95,7 @@ class Reader {
   std::optional<Factor> factor(ValueId value) {
     const graph::Value& constant = graph_[value];
     if (!edit_.is_constant(value) || constant.type.dtype != DType::kF32) return std::nullopt;
-    if (constant.type.shape.empty() && constant.data)
+    if (constant.type.shape.empty() && constant.known_data())
       return Factor{read_float(DType::kF32, constant.data->bytes), {}};
     return Factor{1, Term(b_, value)};
   }
@@ -173,7 +173,7 @@ bool moves_back(const Edit& edit, const Graph& graph, const Leaf& leaf) {
     return false;
   const Node* moved = producer(graph, clamped->inputs[0]);
   if (!moved || moved->kind != OpKind::kAdd) return false;
-  const auto& by = graph[moved->inputs[1]].data;
+  const graph::Data* const by = graph[moved->inputs[1]].known_data();
   return by && graph[moved->inputs[1]].type == graph::Type{DType::kF32, {}} &&
          read_float(DType::kF32, by->bytes) == leaf.zero;
 }
@@ -225,7 +225,7 @@ std::optional<Quantize> match(const Graph& graph, const Edit& edit, const Node& 
   const Node* above = producer(graph, rounded);
   if (above && above->kind == OpKind::kAdd) {
     const graph::Value& zero = graph[above->inputs[1]];
-    if (!zero.data || !zero.type.shape.empty() || zero.type.dtype != DType::kF32) return std::nullopt;
+    if (!zero.known_data() || !zero.type.shape.empty() || zero.type.dtype != DType::kF32) return std::nullopt;
     q.zero = read_float(DType::kF32, zero.data->bytes);
     above = producer(graph, above->inputs[0]);
   }

@@ -29,11 +29,11 @@ bool is_view(OpKind kind) {
 std::optional<double> number_of(const Graph& graph, ValueId id) {
   const graph::Value& value = graph[id];
   const DType dtype = value.type.dtype;
-  if (value.data) {
-    if (value.data->size != static_cast<size_t>(byte_size(dtype))) return std::nullopt;
-    if (is_float(dtype)) return read_float(dtype, value.data->bytes);
+  if (const graph::Data* const data = value.known_data()) {
+    if (data->size != static_cast<size_t>(byte_size(dtype))) return std::nullopt;
+    if (is_float(dtype)) return read_float(dtype, data->bytes);
     return is_integer(dtype)
-               ? std::optional<double>(static_cast<double>(read_integer(dtype, value.data->bytes)))
+               ? std::optional<double>(static_cast<double>(read_integer(dtype, data->bytes)))
                : std::nullopt;
   }
   if (!value.producer.valid() || !is_float(dtype)) return std::nullopt;

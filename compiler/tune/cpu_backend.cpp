@@ -54,7 +54,7 @@ struct CpuCode : Code {
       const loop::Buffer& buffer = program[id];
       const int64_t bytes = value_of(schedule::extent_in_elements(buffer), values) * byte_size(buffer.dtype);
       subject.arguments.push_back(
-          {.bytes = bytes, .dtype = buffer.dtype, .weight = buffer.storage == loop::Storage::kWeight});
+          {.bytes = bytes, .dtype = buffer.dtype, .weight = buffer.storage == loop::Storage::kParameter});
       set_range(subject.arguments.back(), ranges, id, values);
     }
     for (const sym::Expr e : kernel.sizes) subject.sizes.push_back(value_of(e, values));

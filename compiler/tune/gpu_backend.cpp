@@ -41,7 +41,7 @@ struct GpuCode : Code {
       const auto [found, fresh] = numbers.emplace(id, static_cast<int32_t>(subject.arguments.size()));
       if (!fresh) return found->second;
       const loop::Buffer& buffer = program[id];
-      const bool weight = buffer.storage == loop::Storage::kWeight;
+      const bool weight = buffer.storage == loop::Storage::kParameter;
       subject.arguments.push_back(
           {.bytes = at(schedule::extent_in_elements(buffer)) * byte_size(buffer.dtype),
            .dtype = buffer.dtype,
@@ -101,7 +101,7 @@ struct GpuCode : Code {
 // Weights that are computed at compile time have no bytes yet; they get synthetic values.
 void make_weights(loop::Program& program) {
   for (loop::Buffer& buffer : program.buffers) {
-    if (buffer.storage != loop::Storage::kWeight || buffer.weight.bytes) continue;
+    if (buffer.storage != loop::Storage::kParameter || buffer.weight.bytes) continue;
     const int64_t bytes =
         value_of(schedule::extent_in_elements(buffer), [](sym::Expr) { return std::nullopt; }) *
         byte_size(buffer.dtype);

@@ -33,7 +33,7 @@ Key key_of(const loop::Program& program, const loop::Nest& nest, const Key& mach
   std::string text = loop::canonical_text(program, nest, &symbols);
   // The space depends on the code and on which buffers are constants that can be packed.
   for (const loop::BufferId id : loop::buffers_of(nest))
-    text += program[id].storage == loop::Storage::kWeight ? 'w' : '.';
+    text += program[id].storage == loop::Storage::kParameter ? 'w' : '.';
   std::vector<std::string> buckets;
   for (const Values& values : shapes) {
     std::string bucket = bucket_of(symbols, values);
@@ -199,7 +199,7 @@ void measure_all(const loop::Program& program, Backend& backend, const Options& 
   const Key machine = backend.machine();
   MeasureOptions measuring{.threads = machine.threads};
   for (const loop::Buffer& buffer : program.buffers)
-    if (buffer.storage == loop::Storage::kWeight)
+    if (buffer.storage == loop::Storage::kParameter)
       measuring.rotate_bytes += static_cast<int64_t>(buffer.weight.size);
   measuring.rotate_bytes = std::min(measuring.rotate_bytes, backend.rotation());
 

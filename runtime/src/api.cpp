@@ -6,6 +6,7 @@
 #include "cpu_features.h"
 #include "machine.h"
 #include "model.h"
+#include "parameters.h"
 
 struct stridec_pool {
   stridec::runtime::Pool* pool;
@@ -52,12 +53,13 @@ stridec_status model_info(const stridec_model* model, stridec_model_info* given)
                              .symbol_count = p.symbol_count,
                              .step_count = model->variant->step_count,
                              .weights_bytes = model->blob.weights.size,
-                             .device = device_of(*model)};
+                             .device = device_of(*model),
+                             .parameter_count = p.parameter_count};
   give_info(given, &info, sizeof info);
   return STRIDEC_OK;
 }
 
-// `first` is the value's index among all inputs, outputs and states.
+// `first` is the value's index among all inputs, outputs, states and parameters.
 stridec_status give_value(const stridec_model& model, const stridec_abi_value& value, int32_t first,
                           stridec_value_info* given) {
   stridec_value_info info = {.name = value.name,
@@ -83,6 +85,14 @@ stridec_status model_state(const stridec_model* model, int32_t index, stridec_va
   if (!model || !info || index < 0 || index >= model->program->state_count) return STRIDEC_INVALID_ARGUMENT;
   const stridec_abi_program& p = *model->program;
   return give_value(*model, p.states[index].value, p.input_count + p.output_count + index, info);
+}
+
+stridec_status model_parameter(const stridec_model* model, int32_t index, stridec_value_info* info) {
+  if (!model || !info || index < 0 || index >= model->program->parameter_count)
+    return STRIDEC_INVALID_ARGUMENT;
+  const stridec_abi_program& p = *model->program;
+  return give_value(*model, p.parameters[index].value, p.input_count + p.output_count + p.state_count + index,
+                    info);
 }
 
 stridec_status model_symbol(const stridec_model* model, int32_t index, stridec_symbol_info* given) {
@@ -187,7 +197,11 @@ constexpr stridec_api kApi = {.struct_size = sizeof(stridec_api),
                               .context_profile = context_profile,
                               .context_step = context_step,
                               .context_memory = context_memory,
-                              .context_warm_up = context_warm_up};
+                              .context_warm_up = context_warm_up,
+                              .model_parameter = model_parameter,
+                              .context_write_state = context_write_state,
+                              .context_read_state = context_read_state,
+                              .context_parameters = context_parameters};
 
 }  // namespace
 }  // namespace stridec::runtime

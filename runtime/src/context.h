@@ -35,9 +35,13 @@ struct stridec_context {
   stridec::runtime::Allocator* memory;           // for the memory that a run works on: one of the two
   stridec::runtime::CudaContext* cuda;           // null: the model runs on the CPU
   stridec::runtime::Block arena, scratch, staging, state;
-  stridec::runtime::Block counters;  // GPU: zero between launches
-  stridec::runtime::Block* owned;    // per output
-  stridec::runtime::Block* slots;    // per program slot
+  // Own values of replaceable parameters and of those derived from them; empty: the artifact's.
+  stridec::runtime::Block parameters;         // in host memory
+  stridec::runtime::Block device_parameters;  // GPU: their copy
+  bool parameters_written;                    // the derived ones are to be computed before the next run
+  stridec::runtime::Block counters;           // GPU: zero between launches
+  stridec::runtime::Block* owned;             // per output
+  stridec::runtime::Block* slots;             // per program slot
   // Always in host memory. Only GPU runs use host_staging and fetched.
   stridec::runtime::Block failures, left, host_staging;
   stridec::runtime::Block* fetched;  // per output
@@ -97,6 +101,9 @@ stridec_status device_error(stridec_context& context, Text& message);
 // Decides where output i is written and allocates memory; its dims must be known. Sets places[i] and
 // outputs[i]. `given` may be null: the caller will pass compact memory later.
 stridec_status place_output(stridec_context& context, int32_t i, const stridec_tensor* given, Text& message);
+
+// The status of a run that recorded a failure; writes its message.
+stridec_status failed_run(stridec_context& context, Text& message);
 
 // Writes the message's sentence with {0}..{3} replaced.
 void write_failure(Text& text, const stridec_abi_program& program, const stridec_abi_failure& failure);

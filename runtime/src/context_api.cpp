@@ -15,9 +15,10 @@ void destroy(stridec_context* c) {
   const stridec_abi_program& p = *c->model->program;
   pool_destroy(c->pool);
   cuda_context_destroy(c->cuda);  // waits for outstanding work
-  for (Block* block : {&c->arena, &c->scratch, &c->staging, &c->state, &c->counters})
+  for (Block* block : {&c->arena, &c->scratch, &c->staging, &c->state, &c->device_parameters, &c->counters})
     release(*c->memory, *block);
-  for (Block* block : {&c->failures, &c->left, &c->host_staging}) release(c->allocator, *block);
+  for (Block* block : {&c->failures, &c->left, &c->host_staging, &c->parameters})
+    release(c->allocator, *block);
   for (int32_t i = 0; c->owned && i < p.output_count; ++i) release(*c->memory, c->owned[i]);
   for (int32_t i = 0; c->fetched && i < p.output_count; ++i) release(c->allocator, c->fetched[i]);
   for (int32_t i = 0; c->slots && i < p.slot_count; ++i) release(*c->memory, c->slots[i]);
@@ -42,7 +43,7 @@ bool make_tables(stridec_context& c) {
   c.outputs = make_array<void*>(p.output_count);
   c.places = make_array<Place>(p.output_count);
   c.states = make_array<void*>(p.state_count);
-  c.addresses = make_array<const void*>(p.input_count + p.output_count + p.state_count + 3);
+  c.addresses = make_array<const void*>(p.input_count + p.output_count + p.state_count + 4);
   c.dims_of = make_array<int64_t*>(p.output_count);
   c.output_dims = make_array<int64_t>(c.model->output_dim_count);
   if (!c.owned || !c.slots || !c.fetched || !c.symbols || !c.input_dims || !c.bind_data || !c.inputs ||

@@ -96,7 +96,7 @@ struct Graph {  // for one shape
   const void** addresses;  // of the run whose list the graph has
   uint64_t used;           // time of the last use; 0: never
   List list;               // the launches that the graph has
-  void** nodes;   // the driver's nodes, one per launch
+  void** nodes;            // the driver's nodes, one per launch
   void *graph, *exec;
 };
 

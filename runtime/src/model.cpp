@@ -28,12 +28,16 @@ size_t shape_bytes(const stridec_abi_value& value) {
   return static_cast<size_t>(end - value.dims) + static_cast<size_t>(value.rank) + 3;
 }
 
+int32_t value_count(const stridec_abi_program& p) {
+  return p.input_count + p.output_count + p.state_count + p.parameter_count;
+}
+
 void destroy(stridec_model* model) {
   cuda_close(model->cuda);
   close_blob(model->blob);
   const stridec_abi_program& p = *model->program;
   if (model->shapes)
-    for (int32_t i = 0; i < p.input_count + p.output_count + p.state_count; ++i) free(model->shapes[i]);
+    for (int32_t i = 0; i < value_count(p); ++i) free(model->shapes[i]);
   free(model->shapes);
   free(model->dtypes);
   free(model->step_names);
@@ -42,16 +46,18 @@ void destroy(stridec_model* model) {
 
 stridec_status describe_values(stridec_model& model, Text& message) {
   const stridec_abi_program& p = *model.program;
-  int32_t count = p.input_count + p.output_count + p.state_count;
+  const int32_t count = value_count(p);
   model.dtypes = make_array<const DType*>(count);
   model.shapes = make_array<char*>(count);
   model.step_names = make_array<const char*>(model.variant->step_count);
   bool enough = model.dtypes && model.shapes && model.step_names;
   for (int32_t i = 0; enough && i < count; ++i) {
-    const stridec_abi_value& value = i < p.input_count ? p.inputs[i]
-                                     : i < p.input_count + p.output_count
-                                         ? p.outputs[i - p.input_count]
-                                         : p.states[i - p.input_count - p.output_count].value;
+    const stridec_abi_value& value =
+        i < p.input_count                    ? p.inputs[i]
+        : i < p.input_count + p.output_count ? p.outputs[i - p.input_count]
+        : i < p.input_count + p.output_count + p.state_count
+            ? p.states[i - p.input_count - p.output_count].value
+            : p.parameters[i - p.input_count - p.output_count - p.state_count].value;
     model.dtypes[i] = find_dtype(value.dtype);
     if (!model.dtypes[i] || value.rank < 0 || value.rank > kMaxRank) {
       message << "'" << value.name << "' has dtype number " << value.dtype << " and rank " << value.rank
@@ -213,10 +219,12 @@ stridec_status fill(stridec_model& model, const stridec_model_options& options, 
   for (int32_t i = 0; i < p.variant_count; ++i) asked |= p.variants[i].features;
   model.cpu = cpu_features(asked & STRIDEC_CPU_AMX_TILE);
   model.variant = find_variant(model, options, 0);
+  model.no_run = options.flags & STRIDEC_MODEL_NO_RUN;
+  if (model.no_run && !model.variant) model.variant = &p.variants[0];
   if (!model.variant) return explain_none(model, options, message);
   stridec_status status = find_blob(note, base, p, options.weights_dir,
                                     !(options.flags & STRIDEC_MODEL_SKIP_WEIGHTS_HASH), model.blob, message);
-  if (status == STRIDEC_OK) status = open_variant(model, options, message);
+  if (status == STRIDEC_OK && !model.no_run) status = open_variant(model, options, message);
   if (status == STRIDEC_OK) status = describe_values(model, message);
   if (status != STRIDEC_OK) return status;
   if ((options.flags & STRIDEC_MODEL_COPY_WEIGHTS) && model.variant->device == STRIDEC_ABI_CPU)

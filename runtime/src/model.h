@@ -16,7 +16,8 @@ struct stridec_model {
   uint64_t cpu;                       // STRIDEC_CPU_* bits of this machine
   stridec::runtime::CudaModel* cuda;  // null: the variant runs on a CPU
   int32_t device_id;                  // the requested GPU
-  // Per input, output and state, in that order.
+  bool no_run;                        // STRIDEC_MODEL_NO_RUN
+  // Per input, output, state and parameter, in that order.
   const stridec::runtime::DType** dtypes;
   char** shapes;             // "[batch, 768]"
   const char** step_names;   // pointers into the variant's text

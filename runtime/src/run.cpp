@@ -3,6 +3,7 @@
 #include "context.h"
 #include "context_api.h"
 #include "fp_mode.h"
+#include "parameters.h"
 
 namespace stridec::runtime {
 namespace {
@@ -184,32 +185,16 @@ stridec_status check_overlaps(const stridec_context& c, const stridec_tensor* in
 // Does everything that can be computed and allocated before a run.
 stridec_status prepare(stridec_context& c, const stridec_tensor* inputs, size_t input_count,
                        const stridec_tensor* outputs, size_t output_count, Aim aim, Text& message) {
+  if (c.model->no_run) {
+    message << "the artifact was opened with STRIDEC_MODEL_NO_RUN";
+    return STRIDEC_UNSUPPORTED_DEVICE;
+  }
   stridec_status status = bind_inputs(c, inputs, input_count, aim, message);
   if (status == STRIDEC_OK && (outputs || aim == Aim::kRun))
     status = check_count("output", program_of(c).output_count, outputs, output_count, message);
   if (status == STRIDEC_OK) status = place_outputs(c, outputs, message);
   if (status == STRIDEC_OK) status = reserve_blocks(c, message);
   return status;
-}
-
-stridec_status failed_run(stridec_context& c, Text& message) {
-  const stridec_abi_program& p = program_of(c);
-  auto* failures = reinterpret_cast<const stridec_abi_failure*>(c.failures.data);
-  if (c.run_status != STRIDEC_OK) return c.run_status;  // the message has been written
-  if (c.cuda && cuda_failure(*c.cuda).code) {
-    write_failure(message, p, cuda_failure(*c.cuda));
-    cuda_reset_failure(*c.cuda);
-    return STRIDEC_BAD_DATA;
-  }
-  for (int32_t part = 0; part < c.threads; ++part) {
-    const stridec_abi_failure& f = failures[part];
-    if (!f.code) continue;
-    write_failure(message, p, f);
-    bool guard = f.code >= 1 && f.code <= p.message_count && p.messages[f.code - 1].kind == STRIDEC_ABI_GUARD;
-    return guard ? STRIDEC_WRONG_SHAPE : STRIDEC_BAD_DATA;
-  }
-  message << "the generated code failed without a reason";
-  return STRIDEC_BAD_ARTIFACT;
 }
 
 // Collects the addresses of everything that a GPU run reads and writes, except the weights, which do not
@@ -220,6 +205,7 @@ RunKey key_of(stridec_context& c) {
   for (int32_t i = 0; i < p.input_count; ++i) c.addresses[n++] = c.inputs[i];
   for (int32_t i = 0; i < p.output_count; ++i) c.addresses[n++] = c.outputs[i];
   for (int32_t i = 0; i < p.state_count; ++i) c.addresses[n++] = c.states[i];
+  c.addresses[n++] = c.parameters.data;
   c.addresses[n++] = c.arena.data;
   c.addresses[n++] = c.scratch.data;
   c.addresses[n++] = c.counters.data;
@@ -227,6 +213,7 @@ RunKey key_of(stridec_context& c) {
 }
 
 stridec_status execute(stridec_context& c, Text& message) {
+  if (stridec_status status = derive_parameters(c, message); status != STRIDEC_OK) return status;
   memset(c.failures.data, 0, static_cast<size_t>(c.failures.bytes));
   c.run_status = STRIDEC_OK;
   stridec_abi_run run = {.symbols = c.symbols,
@@ -234,6 +221,7 @@ stridec_status execute(stridec_context& c, Text& message) {
                          .outputs = c.outputs,
                          .states = c.states,
                          .weights = c.cuda ? cuda_weights(*c.model->cuda) : c.model->blob.weights.data,
+                         .parameters = parameters_of(c),
                          .arena = c.arena.data,
                          .failures = reinterpret_cast<stridec_abi_failure*>(c.failures.data),
                          .threads = c.threads,
@@ -355,6 +343,26 @@ stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& messag
 }
 
 }  // namespace
+
+stridec_status failed_run(stridec_context& c, Text& message) {
+  const stridec_abi_program& p = program_of(c);
+  auto* failures = reinterpret_cast<const stridec_abi_failure*>(c.failures.data);
+  if (c.run_status != STRIDEC_OK) return c.run_status;  // the message has been written
+  if (c.cuda && cuda_failure(*c.cuda).code) {
+    write_failure(message, p, cuda_failure(*c.cuda));
+    cuda_reset_failure(*c.cuda);
+    return STRIDEC_BAD_DATA;
+  }
+  for (int32_t part = 0; part < c.threads; ++part) {
+    const stridec_abi_failure& f = failures[part];
+    if (!f.code) continue;
+    write_failure(message, p, f);
+    bool guard = f.code >= 1 && f.code <= p.message_count && p.messages[f.code - 1].kind == STRIDEC_ABI_GUARD;
+    return guard ? STRIDEC_WRONG_SHAPE : STRIDEC_BAD_DATA;
+  }
+  message << "the generated code failed without a reason";
+  return STRIDEC_BAD_ARTIFACT;
+}
 
 void write_failure(Text& text, const stridec_abi_program& program, const stridec_abi_failure& failure) {
   if (failure.code < 1 || failure.code > program.message_count) {

@@ -38,8 +38,8 @@ Case linear(const std::string& name, int64_t m, int64_t n, int64_t k, bool trans
   Case c{.name = name, .multiply_adds = 1.0 * m * n * k};
   const View x = buffer(c.program, "x", {m, k}, Storage::kInput);
   const View w = buffer(c.program, "w", transposed ? std::vector<Expr>{n, k} : std::vector<Expr>{k, n},
-                        Storage::kWeight);
-  const View bias = buffer(c.program, "bias", {n}, Storage::kWeight);
+                        Storage::kParameter);
+  const View bias = buffer(c.program, "bias", {n}, Storage::kParameter);
   const View y = buffer(c.program, "y", {m, n}, Storage::kArena);
   NestBuilder nb(c.program, name);
   const Expr i = nb.dim(m), j = nb.dim(n);
@@ -84,8 +84,8 @@ Case conv(const std::string& name, int64_t channels, int64_t filters, int64_t si
   auto strides = [](int64_t ch, int64_t hw) { return std::vector<Expr>{hw * hw * ch, 1, hw * ch, ch}; };
   const View x = buffer(c.program, "x", {batch, channels, size, size}, Storage::kInput, DType::kF32,
                         channels_first ? std::vector<Expr>() : strides(channels, size));
-  const View w = buffer(c.program, "w", {filters, channels, kernel, kernel}, Storage::kWeight);
-  const View bias = buffer(c.program, "bias", {filters}, Storage::kWeight);
+  const View w = buffer(c.program, "w", {filters, channels, kernel, kernel}, Storage::kParameter);
+  const View bias = buffer(c.program, "bias", {filters}, Storage::kParameter);
   const View add = buffer(c.program, "residual", {batch, filters, out, out}, Storage::kArena, DType::kF32,
                           strides(filters, out));
   const View y =
@@ -119,8 +119,8 @@ Case depthwise(const std::string& name, int64_t channels, int64_t size, int64_t 
   };
   const View x =
       buffer(c.program, "x", {1, channels, size, size}, Storage::kArena, DType::kF32, strides(size));
-  const View w = buffer(c.program, "w", {channels, kernel, kernel}, Storage::kWeight);
-  const View bias = buffer(c.program, "bias", {channels}, Storage::kWeight);
+  const View w = buffer(c.program, "w", {channels, kernel, kernel}, Storage::kParameter);
+  const View bias = buffer(c.program, "bias", {channels}, Storage::kParameter);
   const View y = buffer(c.program, "y", {1, channels, out, out}, Storage::kArena, DType::kF32, strides(out));
   NestBuilder nb(c.program, name);
   const auto i = nb.dims({1, channels, out, out});

@@ -22,12 +22,13 @@ import information
 import library
 import random_data
 import ranks
+import refit
 import results
 import same_bytes
 import transcripts
 from harness import ROOT, prepare
 
-TOPICS = (failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered)
+TOPICS = (failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, refit)
 
 
 def names_in(module):

@@ -36,7 +36,7 @@ void JobWriter::add(const MatrixCase& c, const std::string& kernel, const std::v
   const GpuTarget& target = gpu_target("sm_90a");
   const loop::Program parsed = loop::parse_program(c.text);
   loop::Program program = parsed;
-  if (time) program.buffers[1].storage = loop::Storage::kWeight;
+  if (time) program.buffers[1].storage = loop::Storage::kParameter;
   loop::Nest& nest = program.nests[0];
   bool found = false;
   for (const auto& ranked : schedule::matrix_plans(program, nest, target)) {
@@ -62,7 +62,7 @@ void JobWriter::add(const MatrixCase& c, const std::string& kernel, const std::v
 void JobWriter::add_plans(const MatrixCase& c, const json& reference, double most, size_t count,
                           const GpuTarget& target) {
   loop::Program program = loop::parse_program(c.text);
-  program.buffers[1].storage = loop::Storage::kWeight;
+  program.buffers[1].storage = loop::Storage::kParameter;
   const auto ranked = schedule::matrix_plans(program, program.nests[0], target);
   for (const auto& [plan, cycles] : ranked) {
     if (cycles > most * ranked[0].cycles || count-- == 0) break;
@@ -80,7 +80,7 @@ void JobWriter::add_at(const MatrixCase& c, const MatrixCase& fixed, const Sizes
   const GpuTarget& target = gpu_target("sm_90a");
   const auto parsed = [](const MatrixCase& of) {
     loop::Program program = loop::parse_program(of.text);
-    program.buffers[1].storage = loop::Storage::kWeight;
+    program.buffers[1].storage = loop::Storage::kParameter;
     return program;
   };
   const loop::Program known = parsed(fixed);
@@ -111,7 +111,7 @@ void JobWriter::add_at(const MatrixCase& c, const MatrixCase& fixed, const Sizes
 void JobWriter::add_chosen(const MatrixCase& c, const std::vector<Sizes>& shapes, const json& reference) {
   const GpuTarget& target = gpu_target("sm_90a");
   loop::Program program = loop::parse_program(c.text);
-  program.buffers[1].storage = loop::Storage::kWeight;
+  program.buffers[1].storage = loop::Storage::kParameter;
   const auto schedule = schedule::choose_cuda_contraction(program, program.nests[0], target);
   if (!schedule) {
     std::cerr << c.name << ": a thread per point\n";

@@ -81,7 +81,7 @@ loop::View weight(loop::Program& program, const std::string& name, std::vector<i
     loop::set_number(tensor, i, is_float(dtype) ? value / 64 - 0.75 : value - 50);
   }
   auto bytes = std::make_shared<std::vector<uint8_t>>(std::move(tensor.bytes));
-  loop::Buffer buffer{.name = name, .dtype = dtype, .storage = loop::Storage::kWeight};
+  loop::Buffer buffer{.name = name, .dtype = dtype, .storage = loop::Storage::kParameter};
   for (int64_t extent : shape) buffer.shape.push_back(extent);
   buffer.weight = {bytes, bytes->data(), bytes->size()};
   return loop::whole(program, loop::add_buffer(program, std::move(buffer)));

@@ -48,7 +48,7 @@ DeviceProgram::DeviceProgram(codegen::cuda::Variant variant) : impl_(std::make_u
   m.images = cuda::images(m.device);
   m.weights.resize(static_cast<size_t>(program.weight_bytes));
   for (const loop::Buffer& b : program.buffers)
-    if (b.storage == loop::Storage::kWeight && !b.offset.is_const(-1) && b.weight.bytes)
+    if (b.storage == loop::Storage::kParameter && !b.offset.is_const(-1) && b.weight.bytes)
       std::memcpy(m.weights.data() + b.offset.value(), b.weight.bytes, b.weight.size);
 
   stridec_abi_note note{};

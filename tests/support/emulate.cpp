@@ -258,7 +258,7 @@ class Run {
     make_room();
     for (size_t b = 0; b < memory_.size(); ++b) {
       const loop::Buffer& buffer = program.buffers[b];
-      if (buffer.storage == loop::Storage::kWeight && buffer.weight.bytes)
+      if (buffer.storage == loop::Storage::kParameter && buffer.weight.bytes)
         std::memcpy(at(b), buffer.weight.bytes, buffer.weight.size);
     }
     for (size_t i = 0; i < inputs.size(); ++i)

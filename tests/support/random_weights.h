@@ -11,7 +11,7 @@ namespace stridec::test {
 // Fills all weights of the program; their sizes must be known.
 inline loop::Program with_random_weights(loop::Program program) {
   for (loop::Buffer& buffer : program.buffers) {
-    if (buffer.storage != loop::Storage::kWeight) continue;
+    if (buffer.storage != loop::Storage::kParameter) continue;
     const std::vector<int64_t> shape = shape_of(buffer);
     buffer.weight = weight_data(random_tensor(buffer.dtype, shape, static_cast<int>(shape[0])).bytes);
   }

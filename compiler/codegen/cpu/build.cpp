@@ -158,6 +158,32 @@ void emit(Variant& variant) {
   });
 }
 
+namespace {
+
+// Adds the variant's kernels to the table. Returns its launches, and calls `added` with each kernel's index.
+std::map<schedule::LaunchKey, LaunchedKernel> add_kernels(
+    const Variant& variant, Kernels& table, const std::vector<BuiltKernel>& kernels,
+    const std::function<void(schedule::LaunchKey, const Kernel&, int)>& added) {
+  const loop::Program& program = variant.program;
+  std::map<schedule::LaunchKey, LaunchedKernel> launches;
+  for (const schedule::Scratch& scratch : variant.scratch) {
+    const Kernel& kernel = variant.kernels.at(scratch.launch);
+    const std::string& name =
+        std::visit(loop::Overloaded{
+                       [&](loop::NestId id) -> const std::string& { return program[id].name; },
+                       [&](const loop::TiledGroup* group) -> const std::string& { return group->name; },
+                       [&](const loop::Call* call) -> const std::string& { return call->routine; },
+                   },
+                   scratch.launch);
+    const int number = table.add(kernel, variant.target, name);
+    launches[scratch.launch] = {kernels[static_cast<size_t>(number)].symbol, &kernel, scratch};
+    if (added) added(scratch.launch, kernel, number);
+  }
+  return launches;
+}
+
+}  // namespace
+
 Built assemble(const std::vector<Variant>& variants, const BuildOptions& options) {
   Built built;
   Kernels table(built.kernels);
@@ -166,29 +192,22 @@ Built assemble(const std::vector<Variant>& variants, const BuildOptions& options
   built.launches.resize(variants.size());
   for (size_t v = 0; v < variants.size(); ++v) {
     const loop::Program& program = variants[v].program;
-    const CpuTarget& target = variants[v].target;
     HostVariant& row = host.emplace_back();
-    row.name = target.name;
+    row.name = variants[v].target.name;
     row.when = variants[v].when;
     row.program = &program;
     built.launches[v].resize(program.nests.size());
-    for (const schedule::Scratch& scratch : variants[v].scratch) {
-      const Kernel& kernel = variants[v].kernels.at(scratch.launch);
-      auto add = [&](const std::string& name) {
-        const int number = table.add(kernel, target, name);
-        const std::string& symbol = built.kernels[static_cast<size_t>(number)].symbol;
-        row.launches[scratch.launch] = {symbol, &kernel, scratch};
-        return number;
-      };
-      std::visit(loop::Overloaded{
-                     [&](loop::NestId id) {
-                       built.launches[v][static_cast<size_t>(id.value)] = {add(program[id].name), kernel};
-                     },
-                     [&](const loop::TiledGroup* strips) { add(strips->name); },
-                     [&](const loop::Call* call) { add(call->routine); },
-                 },
-                 scratch.launch);
-    }
+    row.launches = add_kernels(variants[v], table, built.kernels,
+                               [&](const schedule::LaunchKey& launch, const Kernel& kernel, int number) {
+                                 if (const auto* id = std::get_if<loop::NestId>(&launch))
+                                   built.launches[v][static_cast<size_t>(id->value)] = {number, kernel};
+                               });
+  }
+  for (HostVariant& row : host) {
+    const auto found = options.derivations.find(row.program);
+    if (found == options.derivations.end()) continue;
+    row.derivation = &found->second->program;
+    row.derivation_launches = add_kernels(*found->second, table, built.kernels, {});
   }
   built.host_text = host_text(host, options.host);
   return built;

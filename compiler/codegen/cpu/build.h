@@ -42,6 +42,8 @@ struct BuildOptions {
   std::string prelude;
   HostOptions host;
   std::vector<HostVariant> devices;  // variants of other backends, which the runtime tries first
+  // derive.h: of the programs of variants and devices that have derived parameters.
+  std::map<const loop::Program*, const Variant*> derivations;
   std::function<void(size_t done, size_t total)> progress;  // may be empty; called from any thread
 };
 

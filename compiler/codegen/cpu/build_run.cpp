@@ -73,7 +73,7 @@ struct CompiledProgram::Impl {
     const std::optional<int64_t> bytes = sym::as_const(program().weight_bytes);
     weights = std::make_unique<Memory>(bytes.value_or(0), false);
     for (const loop::Buffer& b : program().buffers)
-      if (b.storage == loop::Storage::kWeight && !b.offset.is_const(-1) && b.weight.bytes)
+      if (b.storage == loop::Storage::kParameter && !b.offset.is_const(-1) && b.weight.bytes)
         std::memcpy(weights->get() + b.offset.value(), b.weight.bytes, b.weight.size);
   }
 
@@ -180,6 +180,7 @@ struct CompiledProgram::Impl {
     run.outputs = state.pointers.data();
     run.states = state_pointers.data();
     run.weights = weights->get();
+    run.parameters = weights->get();
     run.arena = arena.get();
     run.failures = failures.data();
     run.threads = options.parts;

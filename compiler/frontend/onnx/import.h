@@ -10,6 +10,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/frontend/onnx/model.h"
+#include "compiler/graph/builder.h"
 #include "compiler/graph/graph.h"
 
 namespace stridec::onnx {
@@ -40,6 +41,8 @@ struct ImportOptions {
   std::map<std::string, std::vector<int64_t>> input_values;
   // By input: the contents of a sequence or optional, if `dims` cannot describe them.
   std::map<std::string, InputItems> items;
+  // Which initializers may be replaced after compilation; empty: none.
+  graph::Builder::Replaceable replaceable;
   bool sizes_stay_open = false;  // symbols that `dims` fixes stay symbols; lengths and ranks are fixed
 };
 

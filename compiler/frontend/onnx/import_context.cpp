@@ -206,6 +206,7 @@ std::optional<double> Context::constant_number(size_t i) const {
   if (!has(i)) return std::nullopt;
   const Term x = in(i);
   const graph::Value& value = b.graph()[x.id()];
+  b.fix(x.id());
   if (value.data && value.data->size == static_cast<size_t>(byte_size(x.dtype())))
     return is_float(x.dtype()) ? read_float(x.dtype(), value.data->bytes)
                                : static_cast<double>(read_integer(x.dtype(), value.data->bytes));

@@ -35,6 +35,7 @@ class ModelImporter : public Importer, public BranchImporter {
 
   Imported run() {
     out_.graph.name = model_.graph.name;
+    builder_.set_replaceable(options_.replaceable);
     scopes_.emplace_back();
     levels_.emplace_back(model_.graph, nullptr);
     add_inputs();

@@ -21,6 +21,7 @@ std::vector<Scale> fractions_of(const Context& c, size_t input, const std::strin
   if (!c.has(input)) return out;
   const Term x = c.in(input);
   if (!is_float(x.dtype())) c.does_not_fit(cat(what, " is ", name(x.dtype()), ", not a float"));
+  c.b.fix(x.id());
   if (const auto& data = c.b.graph()[x.id()].data) {
     const auto width = static_cast<size_t>(byte_size(x.dtype()));
     for (size_t at = 0; at + width <= data->size; at += width)

@@ -63,7 +63,7 @@ class Contents {
   std::vector<uint8_t> read(BufferId id) {
     const loop::Buffer& buffer = program_[id];
     const auto count = count_of(buffer);
-    if (buffer.storage != loop::Storage::kWeight || !count) return {};
+    if (!loop::is_constant(buffer) || !count) return {};
     const auto size = static_cast<size_t>(*count * byte_size(buffer.dtype));
     if (!buffer.prepacked) {
       if (buffer.weight.size != size) return {};
@@ -181,7 +181,7 @@ class Rewriter {
 
  private:
   const Formula* of(BufferId id) {
-    if (program_[id].storage != loop::Storage::kWeight) return nullptr;
+    if (program_[id].storage != loop::Storage::kParameter) return nullptr;
     const auto found = formulas_.find(id);
     if (found != formulas_.end()) return found->second ? &*found->second : nullptr;
     const auto* bytes = contents_.of(id);

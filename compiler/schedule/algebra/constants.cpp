@@ -85,7 +85,7 @@ Effects shared_effects(const Program& program, const Nest& nest) {
 // Whether the buffer is a weight, or scratch whose writers are all still constant candidates.
 bool is_constant(const Program& program, BufferId id, const std::vector<int>& writers,
                  const std::vector<Candidate>& candidates) {
-  if (program[id].storage == Storage::kWeight) return true;
+  if (program[id].storage == Storage::kParameter) return true;
   const auto constant_writers = std::count_if(candidates.begin(), candidates.end(), [&](const Candidate& c) {
     return c.constant && writes(c.effects, id);
   });
@@ -98,7 +98,7 @@ bool is_constant(const Program& program, BufferId id, const std::vector<int>& wr
 std::vector<std::set<BufferId>> sources(const Program& program, const std::vector<Candidate>& candidates) {
   std::vector<std::set<BufferId>> from(program.buffers.size());
   for (size_t i = 0; i < from.size(); ++i)
-    if (program.buffers[i].storage == Storage::kWeight) from[i].insert(BufferId(i));
+    if (program.buffers[i].storage == Storage::kParameter) from[i].insert(BufferId(i));
   for (const Candidate& candidate : candidates)
     for (BufferId to : candidate.effects.writes)
       for (BufferId id : candidate.effects.reads)
@@ -169,7 +169,7 @@ void hoist_constants(Program& program) {
     hoisted.insert(candidate.nest);
     program.prepack.push_back(candidate.nest);
     for (BufferId id : candidate.effects.writes) {
-      program[id].storage = Storage::kWeight;
+      program[id].storage = Storage::kParameter;
       program[id].prepacked = true;
     }
   }

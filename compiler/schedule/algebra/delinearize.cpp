@@ -208,7 +208,7 @@ class WeightSplitter {
 
   void look(loop::NestId id, const loop::Access& access, const sym::Substitution& extents) {
     const loop::Buffer& buffer = program_[access.buffer];
-    if (buffer.storage != loop::Storage::kWeight || fixed_.contains(access.buffer) ||
+    if (buffer.storage != loop::Storage::kParameter || fixed_.contains(access.buffer) ||
         buffer.strides != loop::row_major(buffer.shape))
       return;
     nests_[access.buffer].insert(id);

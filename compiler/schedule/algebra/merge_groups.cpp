@@ -79,7 +79,8 @@ class ChannelJoiner {
         product->batch.size() != 1 || !product->a.plain || !product->b.plain)
       return std::nullopt;
     const auto constant = [&](const loop::Load* load) {
-      return program_[load->access.buffer].storage == loop::Storage::kWeight && load->access.mask.is_const(1);
+      return program_[load->access.buffer].storage == loop::Storage::kParameter &&
+             load->access.mask.is_const(1);
     };
     const bool second = constant(product->b.plain);
     Groups groups{.group = product->batch[0],
@@ -133,7 +134,7 @@ class ChannelJoiner {
       }
     });
     loop::Buffer wide{.name = source.name + ".joined", .dtype = source.dtype};
-    wide.storage = loop::Storage::kWeight;
+    wide.storage = loop::Storage::kParameter;
     wide.prepacked = true;
     Access read = from, write;
     const Expr member = sym::floordiv(n, columns);

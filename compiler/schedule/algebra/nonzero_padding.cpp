@@ -67,7 +67,8 @@ class Borders {
         contraction_->n.empty())
       return false;
     const auto constant = [&](const loop::Load* load) {
-      return program_[load->access.buffer].storage == loop::Storage::kWeight && load->access.mask.is_const(1);
+      return program_[load->access.buffer].storage == loop::Storage::kParameter &&
+             load->access.mask.is_const(1);
     };
     const bool second = constant(contraction_->b.plain);
     data_ = second ? contraction_->a.plain : contraction_->b.plain;
@@ -149,7 +150,7 @@ class Borders {
     return loop::add_buffer(program_, {.name = name,
                                        .dtype = DType::kI32,
                                        .shape = std::move(shape),
-                                       .storage = loop::Storage::kWeight,
+                                       .storage = loop::Storage::kParameter,
                                        .prepacked = true});
   }
 

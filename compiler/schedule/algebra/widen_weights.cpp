@@ -20,7 +20,7 @@ using loop::ValueId;
 bool reads_weights_alone(const Program& program, const Factor& factor) {
   return std::all_of(factor.slice.begin(), factor.slice.end(), [&](const Stmt* stmt) {
     const auto* load = std::get_if<loop::Load>(&stmt->node);
-    return !load || program[load->access.buffer].storage == loop::Storage::kWeight;
+    return !load || program[load->access.buffer].storage == loop::Storage::kParameter;
   });
 }
 

@@ -182,7 +182,7 @@ class Splitter {
 
   void weights() {
     u_ = buffer(program_[c_.weight->access.buffer].name + ".winograd", {&c_.shared, &c_.channels, &columns_});
-    program_[u_].storage = loop::Storage::kWeight;
+    program_[u_].storage = loop::Storage::kParameter;
     program_[u_].prepacked = true;
     Expr first = 0;
     for (const Sibling& sibling : siblings_) {
@@ -333,12 +333,12 @@ std::optional<Convolution> match_winograd(const Program& program, const Nest& ne
     return refuse("no sum of f32 products");
   Convolution c{.reduce = found->reduce, .at = found->at};
   const bool swapped =
-      found->a.plain && program[found->a.plain->access.buffer].storage == loop::Storage::kWeight;
+      found->a.plain && program[found->a.plain->access.buffer].storage == loop::Storage::kParameter;
   const loop::Operand &data = swapped ? found->b : found->a, &weight = swapped ? found->a : found->b;
   if (data.slice.size() != 1 || weight.slice.size() != 1) return refuse("an operand is computed");
   c.data = data.plain;
   c.weight = weight.plain;
-  if (program[c.weight->access.buffer].storage != loop::Storage::kWeight ||
+  if (program[c.weight->access.buffer].storage != loop::Storage::kParameter ||
       !c.weight->access.mask.is_const(1))
     return refuse("the weights are not constant");
   if (c.data->fill.f != 0 || c.data->fill.i != 0) return refuse("the padding is not zero");

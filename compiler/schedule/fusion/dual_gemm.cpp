@@ -116,7 +116,7 @@ std::optional<Columns> columns_of(const Program& program, const Nest& nest) {
   if (!loads) return std::nullopt;
   const Access &x = loads->first->access, &y = loads->second->access;
   const loop::Buffer &first = program[x.buffer], &second = program[y.buffer];
-  if (first.storage != loop::Storage::kWeight || second.storage != loop::Storage::kWeight ||
+  if (first.storage != loop::Storage::kParameter || second.storage != loop::Storage::kParameter ||
       first.dtype != second.dtype || first.shape.size() != second.shape.size())
     return std::nullopt;
   sym::Substitution dims;
@@ -160,7 +160,7 @@ BufferId add_both(Program& program, const Columns& columns) {
   const loop::Buffer& first = program[columns.first];
   loop::Buffer buffer{.name = first.name + ".paired", .dtype = first.dtype, .shape = first.shape};
   buffer.shape[columns.dim] = 2 * columns.count;
-  buffer.storage = loop::Storage::kWeight;
+  buffer.storage = loop::Storage::kParameter;
   buffer.prepacked = true;
   return loop::add_buffer(program, std::move(buffer));
 }

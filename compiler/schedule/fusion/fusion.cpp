@@ -127,7 +127,7 @@ class Fuser {
         }
         const auto& read = flow.effects[at].reads;
         if (sums && std::none_of(read.begin(), read.end(),
-                                 [&](auto id) { return program_[id].storage == loop::Storage::kWeight; }))
+                                 [&](auto id) { return program_[id].storage == loop::Storage::kParameter; }))
           return true;
       }
     return false;

@@ -66,7 +66,7 @@ std::vector<std::vector<int>> ways_to(const Program& program, const loop::Steps&
 bool reads_weights(const Program& program, const kernels::Factor& factor) {
   return std::any_of(factor.slice.begin(), factor.slice.end(), [&](const Stmt* stmt) {
     const auto* load = std::get_if<loop::Load>(&stmt->node);
-    return load && program[load->access.buffer].storage == Storage::kWeight;
+    return load && program[load->access.buffer].storage == Storage::kParameter;
   });
 }
 

@@ -236,7 +236,7 @@ bool stretches_weights(const Program& program, const Nest& producer, BufferId re
   int64_t given = 0;
   for (BufferId id : effects_of(producer).reads) {
     const auto size = bytes(id);
-    if (program[id].storage != loop::Storage::kWeight || !size) return false;
+    if (program[id].storage != loop::Storage::kParameter || !size) return false;
     given += *size;
   }
   const auto count = sym::as_const(loop::element_count(program[result].shape));

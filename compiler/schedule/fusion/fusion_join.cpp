@@ -82,7 +82,7 @@ bool runs_through_weights(const Program& program, const Nest& nest, Expr var) {
   bool found = false;
   loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
     const auto* load = std::get_if<Load>(&stmt.node);
-    if (!load || program[load->access.buffer].storage != loop::Storage::kWeight) return;
+    if (!load || program[load->access.buffer].storage != loop::Storage::kParameter) return;
     for (Expr e : load->access.index) found = found || sym::depends_on(e, var);
   });
   return found;

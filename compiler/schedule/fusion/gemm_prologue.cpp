@@ -39,7 +39,7 @@ struct Rows {
 bool of_weights(const Program& program, const kernels::Factor& factor) {
   return std::all_of(factor.slice.begin(), factor.slice.end(), [&](const loop::Stmt* stmt) {
     const auto* load = std::get_if<Load>(&stmt->node);
-    return !load || program[load->access.buffer].storage == Storage::kWeight;
+    return !load || program[load->access.buffer].storage == Storage::kParameter;
   });
 }
 

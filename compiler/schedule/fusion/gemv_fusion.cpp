@@ -47,7 +47,7 @@ std::optional<RowProduct> row_product(const Program& program, const Nest& nest) 
   if (!weight.plain || !weight.plain->access.mask.is_const(1)) return std::nullopt;
   const loop::Buffer& buffer = program[weight.plain->access.buffer];
   const int bytes = byte_size(buffer.dtype);
-  if (buffer.storage != loop::Storage::kWeight || (bytes != 2 && bytes != 4)) return std::nullopt;
+  if (buffer.storage != loop::Storage::kParameter || (bytes != 2 && bytes != 4)) return std::nullopt;
   for (const Dim& dim : c->k)
     if (!dim.extent.is_const()) return std::nullopt;
   for (Expr extent : buffer.shape)

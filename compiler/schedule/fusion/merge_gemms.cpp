@@ -54,7 +54,7 @@ bool loads_weights(const Program& program, const kernels::Factor& factor, bool a
   for (const Stmt* stmt : factor.slice)
     if (const auto* load = std::get_if<Load>(&stmt->node)) {
       ++loads;
-      weights += program[load->access.buffer].storage == loop::Storage::kWeight;
+      weights += program[load->access.buffer].storage == loop::Storage::kParameter;
     }
   return weights == (all ? loads : 0) && loads > 0;
 }
@@ -162,7 +162,8 @@ class Comparison {
     if (!(a.mask == b.mask) || sym::depends_on(a.mask, a_.column) || !(a.index == b.index)) return false;
     if (!by_column) return a.buffer == b.buffer;
     const loop::Buffer &x = program_[a.buffer], &y = program_[b.buffer];
-    if (x.storage != loop::Storage::kWeight || y.storage != loop::Storage::kWeight || x.dtype != y.dtype)
+    if (x.storage != loop::Storage::kParameter || y.storage != loop::Storage::kParameter ||
+        x.dtype != y.dtype)
       return false;
     std::optional<size_t> along;
     for (size_t d = 0; d < a.index.size(); ++d) {
@@ -236,7 +237,7 @@ BufferId joined(Program& program, const Differences::Weights& pair, const Nest& 
   loop::Buffer buffer{.name = cat(program[pair.a].name, ".joined"),
                       .dtype = program[pair.a].dtype,
                       .shape = program[pair.a].shape,
-                      .storage = loop::Storage::kWeight,
+                      .storage = loop::Storage::kParameter,
                       .prepacked = true};
   buffer.shape[pair.dim] = program[pair.a].shape[pair.dim] + program[pair.b].shape[pair.dim];
   const BufferId to = loop::add_buffer(program, std::move(buffer));
@@ -282,7 +283,7 @@ BufferId joined(Program& program, const Product& a, const Product& b, size_t con
   const BufferId to = loop::add_buffer(program, {.name = "constant.joined",
                                                  .dtype = value_of(a).dtype,
                                                  .shape = {a.columns + b.columns},
-                                                 .storage = loop::Storage::kWeight,
+                                                 .storage = loop::Storage::kParameter,
                                                  .prepacked = true});
   Expr at = 0;
   for (const Product* product : {&a, &b}) {

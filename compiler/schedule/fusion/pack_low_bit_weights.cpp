@@ -66,7 +66,7 @@ class Packer {
       facts_.set_index(pack_.dims.back().var, extent);
     }
     buffer_ = {.name = std::move(name), .shape = shape};
-    buffer_.storage = loop::Storage::kWeight;
+    buffer_.storage = loop::Storage::kParameter;
     buffer_.prepacked = true;
   }
 

@@ -286,10 +286,10 @@ class Fuser {
     if (!is_contraction(nests[1])) return 0;
     const auto contraction = loop::classify_contraction(nests[1]);
     if (!contraction || !contraction->a.plain || !contraction->b.plain) return std::nullopt;
-    const bool swapped = program_[contraction->a.plain->access.buffer].storage == Storage::kWeight;
+    const bool swapped = program_[contraction->a.plain->access.buffer].storage == Storage::kParameter;
     const loop::Buffer& weight = program_[(swapped ? contraction->a : contraction->b).plain->access.buffer];
     const auto count = sym::as_const(loop::element_count(weight.shape));
-    if (weight.storage != Storage::kWeight || !count) return std::nullopt;
+    if (weight.storage != Storage::kParameter || !count) return std::nullopt;
     const std::vector<Dim>& rows = swapped ? contraction->n : contraction->m;
     std::erase_if(row.dims, [&](const std::vector<size_t>& dims) {
       return !loop::is_var_of(nests[1].dims[dims[1]].var, rows);

@@ -168,7 +168,7 @@ bool can_pack(const Problem& p, const Factor& b, int element_bytes, const Dims& 
     const auto* load = std::get_if<loop::Load>(&stmt->node);
     if (!load) continue;
     const loop::Buffer& buffer = p.program[load->access.buffer];
-    if (buffer.storage != loop::Storage::kWeight) return false;
+    if (buffer.storage != loop::Storage::kParameter) return false;
     given += static_cast<double>(sym::as_const(loop::element_count(buffer.shape)).value_or(0)) *
              byte_size(buffer.dtype);
   }
@@ -178,7 +178,7 @@ bool can_pack(const Problem& p, const Factor& b, int element_bytes, const Dims& 
 bool made_of_weights(const Problem& p, const Factor& b) {
   return std::all_of(b.slice.begin(), b.slice.end(), [&](const loop::Stmt* stmt) {
     const auto* load = std::get_if<loop::Load>(&stmt->node);
-    return !load || p.program[load->access.buffer].storage == loop::Storage::kWeight;
+    return !load || p.program[load->access.buffer].storage == loop::Storage::kParameter;
   });
 }
 

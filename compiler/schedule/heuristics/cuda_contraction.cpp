@@ -91,7 +91,7 @@ std::vector<const loop::Access*> loads_of(const Factor& factor) {
 
 bool is_weight(const loop::Program& program, const Factor& factor) {
   const std::vector<const loop::Access*> loads = loads_of(factor);
-  return loads.size() == 1 && program[loads[0]->buffer].storage == loop::Storage::kWeight;
+  return loads.size() == 1 && program[loads[0]->buffer].storage == loop::Storage::kParameter;
 }
 
 Lines lines_of(const loop::Program& program, const Factor& factor, const Dims& lines, const Dims& depth,
@@ -143,7 +143,7 @@ std::vector<std::vector<Expr>> mergeable(const loop::Program& program, const loo
     bool found = false;
     loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
       const loop::Access* access = loop::access_of(stmt);
-      if (!access || program[access->buffer].storage != loop::Storage::kWeight) return;
+      if (!access || program[access->buffer].storage != loop::Storage::kParameter) return;
       for (Expr index : access->index) found = found || sym::depends_on(index, var);
     });
     return found;
@@ -218,7 +218,7 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   std::vector<const loop::Access*> loads, weights;
   for (const Factor& factor : contraction->factors)
     for (const loop::Access* access : loads_of(factor))
-      (program[access->buffer].storage == loop::Storage::kWeight ? weights : loads).push_back(access);
+      (program[access->buffer].storage == loop::Storage::kParameter ? weights : loads).push_back(access);
   if (loads.empty()) loads = weights;
   contiguous_last(sides[wide], program, stores, facts);
   contiguous_last(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);

@@ -52,7 +52,7 @@ std::vector<Choice> explain(const loop::Program& program, const CpuTarget& targe
     const loop::Nest& nest = program[launch->nest];
     std::string text = nest.name + "\n" + loop::canonical_text(program, nest);
     for (const loop::BufferId id : loop::buffers_of(nest))
-      text += program[id].storage == loop::Storage::kWeight ? 'w' : '.';
+      text += program[id].storage == loop::Storage::kParameter ? 'w' : '.';
     const auto [found, fresh] = known.emplace(std::move(text), choices.size());
     if (fresh) {
       choices.push_back(explain_one(program, launch->nest, target, chosen));

@@ -183,7 +183,7 @@ Block block_of(const loop::Nest& nest, const Overlap& overlap, std::vector<LoopP
 
 // Whether the access is to a weight that can be laid out with its dim `var` last.
 bool can_turn(const loop::Program& program, const loop::Access& access, Expr var) {
-  return program[access.buffer].storage == loop::Storage::kWeight &&
+  return program[access.buffer].storage == loop::Storage::kParameter &&
          std::count(access.index.begin(), access.index.end(), var) == 1;
 }
 

@@ -27,7 +27,7 @@ bool weights_alone(const loop::Program& program, const Factor& b) {
       for (Expr var : sym::free_vars(e)) constant = constant && sym::is_index(var);
     });
     if (const auto* load = std::get_if<loop::Load>(&stmt->node)) {
-      constant = constant && program[load->access.buffer].storage == loop::Storage::kWeight;
+      constant = constant && program[load->access.buffer].storage == loop::Storage::kParameter;
     }
   }
   return constant;

@@ -82,7 +82,9 @@ class Padder {
         case loop::Storage::kArena:
           if (!fixed_.contains(access.buffer)) program_[access.buffer].strides = strides;
           break;
-        case loop::Storage::kWeight: turned[operand->plain->result] = weight(access.buffer, strides); break;
+        case loop::Storage::kParameter:
+          turned[operand->plain->result] = weight(access.buffer, strides);
+          break;
         case loop::Storage::kInput:
           if (worth_copy(*contraction, access))
             turned[operand->plain->result] = input(access.buffer, strides, out);
@@ -115,7 +117,7 @@ class Padder {
   BufferId weight(BufferId from, const std::vector<Expr>& strides) {
     for (const Made& made : made_)
       if (made.from == from && program_[made.to].strides == strides) return made.to;
-    const BufferId id = add_buffer(from, strides, loop::Storage::kWeight);
+    const BufferId id = add_buffer(from, strides, loop::Storage::kParameter);
     made_.push_back({from, id});
     program_.prepack.push_back(loop::add_nest(program_, copy(from, id)));
     return id;
@@ -134,7 +136,7 @@ class Padder {
                   .shape = program_[from].shape,
                   .strides = strides,
                   .storage = storage};
-    buffer.prepacked = storage == loop::Storage::kWeight;
+    buffer.prepacked = storage == loop::Storage::kParameter;
     return loop::add_buffer(program_, std::move(buffer));
   }
 

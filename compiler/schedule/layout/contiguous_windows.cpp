@@ -58,8 +58,8 @@ class Runs {
   bool fits() {
     const loop::Access& access = data_->access;
     const loop::Buffer& from = program_[access.buffer];
-    if (program_[weight_->access.buffer].storage != loop::Storage::kWeight ||
-        !weight_->access.mask.is_const(1) || from.storage == loop::Storage::kWeight ||
+    if (program_[weight_->access.buffer].storage != loop::Storage::kParameter ||
+        !weight_->access.mask.is_const(1) || from.storage == loop::Storage::kParameter ||
         from.storage == loop::Storage::kLocal || data_->fill.f != 0 || std::signbit(data_->fill.f))
       return false;
     piece_ = kPieceBytes / byte_size(from.dtype);
@@ -243,7 +243,7 @@ class Runs {
     read.mask = sym::logical_and(sym::lt(tap, taps_), sym::lt(channel, channels_));
     to.push_back(tap * padded_channels_ + channel);
     buffer.shape.push_back(padded_taps_ * padded_channels_);
-    buffer.storage = loop::Storage::kWeight;
+    buffer.storage = loop::Storage::kParameter;
     buffer.prepacked = true;
     const loop::BufferId id = loop::add_buffer(program_, std::move(buffer));
     copy.store(loop::whole(program_, id), to, copy.load(read, loop::float_scalar(from.dtype, 0)));

@@ -68,8 +68,8 @@ void wishes_of_contraction(const Program& program, const Nest& nest, Wishes& wis
   for (bool swapped : {false, true}) {
     const Access& data = (swapped ? contraction->b : contraction->a).plain->access;
     const Access& constant = (swapped ? contraction->a : contraction->b).plain->access;
-    if (program[constant.buffer].storage != Storage::kWeight ||
-        program[data.buffer].storage == Storage::kWeight)
+    if (program[constant.buffer].storage != Storage::kParameter ||
+        program[data.buffer].storage == Storage::kParameter)
       continue;
     const int64_t strength = points(nest, *contraction->reduce);
     // The longest reduced dim that indexes the data by itself: the channels, not the window.

@@ -75,7 +75,7 @@ const loop::Load* weight_of(const loop::Program& program, const kernels::Factor&
   const loop::Load* load = nullptr;
   for (const loop::Stmt* stmt : factor.slice)
     if (const auto* l = std::get_if<loop::Load>(&stmt->node)) load = load ? nullptr : l;
-  return load && program[load->access.buffer].storage == loop::Storage::kWeight ? load : nullptr;
+  return load && program[load->access.buffer].storage == loop::Storage::kParameter ? load : nullptr;
 }
 
 BufferId add_copy(loop::Program& program, BufferId from, const Order& order) {
@@ -83,7 +83,7 @@ BufferId add_copy(loop::Program& program, BufferId from, const Order& order) {
   loop::Buffer buffer{.name = source.name + ".ordered", .dtype = source.dtype};
   for (const Piece& piece : order)
     buffer.shape.push_back(piece.all() ? source.shape[piece.dim] : Expr(piece.extent));
-  buffer.storage = loop::Storage::kWeight;
+  buffer.storage = loop::Storage::kParameter;
   buffer.prepacked = true;
   std::vector<loop::Dim> dims;
   loop::Access read{.buffer = from, .index = std::vector<Expr>(order.size(), 0)}, write;
@@ -149,7 +149,7 @@ void order_window(loop::Program& program, loop::NestId id, Copies& made) {
     if (const loop::Block* block = loop::body_of(stmt))
       for (const loop::Stmt& inner : *block) {
         const auto* load = std::get_if<loop::Load>(&inner.node);
-        if (!load || program[load->access.buffer].storage != loop::Storage::kWeight) continue;
+        if (!load || program[load->access.buffer].storage != loop::Storage::kParameter) continue;
         const auto stride = loop::stride_of(program, load->access, plan.points[0].dim, facts);
         if (stride && (stride->is_const(0) || stride->is_const(1))) continue;
         if (const auto order = wanted(program, nest, load->access, {plan.points[0].dim}))
@@ -173,7 +173,7 @@ void order_staged_weights(loop::Program& program) {
     std::vector<Turn> turns;
     for (const loop::Stmt* stmt : b.slice) {
       const auto* load = std::get_if<loop::Load>(&stmt->node);
-      if (!load || program[load->access.buffer].storage != loop::Storage::kWeight) continue;
+      if (!load || program[load->access.buffer].storage != loop::Storage::kParameter) continue;
       const auto linear =
           sym::linear_in(kernels::offset_of(program, load->access, facts), plan.columns.back());
       if (linear && (linear->coefficient.is_const(0) || linear->coefficient.is_const(1))) continue;

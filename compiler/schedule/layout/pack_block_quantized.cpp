@@ -130,7 +130,7 @@ BufferId add_panels(Program& program, const Nest& nest, const std::vector<const 
   const DType dtype = nest.values[part.value.value].dtype;
   loop::Buffer buffer{.name = source + ".panels", .dtype = part.bits ? DType::kI32 : dtype};
   for (const Dim& dim : panels.dims) buffer.shape.push_back(dim.extent);
-  buffer.storage = loop::Storage::kWeight;
+  buffer.storage = loop::Storage::kParameter;
   buffer.prepacked = true;
   Nest pack{.name = "pack " + source, .nodes = nest.nodes, .dims = panels.dims};
   Packer packer(program, nest, slice, part.value, panels, pack);

@@ -79,7 +79,7 @@ BufferId add_panels(Program& program, const Nest& nest, const Factor& b, const P
   }
   loop::Buffer buffer{.name = source + ".panels", .dtype = element};
   for (const Dim& dim : panels.dims) buffer.shape.push_back(dim.extent);
-  buffer.storage = loop::Storage::kWeight;
+  buffer.storage = loop::Storage::kParameter;
   buffer.prepacked = true;
 
   Nest pack{.name = "pack " + source, .nodes = nest.nodes, .dims = panels.dims};

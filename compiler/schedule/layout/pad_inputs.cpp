@@ -78,7 +78,7 @@ class Padder {
   std::optional<std::vector<Nest>> parts() {
     const loop::Access& access = load_.access;
     const loop::Buffer from = program_[access.buffer];
-    if (from.storage == loop::Storage::kWeight || from.storage == loop::Storage::kLocal ||
+    if (from.storage == loop::Storage::kParameter || from.storage == loop::Storage::kLocal ||
         load_.fill.f != 0 || load_.fill.i != 0 || std::signbit(load_.fill.f))
       return std::nullopt;
 

@@ -437,6 +437,40 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
   program.arena_bytes = plan.bytes;
 }
 
+namespace {
+
+// Reserves memory for the buffer at the end of the weights.
+int64_t place_bytes(const Buffer& buffer, int64_t& total) {
+  const auto count = sym::as_const(extent_in_elements(buffer));
+  STRIDEC_CHECK(count.has_value(), buffer.name);
+  const int64_t bytes = *count * byte_size(buffer.dtype);
+  if (bytes >= 16 * kWeightAlignment)
+    total = (total + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
+  const int64_t place = total;
+  total += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return place;
+}
+
+// The parameters that runs read, in the order of first use, then those that derivations read and write.
+std::vector<BufferId> parameters_read(const Program& program) {
+  std::vector<BufferId> out;
+  const auto add = [&](const std::vector<BufferId>& ids) {
+    for (BufferId id : ids)
+      if (program[id].storage == Storage::kParameter) out.push_back(id);
+  };
+  loop::for_each_step(program.steps,
+                      [&](const loop::Step& step) { add(effects_of(program, step).reads); });
+  for (loop::NestId id : program.prepack) {
+    const Effects effects = effects_of(program[id]);
+    const bool derives = std::any_of(effects.writes.begin(), effects.writes.end(),
+                                     [&](BufferId to) { return program[to].replaceable; });
+    if (derives) add(effects.reads), add(effects.writes);
+  }
+  return out;
+}
+
+}  // namespace
+
 void plan_weights(std::span<Program* const> variants) {
   int64_t total = 0;
   // Equal bytes: the same memory, or packed equally for two variants.
@@ -455,32 +489,38 @@ void plan_weights(std::span<Program* const> variants) {
   };
   for (Program* program : variants) {
     for (Buffer& buffer : program->buffers)
-      if (buffer.storage == Storage::kWeight || buffer.storage == Storage::kState) buffer.offset = -1;
+      if (buffer.storage == Storage::kParameter || buffer.storage == Storage::kState) buffer.offset = -1;
     auto place = [&](BufferId id) {
       Buffer& buffer = (*program)[id];
       if (buffer.offset != Expr(-1)) return;
-      const auto count = sym::as_const(extent_in_elements(buffer));
-      STRIDEC_CHECK(count.has_value(), buffer.name);
       if (const auto shared = same(buffer)) {
         buffer.offset = *shared;
         return;
       }
-      if (*count * byte_size(buffer.dtype) >= 16 * kWeightAlignment)
-        total = (total + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
-      buffer.offset = total;
-      by_address[buffer.weight.bytes] = total;
+      buffer.offset = place_bytes(buffer, total);
+      by_address[buffer.weight.bytes] = buffer.offset.value();
       if (buffer.prepacked)
         by_contents.emplace(std::pair(buffer.weight.size, fingerprint(buffer.weight)), &buffer);
-      total += (*count * byte_size(buffer.dtype) + kAlignment - 1) / kAlignment * kAlignment;
     };
-    loop::for_each_step(program->steps, [&](const loop::Step& step) {
-      for (BufferId id : effects_of(*program, step).reads)
-        if ((*program)[id].storage == Storage::kWeight) place(id);
-    });
+    for (BufferId id : parameters_read(*program))
+      if (loop::is_constant((*program)[id])) place(id);
     for (BufferId id : program->states)
       if ((*program)[id].weight.size > 0) place(id);
   }
-  for (Program* program : variants) program->weight_bytes = total;
+  for (Program* program : variants) program->weight_bytes = total, program->replaceable_begin = 0;
+  if (variants.front()->parameters.empty()) return;
+  const int64_t begin = total = (total + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
+  std::vector<Expr> named(variants.front()->parameters.size(), -1);
+  for (Program* program : variants) {
+    for (BufferId id : program->parameters) {
+      Expr& place = named[static_cast<size_t>((*program)[id].ordinal)];
+      if (place == Expr(-1)) place = place_bytes((*program)[id], total);
+      (*program)[id].offset = place;
+    }
+    for (BufferId id : parameters_read(*program))
+      if ((*program)[id].offset == Expr(-1)) (*program)[id].offset = place_bytes((*program)[id], total);
+  }
+  for (Program* program : variants) program->weight_bytes = total, program->replaceable_begin = begin;
 }
 
 }  // namespace stridec::schedule

@@ -21,7 +21,7 @@ typedef __UINT64_TYPE__ uint64_t;
 extern "C" {
 #endif
 
-#define STRIDEC_ABI_VERSION 4u
+#define STRIDEC_ABI_VERSION 5u
 #define STRIDEC_ABI_INLINE static inline __attribute__((unused))
 
 /* ---- Failures ---- */
@@ -203,6 +203,9 @@ struct stridec_abi_run {
   void** outputs;
   void* const* states;
   const char* weights;           /* start of the weights section of the artifact */
+  /* Add the offset of a replaceable parameter, or of one derived from it: these are in the weights section
+   * too, or in a copy that the context makes when the first of them is replaced. */
+  char* parameters;
   char* arena;                   /* workspace_bytes(symbols, threads) bytes, 64-byte aligned */
   stridec_abi_failure* failures; /* `threads` slots, all zero when the run begins */
   int32_t threads;               /* maximum number of parts of a launch */
@@ -291,6 +294,13 @@ typedef struct stridec_abi_variant {
   int32_t exact;
   int32_t kernel_count;
   const stridec_abi_device_kernel* kernels;
+
+  /* Computes parameters that are derived from replaceable ones (packed, rounded, folded) again. Runs on the
+   * host, also for a GPU variant: `parameters` and `weights` are host memory, `arena` has
+   * derivation_bytes(symbols, threads) bytes. Only launch and allocate are called. Null: nothing is
+   * derived. */
+  int32_t (*derive)(stridec_abi_run* run);
+  int64_t (*derivation_bytes)(const int64_t* symbols, int64_t threads);
 } stridec_abi_variant;
 
 typedef struct stridec_abi_program {
@@ -299,12 +309,14 @@ typedef struct stridec_abi_program {
   const char* name;     /* of the model */
   const char* compiler; /* "stridec 0.1.0" */
 
-  int32_t symbol_count, input_count, output_count, state_count, message_count, slot_count, variant_count;
+  int32_t symbol_count, input_count, output_count, state_count, parameter_count, message_count, slot_count;
+  int32_t variant_count;
   int32_t spin_us; /* default for contexts that do not set spin_us; 0: the default of the runtime */
   const stridec_abi_symbol* symbols;
   const stridec_abi_value* inputs;
   const stridec_abi_value* outputs;
   const stridec_abi_state* states;
+  const stridec_abi_state* parameters; /* those that the user may replace, with the model's names */
   const stridec_abi_message* messages;
   const stridec_abi_variant* variants; /* best first */
 
@@ -323,6 +335,8 @@ typedef struct stridec_abi_program {
   const char* weights_file;
   uint64_t weights_bytes;
   uint64_t weights_hash;
+  /* Offset in the weights at which replaceable and derived parameters begin; they reach to the end. */
+  uint64_t parameters_begin;
 } stridec_abi_program;
 
 /* Defined by the generated code, read by the runtime. */

@@ -120,7 +120,10 @@ enum {
    * are shared between processes. The copy counts towards the memory of the process. Runs that read each
    * weight once (a decoder step) become a few percent faster. If huge pages or memory are not available,
    * the pages of the file are used. */
-  STRIDEC_MODEL_COPY_WEIGHTS = 2
+  STRIDEC_MODEL_COPY_WEIGHTS = 2,
+  /* Open the artifact although this machine may run none of its variants: to read its manifest, or to read
+   * and write its parameters. Contexts refuse to run. */
+  STRIDEC_MODEL_NO_RUN = 4
 };
 
 /* Calls body(arg, part) exactly once for every part in [0, parts), in any order and on any threads.
@@ -170,6 +173,7 @@ typedef struct stridec_model_info {
   int32_t input_count, output_count, state_count, symbol_count, step_count;
   uint64_t weights_bytes;
   stridec_device device; /* where the model runs */
+  int32_t parameter_count; /* weights that may be replaced (compiled with --refit) */
 } stridec_model_info;
 
 typedef struct stridec_value_info {
@@ -298,6 +302,22 @@ typedef struct stridec_api {
    * compare struct_size. */
   stridec_status (*context_warm_up)(stridec_context* context, const stridec_tensor* inputs,
                                     size_t input_count, const stridec_tensor* outputs, size_t output_count);
+
+  /* Parameters are weights that the artifact was compiled to replace (--refit). */
+  stridec_status (*model_parameter)(const stridec_model* model, int32_t index, stridec_value_info* info);
+  /* Writes a state or a parameter, by name, from a tensor of its dtype and shape, strided or not, on the host
+   * or on the model's GPU. A context has the artifact's parameters until it writes the first one, and copies
+   * them then; other contexts keep theirs. Values that are derived from parameters (packed or rounded
+   * weights) are computed again before the next run. */
+  stridec_status (*context_write_state)(stridec_context* context, const char* name,
+                                        const stridec_tensor* tensor);
+  /* Copies a state or a parameter to the tensor, whose shape is given and whose data is the caller's. */
+  stridec_status (*context_read_state)(stridec_context* context, const char* name, stridec_tensor* tensor);
+  /* The end of the weights section with the context's parameters, and the ones derived from them for every
+   * variant: bytes[0..count) belong at `offset` of the section. For tools that write an artifact with other
+   * parameters. The memory is valid until the next call. */
+  stridec_status (*context_parameters)(stridec_context* context, uint64_t* offset, const void** bytes,
+                                       uint64_t* count);
 } stridec_api;
 
 /* Returns the function table, or null if the artifact does not support this version. Later versions only

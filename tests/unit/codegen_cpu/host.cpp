@@ -132,7 +132,7 @@ TEST_CASE("a product is told what the next one begins with, unless several other
           whole(p.program, add_buffer(p.program, {.name = name,
                                                   .shape = {128, 128},
                                                   .strides = {},
-                                                  .storage = Storage::kWeight,
+                                                  .storage = Storage::kParameter,
                                                   .weight = {bytes, reinterpret_cast<uint8_t*>(bytes->data()),
                                                              bytes->size() * sizeof(float)}}));
       store(name, [&](NestBuilder& n, const std::vector<Expr>& at) {
@@ -321,10 +321,11 @@ TEST_CASE("states are kept, weights are packed, buffers are copied") {
   const BufferId w = add_buffer(p.program, {.name = "w",
                                             .shape = {2},
                                             .strides = {},
-                                            .storage = Storage::kWeight,
+                                            .storage = Storage::kParameter,
                                             .weight = {bytes, reinterpret_cast<uint8_t*>(bytes->data()), 8}});
   const BufferId packed = add_buffer(
-      p.program, {.name = "p", .shape = {2}, .strides = {}, .storage = Storage::kWeight, .prepacked = true});
+      p.program,
+      {.name = "p", .shape = {2}, .strides = {}, .storage = Storage::kParameter, .prepacked = true});
   NestBuilder flip = p.nest("flip");
   const Expr j = flip.dim(2);
   flip.store(whole(p.program, packed), {1 - j}, flip.load(whole(p.program, w), {j}));

@@ -118,7 +118,7 @@ TEST_CASE("products of run-time factors that lie along the rows, where instructi
   // The layout of a weight can be chosen.
   loop::Program weights = loop::parse_program(
       test::matmul_case("tf32", "m", "4096", "4096", false, "", test::Behind::kNothing).text);
-  weights.buffers[1].storage = loop::Storage::kWeight;
+  weights.buffers[1].storage = loop::Storage::kParameter;
   const auto ranked = schedule::matrix_plans(weights, weights.nests[0], gpu_target("sm_90a"));
   CHECK(ranked[0].plan.kernel->is_wgmma());
   weights.nests[0].schedule = kernels::to_schedule(ranked[0].plan);
@@ -177,7 +177,7 @@ TEST_CASE(
   const auto plan = [](const char* n, const char* k) {
     loop::Program program =
         loop::parse_program(test::matmul_case("bf16", "16", n, k, true, "", test::Behind::kNothing).text);
-    program.buffers[1].storage = loop::Storage::kWeight;
+    program.buffers[1].storage = loop::Storage::kParameter;
     return kernels::to_matrix_plan(
         *schedule::choose_cuda_contraction(program, program.nests[0], gpu_target("sm_90a")));
   };
@@ -202,7 +202,7 @@ TEST_CASE(
                  *schedule::choose_cuda_contraction(program, program.nests[0], gpu_target("sm_90a")))
           .split;
     };
-    return std::pair(of(loop::Storage::kWeight), of(loop::Storage::kInput));
+    return std::pair(of(loop::Storage::kParameter), of(loop::Storage::kInput));
   };
   const auto [weights, inputs] = split("2048");
   CHECK(weights == 4);
@@ -214,7 +214,7 @@ TEST_CASE(
   for (const auto& [n, k] : {std::pair{"4096", "4096"}, {"4096", "14336"}, {"14336", "4096"}}) {
     loop::Program program =
         loop::parse_program(test::matmul_case("bf16", "32", n, k, true, "", test::Behind::kNothing).text);
-    program.buffers[1].storage = loop::Storage::kWeight;
+    program.buffers[1].storage = loop::Storage::kParameter;
     const auto chosen = kernels::to_matrix_plan(
         *schedule::choose_cuda_contraction(program, program.nests[0], gpu_target("sm_90a")));
     INFO(n, " by ", k, ": ", chosen.kernel->name);
@@ -232,7 +232,7 @@ TEST_CASE("a product of sizes unknown is made by tiles") {
 loop::Program by_weights(const char* dtype, const char* rows, const char* n, const char* k) {
   loop::Program program =
       loop::parse_program(test::matmul_case(dtype, rows, n, k, false, "", test::Behind::kNothing).text);
-  program.buffers[1].storage = loop::Storage::kWeight;
+  program.buffers[1].storage = loop::Storage::kParameter;
   return program;
 }
 
@@ -336,7 +336,7 @@ TEST_CASE("multiply-adds are fed by the copy engine, and blocks that are few spr
 TEST_CASE("threads take a convolution's weights by output channels") {
   const test::Conv conv{"c", "8", 28, 28, 32, 64, 3, 1, 1, 1, 1, true, true};
   loop::Program program = loop::parse_program(test::convolution_case("f32", conv).text);
-  program.buffers[1].storage = loop::Storage::kWeight;
+  program.buffers[1].storage = loop::Storage::kParameter;
   const auto ranked = schedule::matrix_plans(program, program.nests[0], gpu_target("sm_90a"));
   program.nests[0].schedule = kernels::to_schedule(ranked[0].plan);
   schedule::order_weights(program);

@@ -88,7 +88,7 @@ loop::Program program_of(const Case& c) {
   loop::Program program = loop::parse_program(text_of(c));
   int seed = 0;
   for (loop::Buffer& buffer : program.buffers) {
-    if (buffer.storage != loop::Storage::kWeight) continue;
+    if (buffer.storage != loop::Storage::kParameter) continue;
     const double scale = 2 / std::sqrt(static_cast<double>(c.k)) / (1 << c.bits);
     buffer.weight = weight_data(
         random_tensor(buffer.dtype, {buffer.shape[0].value(), buffer.shape[1].value()}, ++seed, scale, 256)
@@ -195,7 +195,7 @@ TEST_CASE("words: weights that were made floats ahead are taken back") {
   check({.rows = "m", .bits = 8, .step = 128, .ahead = true}, 66);
   const loop::Program program = packed({.ahead = true});
   for (const loop::Buffer& buffer : program.buffers)
-    if (buffer.storage == loop::Storage::kWeight) CHECK(buffer.name != "t");
+    if (buffer.storage == loop::Storage::kParameter) CHECK(buffer.name != "t");
 }
 
 TEST_CASE("words: other weights stay") {

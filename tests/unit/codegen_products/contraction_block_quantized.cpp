@@ -33,7 +33,7 @@ View weight(Program& program, const std::string& name, std::vector<int64_t> shap
                          ? static_cast<double>((i * 37 + 11) % 101) / 64 - 0.75
                          : static_cast<double>((i * 61 + i / 7) % 251) - (is_signed(dtype) ? 125 : 0));
   auto bytes = std::make_shared<std::vector<uint8_t>>(std::move(tensor.bytes));
-  loop::Buffer buffer{.name = name, .dtype = dtype, .storage = Storage::kWeight};
+  loop::Buffer buffer{.name = name, .dtype = dtype, .storage = Storage::kParameter};
   for (int64_t extent : shape) buffer.shape.push_back(extent);
   buffer.weight = {bytes, bytes->data(), bytes->size()};
   return loop::whole(program, loop::add_buffer(program, std::move(buffer)));
@@ -65,7 +65,8 @@ Program product(const Blocks& b) {
                         b.bits == 8 && !b.bytes ? DType::kI8 : DType::kU8);
   if (b.unpacked) {
     const View packed = weight(program, "packed", {b.columns, blocks * block / 2}, DType::kU8);
-    numbers = buffer(program, "unpacked", {b.columns, blocks * block / 2, 2}, Storage::kWeight, DType::kU8);
+    numbers =
+        buffer(program, "unpacked", {b.columns, blocks * block / 2, 2}, Storage::kParameter, DType::kU8);
     program[numbers.buffer].prepacked = true;
     for (int64_t half : {0, 1}) {
       NestBuilder nb(program, "unpack");
@@ -106,7 +107,7 @@ int64_t bytes_read(const Program& program) {
   int64_t bytes = 0;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     for (loop::BufferId id : loop::buffers_of(program[std::get<loop::Launch>(step.node).nest]))
-      if (program[id].storage == Storage::kWeight)
+      if (program[id].storage == Storage::kParameter)
         bytes += sym::as_const(loop::element_count(program[id].shape)).value() * byte_size(program[id].dtype);
   });
   return bytes;

@@ -52,7 +52,7 @@ TEST_CASE("strips of rows compute what whole buffers do, on any number of thread
                                   {512}}}}) {
     loop::Program before = convolutions(40, 2, given.layers);
     for (loop::Buffer& buffer : before.buffers)
-      if (buffer.storage == loop::Storage::kWeight) set_to_few_bits(buffer);
+      if (buffer.storage == loop::Storage::kParameter) set_to_few_bits(buffer);
     loop::Program after = before;
     if (given.transforms) schedule::apply_winograd(after);
     schedule::fuse_depth_first(after);

@@ -310,10 +310,10 @@ TEST_CASE_FIXTURE(Builder, "states are kept, and weights are packed before the r
   BufferId w = add_buffer(program, {.name = "w",
                                     .shape = {2},
                                     .strides = {},
-                                    .storage = Storage::kWeight,
+                                    .storage = Storage::kParameter,
                                     .weight = {bytes, reinterpret_cast<uint8_t*>(bytes->data()), 8}});
   BufferId packed = add_buffer(
-      program, {.name = "p", .shape = {2}, .strides = {}, .storage = Storage::kWeight, .prepacked = true});
+      program, {.name = "p", .shape = {2}, .strides = {}, .storage = Storage::kParameter, .prepacked = true});
   NestBuilder p = nest("flip");
   Expr j = p.dim(2);
   p.store(whole(program, packed), {1 - j}, p.load(whole(program, w), {j}));

@@ -37,7 +37,7 @@ struct Fixture {
     return buffer(name, std::move(shape), dtype, Storage::kArena);
   }
   View weights(const std::string& name, const std::vector<int64_t>& values) {
-    const View view = buffer(name, {static_cast<int64_t>(values.size())}, DType::kI64, Storage::kWeight);
+    const View view = buffer(name, {static_cast<int64_t>(values.size())}, DType::kI64, Storage::kParameter);
     auto kept = std::make_shared<std::vector<int64_t>>(values);
     program[view.buffer].weight = {kept, reinterpret_cast<const uint8_t*>(kept->data()), 8 * kept->size()};
     return view;
@@ -58,7 +58,7 @@ struct Fixture {
   }
   // y[i] = table[ids[i]], of a table of `size` rows.
   void gather(const View& ids, Expr size) {
-    const View table = buffer("table", {size}, DType::kF32, Storage::kWeight);
+    const View table = buffer("table", {size}, DType::kF32, Storage::kParameter);
     const View y = buffer("y", ids.shape, DType::kF32, Storage::kOutput);
     nest("gather", ids.shape, [&](NestBuilder& t, const auto& at) {
       Bind bind;

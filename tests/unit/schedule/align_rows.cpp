@@ -25,7 +25,7 @@ Program products(Expr width, bool constant, DType dtype = DType::kF16) {
     w = whole(p.program, add_buffer(p.program, {.name = "narrow",
                                                 .dtype = dtype,
                                                 .shape = wide.shape,
-                                                .storage = Storage::kWeight,
+                                                .storage = Storage::kParameter,
                                                 .prepacked = true}));
     NestBuilder cast(p.program, "cast");
     const auto at = cast.dims(wide.shape);

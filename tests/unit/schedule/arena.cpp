@@ -158,7 +158,7 @@ TEST_CASE("weights that a device copies by lines begin on one") {
   plan_weights({&variant, 1});
   int seen = 0;
   for (const loop::Buffer& buffer : program.buffers)
-    if (buffer.storage == loop::Storage::kWeight) {
+    if (buffer.storage == loop::Storage::kParameter) {
       CHECK(sym::as_const(buffer.offset).value() % (buffer.name == "large" ? 256 : 64) == 0);
       seen += sym::as_const(buffer.offset).value() % 256 != 0;
     }

@@ -33,7 +33,7 @@ Program convolution(const Window& w) {
     weight = whole(p.program, add_buffer(p.program, {.name = "narrow",
                                                      .dtype = w.dtype,
                                                      .shape = wide.shape,
-                                                     .storage = Storage::kWeight,
+                                                     .storage = Storage::kParameter,
                                                      .prepacked = true}));
     NestBuilder cast(p.program, "cast");
     const auto at = cast.dims(wide.shape);

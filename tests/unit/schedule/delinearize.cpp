@@ -36,7 +36,7 @@ TEST_CASE("a weight that is read by the dims of another tensor has them") {
   schedule::delinearize(after);
   verify(after);
   const auto split = std::find_if(after.buffers.begin(), after.buffers.end(),
-                                  [](const Buffer& b) { return b.storage == Storage::kWeight; });
+                                  [](const Buffer& b) { return b.storage == Storage::kParameter; });
   REQUIRE(split != after.buffers.end());
   CHECK(split->shape == std::vector<sym::Expr>{5, 3, 4, 2});
   CHECK(to_string(after).find("//") == std::string::npos);

@@ -29,7 +29,7 @@ struct Gated {
     const View w = whole(p.program, add_buffer(p.program, {.name = name + ".narrow",
                                                            .dtype = kNarrow,
                                                            .shape = wide.shape,
-                                                           .storage = Storage::kWeight,
+                                                           .storage = Storage::kParameter,
                                                            .prepacked = true}));
     NestBuilder cast(p.program, "cast");
     const auto all = cast.dims(wide.shape);

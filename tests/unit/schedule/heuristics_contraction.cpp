@@ -23,7 +23,8 @@ loop::Schedule schedule_of(int64_t m, int64_t n, int64_t k, DType a, DType b, co
                      program, {.name = name, .dtype = dtype, .shape = std::move(shape), .storage = storage}));
   };
   const DType sums = is_float(a) ? DType::kF32 : DType::kI32;
-  const loop::View x = buffer("x", {m, k}, a, Storage::kArena), w = buffer("w", {k, n}, b, Storage::kWeight),
+  const loop::View x = buffer("x", {m, k}, a, Storage::kArena),
+                   w = buffer("w", {k, n}, b, Storage::kParameter),
                    y = buffer("y", {m, n}, sums, Storage::kArena);
   NestBuilder nest(program, "linear");
   const auto i = nest.dims({m, n});
@@ -83,7 +84,7 @@ TEST_CASE("results that lie pages apart are not stored one by one") {
       return loop::whole(program, id);
     };
     const loop::View x = buffer("x", {16, depth + 2, 58, 58}, Storage::kArena),
-                     w = buffer("w", {32, 16, 3, 3, 3}, Storage::kWeight),
+                     w = buffer("w", {32, 16, 3, 3, 3}, Storage::kParameter),
                      y = buffer("y", {32, depth, 56, 56}, Storage::kArena);
     NestBuilder nest(program, "conv");
     const auto i = nest.dims({32, depth, 56, 56});
@@ -108,7 +109,7 @@ TEST_CASE("a convolution to three channels runs on a micro-kernel, also where th
         program, loop::add_buffer(program, {.name = name, .shape = std::move(shape), .storage = storage}));
   };
   const loop::View x = buffer("x", {1, 66, 66, 32}, Storage::kArena),
-                   w = buffer("w", {3, 32, 3, 3}, Storage::kWeight),
+                   w = buffer("w", {3, 32, 3, 3}, Storage::kParameter),
                    y = buffer("y", {1, 3, 64, 64}, Storage::kOutput);
   NestBuilder nest(program, "conv");
   const auto i = nest.dims({1, 3, 64, 64});
@@ -130,7 +131,7 @@ TEST_CASE("vectors of k are for rows along k: turning others takes longer than i
           program, loop::add_buffer(program, {.name = name, .shape = std::move(shape), .storage = storage}));
     };
     const loop::View x = buffer("x", {along ? count : 1000, along ? 1000 : count}, Storage::kArena),
-                     w = buffer("w", {4, 1000}, Storage::kWeight),
+                     w = buffer("w", {4, 1000}, Storage::kParameter),
                      y = buffer("y", {4, count}, Storage::kArena);
     NestBuilder nest(program, "few_by_columns");
     const auto i = nest.dims({4, count});
@@ -157,7 +158,7 @@ TEST_CASE("rows in long runs are read in place and those in short ones copied, a
           program, loop::add_buffer(program, {.name = name, .shape = std::move(shape), .storage = storage}));
     };
     const loop::View x = buffer("x", {60, 60, channels}, Storage::kArena),
-                     w = buffer("w", {columns, channels, 3, 3}, Storage::kWeight),
+                     w = buffer("w", {columns, channels, 3, 3}, Storage::kParameter),
                      y = buffer("y", {56, 56, columns}, Storage::kArena);
     NestBuilder nest(program, "conv");
     const auto i = nest.dims({56, 56, columns});

@@ -23,7 +23,7 @@ namespace {
 
 View numbers(Pieces& p, const std::string& name, const std::vector<Expr>& shape,
              std::vector<int64_t> values) {
-  Buffer buffer{.name = name, .dtype = DType::kI64, .shape = shape, .storage = Storage::kWeight};
+  Buffer buffer{.name = name, .dtype = DType::kI64, .shape = shape, .storage = Storage::kParameter};
   auto bytes = std::make_shared<std::vector<uint8_t>>(values.size() * 8);
   std::memcpy(bytes->data(), values.data(), bytes->size());
   buffer.weight = {bytes, bytes->data(), bytes->size()};
@@ -179,7 +179,7 @@ TEST_CASE("floats that are all one number are constants, and what is added to a 
     Buffer buffer{.name = "bias",
                   .dtype = DType::kF32,
                   .shape = values.size() == 1 ? std::vector<Expr>{} : std::vector<Expr>{4},
-                  .storage = Storage::kWeight};
+                  .storage = Storage::kParameter};
     auto bytes = std::make_shared<std::vector<uint8_t>>(values.size() * sizeof(float));
     std::memcpy(bytes->data(), values.data(), bytes->size());
     buffer.weight = {bytes, bytes->data(), bytes->size()};

@@ -26,7 +26,7 @@ Program of_neighbours(int64_t columns, DType dtype = DType::kF16, bool constant_
   const View w = whole(p.program, add_buffer(p.program, {.name = "narrow",
                                                          .dtype = dtype,
                                                          .shape = wide.shape,
-                                                         .storage = Storage::kWeight,
+                                                         .storage = Storage::kParameter,
                                                          .prepacked = true}));
   NestBuilder cast(p.program, "cast");
   const auto all = cast.dims(wide.shape);

@@ -24,7 +24,7 @@ Program grouped(int64_t groups, int64_t channels, int64_t columns, DType dtype =
   const View w = whole(p.program, add_buffer(p.program, {.name = "narrow",
                                                          .dtype = dtype,
                                                          .shape = wide.shape,
-                                                         .storage = Storage::kWeight,
+                                                         .storage = Storage::kParameter,
                                                          .prepacked = true}));
   NestBuilder cast(p.program, "cast");
   const auto all = cast.dims(wide.shape);

@@ -34,7 +34,7 @@ Program convolution(const Window& w) {
     weight = whole(p.program, add_buffer(p.program, {.name = "bytes",
                                                      .dtype = DType::kI8,
                                                      .shape = wide.shape,
-                                                     .storage = Storage::kWeight,
+                                                     .storage = Storage::kParameter,
                                                      .prepacked = true}));
     NestBuilder cast(p.program, "cast");
     const auto at = cast.dims(wide.shape);

@@ -33,7 +33,7 @@ View Pieces::input(const std::string& name, std::vector<Expr> shape, DType dtype
 }
 
 View Pieces::weight(const std::string& name, const std::vector<int64_t>& shape, uint32_t seed) {
-  Buffer buffer{.name = name, .dtype = DType::kF32, .storage = Storage::kWeight};
+  Buffer buffer{.name = name, .dtype = DType::kF32, .storage = Storage::kParameter};
   int64_t count = 1;
   for (int64_t d : shape) buffer.shape.push_back(d), count *= d;
   auto data = std::make_shared<std::vector<float>>(static_cast<size_t>(count));

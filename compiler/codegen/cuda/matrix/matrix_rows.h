@@ -31,7 +31,7 @@ class MatrixRows {
     bool wide;  // its elements are contiguous
     bool made;  // used only to compute the row: loaded for the block's own part of it
     bool weight(const loop::Program& program) const {
-      return program[access.buffer].storage == loop::Storage::kWeight;
+      return program[access.buffer].storage == loop::Storage::kParameter;
     }
   };
 

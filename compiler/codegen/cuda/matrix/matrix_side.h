@@ -31,7 +31,7 @@ class MatrixSide {
   bool vector() const { return lanes_ > 1; }
   std::optional<loop::BufferId> buffer() const;  // the buffer read by vectors
   bool is_weight() const {
-    return load_ && f_.program[load_->access.buffer].storage == loop::Storage::kWeight;
+    return load_ && f_.program[load_->access.buffer].storage == loop::Storage::kParameter;
   }
   // The orientation in shared memory.
   bool along_depth() const { return !is_threads() && (along_depth_ || kernels::wants_depth(f_.kernel)); }

@@ -189,7 +189,7 @@ Words words_of(const loop::Program& program, const loop::Nest& nest, const loop:
   const auto shape = kernels::scales_shape(layout);
   for (const loop::Stmt& stmt : block) {
     const auto* load = std::get_if<loop::Load>(&stmt.node);
-    if (!load || program[load->access.buffer].storage != loop::Storage::kWeight) continue;
+    if (!load || program[load->access.buffer].storage != loop::Storage::kParameter) continue;
     const loop::Buffer& buffer = program[load->access.buffer];
     if (buffer.dtype == DType::kI32)
       out.words = load->access.buffer;
@@ -263,7 +263,7 @@ kernels::MatrixPlan packed_plan(const loop::Program& program, const loop::Nest& 
   const auto in_words = [&](const kernels::Factor& factor) {
     return std::any_of(factor.slice.begin(), factor.slice.end(), [&](const loop::Stmt* stmt) {
       const auto* load = std::get_if<loop::Load>(&stmt->node);
-      return load && program[load->access.buffer].storage == loop::Storage::kWeight &&
+      return load && program[load->access.buffer].storage == loop::Storage::kParameter &&
              program[load->access.buffer].dtype == DType::kI32;
     });
   };

@@ -68,7 +68,7 @@ void CooperativeEmitter::print_common() {
     const Range range = range_of(nest.body[at]);
     std::vector<const loop::Stmt*> weights = held_loads(range);
     std::erase_if(weights, [&](const loop::Stmt* stmt) {
-      return program[loop::access_of(*stmt)->buffer].storage != loop::Storage::kWeight;
+      return program[loop::access_of(*stmt)->buffer].storage != loop::Storage::kParameter;
     });
     const int each = common_chunks(range);
     if (weights.empty() || each == 0) continue;
@@ -101,7 +101,7 @@ void CooperativeEmitter::print_prefetch(const std::string& first, const std::str
     if (dims.size() != 1 || sym::has_index(dims[0].extent)) return;
     for (const loop::Stmt& inner : *loop::body_of(top)) {
       const auto* load = std::get_if<loop::Load>(&inner.node);
-      if (!load || program[load->access.buffer].storage != loop::Storage::kWeight ||
+      if (!load || program[load->access.buffer].storage != loop::Storage::kParameter ||
           !load->access.mask.is_const(1))
         continue;
       const sym::Expr offset = loop::offset_of(program, load->access);

@@ -63,7 +63,7 @@ void CooperativeEmitter::print_ahead(const Range& range, const std::string& bloc
   for (const loop::Stmt* stmt : loads) {
     const loop::Access& access = *loop::access_of(*stmt);
     const loop::Storage storage = program[access.buffer].storage;
-    if ((storage == loop::Storage::kInput || storage == loop::Storage::kWeight) && access.mask.is_const(1))
+    if ((storage == loop::Storage::kInput || storage == loop::Storage::kParameter) && access.mask.is_const(1))
       accesses.push_back(&access);
   }
   if (accesses.empty()) return;

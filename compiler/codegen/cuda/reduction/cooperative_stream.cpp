@@ -80,7 +80,7 @@ void CooperativeEmitter::plan_stream() {
     Run run{.top = &top, .loads = {}, .together = 1, .chunks = *chunks, .stage_bytes = 0};
     for (const loop::Stmt* stmt : range.strip->vectors) {
       const auto* load = std::get_if<loop::Load>(&stmt->node);
-      if (!load || program[load->access.buffer].storage != loop::Storage::kWeight ||
+      if (!load || program[load->access.buffer].storage != loop::Storage::kParameter ||
           !load->access.mask.is_const(1))
         continue;
       // Weights that differ per point, whose address depends only on the point and on the range's variable.

@@ -1,0 +1,96 @@
+#include "cli/parameter_file.h"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/frontend/onnx/mapped_file.h"
+#include "compiler/frontend/onnx/read.h"
+#include "compiler/frontend/onnx/tensor_data.h"
+
+namespace stridec::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+[[noreturn]] void malformed(const std::string& why) {
+  fail(ErrorKind::kMalformed, "bad-safetensors", cat("the file is no whole safetensors file: ", why));
+}
+
+DType dtype_of(const std::string& text, const std::string& tensor) {
+  static const std::map<std::string, DType> kTypes = {
+      {"F64", DType::kF64},   {"F32", DType::kF32},        {"F16", DType::kF16},
+      {"BF16", DType::kBF16}, {"I64", DType::kI64},        {"I32", DType::kI32},
+      {"I16", DType::kI16},   {"I8", DType::kI8},          {"U64", DType::kU64},
+      {"U32", DType::kU32},   {"U16", DType::kU16},        {"U8", DType::kU8},
+      {"BOOL", DType::kBool}, {"F8_E4M3", DType::kF8E4M3}, {"F8_E5M2", DType::kF8E5M2},
+  };
+  const auto found = kTypes.find(text);
+  if (found == kTypes.end())
+    malformed(cat("tensor '", tensor, "' has the unknown type '", text.substr(0, 40), "'"));
+  return found->second;
+}
+
+FileTensor parse_tensor(const std::string& name, const Json& entry, std::string_view data) {
+  if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
+      !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
+      !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2)
+    malformed(cat("tensor '", name, "' lacks dtype, shape or data_offsets"));
+  FileTensor out{.dtype = dtype_of(entry["dtype"].get<std::string>(), name), .shape = {}, .bytes = {}};
+  uint64_t bytes = static_cast<uint64_t>(byte_size(out.dtype));
+  for (const Json& dim : entry["shape"]) {
+    if (!dim.is_number_unsigned()) malformed(cat("tensor '", name, "' has a dim that is no size"));
+    const uint64_t size = dim.get<uint64_t>();
+    if (size > INT64_MAX || __builtin_mul_overflow(bytes, size, &bytes))
+      malformed(cat("tensor '", name, "' is larger than memory can be"));
+    out.shape.push_back(static_cast<int64_t>(size));
+  }
+  const Json &first = entry["data_offsets"][0], &end = entry["data_offsets"][1];
+  if (!first.is_number_unsigned() || !end.is_number_unsigned() ||
+      first.get<uint64_t>() > end.get<uint64_t>() || end.get<uint64_t>() > data.size() ||
+      end.get<uint64_t>() - first.get<uint64_t>() != bytes)
+    malformed(cat("tensor '", name, "' has data_offsets that do not fit its shape or the file"));
+  out.bytes = data.substr(first.get<uint64_t>(), bytes);
+  return out;
+}
+
+ParameterFile of_onnx(const std::string& path) {
+  auto model = std::make_shared<onnx::Model>(onnx::read_model(path, {}));
+  ParameterFile out{.owner = model, .tensors = {}};
+  for (const onnx::Tensor& tensor : model->graph.initializers)
+    if (const auto dtype = dtype_from_onnx(tensor.elem_type))
+      out.tensors[tensor.name] = {*dtype,
+                                  {tensor.dims.begin(), tensor.dims.end()},
+                                  {reinterpret_cast<const char*>(tensor.bytes.data), tensor.bytes.size}};
+  return out;
+}
+
+}  // namespace
+
+std::map<std::string, FileTensor> parse_safetensors(std::string_view file) {
+  constexpr uint64_t kMostHeader = 100'000'000;  // as the format's own reader
+  uint64_t header = 0;
+  if (file.size() < 8) malformed("it has fewer than 8 bytes");
+  std::memcpy(&header, file.data(), 8);
+  if (header > kMostHeader || header > file.size() - 8) malformed("its header is cut short");
+  const Json json = Json::parse(file.substr(8, header), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) malformed("its header is no JSON object");
+  std::map<std::string, FileTensor> out;
+  for (const auto& [name, entry] : json.items())
+    if (name != "__metadata__") out.emplace(name, parse_tensor(name, entry, file.substr(8 + header)));
+  return out;
+}
+
+ParameterFile read_parameters(const std::string& path) {
+  if (path.ends_with(".onnx")) return of_onnx(path);
+  const auto file = onnx::map_file(path);
+  try {
+    return {file, parse_safetensors({reinterpret_cast<const char*>(file->bytes.data()), file->bytes.size()})};
+  } catch (Error& error) {
+    error.diagnostic.where.file = path;
+    throw;
+  }
+}
+
+}  // namespace stridec::cli

@@ -1,0 +1,33 @@
+// Reads named tensors from a file: safetensors, or the initializers of an ONNX model.
+// https://huggingface.co/docs/safetensors/index#format
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/base/dtype.h"
+
+namespace stridec::cli {
+
+struct FileTensor {
+  DType dtype;
+  std::vector<int64_t> shape;
+  std::string_view bytes;  // row-major, in the mapped file
+};
+
+struct ParameterFile {
+  std::shared_ptr<const void> owner;  // keeps the mapping alive
+  std::map<std::string, FileTensor> tensors;
+};
+
+// Throws Error: unreadable, malformed.
+ParameterFile read_parameters(const std::string& path);
+
+// Parses a whole safetensors file in memory, which may have any contents.
+std::map<std::string, FileTensor> parse_safetensors(std::string_view file);
+
+}  // namespace stridec::cli

@@ -1,0 +1,59 @@
+#include "compiler/frontend/parameters.h"
+
+#include <algorithm>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+
+namespace stridec::frontend {
+
+bool matches_pattern(std::string_view pattern, std::string_view name) {
+  // The last `*` seen and the name's position when it was: the only point to go back to.
+  size_t p = 0, n = 0, star = std::string_view::npos, from = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      from = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p, ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++from;
+    } else {
+      return false;
+    }
+  }
+  return std::all_of(pattern.begin() + static_cast<std::ptrdiff_t>(p), pattern.end(),
+                     [](char c) { return c == '*'; });
+}
+
+bool selects(const std::vector<std::string>& patterns, std::string_view name, const graph::Type& type) {
+  if (!is_float(type.dtype) && (!is_integer(type.dtype) || byte_size(type.dtype) > 1)) return false;
+  const bool single =
+      std::all_of(type.shape.begin(), type.shape.end(), [](sym::Expr dim) { return dim.is_const(1); });
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return single ? pattern == name : matches_pattern(pattern, name);
+  });
+}
+
+void make_parameters(graph::Graph& graph, const std::vector<std::string>& patterns) {
+  for (graph::Value& value : graph.values)
+    if (value.data && !value.name.empty() && selects(patterns, value.name, value.type))
+      value.replaceable = true;
+}
+
+void check_parameters(const graph::Graph& graph, const std::vector<std::string>& patterns) {
+  std::vector<std::string> without;
+  for (const std::string& pattern : patterns)
+    if (std::none_of(graph.values.begin(), graph.values.end(), [&](const graph::Value& value) {
+          return value.replaceable && matches_pattern(pattern, value.name);
+        }))
+      without.push_back(cat("'", pattern, "'"));
+  if (!without.empty())
+    fail(ErrorKind::kUsage, "no-parameter",
+         cat("--refit: the model has no weight ", join(without, ", "), " that can be replaced"),
+         "weights of floats and of 8-bit integers can be, unless their values decide sizes or operations; "
+         "'stridec inspect MODEL --stage=graph' lists constants with their names");
+}
+
+}  // namespace stridec::frontend
