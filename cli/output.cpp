@@ -1,5 +1,6 @@
 #include "cli/output.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "compiler/base/printable.h"
@@ -53,10 +55,22 @@ void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& glob
     note(cat("warning[", warning.code, "]: ", warning_text(warning)), globals);
 }
 
+namespace {
+
+// Whether stdout is a pipe or a socket that nobody reads any more.
+bool reader_is_gone() {
+  pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+}  // namespace
+
 void finish_output() {
   errno = 0;
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
-  if (errno == EPIPE) return;  // the reader has closed the pipe
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout) return;
+  // An earlier write may have failed, whose errno is lost.
+  if (errno == EPIPE || reader_is_gone()) return;
   const bool space = errno == ENOSPC;
   fail(space ? ErrorKind::kOverBudget : ErrorKind::kUnreadable, space ? "no-space" : "cannot-write",
        cat("standard output could not be written", errno ? cat(": ", std::strerror(errno)) : ""));

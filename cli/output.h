@@ -21,7 +21,8 @@ std::string warning_text(const Diagnostic& warning);
 // A line on stderr for each; silent with --quiet.
 void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& globals);
 
-// Throws Error if output to stdout was not written completely.
+// Throws Error if output to stdout was not written completely. Output that nobody reads any more (`| head`)
+// is no error.
 void finish_output();
 
 // Pads columns to the widest cell. Numeric columns (all cells except a heading start with a digit) are

@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 import altered
+import command_line
 import compiling
 import failures
 import hostile
@@ -27,7 +28,7 @@ import same_bytes
 import transcripts
 from harness import ROOT, prepare
 
-TOPICS = (failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered)
+TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered)
 
 
 def names_in(module):
