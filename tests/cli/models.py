@@ -485,7 +485,7 @@ def write_all(folder):
     weight = _weights(4, 8).tobytes()
     write("whole.bin", weight)
     write("short.bin", weight[:64])
-    os.symlink("whole.bin", path("link.bin"))
+    os.symlink(os.path.join("..", "outside.bin"), path("link.bin"))
     os.makedirs(path("folder.onnx"))
     os.makedirs(path("taken.so"))
     onnx.save(_external("whole.bin"), path("external.onnx"))
