@@ -26,9 +26,10 @@ import ranks
 import results
 import same_bytes
 import transcripts
+import verifying
 from harness import ROOT, prepare
 
-TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered)
+TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying)
 
 
 def names_in(module):

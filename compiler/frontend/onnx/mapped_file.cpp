@@ -115,8 +115,9 @@ Opened open_linked(const DataFolders& folders, const std::filesystem::path& fold
   for (const auto& allowed : {std::filesystem::canonical(folders.given.empty() ? "." : folders.given, error),
                               folders.real, folders.blobs})
     if (const std::string rest = relative_below(real, allowed); !rest.empty()) return open_in(allowed, rest);
-  refuse(location,
-         "is or passes through a symbolic link out of the model's folder, to '" + real.string() + "'");
+  const std::filesystem::path target = std::filesystem::read_symlink(folder / location, error);
+  refuse(location, "is or passes through a symbolic link out of the model's folder" +
+                       (error ? "" : ", to '" + target.string() + "'"));
 }
 
 Opened open_data(const DataFolders& folders, const std::string& location) {

@@ -263,11 +263,9 @@ TEST_CASE("external data is read from the model's folder alone") {
   CHECK(why({{"location", "../" + outside.path.filename().string() + "/secret"}})
             .message.ends_with("leads out of the model's folder"));
   CHECK(why({{"location", secret}}).message.ends_with("is an absolute path"));
-  for (const char* link : {"link", "linked/secret"})
-    CHECK(why({{"location", link}}).message ==
-          cat("external data file '", link,
-              "' is or passes through a symbolic link out of the model's folder, to '",
-              std::filesystem::canonical(secret).string(), "'"));
+  const std::string link = "' is or passes through a symbolic link out of the model's folder";
+  CHECK(why({{"location", "link"}}).message == cat("external data file 'link", link, ", to '", secret, "'"));
+  CHECK(why({{"location", "linked/secret"}}).message == cat("external data file 'linked/secret", link));
   CHECK(why({{"location", "link"}}).help.find("folder of the model's real file") != std::string::npos);
   CHECK(why({{"location", "hard"}}).message ==
         "external data file 'hard' has another name too (a hard link)");
