@@ -16,7 +16,7 @@
 #include "cli/compare.h"
 #include "cli/compile_flags.h"
 #include "cli/library.h"
-#include "cli/npy.h"
+#include "cli/npz.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/random_inputs.h"
@@ -62,7 +62,7 @@ Tensors inputs_of(const loop::Program& program, const std::vector<loop::ValueRan
       inputs.push_back(random_input(program, i, ranges[i], sizes, i + 100 * static_cast<uint64_t>(run)));
       continue;
     }
-    Array array = read_npy(files[i], program[program.inputs[i]].dtype);
+    Array array = read_array(files[i], program[program.inputs[i]].dtype);
     inputs.push_back({array.dtype, std::move(array.shape), std::move(array.bytes)});
   }
   return inputs;
@@ -76,7 +76,7 @@ Tensors given_outputs(const loop::Program& program, const Flags& flags) {
     if (files[i].empty())
       fail(ErrorKind::kUsage, "missing-output", cat("output '", names[i], "' is not given"),
            cat("give --expect ", names[i], "=file.npy for every output"));
-    Array array = read_npy(files[i], program[program.outputs[i]].dtype);
+    Array array = read_array(files[i], program[program.outputs[i]].dtype);
     outputs.push_back({array.dtype, std::move(array.shape), std::move(array.bytes)});
   }
   return outputs;
@@ -263,7 +263,7 @@ int report(Json json, const Globals& globals, const Json& runs, const std::strin
     json["failure"] = failure;
     std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   } else if (!failure.empty()) {
-    std::printf(" FAIL  %s\n", failure.c_str());
+    std::fprintf(globals.quiet ? stderr : stdout, " FAIL  %s\n", failure.c_str());
   }
   return static_cast<int>(failure.empty() ? 0 : static_cast<int>(ErrorKind::kMismatch));
 }
@@ -309,7 +309,8 @@ int verify(const Flags& flags, const Globals& globals, std::string& other) {
                          {"tolerance_of", tolerance.reason},
                          {"quantized", tolerance.quantized},
                          {"other_model", other}};
-  if (!globals.json)
+  const bool says = !globals.json && !globals.quiet;
+  if (says)
     std::printf(
         " %s against %s, %s\n",
         cat(library ? flags.artifact : "this build's code", ", ", compared["variant"].get<std::string>(), ",")
@@ -357,7 +358,7 @@ int verify(const Flags& flags, const Globals& globals, std::string& other) {
     runs.push_back(
         {{"run", i}, {"sizes", sizes}, {"difference", worst.error}, {"mean", worst.mean}, {"allowed", most}});
     if (failed == differences.end()) {
-      if (!globals.json)
+      if (says)
         std::printf(" ok    run %d%s: largest difference %.1e, mean %.1e%s\n", i + 1, text_of(sizes).c_str(),
                     worst.error, worst.mean,
                     most > tolerance.relative ? cat("; roundings can change ", most).c_str() : "");
@@ -377,9 +378,9 @@ int verify(const Flags& flags, const Globals& globals, std::string& other) {
     else
       failure += library && library->device().type == STRIDEC_DEVICE_CUDA
                      ? "; this build's code for a CPU agrees with the interpreter"
-                 : !other.empty() ? cat("; this build's own code agrees with the interpreter: ", other)
                  : library ? "; this build's own code agrees with the interpreter: compile the artifact again"
                            : "; the interpreter agrees with the compiled code";
+    if (!other.empty()) failure += cat("; ", other);
     return report(compared, globals, runs, failure);
   }
   return report(compared, globals, runs, "");
@@ -404,16 +405,21 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
   flags->common.declare(app);
   app.add_option("artifact", flags->artifact, "the .so made from it (default: code made now, in memory)");
   app.add_option("-i,--input", flags->inputs,
-                 "name=file.npy (others are random; sizes by --dim, or small ones that fit)");
-  app.add_option("--expect", flags->expected, "name=file.npy for every output, instead of the interpreter's");
+                 "name=file.npy, or all.npz (others are random; sizes by --dim, or small ones that fit)")
+      ->type_name("[NAME=]FILE");
+  app.add_option("--expect", flags->expected,
+                 "name=file.npy for every output, or all.npz, instead of the interpreter's")
+      ->type_name("[NAME=]FILE");
   app.add_option("--runs", flags->runs,
                  "how many random inputs to try (default: 3, fewer where they take long)")
       ->check(above_zero)
+      ->type_name("NUMBER")
       ->each([flags](const std::string&) { flags->runs_given = true; });
   app.add_option("--tolerance", flags->tolerance,
                  "allowed difference over the largest magnitude of an output (default: by the types that the "
                  "model computes in; in quantised models more where roundings change the output)")
-      ->check(zero_or_more);
+      ->check(zero_or_more)
+      ->type_name("SHARE");
   return [flags, &globals] { return run(*flags, globals); };
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/help.h"
 #include "cli/suggest.h"
 #include "cli/version.h"
 #include "compiler/base/diagnostic.h"
@@ -12,23 +13,60 @@
 namespace stridec::cli {
 namespace {
 
+constexpr std::string_view kModels = "Models", kArtifacts = "Artifacts", kTables = "What this build can do",
+                           kOwn = "This program";
+
 constexpr Command kCommands[] = {
-    {"compile", "compile a model to one shared library and its manifest", declare_compile},
-    {"check", "list everything that stands in the way of compiling a model", declare_check},
-    {"inspect", "show a model, an artifact or a manifest, at any stage", declare_inspect},
-    {"run", "run an artifact on .npy files", declare_run},
-    {"verify", "compare an artifact with the reference interpreter, or with given outputs", declare_verify},
-    {"bench", "time an artifact, whole and by kernel", declare_bench},
-    {"tune", "measure schedules into a tuning database; show, merge, prune it", declare_tune},
-    {"diff", "say what changed between two artifacts", declare_diff},
-    {"ops", "list ONNX operators: versions and dtypes that this build compiles", declare_ops, true},
-    {"modes", "list the optimisation modes", declare_modes},
-    {"options", "list the -O options", declare_options},
-    {"passes", "list the passes that --dump-after and --stop-after name", declare_passes},
-    {"precisions", "list what each primitive operation computes in under --precision", declare_precisions},
-    {"targets", "list the CPUs and GPUs this build compiles for", declare_targets},
-    {"exit-codes", "list the exit codes", declare_exit_codes},
-    {"licenses", "print the licenses of this program, or of what an artifact contains", declare_licenses},
+    {"compile", kModels, "compile a model to one shared library and its manifest", declare_compile,
+     "stridec compile model.onnx -o model.so\n"
+     "stridec compile bert.onnx -o bert.so --dim batch=1..64,sequence=1..512\n"
+     "stridec compile model.onnx -o model.so --cpu x86-64-v2,x86-64-v3,x86-64-v4\n"
+     "stridec compile model.onnx -o model.so --target cpu,cuda --gpu sm_90a,ptx"},
+    {"check", kModels, "list everything that stands in the way of compiling a model", declare_check,
+     "stridec check model.onnx\n"
+     "stridec check model.onnx --dim batch=8,sequence=128"},
+    {"inspect", kModels, "show a model, an artifact or a manifest, at any stage", declare_inspect,
+     "stridec inspect model.so\n"
+     "stridec inspect model.onnx --stage=schedule\n"
+     "stridec inspect model.onnx --stage=source --kernel 1"},
+    {"tune", kModels, "measure schedules into a tuning database; show, merge, prune it", declare_tune,
+     "stridec tune model.onnx --tune-db tuned.txt --tune-seconds 120\n"
+     "stridec tune model.onnx --tune-shape batch=1,sequence=128\n"
+     "stridec tune show tuned.txt"},
+    {"run", kArtifacts, "run an artifact on .npy and .npz files", declare_run,
+     "stridec run model.so --input x=x.npy --output y=y.npy\n"
+     "stridec run model.so --random --dim batch=2"},
+    {"verify", kArtifacts, "compare an artifact with the reference interpreter, or with given outputs",
+     declare_verify,
+     "stridec verify model.onnx model.so --dim batch=2,sequence=37\n"
+     "stridec verify model.onnx -i x=x.npy --expect y=y.npy"},
+    {"bench", kArtifacts, "time an artifact, whole and by kernel", declare_bench,
+     "stridec bench model.so --dim batch=1,sequence=128 --threads 2\n"
+     "stridec bench old.so --compare new.so"},
+    {"diff", kArtifacts, "say what changed between two artifacts", declare_diff,
+     "stridec diff old.so new.so"},
+    {"licenses", kArtifacts, "print the licenses of this program, or of what an artifact contains",
+     declare_licenses, "stridec licenses model.so"},
+    {"ops", kTables, "list ONNX operators: versions and dtypes that this build compiles", declare_ops,
+     "stridec ops Conv MatMul", true},
+    {"modes", kTables, "list the optimisation modes", declare_modes},
+    {"options", kTables, "list the -O options", declare_options},
+    {"passes", kTables, "list the passes that --dump-after and --stop-after name", declare_passes},
+    {"precisions", kTables, "list what each primitive operation computes in under --precision",
+     declare_precisions},
+    {"targets", kTables, "list the CPUs and GPUs this build compiles for", declare_targets},
+    {"exit-codes", kTables, "list the exit codes", declare_exit_codes},
+    {"schema", kTables, "print the schema of a manifest or of another file", declare_schema,
+     "stridec schema manifest"},
+    {"cache", kOwn, "show, clear or limit the cache of compiled kernels", declare_cache,
+     "stridec cache\n"
+     "stridec cache limit 2GB\n"
+     "stridec cache clear"},
+    {"completion", kOwn, "print shell completion for bash, zsh or fish", declare_completion,
+     "source <(stridec completion bash)\n"
+     "stridec completion fish > ~/.config/fish/completions/stridec.fish"},
+    {"man", kOwn, "print the manual page of the program, or of a command", declare_man,
+     "stridec man compile | man -l -"},
 };
 
 // CLI11 gives an option that may be repeated every following word. It takes one value each time instead, so
@@ -40,6 +78,9 @@ void take_one_value_each(CLI::App& app) {
 }
 
 void declare_globals(CLI::App& sub, const Command& command, Globals& globals) {
+  sub.option_defaults()->always_capture_default();
+  sub.option_defaults()->group("Output");
+  sub.set_help_flag("-h,--help", "print this text");
   sub.add_option_function<std::string>(
          "--format",
          [&globals](const std::string& format) {
@@ -48,9 +89,10 @@ void declare_globals(CLI::App& sub, const Command& command, Globals& globals) {
          },
          command.markdown ? "text, json or md (a page of Markdown)" : "text or json")
       ->check(command.markdown ? CLI::IsMember({"text", "json", "md"}) : CLI::IsMember({"text", "json"}));
-  sub.add_flag("-q,--quiet", globals.quiet, "print errors alone");
-  sub.add_option("--progress", globals.progress, "auto, plain, json or none")
+  sub.add_flag("-q,--quiet", globals.quiet, "print errors alone, and what another option asks for");
+  sub.add_option("--progress", globals.progress, "how the progress of long work is reported, on stderr")
       ->check(CLI::IsMember({"auto", "plain", "json", "none"}));
+  sub.option_defaults()->group("Options");
 }
 
 // Names of the long options, as they are written.
@@ -124,9 +166,14 @@ CommandLine::CommandLine()
                                      ": compiles trained models to shared libraries that need only libc",
                                      "stridec")) {
   app->require_subcommand(1);
-  app->set_version_flag("--version", version_text());
+  app->set_help_flag("-h,--help", "print this text");
+  app->set_version_flag("--version", version_text(),
+                        "print the versions of this program and of what it writes");
+  app->formatter_fn([](const CLI::App* of, std::string, CLI::AppFormatMode) { return help_text(*of); });
   for (const Command& command : kCommands) {
     CLI::App* sub = app->add_subcommand(std::string(command.name), std::string(command.summary));
+    sub->group(std::string(command.group));
+    sub->footer(std::string(command.examples));
     declare_globals(*sub, command, globals);
     auto act = command.declare(*sub, globals);
     sub->callback([this, act, name = std::string(command.name)] { action = act, chosen = name; });

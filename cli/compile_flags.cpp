@@ -54,54 +54,101 @@ std::vector<loop::SymbolValues> combinations(const std::vector<std::string>& fla
 
 }  // namespace
 
+namespace {
+
+// "{default,reduce-overhead,...}": the value's name in --help, from which completion takes the choices.
+template <class Rows>
+std::string choices(const Rows& rows) {
+  return cat("{", join(rows, ",", [](const auto& row) { return std::string(row.name); }), "}");
+}
+
+}  // namespace
+
 void CompileFlags::declare(CLI::App& app, const std::string& what) {
+  const auto group = [&](const char* name) { app.option_defaults()->group(name); };
   app.add_option("model", model, what)->required();
+
+  group("Targets");
   app.add_option("--target", targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)")
-      ->join(',');
+      ->join(',')
+      ->type_name("LIST");
   app.add_option(
          "--cpu", cpus,
          "CPU variants to build: x86-64-v2, x86-64-v3, x86-64-v4, znver4, ... (default: this machine's)")
-      ->join(',');
+      ->join(',')
+      ->type_name("LIST");
   app.add_option("--gpu", gpus, "GPU variants to build: sm_80, sm_90a, ptx, ... (default: sm_90a,sm_80,ptx)")
-      ->join(',');
-  app.add_option("--nvrtc", nvrtc, "the library that builds GPU kernels: libnvrtc.so.13 or its folder");
+      ->join(',')
+      ->type_name("LIST");
+  app.add_option("--nvrtc", nvrtc, "the library that builds GPU kernels: libnvrtc.so.13 or its folder")
+      ->type_name("FILE");
+
+  group("Sizes, values and states");
   app.add_option("--dim", dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224")
-      ->join(',');
+      ->join(',')
+      ->type_name("NAME=SIZES");
+  app.add_option(
+         "--specialize", specialize,
+         "sizes that get a program of their own in addition to the general one: batch=1,8 (of several "
+         "flags, every combination)")
+      ->type_name("NAME=LIST");
   app.add_option(
          "--input-value", input_values,
          "the only value of an input of integers: sr=16000. The input stays, a run with another value is "
          "refused, and what other values need is left out (branches of an If, ranks)")
-      ->allow_extra_args(false);
+      ->type_name("NAME=VALUE");
   app.add_option("--state", states,
                  "an input and the output that it becomes, kept from run to run: past_key_0=present_key_0, "
                  "or past_*=present_*")
-      ->allow_extra_args(false);
-  app.add_option("--mode", mode, "see 'stridec modes'");
+      ->type_name("INPUT=OUTPUT");
+
+  group("Code");
+  app.add_option("--mode", mode, "what to optimise for; 'stridec modes' explains them")
+      ->type_name(choices(modes()));
   app.add_option(
-      "--precision", precision,
-      "of products of matrices and convolutions: fp32 (what the model says), tf32 (on a GPU), bf16, fp16");
-  app.add_option("-O", settings, "key=value, see 'stridec options'");
-  app.add_option("--weights", weights, "embed, or external: a file beside the library")
+         "--precision", precision,
+         "of products of matrices and convolutions: fp32 (what the model says), tf32 (on a GPU), bf16, "
+         "fp16")
+      ->type_name(choices(passes::precisions()));
+  app.add_option("-O", settings, "an option of the optimiser; 'stridec options' lists them")
+      ->type_name("KEY=VALUE");
+  app.add_option("--weights", weights, "embed them in the library, or external: a file beside it")
       ->check(CLI::IsMember({"embed", "external"}));
-  app.add_option(
-      "--specialize", specialize,
-      "sizes that get a program of their own in addition to the general one: batch=1,8 (of several flags, "
-      "every combination)");
+
+  group("Tuning");
   app.add_option("--tune-db", tune_db,
-                 "tuning database: schedules are taken from it, and max-autotune adds to it");
+                 "tuning database: schedules are taken from it, and max-autotune adds to it (default: this "
+                 "user's, with max-autotune)")
+      ->type_name("FILE");
   app.add_flag(
       "--frozen", frozen,
       "take the schedule of every kernel that is tuned from the database, and fail where one is missing; "
       "parts of strips are not tuned");
   app.add_option(
-      "--tune-shape", tune_shapes,
-      "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them");
-  app.add_option("--max-seconds", budget.seconds, "end with exit code 6 after this time in seconds")
-      ->check(above_zero);
+         "--tune-shape", tune_shapes,
+         "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them")
+      ->type_name("NAME=SIZE,...");
+  app.add_option(
+         "--tune-seconds", tune_seconds,
+         "about how long to measure, all programs together; kernels that get no time keep their default "
+         "schedules (default: 45 for each program)")
+      ->check(above_zero)
+      ->type_name("SECONDS");
+
+  group("Limits");
+  app.add_option(
+         "--max-seconds", budget.seconds,
+         "end with exit code 6 after this time; measuring ends in time, and what was measured stays in "
+         "the database (default: no limit)")
+      ->check(above_zero)
+      ->type_name("SECONDS");
   app.add_option("--max-memory", budget.memory,
-                 "end with exit code 6 if more memory is needed, not counting mapped files: 600MB, 2GB")
-      ->transform(CLI::AsSizeValue(true));
+                 "end with exit code 6 if more memory is needed, not counting mapped files: 600MB, 2GB "
+                 "(default: no limit)")
+      ->transform(CLI::AsSizeValue(true))
+      ->type_name("SIZE");
   app.add_flag("--no-cache", no_cache, "build every kernel anew");
+  group("Options");
 }
 
 CompileOptions CompileFlags::options(const Globals& globals) const {
@@ -151,8 +198,13 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   if (!made.specialize.empty() && !targeted("cpu"))
     fail(ErrorKind::kUsage, "no-such-target", "--specialize adds programs for CPUs, and no CPU is a target",
          "leave it out: on a GPU each run's sizes choose among kernels; or --target cpu,cuda");
-  made.tuning = {.database = tune_db, .frozen = frozen, .shapes = {}};
+  made.tuning.database = tune_db;
+  made.tuning.frozen = frozen;
   for (const std::string& shape : tune_shapes) made.tuning.shapes.push_back(parse_sizes(shape));
+  made.tuning.seconds = tune_seconds;
+  // Some of the time is for reading, building and writing.
+  constexpr double kShareOfMeasuring = 0.6;
+  made.tuning.limit = kShareOfMeasuring * budget.seconds;
   made.use_cache = !no_cache;
   return made;
 }

@@ -21,6 +21,7 @@ struct CompileFlags {
   bool frozen = false;
   std::vector<std::string> settings;
   bool no_cache = false;
+  double tune_seconds = 0;
   Budget budget;
 
   void declare(CLI::App& app,

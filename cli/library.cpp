@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/npz.h"
 #include "cli/random_values.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -312,10 +313,27 @@ std::vector<std::string> names_of(const std::vector<ValueDeclaration>& values) {
   return names;
 }
 
+namespace {
+
+// Replaces a flag that is only an archive by one for each of its arrays: "x=all.npz:x".
+std::vector<std::string> with_archives_opened(const std::vector<std::string>& given) {
+  std::vector<std::string> all;
+  for (const std::string& text : given) {
+    if (!text.ends_with(".npz") || text.find('=') != std::string::npos) {
+      all.push_back(text);
+      continue;
+    }
+    for (const std::string& name : npz_names(text)) all.push_back(cat(name, "=", text, ":", name));
+  }
+  return all;
+}
+
+}  // namespace
+
 std::vector<std::string> assign_files(const std::vector<std::string>& given,
                                       const std::vector<std::string>& names, const std::string& what) {
   std::vector<std::string> files(names.size());
-  for (const auto& text : given) {
+  for (const auto& text : with_archives_opened(given)) {
     // A name may contain '='; the longest matching name is used.
     const std::string* name = nullptr;
     for (const std::string& one : names)
@@ -439,7 +457,7 @@ GivenInputs read_inputs(const Library& library, const std::vector<std::string>& 
   std::vector<Array> arrays(declared.size());
   for (size_t i = 0; i < declared.size(); ++i) {
     if (files[i].empty()) continue;
-    arrays[i] = read_npy(files[i], declared[i].dtype);
+    arrays[i] = read_array(files[i], declared[i].dtype);
     add_sizes(library, declared[i], arrays[i], files[i], sizes);
   }
   const auto missing = std::find(files.begin(), files.end(), "");
@@ -458,13 +476,14 @@ GivenInputs read_inputs(const Library& library, const std::vector<std::string>& 
 }
 
 void with_inputs(const Library& library, const std::vector<std::string>& files, const Sizes& sizes,
-                 bool random, const std::function<void(GivenInputs)>& use) {
+                 bool random, const std::function<void(GivenInputs)>& use, uint64_t seed) {
   constexpr uint64_t kDraws = 32;
-  const bool all_given = files.size() == library.inputs().size();
+  const auto assigned = assign_files(files, names_of(library.inputs()), "input");
+  const bool all_given = std::ranges::count(assigned, "") == 0;
   std::optional<Error> first;
   for (uint64_t draw = 0; draw < kDraws; ++draw) {
     try {
-      return use(read_inputs(library, files, sizes, random, draw));
+      return use(read_inputs(library, files, sizes, random, draw + kDraws * seed));
     } catch (const Error& error) {
       if (error.diagnostic.kind != ErrorKind::kDoesNotFit || all_given) throw;
       if (!first) first = error;

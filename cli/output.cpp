@@ -11,6 +11,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/terminal.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 
@@ -36,7 +37,7 @@ void print_error(const Diagnostic& d, const Globals& globals) {
     return;
   }
   std::string text = render(d);
-  if (isatty(STDERR_FILENO))
+  if (has_colour(STDERR_FILENO))
     text = "\033[1;31m" + text.substr(0, text.find(':')) + "\033[0m" + text.substr(text.find(':'));
   std::fprintf(stderr, "%s", text.c_str());
 }
@@ -76,6 +77,64 @@ void finish_output() {
        cat("standard output could not be written", errno ? cat(": ", std::strerror(errno)) : ""));
 }
 
+namespace {
+
+constexpr size_t kGap = 2;  // between columns
+
+// Columns of a terminal that the text takes: its code points.
+size_t width_of(const std::string& text) {
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+// The text in lines of at most `width` columns, split behind spaces and commas, or anywhere in a longer word.
+std::vector<std::string> lines_of(const std::string& text, size_t width) {
+  std::vector<std::string> lines;
+  std::string rest = text;
+  while (width_of(rest) > width) {
+    size_t at = 0, used = 0, split = 0;  // bytes, columns, and the byte behind the last space or comma
+    while (at < rest.size()) {
+      size_t next = at + 1;
+      while (next < rest.size() && (static_cast<unsigned char>(rest[next]) & 0xC0) == 0x80) ++next;
+      if (rest[at] != ' ' && used == width) break;
+      used += rest[at] != ' ' || used < width;
+      if (rest[at] == ' ' || rest[at] == ',') split = next;
+      at = next;
+    }
+    if (split == 0) split = at;
+    std::string line = rest.substr(0, split);
+    line.erase(line.find_last_not_of(' ') + 1);
+    lines.push_back(line);
+    rest.erase(0, split);
+  }
+  lines.push_back(rest);
+  return lines;
+}
+
+// Narrows the widest columns until the table fits.
+void fit(std::vector<size_t>& widths, const std::vector<bool>& numbers, size_t most) {
+  constexpr size_t kLeast = 12;
+  size_t total = kGap * (widths.empty() ? 0 : widths.size() - 1);
+  for (const size_t width : widths) total += width;
+  while (total > most) {
+    size_t widest = widths.size(), next = kLeast;
+    for (size_t i = 0; i < widths.size(); ++i) {
+      if (numbers[i] || widths[i] <= kLeast) continue;
+      if (widest == widths.size() || widths[i] > widths[widest]) {
+        if (widest != widths.size()) next = std::max(next, widths[widest]);
+        widest = i;
+      } else {
+        next = std::max(next, widths[i]);
+      }
+    }
+    if (widest == widths.size()) return;
+    const size_t by = std::clamp<size_t>(widths[widest] - next, 1, total - most);
+    widths[widest] -= by, total -= by;
+  }
+}
+
+}  // namespace
+
 std::string table(const std::vector<std::vector<std::string>>& given, const std::string& indent) {
   std::vector<std::vector<std::string>> rows = given;
   for (auto& row : rows)
@@ -86,20 +145,30 @@ std::string table(const std::vector<std::vector<std::string>>& given, const std:
     for (size_t i = 0; i < rows[r].size(); ++i) {
       const std::string& cell = rows[r][i];
       if (i == widths.size()) widths.push_back(0), numbers.push_back(true);
-      widths[i] = std::max(widths[i], cell.size());
+      widths[i] = std::max(widths[i], width_of(cell));
       if ((r > 0 || rows.size() == 1) && !cell.empty() && !std::isdigit(static_cast<unsigned char>(cell[0])))
         numbers[i] = false;
     }
+  fit(widths, numbers, columns() - std::min(columns(), indent.size()));
   std::string out;
   for (const auto& row : rows) {
-    std::string line = indent;
+    std::vector<std::vector<std::string>> cells;
+    size_t height = 1;
     for (size_t i = 0; i < row.size(); ++i) {
-      const std::string pad(widths[i] - row[i].size(), ' ');
-      line += numbers[i] ? pad + row[i] : row[i] + (i + 1 < row.size() ? pad : "");
-      if (i + 1 < row.size()) line += "  ";
+      cells.push_back(lines_of(row[i], std::max<size_t>(1, widths[i])));
+      height = std::max(height, cells.back().size());
     }
-    line.erase(line.find_last_not_of(' ') + 1);
-    out += line + "\n";
+    for (size_t h = 0; h < height; ++h) {
+      std::string line = indent;
+      for (size_t i = 0; i < row.size(); ++i) {
+        const std::string cell = h < cells[i].size() ? cells[i][h] : "";
+        const std::string pad(widths[i] - std::min(widths[i], width_of(cell)), ' ');
+        line += numbers[i] ? pad + cell : cell + (i + 1 < row.size() ? pad : "");
+        if (i + 1 < row.size()) line += std::string(kGap, ' ');
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      out += line + "\n";
+    }
   }
   return out;
 }

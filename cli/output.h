@@ -25,7 +25,8 @@ void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& glob
 // is no error.
 void finish_output();
 
-// Pads columns to the widest cell. Numeric columns (all cells except a heading start with a digit) are
+// Pads columns to the widest cell. Cells of wide columns are wrapped where the table is wider than columns()
+// (terminal.h). Numeric columns (all cells except a heading start with a digit) are
 // right-aligned.
 std::string table(const std::vector<std::vector<std::string>>& rows, const std::string& indent = " ");
 

@@ -26,13 +26,18 @@ std::string file_name(const PassDump& dump) {
 }  // namespace
 
 void PassFlags::declare(CLI::App& app) {
+  app.option_defaults()->group("Passes");
   app.add_option("--dump-after", dump_after,
-                 "print the program after these passes: name,name or all, see 'stridec passes'");
-  app.add_option("--dump-dir", dump_folder, "write what --dump-after prints to files of this folder");
-  app.add_option("--stop-after", stop_after, "compile up to this pass and write no artifact");
+                 "print the program after these passes: name,name or all, see 'stridec passes'")
+      ->type_name("LIST");
+  app.add_option("--dump-dir", dump_folder, "write what --dump-after prints to files of this folder")
+      ->type_name("FOLDER");
+  app.add_option("--stop-after", stop_after, "compile up to this pass and write no artifact")
+      ->type_name("PASS");
   app.add_flag("--time-passes", times, "print how long every pass took");
   app.add_flag("--verify-passes", verify,
                "check the program's rules after every pass, not after every stage");
+  app.option_defaults()->group("Options");
 }
 
 PassOptions PassFlags::options(const Globals& globals, std::vector<PassDump>* dumps) const {

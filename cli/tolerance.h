@@ -14,8 +14,8 @@ namespace stridec::cli {
 struct Tolerance {
   double relative = 0;  // to the largest magnitude of an output
   std::string reason;   // "f32", "f16", "given"
-  // The model rounds to integers or to floats of 8 bits and fewer on the way. Generated code may round a value
-  // that is almost halfway between two steps to the other one than the reference does.
+  // The model rounds to integers or to floats of 8 bits and fewer on the way. Generated code may round a
+  // value that is almost halfway between two steps to the other one than the reference does.
   bool quantized = false;
 };
 

@@ -18,18 +18,21 @@ import altered
 import command_line
 import compiling
 import failures
+import help_pages
 import hostile
 import information
 import library
+import models_shown
 import random_data
 import ranks
 import results
 import same_bytes
 import transcripts
 import verifying
+import working
 from harness import ROOT, prepare
 
-TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying)
+TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying, help_pages, models_shown, working)
 
 
 def names_in(module):
