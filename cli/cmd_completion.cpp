@@ -10,6 +10,7 @@
 #include "cli/option_docs.h"
 #include "cli/suggest.h"
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
 #include "compiler/base/text.h"
 
 namespace stridec::cli {
@@ -183,18 +184,30 @@ std::function<int()> declare_completion(CLI::App& app, const Globals&) {
 }
 
 std::function<int()> declare_man(CLI::App& app, const Globals&) {
-  auto command = std::make_shared<std::string>();
-  app.add_option("command", *command, "the command; without it, the page of the program");
-  return [command, &app] {
+  struct Flags {
+    std::string command, folder;
+  };
+  auto flags = std::make_shared<Flags>();
+  app.add_option("command", flags->command, "the command; without it, the page of the program");
+  app.add_option("--folder", flags->folder,
+                 "write all pages into files of this folder: stridec.1, stridec-compile.1, ...")
+      ->type_name("FOLDER");
+  return [flags, &app] {
     const CLI::App& root = *app.get_parent();
-    if (command->empty()) return print(manual(root));
+    if (!flags->folder.empty()) {
+      write_file(flags->folder + "/stridec.1", manual(root));
+      for (const CLI::App* sub : subcommands(root))
+        write_file(cat(flags->folder, "/stridec-", sub->get_name(), ".1"), manual_of_command(*sub));
+      return 0;
+    }
+    if (flags->command.empty()) return print(manual(root));
     std::vector<std::string> names;
     for (const CLI::App* sub : subcommands(root)) {
-      if (sub->get_name() == *command) return print(manual_of_command(*sub));
+      if (sub->get_name() == flags->command) return print(manual_of_command(*sub));
       names.push_back(sub->get_name());
     }
-    fail(ErrorKind::kUsage, "usage", cat("there is no command '", *command, "'"),
-         cat(did_you_mean(*command, names), "'stridec --help' lists the commands"));
+    fail(ErrorKind::kUsage, "usage", cat("there is no command '", flags->command, "'"),
+         cat(did_you_mean(flags->command, names), "'stridec --help' lists the commands"));
   };
 }
 
