@@ -227,12 +227,13 @@ int run(const Flags& flags, const Globals& globals) {
 
 std::function<int()> declare_compile(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  flags->common.declare(app);
-  flags->passes.declare(app);
+  app.option_defaults()->group("Files");
   app.add_option(
          "-o,--output", flags->output,
          "the shared library to write; the manifest goes beside it (default: the model's name with .so)")
       ->type_name("FILE");
+  flags->common.declare(app);
+  flags->passes.declare(app);
   return [flags, &globals] { return run(*flags, globals); };
 }
 

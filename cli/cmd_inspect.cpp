@@ -74,6 +74,10 @@ void print_manifest(const Json& m, const std::string& file) {
   std::printf("%s  %s, from %s (sha256 %.12s), mode %s\n", file.c_str(), m.value("compiler", "").c_str(),
               m["model"].value("file", "").c_str(), m["model"].value("sha256", "").c_str(),
               m.value("mode", "").c_str());
+  if (m.contains("metadata"))
+    for (const auto& [key, value] : m["metadata"].items())
+      std::printf(" metadata   %s\n",
+                  wrapped(printable(cat(key, " = ", value.get<std::string>())), 12, 12, columns()).c_str());
   for (const char* kind : {"inputs", "outputs", "states"}) {
     std::vector<std::vector<std::string>> rows;
     for (const Json& value : m[kind])

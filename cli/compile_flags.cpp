@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 
 #include "cli/checks.h"
 #include "cli/interrupt.h"
@@ -115,6 +116,9 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
   app.add_option("--weights", weights, "embed them in the library, or external: a file beside it")
       ->check(CLI::IsMember({"embed", "external"}));
 
+  app.add_option("--metadata", metadata, "text for the manifest: version=1.4; may be repeated")
+      ->type_name("KEY=VALUE");
+
   group("Tuning");
   app.add_option("--tune-db", tune_db,
                  "tuning database: schedules are taken from it, and max-autotune adds to it (default: this "
@@ -160,6 +164,16 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.cpus = split_list(cpus);
   made.gpus = split_list(gpus);
   made.nvrtc = nvrtc;
+  made.name = std::filesystem::path(model).stem().string();
+  for (const std::string& text : metadata) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      fail(ErrorKind::kUsage, "bad-metadata", cat("'", text, "' is not of the form key=text"),
+           "write --metadata version=1.4");
+    if (!made.metadata.emplace(text.substr(0, equals), text.substr(equals + 1)).second)
+      fail(ErrorKind::kUsage, "bad-metadata", cat("--metadata names '", text.substr(0, equals), "' twice"),
+           "write each key once");
+  }
   const auto targeted = [&](const char* name) { return std::ranges::count(made.targets, name) > 0; };
   if (!made.gpus.empty() && !targeted("cuda"))
     fail(ErrorKind::kUsage, "no-such-target", "--gpu says for which GPUs to build, and no GPU is a target",

@@ -55,6 +55,8 @@ struct Tuning {
 
 struct CompileOptions {
   std::string model;                           // a file in one of the formats of frontend/import.h
+  std::string name;                            // frontend::ImportOptions
+  std::map<std::string, std::string> metadata;  // of the caller, for the manifest
   // "cpu", "cuda". With both, the runtime uses the GPU if it can.
   std::vector<std::string> targets = {"cpu"};
   std::vector<std::string> cpus;               // variants, in any order; empty: the CPU of this machine

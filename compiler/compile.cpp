@@ -53,7 +53,8 @@ Compilation compile(const CompileOptions& options, Stage last) {
         frontend::import_file(options.model, {.dims = options.dims,
                                               .input_values = options.input_values,
                                               .states = options.states,
-                                              .sizes_stay_open = options.sizes_stay_open});
+                                              .sizes_stay_open = options.sizes_stay_open,
+                                              .name = options.name});
     if (!imported.problems.empty()) throw frontend::as_error(imported.problems, options.model);
     Compilation known;
     known.summary = std::move(imported.summary);

@@ -1,6 +1,7 @@
 #include "compiler/frontend/import.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "compiler/base/number.h"
@@ -62,6 +63,15 @@ ModelFacts facts_of(const graph::Graph& graph) {
       facts.parameters += static_cast<int64_t>(value.data->size) / byte_size(value.type.dtype);
     }
   return facts;
+}
+
+// Whether exporters give this name to every model.
+bool says_nothing(std::string name) {
+  constexpr std::string_view kOfExporters[] = {
+      "",           "graph",      "main",       "main_graph", "main_subgraph",    "model",    "onnx",
+      "onnx-model", "onnx_graph", "onnx_model", "tf2onnx",    "torch-jit-export", "torch_jit"};
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::ranges::count(kOfExporters, name) > 0;
 }
 
 std::string summarize(const onnx::Model& model, const ModelFacts& facts) {
@@ -194,6 +204,7 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
     });
   };
   onnx::Imported imported = onnx::import_model(model, onnx_options);
+  if (!options.name.empty() && says_nothing(imported.graph.name)) imported.graph.name = options.name;
   for (auto& problem : imported.problems) {
     if (problem.where.file.empty()) problem.where.file = path;
     if (!is_known(problem)) problems.push_back(std::move(problem));

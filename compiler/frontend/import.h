@@ -42,6 +42,8 @@ struct ImportOptions {
   std::vector<StatePattern> states;
   // Named sizes stay symbols even if `dims` fixes them; `dims` then only fixes sequence lengths and ranks.
   bool sizes_stay_open = false;
+  // What a model is called whose own name is one that exporters give to every model; "": by that name.
+  std::string name = {};
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files
 };
 

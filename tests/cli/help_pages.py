@@ -33,7 +33,7 @@ def test_help_pages():
         expect(widest(page) <= 100 and page.count("Usage: stridec " + command) == 1, page)
         expect("TEXT" not in page and "UINT" not in page and "FLOAT" not in page, f"a value without a name: {page}")
     page = stridec("compile --help", 0).stdout
-    for group in ("Arguments", "Targets", "Sizes, values and states", "Code", "Tuning", "Limits", "Passes", "Output", "Examples"):
+    for group in ("Arguments", "Files", "Targets", "Sizes, values and states", "Code", "Tuning", "Limits", "Passes", "Output", "Examples"):
         expect(f"\n{group}:\n" in page, f"no group {group}: {page}")
     for default in ("--mode {default,reduce-overhead", "(default: fp32)", "(default: embed)", "(default: this machine's)"):
         expect(default in " ".join(page.split()) or default in page, f"{default}: {page}")

@@ -114,6 +114,22 @@ def test_seeds():
     expect("f32[1, 8] = [[" in drawn("--seed", "1"), "values")
 
 
+def test_names_and_metadata():
+    """A model is called after its file where exporters give its name to every model; text of the caller is in the manifest."""
+    for own, shown in (("main_graph", "encoder.v2"), ("", "encoder.v2"), ("torch-jit-export", "encoder.v2"), ("detector", "detector")):
+        made = onnx.load("mlp.onnx")
+        made.graph.name = own
+        onnx.save(made, "encoder.v2.onnx")
+        stridec(["compile", "encoder.v2.onnx", "-o", "named.so", "--metadata", "version=1.4", "--metadata", "who=a = b, ü"], 0)
+        manifest = json.loads(stridec("inspect named.so --format=json", 0).stdout)
+        expect(manifest["name"] == shown and manifest["metadata"] == {"version": "1.4", "who": "a = b, ü"}, manifest["name"])
+    expect("metadata   version = 1.4" in stridec("inspect named.so", 0).stdout, "the text")
+    stridec("verify encoder.v2.onnx named.so --runs 1", 0)
+    expect("metadata" not in json.loads(stridec("inspect mlp.so --format=json", 0).stdout), "metadata of nobody")
+    for flag in ("version", "=1", "a=1 --metadata a=2"):
+        expect("bad-metadata" in stridec(f"compile mlp.onnx -o named.so --metadata {flag}", 1).stderr, flag)
+
+
 def test_messages():
     """Each names the file or the size that is at fault, and what to do about it."""
     error = stridec("compile mlp.onnx -o said.so --tune-db missing.txt --frozen", 2).stderr
