@@ -100,6 +100,8 @@ class Report {
     stage_ = stage;
   }
 
+  double tuning_seconds() const { return tuning_seconds_; }
+
  private:
   using Clock = std::chrono::steady_clock;
   static double seconds_since(Clock::time_point start) {
@@ -218,6 +220,7 @@ int run(const Flags& flags, const Globals& globals) {
                {"kernels", functions},
                {"launches", programs.front().launches},
                {"programs", std::move(listed)},
+               {"tuning", tuning_json(made, report.tuning_seconds())},
                {"seconds", seconds},
                {"peak_bytes", peak}});
   return print_json(json, globals);

@@ -7,6 +7,7 @@
 #include "cli/checks.h"
 #include "cli/interrupt.h"
 #include "cli/library.h"
+#include "cli/suggest.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/passes/autocast.h"
@@ -57,10 +58,17 @@ std::vector<loop::SymbolValues> combinations(const std::vector<std::string>& fla
 
 namespace {
 
+template <class Rows>
+std::vector<std::string> names_in(const Rows& rows) {
+  std::vector<std::string> names;
+  for (const auto& row : rows) names.emplace_back(row.name);
+  return names;
+}
+
 // "{default,reduce-overhead,...}": the value's name in --help, from which completion takes the choices.
 template <class Rows>
 std::string choices(const Rows& rows) {
-  return cat("{", join(rows, ",", [](const auto& row) { return std::string(row.name); }), "}");
+  return cat("{", join(names_in(rows), ","), "}");
 }
 
 }  // namespace
@@ -188,7 +196,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.mode = mode;
   if (std::none_of(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == mode; }))
     fail(ErrorKind::kUsage, "unknown-mode", cat("there is no mode '", mode, "'"),
-         "'stridec modes' lists them");
+         cat(did_you_mean(mode, names_in(modes())), "'stridec modes' lists them"));
   for (const auto& setting : settings) {
     const size_t equals = setting.find('=');
     const std::string key = setting.substr(0, equals);
@@ -196,7 +204,8 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
                                     [&](const OptionInfo& o) { return o.name == key; });
     if (known == stridec::options().end())
       fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", key, "'"),
-           "'stridec options' lists them; write -O name=value");
+           cat(did_you_mean(key, names_in(stridec::options())),
+               "'stridec options' lists them; write -O name=value"));
     const std::string value = equals == std::string::npos ? "" : setting.substr(equals + 1),
                       values = cat("|", known->values, "|");
     if (equals == std::string::npos)

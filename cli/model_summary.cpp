@@ -80,15 +80,23 @@ std::vector<std::pair<std::string, int64_t>> sorted(const std::map<std::string, 
 void add_rows(std::string& text, const char* title, const std::vector<ModelSummary::Value>& values) {
   std::vector<std::vector<std::string>> rows;
   for (const ModelSummary::Value& value : values)
-    rows.push_back({value.name, value.dtype, value.shape, value.range});
+    rows.push_back({value.name, std::string(name(value.type.dtype)), shape_text(value.type.shape),
+                    range_text(value.range)});
   if (!rows.empty()) text += cat(" ", title, "\n", table(rows, "   "));
 }
+
+Json number_json(sym::Expr e) { return e.is_const() ? Json(e.value()) : Json(sym::to_string(e)); }
 
 Json values_json(const std::vector<ModelSummary::Value>& values) {
   Json rows = Json::array();
   for (const ModelSummary::Value& value : values) {
-    rows.push_back({{"name", value.name}, {"dtype", value.dtype}, {"shape", value.shape}});
-    if (!value.range.empty()) rows.back()["range"] = value.range;
+    Json shape = Json::array();
+    for (const sym::Expr dim : value.type.shape) shape.push_back(number_json(dim));
+    Json row = {{"name", value.name}, {"dtype", name(value.type.dtype)}, {"shape", std::move(shape)}};
+    if (value.range.least) row["range"]["minimum"] = number_json(*value.range.least);
+    if (value.range.most) row["range"]["maximum"] = number_json(*value.range.most);
+    if (value.range.image) row["content"] = "image";
+    rows.push_back(std::move(row));
   }
   return rows;
 }
@@ -98,8 +106,7 @@ Json values_json(const std::vector<ModelSummary::Value>& values) {
 ModelSummary summarize(const graph::Graph& graph, const frontend::ModelFacts& facts, bool complete) {
   ModelSummary made{.facts = facts};
   const auto describe = [&](const std::string& name, graph::ValueId id) {
-    const graph::Type& type = graph[id].type;
-    return ModelSummary::Value{name, std::string(stridec::name(type.dtype)), shape_text(type.shape), ""};
+    return ModelSummary::Value{name, graph[id].type, {}};
   };
   const size_t inputs = std::min(graph.input_names.size(), graph.top.parameters.size()),
                outputs = std::min(graph.output_names.size(), graph.top.results.size());
@@ -111,8 +118,7 @@ ModelSummary summarize(const graph::Graph& graph, const frontend::ModelFacts& fa
   if (!complete) return made;
   const loop::Program program = ops::lower(graph);
   const auto ranges = loop::input_ranges(program);
-  for (size_t i = 0; i < std::min(ranges.size(), made.inputs.size()); ++i)
-    made.inputs[i].range = range_text(ranges[i]);
+  for (size_t i = 0; i < std::min(ranges.size(), made.inputs.size()); ++i) made.inputs[i].range = ranges[i];
   const auto sizes = smallest_sizes(graph);
   made.flops = flops_of(program, sizes);
   made.sizes = join(sizes, ", ", [](const auto& size) { return cat(size.first, " ", size.second); });

@@ -3,9 +3,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "compiler/frontend/import.h"
 #include "compiler/graph/graph.h"
+#include "compiler/loop/value_range.h"
 
 namespace stridec::cli {
 
@@ -13,7 +15,9 @@ namespace stridec::cli {
 // `complete`: the import met no problem, so that the graph can be lowered.
 struct ModelSummary {
   struct Value {
-    std::string name, dtype, shape, range;
+    std::string name;
+    graph::Type type;
+    loop::ValueRange range;
   };
   std::vector<Value> inputs, outputs, states;
   frontend::ModelFacts facts;
@@ -23,6 +27,7 @@ struct ModelSummary {
 ModelSummary summarize(const graph::Graph& graph, const frontend::ModelFacts& facts, bool complete);
 
 std::string to_text(const ModelSummary& summary);
+// Values as the manifest has them: "shape" a list of numbers and expressions, "range" with its bounds.
 nlohmann::ordered_json to_json(const ModelSummary& summary);
 
 }  // namespace stridec::cli

@@ -7,6 +7,7 @@
 
 #include "cli/compile_flags.h"
 #include "cli/output.h"
+#include "cli/suggest.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
@@ -15,7 +16,17 @@
 namespace stridec::cli {
 namespace {
 
-void expect_pass(const std::string& name) { find_pass(default_pipeline(), name); }
+void expect_pass(const std::string& name) {
+  const Pipeline pipeline = default_pipeline();
+  try {
+    find_pass(pipeline, name);
+  } catch (Error& error) {
+    std::vector<std::string> names;
+    for (const Pass& pass : pipeline) names.emplace_back(pass.name);
+    error.diagnostic.help = cat(did_you_mean(name, names), error.diagnostic.help);
+    throw;
+  }
+}
 
 // "04-fusion.txt"; for a pass that runs once per variant "07-memory.znver4.txt".
 std::string file_name(const PassDump& dump) {

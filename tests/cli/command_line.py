@@ -86,6 +86,9 @@ def test_misspelt():
                          ("compile --tunedb=a mlp.onnx", "--tune-db"), ("compile --max-second 3", "--max-seconds")):  # fmt: skip
         error = stridec(words, 1).stderr
         expect(f"did you mean '{guess}'?" in error and ("unknown option" in error or "there is no command" in error), error)
+    for words, guess in (("-O winogard=true", "winograd"), ("--mode max-autotone", "max-autotune"), ("--stop-after fusoin", "fusion")):
+        error = stridec(f"compile mlp.onnx {words}", 1).stderr
+        expect(f"did you mean '{guess}'?" in error, error)
     error = stridec("run mlp.so --tune-db x", 1).stderr
     expect("unknown option '--tune-db'" in error and "is an option of compile" in error, error)
     expect("did you mean" not in stridec("compile mlp.onnx --zzzzzz", 1).stderr, "a guess for anything")

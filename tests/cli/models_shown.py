@@ -20,13 +20,15 @@ def test_summary():
         expect("parameters 40 (160 B)" in lines and "operators  Add 1, MatMul 1, Relu 1" in lines, text)
         expect("flops      80 at batch 1" in lines, text)
     told = json.loads(stridec("check mlp.onnx --format=json", 0).stdout)["model"]
-    expect(told["inputs"] == [{"name": "x", "dtype": "f32", "shape": "[batch, 4]"}] and told["parameters"] == 40, told)
+    expect(told["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["batch", 4]}] and told["parameters"] == 40, told)
     expect(told["operators"] == {"Add": 1, "MatMul": 1, "Relu": 1} and told["flops"] == {"count": 80, "sizes": "batch 1"}, told)
     told = json.loads(stridec("inspect mlp.onnx --format=json", 0).stdout)
     expect(told["model"]["parameter_bytes"] == 160 and "relu" in told["text"].lower() and told["stage"] == "graph", told)
     # At given sizes; values of an input that indexes.
     expect("flops      640\n" in stridec("check mlp.onnx --dim batch=8", 0).stdout, "fixed sizes")
     expect("0..rows - 1" in stridec("check gather.onnx", 0).stdout, "the range of an index")
+    told = json.loads(stridec("check gather.onnx --format=json", 0).stdout)["model"]
+    expect(told["inputs"][1]["range"] == {"minimum": 0, "maximum": "rows - 1"}, told)
     # A model with problems has no flops, and says what it has.
     text = stridec("check missing_attribute.onnx", 3).stdout
     expect("inputs" in text and "flops" not in text and "Cast 1" in text, text)

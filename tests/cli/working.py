@@ -36,6 +36,9 @@ def test_tuning_says_what_it_found():
     done = stridec("compile mlp.onnx -o tuned.so --mode max-autotune --tune-db found.txt --tune-seconds 5", 0)
     line = next((line for line in done.stderr.splitlines() if line.startswith(" tuning ") and " ... " not in line), "")
     expect(re.search(r"\d+ kernels?: \d+ measured in [\d.]+ m?s; (the default|[\d.]+ times as fast).*; database found.txt$", line), done.stderr)
+    told = json.loads(stridec("compile mlp.onnx -o tuned.so --tune-db found.txt --format=json", 0).stdout)["tuning"]
+    expect(told["from_database"] > 0 and told["measured"] == 0 and told["speedup"] >= 1, told)
+    expect(json.loads(stridec("compile mlp.onnx -o tuned.so --format=json", 0).stdout)["tuning"] is None, "nothing was tuned")
     done = stridec("tune mlp.onnx --tune-db found.txt", 0)
     expect(re.search(r"^ tuned +\d+ kernels?: \d+ from the database;", done.stderr, re.M), done.stderr)
     os.remove("found.txt")
