@@ -16,6 +16,7 @@
 #include "compiler/loop/value_range.h"
 #include "compiler/loop/walk.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/sym/guard.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {
@@ -34,24 +35,43 @@ std::string range_text(const loop::ValueRange& range) {
   return cat(bound(range.least), "..", bound(range.most));
 }
 
-// The smallest sizes that the graph allows, at least 1.
-std::map<std::string, int64_t> smallest_sizes(const graph::Graph& graph) {
-  std::map<std::string, int64_t> sizes;
+using Sizes = std::map<std::string, int64_t>;
+
+std::optional<int64_t> size_of(const Sizes& sizes, sym::Expr var) {
+  const auto found = sizes.find(var.name());
+  return found == sizes.end() ? std::nullopt : std::optional(found->second);
+}
+
+// Sizes within their ranges, each at least `wanted` where its range allows that.
+Sizes sizes_from(const graph::Graph& graph, int64_t wanted) {
+  Sizes sizes;
   for (const graph::Symbol& symbol : graph.symbols) {
     if (symbol.input < 0) continue;
+    const sym::Interval range = graph.facts.bounds(symbol.var);
     const int64_t multiple = std::max<int64_t>(1, graph.facts.known_divisor(symbol.var));
-    const int64_t least = std::max<int64_t>(1, graph.facts.bounds(symbol.var).lo);
-    sizes[symbol.var.name()] = (least + multiple - 1) / multiple * multiple;
+    const int64_t least = (std::max(wanted, range.lo) + multiple - 1) / multiple * multiple;
+    sizes[symbol.var.name()] = std::min(least, range.hi / multiple * multiple);
   }
   return sizes;
 }
 
+// The smallest sizes of a few that meet the guards, at least 1.
+Sizes smallest_sizes(const graph::Graph& graph) {
+  for (int64_t wanted = 1; wanted <= 1024; wanted *= 2) {
+    const Sizes sizes = sizes_from(graph, wanted);
+    const auto broken = [&](const sym::Guard& guard) {
+      return sym::evaluate(guard.condition, [&](sym::Expr var) { return size_of(sizes, var); }) == 0;
+    };
+    if (std::ranges::none_of(graph.guards, broken)) return sizes;
+  }
+  return sizes_from(graph, 1);
+}
+
 // Of the launches outside loops once, and of those in loops for one iteration.
-double flops_of(const loop::Program& program, const std::map<std::string, int64_t>& sizes) {
+double flops_of(const loop::Program& program, const Sizes& sizes) {
   double flops = 0;
   const auto lookup = [&](sym::Expr var) -> std::optional<int64_t> {
-    const auto found = sizes.find(var.name());
-    return found == sizes.end() ? 1 : found->second;  // a size that depends on data
+    return size_of(sizes, var).value_or(1);  // 1: a size that depends on data
   };
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node))

@@ -68,7 +68,7 @@ std::optional<std::string> multiples(Expr c) {
   std::vector<int64_t> residues;
   for (int64_t r = 0; r < *period; ++r) {
     std::optional<int64_t> truth;
-    for (const int64_t times : {1, 2, 3, 1000, 1'000'003}) {
+    for (const int64_t times : {0, 1, 2, 1000, 1'000'003}) {
       const auto value = evaluate(c, [&](Expr) { return std::optional(times * *period + r); });
       if (!value || (truth && truth != value)) return std::nullopt;
       truth = value;

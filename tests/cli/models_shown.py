@@ -29,6 +29,12 @@ def test_summary():
     expect("0..rows - 1" in stridec("check gather.onnx", 0).stdout, "the range of an index")
     told = json.loads(stridec("check gather.onnx --format=json", 0).stdout)["model"]
     expect(told["inputs"][1]["range"] == {"minimum": 0, "maximum": "rows - 1"}, told)
+    # Sizes that meet the guards: what two halvings and doublings need.
+    nodes = [helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[1, 1], strides=[8, 8]),
+             helper.make_node("Resize", ["p", "", "s"], ["u"], mode="nearest"), helper.make_node("Add", ["u", "x"], ["y"])]  # fmt: skip
+    onnx.save(model(nodes, [value("x", [1, 1, "h", 8])], [value("y", None)], [("s", np.array([1, 1, 8, 8], np.float32))]), "halved.onnx")
+    text = stridec("check halved.onnx", 0).stdout
+    expect(" at h 1\n" in text and "h is a multiple of 8" in text and "h == 1" in text, text)
     # A model with problems has no flops, and says what it has.
     text = stridec("check missing_attribute.onnx", 3).stdout
     expect("inputs" in text and "flops" not in text and "Cast 1" in text, text)

@@ -22,6 +22,9 @@ TEST_CASE("conditions on a remainder say which multiples meet them") {
   CHECK(phrase(eq(mod(h, 4), 3)) == "h is 3 more than a multiple of 4");
   CHECK(phrase(eq(floordiv(h, 2), floordiv(h + 2, 2) - 1)) ==
         to_string(eq(floordiv(h, 2), floordiv(h + 2, 2) - 1)));
+  const std::string either = phrase(logical_or(eq(8 * ceildiv(h, 8), h), eq(h, 1)));
+  CHECK(either.find("h is a multiple of 8") != std::string::npos);
+  CHECK(either.find("h == 1") != std::string::npos);
   // Not periodic: true for small values alone. Two variables. Many remainders.
   CHECK(phrase(le(floordiv(h, 8), 3)).find("multiple") == std::string::npos);
   CHECK(phrase(eq(floordiv(h, 8), floordiv(var("w"), 8))).find("multiple") == std::string::npos);
