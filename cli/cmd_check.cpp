@@ -6,7 +6,6 @@
 
 #include "cli/command.h"
 #include "cli/compile_flags.h"
-#include "cli/help.h"
 #include "cli/model_summary.h"
 #include "cli/output.h"
 #include "cli/terminal.h"

@@ -10,7 +10,6 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
-#include "cli/help.h"
 #include "cli/inspect_schedule.h"
 #include "cli/manifest_file.h"
 #include "cli/model_summary.h"

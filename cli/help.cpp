@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "cli/option_docs.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
 #include "compiler/base/text.h"
 
@@ -81,25 +82,6 @@ std::string subcommands(const CLI::App& app) {
 }
 
 }  // namespace
-
-std::string wrapped(const std::string& text, size_t indent, size_t at, size_t width) {
-  std::istringstream words(text);
-  std::string out;
-  size_t column = at;
-  for (std::string word; words >> word;) {
-    const bool begins = column == at && out.empty();
-    if (!begins && column + 1 + word.size() > width) {
-      out += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (!begins) {
-      out += ' ';
-      ++column;
-    }
-    out += word;
-    column += word.size();
-  }
-  return out;
-}
 
 std::string help_text(const CLI::App& app) {
   std::string text = wrapped(app.get_description(), 0, 0, width()) + "\n\n" + usage(app);

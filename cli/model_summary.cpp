@@ -5,7 +5,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "cli/help.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "compiler/base/number.h"

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/terminal.h"
 #include "compiler/base/printable.h"
@@ -171,6 +172,43 @@ std::string table(const std::vector<std::vector<std::string>>& given, const std:
     }
   }
   return out;
+}
+
+std::string wrapped(const std::string& text, size_t indent, size_t at, size_t width) {
+  std::istringstream words(text);
+  std::string out;
+  size_t column = at;
+  for (std::string word; words >> word;) {
+    const bool begins = column == at && out.empty();
+    if (!begins && column + 1 + word.size() > width) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (!begins) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out;
+}
+
+void print_lines(const std::string& text, size_t indent) {
+  if (!isatty(STDOUT_FILENO)) {
+    std::printf("%s", text.c_str());
+    return;
+  }
+  const size_t width = columns();
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::string first = lines_of(line, width).front();
+    const std::string rest = line.substr(first.size());
+    std::printf("%s\n", first.c_str());
+    const size_t begins = rest.find_first_not_of(' ');
+    if (begins == std::string::npos) continue;
+    for (const std::string& more : lines_of(rest.substr(begins), width - std::min(width / 2, indent)))
+      std::printf("%*s%s\n", static_cast<int>(indent), "", more.c_str());
+  }
 }
 
 std::string human_seconds(double seconds) {

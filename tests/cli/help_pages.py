@@ -1,11 +1,14 @@
 """What the program says of itself: --help, tables that fit a terminal, completion, manual pages, schemas, colours."""
 
+import fcntl
 import json
 import os
 import pty
 import re
 import shutil
+import struct
 import subprocess
+import termios
 
 from harness import ROOT, STRIDEC, expect, stridec
 
@@ -96,6 +99,7 @@ def test_schema():
 def on_terminal(words, **environment):
     """What a command prints where stdout and stderr are a terminal."""
     parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     env = {**{name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}, **environment}
     process = subprocess.Popen([STRIDEC, *words.split()], stdout=child, stderr=child, stdin=child, env=env)
     os.close(child)
@@ -111,6 +115,14 @@ def on_terminal(words, **environment):
     os.close(parent)
     process.wait(timeout=60)
     return text.decode(errors="replace")
+
+
+def test_schedule_on_a_terminal():
+    """Lines are whole for other programs, and wrapped on a terminal."""
+    whole = stridec("inspect tower.onnx --stage=schedule", 0).stdout
+    seen = on_terminal("inspect tower.onnx --stage=schedule", TERM="dumb").replace("\r\n", "\n")
+    expect(widest(whole) > 100 and widest(seen) <= 80, widest(seen))
+    expect("".join(whole.split()) == "".join(seen.split()), "other words on a terminal")
 
 
 def test_colours():
