@@ -34,8 +34,8 @@ std::string table(const std::vector<std::vector<std::string>>& rows, const std::
 // the first line. A word that is too long has a line of its own.
 std::string wrapped(const std::string& text, size_t indent, size_t at, size_t width);
 
-// Prints lines for people. On a terminal those that are wider are wrapped and go on at `indent`; elsewhere they
-// stay whole for other programs.
+// Prints lines for people. On a terminal those that are wider are wrapped and go on at `indent`; elsewhere
+// they stay whole for other programs.
 void print_lines(const std::string& text, size_t indent);
 
 std::string human_seconds(double seconds);  // "47.1 ms"
