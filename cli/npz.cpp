@@ -175,8 +175,11 @@ Array read_array(const std::string& given, DType expected) {
   constexpr std::string_view kArchive = ".npz:";
   const size_t colon = given.rfind(kArchive);
   if (colon == std::string::npos) return read_npy(given, expected);
-  const std::string path = given.substr(0, colon + kArchive.size() - 1),
-                    name = given.substr(colon + kArchive.size());
+  return read_npz(given.substr(0, colon + kArchive.size() - 1), given.substr(colon + kArchive.size()),
+                  expected);
+}
+
+Array read_npz(const std::string& path, const std::string& name, DType expected) {
   const std::string file = read_file(path);
   std::vector<std::string> names;
   for (const Member& member : members_of(file, path)) {

@@ -12,8 +12,10 @@ namespace stridec::cli {
 // The names of the arrays, without ".npy". Throws Error (kUnreadable, kMalformed).
 std::vector<std::string> npz_names(const std::string& path);
 
-// A .npy file, or an array of an archive, stored or deflated: "all.npz:x". Throws like read_npy, and kUsage
-// where the archive has no such array.
+// One array, stored or deflated. Throws like read_npy, and kUsage where the archive has no such array.
+Array read_npz(const std::string& path, const std::string& name, DType expected);
+
+// A .npy file, or an array of an archive: "all.npz:x".
 Array read_array(const std::string& path, DType expected);
 
 // Stored without compression, as numpy.savez does. Throws Error kUnsupported above 4 GB.
