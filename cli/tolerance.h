@@ -33,10 +33,10 @@ struct Allowed {
   bool exceeded_by(const Difference& d) const { return d.error > largest || d.mean > mean; }
 };
 
-// For each result of the graph. Of a quantised model it is more than `relative` where the result depends on
-// roundings: `reference` runs the graph with every rounding moved by a five hundredth of a step up and down.
-// Twice the larger change is allowed, and in the mean twice the mean change and one element that changes as
-// much as any.
+// For each result of the graph, which are `want` where no rounding is moved. Of a quantised model it is more
+// than `relative` where the result depends on roundings: `reference` runs the graph with every rounding moved
+// by a five hundredth of a step up and down. Twice the larger change is allowed, and in the mean twice the
+// mean change and one element that changes as much as any.
 std::vector<Allowed> allowed_differences(const graph::Graph& graph, const Tensors& want,
                                          const Tolerance& tolerance,
                                          const std::function<Tensors(const graph::Graph&)>& reference);
