@@ -176,6 +176,7 @@ CommandLine::CommandLine()
     sub->footer(std::string(command.examples));
     declare_globals(*sub, command, globals);
     auto act = command.declare(*sub, globals);
+    for (CLI::App* inner : sub->get_subcommands({})) inner->group("Subcommands")->footer("");
     sub->callback([this, act, name = std::string(command.name)] { action = act, chosen = name; });
   }
   take_one_value_each(*app);

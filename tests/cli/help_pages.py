@@ -35,6 +35,8 @@ def test_help_pages():
         page = stridec(f"{command} --help", 0).stdout
         expect(widest(page) <= 100 and page.count("Usage: stridec " + command) == 1, page)
         expect("TEXT" not in page and "UINT" not in page and "FLOAT" not in page, f"a value without a name: {page}")
+    expect("\nSubcommands:\n  show " in stridec("cache --help", 0).stdout, "subcommands")
+    expect("Examples" not in stridec("tune show --help", 0).stdout, "examples of another command")
     page = stridec("compile --help", 0).stdout
     for group in ("Arguments", "Files", "Targets", "Sizes, values and states", "Code", "Tuning", "Limits", "Passes", "Output", "Examples"):
         expect(f"\n{group}:\n" in page, f"no group {group}: {page}")
