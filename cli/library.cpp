@@ -1,13 +1,8 @@
 #include "cli/library.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -15,6 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/mapped_text.h"
 #include "cli/npz.h"
 #include "cli/random_values.h"
 #include "compiler/base/diagnostic.h"
@@ -79,25 +75,14 @@ namespace {
 // The loader maps what the headers of a file promise. An access to pages that a truncated file lacks would
 // end the process.
 void check_whole(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status;
-  if (file < 0 || fstat(file, &status) != 0 || S_ISDIR(status.st_mode)) {
-    const int reason = file < 0 ? errno : EISDIR;
-    if (file >= 0) close(file);
-    fail(ErrorKind::kUnreadable, "cannot-read", cat("cannot read '", path, "': ", std::strerror(reason)));
-  }
-  const size_t size = static_cast<size_t>(status.st_size);
-  void* map = size > 0 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
-  close(file);
-  if (map == MAP_FAILED) fail(ErrorKind::kMalformed, "bad-artifact", cat("'", path, "' is empty"));
+  const MappedText file(path);
+  if (file.text().empty()) fail(ErrorKind::kMalformed, "bad-artifact", cat("'", path, "' is empty"));
   try {
-    package::artifact_layout({static_cast<const char*>(map), size});
+    package::artifact_layout(file.text());
   } catch (Error& error) {
-    munmap(map, size);
     error.diagnostic.where.file = path;
     throw;
   }
-  munmap(map, size);
 }
 
 }  // namespace

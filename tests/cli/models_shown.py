@@ -1,6 +1,8 @@
 """What commands show of a model and of a run: inputs, parameters, operators, flops, small outputs, .npz files, seeds."""
 
 import json
+import os
+import resource
 import zipfile
 
 import numpy as np
@@ -155,3 +157,20 @@ def test_messages():
     text = stridec("compile mlp.onnx -o said.so", 0).stderr
     expect("for this machine's CPU, " in text and "--cpu x86-64-v2" in text, text)
     expect("this machine's CPU" not in stridec("compile mlp.onnx -o said.so --cpu x86-64-v3", 0).stderr, "a CPU that is named")
+
+
+def test_memory_of_inspect():
+    """An artifact is mapped: what commands show of it takes no memory for its weights."""
+    weights = np.random.default_rng(3).standard_normal((4096, 8192)).astype(np.float32)
+    onnx.save(model([helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", ["n", 4096])], [value("y", ["n", 8192])], [("w", weights)]), "heavy.onnx")
+    stridec("compile heavy.onnx -o heavy.so", 0)
+    size = os.path.getsize("heavy.so")
+    expect(size > 128 << 20, size)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_DATA, (96 << 20, 96 << 20))
+
+    for command in ("inspect heavy.so", "licenses heavy.so", "diff heavy.so mlp.so"):
+        stridec(command, 0, preexec_fn=limit)
+    for name in ("heavy.onnx", "heavy.so", "heavy.json"):
+        os.remove(name)
