@@ -313,15 +313,19 @@ int bench(const Flags& flags, const Globals& globals) {
 std::function<int()> declare_bench(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   app.add_option("artifact", flags->artifact, "the .so")->required();
-  app.add_option("--compare", flags->compare, "another .so, timed in turn with the first");
+  app.add_option("--compare", flags->compare, "another .so, timed in turn with the first")->type_name("FILE");
   app.add_option("-i,--input", flags->inputs,
-                 "name=file.npy (others are random, within the ranges of the manifest)");
+                 "name=file.npy, or all.npz (others are random, within the ranges of the manifest)")
+      ->type_name("[NAME=]FILE");
   app.add_option("--dim", flags->dims, "sizes: batch=1,sequence=128 (others are as small as it serves)")
-      ->join(',');
-  app.add_option("--threads", flags->threads, "0: as many as the process may use");
-  app.add_option("--variant", flags->variant, "variant, instead of the best that this machine runs");
-  app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero);
-  app.add_option("--rows", flags->most_rows, "kernels to list")->check(zero_or_more);
+      ->join(',')
+      ->type_name("NAME=SIZE,...");
+  app.add_option("--threads", flags->threads, "(default: as many as the process may use)")
+      ->type_name("NUMBER");
+  app.add_option("--variant", flags->variant, "variant, instead of the best that this machine runs")
+      ->type_name("NAME");
+  app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero)->type_name("SECONDS");
+  app.add_option("--rows", flags->most_rows, "kernels to list")->check(zero_or_more)->type_name("NUMBER");
   return [flags, &globals] { return bench(*flags, globals); };
 }
 

@@ -6,7 +6,9 @@
 
 #include "cli/command.h"
 #include "cli/compile_flags.h"
+#include "cli/model_summary.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/import.h"
@@ -65,15 +67,22 @@ std::vector<std::vector<std::string>> symbol_rows(const graph::Graph& graph) {
   return rows;
 }
 
-void print_text(const std::string& file, const frontend::Imported& imported) {
+// With --quiet: the problems alone, on stderr.
+void print_problems(const std::vector<Diagnostic>& problems) {
+  for (const Diagnostic& problem : problems) std::fprintf(stderr, "%s", render(problem).c_str());
+}
+
+void print_text(const std::string& file, const frontend::Imported& imported, const ModelSummary& summary) {
   const graph::Graph& graph = imported.graph;
-  std::printf("%s  %s\n", file.c_str(), imported.summary.c_str());
+  std::printf("%s  %s\n%s", file.c_str(), imported.summary.c_str(), to_text(summary).c_str());
   if (const auto rows = symbol_rows(graph); !rows.empty())
     std::printf(" symbols\n%s", table(rows, "   ").c_str());
   for (const auto& guard : graph.guards)
     if (!sym::bounded_variable(guard.condition))
-      std::printf(" needs      %s; otherwise %s\n", sym::phrase(guard.condition).c_str(),
-                  printable(sym::render(guard)).c_str());
+      std::printf(" needs      %s\n",
+                  wrapped(cat(sym::phrase(guard.condition), "; otherwise ", printable(sym::render(guard))),
+                          12, 12, columns())
+                      .c_str());
   for (size_t i = 0; i < graph.top.results.size(); ++i) {
     const graph::Type& type = graph[graph.top.results[i]].type;
     if (std::any_of(type.shape.begin(), type.shape.end(),
@@ -94,10 +103,11 @@ void print_text(const std::string& file, const frontend::Imported& imported) {
   std::printf("%s", table(rows, "   ").c_str());
 }
 
-Json to_json(const std::string& file, const frontend::Imported& imported) {
+Json report_json(const std::string& file, const frontend::Imported& imported, const ModelSummary& summary) {
   const graph::Graph& graph = imported.graph;
   Json json = {{"file", file},
                {"summary", imported.summary},
+               {"model", to_json(summary)},
                {"problems", Json::array()},
                {"warnings", Json::array()},
                {"symbols", Json::array()},
@@ -128,12 +138,22 @@ int run(const CompileFlags& flags, const Globals& globals) {
                                                         .input_values = options.input_values,
                                                         .states = options.states,
                                                         .refit = options.refit});
-  if (imported.problems.empty()) imported.problems = unsupported_steps(imported.graph, targets);
+  const bool complete = imported.problems.empty();
+  if (complete) imported.problems = unsupported_steps(imported.graph, targets);
+  if (globals.quiet && !globals.json) {
+    print_problems(imported.problems);
+    return exit_code(imported.problems);
+  }
+  // Lowering a large graph takes longer than checking it: 'inspect' shows its flops.
+  constexpr size_t kMostNodes = 4000;
+  const bool counts = complete && imported.graph.nodes.size() <= kMostNodes;
+  const ModelSummary summary = summarize(imported.graph, imported.facts, counts);
   if (globals.json) {
-    std::printf("%s\n",
-                to_json(options.model, imported).dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n", report_json(options.model, imported, summary)
+                            .dump(2, ' ', false, Json::error_handler_t::replace)
+                            .c_str());
   } else {
-    print_text(options.model, imported);
+    print_text(options.model, imported, summary);
     if (!imported.problems.empty()) std::printf("exit code %d\n", exit_code(imported.problems));
   }
   return exit_code(imported.problems);

@@ -15,8 +15,10 @@
 #include "cli/pass_flags.h"
 #include "cli/progress.h"
 #include "cli/refused.h"
+#include "cli/tuning_report.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
+#include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
 #include "compiler/loop/kernels.h"
@@ -84,12 +86,86 @@ int print_json(const nlohmann::ordered_json& json, const Globals& globals) {
   return 0;
 }
 
+// Prints a line for each part of the work as soon as it is done.
+class Report {
+ public:
+  Report(ProgressPrinter& progress, const CompileOptions& options) : progress_(progress), options_(options) {}
+
+  void stage_begins(std::string_view stage, const Compilation& made) {
+    if (stage == "graph") reading(made);
+    if (stage == "tuning") tuning_begins_ = Clock::now();
+    if (stage_ == "tuning") tuning_seconds_ += seconds_since(tuning_begins_);
+    if (stage == "packing") tuning(made), fusing(made);
+    if (stage == "linking") building(made);
+    stage_ = stage;
+  }
+
+  double tuning_seconds() const { return tuning_seconds_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  void reading(const Compilation& made) {
+    progress_.line("reading",
+                   cat(std::filesystem::path(options_.model).filename().string(), ", ", made.summary));
+    for (const Diagnostic& warning : made.warnings) progress_.line("warning", warning_text(warning));
+    if (options_.cpus.empty() && std::ranges::count(options_.targets, "cpu") > 0)
+      progress_.line("note", cat("for this machine's CPU, ", cpu_target("native").name,
+                                 "; name others for other machines: --cpu x86-64-v2,x86-64-v3,x86-64-v4"));
+  }
+
+  void tuning(const Compilation& made) {
+    const std::string& file = options_.tuning.database;
+    const std::string text =
+        tuning_text(made, tuning_seconds_, file.empty() ? tune::default_database() : file);
+    if (!text.empty()) progress_.line("tuning", text);
+    for (const tune::Tuned* kernel : made.refused())
+      progress_.line("warning", cat("kernel '", kernel->entry.kernel, "'",
+                                    kernel->nodes.empty() ? "" : cat(" (", kernel->nodes, ")"),
+                                    " does not have its schedule in the tuning database, for ",
+                                    kernel->entry.key.target, ": ", kernel->refused));
+    if (!made.gpu_problem.empty())
+      progress_.line("tuning", cat("nothing was measured for GPUs: ", made.gpu_problem,
+                                   "; their schedules are the tuning database's and the model's"));
+  }
+
+  void fusing(const Compilation& made) {
+    for (const Contained& each : contained(made))
+      progress_.line("fusing", cat(counted(made.loops.nests.size(), "operation"), " -> ",
+                                   counted(each.launches, "kernel launch", "es"), " a run on ", each.target,
+                                   each.sizes.empty() ? "" : cat(" where ", each.sizes)));
+  }
+
+  // Code that several kernels call, such as a GEMM micro-kernel, is a separate function.
+  void building(const Compilation& made) {
+    const size_t functions = made.built.kernels.size() + made.device.kernels.size();
+    progress_.line("packing",
+                   human_bytes(static_cast<uint64_t>(made.programs().front()->weight_bytes)) + " of weights");
+    progress_.line("building", cat(counted(functions, "function"),
+                                   made.programs().size() == 1 ? "" : " for all of these programs",
+                                   "; equal kernels are built once"));
+  }
+
+  ProgressPrinter& progress_;
+  const CompileOptions& options_;
+  std::string stage_;
+  Clock::time_point tuning_begins_;
+  double tuning_seconds_ = 0;
+};
+
 int run(const Flags& flags, const Globals& globals) {
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
   CompileOptions options = flags.common.options(globals);
   options.progress = [&progress](std::string_view stage, int64_t done, int64_t total, std::string_view what) {
     progress.update(stage, done, total, what);
+  };
+  Report report(progress, options);
+  options.stage_begins = [&report](std::string_view stage, const Compilation& so_far) {
+    report.stage_begins(stage, so_far);
   };
   std::vector<PassDump> dumps;
   options.passes = flags.passes.options(globals, &dumps);
@@ -110,30 +186,11 @@ int run(const Flags& flags, const Globals& globals) {
     return print_json(json, globals);
   }
   const loop::Program& program = *made.programs().front();
-  progress.line("reading", cat(std::filesystem::path(options.model).filename().string(), ", ", made.summary));
-  for (const Diagnostic& warning : made.warnings) progress.line("warning", warning_text(warning));
   const std::vector<Contained> programs = contained(made);
-  for (const Contained& each : programs)
-    progress.line("fusing", cat(counted(made.loops.nests.size(), "operation"), " -> ",
-                                counted(each.launches, "kernel launch", "es"), " a run on ", each.target,
-                                each.sizes.empty() ? "" : cat(" where ", each.sizes)));
-  // Code that several kernels call, such as a GEMM micro-kernel, is a separate function.
   const size_t functions = made.built.kernels.size() + made.device.kernels.size();
-  progress.line("building",
-                cat(counted(functions, "function"), programs.size() == 1 ? "" : " for all of these programs",
-                    "; equal kernels are built once"));
-  for (const tune::Tuned* kernel : made.refused())
-    progress.line("warning", cat("kernel '", kernel->entry.kernel, "'",
-                                 kernel->nodes.empty() ? "" : cat(" (", kernel->nodes, ")"),
-                                 " does not have its schedule in the tuning database, for ",
-                                 kernel->entry.key.target, ": ", kernel->refused));
   json["warnings"] = nlohmann::ordered_json::array();
   for (const Diagnostic& warning : made.warnings) json["warnings"].push_back(warning_text(warning));
   json["refused"] = refused_json(made);
-  if (!made.gpu_problem.empty())
-    progress.line("tuning", cat("nothing was measured for GPUs: ", made.gpu_problem,
-                                "; their schedules are the tuning database's and the model's"));
-  progress.line("packing", human_bytes(static_cast<uint64_t>(program.weight_bytes)) + " of weights");
   check_outputs(output, options.weights_file, made.files);
   package::StagedArtifact staged(made.artifact, made.programs(), output);
   own_exit();
@@ -163,6 +220,7 @@ int run(const Flags& flags, const Globals& globals) {
                {"kernels", functions},
                {"launches", programs.front().launches},
                {"programs", std::move(listed)},
+               {"tuning", tuning_json(made, report.tuning_seconds())},
                {"seconds", seconds},
                {"peak_bytes", peak}});
   return print_json(json, globals);
@@ -172,11 +230,13 @@ int run(const Flags& flags, const Globals& globals) {
 
 std::function<int()> declare_compile(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
+  app.option_defaults()->group("Files");
+  app.add_option(
+         "-o,--output", flags->output,
+         "the shared library to write; the manifest goes beside it (default: the model's name with .so)")
+      ->type_name("FILE");
   flags->common.declare(app);
   flags->passes.declare(app);
-  app.add_option(
-      "-o,--output", flags->output,
-      "the shared library to write; the manifest goes beside it (default: the model's name with .so)");
   return [flags, &globals] { return run(*flags, globals); };
 }
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/mapped_text.h"
 #include "cli/output.h"
 #include "compiler/base/diagnostic.h"
-#include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/package/elf.h"
 #include "compiler/package/read_manifest.h"
@@ -29,7 +29,8 @@ struct Side {
 
 Side read_side(const std::string& file) {
   Side side{.file = file, .bytes = 0, .manifest = {}};
-  std::string text = read_file(file);
+  const MappedText mapped(file);
+  std::string_view text = mapped.text();
   if (!file.ends_with(".json")) {
     try {
       const auto layout = package::artifact_layout(text);
@@ -40,7 +41,7 @@ Side read_side(const std::string& file) {
       throw;
     }
   }
-  side.manifest = package::read_manifest(text, file);
+  side.manifest = package::read_manifest(std::string(text), file);
   return side;
 }
 

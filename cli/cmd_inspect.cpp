@@ -12,7 +12,9 @@
 #include "cli/compile_flags.h"
 #include "cli/inspect_schedule.h"
 #include "cli/manifest_file.h"
+#include "cli/model_summary.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
 #include "compiler/base/printable.h"
@@ -71,6 +73,10 @@ void print_manifest(const Json& m, const std::string& file) {
   std::printf("%s  %s, from %s (sha256 %.12s), mode %s\n", file.c_str(), m.value("compiler", "").c_str(),
               m["model"].value("file", "").c_str(), m["model"].value("sha256", "").c_str(),
               m.value("mode", "").c_str());
+  if (m.contains("metadata"))
+    for (const auto& [key, value] : m["metadata"].items())
+      std::printf(" metadata   %s\n",
+                  wrapped(printable(cat(key, " = ", value.get<std::string>())), 12, 12, columns()).c_str());
   for (const char* kind : {"inputs", "outputs", "states"}) {
     std::vector<std::vector<std::string>> rows;
     for (const Json& value : m[kind])
@@ -85,17 +91,21 @@ void print_manifest(const Json& m, const std::string& file) {
                        s["from"].is_string() ? "known only during a run" : ""});
   if (!symbols.empty()) std::printf(" symbols\n%s", table(symbols, "   ").c_str());
   for (const Json& guard : m["guards"])
-    std::printf(" needs      %s; otherwise %s\n",
-                sym::phrase(sym::parse(guard["condition"].get<std::string>())).c_str(),
-                printable(guard["sentence"].get<std::string>()).c_str());
+    std::printf(" needs      %s\n",
+                wrapped(cat(sym::phrase(sym::parse(guard["condition"].get<std::string>())), "; otherwise ",
+                            printable(guard["sentence"].get<std::string>())),
+                        12, 12, columns())
+                    .c_str());
   std::printf(" targets    %s\n", join(m["targets"], "; ", [](const Json& target) {
                                     const auto text = [](const Json& v) { return v.get<std::string>(); };
                                     return cat(text(target["device"]), ": ",
                                                join(target["variants"], ", ", text));
                                   }).c_str());
-  std::printf(" memory     weights %s; workspace %s B\n",
-              human_bytes(m["memory"]["weights_bytes"].get<uint64_t>()).c_str(),
-              m["memory"]["workspace_bytes"].get<std::string>().c_str());
+  std::printf(" memory     %s\n",
+              wrapped(cat("weights ", human_bytes(m["memory"]["weights_bytes"].get<uint64_t>()),
+                          "; workspace ", m["memory"]["workspace_bytes"].get<std::string>(), " B"),
+                      12, 12, columns())
+                  .c_str());
   const Json& needs = m["requires"];
   std::printf(" needs      glibc >= %s; no other library%s\n", needs["glibc"].get<std::string>().c_str(),
               needs.contains("driver")
@@ -198,9 +208,26 @@ int print_memory(const loop::Program& program, const Globals& globals) {
   if (globals.json)
     std::printf("%s\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   else
-    std::printf(" weights %s; arena %s bytes\n%s",
-                human_bytes(static_cast<uint64_t>(program.weight_bytes)).c_str(),
-                sym::to_string(program.arena_bytes).c_str(), table(rows).c_str());
+    std::printf(" %s\n%s",
+                wrapped(cat("weights ", human_bytes(static_cast<uint64_t>(program.weight_bytes)), "; arena ",
+                            sym::to_string(program.arena_bytes), " bytes"),
+                        3, 1, columns())
+                    .c_str(),
+                table(rows).c_str());
+  return 0;
+}
+
+// Without --stage: what the model is, and its graph.
+int print_model(const Flags& flags, const Compilation& made, const Globals& globals) {
+  const ModelSummary summary = summarize(made.graph, made.facts, true);
+  const std::string graph = graph::to_string(made.graph);
+  if (globals.json) {
+    const Json json = {{"stage", "graph"}, {"model", to_json(summary)}, {"text", graph}};
+    std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  } else {
+    std::printf("%s  %s\n%s\n%s", flags.common.model.c_str(), made.summary.c_str(), to_text(summary).c_str(),
+                graph.c_str());
+  }
   return 0;
 }
 
@@ -245,6 +272,7 @@ int run(const Flags& flags, const Globals& globals) {
   const Compilation made = compile(options, last);
   print_warnings(made.warnings, globals);
   if (!flags.graph_file.empty()) return write_graph(made.graph, flags.graph_file);
+  if (flags.stage.empty()) return print_model(flags, made, globals);
   if (stage == "graph") return print_stage(stage, graph::to_string(made.graph), globals);
   if (stage == "loops") return print_stage(stage, loop::to_string(made.loops), globals);
   if (stage == "schedule") return print_schedule(made, globals);
@@ -271,14 +299,17 @@ int run(const Flags& flags, const Globals& globals) {
 std::function<int()> declare_inspect(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   flags->common.declare(app, "a model (.onnx), an artifact (.so) or a manifest (.json)");
-  app.add_option(
-         "--stage", flags->stage,
-         "of a model: graph, loops, schedule, fused, memory, source, manifest; of an artifact: manifest")
+  app.add_option("--stage", flags->stage,
+                 "of a model what is printed (default: what it takes and consists of, and its graph); of an "
+                 "artifact: "
+                 "manifest")
       ->check(CLI::IsMember({"graph", "loops", "schedule", "fused", "memory", "source", "manifest"}));
   app.add_option("--write-graph", flags->graph_file,
-                 "the model as stridec's own serialized graph, which compiles like the model");
+                 "write the model as stridec's own serialized graph, which compiles like the model")
+      ->type_name("FILE");
   app.add_option("--kernel", flags->kernel, "with --stage=source: this kernel alone, counted from 1")
-      ->check(above_zero);
+      ->check(above_zero)
+      ->type_name("NUMBER");
   return [flags, &globals] { return run(*flags, globals); };
 }
 

@@ -1,13 +1,20 @@
 // ops, modes, options, passes, targets, exit-codes: prints what this build supports, from its own tables.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/output.h"
+#include "cli/suggest.h"
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/gpu_target.h"
 #include "compiler/base/target.h"
+#include "compiler/base/text.h"
 #include "compiler/compile.h"
 #include "compiler/frontend/import.h"
 #include "compiler/passes/autocast.h"
@@ -56,14 +63,64 @@ int print_page(const Rows& rows) {
   return 0;
 }
 
+// "T: f32 u8 i8 u16 i16 i32 i64 f16 f64 u32 u64 bf16" as "T: numbers": names for sets of types, so that a row
+// fits a terminal. The types of a set that is there in part keep their names.
+std::string brief_types(const std::string& types) {
+  struct Set {
+    const char* name;
+    std::vector<std::string> types;
+  };
+  static const std::vector<Set> kSets = {
+      {"floats", {"f16", "bf16", "f32", "f64"}},
+      {"f8", {"f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz"}},
+      {"ints", {"i8", "i16", "i32", "i64"}},
+      {"uints", {"u8", "u16", "u32", "u64"}},
+      {"4-bit", {"i4", "u4"}},
+      {"2-bit", {"i2", "u2"}},
+  };
+  std::istringstream words(types);
+  std::vector<std::string> all{std::istream_iterator<std::string>(words), {}};
+  std::string out;
+  for (size_t at = 0; at < all.size();) {
+    // One variable: "T:" and its types, up to the next variable. A ';' belongs to the last type.
+    size_t end = at + 1;
+    while (end < all.size() && !all[end].ends_with(':')) ++end;
+    std::vector<std::string> group(all.begin() + static_cast<std::ptrdiff_t>(at),
+                                   all.begin() + static_cast<std::ptrdiff_t>(end));
+    std::string close;
+    if (!group.back().empty() && (group.back().back() == ';' || group.back().back() == ','))
+      close = group.back().substr(group.back().size() - 1), group.back().pop_back();
+    for (const Set& set : kSets) {
+      const bool whole = std::ranges::all_of(
+          set.types, [&](const std::string& type) { return std::ranges::count(group, type) > 0; });
+      if (!whole) continue;
+      std::erase_if(group, [&](const std::string& word) { return std::ranges::count(set.types, word) > 0; });
+      group.emplace_back(set.name);
+    }
+    out += cat(out.empty() ? "" : " ", join(group, " "), close);
+    at = end;
+  }
+  return out;
+}
+
 }  // namespace
 
-std::function<int()> declare_ops(CLI::App&, const Globals& globals) {
-  return [&globals] {
+std::function<int()> declare_ops(CLI::App& app, const Globals& globals) {
+  auto wanted = std::make_shared<std::vector<std::string>>();
+  app.add_option("operators", *wanted, "names of operators; without them, all");
+  return [&globals, wanted] {
     Rows rows = {{"operator", "versions", "through", "types", "limits"}};
-    for (const auto& info : frontend::operators())
+    std::vector<std::string> names;
+    for (const auto& info : frontend::operators()) {
+      names.push_back(info.name);
+      if (!wanted->empty() && std::ranges::count(*wanted, info.name) == 0) continue;
       rows.push_back({info.name, info.versions, info.through.empty() ? "not supported" : info.through,
-                      info.types, info.limits});
+                      globals.json || globals.markdown ? info.types : brief_types(info.types), info.limits});
+    }
+    for (const std::string& name : *wanted)
+      if (std::ranges::count(names, name) == 0)
+        fail(ErrorKind::kUsage, "unknown-op", cat("there is no operator '", name, "'"),
+             cat(did_you_mean(name, names), "'stridec ops' lists them"));
     if (globals.markdown) return print_page(rows);
     return print(rows, globals);
   };

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include "cli/compile_flags.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/tuning_report.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
@@ -126,23 +128,23 @@ int fill(const Flags& flags, const Globals& globals) {
   options.progress = [&progress](std::string_view stage, int64_t done, int64_t total, std::string_view what) {
     progress.update(stage, done, total, what);
   };
+  const auto start = std::chrono::steady_clock::now();
   const Compilation made = compile(options, Stage::kSchedule);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   for (const Diagnostic& warning : made.warnings) progress.line("warning", warning_text(warning));
   if (!made.gpu_problem.empty())
     fail(ErrorKind::kToolchain, "no-gpu", cat("nothing was measured for --target cuda: ", made.gpu_problem),
          "run 'stridec tune' on a machine with such a GPU; its database replays anywhere, with --tune-db");
   std::vector<Entry> entries;
-  size_t measured = 0;
   for (const auto& variant : made.tuned)
     for (const tune::Tuned& kernel : variant) {
       if (kernel.origin != tune::Tuned::Origin::kDefault) entries.push_back(kernel.entry);
-      measured += kernel.origin == tune::Tuned::Origin::kMeasured;
       for (const tune::Trial& trial : kernel.trials)
         if (!trial.problem.empty())
           progress.line("tuning", cat(kernel.entry.kernel, ": ", trial.problem, ": ", trial.schedule));
     }
-  progress.line("tuned", cat(entries.size(), entries.size() == 1 ? " kernel, " : " kernels, ", measured,
-                             " of them measured now, into ", database_of(flags)));
+  progress.line("tuned", tuning_text(made, seconds, database_of(flags)));
+  if (globals.quiet && !globals.json) return 0;
   if (!globals.json) return print_entries(entries, globals);
   Json json = Json::array();
   for (const auto& variant : made.tuned)
@@ -167,7 +169,7 @@ std::function<int()> declare_tune(CLI::App& app, const Globals& globals) {
   flags->merge = app.add_subcommand("merge", "write one database out of several, sorted, each key once");
   flags->merge->add_option("files", flags->files, "databases; of equal keys the one that tried more holds")
       ->required();
-  flags->merge->add_option("-o,--output", flags->output, "the file to write")->required();
+  flags->merge->add_option("-o,--output", flags->output, "the file to write")->required()->type_name("FILE");
   flags->prune =
       app.add_subcommand("prune", "drop entries that others replace, and those of other compilers");
   flags->prune->add_option("file", flags->files, "the database, as for show")->expected(0, 1);

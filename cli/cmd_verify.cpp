@@ -13,12 +13,16 @@
 
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/compare.h"
 #include "cli/compile_flags.h"
 #include "cli/library.h"
-#include "cli/npy.h"
+#include "cli/npz.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/random_inputs.h"
+#include "cli/tolerance.h"
+#include "compiler/base/file_hash.h"
+#include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/compile.h"
@@ -32,67 +36,16 @@ namespace stridec::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using loop::HostTensor;
-using Tensors = std::vector<HostTensor>;
-
 struct Flags {
   CompileFlags common;
   std::string artifact;
   std::vector<std::string> inputs, expected;
   int runs = 3;
   bool runs_given = false;
-  double tolerance = -1;  // below 0: the default of the precision
+  double tolerance = -1;  // below 0: the default of the model's types
 };
 
 constexpr std::chrono::seconds kEnough(20);
-
-struct Difference {
-  size_t output = 0;
-  double error = 0;  // relative to the largest expected magnitude; infinite if shapes or dtypes differ
-  double mean = 0;   // mean of all elements, relative likewise
-  int64_t element = 0;
-  double got = 0, want = 0;
-};
-
-// The element of one output with the largest difference.
-Difference compare(const HostTensor& got, const HostTensor& want) {
-  Difference worst;
-  if (got.dtype != want.dtype || got.shape != want.shape) return {.error = HUGE_VAL};
-  double largest = 0, sum = 0;
-  const int64_t count = loop::element_count(want);
-  for (int64_t i = 0; i < count; ++i)
-    if (const double v = std::abs(loop::get_number(want, i)); std::isfinite(v))
-      largest = std::max(largest, v);
-  for (int64_t i = 0; i < count; ++i) {
-    const double a = loop::get_number(got, i), b = loop::get_number(want, i);
-    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    const double error =
-        std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) / std::max(largest, 1e-30) : HUGE_VAL;
-    sum += error;
-    if (error > worst.error) worst = {.error = error, .element = i, .got = a, .want = b};
-  }
-  worst.mean = sum / static_cast<double>(std::max<int64_t>(1, count));
-  return worst;
-}
-
-Difference compare(const Tensors& got, const Tensors& want) {
-  Difference worst;
-  for (size_t i = 0; i < want.size(); ++i) {
-    Difference d = compare(got[i], want[i]);
-    d.output = i;
-    if (d.error > worst.error) worst = d;
-  }
-  return worst;
-}
-
-std::string position(const HostTensor& tensor, int64_t element) {
-  std::vector<int64_t> at(tensor.shape.size());
-  for (size_t d = at.size(); d-- > 0;) {
-    at[d] = element % std::max<int64_t>(1, tensor.shape[d]);
-    element /= std::max<int64_t>(1, tensor.shape[d]);
-  }
-  return "[" + join(at, ",", [](int64_t i) { return std::to_string(i); }) + "]";
-}
 
 std::vector<std::string> names_of(const loop::Program& program, const std::vector<loop::BufferId>& ids) {
   std::vector<std::string> names;
@@ -109,7 +62,7 @@ Tensors inputs_of(const loop::Program& program, const std::vector<loop::ValueRan
       inputs.push_back(random_input(program, i, ranges[i], sizes, i + 100 * static_cast<uint64_t>(run)));
       continue;
     }
-    Array array = read_npy(files[i], program[program.inputs[i]].dtype);
+    Array array = read_array(files[i], program[program.inputs[i]].dtype);
     inputs.push_back({array.dtype, std::move(array.shape), std::move(array.bytes)});
   }
   return inputs;
@@ -123,7 +76,7 @@ Tensors given_outputs(const loop::Program& program, const Flags& flags) {
     if (files[i].empty())
       fail(ErrorKind::kUsage, "missing-output", cat("output '", names[i], "' is not given"),
            cat("give --expect ", names[i], "=file.npy for every output"));
-    Array array = read_npy(files[i], program[program.outputs[i]].dtype);
+    Array array = read_array(files[i], program[program.outputs[i]].dtype);
     outputs.push_back({array.dtype, std::move(array.shape), std::move(array.bytes)});
   }
   return outputs;
@@ -146,6 +99,16 @@ void take_flags(const Library& artifact, const std::string& path, CompileOptions
   }
   for (const auto& [name, value] : settings.items())
     (name == "precision" ? options.precision : options.settings[name]) = value.get<std::string>();
+}
+
+// "'a.so' was compiled from 'b.onnx' (sha256 8f2c...), not from this file (sha256 ...)"; "": it was compiled
+// from this file.
+std::string other_model(const Library& artifact, const Flags& flags, const std::string& sha256) {
+  const Json model = package::read_manifest(artifact.manifest(), flags.artifact)["model"];
+  const std::string own = model.value("sha256", "");
+  if (own.empty() || own == sha256) return "";
+  return cat("'", flags.artifact, "' was compiled from '", printable(model.value("file", "")), "' (sha256 ",
+             own.substr(0, 12), "), not from '", flags.common.model, "' (sha256 ", sha256.substr(0, 12), ")");
 }
 
 // Throws for requested sizes that the artifact does not support.
@@ -241,7 +204,7 @@ loop::Program reference_of(const graph::Graph& graph) { return ops::lower(graph)
 // interpreter runs once, with every node's values as results. The code is compiled for each step of a
 // bisection, with the values of one node as results, so fusion with later nodes cannot hide a difference.
 std::optional<std::string> first_difference(const Compilation& made, const CompileOptions& options,
-                                            const Tensors& inputs, double tolerance,
+                                            const Tensors& inputs, const Tolerance& tolerance,
                                             ProgressPrinter& progress) {
   const graph::Graph& graph = made.graph;
   std::vector<graph::NodeId> nodes;
@@ -254,13 +217,17 @@ std::optional<std::string> first_difference(const Compilation& made, const Compi
     values += graph[id].outputs.size();
   }
   if (nodes.empty()) return std::nullopt;
-  const Tensors want = interpret(reference_of(with_results(graph, nodes)), inputs, progress);
+  const graph::Graph all = with_results(graph, nodes);
+  const auto reference = [&](const graph::Graph& g) { return interpret(reference_of(g), inputs, progress); };
+  const Tensors want = reference(all);
+  const std::vector<Allowed> allowed = allowed_differences(all, want, tolerance, reference);
   const auto differs = [&](size_t n) {
     try {
       const Compilation cut = compile(with_results(graph, {&nodes[n], 1}), options, Stage::kSchedule);
       const Tensors got = run_compiled(cut, inputs);
-      const auto begin = want.begin() + static_cast<std::ptrdiff_t>(first[n]);
-      return compare(got, Tensors(begin, begin + static_cast<std::ptrdiff_t>(got.size()))).error > tolerance;
+      for (size_t i = 0; i < got.size(); ++i)
+        if (allowed[first[n] + i].exceeded_by(compare(got[i], want[first[n] + i]))) return true;
+      return false;
     } catch (const Error&) {
       return true;
     }
@@ -296,13 +263,12 @@ int report(Json json, const Globals& globals, const Json& runs, const std::strin
     json["failure"] = failure;
     std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   } else if (!failure.empty()) {
-    std::printf(" FAIL  %s\n", failure.c_str());
+    std::fprintf(globals.quiet ? stderr : stdout, " FAIL  %s\n", failure.c_str());
   }
   return static_cast<int>(failure.empty() ? 0 : static_cast<int>(ErrorKind::kMismatch));
 }
 
-int run(const Flags& given, const Globals& globals) {
-  Flags flags = given;
+int verify(const Flags& flags, const Globals& globals, std::string& other) {
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
   CompileOptions options = flags.common.options(globals);
@@ -310,8 +276,10 @@ int run(const Flags& given, const Globals& globals) {
   // compilation.
   const auto dims = options.dims;
   std::optional<Library> library;
+  std::optional<FileHash> hash;
   if (!flags.artifact.empty()) {
     library.emplace(flags.artifact, 0);
+    hash.emplace(options.model);
     take_flags(*library, flags.artifact, options);
   } else if (std::ranges::count(options.targets, "cpu") == 0) {
     fail(ErrorKind::kUsage, "no-such-target", "code made in memory runs on a CPU, and no CPU is a target",
@@ -319,11 +287,15 @@ int run(const Flags& given, const Globals& globals) {
   }
   options.targets = {"cpu"};  // for code of this build, to compare or to search for the difference
   options.gpus.clear();
-  if (flags.tolerance < 0) flags.tolerance = passes::precision(options.precision).tolerance;
   options.sizes_stay_open = !library;
+  if (hash) other = other_model(*library, flags, hash->get());
+  if (!other.empty()) note(cat("warning[other-model]: ", other), globals);
   const Compilation made = compile(options, Stage::kSchedule);
   print_warnings(made.warnings, globals);
   const loop::Program reference = reference_of(made.graph);
+  const Tolerance tolerance = flags.tolerance >= 0
+                                  ? Tolerance{flags.tolerance, "given", false}
+                                  : default_tolerance(made.graph, passes::precision(options.precision));
   if (library) check_sizes(dims, options.dims, reference);
   const auto files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input");
   const bool all_given = std::find(files.begin(), files.end(), "") == files.end();
@@ -333,13 +305,17 @@ int run(const Flags& given, const Globals& globals) {
                          {"artifact", flags.artifact},
                          {"variant", library ? library->variant() : made.variants.front().target.name},
                          {"precision", options.precision},
-                         {"tolerance", flags.tolerance}};
-  if (!globals.json)
+                         {"tolerance", tolerance.relative},
+                         {"tolerance_of", tolerance.reason},
+                         {"quantized", tolerance.quantized},
+                         {"other_model", other}};
+  const bool says = !globals.json && !globals.quiet;
+  if (says)
     std::printf(
-        " %s against %s, tolerance %g\n",
+        " %s against %s, %s\n",
         cat(library ? flags.artifact : "this build's code", ", ", compared["variant"].get<std::string>(), ",")
             .c_str(),
-        flags.expected.empty() ? "the interpreter" : "the given outputs", flags.tolerance);
+        flags.expected.empty() ? "the interpreter" : "the given outputs", to_string(tolerance).c_str());
   Json runs = Json::array();
   for (int i = 0; i < count; ++i) {
     // The number of runs with random inputs is limited by time, unless it is given.
@@ -362,32 +338,67 @@ int run(const Flags& given, const Globals& globals) {
     if (got.size() != want.size())
       fail(ErrorKind::kMismatch, "output-count",
            cat("the artifact has ", got.size(), " outputs, the model ", want.size()), "compile it again");
-    const Difference worst = compare(got, want);
-    runs.push_back({{"run", i}, {"sizes", sizes}, {"difference", worst.error}, {"mean", worst.mean}});
-    const std::string& output = reference[reference.outputs[worst.output]].name;
-    if (worst.error <= flags.tolerance) {
-      if (!globals.json)
-        std::printf(" ok    run %d%s: largest difference %.1e, mean %.1e\n", i + 1, text_of(sizes).c_str(),
-                    worst.error, worst.mean);
+    const auto differences = compare(got, want);
+    const auto exceeds = [&](const std::vector<Allowed>& most) {
+      return std::ranges::find_if(differences,
+                                  [&](const Difference& d) { return most[d.output].exceeded_by(d); });
+    };
+    std::vector<Allowed> allowed(want.size(), {tolerance.relative, tolerance.relative});
+    // The interpreter is slow, so it finds out what roundings can change only where this matters.
+    if (exceeds(allowed) != differences.end()) {
+      const auto reference_run = [&](const graph::Graph& graph) {
+        return interpret(reference_of(graph), inputs, progress);
+      };
+      const Tensors own = flags.expected.empty() || !tolerance.quantized ? want : reference_run(made.graph);
+      allowed = allowed_differences(made.graph, own, tolerance, reference_run);
+    }
+    const auto failed = exceeds(allowed);
+    const Difference worst = failed != differences.end() ? *failed
+                             : differences.empty()
+                                 ? Difference()
+                                 : *std::ranges::max_element(differences, {}, &Difference::error);
+    const double most = allowed.empty() ? tolerance.relative : allowed[worst.output].largest;
+    runs.push_back(
+        {{"run", i}, {"sizes", sizes}, {"difference", worst.error}, {"mean", worst.mean}, {"allowed", most}});
+    if (failed == differences.end()) {
+      if (says)
+        std::printf(" ok    run %d%s: largest difference %.1e, mean %.1e%s\n", i + 1, text_of(sizes).c_str(),
+                    worst.error, worst.mean,
+                    most > tolerance.relative ? cat("; roundings can change ", most).c_str() : "");
       continue;
     }
+    const std::string& output = reference[reference.outputs[worst.output]].name;
     std::string failure = cat("output '", output, "': ");
     if (got[worst.output].shape != want[worst.output].shape ||
         got[worst.output].dtype != want[worst.output].dtype)
       failure += "its shape or type differs";
     else
       failure += cat(worst.error, " at ", position(want[worst.output], worst.element), " (expected ",
-                     worst.want, ", got ", worst.got, ")");
-    if (const auto node = first_difference(made, options, inputs, flags.tolerance, progress))
+                     worst.want, ", got ", worst.got, "), mean ", worst.mean, "; allowed ", most, ", mean ",
+                     allowed[worst.output].mean);
+    if (const auto node = first_difference(made, options, inputs, tolerance, progress))
       failure += "; first difference at " + *node;
     else
       failure += library && library->device().type == STRIDEC_DEVICE_CUDA
                      ? "; this build's code for a CPU agrees with the interpreter"
                  : library ? "; this build's own code agrees with the interpreter: compile the artifact again"
                            : "; the interpreter agrees with the compiled code";
+    if (!other.empty()) failure += cat("; ", other);
     return report(compared, globals, runs, failure);
   }
   return report(compared, globals, runs, "");
+}
+
+int run(const Flags& flags, const Globals& globals) {
+  std::string other;  // why the artifact is not the model's
+  try {
+    return verify(flags, globals, other);
+  } catch (Error& error) {
+    if (!other.empty())
+      error.diagnostic.help =
+          cat(other, ": give the model that the artifact was made from, or compile again");
+    throw;
+  }
 }
 
 }  // namespace
@@ -397,15 +408,21 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
   flags->common.declare(app);
   app.add_option("artifact", flags->artifact, "the .so made from it (default: code made now, in memory)");
   app.add_option("-i,--input", flags->inputs,
-                 "name=file.npy (others are random; sizes by --dim, or small ones that fit)");
-  app.add_option("--expect", flags->expected, "name=file.npy for every output, instead of the interpreter's");
+                 "name=file.npy, or all.npz (others are random; sizes by --dim, or small ones that fit)")
+      ->type_name("[NAME=]FILE");
+  app.add_option("--expect", flags->expected,
+                 "name=file.npy for every output, or all.npz, instead of the interpreter's")
+      ->type_name("[NAME=]FILE");
   app.add_option("--runs", flags->runs,
                  "how many random inputs to try (default: 3, fewer where they take long)")
       ->check(above_zero)
+      ->type_name("NUMBER")
       ->each([flags](const std::string&) { flags->runs_given = true; });
   app.add_option("--tolerance", flags->tolerance,
-                 "allowed difference over the largest magnitude of an output")
-      ->check(zero_or_more);
+                 "allowed difference over the largest magnitude of an output (default: by the types that the "
+                 "model computes in; in quantised models more where roundings change the output)")
+      ->check(zero_or_more)
+      ->type_name("SHARE");
   return [flags, &globals] { return run(*flags, globals); };
 }
 

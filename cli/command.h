@@ -15,15 +15,16 @@ namespace stridec::cli {
 struct Globals {
   bool markdown = false;          // --format=md, for commands that support it
   bool json = false;              // --format=json: results as one JSON document on stdout
-  bool quiet = false;             // only errors on stderr
+  bool quiet = false;             // only errors on stderr, and no report on stdout
   std::string progress = "auto";  // auto | plain | json | none
 };
 
 struct Command {
-  std::string_view name, summary;
+  std::string_view name, group, summary;
   // Declares the flags. The returned action runs after parsing and returns the exit code.
   std::function<int()> (*declare)(CLI::App& app, const Globals& globals);
-  bool markdown = false;  // supports --format=md
+  std::string_view examples = {};  // lines
+  bool markdown = false;           // supports --format=md
 };
 
 std::function<int()> declare_compile(CLI::App& app, const Globals& globals);
@@ -43,5 +44,9 @@ std::function<int()> declare_precisions(CLI::App& app, const Globals& globals);
 std::function<int()> declare_targets(CLI::App& app, const Globals& globals);
 std::function<int()> declare_exit_codes(CLI::App& app, const Globals& globals);
 std::function<int()> declare_licenses(CLI::App& app, const Globals& globals);
+std::function<int()> declare_cache(CLI::App& app, const Globals& globals);
+std::function<int()> declare_schema(CLI::App& app, const Globals& globals);
+std::function<int()> declare_completion(CLI::App& app, const Globals& globals);
+std::function<int()> declare_man(CLI::App& app, const Globals& globals);
 
 }  // namespace stridec::cli

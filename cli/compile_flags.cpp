@@ -2,10 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 
 #include "cli/checks.h"
 #include "cli/interrupt.h"
 #include "cli/library.h"
+#include "cli/suggest.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/passes/autocast.h"
@@ -54,59 +56,116 @@ std::vector<loop::SymbolValues> combinations(const std::vector<std::string>& fla
 
 }  // namespace
 
+namespace {
+
+template <class Rows>
+std::vector<std::string> names_in(const Rows& rows) {
+  std::vector<std::string> names;
+  for (const auto& row : rows) names.emplace_back(row.name);
+  return names;
+}
+
+// "{default,reduce-overhead,...}": the value's name in --help, from which completion takes the choices.
+template <class Rows>
+std::string choices(const Rows& rows) {
+  return cat("{", join(names_in(rows), ","), "}");
+}
+
+}  // namespace
+
 void CompileFlags::declare(CLI::App& app, const std::string& what) {
+  const auto group = [&](const char* name) { app.option_defaults()->group(name); };
   app.add_option("model", model, what)->required();
+
+  group("Targets");
   app.add_option("--target", targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)")
-      ->join(',');
+      ->join(',')
+      ->type_name("LIST");
   app.add_option(
          "--cpu", cpus,
          "CPU variants to build: x86-64-v2, x86-64-v3, x86-64-v4, znver4, ... (default: this machine's)")
-      ->join(',');
+      ->join(',')
+      ->type_name("LIST");
   app.add_option("--gpu", gpus, "GPU variants to build: sm_80, sm_90a, ptx, ... (default: sm_90a,sm_80,ptx)")
-      ->join(',');
-  app.add_option("--nvrtc", nvrtc, "the library that builds GPU kernels: libnvrtc.so.13 or its folder");
+      ->join(',')
+      ->type_name("LIST");
+  app.add_option("--nvrtc", nvrtc, "the library that builds GPU kernels: libnvrtc.so.13 or its folder")
+      ->type_name("FILE");
+
+  group("Sizes, values and states");
   app.add_option("--dim", dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224")
-      ->join(',');
+      ->join(',')
+      ->type_name("NAME=SIZES");
+  app.add_option(
+         "--specialize", specialize,
+         "sizes that get a program of their own in addition to the general one: batch=1,8 (of several "
+         "flags, every combination)")
+      ->type_name("NAME=LIST");
   app.add_option(
          "--input-value", input_values,
          "the only value of an input of integers: sr=16000. The input stays, a run with another value is "
          "refused, and what other values need is left out (branches of an If, ranks)")
-      ->allow_extra_args(false);
+      ->type_name("NAME=VALUE");
   app.add_option(
          "--refit", refit,
          "weights that may be replaced after compilation, by 'stridec refit' or the C API: NAME, or a "
          "pattern such as 'encoder.*' or '*'")
-      ->allow_extra_args(false);
+      ->type_name("NAME");
   app.add_option("--state", states,
                  "an input and the output that it becomes, kept from run to run: past_key_0=present_key_0, "
                  "or past_*=present_*")
-      ->allow_extra_args(false);
-  app.add_option("--mode", mode, "see 'stridec modes'");
+      ->type_name("INPUT=OUTPUT");
+
+  group("Code");
+  app.add_option("--mode", mode, "what to optimise for; 'stridec modes' explains them")
+      ->type_name(choices(modes()));
   app.add_option(
-      "--precision", precision,
-      "of products of matrices and convolutions: fp32 (what the model says), tf32 (on a GPU), bf16, fp16");
-  app.add_option("-O", settings, "key=value, see 'stridec options'");
-  app.add_option("--weights", weights, "embed, or external: a file beside the library")
+         "--precision", precision,
+         "of products of matrices and convolutions: fp32 (what the model says), tf32 (on a GPU), bf16, "
+         "fp16")
+      ->type_name(choices(passes::precisions()));
+  app.add_option("-O", settings, "an option of the optimiser; 'stridec options' lists them")
+      ->type_name("KEY=VALUE");
+  app.add_option("--weights", weights, "embed them in the library, or external: a file beside it")
       ->check(CLI::IsMember({"embed", "external"}));
-  app.add_option(
-      "--specialize", specialize,
-      "sizes that get a program of their own in addition to the general one: batch=1,8 (of several flags, "
-      "every combination)");
+
+  app.add_option("--metadata", metadata, "text for the manifest: version=1.4; may be repeated")
+      ->type_name("KEY=VALUE");
+
+  group("Tuning");
   app.add_option("--tune-db", tune_db,
-                 "tuning database: schedules are taken from it, and max-autotune adds to it");
+                 "tuning database: schedules are taken from it, and max-autotune adds to it (default: this "
+                 "user's, with max-autotune)")
+      ->type_name("FILE");
   app.add_flag(
       "--frozen", frozen,
       "take the schedule of every kernel that is tuned from the database, and fail where one is missing; "
       "parts of strips are not tuned");
   app.add_option(
-      "--tune-shape", tune_shapes,
-      "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them");
-  app.add_option("--max-seconds", budget.seconds, "end with exit code 6 after this time in seconds")
-      ->check(above_zero);
+         "--tune-shape", tune_shapes,
+         "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them")
+      ->type_name("NAME=SIZE,...");
+  app.add_option(
+         "--tune-seconds", tune_seconds,
+         "about how long to measure, all programs together; kernels that get no time keep their default "
+         "schedules (default: 45 for each program)")
+      ->check(above_zero)
+      ->type_name("SECONDS");
+
+  group("Limits");
+  app.add_option(
+         "--max-seconds", budget.seconds,
+         "end with exit code 6 after this time; measuring ends in time, and what was measured stays in "
+         "the database (default: no limit)")
+      ->check(above_zero)
+      ->type_name("SECONDS");
   app.add_option("--max-memory", budget.memory,
-                 "end with exit code 6 if more memory is needed, not counting mapped files: 600MB, 2GB")
-      ->transform(CLI::AsSizeValue(true));
+                 "end with exit code 6 if more memory is needed, not counting mapped files: 600MB, 2GB "
+                 "(default: no limit)")
+      ->transform(CLI::AsSizeValue(true))
+      ->type_name("SIZE");
   app.add_flag("--no-cache", no_cache, "build every kernel anew");
+  group("Options");
 }
 
 CompileOptions CompileFlags::options(const Globals& globals) const {
@@ -118,6 +177,16 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.cpus = split_list(cpus);
   made.gpus = split_list(gpus);
   made.nvrtc = nvrtc;
+  made.name = std::filesystem::path(model).stem().string();
+  for (const std::string& text : metadata) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      fail(ErrorKind::kUsage, "bad-metadata", cat("'", text, "' is not of the form key=text"),
+           "write --metadata version=1.4");
+    if (!made.metadata.emplace(text.substr(0, equals), text.substr(equals + 1)).second)
+      fail(ErrorKind::kUsage, "bad-metadata", cat("--metadata names '", text.substr(0, equals), "' twice"),
+           "write each key once");
+  }
   const auto targeted = [&](const char* name) { return std::ranges::count(made.targets, name) > 0; };
   if (!made.gpus.empty() && !targeted("cuda"))
     fail(ErrorKind::kUsage, "no-such-target", "--gpu says for which GPUs to build, and no GPU is a target",
@@ -133,7 +202,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.mode = mode;
   if (std::none_of(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == mode; }))
     fail(ErrorKind::kUsage, "unknown-mode", cat("there is no mode '", mode, "'"),
-         "'stridec modes' lists them");
+         cat(did_you_mean(mode, names_in(modes())), "'stridec modes' lists them"));
   for (const auto& setting : settings) {
     const size_t equals = setting.find('=');
     const std::string key = setting.substr(0, equals);
@@ -141,7 +210,8 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
                                     [&](const OptionInfo& o) { return o.name == key; });
     if (known == stridec::options().end())
       fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", key, "'"),
-           "'stridec options' lists them; write -O name=value");
+           cat(did_you_mean(key, names_in(stridec::options())),
+               "'stridec options' lists them; write -O name=value"));
     const std::string value = equals == std::string::npos ? "" : setting.substr(equals + 1),
                       values = cat("|", known->values, "|");
     if (equals == std::string::npos)
@@ -157,8 +227,13 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   if (!made.specialize.empty() && !targeted("cpu"))
     fail(ErrorKind::kUsage, "no-such-target", "--specialize adds programs for CPUs, and no CPU is a target",
          "leave it out: on a GPU each run's sizes choose among kernels; or --target cpu,cuda");
-  made.tuning = {.database = tune_db, .frozen = frozen, .shapes = {}};
+  made.tuning.database = tune_db;
+  made.tuning.frozen = frozen;
   for (const std::string& shape : tune_shapes) made.tuning.shapes.push_back(parse_sizes(shape));
+  made.tuning.seconds = tune_seconds;
+  // Some of the time is for reading, building and writing.
+  constexpr double kShareOfMeasuring = 0.6;
+  made.tuning.limit = kShareOfMeasuring * budget.seconds;
   made.use_cache = !no_cache;
   return made;
 }

@@ -17,10 +17,11 @@ struct CompileFlags {
   std::string model, targets, cpus, gpus, nvrtc, dims, mode = "default", precision = "fp32",
                                                        weights = "embed";
   std::string tune_db;
-  std::vector<std::string> input_values, states, refit, specialize, tune_shapes;
+  std::vector<std::string> input_values, states, refit, specialize, tune_shapes, metadata;
   bool frozen = false;
   std::vector<std::string> settings;
   bool no_cache = false;
+  double tune_seconds = 0;
   Budget budget;
 
   void declare(CLI::App& app,

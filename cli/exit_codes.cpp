@@ -14,7 +14,7 @@ const std::vector<ExitCode>& exit_codes() {
       {7, "toolchain", "code generation, the linker or a driver failed"},
       {8, "mismatch", "verify found a difference, or --frozen a missing entry"},
       {9, "internal", "a defect of stridec"},
-      {130, "interrupted", "Ctrl-C"},
+      {130, "interrupted", "Ctrl-C, SIGTERM or SIGHUP"},
   };
   return kCodes;
 }

@@ -138,40 +138,40 @@ Json to_json(const loop::Program& program, const KernelRow& row, const Choices& 
   return json;
 }
 
-void print(const Choice& choice, const char* indent) {
+std::string text_of(const Choice& choice, const char* indent) {
   constexpr size_t kOthers = 4;
-  if (choice.space == 0) return;
-  std::printf("%s%s; %s", indent,
-              choice.given            ? (choice.cycles > 0 ? "measured best" : "given")
-              : choice.in_tiled_group ? "the model's choice, as for all parts of strips, which are not tuned"
-                                      : "the model's choice",
-              choice.space == 1 ? "the only candidate" : cat("one of ", choice.space, " candidates").c_str());
+  if (choice.space == 0) return "";
+  std::string text =
+      cat(indent,
+          choice.given            ? (choice.cycles > 0 ? "measured best" : "given")
+          : choice.in_tiled_group ? "the model's choice, as for all parts of strips, which are not tuned"
+                                  : "the model's choice",
+          "; ", choice.space == 1 ? "the only candidate" : cat("one of ", choice.space, " candidates"));
   // An edited entry: a schedule that applies need not be a candidate.
-  if (choice.cycles == 0) {
-    std::printf("; the schedule in the database is none of these\n");
-    return;
-  }
-  std::printf(", %.3g cycles of a core expected", choice.cycles);
+  if (choice.cycles == 0) return text + "; the schedule in the database is none of these\n";
+  char cycles[32];
+  std::snprintf(cycles, sizeof(cycles), "%.3g", choice.cycles);
+  text += cat(", ", cycles, " cycles of a core expected");
   const size_t shown = std::min(kOthers, choice.others.size());
   for (size_t i = 0; i < shown; ++i)
-    std::printf("%s%s %s", i == 0 ? "; others, of these cycles: " : ", ", choice.others[i].family.c_str(),
-                ratio(choice.others[i].cycles, choice.cycles).c_str());
-  if (choice.others.size() > shown) std::printf(", %zu more", choice.others.size() - shown);
-  std::printf("\n");
+    text += cat(i == 0 ? "; others, of these cycles: " : ", ", choice.others[i].family, " ",
+                ratio(choice.others[i].cycles, choice.cycles));
+  if (choice.others.size() > shown) text += cat(", ", choice.others.size() - shown, " more");
+  return text + "\n";
 }
 
-void print(const loop::Program& program, const KernelRow& row, const Choices& choices) {
+std::string text_of(const loop::Program& program, const KernelRow& row, const Choices& choices) {
   const Kernel& kernel = row.first();
   const std::string what = kernel.strips ? cat(kernel.nests.size(), " nests in strips") : kernel.schedule;
-  std::printf(" kernel    %s%s: %s\n", kernel.name.c_str(), times(row.launches.size()).c_str(), what.c_str());
-  if (!row.nodes.empty()) std::printf("           of %s\n", loop::nodes_of(row.nodes).c_str());
+  std::string text = cat(" kernel    ", kernel.name, times(row.launches.size()), ": ", what, "\n");
+  if (!row.nodes.empty()) text += cat("           of ", loop::nodes_of(row.nodes), "\n");
   for (const loop::NestId nest : kernel.nests) {
     const Choice& choice = choices.at(nest);
     if (kernel.strips)
-      std::printf("           %s: %s\n", program[nest].name.c_str(),
-                  loop::to_string(choice.schedule).c_str());
-    print(choice, kernel.strips ? "             " : "           ");
+      text += cat("           ", program[nest].name, ": ", loop::to_string(choice.schedule), "\n");
+    text += text_of(choice, kernel.strips ? "             " : "           ");
   }
+  return text;
 }
 
 // The sizes for which bytes and cycles are given; empty: the program has no symbols.
@@ -182,26 +182,23 @@ std::vector<std::pair<std::string, int64_t>> typical_sizes(const loop::Program& 
   return sizes;
 }
 
-void print(const Pair& pair) {
+std::string text_of(const Pair& pair) {
   const auto of = [](const std::string& nodes) { return nodes.empty() ? "" : " of " + nodes; };
-  std::printf(
-      " separate  %s%s -> %s%s: %s", pair.producer.c_str(), of(pair.producer_nodes).c_str(),
-      pair.consumer.c_str(), of(pair.consumer_nodes).c_str(),
-      pair.reasons.empty() ? "no rule of fusion is about such kernels" : join(pair.reasons, "; ").c_str());
-  if (pair.bytes > 0) std::printf("; would save %s", human_bytes(pair.bytes).c_str());
-  std::printf("%s\n", times(pair.times).c_str());
+  return cat(" separate  ", pair.producer, of(pair.producer_nodes), " -> ", pair.consumer,
+             of(pair.consumer_nodes), ": ",
+             pair.reasons.empty() ? "no rule of fusion is about such kernels" : join(pair.reasons, "; "),
+             pair.bytes > 0 ? cat("; would save ", human_bytes(pair.bytes)) : "", times(pair.times), "\n");
 }
 
-void print(const Counted& counted, const sym::Facts& facts) {
+std::string text_of(const Counted& counted, const sym::Facts& facts) {
   const Decision& d = *counted.decisions.front();
   const uint64_t bytes = typical_bytes(d.bytes, facts);
-  std::printf(" %-9s %s -> %s: %s",
-              !d.fused  ? "separate"
-              : d.apart ? "apart"
-                        : "fused",
-              d.producer.c_str(), d.consumer.c_str(), d.reason.c_str());
-  if (bytes > 0) std::printf("; %s %s", d.fused ? "saves" : "would save", human_bytes(bytes).c_str());
-  std::printf("%s\n", times(counted.times()).c_str());
+  return cat(!d.fused  ? " separate  "
+             : d.apart ? " apart     "
+                       : " fused     ",
+             d.producer, " -> ", d.consumer, ": ", d.reason,
+             bytes > 0 ? cat("; ", d.fused ? "saves " : "would save ", human_bytes(bytes)) : "",
+             times(counted.times()), "\n");
 }
 
 }  // namespace
@@ -248,23 +245,25 @@ int print_schedule(const Compilation& made, const Globals& globals) {
     std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
     return 0;
   }
+  std::string text;
   if (const auto sizes = typical_sizes(program); !sizes.empty())
-    std::printf(
-        " sizes     bytes and cycles are at typical sizes, the middle of each range but %s at most: %s\n",
-        cat(schedule::kTypicalSize).c_str(),
-        join(sizes, ", ", [](const auto& size) { return cat(size.first, "=", size.second); }).c_str());
+    text = cat(" sizes     bytes and cycles are at typical sizes, the middle of each range but ",
+               schedule::kTypicalSize, " at most: ",
+               join(sizes, ", ", [](const auto& size) { return cat(size.first, "=", size.second); }), "\n");
   uint64_t saved = 0;
   for (const Counted& d : counted(others_of(made.decisions))) {
     if (d->fused) saved += typical_bytes(d->bytes, program.facts) * d.times();
-    print(d, program.facts);
+    text += text_of(d, program.facts);
   }
-  for (const Pair& pair : pairs) print(pair);
+  for (const Pair& pair : pairs) text += text_of(pair);
   if (saved > 0)
-    std::printf(" fusion saves %s of memory traffic in a run at typical sizes\n", human_bytes(saved).c_str());
-  for (const KernelRow& row : rows) print(program, row, choices);
+    text += cat(" fusion saves ", human_bytes(saved), " of memory traffic in a run at typical sizes\n");
+  for (const KernelRow& row : rows) text += text_of(program, row, choices);
   for (const tune::Tuned* kernel : made.refused())
-    std::printf(" refused   %s, for %s: %s\n", kernel->entry.kernel.c_str(), kernel->entry.key.target.c_str(),
-                kernel->refused.c_str());
+    text += cat(" refused   ", kernel->entry.kernel, ", for ", kernel->entry.key.target, ": ",
+                kernel->refused, "\n");
+  constexpr size_t kIndent = 11;
+  print_lines(text, kIndent);
   return 0;
 }
 

@@ -1,4 +1,5 @@
-// Handles Ctrl-C and SIGTERM: removes unfinished files and exits with code 130.
+// Handles Ctrl-C, SIGTERM and SIGHUP (the terminal is closed): removes unfinished files and exits with code
+// 130.
 #pragma once
 
 #include <string>

@@ -1,13 +1,8 @@
 #include "cli/library.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -15,6 +10,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/mapped_text.h"
+#include "cli/npz.h"
 #include "cli/random_values.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -77,25 +74,14 @@ namespace {
 // The loader maps what the headers of a file promise. An access to pages that a truncated file lacks would
 // end the process.
 void check_whole(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat status;
-  if (file < 0 || fstat(file, &status) != 0 || S_ISDIR(status.st_mode)) {
-    const int reason = file < 0 ? errno : EISDIR;
-    if (file >= 0) close(file);
-    fail(ErrorKind::kUnreadable, "cannot-read", cat("cannot read '", path, "': ", std::strerror(reason)));
-  }
-  const size_t size = static_cast<size_t>(status.st_size);
-  void* map = size > 0 ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
-  close(file);
-  if (map == MAP_FAILED) fail(ErrorKind::kMalformed, "bad-artifact", cat("'", path, "' is empty"));
+  const MappedText file(path);
+  if (file.text().empty()) fail(ErrorKind::kMalformed, "bad-artifact", cat("'", path, "' is empty"));
   try {
-    package::artifact_layout({static_cast<const char*>(map), size});
+    package::artifact_layout(file.text());
   } catch (Error& error) {
-    munmap(map, size);
     error.diagnostic.where.file = path;
     throw;
   }
-  munmap(map, size);
 }
 
 }  // namespace
@@ -314,10 +300,27 @@ std::vector<std::string> names_of(const std::vector<ValueDeclaration>& values) {
   return names;
 }
 
+namespace {
+
+// Replaces a flag that is only an archive by one for each of its arrays: "x=all.npz:x".
+std::vector<std::string> with_archives_opened(const std::vector<std::string>& given) {
+  std::vector<std::string> all;
+  for (const std::string& text : given) {
+    if (!text.ends_with(".npz") || text.find('=') != std::string::npos) {
+      all.push_back(text);
+      continue;
+    }
+    for (const std::string& name : npz_names(text)) all.push_back(cat(name, "=", text, ":", name));
+  }
+  return all;
+}
+
+}  // namespace
+
 std::vector<std::string> assign_files(const std::vector<std::string>& given,
                                       const std::vector<std::string>& names, const std::string& what) {
   std::vector<std::string> files(names.size());
-  for (const auto& text : given) {
+  for (const auto& text : with_archives_opened(given)) {
     // A name may contain '='; the longest matching name is used.
     const std::string* name = nullptr;
     for (const std::string& one : names)
@@ -441,7 +444,7 @@ GivenInputs read_inputs(const Library& library, const std::vector<std::string>& 
   std::vector<Array> arrays(declared.size());
   for (size_t i = 0; i < declared.size(); ++i) {
     if (files[i].empty()) continue;
-    arrays[i] = read_npy(files[i], declared[i].dtype);
+    arrays[i] = read_array(files[i], declared[i].dtype);
     add_sizes(library, declared[i], arrays[i], files[i], sizes);
   }
   const auto missing = std::find(files.begin(), files.end(), "");
@@ -460,13 +463,14 @@ GivenInputs read_inputs(const Library& library, const std::vector<std::string>& 
 }
 
 void with_inputs(const Library& library, const std::vector<std::string>& files, const Sizes& sizes,
-                 bool random, const std::function<void(GivenInputs)>& use) {
+                 bool random, const std::function<void(GivenInputs)>& use, uint64_t seed) {
   constexpr uint64_t kDraws = 32;
-  const bool all_given = files.size() == library.inputs().size();
+  const auto assigned = assign_files(files, names_of(library.inputs()), "input");
+  const bool all_given = std::ranges::count(assigned, "") == 0;
   std::optional<Error> first;
   for (uint64_t draw = 0; draw < kDraws; ++draw) {
     try {
-      return use(read_inputs(library, files, sizes, random, draw));
+      return use(read_inputs(library, files, sizes, random, draw + kDraws * seed));
     } catch (const Error& error) {
       if (error.diagnostic.kind != ErrorKind::kDoesNotFit || all_given) throw;
       if (!first) first = error;

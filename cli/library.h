@@ -96,7 +96,7 @@ using Sizes = std::map<std::string, int64_t>;
 Sizes parse_sizes(const std::string& text);
 
 // Assigns `name=file` flags to names; "" for names without a file. A flag that is only a file is for the next
-// name without one. `what` ("input") is for messages.
+// name without one; a .npz file is for the names of its arrays. `what` ("input") is for messages.
 std::vector<std::string> assign_files(const std::vector<std::string>& given,
                                       const std::vector<std::string>& names, const std::string& what);
 std::vector<std::string> names_of(const std::vector<ValueDeclaration>& values);
@@ -114,8 +114,8 @@ GivenInputs read_inputs(const Library& library, const std::vector<std::string>& 
                         bool random, uint64_t draw);
 // Calls `use` with the inputs. Random inputs may contradict each other in ways that no range of a single
 // input describes (a reshape target). If `use` throws kDoesNotFit, inputs are drawn again a few times; then
-// the first Error is rethrown.
+// the first Error is rethrown. The same `seed` gives the same values.
 void with_inputs(const Library& library, const std::vector<std::string>& files, const Sizes& sizes,
-                 bool random, const std::function<void(GivenInputs)>& use);
+                 bool random, const std::function<void(GivenInputs)>& use, uint64_t seed = 0);
 
 }  // namespace stridec::cli

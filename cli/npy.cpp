@@ -90,7 +90,10 @@ int64_t Array::count() const {
 }
 
 Array read_npy(const std::string& path, DType expected) {
-  const std::string file = read_file(path);
+  return parse_npy(read_file(path), path, expected);
+}
+
+Array parse_npy(const std::string& file, const std::string& path, DType expected) {
   if (file.size() < 10 || std::memcmp(file.data(), "\x93NUMPY", 6) != 0)
     malformed(path, "it does not begin with \\x93NUMPY");
   const bool wide = file[6] >= 2;
@@ -128,7 +131,7 @@ Array read_npy(const std::string& path, DType expected) {
   return array;
 }
 
-void write_npy(const std::string& path, const Array& array) {
+std::string npy_text(const Array& array) {
   std::string descriptor = cat("|V", byte_size(array.dtype));
   for (const auto& row : kDescriptors)
     if (row.dtype == array.dtype) descriptor = row.descriptor;
@@ -144,7 +147,9 @@ void write_npy(const std::string& path, const Array& array) {
   file.append(reinterpret_cast<const char*>(&length), 2);
   file += header;
   file.append(reinterpret_cast<const char*>(array.bytes.data()), array.bytes.size());
-  write_file(path, file);
+  return file;
 }
+
+void write_npy(const std::string& path, const Array& array) { write_file(path, npy_text(array)); }
 
 }  // namespace stridec::cli

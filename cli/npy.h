@@ -21,6 +21,9 @@ struct Array {
 // read from the names of ml_dtypes, and from raw 'V2'/'V1' bytes if `expected` is such a type. Throws Error:
 // unreadable, malformed, unsupported.
 Array read_npy(const std::string& path, DType expected);
+// The same from the contents of a file; `path` is for messages.
+Array parse_npy(const std::string& file, const std::string& path, DType expected);
+std::string npy_text(const Array& array);  // the contents of a file
 void write_npy(const std::string& path, const Array& array);
 
 }  // namespace stridec::cli

@@ -1,5 +1,6 @@
 #include "cli/output.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,8 +8,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "cli/terminal.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 
@@ -34,7 +38,7 @@ void print_error(const Diagnostic& d, const Globals& globals) {
     return;
   }
   std::string text = render(d);
-  if (isatty(STDERR_FILENO))
+  if (has_colour(STDERR_FILENO))
     text = "\033[1;31m" + text.substr(0, text.find(':')) + "\033[0m" + text.substr(text.find(':'));
   std::fprintf(stderr, "%s", text.c_str());
 }
@@ -53,14 +57,84 @@ void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& glob
     note(cat("warning[", warning.code, "]: ", warning_text(warning)), globals);
 }
 
+namespace {
+
+// Whether stdout is a pipe or a socket that nobody reads any more.
+bool reader_is_gone() {
+  pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+}  // namespace
+
 void finish_output() {
   errno = 0;
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
-  if (errno == EPIPE) return;  // the reader has closed the pipe
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout) return;
+  // An earlier write may have failed, whose errno is lost.
+  if (errno == EPIPE || reader_is_gone()) return;
   const bool space = errno == ENOSPC;
   fail(space ? ErrorKind::kOverBudget : ErrorKind::kUnreadable, space ? "no-space" : "cannot-write",
        cat("standard output could not be written", errno ? cat(": ", std::strerror(errno)) : ""));
 }
+
+namespace {
+
+constexpr size_t kGap = 2;  // between columns
+
+// Columns of a terminal that the text takes: its code points.
+size_t width_of(const std::string& text) {
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+// The text in lines of at most `width` columns, split behind spaces and commas, or anywhere in a longer word.
+std::vector<std::string> lines_of(const std::string& text, size_t width) {
+  std::vector<std::string> lines;
+  std::string rest = text;
+  while (width_of(rest) > width) {
+    size_t at = 0, used = 0, split = 0;  // bytes, columns, and the byte behind the last space or comma
+    while (at < rest.size()) {
+      size_t next = at + 1;
+      while (next < rest.size() && (static_cast<unsigned char>(rest[next]) & 0xC0) == 0x80) ++next;
+      if (rest[at] != ' ' && used == width) break;
+      used += rest[at] != ' ' || used < width;
+      if (rest[at] == ' ' || rest[at] == ',') split = next;
+      at = next;
+    }
+    if (split == 0) split = at;
+    std::string line = rest.substr(0, split);
+    line.erase(line.find_last_not_of(' ') + 1);
+    lines.push_back(line);
+    rest.erase(0, split);
+  }
+  lines.push_back(rest);
+  return lines;
+}
+
+// Narrows the widest columns until the table fits.
+void fit(std::vector<size_t>& widths, const std::vector<bool>& numbers, size_t most) {
+  constexpr size_t kLeast = 12;
+  size_t total = kGap * (widths.empty() ? 0 : widths.size() - 1);
+  for (const size_t width : widths) total += width;
+  while (total > most) {
+    size_t widest = widths.size(), next = kLeast;
+    for (size_t i = 0; i < widths.size(); ++i) {
+      if (numbers[i] || widths[i] <= kLeast) continue;
+      if (widest == widths.size() || widths[i] > widths[widest]) {
+        if (widest != widths.size()) next = std::max(next, widths[widest]);
+        widest = i;
+      } else {
+        next = std::max(next, widths[i]);
+      }
+    }
+    if (widest == widths.size()) return;
+    const size_t by = std::clamp<size_t>(widths[widest] - next, 1, total - most);
+    widths[widest] -= by, total -= by;
+  }
+}
+
+}  // namespace
 
 std::string table(const std::vector<std::vector<std::string>>& given, const std::string& indent) {
   std::vector<std::vector<std::string>> rows = given;
@@ -72,22 +146,69 @@ std::string table(const std::vector<std::vector<std::string>>& given, const std:
     for (size_t i = 0; i < rows[r].size(); ++i) {
       const std::string& cell = rows[r][i];
       if (i == widths.size()) widths.push_back(0), numbers.push_back(true);
-      widths[i] = std::max(widths[i], cell.size());
+      widths[i] = std::max(widths[i], width_of(cell));
       if ((r > 0 || rows.size() == 1) && !cell.empty() && !std::isdigit(static_cast<unsigned char>(cell[0])))
         numbers[i] = false;
     }
+  fit(widths, numbers, columns() - std::min(columns(), indent.size()));
   std::string out;
   for (const auto& row : rows) {
-    std::string line = indent;
+    std::vector<std::vector<std::string>> cells;
+    size_t height = 1;
     for (size_t i = 0; i < row.size(); ++i) {
-      const std::string pad(widths[i] - row[i].size(), ' ');
-      line += numbers[i] ? pad + row[i] : row[i] + (i + 1 < row.size() ? pad : "");
-      if (i + 1 < row.size()) line += "  ";
+      cells.push_back(lines_of(row[i], std::max<size_t>(1, widths[i])));
+      height = std::max(height, cells.back().size());
     }
-    line.erase(line.find_last_not_of(' ') + 1);
-    out += line + "\n";
+    for (size_t h = 0; h < height; ++h) {
+      std::string line = indent;
+      for (size_t i = 0; i < row.size(); ++i) {
+        const std::string cell = h < cells[i].size() ? cells[i][h] : "";
+        const std::string pad(widths[i] - std::min(widths[i], width_of(cell)), ' ');
+        line += numbers[i] ? pad + cell : cell + (i + 1 < row.size() ? pad : "");
+        if (i + 1 < row.size()) line += std::string(kGap, ' ');
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      out += line + "\n";
+    }
   }
   return out;
+}
+
+std::string wrapped(const std::string& text, size_t indent, size_t at, size_t width) {
+  std::istringstream words(text);
+  std::string out;
+  size_t column = at;
+  for (std::string word; words >> word;) {
+    const bool begins = column == at && out.empty();
+    if (!begins && column + 1 + word.size() > width) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (!begins) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out;
+}
+
+void print_lines(const std::string& text, size_t indent) {
+  if (!isatty(STDOUT_FILENO)) {
+    std::printf("%s", text.c_str());
+    return;
+  }
+  const size_t width = columns();
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::string first = lines_of(line, width).front();
+    const std::string rest = line.substr(first.size());
+    std::printf("%s\n", first.c_str());
+    const size_t begins = rest.find_first_not_of(' ');
+    if (begins == std::string::npos) continue;
+    for (const std::string& more : lines_of(rest.substr(begins), width - std::min(width / 2, indent)))
+      std::printf("%*s%s\n", static_cast<int>(indent), "", more.c_str());
+  }
 }
 
 std::string human_seconds(double seconds) {

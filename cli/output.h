@@ -21,12 +21,22 @@ std::string warning_text(const Diagnostic& warning);
 // A line on stderr for each; silent with --quiet.
 void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& globals);
 
-// Throws Error if output to stdout was not written completely.
+// Throws Error if output to stdout was not written completely. Output that nobody reads any more (`| head`)
+// is no error.
 void finish_output();
 
-// Pads columns to the widest cell. Numeric columns (all cells except a heading start with a digit) are
+// Pads columns to the widest cell. Cells of wide columns are wrapped where the table is wider than columns()
+// (terminal.h). Numeric columns (all cells except a heading start with a digit) are
 // right-aligned.
 std::string table(const std::vector<std::vector<std::string>>& rows, const std::string& indent = " ");
+
+// Wraps at spaces. Every line after the first begins with `indent` spaces; `at`: the columns that are used on
+// the first line. A word that is too long has a line of its own.
+std::string wrapped(const std::string& text, size_t indent, size_t at, size_t width);
+
+// Prints lines for people. On a terminal those that are wider are wrapped and go on at `indent`; elsewhere
+// they stay whole for other programs.
+void print_lines(const std::string& text, size_t indent);
 
 std::string human_seconds(double seconds);  // "47.1 ms"
 

@@ -7,6 +7,7 @@
 
 #include "cli/compile_flags.h"
 #include "cli/output.h"
+#include "cli/suggest.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
@@ -15,7 +16,17 @@
 namespace stridec::cli {
 namespace {
 
-void expect_pass(const std::string& name) { find_pass(default_pipeline(), name); }
+void expect_pass(const std::string& name) {
+  const Pipeline pipeline = default_pipeline();
+  try {
+    find_pass(pipeline, name);
+  } catch (Error& error) {
+    std::vector<std::string> names;
+    for (const Pass& pass : pipeline) names.emplace_back(pass.name);
+    error.diagnostic.help = cat(did_you_mean(name, names), error.diagnostic.help);
+    throw;
+  }
+}
 
 // "04-fusion.txt"; for a pass that runs once per variant "07-memory.znver4.txt".
 std::string file_name(const PassDump& dump) {
@@ -26,13 +37,18 @@ std::string file_name(const PassDump& dump) {
 }  // namespace
 
 void PassFlags::declare(CLI::App& app) {
+  app.option_defaults()->group("Passes");
   app.add_option("--dump-after", dump_after,
-                 "print the program after these passes: name,name or all, see 'stridec passes'");
-  app.add_option("--dump-dir", dump_folder, "write what --dump-after prints to files of this folder");
-  app.add_option("--stop-after", stop_after, "compile up to this pass and write no artifact");
+                 "print the program after these passes: name,name or all, see 'stridec passes'")
+      ->type_name("LIST");
+  app.add_option("--dump-dir", dump_folder, "write what --dump-after prints to files of this folder")
+      ->type_name("FOLDER");
+  app.add_option("--stop-after", stop_after, "compile up to this pass and write no artifact")
+      ->type_name("PASS");
   app.add_flag("--time-passes", times, "print how long every pass took");
   app.add_flag("--verify-passes", verify,
                "check the program's rules after every pass, not after every stage");
+  app.option_defaults()->group("Options");
 }
 
 PassOptions PassFlags::options(const Globals& globals, std::vector<PassDump>* dumps) const {

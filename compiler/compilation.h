@@ -38,15 +38,25 @@ const std::vector<OptionInfo>& options();
 using Progress =
     std::function<void(std::string_view stage, int64_t done, int64_t total, std::string_view what)>;
 
+// Called before the first pass of each stage, with the results so far.
+struct Compilation;
+using StageBegins = std::function<void(std::string_view stage, const Compilation& so_far)>;
+
 // Where tuned schedules come from. compiler/tune/database.h describes the file.
 struct Tuning {
   std::string database;             // "": tune::default_database() if anything is tuned
   bool frozen = false;              // replay the database: measure nothing; a missing entry is an error
   std::vector<tune::Sizes> shapes;  // to measure at; tune/shapes.h lists the others
+  // For measuring, all programs together; 0: tune::Options::seconds for each. Kernels that get no time keep
+  // their default schedules and get no entry.
+  double seconds = 0;
+  double limit = 0;  // the same as an upper limit; 0: none
 };
 
 struct CompileOptions {
   std::string model;                           // a file in one of the formats of frontend/import.h
+  std::string name;                            // frontend::ImportOptions
+  std::map<std::string, std::string> metadata;  // of the caller, for the manifest
   // "cpu", "cuda". With both, the runtime uses the GPU if it can.
   std::vector<std::string> targets = {"cpu"};
   std::vector<std::string> cpus;               // variants, in any order; empty: the CPU of this machine
@@ -68,6 +78,7 @@ struct CompileOptions {
   PassOptions passes;
   std::function<void(Pipeline&)> edit_pipeline;  // may be empty; edits the pass list before it runs
   Progress progress;
+  StageBegins stage_begins;
 };
 
 // kSource: the texts of all kernels and of the host program. No external tool has run, and packed weights
@@ -77,6 +88,7 @@ enum class Stage { kGraph, kLoops, kSchedule, kSource, kArtifact };
 // The results of each stage, which `inspect` prints. Stages that were not reached leave theirs empty.
 struct Compilation {
   std::string summary;             // of the model: "opset 18, 585 nodes, weights 437.9 MB"
+  frontend::ModelFacts facts;
   std::vector<std::string> files;  // the files that the model was read from
   std::vector<Diagnostic> warnings;  // from the frontend
   graph::Graph graph;              // as imported, before the graph passes

@@ -21,7 +21,9 @@ DType factors_of(const std::string& precision, const Targets& targets) {
   return factors == DType::kTF32 && targets.gpus.empty() ? DType::kF32 : factors;
 }
 
-Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, PassRunner runner) {
+// `made`: what is known before the passes run.
+Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, PassRunner runner,
+                Compilation made = {}) {
   Module module{.options = options,
                 .targets = select_targets(options.targets, options.cpus, options.gpus),
                 .last = last,
@@ -29,7 +31,7 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
                 .programs = {},
                 .build = {.use_cache = options.use_cache},
                 .hash = {},
-                .made = {}};
+                .made = std::move(made)};
   const Options values(options.settings);
   check_options(values, default_pipeline(), module.targets);
   if (last == Stage::kArtifact) module.hash.emplace(options.model);
@@ -52,13 +54,15 @@ Compilation compile(const CompileOptions& options, Stage last) {
                                               .input_values = options.input_values,
                                               .states = options.states,
                                               .refit = options.refit,
-                                              .sizes_stay_open = options.sizes_stay_open});
+                                              .sizes_stay_open = options.sizes_stay_open,
+                                              .name = options.name});
     if (!imported.problems.empty()) throw frontend::as_error(imported.problems, options.model);
-    Compilation made = run(std::move(imported.graph), options, last, std::move(runner));
-    made.summary = std::move(imported.summary);
-    made.files = std::move(imported.files);
-    made.warnings = std::move(imported.warnings);
-    return made;
+    Compilation known;
+    known.summary = std::move(imported.summary);
+    known.facts = std::move(imported.facts);
+    known.files = std::move(imported.files);
+    known.warnings = std::move(imported.warnings);
+    return run(std::move(imported.graph), options, last, std::move(runner), std::move(known));
   } catch (Error& error) {
     if (error.diagnostic.where.file.empty() && error.diagnostic.kind != ErrorKind::kUsage)
       error.diagnostic.where.file = options.model;

@@ -21,6 +21,7 @@ package::ManifestFacts manifest_facts(const CompileOptions& options, const Compi
   for (const frontend::DimRange& dim : options.dims) facts.dims[dim.name] = frontend::to_string(dim);
   for (const frontend::InputValue& value : options.input_values)
     facts.input_values[value.name] = frontend::to_string(value);
+  facts.metadata = options.metadata;
   if (options.precision != "fp32") facts.settings["precision"] = options.precision;
   for (const codegen::cpu::Variant& variant : made.variants) {
     if (variant.when.is_const(1))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/parallel.h"
@@ -73,9 +74,15 @@ void tune_variants(Module& m, Variants& variants) {
   const auto before_measuring = [&] {
     if (m.hash) m.hash->wait();
   };
-  for (size_t v = 0; v < variants.size(); ++v)
+  const size_t programs = m.targets.gpus.size() + m.targets.cpus.size() * m.programs.size();
+  for (size_t v = 0; v < variants.size(); ++v) {
+    const auto start = std::chrono::steady_clock::now();
+    const double seconds =
+        measuring_seconds(m.options.tuning, m.tuning_seconds, programs - m.made.tuned.size());
     variants[v].chosen =
-        tuned(variants[v].program, variants[v].target, m.options, before_measuring, v == 0, m.made);
+        tuned(variants[v].program, variants[v].target, m.options, seconds, before_measuring, v == 0, m.made);
+    m.tuning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
 }
 void tune_gpu(Module& m, const PassContext&) { tune_variants(m, m.made.gpu_variants); }
 void tune_cpu(Module& m, const PassContext&) {
@@ -356,6 +363,8 @@ bool run(const Pipeline& pipeline, Module& m, PassRunner& runner, PassContext co
     const auto before =
         std::count_if(pipeline.begin(), pipeline.begin() + static_cast<std::ptrdiff_t>(i), same_stage);
     const auto all = std::count_if(pipeline.begin(), pipeline.end(), same_stage);
+    if (m.options.stage_begins && (i == 0 || !same_stage(pipeline[i - 1])))
+      m.options.stage_begins(pass.stage, m.made);
     const bool runs = runner.begin(pass, context, static_cast<size_t>(before), static_cast<size_t>(all));
     if (runs) run_row(pass, m, runner, context, ends_stage(pipeline, i));
     if (runner.stops_after(pass)) return false;

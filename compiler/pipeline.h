@@ -24,6 +24,7 @@ struct Module {
   codegen::cpu::BuildOptions build;
   std::optional<FileHash> hash;  // of the model file; computed in the background
   Compilation made;
+  double tuning_seconds = 0;  // spent so far
 
   bool explains() const { return last == Stage::kSchedule || last == Stage::kSource; }
   void tell(std::string_view stage, size_t done = 0, size_t total = 0, std::string_view what = {}) const {

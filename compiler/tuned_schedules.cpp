@@ -1,5 +1,6 @@
 #include "compiler/tuned_schedules.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "compiler/base/sha256.h"
@@ -21,15 +22,16 @@ std::vector<tune::Sizes> shapes_for(const loop::Program& program, std::vector<tu
 // Returns nullopt unless the mode or a flag requests tuning.
 template <class Target>
 std::optional<tune::Result> tune_for(const loop::Program& program, const Target& target,
-                                     const CompileOptions& options, bool measure,
+                                     const CompileOptions& options, bool measure, double seconds,
                                      const std::function<void()>& before_measuring) {
   const std::string& file = options.tuning.database;
   if (!measure && !options.tuning.frozen && file.empty()) return std::nullopt;
   tune::Database database(file.empty() ? tune::default_database() : file, options.tuning.frozen);
   tune::Options settings{.database = &database,
-                         .measure = measure,
+                         .measure = measure && seconds > 0,
                          .frozen = options.tuning.frozen,
                          .shapes = shapes_for(program, options.tuning.shapes),
+                         .seconds = seconds,
                          .build = {.use_cache = options.use_cache},
                          .nvrtc = options.nvrtc,
                          .before_measuring = before_measuring};
@@ -52,15 +54,23 @@ schedule::Chosen keep(std::optional<tune::Result> result, Compilation& made) {
 
 }  // namespace
 
+double measuring_seconds(const Tuning& tuning, double spent, size_t left) {
+  const auto share = [&](double all) { return std::max(0.0, (all - spent) / static_cast<double>(left)); };
+  const double seconds = tuning.seconds > 0 ? share(tuning.seconds) : tune::Options().seconds;
+  return tuning.limit > 0 ? std::min(seconds, share(tuning.limit)) : seconds;
+}
+
 schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
-                       const std::function<void()>& before_measuring, bool, Compilation& made) {
-  return keep(tune_for(program, target, options, measures(options), before_measuring), made);
+                       double seconds, const std::function<void()>& before_measuring, bool,
+                       Compilation& made) {
+  return keep(tune_for(program, target, options, measures(options), seconds, before_measuring), made);
 }
 
 schedule::Chosen tuned(const loop::Program& program, const GpuTarget& target, const CompileOptions& options,
-                       const std::function<void()>& before_measuring, bool first, Compilation& made) {
+                       double seconds, const std::function<void()>& before_measuring, bool first,
+                       Compilation& made) {
   const bool wanted = measures(options), here = first || !made.gpu_problem.empty();
-  auto result = tune_for(program, target, options, wanted && here, before_measuring);
+  auto result = tune_for(program, target, options, wanted && here, seconds, before_measuring);
   if (result && here) made.gpu_problem = result->problem;
   return keep(std::move(result), made);
 }

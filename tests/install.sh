@@ -50,6 +50,10 @@ check "cmake --install" cmake --install "$build" --prefix "$work/prefix"
 mv "$work/prefix" "$work/moved"
 check "the program runs" "$work/moved/bin/stridec" --version
 check "the licenses are there" test -s "$work/moved/share/doc/stridec/NOTICE" -a -s "$work/moved/share/doc/stridec/LICENSE"
+check "manual pages" test -s "$work/moved/share/man/man1/stridec.1" -a -s "$work/moved/share/man/man1/stridec-compile.1"
+check "shell completion" bash -n "$work/moved/share/bash-completion/completions/stridec"
+check "completion for zsh and fish" test -s "$work/moved/share/zsh/site-functions/_stridec" -a \
+  -s "$work/moved/share/fish/vendor_completions.d/stridec.fish"
 check "samples/c/embed.c by pkg-config's file" by_pkg_config
 check "samples/c/embed.c by find_package(stridec)" by_cmake
 check "the header alone" cmake --install "$build" --prefix "$work/header" --component runtime

@@ -1,6 +1,7 @@
 #include "compiler/frontend/import.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "compiler/base/number.h"
@@ -26,16 +27,64 @@ int64_t parse_size(std::string_view text, std::string_view item) {
   return value;
 }
 
-std::string summarize(const onnx::Model& model) {
-  uint64_t bytes = 0;
-  for (const auto& initializer : model.graph.initializers) bytes += initializer.bytes.size;
-  return cat("opset ", model.opset(), ", ", model.node_count, " nodes, weights ", human_bytes(bytes));
+void add_tensor(const onnx::Tensor& tensor, ModelFacts& facts) {
+  facts.parameters += tensor.count();
+  facts.parameter_bytes += tensor.bytes.size;
+}
+
+void add_graph(const onnx::Graph& graph, ModelFacts& facts) {
+  for (const onnx::Tensor& tensor : graph.initializers) add_tensor(tensor, facts);
+  for (const onnx::Node& node : graph.nodes) {
+    ++facts.operators[node.domain.empty() ? node.op_type : cat(node.domain, ":", node.op_type)];
+    for (const onnx::Attribute& attribute : node.attributes) {
+      for (const onnx::Graph& inner : attribute.graphs) add_graph(inner, facts);
+      if (node.op_type != "Constant") continue;
+      for (const onnx::Tensor& tensor : attribute.tensors) add_tensor(tensor, facts);
+      const size_t numbers = attribute.ints.size() + attribute.floats.size();
+      facts.parameters += static_cast<int64_t>(numbers);
+      facts.parameter_bytes += 8 * attribute.ints.size() + 4 * attribute.floats.size();
+    }
+  }
+}
+
+ModelFacts facts_of(const onnx::Model& model) {
+  ModelFacts facts;
+  add_graph(model.graph, facts);
+  return facts;
+}
+
+// Of a graph that stridec wrote: its own operations, and its constants.
+ModelFacts facts_of(const graph::Graph& graph) {
+  ModelFacts facts;
+  for (const graph::Node& node : graph.nodes)
+    if (node.kind != graph::OpKind::kConstant) ++facts.operators[std::string(graph::name(node.kind))];
+  for (const graph::Value& value : graph.values)
+    if (value.data) {
+      facts.parameter_bytes += value.data->size;
+      facts.parameters += static_cast<int64_t>(value.data->size) / byte_size(value.type.dtype);
+    }
+  return facts;
+}
+
+// Whether exporters give this name to every model.
+bool says_nothing(std::string name) {
+  constexpr std::string_view kOfExporters[] = {
+      "",           "graph",      "main",       "main_graph", "main_subgraph",    "model",    "onnx",
+      "onnx-model", "onnx_graph", "onnx_model", "tf2onnx",    "torch-jit-export", "torch_jit"};
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::ranges::count(kOfExporters, name) > 0;
+}
+
+std::string summarize(const onnx::Model& model, const ModelFacts& facts) {
+  return cat("opset ", model.opset(), ", ", model.node_count, " nodes, weights ",
+             human_bytes(facts.parameter_bytes));
 }
 
 Imported import_graph(const std::string& path, const graph::Data& file, const ImportOptions& options) {
   Imported out{.graph = graph::deserialize(file, ops::shape_table()),
                .problems = {},
                .warnings = {},
+               .facts = {},
                .summary = {},
                .files = {path}};
   if (!options.input_values.empty())
@@ -52,6 +101,7 @@ Imported import_graph(const std::string& path, const graph::Data& file, const Im
   }
   for (const graph::Value& value : out.graph.values) graph::check_size(value.type);
   make_parameters(out.graph, options.refit);
+  out.facts = facts_of(out.graph);
   out.summary = cat("serialized graph, ", out.graph.nodes.size(), " nodes, ", human_bytes(file.size));
   return out;
 }
@@ -160,14 +210,17 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
     });
   };
   onnx::Imported imported = onnx::import_model(model, onnx_options);
+  if (!options.name.empty() && says_nothing(imported.graph.name)) imported.graph.name = options.name;
   for (auto& problem : imported.problems) {
     if (problem.where.file.empty()) problem.where.file = path;
     if (!is_known(problem)) problems.push_back(std::move(problem));
   }
   std::vector<std::string> files = model.external_files;
   files.insert(files.begin(), path);
-  return {std::move(imported.graph), std::move(problems), std::move(imported.warnings), summarize(model),
-          std::move(files)};
+  ModelFacts facts = facts_of(model);
+  std::string summary = summarize(model, facts);
+  return {std::move(imported.graph), std::move(problems), std::move(imported.warnings),
+          std::move(facts),          std::move(summary),  std::move(files)};
 }
 
 }  // namespace

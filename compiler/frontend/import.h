@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,7 +43,18 @@ struct ImportOptions {
   std::vector<std::string> refit;  // names of weights that become parameters (parameters.h)
   // Named sizes stay symbols even if `dims` fixes them; `dims` then only fixes sequence lengths and ranks.
   bool sizes_stay_open = false;
+  // What a model is called whose own name is one that exporters give to every model; "": by that name.
+  std::string name = {};
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files
+};
+
+// What a model consists of, for people.
+struct ModelFacts {
+  std::map<std::string, int64_t>
+      operators;  // how many nodes of each, subgraphs included; other domains' as "com.x:Op"
+  // Elements and bytes of its constant tensors: initializers, and the values of Constant nodes.
+  int64_t parameters = 0;
+  uint64_t parameter_bytes = 0;
 };
 
 struct Imported {
@@ -50,6 +62,7 @@ struct Imported {
   // Everything that prevents compilation; the graph is complete if this is empty.
   std::vector<Diagnostic> problems;
   std::vector<Diagnostic> warnings;  // where the model's declarations are wrong, and what is used instead
+  ModelFacts facts = {};
   std::string summary;               // "opset 18, 585 nodes, weights 437.9 MB"
   std::vector<std::string> files;    // the model file and its external data files
 };

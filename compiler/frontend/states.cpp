@@ -49,11 +49,18 @@ void keep(graph::Graph& graph, const std::string& input, const std::string& outp
     refuse(cat("--state: input '", input, "' is ", graph::to_string(type), ", output '", output, "' is ",
                graph::to_string(graph[now].type)),
            "a state has one type");
-  for (size_t d = 0; d < type.shape.size(); ++d)
-    if (!type.shape[d].is_const() || type.shape[d] != graph[now].type.shape[d])
-      refuse(cat("--state: dim ", d, " of '", input, "' is ", sym::to_string(type.shape[d]), ", of '", output,
-                 "' ", sym::to_string(graph[now].type.shape[d])),
-             "a state has one size, known at compile time: fix named sizes with --dim");
+  for (size_t d = 0; d < type.shape.size(); ++d) {
+    const sym::Expr before = type.shape[d], after = graph[now].type.shape[d];
+    if (before != after)
+      refuse(cat("--state: dim ", d, " of '", input, "' is ", sym::to_string(before), ", of '", output, "' ",
+                 sym::to_string(after)),
+             "a state has one size: what a run writes is what the next one reads");
+    if (!before.is_const())
+      refuse(cat("--state: dim ", d, " of '", input, "' is ", sym::to_string(before),
+                 ", and the size of a state has to be known when compiling"),
+             cat("fix it: --dim ",
+                 join(sym::free_vars(before), ",", [](sym::Expr v) { return cat(v.name(), "=1"); })));
+  }
   graph.input_names.erase(in);
   graph.top.parameters.erase(graph.top.parameters.begin() + at);
   graph.top.parameters.push_back(old);

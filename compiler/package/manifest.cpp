@@ -179,6 +179,7 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
   if (!program.parameters.empty())
     json["parameters"] = parameters_of(facts.declared ? *facts.declared : program, program);
   if (!facts.input_values.empty()) json["input_values"] = facts.input_values;
+  if (!facts.metadata.empty()) json["metadata"] = facts.metadata;
   for (const auto& [when, special] : facts.specializations)
     json["specializations"].push_back({{"when", sym::to_string(when)},
                                        {"workspace_bytes", sym::to_string(special->arena_bytes)},

@@ -32,6 +32,7 @@ struct ManifestFacts {
   std::map<std::string, std::string> settings;
   std::map<std::string, std::string> dims;          // --dim, by name: "1..64%8"
   std::map<std::string, std::string> input_values;  // --input-value, by name: "16000"
+  std::map<std::string, std::string> metadata;      // --metadata
   std::vector<std::string> variants;                // CPU variants, best first
   std::vector<std::string> gpu_variants;            // GPU variants, best first
   std::string driver;        // with GPU variants: the lowest version of the NVIDIA driver that runs them

@@ -9,7 +9,8 @@
 namespace stridec::sym {
 
 // "sequence <= 512", "h8 >= 1", "sequence is a multiple of 8", "past == other and rows >= 2": the constant
-// comes last.
+// comes last. A condition on the remainder of one variable says which: "(h + 15)//16 == 2*((h + 31)//32)" is
+// "h is a multiple of 32, or 17..31 more than one".
 std::string phrase(Expr condition);
 
 // The variable of a condition that bounds one variable by a constant or states its divisor.

@@ -14,6 +14,7 @@
 #include <ranges>
 #include <set>
 
+#include "compiler/base/cache_folder.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/sort.h"
@@ -191,7 +192,15 @@ Contents parse_contents(const std::string& text, const std::string& file) {
 Database::Database(std::string file, bool must_exist) : file_(std::move(file)) {
   std::error_code error;
   if (file_.empty() || (!must_exist && !std::filesystem::exists(file_, error))) return;
-  contents_ = parse_contents(read_file(file_), file_);
+  try {
+    contents_ = parse_contents(read_file(file_), file_);
+  } catch (Error& error) {
+    error.diagnostic.where.file = file_;
+    if (error.diagnostic.kind == ErrorKind::kUnreadable && error.diagnostic.help.empty())
+      error.diagnostic.help =
+          cat("this is the tuning database: 'stridec tune --tune-db ", file_, "' writes it");
+    throw;
+  }
 }
 
 const Entry* Database::find(const Key& key) const {
@@ -267,10 +276,8 @@ void Database::write_lines(std::string lines) const {
 }
 
 std::string default_database() {
-  const char* cache = std::getenv("STRIDEC_CACHE");
-  const char* home = std::getenv("HOME");
-  if (cache && *cache) return std::string(cache) + "/tuning.txt";
-  return home && *home ? std::string(home) + "/.cache/stridec/tuning.txt" : "";
+  const std::string folder = cache_folder();
+  return folder.empty() ? "" : folder + "/tuning.txt";
 }
 
 Contents merged(const Contents& contents) {

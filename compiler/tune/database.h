@@ -114,7 +114,7 @@ class Database {
   Contents contents_;
 };
 
-// $STRIDEC_CACHE/tuning.txt (default ~/.cache/stridec); "" if there is no home directory.
+// tuning.txt in the cache folder (base/cache_folder.h); "" if there is none.
 std::string default_database();
 
 // One entry per key, sorted by kernel and key. Of several, the one that tried more schedules is kept; if

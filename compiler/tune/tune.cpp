@@ -135,6 +135,7 @@ struct Item {
   std::vector<size_t> shape_of;
   std::unique_ptr<Search> search;
   bool timed = false;
+  bool skipped = false;  // there was no time to measure its default
   bool settled = false;  // the search has ended by itself
   double share = 0;      // of a run, mean over the shapes
 };
@@ -221,7 +222,8 @@ void measure_all(const loop::Program& program, Backend& backend, const Options& 
   Search::build_defaults(searches);
   for (Item& item : items) {
     tell(*item.kernel);
-    item.timed = item.search->measure_default();
+    item.skipped = passed() > options.seconds;
+    item.timed = !item.skipped && item.search->measure_default();
   }
   for (size_t s = 0; s < shapes.size(); ++s) {
     std::vector<double> seconds;
@@ -245,7 +247,8 @@ void measure_all(const loop::Program& program, Backend& backend, const Options& 
     const double left = options.seconds * (1 - kLastRace) - passed();
     const double seconds = left * std::max(item.share / std::max(rest, 1e-12), 0.02);
     // A kernel whose search was postponed gets no entry.
-    item.settled = !item.timed || rest < kNegligible || item.search->run(seconds, forecast);
+    item.settled =
+        !item.skipped && (!item.timed || rest < kNegligible || item.search->run(seconds, forecast));
     rest -= item.share;
     item.search->forget();
     if (item.settled) store(item, options);

@@ -14,6 +14,22 @@ write_basic_package_version_file(${generated}/stridec-config-version.cmake
 
 if(TARGET stridec)
   install(TARGETS stridec RUNTIME COMPONENT program)
+  # The program writes its manual pages and shell completion itself.
+  install(CODE "
+    set(program \"$<TARGET_FILE:stridec>\")
+    set(share \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")
+    set(man \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1\")
+    file(MAKE_DIRECTORY \${man} \${share}/bash-completion/completions \${share}/zsh/site-functions
+      \${share}/fish/vendor_completions.d)
+    execute_process(COMMAND \${program} man --folder \${man} COMMAND_ERROR_IS_FATAL ANY)
+    foreach(shell bash:bash-completion/completions/stridec zsh:zsh/site-functions/_stridec
+        fish:fish/vendor_completions.d/stridec.fish)
+      string(REPLACE \":\" \";\" shell \${shell})
+      list(GET shell 0 name)
+      list(GET shell 1 file)
+      execute_process(COMMAND \${program} completion \${name} OUTPUT_FILE \${share}/\${file}
+        COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()" COMPONENT program)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/runtime/include/stridec/runtime.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stridec COMPONENT runtime)

@@ -41,6 +41,21 @@ def mlp():
 ODD_NAMES = ["a/b:0 c", "ü 'q' \"p\" [1]=2, {3} `4` \\n"]
 
 
+def sized():
+    """y: x in rows of the length n, which is an input."""
+    return model(
+        [helper.make_node("Concat", ["any", "n"], ["s"], axis=0), helper.make_node("Reshape", ["x", "s"], ["y"], "rows/Reshape")],
+        [value("x", ["batch", 6]), value("n", [1], I64)],
+        [value("y", None)],
+        [("any", np.array([-1]))],
+    )
+
+
+def stepping():
+    """d = c + x: an input that a run may get from the run before."""
+    return model([helper.make_node("Add", ["c", "x"], ["d"], "sum/Add")], [value("c", [4]), value("x", [4])], [value("d", [4])])
+
+
 def named():
     """Outputs x, which is the input x, w, which is a weight, and relu(x) twice."""
     return model(
@@ -462,7 +477,7 @@ def write_all(folder):
 
     good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "counting": counting(), "gather": gather(), "tower": tower(),
             "frames": frames(), "parts": parts(), "repeated": repeated(), "ranged": ranged(),
-            "softmax": chain(("Softmax", {"axis": -1})), "bytes": bytes_of(), "named": named(), "unpooled": unpooled()}  # fmt: skip
+            "softmax": chain(("Softmax", {"axis": -1})), "bytes": bytes_of(), "named": named(), "unpooled": unpooled(), "sized": sized(), "stepping": stepping()}  # fmt: skip
     for name, made in {**good, **bad_models(), **overflowing_models(), **bombs()}.items():
         write(name + ".onnx", made.SerializeToString())
     for name, data in bad_files(mlp().SerializeToString()).items():
@@ -470,7 +485,7 @@ def write_all(folder):
     weight = _weights(4, 8).tobytes()
     write("whole.bin", weight)
     write("short.bin", weight[:64])
-    os.symlink("whole.bin", path("link.bin"))
+    os.symlink(os.path.join("..", "outside.bin"), path("link.bin"))
     os.makedirs(path("folder.onnx"))
     os.makedirs(path("taken.so"))
     onnx.save(_external("whole.bin"), path("external.onnx"))

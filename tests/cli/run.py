@@ -15,20 +15,25 @@ import sys
 import tempfile
 
 import altered
+import command_line
 import compiling
 import failures
+import help_pages
 import hostile
 import information
 import library
+import models_shown
 import random_data
 import ranks
 import refit
 import results
 import same_bytes
 import transcripts
+import verifying
+import working
 from harness import ROOT, prepare
 
-TOPICS = (failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, refit)
+TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying, help_pages, models_shown, working, refit)
 
 
 def names_in(module):

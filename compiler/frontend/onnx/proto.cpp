@@ -65,7 +65,7 @@ Bytes external_bytes(const ::onnx::TensorProto& proto, uint64_t expected, Tensor
   auto& file = source.external[location];
   if (!file) {
     try {
-      file = map_beneath(source.folder, location);
+      file = map_beneath(source.folders, location);
     } catch (Error& e) {
       e.diagnostic.where.tensor = "tensor " + quoted(proto.name());
       throw;
@@ -76,7 +76,7 @@ Bytes external_bytes(const ::onnx::TensorProto& proto, uint64_t expected, Tensor
     fail(ErrorKind::kMalformed, "missing-data",
          cat("tensor '", proto.name(), "': file '", location, "' ends at ", size, "; bytes ", offset, "..",
              offset + expected, " are asked for"),
-         cat("copy or download '", (source.folder / location).string(),
+         cat("copy or download '", file->path.string(),
              "' again: it was cut short, or belongs to another model"));
   return {file, file->bytes.data() + offset, expected};
 }

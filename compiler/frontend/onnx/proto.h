@@ -23,7 +23,7 @@ namespace stridec::onnx {
 // Sources of tensor data that is not in the message.
 struct TensorSource {
   std::shared_ptr<const MappedFile> file;  // the file that `segment` (protobuf_wire.h) refers to
-  std::filesystem::path folder;            // external data must be in this folder or below
+  DataFolders folders = {};                // of external data
   bool external_data = true;               // false: external data is an error (a tensor outside a model file)
   bool zero_when_missing = false;          // a tensor without data is zero; false: it is an error
   std::map<std::string, std::shared_ptr<const MappedFile>> external;  // by location; each file is mapped once

@@ -18,7 +18,8 @@ constexpr int64_t kNewestIrVersion = 14;
 Model parse(const std::filesystem::path& path, const ReadOptions& options) {
   TensorSource source{
       .file = map_file(path),
-      .folder = options.external_data.empty() ? path.parent_path() : options.external_data,
+      .folders =
+          options.external_data.empty() ? DataFolders::of_model(path) : DataFolders(options.external_data),
       .zero_when_missing = options.missing_weights_are_zero,
   };
   if (source.file->bytes.empty()) fail(ErrorKind::kMalformed, "empty-file", "the file is empty");
@@ -26,8 +27,7 @@ Model parse(const std::filesystem::path& path, const ReadOptions& options) {
     fail(ErrorKind::kMalformed, "not-a-model", "the file is not an ONNX model: it looks like " + looks.what,
          looks.help);
   Model model = parse_model(split_weights(source.file->bytes), source);
-  for (const auto& [location, file] : source.external)
-    model.external_files.push_back((source.folder / location).string());
+  for (const auto& [location, file] : source.external) model.external_files.push_back(file->path.string());
   if (model.ir_version < 3 && model.opsets.empty()) model.opsets[""] = 1;
   inline_functions(model);
   validate(model);

@@ -56,7 +56,7 @@ FileLooks sniff_zip(std::string_view text) {
   const std::string_view tail = text.substr(text.size() - std::min<size_t>(text.size(), 1 << 16));
   const auto names = [&](std::string_view part) { return contains(head, part) || contains(tail, part); };
   if (names("serialized_exported_program") || names("models/model.json") || names("archive_format"))
-    return {"a PyTorch exported program (.pt2)", "give it the ending .pt2"};
+    return {"a PyTorch exported program (.pt2)", std::string(kExport)};
   if (names("constants.pkl")) return {"a TorchScript archive", std::string(kExport)};
   if (names("data.pkl")) return {"a PyTorch checkpoint (torch.save)", std::string(kExport)};
   if (names(".npy")) return {"a NumPy .npz archive", ""};

@@ -1,6 +1,6 @@
 # STRIDEC_FUZZ: a libFuzzer target a parser, fuzz_<name> from <name>.cpp; tests/fuzz/run.sh runs them.
 add_custom_target(fuzz_parsers)
-foreach(name onnx graph_file graph_text loop_text expression manifest artifact npy tuning image)
+foreach(name onnx graph_file graph_text loop_text expression manifest artifact npy npz tuning image)
   add_executable(fuzz_${name} EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/${name}.cpp)
   target_include_directories(fuzz_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
@@ -8,6 +8,8 @@ foreach(name onnx graph_file graph_text loop_text expression manifest artifact n
   add_dependencies(fuzz_parsers fuzz_${name})
 endforeach()
 target_sources(fuzz_npy PRIVATE ${PROJECT_SOURCE_DIR}/cli/npy.cpp)
+target_sources(fuzz_npz PRIVATE ${PROJECT_SOURCE_DIR}/cli/npy.cpp ${PROJECT_SOURCE_DIR}/cli/npz.cpp)
+target_link_libraries(fuzz_npz PRIVATE ${STRIDEC_ZLIB})
 # The file formats alone: the packager and the tuner themselves need LLVM.
 target_sources(fuzz_manifest PRIVATE ${PROJECT_SOURCE_DIR}/compiler/package/read_manifest.cpp)
 stridec_embed(fuzz_manifest manifest_schema ${PROJECT_SOURCE_DIR}/schemas/manifest.schema.json)

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
 #include "tests/support/folder.h"
 #include "tests/unit/frontend/onnx_bytes.h"
 
@@ -262,10 +263,10 @@ TEST_CASE("external data is read from the model's folder alone") {
   CHECK(why({{"location", "../" + outside.path.filename().string() + "/secret"}})
             .message.ends_with("leads out of the model's folder"));
   CHECK(why({{"location", secret}}).message.ends_with("is an absolute path"));
-  CHECK(why({{"location", "link"}}).message ==
-        "external data file 'link' is or passes through a symbolic link");
-  CHECK(why({{"location", "linked/secret"}}).message ==
-        "external data file 'linked/secret' is or passes through a symbolic link");
+  const std::string link = "' is or passes through a symbolic link out of the model's folder";
+  CHECK(why({{"location", "link"}}).message == cat("external data file 'link", link, ", to '", secret, "'"));
+  CHECK(why({{"location", "linked/secret"}}).message == cat("external data file 'linked/secret", link));
+  CHECK(why({{"location", "link"}}).help.find("folder of the model's real file") != std::string::npos);
   CHECK(why({{"location", "hard"}}).message ==
         "external data file 'hard' has another name too (a hard link)");
   CHECK(why({{"location", "sub"}}).message == "external data file 'sub' is not a regular file");
@@ -283,6 +284,72 @@ TEST_CASE("external data is read from the model's folder alone") {
         "tensor 'w': file 'w.bin' ends at 16; bytes 4..20 are asked for");
   CHECK(why({{"location", "w.bin"}, {"__class__", "x"}}).message ==
         "tensor 'w': external data has an unknown key '__class__'");
+}
+
+TEST_CASE("links to external data are followed to the folders that may hold it, and no further") {
+  namespace fs = std::filesystem;
+  Folder cache;
+  const std::vector<float> w{1, 2, 3, 4};
+  const std::string bytes =
+      model(with_initializer(tensor("w", 1, {4}, external({{"location", "model.onnx_data"}}))));
+  for (const char* folder : {"blobs", "snapshots/0a1b", "elsewhere", "plain/below"})
+    fs::create_directories(cache.path / folder);
+  cache.write("blobs/aa11", bytes);
+  cache.write("blobs/bb22", raw(w));
+  cache.write("elsewhere/cc33", raw(w));
+  const fs::path snapshot = cache.path / "snapshots/0a1b";
+  const auto lay = [&](const fs::path& folder, const fs::path& model_link, const fs::path& data_link) {
+    for (const char* name : {"model.onnx", "model.onnx_data"}) fs::remove(folder / name);
+    const std::string at = fs::relative(folder, cache.path).string();
+    if (model_link.empty())
+      cache.write(at + "/model.onnx", bytes);
+    else
+      fs::create_symlink(model_link, folder / "model.onnx");
+    if (!data_link.empty()) fs::create_symlink(data_link, folder / "model.onnx_data");
+    return folder / "model.onnx";
+  };
+  const auto reads = [&](const fs::path& file) {
+    const Model read = read_model(file);
+    CHECK(read.external_files.size() == 1);
+    return values<float>(read.graph.initializers.at(0)) == w;
+  };
+  const auto refused_with = [&](const fs::path& file) -> std::string {
+    try {
+      read_model(file);
+      return "";
+    } catch (const Error& e) {
+      return e.diagnostic.message;
+    }
+  };
+  // Both links lead into the blobs; the model alone is a file, in a snapshot.
+  CHECK(reads(lay(snapshot, "../../blobs/aa11", "../../blobs/bb22")));
+  CHECK(reads(lay(snapshot, "", "../../blobs/bb22")));
+  // Links within the model's folder and below it; a chain of links; a link on the way to the folder.
+  const fs::path plain = cache.path / "plain";
+  cache.write("plain/below/data", raw(w));
+  CHECK(reads(lay(plain, "", "below/data")));
+  fs::create_symlink("below/data", plain / "first");
+  CHECK(reads(lay(plain, "", "first")));
+  fs::create_directory_symlink(plain, cache.path / "other");
+  CHECK(reads(cache.path / "other/model.onnx"));
+  // Data beside the model's real file, where the path as given has none.
+  cache.write("elsewhere/model.onnx", bytes);
+  cache.write("elsewhere/model.onnx_data", raw(w));
+  CHECK(reads(lay(plain, "../elsewhere/model.onnx", "")));
+  // A folder named like blobs beside no snapshot; any other folder; blobs that are a link themselves.
+  CHECK(refused_with(lay(plain, "", "../blobs/bb22")).find("symbolic link out of") != std::string::npos);
+  CHECK(refused_with(lay(snapshot, "", "../../elsewhere/cc33")).find("symbolic link out of") !=
+        std::string::npos);
+  CHECK(
+      refused_with(lay(snapshot, "../../blobs/aa11", "../../elsewhere/cc33")).find("symbolic link out of") !=
+      std::string::npos);
+  fs::rename(cache.path / "blobs", cache.path / "moved");
+  fs::create_directory_symlink("moved", cache.path / "blobs");
+  CHECK(refused_with(lay(snapshot, "", "../../blobs/bb22")).find("symbolic link out of") !=
+        std::string::npos);
+  // Links that lead nowhere, or in a circle.
+  CHECK(refused_with(lay(plain, "", "none")).find("is missing") != std::string::npos);
+  CHECK(refused_with(lay(plain, "", "model.onnx_data")).find("leads nowhere") != std::string::npos);
 }
 
 TEST_CASE("local functions are inlined") {

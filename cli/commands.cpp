@@ -1,0 +1,200 @@
+#include "cli/commands.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/help.h"
+#include "cli/suggest.h"
+#include "cli/version.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+
+namespace stridec::cli {
+namespace {
+
+constexpr std::string_view kModels = "Models", kArtifacts = "Artifacts", kTables = "What this build can do",
+                           kOwn = "This program";
+
+constexpr Command kCommands[] = {
+    {"compile", kModels, "compile a model to one shared library and its manifest", declare_compile,
+     "stridec compile model.onnx -o model.so\n"
+     "stridec compile bert.onnx -o bert.so --dim batch=1..64,sequence=1..512\n"
+     "stridec compile model.onnx -o model.so --cpu x86-64-v2,x86-64-v3,x86-64-v4\n"
+     "stridec compile model.onnx -o model.so --target cpu,cuda --gpu sm_90a,ptx"},
+    {"check", kModels, "list everything that stands in the way of compiling a model", declare_check,
+     "stridec check model.onnx\n"
+     "stridec check model.onnx --dim batch=8,sequence=128"},
+    {"inspect", kModels, "show a model, an artifact or a manifest, at any stage", declare_inspect,
+     "stridec inspect model.so\n"
+     "stridec inspect model.onnx --stage=schedule\n"
+     "stridec inspect model.onnx --stage=source --kernel 1"},
+    {"tune", kModels, "measure schedules into a tuning database; show, merge, prune it", declare_tune,
+     "stridec tune model.onnx --tune-db tuned.txt --tune-seconds 120\n"
+     "stridec tune model.onnx --tune-shape batch=1,sequence=128\n"
+     "stridec tune show tuned.txt"},
+    {"run", kArtifacts, "run an artifact on .npy and .npz files", declare_run,
+     "stridec run model.so --input x=x.npy --output y=y.npy\n"
+     "stridec run model.so --random --dim batch=2"},
+    {"verify", kArtifacts, "compare an artifact with the reference interpreter, or with given outputs",
+     declare_verify,
+     "stridec verify model.onnx model.so --dim batch=2,sequence=37\n"
+     "stridec verify model.onnx -i x=x.npy --expect y=y.npy"},
+    {"bench", kArtifacts, "time an artifact, whole and by kernel", declare_bench,
+     "stridec bench model.so --dim batch=1,sequence=128 --threads 2\n"
+     "stridec bench old.so --compare new.so"},
+    {"diff", kArtifacts, "say what changed between two artifacts", declare_diff,
+     "stridec diff old.so new.so"},
+    {"licenses", kArtifacts, "print the licenses of this program, or of what an artifact contains",
+     declare_licenses, "stridec licenses model.so"},
+    {"ops", kTables, "list ONNX operators: versions and dtypes that this build compiles", declare_ops,
+     "stridec ops Conv MatMul", true},
+    {"modes", kTables, "list the optimisation modes", declare_modes},
+    {"options", kTables, "list the -O options", declare_options},
+    {"passes", kTables, "list the passes that --dump-after and --stop-after name", declare_passes},
+    {"precisions", kTables, "list what each primitive operation computes in under --precision",
+     declare_precisions},
+    {"targets", kTables, "list the CPUs and GPUs this build compiles for", declare_targets},
+    {"exit-codes", kTables, "list the exit codes", declare_exit_codes},
+    {"schema", kTables, "print the schema of a manifest or of another file", declare_schema,
+     "stridec schema manifest"},
+    {"cache", kOwn, "show, clear or limit the cache of compiled kernels", declare_cache,
+     "stridec cache\n"
+     "stridec cache limit 2GB\n"
+     "stridec cache clear"},
+    {"completion", kOwn, "print shell completion for bash, zsh or fish", declare_completion,
+     "source <(stridec completion bash)\n"
+     "stridec completion fish > ~/.config/fish/completions/stridec.fish"},
+    {"man", kOwn, "print the manual page of the program, or of a command", declare_man,
+     "stridec man compile | man -l -"},
+};
+
+// CLI11 gives an option that may be repeated every following word. It takes one value each time instead, so
+// that options and positionals may have any order.
+void take_one_value_each(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->nonpositional()) option->allow_extra_args(false);
+  for (CLI::App* sub : app.get_subcommands({})) take_one_value_each(*sub);
+}
+
+void declare_globals(CLI::App& sub, const Command& command, Globals& globals) {
+  sub.option_defaults()->always_capture_default();
+  sub.option_defaults()->group("Output");
+  sub.set_help_flag("-h,--help", "print this text");
+  sub.add_option_function<std::string>(
+         "--format",
+         [&globals](const std::string& format) {
+           globals.json = format == "json";
+           globals.markdown = format == "md";
+         },
+         command.markdown ? "text, json or md (a page of Markdown)" : "text or json")
+      ->check(command.markdown ? CLI::IsMember({"text", "json", "md"}) : CLI::IsMember({"text", "json"}));
+  sub.add_flag("-q,--quiet", globals.quiet, "print errors alone, and what another option asks for");
+  sub.add_option("--progress", globals.progress, "how the progress of long work is reported, on stderr")
+      ->check(CLI::IsMember({"auto", "plain", "json", "none"}));
+  sub.option_defaults()->group("Options");
+}
+
+// Names of the long options, as they are written.
+std::vector<std::string> long_options(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const CLI::App* sub : app.get_subcommands({}))
+    for (std::string& name : long_options(*sub)) names.push_back(std::move(name));
+  return names;
+}
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  return names;
+}
+
+// The commands that have a long option of this name.
+std::string commands_with(const CLI::App& app, const std::string& option) {
+  std::vector<std::string> found;
+  for (const CLI::App* sub : app.get_subcommands({}))
+    if (std::ranges::count(long_options(*sub), option) > 0) found.push_back(sub->get_name());
+  return join(found, ", ");
+}
+
+[[noreturn]] void usage(std::string message, std::string help) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "usage",
+               .message = std::move(message),
+               .where = {},
+               .notes = {},
+               .help = std::move(help)});
+}
+
+// Throws the usage Error for arguments that CLI11 refused with this message.
+[[noreturn]] void refuse(const CLI::App& app, const std::vector<std::string>& arguments,
+                         const CLI::ParseError& error) {
+  const std::string first = arguments.empty() ? "" : arguments[0];
+  const auto names = command_names();
+  if (std::ranges::count(names, first) == 0) {
+    if (first.empty()) usage("a command is needed", "'stridec --help' lists the commands");
+    if (first[0] == '-')
+      usage(cat("unknown option '", first, "' in front of the command"),
+            "name the command first: stridec COMMAND [options]; 'stridec --help' lists the commands");
+    usage(cat("there is no command '", first, "'"),
+          cat(did_you_mean(first, names), "'stridec --help' lists the commands"));
+  }
+  const std::string lists = cat("'stridec ", first, " --help' lists what it takes");
+  const std::vector<std::string> extra = app.remaining(true);
+  const auto option = std::ranges::find_if(
+      extra, [](const std::string& word) { return word.size() > 1 && word[0] == '-' && word != "--"; });
+  if (option != extra.end()) {
+    const std::string name = option->substr(0, option->find('='));
+    const std::string guess = did_you_mean(name, long_options(*app.get_subcommand(first)));
+    const std::string others = guess.empty() ? commands_with(app, name) : "";
+    usage(cat("unknown option '", name, "'"),
+          cat(guess, others.empty() ? "" : cat("it is an option of ", others, "; "), lists));
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) && !extra.empty())
+    usage(cat("unexpected argument '", extra[0], "'"), lists);
+  usage(error.what(), lists);
+}
+
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
+
+CommandLine::CommandLine()
+    : app(std::make_unique<CLI::App>("stridec " STRIDEC_VERSION
+                                     ": compiles trained models to shared libraries that need only libc",
+                                     "stridec")) {
+  app->require_subcommand(1);
+  app->set_help_flag("-h,--help", "print this text");
+  app->set_version_flag("--version", version_text(),
+                        "print the versions of this program and of what it writes");
+  app->formatter_fn([](const CLI::App* of, std::string, CLI::AppFormatMode) { return help_text(*of); });
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app->add_subcommand(std::string(command.name), std::string(command.summary));
+    sub->group(std::string(command.group));
+    sub->footer(std::string(command.examples));
+    declare_globals(*sub, command, globals);
+    auto act = command.declare(*sub, globals);
+    for (CLI::App* inner : sub->get_subcommands({})) inner->group("Subcommands")->footer("");
+    sub->callback([this, act, name = std::string(command.name)] { action = act, chosen = name; });
+  }
+  take_one_value_each(*app);
+}
+
+CommandLine::~CommandLine() = default;
+
+bool parse(CommandLine& line, const std::vector<std::string>& arguments) {
+  try {
+    line.app->parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    return true;
+  } catch (const CLI::Success& success) {
+    line.app->exit(success);
+    return false;
+  } catch (const CLI::ParseError& error) {
+    for (const std::string& argument : arguments) line.globals.json |= argument == "--format=json";
+    refuse(*line.app, arguments, error);
+  }
+}
+
+}  // namespace stridec::cli

@@ -1,0 +1,106 @@
+"""What `verify` allows: it follows the types that a model computes in, and an artifact of another model is called so."""
+
+import json
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from harness import expect, stridec
+from models import model, value
+
+ROWS = 2000
+
+
+def quantized(seed=5, scale=1.0, layers=3, integers=False):
+    """Matrix products between QuantizeLinear and DequantizeLinear, weights of 8 bits with a scale for each column."""
+    rng, nodes, weights, size = np.random.default_rng(seed), [], [], 64
+
+    def constant(name, array):
+        weights.append((name, array))
+        return name
+
+    def through_bytes(name, step):
+        where = [constant(name + "_scale", np.float32(step)), constant(name + "_zero", np.uint8(120))]
+        nodes.append(helper.make_node("QuantizeLinear", [name, *where], [name + "_q"], name + "/Quantize"))
+        nodes.append(helper.make_node("DequantizeLinear", [name + "_q", *where], [name + "_d"], name + "/Dequantize"))
+
+    through_bytes("x", 0.027)
+    last = "x"
+    for i in range(layers):
+        w = rng.integers(-127, 128, (size, size), np.int8)
+        steps = (rng.uniform(0.5, 1.5, size) * 0.0017 * scale).astype(np.float32)
+        column = [constant(f"w{i}", w), constant(f"w{i}_scale", steps), constant(f"w{i}_zero", np.zeros(size, np.int8))]
+        nodes.append(helper.make_node("DequantizeLinear", column, [f"w{i}_d"], f"w{i}/Dequantize", axis=1))
+        nodes.append(helper.make_node("MatMul", [last + "_d", f"w{i}_d"], [f"h{i}"], f"h{i}/MatMul"))
+        through_bytes(f"h{i}", 0.03)
+        last = f"h{i}"
+    made = model(nodes, [value("x", ["n", size])], [value(last + ("_q" if integers else "_d"), ["n", size], TensorProto.UINT8 if integers else 1)], weights)
+    made.graph.output[0].name = last + ("_q" if integers else "_d")
+    return made
+
+
+def of_type(dtype):
+    """A chain of operators in one float type."""
+    weight = numpy_helper.from_array(np.random.default_rng(1).standard_normal((32, 32)).astype(np.float32), "w")
+    if dtype != TensorProto.FLOAT:
+        weight = helper.make_tensor("w", dtype, [32, 32], numpy_helper.to_array(weight).ravel().tolist())
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Tanh", ["a"], ["b"]), helper.make_node("Softmax", ["b"], ["y"])]
+    graph = helper.make_graph(nodes, "typed", [value("x", ["n", 32], dtype)], [value("y", ["n", 32], dtype)], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def test_verify_quantized():
+    """Roundings of values halfway between two steps may go either way; weights that are one percent off are a difference."""
+    for integers in (False, True):
+        onnx.save(quantized(integers=integers), "quantized.onnx")
+        told = json.loads(stridec(f"verify quantized.onnx --dim n={ROWS} --runs 2 --format=json", 0).stdout)
+        expect(told["quantized"] and told["tolerance_of"] == "f32" and told["tolerance"] < 1e-3, told)
+        over = [run for run in told["runs"] if run["difference"] > told["tolerance"]]
+        expect(over and all(run["difference"] <= run["allowed"] < 0.1 and run["mean"] < 1e-4 for run in over), told)
+        text = stridec(f"verify quantized.onnx --dim n={ROWS} --runs 2", 0).stdout
+        expect("tolerance 0.0001 (f32; quantised" in text and "roundings can change" in text, text)
+        # A tolerance that is given is all that is allowed.
+        stridec(f"verify quantized.onnx --dim n={ROWS} --runs 2 --tolerance 1e-4", 8)
+
+        # Given outputs are no measure of what roundings can change.
+        np.save("rows.npy", np.random.default_rng(9).standard_normal((ROWS, 64)).astype(np.float32))
+        stridec("compile quantized.onnx -o quantized.so", 0)
+        stridec("run quantized.so -i x=rows.npy -o rows_out.npy", 0)
+        stridec("verify quantized.onnx -i x=rows.npy --expect rows_out.npy", 0)
+        given = np.load("rows_out.npy")
+        np.save("rows_out.npy", given[::-1])
+        stridec("verify quantized.onnx -i x=rows.npy --expect rows_out.npy", 8)
+
+        onnx.save(quantized(scale=1.01, integers=integers), "other.onnx")
+        stridec("compile other.onnx -o other.so", 0)
+        text = stridec(f"verify quantized.onnx other.so --dim n={ROWS}", 8).stdout
+        expect("FAIL" in text and "allowed" in text and "was compiled from 'other.onnx'" in text, text)
+
+
+def test_verify_types():
+    """The verdict names the narrowest type that the model computes in."""
+    for dtype, name, tolerance in ((TensorProto.FLOAT, "f32", 1e-4), (TensorProto.FLOAT16, "f16", 2.0**-8),
+                                   (TensorProto.BFLOAT16, "bf16", 2.0**-5), (TensorProto.DOUBLE, "f64", 1e-9)):  # fmt: skip
+        onnx.save(of_type(dtype), "typed.onnx")
+        told = json.loads(stridec("verify typed.onnx --format=json", 0).stdout)
+        expect((told["tolerance_of"], told["tolerance"], told["quantized"]) == (name, tolerance, False), told)
+        expect(f"({name})" in stridec("verify typed.onnx", 0).stdout, name)
+    onnx.save(of_type(TensorProto.FLOAT), "typed.onnx")
+    told = json.loads(stridec("verify typed.onnx --precision bf16 --format=json", 0).stdout)
+    expect(told["tolerance_of"] == "bf16" and told["tolerance"] >= 5e-3, told)
+    expect(json.loads(stridec("verify typed.onnx --tolerance 1 --format=json", 0).stdout)["tolerance_of"] == "given", "given")
+
+
+def test_verify_of_another_model():
+    """Its interface may be the same, or another one: the message says which model the artifact was made from."""
+    done = stridec("verify mlp.onnx gather.so")
+    expect(done.returncode != 0 and "was compiled from 'gather.onnx'" in done.stderr, done.stderr)
+    with open("mlp.onnx", "rb") as file, open("again.onnx", "wb") as copy:
+        copy.write(file.read())
+    expect("compiled from" not in stridec("verify again.onnx mlp.so --runs 1", 0).stderr, "the same model by another name")
+    made = onnx.load("mlp.onnx")
+    made.doc_string = "exported again"
+    onnx.save(made, "again.onnx")
+    done = stridec("verify again.onnx mlp.so --runs 1", 0)
+    expect("warning[other-model]: 'mlp.so' was compiled from 'mlp.onnx'" in done.stderr, done.stderr)
