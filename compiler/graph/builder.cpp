@@ -8,6 +8,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/graph/long_sizes.h"
 #include "compiler/sym/guard.h"
 #include "compiler/sym/text.h"
 
@@ -226,9 +227,11 @@ std::optional<NodeId> Builder::find_shared(const Node& node) const {
 }
 
 std::vector<ValueId> Builder::append(Node node, std::vector<Type> types, bool to_top) {
+  const auto name = [&](sym::Expr lower, sym::Expr upper) { return fresh_symbol("size", lower, upper); };
+  for (Type& type : types)
+    for (sym::Expr& dim : type.shape) dim = short_size(graph_, simplify(dim), origin_, name);
   const NodeId id(static_cast<int64_t>(graph_.nodes.size()));
   for (size_t i = 0; i < types.size(); ++i) {
-    for (sym::Expr& dim : types[i].shape) dim = simplify(dim);
     const ValueId value = new_value(std::move(types[i]));
     graph_[value].producer = id;
     graph_[value].output = static_cast<int>(i);

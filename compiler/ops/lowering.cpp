@@ -6,6 +6,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/index_length.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/sym/guard.h"
 
@@ -223,6 +224,7 @@ void Lowering::alias(ValueId id, View view) {
   STRIDEC_CHECK(!views_[id.value], cat("value %", id.value, " is made twice"));
   STRIDEC_CHECK(view.shape.size() == type(id).shape.size());
   view.shape = type(id).shape;  // the same sizes, written as in the graph
+  if (loop::index_length(view) > loop::kLongestIndex) return copy(view, define(id), "view");
   views_[id.value] = std::move(view);
 }
 

@@ -100,11 +100,14 @@ void Edit::insert_before(NodeId at, const std::function<void(graph::Builder&)>& 
   }
   graph::Builder builder(graph_, ops::shape_table());
   builder.set_origin(graph_[at].origin);
-  auto& top = graph_.top.nodes;
-  const size_t before = top.size();
+  const auto before = static_cast<int64_t>(graph_.nodes.size());
   make(builder);
-  list.insert(list.end(), top.begin() + static_cast<std::ptrdiff_t>(before), top.end());
-  top.resize(before);
+  // Nodes that name sizes were added to the front of the region, and stay there.
+  auto& top = graph_.top.nodes;
+  auto first = top.end();
+  while (first != top.begin() && std::prev(first)->value >= before) --first;
+  list.insert(list.end(), first, top.end());
+  top.erase(first, top.end());
   if (moved) list.push_back(*moved);
 }
 

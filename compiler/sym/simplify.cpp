@@ -72,6 +72,7 @@ class Simplifier {
         return narrow_division(e, facts_);
       }
       case Op::kAdd: {
+        if (auto r = pair_extrema(e)) return r;
         if (auto r = absorb_into_extremum(e)) return r;
         return join_digits(e, facts_);
       }

@@ -221,6 +221,40 @@ std::optional<Expr> absorb_into_extremum(Expr e) {
   return std::nullopt;
 }
 
+namespace {
+
+bool is_pair(const Term& t, Op op) { return t.base.op() == op && t.base.args().size() == 2; }
+
+// a + b - d for low = min(a, b) and high = max(a - d, b - d).
+std::optional<Polynomial> paired(Expr low, Expr high) {
+  const Polynomial a = polynomial(low.arg(0)), b = polynomial(low.arg(1));
+  for (size_t first : {0, 1}) {
+    const Polynomial x = polynomial(high.arg(first)), y = polynomial(high.arg(1 - first));
+    auto left = add_scaled(a, x, -1), right = add_scaled(b, y, -1);
+    if (left && right && to_expr(*left) == to_expr(*right)) return add_scaled(b, x, 1);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Expr> pair_extrema(Expr e) {
+  const Polynomial p = polynomial(e);
+  for (const Term& low : p.terms) {
+    if (!is_pair(low, Op::kMin)) continue;
+    for (const Term& high : p.terms) {
+      if (!is_pair(high, Op::kMax) || high.coefficient != low.coefficient) continue;
+      auto whole = paired(low.base, high.base);
+      if (!whole) continue;
+      Polynomial rest = p;
+      std::erase_if(rest.terms, [&](const Term& t) { return t.base == low.base || t.base == high.base; });
+      whole = add_scaled(rest, *whole, low.coefficient);
+      if (whole) return to_expr(*whole);
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Expr> share_terms(Expr e) {
   std::vector<Polynomial> args;
   for (const Expr& arg : e.args()) args.push_back(polynomial(arg));

@@ -24,6 +24,9 @@ std::optional<Expr> join_digits(Expr e, const Facts& facts);
 // c + min(a - c, b) is min(a, b + c), if that is shorter; also for multiples of a minimum or maximum.
 std::optional<Expr> absorb_into_extremum(Expr e);
 
+// min(a, b) + max(a - d, b - d) is a + b - d: the sizes of the two parts of a tensor that is cut.
+std::optional<Expr> pair_extrema(Expr e);
+
 // min(a + c, b + c) is min(a, b) + c.
 std::optional<Expr> share_terms(Expr e);
 

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <iterator>
 #include <unordered_set>
 
 #include "compiler/base/check.h"
+#include "compiler/sym/cache.h"
 #include "compiler/sym/integer.h"
 #include "compiler/sym/polynomial.h"
 #include "compiler/sym/rebuild.h"
@@ -137,30 +139,32 @@ void for_each_node(Expr e, const std::function<void(Expr)>& visit) {
   walk(walk, e);
 }
 
+// Proofs ask for the variables of sums whose terms they have asked about before.
 std::vector<Expr> free_vars(Expr e) {
+  if (e.is_var()) return {e};
+  if (e.node()->variables == 0) return {};
+  thread_local Cache<std::vector<Expr>> cache;
+  if (const std::vector<Expr>* known = cache.find(0, e)) return *known;
   std::vector<Expr> found;
-  for_each_node(e, [&](Expr at) {
-    if (at.is_var()) found.push_back(at);
-  });
-  std::sort(found.begin(), found.end(), ExprLess{});
+  for (const Expr& arg : e.args()) {
+    const std::vector<Expr> more = free_vars(arg), before = std::move(found);
+    found.clear();
+    std::set_union(before.begin(), before.end(), more.begin(), more.end(), std::back_inserter(found),
+                   ExprLess{});
+  }
+  cache.add(0, e, found);
   return found;
 }
 
-namespace {
-bool occurs(Expr e, Expr variable, std::unordered_set<const Node*>& seen) {
+bool depends_on(Expr e, Expr variable) {
   if ((e.node()->variables & variable.node()->variables) == 0) return false;
   if (e == variable) return true;
-  if (e.size() >= 16 && !seen.insert(e.node()).second) return false;
-  for (const Expr& arg : e.args()) {
-    if (occurs(arg, variable, seen)) return true;
+  if (e.size() >= 16) {
+    STRIDEC_CHECK(variable.is_var());
+    const std::vector<Expr> all = free_vars(e);
+    return std::binary_search(all.begin(), all.end(), variable, ExprLess{});
   }
-  return false;
-}
-}  // namespace
-
-bool depends_on(Expr e, Expr variable) {
-  std::unordered_set<const Node*> seen;
-  return occurs(e, variable, seen);
+  return std::any_of(e.args().begin(), e.args().end(), [&](Expr arg) { return depends_on(arg, variable); });
 }
 
 std::optional<int64_t> evaluate(Expr e, const std::function<std::optional<int64_t>(Expr)>& lookup) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compiler/base/check.h"
+#include "compiler/loop/index_length.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/fusion/fusion_rules.h"
@@ -37,29 +38,17 @@ constexpr int kCheapWidening = 8;
 // Highest cost of computing a factor where a chain copies it; few threads copy the same one.
 constexpr int kCopied = 8;
 
-// Limit on the terms of an index in generated code. An index built from several copies of another, as in
-// reflected padding of reflected padding, doubles in length each time.
-constexpr double kLongestIndex = 2000;
+// Limits on an index in generated code, before it is simplified. An index built from several copies of
+// another, as in reflected padding of reflected padding, doubles its terms each time. Simplification takes a
+// time that grows faster than the distinct nodes.
+constexpr uint64_t kMostTerms = 2000, kMostNodes = 64;
 
-double length_of(Expr e, std::map<Expr, double, sym::ExprLess>& known) {
-  const auto [found, unknown] = known.try_emplace(e, 1);
-  if (!unknown) return found->second;
-  double length = 1;
-  for (Expr arg : e.args()) length += length_of(arg, known);
-  return known[e] = length;
-}
-
-double longest_index(const Nest& nest) {
-  std::map<Expr, double, sym::ExprLess> known;
-  double longest = 0;
-  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
-    const Access* access = loop::access_of(stmt);
-    if (!access) return;
-    double length = length_of(access->mask, known);
-    for (Expr e : access->index) length += length_of(e, known);
-    longest = std::max(longest, length);
-  });
-  return longest;
+// Whether the index of a fused nest is too long because fusion made it longer.
+bool grows_long(const Nest& producer, const Nest& consumer, const Nest& fused) {
+  const loop::IndexLength a = loop::longest_index(producer), b = loop::longest_index(consumer),
+                          length = loop::longest_index(fused);
+  return length.terms > std::max({kMostTerms, a.terms, b.terms}) ||
+         length.nodes > std::max({kMostNodes, a.nodes, b.nodes});
 }
 
 const Store& only_store(const Nest& nest) {
@@ -345,10 +334,11 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
 
   std::vector<Nest> rewritten;
   for (int at : readers) {
-    Nest& consumer = rewritten.emplace_back(program[std::get<Launch>(steps[at].node).nest]);
+    const Nest& reader = program[std::get<Launch>(steps[at].node).nest];
+    Nest& consumer = rewritten.emplace_back(reader);
     if (!inline_producer(program, producer, consumer))
       return refuse(reason, "a load's index does not determine the producer's point");
-    if (longest_index(consumer) > kLongestIndex) return refuse(reason, "an index would grow too long");
+    if (grows_long(producer, reader, consumer)) return refuse(reason, "an index would grow too long");
     for (BufferId id : flow.effects[producer_at].reads)
       if (writes(flow.effects[at], id) && !overwrites_what_it_has_read(consumer, id))
         return refuse(reason, "what it reads is overwritten by the consumer");

@@ -184,6 +184,39 @@ TEST_CASE("conditions on symbols of the run are checked during it, and the check
   CHECK(problems(g, table()).empty());
 }
 
+TEST_CASE("a size that a row of operators makes long becomes a symbol, equal sizes one") {
+  Graph g;
+  Builder b(g, table());
+  const auto row = [&](ValueId v, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      const sym::Expr size = b.shape(v)[0];
+      v = b.add1(OpKind::kReshape, {v}, {{"shape", Shape{size + sym::floordiv(size, 2)}}});
+    }
+    return v;
+  };
+  const ValueId x = b.input("x", kRow);
+  CHECK(b.shape(row(x, 2))[0].size() > 8);
+  CHECK(g.symbols.size() == 1);
+  const ValueId once = row(x, 200), again = row(b.add1(OpKind::kNeg, {x}), 200);
+  CHECK(b.shape(once)[0].size() < 50);
+  CHECK(b.shape(once) == b.shape(again));
+  CHECK(g.symbols.size() < 200);
+  // A region's sizes have the same names, and another builder finds them.
+  b.begin_region({});
+  const ValueId inside = row(b.add1(OpKind::kExp, {x}), 200);
+  CHECK(b.shape(inside) == b.shape(once));
+  b.end_region({inside});
+  const size_t symbols = g.symbols.size();
+  Builder other(g, table());
+  const ValueId more = other.add1(OpKind::kReshape, {x}, {{"shape", b.shape(row(x, 6))}});
+  CHECK(other.shape(more) == b.shape(row(x, 6)));
+  CHECK(g.symbols.size() == symbols);
+  b.output("y", once);
+  b.output("z", again);
+  eliminate_dead_code(g);
+  CHECK(problems(g, table()).empty());
+}
+
 TEST_CASE("a symbol that is mentioned keeps the node that binds it") {
   Graph g;
   Builder b(g, table());

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "compiler/base/text.h"
+#include "compiler/loop/index_length.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/op_table.h"
 #include "harness.h"
@@ -42,6 +43,20 @@ TEST_CASE("views of views compose") {
                               [&](const At& i) { return at(x, {i[0], i[2] / 5, i[1] + 1, i[2] % 5}); }),
                       compute(DType::kF32, {2, 4, 15},
                               [&](const At& i) { return at(x, {i[0], i[2] / 5, i[1], i[2] % 5}); })}});
+}
+
+TEST_CASE("views compose as long as their index stays short") {
+  for (const sym::Expr size : {sym::Expr(4), sym::var("n")}) {
+    graph::Graph g;
+    Builder b(g, ops::shape_table());
+    ValueId v = b.input("x", {DType::kF32, {3, size}});
+    for (int turn = 0; turn < 60; ++turn) v = ops::reshape(b, ops::permute(b, v, {1, 0}), {3, size});
+    b.output("y", ops::reshape(b, v, {size, 3}));
+    const loop::Program program = ops::lower(g);
+    CHECK(program.nests.size() < 60);
+    for (const loop::Nest& nest : program.nests)
+      CHECK(loop::longest_index(nest).terms < 4 * loop::kLongestIndex);
+  }
 }
 
 TEST_CASE("slices step, reverse and clamp") {

@@ -161,3 +161,15 @@ TEST_CASE("simplify: numbers near the end of 64 bits come to no harm") {
   CHECK(simplify(floordiv(n, huge), f) == floordiv(n, huge));
   CHECK(simplify(mod(huge * n + 5, huge), f) == Expr(5));
 }
+
+TEST_CASE("simplify: the two parts of a cut size add up to it") {
+  check({
+      {"min(n, 3) + max(n - 3, 0)", "n"},
+      {"max(n - past, 0) + min(n, past)", "n"},
+      {"2*min(n, past) + 2*max(n - past, 0) + 1", "2*n + 1"},
+      {"min(n, past + 2) + max(past, n - 2) + seq", "n + past + seq"},
+      {"min(min(n, 3) + max(n - 3, 0), 3)", "min(n, 3)"},
+      {"min(n, 3) + max(n - 4, 0)", "min(n, 3) + max(n - 4, 0)"},
+      {"min(n, 3) - max(n - 3, 0)", "min(n, 3) - max(n - 3, 0)"},
+  });
+}
