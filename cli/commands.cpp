@@ -43,6 +43,8 @@ constexpr Command kCommands[] = {
     {"bench", kArtifacts, "time an artifact, whole and by kernel", declare_bench,
      "stridec bench model.so --dim batch=1,sequence=128 --threads 2\n"
      "stridec bench old.so --compare new.so"},
+    {"refit", kArtifacts, "write an artifact with other weights, without compiling", declare_refit,
+     "stridec refit model.so --parameters new.safetensors -o new.so"},
     {"diff", kArtifacts, "say what changed between two artifacts", declare_diff,
      "stridec diff old.so new.so"},
     {"licenses", kArtifacts, "print the licenses of this program, or of what an artifact contains",
