@@ -5,7 +5,8 @@
 
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/activations.h"
+#include "compiler/ops/composite/normalization.h"
 
 namespace stridec::onnx {
 

@@ -3,8 +3,11 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/quantization.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/activations.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/linear_algebra.h"
+#include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/composite/quantization.h"
 
 namespace stridec::onnx {
 namespace {
@@ -42,13 +45,6 @@ Outputs fused_matmul(Context& c) {
   const double alpha = c.number("alpha", 1);
   const Term y = matmul(a, b);
   return {alpha == 1 ? y : y * alpha};
-}
-
-Outputs simplified_layer_norm(Context& c) {
-  const Term x = c.in(0);
-  Dims dims;
-  for (int64_t d = c.axis(c.integer("axis", -1), x.rank()); d < x.rank(); ++d) dims.push_back(d);
-  return {rms_norm(x, dims, c.number("epsilon", 1e-5f)) * beside(c, 1, x)};
 }
 
 // Residual addition and normalisation; the sum is output 3.
@@ -240,7 +236,6 @@ constexpr Row kRows[] = {
     {"SkipGroupNorm", skip_group_norm, 1, kAnyLater, kMicrosoft},
     {"Gelu", op_gelu, 1, kAnyLater, kMicrosoft},
     {"QuickGelu", quick_gelu, 1, kAnyLater, kMicrosoft},
-    {"SimplifiedLayerNormalization", simplified_layer_norm},
     {"SkipLayerNormalization", skip_layer_norm, 1, kAnyLater, kMicrosoft},
     {"SkipSimplifiedLayerNormalization", skip_simplified_layer_norm, 1, kAnyLater, kMicrosoft},
 };

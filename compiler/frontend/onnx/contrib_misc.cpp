@@ -6,7 +6,7 @@
 #include "compiler/frontend/onnx/constant_tables.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/window.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/contraction.h"
 
 namespace stridec::onnx {
 namespace {

@@ -3,9 +3,11 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/quantization.h"
 #include "compiler/frontend/onnx/window.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/activations.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/composite/quantization.h"
 
 namespace stridec::onnx {
 namespace {

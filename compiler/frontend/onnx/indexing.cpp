@@ -4,7 +4,6 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/composite.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/sym/text.h"
 

@@ -1,10 +1,11 @@
 // Quantised operators of ai.onnx: integers (or narrow floats) with a scale and a zero point.
-#include "compiler/ops/quantization.h"
+#include "compiler/ops/composite/quantization.h"
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/window.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/normalization.h"
 
 namespace stridec::onnx {
 namespace {

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/normalization.h"
 
 namespace stridec::onnx {
 namespace {
@@ -132,14 +132,6 @@ Outputs top_k(Context& c) {
   return {Term(c.b, out[0]), Term(c.b, out[1])};
 }
 
-Outputs lp_normalization(Context& c) {
-  const Term x = c.in(0), w = widen(x);
-  const int64_t axis = c.axis(c.integer("axis", -1), x.rank());
-  const Term norm =
-      c.integer("p", 2) == 1 ? reduce_sum(abs(w), {axis}, kKeep) : sqrt(reduce_sum(square(w), {axis}, kKeep));
-  return {cast(select(equal(norm, 0), 0, w / norm), x.dtype())};
-}
-
 constexpr Row kRows[] = {
     {"ArgMax", arg<OpKind::kArgMax>},
     {"ArgMin", arg<OpKind::kArgMin>},
@@ -147,7 +139,6 @@ constexpr Row kRows[] = {
     {"CumSum", scan<OpKind::kCumSum>},
     {"Hardmax", hardmax},
     {"LogSoftmax", op_log_softmax},
-    {"LpNormalization", lp_normalization},
     {"ReduceL1", reduction<l1>},
     {"ReduceL2", reduction<l2>},
     {"ReduceLogSum", reduction<log_sum>},

@@ -8,7 +8,7 @@
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/squeeze.h"
 #include "compiler/frontend/onnx/strings.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/term.h"
 
 namespace stridec::onnx {
 namespace {

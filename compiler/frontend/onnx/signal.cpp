@@ -5,7 +5,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::onnx {
 namespace {

@@ -10,7 +10,8 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/window.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::onnx {
 namespace {

@@ -6,7 +6,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/window.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/activations.h"
 
 namespace stridec::onnx {
 
@@ -353,25 +353,6 @@ Outputs max_unpool(Context& c) {
   return {reshape(out, shape)};
 }
 
-Outputs lrn(Context& c) {
-  const Term x = c.in(0), w = widen(x);
-  const int64_t size = c.integer("size");
-  const Dims ones(x.shape().size() - 1, 1);
-  Shape window(ones.begin(), ones.end()), before(window.size(), 0), after(window.size(), 0);
-  window[0] = size;
-  before[0] = (size - 1) / 2;
-  after[0] = size - 1 - (size - 1) / 2;
-  const Term sums(c.b, c.b.add1(OpKind::kReduceWindow, {square(w).id()},
-                                {{"kind", std::string("sum")},
-                                 {"window", window},
-                                 {"strides", ones},
-                                 {"dilations", ones},
-                                 {"before", before},
-                                 {"after", after}}));
-  const Term base = sums * (c.number("alpha", 1e-4f) / static_cast<double>(size)) + c.number("bias", 1);
-  return {cast(w / pow(base, c.number("beta", 0.75)), x.dtype())};
-}
-
 constexpr Row kRows[] = {
     {"AveragePool", average_pool},
     {"CausalConvWithState", causal_conv_with_state, 27},
@@ -381,7 +362,6 @@ constexpr Row kRows[] = {
     {"GlobalAveragePool", global_average_pool},
     {"GlobalLpPool", global_lp_pool},
     {"GlobalMaxPool", global_max_pool},
-    {"LRN", lrn},
     {"LpPool", lp_pool},
     {"MaxPool", max_pool},
     {"MaxUnpool", max_unpool},

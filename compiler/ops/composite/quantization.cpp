@@ -1,6 +1,4 @@
-#include "compiler/ops/quantization.h"
-
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/quantization.h"
 
 namespace stridec::ops {
 
