@@ -4,6 +4,8 @@
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite/activations.h"
 #include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/composite/random.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::onnx {
 namespace {
@@ -116,7 +118,7 @@ Outputs bit_cast(Context& c) {
   const DType to = c.dtype(static_cast<int>(c.integer("to")));
   // A bool is cast, because its bits are those of 0 or 1.
   if (is_bool(to) || is_bool(c.in(0).dtype()) || c.in(0).dtype() == to) return {cast(c.in(0), to)};
-  return {Term(c.b, c.b.add1(OpKind::kBitcast, {c.in(0).id()}, {{"to", to}}))};
+  return {bitcast(c.in(0), to)};
 }
 
 Outputs op_mod(Context& c) {
@@ -154,7 +156,7 @@ Outputs is_inf(Context& c) {
 Outputs where(Context& c) { return {select(c.in(0), c.in(1), c.in(2))}; }
 
 // Inference returns the input. Training with ratio 0 keeps all elements.
-Outputs dropout(Context& c) {
+Outputs op_dropout(Context& c) {
   const Term x = c.in(0);
   const DType mask = c.version >= 10 ? DType::kBool : x.dtype();
   const auto known_flag = c.constant_number(2), known_ratio = c.constant_number(1);
@@ -166,21 +168,13 @@ Outputs dropout(Context& c) {
   // With a seed: NumPy's generator, whose stream ONNX's reference implementation uses. Without: each node has
   // its own stream, which is the same in each run.
   const bool seeded = c.has_attribute("seed");
-  const Term noise(c.b, c.b.add1(OpKind::kRandomUniform, {},
-                                 {{"shape", x.shape()},
-                                  {"dtype", DType::kF64},
-                                  {"seed", seeded ? c.integer("seed", 0) : int64_t{c.node.index}},
-                                  {"generator", std::string(seeded ? "mersenne" : "philox")}}));
   const Term ratio =
       given ? cast(reshape(c.in(1), {}), DType::kF64) : c.number(DType::kF64, c.number("ratio", 0.5));
-  Term kept = greater_equal(noise, ratio), scale = divide_into(1, subtract_from(1, ratio));
-  if (c.version >= 12 && !known_flag) {  // whether this is training is known only at run time
-    const Term off = logical_not(reshape(c.in(2), {}));
-    kept = logical_or(kept, off);
-    scale = select(off, 1, scale);
-  }
-  const Term w = widen(x);
-  return {cast(select(kept, w * cast(scale, w.dtype()), 0), x.dtype()), cast(kept, mask)};
+  std::optional<Term> flag;  // whether this is training is known only at run time
+  if (c.version >= 12 && !known_flag) flag = reshape(c.in(2), {});
+  const Dropout y = dropout(
+      x, ratio, flag, {.seed = seeded ? c.integer("seed", 0) : int64_t{c.node.index}, .mersenne = seeded});
+  return {y.value, cast(y.kept, mask)};
 }
 
 Outputs affine(Context& c) { return {c.in(0) * c.number("alpha", 1) + c.number("beta", 0)}; }
@@ -211,7 +205,7 @@ constexpr Row kRows[] = {
     {"Cos", unary<OpKind::kCos>},
     {"Cosh", unary<OpKind::kCosh>},
     {"Div", binary<OpKind::kDiv>},
-    {"Dropout", dropout},
+    {"Dropout", op_dropout},
     {"Elu", op_elu},
     {"Equal", binary<OpKind::kEq>},
     {"Erf", unary<OpKind::kErf>},

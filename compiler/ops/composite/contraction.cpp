@@ -28,6 +28,11 @@ Term matmul(Term a, Term b, std::optional<DType> to) {
   return {a.builder(), matmul(a.builder(), a.id(), b.id(), to)};
 }
 
+Term linear(Term x, Term w, std::optional<Term> bias) {
+  const Term y = matmul(x, w);
+  return bias ? y + *bias : y;
+}
+
 Term gemm(Term a, Term b, std::optional<Term> c, double alpha, double beta) {
   if (a.rank() != 2 || b.rank() != 2)
     does_not_fit(cat("operands of rank ", a.rank(), " and ", b.rank(), " are not matrices"));

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "compiler/base/text.h"
+#include "compiler/ops/composite/activations.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
 
@@ -51,6 +52,20 @@ Term rms_norm(Term x, const Dims& dims, double epsilon, std::optional<Term> scal
   const Term w = widen(x);
   const Term y = cast(w * rsqrt(reduce_mean(square(w), dims, kKeep) + epsilon), x.dtype());
   return scale ? y * unidirectional(*scale, x.shape(), "scale") : y;
+}
+
+Term gated_rms_norm(Term given, Term given_scale, Term given_gate, double epsilon, bool silu) {
+  const Term x = widen(given), scale = widen(given_scale), gate = widen(given_gate);
+  Builder& b = x.builder();
+  const sym::Expr each = scale.dim(0), runs = b.simplify(sym::floordiv(x.dim(x.rank() - 1), each));
+  b.require(sym::eq(runs * each, x.dim(x.rank() - 1)), "rows of {0} do not divide into runs of {1}",
+            {x.dim(x.rank() - 1), each});
+  Shape split = x.shape();
+  split.back() = runs;
+  split.push_back(each);
+  const Term y = reshape(rms_norm(reshape(x, split), {x.rank()}, epsilon) * scale, x.shape());
+  const Term open = sigmoid(gate);
+  return cast(y * (silu ? gate * open : open), given.dtype());
 }
 
 Term mean_variance_norm(Term x, const Dims& dims) {

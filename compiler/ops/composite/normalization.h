@@ -25,6 +25,9 @@ Normalized layer_norm(Term x, const Dims& dims, std::optional<Term> scale, std::
                       double epsilon, DType stash = DType::kF32);
 // x / sqrt(mean(x^2) + epsilon), times scale.
 Term rms_norm(Term x, const Dims& dims, double epsilon, std::optional<Term> scale = {});
+// rms_norm of each run of consecutive elements as long as `scale`, times scale, times the gate's sigmoid or,
+// with `silu`, its silu. The gate has x's shape.
+Term gated_rms_norm(Term x, Term scale, Term gate, double epsilon, bool silu);
 // (x - mean) / (sqrt(variance) + 1e-9) over dims: ONNX's MeanVarianceNormalization.
 Term mean_variance_norm(Term x, const Dims& dims);
 // x / its Lp norm along dim, p 1 or 2; 0 for a norm of 0.

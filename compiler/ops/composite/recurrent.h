@@ -34,8 +34,9 @@ struct RecurrentResult {
   std::optional<Term> c;  // the last c (LSTM)
 };
 
-// One direction (directions = 1) over x [steps, batch, input]. lengths [batch] or none: the number of steps of
-// each row; later outputs are zero. Gates are in ONNX's order: input, output, forget, cell (LSTM; peepholes:
+// One direction (directions = 1) over x [steps, batch, input]. lengths [batch] or none: the number of steps
+// of each row; later outputs are zero. Gates are in ONNX's order: input, output, forget, cell (LSTM;
+// peepholes:
 // input, output, forget), update, reset, hidden (GRU). Throws Error kUnsupported for an unknown activation.
 RecurrentResult recurrent(Cell cell, Term x, const RecurrentWeights& weights, std::optional<Term> lengths,
                           const RecurrentState& initial, const RecurrentOptions& options);
