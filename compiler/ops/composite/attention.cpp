@@ -16,9 +16,8 @@ Term positions_along(Builder& b, sym::Expr size, int64_t dim, int64_t rank) {
 
 namespace {
 
-// Repeats each key head for the heads that share it.
-Term repeat_heads(Term t, sym::Expr heads) {
-  const sym::Expr shared = t.dim(1);
+// Repeats each of the `shared` heads of t for the heads that share it.
+Term repeat_heads(Term t, sym::Expr heads, sym::Expr shared) {
   if (heads == shared) return t;
   const sym::Expr group = divided(t.builder(), heads, shared, "heads");
   const Term each = expand(unsqueeze(t, {2}), {t.dim(0), shared, group, t.dim(2), t.dim(3)});
@@ -30,12 +29,12 @@ Term repeat_heads(Term t, sym::Expr heads) {
 Attention attend(Term q, Term k, Term v, const AttentionOptions& options) {
   Builder& b = q.builder();
   const DType narrow = q.dtype(), wide = compute_dtype(narrow);
-  const sym::Expr heads = q.dim(1);
+  const sym::Expr heads = q.dim(1), shared = k.dim(1);
   const auto size = sym::as_const(q.dim(3));
   const Term factor = options.scale != 0 ? number(b, wide, options.scale)
                       : size             ? number(b, wide, 1 / std::sqrt(static_cast<double>(*size)))
                                          : rsqrt(size_as(b, wide, q.dim(3)));
-  Term scores = matmul(q, transpose(repeat_heads(k, heads), 2, 3), wide) * factor;
+  Term scores = matmul(q, transpose(repeat_heads(k, heads, shared), 2, 3), wide) * factor;
   if (options.softcap > 0) scores = tanh(scores / options.softcap) * options.softcap;
   if (options.bias)
     scores = scores + unidirectional(cast(*options.bias, wide), scores.shape(), "the attention bias");
@@ -53,7 +52,7 @@ Attention attend(Term q, Term k, Term v, const AttentionOptions& options) {
   Term total = reduce_sum(raised, last, kKeep);
   if (sink) total = total + exp(*sink - top);
   const Term weights = cast(raised / total, narrow);
-  const Term value = cast(matmul(weights, repeat_heads(v, heads), wide), narrow);
+  const Term value = cast(matmul(weights, repeat_heads(v, heads, shared), wide), narrow);
   return {value, cast(scores, narrow)};
 }
 
