@@ -83,7 +83,8 @@ Outputs attention(Context& c, Term projected, size_t mask_input, size_t past_inp
   }
   const SelfAttention a =
       self_attention(projected, c.optional(past_input), score_bias(c, mask_input, bias_input), options);
-  return {a.value, a.present};
+  if (!c.wants(1)) return {a.value};  // keys and values of different sizes cannot be stacked
+  return {a.value, concat({unsqueeze(a.k, {0}), unsqueeze(a.v, {0})}, 0)};
 }
 
 Outputs op_attention(Context& c) { return attention(c, linear(c.in(0), c.in(1), c.optional(2)), 3, 4, 5); }

@@ -52,7 +52,7 @@ SelfAttention self_attention(Term projected, std::optional<Term> past, const Sco
   core.bias = sum_of(bias, q, k);
   if (options.causal) core.allowed = causal_mask(b, q.dim(2), k.dim(2), used);
   const Term value = join_heads(attend(q, k, v, core).value);
-  return {value, concat({unsqueeze(k, {0}), unsqueeze(v, {0})}, 0)};
+  return {value, k, v};
 }
 
 KeyValueResult cached_attention(Term q, Term k, Term v, const std::optional<KeyValuePast>& past,

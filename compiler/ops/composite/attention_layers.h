@@ -29,11 +29,11 @@ struct SelfAttentionOptions {
   bool causal = false;
 };
 struct SelfAttention {
-  Term value;    // rows
-  Term present;  // keys and values of past and input: [2, batch, heads, past + sequence, size]
+  Term value;  // rows
+  Term k, v;   // heads: past and input
 };
-// Attention of projected rows [batch, sequence, q | k | v] to themselves and to a past, which has the layout
-// of `present`.
+// Attention of projected rows [batch, sequence, q | k | v] to themselves and to a past of keys and values, [2,
+// batch, heads, past, size].
 SelfAttention self_attention(Term projected, std::optional<Term> past, const ScoreBias& bias,
                              const SelfAttentionOptions& options);
 
