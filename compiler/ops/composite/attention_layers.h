@@ -32,8 +32,8 @@ struct SelfAttention {
   Term value;  // rows
   Term k, v;   // heads: past and input
 };
-// Attention of projected rows [batch, sequence, q | k | v] to themselves and to a past of keys and values, [2,
-// batch, heads, past, size].
+// Attention of projected rows [batch, sequence, q | k | v] to themselves and to a past of keys and values,
+// [2, batch, heads, past, size].
 SelfAttention self_attention(Term projected, std::optional<Term> past, const ScoreBias& bias,
                              const SelfAttentionOptions& options);
 
