@@ -1,4 +1,5 @@
-"""Checks every #include against the table of layers, and that no two folders and no two units include each other.
+"""Checks every #include against the table of layers, that no two folders and no two units include each other, and that
+frontends leave computing to compiler/ops.
 
 The table says which folder may include which other, and which files may include which foreign library. Within a layer any
 order of folders and units (a header with its source files) will do, as long as there is one. Prints a line for each include
@@ -56,6 +57,30 @@ FOREIGN = {
     "runtime/src/": ["compiler/tune/gpu_worker.cpp", "compiler/tune/gpu_device.cpp"],
 }
 
+# A frontend decodes names, versions, attributes and optional inputs; compiler/ops says what an operator means, for every
+# frontend. So a frontend adds no primitives and does no arithmetic on values; views and casts, which lay out what it reads, are
+# not counted. Exceptions: file -> (the most calls that it may have, why).
+DECODERS = "compiler/frontend/onnx/"
+COMPUTES = {
+    "contrib": (3, "the sum of a mask, tanh and zeros"),
+    "contrib_misc": (1, "the root of a distance"),
+    "contrib_quantized": (3, "one primitive between dequantising and quantising"),
+    "control_flow": (1, "the empty result of a loop that never runs"),
+    "fixed_input": (1, "binds a symbol to an input's value"),
+    "import_context": (2, "clamps sizes that the run decides"),
+    "ml": (23, "encoders of labels, which may be strings: a representation of this frontend"),
+    "ml_maps": (14, "maps are a representation of this frontend"),
+    "ml_svm": (7, "onnxruntime's labels and scores of two classes"),
+    "ml_trees": (7, "onnxruntime's labels and scores of two classes"),
+    "pointwise": (21, "rows that are one primitive each"),
+    "string_ops": (80, "strings are a representation of this frontend"),
+    "strings": (8, "strings are a representation of this frontend"),
+}
+COMPUTATION = re.compile(
+    r"\badd1?\(\s*OpKind|\bapply\(|(?<!sym::)(?<!std::)\b(?:exp|log|sqrt|rsqrt|rcp|abs|square|erf|tanh|pow|minimum|maximum|"
+    r"less(?:_equal)?|greater(?:_equal)?|equal|logical_(?:not|and|or)|select|fma|subtract_from|divide_into|"
+    r"reduce(?:_sum|_max|_min|_mean)?|index_along|filled|dot_general)\(")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')
 
 
@@ -96,6 +121,18 @@ def problem(source, include):
     if mine and theirs and mine != theirs:
         return f"{mine} and {theirs} are blind to each other"
     return None
+
+
+def computing(source, text):
+    """Why the file of a frontend computes too much on values; None if it does not."""
+    if not source.startswith(DECODERS) or not source.endswith(".cpp"):
+        return None
+    code = re.sub(r"//.*", "", re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text))
+    most, _ = COMPUTES.get(pathlib.PurePosixPath(source).stem, (0, ""))
+    count = len(COMPUTATION.findall(code))
+    if count <= most:
+        return None
+    return f"{count} computations on values, {most} are allowed: what an operator means belongs in compiler/ops/composite"
 
 
 def cycles(edges):
@@ -144,8 +181,9 @@ def main():
              if p.suffix in (".cpp", ".h", ".c", ".def")]
     for file in files:
         source = file.relative_to(ROOT).as_posix()
-        problems = []
-        for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+        text = file.read_text(errors="replace")
+        problems = [f"{source}: {reason}"] if (reason := computing(source, text)) else []
+        for number, line in enumerate(text.splitlines(), 1):
             match = INCLUDE.match(line)
             if not match:
                 continue

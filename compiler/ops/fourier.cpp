@@ -3,9 +3,9 @@
 #include <numbers>
 
 #include "compiler/base/text.h"
-#include "compiler/ops/composite.h"
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/shapes.h"
 

@@ -1,8 +1,8 @@
 // Decoding of images: library routines that read the size from the encoded bytes at run time.
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/ops/composite.h"
 #include "compiler/ops/lowering.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/shapes.h"
 

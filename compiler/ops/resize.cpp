@@ -14,8 +14,6 @@
 //
 // Every source coordinate is a rational number x = numerator / denominator over index expressions. floor(x)
 // is therefore exact index arithmetic for any size; only the weights are floats.
-#include "compiler/ops/resize.h"
-
 #include <cmath>
 
 #include "compiler/base/check.h"
@@ -26,51 +24,6 @@
 #include "compiler/ops/shapes.h"
 
 namespace stridec::ops {
-
-namespace {
-
-// Continued fraction expansion; stops when the error is below float precision.
-constexpr int kMostTerms = 40;
-constexpr double kError = 1e-8, kLargestP = 1099511627776.0, kLargestQ = 16777216.0;
-
-}  // namespace
-
-Rational nearest_rational(double value) {
-  double p0 = 0, q0 = 1, p1 = 1, q1 = 0, rest = value;  // all but `rest` are whole numbers
-  for (int i = 0; i < kMostTerms; ++i) {
-    const double whole = std::floor(rest), p2 = whole * p1 + p0, q2 = whole * q1 + q0;
-    if (!(std::fabs(p2) <= kLargestP && q2 <= kLargestQ)) break;
-    p0 = p1, q0 = q1, p1 = p2, q1 = q2;
-    if (std::fabs(p1 / q1 - value) <= kError * std::fabs(value) || rest == whole) break;
-    rest = 1 / (rest - whole);
-  }
-  return q1 == 0 ? Rational{0, 1} : Rational{static_cast<int64_t>(p1), static_cast<int64_t>(q1)};
-}
-
-Rationals nearest_rationals(Term values) {
-  Builder& b = values.builder();
-  const Term value = cast(values, DType::kF64);
-  const auto start = [&](double n) { return filled(b, value.shape(), DType::kF64, n).id(); };
-  const Term all = filled(b, value.shape(), DType::kBool, 1), any = filled(b, {}, DType::kBool, 1);
-  const LoopResult result =
-      loop(b, kMostTerms, any.id(), {start(0), start(1), start(1), start(0), value.id(), all.id()},
-           [&](const LoopState& state) {
-             const auto carried = [&](size_t i) { return Term(b, state.carried[i]); };
-             const Term p0 = carried(0), q0 = carried(1), p1 = carried(2), q1 = carried(3), rest = carried(4);
-             const Term whole = apply(OpKind::kFloor, rest), p2 = whole * p1 + p0, q2 = whole * q1 + q0;
-             const Term taken = logical_and(
-                 carried(5), logical_and(less_equal(abs(p2), kLargestP), less_equal(q2, kLargestQ)));
-             const Term p = select(taken, p2, p1), q = select(taken, q2, q1);
-             const Term close = less_equal(abs(p / q - value), abs(value) * kError);
-             const Term more = logical_and(taken, logical_not(logical_or(close, equal(rest, whole))));
-             return LoopStep{.condition = reduce(OpKind::kReduceOr, more, {0}).id(),
-                             .carried = {select(taken, p1, p0).id(), select(taken, q1, q0).id(), p.id(),
-                                         q.id(), divide_into(1, rest - whole).id(), more.id()},
-                             .stacked = {}};
-           });
-  const Term p(b, result.carried[2]), q(b, result.carried[3]), none = equal(q, 0);
-  return {cast(select(none, 0, p), DType::kI64), cast(select(none, 1, q), DType::kI64)};
-}
 
 namespace {
 

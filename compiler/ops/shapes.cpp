@@ -115,6 +115,12 @@ void expect_equal(Builder& builder, sym::Expr a, sym::Expr b, const std::string&
   builder.require(sym::eq(a, b), sentence, {a, b});
 }
 
+sym::Expr divided(Builder& builder, sym::Expr size, sym::Expr by, const std::string& what) {
+  const sym::Expr part = builder.simplify(sym::floordiv(size, by));
+  builder.require(sym::eq(part * by, size), cat("{0} ", what, " do not divide into {1}"), {size, by});
+  return part;
+}
+
 std::optional<std::vector<int64_t>> constant_shape(const Shape& shape) {
   std::vector<int64_t> out;
   for (sym::Expr dim : shape) {

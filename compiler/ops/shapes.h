@@ -39,6 +39,8 @@ void expect_inputs(const Node& node, size_t low, size_t high);
 void expect_same_dtype(Builder& builder, const Node& node, size_t a, size_t b);
 // Checks that the dims are equal; adds a guard if that is not known.
 void expect_equal(Builder& builder, sym::Expr a, sym::Expr b, const std::string& sentence);
+// size / by; a guard checks that there is no remainder. `what` says what is divided: "columns".
+sym::Expr divided(Builder& builder, sym::Expr size, sym::Expr by, const std::string& what);
 
 // Known elements of a result of `shape`, computed by `element` from the coordinate. None if `shape` is not
 // constant or has more than kMaxElements elements, or if `element` returns none.

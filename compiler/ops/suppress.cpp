@@ -1,7 +1,7 @@
 // Greedy non-maximum suppression of boxes: a library routine.
 #include "compiler/base/text.h"
-#include "compiler/ops/composite.h"
 #include "compiler/ops/lowering.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/shapes.h"
 

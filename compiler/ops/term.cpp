@@ -40,6 +40,9 @@ Term log(Term x) { return apply(OpKind::kLog, x); }
 Term sqrt(Term x) { return apply(OpKind::kSqrt, x); }
 Term abs(Term x) { return apply(OpKind::kAbs, x); }
 Term square(Term x) { return x * x; }
+Term erf(Term x) { return apply(OpKind::kErf, x); }
+Term tanh(Term x) { return apply(OpKind::kTanh, x); }
+Term pow(Term x, Operand y) { return apply(OpKind::kPow, x, y); }
 Term rcp(Term x) { return apply(OpKind::kRcp, x); }
 Term rsqrt(Term x) { return apply(OpKind::kRsqrt, x); }
 Term minimum(Term x, Operand y) { return apply(OpKind::kMin, x, y); }

@@ -1,7 +1,8 @@
 // MatMul, Gemm, Einsum and Det.
+#include "compiler/ops/composite/contraction.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/linear_algebra.h"
 
 namespace stridec::onnx {
 namespace {
@@ -10,18 +11,13 @@ using namespace ops;
 
 Outputs op_matmul(Context& c) { return {matmul(c.in(0), c.in(1))}; }
 
-Outputs gemm(Context& c) {
-  Term a = c.in(0), b = c.in(1);
-  if (a.rank() != 2 || b.rank() != 2)
-    c.does_not_fit(cat("operands of rank ", a.rank(), " and ", b.rank(), " are not matrices"));
-  if (c.integer("transA", 0)) a = transpose(a, 0, 1);
-  if (c.integer("transB", 0)) b = transpose(b, 0, 1);
-  Term y = matmul(a, b);
-  const double alpha = c.number("alpha", 1), beta = c.number("beta", 1);
-  if (alpha != 1) y = y * alpha;
-  if (!c.has(2) || beta == 0) return {y};
-  const Term bias = unidirectional(c.in(2), y.shape(), "C");
-  return {y + (beta == 1 ? bias : bias * beta)};
+Outputs op_gemm(Context& c) {
+  const auto operand = [&](size_t input, const char* flag) {
+    const Term x = c.in(input);
+    return c.integer(flag, 0) && x.rank() == 2 ? transpose(x, 0, 1) : x;
+  };
+  return {gemm(operand(0, "transA"), operand(1, "transB"), c.optional(2), c.number("alpha", 1),
+               c.number("beta", 1))};
 }
 
 Outputs op_einsum(Context& c) {
@@ -39,7 +35,7 @@ Outputs det(Context& c) {
 constexpr Row kRows[] = {
     {"Det", det},
     {"Einsum", op_einsum},
-    {"Gemm", gemm},
+    {"Gemm", op_gemm},
     {"MatMul", op_matmul},
 };
 

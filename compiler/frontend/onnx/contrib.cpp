@@ -3,8 +3,12 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/quantization.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/activations.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/linear_algebra.h"
+#include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/composite/quantization.h"
+#include "compiler/ops/composite/window.h"
 
 namespace stridec::onnx {
 namespace {
@@ -44,27 +48,17 @@ Outputs fused_matmul(Context& c) {
   return {alpha == 1 ? y : y * alpha};
 }
 
-Outputs simplified_layer_norm(Context& c) {
-  const Term x = c.in(0);
-  Dims dims;
-  for (int64_t d = c.axis(c.integer("axis", -1), x.rank()); d < x.rank(); ++d) dims.push_back(d);
-  return {rms_norm(x, dims, c.number("epsilon", 1e-5f)) * beside(c, 1, x)};
-}
-
 // Residual addition and normalisation; the sum is output 3.
 Outputs skip_layer_norm(Context& c) {
   Term x = c.in(0) + beside(c, 1, c.in(0));
   if (c.has(4)) x = x + beside(c, 4, x);
-  const Normalized n = standardize(x, {x.rank() - 1}, c.number("epsilon", 1e-12f));
-  Term y = n.value * beside(c, 2, x);
-  if (c.has(3)) y = y + beside(c, 3, x);
-  return {y, n.mean, n.inverse_deviation, x};
+  const Normalized n = layer_norm(x, {x.rank() - 1}, c.in(2), c.optional(3), c.number("epsilon", 1e-12f));
+  return {n.value, n.mean, n.inverse_deviation, x};
 }
 Outputs skip_simplified_layer_norm(Context& c) {
   Term x = c.in(0) + beside(c, 1, c.in(0));
   if (c.has(3)) x = x + beside(c, 3, x);
-  const Term y = rms_norm(x, {x.rank() - 1}, c.number("epsilon", 1e-5f)) * beside(c, 2, x);
-  return {y, Slot(), Slot(), x};
+  return {rms_norm(x, {x.rank() - 1}, c.number("epsilon", 1e-5f), c.in(2)), Slot(), Slot(), x};
 }
 
 // Sums rows of the word, position and optional segment tables and normalises the sum. `real` dequantises what
@@ -78,8 +72,8 @@ Outputs embedded(Context& c, const Real& real, size_t position_ids) {
   else
     x = x + real(3, slice(c.in(3), 0, 0, ids.dim(1)));
   if (c.has(1) && c.has(4)) x = x + real(4, gather(c.in(4), c.in(1), 0));
-  const Term y =
-      standardize(x, {x.rank() - 1}, c.number("epsilon", 1e-12f)).value * real(5, c.in(5)) + real(6, c.in(6));
+  const Term scale = real(5, c.in(5)), bias = real(6, c.in(6));
+  const Term y = layer_norm(x, {x.rank() - 1}, scale, bias, c.number("epsilon", 1e-12f)).value;
   Outputs out{y};
   if (c.wants(1)) {
     if (!c.has(7)) return {y, filled(c.b, {ids.dim(0)}, DType::kI32, 0), x};
@@ -117,22 +111,11 @@ Outputs scaled_silu(Context& c) {
 }
 Outputs gated_add(Context& c) { return {c.in(0) + c.in(1) * c.in(2)}; }
 
-// Normalises each group of consecutive elements separately; a group has as many elements as `scale`.
-Outputs gated_rms_norm(Context& c) {
-  const Term x = widen(c.in(0)), scale = widen(c.in(1)), gate = widen(c.in(2));
+Outputs op_gated_rms_norm(Context& c) {
   const std::string activation = c.text("activation", "silu");
   if (activation != "silu" && activation != "swish" && activation != "sigmoid")
     c.does_not_fit("activation is '" + activation + "'");
-  const sym::Expr each = scale.dim(0), runs = c.b.simplify(sym::floordiv(x.dim(x.rank() - 1), each));
-  c.b.require(sym::eq(runs * each, x.dim(x.rank() - 1)), "rows of {0} do not divide into runs of {1}",
-              {x.dim(x.rank() - 1), each});
-  Shape split = x.shape();
-  split.back() = runs;
-  split.push_back(each);
-  const Term y =
-      reshape(rms_norm(reshape(x, split), {x.rank()}, c.number("epsilon", 1e-5f)) * scale, x.shape());
-  const Term open = sigmoid(gate);
-  return {cast(y * (activation == "sigmoid" ? open : gate * open), c.in(0).dtype())};
+  return {gated_rms_norm(c.in(0), c.in(1), c.in(2), c.number("epsilon", 1e-5f), activation != "sigmoid")};
 }
 
 // ---- GEMMs and convolutions with an activation -----------------------------------------------------------
@@ -142,9 +125,9 @@ Term activated(const Context& c, Term x, const std::string& kind, double alpha, 
   if (kind == "Relu") return relu(x);
   if (kind == "Sigmoid") return sigmoid(x);
   if (kind == "Tanh") return tanh(x);
-  if (kind == "LeakyRelu") return select(less(x, 0), x * (given ? alpha : 0.01), x);
-  if (kind == "Clip") return minimum(maximum(x, alpha), beta);
-  if (kind == "HardSigmoid") return minimum(maximum(x * (given ? alpha : 0.2) + (given ? beta : 0.5), 0), 1);
+  if (kind == "LeakyRelu") return leaky_relu(x, given ? alpha : 0.01);
+  if (kind == "Clip") return clip(x, number_like(x, alpha), number_like(x, beta));
+  if (kind == "HardSigmoid") return hard_sigmoid(x, given ? alpha : 0.2, given ? beta : 0.5);
   if (kind == "Gelu") return gelu(x, false);
   if (kind == "QuickGelu") return silu(x, given ? alpha : 1.702);
   c.unsupported("activation '" + kind + "'");
@@ -183,29 +166,14 @@ Outputs inverse(Context& c) { return {ops::inverse(c.in(0))}; }
 // ---- Stable Diffusion ------------------------------------------------------------------------------------
 
 Outputs group_norm_of(Context& c, Term x) {
-  const int64_t groups = c.integer("groups");
   const bool last = c.integer("channels_last", 1) != 0;
-  Term w = widen(x);
-  Dims order{0, x.rank() - 1};
-  for (int64_t d = 1; d < x.rank() - 1; ++d) order.push_back(d);
-  if (last) w = permute(w, order);
-  const sym::Expr channels = w.dim(1), each = c.b.simplify(sym::floordiv(channels, groups));
-  c.b.require(sym::eq(each * groups, channels), "{0} channels do not divide into groups", {channels});
-  Shape split{w.dim(0), groups, each};
-  split.insert(split.end(), w.shape().begin() + 2, w.shape().end());
-  Dims dims;
-  for (int64_t d = 2; d <= w.rank(); ++d) dims.push_back(d);
-  Shape along(static_cast<size_t>(w.rank() - 1), 1);
-  along[0] = channels;
-  Term y = reshape(standardize(reshape(w, split), dims, c.number("epsilon", 1e-5f)).value, w.shape());
-  y = y * reshape(widen(c.in(1)), along) + reshape(widen(c.in(2)), along);
+  const Term w = last ? channels_second(widen(x)) : widen(x);
+  Term y =
+      group_norm(w, c.in(1), c.in(2), {.groups = c.integer("groups"), .epsilon = c.number("epsilon", 1e-5f)});
   if (c.integer("activation", 0)) y = silu(y);
-  Dims back{0};
-  for (int64_t d = 2; d < y.rank(); ++d) back.push_back(d);
-  back.push_back(1);
-  return {cast(last ? permute(y, back) : y, x.dtype()), x};
+  return {cast(last ? channels_last(y) : y, x.dtype()), x};
 }
-Outputs group_norm(Context& c) { return {group_norm_of(c, c.in(0)).at(0)}; }
+Outputs op_group_norm(Context& c) { return {group_norm_of(c, c.in(0)).at(0)}; }
 Outputs skip_group_norm(Context& c) {
   Term skip = c.in(3);
   if (skip.rank() == 2) skip = reshape(skip, {skip.dim(0), 1, 1, skip.dim(1)});
@@ -213,12 +181,7 @@ Outputs skip_group_norm(Context& c) {
   return group_norm_of(c, c.has(4) ? x + beside(c, 4, x) : x);
 }
 
-Outputs bias_split_gelu(Context& c) {
-  const Term x = c.in(0) + beside(c, 1, c.in(0));
-  const int64_t last = x.rank() - 1;
-  const sym::Expr half = c.b.simplify(sym::floordiv(x.dim(last), 2));
-  return {slice(x, last, 0, half) * gelu(slice(x, last, half, half), false)};
-}
+Outputs bias_split_gelu(Context& c) { return {gelu_gate(c.in(0) + beside(c, 1, c.in(0)))}; }
 
 constexpr Row kRows[] = {
     {"BiasAdd", bias_add, 1, kAnyLater, kMicrosoft},
@@ -227,7 +190,7 @@ constexpr Row kRows[] = {
     {"EmbedLayerNormalization", embed_layer_norm, 1, kAnyLater, kMicrosoft},
     {"QEmbedLayerNormalization", q_embed_layer_norm, 1, kAnyLater, kMicrosoft},
     {"GatedAdd", gated_add, 1, kAnyLater, kMicrosoft},
-    {"GatedRMSNorm", gated_rms_norm, 1, kAnyLater, kMicrosoft},
+    {"GatedRMSNorm", op_gated_rms_norm, 1, kAnyLater, kMicrosoft},
     {"GemmFastGelu", gemm_fast_gelu, 1, kAnyLater, kMicrosoft},
     {"ScaledSiLU", scaled_silu, 1, kAnyLater, kMicrosoft},
     {"FastGelu", fast_gelu, 1, kAnyLater, kMicrosoft},
@@ -235,12 +198,11 @@ constexpr Row kRows[] = {
     {"FusedGemm", fused_gemm, 1, kAnyLater, kMicrosoft},
     {"FusedMatMul", fused_matmul, 1, kAnyLater, kMicrosoft},
     {"TransposeMatMul", fused_matmul, 1, kAnyLater, kMicrosoft},
-    {"GroupNorm", group_norm, 1, kAnyLater, kMicrosoft},
+    {"GroupNorm", op_group_norm, 1, kAnyLater, kMicrosoft},
     {"Inverse", inverse, 1, kAnyLater, kMicrosoft},
     {"SkipGroupNorm", skip_group_norm, 1, kAnyLater, kMicrosoft},
     {"Gelu", op_gelu, 1, kAnyLater, kMicrosoft},
     {"QuickGelu", quick_gelu, 1, kAnyLater, kMicrosoft},
-    {"SimplifiedLayerNormalization", simplified_layer_norm},
     {"SkipLayerNormalization", skip_layer_norm, 1, kAnyLater, kMicrosoft},
     {"SkipSimplifiedLayerNormalization", skip_simplified_layer_norm, 1, kAnyLater, kMicrosoft},
 };

@@ -1,7 +1,7 @@
 // Mixture of experts: MoE and QMoE of onnxruntime's com.microsoft domain (ops/mixture_of_experts.h).
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/mixture_of_experts.h"
+#include "compiler/ops/composite/mixture_of_experts.h"
 
 namespace stridec::onnx {
 namespace {

@@ -3,9 +3,12 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/quantization.h"
 #include "compiler/frontend/onnx/window.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/activations.h"
+#include "compiler/ops/composite/block_quantization.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/composite/quantization.h"
 
 namespace stridec::onnx {
 namespace {
@@ -30,8 +33,7 @@ Outputs binary(Context& c) {
 }
 Outputs q_sigmoid(Context& c) { return {quantized(c, sigmoid(real(c, 0)), 3, c.in(0).dtype())}; }
 Outputs q_leaky_relu(Context& c) {
-  const Term x = real(c, 0);
-  return {quantized(c, select(less(x, 0), x * c.number("alpha", 0.01f), x), 3, c.in(0).dtype())};
+  return {quantized(c, leaky_relu(real(c, 0), c.number("alpha", 0.01f)), 3, c.in(0).dtype())};
 }
 Outputs q_softmax(Context& c) {
   const Term x = real(c, 0);
@@ -60,7 +62,7 @@ Outputs q_reduce_mean(Context& c) {
   return {quantized(c, reduce_mean(x, dims, c.integer("keepdims", 1) != 0), 3, c.in(0).dtype())};
 }
 
-// Applies an ai.onnx operator for [n, channels, spatial...] to data that may be channels-last.
+// Imports an ai.onnx operator on [n, channels, spatial...] for data that may be channels-last.
 Term standard(Context& c, const char* op, int version, Term x, bool last) {
   Node node = c.node;
   node.op_type = op;
@@ -83,133 +85,76 @@ Outputs nhwc_max_pool(Context& c) { return {standard(c, "MaxPool", 12, c.in(0), 
 
 // ---- GEMMs -----------------------------------------------------------------------------------------------
 
-std::optional<Term> vector(std::optional<Term> v) {  // a scalar, or one value per column
-  return v && (v->rank() == 0 || v->dim(v->rank() - 1).is_const(1)) ? std::optional(reshape(*v, {})) : v;
-}
-
 Outputs matmul_integer_to_float(Context& c) {
-  const Term sums = cast(
-      matmul(centered(c.in(0), vector(c.optional(4)), true), centered(c.in(1), vector(c.optional(5)), false)),
-      DType::kF32);
-  Term a_scale = *vector(c.in(2));
-  if (a_scale.rank() == 1) a_scale = unsqueeze(a_scale, {1});
-  const Term y = sums * (a_scale * *vector(c.in(3)));
-  return {c.has(6) ? y + c.in(6) : y};
+  const QuantizedOperand a{.value = c.in(0), .scale = c.in(2), .zero = c.optional(4)},
+      b{.value = c.in(1), .scale = c.in(3), .zero = c.optional(5)};
+  return {quantized_matmul(a, b, c.optional(6))};
 }
 
 Outputs dynamic_quantize_matmul(Context& c) {
   const Quantized a = quantize_dynamically(c.in(0));
-  const Term sums = cast(
-      matmul(centered(a.value, a.zero, true), centered(c.in(1), vector(c.optional(3)), false)), DType::kF32);
-  const Term y = sums * (a.scale * *vector(c.in(2)));
-  return {c.has(4) ? y + c.in(4) : y};
+  const QuantizedOperand b{.value = c.in(1), .scale = c.in(2), .zero = c.optional(3)};
+  return {quantized_matmul({.value = a.value, .scale = a.scale, .zero = a.zero}, b, c.optional(4))};
 }
 
 Outputs q_gemm(Context& c) {
-  const auto turned = [&](size_t input, const char* flag) {
-    return c.integer(flag, 0) ? transpose(c.in(input), 0, 1) : c.in(input);
+  const auto operand = [&](size_t i, const char* flag) -> QuantizedOperand {
+    const Term value = c.integer(flag, 0) ? transpose(c.in(i), 0, 1) : c.in(i);
+    return {.value = value, .scale = c.in(i + 1), .zero = c.optional(i + 2)};
   };
-  const Term a = centered(turned(0, "transA"), vector(c.optional(2)), true),
-             b = centered(turned(3, "transB"), vector(c.optional(5)), false);
-  Term sums = matmul(a, b);
-  if (c.has(6)) sums = sums + c.in(6);
-  const Term y = cast(sums, DType::kF32) * (reshape(c.in(1), {}) * *vector(c.in(4)) * c.number("alpha", 1));
+  const QuantizedOperand a = operand(0, "transA"), b = operand(3, "transB");
+  const Term y = quantized_gemm(a, b, c.optional(6), c.number("alpha", 1));
   return {c.has(7) ? quantized(c, y, 7, DType::kU8) : y};
 }
 
 // ---- block-quantised weights of a few bits ---------------------------------------------------------------
 
-// Rounds x to integers of [-127, 127] times one scale per `block` elements of the last dim.
-Term in_byte_blocks(Term x, int64_t block) {
-  Shape blocks = x.shape();
-  const sym::Expr count = sym::floordiv(blocks.back(), block);
-  blocks.back() = count;
-  blocks.push_back(block);
-  const Term apart = reshape(x, blocks);
-  const Term scale = reduce_max(abs(apart), {apart.rank() - 1}, kKeep) / 127;
-  const Term numbers = select(equal(scale, 0), 0, apply(OpKind::kRound, apart / scale));
-  return reshape(numbers * scale, x.shape());
-}
-
-// y = x * dequantised(B)^T. B [n, blocks, bytes] holds 2-, 4- or 8-bit values with one scale per block.
 Outputs matmul_nbits(Context& c) {
-  const Term a = c.in(0), packed = c.in(1);
-  const int64_t bits = c.integer("bits", 4), n = c.integer("N"), k = c.integer("K"),
-                block = c.integer("block_size");
+  const int64_t bits = c.integer("bits", 4);
   if (bits != 2 && bits != 4 && bits != 8) c.unsupported(cat("weights of ", bits, " bits are not supported"));
-  if (block < 1 || n < 0 || k < 0) c.does_not_fit("block_size, N or K is out of range");
-  const int64_t blocks = (k + block - 1) / block, per_byte = 8 / bits;
-  Term weights = cast(reshape(unpack(packed, bits), {n, blocks, block}), DType::kF32);
-  Term zero = c.number(DType::kF32, static_cast<double>(1 << (bits - 1))),
-       scale = cast(reshape(c.in(2), {n, blocks, 1}), DType::kF32);
-  if (c.has(3)) {
-    const Term z = c.in(3);
-    if (is_float(z.dtype())) {
-      zero = cast(reshape(z, {n, blocks, 1}), DType::kF32);
-    } else {
-      const int64_t row_bytes = (blocks + per_byte - 1) / per_byte;
-      const Term all = unpack(reshape(z, {n, row_bytes}), bits);
-      zero = cast(unsqueeze(slice(all, 1, 0, blocks), {2}), DType::kF32);
-    }
-  }
-  if (c.has(4)) {  // block index of each column
-    const Term group = slice(cast(c.in(4), DType::kI64), 0, 0, k);
-    const auto of_column = [&](Term t) { return t.rank() ? gather(reshape(t, {n, blocks}), group, 1) : t; };
-    weights = slice(reshape(weights, {n, blocks * block}), 1, 0, k);
-    weights = (weights - of_column(zero)) * of_column(scale);
-  } else {
-    weights = slice(reshape((weights - zero) * scale, {n, blocks * block}), 1, 0, k);
-  }
-  // accuracy_level 4 allows 8-bit integer arithmetic: the data are quantised in the weights' blocks, as
-  // onnxruntime does. Not for half floats, which are used on GPUs, where this gains nothing.
-  constexpr int64_t kBytes = 4;
-  const bool rounds = c.integer("accuracy_level", 0) == kBytes && a.dtype() == DType::kF32 && k > 0 &&
-                      k % block == 0 && !c.has(4) && a.rank() > 0 && a.dim(a.rank() - 1).is_const(k);
-  // As in onnxruntime, dequantised weights have the data's dtype. The GEMM accumulates in f32.
-  const Term x = rounds ? in_byte_blocks(a, block) : a;
-  Term y(c.b, dot_general(c.b, x, transpose(cast(weights, a.dtype()), 0, 1),
-                          {{}, {}, {a.rank() - 1}, {0}, rounds ? block : 0}, DType::kF32));
-  if (c.has(5)) y = y + cast(c.in(5), DType::kF32);
-  return {cast(y, a.dtype())};
+  const BlockWeights weights{.packed = c.in(1),
+                             .scales = c.in(2),
+                             .zeros = c.optional(3),
+                             .block_of_column = c.optional(4),
+                             .n = c.integer("N"),
+                             .k = c.integer("K"),
+                             .bits = bits,
+                             .block = c.integer("block_size")};
+  constexpr int64_t kBytes = 4;  // accuracy_level 4 allows 8-bit integer arithmetic
+  return {block_matmul(c.in(0), weights, c.optional(5), c.integer("accuracy_level", 0) == kBytes)};
 }
 
-// Gathers rows of a quantised table; scales apply to blocks along quantize_axis.
 Outputs gather_block_quantized(Context& c) {
-  const Term packed = c.in(0), index = c.in(1), scales = c.in(2);
-  const int64_t bits = c.integer("bits", 4), block = c.integer("block_size", 128);
-  const bool bytes = packed.dtype() == DType::kU8;
+  const int64_t bits = c.integer("bits", 4);
+  const Term values = c.in(0);
+  const bool bytes = values.dtype() == DType::kU8;
   if (bytes && bits != 2 && bits != 4 && bits != 8) c.unsupported(cat("weights of ", bits, " bits"));
-  const Term data = bytes ? unpack(packed, bits) : packed;
-  const int64_t axis = c.axis(c.integer("gather_axis", 0), data.rank()),
-                quantized_axis = c.axis(c.integer("quantize_axis", bytes ? -1 : 1), data.rank());
-  if (axis == quantized_axis) c.does_not_fit("rows are gathered along the dim that is divided into blocks");
-  const auto rows = [&](Term t) { return gather(t, index, axis); };
-  const int64_t along = quantized_axis < axis ? quantized_axis : quantized_axis + index.rank() - 1;
-  const Term values = rows(data);
-  // Repeats the value of each block for each of its elements.
-  const auto stretched = [&](Term t) {
-    const auto d = static_cast<size_t>(along);
-    Shape split = t.shape(), wide = split, joined = split;
-    split.insert(split.begin() + along + 1, 1);
-    wide.insert(wide.begin() + along + 1, block);
-    joined[d] = joined[d] * block;
-    return slice(reshape(expand(reshape(t, split), wide), joined), along, 0, values.shape()[d]);
-  };
-  Term zero = c.number(DType::kF32, bytes ? static_cast<double>(1 << (bits - 1)) : 0);
-  if (c.has(3)) {
-    Term z = c.in(3);
-    if (z.dtype() == DType::kU8 && bits < 8)
-      z = slice(unpack(z, bits), z.rank() - 1, 0, scales.dim(scales.rank() - 1));
-    zero = stretched(cast(rows(z), DType::kF32));
-  }
-  const Term y = (cast(values, DType::kF32) - zero) * stretched(cast(rows(scales), DType::kF32));
-  return {cast(y, scales.dtype())};
+  const BlockTable table{.values = values,
+                         .scales = c.in(2),
+                         .zeros = c.optional(3),
+                         .bits = bits,
+                         .block = c.integer("block_size", 128),
+                         .rows_dim = c.axis(c.integer("gather_axis", 0), values.rank()),
+                         .blocks_dim = c.axis(c.integer("quantize_axis", bytes ? -1 : 1), values.rank())};
+  return {gather_blocks(table, c.in(1))};
+}
+
+Outputs matmul_bnb4(Context& c) {
+  const int64_t kind = c.integer("quant_type");
+  if (kind != 0 && kind != 1) c.does_not_fit(cat("quant_type is ", kind, ", not 0 (FP4) or 1 (NF4)"));
+  const Term a = c.in(0);
+  // The weights [N, K] are those of the transposed operand.
+  const Term rows = four_bit_weights(c.in(1), c.in(2), kind == 0 ? FourBitCode::kFp4 : FourBitCode::kNf4,
+                                     c.integer("N"), c.integer("K"), c.integer("block_size"));
+  const Term w = cast(transpose(rows, 0, 1), a.dtype());
+  return {linear(a, c.integer("transB", 1) ? w : transpose(w, 0, 1), c.optional(3))};
 }
 
 constexpr Row kRows[] = {
     {"DynamicQuantizeMatMul", dynamic_quantize_matmul, 1, kAnyLater, kMicrosoft},
     {"GatherBlockQuantized", gather_block_quantized, 1, kAnyLater, kMicrosoft},
     {"MatMulIntegerToFloat", matmul_integer_to_float, 1, kAnyLater, kMicrosoft},
+    {"MatMulBnb4", matmul_bnb4, 1, kAnyLater, kMicrosoft},
     {"MatMulNBits", matmul_nbits, 1, kAnyLater, kMicrosoft},
     {"NhwcMaxPool", nhwc_max_pool, 1, kAnyLater, kMicrosoft},
     {"QGemm", q_gemm, 1, kAnyLater, kMicrosoft},

@@ -5,7 +5,6 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_branches.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/composite.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/region.h"
 #include "compiler/sym/guard.h"

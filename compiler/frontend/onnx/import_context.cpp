@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "compiler/base/diagnostic.h"
-#include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/schema.h"
+#include "compiler/ops/tables.h"
 
 namespace stridec::onnx {
 
@@ -204,14 +204,8 @@ sym::Expr Context::size_of(size_t i, const std::string& what, sym::Expr lower, s
 
 std::optional<double> Context::constant_number(size_t i) const {
   if (!has(i)) return std::nullopt;
-  const Term x = in(i);
-  const graph::Value& value = b.graph()[x.id()];
-  b.fix(x.id());
-  if (value.data && value.data->size == static_cast<size_t>(byte_size(x.dtype())))
-    return is_float(x.dtype()) ? read_float(x.dtype(), value.data->bytes)
-                               : static_cast<double>(read_integer(x.dtype(), value.data->bytes));
-  if (auto known = constant_integers(i); known && known->size() == 1) return static_cast<double>((*known)[0]);
-  return std::nullopt;
+  b.fix(in(i).id());
+  return ops::known_number(in(i));
 }
 
 std::optional<int64_t> Context::declared_rank(size_t output) const {

@@ -7,7 +7,7 @@
 #include "compiler/frontend/onnx/constant_tables.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/strings.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/term.h"
 
 namespace stridec::onnx {
 namespace {

@@ -1,37 +1,21 @@
 // Batch, instance, group, layer and RMS normalisation.
-#include <numeric>
+#include "compiler/ops/composite/normalization.h"
 
-#include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/composite.h"
 
 namespace stridec::onnx {
 namespace {
 
 using namespace ops;
 
-Dims dims_from(int64_t first, int64_t rank) {
+// The dims from the node's axis on.
+Dims dims_from_axis(const Context& c, Term x) {
   Dims out;
-  for (int64_t d = first; d < rank; ++d) out.push_back(d);
+  for (int64_t d = c.axis(c.integer("axis", -1), x.rank()); d < x.rank(); ++d) out.push_back(d);
   return out;
 }
 
-// Reshapes a vector over channels to broadcast with [n, channels, spatial...].
-Term channels(Term v, int64_t rank) {
-  Shape shape(static_cast<size_t>(std::max<int64_t>(rank - 1, 1)), 1);
-  shape[0] = v.dim(0);
-  return reshape(v, shape);
-}
-
-// Input i, a vector with one element per channel of x.
-Term channel_input(const Context& c, size_t i, Term x) {
-  const sym::Expr size = c.in(i).dim(0), channels = x.rank() > 1 ? x.dim(1) : sym::Expr(1);
-  c.b.require(sym::eq(size, channels), cat("input ", i, " has {0} numbers for {1} channels"),
-              {size, channels});
-  return c.in(i);
-}
-
-Outputs batch_norm(Context& c) {
+Outputs op_batch_norm(Context& c) {
   const Term x = c.in(0);
   const double epsilon = c.number("epsilon", 1e-5f), momentum = c.number("momentum", 0.9f);
   if (c.version < 7 && c.version >= 1 && c.integer("spatial", 1) == 0)
@@ -39,81 +23,61 @@ Outputs batch_norm(Context& c) {
   const bool training = c.version >= 14
                             ? c.integer("training_mode", 0) != 0
                             : c.version < 7 && c.integer("is_test", 0) == 0 && c.node.outputs.size() > 1;
-  const DType compute = is_storage_float(x.dtype()) ? DType::kF32 : x.dtype();
-  const auto vector = [&](size_t i) { return channels(cast(channel_input(c, i, x), compute), x.rank()); };
-  const Term w = cast(x, compute), scale = vector(1), bias = vector(2);
-  if (!training) {
-    // One multiplication and one addition per element. If the statistics are constants, scale and shift are
-    // folded.
-    const Term factor = scale * rsqrt(vector(4) + epsilon);
-    return {cast(w * factor + (bias - vector(3) * factor), x.dtype())};
-  }
-  Dims dims = dims_from(2, x.rank());
-  dims.insert(dims.begin(), 0);
-  const Term mean = reduce_mean(w, dims), centered = w - channels(mean, x.rank());
-  const Term variance = reduce_mean(square(centered), dims);
-  const Term y = centered * rsqrt(channels(variance, x.rank()) + epsilon) * scale + bias;
-  const auto running = [&](size_t i, Term now) {
-    return cast(cast(channel_input(c, i, x), compute) * momentum + now * (1 - momentum), c.in(i).dtype());
-  };
-  return {cast(y, x.dtype()), running(3, mean), running(4, variance)};
+  if (!training) return {batch_norm(x, c.in(1), c.in(2), c.in(3), c.in(4), epsilon)};
+  const BatchStatistics y = batch_norm_training(x, c.in(1), c.in(2), epsilon);
+  return {y.value, running_statistic(c.in(3), y.mean, momentum),
+          running_statistic(c.in(4), y.variance, momentum)};
 }
 
-Outputs instance_norm(Context& c) {
+Outputs op_instance_norm(Context& c) {
+  return {instance_norm(c.in(0), c.in(1), c.in(2), c.number("epsilon", 1e-5f))};
+}
+
+// Before version 21, scale and bias have one element per group.
+Outputs op_group_norm(Context& c) {
+  return {group_norm(c.in(0), c.in(1), c.in(2),
+                     {.groups = c.integer("num_groups"),
+                      .epsilon = c.number("epsilon", 1e-5f),
+                      .per_group = c.version < 21})};
+}
+
+Outputs op_layer_norm(Context& c) {
   const Term x = c.in(0);
-  const auto vector = [&](size_t i) { return channels(channel_input(c, i, x), x.rank()); };
-  const Term scale = vector(1), bias = vector(2);
-  const Term y = standardize(widen(x), dims_from(2, x.rank()), c.number("epsilon", 1e-5f)).value;
-  return {cast(y * widen(scale) + widen(bias), x.dtype())};
+  const Normalized y = layer_norm(x, dims_from_axis(c, x), c.in(1), c.optional(2), c.number("epsilon", 1e-5f),
+                                  c.dtype("stash_type", DType::kF32));
+  return {y.value, y.mean, y.inverse_deviation};
 }
 
-Outputs group_norm(Context& c) {
-  const Term x = c.in(0), w = widen(x);
-  const int64_t groups = c.integer("num_groups");
-  Shape split{x.dim(0), groups, c.b.simplify(sym::floordiv(x.dim(1), groups))};
-  c.b.require(sym::eq(split[2] * groups, x.dim(1)), "{0} channels do not divide into groups", {x.dim(1)});
-  split.insert(split.end(), x.shape().begin() + 2, x.shape().end());
-  const Term y = standardize(reshape(w, split), dims_from(2, x.rank() + 1), c.number("epsilon", 1e-5f)).value;
-  if (c.version >= 21) {  // scale and bias per channel
-    return {cast(reshape(y, x.shape()) * channels(widen(channel_input(c, 1, x)), x.rank()) +
-                     channels(widen(channel_input(c, 2, x)), x.rank()),
-                 x.dtype())};
-  }
-  const auto per_group = [&](size_t i) { return channels(widen(channel_input(c, i, y)), x.rank() + 1); };
-  return {cast(reshape(y * per_group(1) + per_group(2), x.shape()), x.dtype())};
-}
-
-Outputs layer_norm(Context& c) {
+Outputs op_rms_norm(Context& c) {
   const Term x = c.in(0);
-  const Dims dims = dims_from(c.axis(c.integer("axis", -1), x.rank()), x.rank());
-  const DType stash = c.dtype("stash_type", DType::kF32);
-  const Term w = is_storage_float(x.dtype()) ? cast(x, stash) : x;
-  const Normalized n = standardize(w, dims, c.number("epsilon", 1e-5f));
-  Term y = cast(n.value, x.dtype()) * unidirectional(c.in(1), x.shape(), "scale");
-  if (c.has(2)) y = y + unidirectional(c.in(2), x.shape(), "bias");
-  return {y, cast(n.mean, stash), cast(n.inverse_deviation, stash)};
+  return {rms_norm(x, dims_from_axis(c, x), c.number("epsilon", 1e-5f), c.in(1))};
 }
 
-Outputs rms_normalization(Context& c) {
-  const Term x = c.in(0);
-  const Dims dims = dims_from(c.axis(c.integer("axis", -1), x.rank()), x.rank());
-  return {rms_norm(x, dims, c.number("epsilon", 1e-5f)) * unidirectional(c.in(1), x.shape(), "scale")};
+Outputs op_mean_variance_norm(Context& c) {
+  return {mean_variance_norm(c.in(0), c.axes(c.integers("axes", {0, 2, 3}), c.in(0).rank()))};
 }
 
-Outputs mean_variance_normalization(Context& c) {
-  const Term x = c.in(0), w = widen(x);
-  const Dims dims = c.axes(c.integers("axes", {0, 2, 3}), x.rank());
-  const Term centered = w - reduce_mean(w, dims, kKeep);
-  return {cast(centered / (sqrt(reduce_mean(square(centered), dims, kKeep)) + 1e-9), x.dtype())};
+Outputs op_lp_normalize(Context& c) {
+  return {lp_normalize(c.in(0), c.axis(c.integer("axis", -1), c.in(0).rank()), c.integer("p", 2))};
+}
+
+Outputs lrn(Context& c) {
+  return {local_response_norm(c.in(0), {.size = c.integer("size"),
+                                        .alpha = c.number("alpha", 1e-4f),
+                                        .beta = c.number("beta", 0.75),
+                                        .bias = c.number("bias", 1)})};
 }
 
 constexpr Row kRows[] = {
-    {"BatchNormalization", batch_norm},
-    {"GroupNormalization", group_norm},
-    {"InstanceNormalization", instance_norm},
-    {"LayerNormalization", layer_norm},
-    {"MeanVarianceNormalization", mean_variance_normalization},
-    {"RMSNormalization", rms_normalization},
+    {"BatchNormalization", op_batch_norm},
+    {"GroupNormalization", op_group_norm},
+    {"InstanceNormalization", op_instance_norm},
+    {"LRN", lrn},
+    {"LayerNormalization", op_layer_norm},
+    {"LpNormalization", op_lp_normalize},
+    {"MeanVarianceNormalization", op_mean_variance_norm},
+    {"RMSNormalization", op_rms_norm},
+    {"SimplifiedLayerNormalization", op_rms_norm},
 };
 
 }  // namespace

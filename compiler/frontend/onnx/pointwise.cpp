@@ -1,9 +1,11 @@
 // Elementwise operators.
 #include <cmath>
-#include <limits>
 
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/activations.h"
+#include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/composite/random.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::onnx {
 namespace {
@@ -48,89 +50,45 @@ Outputs mean(Context& c) {
   return {c.input_count() == 1 ? sum : sum / static_cast<double>(c.input_count())};
 }
 
-// Computes a formula in f32 or wider and rounds once at the end.
-template <class F>
-Outputs in_f32(Term x, F&& formula) {
-  return {cast(formula(widen(x)), x.dtype())};
-}
-
-constexpr double kLargest = std::numeric_limits<float>::max();
-
 Outputs identity(Context& c) { return {c.slot(0)}; }
 Outputs op_relu(Context& c) { return {relu(c.in(0))}; }
 Outputs op_softplus(Context& c) { return {softplus(c.in(0))}; }
+Outputs op_softsign(Context& c) { return {softsign(c.in(0))}; }
+Outputs op_mish(Context& c) { return {mish(c.in(0))}; }
+Outputs op_hard_swish(Context& c) { return {hard_swish(c.in(0))}; }
 Outputs op_gelu(Context& c) { return {gelu(c.in(0), c.text("approximate", "none") == "tanh")}; }
-Outputs reciprocal(Context& c) { return {rcp(c.in(0))}; }
-
-Outputs leaky_relu(Context& c) {
-  return in_f32(c.in(0), [&](Term x) { return select(less(x, 0), x * c.number("alpha", 0.01), x); });
-}
-Outputs prelu(Context& c) {
-  const Term x = c.in(0);
-  Term slope = c.in(1);
-  // Before version 7, a vector of slopes applies to the channels.
-  if (c.version < 7 && slope.rank() == 1 && x.rank() > 2) {
-    Shape shape(static_cast<size_t>(x.rank()) - 1, 1);
-    shape[0] = slope.dim(0);
-    slope = ops::reshape(slope, shape);
-  }
-  slope = unidirectional(slope, x.shape(), "slope");
-  return {select(less(x, 0), x * slope, x)};
-}
-Outputs elu(Context& c) {
-  return in_f32(c.in(0), [&](Term x) {
-    return select(less(x, 0), apply(OpKind::kExpm1, x) * c.number("alpha", 1), x);
-  });
-}
-Outputs celu(Context& c) {
-  const double alpha = c.number("alpha", 1);
-  return in_f32(c.in(0),
-                [&](Term x) { return maximum(x, 0) + minimum(apply(OpKind::kExpm1, x / alpha) * alpha, 0); });
-}
-Outputs selu(Context& c) {
-  const double alpha = c.number("alpha", c.version < 6 ? 1.6732 : 1.67326319217681884765625);
-  const double gamma = c.number("gamma", c.version < 6 ? 1.0507 : 1.05070102214813232421875);
-  return in_f32(c.in(0), [&](Term x) {
-    return select(less_equal(x, 0), apply(OpKind::kExpm1, x) * (alpha * gamma), x * gamma);
-  });
-}
-Outputs hard_sigmoid(Context& c) {
-  return in_f32(c.in(0), [&](Term x) {
-    return minimum(maximum(x * c.number("alpha", 0.2f) + c.number("beta", 0.5), 0), 1);
-  });
-}
-Outputs hard_swish(Context& c) {
-  return in_f32(c.in(0), [&](Term x) { return x * minimum(maximum(x * (1.0 / 6) + 0.5, 0), 1); });
-}
-Outputs softsign(Context& c) {
-  return in_f32(c.in(0), [&](Term x) {
-    const Term finite = minimum(maximum(x, -kLargest), kLargest);  // infinity / infinity is NaN
-    return finite / (abs(finite) + 1.0);
-  });
-}
-Outputs thresholded_relu(Context& c) { return {select(greater(c.in(0), c.number("alpha", 1)), c.in(0), 0)}; }
-Outputs mish(Context& c) {
-  // Avoids -infinity times a gate of 0, which is NaN.
-  return in_f32(c.in(0), [&](Term x) { return maximum(x, -kLargest) * tanh(softplus(x)); });
-}
 Outputs swish(Context& c) { return {silu(c.in(0), c.number("alpha", 1))}; }
-Outputs shrink(Context& c) {
-  const double lambda = c.number("lambd", 0.5), bias = c.number("bias", 0);
-  const Term x = c.in(0);
-  return {select(less(x, -lambda), x + bias, select(greater(x, lambda), x - bias, number_like(x, 0)))};
+Outputs reciprocal(Context& c) { return {rcp(c.in(0))}; }
+Outputs op_elu(Context& c) { return {elu(c.in(0), c.number("alpha", 1))}; }
+Outputs op_celu(Context& c) { return {celu(c.in(0), c.number("alpha", 1))}; }
+Outputs op_leaky_relu(Context& c) { return {leaky_relu(c.in(0), c.number("alpha", 0.01))}; }
+Outputs op_thresholded_relu(Context& c) { return {thresholded_relu(c.in(0), c.number("alpha", 1))}; }
+Outputs op_hard_sigmoid(Context& c) {
+  return {hard_sigmoid(c.in(0), c.number("alpha", 0.2f), c.number("beta", 0.5))};
+}
+Outputs op_shrink(Context& c) { return {shrink(c.in(0), c.number("lambd", 0.5), c.number("bias", 0))}; }
+
+Outputs op_selu(Context& c) {
+  const bool old = c.version < 6;
+  return {selu(c.in(0), c.number("alpha", old ? 1.6732 : 1.67326319217681884765625),
+               c.number("gamma", old ? 1.0507 : 1.05070102214813232421875))};
 }
 
-Outputs clip(Context& c) {
-  Term x = c.in(0);
-  if (c.version < 11) {
-    if (c.has_attribute("min")) x = maximum(x, c.number("min", 0));
-    if (c.has_attribute("max")) x = minimum(x, c.number("max", 0));
-    return {x};
-  }
-  const Shape shape = x.shape();
-  if (c.has(1)) x = maximum(x, unidirectional(c.in(1), shape, "min"));
-  if (c.has(2)) x = minimum(x, unidirectional(c.in(2), shape, "max"));
-  return {x};
+// Before version 7, a vector of slopes applies to the channels.
+Outputs op_prelu(Context& c) {
+  const Term x = c.in(0), slope = c.in(1);
+  const bool of_channels = c.version < 7 && slope.rank() == 1 && x.rank() > 2;
+  return {prelu(x, of_channels ? over_channels(slope, x.rank()) : slope)};
+}
+
+// Before version 11, the bounds are attributes.
+Outputs op_clip(Context& c) {
+  const Term x = c.in(0);
+  if (c.version >= 11) return {clip(x, c.optional(1), c.optional(2))};
+  const auto bound = [&](const char* name) {
+    return c.has_attribute(name) ? std::optional(number_like(x, c.number(name, 0))) : std::nullopt;
+  };
+  return {clip(x, bound("min"), bound("max"))};
 }
 
 // Only narrow floats saturate; out-of-range integers wrap.
@@ -160,7 +118,7 @@ Outputs bit_cast(Context& c) {
   const DType to = c.dtype(static_cast<int>(c.integer("to")));
   // A bool is cast, because its bits are those of 0 or 1.
   if (is_bool(to) || is_bool(c.in(0).dtype()) || c.in(0).dtype() == to) return {cast(c.in(0), to)};
-  return {Term(c.b, c.b.add1(OpKind::kBitcast, {c.in(0).id()}, {{"to", to}}))};
+  return {bitcast(c.in(0), to)};
 }
 
 Outputs op_mod(Context& c) {
@@ -198,7 +156,7 @@ Outputs is_inf(Context& c) {
 Outputs where(Context& c) { return {select(c.in(0), c.in(1), c.in(2))}; }
 
 // Inference returns the input. Training with ratio 0 keeps all elements.
-Outputs dropout(Context& c) {
+Outputs op_dropout(Context& c) {
   const Term x = c.in(0);
   const DType mask = c.version >= 10 ? DType::kBool : x.dtype();
   const auto known_flag = c.constant_number(2), known_ratio = c.constant_number(1);
@@ -210,21 +168,13 @@ Outputs dropout(Context& c) {
   // With a seed: NumPy's generator, whose stream ONNX's reference implementation uses. Without: each node has
   // its own stream, which is the same in each run.
   const bool seeded = c.has_attribute("seed");
-  const Term noise(c.b, c.b.add1(OpKind::kRandomUniform, {},
-                                 {{"shape", x.shape()},
-                                  {"dtype", DType::kF64},
-                                  {"seed", seeded ? c.integer("seed", 0) : int64_t{c.node.index}},
-                                  {"generator", std::string(seeded ? "mersenne" : "philox")}}));
   const Term ratio =
       given ? cast(reshape(c.in(1), {}), DType::kF64) : c.number(DType::kF64, c.number("ratio", 0.5));
-  Term kept = greater_equal(noise, ratio), scale = divide_into(1, subtract_from(1, ratio));
-  if (c.version >= 12 && !known_flag) {  // whether this is training is known only at run time
-    const Term off = logical_not(reshape(c.in(2), {}));
-    kept = logical_or(kept, off);
-    scale = select(off, 1, scale);
-  }
-  const Term w = widen(x);
-  return {cast(select(kept, w * cast(scale, w.dtype()), 0), x.dtype()), cast(kept, mask)};
+  std::optional<Term> flag;  // whether this is training is known only at run time
+  if (c.version >= 12 && !known_flag) flag = reshape(c.in(2), {});
+  const Dropout y = dropout(
+      x, ratio, flag, {.seed = seeded ? c.integer("seed", 0) : int64_t{c.node.index}, .mersenne = seeded});
+  return {y.value, cast(y.kept, mask)};
 }
 
 Outputs affine(Context& c) { return {c.in(0) * c.number("alpha", 1) + c.number("beta", 0)}; }
@@ -250,13 +200,13 @@ constexpr Row kRows[] = {
     {"Cast", op_cast},
     {"CastLike", cast_like},
     {"Ceil", unary<OpKind::kCeil>},
-    {"Celu", celu},
-    {"Clip", clip},
+    {"Celu", op_celu},
+    {"Clip", op_clip},
     {"Cos", unary<OpKind::kCos>},
     {"Cosh", unary<OpKind::kCosh>},
     {"Div", binary<OpKind::kDiv>},
-    {"Dropout", dropout},
-    {"Elu", elu},
+    {"Dropout", op_dropout},
+    {"Elu", op_elu},
     {"Equal", binary<OpKind::kEq>},
     {"Erf", unary<OpKind::kErf>},
     {"Exp", unary<OpKind::kExp>},
@@ -264,45 +214,45 @@ constexpr Row kRows[] = {
     {"Gelu", op_gelu},
     {"Greater", swapped<OpKind::kLt>},
     {"GreaterOrEqual", swapped<OpKind::kLe>},
-    {"HardSigmoid", hard_sigmoid},
-    {"HardSwish", hard_swish},
+    {"HardSigmoid", op_hard_sigmoid},
+    {"HardSwish", op_hard_swish},
     {"Identity", identity},
     {"IsInf", is_inf},
     {"IsNaN", unary<OpKind::kIsNan>},
-    {"LeakyRelu", leaky_relu},
+    {"LeakyRelu", op_leaky_relu},
     {"Less", binary<OpKind::kLt>},
     {"LessOrEqual", binary<OpKind::kLe>},
     {"Log", unary<OpKind::kLog>},
     {"Max", variadic<OpKind::kMax>},
     {"Mean", mean},
     {"Min", variadic<OpKind::kMin>},
-    {"Mish", mish},
+    {"Mish", op_mish},
     {"Mod", op_mod},
     {"Mul", binary<OpKind::kMul>},
     {"Neg", unary<OpKind::kNeg>},
     {"Not", unary<OpKind::kNot>},
     {"Or", binary<OpKind::kOr>},
-    {"PRelu", prelu},
+    {"PRelu", op_prelu},
     {"Pow", op_pow},
     {"Reciprocal", reciprocal},
     {"Relu", op_relu},
     {"Round", unary<OpKind::kRound>},
     {"ScaledTanh", scaled_tanh},
-    {"Selu", selu},
-    {"Shrink", shrink},
+    {"Selu", op_selu},
+    {"Shrink", op_shrink},
     {"Sigmoid", unary<OpKind::kSigmoid>},
     {"Sign", unary<OpKind::kSign>},
     {"Sin", unary<OpKind::kSin>},
     {"Sinh", unary<OpKind::kSinh>},
     {"Softplus", op_softplus},
-    {"Softsign", softsign},
+    {"Softsign", op_softsign},
     {"Sqrt", unary<OpKind::kSqrt>},
     {"Sub", binary<OpKind::kSub>},
     {"Sum", variadic<OpKind::kAdd>},
     {"Swish", swish},
     {"Tan", unary<OpKind::kTan>},
     {"Tanh", unary<OpKind::kTanh>},
-    {"ThresholdedRelu", thresholded_relu},
+    {"ThresholdedRelu", op_thresholded_relu},
     {"Where", where},
     {"Xor", binary<OpKind::kXor>},
 };

@@ -1,5 +1,5 @@
 // Resize and Upsample.
-#include "compiler/ops/resize.h"
+#include "compiler/ops/composite/resize.h"
 
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"

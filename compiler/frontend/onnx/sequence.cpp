@@ -1,7 +1,7 @@
 // Sequences and optionals. Their length is known at compile time; only the importer represents them.
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/term.h"
 
 namespace stridec::onnx {
 namespace {

@@ -7,7 +7,6 @@
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/regex.h"
 #include "compiler/frontend/onnx/strings.h"
-#include "compiler/ops/composite.h"
 #include "compiler/ops/helpers.h"
 
 namespace stridec::onnx {

@@ -1,8 +1,8 @@
 // ai.onnx.preview.training: gradients and optimizer steps.
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/ops/composite/optimizer.h"
 #include "compiler/ops/gradient.h"
-#include "compiler/ops/optimizer.h"
 #include "compiler/ops/region.h"
 
 namespace stridec::onnx {

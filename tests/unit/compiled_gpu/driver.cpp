@@ -7,7 +7,8 @@
 
 #include "compiler/base/text.h"
 #include "compiler/graph/builder.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/normalization.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/op_table.h"
 #include "tests/support/fake_cuda.h"

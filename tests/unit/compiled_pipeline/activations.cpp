@@ -14,7 +14,7 @@
 #include "compiler/frontend/onnx/import.h"
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/graph/builder.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/activations.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/schedule/pass_list.h"
 #include "tests/support/folder.h"

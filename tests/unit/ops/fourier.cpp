@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "compiler/base/text.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/nodes.h"
 #include "harness.h"
 
 using namespace stridec;

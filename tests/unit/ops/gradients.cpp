@@ -6,7 +6,8 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/interpret.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/nodes.h"
 #include "harness.h"
 
 namespace stridec::ops::test {

@@ -6,7 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/linear_algebra.h"
 #include "compiler/ops/helpers.h"
 #include "harness.h"
 

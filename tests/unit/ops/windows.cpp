@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "compiler/base/text.h"
+#include "compiler/ops/composite/resize.h"
 #include "compiler/ops/helpers.h"
-#include "compiler/ops/resize.h"
 #include "harness.h"
 
 using namespace stridec;

@@ -2,7 +2,8 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/graph/verify.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/normalization.h"
 #include "tests/unit/passes/numbers.h"
 
 using namespace stridec;

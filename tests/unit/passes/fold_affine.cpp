@@ -8,7 +8,7 @@
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/loop/interpret.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/op_table.h"
 
 using namespace stridec;

@@ -4,7 +4,8 @@
 #include <optional>
 
 #include "compiler/graph/verify.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/activations.h"
+#include "compiler/ops/composite/contraction.h"
 #include "compiler/passes/autocast.h"
 #include "tests/unit/passes/numbers.h"
 

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "compiler/graph/verify.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/term.h"
 #include "tests/unit/passes/numbers.h"
 
 using namespace stridec;

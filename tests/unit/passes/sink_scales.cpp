@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "compiler/graph/verify.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/contraction.h"
 #include "tests/unit/passes/numbers.h"
 
 using namespace stridec;

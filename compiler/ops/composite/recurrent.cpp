@@ -1,8 +1,13 @@
-// Recurrent cells. One GEMM before the loop computes the input projections of all steps; the loop multiplies
-// the state.
+#include "compiler/ops/composite/recurrent.h"
+
+#include <functional>
+
 #include "compiler/base/diagnostic.h"
-#include "compiler/ops/composite.h"
+#include "compiler/base/text.h"
+#include "compiler/ops/composite/activations.h"
+#include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/helpers.h"
+#include "compiler/ops/shapes.h"
 
 namespace stridec::ops {
 namespace {
@@ -24,14 +29,13 @@ class Activations {
     if (name == "Softplus") return [](Term x) { return softplus(x); };
     const double defaults_alpha = name == "LeakyRelu" ? 0.01 : name == "HardSigmoid" ? 0.2 : 1;
     const double a = take(options_.alphas, alpha_, defaults_alpha);
-    if (name == "LeakyRelu") return [a](Term x) { return select(less(x, 0), x * a, x); };
-    if (name == "ThresholdedRelu") return [a](Term x) { return select(greater(x, a), x, 0); };
-    if (name == "Elu")
-      return [a](Term x) { return select(less(x, 0), apply(graph::OpKind::kExpm1, x) * a, x); };
+    if (name == "LeakyRelu") return [a](Term x) { return leaky_relu(x, a); };
+    if (name == "ThresholdedRelu") return [a](Term x) { return thresholded_relu(x, a); };
+    if (name == "Elu") return [a](Term x) { return elu(x, a); };
     const double b = take(options_.betas, beta_, name == "HardSigmoid" ? 0.5 : name == "Affine" ? 0 : 1);
     if (name == "Affine") return [a, b](Term x) { return x * a + b; };
     if (name == "ScaledTanh") return [a, b](Term x) { return tanh(x * b) * a; };
-    if (name == "HardSigmoid") return [a, b](Term x) { return minimum(maximum(x * a + b, 0), 1); };
+    if (name == "HardSigmoid") return [a, b](Term x) { return hard_sigmoid(x, a, b); };
     fail(ErrorKind::kUnsupported, "unsupported", "activation '" + name + "' is unknown");
   }
 
@@ -41,12 +45,12 @@ class Activations {
 };
 
 // Computes one step: returns the new states, of which the first is h.
-using Cell = std::function<std::vector<Term>(Term projected, const std::vector<Term>& states)>;
+using Step = std::function<std::vector<Term>(Term projected, const std::vector<Term>& states)>;
 
 // Runs the cell over the steps of `projected` [steps, batch, gates]. After its length, a row keeps its state
 // and outputs zeros.
 std::vector<Term> run(Term projected, std::vector<Term> states, std::optional<Term> lengths, bool reverse,
-                      const Cell& cell) {
+                      const Step& step) {
   graph::Builder& b = projected.builder();
   const sym::Expr steps = projected.dim(0);
   const LoopResult result =
@@ -54,7 +58,7 @@ std::vector<Term> run(Term projected, std::vector<Term> states, std::optional<Te
         const sym::Expr at = reverse ? steps - 1 - state.counter : state.counter;
         std::vector<Term> before;
         for (ValueId v : state.carried) before.emplace_back(b, v);
-        std::vector<Term> after = cell(squeeze(slice(projected, 0, at, 1), {0}), before);
+        std::vector<Term> after = step(squeeze(slice(projected, 0, at, 1), {0}), before);
         Term y = after[0];
         if (lengths) {
           Term time(b, state.counter_value);
@@ -84,11 +88,10 @@ Term part(Term gates, int64_t index, sym::Expr hidden) {
 
 Term clipped(Term x, double clip) { return clip > 0 ? minimum(maximum(x, -clip), clip) : x; }
 
-}  // namespace
-
-RecurrentResult lstm(Term x, Term w, Term r, std::optional<Term> bias, std::optional<Term> lengths,
-                     Term initial_h, Term initial_c, std::optional<Term> peepholes,
-                     const RecurrentOptions& options) {
+RecurrentResult lstm(Term x, const RecurrentWeights& weights, std::optional<Term> lengths, Term initial_h,
+                     Term initial_c, const RecurrentOptions& options) {
+  const Term w = weights.w, r = weights.r;
+  const std::optional<Term>&bias = weights.bias, &peepholes = weights.peepholes;
   const sym::Expr hidden = r.dim(1);
   Activations activations(options);
   const auto f = activations.next(), g = activations.next(), h = activations.next();
@@ -113,8 +116,10 @@ RecurrentResult lstm(Term x, Term w, Term r, std::optional<Term> bias, std::opti
   return {out[0], out[1], out[2]};
 }
 
-RecurrentResult gru(Term x, Term w, Term r, std::optional<Term> bias, std::optional<Term> lengths,
-                    Term initial_h, const RecurrentOptions& options) {
+RecurrentResult gru(Term x, const RecurrentWeights& weights, std::optional<Term> lengths, Term initial_h,
+                    const RecurrentOptions& options) {
+  const Term w = weights.w, r = weights.r;
+  const std::optional<Term>& bias = weights.bias;
   const sym::Expr hidden = r.dim(1);
   Activations activations(options);
   const auto f = activations.next(), g = activations.next();
@@ -152,8 +157,10 @@ RecurrentResult gru(Term x, Term w, Term r, std::optional<Term> bias, std::optio
   return {out[0], out[1], std::nullopt};
 }
 
-RecurrentResult rnn(Term x, Term w, Term r, std::optional<Term> bias, std::optional<Term> lengths,
-                    Term initial_h, const RecurrentOptions& options) {
+RecurrentResult rnn(Term x, const RecurrentWeights& weights, std::optional<Term> lengths, Term initial_h,
+                    const RecurrentOptions& options) {
+  const Term w = weights.w, r = weights.r;
+  const std::optional<Term>& bias = weights.bias;
   const sym::Expr hidden = r.dim(1);
   const auto f = Activations(options).next();
   std::optional<Term> both;
@@ -164,6 +171,44 @@ RecurrentResult rnn(Term x, Term w, Term r, std::optional<Term> bias, std::optio
         return std::vector<Term>{f(clipped(input + matmul(state[0], recurrent), options.clip))};
       });
   return {out[0], out[1], std::nullopt};
+}
+
+}  // namespace
+
+RecurrentResult recurrent(Cell cell, Term x, const RecurrentWeights& weights, std::optional<Term> lengths,
+                          const RecurrentState& initial, const RecurrentOptions& options) {
+  const auto start = [&](const std::optional<Term>& given) {
+    return given ? *given : filled(x.builder(), {x.dim(1), weights.r.dim(1)}, x.dtype(), 0);
+  };
+  const size_t wanted = default_activations(cell).size();
+  if (options.activations.size() != wanted)
+    does_not_fit(cat(options.activations.size(), " activations are given for a direction of ", wanted));
+  const Term h = start(initial.h);
+  const RecurrentResult one = cell == Cell::kLstm  ? lstm(x, weights, lengths, h, start(initial.c), options)
+                              : cell == Cell::kGru ? gru(x, weights, lengths, h, options)
+                                                   : rnn(x, weights, lengths, h, options);
+  const Term y = unsqueeze(one.y, {1}), last = unsqueeze(one.h, {0});
+  return {y, last, one.c ? std::optional(unsqueeze(*one.c, {0})) : std::nullopt};
+}
+
+RecurrentResult join_directions(const std::vector<RecurrentResult>& directions) {
+  std::vector<Term> ys, hs, cs;
+  for (const RecurrentResult& one : directions) {
+    ys.push_back(one.y);
+    hs.push_back(one.h);
+    if (one.c) cs.push_back(*one.c);
+  }
+  const Term y = concat(ys, 1), h = concat(hs, 0);
+  return {y, h, cs.empty() ? std::nullopt : std::optional(concat(cs, 0))};
+}
+
+std::vector<std::string> default_activations(Cell cell) {
+  switch (cell) {
+    case Cell::kLstm: return {"Sigmoid", "Tanh", "Tanh"};
+    case Cell::kGru: return {"Sigmoid", "Tanh"};
+    case Cell::kRnn: break;
+  }
+  return {"Tanh"};
 }
 
 }  // namespace stridec::ops

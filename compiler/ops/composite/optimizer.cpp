@@ -1,6 +1,4 @@
-#include "compiler/ops/optimizer.h"
-
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/optimizer.h"
 
 namespace stridec::ops {
 

@@ -1,8 +1,10 @@
-#include "compiler/ops/mixture_of_experts.h"
+#include "compiler/ops/composite/mixture_of_experts.h"
 
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/activations.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/composite/quantization.h"
 #include "compiler/ops/helpers.h"
-#include "compiler/ops/quantization.h"
 #include "compiler/ops/region.h"
 
 namespace stridec::ops {

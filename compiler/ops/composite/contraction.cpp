@@ -1,9 +1,12 @@
+#include "compiler/ops/composite/contraction.h"
+
 #include <algorithm>
 
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
-#include "compiler/ops/composite.h"
+#include "compiler/base/text.h"
 #include "compiler/ops/helpers.h"
+#include "compiler/ops/shapes.h"
 
 namespace stridec::ops {
 
@@ -23,6 +26,21 @@ Term contract_dims(Term a, Term b, Dims batch_a, Dims batch_b, Dims contract_a, 
 
 Term matmul(Term a, Term b, std::optional<DType> to) {
   return {a.builder(), matmul(a.builder(), a.id(), b.id(), to)};
+}
+
+Term linear(Term x, Term w, std::optional<Term> bias) {
+  const Term y = matmul(x, w);
+  return bias ? y + *bias : y;
+}
+
+Term gemm(Term a, Term b, std::optional<Term> c, double alpha, double beta) {
+  if (a.rank() != 2 || b.rank() != 2)
+    does_not_fit(cat("operands of rank ", a.rank(), " and ", b.rank(), " are not matrices"));
+  Term y = matmul(a, b);
+  if (alpha != 1) y = y * alpha;
+  if (!c || beta == 0) return y;
+  const Term bias = unidirectional(*c, y.shape(), "C");
+  return y + (beta == 1 ? bias : bias * beta);
 }
 
 // ---- einsum ----
