@@ -4,6 +4,7 @@ A line is an operator's schema as PyTorch prints it. Left out: operators without
 inference program has, and those of sparse, quantised and device-specific tensors.
 """
 
+import importlib
 import pathlib
 import re
 import sys
@@ -11,17 +12,23 @@ import sys
 import torch
 
 FILE = pathlib.Path(__file__).resolve().parent.parent.parent / "compiler/frontend/aten/schemas.txt"
-LEFT_OUT = re.compile(r"_backward|sparse|mkldnn|quantize|_cudnn|miopen|_foreach|_fused_|_nested_|_cslt|_mps|qlinear|jagged|_amp_")
-SPACES = ("aten::", "torchvision::")
+LEFT_OUT = re.compile(r"_backward|sparse|mkldnn|_cudnn|miopen|_foreach|_fused_(?!rms)|_nested_|_cslt|_mps|qlinear|jagged|_amp_"
+                      r"|aten::.*quantize")
+WITHOUT_TENSORS = ("aten::_assert_scalar", "aten::sym_constrain_range")
+SPACES = ("aten::", "torchvision::", "quantized_decomposed::", "transformers::")
+# Modules that register operators when they are imported.
+EXTENSIONS = ("torchvision", "torch.ao.quantization.fx._decomposed", "transformers.integrations.moe")
 
 
 def schemas():
-    try:
-        import torchvision  # noqa: F401  registers its operators
-    except ImportError:
-        pass
+    for name in EXTENSIONS:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            print(f"without the operators of {name}, which is not installed", file=sys.stderr)
     lines = {str(s) for s in torch._C._jit_get_all_schemas() if s.name.startswith(SPACES)}
-    return sorted(line for line in lines if "Tensor" in line and not LEFT_OUT.search(line.split("(")[0]))
+    return sorted(line for line in lines
+                  if ("Tensor" in line or line.startswith(WITHOUT_TENSORS)) and not LEFT_OUT.search(line.split("(")[0]))
 
 
 def main():

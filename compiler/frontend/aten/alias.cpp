@@ -45,7 +45,10 @@ Results to(Context& c) {
   const bool known = c.names("dtype") && c.has("dtype") && c.arg("dtype").kind == Value::Kind::kDType;
   if (known && c.arg("dtype").complex_dtype) {
     if (t.complex) return {copy ? copy_of(c, t) : t};
-    c.unsupported("a conversion to complex numbers");
+    const Term re = ops::cast(read(c.b, t), c.arg("dtype").dtype, false);
+    Tensor out = fresh(ops::concat({ops::unsqueeze(re, {re.rank()}), ops::unsqueeze(re * 0.0, {re.rank()})}, re.rank()));
+    out.complex = true;
+    return {out};
   }
   return converted(c, t, c.names("dtype") ? c.dtype("dtype") : std::nullopt, copy);
 }

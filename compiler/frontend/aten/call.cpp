@@ -19,7 +19,7 @@ const Table& table() {
     for (auto rows : {pointwise_rows(), activation_rows(), arithmetic_rows(), reduction_rows(), view_rows(),
                       alias_rows(), shape_rows(), creation_rows(), indexing_rows(), contraction_rows(),
                       convolution_rows(), pooling_rows(), normalization_rows(), attention_rows(), resize_rows(),
-                      recurrent_rows(), order_rows(), assertion_rows(), complex_rows(), loss_rows(), vision_rows()})
+                      recurrent_rows(), order_rows(), assertion_rows(), complex_rows(), loss_rows(), vision_rows(), extension_rows()})
       for (const Row& row : rows) t->emplace(row.name, &row);
     return t;
   }();

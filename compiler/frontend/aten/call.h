@@ -45,5 +45,6 @@ std::span<const Row> assertion_rows();
 std::span<const Row> complex_rows();
 std::span<const Row> loss_rows();
 std::span<const Row> vision_rows();
+std::span<const Row> extension_rows();
 
 }  // namespace stridec::aten

@@ -1,7 +1,9 @@
 // Higher-order operators: subgraphs that close over nothing, so that everything they read is an operand.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
+#include "compiler/base/at_exit.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/pt2/importer.h"
 #include "compiler/frontend/pt2/json.h"
@@ -171,11 +173,26 @@ std::vector<Value> op_set_grad(const Call& c) { return inlined(c, 1, 2); }
 std::vector<Value> op_invoke(const Call& c) { return inlined(c, 0, c.node.inputs.size() > 1 && c.argument(1).kind == Argument::Kind::kString ? 2 : 1); }
 std::vector<Value> op_checkpoint(const Call& c) { return inlined(c, 0, 1); }
 
-// Effects order prints and custom operators; tokens carry nothing.
+// Effects order prints and operators that may fail; tokens carry nothing.
 std::vector<Value> op_with_effects(const Call& c) {
   const std::string target = c.argument(1).text;
-  if (target.find("print") != std::string::npos || target.find("_assert") != std::string::npos) return {Value()};
-  c.unsupported(cat("operator ", target, " with effects"));
+  if (target.find("print") != std::string::npos) return {Value()};
+  const aten::Schema* schema = schema_of(target);
+  if (!schema || !aten::find_row(*schema)) c.unsupported(cat("operator ", target, " with effects"));
+  std::vector<aten::NamedValue> given;
+  for (size_t i = 2; i < c.node.inputs.size(); ++i) given.push_back({c.node.inputs[i].name, c.value(i)});
+  std::vector<Value> out = aten::call(c.b(), *schema, std::move(given));
+  out.insert(out.begin(), Value());
+  return out;
+}
+// Inside, results have the dtypes that the file says, and operands are cast to them.
+std::vector<Value> op_autocast(const Call& c) {
+  size_t at = 0;
+  while (at < c.node.inputs.size() && !c.argument(at).graph) ++at;
+  const bool enabled = c.node.inputs.size() > 2 && c.argument(2).integer != 0;
+  const bool before = std::exchange(c.importer.autocast, enabled);
+  const AtExit restore([&] { c.importer.autocast = before; });
+  return inlined(c, at, at + 1);
 }
 std::vector<Value> op_print(const Call&) { return {}; }
 
@@ -192,6 +209,7 @@ constexpr Row kRows[] = {
     {"tag_activation_checkpoint", op_checkpoint},
     {"while_loop", op_while},
     {"with_effects", op_with_effects},
+    {"wrap_with_autocast", op_autocast},
     {"wrap_with_set_grad_enabled", op_set_grad},
 };
 

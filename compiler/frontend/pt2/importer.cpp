@@ -1,6 +1,7 @@
 #include "compiler/frontend/pt2/importer.h"
 
-#include "compiler/base/check.h"
+#include <algorithm>
+
 #include "compiler/base/text.h"
 #include "compiler/frontend/pt2/expression.h"
 #include "compiler/frontend/pt2/json.h"
@@ -128,7 +129,26 @@ Value Importer::value_of(const Argument& a, const Scope& scope) const {
   return {};
 }
 
-std::vector<Value> Importer::import_node(const Node& node, const Scope& scope) {
+// Floats become the dtype of the result, as torch.autocast does for the operators in its lists. For the others
+// the result has the operands' dtype anyway.
+void Importer::cast_operands(const Graph& graph, const Node& node, std::vector<aten::NamedValue>& args) {
+  if (node.outputs.empty() || node.outputs[0].kind != Kind::kTensor) return;
+  const auto meta = graph.tensors.find(node.outputs[0].text);
+  const auto type = meta == graph.tensors.end() ? std::nullopt : element_type(meta->second.scalar_type);
+  if (!type || type->complex || !is_float(type->dtype)) return;
+  const auto convert = [&](Value& v) {
+    if (!v.is_tensor() || v.tensor.complex || v.tensor.wrapped) return;
+    const ops::Term t = aten::read(b, v.tensor);
+    if (is_float(t.dtype()) && t.dtype() != type->dtype && t.dtype() != DType::kF64)
+      v = Value(ops::cast(t, type->dtype, false));
+  };
+  for (aten::NamedValue& arg : args) {
+    convert(arg.value);
+    for (Value& item : arg.value.items) convert(item);
+  }
+}
+
+std::vector<Value> Importer::import_node(const Graph& graph, const Node& node, const Scope& scope) {
   if (is_higher_order(node.target)) return import_higher_order(*this, node, scope);
   if (is_size_op(node.target)) {
     std::vector<Value> args;
@@ -144,6 +164,8 @@ std::vector<Value> Importer::import_node(const Node& node, const Scope& scope) {
   for (const NamedArgument& input : node.inputs) args.push_back({input.name, value_of(input.value, scope)});
   for (const aten::NamedValue& v : args)
     if (failed(v.value)) throw Failed{};
+  const bool writes = std::any_of(schema->arguments.begin(), schema->arguments.end(), [](const auto& a) { return a.aliased; });
+  if (autocast && !writes) cast_operands(graph, node, args);
   return aten::call(b, *schema, std::move(args));
 }
 
@@ -227,7 +249,9 @@ void Importer::run(const Graph& graph, Scope& scope) {
     }
     b.set_origin(cat("node ", index, " '", node.name, "' (", short_target(node.target), ")"));
     try {
-      std::vector<Value> results = import_node(node, scope);
+      std::vector<Value> results = import_node(graph, node, scope);
+      while (results.size() < node.outputs.size() && node.outputs[results.size()].kind == Kind::kNone)
+        results.emplace_back();
       if (results.size() < node.outputs.size())
         fail(ErrorKind::kUnsupported, "unsupported-op",
              cat("operator ", short_target(node.target), ": only ", results.size(), " of its ", node.outputs.size(),

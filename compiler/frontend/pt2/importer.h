@@ -23,6 +23,7 @@ class Importer {
   graph::Builder& b;
   std::map<std::string, sym::Expr> symbols;  // of the program's expressions: "s77"
   std::vector<Diagnostic> problems;
+  bool autocast = false;              // the nodes are in a region of torch.autocast
   std::set<std::string> unsupported;  // targets without an import, reported beforehand
 
   // Runs the nodes of a graph. Nodes that cannot be imported become problems, and their results are failed.
@@ -35,7 +36,8 @@ class Importer {
   std::optional<sym::Expr> expression(const Size& size) const;
 
  private:
-  std::vector<aten::Value> import_node(const Node& node, const Scope& scope);
+  std::vector<aten::Value> import_node(const Graph& graph, const Node& node, const Scope& scope);
+  void cast_operands(const Graph& graph, const Node& node, std::vector<aten::NamedValue>& args);
   void define(const Graph& graph, const Argument& output, aten::Value value, Scope& scope);
   void check_tensor(const TensorMeta& meta, aten::Value& value);
 
