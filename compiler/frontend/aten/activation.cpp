@@ -79,7 +79,8 @@ Results threshold(Context& c) {
   return {select(less_equal(x, c.number("threshold")), c.scalar("value", x.dtype()), x)};
 }
 Results log_sigmoid(Context& c) {
-  Results out = in_f32(c.in("self"), [](Term x) { return minimum(x, 0) - apply(OpKind::kLog1p, exp(-abs(x))); });
+  Results out =
+      in_f32(c.in("self"), [](Term x) { return minimum(x, 0) - apply(OpKind::kLog1p, exp(-abs(x))); });
   return out;
 }
 Results softsign(Context& c) {
@@ -98,7 +99,8 @@ Results prelu(Context& c) {
 Results glu(Context& c) {
   const Term x = c.in("self");
   const int64_t dim = c.dim("dim", x.rank());
-  c.b.require(sym::eq(sym::mod(x.dim(dim), 2), 0), "glu halves a dim of size {0}, which is odd", {x.dim(dim)});
+  c.b.require(sym::eq(sym::mod(x.dim(dim), 2), 0), "glu halves a dim of size {0}, which is odd",
+              {x.dim(dim)});
   const sym::Expr half = c.b.simplify(sym::floordiv(x.dim(dim), 2));
   return {slice(x, dim, 0, half) * sigmoid(slice(x, dim, half, half))};
 }
@@ -135,7 +137,8 @@ Results dropout(Context& c) {
 Results native_dropout(Context& c) {
   const Term x = c.in("input");
   if (c.flag("train") && c.number("p") != 0)
-    c.unsupported("dropout in training draws random numbers", "export the module in eval mode: module.eval()");
+    c.unsupported("dropout in training draws random numbers",
+                  "export the module in eval mode: module.eval()");
   return {x, filled(c.b, x.shape(), DType::kBool, 1)};
 }
 

@@ -36,7 +36,7 @@ Results converted(Context& c, const Tensor& t, std::optional<DType> to, bool cop
   const Term x = read(c.b, t);
   if (!copy && (!to || *to == x.dtype())) return {t};
   return {ops::cast(x, to.value_or(x.dtype()), false).id() == x.id() ? Value(copy_of(c, t))
-                                                                      : Value(ops::cast(x, *to, false))};
+                                                                     : Value(ops::cast(x, *to, false))};
 }
 Results to(Context& c) {
   const Tensor t = c.tensor("self");
@@ -46,7 +46,8 @@ Results to(Context& c) {
   if (known && c.arg("dtype").complex_dtype) {
     if (t.complex) return {copy ? copy_of(c, t) : t};
     const Term re = ops::cast(read(c.b, t), c.arg("dtype").dtype, false);
-    Tensor out = fresh(ops::concat({ops::unsqueeze(re, {re.rank()}), ops::unsqueeze(re * 0.0, {re.rank()})}, re.rank()));
+    Tensor out = fresh(
+        ops::concat({ops::unsqueeze(re, {re.rank()}), ops::unsqueeze(re * 0.0, {re.rank()})}, re.rank()));
     out.complex = true;
     return {out};
   }
@@ -82,30 +83,12 @@ Results fill_(Context& c) { return fill_in_place(c, "value"); }
 Results zero_(Context& c) { return fill_in_place(c, nullptr); }
 
 constexpr Row kRows[] = {
-    {"_to_copy", to},
-    {"alias", same},
-    {"clone", clone},
-    {"contiguous", contiguous},
-    {"copy", copy},
-    {"copy_", copy_},
-    {"cpu", same},
-    {"detach", same},
-    {"detach_", same},
-    {"detach_copy", clone},
-    {"alias_copy", clone},
-    {"fill", fill},
-    {"fill_", fill_},
-    {"lift", same},
-    {"lift_fresh", same},
-    {"lift_fresh_copy", clone},
-    {"positive", same},
-    {"requires_grad_", same},
-    {"resolve_conj", same},
-    {"resolve_neg", same},
-    {"to", to},
-    {"type_as", type_as},
-    {"zero", zero},
-    {"zero_", zero_},
+    {"_to_copy", to},   {"alias", same},          {"clone", clone},       {"contiguous", contiguous},
+    {"copy", copy},     {"copy_", copy_},         {"cpu", same},          {"detach", same},
+    {"detach_", same},  {"detach_copy", clone},   {"alias_copy", clone},  {"fill", fill},
+    {"fill_", fill_},   {"lift", same},           {"lift_fresh", same},   {"lift_fresh_copy", clone},
+    {"positive", same}, {"requires_grad_", same}, {"resolve_conj", same}, {"resolve_neg", same},
+    {"to", to},         {"type_as", type_as},     {"zero", zero},         {"zero_", zero_},
 };
 
 }  // namespace

@@ -56,9 +56,9 @@ Term floor_divided(Term x, Term y) {
     const Term wx = widen(x), wy = widen(y), quotient = wx / wy;
     const Term rem = apply(OpKind::kRem, wx, wy);
     const Term adjusted = (wx - rem) / wy;
-    const Term down = select(logical_and(logical_not(equal(rem, 0)),
-                                         apply(OpKind::kNe, less(wy, 0), less(rem, 0))),
-                             adjusted - 1.0, adjusted);
+    const Term down =
+        select(logical_and(logical_not(equal(rem, 0)), apply(OpKind::kNe, less(wy, 0), less(rem, 0))),
+               adjusted - 1.0, adjusted);
     const Term whole = apply(OpKind::kFloor, down);
     const Term near = select(greater(down - whole, 0.5), whole + 1.0, whole);
     const Term nonzero = select(equal(down, 0), quotient * 0.0, near);
@@ -181,12 +181,14 @@ Results hypot(Context& c) {
   const auto [x, y] = promoted_float(c, "self", "other");
   const Term a = abs(widen(x)), b = abs(widen(y)), high = maximum(a, b), low = minimum(a, b);
   const Term ratio = low / select(equal(high, 0), 1, high);
-  return {cast(select(apply(OpKind::kIsInf, high), high, high * sqrt(square(ratio) + 1.0)), x.dtype(), false)};
+  return {
+      cast(select(apply(OpKind::kIsInf, high), high, high * sqrt(square(ratio) + 1.0)), x.dtype(), false)};
 }
 Results xlogy(Context& c) {
   const auto [x, y] = promoted_float(c, "self", "other");
   const Term wx = widen(x), wy = widen(y), product = wx * log(wy);
-  const Term zero = expand(equal(wx, 0), product.shape()), nan = expand(apply(OpKind::kIsNan, wy), product.shape());
+  const Term zero = expand(equal(wx, 0), product.shape()),
+             nan = expand(apply(OpKind::kIsNan, wy), product.shape());
   return {cast(select(logical_and(zero, logical_not(nan)), 0, product), x.dtype(), false)};
 }
 Results logaddexp(Context& c) {
@@ -203,7 +205,8 @@ Results copysign(Context& c) {
 }
 Results heaviside(Context& c) {
   const auto [x, y] = promoted(c, "self", "values");
-  return {select(equal(x, 0), y, select(less(x, 0), number_like(x, 0), select(greater(x, 0), number_like(x, 1), x)))};
+  return {select(equal(x, 0), y,
+                 select(less(x, 0), number_like(x, 0), select(greater(x, 0), number_like(x, 1), x)))};
 }
 
 constexpr Row kRows[] = {

@@ -9,7 +9,8 @@ namespace {
 using namespace ops;
 
 std::string sentence(const Context& c, const char* name) {
-  if (c.names(name) && c.arg(name).kind == Value::Kind::kString && !c.text(name).empty()) return sym::escaped(c.text(name));
+  if (c.names(name) && c.arg(name).kind == Value::Kind::kString && !c.text(name).empty())
+    return sym::escaped(c.text(name));
   return "an assertion of the program fails";
 }
 
@@ -31,15 +32,21 @@ Results assert_metadata(Context& c) {
   if (c.names("dtype") && c.has("dtype") && !c.arg("dtype").complex_dtype) {
     const Term x = c.in("a");
     if (*c.dtype("dtype") != x.dtype())
-      c.does_not_fit(cat("the program asserts a tensor of ", name(*c.dtype("dtype")), ", but it is ", name(x.dtype())));
+      c.does_not_fit(
+          cat("the program asserts a tensor of ", name(*c.dtype("dtype")), ", but it is ", name(x.dtype())));
   }
   return {};
 }
 Results constrain_range(Context& c) {
   const sym::Expr e = c.size("size");
-  if (c.has("min")) c.b.require(sym::ge(e, c.size("min")), "the program asserts at least {1}, but it is {0}", {e, c.size("min")});
-  else if (c.schema.name.ends_with("for_size")) c.b.require(sym::ge(e, 0), "a size of {0}", {e});
-  if (c.has("max")) c.b.require(sym::le(e, c.size("max")), "the program asserts at most {1}, but it is {0}", {e, c.size("max")});
+  if (c.has("min"))
+    c.b.require(sym::ge(e, c.size("min")), "the program asserts at least {1}, but it is {0}",
+                {e, c.size("min")});
+  else if (c.schema.name.ends_with("for_size"))
+    c.b.require(sym::ge(e, 0), "a size of {0}", {e});
+  if (c.has("max"))
+    c.b.require(sym::le(e, c.size("max")), "the program asserts at most {1}, but it is {0}",
+                {e, c.size("max")});
   return {};
 }
 
@@ -47,12 +54,9 @@ Results constrain_range(Context& c) {
 Results nothing(Context&) { return {}; }
 
 constexpr Row kRows[] = {
-    {"_assert_async", assert_tensor},
-    {"_assert_scalar", assert_scalar},
-    {"_linalg_check_errors", nothing},
-    {"_assert_tensor_metadata", assert_metadata},
-    {"sym_constrain_range", constrain_range},
-    {"sym_constrain_range_for_size", constrain_range},
+    {"_assert_async", assert_tensor},         {"_assert_scalar", assert_scalar},
+    {"_linalg_check_errors", nothing},        {"_assert_tensor_metadata", assert_metadata},
+    {"sym_constrain_range", constrain_range}, {"sym_constrain_range_for_size", constrain_range},
 };
 
 }  // namespace

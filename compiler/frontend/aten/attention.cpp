@@ -58,13 +58,15 @@ Results scaled_dot_product_attention(Context& c) {
   const bool causal = c.names("is_causal") && c.flag("is_causal");
   if (causal) {
     const Shape grid{q.dim(q.rank() - 2), k.dim(k.rank() - 2)};
-    const Term seen = less_equal(index_along(c.b, grid, 1, DType::kI64), index_along(c.b, grid, 0, DType::kI64));
+    const Term seen =
+        less_equal(index_along(c.b, grid, 1, DType::kI64), index_along(c.b, grid, 0, DType::kI64));
     scores = select(seen, scores, number_like(scores, low));
   }
   const bool mask = c.names("attn_mask") && c.has("attn_mask");
   if (mask) {
     const Term m = c.in("attn_mask");
-    scores = is_bool(m.dtype()) ? select(m, scores, number_like(scores, low)) : scores + cast(m, scores.dtype(), false);
+    scores = is_bool(m.dtype()) ? select(m, scores, number_like(scores, low))
+                                : scores + cast(m, scores.dtype(), false);
   }
   const Term weights = mask ? masked_softmax(scores) : softmax(scores, {scores.rank() - 1});
   return {cast(matmul(weights, widen(v)), q.dtype(), false), weights};

@@ -16,10 +16,12 @@ using Table = std::unordered_map<std::string_view, const Row*>;
 const Table& table() {
   static const Table* const out = [] {
     auto* t = new Table;
-    for (auto rows : {pointwise_rows(), activation_rows(), arithmetic_rows(), reduction_rows(), view_rows(),
-                      alias_rows(), shape_rows(), creation_rows(), indexing_rows(), contraction_rows(),
-                      convolution_rows(), pooling_rows(), normalization_rows(), attention_rows(), resize_rows(),
-                      recurrent_rows(), order_rows(), assertion_rows(), complex_rows(), loss_rows(), vision_rows(), extension_rows()})
+    for (auto rows :
+         {pointwise_rows(),   activation_rows(), arithmetic_rows(),    reduction_rows(), view_rows(),
+          alias_rows(),       shape_rows(),      creation_rows(),      indexing_rows(),  contraction_rows(),
+          convolution_rows(), pooling_rows(),    normalization_rows(), attention_rows(), resize_rows(),
+          recurrent_rows(),   order_rows(),      assertion_rows(),     complex_rows(),   loss_rows(),
+          vision_rows(),      extension_rows()})
       for (const Row& row : rows) t->emplace(row.name, &row);
     return t;
   }();
@@ -55,11 +57,13 @@ Value default_value(std::string_view text, const std::string& type) {
     }
     return Value::list(std::move(items));
   }
-  if (text.starts_with("\"") || text.starts_with("'")) return Value::string(std::string(text.substr(1, text.size() - 2)));
+  if (text.starts_with("\"") || text.starts_with("'"))
+    return Value::string(std::string(text.substr(1, text.size() - 2)));
   int64_t whole = 0;
   if (const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
       error == std::errc() && end == text.data() + text.size())
-    return type == "float" || type == "float?" ? Value::number_of(static_cast<double>(whole)) : Value::integer_of(whole);
+    return type == "float" || type == "float?" ? Value::number_of(static_cast<double>(whole))
+                                               : Value::integer_of(whole);
   double number = 0;
   if (const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
       error == std::errc() && end == text.data() + text.size())
@@ -81,8 +85,9 @@ std::vector<Value> bind(const Schema& schema, std::vector<NamedValue>& given) {
                                schema.arguments.begin());
     }
     if (at >= out.size() || out[at])
-      fail(ErrorKind::kDoesNotFit, "bad-argument",
-           cat(schema.full_name(), " takes no argument '", g.name.empty() ? std::to_string(at) : g.name, "'"));
+      fail(
+          ErrorKind::kDoesNotFit, "bad-argument",
+          cat(schema.full_name(), " takes no argument '", g.name.empty() ? std::to_string(at) : g.name, "'"));
     out[at] = std::move(g.value);
     position = at + 1;
   }
@@ -121,7 +126,8 @@ Results call_written(Builder& b, const Schema& schema, std::vector<Value> values
   std::vector<Tensor> targets;
   Schema functional = schema;
   if (is_in_place(schema)) {
-    if (!values[0].is_tensor()) fail(ErrorKind::kDoesNotFit, "bad-argument", schema.full_name() + " writes no tensor");
+    if (!values[0].is_tensor())
+      fail(ErrorKind::kDoesNotFit, "bad-argument", schema.full_name() + " writes no tensor");
     targets.push_back(values[0].tensor);
   } else {
     functional.arguments.clear();
@@ -129,7 +135,8 @@ Results call_written(Builder& b, const Schema& schema, std::vector<Value> values
     for (size_t i = 0; i < values.size(); ++i) {
       if (is_out(schema.arguments[i])) {
         if (!values[i].is_tensor())
-          fail(ErrorKind::kUnsupported, "unsupported-op", cat(schema.full_name(), " writes no single tensor"));
+          fail(ErrorKind::kUnsupported, "unsupported-op",
+               cat(schema.full_name(), " writes no single tensor"));
         targets.push_back(values[i].tensor);
       } else {
         functional.arguments.push_back(schema.arguments[i]);
@@ -141,7 +148,8 @@ Results call_written(Builder& b, const Schema& schema, std::vector<Value> values
   Context context(b, functional, std::move(values));
   const Results results = row.import(context);
   if (results.size() < targets.size())
-    fail(ErrorKind::kUnsupported, "unsupported-op", cat("operator ", schema.full_name(), " is not supported"));
+    fail(ErrorKind::kUnsupported, "unsupported-op",
+         cat("operator ", schema.full_name(), " is not supported"));
   Results out;
   for (size_t i = 0; i < targets.size(); ++i) {
     assign(b, schema, targets[i], results[i]);
@@ -164,7 +172,8 @@ const Row* find_row(const Schema& schema) {
 Results call(Builder& b, const Schema& schema, std::vector<NamedValue> arguments) {
   const Row* row = find_row(schema);
   if (!row)
-    fail(ErrorKind::kUnsupported, "unsupported-op", cat("operator ", schema.full_name(), " is not supported"));
+    fail(ErrorKind::kUnsupported, "unsupported-op",
+         cat("operator ", schema.full_name(), " is not supported"));
   std::vector<Value> values = bind(schema, arguments);
   // A row with the full name of an in-place operator does the writing itself.
   const bool own = row->name == schema.name || row->name == schema.full_name();

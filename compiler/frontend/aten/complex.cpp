@@ -14,7 +14,9 @@ struct Pair {
   Term re, im;
 };
 
-Term part(Term pairs, int64_t which) { return squeeze(slice(pairs, pairs.rank() - 1, which, 1), {pairs.rank() - 1}); }
+Term part(Term pairs, int64_t which) {
+  return squeeze(slice(pairs, pairs.rank() - 1, which, 1), {pairs.rank() - 1});
+}
 
 Value joined(const Pair& p) {
   const int64_t rank = p.re.rank();
@@ -94,12 +96,15 @@ Term scaled_by(Term t, sym::Expr n, const std::string& norm, bool backward) {
 std::string norm_of(const Context& c, bool backward) {
   if (c.names("norm")) return c.has("norm") ? c.text("norm") : "backward";
   const int64_t mode = c.integer("normalization");
-  return mode == 1 ? "ortho" : mode == 2 ? (backward ? "backward" : "forward") : (backward ? "forward" : "backward");
+  return mode == 1   ? "ortho"
+         : mode == 2 ? (backward ? "backward" : "forward")
+                     : (backward ? "forward" : "backward");
 }
 Term complex_input(const Context& c) {
   const Tensor t = c.tensor("self");
   if (t.complex) return read(c.b, t);
-  const Term re = is_float(read(c.b, t).dtype()) ? widen(read(c.b, t)) : cast(read(c.b, t), DType::kF32, false);
+  const Term re =
+      is_float(read(c.b, t).dtype()) ? widen(read(c.b, t)) : cast(read(c.b, t), DType::kF32, false);
   return concat({unsqueeze(re, {re.rank()}), unsqueeze(re * 0.0, {re.rank()})}, re.rank());
 }
 Results fft(Context& c, Dims dims, bool backward, bool half) {
@@ -144,7 +149,8 @@ Results stft(Context& c) {
   const int64_t n = c.integer("n_fft"), hop = c.has("hop_length") ? c.integer("hop_length") : n / 4;
   const sym::Expr frames = c.b.simplify(sym::floordiv(x.dim(1) - n, hop) + 1);
   const Shape grid{frames, n};
-  const Term at = index_along(c.b, grid, 0, DType::kI64) * static_cast<double>(hop) + index_along(c.b, grid, 1, DType::kI64);
+  const Term at = index_along(c.b, grid, 0, DType::kI64) * static_cast<double>(hop) +
+                  index_along(c.b, grid, 1, DType::kI64);
   Term windows = gather(x, at, 1);  // [batch, frames, n]
   if (c.has("window")) {
     const Term w = c.in("window");

@@ -36,7 +36,8 @@ Term scalar_of(Builder& b, const Value& value, DType dtype) {
     if (is_bool(dtype)) return {b, b.elements({value.integer.value() != 0}, {}, dtype)};
     return {b, b.elements({value.integer}, {}, dtype)};
   }
-  const Term whole(b, b.elements({value.integer}, {}, value.kind == Kind::kBool ? DType::kBool : DType::kI64));
+  const Term whole(b,
+                   b.elements({value.integer}, {}, value.kind == Kind::kBool ? DType::kBool : DType::kI64));
   return ops::cast(whole, dtype, false);
 }
 
@@ -46,7 +47,8 @@ Term as_term(Builder& b, const Value& value) {
 }
 
 bool Context::names(std::string_view name) const {
-  return std::any_of(schema.arguments.begin(), schema.arguments.end(), [&](const auto& a) { return a.name == name; });
+  return std::any_of(schema.arguments.begin(), schema.arguments.end(),
+                     [&](const auto& a) { return a.name == name; });
 }
 
 const Value& Context::arg(std::string_view name) const {
@@ -107,7 +109,8 @@ Shape Context::sizes(std::string_view name) const {
   if (value.kind != Kind::kList) return {size(name)};
   Shape out;
   for (const Value& item : value.items) {
-    if (item.kind != Kind::kInt && item.kind != Kind::kBool) does_not_fit(cat("'", name, "' is not a list of integers"));
+    if (item.kind != Kind::kInt && item.kind != Kind::kBool)
+      does_not_fit(cat("'", name, "' is not a list of integers"));
     out.push_back(item.integer);
   }
   return out;
@@ -167,7 +170,8 @@ Dims Context::dims(std::string_view name, int64_t rank) const {
     std::iota(out.begin(), out.end(), 0);
   }
   std::sort(out.begin(), out.end());
-  if (std::adjacent_find(out.begin(), out.end()) != out.end()) does_not_fit(cat("'", name, "' names a dim twice"));
+  if (std::adjacent_find(out.begin(), out.end()) != out.end())
+    does_not_fit(cat("'", name, "' names a dim twice"));
   return out;
 }
 

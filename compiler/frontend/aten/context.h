@@ -35,8 +35,8 @@ class Context {
   std::vector<Term> terms(std::string_view name) const;
 
   // -- numbers
-  sym::Expr size(std::string_view name) const;  // possibly symbolic
-  Shape sizes(std::string_view name) const;     // a list; a single number is a list of one
+  sym::Expr size(std::string_view name) const;   // possibly symbolic
+  Shape sizes(std::string_view name) const;      // a list; a single number is a list of one
   int64_t integer(std::string_view name) const;  // known at compile time
   Dims integers(std::string_view name) const;
   double number(std::string_view name) const;

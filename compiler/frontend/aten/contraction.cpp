@@ -32,11 +32,13 @@ Results outer(Context& c) {
 Results added(Context& c, Term p) {
   const auto is_one = [&](const char* n) {
     const Value& v = c.arg(n);
-    return v.kind == Value::Kind::kInt ? v.integer.is_const(1) : v.kind == Value::Kind::kFloat && v.number == 1;
+    return v.kind == Value::Kind::kInt ? v.integer.is_const(1)
+                                       : v.kind == Value::Kind::kFloat && v.number == 1;
   };
   if (!is_one("alpha")) p = p * c.scalar("alpha", p.dtype());
   const Value& beta = c.arg("beta");
-  if ((beta.kind == Value::Kind::kInt && beta.integer.is_const(0)) || (beta.kind == Value::Kind::kFloat && beta.number == 0))
+  if ((beta.kind == Value::Kind::kInt && beta.integer.is_const(0)) ||
+      (beta.kind == Value::Kind::kFloat && beta.number == 0))
     return {p};  // even a NaN in self is ignored
   Term s = c.in("self");
   if (!is_one("beta")) s = s * c.scalar("beta", s.dtype());
@@ -63,7 +65,8 @@ Results tensordot(Context& c) {
   Dims xs, ys;
   for (int64_t d : c.integers("dims_self")) xs.push_back(normal_dim(d, x.rank()));
   for (int64_t d : c.integers("dims_other")) ys.push_back(normal_dim(d, y.rank()));
-  return {Term(c.b, dot_general(c.b, x, y, {.batch_a = {}, .batch_b = {}, .contract_a = xs, .contract_b = ys}))};
+  return {
+      Term(c.b, dot_general(c.b, x, y, {.batch_a = {}, .batch_b = {}, .contract_a = xs, .contract_b = ys}))};
 }
 
 Results op_inverse(Context& c) {

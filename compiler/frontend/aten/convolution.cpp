@@ -44,7 +44,8 @@ Results transposed(Context& c, const Unbatched& in) {
                               {"dilations", spatial(c, "dilation", n)},
                               {"before", pads},
                               {"after", pads},
-                              {"output_extra", [&] {
+                              {"output_extra",
+                               [&] {
                                  const Dims extra = spatial(c, "output_padding", n);
                                  return Shape(extra.begin(), extra.end());
                                }()},

@@ -61,7 +61,8 @@ Results arange(Context& c) {
   sym::Expr count = 0;
   if (whole) {
     const sym::Expr by = c.b.simplify(step.integer);
-    if (!by.is_const() || by.is_const(0)) c.unsupported("arange with a step that is not known at compile time");
+    if (!by.is_const() || by.is_const(0))
+      c.unsupported("arange with a step that is not known at compile time");
     const sym::Expr length = by.value() > 0 ? sym::ceildiv(end.integer - start.integer, by)
                                             : sym::ceildiv(start.integer - end.integer, -by.value());
     count = c.b.holds(sym::ge(length, 0)) ? length : sym::max(length, 0);
@@ -69,7 +70,8 @@ Results arange(Context& c) {
     const auto number = [&](const Value& v) -> double {
       if (v.kind == Value::Kind::kFloat) return v.number;
       const sym::Expr e = c.b.simplify(v.integer);
-      if (!is_whole(v) || !e.is_const()) c.unsupported("arange of floats whose bounds are not known at compile time");
+      if (!is_whole(v) || !e.is_const())
+        c.unsupported("arange of floats whose bounds are not known at compile time");
       return static_cast<double>(e.value());
     };
     count = static_cast<int64_t>(std::max(std::ceil((number(end) - number(start)) / number(step)), 0.0));
@@ -79,7 +81,8 @@ Results arange(Context& c) {
   Term out = index_along(c.b, {c.b.simplify(count)}, 0, is_float(to) ? DType::kI64 : counted);
   if (is_float(to)) out = cast(out, counted, false);
   const auto is_number = [](const Value& v, int64_t n) {
-    return (is_whole(v) && v.integer.is_const(n)) || (v.kind == Value::Kind::kFloat && v.number == static_cast<double>(n));
+    return (is_whole(v) && v.integer.is_const(n)) ||
+           (v.kind == Value::Kind::kFloat && v.number == static_cast<double>(n));
   };
   if (!is_number(step, 1)) out = out * scalar_of(c.b, step, out.dtype());
   if (!is_number(start, 0)) out = out + scalar_of(c.b, start, out.dtype());

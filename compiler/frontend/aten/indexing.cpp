@@ -69,7 +69,8 @@ Results take_along_dim(Context& c) {
   Shape xs = both, is = both;
   xs[static_cast<size_t>(dim)] = x.dim(dim);
   is[static_cast<size_t>(dim)] = index.dim(dim);
-  return {Term(c.b, c.b.add1(OpKind::kGatherElements, {expand(x, xs).id(), expand(index, is).id()}, {{"dim", dim}}))};
+  return {Term(
+      c.b, c.b.add1(OpKind::kGatherElements, {expand(x, xs).id(), expand(index, is).id()}, {{"dim", dim}}))};
 }
 
 // The indices of index.Tensor and index_put: one tensor of integers for each indexed dim, of one shape.
@@ -99,12 +100,14 @@ Indices read_indices(Context& c, Term x) {
     for (int64_t d = 0; d < t.rank(); ++d) {
       const size_t at = out.of_dim.size() + static_cast<size_t>(d);
       if (at >= x.shape().size()) c.does_not_fit("a mask has more dims than the tensor");
-      c.b.require(sym::eq(t.dim(d), x.shape()[at]), "a mask of size {0} for a dim of size {1}", {t.dim(d), x.shape()[at]});
+      c.b.require(sym::eq(t.dim(d), x.shape()[at]), "a mask of size {0} for a dim of size {1}",
+                  {t.dim(d), x.shape()[at]});
     }
     const Term places = nonzero_of(t);
     for (int64_t d = 0; d < t.rank(); ++d) out.of_dim.emplace_back(squeeze(slice(places, 0, d, 1), {0}));
   }
-  if (std::ssize(out.of_dim) > x.rank()) c.does_not_fit(cat("too many indices for a tensor of rank ", x.rank()));
+  if (std::ssize(out.of_dim) > x.rank())
+    c.does_not_fit(cat("too many indices for a tensor of rank ", x.rank()));
   out.of_dim.resize(x.shape().size());
   for (const auto& t : out.of_dim)
     if (t) shapes.push_back(t->shape());
@@ -151,7 +154,8 @@ Results index(Context& c) {
   if (indices.indexed.size() == 1)
     return {gather(x, *indices.of_dim[static_cast<size_t>(indices.indexed[0])], indices.indexed[0])};
   const Term front = permute(x, front_order(indices));
-  const Term rows(c.b, c.b.add1(OpKind::kGatherNd, {front.id(), tuples_of(indices).id()}, {{"batch_dims", int64_t{0}}}));
+  const Term rows(
+      c.b, c.b.add1(OpKind::kGatherNd, {front.id(), tuples_of(indices).id()}, {{"batch_dims", int64_t{0}}}));
   return {permute(rows, result_order(indices))};
 }
 
@@ -171,7 +175,8 @@ Term put(Context& c, Term x, const Indices& indices, Term values, bool accumulat
                                {{"reduction", std::string(accumulate ? "add" : "none")}}));
   const Dims to_front = front_order(indices);
   Dims home(to_front.size());
-  for (size_t i = 0; i < to_front.size(); ++i) home[static_cast<size_t>(to_front[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < to_front.size(); ++i)
+    home[static_cast<size_t>(to_front[i])] = static_cast<int64_t>(i);
   return permute(out, home);
 }
 Results index_put(Context& c) {
@@ -254,7 +259,8 @@ Results index_copy(Context& c) { return along_index(c, c.in("source"), "none"); 
 Results index_add(Context& c) {
   Term source = cast(c.in("source"), c.in("self").dtype(), false);
   const Value& alpha = c.arg("alpha");
-  if (!(alpha.kind == Value::Kind::kInt && alpha.integer.is_const(1))) source = source * c.scalar("alpha", source.dtype());
+  if (!(alpha.kind == Value::Kind::kInt && alpha.integer.is_const(1)))
+    source = source * c.scalar("alpha", source.dtype());
   return along_index(c, source, "add");
 }
 Results index_fill(Context& c) {
@@ -269,7 +275,8 @@ Results item(Context& c) {
     return {out};
   }
   const auto known = c.b.known(x);
-  if (known && known->size() == 1) return {is_bool(x.dtype()) ? Value::condition((*known)[0]) : Value::integer_of((*known)[0])};
+  if (known && known->size() == 1)
+    return {is_bool(x.dtype()) ? Value::condition((*known)[0]) : Value::integer_of((*known)[0])};
   const bool truth = is_bool(x.dtype());
   const Term whole = truth ? cast(x, DType::kI64, false) : x;
   const sym::Expr e = c.b.symbol_of(whole, "item", truth ? 0 : -kLargestSize, truth ? 1 : kLargestSize);

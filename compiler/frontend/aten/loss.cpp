@@ -48,9 +48,8 @@ Results huber(Context& c) {
 }
 Results bce_with_logits(Context& c) {
   if (c.has("weight") || c.has("pos_weight")) c.unsupported("binary cross entropy with weights");
-  return pairwise(c, [](Term x, Term y) {
-    return maximum(x, 0) - x * y + apply(OpKind::kLog1p, exp(-abs(x)));
-  });
+  return pairwise(c,
+                  [](Term x, Term y) { return maximum(x, 0) - x * y + apply(OpKind::kLog1p, exp(-abs(x))); });
 }
 
 // The logarithms of probabilities at the classes, [batch, ...] for x [batch, classes, ...].
@@ -61,11 +60,13 @@ Results nll(Context& c, Term logs, Term target) {
   if (single) logs = unsqueeze(logs, {0}), target = reshape(target, {1});
   const Term ignored = equal(target, static_cast<double>(c.integer("ignore_index")));
   const Term at = select(ignored, 0, target);
-  const Term picked(c.b, c.b.add1(OpKind::kGatherElements, {logs.id(), unsqueeze(at, {1}).id()}, {{"dim", int64_t{1}}}));
+  const Term picked(
+      c.b, c.b.add1(OpKind::kGatherElements, {logs.id(), unsqueeze(at, {1}).id()}, {{"dim", int64_t{1}}}));
   const Term loss = select(ignored, 0, -squeeze(picked, {1}));
   if (how == 0) return {single ? reshape(loss, {}) : loss};
   const Term total = reduce_sum(loss, all_dims(loss));
-  const Term counted = cast(reduce_sum(cast(logical_not(ignored), DType::kI64, false), all_dims(ignored)), loss.dtype(), false);
+  const Term counted = cast(reduce_sum(cast(logical_not(ignored), DType::kI64, false), all_dims(ignored)),
+                            loss.dtype(), false);
   return {how == 2 ? total : total / counted, counted};
 }
 Results cross_entropy(Context& c) {

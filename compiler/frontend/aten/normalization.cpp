@@ -39,7 +39,8 @@ Dims last_dims(Term x, size_t n) {
 Results layer_norm(Context& c) {
   const Term x = c.in("input");
   const size_t n = c.sizes("normalized_shape").size();
-  if (n == 0 || static_cast<int64_t>(n) > x.rank()) c.does_not_fit("normalized_shape has more dims than the input");
+  if (n == 0 || static_cast<int64_t>(n) > x.rank())
+    c.does_not_fit("normalized_shape has more dims than the input");
   const Normalized s = standardize(widen(x), last_dims(x, n), c.number("eps"));
   const Term y = scaled(c, s.value, x.dtype(), false);
   return {y, s.mean, s.inverse_deviation};
@@ -48,8 +49,8 @@ Results layer_norm(Context& c) {
 Results rms_norm_row(Context& c) {
   const Term x = c.in("input"), w = widen(x);
   const size_t n = c.sizes("normalized_shape").size();
-  double epsilon = x.dtype() == DType::kF64 ? std::numeric_limits<double>::epsilon()
-                   : x.dtype() == DType::kF16 ? std::ldexp(1.0, -10)
+  double epsilon = x.dtype() == DType::kF64    ? std::numeric_limits<double>::epsilon()
+                   : x.dtype() == DType::kF16  ? std::ldexp(1.0, -10)
                    : x.dtype() == DType::kBF16 ? std::ldexp(1.0, -7)
                                                : std::numeric_limits<float>::epsilon();
   if (const auto given = c.optional_number("eps")) epsilon = *given;
@@ -61,8 +62,10 @@ Results rms_norm_row(Context& c) {
 Results group_norm_of(Context& c, int64_t groups) {
   const Term x = c.in("input"), w = widen(x);
   if (x.rank() < 2) c.does_not_fit("group_norm takes [batch, channels, ...]");
-  c.b.require(sym::eq(sym::mod(x.dim(1), groups), 0), "group_norm: {0} channels in {1} groups", {x.dim(1), groups});
-  Shape apart{x.dim(0), groups, c.b.simplify(sym::floordiv(x.dim(1), groups)) * count(x.shape(), 2, x.rank())};
+  c.b.require(sym::eq(sym::mod(x.dim(1), groups), 0), "group_norm: {0} channels in {1} groups",
+              {x.dim(1), groups});
+  Shape apart{x.dim(0), groups,
+              c.b.simplify(sym::floordiv(x.dim(1), groups)) * count(x.shape(), 2, x.rank())};
   const Normalized s = standardize(reshape(w, apart), {2}, c.number("eps"));
   const Term y = scaled(c, reshape(s.value, x.shape()), x.dtype(), true);
   return {y, squeeze(s.mean, {2}), squeeze(s.inverse_deviation, {2})};
@@ -116,9 +119,11 @@ Results batch_norm(Context& c) {
   if (!training) return {normalized_by(c, x, c.in("running_mean"), c.in("running_var")), none, none};
   const Statistics s = statistics(c, x);
   if (c.has("running_mean")) {
-    const Term mean = moved(c, c.in("running_mean"), s.mean), variance = moved(c, c.in("running_var"), s.unbiased);
+    const Term mean = moved(c, c.in("running_mean"), s.mean),
+               variance = moved(c, c.in("running_var"), s.unbiased);
     const Trained t = normalize_batch(c, x, s);
-    if (c.schema.name == "_native_batch_norm_legit_functional") return {t.y, t.mean, t.inverse, mean, variance};
+    if (c.schema.name == "_native_batch_norm_legit_functional")
+      return {t.y, t.mean, t.inverse, mean, variance};
     write(c.b, c.tensor("running_mean"), mean);
     write(c.b, c.tensor("running_var"), variance);
     return {t.y, t.mean, t.inverse};
@@ -133,7 +138,8 @@ Results batch_norm_inference(Context& c) {
 
 Results instance_norm(Context& c) {
   const Term x = c.in("input");
-  if (c.has("running_mean") && c.flag("use_input_stats")) c.unsupported("instance_norm that updates running statistics");
+  if (c.has("running_mean") && c.flag("use_input_stats"))
+    c.unsupported("instance_norm that updates running statistics");
   if (!c.flag("use_input_stats")) return {batch_norm_inference(c)[0]};
   Dims dims;
   for (int64_t d = 2; d < x.rank(); ++d) dims.push_back(d);
@@ -150,7 +156,6 @@ Results weight_norm(Context& c) {
   const Term norm = sqrt(reduce_sum(square(widen(v)), dims, kKeep));
   return {cast(widen(v) * (widen(g) / norm), v.dtype(), false), norm};
 }
-
 
 constexpr Row kRows[] = {
     {"_native_batch_norm_legit", batch_norm},

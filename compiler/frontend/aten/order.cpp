@@ -67,8 +67,9 @@ Results histc(Context& c) {
 }
 
 constexpr Row kRows[] = {
-    {"argsort", argsort}, {"bucketize", searchsorted},       {"histc", histc}, {"msort", msort},
-    {"searchsorted", searchsorted}, {"sort", sorted}, {"topk", topk},
+    {"argsort", argsort}, {"bucketize", searchsorted},    {"histc", histc},
+    {"msort", msort},     {"searchsorted", searchsorted}, {"sort", sorted},
+    {"topk", topk},
 };
 
 }  // namespace

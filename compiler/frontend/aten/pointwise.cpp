@@ -38,7 +38,8 @@ Results op_round(Context& c) {
   if (decimals == 0) return {apply(OpKind::kRound, x)};
   const double scale = std::pow(10.0, static_cast<double>(std::abs(decimals)));
   const Term w = widen(x);
-  const Term y = decimals > 0 ? apply(OpKind::kRound, w * scale) / scale : apply(OpKind::kRound, w / scale) * scale;
+  const Term y =
+      decimals > 0 ? apply(OpKind::kRound, w * scale) / scale : apply(OpKind::kRound, w / scale) * scale;
   return {cast(y, x.dtype(), false)};
 }
 Results frac(Context& c) {
@@ -111,8 +112,10 @@ Results nan_to_num(Context& c) {
   if (x.dtype() == DType::kF16) largest = 65504;
   if (x.dtype() == DType::kBF16) largest = 3.3895313892515355e38;
   const double nan = c.optional_number("nan").value_or(0);
-  const double high = c.optional_number("posinf").value_or(largest), low = c.optional_number("neginf").value_or(-largest);
-  const Term finite = select(apply(OpKind::kIsInf, x), select(less(x, 0), number_like(x, low), number_like(x, high)), x);
+  const double high = c.optional_number("posinf").value_or(largest),
+               low = c.optional_number("neginf").value_or(-largest);
+  const Term finite =
+      select(apply(OpKind::kIsInf, x), select(less(x, 0), number_like(x, low), number_like(x, high)), x);
   return {select(apply(OpKind::kIsNan, x), nan, finite)};
 }
 
@@ -148,7 +151,8 @@ Results signbit(Context& c) {
   const Term x = c.in("self");
   if (is_bool(x.dtype())) return {constant_truth(x, false)};
   // 1 / -0.0 is negative.
-  if (is_float(x.dtype())) return {logical_or(less(x, 0), logical_and(equal(x, 0), less(divide_into(1, x), 0)))};
+  if (is_float(x.dtype()))
+    return {logical_or(less(x, 0), logical_and(equal(x, 0), less(divide_into(1, x), 0)))};
   return {less(x, 0)};
 }
 

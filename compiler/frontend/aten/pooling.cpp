@@ -25,7 +25,8 @@ struct Pooled {
 Pooled batched(const Context& c, size_t n) {
   const Term x = c.in("self");
   const bool added = x.shape().size() == n + 1;
-  if (!added && x.shape().size() != n + 2) c.does_not_fit(cat("pooling over ", n, " dims of a tensor of rank ", x.rank()));
+  if (!added && x.shape().size() != n + 2)
+    c.does_not_fit(cat("pooling over ", n, " dims of a tensor of rank ", x.rank()));
   return {added ? unsqueeze(x, {0}) : x, added};
 }
 Value unbatched(Term y, bool added) { return added ? squeeze(y, {0}) : y; }
@@ -33,20 +34,26 @@ Value unbatched(Term y, bool added) { return added ? squeeze(y, {0}) : y; }
 graph::Attributes window(const Context& c, Term x, size_t n) {
   const Dims size = spatial(c, "kernel_size", n), padding = spatial(c, "padding", n);
   const Dims strides = c.has("stride") && !c.arg("stride").items.empty() ? spatial(c, "stride", n)
-                       : c.has("stride") && c.arg("stride").kind == Value::Kind::kInt ? spatial(c, "stride", n)
-                                                                                     : size;
+                       : c.has("stride") && c.arg("stride").kind == Value::Kind::kInt
+                           ? spatial(c, "stride", n)
+                           : size;
   const Dims dilations = c.names("dilation") ? spatial(c, "dilation", n) : Dims(n, 1);
   Shape extra(n, 0);
   for (size_t i = 0; i < n && c.flag("ceil_mode"); ++i) {
     // A window must not start in the padding at the end.
-    const sym::Expr in = x.shape()[i + 2], padded = in + 2 * padding[i], reach = (size[i] - 1) * dilations[i] + 1;
+    const sym::Expr in = x.shape()[i + 2], padded = in + 2 * padding[i],
+                    reach = (size[i] - 1) * dilations[i] + 1;
     sym::Expr out = sym::ceildiv(padded - reach, strides[i]) + 1;
     out = sym::select(sym::ge((out - 1) * strides[i], in + padding[i]), out - 1, out);
     extra[i] = c.b.simplify((out - 1) * strides[i] + reach - padded);
   }
   const Shape pads(padding.begin(), padding.end());
-  return {{"window", Shape(size.begin(), size.end())}, {"strides", strides}, {"dilations", dilations},
-          {"before", pads}, {"after", pads}, {"extra", extra}};
+  return {{"window", Shape(size.begin(), size.end())},
+          {"strides", strides},
+          {"dilations", dilations},
+          {"before", pads},
+          {"after", pads},
+          {"extra", extra}};
 }
 
 template <size_t n, bool indices>
@@ -57,7 +64,8 @@ Results max_pool(Context& c) {
   if (indices)
     out.push_back(unbatched(Term(c.b, c.b.add1(OpKind::kWindowArgMax, {in.x.id()}, attributes)), in.added));
   attributes.set("kind", std::string("max"));
-  out.insert(out.begin(), unbatched(Term(c.b, c.b.add1(OpKind::kReduceWindow, {in.x.id()}, attributes)), in.added));
+  out.insert(out.begin(),
+             unbatched(Term(c.b, c.b.add1(OpKind::kReduceWindow, {in.x.id()}, attributes)), in.added));
   return out;
 }
 template <size_t n>
@@ -78,7 +86,8 @@ struct Bins {
   Term first, last;  // [out], i64; last is exclusive
 };
 Bins bins(Builder& b, sym::Expr in, sym::Expr out) {
-  const Term i = index_along(b, {out}, 0, DType::kI64), n = size_as(b, DType::kI64, in), m = size_as(b, DType::kI64, out);
+  const Term i = index_along(b, {out}, 0, DType::kI64), n = size_as(b, DType::kI64, in),
+             m = size_as(b, DType::kI64, out);
   return {i * n / m, ((i + 1.0) * n + m - 1.0) / m};
 }
 
@@ -92,7 +101,8 @@ Rows rows_of(Term x, sym::Expr in, sym::Expr out) {
   const sym::Expr longest = b.simplify(sym::min(in, sym::ceildiv(in, out) + 1));
   const Bins w = bins(b, in, out);
   const Term at = unsqueeze(w.first, {1}) + index_along(b, {1, longest}, 1, DType::kI64);
-  const Term inside = less(at, unsqueeze(w.last, {1})), clipped = minimum(at, size_as(b, DType::kI64, in - 1));
+  const Term inside = less(at, unsqueeze(w.last, {1})),
+             clipped = minimum(at, size_as(b, DType::kI64, in - 1));
   return {gather(x, clipped, x.rank() - 1), inside, clipped};
 }
 
@@ -153,7 +163,8 @@ Results adaptive_max_pool(Context& c) {
     Shape first(2 * n, 1), step(2 * n, 1);
     first[i] = sizes[i];
     step[n + i] = grid[n + i];
-    const Term place = reshape(w.first, first) + reshape(index_along(c.b, {grid[n + i]}, 0, DType::kI64), step);
+    const Term place =
+        reshape(w.first, first) + reshape(index_along(c.b, {grid[n + i]}, 0, DType::kI64), step);
     inside = logical_and(inside, less(place, reshape(w.last, first)));
     at = at * size_as(c.b, DType::kI64, in) + minimum(place, size_as(c.b, DType::kI64, in - 1));
   }
@@ -169,20 +180,22 @@ Results adaptive_max_pool(Context& c) {
   const int64_t last = kept.rank() - 1;
   const Term best(c.b, c.b.add1(OpKind::kArgMax, {kept.id()}, {{"dim", last}, {"last", int64_t{0}}}));
   const Term spread = expand(at, kept.shape());
-  const Term position(c.b, c.b.add1(OpKind::kGatherElements, {spread.id(), unsqueeze(best, {last}).id()}, {{"dim", last}}));
+  const Term position(
+      c.b, c.b.add1(OpKind::kGatherElements, {spread.id(), unsqueeze(best, {last}).id()}, {{"dim", last}}));
   return {reduce_max(kept, {last}), squeeze(position, {last})};
 }
 
 // Columns of windows: [batch, channels * window, positions], by one gather from the padded image.
 Results im2col(Context& c) {
   const Pooled in = batched(c, 2);
-  const Dims size = spatial(c, "kernel_size", 2), dilation = spatial(c, "dilation", 2), padding = spatial(c, "padding", 2),
-             stride = spatial(c, "stride", 2);
+  const Dims size = spatial(c, "kernel_size", 2), dilation = spatial(c, "dilation", 2),
+             padding = spatial(c, "padding", 2), stride = spatial(c, "stride", 2);
   const Term x = ops::pad(in.x, {0, 0, padding[0], padding[1]}, {0, 0, padding[0], padding[1]}, 0);
   Shape out;
   std::vector<Term> at;
   for (size_t i = 0; i < 2; ++i) {
-    const sym::Expr n = c.b.simplify(sym::floordiv(x.dim(static_cast<int64_t>(i) + 2) - (size[i] - 1) * dilation[i] - 1, stride[i]) + 1);
+    const sym::Expr n = c.b.simplify(
+        sym::floordiv(x.dim(static_cast<int64_t>(i) + 2) - (size[i] - 1) * dilation[i] - 1, stride[i]) + 1);
     out.push_back(n);
     const Shape grid{size[i], n};
     at.push_back(index_along(c.b, grid, 0, DType::kI64) * static_cast<double>(dilation[i]) +
@@ -199,8 +212,8 @@ Results col2im(Context& c) {
   const bool added = x.rank() == 2;
   if (added) x = unsqueeze(x, {0});
   const Shape image = c.sizes("output_size");
-  const Dims size = spatial(c, "kernel_size", 2), dilation = spatial(c, "dilation", 2), padding = spatial(c, "padding", 2),
-             stride = spatial(c, "stride", 2);
+  const Dims size = spatial(c, "kernel_size", 2), dilation = spatial(c, "dilation", 2),
+             padding = spatial(c, "padding", 2), stride = spatial(c, "stride", 2);
   Shape out, padded;
   for (size_t i = 0; i < 2; ++i) {
     padded.push_back(image[i] + 2 * padding[i]);
@@ -215,9 +228,10 @@ Results col2im(Context& c) {
   const Term at = place(0, 2, 0) * size_as(c.b, DType::kI64, padded[1]) + place(1, 3, 1);
   const sym::Expr n = count(grid), rows = c.b.simplify(x.dim(0) * channels), plane = padded[0] * padded[1];
   const Term zeros = filled(c.b, {rows, plane}, x.dtype(), 0);
-  const Term sums(c.b, c.b.add1(OpKind::kScatterElements,
-                                {zeros.id(), expand(reshape(at, {1, n}), {rows, n}).id(), reshape(x, {rows, n}).id()},
-                                {{"dim", int64_t{1}}, {"reduction", std::string("add")}}));
+  const Term sums(
+      c.b, c.b.add1(OpKind::kScatterElements,
+                    {zeros.id(), expand(reshape(at, {1, n}), {rows, n}).id(), reshape(x, {rows, n}).id()},
+                    {{"dim", int64_t{1}}, {"reduction", std::string("add")}}));
   Term y = reshape(sums, {x.dim(0), channels, padded[0], padded[1]});
   y = slice(slice(y, 2, padding[0], image[0]), 3, padding[1], image[1]);
   return {unbatched(y, added)};

@@ -26,11 +26,13 @@ Term gates(Term t, Cell cell) {
   return t;
 }
 
-RecurrentResult direction(Cell cell, Term x, const std::vector<Term>& p, Term h, std::optional<Term> state, bool reverse) {
+RecurrentResult direction(Cell cell, Term x, const std::vector<Term>& p, Term h, std::optional<Term> state,
+                          bool reverse) {
   const bool biases = p.size() >= 4;
   std::optional<Term> bias;
   if (biases) bias = concat({gates(p[2], cell), gates(p[3], cell)}, 0);
-  RecurrentOptions options{.reverse = reverse, .activations = {}, .alphas = {}, .betas = {}, .linear_before_reset = true};
+  RecurrentOptions options{
+      .reverse = reverse, .activations = {}, .alphas = {}, .betas = {}, .linear_before_reset = true};
   const Term w = gates(p[0], cell), r = gates(p[1], cell);
   switch (cell) {
     case Cell::kLstm:
@@ -49,7 +51,8 @@ template <Cell cell>
 Results recurrent(Context& c) {
   if (!c.names("input")) c.unsupported("recurrent layers over packed sequences");
   if (c.number("dropout") != 0 && c.flag("train"))
-    c.unsupported("dropout in training draws random numbers", "export the module in eval mode: module.eval()");
+    c.unsupported("dropout in training draws random numbers",
+                  "export the module in eval mode: module.eval()");
   Term x = c.in("input");
   const bool first = c.flag("batch_first"), unbatched = x.rank() == 2;
   if (unbatched) c.unsupported("recurrent layers without a batch dim");

@@ -42,7 +42,8 @@ Results nansum(Context& c) {
   const Term x = summed_input(c, c.in("self"));
   if (x.rank() == 0 || !is_float(x.dtype())) return sum(c);
   const Dims dims = dims_of(c, x);
-  return {in_wide(x, [&](Term w) { return reduce_sum(select(apply(OpKind::kIsNan, w), 0, w), dims, keeps(c)); })};
+  return {
+      in_wide(x, [&](Term w) { return reduce_sum(select(apply(OpKind::kIsNan, w), 0, w), dims, keeps(c)); })};
 }
 Results prod(Context& c) {
   const Term x = summed_input(c, c.in("self"));
@@ -159,7 +160,8 @@ Results logsumexp(Context& c) {
   if (!is_float(x.dtype())) x = cast(x, DType::kF32, false);
   if (x.rank() == 0) return {x};
   const Dims dims = dims_of(c, x);
-  const Term w = widen(x), top = reduce_max(w, dims, kKeep), shift = select(apply(OpKind::kIsInf, top), 0, top);
+  const Term w = widen(x), top = reduce_max(w, dims, kKeep),
+             shift = select(apply(OpKind::kIsInf, top), 0, top);
   const Term sum = log(reduce_sum(exp(w - shift), dims, kKeep)) + shift;
   return {cast(keeps(c) ? sum : squeeze(sum, dims), x.dtype(), false)};
 }
@@ -197,8 +199,9 @@ Results scan(Context& c) {
   const Term x = summed_input(c, c.in("self"));
   if (x.rank() == 0) return {x};
   return {in_wide(x, [&](Term w) {
-    return Term(c.b, c.b.add1(kind, {w.id()},
-                              {{"dim", c.dim("dim", x.rank())}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}}));
+    return Term(
+        c.b, c.b.add1(kind, {w.id()},
+                      {{"dim", c.dim("dim", x.rank())}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}}));
   })};
 }
 Results diff(Context& c) {

@@ -61,43 +61,41 @@ Results resized(Context& c, size_t n, ResizeOptions options) {
 
 template <size_t n, bool exact>
 Results nearest(Context& c) {
-  if (exact) return resized(c, n, {.mode = "nearest", .coordinates = "half_pixel", .nearest = "round_prefer_ceil", .roi = {}});
+  if (exact)
+    return resized(
+        c, n, {.mode = "nearest", .coordinates = "half_pixel", .nearest = "round_prefer_ceil", .roi = {}});
   return resized(c, n, {.mode = "nearest", .coordinates = "asymmetric", .nearest = "floor", .roi = {}});
 }
 template <size_t n, bool antialias>
 Results linear(Context& c) {
   const bool corners = c.flag("align_corners");
-  return resized(c, n, {.mode = "linear",
-                        .coordinates = corners ? "align_corners" : "half_pixel",
-                        .exclude_outside = antialias,
-                        .antialias = antialias,
-                        .roi = {}});
+  return resized(c, n,
+                 {.mode = "linear",
+                  .coordinates = corners ? "align_corners" : "half_pixel",
+                  .exclude_outside = antialias,
+                  .antialias = antialias,
+                  .roi = {}});
 }
 template <bool antialias>
 Results cubic(Context& c) {
   const bool corners = c.flag("align_corners");
   // The antialiased filter is Pillow's, the other one has the parameter of OpenCV.
-  return resized(c, 2, {.mode = "cubic",
-                        .coordinates = corners ? "align_corners" : "half_pixel",
-                        .cubic_a = antialias ? -0.5 : -0.75,
-                        .exclude_outside = antialias,
-                        .antialias = antialias,
-                        .roi = {}});
+  return resized(c, 2,
+                 {.mode = "cubic",
+                  .coordinates = corners ? "align_corners" : "half_pixel",
+                  .cubic_a = antialias ? -0.5 : -0.75,
+                  .exclude_outside = antialias,
+                  .antialias = antialias,
+                  .roi = {}});
 }
 
 constexpr Row kRows[] = {
-    {"_upsample_bicubic2d_aa", cubic<true>},
-    {"_upsample_bilinear2d_aa", linear<2, true>},
-    {"_upsample_nearest_exact1d", nearest<1, true>},
-    {"_upsample_nearest_exact2d", nearest<2, true>},
-    {"_upsample_nearest_exact3d", nearest<3, true>},
-    {"upsample_bicubic2d", cubic<false>},
-    {"upsample_bilinear2d", linear<2, false>},
-    {"upsample_linear1d", linear<1, false>},
-    {"upsample_nearest1d", nearest<1, false>},
-    {"upsample_nearest2d", nearest<2, false>},
-    {"upsample_nearest3d", nearest<3, false>},
-    {"upsample_trilinear3d", linear<3, false>},
+    {"_upsample_bicubic2d_aa", cubic<true>},         {"_upsample_bilinear2d_aa", linear<2, true>},
+    {"_upsample_nearest_exact1d", nearest<1, true>}, {"_upsample_nearest_exact2d", nearest<2, true>},
+    {"_upsample_nearest_exact3d", nearest<3, true>}, {"upsample_bicubic2d", cubic<false>},
+    {"upsample_bilinear2d", linear<2, false>},       {"upsample_linear1d", linear<1, false>},
+    {"upsample_nearest1d", nearest<1, false>},       {"upsample_nearest2d", nearest<2, false>},
+    {"upsample_nearest3d", nearest<3, false>},       {"upsample_trilinear3d", linear<3, false>},
 };
 
 }  // namespace

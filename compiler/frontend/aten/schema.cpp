@@ -60,8 +60,9 @@ struct Table {
 Table& table() {
   static Table* const out = [] {
     auto* t = new Table;
-    std::string_view text(stridec_embedded_aten_schemas,
-                          static_cast<size_t>(stridec_embedded_aten_schemas_end - stridec_embedded_aten_schemas));
+    std::string_view text(
+        stridec_embedded_aten_schemas,
+        static_cast<size_t>(stridec_embedded_aten_schemas_end - stridec_embedded_aten_schemas));
     while (!text.empty()) {
       const std::string_view line = text.substr(0, text.find('\n'));
       text.remove_prefix(std::min(text.size(), line.size() + 1));

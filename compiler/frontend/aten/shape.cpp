@@ -25,7 +25,9 @@ Results cat_row(Context& c) {
   std::vector<Term> parts = promoted_list(c, "tensors");
   if (parts.empty()) c.does_not_fit("cat of no tensors");
   // PyTorch ignores empty tensors of rank 1 beside others.
-  const int64_t rank = std::max_element(parts.begin(), parts.end(), [](Term a, Term b) { return a.rank() < b.rank(); })->rank();
+  const int64_t rank = std::max_element(parts.begin(), parts.end(), [](Term a, Term b) {
+                         return a.rank() < b.rank();
+                       })->rank();
   std::erase_if(parts, [&](Term t) { return t.rank() == 1 && rank > 1 && t.dim(0).is_const(0); });
   return {concat(parts, c.dim("dim", rank))};
 }
@@ -54,7 +56,8 @@ Results repeat(Context& c) {
 Results tile(Context& c) {
   const Term x = c.in("self");
   Shape times = c.sizes("dims");
-  if (std::ssize(times) < x.rank()) times.insert(times.begin(), static_cast<size_t>(x.rank()) - times.size(), 1);
+  if (std::ssize(times) < x.rank())
+    times.insert(times.begin(), static_cast<size_t>(x.rank()) - times.size(), 1);
   Shape shape = x.shape();
   shape.insert(shape.begin(), times.size() - shape.size(), 1);
   Shape apart, wide, out;
@@ -102,7 +105,8 @@ Results roll(Context& c) {
 Results rot90(Context& c) {
   const Term x = c.in("self");
   const Dims dims = c.integers("dims");
-  const int64_t a = normal_dim(dims.at(0), x.rank()), d = normal_dim(dims.at(1), x.rank()), k = ((c.integer("k") % 4) + 4) % 4;
+  const int64_t a = normal_dim(dims.at(0), x.rank()), d = normal_dim(dims.at(1), x.rank()),
+                k = ((c.integer("k") % 4) + 4) % 4;
   if (k == 0) return {x};
   if (k == 2) return {flip(x, {std::min(a, d), std::max(a, d)})};
   return {k == 1 ? flip(transpose(x, a, d), {a}) : transpose(flip(x, {a}), a, d)};
@@ -110,17 +114,22 @@ Results rot90(Context& c) {
 
 // Pairs from the last dim on, as F.pad has them.
 Term padded(Context& c, Term x, const Shape& amounts, const std::string& mode, double value) {
-  if (amounts.size() % 2 || std::ssize(amounts) > 2 * x.rank()) c.does_not_fit("pad has pairs for more dims than there are");
+  if (amounts.size() % 2 || std::ssize(amounts) > 2 * x.rank())
+    c.does_not_fit("pad has pairs for more dims than there are");
   Shape before(x.shape().size(), 0), after(x.shape().size(), 0);
   for (size_t i = 0; i < amounts.size() / 2; ++i) {
     before[before.size() - 1 - i] = amounts[2 * i];
     after[after.size() - 1 - i] = amounts[2 * i + 1];
   }
   if (mode == "constant") {
-    if (is_bool(x.dtype())) return cast(ops::pad(cast(x, DType::kU8, false), before, after, value != 0), DType::kBool, false);
+    if (is_bool(x.dtype()))
+      return cast(ops::pad(cast(x, DType::kU8, false), before, after, value != 0), DType::kBool, false);
     return ops::pad(x, before, after, value);
   }
-  const std::string kind = mode == "replicate" ? "edge" : mode == "reflect" ? "reflect" : mode == "circular" ? "wrap" : "";
+  const std::string kind = mode == "replicate"  ? "edge"
+                           : mode == "reflect"  ? "reflect"
+                           : mode == "circular" ? "wrap"
+                                                : "";
   if (kind.empty()) c.unsupported(cat("pad mode '", mode, "'"));
   return {c.b, ops::pad(c.b, x, before, after, {}, kind)};
 }
@@ -128,7 +137,9 @@ Results pad(Context& c) {
   const double value = c.has("value") ? c.number("value") : 0;
   return {padded(c, c.in("self"), c.sizes("pad"), c.text("mode"), value)};
 }
-Results constant_pad(Context& c) { return {padded(c, c.in("self"), c.sizes("pad"), "constant", c.number("value"))}; }
+Results constant_pad(Context& c) {
+  return {padded(c, c.in("self"), c.sizes("pad"), "constant", c.number("value"))};
+}
 Results reflection_pad(Context& c) { return {padded(c, c.in("self"), c.sizes("padding"), "reflect", 0)}; }
 Results replication_pad(Context& c) { return {padded(c, c.in("self"), c.sizes("padding"), "replicate", 0)}; }
 
@@ -185,7 +196,9 @@ Results sym_size(Context& c) {
   if (shape.empty()) c.does_not_fit("a scalar has no dims");
   return {Value::integer_of(shape[static_cast<size_t>(c.dim("dim", std::ssize(shape)))])};
 }
-Results sym_numel(Context& c) { return {Value::integer_of(c.b.simplify(count(shape_of(c.b, c.tensor("self")))))}; }
+Results sym_numel(Context& c) {
+  return {Value::integer_of(c.b.simplify(count(shape_of(c.b, c.tensor("self")))))};
+}
 Results sym_stride(Context& c) {
   const Tensor t = c.tensor("self");
   const Shape shape = shape_of(c.b, t);

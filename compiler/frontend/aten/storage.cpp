@@ -91,8 +91,8 @@ bool is_viewable(Builder& b, const Tensor& tensor, const Shape& shape) {
   sym::Expr run = 1;
   for (size_t d = old.size(); d-- > 0;) {
     run = run * old[d];
-    const bool ends = d == 0 || (!old[d - 1].is_const(1) &&
-                                 !b.holds(sym::eq(strides[d - 1], strides[d] * old[d])));
+    const bool ends =
+        d == 0 || (!old[d - 1].is_const(1) && !b.holds(sym::eq(strides[d - 1], strides[d] * old[d])));
     if (!ends) continue;
     sym::Expr covered = 1;
     while (at > 0 && !b.holds(sym::eq(covered, run))) covered = covered * shape[--at];

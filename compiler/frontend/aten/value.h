@@ -16,9 +16,9 @@ struct Value {
     kNone,
     kFailed,  // what produces it could not be imported
     kTensor,
-    kInt,     // integer: an expression
-    kBool,    // integer: a condition
-    kFloat,   // number
+    kInt,      // integer: an expression
+    kBool,     // integer: a condition
+    kFloat,    // number
     kComplex,  // number, imaginary
     kString,
     kDType,

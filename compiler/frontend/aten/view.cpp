@@ -55,7 +55,10 @@ Results view(Context& c) {
       c.unsupported("a view as a dtype of another size");
     const DType from = x.dtype();
     return {view_of(
-        t, [to](Term base) { return Term(base.builder(), base.builder().add1(OpKind::kBitcast, {base.id()}, {{"to", to}})); },
+        t,
+        [to](Term base) {
+          return Term(base.builder(), base.builder().add1(OpKind::kBitcast, {base.id()}, {{"to", to}}));
+        },
         [from](Term, Term value) {
           return Term(value.builder(), value.builder().add1(OpKind::kBitcast, {value.id()}, {{"to", from}}));
         })};
@@ -74,9 +77,7 @@ Results reshape(Context& c) {
   const Tensor t = c.tensor("self");
   return maybe_view(c, t, inferred(c, shape_of(c.b, t), c.sizes(c.names("shape") ? "shape" : "size")));
 }
-Results shape_as(Context& c) {
-  return maybe_view(c, c.tensor("self"), shape_of(c.b, c.tensor("other")));
-}
+Results shape_as(Context& c) { return maybe_view(c, c.tensor("self"), shape_of(c.b, c.tensor("other"))); }
 Results flatten(Context& c) {
   const Tensor t = c.tensor("self");
   const Shape old = shape_of(c.b, t);
@@ -228,7 +229,8 @@ Results slice(Context& c) {
   if (shape.empty()) c.does_not_fit("slice of a tensor without dims");
   const int64_t dim = c.dim("dim", std::ssize(shape)), step = c.integer("step");
   if (step < 1) c.does_not_fit("a slice's step is positive");
-  const Slice s = python_slice(c.b, shape[static_cast<size_t>(dim)], bound(c, "start"), bound(c, "end"), step);
+  const Slice s =
+      python_slice(c.b, shape[static_cast<size_t>(dim)], bound(c, "start"), bound(c, "end"), step);
   const bool whole = s.start.is_const(0) && s.extent == shape[static_cast<size_t>(dim)] && step == 1;
   return {whole ? t : slice_view(t, dim, s)};
 }
@@ -261,7 +263,8 @@ Results equal_parts(Context& c, const Tensor& t, int64_t dim, sym::Expr part) {
   const sym::Expr total = shape_of(c.b, t)[static_cast<size_t>(dim)];
   if (total.is_const(0)) return parts(c, t, dim, {0});
   const sym::Expr count = c.b.simplify(sym::ceildiv(total, part));
-  if (!count.is_const() || count.value() > 10'000) c.unsupported("the number of parts must be known at compile time");
+  if (!count.is_const() || count.value() > 10'000)
+    c.unsupported("the number of parts must be known at compile time");
   Shape sizes(static_cast<size_t>(count.value()), part);
   sizes.back() = c.b.simplify(total - part * (count.value() - 1));
   return parts(c, t, dim, sizes);
@@ -280,7 +283,8 @@ Results chunk(Context& c) {
   const sym::Expr size = shape_of(c.b, t)[static_cast<size_t>(dim)];
   if (!size.is_const()) {
     // Exactly `chunks` parts if the size is a multiple, as the trace had it.
-    c.b.require(sym::eq(sym::mod(size, chunks), 0), "chunk: a dim of size {0} is not a multiple of {1}", {size, chunks});
+    c.b.require(sym::eq(sym::mod(size, chunks), 0), "chunk: a dim of size {0} is not a multiple of {1}",
+                {size, chunks});
     return parts(c, t, dim, Shape(static_cast<size_t>(chunks), c.b.simplify(sym::floordiv(size, chunks))));
   }
   return equal_parts(c, t, dim, std::max<int64_t>((size.value() + chunks - 1) / chunks, 1));
@@ -315,7 +319,8 @@ Results unbind(Context& c) {
   const Shape shape = shape_of(c.b, t);
   const int64_t dim = c.dim("dim", std::ssize(shape));
   const sym::Expr size = shape[static_cast<size_t>(dim)];
-  if (!size.is_const() || size.value() > 10'000) c.unsupported("the number of parts must be known at compile time");
+  if (!size.is_const() || size.value() > 10'000)
+    c.unsupported("the number of parts must be known at compile time");
   std::vector<Value> out;
   for (int64_t i = 0; i < size.value(); ++i) out.emplace_back(select_view(t, dim, i));
   return {Value::list(std::move(out))};
@@ -351,7 +356,8 @@ Results unfold(Context& c) {
   const Tensor t = c.tensor("self");
   const Shape shape = shape_of(c.b, t);
   if (t.complex || shape.empty()) c.unsupported("unfold of this tensor");
-  const int64_t dim = c.dim("dimension", std::ssize(shape)), size = c.integer("size"), step = c.integer("step");
+  const int64_t dim = c.dim("dimension", std::ssize(shape)), size = c.integer("size"),
+                step = c.integer("step");
   const sym::Expr n = shape[static_cast<size_t>(dim)];
   c.b.require(sym::ge(n, size), "unfold: windows of {1} in a dim of size {0}", {n, size});
   const sym::Expr windows = c.b.simplify(sym::floordiv(n - size, step) + 1);

@@ -22,7 +22,8 @@ Term pixel(Term image, Term x, Term y) {
   const Term inside = logical_and(logical_and(greater_equal(x, 0), less_equal(x, last(w))),
                                   logical_and(greater_equal(y, 0), less_equal(y, last(h))));
   // NaN is outside.
-  const Term cx = cast(select(inside, x, 0), DType::kI64, false), cy = cast(select(inside, y, 0), DType::kI64, false);
+  const Term cx = cast(select(inside, x, 0), DType::kI64, false),
+             cy = cast(select(inside, y, 0), DType::kI64, false);
   const Term at = cy * size_as(b, DType::kI64, w) + cx;  // [batch, h', w']
   const Term flat = permute(reshape(image, {image.dim(0), image.dim(1), h * w}), {0, 2, 1});
   const Term rows = permute(gather(flat, at, 1, 1), {0, 3, 1, 2});  // [batch, channels, h', w']
@@ -47,7 +48,8 @@ Results grid_sampler(Context& c) {
     return {cast(pixel(wide, apply(OpKind::kRound, x), apply(OpKind::kRound, y)), image.dtype(), false)};
   const Term x0 = apply(OpKind::kFloor, x), y0 = apply(OpKind::kFloor, y);
   const auto corner = [&](double dx, double dy) {
-    const Term wx = dx == 0 ? subtract_from(1, x - x0) : x - x0, wy = dy == 0 ? subtract_from(1, y - y0) : y - y0;
+    const Term wx = dx == 0 ? subtract_from(1, x - x0) : x - x0,
+               wy = dy == 0 ? subtract_from(1, y - y0) : y - y0;
     return pixel(wide, x0 + dx, y0 + dy) * unsqueeze(wx * wy, {1});
   };
   return {cast(corner(0, 0) + corner(1, 0) + corner(0, 1) + corner(1, 1), image.dtype(), false)};

@@ -19,7 +19,9 @@ std::string root_of(const ZipFile& zip) {
   return "";
 }
 
-std::string_view text_of(const graph::Data& data) { return {reinterpret_cast<const char*>(data.bytes), data.size}; }
+std::string_view text_of(const graph::Data& data) {
+  return {reinterpret_cast<const char*>(data.bytes), data.size};
+}
 
 std::string trimmed(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
@@ -44,7 +46,8 @@ void read_payloads(const ZipFile& zip, const std::string& folder, const std::str
 }  // namespace
 
 bool is_program(const ZipFile& zip) {
-  return find_entry(zip, "serialized_exported_program.json") || find_entry(zip, root_of(zip) + "archive_format");
+  return find_entry(zip, "serialized_exported_program.json") ||
+         find_entry(zip, root_of(zip) + "archive_format");
 }
 
 Archive read_archive(const graph::Data& file) {
@@ -55,9 +58,10 @@ Archive read_archive(const graph::Data& file) {
   const std::string root = root_of(zip);
   const ZipEntry* format = find_entry(zip, root + "archive_format");
   if (!format || trimmed(text_of(read_entry(zip, *format))) != "pt2")
-    fail(ErrorKind::kMalformed, "unknown-format", "the zip archive holds no exported program",
-         "a TorchScript file or a state dict is a zip archive too: export the module with torch.export.export "
-         "and save it with torch.export.save");
+    fail(
+        ErrorKind::kMalformed, "unknown-format", "the zip archive holds no exported program",
+        "a TorchScript file or a state dict is a zip archive too: export the module with torch.export.export "
+        "and save it with torch.export.save");
   if (const ZipEntry* version = find_entry(zip, root + "archive_version"))
     if (const std::string text = trimmed(text_of(read_entry(zip, *version))); text != "0")
       fail(ErrorKind::kUnsupported, "archive-version", cat("the archive has version ", text, ", not 0"));
@@ -84,8 +88,10 @@ Archive read_archive(const graph::Data& file) {
   if (find_entry(zip, root + "data/weights/" + out.model + ".pt"))
     fail(ErrorKind::kUnsupported, "old-archive",
          "the program was saved by PyTorch 2.8, whose weights are pickled Python objects", kSaveAgain);
-  read_payloads(zip, root + "data/weights/", root + "data/weights/" + out.model + "_weights_config.json", out);
-  read_payloads(zip, root + "data/constants/", root + "data/constants/" + out.model + "_constants_config.json", out);
+  read_payloads(zip, root + "data/weights/", root + "data/weights/" + out.model + "_weights_config.json",
+                out);
+  read_payloads(zip, root + "data/constants/",
+                root + "data/constants/" + out.model + "_constants_config.json", out);
   return out;
 }
 

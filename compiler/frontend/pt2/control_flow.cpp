@@ -115,12 +115,13 @@ std::vector<Value> op_while(const Call& c) {
   };
   const ValueId first = condition(carried);
   const ops::LoopResult result =
-      ops::loop(c.b(), std::numeric_limits<int64_t>::max(), first, tensors(c, carried), [&](const ops::LoopState& state) {
-        const std::vector<Value> now = values(c, state.carried);
-        const std::vector<Value> next = run(c, c.graph(1), with(now));
-        const std::vector<ValueId> ids = tensors(c, next);
-        return ops::LoopStep{.condition = condition(values(c, ids)), .carried = ids, .stacked = {}};
-      });
+      ops::loop(c.b(), std::numeric_limits<int64_t>::max(), first, tensors(c, carried),
+                [&](const ops::LoopState& state) {
+                  const std::vector<Value> now = values(c, state.carried);
+                  const std::vector<Value> next = run(c, c.graph(1), with(now));
+                  const std::vector<ValueId> ids = tensors(c, next);
+                  return ops::LoopStep{.condition = condition(values(c, ids)), .carried = ids, .stacked = {}};
+                });
   return values(c, result.carried);
 }
 
@@ -130,8 +131,8 @@ Value row_of(const Call& c, Term t, sym::Expr at) {
 }
 
 // Carries and rows: scan(combine, init, xs, additional), map(body, xs, additional).
-std::vector<Value> over_rows(const Call& c, const Graph& body, const std::vector<Value>& init, const std::vector<Value>& xs,
-                             const std::vector<Value>& more) {
+std::vector<Value> over_rows(const Call& c, const Graph& body, const std::vector<Value>& init,
+                             const std::vector<Value>& xs, const std::vector<Value>& more) {
   std::vector<Term> rows;
   for (ValueId id : tensors(c, xs)) rows.emplace_back(c.b(), id);
   if (rows.empty()) c.unsupported("no tensor to go over");
@@ -144,7 +145,8 @@ std::vector<Value> over_rows(const Call& c, const Graph& body, const std::vector
         const std::vector<ValueId> ids = tensors(c, run(c, body, given));
         if (ids.size() < carried) c.unsupported("a body with fewer results than carried values");
         const auto split = ids.begin() + static_cast<ptrdiff_t>(carried);
-        return ops::LoopStep{.condition = std::nullopt, .carried = {ids.begin(), split}, .stacked = {split, ids.end()}};
+        return ops::LoopStep{
+            .condition = std::nullopt, .carried = {ids.begin(), split}, .stacked = {split, ids.end()}};
       });
   std::vector<ValueId> all = result.carried;
   all.insert(all.end(), result.stacked.begin(), result.stacked.end());
@@ -170,7 +172,9 @@ std::vector<Value> inlined(const Call& c, size_t graph, size_t first) {
   return c.importer.run_subgraph(c.graph(graph), given);
 }
 std::vector<Value> op_set_grad(const Call& c) { return inlined(c, 1, 2); }
-std::vector<Value> op_invoke(const Call& c) { return inlined(c, 0, c.node.inputs.size() > 1 && c.argument(1).kind == Argument::Kind::kString ? 2 : 1); }
+std::vector<Value> op_invoke(const Call& c) {
+  return inlined(c, 0, c.node.inputs.size() > 1 && c.argument(1).kind == Argument::Kind::kString ? 2 : 1);
+}
 std::vector<Value> op_checkpoint(const Call& c) { return inlined(c, 0, 1); }
 
 // Effects order prints and operators that may fail; tokens carry nothing.
@@ -216,7 +220,8 @@ constexpr Row kRows[] = {
 const Row* find(const std::string& target) {
   if (!target.starts_with(kPrefix)) return nullptr;
   const std::string name = target.substr(std::string(kPrefix).size());
-  const auto found = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& row) { return name == row.name; });
+  const auto found =
+      std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& row) { return name == row.name; });
   return found == std::end(kRows) ? nullptr : found;
 }
 

@@ -63,7 +63,8 @@ class Parser {
   std::string_view word() {
     spaces();
     const size_t start = at_;
-    while (at_ < text_.size() && (isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
+    while (at_ < text_.size() && (isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_'))
+      ++at_;
     return text_.substr(start, at_ - start);
   }
   std::string quoted() {
@@ -144,7 +145,8 @@ class Parser {
       if (args.empty()) give_up();
       Ratio out = args[0];
       if (name == "FloorToInt" || name == "TruncToInt") return {whole(out)};
-      for (size_t i = 1; i < args.size(); ++i) out = name == "Add" ? add(out, args[i]) : multiply(out, args[i]);
+      for (size_t i = 1; i < args.size(); ++i)
+        out = name == "Add" ? add(out, args[i]) : multiply(out, args[i]);
       return out;
     }
     if (name == "Rational") {
@@ -161,7 +163,8 @@ class Parser {
       }
       return two([](sym::Expr a, sym::Expr b) { return sym::floordiv(a + b - 1, b); });
     }
-    if (name == "Mod" || name == "PythonMod") return two([](sym::Expr a, sym::Expr b) { return sym::mod(a, b); });
+    if (name == "Mod" || name == "PythonMod")
+      return two([](sym::Expr a, sym::Expr b) { return sym::mod(a, b); });
     if (name == "ModularIndexing") {
       want(args, 3);
       return {sym::mod(divide(arg(0), arg(1)), arg(2))};
@@ -178,7 +181,8 @@ class Parser {
       want(args, 1);
       return {sym::logical_not(arg(0))};
     }
-    if (name == "Equality" || name == "Eq") return two(static_cast<sym::Expr (*)(sym::Expr, sym::Expr)>(sym::eq));
+    if (name == "Equality" || name == "Eq")
+      return two(static_cast<sym::Expr (*)(sym::Expr, sym::Expr)>(sym::eq));
     if (name == "Unequality" || name == "Ne")
       return two(static_cast<sym::Expr (*)(sym::Expr, sym::Expr)>(sym::ne));
     if (name == "StrictLessThan" || name == "Lt") return two(sym::lt);

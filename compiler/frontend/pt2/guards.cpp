@@ -33,7 +33,8 @@ class Parser {
     if (text_.substr(at_, token.size()) != token) return false;
     const bool word = isalpha(static_cast<unsigned char>(token[0]));
     const size_t end = at_ + token.size();
-    if (word && end < text_.size() && (isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_')) return false;
+    if (word && end < text_.size() && (isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_'))
+      return false;
     at_ = end;
     return true;
   }
@@ -74,12 +75,18 @@ class Parser {
     std::optional<sym::Expr> all;
     while (true) {
       sym::Expr (*compare)(sym::Expr, sym::Expr) = nullptr;
-      if (take("==")) compare = static_cast<sym::Expr (*)(sym::Expr, sym::Expr)>(sym::eq);
-      else if (take("!=")) compare = static_cast<sym::Expr (*)(sym::Expr, sym::Expr)>(sym::ne);
-      else if (take("<=")) compare = sym::le;
-      else if (take(">=")) compare = sym::ge;
-      else if (take("<")) compare = sym::lt;
-      else if (take(">")) compare = sym::gt;
+      if (take("=="))
+        compare = static_cast<sym::Expr (*)(sym::Expr, sym::Expr)>(sym::eq);
+      else if (take("!="))
+        compare = static_cast<sym::Expr (*)(sym::Expr, sym::Expr)>(sym::ne);
+      else if (take("<="))
+        compare = sym::le;
+      else if (take(">="))
+        compare = sym::ge;
+      else if (take("<"))
+        compare = sym::lt;
+      else if (take(">"))
+        compare = sym::gt;
       if (!compare) return all.value_or(left);
       const sym::Expr right = sum(depth), one = compare(left, right);
       all = limited(all ? sym::logical_and(*all, one) : one);
@@ -89,19 +96,27 @@ class Parser {
   sym::Expr sum(int depth) {
     sym::Expr out = product(depth);
     while (true) {
-      if (take("+")) out = limited(out + product(depth));
-      else if (take("-")) out = limited(out - product(depth));
-      else return out;
+      if (take("+"))
+        out = limited(out + product(depth));
+      else if (take("-"))
+        out = limited(out - product(depth));
+      else
+        return out;
     }
   }
   sym::Expr product(int depth) {
     sym::Expr out = factor(depth);
     while (true) {
-      if (take("//")) out = limited(sym::floordiv(out, factor(depth)));
-      else if (text_.substr(at_).starts_with("**")) throw NotAGuard();
-      else if (take("*")) out = limited(out * factor(depth));
-      else if (take("%")) out = limited(sym::mod(out, factor(depth)));
-      else return out;
+      if (take("//"))
+        out = limited(sym::floordiv(out, factor(depth)));
+      else if (text_.substr(at_).starts_with("**"))
+        throw NotAGuard();
+      else if (take("*"))
+        out = limited(out * factor(depth));
+      else if (take("%"))
+        out = limited(sym::mod(out, factor(depth)));
+      else
+        return out;
     }
   }
   sym::Expr factor(int depth) {
@@ -115,7 +130,8 @@ class Parser {
     }
     if (take("True")) return 1;
     if (take("False")) return 0;
-    const bool max = take("torch.sym_max") || take("max"), min = !max && (take("torch.sym_min") || take("min"));
+    const bool max = take("torch.sym_max") || take("max"),
+               min = !max && (take("torch.sym_min") || take("min"));
     if (max || min) {
       expect("(");
       sym::Expr out = disjunction(depth + 1);

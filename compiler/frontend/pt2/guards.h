@@ -13,7 +13,8 @@
 namespace stridec::pt2 {
 
 // The size of a dim of the input at this path, or the value of an integer input if `dim` is none.
-using GuardLookup = std::function<std::optional<sym::Expr>(const std::vector<std::string>& path, std::optional<int64_t> dim)>;
+using GuardLookup =
+    std::function<std::optional<sym::Expr>(const std::vector<std::string>& path, std::optional<int64_t> dim)>;
 
 // None for text that has another form.
 std::optional<sym::Expr> parse_guard(std::string_view text, const GuardLookup& lookup);

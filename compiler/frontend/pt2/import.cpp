@@ -34,7 +34,8 @@ std::string dim_name(const std::string& input, size_t dim) { return cat(input, "
 // states of them.
 class Pass {
  public:
-  Pass(const Archive& archive, const ImportOptions& options, const std::set<std::string>& states, Imported& out)
+  Pass(const Archive& archive, const ImportOptions& options, const std::set<std::string>& states,
+       Imported& out)
       : archive_(archive),
         program_(archive.program),
         options_(options),
@@ -117,13 +118,14 @@ class Pass {
     walk(top, walk_argument, seen);
     for (auto& [target, s] : seen) {
       importer_.unsupported.insert(target);
-      Diagnostic d{.kind = ErrorKind::kUnsupported,
-                   .code = "unsupported-op",
-                   .message = cat("operator ", short_target(target), " is not supported (", s.count,
-                                  s.count == 1 ? " node)" : " nodes)"),
-                   .where = {.file = {}, .node = cat("node '", s.name, "'"), .op = short_target(target), .tensor = {}},
-                   .notes = {},
-                   .help = {}};
+      Diagnostic d{
+          .kind = ErrorKind::kUnsupported,
+          .code = "unsupported-op",
+          .message = cat("operator ", short_target(target), " is not supported (", s.count,
+                         s.count == 1 ? " node)" : " nodes)"),
+          .where = {.file = {}, .node = cat("node '", s.name, "'"), .op = short_target(target), .tensor = {}},
+          .notes = {},
+          .help = {}};
       if (!s.trace.empty()) d.notes.push_back(s.trace);
       if (target.starts_with("torch._functorch"))
         d.help = "call run_decompositions() on the exported program before saving it";
@@ -140,7 +142,8 @@ class Pass {
       s.name = node.name;
       std::string_view trace = node.stack_trace;
       const size_t line = trace.rfind("File ");
-      if (line != std::string_view::npos) s.trace = std::string(trace.substr(line, trace.find('\n', line) - line));
+      if (line != std::string_view::npos)
+        s.trace = std::string(trace.substr(line, trace.find('\n', line) - line));
     }
   }
 
@@ -148,7 +151,8 @@ class Pass {
   sym::Expr symbol(const std::string& name) {
     used_names_.insert(name);
     const auto given = options_.dims.find(name);
-    if (given != options_.dims.end() && given->second.fixed() && !options_.sizes_stay_open) return *given->second.lower;
+    if (given != options_.dims.end() && given->second.fixed() && !options_.sizes_stay_open)
+      return *given->second.lower;
     return sym::var(name);
   }
 
@@ -162,12 +166,14 @@ class Pass {
       for (size_t d = 0; d < meta->sizes.size(); ++d) {
         if (meta->sizes[d].value) continue;
         std::vector<std::string> found;
-        const auto e = parse_expression(meta->sizes[d].text, [&](const std::string& s) -> std::optional<sym::Expr> {
-          found.push_back(s);
-          return sym::var(s);
-        });
+        const auto e =
+            parse_expression(meta->sizes[d].text, [&](const std::string& s) -> std::optional<sym::Expr> {
+              found.push_back(s);
+              return sym::var(s);
+            });
         if (e && e->is_var() && found.size() == 1) {
-          if (!importer_.symbols.contains(found[0])) importer_.symbols.emplace(found[0], symbol(dim_name(names_[i], d)));
+          if (!importer_.symbols.contains(found[0]))
+            importer_.symbols.emplace(found[0], symbol(dim_name(names_[i], d)));
         } else {
           derived.insert(derived.end(), found.begin(), found.end());
         }
@@ -178,8 +184,10 @@ class Pass {
     for (const auto& [name, range] : options_.dims)
       if (!used_names_.contains(name))
         fail(ErrorKind::kUsage, "unknown-dim", "the program has no dim '" + name + "'",
-             used_names_.empty() ? "all dims of its inputs are fixed"
-                                 : "its dims are " + join(std::vector<std::string>(used_names_.begin(), used_names_.end()), ", "));
+             used_names_.empty()
+                 ? "all dims of its inputs are fixed"
+                 : "its dims are " +
+                       join(std::vector<std::string>(used_names_.begin(), used_names_.end()), ", "));
   }
 
   void set_ranges() {
@@ -188,7 +196,8 @@ class Pass {
       if (!e.is_var()) continue;
       std::optional<int64_t> lower = 0, upper;
       if (const auto range = program_.ranges.find(name); range != program_.ranges.end()) {
-        if (range->second.lower && *range->second.lower != kAssumedLower) lower = std::max<int64_t>(*range->second.lower, 0);
+        if (range->second.lower && *range->second.lower != kAssumedLower)
+          lower = std::max<int64_t>(*range->second.lower, 0);
         if (range->second.upper && *range->second.upper < kNoUpper) upper = range->second.upper;
       }
       facts.set_range(e, lower, upper);
@@ -217,11 +226,13 @@ class Pass {
         case In::kUser: add_user_input(i); break;
         case In::kFixed:
           scope_[spec.target] = importer_.value_of(spec.argument, scope_);
-          if (!program_.graph.inputs[i].text.empty()) scope_[program_.graph.inputs[i].text] = scope_[spec.target];
+          if (!program_.graph.inputs[i].text.empty())
+            scope_[program_.graph.inputs[i].text] = scope_[spec.target];
           break;
         case In::kToken: scope_[program_.graph.inputs[i].text] = Value(); break;
         case In::kCustomObject:
-          problem(ErrorKind::kUnsupported, "custom-object", cat("the program holds an object of a custom class, '", spec.target, "'"), {});
+          problem(ErrorKind::kUnsupported, "custom-object",
+                  cat("the program holds an object of a custom class, '", spec.target, "'"), {});
           scope_[program_.graph.inputs[i].text] = Value::failed();
           break;
         default: break;
@@ -245,7 +256,9 @@ class Pass {
     const Location where{.file = {}, .node = {}, .op = {}, .tensor = cat("input '", names_[i], "'")};
     if (!type || meta.layout != 7) {
       problem(ErrorKind::kUnsupported, "unsupported-dtype",
-              cat("an input of ", meta.layout != 7 ? "a sparse layout" : scalar_type_name(meta.scalar_type), " is not supported"), where);
+              cat("an input of ", meta.layout != 7 ? "a sparse layout" : scalar_type_name(meta.scalar_type),
+                  " is not supported"),
+              where);
       scope_[a.text] = Value::failed();
       return;
     }
@@ -272,7 +285,8 @@ class Pass {
     const ops::Term scalar(b_, b_.input(names_[i], {DType::kI64, {}}));
     sym::Expr lower = -ops::kLargestSize, upper = ops::kLargestSize;
     std::string own;
-    if (const auto size = program_.graph.sizes.find(name); size != program_.graph.sizes.end() && !size->second.value)
+    if (const auto size = program_.graph.sizes.find(name);
+        size != program_.graph.sizes.end() && !size->second.value)
       parse_expression(size->second.text, [&](const std::string& s) -> std::optional<sym::Expr> {
         own = s;
         return std::nullopt;
@@ -297,9 +311,13 @@ class Pass {
       if (found == archive_.tensors.end()) {
         const auto refused = archive_.refused.find(spec.target);
         problem(ErrorKind::kUnsupported, "no-weights",
-                refused == archive_.refused.end() ? cat("the file has no value for '", spec.target, "'")
-                                                  : cat("'", spec.target, "' cannot be read: ", refused->second),
-                {}, refused == archive_.refused.end() ? "" : "call unwrap_tensor_subclass() or run_decompositions() before saving");
+                refused == archive_.refused.end()
+                    ? cat("the file has no value for '", spec.target, "'")
+                    : cat("'", spec.target, "' cannot be read: ", refused->second),
+                {},
+                refused == archive_.refused.end()
+                    ? ""
+                    : "call unwrap_tensor_subclass() or run_decompositions() before saving");
         scope_[own] = Value::failed();
         continue;
       }
@@ -315,7 +333,8 @@ class Pass {
       const bool state = states_.contains(stored.path);
       if (state && !whole)
         fail(ErrorKind::kUnsupported, "written-storage",
-             cat("the program writes '", spec.target, "', whose storage another tensor shares in another layout"));
+             cat("the program writes '", spec.target,
+                 "', whose storage another tensor shares in another layout"));
       const ops::Term value(b_, state ? b_.state(spec.target, weight.type, weight.data)
                                       : b_.constant(spec.target, weight.type, weight.data));
       aten::Tensor tensor = aten::fresh(value);
@@ -349,14 +368,16 @@ class Pass {
     for (const OutputSpec& spec : program_.outputs) {
       if (spec.kind != Out::kBufferMutation && spec.kind != Out::kParameterMutation) continue;
       const auto found = archive_.tensors.find(spec.target);
-      if (found != archive_.tensors.end() && !states_.contains(found->second.path)) out.insert(found->second.path);
+      if (found != archive_.tensors.end() && !states_.contains(found->second.path))
+        out.insert(found->second.path);
     }
     return out;
   }
 
   // ---- guards
   void add_guards() {
-    const GuardLookup lookup = [&](const std::vector<std::string>& path, std::optional<int64_t> dim) -> std::optional<sym::Expr> {
+    const GuardLookup lookup = [&](const std::vector<std::string>& path,
+                                   std::optional<int64_t> dim) -> std::optional<sym::Expr> {
       for (size_t i = 0; i < program_.inputs.size(); ++i) {
         if (paths_[i] != path) continue;
         const auto found = scope_.find(program_.inputs[i].argument.text);
@@ -423,15 +444,17 @@ class Pass {
 
   void add_output(std::string name, const Value& value) {
     if (value.kind == Value::Kind::kFailed || value.is_none() || value.kind == Value::Kind::kString) return;
-    while (std::find(out_.graph.output_names.begin(), out_.graph.output_names.end(), name) != out_.graph.output_names.end())
+    while (std::find(out_.graph.output_names.begin(), out_.graph.output_names.end(), name) !=
+           out_.graph.output_names.end())
       name += "_";
     if (value.is_tensor() && value.tensor.complex)
-      out_.warnings.push_back({.kind = ErrorKind::kUnsupported,
-                               .code = "complex-output",
-                               .message = cat("output '", name, "' is complex: its last dim has the real and the imaginary part"),
-                               .where = {},
-                               .notes = {},
-                               .help = {}});
+      out_.warnings.push_back(
+          {.kind = ErrorKind::kUnsupported,
+           .code = "complex-output",
+           .message = cat("output '", name, "' is complex: its last dim has the real and the imaginary part"),
+           .where = {},
+           .notes = {},
+           .help = {}});
     b_.output(name, aten::as_term(b_, value));
   }
 
@@ -449,9 +472,10 @@ class Pass {
 
   void update_states() {
     for (const Weighed& state : state_tensors_) {
-      const graph::ValueId old = std::find_if(out_.graph.states.begin(), out_.graph.states.end(), [&](const graph::State& s) {
-                                   return s.name == state.name;
-                                 })->value;
+      const graph::ValueId old =
+          std::find_if(out_.graph.states.begin(), out_.graph.states.end(), [&](const graph::State& s) {
+            return s.name == state.name;
+          })->value;
       b_.add(graph::OpKind::kUpdateState, {old, aten::read(b_, state.tensor).id()});
     }
   }

@@ -66,9 +66,11 @@ std::string short_target(const std::string& target) {
 const aten::Schema* schema_of(const std::string& target) {
   if (!target.starts_with(kOps)) return nullptr;
   const std::string rest = short_target(target);
-  const size_t first = rest.find('.'), second = rest.find('.', first == std::string::npos ? first : first + 1);
+  const size_t first = rest.find('.'),
+               second = rest.find('.', first == std::string::npos ? first : first + 1);
   if (second == std::string::npos) return nullptr;
-  return aten::find_schema(rest.substr(0, first), rest.substr(first + 1, second - first - 1), rest.substr(second + 1));
+  return aten::find_schema(rest.substr(0, first), rest.substr(first + 1, second - first - 1),
+                           rest.substr(second + 1));
 }
 
 bool is_supported(const std::string& target) {
@@ -124,13 +126,14 @@ Value Importer::value_of(const Argument& a, const Scope& scope) const {
       return Value::list(std::move(items));
     }
     case Kind::kGraph: return other(a.text);
-    case Kind::kOther: fail(ErrorKind::kUnsupported, "unsupported-argument", cat("an argument of kind ", a.text));
+    case Kind::kOther:
+      fail(ErrorKind::kUnsupported, "unsupported-argument", cat("an argument of kind ", a.text));
   }
   return {};
 }
 
-// Floats become the dtype of the result, as torch.autocast does for the operators in its lists. For the others
-// the result has the operands' dtype anyway.
+// Floats become the dtype of the result, as torch.autocast does for the operators in its lists. For the
+// others the result has the operands' dtype anyway.
 void Importer::cast_operands(const Graph& graph, const Node& node, std::vector<aten::NamedValue>& args) {
   if (node.outputs.empty() || node.outputs[0].kind != Kind::kTensor) return;
   const auto meta = graph.tensors.find(node.outputs[0].text);
@@ -159,12 +162,14 @@ std::vector<Value> Importer::import_node(const Graph& graph, const Node& node, c
   }
   const aten::Schema* schema = schema_of(node.target);
   if (!schema)
-    fail(ErrorKind::kUnsupported, "unsupported-op", cat("operator ", short_target(node.target), " is not supported"));
+    fail(ErrorKind::kUnsupported, "unsupported-op",
+         cat("operator ", short_target(node.target), " is not supported"));
   std::vector<aten::NamedValue> args;
   for (const NamedArgument& input : node.inputs) args.push_back({input.name, value_of(input.value, scope)});
   for (const aten::NamedValue& v : args)
     if (failed(v.value)) throw Failed{};
-  const bool writes = std::any_of(schema->arguments.begin(), schema->arguments.end(), [](const auto& a) { return a.aliased; });
+  const bool writes = std::any_of(schema->arguments.begin(), schema->arguments.end(),
+                                  [](const auto& a) { return a.aliased; });
   if (autocast && !writes) cast_operands(graph, node, args);
   return aten::call(b, *schema, std::move(args));
 }
@@ -177,12 +182,14 @@ void Importer::check_tensor(const TensorMeta& meta, Value& value) {
   const DType dtype = aten::read(b, tensor).dtype();
   if (!type || type->dtype != dtype || type->complex != tensor.complex)
     fail(ErrorKind::kUnsupported, "import-mismatch",
-         cat("the result is ", stridec::name(dtype), ", but PyTorch's is ", scalar_type_name(meta.scalar_type)),
+         cat("the result is ", stridec::name(dtype), ", but PyTorch's is ",
+             scalar_type_name(meta.scalar_type)),
          "this is a gap in the import of the operator: please report it");
   const auto mismatch = [&] {
-    fail(ErrorKind::kUnsupported, "import-mismatch",
-         cat("the result has shape ", graph::to_string(graph::Type{dtype, shape}), ", which is not PyTorch's"),
-         "this is a gap in the import of the operator: please report it");
+    fail(
+        ErrorKind::kUnsupported, "import-mismatch",
+        cat("the result has shape ", graph::to_string(graph::Type{dtype, shape}), ", which is not PyTorch's"),
+        "this is a gap in the import of the operator: please report it");
   };
   if (shape.size() != meta.sizes.size()) mismatch();
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -211,7 +218,8 @@ void Importer::define(const Graph& graph, const Argument& output, Value value, S
   if (output.kind == Kind::kNone) return;
   if (output.kind == Kind::kList) {
     if (value.kind != Value::Kind::kList || value.items.size() != output.items.size())
-      fail(ErrorKind::kUnsupported, "import-mismatch", "the operator gives another number of tensors than PyTorch's");
+      fail(ErrorKind::kUnsupported, "import-mismatch",
+           "the operator gives another number of tensors than PyTorch's");
     for (size_t i = 0; i < output.items.size(); ++i) define(graph, output.items[i], value.items[i], scope);
     return;
   }
@@ -223,10 +231,11 @@ void Importer::define(const Graph& graph, const Argument& output, Value value, S
     if (!value.tensor.view && b.graph()[term.id()].name.empty()) b.set_name(term.id(), output.text);
   } else if (output.kind == Kind::kSymInt && value.kind == Value::Kind::kInt) {
     if (const auto size = graph.sizes.find(output.text); size != graph.sizes.end() && !size->second.value) {
-      const auto unknown = parse_expression(size->second.text, [&](const std::string& s) -> std::optional<sym::Expr> {
-        if (!symbols.contains(s)) return sym::var(s);
-        return std::nullopt;
-      });
+      const auto unknown =
+          parse_expression(size->second.text, [&](const std::string& s) -> std::optional<sym::Expr> {
+            if (!symbols.contains(s)) return sym::var(s);
+            return std::nullopt;
+          });
       if (unknown && unknown->is_var()) symbols.emplace(unknown->name(), value.integer);
     }
   }
@@ -254,16 +263,18 @@ void Importer::run(const Graph& graph, Scope& scope) {
         results.emplace_back();
       if (results.size() < node.outputs.size())
         fail(ErrorKind::kUnsupported, "unsupported-op",
-             cat("operator ", short_target(node.target), ": only ", results.size(), " of its ", node.outputs.size(),
-                 " results are supported"));
-      for (size_t i = 0; i < node.outputs.size(); ++i) define(graph, node.outputs[i], std::move(results[i]), scope);
+             cat("operator ", short_target(node.target), ": only ", results.size(), " of its ",
+                 node.outputs.size(), " results are supported"));
+      for (size_t i = 0; i < node.outputs.size(); ++i)
+        define(graph, node.outputs[i], std::move(results[i]), scope);
     } catch (const Failed&) {
       give_up();
     } catch (Error& error) {
       if (error.diagnostic.kind == ErrorKind::kInternal) throw;
       error.diagnostic.where.node = b.origin();
       error.diagnostic.where.op = short_target(node.target);
-      if (const std::string line = source_line(node.stack_trace); !line.empty()) error.diagnostic.notes.push_back(line);
+      if (const std::string line = source_line(node.stack_trace); !line.empty())
+        error.diagnostic.notes.push_back(line);
       if (problems.size() < kMostProblems) problems.push_back(std::move(error.diagnostic));
       give_up();
     }
@@ -281,7 +292,8 @@ std::vector<Value> Importer::run_subgraph(const Graph& graph, const std::vector<
       if (const auto meta = graph.tensors.find(graph.inputs[i].text); meta != graph.tensors.end())
         check_tensor(meta->second, value);
     if (value.kind == Value::Kind::kInt)
-      if (const auto size = graph.sizes.find(graph.inputs[i].text); size != graph.sizes.end() && !size->second.value)
+      if (const auto size = graph.sizes.find(graph.inputs[i].text);
+          size != graph.sizes.end() && !size->second.value)
         parse_expression(size->second.text, [&](const std::string& s) -> std::optional<sym::Expr> {
           symbols.emplace(s, value.integer);
           return std::nullopt;

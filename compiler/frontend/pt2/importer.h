@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/pt2/archive.h"
-#include "compiler/frontend/pt2/import.h"
 
 namespace stridec::pt2 {
 

@@ -75,7 +75,8 @@ std::string string_of(const Json& value, const char* what) {
 }
 int64_t integer_of(const Json& value, const char* what) {
   if (!value.is_number_integer()) malformed(cat("'", what, "' is not an integer"));
-  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return INT64_MAX;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+    return INT64_MAX;
   return value.get<int64_t>();
 }
 double number_of(const Json& value, const char* what) {
@@ -94,7 +95,8 @@ bool bool_of(const Json& value, const char* what) {
 }
 
 Union union_of(const Json& value, const char* what) {
-  if (!value.is_object() || value.size() != 1) malformed(cat("'", what, "' is not an object with one member"));
+  if (!value.is_object() || value.size() != 1)
+    malformed(cat("'", what, "' is not an object with one member"));
   return {value.begin().key(), value.begin().value()};
 }
 

@@ -15,7 +15,7 @@ Json parse_json(std::string_view text, const std::string& what);
 
 [[noreturn]] void malformed(const std::string& message);
 
-const Json& member(const Json& object, const char* key);    // required
+const Json& member(const Json& object, const char* key);           // required
 const Json* optional_member(const Json& object, const char* key);  // null if absent or null
 const Json& array_of(const Json& value, const char* what);
 const Json& object_of(const Json& value, const char* what);

@@ -43,7 +43,9 @@ Argument integer(Kind kind, const Json& value) {
   return {.kind = kind, .integer = integer_of(value, "an argument")};
 }
 
-Argument name_of_tensor(const Json& json) { return named(Kind::kTensor, string_of(member(json, "name"), "name")); }
+Argument name_of_tensor(const Json& json) {
+  return named(Kind::kTensor, string_of(member(json, "name"), "name"));
+}
 
 template <class Decode>
 Argument list_of(const Json& json, Decode&& decode) {
@@ -111,8 +113,10 @@ Argument decode_argument(const Json& json, int depth) {
   if (tag == "as_operator") return named(Kind::kString, string_of(value, "as_operator"));
   if (tag == "as_nested_tensors")
     return list_of(value, [](const Json& item) { return list_of(item, name_of_tensor); });
-  if (tag == "as_int_lists") return list_of(value, [](const Json& item) { return list_of(item, decode_int); });
-  if (tag == "as_float_lists") return list_of(value, [](const Json& item) { return list_of(item, decode_float); });
+  if (tag == "as_int_lists")
+    return list_of(value, [](const Json& item) { return list_of(item, decode_int); });
+  if (tag == "as_float_lists")
+    return list_of(value, [](const Json& item) { return list_of(item, decode_float); });
   if (tag == "as_graph") {
     Argument out = named(Kind::kGraph, string_of(member(value, "name"), "name"));
     out.graph = std::make_shared<const Graph>(decode_graph(member(value, "graph"), depth + 1));
@@ -131,7 +135,8 @@ Node decode_node(const Json& json, int depth) {
   Node out{.target = string_of(member(json, "target"), "target"), .inputs = {}, .outputs = {}};
   if (const Json* name = optional_member(json, "name")) out.name = string_of(*name, "name");
   for (const Json& input : array_of(member(json, "inputs"), "inputs"))
-    out.inputs.push_back({string_of(member(input, "name"), "name"), decode_argument(member(input, "arg"), depth)});
+    out.inputs.push_back(
+        {string_of(member(input, "name"), "name"), decode_argument(member(input, "arg"), depth)});
   out.outputs = decode_arguments(member(json, "outputs"), "outputs", depth);
   if (const Json* metadata = optional_member(json, "metadata"))
     if (const Json* trace = optional_member(*metadata, "stack_trace"))
@@ -147,7 +152,8 @@ Graph decode_graph(const Json& json, int depth) {
             .nodes = {},
             .tensors = {},
             .sizes = {}};
-  for (const Json& node : array_of(member(json, "nodes"), "nodes")) out.nodes.push_back(decode_node(node, depth));
+  for (const Json& node : array_of(member(json, "nodes"), "nodes"))
+    out.nodes.push_back(decode_node(node, depth));
   for (const auto& [name, meta] : object_of(member(json, "tensor_values"), "tensor_values").items())
     out.tensors.emplace(name, decode_meta(meta));
   for (const auto& [name, size] : object_of(member(json, "sym_int_values"), "sym_int_values").items())
@@ -215,10 +221,11 @@ Program decode_program(std::string_view text) {
   out.schema_minor = integer_of(member(version, "minor"), "minor");
   if (out.schema_major != kMajor)
     fail(ErrorKind::kUnsupported, "schema-version",
-         cat("the program has schema version ", out.schema_major, ".", out.schema_minor, "; this build reads ",
-             kMajor, ".x (PyTorch 2.4 and later)"),
+         cat("the program has schema version ", out.schema_major, ".", out.schema_minor,
+             "; this build reads ", kMajor, ".x (PyTorch 2.4 and later)"),
          "export it again with a current PyTorch");
-  if (const Json* torch = optional_member(json, "torch_version")) out.torch_version = string_of(*torch, "torch_version");
+  if (const Json* torch = optional_member(json, "torch_version"))
+    out.torch_version = string_of(*torch, "torch_version");
   const Json& module = member(json, "graph_module");
   out.graph = decode_graph(member(module, "graph"), 0);
   const Json& signature = member(module, "signature");
@@ -229,13 +236,15 @@ Program decode_program(std::string_view text) {
   if (out.inputs.size() != out.graph.inputs.size() || out.outputs.size() != out.graph.outputs.size())
     malformed(cat("its signature has ", out.inputs.size(), " inputs and ", out.outputs.size(),
                   " outputs, its graph ", out.graph.inputs.size(), " and ", out.graph.outputs.size()));
-  for (const auto& [name, range] : object_of(member(json, "range_constraints"), "range_constraints").items()) {
+  for (const auto& [name, range] :
+       object_of(member(json, "range_constraints"), "range_constraints").items()) {
     Range& to = out.ranges[name];
     if (const Json* lower = optional_member(range, "min_val")) to.lower = integer_of(*lower, "min_val");
     if (const Json* upper = optional_member(range, "max_val")) to.upper = integer_of(*upper, "max_val");
   }
   if (const Json* guards = optional_member(json, "guards_code"))
-    for (const Json& guard : array_of(*guards, "guards_code")) out.guards.push_back(string_of(guard, "guards_code"));
+    for (const Json& guard : array_of(*guards, "guards_code"))
+      out.guards.push_back(string_of(guard, "guards_code"));
   decode_call(module, out);
   if (const Json* tuples = optional_member(module, "treespec_namedtuple_fields"))
     for (const auto& [name, fields] : tuples->items())

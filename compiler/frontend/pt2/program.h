@@ -31,7 +31,7 @@ struct Graph;
 struct Argument {
   enum class Kind : uint8_t {
     kNone,
-    kTensor,    // text: name
+    kTensor,  // text: name
     kInt,
     kFloat,
     kBool,

@@ -86,18 +86,23 @@ bool is_size_op(std::string_view target) {
 
 aten::Value size_op(graph::Builder& b, std::string_view target, const std::vector<Value>& args) {
   const std::string_view op = plain(target);
-  if (args.empty() || args.size() > 3) fail(ErrorKind::kMalformed, "bad-program", cat(target, " takes other arguments"));
+  if (args.empty() || args.size() > 3)
+    fail(ErrorKind::kMalformed, "bad-program", cat(target, " takes other arguments"));
   for (const Value& v : args)
     if (!v.is_number() && !v.is_tensor())
       fail(ErrorKind::kUnsupported, "unsupported-op", cat(target, " of this kind of value"));
-  if (op == "sym_ite" && args.size() == 3 && args[0].kind == Kind::kBool && is_whole(args[1]) && is_whole(args[2])) {
+  if (op == "sym_ite" && args.size() == 3 && args[0].kind == Kind::kBool && is_whole(args[1]) &&
+      is_whole(args[2])) {
     Value out = args[1];
     out.integer = sym::select(args[0].integer, args[1].integer, args[2].integer);
     return out;
   }
-  const bool whole = is_whole(args[0]) && is_whole(args.back()) && op != "truediv" && op != "sym_float" && op != "sym_sqrt";
+  const bool whole =
+      is_whole(args[0]) && is_whole(args.back()) && op != "truediv" && op != "sym_float" && op != "sym_sqrt";
   const auto out = whole ? on_integers(op, args) : on_floats(b, op, args);
-  if (!out) fail(ErrorKind::kUnsupported, "unsupported-op", cat("operator ", target, " is not supported on these values"));
+  if (!out)
+    fail(ErrorKind::kUnsupported, "unsupported-op",
+         cat("operator ", target, " is not supported on these values"));
   return *out;
 }
 

@@ -17,16 +17,19 @@ Json parsed_context(const Json& node) {
 }
 
 // The names of a node's children, if its type or context gives them.
-Path names_of(const Json& node, const std::string& type, size_t count, const std::map<std::string, Path>& fields) {
-  if (type == "torch.return_types.max" || type == "torch.return_types.min" || type == "torch.return_types.sort" ||
-      type == "torch.return_types.topk" || type == "torch.return_types.median" ||
-      type == "torch.return_types.mode" || type == "torch.return_types.cummax" ||
-      type == "torch.return_types.cummin" || type == "torch.return_types.kthvalue")
+Path names_of(const Json& node, const std::string& type, size_t count,
+              const std::map<std::string, Path>& fields) {
+  if (type == "torch.return_types.max" || type == "torch.return_types.min" ||
+      type == "torch.return_types.sort" || type == "torch.return_types.topk" ||
+      type == "torch.return_types.median" || type == "torch.return_types.mode" ||
+      type == "torch.return_types.cummax" || type == "torch.return_types.cummin" ||
+      type == "torch.return_types.kthvalue")
     return {"values", "indices"};
   if (type == "collections.namedtuple") {
     const Json* context = optional_member(node, "context");
     if (context && context->is_string())
-      if (const auto found = fields.find(context->get<std::string>()); found != fields.end()) return found->second;
+      if (const auto found = fields.find(context->get<std::string>()); found != fields.end())
+        return found->second;
     return {};
   }
   if (type == "builtins.tuple" || type == "builtins.list") return {};
@@ -75,7 +78,8 @@ std::vector<Path> leaf_paths(std::string_view spec, const std::map<std::string, 
   return out;
 }
 
-std::vector<Path> argument_paths(std::string_view spec, const Path& names, const std::map<std::string, Path>& fields) {
+std::vector<Path> argument_paths(std::string_view spec, const Path& names,
+                                 const std::map<std::string, Path>& fields) {
   std::vector<Path> out = leaf_paths(spec, fields);
   for (Path& path : out) {  // "0" and "1" are the positional and the keyword arguments
     if (path.size() < 2) malformed("a tree spec of arguments is not a tuple and a dict");

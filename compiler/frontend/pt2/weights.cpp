@@ -91,7 +91,8 @@ Weight read_weight(const std::string& name, const StoredTensor& stored, bool mis
   for (size_t d = 0; d < meta.sizes.size(); ++d) {
     const int64_t size = constant(meta.sizes[d], name), stride = constant(meta.strides[d], name);
     if (size < 0 || stride < 0) malformed(cat("'", name, "' has a negative size or stride"));
-    if (size > 0 && total > (int64_t{1} << 46) / size) malformed(cat("'", name, "' is larger than any memory"));
+    if (size > 0 && total > (int64_t{1} << 46) / size)
+      malformed(cat("'", name, "' is larger than any memory"));
     total *= size;
     if (size > 0) last += __int128{size - 1} * stride;
     sizes.push_back(size);

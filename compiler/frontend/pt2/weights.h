@@ -12,7 +12,8 @@ struct ElementType {
   DType dtype;
   bool complex = false;  // pairs of dtype
 };
-// The format's numbering (ScalarType of torch/_export/serde/schema.py). None for types without a meaning here.
+// The format's numbering (ScalarType of torch/_export/serde/schema.py). None for types without a meaning
+// here.
 std::optional<ElementType> element_type(int scalar_type);
 std::string scalar_type_name(int scalar_type);
 
