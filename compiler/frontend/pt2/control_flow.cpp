@@ -180,13 +180,15 @@ std::vector<Value> op_checkpoint(const Call& c) { return inlined(c, 0, 1); }
 // Effects order prints and operators that may fail; tokens carry nothing.
 std::vector<Value> op_with_effects(const Call& c) {
   const std::string target = c.argument(1).text;
-  if (target.find("print") != std::string::npos) return {Value()};
+  Value token;
+  token.kind = Value::Kind::kOther;
+  if (target.find("print") != std::string::npos) return {token};
   const aten::Schema* schema = schema_of(target);
   if (!schema || !aten::find_row(*schema)) c.unsupported(cat("operator ", target, " with effects"));
   std::vector<aten::NamedValue> given;
   for (size_t i = 2; i < c.node.inputs.size(); ++i) given.push_back({c.node.inputs[i].name, c.value(i)});
   std::vector<Value> out = aten::call(c.b(), *schema, std::move(given));
-  out.insert(out.begin(), Value());
+  out.insert(out.begin(), token);
   return out;
 }
 // Inside, results have the dtypes that the file says, and operands are cast to them.

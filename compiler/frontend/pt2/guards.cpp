@@ -161,6 +161,7 @@ class Parser {
       }
       expect("]");
     }
+    if (path.empty()) throw NotAGuard();
     std::optional<int64_t> dim;
     if (take(".size()[")) {
       dim = integer();

@@ -223,7 +223,8 @@ void Importer::define(const Graph& graph, const Argument& output, Value value, S
     for (size_t i = 0; i < output.items.size(); ++i) define(graph, output.items[i], value.items[i], scope);
     return;
   }
-  if (output.kind == Kind::kTensor) {
+  const bool token = value.kind == Value::Kind::kOther;
+  if (output.kind == Kind::kTensor && !token) {
     if (!value.is_tensor()) fail(ErrorKind::kUnsupported, "import-mismatch", "the operator gives no tensor");
     if (const auto meta = graph.tensors.find(output.text); meta != graph.tensors.end())
       check_tensor(meta->second, value);

@@ -35,7 +35,7 @@ Path names_of(const Json& node, const std::string& type, size_t count,
   if (type == "builtins.tuple" || type == "builtins.list") return {};
   // A list of keys, or a list whose first element is one.
   Json context = parsed_context(node);
-  if (context.is_array() && context.size() != count && !context.empty() && context[0].is_array()) {
+  if (context.is_array() && !context.empty() && context[0].is_array()) {
     Json keys = context[0];
     context = std::move(keys);
   }
