@@ -504,7 +504,16 @@ class Pass {
 
 bool is_program(const graph::Data& file) {
   if (!is_zip(file)) return false;
-  return true;
+  try {
+    return is_program(open_zip(file));
+  } catch (const Error&) {
+    // Damaged: the name of the first member is all there is.
+    const std::string_view start(reinterpret_cast<const char*>(file.bytes), std::min<size_t>(file.size, 256));
+    constexpr std::string_view kMembers[] = {"archive_format", "/data/weights/", "/data/constants/",
+                                             "/models/", "serialized_exported_program.json"};
+    return std::any_of(std::begin(kMembers), std::end(kMembers),
+                       [&](std::string_view name) { return start.find(name) != std::string_view::npos; });
+  }
 }
 
 Imported import_program(const std::string& path, const graph::Data& file, const ImportOptions& options) {
