@@ -139,7 +139,7 @@ def refuse(work):
     cases = {
         "truncated": (whole[:-40], 3, "bad-archive"),
         "half": (whole[: len(whole) // 2], 3, "bad-archive"),
-        "empty archive": (archive({}), 3, "not-a-model"),
+        "empty archive": (archive({}), 3, "malformed-model"),
         "a state dict": (archive({"archive/data.pkl": b"x", "archive/version": b"3"}), 3, "not-a-model"),
         "PyTorch 2.7": (archive({"serialized_exported_program.json": b"{}", "version": b"8.7"}), 5, "old-archive"),
         "no program": (archive({f"{root}/archive_format": b"pt2"}), 3, "no-program"),
