@@ -52,7 +52,8 @@ FOREIGN = {
     "google/protobuf": ["compiler/frontend/", "compiler/graph/serialize"],
     "schemas/": ["compiler/frontend/graph_file/", "compiler/graph/serialize"],
     "CLI/": ["cli/"],
-    "nlohmann/": ["compiler/package/", "compiler/tune/", "cli/"],
+    "nlohmann/": ["compiler/package/", "compiler/tune/", "cli/", "compiler/frontend/pt2/json.h"],
+    "zlib.h": ["compiler/frontend/pt2/zip.cpp", "runtime/image/"],
     "nvrtc": ["compiler/codegen/cuda/nvrtc.cpp"],
     "runtime/src/": ["compiler/tune/gpu_worker.cpp", "compiler/tune/gpu_device.cpp"],
 }

@@ -11,6 +11,7 @@
 #include "compiler/frontend/onnx/mapped_file.h"
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/parameters.h"
+#include "compiler/frontend/pt2/import.h"
 #include "compiler/graph/serialize.h"
 #include "compiler/ops/op_table.h"
 
@@ -179,13 +180,27 @@ std::string to_string(const InputValue& value) {
 
 namespace {
 
-Imported import_any(const std::string& path, const ImportOptions& options) {
-  {
-    const auto file = onnx::map_file(path);
-    const auto* bytes = reinterpret_cast<const uint8_t*>(file->bytes.data());
-    if (graph::is_serialized(bytes, file->bytes.size()))
-      return import_graph(path, {.owner = file, .bytes = bytes, .size = file->bytes.size()}, options);
-  }
+Imported import_pt2(const std::string& path, const graph::Data& file, const ImportOptions& options) {
+  if (!options.input_values.empty())
+    fail(ErrorKind::kUsage, "bad-input-value", "--input-value is for ONNX models",
+         "export the program with the value as a constant");
+  pt2::ImportOptions own{.dims = {},
+                         .replaceable = {},
+                         .sizes_stay_open = options.sizes_stay_open,
+                         .missing_weights_are_zero = options.missing_weights_are_zero};
+  for (const DimRange& dim : options.dims)
+    own.dims[dim.name] = {.lower = dim.lower, .upper = dim.upper, .multiple = dim.multiple};
+  if (!options.refit.empty())
+    own.replaceable = [&](std::string_view name, const graph::Type& type) {
+      return selects(options.refit, name, type);
+    };
+  pt2::Imported imported = pt2::import_program(path, file, own);
+  ModelFacts facts = facts_of(imported.graph);
+  return {std::move(imported.graph), std::move(imported.problems), std::move(imported.warnings),
+          std::move(facts),          std::move(imported.summary),  {path}};
+}
+
+Imported import_onnx(const std::string& path, const graph::Data&, const ImportOptions& options) {
   const onnx::Model model =
       onnx::read_model(path, {.missing_weights_are_zero = options.missing_weights_are_zero});
   onnx::ImportOptions onnx_options{.dims = {},
@@ -221,6 +236,30 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
   std::string summary = summarize(model, facts);
   return {std::move(imported.graph), std::move(problems), std::move(imported.warnings),
           std::move(facts),          std::move(summary),  std::move(files)};
+}
+
+bool is_serialized(const graph::Data& file) { return graph::is_serialized(file.bytes, file.size); }
+
+// ONNX has no signature, so its row is the last one and takes what no other takes.
+struct Format {
+  const char* name;
+  bool (*sniff)(const graph::Data& file);
+  Imported (*import)(const std::string& path, const graph::Data& file, const ImportOptions& options);
+};
+constexpr Format kFormats[] = {
+    {"serialized graph", is_serialized, import_graph},
+    {"PyTorch program", pt2::is_program, import_pt2},
+    {"ONNX", [](const graph::Data&) { return true; }, import_onnx},
+};
+
+Imported import_any(const std::string& path, const ImportOptions& options) {
+  const auto mapped = onnx::map_file(path);
+  const graph::Data file{.owner = mapped,
+                         .bytes = reinterpret_cast<const uint8_t*>(mapped->bytes.data()),
+                         .size = mapped->bytes.size()};
+  for (const Format& format : kFormats)
+    if (format.sniff(file)) return format.import(path, file, options);
+  return {};
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/graph/builder.h"
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/package/artifact.h"
 #include "tests/unit/compiled_artifact/harness.h"

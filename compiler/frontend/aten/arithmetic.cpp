@@ -1,0 +1,254 @@
+// Arithmetic of two or three operands, with PyTorch's type promotion.
+#include <cmath>
+#include <limits>
+
+#include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/complex.h"
+#include "compiler/frontend/aten/promotion.h"
+
+namespace stridec::aten {
+namespace {
+
+using namespace ops;
+
+bool either_complex(const Context& c) { return is_complex(c.arg("self")) || is_complex(c.arg("other")); }
+
+bool is_one(const Value& v) {
+  return (v.kind == Value::Kind::kFloat && v.number == 1) ||
+         ((v.kind == Value::Kind::kInt || v.kind == Value::Kind::kBool) && v.integer.is_const(1));
+}
+
+// y * alpha, for add and sub.
+Term scaled(const Context& c, Term y, const char* alpha = "alpha") {
+  if (!c.has(alpha) || is_one(c.arg(alpha))) return y;
+  if (is_bool(y.dtype())) c.unsupported("alpha with bools");
+  return y * c.scalar(alpha, y.dtype());
+}
+
+Results add(Context& c) {
+  if (either_complex(c)) return complex_arithmetic(c, ComplexOp::kAdd);
+  const auto [x, y] = promoted(c, "self", "other");
+  if (is_bool(x.dtype())) return {logical_or(x, scaled(c, y))};
+  return {x + scaled(c, y)};
+}
+Results sub(Context& c) {
+  if (either_complex(c)) return complex_arithmetic(c, ComplexOp::kSub);
+  const auto [x, y] = promoted(c, "self", "other");
+  if (is_bool(x.dtype())) c.does_not_fit("subtraction of bools");
+  return {x - scaled(c, y)};
+}
+Results rsub(Context& c) {
+  const auto [x, y] = promoted(c, "self", "other");
+  return {y - scaled(c, x)};
+}
+Term multiplied(Term x, Term y) { return is_bool(x.dtype()) ? logical_and(x, y) : x * y; }
+Results mul(Context& c) {
+  if (either_complex(c)) return complex_arithmetic(c, ComplexOp::kMul);
+  const auto [x, y] = promoted(c, "self", "other");
+  return {multiplied(x, y)};
+}
+
+// Integers divide by zero to nothing in PyTorch (an error); the primitives give 0.
+Term floor_divided(Term x, Term y) {
+  if (is_float(x.dtype())) {
+    // C's fmod first, as PyTorch (c10/util/BFloat16-math.h, div_floor): x / y alone rounds up near integers.
+    const Term wx = widen(x), wy = widen(y), quotient = wx / wy;
+    const Term rem = apply(OpKind::kRem, wx, wy);
+    const Term adjusted = (wx - rem) / wy;
+    const Term down =
+        select(logical_and(logical_not(equal(rem, 0)), apply(OpKind::kNe, less(wy, 0), less(rem, 0))),
+               adjusted - 1.0, adjusted);
+    const Term whole = apply(OpKind::kFloor, down);
+    const Term near = select(greater(down - whole, 0.5), whole + 1.0, whole);
+    const Term nonzero = select(equal(down, 0), quotient * 0.0, near);
+    return cast(select(equal(wy, 0), quotient, nonzero), x.dtype(), false);
+  }
+  return (x - apply(OpKind::kMod, x, y)) / y;
+}
+Term divided(const Context& c, const std::string& mode) {
+  if (mode.empty()) {
+    const auto [x, y] = promoted_float(c, "self", "other");
+    return x / y;
+  }
+  auto [x, y] = promoted(c, "self", "other");
+  if (is_bool(x.dtype())) c.does_not_fit("division of bools with a rounding mode");
+  if (mode == "floor") return floor_divided(x, y);
+  if (mode != "trunc") c.does_not_fit("the rounding mode is neither trunc nor floor");
+  return is_float(x.dtype()) ? apply(OpKind::kTrunc, x / y) : x / y;
+}
+Results div(Context& c) {
+  if (either_complex(c)) return complex_arithmetic(c, ComplexOp::kDiv);
+  return {divided(c, c.has("rounding_mode") ? c.text("rounding_mode") : "")};
+}
+Results true_divide(Context& c) { return {divided(c, "")}; }
+Results floor_divide(Context& c) { return {divided(c, "floor")}; }
+
+Results remainder(Context& c) {
+  const auto [x, y] = promoted(c, "self", "other");
+  return {apply(OpKind::kMod, x, y)};
+}
+Results fmod(Context& c) {
+  const auto [x, y] = promoted(c, "self", "other");
+  return {apply(OpKind::kRem, x, y)};
+}
+
+std::optional<double> known(const Value& v) {
+  if (v.kind == Value::Kind::kFloat) return v.number;
+  if (v.kind == Value::Kind::kInt && v.integer.is_const()) return static_cast<double>(v.integer.value());
+  return std::nullopt;
+}
+
+Results op_pow(Context& c) {
+  const DType to = result_type(c.b, {c.arg("self"), c.arg("exponent")});
+  if (is_bool(to)) c.unsupported("powers of bools");
+  const Term x = cast(as_term(c.b, c.arg("self")), to, false);
+  const auto exponent = known(c.arg("exponent"));
+  const Term w = is_float(to) ? widen(x) : x;
+  const auto rounded = [&](Term t) -> Results { return {cast(t, to, false)}; };
+  if (exponent && is_float(to)) {
+    if (*exponent == 0) return {filled(c.b, x.shape(), to, 1)};
+    if (*exponent == 1) return {x};
+    if (*exponent == 2) return rounded(square(w));
+    if (*exponent == 3) return rounded(square(w) * w);
+    if (*exponent == 0.5) return rounded(sqrt(w));
+    if (*exponent == -0.5) return rounded(rsqrt(w));
+    if (*exponent == -1) return rounded(divide_into(1, w));
+    if (*exponent == -2) return rounded(divide_into(1, square(w)));
+  }
+  if (!is_float(to) && exponent && *exponent < 0) c.does_not_fit("a negative power of integers");
+  const Term y = cast(as_term(c.b, c.arg("exponent")), w.dtype(), false);
+  return rounded(pow(w, y));
+}
+
+// NaN in either operand gives NaN in kMin and kMax; fmin and fmax prefer the number.
+template <OpKind kind>
+Results extremum(Context& c) {
+  const auto [x, y] = promoted(c, "self", "other");
+  if (is_bool(x.dtype())) return {kind == OpKind::kMax ? logical_or(x, y) : logical_and(x, y)};
+  return {apply(kind, x, y)};
+}
+template <OpKind kind>
+Results number_extremum(Context& c) {
+  const auto [x, y] = promoted(c, "self", "other");
+  if (!is_float(x.dtype())) return extremum<kind>(c);
+  const Term both = apply(kind, x, y);
+  const auto spread = [&](Term t) { return expand(t, both.shape()); };
+  const Term rest = select(spread(apply(OpKind::kIsNan, y)), spread(x), both);
+  return {select(spread(apply(OpKind::kIsNan, x)), spread(y), rest)};
+}
+
+Results clamp(Context& c) {
+  std::vector<Value> all{c.arg("self")};
+  for (const char* bound : {"min", "max"})
+    if (c.has(bound)) all.push_back(c.arg(bound));
+  const DType to = result_type(c.b, all);
+  if (is_bool(to)) c.unsupported("clamp of bools");
+  Term x = cast(c.in("self"), to, false);
+  if (c.has("min")) x = maximum(x, cast(as_term(c.b, c.arg("min")), to, false));
+  if (c.has("max")) x = minimum(x, cast(as_term(c.b, c.arg("max")), to, false));
+  return {x};
+}
+
+Results where(Context& c) {
+  if (!c.names("self")) c.unsupported("where with one argument");
+  const auto [x, y] = promoted(c, "self", "other");
+  const Term condition = c.in("condition");
+  return {select(is_bool(condition.dtype()) ? condition : logical_not(equal(condition, 0)), x, y)};
+}
+
+template <bool division>
+Results addc(Context& c) {
+  const DType to = result_type(c.b, {c.arg("self"), c.arg("tensor1"), c.arg("tensor2")});
+  const auto at = [&](const char* name) { return cast(c.in(name), to, false); };
+  Term product = division ? at("tensor1") / at("tensor2") : at("tensor1") * at("tensor2");
+  if (!is_one(c.arg("value"))) product = product * c.scalar("value", to);
+  return {at("self") + product};
+}
+
+Results lerp(Context& c) {
+  const Term x = c.in("self"), y = c.in("end");
+  const Term w = cast(as_term(c.b, c.arg("weight")), x.dtype(), false);
+  // Both forms of PyTorch: from the nearer end.
+  return {select(less(abs(w), 0.5), x + w * (y - x), y - (y - x) * subtract_from(1, w))};
+}
+
+Results atan2(Context& c) {
+  const auto [x, y] = promoted_float(c, "self", "other");
+  return {apply(OpKind::kAtan2, x, y)};
+}
+Results hypot(Context& c) {
+  const auto [x, y] = promoted_float(c, "self", "other");
+  const Term a = abs(widen(x)), b = abs(widen(y)), high = maximum(a, b), low = minimum(a, b);
+  const Term ratio = low / select(equal(high, 0), 1, high);
+  return {
+      cast(select(apply(OpKind::kIsInf, high), high, high * sqrt(square(ratio) + 1.0)), x.dtype(), false)};
+}
+Results xlogy(Context& c) {
+  const auto [x, y] = promoted_float(c, "self", "other");
+  const Term wx = widen(x), wy = widen(y), product = wx * log(wy);
+  const Term zero = expand(equal(wx, 0), product.shape()),
+             nan = expand(apply(OpKind::kIsNan, wy), product.shape());
+  return {cast(select(logical_and(zero, logical_not(nan)), 0, product), x.dtype(), false)};
+}
+Results logaddexp(Context& c) {
+  const auto [x, y] = promoted_float(c, "self", "other");
+  const Term a = widen(x), b = widen(y), high = maximum(a, b), low = minimum(a, b);
+  const Term sum = high + apply(OpKind::kLog1p, exp(low - high));
+  return {cast(select(apply(OpKind::kIsInf, high), high, sum), x.dtype(), false)};
+}
+Results copysign(Context& c) {
+  const auto [x, y] = promoted_float(c, "self", "other");
+  const Term negative = logical_or(less(y, 0), logical_and(equal(y, 0), less(divide_into(1, y), 0)));
+  const Term size = abs(x);
+  return {select(negative, -size, size)};
+}
+Results heaviside(Context& c) {
+  const auto [x, y] = promoted(c, "self", "values");
+  return {select(equal(x, 0), y,
+                 select(less(x, 0), number_like(x, 0), select(greater(x, 0), number_like(x, 1), x)))};
+}
+
+constexpr Row kRows[] = {
+    {"add", add},
+    {"addcdiv", addc<true>},
+    {"addcmul", addc<false>},
+    {"arctan2", atan2},
+    {"atan2", atan2},
+    {"clamp", clamp},
+    {"clamp_max", clamp},
+    {"clamp_min", clamp},
+    {"clip", clamp},
+    {"copysign", copysign},
+    {"div", div},
+    {"divide", div},
+    {"floor_divide", floor_divide},
+    {"fmax", number_extremum<OpKind::kMax>},
+    {"fmin", number_extremum<OpKind::kMin>},
+    {"fmod", fmod},
+    {"heaviside", heaviside},
+    {"hypot", hypot},
+    {"lerp", lerp},
+    {"logaddexp", logaddexp},
+    {"max.other", extremum<OpKind::kMax>},
+    {"maximum", extremum<OpKind::kMax>},
+    {"min.other", extremum<OpKind::kMin>},
+    {"minimum", extremum<OpKind::kMin>},
+    {"mul", mul},
+    {"multiply", mul},
+    {"pow", op_pow},
+    {"float_power", op_pow},
+    {"remainder", remainder},
+    {"rsub", rsub},
+    {"special_xlogy", xlogy},
+    {"sub", sub},
+    {"subtract", sub},
+    {"true_divide", true_divide},
+    {"where", where},
+    {"xlogy", xlogy},
+};
+
+}  // namespace
+
+std::span<const Row> arithmetic_rows() { return kRows; }
+
+}  // namespace stridec::aten

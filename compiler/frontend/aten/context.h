@@ -1,0 +1,77 @@
+// What a row of the operator tables sees: its arguments by the names of PyTorch's schema, with defaults
+// filled in, as terms, sizes or constants.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/frontend/aten/schema.h"
+#include "compiler/frontend/aten/value.h"
+
+namespace stridec::aten {
+
+class Context {
+ public:
+  Context(Builder& builder, const Schema& schema, std::vector<Value> args)
+      : b(builder), schema(schema), args_(std::move(args)) {}
+
+  Builder& b;
+  const Schema& schema;
+
+  // -- arguments
+  bool names(std::string_view name) const;  // whether the schema has it
+  bool has(std::string_view name) const;    // in the schema and not None
+  const Value& arg(std::string_view name) const;
+  const Value& arg(size_t i) const { return args_.at(i); }
+  size_t count() const { return args_.size(); }
+
+  // -- tensors. A number given for a tensor becomes a wrapped one.
+  Tensor tensor(std::string_view name) const;
+  Term in(std::string_view name) const;
+  std::optional<Term> optional(std::string_view name) const;
+  std::vector<Tensor> tensors(std::string_view name) const;
+  std::vector<Term> terms(std::string_view name) const;
+
+  // -- numbers
+  sym::Expr size(std::string_view name) const;   // possibly symbolic
+  Shape sizes(std::string_view name) const;      // a list; a single number is a list of one
+  int64_t integer(std::string_view name) const;  // known at compile time
+  Dims integers(std::string_view name) const;
+  double number(std::string_view name) const;
+  std::optional<double> optional_number(std::string_view name) const;
+  bool flag(std::string_view name) const;
+  std::string text(std::string_view name) const;
+  std::optional<DType> dtype(std::string_view name) const;  // none if None or absent
+  // A Scalar as a term of this dtype: a constant, or a size or number known at run time.
+  Term scalar(std::string_view name, DType dtype) const;
+
+  // -- dims
+  int64_t dim(std::string_view name, int64_t rank) const;  // negative ones count from the end
+  // None or an empty list means all.
+  Dims dims(std::string_view name, int64_t rank) const;
+
+  [[noreturn]] void unsupported(std::string message, std::string help = {}) const;
+  [[noreturn]] void does_not_fit(std::string message) const;
+
+ private:
+  std::vector<Value> args_;
+};
+
+int64_t normal_dim(int64_t dim, int64_t rank);
+// A value as a term: a tensor, or a number as a rank-0 tensor (i64, f32 or bool).
+Term as_term(Builder& b, const Value& value);
+Term scalar_of(Builder& b, const Value& value, DType dtype);
+DType dtype_of_number(const Value& value);
+
+using ImportFn = Results (*)(Context& c);
+
+// A name ("add") stands for all overloads; "add.Tensor" for one. A row of an operator also serves its
+// in-place variant ("add_") and its `out=` overloads.
+struct Row {
+  std::string_view name;
+  ImportFn import;
+};
+
+}  // namespace stridec::aten

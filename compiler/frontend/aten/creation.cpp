@@ -1,0 +1,163 @@
+// Operators that make tensors: filled ones, ranges, triangles.
+#include <cmath>
+
+#include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/promotion.h"
+
+namespace stridec::aten {
+namespace {
+
+using namespace ops;
+
+bool complex_wanted(const Context& c) {
+  return c.has("dtype") && c.arg("dtype").kind == Value::Kind::kDType && c.arg("dtype").complex_dtype;
+}
+
+DType wanted(const Context& c, DType otherwise) {
+  if (complex_wanted(c)) c.unsupported("complex numbers are not supported here");
+  return c.names("dtype") ? c.dtype("dtype").value_or(otherwise) : otherwise;
+}
+
+// The dtype of the tensor given as `self`, if there is one.
+DType default_dtype(const Context& c) {
+  if (c.names("self") && c.arg("self").is_tensor()) return c.in("self").dtype();
+  return DType::kF32;
+}
+
+Shape shape_wanted(const Context& c) {
+  Shape out = c.names("size") ? c.sizes("size") : c.in("self").shape();
+  for (sym::Expr& dim : out) dim = c.b.simplify(dim);
+  return out;
+}
+
+template <int value>
+Results constant(Context& c) {
+  return {filled(c.b, shape_wanted(c), wanted(c, default_dtype(c)), value)};
+}
+Results full(Context& c) {
+  const Value& v = c.arg("fill_value");
+  DType otherwise = c.names("self") && c.arg("self").is_tensor() ? c.in("self").dtype() : DType::kF32;
+  if (!c.names("self")) otherwise = v.is_tensor() ? read(c.b, v.tensor).dtype() : dtype_of_number(v);
+  if (!c.names("self") && v.is_tensor() && is_float(otherwise)) otherwise = DType::kF32;
+  const DType to = wanted(c, otherwise);
+  return {expand(scalar_of(c.b, v, to), shape_wanted(c))};
+}
+Results scalar_tensor(Context& c) {
+  const Value& v = c.arg("s");
+  DType otherwise = v.is_tensor() ? read(c.b, v.tensor).dtype() : dtype_of_number(v);
+  if (is_float(otherwise)) otherwise = DType::kF32;
+  return {scalar_of(c.b, v, wanted(c, otherwise))};
+}
+
+bool is_whole(const Value& v) { return v.kind == Value::Kind::kInt || v.kind == Value::Kind::kBool; }
+
+Results arange(Context& c) {
+  const Value none = Value::integer_of(0), one = Value::integer_of(1);
+  const Value& start = c.names("start") ? c.arg("start") : none;
+  const Value& step = c.names("step") ? c.arg("step") : one;
+  const Value& end = c.arg("end");
+  const bool whole = is_whole(start) && is_whole(step) && is_whole(end);
+  const DType to = wanted(c, whole ? DType::kI64 : DType::kF32);
+  sym::Expr count = 0;
+  if (whole) {
+    const sym::Expr by = c.b.simplify(step.integer);
+    if (!by.is_const() || by.is_const(0))
+      c.unsupported("arange with a step that is not known at compile time");
+    const sym::Expr length = by.value() > 0 ? sym::ceildiv(end.integer - start.integer, by)
+                                            : sym::ceildiv(start.integer - end.integer, -by.value());
+    count = c.b.holds(sym::ge(length, 0)) ? length : sym::max(length, 0);
+  } else {
+    const auto number = [&](const Value& v) -> double {
+      if (v.kind == Value::Kind::kFloat) return v.number;
+      const sym::Expr e = c.b.simplify(v.integer);
+      if (!is_whole(v) || !e.is_const())
+        c.unsupported("arange of floats whose bounds are not known at compile time");
+      return static_cast<double>(e.value());
+    };
+    count = static_cast<int64_t>(std::max(std::ceil((number(end) - number(start)) / number(step)), 0.0));
+  }
+  const DType counted = is_float(to) && to != DType::kF64 ? DType::kF32 : to;
+  if (is_bool(to)) c.unsupported("arange of bools");
+  Term out = index_along(c.b, {c.b.simplify(count)}, 0, is_float(to) ? DType::kI64 : counted);
+  if (is_float(to)) out = cast(out, counted, false);
+  const auto is_number = [](const Value& v, int64_t n) {
+    return (is_whole(v) && v.integer.is_const(n)) ||
+           (v.kind == Value::Kind::kFloat && v.number == static_cast<double>(n));
+  };
+  if (!is_number(step, 1)) out = out * scalar_of(c.b, step, out.dtype());
+  if (!is_number(start, 0)) out = out + scalar_of(c.b, start, out.dtype());
+  return {cast(out, to, false)};
+}
+
+Results linspace(Context& c) {
+  const DType to = wanted(c, DType::kF32);
+  if (!is_float(to) || c.arg("start").is_tensor() || c.arg("end").is_tensor())
+    c.unsupported("linspace of integers or between tensors");
+  const sym::Expr steps = c.size("steps");
+  const double start = c.number("start"), end = c.number("end");
+  const DType w = to == DType::kF64 ? to : DType::kF32;
+  if (steps.is_const(1)) return {filled(c.b, {1}, to, start)};
+  // From both ends, as PyTorch: the last element is exactly `end`.
+  const Term i = index_along(c.b, {steps}, 0, DType::kI64), back = size_as(c.b, DType::kI64, steps - 1) - i;
+  const Term by = divide_into(end - start, cast(size_as(c.b, DType::kI64, steps - 1), w, false));
+  const Term low = cast(i, w, false) * by + start, high = subtract_from(end, cast(back, w, false) * by);
+  return {cast(select(less(i, size_as(c.b, DType::kI64, sym::floordiv(steps, 2))), low, high), to, false)};
+}
+
+Results eye(Context& c) {
+  const sym::Expr n = c.size("n"), m = c.names("m") ? c.size("m") : n;
+  const Term same = equal(index_along(c.b, {n, m}, 0, DType::kI64), index_along(c.b, {n, m}, 1, DType::kI64));
+  return {cast(same, wanted(c, DType::kF32), false)};
+}
+
+template <bool upper>
+Results triangle(Context& c) {
+  const Term x = c.in("self");
+  if (x.rank() < 2) c.does_not_fit("a matrix has two dims");
+  const Shape shape{x.dim(x.rank() - 2), x.dim(x.rank() - 1)};
+  const Term row = index_along(c.b, shape, 0, DType::kI64) + scalar_of(c.b, c.arg("diagonal"), DType::kI64),
+             column = index_along(c.b, shape, 1, DType::kI64);
+  const Term keep = upper ? greater_equal(column, row) : less_equal(column, row);
+  if (is_bool(x.dtype())) return {logical_and(x, keep)};
+  return {select(keep, x, 0)};
+}
+
+Results hann_window(Context& c) {
+  const int64_t n = c.integer("window_length");
+  const bool periodic = !c.names("periodic") || c.flag("periodic");
+  if (n == 1) return {filled(c.b, {1}, DType::kF32, 1)};
+  const Term i = cast(index_along(c.b, {n}, 0, DType::kI64), DType::kF32, false);
+  const double step = 2 * M_PI / static_cast<double>(periodic ? n : n - 1);
+  return {cast(subtract_from(0.5, apply(OpKind::kCos, i * step) * 0.5), wanted(c, DType::kF32), false)};
+}
+
+constexpr Row kRows[] = {
+    {"arange", arange},
+    {"empty", constant<0>},
+    {"empty_like", constant<0>},
+    {"empty_permuted", constant<0>},
+    {"empty_strided", constant<0>},
+    {"eye", eye},
+    {"full", full},
+    {"full_like", full},
+    {"hann_window", hann_window},
+    {"linspace", linspace},
+    {"new_empty", constant<0>},
+    {"new_empty_strided", constant<0>},
+    {"new_full", full},
+    {"new_ones", constant<1>},
+    {"new_zeros", constant<0>},
+    {"ones", constant<1>},
+    {"ones_like", constant<1>},
+    {"scalar_tensor", scalar_tensor},
+    {"tril", triangle<false>},
+    {"triu", triangle<true>},
+    {"zeros", constant<0>},
+    {"zeros_like", constant<0>},
+};
+
+}  // namespace
+
+std::span<const Row> creation_rows() { return kRows; }
+
+}  // namespace stridec::aten

@@ -1,0 +1,256 @@
+// Reductions and scans.
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/promotion.h"
+
+namespace stridec::aten {
+namespace {
+
+using namespace ops;
+
+bool keeps(const Context& c) { return c.names("keepdim") && c.flag("keepdim"); }
+Dims dims_of(const Context& c, Term x) {
+  if (c.names("dim")) return c.dims("dim", x.rank());
+  Dims out(static_cast<size_t>(x.rank()));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+// Sums of integers and bools are i64.
+Term summed_input(const Context& c, Term x) {
+  const auto to = c.names("dtype") ? c.dtype("dtype") : std::nullopt;
+  if (to) return cast(x, *to, false);
+  return is_float(x.dtype()) ? x : cast(x, DType::kI64, false);
+}
+// Storage floats are reduced in f32.
+template <class F>
+Term in_wide(Term x, F&& f) {
+  return cast(f(widen(x)), x.dtype(), false);
+}
+
+Results sum(Context& c) {
+  const Term x = summed_input(c, c.in("self"));
+  if (x.rank() == 0) return {x};
+  const Dims dims = dims_of(c, x);
+  return {in_wide(x, [&](Term w) { return reduce_sum(w, dims, keeps(c)); })};
+}
+Results nansum(Context& c) {
+  const Term x = summed_input(c, c.in("self"));
+  if (x.rank() == 0 || !is_float(x.dtype())) return sum(c);
+  const Dims dims = dims_of(c, x);
+  return {
+      in_wide(x, [&](Term w) { return reduce_sum(select(apply(OpKind::kIsNan, w), 0, w), dims, keeps(c)); })};
+}
+Results prod(Context& c) {
+  const Term x = summed_input(c, c.in("self"));
+  if (x.rank() == 0) return {x};
+  const Dims dims = dims_of(c, x);
+  return {in_wide(x, [&](Term w) { return reduce(OpKind::kReduceProd, w, dims, keeps(c)); })};
+}
+Results mean(Context& c) {
+  Term x = c.in("self");
+  if (const auto to = c.dtype("dtype")) x = cast(x, *to, false);
+  if (!is_float(x.dtype())) c.does_not_fit("the mean of integers needs a dtype");
+  if (x.rank() == 0) return {x};
+  const Dims dims = dims_of(c, x);
+  return {in_wide(x, [&](Term w) { return reduce_mean(w, dims, keeps(c)); })};
+}
+
+Term extreme(Term x, bool largest, const Dims& dims, bool keep) {
+  if (is_bool(x.dtype())) return reduce(largest ? OpKind::kReduceOr : OpKind::kReduceAnd, x, dims, keep);
+  return reduce(largest ? OpKind::kReduceMax : OpKind::kReduceMin, x, dims, keep);
+}
+template <bool largest>
+Results amax(Context& c) {
+  const Term x = c.in("self");
+  if (x.rank() == 0) return {x};
+  return {extreme(x, largest, dims_of(c, x), keeps(c))};
+}
+
+Term comparable(Term x) { return is_bool(x.dtype()) ? cast(x, DType::kU8, false) : x; }
+Term arg_extreme(Context& c, Term x, bool largest, int64_t dim, bool keep) {
+  const Term at(c.b, c.b.add1(largest ? OpKind::kArgMax : OpKind::kArgMin, {comparable(x).id()},
+                              {{"dim", dim}, {"last", int64_t{0}}}));
+  return keep ? unsqueeze(at, {dim}) : at;
+}
+template <bool largest>
+Results argmax(Context& c) {
+  const Term x = c.in("self");
+  if (!c.has("dim") || x.rank() == 0) {
+    const Term at = arg_extreme(c, reshape(x, {count(x.shape())}), largest, 0, false);
+    return {keeps(c) ? reshape(at, Shape(x.shape().size(), 1)) : at};
+  }
+  return {arg_extreme(c, x, largest, c.dim("dim", x.rank()), keeps(c))};
+}
+// max(self), and max.dim with the values and their positions.
+template <bool largest>
+Results max(Context& c) {
+  const Term x = c.in("self");
+  if (!c.names("dim")) {
+    if (x.rank() == 0) return {x};
+    return {extreme(x, largest, dims_of(c, x), false)};
+  }
+  if (x.rank() == 0) return {x, filled(c.b, {}, DType::kI64, 0)};
+  const int64_t dim = c.dim("dim", x.rank());
+  return {extreme(x, largest, {dim}, keeps(c)), arg_extreme(c, x, largest, dim, keeps(c))};
+}
+Results aminmax(Context& c) {
+  const Term x = c.in("self");
+  const Dims dims = c.has("dim") ? Dims{c.dim("dim", x.rank())} : dims_of(c, x);
+  if (x.rank() == 0) return {x, x};
+  return {extreme(x, false, dims, keeps(c)), extreme(x, true, dims, keeps(c))};
+}
+
+template <OpKind kind>
+Results truth(Context& c) {
+  const Term x = c.in("self"), t = is_bool(x.dtype()) ? x : logical_not(equal(x, 0));
+  if (x.rank() == 0) return {t};
+  const Term out = reduce(kind, t, dims_of(c, x), keeps(c));
+  return {x.dtype() == DType::kU8 ? cast(out, DType::kU8, false) : out};
+}
+Results is_all_true(Context& c) {
+  const Term x = c.in("self");
+  return {x.rank() == 0 ? x : reduce(OpKind::kReduceAnd, x, dims_of(c, x))};
+}
+Results is_any_true(Context& c) {
+  const Term x = c.in("self");
+  return {x.rank() == 0 ? x : reduce(OpKind::kReduceOr, x, dims_of(c, x))};
+}
+Results count_nonzero(Context& c) {
+  const Term x = c.in("self");
+  const Term t = cast(is_bool(x.dtype()) ? x : logical_not(equal(x, 0)), DType::kI64, false);
+  return {x.rank() == 0 ? t : reduce_sum(t, dims_of(c, x))};
+}
+
+struct Moments {
+  Term variance, mean;
+};
+Moments moments(Context& c) {
+  const Term x = widen(c.in("self"));
+  const Dims dims = dims_of(c, x);
+  double correction = 1;
+  if (c.names("correction")) correction = c.optional_number("correction").value_or(1);
+  if (c.names("unbiased")) correction = c.flag("unbiased") ? 1 : 0;
+  sym::Expr n = 1;
+  for (int64_t d : dims) n = n * x.dim(d);
+  const Term mean = x.rank() == 0 ? x : reduce_mean(x, dims, kKeep);
+  const Term squares = x.rank() == 0 ? square(x - mean) : reduce_sum(square(x - mean), dims, kKeep);
+  const Term count = cast(size_as(c.b, DType::kI64, n), x.dtype(), false) - correction;
+  const Term variance = squares / maximum(count, 0);
+  const bool keep = keeps(c) || x.rank() == 0;
+  return {keep ? variance : squeeze(variance, dims), keep ? mean : squeeze(mean, dims)};
+}
+Results var(Context& c) { return {cast(moments(c).variance, c.in("self").dtype(), false)}; }
+Results std(Context& c) { return {cast(sqrt(moments(c).variance), c.in("self").dtype(), false)}; }
+Results var_mean(Context& c) {
+  const Moments m = moments(c);
+  return {cast(m.variance, c.in("self").dtype(), false), cast(m.mean, c.in("self").dtype(), false)};
+}
+Results std_mean(Context& c) {
+  const Moments m = moments(c);
+  return {cast(sqrt(m.variance), c.in("self").dtype(), false), cast(m.mean, c.in("self").dtype(), false)};
+}
+
+Results logsumexp(Context& c) {
+  Term x = c.in("self");
+  if (!is_float(x.dtype())) x = cast(x, DType::kF32, false);
+  if (x.rank() == 0) return {x};
+  const Dims dims = dims_of(c, x);
+  const Term w = widen(x), top = reduce_max(w, dims, kKeep),
+             shift = select(apply(OpKind::kIsInf, top), 0, top);
+  const Term sum = log(reduce_sum(exp(w - shift), dims, kKeep)) + shift;
+  return {cast(keeps(c) ? sum : squeeze(sum, dims), x.dtype(), false)};
+}
+
+Term norm_along(Term x, double p, const Dims& dims, bool keep) {
+  const Term w = widen(x), size = abs(w);
+  const auto rounded = [&](Term t) { return cast(t, x.dtype(), false); };
+  if (x.rank() == 0) return p == 0 ? cast(logical_not(equal(x, 0)), x.dtype(), false) : abs(x);
+  if (p == 2) return rounded(sqrt(reduce_sum(square(w), dims, keep)));
+  if (p == 1) return rounded(reduce_sum(size, dims, keep));
+  if (p == 0) return rounded(reduce_sum(cast(logical_not(equal(w, 0)), w.dtype(), false), dims, keep));
+  if (p == std::numeric_limits<double>::infinity()) return rounded(reduce_max(size, dims, keep));
+  if (p == -std::numeric_limits<double>::infinity()) return rounded(reduce_min(size, dims, keep));
+  return rounded(pow(reduce_sum(pow(size, p), dims, keep), 1 / p));
+}
+Results vector_norm(Context& c) {
+  Term x = c.in("self");
+  if (c.names("dtype"))
+    if (const auto to = c.dtype("dtype")) x = cast(x, *to, false);
+  const char* p = c.names("ord") ? "ord" : "p";
+  const Dims dims = dims_of(c, x);
+  return {norm_along(x, c.has(p) ? c.number(p) : 2, dims, keeps(c))};
+}
+Results linalg_norm(Context& c) {
+  if (c.has("ord")) {
+    const Term x = c.in("self");
+    const bool vector = (c.has("dim") && c.integers("dim").size() == 1) || (!c.has("dim") && x.rank() == 1);
+    if (!vector) c.unsupported("norms of matrices with an order");
+  }
+  return vector_norm(c);
+}
+
+template <OpKind kind>
+Results scan(Context& c) {
+  const Term x = summed_input(c, c.in("self"));
+  if (x.rank() == 0) return {x};
+  return {in_wide(x, [&](Term w) {
+    return Term(
+        c.b, c.b.add1(kind, {w.id()},
+                      {{"dim", c.dim("dim", x.rank())}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}}));
+  })};
+}
+Results diff(Context& c) {
+  Term x = c.in("self");
+  const int64_t dim = c.dim("dim", x.rank());
+  std::vector<Term> parts;
+  if (c.has("prepend")) parts.push_back(c.in("prepend"));
+  parts.push_back(x);
+  if (c.has("append")) parts.push_back(c.in("append"));
+  if (parts.size() > 1) x = concat(parts, dim);
+  for (int64_t i = c.integer("n"); i > 0; --i) {
+    const sym::Expr left = c.b.simplify(x.dim(dim) - 1);
+    const Term high = slice(x, dim, 1, left), low = slice(x, dim, 0, left);
+    x = is_bool(x.dtype()) ? apply(OpKind::kXor, high, low) : high - low;
+  }
+  return {x};
+}
+
+constexpr Row kRows[] = {
+    {"_is_all_true", is_all_true},
+    {"_is_any_true", is_any_true},
+    {"all", truth<OpKind::kReduceAnd>},
+    {"amax", amax<true>},
+    {"amin", amax<false>},
+    {"aminmax", aminmax},
+    {"any", truth<OpKind::kReduceOr>},
+    {"argmax", argmax<true>},
+    {"argmin", argmax<false>},
+    {"count_nonzero", count_nonzero},
+    {"cumprod", scan<OpKind::kCumProd>},
+    {"cumsum", scan<OpKind::kCumSum>},
+    {"diff", diff},
+    {"linalg_norm", linalg_norm},
+    {"linalg_vector_norm", vector_norm},
+    {"logsumexp", logsumexp},
+    {"max", max<true>},
+    {"mean", mean},
+    {"min", max<false>},
+    {"nansum", nansum},
+    {"norm", vector_norm},
+    {"prod", prod},
+    {"std", std},
+    {"std_mean", std_mean},
+    {"sum", sum},
+    {"var", var},
+    {"var_mean", var_mean},
+};
+
+}  // namespace
+
+std::span<const Row> reduction_rows() { return kRows; }
+
+}  // namespace stridec::aten

@@ -1,0 +1,75 @@
+#include "compiler/frontend/aten/slices.h"
+
+namespace stridec::aten {
+namespace {
+
+// Ends larger than any size stand for "to the end".
+constexpr int64_t kToTheEnd = int64_t{1} << 62;
+
+sym::Expr clamped(Builder& b, sym::Expr size, sym::Expr bound) {
+  if (bound.is_const() && bound.value() >= kToTheEnd) return size;
+  sym::Expr at = bound;
+  if (b.holds(sym::lt(bound, 0)))
+    at = bound + size;
+  else if (!b.holds(sym::ge(bound, 0)))
+    at = sym::select(sym::lt(bound, 0), bound + size, bound);
+  if (!b.holds(sym::ge(at, 0))) at = sym::max(at, 0);
+  if (!b.holds(sym::le(at, size))) at = sym::min(at, size);
+  return b.simplify(at);
+}
+
+}  // namespace
+
+Slice python_slice(Builder& b, sym::Expr size, std::optional<sym::Expr> start, std::optional<sym::Expr> end,
+                   int64_t step) {
+  const sym::Expr first = start ? clamped(b, size, *start) : sym::Expr(0);
+  const sym::Expr last = end ? clamped(b, size, *end) : size;
+  sym::Expr extent = last - first;
+  if (!b.holds(sym::ge(extent, 0))) extent = sym::max(extent, 0);
+  if (step != 1) extent = sym::ceildiv(extent, step);
+  return {.start = first, .extent = b.simplify(extent), .step = step};
+}
+
+sym::Expr python_index(Builder& b, sym::Expr size, sym::Expr index) {
+  b.require(sym::logical_and(sym::ge(index, -size), sym::lt(index, size)),
+            "index {0} is outside a dim of size {1}", {index, size});
+  if (b.holds(sym::ge(index, 0))) return index;
+  if (b.holds(sym::lt(index, 0))) return b.simplify(index + size);
+  return b.simplify(sym::select(sym::lt(index, 0), index + size, index));
+}
+
+Term replace_slice(Term base, int64_t dim, const Slice& s, Term value) {
+  Builder& b = base.builder();
+  const sym::Expr size = base.dim(dim);
+  if (s.step != 1) {
+    Shape at(base.shape().size(), 1);
+    at[static_cast<size_t>(dim)] = s.extent;
+    const Term position = ops::index_along(b, at, dim, DType::kI64) * static_cast<double>(s.step) +
+                          ops::size_as(b, DType::kI64, s.start);
+    return {b, b.add1(OpKind::kScatterElements,
+                      {base.id(), ops::expand(position, value.shape()).id(), value.id()},
+                      {{"dim", dim}, {"reduction", std::string("none")}})};
+  }
+  const sym::Expr end = b.simplify(s.start + s.extent), rest = b.simplify(size - end);
+  std::vector<Term> parts;
+  if (!s.start.is_const(0)) parts.push_back(ops::slice(base, dim, 0, s.start));
+  parts.push_back(value);
+  if (!rest.is_const(0)) parts.push_back(ops::slice(base, dim, end, rest));
+  return parts.size() == 1 ? value : ops::concat(parts, dim);
+}
+
+Tensor slice_view(const Tensor& t, int64_t dim, const Slice& s) {
+  return view_of(
+      t, [=](Term base) { return ops::slice(base, dim, s.start, s.extent, s.step); },
+      [=](Term base, Term value) { return replace_slice(base, dim, s, value); });
+}
+
+Tensor select_view(const Tensor& t, int64_t dim, sym::Expr index) {
+  return view_of(
+      t, [=](Term base) { return ops::squeeze(ops::slice(base, dim, index, 1), {dim}); },
+      [=](Term base, Term value) {
+        return replace_slice(base, dim, {.start = index, .extent = 1}, ops::unsqueeze(value, {dim}));
+      });
+}
+
+}  // namespace stridec::aten

@@ -1,0 +1,106 @@
+#include "compiler/frontend/aten/storage.h"
+
+#include <algorithm>
+
+#include "compiler/base/check.h"
+
+namespace stridec::aten {
+namespace {
+
+Term read_view(Builder& b, const Storage& storage, const View* view) {
+  if (!view) return {b, storage.base};
+  if (view->cached_version == storage.version) return {b, view->cached};
+  const Term out = view->read(read_view(b, storage, view->parent.get()));
+  view->cached = out.id();
+  view->cached_version = storage.version;
+  return out;
+}
+
+// Numbers the elements of the base, reads the view of the numbers, and scatters the value to them.
+Term scatter_through(const ReadFn& read, Term base, Term value) {
+  Builder& b = base.builder();
+  const sym::Expr total = ops::count(base.shape());
+  const Term numbers = ops::reshape(ops::index_along(b, {total}, 0, DType::kI64), base.shape());
+  const Term at = read(numbers);
+  const sym::Expr count = ops::count(at.shape());
+  const Term flat(b, b.add1(OpKind::kScatterElements,
+                            {ops::reshape(base, {total}).id(), ops::reshape(at, {count}).id(),
+                             ops::reshape(ops::expand(value, at.shape()), {count}).id()},
+                            {{"dim", int64_t{0}}, {"reduction", std::string("none")}}));
+  return ops::reshape(flat, base.shape());
+}
+
+}  // namespace
+
+Tensor fresh(Term value) {
+  Tensor out;
+  out.storage = std::make_shared<Storage>(Storage{.base = value.id(), .version = 0, .strides = {}});
+  return out;
+}
+
+Shape shape_of(Builder& b, const Tensor& tensor) {
+  Shape out = read(b, tensor).shape();
+  if (tensor.complex) out.pop_back();
+  return out;
+}
+
+Term read(Builder& b, const Tensor& tensor) { return read_view(b, *tensor.storage, tensor.view.get()); }
+
+void write(Builder& b, const Tensor& tensor, Term value) {
+  Storage& storage = *tensor.storage;
+  STRIDEC_CHECK(read(b, tensor).dtype() == value.dtype());
+  for (const View* view = tensor.view.get(); view; view = view->parent.get()) {
+    const Term base = read_view(b, storage, view->parent.get());
+    value = view->write ? view->write(base, value) : scatter_through(view->read, base, value);
+  }
+  storage.base = value.id();
+  ++storage.version;
+}
+
+Tensor view_of(const Tensor& tensor, ReadFn read, WriteFn write) {
+  Tensor out;
+  out.storage = tensor.storage;
+  out.complex = tensor.complex;
+  auto view = std::make_shared<View>();
+  view->parent = tensor.view;
+  view->read = std::move(read);
+  view->write = std::move(write);
+  out.view = std::move(view);
+  return out;
+}
+
+bool is_contiguous(Builder& b, const Tensor& tensor) {
+  if (!tensor.strides) return true;
+  const Shape shape = shape_of(b, tensor);
+  if (tensor.strides->size() != shape.size()) return false;
+  sym::Expr expected = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    if (!shape[d].is_const(1) && !b.holds(sym::eq((*tensor.strides)[d], expected))) return false;
+    expected = expected * shape[d];
+  }
+  return true;
+}
+
+bool is_viewable(Builder& b, const Tensor& tensor, const Shape& shape) {
+  if (is_contiguous(b, tensor)) return true;
+  const Shape old = shape_of(b, tensor);
+  const std::vector<sym::Expr>& strides = *tensor.strides;
+  if (strides.size() != old.size()) return false;
+  // Runs of dims that lie one after the other in memory; a new dim must not cross their borders.
+  size_t at = shape.size();
+  sym::Expr run = 1;
+  for (size_t d = old.size(); d-- > 0;) {
+    run = run * old[d];
+    const bool ends =
+        d == 0 || (!old[d - 1].is_const(1) && !b.holds(sym::eq(strides[d - 1], strides[d] * old[d])));
+    if (!ends) continue;
+    sym::Expr covered = 1;
+    while (at > 0 && !b.holds(sym::eq(covered, run))) covered = covered * shape[--at];
+    if (!b.holds(sym::eq(covered, run))) return false;
+    run = 1;
+  }
+  return std::all_of(shape.begin(), shape.begin() + static_cast<ptrdiff_t>(at),
+                     [](sym::Expr dim) { return dim.is_const(1); });
+}
+
+}  // namespace stridec::aten

@@ -1,0 +1,444 @@
+// Operators that return views: the result shares the storage of their argument.
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/slices.h"
+
+namespace stridec::aten {
+namespace {
+
+int64_t rank_of(Context& c, const Tensor& t) { return static_cast<int64_t>(shape_of(c.b, t).size()); }
+
+// The value's own shape: with the dim of the parts of complex numbers.
+Shape with_parts(const Tensor& t, Shape shape) {
+  if (t.complex) shape.emplace_back(2);
+  return shape;
+}
+
+Tensor reshape_view(const Tensor& t, const Shape& shape) {
+  const Shape full = with_parts(t, shape);
+  return view_of(
+      t, [full](Term base) { return ops::reshape(base, full); },
+      [](Term base, Term value) { return ops::reshape(value, base.shape()); });
+}
+
+// Replaces -1 by what is left of the elements.
+Shape inferred(Context& c, const Shape& old, Shape shape) {
+  sym::Expr others = 1;
+  std::optional<size_t> open;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (!shape[d].is_const(-1)) {
+      others = others * shape[d];
+      continue;
+    }
+    if (open) c.does_not_fit("a shape has two sizes of -1");
+    open = d;
+  }
+  if (open) {
+    const sym::Expr total = ops::count(old);
+    if (others.is_const(0)) c.does_not_fit("a size of -1 beside one of 0");
+    shape[*open] = c.b.simplify(sym::floordiv(total, others));
+  }
+  for (sym::Expr& dim : shape) dim = c.b.simplify(dim);
+  return shape;
+}
+
+Results view(Context& c) {
+  const Tensor t = c.tensor("self");
+  if (c.names("dtype")) {
+    const Term x = c.in("self");
+    const DType to = *c.dtype("dtype");
+    if (to == x.dtype()) return {t};
+    if (byte_size(to) != byte_size(x.dtype()) || is_bool(to) || is_bool(x.dtype()))
+      c.unsupported("a view as a dtype of another size");
+    const DType from = x.dtype();
+    return {view_of(
+        t,
+        [to](Term base) {
+          return Term(base.builder(), base.builder().add1(OpKind::kBitcast, {base.id()}, {{"to", to}}));
+        },
+        [from](Term, Term value) {
+          return Term(value.builder(), value.builder().add1(OpKind::kBitcast, {value.id()}, {{"to", from}}));
+        })};
+  }
+  return {reshape_view(t, inferred(c, shape_of(c.b, t), c.sizes("size")))};
+}
+
+// A view where the strides allow, a copy otherwise.
+Results maybe_view(Context& c, const Tensor& t, const Shape& shape) {
+  if (is_viewable(c.b, t, shape)) return {reshape_view(t, shape)};
+  Tensor copy = fresh(ops::reshape(read(c.b, t), with_parts(t, shape)));
+  copy.complex = t.complex;
+  return {copy};
+}
+Results reshape(Context& c) {
+  const Tensor t = c.tensor("self");
+  return maybe_view(c, t, inferred(c, shape_of(c.b, t), c.sizes(c.names("shape") ? "shape" : "size")));
+}
+Results shape_as(Context& c) { return maybe_view(c, c.tensor("self"), shape_of(c.b, c.tensor("other"))); }
+Results flatten(Context& c) {
+  const Tensor t = c.tensor("self");
+  const Shape old = shape_of(c.b, t);
+  if (old.empty()) return {reshape_view(t, {1})};
+  const int64_t from = c.dim("start_dim", std::ssize(old)), to = c.dim("end_dim", std::ssize(old));
+  if (from > to) c.does_not_fit("start_dim lies behind end_dim");
+  if (from == to) return {t};
+  Shape shape(old.begin(), old.begin() + from);
+  shape.push_back(ops::count(old, from, to + 1));
+  shape.insert(shape.end(), old.begin() + to + 1, old.end());
+  return maybe_view(c, t, shape);
+}
+Results ravel(Context& c) {
+  const Tensor t = c.tensor("self");
+  return maybe_view(c, t, {ops::count(shape_of(c.b, t))});
+}
+Results unflatten(Context& c) {
+  const Tensor t = c.tensor("self");
+  const Shape old = shape_of(c.b, t);
+  const int64_t dim = c.dim("dim", std::ssize(old));
+  const Shape inner = inferred(c, {old[static_cast<size_t>(dim)]}, c.sizes("sizes"));
+  Shape shape(old.begin(), old.begin() + dim);
+  shape.insert(shape.end(), inner.begin(), inner.end());
+  shape.insert(shape.end(), old.begin() + dim + 1, old.end());
+  return {reshape_view(t, shape)};
+}
+
+Tensor permute_view(const Tensor& t, Dims order) {
+  if (t.complex) order.push_back(std::ssize(order));
+  Dims back(order.size());
+  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  return view_of(
+      t, [order](Term base) { return ops::permute(base, order); },
+      [back](Term, Term value) { return ops::permute(value, back); });
+}
+Results permute(Context& c) {
+  const Tensor t = c.tensor("self");
+  const int64_t rank = rank_of(c, t);
+  Dims order;
+  for (int64_t d : c.integers("dims")) order.push_back(normal_dim(d, rank));
+  Dims sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t i = 0; i < sorted.size(); ++i)
+    if (sorted[i] != static_cast<int64_t>(i)) c.does_not_fit("dims is no permutation");
+  if (std::ssize(order) != rank) c.does_not_fit(cat(order.size(), " dims for a tensor of rank ", rank));
+  return {permute_view(t, order)};
+}
+Tensor swapped(const Tensor& t, int64_t rank, int64_t x, int64_t y) {
+  if (rank == 0) return t;
+  Dims order(static_cast<size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<size_t>(x)], order[static_cast<size_t>(y)]);
+  return permute_view(t, order);
+}
+Results transpose(Context& c) {
+  const Tensor t = c.tensor("self");
+  const bool numpy = c.names("axis0");
+  const int64_t rank = rank_of(c, t);
+  return {swapped(t, rank, c.dim(numpy ? "axis0" : "dim0", rank), c.dim(numpy ? "axis1" : "dim1", rank))};
+}
+Results t_row(Context& c) {
+  const Tensor t = c.tensor("self");
+  const int64_t rank = rank_of(c, t);
+  if (rank > 2) c.does_not_fit("t takes at most two dims");
+  return {rank < 2 ? t : swapped(t, 2, 0, 1)};
+}
+Results matrix_t(Context& c) {
+  const Tensor t = c.tensor("self");
+  const int64_t rank = rank_of(c, t);
+  if (rank < 2) c.does_not_fit("a matrix has two dims");
+  return {swapped(t, rank, rank - 2, rank - 1)};
+}
+Results numpy_t(Context& c) {
+  const Tensor t = c.tensor("self");
+  Dims order(static_cast<size_t>(rank_of(c, t)));
+  std::iota(order.rbegin(), order.rend(), 0);
+  return {permute_view(t, order)};
+}
+Results movedim(Context& c) {
+  const Tensor t = c.tensor("self");
+  const int64_t rank = rank_of(c, t);
+  const Dims from = c.integers("source"), to = c.integers("destination");
+  if (from.size() != to.size()) c.does_not_fit("source and destination differ in length");
+  Dims order(static_cast<size_t>(rank), -1), rest;
+  std::vector<bool> moved(static_cast<size_t>(rank));
+  for (size_t i = 0; i < from.size(); ++i) {
+    order[static_cast<size_t>(normal_dim(to[i], rank))] = normal_dim(from[i], rank);
+    moved[static_cast<size_t>(normal_dim(from[i], rank))] = true;
+  }
+  for (int64_t d = 0; d < rank; ++d)
+    if (!moved[static_cast<size_t>(d)]) rest.push_back(d);
+  size_t next = 0;
+  for (int64_t& d : order)
+    if (d < 0) d = rest.at(next++);
+  return {permute_view(t, order)};
+}
+
+Results unsqueeze(Context& c) {
+  const Tensor t = c.tensor("self");
+  Shape shape = shape_of(c.b, t);
+  shape.insert(shape.begin() + c.dim("dim", std::ssize(shape) + 1), 1);
+  return {reshape_view(t, shape)};
+}
+Results squeeze(Context& c) {
+  const Tensor t = c.tensor("self");
+  const Shape old = shape_of(c.b, t);
+  const bool all = !c.names("dim");
+  Dims dims;
+  if (!all)
+    for (int64_t d : c.integers("dim")) dims.push_back(normal_dim(d, std::ssize(old)));
+  Shape shape;
+  for (size_t d = 0; d < old.size(); ++d) {
+    const bool chosen = all || std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end();
+    // A symbolic size is taken not to be 1, as PyTorch's export does.
+    if (!chosen || !c.b.holds(sym::eq(old[d], 1))) shape.push_back(old[d]);
+  }
+  return {reshape_view(t, shape)};
+}
+
+Results expanded(Context& c, const Tensor& t, Shape shape) {
+  const Shape old = shape_of(c.b, t);
+  if (shape.size() < old.size()) c.does_not_fit("expand to fewer dims");
+  const size_t lead = shape.size() - old.size();
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d].is_const(-1)) {
+      if (d < lead) c.does_not_fit("a new dim of size -1");
+      shape[d] = old[d - lead];
+    }
+  const Shape full = with_parts(t, shape);
+  return {view_of(t, [full](Term base) { return ops::expand(base, full); })};
+}
+Results expand(Context& c) { return expanded(c, c.tensor("self"), c.sizes("size")); }
+Results expand_as(Context& c) { return expanded(c, c.tensor("self"), shape_of(c.b, c.tensor("other"))); }
+
+std::optional<sym::Expr> bound(Context& c, const char* name) {
+  return c.has(name) ? std::optional(c.size(name)) : std::nullopt;
+}
+
+Results select(Context& c) {
+  const Tensor t = c.tensor("self");
+  const Shape shape = shape_of(c.b, t);
+  if (shape.empty()) c.does_not_fit("select of a tensor without dims");
+  const int64_t dim = c.dim("dim", std::ssize(shape));
+  return {select_view(t, dim, python_index(c.b, shape[static_cast<size_t>(dim)], c.size("index")))};
+}
+Results slice(Context& c) {
+  const Tensor t = c.tensor("self");
+  const Shape shape = shape_of(c.b, t);
+  if (shape.empty()) c.does_not_fit("slice of a tensor without dims");
+  const int64_t dim = c.dim("dim", std::ssize(shape)), step = c.integer("step");
+  if (step < 1) c.does_not_fit("a slice's step is positive");
+  const Slice s =
+      python_slice(c.b, shape[static_cast<size_t>(dim)], bound(c, "start"), bound(c, "end"), step);
+  const bool whole = s.start.is_const(0) && s.extent == shape[static_cast<size_t>(dim)] && step == 1;
+  return {whole ? t : slice_view(t, dim, s)};
+}
+Results narrow(Context& c) {
+  const Tensor t = c.tensor("self");
+  const Shape shape = shape_of(c.b, t);
+  const int64_t dim = c.dim("dim", std::ssize(shape));
+  const sym::Expr size = shape[static_cast<size_t>(dim)], length = c.size("length");
+  if (c.arg("start").is_tensor()) c.unsupported("narrow from a start that is a tensor");
+  sym::Expr start = c.size("start");
+  if (c.b.holds(sym::lt(start, 0))) start = start + size;
+  c.b.require(sym::logical_and(sym::ge(start, 0), sym::le(start + length, size)),
+              "narrow: {0} elements from {1} of a dim of size {2}", {length, start, size});
+  return {slice_view(t, dim, {.start = start, .extent = length})};
+}
+
+Results parts(Context& c, const Tensor& t, int64_t dim, const Shape& sizes) {
+  std::vector<Value> out;
+  sym::Expr at = 0;
+  for (sym::Expr size : sizes) {
+    out.emplace_back(slice_view(t, dim, {.start = c.b.simplify(at), .extent = size}));
+    at = at + size;
+  }
+  const sym::Expr total = shape_of(c.b, t)[static_cast<size_t>(dim)];
+  c.b.require(sym::eq(at, total), "split into parts of {0} in all, but the dim has size {1}", {at, total});
+  return {Value::list(std::move(out))};
+}
+// Parts of one size; the last may be smaller. The number of parts is known at compile time.
+Results equal_parts(Context& c, const Tensor& t, int64_t dim, sym::Expr part) {
+  const sym::Expr total = shape_of(c.b, t)[static_cast<size_t>(dim)];
+  if (total.is_const(0)) return parts(c, t, dim, {0});
+  const sym::Expr count = c.b.simplify(sym::ceildiv(total, part));
+  if (!count.is_const() || count.value() > 10'000)
+    c.unsupported("the number of parts must be known at compile time");
+  Shape sizes(static_cast<size_t>(count.value()), part);
+  sizes.back() = c.b.simplify(total - part * (count.value() - 1));
+  return parts(c, t, dim, sizes);
+}
+Results split(Context& c) {
+  const Tensor t = c.tensor("self");
+  const int64_t dim = c.dim("dim", rank_of(c, t));
+  if (c.names("split_sizes")) return parts(c, t, dim, c.sizes("split_sizes"));
+  if (c.schema.overload == "sizes") return parts(c, t, dim, c.sizes("split_size"));
+  return equal_parts(c, t, dim, c.size("split_size"));
+}
+Results chunk(Context& c) {
+  const Tensor t = c.tensor("self");
+  const int64_t dim = c.dim("dim", rank_of(c, t)), chunks = c.integer("chunks");
+  if (chunks < 1) c.does_not_fit("the number of chunks is positive");
+  const sym::Expr size = shape_of(c.b, t)[static_cast<size_t>(dim)];
+  if (!size.is_const()) {
+    // Exactly `chunks` parts if the size is a multiple, as the trace had it.
+    c.b.require(sym::eq(sym::mod(size, chunks), 0), "chunk: a dim of size {0} is not a multiple of {1}",
+                {size, chunks});
+    return parts(c, t, dim, Shape(static_cast<size_t>(chunks), c.b.simplify(sym::floordiv(size, chunks))));
+  }
+  return equal_parts(c, t, dim, std::max<int64_t>((size.value() + chunks - 1) / chunks, 1));
+}
+Results tensor_split(Context& c) {
+  const Tensor t = c.tensor("self");
+  const int64_t dim = c.dim("dim", rank_of(c, t));
+  const sym::Expr size = shape_of(c.b, t)[static_cast<size_t>(dim)];
+  std::vector<Value> out;
+  if (c.names("sections")) {
+    const int64_t n = c.integer("sections");
+    if (!size.is_const() || n < 1) c.unsupported("tensor_split of a size that is not known at compile time");
+    int64_t at = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t part = size.value() / n + (i < size.value() % n);
+      out.emplace_back(slice_view(t, dim, {.start = at, .extent = part}));
+      at += part;
+    }
+    return {Value::list(std::move(out))};
+  }
+  if (!c.names("indices")) c.unsupported("tensor_split at places given by a tensor");
+  std::optional<sym::Expr> from;
+  for (sym::Expr to : c.sizes("indices")) {
+    out.emplace_back(slice_view(t, dim, python_slice(c.b, size, from, to)));
+    from = to;
+  }
+  out.emplace_back(slice_view(t, dim, python_slice(c.b, size, from, std::nullopt)));
+  return {Value::list(std::move(out))};
+}
+Results unbind(Context& c) {
+  const Tensor t = c.tensor("self");
+  const Shape shape = shape_of(c.b, t);
+  const int64_t dim = c.dim("dim", std::ssize(shape));
+  const sym::Expr size = shape[static_cast<size_t>(dim)];
+  if (!size.is_const() || size.value() > 10'000)
+    c.unsupported("the number of parts must be known at compile time");
+  std::vector<Value> out;
+  for (int64_t i = 0; i < size.value(); ++i) out.emplace_back(select_view(t, dim, i));
+  return {Value::list(std::move(out))};
+}
+
+Results diagonal(Context& c) {
+  const Tensor t = c.tensor("self");
+  const Shape shape = shape_of(c.b, t);
+  if (t.complex) c.unsupported("diagonals of complex numbers");
+  const int64_t rank = std::ssize(shape), offset = c.integer("offset"), first = c.dim("dim1", rank),
+                second = c.dim("dim2", rank);
+  const sym::Expr n = shape[static_cast<size_t>(first)], m = shape[static_cast<size_t>(second)];
+  const sym::Expr length =
+      c.b.simplify(sym::max(0, offset >= 0 ? sym::min(n, m - offset) : sym::min(n + offset, m)));
+  const sym::Expr start = offset >= 0 ? sym::Expr(offset) : m * -offset;
+  return {view_of(t, [=](Term base) {
+    Dims order;
+    for (int64_t d = 0; d < base.rank(); ++d)
+      if (d != first && d != second) order.push_back(d);
+    order.push_back(first);
+    order.push_back(second);
+    const Term moved = ops::permute(base, order);
+    Shape flat(moved.shape().begin(), moved.shape().end() - 2);
+    flat.push_back(n * m);
+    Builder& b = base.builder();
+    const Term at = ops::index_along(b, {length}, 0, DType::kI64) * ops::size_as(b, DType::kI64, m + 1) +
+                    ops::size_as(b, DType::kI64, start);
+    return ops::gather(ops::reshape(moved, flat), at, base.rank() - 2);
+  })};
+}
+
+Results unfold(Context& c) {
+  const Tensor t = c.tensor("self");
+  const Shape shape = shape_of(c.b, t);
+  if (t.complex || shape.empty()) c.unsupported("unfold of this tensor");
+  const int64_t dim = c.dim("dimension", std::ssize(shape)), size = c.integer("size"),
+                step = c.integer("step");
+  const sym::Expr n = shape[static_cast<size_t>(dim)];
+  c.b.require(sym::ge(n, size), "unfold: windows of {1} in a dim of size {0}", {n, size});
+  const sym::Expr windows = c.b.simplify(sym::floordiv(n - size, step) + 1);
+  return {view_of(t, [=](Term base) {
+    Builder& b = base.builder();
+    const Shape grid{windows, size};
+    const Term at = ops::index_along(b, grid, 0, DType::kI64) * static_cast<double>(step) +
+                    ops::index_along(b, grid, 1, DType::kI64);
+    const Term all = ops::gather(base, at, dim);
+    Dims order;
+    for (int64_t d = 0; d < all.rank(); ++d)
+      if (d != dim + 1) order.push_back(d);
+    order.push_back(dim + 1);
+    return ops::permute(all, order);
+  })};
+}
+
+// Any strides over the storage, whose memory is that of its base.
+Results as_strided(Context& c) {
+  const Tensor t = c.tensor("self");
+  const Shape sizes = c.sizes("size"), strides = c.sizes("stride");
+  Tensor base;
+  base.storage = t.storage;
+  base.strides = t.storage->strides;
+  if (t.complex || !is_contiguous(c.b, base)) c.unsupported("as_strided of a tensor that is not contiguous");
+  if (!c.has("storage_offset") && t.view) c.unsupported("as_strided of a view without an offset");
+  const sym::Expr offset = c.has("storage_offset") ? c.size("storage_offset") : sym::Expr(0);
+  if (sizes.size() != strides.size()) c.does_not_fit("size and stride differ in length");
+  return {view_of(base, [=](Term of) {
+    Builder& b = of.builder();
+    Term at = ops::filled(b, sizes, DType::kI64, 0) + ops::size_as(b, DType::kI64, offset);
+    for (size_t d = 0; d < sizes.size(); ++d)
+      at = at + ops::index_along(b, sizes, static_cast<int64_t>(d), DType::kI64) *
+                    ops::size_as(b, DType::kI64, strides[d]);
+    return ops::gather(ops::reshape(of, {ops::count(of.shape())}), at, 0);
+  })};
+}
+
+constexpr Row kRows[] = {
+    {"_reshape_alias", reshape},
+    {"_unsafe_view", view},
+    {"adjoint", matrix_t},
+    {"as_strided", as_strided},
+    {"broadcast_to", expand},
+    {"chunk", chunk},
+    {"diagonal", diagonal},
+    {"expand", expand},
+    {"expand_as", expand_as},
+    {"flatten", flatten},
+    {"mT", matrix_t},
+    {"moveaxis", movedim},
+    {"movedim", movedim},
+    {"narrow", narrow},
+    {"numpy_T", numpy_t},
+    {"permute", permute},
+    {"ravel", ravel},
+    {"reshape", reshape},
+    {"reshape_as", shape_as},
+    {"select", select},
+    {"slice", slice},
+    {"split", split},
+    {"split_with_sizes", split},
+    {"squeeze", squeeze},
+    {"swapaxes", transpose},
+    {"swapdims", transpose},
+    {"t", t_row},
+    {"tensor_split", tensor_split},
+    {"transpose", transpose},
+    {"unbind", unbind},
+    {"unflatten", unflatten},
+    {"unfold", unfold},
+    {"unsafe_chunk", chunk},
+    {"unsafe_split", split},
+    {"unsafe_split_with_sizes", split},
+    {"unsqueeze", unsqueeze},
+    {"view", view},
+    {"view_as", shape_as},
+};
+
+}  // namespace
+
+std::span<const Row> view_rows() { return kRows; }
+
+}  // namespace stridec::aten

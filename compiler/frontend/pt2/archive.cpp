@@ -1,0 +1,98 @@
+#include "compiler/frontend/pt2/archive.h"
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/frontend/pt2/json.h"
+
+namespace stridec::pt2 {
+namespace {
+
+constexpr const char* kSaveAgain = "save it again with torch.export.save of PyTorch 2.9 or later";
+
+// The folder that all members are in, with its slash; empty for archives without one.
+std::string root_of(const ZipFile& zip) {
+  for (const ZipEntry& entry : zip.entries) {
+    const size_t slash = entry.name.find('/');
+    if (entry.name.substr(slash == std::string::npos ? 0 : slash + 1) == "archive_format")
+      return slash == std::string::npos ? "" : entry.name.substr(0, slash + 1);
+  }
+  return "";
+}
+
+std::string_view text_of(const graph::Data& data) {
+  return {reinterpret_cast<const char*>(data.bytes), data.size};
+}
+
+std::string trimmed(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  return std::string(text);
+}
+
+void read_payloads(const ZipFile& zip, const std::string& folder, const std::string& config, Archive& out) {
+  const ZipEntry* list = find_entry(zip, config);
+  if (!list) return;
+  for (auto& [name, payload] : decode_payloads(text_of(read_entry(zip, *list)))) {
+    if (payload.pickled) {
+      out.refused[name] = "it is a pickled Python object, not a plain tensor";
+      continue;
+    }
+    if (!payload.meta) malformed(cat("'", name, "' has no tensor_meta"));
+    const ZipEntry* entry = find_entry(zip, folder + payload.path);
+    if (!entry) malformed(cat("the archive has no member '", folder, payload.path, "' for '", name, "'"));
+    out.tensors[name] = {std::move(*payload.meta), entry->name, read_entry(zip, *entry)};
+  }
+}
+
+}  // namespace
+
+bool is_program(const ZipFile& zip) {
+  return find_entry(zip, "serialized_exported_program.json") ||
+         find_entry(zip, root_of(zip) + "archive_format");
+}
+
+Archive read_archive(const graph::Data& file) {
+  const ZipFile zip = open_zip(file);
+  if (find_entry(zip, "serialized_exported_program.json"))
+    fail(ErrorKind::kUnsupported, "old-archive",
+         "the program was saved by PyTorch 2.1 to 2.7, whose weights are pickled Python objects", kSaveAgain);
+  const std::string root = root_of(zip);
+  const ZipEntry* format = find_entry(zip, root + "archive_format");
+  if (!format || trimmed(text_of(read_entry(zip, *format))) != "pt2")
+    fail(
+        ErrorKind::kMalformed, "unknown-format", "the zip archive holds no exported program",
+        "a TorchScript file or a state dict is a zip archive too: export the module with torch.export.export "
+        "and save it with torch.export.save");
+  if (const ZipEntry* version = find_entry(zip, root + "archive_version"))
+    if (const std::string text = trimmed(text_of(read_entry(zip, *version))); text != "0")
+      fail(ErrorKind::kUnsupported, "archive-version", cat("the archive has version ", text, ", not 0"));
+  if (const ZipEntry* order = find_entry(zip, root + "byteorder"))
+    if (trimmed(text_of(read_entry(zip, *order))) == "big")
+      fail(ErrorKind::kUnsupported, "byte-order", "the program's weights are big-endian", kSaveAgain);
+
+  std::vector<std::string> models;
+  const std::string folder = root + "models/";
+  for (const ZipEntry& entry : zip.entries)
+    if (entry.name.starts_with(folder) && entry.name.ends_with(".json"))
+      models.push_back(entry.name.substr(folder.size(), entry.name.size() - folder.size() - 5));
+  if (models.empty())
+    fail(ErrorKind::kMalformed, "no-program", "the archive has no exported program (no models/*.json)",
+         "an AOTInductor package holds compiled code only: save the program with torch.export.save");
+  if (models.size() > 1)
+    fail(ErrorKind::kUnsupported, "several-programs",
+         cat("the archive holds ", models.size(), " programs: ", join(models, ", ")),
+         "save each with torch.export.save");
+
+  Archive out;
+  out.model = models[0];
+  out.program = decode_program(text_of(read_entry(zip, *find_entry(zip, folder + out.model + ".json"))));
+  if (find_entry(zip, root + "data/weights/" + out.model + ".pt"))
+    fail(ErrorKind::kUnsupported, "old-archive",
+         "the program was saved by PyTorch 2.8, whose weights are pickled Python objects", kSaveAgain);
+  read_payloads(zip, root + "data/weights/", root + "data/weights/" + out.model + "_weights_config.json",
+                out);
+  read_payloads(zip, root + "data/constants/",
+                root + "data/constants/" + out.model + "_constants_config.json", out);
+  return out;
+}
+
+}  // namespace stridec::pt2

@@ -1,0 +1,33 @@
+// The .pt2 archive: which program it holds and where its weights are.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/frontend/pt2/program.h"
+#include "compiler/frontend/pt2/zip.h"
+
+namespace stridec::pt2 {
+
+// One tensor of the state dict or of the constants. Tensors may share a storage.
+struct StoredTensor {
+  TensorMeta meta;
+  std::string path;  // of the storage: equal paths are one storage
+  graph::Data storage;
+};
+
+struct Archive {
+  Program program;
+  std::string model;                            // its name in the archive
+  std::map<std::string, StoredTensor> tensors;  // by name: "fc.weight"
+  std::map<std::string, std::string> refused;   // tensors that cannot be read, with the reason
+};
+
+// Whether the zip archive holds an exported program of any generation.
+bool is_program(const ZipFile& zip);
+
+// Throws Error for archives of other kinds (saying what they are) and for damaged ones.
+Archive read_archive(const graph::Data& file);
+
+}  // namespace stridec::pt2

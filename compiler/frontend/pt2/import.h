@@ -1,0 +1,47 @@
+// Imports an exported program as a graph.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/graph/builder.h"
+#include "compiler/graph/graph.h"
+
+namespace stridec::pt2 {
+
+// `--dim name=lower..upper%multiple` for a symbol.
+struct DimRange {
+  std::optional<int64_t> lower, upper;
+  int64_t multiple = 1;
+  bool fixed() const { return lower && upper == lower; }
+};
+
+struct ImportOptions {
+  std::map<std::string, DimRange> dims;
+  graph::Builder::Replaceable replaceable;  // which weights may be replaced after compilation; empty: none
+  bool sizes_stay_open = false;  // symbols that `dims` fixes stay symbols
+  bool missing_weights_are_zero = false;
+};
+
+struct Imported {
+  graph::Graph graph;
+  std::vector<Diagnostic> problems;  // everything that prevents compilation
+  std::vector<Diagnostic> warnings;
+  std::string summary;  // "PyTorch 2.15.0, 197 nodes, weights 44.7 MB"
+};
+
+bool is_program(const graph::Data& file);
+
+// Collects what is not supported as problems and goes on. Throws Error for files that cannot be read.
+//
+// Names. Inputs and outputs are named by their place in the module's arguments and results ("past.0.key").
+// A symbolic dim is named after the first input that has it ("x.0").
+// Writes. A buffer, parameter or constant that the program writes is a state that starts with the file's
+// value. An input that it writes has its new value in the additional output "NAME.updated".
+Imported import_program(const std::string& path, const graph::Data& file, const ImportOptions& options);
+
+}  // namespace stridec::pt2

@@ -1,0 +1,29 @@
+// Stored tensors as row-major bytes.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "compiler/frontend/pt2/archive.h"
+
+namespace stridec::pt2 {
+
+struct ElementType {
+  DType dtype;
+  bool complex = false;  // pairs of dtype
+};
+// The format's numbering (ScalarType of torch/_export/serde/schema.py). None for types without a meaning
+// here.
+std::optional<ElementType> element_type(int scalar_type);
+std::string scalar_type_name(int scalar_type);
+
+struct Weight {
+  graph::Type type;  // with a last dim of 2 for complex numbers
+  bool complex = false;
+  graph::Data data;  // points into the archive where the tensor is contiguous, a copy otherwise
+};
+// Throws Error for tensors that lie outside of their storage, have unknown types, or are not there: exported
+// from fake tensors. With `missing_is_zero`, the latter are zeros.
+Weight read_weight(const std::string& name, const StoredTensor& stored, bool missing_is_zero);
+
+}  // namespace stridec::pt2

@@ -1,0 +1,180 @@
+"""PyTorch programs: python tests/pt2/run.py [name...]
+
+The programs of tests/pt2/programs against PyTorch's results, in both forms; states over several runs; conditions that are
+checked at run time; and damaged or foreign archives, each refused with a sentence and its exit code. Needs no PyTorch.
+The last line is "N passed, N failed".
+"""
+
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+import numpy as np
+
+import compare
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = HERE / "programs"
+sys.path.insert(0, str(compare.ROOT / "samples/python"))
+import stridec  # noqa: E402
+
+results = []
+
+
+def expect(name, condition, detail=""):
+    results.append(condition)
+    if not condition:
+        print(f"FAILED {name}: {detail}", flush=True)
+
+
+def agree_with_pytorch(names, work):
+    for path in sorted(PROGRAMS.glob("*.pt2")):
+        name = path.name.removesuffix(".pt2")
+        if names and name.removesuffix(".core") not in names:
+            continue
+        verdict, detail = compare.compare(path, PROGRAMS / (name.removesuffix(".core") + ".npz"), work / "model.so")
+        expect(name, verdict == "agrees", f"{verdict} {detail}")
+
+
+def build(work, name):
+    artifact = work / f"{name}.so"
+    reason = compare.compiled(PROGRAMS / f"{name}.pt2", artifact)
+    expect(f"{name} compiles", reason is None, reason)
+    return stridec.Model(str(artifact))
+
+
+def keep_states(work):
+    """buf_mut counts its runs in a buffer, writes rows of another one and its input."""
+    for name in ("buf_mut", "buf_mut.core"):
+        model = build(work, name)
+        expect(f"{name} states", sorted(s.name for s in model.states) == ["hist", "n"], str(model.states))
+        names = [o.name for o in model.outputs]
+        expect(f"{name} outputs", names == ["output", "x.updated"], str(names))
+        context = model.context(threads=1)
+        hist, count = np.zeros((8, 4), np.float32), 0.0
+        for step in range(4):
+            x = np.full((2, 4), step + 1, np.float32)
+            rows = np.array([step, step + 2])
+            y, updated = (np.array(a) for a in context.run(x, rows))
+            count += 1
+            hist[rows] = x
+            hist[:2] = np.arange(4)
+            wanted = hist.sum(0) * [1, 2, 3, 4] + count + [5, 6, 7, 8]
+            expect(f"{name} step {step}", np.array_equal(y, wanted.astype(np.float32)), f"{y} {wanted}")
+            expect(f"{name} input of step {step}", np.array_equal(updated, 2 * x), str(updated))
+
+
+def check_conditions(work):
+    def refused(model, sentence, *inputs):
+        try:
+            model.context(threads=1).run(*inputs)
+            expect(sentence, False, "the run succeeds")
+        except stridec.Error as error:
+            expect(sentence, sentence in str(error), str(error))
+
+    f32 = np.float32
+    symexpr = build(work, "symexpr")
+    good = symexpr.context(threads=1).run(np.ones((2, 10, 5), f32), np.ones(7, f32))
+    expect("symexpr at other sizes", good[1].shape == (2 * 10 * 5 + 7,), str(good[1].shape))
+    refused(symexpr, "x", np.ones((3, 9, 6), f32), np.ones(5, f32))  # an odd size for 2 * half
+    nonzero = build(work, "nonzero_item")
+    refused(nonzero, "Runtime assertion failed", np.ones(5, f32), np.int64(6))  # torch._check(k <= x.shape[0])
+    sizes = nonzero.context(threads=1).run(np.array([1, -1, 0], f32), np.int64(2))
+    expect("nonzero at another size", sizes[0].shape == (2, 1) and sizes[3].shape == (2, 3), str(sizes))
+    plain = build(work, "plain")
+    refused(plain, "image.1", np.ones((2, 10), f32), np.ones((2, 10), f32))  # Dim("w", min=3, max=9)
+    expect("batch 1", plain.context(threads=1).run(np.ones((1, 3), f32), np.ones((1, 3), f32))[0].tolist() == [3.0])
+
+
+def archive(members, method=zipfile.ZIP_STORED):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as z:
+        for name, data in members.items():
+            z.writestr(name, data)
+    return out.getvalue()
+
+
+def members(name):
+    with zipfile.ZipFile(PROGRAMS / f"{name}.pt2") as z:
+        return {n: z.read(n) for n in z.namelist()}
+
+
+def edited(name, edit):
+    """The archive of a program after edit(program, members)."""
+    own = members(name)
+    key = next(n for n in own if "/models/" in n)
+    program = json.loads(own[key])
+    edit(program, own)
+    own[key] = json.dumps(program)
+    return archive(own)
+
+
+def refuse(work):
+    whole = (PROGRAMS / "tied.pt2").read_bytes()
+    root = next(iter(members("tied"))).split("/")[0]
+
+    def drop_payloads(_program, own):
+        for n in list(own):
+            if "/weight_" in n:
+                own[n] = b""
+
+    def shorten_payload(_program, own):
+        n = next(n for n in own if n.endswith("/weight_0"))
+        own[n] = own[n][:8]
+
+    def change(path, value):
+        def edit(program, _own):
+            at = program
+            for key in path[:-1]:
+                at = at[key]
+            at[path[-1]] = value
+        return edit
+
+    node = ["graph_module", "graph", "nodes", 0]
+    deep = "[" * 100_000
+    cases = {
+        "truncated": (whole[:-40], 3, "bad-archive"),
+        "half": (whole[: len(whole) // 2], 3, "bad-archive"),
+        "empty archive": (archive({}), 3, "malformed-model"),
+        "a state dict": (archive({"archive/data.pkl": b"x", "archive/version": b"3"}), 3, "not-a-model"),
+        "PyTorch 2.7": (archive({"serialized_exported_program.json": b"{}", "version": b"8.7"}), 5, "old-archive"),
+        "no program": (archive({f"{root}/archive_format": b"pt2"}), 3, "no-program"),
+        "not JSON": (archive({**members("tied"), f"{root}/models/model.json": b"{"}), 3, "bad-program"),
+        "deep JSON": (archive({**members("tied"), f"{root}/models/model.json": deep}), 3, "bad-program"),
+        "two programs": (archive({**members("tied"), f"{root}/models/other.json": b"{}"}), 5, "several-programs"),
+        "big-endian": (archive({**members("tied"), f"{root}/byteorder": b"big"}), 5, "byte-order"),
+        "no weights": (edited("tied", drop_payloads), 5, "no-weights"),
+        "short weights": (edited("tied", shorten_payload), 3, "bad-program"),
+        "major version": (edited("tied", change(["schema_version", "major"], 9)), 5, "schema-version"),
+        "unknown operator": (edited("tied", change([*node, "target"], "torch.ops.aten.no_such.default")), 5, "unsupported-op"),
+        "unknown name": (edited("tied", change([*node, "inputs", 0, "arg"], {"as_tensor": {"name": "?"}})), 3, "bad-program"),
+        "nodes of another kind": (edited("tied", change(["graph_module", "graph", "nodes"], 7)), 3, "bad-program"),
+        "a bomb": (archive({f"{root}/archive_format": b"pt2", f"{root}/models/model.json": b" " * 50_000_000},
+                           zipfile.ZIP_DEFLATED), 3, "bad-program"),
+    }
+    for name, (data, code, word) in cases.items():
+        path = work / "hostile.pt2"
+        path.write_bytes(data)
+        run = subprocess.run([compare.STRIDEC, "check", str(path)], capture_output=True, text=True, timeout=100)
+        text = run.stdout + run.stderr
+        expect(name, run.returncode == code and word in text, f"exit {run.returncode}: {text.strip()[:300]}")
+
+
+def main():
+    names = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        agree_with_pytorch(names, work)
+        if not names:
+            keep_states(work)
+            check_conditions(work)
+            refuse(work)
+    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
+    sys.exit(0 if all(results) else 1)
+
+
+main()

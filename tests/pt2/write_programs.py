@@ -1,0 +1,52 @@
+"""Writes tests/pt2/programs from what pt2_exports.py exported (DIR): write_programs.py DIR
+
+Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
+wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.
+"""
+
+import json
+import pathlib
+import shutil
+import sys
+import zipfile
+
+NAMES = ("autocast_ buf_mut checkpoint cond cond_shape gru hop_map infnan inplace_views int_input item_float "
+         "namedtuple_out nested_kwargs nonzero_item quant_pt2e scan sdpa symexpr tied while_loop complex_ gelu_conv_misc").split()
+PLAIN = "resnet18_names"
+HERE = pathlib.Path(__file__).resolve().parent / "programs"
+
+
+def stripped(graph):
+    for node in graph["nodes"]:
+        node["metadata"] = {}
+        for item in node["inputs"]:
+            if "as_graph" in item["arg"]:
+                stripped(item["arg"]["as_graph"]["graph"])
+
+
+def repack(source, target):
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in sorted(old.namelist()):
+            data = old.read(name)
+            if "/sample_inputs/" in name or "/.data/" in name:
+                continue
+            if "/models/" in name:
+                program = json.loads(data)
+                stripped(program["graph_module"]["graph"])
+                data = json.dumps(program, separators=(",", ":")).encode()
+            new.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED, 9)
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    HERE.mkdir(exist_ok=True)
+    for name in NAMES:
+        for form in ("", ".core"):
+            if (folder / f"{name}{form}.pt2").exists():
+                repack(folder / f"{name}{form}.pt2", HERE / f"{name}{form}.pt2")
+        shutil.copy(folder / f"{name}.npz", HERE)
+    shutil.copy(folder / f"{PLAIN}.pt2", HERE / "plain.pt2")
+    shutil.copy(folder / f"{PLAIN}.npz", HERE / "plain.npz")
+
+
+main()

@@ -1,0 +1,134 @@
+// Schemas, type promotion, and functionalisation: writes through views are seen by other views.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/promotion.h"
+#include "compiler/graph/text.h"
+#include "compiler/ops/op_table.h"
+
+namespace stridec::aten {
+namespace {
+
+struct Fixture {
+  graph::Graph graph;
+  graph::Builder b{graph, ops::shape_table()};
+
+  // Integers are folded, so that a value can be read off.
+  Value numbers(const std::vector<int64_t>& values, Shape shape) {
+    return ops::Term(b, b.elements({values.begin(), values.end()}, std::move(shape)));
+  }
+  Results run(const std::string& name, const std::string& overload, std::vector<NamedValue> args) {
+    const Schema* schema = find_schema("aten", name, overload);
+    REQUIRE(schema);
+    return call(b, *schema, std::move(args));
+  }
+  Value one(const std::string& name, const std::string& overload, std::vector<NamedValue> args) {
+    return run(name, overload, std::move(args)).at(0);
+  }
+  std::string text(const Value& v) {
+    const auto known = b.known(read(b, v.tensor));
+    if (!known) return "unknown";
+    std::string out;
+    for (sym::Expr e : *known) out += std::to_string(e.value()) + " ";
+    return out;
+  }
+  static Value i(int64_t n) { return Value::integer_of(n); }
+  static Value list(std::initializer_list<int64_t> n) {
+    std::vector<Value> items;
+    for (int64_t v : n) items.push_back(i(v));
+    return Value::list(std::move(items));
+  }
+};
+
+TEST_CASE("schema: arguments, defaults, aliasing") {
+  const auto add =
+      parse_schema("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)");
+  REQUIRE(add);
+  CHECK(add->full_name() == "add_.Tensor");
+  CHECK(add->arguments.at(0).written);
+  CHECK(add->arguments.at(0).type == "Tensor");
+  CHECK(add->arguments.at(2).keyword);
+  CHECK(*add->arguments.at(2).default_text == "1");
+  const auto conv = parse_schema(
+      "aten::conv2d(Tensor input, SymInt[2] stride=[1, 1], str mode=\"a,b\") -> (Tensor, int[])");
+  REQUIRE(conv);
+  CHECK(conv->arguments.at(1).type == "SymInt[2]");
+  CHECK(*conv->arguments.at(1).default_text == "[1, 1]");
+  CHECK(conv->arguments.size() == 3);
+  CHECK(conv->returns.size() == 2);
+  for (const char* bad : {"", "aten::x", "x(Tensor) -> Tensor", "aten::x(Tensor) -> Tensor"})
+    CHECK_FALSE(parse_schema(bad));
+  CHECK(find_schema("aten", "add", "Tensor"));
+  CHECK(find_schema("aten", "relu", "default"));
+  CHECK_FALSE(find_schema("aten", "relu", "Tensor"));
+  CHECK(overloads("aten", "add").size() >= 3);
+}
+
+TEST_CASE_FIXTURE(Fixture, "promotion: PyTorch's categories") {
+  const auto of = [&](DType t, Shape shape) { return Value(ops::filled(b, shape, t, 1)); };
+  CHECK(result_type(b, {of(DType::kI64, {2}), Value::number_of(1)}) == DType::kF32);
+  CHECK(result_type(b, {of(DType::kBF16, {2}), Value::number_of(1)}) == DType::kBF16);
+  CHECK(result_type(b, {of(DType::kBF16, {2}), of(DType::kF32, {})}) == DType::kBF16);
+  CHECK(result_type(b, {of(DType::kI32, {2}), of(DType::kI64, {})}) == DType::kI32);
+  CHECK(result_type(b, {of(DType::kI32, {2}), of(DType::kF32, {})}) == DType::kF32);
+  CHECK(result_type(b, {of(DType::kBool, {2}), i(3)}) == DType::kI64);
+  CHECK(result_type(b, {of(DType::kI8, {2}), i(300)}) == DType::kI8);
+  CHECK(promote(DType::kU8, DType::kI8) == DType::kI16);
+  CHECK(promote(DType::kF16, DType::kBF16) == DType::kF32);
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "functionalisation: a write through a view is seen by the base and by other views") {
+  const Value x = numbers({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Value row = one("select", "int", {{"self", x}, {"dim", i(0)}, {"index", i(1)}});
+  const Value flat = one("view", "default", {{"self", x}, {"size", list({-1})}});
+  const Value turned = one("t", "default", {{"self", x}});
+  one("fill_", "Scalar", {{"self", row}, {"value", i(9)}});
+  CHECK(text(x) == "1 2 3 9 9 9 ");
+  CHECK(text(flat) == "1 2 3 9 9 9 ");
+  CHECK(text(turned) == "1 9 2 9 3 9 ");
+  one("add_", "Tensor", {{"self", turned}, {"other", i(1)}});
+  CHECK(text(x) == "2 3 4 10 10 10 ");
+  CHECK(text(row) == "10 10 10 ");
+}
+
+TEST_CASE_FIXTURE(Fixture, "functionalisation: a chain of views, and copies that do not alias") {
+  const Value x = numbers({0, 1, 2, 3, 4, 5, 6, 7}, {2, 4});
+  const Value copy = one("clone", "default", {{"self", x}});
+  const Value same = one("to", "dtype", {{"self", x}, {"dtype", Value::of_dtype(DType::kI64)}});
+  const Value part =
+      one("slice", "Tensor",
+          {{"self", one("t", "default", {{"self", x}})}, {"dim", i(0)}, {"start", i(1)}, {"end", i(-1)}});
+  one("zero_", "default", {{"self", part}});
+  CHECK(text(x) == "0 0 0 3 4 0 0 7 ");
+  CHECK(text(same) == "0 0 0 3 4 0 0 7 ");
+  CHECK(text(copy) == "0 1 2 3 4 5 6 7 ");
+}
+
+TEST_CASE_FIXTURE(Fixture, "functionalisation: reshape of a transposed tensor is a copy") {
+  Value x = numbers({1, 2, 3, 4}, {2, 2});
+  x.tensor.strides = {2, 1};
+  Value turned = one("t", "default", {{"self", x}});
+  turned.tensor.strides = {1, 2};
+  const Value flat = one("reshape", "default", {{"self", turned}, {"shape", list({4})}});
+  const Value alias = one("reshape", "default", {{"self", x}, {"shape", list({4})}});
+  one("fill_", "Scalar", {{"self", x}, {"value", i(0)}});
+  CHECK(text(flat) == "1 3 2 4 ");
+  CHECK(text(alias) == "0 0 0 0 ");
+}
+
+TEST_CASE_FIXTURE(Fixture, "call: out=, defaults, and what is refused") {
+  const Value x = numbers({1, 2}, {2}), out = numbers({0, 0}, {2});
+  run("add", "out", {{"self", x}, {"other", x}, {"out", out}});
+  CHECK(text(out) == "2 4 ");
+  CHECK_THROWS_AS(one("add", "Tensor", {{"self", x}}), Error);
+  CHECK_THROWS_AS(one("add", "Tensor", {{"self", x}, {"other", x}, {"beta", i(1)}}), Error);
+  CHECK_THROWS_AS(one("select", "int", {{"self", x}, {"dim", i(3)}, {"index", i(0)}}), Error);
+  CHECK_THROWS_AS(one("linalg_svd", "default", {{"A", x}}), Error);
+}
+
+}  // namespace
+}  // namespace stridec::aten
