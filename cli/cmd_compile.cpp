@@ -64,17 +64,21 @@ std::string counted(size_t count, const std::string& what, const char* plural = 
 
 // A program of the artifact: its target and sizes, and the number of launches of a run.
 struct Contained {
-  std::string target, sizes;  // sizes: "" for all
-  size_t launches;
+  std::string function, target, sizes;  // function: "" for the only one; sizes: "" for all
+  size_t operations, launches;
 };
 // In the order of Compilation::programs().
 std::vector<Contained> contained(const Compilation& made) {
   std::vector<Contained> all;
-  for (const auto& variant : made.gpu_variants)
-    all.push_back({variant.target.name, "", loop::kernels_of(variant.program).size()});
-  for (const auto& variant : made.variants)
-    all.push_back({variant.target.name, variant.when.is_const(1) ? "" : sym::to_string(variant.when),
-                   loop::kernels_of(variant.program).size()});
+  for (const FunctionResult& function : made.functions) {
+    const std::string name = made.functions.size() > 1 ? function.name() : "";
+    const size_t operations = function.loops.nests.size();
+    for (const auto& variant : function.gpu_variants)
+      all.push_back({name, variant.target.name, "", operations, loop::kernels_of(variant.program).size()});
+    for (const auto& variant : function.variants)
+      all.push_back({name, variant.target.name, variant.when.is_const(1) ? "" : sym::to_string(variant.when),
+                     operations, loop::kernels_of(variant.program).size()});
+  }
   return all;
 }
 
@@ -94,10 +98,14 @@ int run(const Flags& flags, const Globals& globals) {
   std::vector<PassDump> dumps;
   options.passes = flags.passes.options(globals, &dumps);
   std::string output = flags.output;
+  if (output.empty() && !options.functions.empty())
+    fail(ErrorKind::kUsage, "usage", "an artifact of functions needs a name", "give --output name.so");
   if (output.empty()) output = std::filesystem::path(options.model).replace_extension(".so").string();
   if (flags.common.weights == "external")
     options.weights_file = std::filesystem::path(output).stem().string() + ".weights";
-  check_outputs(output, options.weights_file, {options.model});
+  std::vector<std::string> models;
+  for (const FunctionModel& function : options.entry_points()) models.push_back(function.model);
+  check_outputs(output, options.weights_file, models);
 
   const Compilation made = compile(options);
   nlohmann::ordered_json json;
@@ -110,13 +118,18 @@ int run(const Flags& flags, const Globals& globals) {
     return print_json(json, globals);
   }
   const loop::Program& program = *made.programs().front();
-  progress.line("reading", cat(std::filesystem::path(options.model).filename().string(), ", ", made.summary));
-  for (const Diagnostic& warning : made.warnings) progress.line("warning", warning_text(warning));
+  for (const FunctionResult& function : made.functions) {
+    progress.line("reading",
+                  cat(std::filesystem::path(function.source.model).filename().string(), ", ",
+                      function.summary, function.source.name.empty() ? "" : ", as ", function.source.name));
+    for (const Diagnostic& warning : function.warnings) progress.line("warning", warning_text(warning));
+  }
   const std::vector<Contained> programs = contained(made);
   for (const Contained& each : programs)
-    progress.line("fusing", cat(counted(made.loops.nests.size(), "operation"), " -> ",
-                                counted(each.launches, "kernel launch", "es"), " a run on ", each.target,
-                                each.sizes.empty() ? "" : cat(" where ", each.sizes)));
+    progress.line("fusing",
+                  cat(each.function, each.function.empty() ? "" : ": ", counted(each.operations, "operation"),
+                      " -> ", counted(each.launches, "kernel launch", "es"), " a run on ", each.target,
+                      each.sizes.empty() ? "" : cat(" where ", each.sizes)));
   // Code that several kernels call, such as a GEMM micro-kernel, is a separate function.
   const size_t functions = made.built.kernels.size() + made.device.kernels.size();
   progress.line("building",
@@ -128,13 +141,15 @@ int run(const Flags& flags, const Globals& globals) {
                                  " does not have its schedule in the tuning database, for ",
                                  kernel->entry.key.target, ": ", kernel->refused));
   json["warnings"] = nlohmann::ordered_json::array();
-  for (const Diagnostic& warning : made.warnings) json["warnings"].push_back(warning_text(warning));
-  json["refused"] = refused_json(made);
-  if (!made.gpu_problem.empty())
-    progress.line("tuning", cat("nothing was measured for GPUs: ", made.gpu_problem,
+  for (const FunctionResult& function : made.functions)
+    for (const Diagnostic& warning : function.warnings) json["warnings"].push_back(warning_text(warning));
+  json["refused"] = refused_json(made.refused());
+  if (!made.main().gpu_problem.empty())
+    progress.line("tuning", cat("nothing was measured for GPUs: ", made.main().gpu_problem,
                                 "; their schedules are the tuning database's and the model's"));
   progress.line("packing", human_bytes(static_cast<uint64_t>(program.weight_bytes)) + " of weights");
-  check_outputs(output, options.weights_file, made.files);
+  for (const FunctionResult& function : made.functions)
+    check_outputs(output, options.weights_file, function.files);
   package::StagedArtifact staged(made.artifact, made.programs(), output);
   own_exit();
   staged.publish();
@@ -151,10 +166,12 @@ int run(const Flags& flags, const Globals& globals) {
   progress.line("wrote", cat(parts, ", ", package::manifest_path(output), "   ", human_seconds(seconds), ", ",
                              human_bytes(peak), " peak"));
   Json listed = Json::array();
-  for (const Contained& each : programs)
+  for (const Contained& each : programs) {
     listed.push_back({{"target", each.target},
                       {"sizes", each.sizes.empty() ? Json(nullptr) : Json(each.sizes)},
                       {"launches", each.launches}});
+    if (!each.function.empty()) listed.back()["function"] = each.function;
+  }
   json.update({{"artifact", output},
                {"manifest", package::manifest_path(output)},
                {"bytes", size},

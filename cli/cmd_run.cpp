@@ -14,7 +14,7 @@ namespace stridec::cli {
 namespace {
 
 struct Flags {
-  std::string artifact, dims, variant;
+  std::string artifact, dims, variant, function;
   std::vector<std::string> inputs, outputs;
   bool random = false;
   int threads = 0;
@@ -22,6 +22,7 @@ struct Flags {
 
 int run(const Flags& flags, const Globals& globals) {
   Library library(flags.artifact, flags.threads, flags.variant);
+  library.select(flags.function);
   const auto output_files = assign_files(flags.outputs, names_of(library.outputs()), "output");
   std::vector<Array> results;
   with_inputs(library, flags.inputs, parse_sizes(flags.dims), flags.random,
@@ -59,6 +60,7 @@ std::function<int()> declare_run(CLI::App& app, const Globals& globals) {
                  "sizes for --random: batch=2,sequence=128 (others are as small as it serves)")
       ->join(',');
   app.add_option("--threads", flags->threads, "0: as many as the process may use");
+  app.add_option("--function", flags->function, "entry point, instead of the first");
   app.add_option("--variant", flags->variant, "variant, instead of the best that this machine runs");
   return [flags, &globals] { return run(*flags, globals); };
 }

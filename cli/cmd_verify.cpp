@@ -37,7 +37,7 @@ using Tensors = std::vector<HostTensor>;
 
 struct Flags {
   CompileFlags common;
-  std::string artifact;
+  std::string artifact, function;  // function: of the artifact; "": the first
   std::vector<std::string> inputs, expected;
   int runs = 3;
   bool runs_given = false;
@@ -129,11 +129,11 @@ Tensors given_outputs(const loop::Program& program, const Flags& flags) {
   return outputs;
 }
 
-// Reads --dim, --input-value, -O and --precision of the artifact's compilation from its manifest.
+// Reads --dim, --input-value, -O and --precision of the function's compilation from the artifact's manifest.
 void take_flags(const Library& artifact, const std::string& path, CompileOptions& options) {
-  const Json manifest = package::read_manifest(artifact.manifest(), path);
-  const Json dims = manifest.value("dims", Json::object()),
-             settings = manifest.value("options", Json::object()),
+  const Json whole = package::read_manifest(artifact.manifest(), path),
+             manifest = artifact.function_manifest();
+  const Json dims = manifest.value("dims", Json::object()), settings = whole.value("options", Json::object()),
              values = manifest.value("input_values", Json::object());
   options.input_values.clear();
   for (const auto& [name, value] : values.items())
@@ -167,8 +167,8 @@ void check_sizes(const std::vector<frontend::DimRange>& asked, const std::vector
 }
 
 Tensors run_compiled(const Compilation& made, const Tensors& inputs) {
-  return codegen::cpu::run_compiled(made.variants.front().program, inputs,
-                                    {.target = made.variants.front().target});
+  const codegen::cpu::Variant& variant = made.main().variants.front();
+  return codegen::cpu::run_compiled(variant.program, inputs, {.target = variant.target});
 }
 
 // Runs the artifact. States start from their initial values, as in the interpreter's run.
@@ -243,7 +243,7 @@ loop::Program reference_of(const graph::Graph& graph) { return ops::lower(graph)
 std::optional<std::string> first_difference(const Compilation& made, const CompileOptions& options,
                                             const Tensors& inputs, double tolerance,
                                             ProgressPrinter& progress) {
-  const graph::Graph& graph = made.graph;
+  const graph::Graph& graph = made.main().graph;
   std::vector<graph::NodeId> nodes;
   std::vector<size_t> first;  // index of the first value of each node
   size_t values = 0;
@@ -278,7 +278,7 @@ std::optional<std::string> first_difference(const Compilation& made, const Compi
   if (high == nodes.size()) return std::nullopt;
   const graph::Node& node = graph[nodes[high]];
   return cat(node.origin.empty() ? "an operation" : node.origin, ", ", graph::name(node.kind),
-             kernels_with(made.variants.front().program, node.origin));
+             kernels_with(made.main().variants.front().program, node.origin));
 }
 
 // ", batch 2, sequence 3"
@@ -288,20 +288,16 @@ std::string text_of(const Sizes& sizes) {
   return text;
 }
 
-// `json`: what was compared.
-int report(Json json, const Globals& globals, const Json& runs, const std::string& failure) {
-  if (globals.json) {
-    json["pass"] = failure.empty();
-    json["runs"] = runs;
-    json["failure"] = failure;
-    std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-  } else if (!failure.empty()) {
-    std::printf(" FAIL  %s\n", failure.c_str());
-  }
-  return static_cast<int>(failure.empty() ? 0 : static_cast<int>(ErrorKind::kMismatch));
+// `json`: what was compared. Returns it with the result.
+Json report(Json json, const Globals& globals, const Json& runs, const std::string& failure) {
+  json["pass"] = failure.empty();
+  json["runs"] = runs;
+  json["failure"] = failure;
+  if (!globals.json && !failure.empty()) std::printf(" FAIL  %s\n", failure.c_str());
+  return json;
 }
 
-int run(const Flags& given, const Globals& globals) {
+Json verify(const Flags& given, const Globals& globals) {
   Flags flags = given;
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
@@ -312,6 +308,7 @@ int run(const Flags& given, const Globals& globals) {
   std::optional<Library> library;
   if (!flags.artifact.empty()) {
     library.emplace(flags.artifact, 0);
+    library->select(flags.function);
     take_flags(*library, flags.artifact, options);
   } else if (std::ranges::count(options.targets, "cpu") == 0) {
     fail(ErrorKind::kUsage, "no-such-target", "code made in memory runs on a CPU, and no CPU is a target",
@@ -322,21 +319,23 @@ int run(const Flags& given, const Globals& globals) {
   if (flags.tolerance < 0) flags.tolerance = passes::precision(options.precision).tolerance;
   options.sizes_stay_open = !library;
   const Compilation made = compile(options, Stage::kSchedule);
-  print_warnings(made.warnings, globals);
-  const loop::Program reference = reference_of(made.graph);
+  print_warnings(made.main().warnings, globals);
+  const loop::Program reference = reference_of(made.main().graph);
   if (library) check_sizes(dims, options.dims, reference);
   const auto files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input");
   const bool all_given = std::find(files.begin(), files.end(), "") == files.end();
   const int count = all_given ? 1 : std::max(1, flags.runs);
   const auto ranges = loop::input_ranges(reference);
-  const Json compared = {{"model", flags.common.model},
-                         {"artifact", flags.artifact},
-                         {"variant", library ? library->variant() : made.variants.front().target.name},
-                         {"precision", options.precision},
-                         {"tolerance", flags.tolerance}};
+  Json compared = {{"model", flags.common.model},
+                   {"artifact", flags.artifact},
+                   {"variant", library ? library->variant() : made.main().variants.front().target.name},
+                   {"precision", options.precision},
+                   {"tolerance", flags.tolerance}};
+  const bool named = library && library->functions().size() > 1;
+  if (named) compared["function"] = library->function();
   if (!globals.json)
     std::printf(
-        " %s against %s, tolerance %g\n",
+        "%s %s against %s, tolerance %g\n", named ? cat(" ", library->function(), ":").c_str() : "",
         cat(library ? flags.artifact : "this build's code", ", ", compared["variant"].get<std::string>(), ",")
             .c_str(),
         flags.expected.empty() ? "the interpreter" : "the given outputs", flags.tolerance);
@@ -388,6 +387,33 @@ int run(const Flags& given, const Globals& globals) {
     return report(compared, globals, runs, failure);
   }
   return report(compared, globals, runs, "");
+}
+
+int finish(const Json& result, const Globals& globals) {
+  if (globals.json) std::printf("%s\n", result.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  return result["pass"].get<bool>() ? 0 : static_cast<int>(ErrorKind::kMismatch);
+}
+
+// `verify model.onnx model.so --function name` is about one function, `verify model.so --function a=a.onnx
+// --function b=b.onnx` about each of these.
+int run(const Flags& given, const Globals& globals) {
+  const std::vector<std::string> functions = given.common.functions;
+  Flags one = given;
+  one.common.functions.clear();
+  if (functions.size() == 1 && functions[0].find('=') == std::string::npos) one.function = functions[0];
+  if (functions.empty() || !one.function.empty()) return finish(verify(one, globals), globals);
+  if (!given.artifact.empty() || given.common.model.empty())
+    fail(ErrorKind::kUsage, "usage", "functions with their models are verified in one artifact",
+         "write stridec verify model.so --function prefill=prefill.onnx --function decode=decode.onnx");
+  one.artifact = given.common.model;
+  Json all = {{"pass", true}, {"functions", Json::array()}};
+  for (const FunctionModel& function : parse_functions(functions)) {
+    one.function = function.name;
+    one.common.model = function.model;
+    all["functions"].push_back(verify(one, globals));
+    if (!all["functions"].back()["pass"].get<bool>()) all["pass"] = false;
+  }
+  return finish(all, globals);
 }
 
 }  // namespace

@@ -55,7 +55,13 @@ std::vector<loop::SymbolValues> combinations(const std::vector<std::string>& fla
 }  // namespace
 
 void CompileFlags::declare(CLI::App& app, const std::string& what) {
-  app.add_option("model", model, what)->required();
+  app.add_option("model", model, what);
+  app.add_option(
+         "--function", functions,
+         "name=model: an entry point of the artifact, once for each, in place of the model. Functions "
+         "share equal weights, and states of one name. Flags that name a size, an input or a state "
+         "apply to every function that has it, or to one: --dim decode:batch=1..8")
+      ->allow_extra_args(false);
   app.add_option("--target", targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)")
       ->join(',');
   app.add_option(
@@ -104,11 +110,35 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
   app.add_flag("--no-cache", no_cache, "build every kernel anew");
 }
 
+std::vector<FunctionModel> parse_functions(const std::vector<std::string>& given) {
+  std::vector<FunctionModel> functions;
+  for (const std::string& text : given) {
+    const size_t equals = text.find('=');
+    FunctionModel function{.name = text.substr(0, equals),
+                           .model = equals == std::string::npos ? "" : text.substr(equals + 1)};
+    if (function.name.empty() || function.model.empty() || function.name.find(':') != std::string::npos)
+      fail(ErrorKind::kUsage, "bad-function", cat("'", text, "' is not of the form name=model"),
+           "write --function prefill=prefill.onnx");
+    if (std::any_of(functions.begin(), functions.end(),
+                    [&](const FunctionModel& other) { return other.name == function.name; }))
+      fail(ErrorKind::kUsage, "bad-function", cat("two functions are named '", function.name, "'"),
+           "give each a name of its own");
+    functions.push_back(std::move(function));
+  }
+  return functions;
+}
+
 CompileOptions CompileFlags::options(const Globals& globals) const {
-  name_work(model);
-  enforce(budget, model, globals);
   CompileOptions made;
-  made.model = model;
+  made.functions = parse_functions(functions);
+  if (model.empty() && made.functions.empty())
+    fail(ErrorKind::kUsage, "usage", "a model is needed", "name a file, or files by --function name=model");
+  if (!model.empty() && !made.functions.empty())
+    fail(ErrorKind::kUsage, "usage", cat("'", model, "' is given in addition to functions"),
+         cat("name its function: --function name=", model));
+  made.model = made.functions.empty() ? model : made.functions[0].model;
+  name_work(made.model);
+  enforce(budget, made.model, globals);
   if (!targets.empty()) made.targets = split_list(targets);
   made.cpus = split_list(cpus);
   made.gpus = split_list(gpus);

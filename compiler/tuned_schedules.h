@@ -5,16 +5,16 @@
 
 namespace stridec {
 
-// Fills Compilation::tuned for the target. Does nothing unless the mode or a flag requests tuning.
+// Fills FunctionResult::tuned for the target. Does nothing unless the mode or a flag requests tuning.
 // `before_measuring`: see tune::Options.
 schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
-                       const std::function<void()>& before_measuring, bool first, Compilation& made);
+                       const std::function<void()>& before_measuring, bool first, FunctionResult& made);
 // Only one of several GPU variants is measured: the first that the GPU of this machine runs. `first`: this is
 // the first variant.
 schedule::Chosen tuned(const loop::Program& program, const GpuTarget& target, const CompileOptions& options,
-                       const std::function<void()>& before_measuring, bool first, Compilation& made);
+                       const std::function<void()>& before_measuring, bool first, FunctionResult& made);
 
 // The tuning section of the manifest.
-package::TuningFacts tuning_facts(const Compilation& made);
+package::TuningFacts tuning_facts(const FunctionResult& made);
 
 }  // namespace stridec

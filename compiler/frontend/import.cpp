@@ -37,13 +37,19 @@ Imported import_graph(const std::string& path, const graph::Data& file, const Im
                .warnings = {},
                .summary = {},
                .files = {path}};
-  if (!options.input_values.empty())
+  for (const InputValue& value : options.input_values)
+    if (options.absent) options.absent->insert(cat("--input-value ", value.name));
+  if (!options.input_values.empty() && !options.absent)
     fail(ErrorKind::kUsage, "bad-input-value", "a serialized graph has its inputs' values in it, or none",
          "give --input-value where the graph is written from the ONNX model");
   for (const DimRange& dim : options.dims) {
     const sym::Expr symbol = sym::var(dim.name);
     const bool known = std::any_of(out.graph.symbols.begin(), out.graph.symbols.end(),
                                    [&](const graph::Symbol& s) { return s.var == symbol && s.input >= 0; });
+    if (!known && options.absent) {
+      options.absent->insert(cat("--dim ", dim.name));
+      continue;
+    }
     if (!known) fail(ErrorKind::kUsage, "bad-dim", cat("the graph has no size named '", dim.name, "'"));
     if (options.sizes_stay_open && dim.fixed()) continue;
     out.graph.facts.set_range(symbol, dim.lower, dim.upper);
@@ -140,7 +146,8 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
                                    .constants = {},
                                    .input_values = {},
                                    .items = {},
-                                   .sizes_stay_open = options.sizes_stay_open};
+                                   .sizes_stay_open = options.sizes_stay_open,
+                                   .absent = options.absent};
   for (const InputValue& value : options.input_values) onnx_options.input_values[value.name] = value.values;
   for (const DimRange& dim : options.dims)
     onnx_options.dims[dim.name] = {
@@ -168,7 +175,7 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
 
 Imported import_file(const std::string& path, const ImportOptions& options) {
   Imported out = import_any(path, options);
-  if (out.problems.empty()) keep_states(out.graph, options.states);
+  if (out.problems.empty()) keep_states(out.graph, options.states, options.absent);
   return out;
 }
 

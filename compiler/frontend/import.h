@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,9 @@ struct ImportOptions {
   // Named sizes stay symbols even if `dims` fixes them; `dims` then only fixes sequence lengths and ranks.
   bool sizes_stay_open = false;
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files
+  // If set, a flag that names what the model lacks is recorded here and ignored, instead of an error: "--dim
+  // NAME", "--input-value NAME", "--state INPUT".
+  std::set<std::string>* absent = nullptr;
 };
 
 struct Imported {

@@ -5,6 +5,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/kernels.h"
+#include "compiler/loop/module_states.h"
 #include "compiler/loop/walk.h"
 #include "compiler/package/version.h"
 #include "compiler/sym/text.h"
@@ -113,27 +114,80 @@ Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
 }
 
 // Parts of the library that NOTICE has sections for, beside kernels made for the model.
-Json parts_of(const Program& program, bool gpu) {
+Json parts_of(const ManifestFacts& facts) {
   static const std::map<std::string, std::string, std::less<>> kParts = {{"image_size", "image"},
                                                                          {"image_decode", "image"},
                                                                          {"fourier", "fourier"},
                                                                          {"mersenne_uniform", "mersenne"}};
   std::set<std::string> parts = {"runtime"};
-  if (gpu) parts.insert("cuda");
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    const auto* call = std::get_if<loop::Call>(&step.node);
-    const auto part = call ? kParts.find(call->routine) : kParts.end();
-    if (part != kParts.end()) parts.insert(part->second);
-  });
+  if (!facts.gpu_variants.empty()) parts.insert("cuda");
+  for (const FunctionFacts& function : facts.functions)
+    loop::for_each_step(function.program->steps, [&](const loop::Step& step) {
+      const auto* call = std::get_if<loop::Call>(&step.node);
+      const auto part = call ? kParts.find(call->routine) : kParts.end();
+      if (part != kParts.end()) parts.insert(part->second);
+    });
   return parts;
+}
+
+Json model_of(const FunctionFacts& function) {
+  return {{"file", function.model_file}, {"sha256", function.model_sha256}};
+}
+
+Json guards_of(const Program& program) {
+  Json guards = Json::array();
+  for (const auto& guard : program.guards)
+    guards.push_back({{"condition", sym::to_string(guard.condition)}, {"sentence", sym::render(guard)}});
+  return guards;
+}
+
+// Adds kernels, specializations and tuning.
+void add_kernels(Json& json, const FunctionFacts& function) {
+  int steps = 0;  // of the runtime's profile; the general program's come first
+  json["kernels"] = kernels_of(*function.program, function.tuning, steps);
+  for (const auto& [when, special] : function.specializations)
+    json["specializations"].push_back({{"when", sym::to_string(when)},
+                                       {"workspace_bytes", sym::to_string(special->arena_bytes)},
+                                       {"kernels", kernels_of(*special, {}, steps)}});
+}
+
+void add_tuning(Json& json, const FunctionFacts& function) {
+  if (function.tuning.entries)
+    json["tuning"] = {{"entries", function.tuning.entries}, {"sha256", function.tuning.sha256}};
+}
+
+Json function_of(const FunctionFacts& function) {
+  const Program& program = *function.program;
+  Json json = {{"name", program.name},
+               {"model", model_of(function)},
+               {"dims", function.dims},
+               {"inputs", inputs_of(program, function.input_ranges)},
+               {"outputs", values_of(program, program.outputs)},
+               {"states", values_of(program, program.states)},
+               {"symbols", symbols_of(program)},
+               {"guards", guards_of(program)},
+               {"memory", {{"workspace_bytes", sym::to_string(program.arena_bytes)}}}};
+  add_kernels(json, function);
+  if (!function.input_values.empty()) json["input_values"] = function.input_values;
+  add_tuning(json, function);
+  return json;
+}
+
+// The states of all functions.
+Json states_of(const ManifestFacts& facts) {
+  std::vector<const Program*> programs;
+  for (const FunctionFacts& function : facts.functions) programs.push_back(function.program);
+  Json states = Json::array();
+  for (const auto& [program, id] : loop::module_states(programs).all)
+    states.push_back(values_of(*program, {id}).front());
+  return states;
 }
 
 }  // namespace
 
-std::string manifest(const Program& program, const ManifestFacts& facts) {
-  Json guards = Json::array();
-  for (const auto& guard : program.guards)
-    guards.push_back({{"condition", sym::to_string(guard.condition)}, {"sentence", sym::render(guard)}});
+std::string manifest(const ManifestFacts& facts) {
+  const FunctionFacts& first = facts.functions.front();
+  const Program& program = *first.program;
   Json targets = Json::array(),
        required = {{"libraries", Json::array({"libc.so.6"})}, {"glibc", facts.glibc}};
   if (!facts.gpu_variants.empty()) {
@@ -142,36 +196,32 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
   }
   if (!facts.variants.empty())
     targets.push_back({{"device", "cpu"}, {"architecture", "x86_64"}, {"variants", facts.variants}});
-  int steps = 0;  // of the runtime's profile; the general program's come first
   Json json = {
       {"schema_version", kManifestVersion},
       {"compiler", "stridec " STRIDEC_VERSION},
       {"name", program.name},
-      {"model", {{"file", facts.model_file}, {"sha256", facts.model_sha256}}},
+      {"model", model_of(first)},
       {"mode", facts.mode},
       {"options", facts.settings},
-      {"dims", facts.dims},
-      {"inputs", inputs_of(program, facts.input_ranges)},
+      {"dims", first.dims},
+      {"inputs", inputs_of(program, first.input_ranges)},
       {"outputs", values_of(program, program.outputs)},
-      {"states", values_of(program, program.states)},
+      {"states", states_of(facts)},
       {"symbols", symbols_of(program)},
-      {"guards", std::move(guards)},
+      {"guards", guards_of(program)},
       {"memory",
        {{"weights_bytes", program.weight_bytes},
         {"weights_file", facts.weights_file.empty() ? Json(nullptr) : Json(facts.weights_file)},
         {"workspace_bytes", sym::to_string(program.arena_bytes)}}},
       {"targets", std::move(targets)},
       {"requires", std::move(required)},
-      {"contains", parts_of(program, !facts.gpu_variants.empty())},
-      {"kernels", kernels_of(program, facts.tuning, steps)},
+      {"contains", parts_of(facts)},
   };
-  if (!facts.input_values.empty()) json["input_values"] = facts.input_values;
-  for (const auto& [when, special] : facts.specializations)
-    json["specializations"].push_back({{"when", sym::to_string(when)},
-                                       {"workspace_bytes", sym::to_string(special->arena_bytes)},
-                                       {"kernels", kernels_of(*special, {}, steps)}});
-  if (facts.tuning.entries)
-    json["tuning"] = {{"entries", facts.tuning.entries}, {"sha256", facts.tuning.sha256}};
+  add_kernels(json, first);
+  if (!first.input_values.empty()) json["input_values"] = first.input_values;
+  add_tuning(json, first);
+  if (facts.functions.size() > 1)
+    for (const FunctionFacts& function : facts.functions) json["functions"].push_back(function_of(function));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

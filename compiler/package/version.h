@@ -3,6 +3,6 @@
 
 namespace stridec::package {
 
-inline constexpr const char* kManifestVersion = "1.1";
+inline constexpr const char* kManifestVersion = "1.2";
 
 }  // namespace stridec::package

@@ -17,6 +17,7 @@ import tempfile
 import altered
 import compiling
 import failures
+import functions
 import hostile
 import information
 import library
@@ -27,7 +28,7 @@ import same_bytes
 import transcripts
 from harness import ROOT, prepare
 
-TOPICS = (failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered)
+TOPICS = (failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, functions)
 
 
 def names_in(module):

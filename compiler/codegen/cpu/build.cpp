@@ -138,6 +138,30 @@ std::shared_ptr<void> zeros(size_t bytes) {
   throw error;
 }
 
+HostVariant host_variant(const Variant& variant, Kernels& table, const std::vector<BuiltKernel>& kernels,
+                         std::vector<Built::Launch>& launches) {
+  const loop::Program& program = variant.program;
+  HostVariant row{.name = variant.target.name, .when = variant.when, .program = &program};
+  launches.resize(program.nests.size());
+  for (const schedule::Scratch& scratch : variant.scratch) {
+    const Kernel& kernel = variant.kernels.at(scratch.launch);
+    auto add = [&](const std::string& name) {
+      const int number = table.add(kernel, variant.target, name);
+      row.launches[scratch.launch] = {kernels[static_cast<size_t>(number)].symbol, &kernel, scratch};
+      return number;
+    };
+    std::visit(loop::Overloaded{
+                   [&](loop::NestId id) {
+                     launches[static_cast<size_t>(id.value)] = {add(program[id].name), kernel};
+                   },
+                   [&](const loop::TiledGroup* strips) { add(strips->name); },
+                   [&](const loop::Call* call) { add(call->routine); },
+               },
+               scratch.launch);
+  }
+  return row;
+}
+
 }  // namespace
 
 void emit(Variant& variant) {
@@ -158,39 +182,17 @@ void emit(Variant& variant) {
   });
 }
 
-Built assemble(const std::vector<Variant>& variants, const BuildOptions& options) {
+Built assemble(const std::vector<FunctionVariants>& functions, const std::vector<DeviceTable>& tables,
+               const BuildOptions& options) {
   Built built;
-  Kernels table(built.kernels);
-  std::vector<HostVariant> host = options.devices;
-  host.reserve(host.size() + variants.size());
-  built.launches.resize(variants.size());
-  for (size_t v = 0; v < variants.size(); ++v) {
-    const loop::Program& program = variants[v].program;
-    const CpuTarget& target = variants[v].target;
-    HostVariant& row = host.emplace_back();
-    row.name = target.name;
-    row.when = variants[v].when;
-    row.program = &program;
-    built.launches[v].resize(program.nests.size());
-    for (const schedule::Scratch& scratch : variants[v].scratch) {
-      const Kernel& kernel = variants[v].kernels.at(scratch.launch);
-      auto add = [&](const std::string& name) {
-        const int number = table.add(kernel, target, name);
-        const std::string& symbol = built.kernels[static_cast<size_t>(number)].symbol;
-        row.launches[scratch.launch] = {symbol, &kernel, scratch};
-        return number;
-      };
-      std::visit(loop::Overloaded{
-                     [&](loop::NestId id) {
-                       built.launches[v][static_cast<size_t>(id.value)] = {add(program[id].name), kernel};
-                     },
-                     [&](const loop::TiledGroup* strips) { add(strips->name); },
-                     [&](const loop::Call* call) { add(call->routine); },
-                 },
-                 scratch.launch);
-    }
+  Kernels kernels(built.kernels);
+  std::vector<HostFunction> host;
+  for (const FunctionVariants& function : functions) {
+    HostFunction& rows = host.emplace_back(function.devices);
+    for (const Variant& variant : function.cpu)
+      rows.push_back(host_variant(variant, kernels, built.kernels, built.launches.emplace_back()));
   }
-  built.host_text = host_text(host, options.host);
+  built.host_text = host_text(host, tables, options.host);
   return built;
 }
 
@@ -202,7 +204,7 @@ void compile(Built& built, const BuildOptions& options) {
 }
 
 Built build(const std::vector<Variant>& variants, const BuildOptions& options) {
-  Built built = assemble(variants, options);
+  Built built = assemble({{variants}}, {}, options);
   compile(built, options);
   return built;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct ImportOptions {
   // By input: the contents of a sequence or optional, if `dims` cannot describe them.
   std::map<std::string, InputItems> items;
   bool sizes_stay_open = false;  // symbols that `dims` fixes stay symbols; lengths and ranks are fixed
+  std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
 };
 
 struct Imported {

@@ -437,23 +437,26 @@ void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch)
   program.arena_bytes = plan.bytes;
 }
 
-void plan_weights(std::span<Program* const> variants) {
+void plan_weights(std::span<Program* const> programs, EqualWeights equal) {
   int64_t total = 0;
   // Equal bytes: the same memory, or packed equally for two variants.
   std::map<const uint8_t*, int64_t> by_address;
   std::multimap<std::pair<size_t, uint64_t>, const Buffer*> by_contents;
+  const auto compared = [&](const Buffer& buffer) {
+    return buffer.prepacked || equal == EqualWeights::kByContents;
+  };
   auto same = [&](const Buffer& buffer) -> std::optional<int64_t> {
     const auto& data = buffer.weight;
     if (const auto found = by_address.find(data.bytes); found != by_address.end() && data.size > 0)
       return found->second;
-    if (!buffer.prepacked || data.size == 0) return std::nullopt;
+    if (!compared(buffer) || data.size == 0) return std::nullopt;
     const auto [first, last] = by_contents.equal_range({data.size, fingerprint(data)});
     for (auto it = first; it != last; ++it)
       if (std::memcmp(it->second->weight.bytes, data.bytes, data.size) == 0)
         return sym::as_const(it->second->offset);
     return std::nullopt;
   };
-  for (Program* program : variants) {
+  for (Program* program : programs) {
     for (Buffer& buffer : program->buffers)
       if (buffer.storage == Storage::kWeight || buffer.storage == Storage::kState) buffer.offset = -1;
     auto place = [&](BufferId id) {
@@ -469,7 +472,7 @@ void plan_weights(std::span<Program* const> variants) {
         total = (total + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
       buffer.offset = total;
       by_address[buffer.weight.bytes] = total;
-      if (buffer.prepacked)
+      if (compared(buffer))
         by_contents.emplace(std::pair(buffer.weight.size, fingerprint(buffer.weight)), &buffer);
       total += (*count * byte_size(buffer.dtype) + kAlignment - 1) / kAlignment * kAlignment;
     };
@@ -480,7 +483,7 @@ void plan_weights(std::span<Program* const> variants) {
     for (BufferId id : program->states)
       if ((*program)[id].weight.size > 0) place(id);
   }
-  for (Program* program : variants) program->weight_bytes = total;
+  for (Program* program : programs) program->weight_bytes = total;
 }
 
 }  // namespace stridec::schedule
