@@ -20,6 +20,7 @@
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
 #include "compiler/loop/kernels.h"
+#include "compiler/package/weight_shares.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {
@@ -80,6 +81,55 @@ std::vector<Contained> contained(const Compilation& made) {
                      operations, loop::kernels_of(variant.program).size()});
   }
   return all;
+}
+
+// Bytes of weights that one target of one function needs alone. The panels of a GEMM have the layout of its
+// tiles, so two targets, or two functions, may each have their own.
+struct OwnWeights {
+  std::string function, target;
+  uint64_t bytes;
+};
+struct Weights {
+  uint64_t shared = 0;
+  std::vector<OwnWeights>
+      own;  // empty: there is one program, or there are only those of one target and its sizes
+};
+Weights weights_of(const std::vector<Contained>& programs, const package::Programs& all) {
+  Weights out;
+  std::vector<package::Programs> groups;
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const Contained& each = programs[i];
+    if (each.sizes.empty()) {
+      out.own.push_back({each.function, each.target, 0});
+      groups.emplace_back();
+    }
+    groups.back().push_back(all[i]);
+  }
+  if (groups.size() < 2) return {};
+  const package::WeightShares shares = package::weight_shares(groups);
+  out.shared = shares.shared;
+  for (size_t g = 0; g < groups.size(); ++g) out.own[g].bytes = shares.own[g];
+  return out;
+}
+
+// "13.0 MB of weights shared, 11.2 MB of x86-64-v4 alone"
+std::string text_of(const Weights& weights) {
+  const auto name = [](const OwnWeights& own) {
+    return own.function.empty() ? own.target : cat(own.function, " on ", own.target);
+  };
+  std::string text = cat(human_bytes(weights.shared), " of weights shared");
+  for (const OwnWeights& own : weights.own)
+    if (own.bytes > 0) text += cat(", ", human_bytes(own.bytes), " of ", name(own), " alone");
+  return text;
+}
+
+Json json_of(const Weights& weights) {
+  Json own = Json::array();
+  for (const OwnWeights& each : weights.own) {
+    own.push_back({{"target", each.target}, {"bytes", each.bytes}});
+    if (!each.function.empty()) own.back()["function"] = each.function;
+  }
+  return {{"shared", weights.shared}, {"own", own}};
 }
 
 int print_json(const nlohmann::ordered_json& json, const Globals& globals) {
@@ -163,7 +213,9 @@ int run(const Flags& flags, const Globals& globals) {
       external
           ? cat(output, " (", human_bytes(size), "), ", options.weights_file, " (", human_bytes(weights), ")")
           : cat(output, " (", human_bytes(size), ", ", human_bytes(size - weights), " beside weights)");
-  progress.line("wrote", cat(parts, ", ", package::manifest_path(output), "   ", human_seconds(seconds), ", ",
+  const Weights shares = weights_of(programs, made.programs());
+  progress.line("wrote", cat(parts, shares.own.empty() ? "" : cat("; ", text_of(shares)), ", ",
+                             package::manifest_path(output), "   ", human_seconds(seconds), ", ",
                              human_bytes(peak), " peak"));
   Json listed = Json::array();
   for (const Contained& each : programs) {
@@ -176,6 +228,7 @@ int run(const Flags& flags, const Globals& globals) {
                {"manifest", package::manifest_path(output)},
                {"bytes", size},
                {"weight_bytes", weights},
+               {"weight_shares", shares.own.empty() ? Json(nullptr) : json_of(shares)},
                {"weights_file", external ? Json(options.weights_file) : Json(nullptr)},
                {"kernels", functions},
                {"launches", programs.front().launches},
