@@ -16,7 +16,6 @@
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/provenance.h"
-#include "compiler/package/read_manifest.h"
 #include "compiler/sym/text.h"
 #include "compiler/tune/gpu_device.h"
 #include "compiler/tune/peak.h"
@@ -27,7 +26,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Flags {
-  std::string artifact, compare, dims, variant;
+  std::string artifact, compare, dims, variant, function;
   std::vector<std::string> inputs;
   int threads = 0;
   double seconds = 3;
@@ -97,6 +96,9 @@ std::vector<Subject> make_subjects(const Flags& flags) {
     if (!path.empty())
       subjects.push_back({.library = std::make_unique<Library>(path, flags.threads, flags.variant)});
   for (Subject& subject : subjects) {
+    // An artifact to compare with may be that of one function alone.
+    if (&subject == &subjects.front() || subject.library->functions().size() > 1)
+      subject.library->select(flags.function);
     // One of the two artifacts may be compiled for a fixed size where the other has a symbol.
     Sizes sizes = parse_sizes(flags.dims);
     std::erase_if(sizes, [&](const auto& size) {
@@ -141,8 +143,7 @@ struct Row {
 };
 
 // One row per kernel of the manifest, sorted by decreasing time. Routines of the library appear by name.
-std::vector<Row> profile(Subject& subject, const std::string& artifact, const Sizes& sizes,
-                         const Roof& roof) {
+std::vector<Row> profile(Subject& subject, const Sizes& sizes, const Roof& roof) {
   const int runs = std::clamp(static_cast<int>(0.5 / std::max(subject.median(), 1e-6)), 3, 200);
   subject.library->profile(true);
   for (int i = 0; i < runs; ++i) subject.library->timed_run();
@@ -157,7 +158,7 @@ std::vector<Row> profile(Subject& subject, const std::string& artifact, const Si
     row.calls += calls;
     return row;
   };
-  const Json manifest = package::read_manifest(subject.library->manifest(), artifact);
+  const Json manifest = subject.library->function_manifest();
   Json kernels = manifest["kernels"];
   for (const Json& special : manifest.value("specializations", Json::array()))
     for (const Json& kernel : special.at("kernels")) kernels.push_back(kernel);
@@ -217,7 +218,7 @@ int bench(const Flags& flags, const Globals& globals) {
   const double median = first.median();
   const Roof roof = roof_of(*first.library);
   const tune::GpuDevice* gpu = first.library->gpu();
-  const auto rows = profile(first, flags.artifact, first.sizes, roof);
+  const auto rows = profile(first, first.sizes, roof);
   double in_kernels = 0, flops = 0, bytes = 0, computing = 0;
   for (const Row& row : rows) {
     in_kernels += row.seconds, flops += row.flops, bytes += row.bytes;
@@ -225,6 +226,7 @@ int bench(const Flags& flags, const Globals& globals) {
   }
   if (globals.json) {
     Json json = {{"artifact", flags.artifact},
+                 {"function", first.library->function()},
                  {"sizes", first.sizes},
                  {"variant", first.library->variant()},
                  {"threads", first.library->threads()},
@@ -262,7 +264,10 @@ int bench(const Flags& flags, const Globals& globals) {
   const std::string where = gpu ? cat(first.library->variant(), " on ", gpu->name())
                                 : cat(first.library->variant(), ", ", first.library->threads(),
                                       first.library->threads() == 1 ? " thread" : " threads");
-  std::printf("%s  %s%s%s; %zu runs\n", flags.artifact.c_str(), sizes.c_str(), sizes.empty() ? "" : "; ",
+  const std::string subject = first.library->functions().size() == 1
+                                  ? flags.artifact
+                                  : cat(flags.artifact, ", ", first.library->function());
+  std::printf("%s  %s%s%s; %zu runs\n", subject.c_str(), sizes.c_str(), sizes.empty() ? "" : "; ",
               where.c_str(), first.times.size() * static_cast<size_t>(first.row));
   std::printf(" median %s   min %s   p99 %s   the first, warmed up, %s\n", human_seconds(median).c_str(),
               human_seconds(first.times.front()).c_str(), human_seconds(first.at(0.99)).c_str(),
@@ -322,6 +327,7 @@ std::function<int()> declare_bench(CLI::App& app, const Globals& globals) {
       ->type_name("NAME=SIZE,...");
   app.add_option("--threads", flags->threads, "(default: as many as the process may use)")
       ->type_name("NUMBER");
+  app.add_option("--function", flags->function, "entry point, instead of the first")->type_name("NAME");
   app.add_option("--variant", flags->variant, "variant, instead of the best that this machine runs")
       ->type_name("NAME");
   app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero)->type_name("SECONDS");

@@ -12,6 +12,7 @@
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/import.h"
+#include "compiler/function_flags.h"
 #include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
 #include "compiler/unsupported.h"
@@ -134,29 +135,46 @@ int run(const CompileFlags& flags, const Globals& globals) {
   const CompileOptions options = flags.options(globals);
   name_stage("reading");
   const Targets targets = select_targets(options.targets, options.cpus, options.gpus);
-  auto imported = frontend::import_file(options.model, {.dims = options.dims,
-                                                        .input_values = options.input_values,
-                                                        .states = options.states,
-                                                        .refit = options.refit});
-  const bool complete = imported.problems.empty();
-  if (complete) imported.problems = unsupported_steps(imported.graph, targets);
-  if (globals.quiet && !globals.json) {
-    print_problems(imported.problems);
-    return exit_code(imported.problems);
-  }
   // Lowering a large graph takes longer than checking it: 'inspect' shows its flops.
   constexpr size_t kMostNodes = 4000;
-  const bool counts = complete && imported.graph.nodes.size() <= kMostNodes;
-  const ModelSummary summary = summarize(imported.graph, imported.facts, counts);
-  if (globals.json) {
-    std::printf("%s\n", report_json(options.model, imported, summary)
+  const bool says = globals.json || !globals.quiet;
+  Json all = Json::array();
+  int code = 0;
+  std::vector<std::set<std::string>> absent;
+  for (const FunctionModel& function : options.entry_points()) {
+    const FunctionFlags own = flags_of(options, function);
+    std::set<std::string>& lacks = absent.emplace_back();
+    auto imported =
+        frontend::import_file(function.model, {.dims = own.dims,
+                                               .input_values = own.input_values,
+                                               .states = own.states,
+                                               .refit = own.refit,
+                                               .absent = options.functions.empty() ? nullptr : &lacks});
+    const bool complete = imported.problems.empty();
+    if (complete) imported.problems = unsupported_steps(imported.graph, targets);
+    if (code == 0) code = exit_code(imported.problems);
+    if (!says) {
+      print_problems(imported.problems);
+      continue;
+    }
+    const bool counts = complete && imported.graph.nodes.size() <= kMostNodes;
+    const ModelSummary summary = summarize(imported.graph, imported.facts, counts);
+    if (globals.json) {
+      all.push_back(report_json(function.model, imported, summary));
+      if (!function.name.empty()) all.back()["function"] = function.name;
+    } else {
+      print_text(function.name.empty() ? function.model : cat(function.name, ": ", function.model), imported,
+                 summary);
+    }
+  }
+  if (code == 0) check_used(options, absent);
+  if (globals.json)
+    std::printf("%s\n", (options.functions.empty() ? all.front() : Json{{"functions", all}})
                             .dump(2, ' ', false, Json::error_handler_t::replace)
                             .c_str());
-  } else {
-    print_text(options.model, imported, summary);
-    if (!imported.problems.empty()) std::printf("exit code %d\n", exit_code(imported.problems));
-  }
-  return exit_code(imported.problems);
+  else if (code != 0 && says)
+    std::printf("exit code %d\n", code);
+  return code;
 }
 
 }  // namespace

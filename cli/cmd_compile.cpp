@@ -22,6 +22,7 @@
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
 #include "compiler/loop/kernels.h"
+#include "compiler/package/weight_shares.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::cli {
@@ -66,18 +67,71 @@ std::string counted(size_t count, const std::string& what, const char* plural = 
 
 // A program of the artifact: its target and sizes, and the number of launches of a run.
 struct Contained {
-  std::string target, sizes;  // sizes: "" for all
-  size_t launches;
+  std::string function, target, sizes;  // function: "" for the only one; sizes: "" for all
+  size_t operations, launches;
 };
 // In the order of Compilation::programs().
 std::vector<Contained> contained(const Compilation& made) {
   std::vector<Contained> all;
-  for (const auto& variant : made.gpu_variants)
-    all.push_back({variant.target.name, "", loop::kernels_of(variant.program).size()});
-  for (const auto& variant : made.variants)
-    all.push_back({variant.target.name, variant.when.is_const(1) ? "" : sym::to_string(variant.when),
-                   loop::kernels_of(variant.program).size()});
+  for (const FunctionResult& function : made.functions) {
+    const std::string name = made.functions.size() > 1 ? function.name() : "";
+    const size_t operations = function.loops.nests.size();
+    for (const auto& variant : function.gpu_variants)
+      all.push_back({name, variant.target.name, "", operations, loop::kernels_of(variant.program).size()});
+    for (const auto& variant : function.variants)
+      all.push_back({name, variant.target.name, variant.when.is_const(1) ? "" : sym::to_string(variant.when),
+                     operations, loop::kernels_of(variant.program).size()});
+  }
   return all;
+}
+
+// Bytes of weights that one target of one function needs alone. The panels of a GEMM have the layout of its
+// tiles, so two targets, or two functions, may each have their own.
+struct OwnWeights {
+  std::string function, target;
+  uint64_t bytes;
+};
+struct Weights {
+  uint64_t shared = 0;
+  std::vector<OwnWeights>
+      own;  // empty: there is one program, or there are only those of one target and its sizes
+};
+Weights weights_of(const std::vector<Contained>& programs, const package::Programs& all) {
+  Weights out;
+  std::vector<package::Programs> groups;
+  for (size_t i = 0; i < programs.size(); ++i) {
+    const Contained& each = programs[i];
+    if (each.sizes.empty()) {
+      out.own.push_back({each.function, each.target, 0});
+      groups.emplace_back();
+    }
+    groups.back().push_back(all[i]);
+  }
+  if (groups.size() < 2) return {};
+  const package::WeightShares shares = package::weight_shares(groups);
+  out.shared = shares.shared;
+  for (size_t g = 0; g < groups.size(); ++g) out.own[g].bytes = shares.own[g];
+  return out;
+}
+
+// "13.0 MB of weights shared, 11.2 MB of x86-64-v4 alone"
+std::string text_of(const Weights& weights) {
+  const auto name = [](const OwnWeights& own) {
+    return own.function.empty() ? own.target : cat(own.function, " on ", own.target);
+  };
+  std::string text = cat(human_bytes(weights.shared), " of weights shared");
+  for (const OwnWeights& own : weights.own)
+    if (own.bytes > 0) text += cat(", ", human_bytes(own.bytes), " of ", name(own), " alone");
+  return text;
+}
+
+Json json_of(const Weights& weights) {
+  Json own = Json::array();
+  for (const OwnWeights& each : weights.own) {
+    own.push_back({{"target", each.target}, {"bytes", each.bytes}});
+    if (!each.function.empty()) own.back()["function"] = each.function;
+  }
+  return {{"shared", weights.shared}, {"own", own}};
 }
 
 int print_json(const nlohmann::ordered_json& json, const Globals& globals) {
@@ -109,9 +163,12 @@ class Report {
   }
 
   void reading(const Compilation& made) {
-    progress_.line("reading",
-                   cat(std::filesystem::path(options_.model).filename().string(), ", ", made.summary));
-    for (const Diagnostic& warning : made.warnings) progress_.line("warning", warning_text(warning));
+    for (const FunctionResult& function : made.functions) {
+      const FunctionModel& source = function.source;
+      progress_.line("reading", cat(std::filesystem::path(source.model).filename().string(), ", ",
+                                    function.summary, source.name.empty() ? "" : ", as ", source.name));
+      for (const Diagnostic& warning : function.warnings) progress_.line("warning", warning_text(warning));
+    }
     if (options_.cpus.empty() && std::ranges::count(options_.targets, "cpu") > 0)
       progress_.line("note", cat("for this machine's CPU, ", cpu_target("native").name,
                                  "; name others for other machines: --cpu x86-64-v2,x86-64-v3,x86-64-v4"));
@@ -127,14 +184,15 @@ class Report {
                                     kernel->nodes.empty() ? "" : cat(" (", kernel->nodes, ")"),
                                     " does not have its schedule in the tuning database, for ",
                                     kernel->entry.key.target, ": ", kernel->refused));
-    if (!made.gpu_problem.empty())
-      progress_.line("tuning", cat("nothing was measured for GPUs: ", made.gpu_problem,
+    if (const std::string& problem = made.main().gpu_problem; !problem.empty())
+      progress_.line("tuning", cat("nothing was measured for GPUs: ", problem,
                                    "; their schedules are the tuning database's and the model's"));
   }
 
   void fusing(const Compilation& made) {
     for (const Contained& each : contained(made))
-      progress_.line("fusing", cat(counted(made.loops.nests.size(), "operation"), " -> ",
+      progress_.line("fusing", cat(each.function, each.function.empty() ? "" : ": ",
+                                   counted(each.operations, "operation"), " -> ",
                                    counted(each.launches, "kernel launch", "es"), " a run on ", each.target,
                                    each.sizes.empty() ? "" : cat(" where ", each.sizes)));
   }
@@ -170,10 +228,14 @@ int run(const Flags& flags, const Globals& globals) {
   std::vector<PassDump> dumps;
   options.passes = flags.passes.options(globals, &dumps);
   std::string output = flags.output;
+  if (output.empty() && !options.functions.empty())
+    fail(ErrorKind::kUsage, "usage", "an artifact of functions needs a name", "give --output name.so");
   if (output.empty()) output = std::filesystem::path(options.model).replace_extension(".so").string();
   if (flags.common.weights == "external")
     options.weights_file = std::filesystem::path(output).stem().string() + ".weights";
-  check_outputs(output, options.weights_file, {options.model});
+  std::vector<std::string> models;
+  for (const FunctionModel& function : options.entry_points()) models.push_back(function.model);
+  check_outputs(output, options.weights_file, models);
 
   const Compilation made = compile(options);
   nlohmann::ordered_json json;
@@ -189,9 +251,11 @@ int run(const Flags& flags, const Globals& globals) {
   const std::vector<Contained> programs = contained(made);
   const size_t functions = made.built.kernels.size() + made.device.kernels.size();
   json["warnings"] = nlohmann::ordered_json::array();
-  for (const Diagnostic& warning : made.warnings) json["warnings"].push_back(warning_text(warning));
-  json["refused"] = refused_json(made);
-  check_outputs(output, options.weights_file, made.files);
+  for (const FunctionResult& function : made.functions) {
+    for (const Diagnostic& warning : function.warnings) json["warnings"].push_back(warning_text(warning));
+    check_outputs(output, options.weights_file, function.files);
+  }
+  json["refused"] = refused_json(made.refused());
   package::StagedArtifact staged(made.artifact, made.programs(), output);
   own_exit();
   staged.publish();
@@ -205,17 +269,22 @@ int run(const Flags& flags, const Globals& globals) {
       external
           ? cat(output, " (", human_bytes(size), "), ", options.weights_file, " (", human_bytes(weights), ")")
           : cat(output, " (", human_bytes(size), ", ", human_bytes(size - weights), " beside weights)");
-  progress.line("wrote", cat(parts, ", ", package::manifest_path(output), "   ", human_seconds(seconds), ", ",
+  const Weights shares = weights_of(programs, made.programs());
+  progress.line("wrote", cat(parts, shares.own.empty() ? "" : cat("; ", text_of(shares)), ", ",
+                             package::manifest_path(output), "   ", human_seconds(seconds), ", ",
                              human_bytes(peak), " peak"));
   Json listed = Json::array();
-  for (const Contained& each : programs)
+  for (const Contained& each : programs) {
     listed.push_back({{"target", each.target},
                       {"sizes", each.sizes.empty() ? Json(nullptr) : Json(each.sizes)},
                       {"launches", each.launches}});
+    if (!each.function.empty()) listed.back()["function"] = each.function;
+  }
   json.update({{"artifact", output},
                {"manifest", package::manifest_path(output)},
                {"bytes", size},
                {"weight_bytes", weights},
+               {"weight_shares", shares.own.empty() ? Json(nullptr) : json_of(shares)},
                {"weights_file", external ? Json(options.weights_file) : Json(nullptr)},
                {"kernels", functions},
                {"launches", programs.front().launches},

@@ -94,24 +94,54 @@ void compare_lists(const std::string& what, const Json& a, const Json& b, const 
     if (!before.count(name)) out.push_back({what, name, Json(), row});
 }
 
+Json at(const Json& manifest, const char* key) { return manifest.contains(key) ? manifest[key] : Json(); }
+
+// Compares what functions have of their own. `prefix`: "" or "prefill: ".
+void compare_functions(const std::string& prefix, const Json& a, const Json& b, std::vector<Change>& out) {
+  for (const char* key : {"model", "dims"}) compare(prefix + key, "", at(a, key), at(b, key), out);
+  const auto lists = [&](const char* what, const char* key, const char* field) {
+    compare_lists(prefix + what, at(a, key), at(b, key), field, out);
+  };
+  lists("input", "inputs", "name");
+  lists("output", "outputs", "name");
+  lists("state", "states", "name");
+  lists("symbol", "symbols", "name");
+  lists("guard", "guards", "condition");
+  compare(prefix + "memory", "", at(a, "memory"), at(b, "memory"), out);
+  lists("kernel", "kernels", "name");
+  lists("program", "specializations", "when");
+  compare(prefix + "tuning", "", at(a, "tuning"), at(b, "tuning"), out);
+}
+
 std::vector<Change> changes_between(const Side& a, const Side& b) {
   std::vector<Change> out;
-  const auto of = [](const Side& side, const char* key) {
-    return side.manifest.contains(key) ? side.manifest[key] : Json();
-  };
-  for (const char* key : {"compiler", "schema_version", "model", "mode", "options", "dims"})
-    compare(key, "", of(a, key), of(b, key), out);
-  compare_lists("input", of(a, "inputs"), of(b, "inputs"), "name", out);
-  compare_lists("output", of(a, "outputs"), of(b, "outputs"), "name", out);
-  compare_lists("state", of(a, "states"), of(b, "states"), "name", out);
-  compare_lists("symbol", of(a, "symbols"), of(b, "symbols"), "name", out);
-  compare_lists("guard", of(a, "guards"), of(b, "guards"), "condition", out);
-  compare_lists("target", of(a, "targets"), of(b, "targets"), "device", out);
-  compare("requires", "", of(a, "requires"), of(b, "requires"), out);
-  compare("memory", "", of(a, "memory"), of(b, "memory"), out);
-  compare_lists("kernel", of(a, "kernels"), of(b, "kernels"), "name", out);
-  compare_lists("program", of(a, "specializations"), of(b, "specializations"), "when", out);
-  compare("tuning", "", of(a, "tuning"), of(b, "tuning"), out);
+  const Json &before = a.manifest, &after = b.manifest;
+  for (const char* key : {"compiler", "schema_version", "mode", "options"})
+    compare(key, "", at(before, key), at(after, key), out);
+  compare_lists("target", at(before, "targets"), at(after, "targets"), "device", out);
+  compare("requires", "", at(before, "requires"), at(after, "requires"), out);
+  if (!before.contains("functions") && !after.contains("functions")) {
+    compare_functions("", before, after, out);
+  } else {
+    compare("memory", "", at(before, "memory"), at(after, "memory"), out);
+    // A function of one name in both is compared part by part.
+    const auto of = [](const Json& manifest) {
+      std::map<std::string, Json> all;
+      for (Json& function : package::functions_of(manifest))
+        all.emplace(function["name"].get<std::string>(), function);
+      return all;
+    };
+    const auto olds = of(before), news = of(after);
+    for (const auto& [name, function] : olds) {
+      const auto found = news.find(name);
+      if (found == news.end())
+        out.push_back({"function", name, at(function, "model"), Json()});
+      else
+        compare_functions(cat(name, ": "), function, found->second, out);
+    }
+    for (const auto& [name, function] : news)
+      if (!olds.contains(name)) out.push_back({"function", name, Json(), at(function, "model")});
+  }
   if (a.bytes != 0 && b.bytes != 0) compare("size", "bytes", a.bytes, b.bytes, out);
   return out;
 }
@@ -121,6 +151,8 @@ std::string show(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_object() && value.contains("schedule"))
     return cat(value.value("launches", 1), " launches, ", value.value("schedule", ""));
+  if (value.is_object() && value.contains("file") && value["file"].is_string())
+    return value["file"].get<std::string>();
   if (value.is_object() && value.contains("kernels"))
     return cat(value["kernels"].size(), " kernels, workspace ", value.value("workspace_bytes", ""), " B");
   if (value.is_array() && !value.empty() && value[0].is_object()) return cat(value.size(), " entries");

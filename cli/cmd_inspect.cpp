@@ -64,25 +64,20 @@ std::string values_of(const Json& input) {
   return cat(bound("minimum"), "..", bound("maximum"));
 }
 
-void print_manifest(const Json& m, const std::string& file) {
-  auto shape = [](const Json& dims) {
-    return "[" +
-           join(dims, ", ", [](const Json& d) { return d.is_string() ? d.get<std::string>() : d.dump(); }) +
-           "]";
-  };
-  std::printf("%s  %s, from %s (sha256 %.12s), mode %s\n", file.c_str(), m.value("compiler", "").c_str(),
-              m["model"].value("file", "").c_str(), m["model"].value("sha256", "").c_str(),
-              m.value("mode", "").c_str());
-  if (m.contains("metadata"))
-    for (const auto& [key, value] : m["metadata"].items())
-      std::printf(" metadata   %s\n",
-                  wrapped(printable(cat(key, " = ", value.get<std::string>())), 12, 12, columns()).c_str());
-  for (const char* kind : {"inputs", "outputs", "states"}) {
-    std::vector<std::vector<std::string>> rows;
-    for (const Json& value : m[kind])
-      rows.push_back({value["name"], value["dtype"], shape(value["shape"]), values_of(value)});
-    if (!rows.empty()) std::printf(" %s\n%s", kind, table(rows, "   ").c_str());
-  }
+std::string shape_of(const Json& dims) {
+  return "[" +
+         join(dims, ", ", [](const Json& d) { return d.is_string() ? d.get<std::string>() : d.dump(); }) +
+         "]";
+}
+
+void print_values(const Json& m, const char* kind) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Json& value : m[kind])
+    rows.push_back({value["name"], value["dtype"], shape_of(value["shape"]), values_of(value)});
+  if (!rows.empty()) std::printf(" %s\n%s", kind, table(rows, "   ").c_str());
+}
+
+void print_symbols_and_guards(const Json& m) {
   std::vector<std::vector<std::string>> symbols;
   for (const Json& s : m["symbols"])
     symbols.push_back({s["name"],
@@ -96,26 +91,88 @@ void print_manifest(const Json& m, const std::string& file) {
                             printable(guard["sentence"].get<std::string>())),
                         12, 12, columns())
                     .c_str());
-  std::printf(" targets    %s\n", join(m["targets"], "; ", [](const Json& target) {
-                                    const auto text = [](const Json& v) { return v.get<std::string>(); };
-                                    return cat(text(target["device"]), ": ",
-                                               join(target["variants"], ", ", text));
-                                  }).c_str());
-  std::printf(" memory     %s\n",
-              wrapped(cat("weights ", human_bytes(m["memory"]["weights_bytes"].get<uint64_t>()),
-                          "; workspace ", m["memory"]["workspace_bytes"].get<std::string>(), " B"),
-                      12, 12, columns())
-                  .c_str());
-  const Json& needs = m["requires"];
-  std::printf(" needs      glibc >= %s; no other library%s\n", needs["glibc"].get<std::string>().c_str(),
-              needs.contains("driver")
-                  ? cat("; on a GPU NVIDIA's driver >= ", needs["driver"].get<std::string>()).c_str()
-                  : "");
+}
+
+void print_kernels(const Json& m) {
   std::vector<std::vector<std::string>> rows = {{"#", "kernel", "launches", "of", "schedule"}};
   for (const Json& k : m["kernels"])
     rows.push_back({std::to_string(rows.size()), k["name"], k["launches"].dump(),
                     loop::nodes_of(k.value("nodes", std::vector<std::string>())), k["schedule"]});
   std::printf(" kernels\n%s", table(rows, "   ").c_str());
+}
+
+std::string source_of(const Json& m) {
+  return cat("from ", m["model"].value("file", ""), " (sha256 ", m["model"].value("sha256", "").substr(0, 12),
+             ")");
+}
+
+// What is true of the artifact as a whole. `workspace`: of the only function.
+void print_requirements(const Json& m, const std::string& workspace) {
+  std::printf(" targets    %s\n", join(m["targets"], "; ", [](const Json& target) {
+                                    const auto text = [](const Json& v) { return v.get<std::string>(); };
+                                    return cat(text(target["device"]), ": ",
+                                               join(target["variants"], ", ", text));
+                                  }).c_str());
+  const std::string weights = cat("weights ", human_bytes(m["memory"]["weights_bytes"].get<uint64_t>()));
+  std::printf(
+      " memory     %s\n",
+      wrapped(workspace.empty() ? weights : cat(weights, "; workspace ", workspace, " B"), 12, 12, columns())
+          .c_str());
+  const Json& needs = m["requires"];
+  std::printf(" needs      glibc >= %s; no other library%s\n", needs["glibc"].get<std::string>().c_str(),
+              needs.contains("driver")
+                  ? cat("; on a GPU NVIDIA's driver >= ", needs["driver"].get<std::string>()).c_str()
+                  : "");
+}
+
+void print_metadata(const Json& m) {
+  if (!m.contains("metadata")) return;
+  for (const auto& [key, value] : m["metadata"].items())
+    std::printf(" metadata   %s\n",
+                wrapped(printable(cat(key, " = ", value.get<std::string>())), 12, 12, columns()).c_str());
+}
+
+void print_manifest(const Json& m, const std::string& file) {
+  std::printf("%s  %s, %s, mode %s\n", file.c_str(), m.value("compiler", "").c_str(), source_of(m).c_str(),
+              m.value("mode", "").c_str());
+  print_metadata(m);
+  for (const char* kind : {"inputs", "outputs", "states"}) print_values(m, kind);
+  print_symbols_and_guards(m);
+  print_requirements(m, m["memory"]["workspace_bytes"].get<std::string>());
+  print_kernels(m);
+}
+
+// Of an artifact of several functions: the named ones, or all.
+void print_functions(const Json& m, const std::string& file, const std::vector<std::string>& names) {
+  const std::vector<Json> functions = package::functions_of(m);
+  const auto text = [](const Json& function) { return function["name"].get<std::string>(); };
+  std::printf("%s  %s, functions %s, mode %s\n", file.c_str(), m.value("compiler", "").c_str(),
+              join(functions, ", ", text).c_str(), m.value("mode", "").c_str());
+  print_metadata(m);
+  print_values(m, "states");
+  print_requirements(m, "");
+  for (const Json& function : functions) {
+    if (!names.empty() && std::ranges::count(names, text(function)) == 0) continue;
+    std::printf("function %s, %s\n", text(function).c_str(), source_of(function).c_str());
+    for (const char* kind : {"inputs", "outputs"}) print_values(function, kind);
+    if (!function["states"].empty())
+      std::printf(" uses       states %s\n", join(function["states"], ", ", text).c_str());
+    print_symbols_and_guards(function);
+    std::printf(" memory     %s\n",
+                wrapped(cat("workspace ", function["memory"]["workspace_bytes"].get<std::string>(), " B"), 12,
+                        12, columns())
+                    .c_str());
+    print_kernels(function);
+  }
+}
+
+void check_names(const Json& m, const std::vector<std::string>& names) {
+  const std::vector<Json> functions = package::functions_of(m);
+  const auto text = [](const Json& function) { return function["name"].get<std::string>(); };
+  for (const std::string& name : names)
+    if (std::ranges::none_of(functions, [&](const Json& function) { return function["name"] == name; }))
+      fail(ErrorKind::kUsage, "unknown-function", cat("the artifact has no function '", name, "'"),
+           cat("its functions are ", join(functions, ", ", text)));
 }
 
 int inspect_artifact(const Flags& flags, const Globals& globals) {
@@ -129,18 +186,11 @@ int inspect_artifact(const Flags& flags, const Globals& globals) {
     std::printf("%s", text.c_str());
     return 0;
   }
-  print_manifest(manifest, flags.common.model);
-  return 0;
-}
-
-// Prints text unchanged, or with --format=json as one string together with the stage's name.
-int print_stage(const std::string& stage, const std::string& text, const Globals& globals) {
-  if (globals.json)
-    std::printf(
-        "%s\n",
-        Json{{"stage", stage}, {"text", text}}.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  check_names(manifest, flags.common.functions);
+  if (manifest.contains("functions"))
+    print_functions(manifest, flags.common.model, flags.common.functions);
   else
-    std::printf("%s", text.c_str());
+    print_manifest(manifest, flags.common.model);
   return 0;
 }
 
@@ -170,65 +220,56 @@ std::string size_known_after(const loop::Program& program, const loop::Buffer& b
   return after;
 }
 
-int print_memory(const loop::Program& program, const Globals& globals) {
-  Json json = {{"stage", "memory"},
-               {"weight_bytes", program.weight_bytes},
-               {"arena_bytes", sym::to_string(program.arena_bytes)},
-               {"buffers", Json::array()}};
+// A row for each buffer of the arena, and the same as JSON.
+struct MemoryRows {
   std::vector<std::vector<std::string>> rows = {{"buffer", "type", "offset", "elements"}};
+  Json buffers = Json::array();
+};
+
+MemoryRows memory_rows(const loop::Program& program) {
+  MemoryRows out;
   std::set<std::string> own;  // of tiled-and-fused groups
   for (const loop::TiledGroup* strips : loop::tiled_groups_of(program))
     for (loop::BufferId id : strips->own) own.insert(program[id].name);
   for (const auto& buffer : program.buffers) {
     if (buffer.storage != loop::Storage::kArena) continue;
+    const std::string elements = sym::to_string(loop::element_count(buffer.shape)), type(name(buffer.dtype));
+    Json json = {{"name", buffer.name}, {"dtype", type}, {"offset", nullptr}, {"elements", elements}};
     if (own.contains(buffer.name)) {
-      const std::string elements = sym::to_string(loop::element_count(buffer.shape));
-      rows.push_back({buffer.name, std::string(name(buffer.dtype)), "a thread's own, for a strip", elements});
-      json["buffers"].push_back({{"name", buffer.name},
-                                 {"dtype", name(buffer.dtype)},
-                                 {"offset", nullptr},
-                                 {"elements", elements},
-                                 {"strip", true}});
+      out.rows.push_back({buffer.name, type, "a thread's own, for a strip", elements});
+      json["strip"] = true;
+      out.buffers.push_back(std::move(json));
       continue;
     }
     const bool planned = !buffer.offset.is_const(-1);
-    const std::string after = planned ? "" : size_known_after(program, buffer),
-                      elements = sym::to_string(loop::element_count(buffer.shape));
-    rows.push_back({buffer.name, std::string(name(buffer.dtype)),
-                    planned         ? sym::to_string(buffer.offset)
-                    : after.empty() ? "allocated during the run"
-                                    : cat("allocated during the run, size known after ", after),
-                    elements});
-    json["buffers"].push_back({{"name", buffer.name},
-                               {"dtype", name(buffer.dtype)},
-                               {"offset", planned ? Json(sym::to_string(buffer.offset)) : Json(nullptr)},
-                               {"elements", elements}});
-    if (!planned) json["buffers"].back()["allocated_after"] = after;
+    const std::string after = planned ? "" : size_known_after(program, buffer);
+    out.rows.push_back({buffer.name, type,
+                        planned         ? sym::to_string(buffer.offset)
+                        : after.empty() ? "allocated during the run"
+                                        : cat("allocated during the run, size known after ", after),
+                        elements});
+    if (planned)
+      json["offset"] = sym::to_string(buffer.offset);
+    else
+      json["allocated_after"] = after;
+    out.buffers.push_back(std::move(json));
   }
-  if (globals.json)
-    std::printf("%s\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
-  else
-    std::printf(" %s\n%s",
-                wrapped(cat("weights ", human_bytes(static_cast<uint64_t>(program.weight_bytes)), "; arena ",
-                            sym::to_string(program.arena_bytes), " bytes"),
-                        3, 1, columns())
-                    .c_str(),
-                table(rows).c_str());
-  return 0;
+  return out;
 }
 
-// Without --stage: what the model is, and its graph.
-int print_model(const Flags& flags, const Compilation& made, const Globals& globals) {
-  const ModelSummary summary = summarize(made.graph, made.facts, true);
-  const std::string graph = graph::to_string(made.graph);
-  if (globals.json) {
-    const Json json = {{"stage", "graph"}, {"model", to_json(summary)}, {"text", graph}};
-    std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-  } else {
-    std::printf("%s  %s\n%s\n%s", flags.common.model.c_str(), made.summary.c_str(), to_text(summary).c_str(),
-                graph.c_str());
-  }
-  return 0;
+std::string memory_text(const loop::Program& program) {
+  return cat(" ",
+             wrapped(cat("weights ", human_bytes(static_cast<uint64_t>(program.weight_bytes)), "; arena ",
+                         sym::to_string(program.arena_bytes), " bytes"),
+                     3, 1, columns()),
+             "\n", table(memory_rows(program).rows));
+}
+
+Json memory_json(const loop::Program& program) {
+  return {{"stage", "memory"},
+          {"weight_bytes", program.weight_bytes},
+          {"arena_bytes", sym::to_string(program.arena_bytes)},
+          {"buffers", memory_rows(program).buffers}};
 }
 
 int write_graph(const graph::Graph& graph, const std::string& path) {
@@ -256,8 +297,73 @@ std::string resources_text(const codegen::cuda::BuiltKernel& kernel) {
              " % of its threads\n");
 }
 
+std::string source_text(const Compilation& made, int chosen) {
+  std::string text;
+  int number = 0;
+  for (const auto& kernel : made.device.kernels)
+    if (++number == chosen || chosen == 0)
+      text += cat("// ---- ", number, ": ", join(kernel.nests, ", "), "\n", resources_text(kernel),
+                  kernel.text, "\n");
+  for (const auto& kernel : made.built.kernels)
+    if (++number == chosen || chosen == 0)
+      text += cat("// ---- ", number, ": ", join(kernel.nests, ", "), "\n", kernel.text, "\n");
+  if (chosen > number)
+    fail(ErrorKind::kUsage, "no-such-kernel", cat("there is no kernel ", chosen, "; there are ", number));
+  return text;
+}
+
+// `stage`: "" for what the model is, and its graph.
+std::string text_of(const FunctionResult& made, const std::string& stage) {
+  if (stage.empty())
+    return cat(made.source.model, "  ", made.summary, "\n", to_text(summarize(made.graph, made.facts, true)),
+               "\n", graph::to_string(made.graph));
+  if (stage == "graph") return graph::to_string(made.graph);
+  if (stage == "loops") return loop::to_string(made.loops);
+  if (stage == "memory") return memory_text(*made.programs().front());
+  return loop::to_string(*made.programs().front());
+}
+
+Json json_of(const FunctionResult& made, const std::string& stage) {
+  if (stage.empty())
+    return {{"stage", "graph"},
+            {"model", to_json(summarize(made.graph, made.facts, true))},
+            {"text", graph::to_string(made.graph)}};
+  if (stage == "memory") return memory_json(*made.programs().front());
+  if (stage == "schedule") return schedule_json(made);
+  return {{"stage", stage}, {"text", text_of(made, stage)}};
+}
+
+// Stages that each function has: as text, one after the other, or as JSON, of several functions as a list.
+void print_stage(const Compilation& made, const std::string& stage, const Globals& globals) {
+  const bool several = made.functions.size() > 1;
+  Json all = Json::array();
+  for (const FunctionResult& function : made.functions) {
+    if (globals.json) {
+      all.push_back(json_of(function, stage));
+      if (several) all.back()["function"] = function.name();
+      continue;
+    }
+    if (several) std::printf("// ==== %s\n", function.name().c_str());
+    if (stage == "schedule")
+      print_schedule(function);
+    else
+      std::printf("%s", text_of(function, stage).c_str());
+  }
+  if (globals.json)
+    std::printf("%s\n",
+                (several ? Json{{"stage", stage.empty() ? "graph" : stage}, {"functions", all}} : all.front())
+                    .dump(2, ' ', false, Json::error_handler_t::replace)
+                    .c_str());
+}
+
+void print_whole(const std::string& stage, const std::string& text, const Globals& globals) {
+  const Json json = {{"stage", stage}, {"text", text}};
+  std::printf("%s", globals.json ? cat(json.dump(2, ' ', false, Json::error_handler_t::replace), "\n").c_str()
+                                 : text.c_str());
+}
+
 int run(const Flags& flags, const Globals& globals) {
-  const std::string start = first_bytes(flags.common.model, 16);
+  const std::string start = flags.common.model.empty() ? "" : first_bytes(flags.common.model, 16);
   const size_t first = start.find_first_not_of(" \t\r\n");
   if (start.starts_with("\x7f"
                         "ELF") ||
@@ -269,29 +375,18 @@ int run(const Flags& flags, const Globals& globals) {
                      : stage == "loops"                            ? Stage::kLoops
                      : stage == "source" || stage == "manifest"    ? Stage::kArtifact
                                                                    : Stage::kSchedule;
+  if (!flags.graph_file.empty() && options.functions.size() > 1)
+    fail(ErrorKind::kUsage, "usage", "a graph file has one function", "write one for each model");
   const Compilation made = compile(options, last);
-  print_warnings(made.warnings, globals);
-  if (!flags.graph_file.empty()) return write_graph(made.graph, flags.graph_file);
-  if (flags.stage.empty()) return print_model(flags, made, globals);
-  if (stage == "graph") return print_stage(stage, graph::to_string(made.graph), globals);
-  if (stage == "loops") return print_stage(stage, loop::to_string(made.loops), globals);
-  if (stage == "schedule") return print_schedule(made, globals);
-  if (stage == "fused") return print_stage(stage, loop::to_string((*made.programs().front())), globals);
-  if (stage == "memory") return print_memory((*made.programs().front()), globals);
-  if (stage == "manifest") return print_stage(stage, made.artifact.manifest, globals);
-  std::string text;
-  int number = 0;
-  for (const auto& kernel : made.device.kernels)
-    if (++number == flags.kernel || flags.kernel == 0)
-      text += cat("// ---- ", number, ": ", join(kernel.nests, ", "), "\n", resources_text(kernel),
-                  kernel.text, "\n");
-  for (const auto& kernel : made.built.kernels)
-    if (++number == flags.kernel || flags.kernel == 0)
-      text += cat("// ---- ", number, ": ", join(kernel.nests, ", "), "\n", kernel.text, "\n");
-  if (flags.kernel > number)
-    fail(ErrorKind::kUsage, "no-such-kernel",
-         cat("there is no kernel ", flags.kernel, "; there are ", number));
-  return print_stage(stage, text, globals);
+  for (const FunctionResult& function : made.functions) print_warnings(function.warnings, globals);
+  if (!flags.graph_file.empty()) return write_graph(made.main().graph, flags.graph_file);
+  if (stage == "manifest")
+    print_whole(stage, made.artifact.manifest, globals);
+  else if (stage == "source")
+    print_whole(stage, source_text(made, flags.kernel), globals);
+  else
+    print_stage(made, flags.stage, globals);
+  return 0;
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Flags {
-  std::string artifact, dims, variant;
+  std::string artifact, dims, variant, function;
   std::vector<std::string> inputs, outputs;
   bool random = false;
   int threads = 0;
@@ -75,6 +75,7 @@ void write_archive(const std::string& path, const Library& library, const std::v
 
 int run(const Flags& flags, const Globals& globals) {
   Library library(flags.artifact, flags.threads, flags.variant);
+  library.select(flags.function);
   std::vector<std::string> archives, others;
   for (const std::string& flag : flags.outputs) (is_archive(flag) ? archives : others).push_back(flag);
   const auto output_files = assign_files(others, names_of(library.outputs()), "output");
@@ -130,6 +131,7 @@ std::function<int()> declare_run(CLI::App& app, const Globals& globals) {
       ->type_name("NAME=SIZE,...");
   app.add_option("--threads", flags->threads, "(default: as many as the process may use)")
       ->type_name("NUMBER");
+  app.add_option("--function", flags->function, "entry point, instead of the first")->type_name("NAME");
   app.add_option("--variant", flags->variant, "variant, instead of the best that this machine runs")
       ->type_name("NAME");
   return [flags, &globals] { return run(*flags, globals); };

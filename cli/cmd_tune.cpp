@@ -119,7 +119,7 @@ int prune(const Flags& flags, const Globals& globals) {
 }
 
 int fill(const Flags& flags, const Globals& globals) {
-  if (flags.common.model.empty())
+  if (flags.common.model.empty() && flags.common.functions.empty())
     fail(ErrorKind::kUsage, "usage", "a model is needed, or one of show, merge, prune",
          "'stridec tune --help' lists what it takes");
   ProgressPrinter progress(globals);
@@ -131,25 +131,24 @@ int fill(const Flags& flags, const Globals& globals) {
   const auto start = std::chrono::steady_clock::now();
   const Compilation made = compile(options, Stage::kSchedule);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  for (const Diagnostic& warning : made.warnings) progress.line("warning", warning_text(warning));
-  if (!made.gpu_problem.empty())
-    fail(ErrorKind::kToolchain, "no-gpu", cat("nothing was measured for --target cuda: ", made.gpu_problem),
+  for (const FunctionResult& function : made.functions)
+    for (const Diagnostic& warning : function.warnings) progress.line("warning", warning_text(warning));
+  if (const std::string& problem = made.main().gpu_problem; !problem.empty())
+    fail(ErrorKind::kToolchain, "no-gpu", cat("nothing was measured for --target cuda: ", problem),
          "run 'stridec tune' on a machine with such a GPU; its database replays anywhere, with --tune-db");
   std::vector<Entry> entries;
-  for (const auto& variant : made.tuned)
-    for (const tune::Tuned& kernel : variant) {
-      if (kernel.origin != tune::Tuned::Origin::kDefault) entries.push_back(kernel.entry);
-      for (const tune::Trial& trial : kernel.trials)
-        if (!trial.problem.empty())
-          progress.line("tuning", cat(kernel.entry.kernel, ": ", trial.problem, ": ", trial.schedule));
-    }
+  for (const tune::Tuned* kernel : tuned_of(made)) {
+    if (kernel->origin != tune::Tuned::Origin::kDefault) entries.push_back(kernel->entry);
+    for (const tune::Trial& trial : kernel->trials)
+      if (!trial.problem.empty())
+        progress.line("tuning", cat(kernel->entry.kernel, ": ", trial.problem, ": ", trial.schedule));
+  }
   progress.line("tuned", tuning_text(made, seconds, database_of(flags)));
   if (globals.quiet && !globals.json) return 0;
   if (!globals.json) return print_entries(entries, globals);
   Json json = Json::array();
-  for (const auto& variant : made.tuned)
-    for (const tune::Tuned& kernel : variant)
-      if (kernel.origin != tune::Tuned::Origin::kDefault) json.push_back(json_of(kernel));
+  for (const tune::Tuned* kernel : tuned_of(made))
+    if (kernel->origin != tune::Tuned::Origin::kDefault) json.push_back(json_of(*kernel));
   std::printf("%s\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   return 0;
 }
@@ -159,7 +158,6 @@ int fill(const Flags& flags, const Globals& globals) {
 std::function<int()> declare_tune(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   flags->common.declare(app);
-  app.get_option("model")->required(false);
   app.require_subcommand(0, 1);
   flags->show =
       app.add_subcommand("show", "list the entries of a tuning database, of each key the one that holds");

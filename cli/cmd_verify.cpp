@@ -38,7 +38,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 struct Flags {
   CompileFlags common;
-  std::string artifact;
+  std::string artifact, function;  // function: of the artifact; "": the first
   std::vector<std::string> inputs, expected;
   int runs = 3;
   bool runs_given = false;
@@ -82,11 +82,11 @@ Tensors given_outputs(const loop::Program& program, const Flags& flags) {
   return outputs;
 }
 
-// Reads --dim, --input-value, -O and --precision of the artifact's compilation from its manifest.
+// Reads --dim, --input-value, -O and --precision of the function's compilation from the artifact's manifest.
 void take_flags(const Library& artifact, const std::string& path, CompileOptions& options) {
-  const Json manifest = package::read_manifest(artifact.manifest(), path);
-  const Json dims = manifest.value("dims", Json::object()),
-             settings = manifest.value("options", Json::object()),
+  const Json whole = package::read_manifest(artifact.manifest(), path),
+             manifest = artifact.function_manifest();
+  const Json dims = manifest.value("dims", Json::object()), settings = whole.value("options", Json::object()),
              values = manifest.value("input_values", Json::object());
   options.input_values.clear();
   for (const auto& [name, value] : values.items())
@@ -104,7 +104,7 @@ void take_flags(const Library& artifact, const std::string& path, CompileOptions
 // "'a.so' was compiled from 'b.onnx' (sha256 8f2c...), not from this file (sha256 ...)"; "": it was compiled
 // from this file.
 std::string other_model(const Library& artifact, const Flags& flags, const std::string& sha256) {
-  const Json model = package::read_manifest(artifact.manifest(), flags.artifact)["model"];
+  const Json model = artifact.function_manifest()["model"];
   const std::string own = model.value("sha256", "");
   if (own.empty() || own == sha256) return "";
   return cat("'", flags.artifact, "' was compiled from '", printable(model.value("file", "")), "' (sha256 ",
@@ -130,8 +130,8 @@ void check_sizes(const std::vector<frontend::DimRange>& asked, const std::vector
 }
 
 Tensors run_compiled(const Compilation& made, const Tensors& inputs) {
-  return codegen::cpu::run_compiled(made.variants.front().program, inputs,
-                                    {.target = made.variants.front().target});
+  const codegen::cpu::Variant& variant = made.main().variants.front();
+  return codegen::cpu::run_compiled(variant.program, inputs, {.target = variant.target});
 }
 
 // Runs the artifact. States start from their initial values, as in the interpreter's run.
@@ -206,7 +206,7 @@ loop::Program reference_of(const graph::Graph& graph) { return ops::lower(graph)
 std::optional<std::string> first_difference(const Compilation& made, const CompileOptions& options,
                                             const Tensors& inputs, const Tolerance& tolerance,
                                             ProgressPrinter& progress) {
-  const graph::Graph& graph = made.graph;
+  const graph::Graph& graph = made.main().graph;
   std::vector<graph::NodeId> nodes;
   std::vector<size_t> first;  // index of the first value of each node
   size_t values = 0;
@@ -245,7 +245,7 @@ std::optional<std::string> first_difference(const Compilation& made, const Compi
   if (high == nodes.size()) return std::nullopt;
   const graph::Node& node = graph[nodes[high]];
   return cat(node.origin.empty() ? "an operation" : node.origin, ", ", graph::name(node.kind),
-             kernels_with(made.variants.front().program, node.origin));
+             kernels_with(made.main().variants.front().program, node.origin));
 }
 
 // ", batch 2, sequence 3"
@@ -255,20 +255,18 @@ std::string text_of(const Sizes& sizes) {
   return text;
 }
 
-// `json`: what was compared.
-int report(Json json, const Globals& globals, const Json& runs, const std::string& failure) {
-  if (globals.json) {
-    json["pass"] = failure.empty();
-    json["runs"] = runs;
-    json["failure"] = failure;
-    std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-  } else if (!failure.empty()) {
+// `json`: what was compared. Returns it with the result.
+Json report(Json json, const Globals& globals, const Json& runs, const std::string& failure) {
+  json["pass"] = failure.empty();
+  json["runs"] = runs;
+  json["failure"] = failure;
+  if (!globals.json && !failure.empty())
     std::fprintf(globals.quiet ? stderr : stdout, " FAIL  %s\n", failure.c_str());
-  }
-  return static_cast<int>(failure.empty() ? 0 : static_cast<int>(ErrorKind::kMismatch));
+  return json;
 }
 
-int verify(const Flags& flags, const Globals& globals, std::string& other) {
+// `other`: is set to why the artifact is not the model's.
+Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
   CompileOptions options = flags.common.options(globals);
@@ -279,6 +277,7 @@ int verify(const Flags& flags, const Globals& globals, std::string& other) {
   std::optional<FileHash> hash;
   if (!flags.artifact.empty()) {
     library.emplace(flags.artifact, 0);
+    library->select(flags.function);
     hash.emplace(options.model);
     take_flags(*library, flags.artifact, options);
   } else if (std::ranges::count(options.targets, "cpu") == 0) {
@@ -291,28 +290,31 @@ int verify(const Flags& flags, const Globals& globals, std::string& other) {
   if (hash) other = other_model(*library, flags, hash->get());
   if (!other.empty()) note(cat("warning[other-model]: ", other), globals);
   const Compilation made = compile(options, Stage::kSchedule);
-  print_warnings(made.warnings, globals);
-  const loop::Program reference = reference_of(made.graph);
+  print_warnings(made.main().warnings, globals);
+  const graph::Graph& graph = made.main().graph;
+  const loop::Program reference = reference_of(graph);
   const Tolerance tolerance = flags.tolerance >= 0
                                   ? Tolerance{flags.tolerance, "given", false}
-                                  : default_tolerance(made.graph, passes::precision(options.precision));
+                                  : default_tolerance(graph, passes::precision(options.precision));
   if (library) check_sizes(dims, options.dims, reference);
   const auto files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input");
   const bool all_given = std::find(files.begin(), files.end(), "") == files.end();
   const int count = all_given ? 1 : std::max(1, flags.runs);
   const auto ranges = loop::input_ranges(reference);
-  const Json compared = {{"model", flags.common.model},
-                         {"artifact", flags.artifact},
-                         {"variant", library ? library->variant() : made.variants.front().target.name},
-                         {"precision", options.precision},
-                         {"tolerance", tolerance.relative},
-                         {"tolerance_of", tolerance.reason},
-                         {"quantized", tolerance.quantized},
-                         {"other_model", other}};
+  Json compared = {{"model", flags.common.model},
+                   {"artifact", flags.artifact},
+                   {"variant", library ? library->variant() : made.main().variants.front().target.name},
+                   {"precision", options.precision},
+                   {"tolerance", tolerance.relative},
+                   {"tolerance_of", tolerance.reason},
+                   {"quantized", tolerance.quantized},
+                   {"other_model", other}};
+  const bool named = library && library->functions().size() > 1;
+  if (named) compared["function"] = library->function();
   const bool says = !globals.json && !globals.quiet;
   if (says)
     std::printf(
-        " %s against %s, %s\n",
+        "%s %s against %s, %s\n", named ? cat(" ", library->function(), ":").c_str() : "",
         cat(library ? flags.artifact : "this build's code", ", ", compared["variant"].get<std::string>(), ",")
             .c_str(),
         flags.expected.empty() ? "the interpreter" : "the given outputs", to_string(tolerance).c_str());
@@ -346,11 +348,11 @@ int verify(const Flags& flags, const Globals& globals, std::string& other) {
     std::vector<Allowed> allowed(want.size(), {tolerance.relative, tolerance.relative});
     // The interpreter is slow, so it finds out what roundings can change only where this matters.
     if (exceeds(allowed) != differences.end()) {
-      const auto reference_run = [&](const graph::Graph& graph) {
-        return interpret(reference_of(graph), inputs, progress);
+      const auto reference_run = [&](const graph::Graph& each) {
+        return interpret(reference_of(each), inputs, progress);
       };
-      const Tensors own = flags.expected.empty() || !tolerance.quantized ? want : reference_run(made.graph);
-      allowed = allowed_differences(made.graph, own, tolerance, reference_run);
+      const Tensors own = flags.expected.empty() || !tolerance.quantized ? want : reference_run(graph);
+      allowed = allowed_differences(graph, own, tolerance, reference_run);
     }
     const auto failed = exceeds(allowed);
     const Difference worst = failed != differences.end() ? *failed
@@ -389,8 +391,8 @@ int verify(const Flags& flags, const Globals& globals, std::string& other) {
   return report(compared, globals, runs, "");
 }
 
-int run(const Flags& flags, const Globals& globals) {
-  std::string other;  // why the artifact is not the model's
+Json verify(const Flags& flags, const Globals& globals) {
+  std::string other;
   try {
     return verify(flags, globals, other);
   } catch (Error& error) {
@@ -399,6 +401,33 @@ int run(const Flags& flags, const Globals& globals) {
           cat(other, ": give the model that the artifact was made from, or compile again");
     throw;
   }
+}
+
+int finish(const Json& result, const Globals& globals) {
+  if (globals.json) std::printf("%s\n", result.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  return result["pass"].get<bool>() ? 0 : static_cast<int>(ErrorKind::kMismatch);
+}
+
+// `verify model.onnx model.so --function name` is about one function, `verify model.so --function a=a.onnx
+// --function b=b.onnx` about each of these.
+int run(const Flags& given, const Globals& globals) {
+  const std::vector<std::string> functions = given.common.functions;
+  Flags one = given;
+  one.common.functions.clear();
+  if (functions.size() == 1 && functions[0].find('=') == std::string::npos) one.function = functions[0];
+  if (functions.empty() || !one.function.empty()) return finish(verify(one, globals), globals);
+  if (!given.artifact.empty() || given.common.model.empty())
+    fail(ErrorKind::kUsage, "usage", "functions with their models are verified in one artifact",
+         "write stridec verify model.so --function prefill=prefill.onnx --function decode=decode.onnx");
+  one.artifact = given.common.model;
+  Json all = {{"pass", true}, {"functions", Json::array()}};
+  for (const FunctionModel& function : parse_functions(functions)) {
+    one.function = function.name;
+    one.common.model = function.model;
+    all["functions"].push_back(verify(one, globals));
+    if (!all["functions"].back()["pass"].get<bool>()) all["pass"] = false;
+  }
+  return finish(all, globals);
 }
 
 }  // namespace

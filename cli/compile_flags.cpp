@@ -75,7 +75,14 @@ std::string choices(const Rows& rows) {
 
 void CompileFlags::declare(CLI::App& app, const std::string& what) {
   const auto group = [&](const char* name) { app.option_defaults()->group(name); };
-  app.add_option("model", model, what)->required();
+  app.add_option("model", model, what);
+  app.add_option(
+         "--function", functions,
+         "an entry point of the artifact and its model, once for each, in place of the model: "
+         "prefill=prefill.onnx. Functions share equal weights, and states and replaceable weights of one "
+         "name. Flags that name a size, an input, a state or a weight apply to every function that has it, "
+         "or to one: --dim decode:batch=1..8")
+      ->type_name("NAME=MODEL");
 
   group("Targets");
   app.add_option("--target", targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)")
@@ -168,16 +175,40 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
   group("Options");
 }
 
+std::vector<FunctionModel> parse_functions(const std::vector<std::string>& given) {
+  std::vector<FunctionModel> functions;
+  for (const std::string& text : given) {
+    const size_t equals = text.find('=');
+    FunctionModel function{.name = text.substr(0, equals),
+                           .model = equals == std::string::npos ? "" : text.substr(equals + 1)};
+    if (function.name.empty() || function.model.empty() || function.name.find(':') != std::string::npos)
+      fail(ErrorKind::kUsage, "bad-function", cat("'", text, "' is not of the form name=model"),
+           "write --function prefill=prefill.onnx");
+    if (std::any_of(functions.begin(), functions.end(),
+                    [&](const FunctionModel& other) { return other.name == function.name; }))
+      fail(ErrorKind::kUsage, "bad-function", cat("two functions are named '", function.name, "'"),
+           "give each a name of its own");
+    functions.push_back(std::move(function));
+  }
+  return functions;
+}
+
 CompileOptions CompileFlags::options(const Globals& globals) const {
-  name_work(model);
-  enforce(budget, model, globals);
   CompileOptions made;
-  made.model = model;
+  made.functions = parse_functions(functions);
+  if (model.empty() && made.functions.empty())
+    fail(ErrorKind::kUsage, "usage", "a model is needed", "name a file, or files by --function name=model");
+  if (!model.empty() && !made.functions.empty())
+    fail(ErrorKind::kUsage, "usage", cat("'", model, "' is given in addition to functions"),
+         cat("name its function: --function name=", model));
+  made.model = made.functions.empty() ? model : made.functions[0].model;
+  name_work(made.model);
+  enforce(budget, made.model, globals);
   if (!targets.empty()) made.targets = split_list(targets);
   made.cpus = split_list(cpus);
   made.gpus = split_list(gpus);
   made.nvrtc = nvrtc;
-  made.name = std::filesystem::path(model).stem().string();
+  made.name = std::filesystem::path(made.model).stem().string();
   for (const std::string& text : metadata) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0)

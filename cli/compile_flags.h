@@ -17,7 +17,7 @@ struct CompileFlags {
   std::string model, targets, cpus, gpus, nvrtc, dims, mode = "default", precision = "fp32",
                                                        weights = "embed";
   std::string tune_db;
-  std::vector<std::string> input_values, states, refit, specialize, tune_shapes, metadata;
+  std::vector<std::string> functions, input_values, states, refit, specialize, tune_shapes, metadata;
   bool frozen = false;
   std::vector<std::string> settings;
   bool no_cache = false;
@@ -30,6 +30,8 @@ struct CompileFlags {
   CompileOptions options(const Globals& globals) const;
 };
 
+// "prefill=prefill.onnx", each. Throws a usage Error.
+std::vector<FunctionModel> parse_functions(const std::vector<std::string>& given);
 std::vector<std::string> split_list(const std::string& text);  // "a,b"
 
 }  // namespace stridec::cli

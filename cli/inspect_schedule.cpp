@@ -98,7 +98,7 @@ std::string ratio(double of, double to) {
 // compare.
 using Choices = std::map<loop::NestId, Choice>;
 
-Choices choices_of(const Compilation& made, const std::vector<Kernel>& kernels) {
+Choices choices_of(const FunctionResult& made, const std::vector<Kernel>& kernels) {
   Choices all;
   for (const Choice& choice : made.choices)
     for (const loop::NestId nest : choice.nests) all[nest] = choice;
@@ -203,48 +203,53 @@ std::string text_of(const Counted& counted, const sym::Facts& facts) {
 
 }  // namespace
 
-int print_schedule(const Compilation& made, const Globals& globals) {
+nlohmann::ordered_json schedule_json(const FunctionResult& made) {
   const loop::Program& program = *made.programs().front();
   const std::vector<Kernel> kernels = loop::kernels_of(program);
   const std::vector<Pair> pairs = separate_pairs(program, kernels, made.decisions);
   const std::vector<KernelRow> rows = loop::rows_of(program, kernels);
   const Choices choices = choices_of(made, kernels);
-  if (globals.json) {
-    Json json = {{"stage", "schedule"},
-                 {"typical_sizes", Json::object()},
-                 {"decisions", Json::array()},
-                 {"separate", Json::array()},
-                 {"kernels", Json::array()}};
-    for (const auto& [name, size] : typical_sizes(program)) json["typical_sizes"][name] = size;
-    for (const Counted& d : counted(all_of(made.decisions))) {
-      Json one = {{"producer", d->producer},
-                  {"consumer", d->consumer},
-                  {"fused", d->fused},
-                  {"reason", d->reason},
-                  {"times", d.times()}};
-      if (!d->bytes.is_const(0)) {
-        one["bytes"] = sym::to_string(d->bytes);
-        one["typical_bytes"] = typical_bytes(d->bytes, program.facts);
-      }
-      for (const Decision* each : d.decisions)
-        if (!each->producer_nodes.empty())
-          one["nodes"].push_back({{"producer", loop::nodes_of(each->producer_nodes)},
-                                  {"consumer", loop::nodes_of(each->consumer_nodes)}});
-      json["decisions"].push_back(std::move(one));
+  Json json = {{"stage", "schedule"},
+               {"typical_sizes", Json::object()},
+               {"decisions", Json::array()},
+               {"separate", Json::array()},
+               {"kernels", Json::array()}};
+  for (const auto& [name, size] : typical_sizes(program)) json["typical_sizes"][name] = size;
+  for (const Counted& d : counted(all_of(made.decisions))) {
+    Json one = {{"producer", d->producer},
+                {"consumer", d->consumer},
+                {"fused", d->fused},
+                {"reason", d->reason},
+                {"times", d.times()}};
+    if (!d->bytes.is_const(0)) {
+      one["bytes"] = sym::to_string(d->bytes);
+      one["typical_bytes"] = typical_bytes(d->bytes, program.facts);
     }
-    for (const Pair& pair : pairs)
-      json["separate"].push_back({{"producer", pair.producer},
-                                  {"producer_nodes", pair.producer_nodes},
-                                  {"consumer", pair.consumer},
-                                  {"consumer_nodes", pair.consumer_nodes},
-                                  {"reasons", pair.reasons},
-                                  {"typical_bytes", pair.bytes},
-                                  {"times", pair.times}});
-    for (const KernelRow& row : rows) json["kernels"].push_back(to_json(program, row, choices));
-    json["refused"] = refused_json(made);
-    std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-    return 0;
+    for (const Decision* each : d.decisions)
+      if (!each->producer_nodes.empty())
+        one["nodes"].push_back({{"producer", loop::nodes_of(each->producer_nodes)},
+                                {"consumer", loop::nodes_of(each->consumer_nodes)}});
+    json["decisions"].push_back(std::move(one));
   }
+  for (const Pair& pair : pairs)
+    json["separate"].push_back({{"producer", pair.producer},
+                                {"producer_nodes", pair.producer_nodes},
+                                {"consumer", pair.consumer},
+                                {"consumer_nodes", pair.consumer_nodes},
+                                {"reasons", pair.reasons},
+                                {"typical_bytes", pair.bytes},
+                                {"times", pair.times}});
+  for (const KernelRow& row : rows) json["kernels"].push_back(to_json(program, row, choices));
+  json["refused"] = refused_json(made.refused());
+  return json;
+}
+
+void print_schedule(const FunctionResult& made) {
+  const loop::Program& program = *made.programs().front();
+  const std::vector<Kernel> kernels = loop::kernels_of(program);
+  const std::vector<Pair> pairs = separate_pairs(program, kernels, made.decisions);
+  const std::vector<KernelRow> rows = loop::rows_of(program, kernels);
+  const Choices choices = choices_of(made, kernels);
   std::string text;
   if (const auto sizes = typical_sizes(program); !sizes.empty())
     text = cat(" sizes     bytes and cycles are at typical sizes, the middle of each range but ",
@@ -264,7 +269,6 @@ int print_schedule(const Compilation& made, const Globals& globals) {
                 kernel->refused, "\n");
   constexpr size_t kIndent = 11;
   print_lines(text, kIndent);
-  return 0;
 }
 
 }  // namespace stridec::cli

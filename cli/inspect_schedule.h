@@ -2,6 +2,8 @@
 // each kernel.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include "cli/output.h"
 #include "compiler/compile.h"
 
@@ -10,6 +12,7 @@ namespace stridec::cli {
 // Equal fusion decisions share one line with their count. Two kernels that were not fused are one line with
 // their nodes and the answer of each rule. Kernels have the names of the manifest. Bytes are for typical
 // sizes, which are printed first. JSON lists all decisions, all nodes, and bytes also as expressions.
-int print_schedule(const Compilation& made, const Globals& globals);
+void print_schedule(const FunctionResult& made);
+nlohmann::ordered_json schedule_json(const FunctionResult& made);
 
 }  // namespace stridec::cli

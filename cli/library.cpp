@@ -121,12 +121,52 @@ Library::Library(const std::string& path, int threads, const std::string& varian
   info.struct_size = sizeof(info);
   check(api_->model_info(model_, &info));
   device_ = info.device;
+  if (!has_functions()) functions_ = {info.name};
+  for (int32_t i = 0; has_functions() && i < info.function_count; ++i) {
+    stridec_function_info function{.struct_size = sizeof(function)};
+    check(api_->model_function(model_, i, &function));
+    functions_.push_back(function.name);
+  }
+  select("");
+}
+
+void Library::select(const std::string& function) {
+  const auto found = std::find(functions_.begin(), functions_.end(), function);
+  if (found == functions_.end() && !function.empty())
+    fail(
+        ErrorKind::kUsage, "unknown-function", cat("the artifact has no function '", function, "'"),
+        cat(functions_.size() == 1 ? "its only function is " : "its functions are ", join(functions_, ", ")));
+  function_ = function.empty() ? 0 : static_cast<int32_t>(found - functions_.begin());
+  const stridec_function_info info = function_info();
   inputs_ = declarations(info.input_count, [&](int i, stridec_value_info* value) {
-    check(api_->model_input(model_, i, value));
+    check(has_functions() ? api_->model_function_input(model_, function_, i, value)
+                          : api_->model_input(model_, i, value));
   });
   outputs_ = declarations(info.output_count, [&](int i, stridec_value_info* value) {
-    check(api_->model_output(model_, i, value));
+    check(has_functions() ? api_->model_function_output(model_, function_, i, value)
+                          : api_->model_output(model_, i, value));
   });
+}
+
+bool Library::has_functions() const {
+  return api_->struct_size >= offsetof(stridec_api, context_function_step) + sizeof(void*);
+}
+
+stridec_function_info Library::function_info() const {
+  stridec_function_info info{.struct_size = sizeof(info)};
+  if (has_functions()) {
+    check(api_->model_function(model_, function_, &info));
+    return info;
+  }
+  stridec_model_info model{};
+  model.struct_size = sizeof(model);
+  check(api_->model_info(model_, &model));
+  return {.struct_size = sizeof(info),
+          .name = model.name,
+          .input_count = model.input_count,
+          .output_count = model.output_count,
+          .symbol_count = model.symbol_count,
+          .step_count = model.step_count};
 }
 
 Library::~Library() {
@@ -141,14 +181,13 @@ void Library::check(stridec_status status) const {
 }
 
 std::vector<SymbolDeclaration> Library::symbols() const {
-  stridec_model_info model{};
-  model.struct_size = sizeof(model);
-  check(api_->model_info(model_, &model));
   std::vector<SymbolDeclaration> symbols;
-  for (int i = 0; i < model.symbol_count; ++i) {
+  const int32_t count = function_info().symbol_count;
+  for (int32_t i = 0; i < count; ++i) {
     stridec_symbol_info info{};
     info.struct_size = sizeof(info);
-    check(api_->model_symbol(model_, i, &info));
+    check(has_functions() ? api_->model_function_symbol(model_, function_, i, &info)
+                          : api_->model_symbol(model_, i, &info));
     if (!info.from_data) symbols.push_back({info.name, info.minimum, info.maximum, info.multiple});
   }
   return symbols;
@@ -159,6 +198,11 @@ std::string Library::manifest() const {
   size_t bytes = 0;
   check(api_->model_manifest(model_, &json, &bytes));
   return std::string(json, bytes);
+}
+
+nlohmann::ordered_json Library::function_manifest() const {
+  const auto all = package::read_manifest(manifest(), "the artifact");
+  return package::functions_of(all).at(static_cast<size_t>(function_));
 }
 
 std::string Library::variant() const {
@@ -182,7 +226,7 @@ std::vector<Array> Library::run(const std::vector<Array>& given) {
   std::vector<stridec_tensor> inputs(arrays.size());
   for (size_t i = 0; i < arrays.size(); ++i) describe(arrays[i], inputs[i]);
   std::vector<stridec_tensor> outputs(outputs_.size(), stridec_tensor{});
-  check(api_->context_run(context_, inputs.data(), inputs.size(), outputs.data(), outputs.size()));
+  check_run(inputs, outputs);
   std::vector<Array> results;
   for (size_t i = 0; i < outputs.size(); ++i) {
     Array& result = results.emplace_back();
@@ -220,12 +264,23 @@ std::vector<stridec_tensor> Library::outputs_in_place() const {
 void Library::warm_up() {
   if (api_->struct_size < offsetof(stridec_api, context_warm_up) + sizeof(api_->context_warm_up)) return;
   const std::vector<stridec_tensor> outputs = outputs_in_place();
-  check(api_->context_warm_up(context_, placed_.data(), placed_.size(), outputs.data(), outputs.size()));
+  check(has_functions() ? api_->context_warm_up_function(context_, function_, placed_.data(), placed_.size(),
+                                                         outputs.data(), outputs.size())
+                        : api_->context_warm_up(context_, placed_.data(), placed_.size(), outputs.data(),
+                                                outputs.size()));
 }
 
 void Library::run_in_place() {
   std::vector<stridec_tensor> outputs = outputs_in_place();
-  check(api_->context_run(context_, placed_.data(), placed_.size(), outputs.data(), outputs.size()));
+  check_run(placed_, outputs);
+}
+
+void Library::check_run(const std::vector<stridec_tensor>& inputs,
+                        std::vector<stridec_tensor>& outputs) const {
+  check(has_functions()
+            ? api_->context_run_function(context_, function_, inputs.data(), inputs.size(), outputs.data(),
+                                         outputs.size())
+            : api_->context_run(context_, inputs.data(), inputs.size(), outputs.data(), outputs.size()));
 }
 
 double Library::timed_run(int row) {
@@ -249,14 +304,13 @@ void Library::reset_state() { check(api_->context_reset_state(context_, -1)); }
 void Library::profile(bool enable) { check(api_->context_profile(context_, enable)); }
 
 std::vector<Library::Step> Library::steps() const {
-  stridec_model_info info{};
-  info.struct_size = sizeof(info);
-  check(api_->model_info(model_, &info));
   std::vector<Step> steps;
-  for (int i = 0; i < info.step_count; ++i) {
+  const int32_t count = function_info().step_count;
+  for (int32_t i = 0; i < count; ++i) {
     stridec_step_profile step{};
     step.struct_size = sizeof(step);
-    check(api_->context_step(context_, i, &step));
+    check(has_functions() ? api_->context_function_step(context_, function_, i, &step)
+                          : api_->context_step(context_, i, &step));
     steps.push_back({step.name, step.calls, step.nanoseconds, step.minimum});
   }
   return steps;
@@ -454,7 +508,7 @@ GivenInputs read_inputs(const Library& library, const std::vector<std::string>& 
          cat("input '", input.name, "' ", name(input.dtype), input.shape_text, " is not given"),
          cat("give --input ", input.name, "=file.npy, or --random with --dim for sizes"));
   }
-  const auto manifest = package::read_manifest(library.manifest(), "the artifact");
+  const auto manifest = library.function_manifest();
   sizes = complete_sizes(library, manifest, std::move(sizes));
   for (size_t i = 0; i < declared.size(); ++i)
     if (files[i].empty())

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -26,25 +27,37 @@ struct SymbolDeclaration {
   int64_t minimum, maximum, multiple;  // maximum: INT64_MAX if there is none
 };
 
-// Loads an artifact, which stays loaded. Throws Error if the file is not a whole artifact of this version.
+// Loads an artifact, which stays loaded. Throws Error if the file is not a whole artifact that this version
+// reads.
 const stridec_api* load_api(const std::string& path);
 // How a status of the C API ends a command.
 ErrorKind kind_of(stridec_status status);
 // Formats that NumPy lacks are unsigned integers of their size.
 stridec_dtype dlpack_dtype(DType dtype);
 
-// One loaded model with one context. A failed API call throws an Error with the runtime's message.
+// A loaded model with one context, and one of its functions. A failed API call throws an Error with the
+// runtime's message.
 class Library {
  public:
+  // Selects the first function.
   Library(const std::string& path, int threads, const std::string& variant = {});
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
+  // The names of all functions, in order.
+  const std::vector<std::string>& functions() const { return functions_; }
+  // Selects the function that the calls below are about; "": the first. Throws a usage Error for a name that
+  // the artifact does not have.
+  void select(const std::string& function);
+  const std::string& function() const { return functions_[static_cast<size_t>(function_)]; }
+
   const std::vector<ValueDeclaration>& inputs() const { return inputs_; }
   const std::vector<ValueDeclaration>& outputs() const { return outputs_; }
   std::vector<SymbolDeclaration> symbols() const;
-  std::string manifest() const;
+  std::string manifest() const;  // of the artifact
+  // The part of the manifest about the function.
+  nlohmann::ordered_json function_manifest() const;
   std::string variant() const;
   stridec_device device() const { return device_; }  // the device that the model runs on
 
@@ -72,13 +85,18 @@ class Library {
 
  private:
   void check(stridec_status status) const;
+  bool has_functions() const;  // of the API: artifacts of earlier compilers have one
+  stridec_function_info function_info() const;
   void describe(Array& array, stridec_tensor& tensor) const;
   std::vector<stridec_tensor> outputs_in_place() const;
   void run_in_place();
+  void check_run(const std::vector<stridec_tensor>& inputs, std::vector<stridec_tensor>& outputs) const;
 
   const stridec_api* api_ = nullptr;
   stridec_model* model_ = nullptr;
   stridec_context* context_ = nullptr;
+  std::vector<std::string> functions_;
+  int32_t function_ = 0;
   std::vector<ValueDeclaration> inputs_, outputs_;
 
   std::vector<Array> arrays_;  // storage of `placed_`

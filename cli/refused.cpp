@@ -2,9 +2,9 @@
 
 namespace stridec::cli {
 
-nlohmann::ordered_json refused_json(const Compilation& made) {
+nlohmann::ordered_json refused_json(const std::vector<const tune::Tuned*>& refused) {
   auto list = nlohmann::ordered_json::array();
-  for (const tune::Tuned* kernel : made.refused())
+  for (const tune::Tuned* kernel : refused)
     list.push_back({{"kernel", kernel->entry.kernel},
                     {"nodes", kernel->nodes},
                     {"target", kernel->entry.key.target},

@@ -8,6 +8,6 @@
 namespace stridec::cli {
 
 // The list under "refused", described by schemas/refused.schema.json. Empty if all schedules apply.
-nlohmann::ordered_json refused_json(const Compilation& made);
+nlohmann::ordered_json refused_json(const std::vector<const tune::Tuned*>& refused);
 
 }  // namespace stridec::cli

@@ -28,25 +28,32 @@ struct Found {
 
 Found found_by(const Compilation& made) {
   Found all;
-  for (const auto& variant : made.tuned)
-    for (const Tuned& kernel : variant) {
-      const tune::Entry& entry = kernel.entry;
-      switch (kernel.origin) {
-        case Tuned::Origin::kDefault: ++all.left; break;
-        case Tuned::Origin::kDatabase: ++all.found; break;
-        case Tuned::Origin::kMeasured: ++all.measured; break;
-      }
-      if (kernel.origin == Tuned::Origin::kDefault || entry.microseconds <= 0) continue;
-      const auto nests = static_cast<double>(kernel.nests.size());
-      all.before += nests * std::max(entry.default_microseconds, entry.microseconds);
-      all.after += nests * entry.microseconds;
-      if (const double gain = entry.default_microseconds / entry.microseconds; gain > all.most)
-        all.most = gain, all.best = entry.kernel;
+  for (const Tuned* kernel : tuned_of(made)) {
+    const tune::Entry& entry = kernel->entry;
+    switch (kernel->origin) {
+      case Tuned::Origin::kDefault: ++all.left; break;
+      case Tuned::Origin::kDatabase: ++all.found; break;
+      case Tuned::Origin::kMeasured: ++all.measured; break;
     }
+    if (kernel->origin == Tuned::Origin::kDefault || entry.microseconds <= 0) continue;
+    const auto nests = static_cast<double>(kernel->nests.size());
+    all.before += nests * std::max(entry.default_microseconds, entry.microseconds);
+    all.after += nests * entry.microseconds;
+    if (const double gain = entry.default_microseconds / entry.microseconds; gain > all.most)
+      all.most = gain, all.best = entry.kernel;
+  }
   return all;
 }
 
 }  // namespace
+
+std::vector<const Tuned*> tuned_of(const Compilation& made) {
+  std::vector<const Tuned*> all;
+  for (const FunctionResult& function : made.functions)
+    for (const auto& variant : function.tuned)
+      for (const Tuned& kernel : variant) all.push_back(&kernel);
+  return all;
+}
 
 std::string tuning_text(const Compilation& made, double seconds, const std::string& database) {
   const Found found = found_by(made);

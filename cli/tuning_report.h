@@ -3,10 +3,14 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "compiler/compilation.h"
 
 namespace stridec::cli {
+
+// The tuned kernels of all variants of all functions.
+std::vector<const tune::Tuned*> tuned_of(const Compilation& made);
 
 // "9 kernels: 5 measured in 12.3 s, 3 from the database, 1 keeps its default; 1.32 times as fast as the
 // defaults, 'gemm+relu' 1.74 times; database /home/u/.cache/stridec/tuning.txt". "" if nothing was looked up.

@@ -26,7 +26,7 @@ struct Mode {
   std::string_view name, meaning;
   bool measure = false;              // tune schedules
   int spin_us = 0, thread_cost = 1;  // codegen::HostOptions
-  bool graphs = false;  // record GPU runs as graphs, unless option cudagraphs is given
+  bool graphs = false;               // record GPU runs as graphs, unless option cudagraphs is given
 };
 const std::vector<Mode>& modes();
 const Mode& mode(std::string_view name);  // must be in modes()
@@ -53,14 +53,21 @@ struct Tuning {
   double limit = 0;  // the same as an upper limit; 0: none
 };
 
+// An entry point of the artifact.
+struct FunctionModel {
+  std::string name;   // "": that of the model
+  std::string model;  // a file in one of the formats of frontend/import.h
+};
+
 struct CompileOptions {
-  std::string model;                           // a file in one of the formats of frontend/import.h
-  std::string name;                            // frontend::ImportOptions
+  std::string model;                            // of the only function
+  std::vector<FunctionModel> functions;         // several functions, in place of `model`; names are unique
+  std::string name;                             // frontend::ImportOptions; of `model`
   std::map<std::string, std::string> metadata;  // of the caller, for the manifest
   // "cpu", "cuda". With both, the runtime uses the GPU if it can.
   std::vector<std::string> targets = {"cpu"};
-  std::vector<std::string> cpus;               // variants, in any order; empty: the CPU of this machine
-  std::vector<std::string> gpus;               // likewise; empty: sm_90a, sm_80 and ptx
+  std::vector<std::string> cpus;  // variants, in any order; empty: the CPU of this machine
+  std::vector<std::string> gpus;  // likewise; empty: sm_90a, sm_80 and ptx
   std::string nvrtc;  // the library that builds GPU kernels, or its folder; "": search the usual places
   std::vector<frontend::DimRange> dims;
   std::vector<frontend::InputValue> input_values;
@@ -79,20 +86,27 @@ struct CompileOptions {
   std::function<void(Pipeline&)> edit_pipeline;  // may be empty; edits the pass list before it runs
   Progress progress;
   StageBegins stage_begins;
+
+  std::vector<FunctionModel> entry_points() const {
+    return functions.empty() ? std::vector<FunctionModel>{{"", model}} : functions;
+  }
 };
 
 // kSource: the texts of all kernels and of the host program. No external tool has run, and packed weights
 // have no bytes.
 enum class Stage { kGraph, kLoops, kSchedule, kSource, kArtifact };
 
-// The results of each stage, which `inspect` prints. Stages that were not reached leave theirs empty.
-struct Compilation {
-  std::string summary;             // of the model: "opset 18, 585 nodes, weights 437.9 MB"
+// The results of each stage for one function. Stages that were not reached leave theirs empty.
+struct FunctionResult {
+  FunctionModel source;
+  std::vector<frontend::DimRange> dims;  // those of the options that name sizes of this model
+  std::vector<frontend::InputValue> input_values;
+  std::string summary;  // of the model: "opset 18, 585 nodes, weights 437.9 MB"
   frontend::ModelFacts facts;
-  std::vector<std::string> files;  // the files that the model was read from
+  std::vector<std::string> files;    // the files that the model was read from
   std::vector<Diagnostic> warnings;  // from the frontend
-  graph::Graph graph;              // as imported, before the graph passes
-  loop::Program loops;             // one nest per operator
+  graph::Graph graph;                // as imported, before the graph passes
+  loop::Program loops;               // one nest per operator
   std::vector<schedule::Decision> decisions;
   // Fused, laid out, scheduled, with memory planned; best first. The programs for specialised sizes follow
   // their variant.
@@ -105,11 +119,6 @@ struct Compilation {
   // Why nothing was measured for GPUs although tuning was requested, as part of a sentence.
   std::string gpu_problem;
   std::vector<codegen::cuda::Variant> gpu_variants;  // as `variants`
-  codegen::cpu::Built built;
-  codegen::cuda::Built device;
-  package::Artifact artifact;
-  std::vector<PassTime> times;
-  bool stopped = false;  // PassOptions::stop_after ended the compilation
 
   // Kernels of all variants that use the default schedule because the one in the tuning database does not
   // apply.
@@ -126,6 +135,32 @@ struct Compilation {
     package::Programs out;
     for (const auto& variant : gpu_variants) out.push_back(&variant.program);
     for (const auto& variant : variants) out.push_back(&variant.program);
+    return out;
+  }
+  const std::string& name() const { return graph.name; }
+};
+
+// The results of a compilation, which `inspect` prints.
+struct Compilation {
+  std::vector<FunctionResult> functions;  // at least one
+  codegen::cpu::Built built;
+  codegen::cuda::Built device;
+  package::Artifact artifact;
+  std::vector<PassTime> times;
+  bool stopped = false;  // PassOptions::stop_after ended the compilation
+
+  const FunctionResult& main() const { return functions.front(); }
+  std::vector<const tune::Tuned*> refused() const {
+    std::vector<const tune::Tuned*> out;
+    for (const FunctionResult& function : functions)
+      for (const tune::Tuned* kernel : function.refused()) out.push_back(kernel);
+    return out;
+  }
+  // The programs of all variants of all functions.
+  package::Programs programs() const {
+    package::Programs out;
+    for (const FunctionResult& function : functions)
+      for (const loop::Program* program : function.programs()) out.push_back(program);
     return out;
   }
 };

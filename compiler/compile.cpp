@@ -1,6 +1,7 @@
 #include "compiler/compile.h"
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/function_flags.h"
 #include "compiler/passes/autocast.h"
 #include "compiler/pipeline.h"
 
@@ -21,20 +22,21 @@ DType factors_of(const std::string& precision, const Targets& targets) {
   return factors == DType::kTF32 && targets.gpus.empty() ? DType::kF32 : factors;
 }
 
-// `made`: what is known before the passes run.
-Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, PassRunner runner,
-                Compilation made = {}) {
+// The graphs are those of made.functions.
+Compilation run(std::vector<graph::Graph> graphs, Compilation made, const CompileOptions& options, Stage last,
+                PassRunner runner) {
   Module module{.options = options,
                 .targets = select_targets(options.targets, options.cpus, options.gpus),
                 .last = last,
-                .graph = std::move(graph),
-                .programs = {},
+                .functions = std::vector<ModuleFunction>(graphs.size()),
                 .build = {.use_cache = options.use_cache},
-                .hash = {},
                 .made = std::move(made)};
+  for (size_t f = 0; f < graphs.size(); ++f) module.functions[f].graph = std::move(graphs[f]);
   const Options values(options.settings);
   check_options(values, default_pipeline(), module.targets);
-  if (last == Stage::kArtifact) module.hash.emplace(options.model);
+  if (last == Stage::kArtifact)
+    for (size_t f = 0; f < module.functions.size(); ++f)
+      module.functions[f].hash.emplace(module.made.functions[f].source.model);
   Pipeline pipeline = pipeline_until(last);
   if (options.edit_pipeline) options.edit_pipeline(pipeline);
   const PassContext context{.options = values, .factors = factors_of(options.precision, module.targets)};
@@ -48,30 +50,24 @@ Compilation run(graph::Graph graph, const CompileOptions& options, Stage last, P
 Compilation compile(const CompileOptions& options, Stage last) {
   try {
     PassRunner runner = make_runner(options);
-    if (options.progress) options.progress("reading", 0, 0, options.model);
-    frontend::Imported imported =
-        frontend::import_file(options.model, {.dims = options.dims,
-                                              .input_values = options.input_values,
-                                              .states = options.states,
-                                              .refit = options.refit,
-                                              .sizes_stay_open = options.sizes_stay_open,
-                                              .name = options.name});
-    if (!imported.problems.empty()) throw frontend::as_error(imported.problems, options.model);
-    Compilation known;
-    known.summary = std::move(imported.summary);
-    known.facts = std::move(imported.facts);
-    known.files = std::move(imported.files);
-    known.warnings = std::move(imported.warnings);
-    return run(std::move(imported.graph), options, last, std::move(runner), std::move(known));
+    Compilation made;
+    std::vector<graph::Graph> graphs = import_functions(options, made);
+    return run(std::move(graphs), std::move(made), options, last, std::move(runner));
   } catch (Error& error) {
     if (error.diagnostic.where.file.empty() && error.diagnostic.kind != ErrorKind::kUsage)
-      error.diagnostic.where.file = options.model;
+      error.diagnostic.where.file = options.entry_points().front().model;
     throw;
   }
 }
 
 Compilation compile(graph::Graph graph, const CompileOptions& options, Stage last) {
-  return run(std::move(graph), options, last, make_runner(options));
+  Compilation made;
+  made.functions.push_back({.source = {.name = "", .model = options.model},
+                            .dims = options.dims,
+                            .input_values = options.input_values});
+  std::vector<graph::Graph> graphs;
+  graphs.push_back(std::move(graph));
+  return run(std::move(graphs), std::move(made), options, last, make_runner(options));
 }
 
 }  // namespace stridec

@@ -1,12 +1,12 @@
-// Collects what the manifest states in addition to the loop program: flags, variants, hashes, tuning.
+// Collects what the manifest states in addition to the loop programs: flags, variants, hashes, tuning.
 #pragma once
 
-#include "compiler/base/file_hash.h"
 #include "compiler/compilation.h"
 
 namespace stridec {
 
+// `hashes`: of the functions' model files.
 package::ManifestFacts manifest_facts(const CompileOptions& options, const Compilation& made,
-                                      const FileHash& model);
+                                      const std::vector<std::string>& hashes);
 
 }  // namespace stridec

@@ -9,8 +9,10 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/derive.h"
 #include "compiler/codegen/host.h"
+#include "compiler/function_flags.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
+#include "compiler/loop/module_values.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/manifest_facts.h"
@@ -31,76 +33,111 @@ constexpr int kGraphs = 8;  // CUDA graphs per context, one for each shape
 
 // ---- passes that create IRs ----
 
+// Calls use(function, its results) for each function.
+template <class Use>
+void for_each_function(Module& m, Use&& use) {
+  for (size_t f = 0; f < m.functions.size(); ++f) use(m.functions[f], m.made.functions[f]);
+}
+
 void import_graph(Module& m, const PassContext&) {
-  graph::eliminate_dead_code(m.graph);
-  m.made.graph = m.graph;
+  for_each_function(m, [](ModuleFunction& function, FunctionResult& made) {
+    graph::eliminate_dead_code(function.graph);
+    made.graph = function.graph;
+  });
 }
 
 void lower(Module& m, const PassContext&) {
-  m.made.loops = ops::lower(m.graph);
-  if (const auto problems = unsupported_steps(m.made.loops, m.targets); !problems.empty())
-    throw frontend::as_error(problems, m.options.model);
-  tune::check_shapes(m.made.loops, m.options.tuning.shapes);
-  m.programs = {{.program = m.made.loops}};
+  std::vector<const loop::Program*> programs;
+  for_each_function(m, [&](ModuleFunction& function, FunctionResult& made) {
+    made.loops = ops::lower(function.graph);
+    if (const auto problems = unsupported_steps(made.loops, m.targets); !problems.empty())
+      throw frontend::as_error(problems, made.source.model);
+    function.programs = {{.program = made.loops}};
+    programs.push_back(&made.loops);
+  });
+  loop::module_parameters(programs);  // throws if they, or states, do not agree
+  check_sizes(m.options, programs);
 }
 
 void specialize(Module& m, const PassContext&) {
-  for (const loop::SymbolValues& sizes : m.options.specialize)
-    m.programs.push_back(
-        {.program = loop::specialized(m.made.loops, sizes), .when = loop::condition_of(sizes)});
+  for_each_function(m, [&](ModuleFunction& function, FunctionResult& made) {
+    for (const loop::SymbolValues& all : m.options.specialize)
+      if (const auto sizes = sizes_of(made.loops, all, m.options); !sizes.empty())
+        function.programs.push_back(
+            {.program = loop::specialized(made.loops, sizes), .when = loop::condition_of(sizes)});
+  });
 }
 
 void make_gpu_variants(Module& m, const PassContext&) {
-  for (const GpuTarget& target : m.targets.gpus)
-    m.made.gpu_variants.push_back({.target = target, .program = m.programs.front().program});
+  for_each_function(m, [&](ModuleFunction& function, FunctionResult& made) {
+    for (const GpuTarget& target : m.targets.gpus)
+      made.gpu_variants.push_back({.target = target, .program = function.programs.front().program});
+  });
 }
 
 void make_cpu_variants(Module& m, const PassContext&) {
-  // Emitted kernels hold pointers into the variants, so the vector must not grow later.
-  m.made.variants.reserve(m.targets.cpus.size() * m.programs.size());
-  for (const CpuTarget& target : m.targets.cpus)
-    for (const Variant& program : m.programs) {
-      m.made.variants.push_back(program);
-      m.made.variants.back().target = target;
-    }
+  for_each_function(m, [&](ModuleFunction& function, FunctionResult& made) {
+    // Emitted kernels hold pointers into the variants, so the vector must not grow later.
+    made.variants.reserve(m.targets.cpus.size() * function.programs.size());
+    for (const CpuTarget& target : m.targets.cpus)
+      for (const Variant& program : function.programs) {
+        made.variants.push_back(program);
+        made.variants.back().target = target;
+      }
+  });
 }
 
 // ---- passes that need all variants ----
 
 template <class Variants>
-void tune_variants(Module& m, Variants& variants) {
+void tune_variants(Module& m, Variants FunctionResult::* variants) {
   // Hashing a large model takes as long as compiling it, so it runs in the background, but not while kernels
   // are timed.
   const auto before_measuring = [&] {
-    if (m.hash) m.hash->wait();
+    for (ModuleFunction& function : m.functions)
+      if (function.hash) function.hash->wait();
   };
-  const size_t programs = m.targets.gpus.size() + m.targets.cpus.size() * m.programs.size();
-  for (size_t v = 0; v < variants.size(); ++v) {
-    const auto start = std::chrono::steady_clock::now();
-    const double seconds =
-        measuring_seconds(m.options.tuning, m.tuning_seconds, programs - m.made.tuned.size());
-    variants[v].chosen =
-        tuned(variants[v].program, variants[v].target, m.options, seconds, before_measuring, v == 0, m.made);
-    m.tuning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  size_t programs = 0, done = 0;
+  for (size_t f = 0; f < m.functions.size(); ++f) {
+    programs += m.targets.gpus.size() + m.targets.cpus.size() * m.functions[f].programs.size();
+    done += m.made.functions[f].tuned.size();
   }
+  for (FunctionResult& made : m.made.functions)
+    for (size_t v = 0; v < (made.*variants).size(); ++v, ++done) {
+      const auto start = std::chrono::steady_clock::now();
+      const double seconds = measuring_seconds(m.options.tuning, m.tuning_seconds, programs - done);
+      auto& variant = (made.*variants)[v];
+      variant.chosen =
+          tuned(variant.program, variant.target, m.options, seconds, before_measuring, v == 0, made);
+      m.tuning_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
 }
-void tune_gpu(Module& m, const PassContext&) { tune_variants(m, m.made.gpu_variants); }
+void tune_gpu(Module& m, const PassContext&) { tune_variants(m, &FunctionResult::gpu_variants); }
 void tune_cpu(Module& m, const PassContext&) {
-  tune_variants(m, m.made.variants);
-  if (m.explains() && !m.made.variants.empty()) {
-    const Variant& first = m.made.variants.front();
-    m.made.choices = schedule::explain(first.program, first.target, first.chosen);
-  }
+  tune_variants(m, &FunctionResult::variants);
+  for (FunctionResult& made : m.made.functions)
+    if (m.explains() && !made.variants.empty()) {
+      const Variant& first = made.variants.front();
+      made.choices = schedule::explain(first.program, first.target, first.chosen);
+    }
 }
 
 void emit_cpu(Module& m, const PassContext&) {
-  for (Variant& variant : m.made.variants) codegen::cpu::emit(variant);
+  for (FunctionResult& made : m.made.functions)
+    for (Variant& variant : made.variants) codegen::cpu::emit(variant);
+}
+
+std::vector<loop::Program*> programs_of(FunctionResult& made) {
+  std::vector<loop::Program*> all;
+  for (codegen::cuda::Variant& variant : made.gpu_variants) all.push_back(&variant.program);
+  for (Variant& variant : made.variants) all.push_back(&variant.program);
+  return all;
 }
 
 std::vector<loop::Program*> all_programs(Compilation& made) {
   std::vector<loop::Program*> all;
-  for (codegen::cuda::Variant& variant : made.gpu_variants) all.push_back(&variant.program);
-  for (Variant& variant : made.variants) all.push_back(&variant.program);
+  for (FunctionResult& function : made.functions)
+    for (loop::Program* program : programs_of(function)) all.push_back(program);
   return all;
 }
 
@@ -111,30 +148,42 @@ void pack(Module& m, const PassContext&) {
 }
 
 void derive(Module& m, const PassContext&) {
-  for (loop::Program* each : all_programs(m.made))
-    if (auto derivation = codegen::cpu::derivation_of(*each))
-      m.made.derivations.emplace(each, std::move(*derivation));
-  for (const auto& [program, derivation] : m.made.derivations) m.build.derivations[program] = &derivation;
+  for (FunctionResult& made : m.made.functions)
+    for (loop::Program* each : programs_of(made))
+      if (auto derivation = codegen::cpu::derivation_of(*each))
+        m.build.derivations[each] = &made.derivations.emplace(each, std::move(*derivation)).first->second;
 }
 
 void place_weights(Module& m, const PassContext&) {
-  schedule::plan_weights(all_programs(m.made));
-  for (auto& [program, derivation] : m.made.derivations) codegen::cpu::copy_places(*program, derivation);
+  // Functions read their models separately, so that equal weights are at different addresses.
+  schedule::plan_weights(all_programs(m.made), m.functions.size() > 1 ? schedule::EqualWeights::kByContents
+                                                                      : schedule::EqualWeights::kByAddress);
+  for (FunctionResult& made : m.made.functions)
+    for (auto& [program, derivation] : made.derivations) codegen::cpu::copy_places(*program, derivation);
 }
 
 void emit_gpu(Module& m, const PassContext&) {
-  m.made.device = codegen::cuda::emit(m.made.gpu_variants);
-  m.build.devices = m.made.device.host;
+  std::vector<const codegen::cuda::Variant*> all;
+  for (const FunctionResult& made : m.made.functions)
+    for (const codegen::cuda::Variant& variant : made.gpu_variants) all.push_back(&variant);
+  m.made.device = codegen::cuda::emit(all);
 }
 
 void assemble(Module& m, const PassContext& context) {
   const Mode& chosen = mode(m.options.mode);
   m.build.host = package::host_options(m.made.programs(), m.options.weights_file);
-  m.build.host.declared = &m.made.loops;
+  for (const FunctionResult& made : m.made.functions) m.build.host.declared.push_back(&made.loops);
   m.build.host.spin_us = chosen.spin_us;
   m.build.host.thread_cost = chosen.thread_cost;
   m.build.host.graphs = context.options.flag("cudagraphs", chosen.graphs) ? kGraphs : 0;
-  m.made.built = codegen::cpu::assemble(m.made.variants, m.build);
+  std::vector<codegen::cpu::FunctionVariants> functions;
+  auto device = m.made.device.host.begin();
+  for (const FunctionResult& made : m.made.functions) {
+    const auto end = device + static_cast<std::ptrdiff_t>(made.gpu_variants.size());
+    functions.push_back({made.variants, {device, end}});
+    device = end;
+  }
+  m.made.built = codegen::cpu::assemble(functions, m.made.device.tables, m.build);
 }
 
 void build(Module& m, const PassContext&) {
@@ -162,8 +211,9 @@ void build(Module& m, const PassContext&) {
 }
 
 void link(Module& m, const PassContext&) {
-  m.made.artifact = package::link(m.made.programs(), m.made.built, m.made.device,
-                                  manifest_facts(m.options, m.made, *m.hash));
+  std::vector<std::string> hashes;
+  for (const ModuleFunction& function : m.functions) hashes.push_back(function.hash->get());
+  m.made.artifact = package::link(m.made.built, m.made.device, manifest_facts(m.options, m.made, hashes));
 }
 
 // ---- passes on one program ----
@@ -231,31 +281,46 @@ struct Unit {
   PassContext context;
 };
 
-std::vector<Unit> units_of(RunsOn where, Module& m, const PassContext& context) {
-  std::vector<Unit> units;
-  PassContext given = context;
+// Appends the programs of one function. `name`: of the function, "" if it is the only one.
+void append_units(RunsOn where, Module& m, size_t f, const std::string& name, PassContext given,
+                  std::vector<Unit>& units) {
+  FunctionResult& made = m.made.functions[f];
+  const auto label = [&](const std::string& variant) {
+    return name.empty() || variant.empty() ? cat(name, variant) : cat(name, ".", variant);
+  };
   if (where == RunsOn::kLoops || where == RunsOn::kCpuLoops) {
-    if (where == RunsOn::kCpuLoops && m.targets.cpus.empty()) return units;
-    for (Variant& program : m.programs) {
+    if (where == RunsOn::kCpuLoops && m.targets.cpus.empty()) return;
+    for (Variant& program : m.functions[f].programs) {
       const bool general = program.when.is_const(1);
-      given.decisions = general && m.explains() ? &m.made.decisions : nullptr;
-      units.push_back({&program.program, general ? "" : sym::to_string(program.when), given});
+      given.decisions = general && m.explains() ? &made.decisions : nullptr;
+      units.push_back({&program.program, label(general ? "" : sym::to_string(program.when)), given});
     }
   }
   if (where == RunsOn::kGpu)
-    for (codegen::cuda::Variant& variant : m.made.gpu_variants) {
+    for (codegen::cuda::Variant& variant : made.gpu_variants) {
       given.gpu = &variant.target;
       given.chosen = &variant.chosen;
-      given.decisions = units.empty() && m.explains() ? &m.made.decisions : nullptr;
-      units.push_back({&variant.program, variant.target.name, given});
+      const bool first = &variant == &made.gpu_variants.front();
+      given.decisions = first && m.explains() ? &made.decisions : nullptr;
+      units.push_back({&variant.program, label(variant.target.name), given});
     }
   if (where == RunsOn::kCpu)
-    for (Variant& variant : m.made.variants) {
+    for (Variant& variant : made.variants) {
       given.cpu = &variant.target;
       given.chosen = &variant.chosen;
       given.scratch = &variant.scratch;
-      units.push_back({&variant.program, variant.target.name, given});
+      units.push_back({&variant.program, label(variant.target.name), given});
     }
+}
+
+// The name of a function in dumps.
+std::string label_of(const Module& m, size_t f) {
+  return m.functions.size() == 1 ? "" : m.made.functions[f].name();
+}
+
+std::vector<Unit> units_of(RunsOn where, Module& m, const PassContext& context) {
+  std::vector<Unit> units;
+  for (size_t f = 0; f < m.functions.size(); ++f) append_units(where, m, f, label_of(m, f), context, units);
   return units;
 }
 
@@ -266,9 +331,12 @@ bool ends_stage(const Pipeline& pipeline, size_t at) {
 }
 
 void run_row(const Pass& pass, Module& m, PassRunner& runner, const PassContext& context, bool last) {
-  if (const auto* on_graph = std::get_if<Pass::OnGraph>(&pass.run)) (*on_graph)(m.graph, context);
   if (const auto* on_module = std::get_if<Pass::OnModule>(&pass.run)) (*on_module)(m, context);
-  if (pass.runs_on == RunsOn::kGraph) return runner.changed(pass, m.graph, "", kGraphHooks, last);
+  for (size_t f = 0; pass.runs_on == RunsOn::kGraph && f < m.functions.size(); ++f) {
+    graph::Graph& graph = m.functions[f].graph;
+    if (const auto* on_graph = std::get_if<Pass::OnGraph>(&pass.run)) (*on_graph)(graph, context);
+    runner.changed(pass, graph, label_of(m, f), kGraphHooks, last);
+  }
   if (pass.runs_on == RunsOn::kArtifact) return runner.changed(pass);
   for (Unit& unit : units_of(pass.runs_on, m, context)) {
     if (const auto* on_program = std::get_if<Pass::OnProgram>(&pass.run))

@@ -13,17 +13,22 @@
 
 namespace stridec {
 
+// A function while the passes work on it.
+struct ModuleFunction {
+  graph::Graph graph;
+  // Programs before they are scheduled for a target: the general one first, then those of --specialize.
+  std::vector<codegen::cpu::Variant> programs;
+  std::optional<FileHash> hash;  // of the model file; computed in the background
+};
+
 // The data that the passes work on.
 struct Module {
   const CompileOptions& options;
   Targets targets;
   Stage last = Stage::kArtifact;  // the last stage to run
-  graph::Graph graph;
-  // Programs before they are scheduled for a target: the general one first, then those of --specialize.
-  std::vector<codegen::cpu::Variant> programs;
+  std::vector<ModuleFunction> functions;
   codegen::cpu::BuildOptions build;
-  std::optional<FileHash> hash;  // of the model file; computed in the background
-  Compilation made;
+  Compilation made;           // its functions are those above
   double tuning_seconds = 0;  // spent so far
 
   bool explains() const { return last == Stage::kSchedule || last == Stage::kSource; }

@@ -4,18 +4,22 @@
 #include <optional>
 
 #include "compiler/base/sha256.h"
+#include "compiler/function_flags.h"
 
 namespace stridec {
 namespace {
 
 // Drops sizes that are outside the ranges of a program for specialised sizes.
-std::vector<tune::Sizes> shapes_for(const loop::Program& program, std::vector<tune::Sizes> shapes) {
-  for (tune::Sizes& sizes : shapes)
+std::vector<tune::Sizes> shapes_for(const loop::Program& program, const CompileOptions& options) {
+  std::vector<tune::Sizes> shapes;
+  for (const tune::Sizes& given : options.tuning.shapes) {
+    tune::Sizes& sizes = shapes.emplace_back(sizes_of(program, given, options));
     for (const loop::Symbol& symbol : program.symbols) {
       const auto found = sizes.find(symbol.var.name());
       if (found != sizes.end() && !program.facts.bounds(symbol.var).contains(found->second))
         sizes.erase(found);
     }
+  }
   return shapes;
 }
 
@@ -30,7 +34,7 @@ std::optional<tune::Result> tune_for(const loop::Program& program, const Target&
   tune::Options settings{.database = &database,
                          .measure = measure && seconds > 0,
                          .frozen = options.tuning.frozen,
-                         .shapes = shapes_for(program, options.tuning.shapes),
+                         .shapes = shapes_for(program, options),
                          .seconds = seconds,
                          .build = {.use_cache = options.use_cache},
                          .nvrtc = options.nvrtc,
@@ -46,7 +50,7 @@ bool measures(const CompileOptions& options) {
   return !options.tuning.frozen && Options(options.settings).flag("max_autotune", mode(options.mode).measure);
 }
 
-schedule::Chosen keep(std::optional<tune::Result> result, Compilation& made) {
+schedule::Chosen keep(std::optional<tune::Result> result, FunctionResult& made) {
   if (!result) return {};
   made.tuned.push_back(std::move(result->kernels));
   return std::move(result->chosen);
@@ -62,20 +66,20 @@ double measuring_seconds(const Tuning& tuning, double spent, size_t left) {
 
 schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
                        double seconds, const std::function<void()>& before_measuring, bool,
-                       Compilation& made) {
+                       FunctionResult& made) {
   return keep(tune_for(program, target, options, measures(options), seconds, before_measuring), made);
 }
 
 schedule::Chosen tuned(const loop::Program& program, const GpuTarget& target, const CompileOptions& options,
                        double seconds, const std::function<void()>& before_measuring, bool first,
-                       Compilation& made) {
+                       FunctionResult& made) {
   const bool wanted = measures(options), here = first || !made.gpu_problem.empty();
   auto result = tune_for(program, target, options, wanted && here, seconds, before_measuring);
   if (result && here) made.gpu_problem = result->problem;
   return keep(std::move(result), made);
 }
 
-package::TuningFacts tuning_facts(const Compilation& made) {
+package::TuningFacts tuning_facts(const FunctionResult& made) {
   package::TuningFacts facts;
   std::string lines;
   for (size_t v = 0; v < made.tuned.size(); ++v) {

@@ -1,4 +1,4 @@
-// The host program of an artifact as text: stridec_program of abi.h, and the code that runs before and
+// The host program of an artifact as text: stridec_module of abi.h, and the code that runs before and
 // between the kernels.
 #pragma once
 
@@ -34,7 +34,7 @@ struct DeviceRow {
   bool dynamic_shared = false, dependent = false;
 };
 
-// A program scheduled for one instruction set or one kind of GPU. All variants of an artifact have the same
+// A program scheduled for one instruction set or one kind of GPU. All variants of a function have the same
 // inputs, outputs, states, symbols and guards; steps and weight offsets may differ. Copy steps have been
 // lowered to launches.
 struct HostVariant {
@@ -51,22 +51,33 @@ struct HostVariant {
   const GpuTarget* gpu = nullptr;
   std::map<loop::NestId, LaunchedNest> device_nests;
   std::map<const loop::Call*, LaunchedNest> device_routines;
+};
+
+// The variants of a function, best first; a general program (`when` is 1) is followed by those of the same
+// CPU for particular sizes, which the run prefers in their order. All functions have code for the same
+// targets, in the same order.
+using HostFunction = std::vector<HostVariant>;
+
+// The kernels of a GPU target, which all functions launch by their index.
+struct DeviceTable {
+  std::string target;  // GpuTarget::name
   std::vector<DeviceRow> rows;
 };
 
 struct HostOptions {
-  int spin_us = 0;           // stridec_abi_program.spin_us
+  int spin_us = 0;           // stridec_abi_module.spin_us
   int thread_cost = 1;       // the grain of launches is divided by it: larger values use more threads
-  int graphs = 0;            // stridec_abi_variant.graphs of GPU variants
+  int graphs = 0;            // stridec_abi_target.graphs
   std::string weights_file;  // "": within the artifact
   uint64_t weights_bytes = 0, weights_hash = 0;
-  // The program whose parameters have the model's shapes; null: those of the first variant.
-  const loop::Program* declared = nullptr;
+  // Per function, the program whose parameters have the model's shapes; empty: those of the first variants.
+  std::vector<const loop::Program*> declared;
 };
 
-// Best variant first; a general program (`when` is 1) is followed by those of the same CPU for particular
-// sizes, which the run prefers in their order. The text is self-contained.
-std::string host_text(const std::vector<HostVariant>& variants, const HostOptions& options = {});
+// The text is self-contained. Functions are named after their programs, and share their states
+// and parameters as loop/module_values.h says.
+std::string host_text(const std::vector<HostFunction>& functions, const std::vector<DeviceTable>& tables = {},
+                      const HostOptions& options = {});
 
 // Prepares a program for its host text: converts copy steps to nests and launches.
 void lower_copies(loop::Program& program);

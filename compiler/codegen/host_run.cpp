@@ -56,11 +56,12 @@ size_t HostMessages::number(Kind kind, const std::string& text) {
 // ---- one variant
 
 HostRun::HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages,
-                 const HostOptions& options, size_t first_step)
+                 const loop::ModuleValues& states, const HostOptions& options, size_t first_step)
     : variant_(variant),
       program_(*variant.program),
       suffix_(std::move(suffix)),
       messages_(messages),
+      states_(states),
       options_(options),
       first_step_(first_step),
       names_(program_),
@@ -93,7 +94,7 @@ std::string HostRun::pointer(loop::BufferId id) {
   switch (b.storage) {
     case loop::Storage::kInput: return cat("(void*)run->inputs[", b.ordinal, "]");
     case loop::Storage::kOutput: return cat("run->outputs[", b.ordinal, "]");
-    case loop::Storage::kState: return cat("run->states[", b.ordinal, "]");
+    case loop::Storage::kState: return cat("run->states[", states_.index_of(program_, id), "]");
     case loop::Storage::kParameter:
       return cat("(void*)(run->", b.replaceable ? "parameters" : "weights", " + ", c(b.offset), ")");
     case loop::Storage::kArena:
@@ -489,13 +490,6 @@ std::string HostRun::text() {
                ") {\n  (void)v;\n  int32_t overflow = 0;\n  const int64_t bytes = ",
                names_.checked_text(e, facts_), ";\n  return overflow ? -1 : bytes;\n}\n");
   };
-  if (variant_.gpu && !variant_.rows.empty()) {
-    externs += cat("static const stridec_abi_device_kernel kernels_", suffix_, "[] = {\n");
-    for (const DeviceRow& row : variant_.rows)
-      externs += cat("  {", c_string(row.symbol), ", ", row.threads, ", ", row.cluster, ", ",
-                     row.dynamic_shared ? 1 : 0, ", ", row.dependent ? 1 : 0, "},\n");
-    externs += "};\n";
-  }
   return externs + size_function("workspace", "const int64_t* v, int64_t threads", program_.arena_bytes) +
          (variant_.gpu ? size_function("scratch", "const int64_t* v", scratch) +
                              size_function("counters", "const int64_t* v", counters)

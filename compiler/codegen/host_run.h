@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/codegen/host.h"
+#include "compiler/loop/module_values.h"
 
 namespace stridec::codegen {
 
@@ -42,8 +43,8 @@ struct HostMessages {
 // workspace_<suffix>, run_<suffix>, and for a GPU scratch_<suffix> and counters_<suffix>.
 class HostRun {
  public:
-  HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages, const HostOptions& options,
-          size_t first_step);
+  HostRun(const HostVariant& variant, std::string suffix, HostMessages& messages,
+          const loop::ModuleValues& states, const HostOptions& options, size_t first_step);
   std::string text();
   std::vector<std::string> step_names;
   int slot_count = 0;  // separate allocations that the run makes
@@ -73,6 +74,7 @@ class HostRun {
   const loop::Program& program_;
   std::string suffix_;
   HostMessages& messages_;
+  const loop::ModuleValues& states_;
   const HostOptions& options_;
   size_t first_step_;  // step numbers below belong to other programs of the variant
   HostNames names_;

@@ -24,31 +24,33 @@ std::string dims_text(const std::vector<Expr>& shape) {
   return out;
 }
 
-// The parts that all variants share: tables, bind, output_dims.
+// The parts of a function that all its variants share: tables, bind, output_dims.
 struct HostProgram {
   const loop::Program& program;
+  HostMessages& messages;
+  std::string suffix;  // of all names
   HostNames names;
-  HostMessages messages;
   std::string out;
 
-  explicit HostProgram(const loop::Program& p) : program(p), names(p) {}
+  HostProgram(const loop::Program& p, HostMessages& m, std::string s)
+      : program(p), messages(m), suffix(std::move(s)), names(p) {}
 
   std::string c(Expr e) const { return names.text(e, program.facts); }
 
   void values(const char* table, const std::vector<loop::BufferId>& ids) {
     if (ids.empty()) return;
-    out += cat("static const stridec_abi_value ", table, "[] = {\n");
+    out += cat("static const stridec_abi_value ", table, suffix, "[] = {\n");
     for (loop::BufferId id : ids) out += cat("  ", value(program[id]), ",\n");
     out += "};\n";
   }
-  std::string value(const loop::Buffer& b) const {
+  static std::string value(const loop::Buffer& b) {
     return cat("{", c_string(b.name), ", ", info(b.dtype).onnx_type, ", ", b.shape.size(), ", 0, 0, ",
                b.shape.empty() ? "0" : c_string(dims_text(b.shape)), "}");
   }
 
   void symbols() {
     if (program.symbols.empty()) return;
-    out += "static const stridec_abi_symbol symbols[] = {\n";
+    out += cat("static const stridec_abi_symbol symbols", suffix, "[] = {\n");
     for (const loop::Symbol& s : program.symbols) {
       const sym::Interval range = program.facts.bounds(s.var);
       const int64_t lo = std::max<int64_t>(range.lo, 0);
@@ -60,27 +62,6 @@ struct HostProgram {
   }
   static std::string number(int64_t value) {
     return value == INT64_MIN ? "(-9223372036854775807l - 1)" : cat(value, "l");
-  }
-
-  // The buffers have the model's types, `placed` the offsets of their initial values.
-  void stored(const std::string& table, const std::string& dims, const std::vector<loop::Buffer>& buffers,
-              const std::vector<loop::BufferId>& placed) {
-    if (buffers.empty()) return;
-    for (size_t i = 0; i < buffers.size(); ++i)
-      if (!buffers[i].shape.empty())
-        out += cat("static const int64_t ", dims, "_", i, "[] = {",
-                   join(buffers[i].shape, ", ", [&](Expr e) { return c(e); }), "};\n");
-    out += cat("static const stridec_abi_state ", table, "[] = {\n");
-    for (size_t i = 0; i < buffers.size(); ++i)
-      out += cat("  {", value(buffers[i]), ", ", buffers[i].shape.empty() ? "0" : cat(dims, "_", i), ", ",
-                 buffers[i].weight.size > 0 ? c(program[placed[i]].offset) : "-1", "},\n");
-    out += "};\n";
-  }
-  void stored(const std::string& table, const std::string& dims, const loop::Program& declared,
-              const std::vector<loop::BufferId>& ids, const std::vector<loop::BufferId>& placed) {
-    std::vector<loop::Buffer> buffers;
-    for (loop::BufferId id : ids) buffers.push_back(declared[id]);
-    stored(table, dims, buffers, placed);
   }
 
   void check(const std::string& condition, const std::string& sentence,
@@ -104,9 +85,8 @@ struct HostProgram {
           std::find(sizes.begin(), sizes.end(), bytes) == sizes.end())
         sizes.push_back(bytes);
     }
-    out +=
-        "static int32_t sizes_fit(const int64_t* v) {\n  (void)v;\n  int32_t overflow = 0;\n  int64_t most = "
-        "0;\n";
+    out += cat("static int32_t sizes_fit", suffix,
+               "(const int64_t* v) {\n  (void)v;\n  int32_t overflow = 0;\n  int64_t most = 0;\n");
     for (const Expr& bytes : sizes)
       out += cat("  most = sd_max(most, ", names.checked_text(bytes, program.facts), ");\n");
     out += cat("  return !overflow && most < ", kMost, ";\n}\n");
@@ -115,8 +95,8 @@ struct HostProgram {
   void bind() {
     sizes_fit();
     out +=
-        "static int32_t bind(const int64_t* const* in, const void* const*, int64_t* v, stridec_abi_failure* "
-        "failure) {\n";
+        cat("static int32_t bind", suffix,
+            "(const int64_t* const* in, const void* const*, int64_t* v, stridec_abi_failure* failure) {\n");
     for (size_t i = 0; i < program.symbols.size(); ++i) {
       const loop::Symbol& s = program.symbols[i];
       if (s.input < 0) {
@@ -143,7 +123,8 @@ struct HostProgram {
       if (const int64_t divisor = program.facts.known_divisor(s.var); divisor > 1)
         check(cat(v, " % ", divisor, " == 0"), cat(given, "multiples of {1}"), {v, cat(divisor)});
     }
-    check("sizes_fit(v)", "these input shapes make a tensor of more bytes than can be addressed", {});
+    check(cat("sizes_fit", suffix, "(v)"),
+          "these input shapes make a tensor of more bytes than can be addressed", {});
     for (size_t i = 0; i < program.inputs.size(); ++i) {
       const loop::Buffer& b = program[program.inputs[i]];
       for (size_t d = 0; d < b.shape.size(); ++d) {
@@ -171,7 +152,8 @@ struct HostProgram {
   }
 
   void output_dims() {
-    out += "static void output_dims(const int64_t* v, int64_t* dims) {\n  (void)v; (void)dims;\n";
+    out += cat("static void output_dims", suffix,
+               "(const int64_t* v, int64_t* dims) {\n  (void)v; (void)dims;\n");
     size_t at = 0;
     for (loop::BufferId id : program.outputs)
       for (const Expr& e : program[id].shape) {
@@ -205,8 +187,9 @@ std::string c_string(std::string_view text) {
 
 // Dispatch functions of a variant with size-specialised programs: they select the first program whose
 // condition holds.
+// `number`: the suffix of the general program's names.
 static std::string choice_text(const std::vector<HostVariant>& variants, size_t general, size_t end,
-                               const std::string& suffix) {
+                               size_t number, const std::string& suffix) {
   const loop::Program& program = *variants[general].program;
   const HostNames names(program);
   auto function = [&](const std::string& type, const std::string& name, const std::string& parameter,
@@ -214,9 +197,9 @@ static std::string choice_text(const std::vector<HostVariant>& variants, size_t 
     std::string out = cat("static ", type, " ", name, "_", suffix, "(", parameter, ") {\n");
     if (argument == "run") out += "  const int64_t* const v = run->symbols;\n";
     for (size_t i = general + 1; i < end; ++i)
-      out += cat("  if (", names.text(variants[i].when, program.facts), ") return ", name, "_v", i, "(",
-                 argument, ");\n");
-    return out + cat("  return ", name, "_v", general, "(", argument, ");\n}\n");
+      out += cat("  if (", names.text(variants[i].when, program.facts), ") return ", name, "_v",
+                 number + i - general, "(", argument, ");\n");
+    return out + cat("  return ", name, "_v", number, "(", argument, ");\n}\n");
   };
   return function("int64_t", "workspace", "const int64_t* v, int64_t threads", "v, threads") +
          function("int32_t", "run", "stridec_abi_run* run", "run");
@@ -224,10 +207,11 @@ static std::string choice_text(const std::vector<HostVariant>& variants, size_t 
 
 // run_<suffix> and workspace_<suffix> of a variant's derivation.
 static std::string derivation_text(const HostVariant& variant, const std::string& suffix,
-                                   HostMessages& messages, const HostOptions& options, int& slot_count) {
+                                   HostMessages& messages, const loop::ModuleValues& states,
+                                   const HostOptions& options, int& slot_count) {
   const HostVariant derivation{
       .name = variant.name, .program = variant.derivation, .launches = variant.derivation_launches};
-  HostRun run(derivation, suffix, messages, options, 0);
+  HostRun run(derivation, suffix, messages, states, options, 0);
   const std::string text = run.text();
   slot_count = std::max(slot_count, run.slot_count);
   return text;
@@ -245,87 +229,189 @@ static std::string all_derivations_text(const std::vector<std::string>& suffixes
   return run + "  return 0;\n}\n" + bytes + "  return bytes;\n}\n";
 }
 
-std::string host_text(const std::vector<HostVariant>& variants, const HostOptions& options) {
-  STRIDEC_CHECK(!variants.empty());
-  const loop::Program& program = *variants[0].program;
-  HostProgram host(program);
-  host.symbols();
-  host.values("inputs", program.inputs);
-  host.values("outputs", program.outputs);
-  const loop::Program& declared = options.declared ? *options.declared : program;
-  host.stored("states", "state_dims", program, program.states, program.states);
-  host.stored("parameters", "parameter_dims", declared, declared.parameters, program.parameters);
-  host.bind();
-  host.output_dims();
-  std::string rows;
-  int slot_count = 0, row_count = 0;
-  for (size_t i = 0; i < variants.size(); ++row_count) {
-    const size_t general = i;
-    std::vector<std::string> names;
-    std::vector<std::string> derivations;
-    do {
-      HostRun run(variants[i], cat("v", i), host.messages, options, names.size());
-      host.out += run.text();
-      slot_count = std::max(slot_count, run.slot_count);
-      names.insert(names.end(), run.step_names.begin(), run.step_names.end());
-      if (!variants[i].derivation) continue;
-      derivations.push_back(cat("d", i));
-      host.out += derivation_text(variants[i], derivations.back(), host.messages, options, slot_count);
-    } while (++i < variants.size() && !variants[i].when.is_const(1));
-    const std::string suffix = i - general == 1 ? cat("v", general) : cat("of_", general);
-    if (i - general > 1) host.out += choice_text(variants, general, i, suffix);
-    std::string feature = "STRIDEC_CPU_", device;
-    for (char ch : variants[general].name)
-      feature += ch == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(ch)));
-    if (const GpuTarget* gpu = variants[general].gpu) {
-      feature = "0";
-      device = cat(", STRIDEC_ABI_CUDA, ", gpu->capability, ", ",
-                   gpu->ptx     ? 2
-                   : gpu->exact ? 1
-                                : 0,
-                   ", ", variants[general].rows.size(), ", ",
-                   variants[general].rows.empty() ? "0" : cat("kernels_v", general));
-    }
-    if (derivations.size() > 1) {
-      host.out += all_derivations_text(derivations, cat("all_", general));
-      derivations = {cat("all_", general)};
-    }
-    if (variants[general].gpu == nullptr && !derivations.empty()) device = ", STRIDEC_ABI_CPU, 0, 0, 0, 0";
-    if (!derivations.empty()) device += cat(", run_", derivations[0], ", workspace_", derivations[0]);
-    rows += cat("  {", c_string(variants[general].name), ", ", feature, ", workspace_", suffix, ", ",
-                variants[general].gpu ? cat("scratch_", suffix, ", counters_", suffix) : "0, 0", ", run_",
-                suffix, ", ", names.size(), ", ", variants[general].gpu ? options.graphs : 0, ", ",
-                c_string(join(names, "", [](const std::string& s) { return s + '\0'; })), device, "},\n");
+// A target of the module, as a general variant of any function states it.
+static std::string target_row(const HostVariant& variant, const std::vector<DeviceTable>& tables,
+                              int graphs) {
+  std::string feature = "STRIDEC_CPU_";
+  for (char ch : variant.name)
+    feature += ch == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(ch)));
+  const GpuTarget* gpu = variant.gpu;
+  if (!gpu) return cat("  {", c_string(variant.name), ", ", feature, "},\n");
+  const auto table = std::find_if(tables.begin(), tables.end(),
+                                  [&](const DeviceTable& t) { return t.target == variant.name; });
+  const size_t kernels = table == tables.end() ? 0 : table->rows.size();
+  return cat("  {", c_string(variant.name), ", 0, STRIDEC_ABI_CUDA, ", gpu->capability, ", ",
+             gpu->ptx     ? 2
+             : gpu->exact ? 1
+                          : 0,
+             ", ", graphs, ", ", kernels, ", 0, ",
+             kernels == 0 ? "0" : cat("kernels_", table - tables.begin()), "},\n");
+}
+
+static std::string kernel_tables(const std::vector<DeviceTable>& tables) {
+  std::string out;
+  for (size_t t = 0; t < tables.size(); ++t) {
+    if (tables[t].rows.empty()) continue;
+    out += cat("static const stridec_abi_device_kernel kernels_", t, "[] = {\n");
+    for (const DeviceRow& row : tables[t].rows)
+      out += cat("  {", c_string(row.symbol), ", ", row.threads, ", ", row.cluster, ", ",
+                 row.dynamic_shared ? 1 : 0, ", ", row.dependent ? 1 : 0, "},\n");
+    out += "};\n";
   }
-  std::string out =
-      "// The host program of '" + std::string(program.name) + "'.\n#define STRIDEC_ABI_FREESTANDING\n";
+  return out;
+}
+
+namespace {
+
+// The module: what all functions share, and the rows of its tables.
+struct HostModule {
+  const std::vector<HostFunction>& functions;
+  const HostOptions& options;
+  loop::ModuleValues states = {};
+  HostMessages messages = {};
+  std::string out = {}, rows = {};
+  size_t variant = 0;  // over all functions: the suffix of its names
+
+  void add(size_t number) {
+    const HostFunction& variants = functions[number];
+    STRIDEC_CHECK(!variants.empty());
+    const loop::Program& program = *variants[0].program;
+    const std::string suffix = number ? cat("_", number) : "";
+    HostProgram host(program, messages, suffix);
+    host.symbols();
+    host.values("inputs", program.inputs);
+    host.values("outputs", program.outputs);
+    host.bind();
+    host.output_dims();
+    out += host.out;
+    int slots = 0;
+    const std::string variant_rows = add_variants(variants, slots);
+    out += cat("static const stridec_abi_variant variants", suffix, "[] = {\n", variant_rows, "};\n");
+    const auto table = [&](bool present, const char* name) { return present ? cat(name, suffix) : "0"; };
+    rows +=
+        cat("  {", c_string(program.name), ", ", program.symbols.size(), ", ", program.inputs.size(), ", ",
+            program.outputs.size(), ", ", slots, ", ", table(!program.symbols.empty(), "symbols"), ", ",
+            table(!program.inputs.empty(), "inputs"), ", ", table(!program.outputs.empty(), "outputs"),
+            ", variants", suffix, ", bind", suffix, ", output_dims", suffix, "},\n");
+  }
+
+  std::string add_variants(const HostFunction& variants, int& slots) {
+    std::string out_rows;
+    for (size_t i = 0; i < variants.size();) {
+      const size_t general = i, first = variant;
+      std::vector<std::string> names, derivations;
+      do {
+        HostRun run(variants[i], cat("v", variant), messages, states, options, names.size());
+        out += run.text();
+        slots = std::max(slots, run.slot_count);
+        names.insert(names.end(), run.step_names.begin(), run.step_names.end());
+        if (variants[i].derivation) {
+          derivations.push_back(cat("d", variant));
+          out += derivation_text(variants[i], derivations.back(), messages, states, options, slots);
+        }
+        ++variant;
+      } while (++i < variants.size() && !variants[i].when.is_const(1));
+      const std::string name = i - general == 1 ? cat("v", first) : cat("of_", first);
+      if (i - general > 1) out += choice_text(variants, general, i, first, name);
+      if (derivations.size() > 1) {
+        out += all_derivations_text(derivations, cat("all_", first));
+        derivations = {cat("all_", first)};
+      }
+      const bool gpu = variants[general].gpu;
+      out_rows += cat(
+          "  {workspace_", name, ", ", gpu ? cat("scratch_", name, ", counters_", name) : "0, 0", ", run_",
+          name, ", ", names.size(), ", 0, ",
+          c_string(join(names, "", [](const std::string& s) { return s + '\0'; })),
+          derivations.empty() ? "" : cat(", run_", derivations[0], ", workspace_", derivations[0]), "},\n");
+    }
+    return out_rows;
+  }
+};
+
+// A table of stridec_abi_state. `offsets`: where their initial values are in the weights, if they have some.
+std::string stored_table(const std::string& table, const std::string& dims_name,
+                         const loop::ModuleValues& values, const std::vector<Expr>& offsets) {
+  if (values.all.empty()) return "";
+  std::string dims, rows;
+  for (size_t i = 0; i < values.all.size(); ++i) {
+    const loop::Program& program = *values.all[i].program;
+    const loop::Buffer& b = program[values.all[i].buffer];
+    const HostNames names(program);
+    const auto c = [&](Expr e) { return names.text(e, program.facts); };
+    if (!b.shape.empty())
+      dims += cat("static const int64_t ", dims_name, "_", i, "[] = {", join(b.shape, ", ", c), "};\n");
+    rows += cat("  {", HostProgram::value(b), ", ", b.shape.empty() ? "0" : cat(dims_name, "_", i), ", ",
+                b.weight.size > 0 ? c(offsets[i]) : "-1", "},\n");
+  }
+  return cat(dims, "static const stridec_abi_state ", table, "[] = {\n", rows, "};\n");
+}
+
+std::string state_table(const loop::ModuleValues& states) {
+  std::vector<Expr> offsets;
+  for (const loop::ModuleValues::Value& state : states.all)
+    offsets.push_back((*state.program)[state.buffer].offset);
+  return stored_table("states", "state_dims", states, offsets);
+}
+
+// `declared`: the programs whose parameters have the model's types; `placed`: those of the same functions in
+// which they have offsets.
+std::string parameter_table(const loop::ModuleValues& parameters,
+                            const std::vector<const loop::Program*>& declared,
+                            const std::vector<const loop::Program*>& placed) {
+  std::vector<Expr> offsets;
+  for (const loop::ModuleValues::Value& parameter : parameters.all) {
+    const auto function = std::find(declared.begin(), declared.end(), parameter.program) - declared.begin();
+    const loop::Program& program = *placed[static_cast<size_t>(function)];
+    offsets.push_back(program[program.parameters[parameter.place]].offset);
+  }
+  return stored_table("parameters", "parameter_dims", parameters, offsets);
+}
+
+std::string message_table(const HostMessages& messages) {
+  if (messages.list.empty()) return "";
+  std::string out = "static const stridec_abi_message messages[] = {\n";
+  for (const auto& [kind, text] : messages.list)
+    out += cat("  {", kind == HostMessages::kGuard ? "STRIDEC_ABI_GUARD" : "STRIDEC_ABI_DATA", ", ",
+               c_string(text), "},\n");
+  return out + "};\n";
+}
+
+}  // namespace
+
+std::string host_text(const std::vector<HostFunction>& functions, const std::vector<DeviceTable>& tables,
+                      const HostOptions& options) {
+  STRIDEC_CHECK(!functions.empty() && !functions[0].empty());
+  std::vector<const loop::Program*> programs;
+  for (const HostFunction& function : functions) programs.push_back(function[0].program);
+  HostModule module{.functions = functions, .options = options, .states = loop::module_states(programs)};
+  const auto& declared = options.declared.empty() ? programs : options.declared;
+  const loop::ModuleValues parameters = loop::module_parameters(declared);
+  module.out = state_table(module.states) + parameter_table(parameters, declared, programs);
+  for (size_t f = 0; f < functions.size(); ++f) module.add(f);
+  std::string targets;
+  size_t target_count = 0;
+  for (const HostVariant& variant : functions[0])
+    if (variant.when.is_const(1)) targets += target_row(variant, tables, options.graphs), ++target_count;
+  std::string out = "// The host program of '" + programs[0]->name + "'.\n#define STRIDEC_ABI_FREESTANDING\n";
   out += abi_header();
   out += "\nextern \"C\" void* memcpy(void*, const void*, unsigned long);\n";
   out += sym::c_helpers();
   out += sym::checked_c_helpers();
-  out += host.out;
-  out += "static const stridec_abi_variant variants[] = {\n" + rows + "};\n";
-  if (!host.messages.list.empty()) {
-    out += "static const stridec_abi_message messages[] = {\n";
-    for (const auto& [kind, text] : host.messages.list)
-      out += cat("  {", kind == HostMessages::kGuard ? "STRIDEC_ABI_GUARD" : "STRIDEC_ABI_DATA", ", ",
-                 c_string(text), "},\n");
-    out += "};\n";
-  }
-  auto table = [](bool present, const char* name) { return present ? name : "0"; };
+  out += module.out;
+  out += kernel_tables(tables);
+  out += "static const stridec_abi_target targets[] = {\n" + targets + "};\n";
+  out += "static const stridec_abi_function functions[] = {\n" + module.rows + "};\n";
+  out += message_table(module.messages);
   out +=
-      cat("extern \"C\" const stridec_abi_program stridec_program __attribute__((visibility(\"hidden\"))) = "
-          "{\n  STRIDEC_ABI_VERSION, "
-          "sizeof(stridec_abi_program), ",
-          c_string(program.name), ", \"stridec " STRIDEC_VERSION "\",\n  ", program.symbols.size(), ", ",
-          program.inputs.size(), ", ", program.outputs.size(), ", ", program.states.size(), ", ",
-          program.parameters.size(), ", ", host.messages.list.size(), ", ", slot_count, ", ", row_count, ", ",
-          options.spin_us, ",\n  ", table(!program.symbols.empty(), "symbols"), ", ",
-          table(!program.inputs.empty(), "inputs"), ", ", table(!program.outputs.empty(), "outputs"), ", ",
-          table(!program.states.empty(), "states"), ", ", table(!program.parameters.empty(), "parameters"),
-          ", ", table(!host.messages.list.empty(), "messages"), ", variants,\n  bind, output_dims, ",
+      cat("extern \"C\" const stridec_abi_module stridec_module __attribute__((visibility(\"hidden\"))) = "
+          "{\n  STRIDEC_ABI_VERSION, sizeof(stridec_abi_module), ",
+          c_string(programs[0]->name), ", \"stridec " STRIDEC_VERSION "\",\n  ", functions.size(), ", ",
+          target_count, ", ", module.states.all.size(), ", ", parameters.all.size(), ", ",
+          module.messages.list.size(), ", ", options.spin_us, ",\n  functions, targets, ",
+          module.states.all.empty() ? "0" : "states", ", ", parameters.all.empty() ? "0" : "parameters", ", ",
+          module.messages.list.empty() ? "0" : "messages", ",\n  ",
           options.weights_file.empty() ? "0" : c_string(options.weights_file), ", ", options.weights_bytes,
-          "ul, ", options.weights_hash, "ul, ", program.replaceable_begin, "ul};\n");
+          "ul, ", options.weights_hash, "ul, ", programs[0]->replaceable_begin, "ul};\n");
   return out;
 }
 

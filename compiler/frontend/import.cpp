@@ -88,13 +88,19 @@ Imported import_graph(const std::string& path, const graph::Data& file, const Im
                .facts = {},
                .summary = {},
                .files = {path}};
-  if (!options.input_values.empty())
+  for (const InputValue& value : options.input_values)
+    if (options.absent) options.absent->insert(cat("--input-value ", value.name));
+  if (!options.input_values.empty() && !options.absent)
     fail(ErrorKind::kUsage, "bad-input-value", "a serialized graph has its inputs' values in it, or none",
          "give --input-value where the graph is written from the ONNX model");
   for (const DimRange& dim : options.dims) {
     const sym::Expr symbol = sym::var(dim.name);
     const bool known = std::any_of(out.graph.symbols.begin(), out.graph.symbols.end(),
                                    [&](const graph::Symbol& s) { return s.var == symbol && s.input >= 0; });
+    if (!known && options.absent) {
+      options.absent->insert(cat("--dim ", dim.name));
+      continue;
+    }
     if (!known) fail(ErrorKind::kUsage, "bad-dim", cat("the graph has no size named '", dim.name, "'"));
     if (options.sizes_stay_open && dim.fixed()) continue;
     out.graph.facts.set_range(symbol, dim.lower, dim.upper);
@@ -181,13 +187,16 @@ std::string to_string(const InputValue& value) {
 namespace {
 
 Imported import_pt2(const std::string& path, const graph::Data& file, const ImportOptions& options) {
-  if (!options.input_values.empty())
+  for (const InputValue& value : options.input_values)
+    if (options.absent) options.absent->insert(cat("--input-value ", value.name));
+  if (!options.input_values.empty() && !options.absent)
     fail(ErrorKind::kUsage, "bad-input-value", "--input-value is for ONNX models",
          "export the program with the value as a constant");
   pt2::ImportOptions own{.dims = {},
                          .replaceable = {},
                          .sizes_stay_open = options.sizes_stay_open,
-                         .missing_weights_are_zero = options.missing_weights_are_zero};
+                         .missing_weights_are_zero = options.missing_weights_are_zero,
+                         .absent = options.absent};
   for (const DimRange& dim : options.dims)
     own.dims[dim.name] = {.lower = dim.lower, .upper = dim.upper, .multiple = dim.multiple};
   if (!options.refit.empty())
@@ -207,7 +216,8 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
                                    .constants = {},
                                    .input_values = {},
                                    .items = {},
-                                   .sizes_stay_open = options.sizes_stay_open};
+                                   .sizes_stay_open = options.sizes_stay_open,
+                                   .absent = options.absent};
   if (!options.refit.empty())
     onnx_options.replaceable = [&](std::string_view name, const graph::Type& type) {
       return selects(options.refit, name, type);
@@ -267,8 +277,8 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
 Imported import_file(const std::string& path, const ImportOptions& options) {
   Imported out = import_any(path, options);
   if (out.problems.empty()) {
-    keep_states(out.graph, options.states);
-    check_parameters(out.graph, options.refit);
+    keep_states(out.graph, options.states, options.absent);
+    check_parameters(out.graph, options.refit, options.absent);
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,9 @@ struct ImportOptions {
   // What a model is called whose own name is one that exporters give to every model; "": by that name.
   std::string name = {};
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files
+  // If set, a flag that names what the model lacks is recorded here and ignored, instead of an error: "--dim
+  // NAME", "--input-value NAME", "--state INPUT", "--refit PATTERN".
+  std::set<std::string>* absent = nullptr;
 };
 
 // What a model consists of, for people.

@@ -42,13 +42,19 @@ void make_parameters(graph::Graph& graph, const std::vector<std::string>& patter
       value.replaceable = true;
 }
 
-void check_parameters(const graph::Graph& graph, const std::vector<std::string>& patterns) {
+void check_parameters(const graph::Graph& graph, const std::vector<std::string>& patterns,
+                      std::set<std::string>* absent) {
   std::vector<std::string> without;
-  for (const std::string& pattern : patterns)
-    if (std::none_of(graph.values.begin(), graph.values.end(), [&](const graph::Value& value) {
+  for (const std::string& pattern : patterns) {
+    if (std::any_of(graph.values.begin(), graph.values.end(), [&](const graph::Value& value) {
           return value.replaceable && matches_pattern(pattern, value.name);
         }))
+      continue;
+    if (absent)
+      absent->insert(cat("--refit ", pattern));
+    else
       without.push_back(cat("'", pattern, "'"));
+  }
   if (!without.empty())
     fail(ErrorKind::kUsage, "no-parameter",
          cat("--refit: the model has no weight ", join(without, ", "), " that can be replaced"),

@@ -7,6 +7,7 @@
 // - weights of one element, unless a pattern without `*` names them: factors and limits decide what fuses.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,9 @@ bool selects(const std::vector<std::string>& patterns, std::string_view name, co
 // Makes parameters of the graph's constants whose names match.
 void make_parameters(graph::Graph& graph, const std::vector<std::string>& patterns);
 
-// Throws a usage Error that names every pattern without a parameter in the graph.
-void check_parameters(const graph::Graph& graph, const std::vector<std::string>& patterns);
+// Throws a usage Error that names every pattern without a parameter in the graph, unless `absent` is set
+// (ImportOptions).
+void check_parameters(const graph::Graph& graph, const std::vector<std::string>& patterns,
+                      std::set<std::string>* absent = nullptr);
 
 }  // namespace stridec::frontend

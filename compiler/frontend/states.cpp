@@ -86,7 +86,8 @@ StatePattern parse_state(std::string_view text) {
   return out;
 }
 
-void keep_states(graph::Graph& graph, const std::vector<StatePattern>& patterns) {
+void keep_states(graph::Graph& graph, const std::vector<StatePattern>& patterns,
+                 std::set<std::string>* absent) {
   for (const StatePattern& pattern : patterns) {
     const std::vector<std::string> inputs = graph.input_names;  // a copy, because keep() removes names
     bool found = false;
@@ -95,7 +96,9 @@ void keep_states(graph::Graph& graph, const std::vector<StatePattern>& patterns)
         keep(graph, input, replaced(pattern.output, *text));
         found = true;
       }
-    if (!found)
+    if (!found && absent)
+      absent->insert(cat("--state ", pattern.input));
+    else if (!found)
       refuse(cat("--state: the model has no input '", pattern.input, "'"),
              "'stridec inspect' lists inputs and outputs");
   }

@@ -4,6 +4,7 @@
 // caller no longer sees either. A `*` in both names matches the same text: `--state past_*=present_*`.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,9 @@ struct StatePattern {
 StatePattern parse_state(std::string_view text);  // "past_*=present_*"; throws a usage Error
 
 // Converts the inputs to states, named after them, which start at zero and take the outputs' values after a
-// run. Throws a usage Error if a pattern matches nothing or the types of input and output differ.
-void keep_states(graph::Graph& graph, const std::vector<StatePattern>& patterns);
+// run. Throws a usage Error if the types of input and output differ, and if a pattern matches nothing, unless
+// `absent` is set (ImportOptions).
+void keep_states(graph::Graph& graph, const std::vector<StatePattern>& patterns,
+                 std::set<std::string>* absent = nullptr);
 
 }  // namespace stridec::frontend

@@ -72,8 +72,7 @@ codegen::HostOptions host_options(const Programs& programs, const std::string& w
   return options;
 }
 
-Artifact link(const Programs& programs, const Built& built, const codegen::cuda::Built& device,
-              ManifestFacts facts) {
+Artifact link(const Built& built, const codegen::cuda::Built& device, ManifestFacts facts) {
   std::vector<codegen::LinkInput> inputs = {{"runtime", codegen::runtime_object()},
                                             {"host", built.host_object}};
   for (const auto& kernel : built.kernels) inputs.push_back({kernel.symbol, kernel.object});
@@ -82,7 +81,7 @@ Artifact link(const Programs& programs, const Built& built, const codegen::cuda:
                     .images = codegen::cuda::images(device),
                     .weights_file = facts.weights_file};
   facts.glibc = loader_needs(artifact.library).glibc;
-  artifact.manifest = manifest(*programs.front(), facts);
+  artifact.manifest = manifest(facts);
   return artifact;
 }
 

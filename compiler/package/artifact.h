@@ -21,15 +21,14 @@ struct Artifact {
   std::string weights_file;  // file name of external weights; "": embedded
 };
 
-// The programs of all variants. All have the same inputs, outputs and weight offsets.
+// The programs of all variants of all functions, which share one weights section.
 using Programs = std::vector<const loop::Program*>;
 
 // What the host program needs to know about the weights: their location and, for an external file, its hash.
 codegen::HostOptions host_options(const Programs& programs, const std::string& weights_file);
 
 // Sets `facts.glibc`.
-Artifact link(const Programs& programs, const codegen::cpu::Built& built, const codegen::cuda::Built& device,
-              ManifestFacts facts);
+Artifact link(const codegen::cpu::Built& built, const codegen::cuda::Built& device, ManifestFacts facts);
 
 // Writes the library to `path` and the manifest next to it, with the extension .json (and the weights, if
 // external). Each is complete under a temporary name until publish() renames them all. If it is destroyed

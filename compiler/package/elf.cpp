@@ -289,9 +289,9 @@ ArtifactLayout artifact_layout(std::string_view file) {
   const std::optional<uint64_t> offset = elf.find_note();
   if (!offset) malformed("the file is a shared object, but not one that stridec wrote");
   const auto note = elf.read<stridec_abi_note>(*offset);
-  if (note.type != STRIDEC_ABI_VERSION)
-    malformed(
-        cat("the artifact has format ", note.type, "; this stridec reads format ", STRIDEC_ABI_VERSION));
+  if (note.type < STRIDEC_ABI_OLDEST || note.type > STRIDEC_ABI_VERSION)
+    malformed(cat("the artifact has format ", note.type, "; this stridec reads formats ", STRIDEC_ABI_OLDEST,
+                  " to ", STRIDEC_ABI_VERSION));
   ArtifactLayout layout;
   if (note.weights_bytes) layout.weights_offset = elf.offset_of(note.weights_address);
   if (note.manifest_bytes) layout.manifest_offset = elf.offset_of(note.manifest_address);

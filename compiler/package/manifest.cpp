@@ -1,10 +1,12 @@
 #include "compiler/package/manifest.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "compiler/base/text.h"
 #include "compiler/loop/kernels.h"
+#include "compiler/loop/module_values.h"
 #include "compiler/loop/walk.h"
 #include "compiler/package/version.h"
 #include "compiler/sym/text.h"
@@ -45,17 +47,6 @@ Json inputs_of(const Program& program, const std::vector<loop::ValueRange>& rang
     if (range.most) inputs[i]["range"]["maximum"] = json_of(*range.most);
   }
   return inputs;
-}
-
-// With the types that the model has, and where the weights section holds their bytes.
-Json parameters_of(const Program& declared, const Program& placed) {
-  Json values = values_of(declared, declared.parameters);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const loop::Buffer& buffer = placed[placed.parameters[i]];
-    values[i]["offset"] = buffer.offset.value();
-    values[i]["bytes"] = buffer.weight.size;
-  }
-  return values;
 }
 
 // Symbols to list: all that inputs determine. Of those bound during the run, only symbols that a listed size
@@ -124,27 +115,110 @@ Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
 }
 
 // Parts of the library that NOTICE has sections for, beside kernels made for the model.
-Json parts_of(const Program& program, bool gpu) {
+Json parts_of(const ManifestFacts& facts) {
   static const std::map<std::string, std::string, std::less<>> kParts = {{"image_size", "image"},
                                                                          {"image_decode", "image"},
                                                                          {"fourier", "fourier"},
                                                                          {"mersenne_uniform", "mersenne"}};
   std::set<std::string> parts = {"runtime"};
-  if (gpu) parts.insert("cuda");
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    const auto* call = std::get_if<loop::Call>(&step.node);
-    const auto part = call ? kParts.find(call->routine) : kParts.end();
-    if (part != kParts.end()) parts.insert(part->second);
-  });
+  if (!facts.gpu_variants.empty()) parts.insert("cuda");
+  for (const FunctionFacts& function : facts.functions)
+    loop::for_each_step(function.program->steps, [&](const loop::Step& step) {
+      const auto* call = std::get_if<loop::Call>(&step.node);
+      const auto part = call ? kParts.find(call->routine) : kParts.end();
+      if (part != kParts.end()) parts.insert(part->second);
+    });
   return parts;
+}
+
+Json model_of(const FunctionFacts& function) {
+  return {{"file", function.model_file}, {"sha256", function.model_sha256}};
+}
+
+Json guards_of(const Program& program) {
+  Json guards = Json::array();
+  for (const auto& guard : program.guards)
+    guards.push_back({{"condition", sym::to_string(guard.condition)}, {"sentence", sym::render(guard)}});
+  return guards;
+}
+
+// Adds kernels, specializations and tuning.
+void add_kernels(Json& json, const FunctionFacts& function) {
+  int steps = 0;  // of the runtime's profile; the general program's come first
+  json["kernels"] = kernels_of(*function.program, function.tuning, steps);
+  for (const auto& [when, special] : function.specializations)
+    json["specializations"].push_back({{"when", sym::to_string(when)},
+                                       {"workspace_bytes", sym::to_string(special->arena_bytes)},
+                                       {"kernels", kernels_of(*special, {}, steps)}});
+}
+
+void add_tuning(Json& json, const FunctionFacts& function) {
+  if (function.tuning.entries)
+    json["tuning"] = {{"entries", function.tuning.entries}, {"sha256", function.tuning.sha256}};
+}
+
+// The names of the parameters that the function has.
+Json parameter_names(const Program& program) {
+  Json names = Json::array();
+  for (loop::BufferId id : program.parameters) names.push_back(program[id].name);
+  return names;
+}
+
+Json function_of(const FunctionFacts& function) {
+  const Program& program = *function.program;
+  Json json = {{"name", program.name},
+               {"model", model_of(function)},
+               {"dims", function.dims},
+               {"inputs", inputs_of(program, function.input_ranges)},
+               {"outputs", values_of(program, program.outputs)},
+               {"states", values_of(program, program.states)},
+               {"symbols", symbols_of(program)},
+               {"guards", guards_of(program)},
+               {"memory", {{"workspace_bytes", sym::to_string(program.arena_bytes)}}}};
+  add_kernels(json, function);
+  if (!program.parameters.empty()) json["parameters"] = parameter_names(program);
+  if (!function.input_values.empty()) json["input_values"] = function.input_values;
+  add_tuning(json, function);
+  return json;
+}
+
+// The states of all functions.
+Json states_of(const ManifestFacts& facts) {
+  std::vector<const Program*> programs;
+  for (const FunctionFacts& function : facts.functions) programs.push_back(function.program);
+  Json states = Json::array();
+  for (const auto& state : loop::module_states(programs).all)
+    states.push_back(values_of(*state.program, {state.buffer}).front());
+  return states;
+}
+
+const Program& declared_of(const FunctionFacts& function) {
+  return function.declared ? *function.declared : *function.program;
+}
+
+// The parameters of all functions, with the types that the models have, and where the weights section holds their
+// bytes.
+Json parameters_of(const ManifestFacts& facts) {
+  std::vector<const Program*> programs;
+  for (const FunctionFacts& function : facts.functions) programs.push_back(&declared_of(function));
+  Json parameters = Json::array();
+  for (const auto& [declared, place, id] : loop::module_parameters(programs).all) {
+    const auto function = std::find(programs.begin(), programs.end(), declared) - programs.begin();
+    const Program& placed = *facts.functions[static_cast<size_t>(function)].program;
+    const loop::Buffer& buffer = placed[placed.parameters[place]];
+    Json parameter = values_of(*declared, {id}).front();
+    parameter["offset"] = buffer.offset.value();
+    parameter["bytes"] = buffer.weight.size;
+    parameters.push_back(std::move(parameter));
+  }
+  return parameters;
 }
 
 }  // namespace
 
-std::string manifest(const Program& program, const ManifestFacts& facts) {
-  Json guards = Json::array();
-  for (const auto& guard : program.guards)
-    guards.push_back({{"condition", sym::to_string(guard.condition)}, {"sentence", sym::render(guard)}});
+std::string manifest(const ManifestFacts& facts) {
+  const FunctionFacts& first = facts.functions.front();
+  const Program& program = *first.program;
   Json targets = Json::array(),
        required = {{"libraries", Json::array({"libc.so.6"})}, {"glibc", facts.glibc}};
   if (!facts.gpu_variants.empty()) {
@@ -153,39 +227,34 @@ std::string manifest(const Program& program, const ManifestFacts& facts) {
   }
   if (!facts.variants.empty())
     targets.push_back({{"device", "cpu"}, {"architecture", "x86_64"}, {"variants", facts.variants}});
-  int steps = 0;  // of the runtime's profile; the general program's come first
   Json json = {
       {"schema_version", kManifestVersion},
       {"compiler", "stridec " STRIDEC_VERSION},
       {"name", program.name},
-      {"model", {{"file", facts.model_file}, {"sha256", facts.model_sha256}}},
+      {"model", model_of(first)},
       {"mode", facts.mode},
       {"options", facts.settings},
-      {"dims", facts.dims},
-      {"inputs", inputs_of(program, facts.input_ranges)},
+      {"dims", first.dims},
+      {"inputs", inputs_of(program, first.input_ranges)},
       {"outputs", values_of(program, program.outputs)},
-      {"states", values_of(program, program.states)},
+      {"states", states_of(facts)},
       {"symbols", symbols_of(program)},
-      {"guards", std::move(guards)},
+      {"guards", guards_of(program)},
       {"memory",
        {{"weights_bytes", program.weight_bytes},
         {"weights_file", facts.weights_file.empty() ? Json(nullptr) : Json(facts.weights_file)},
         {"workspace_bytes", sym::to_string(program.arena_bytes)}}},
       {"targets", std::move(targets)},
       {"requires", std::move(required)},
-      {"contains", parts_of(program, !facts.gpu_variants.empty())},
-      {"kernels", kernels_of(program, facts.tuning, steps)},
+      {"contains", parts_of(facts)},
   };
-  if (!program.parameters.empty())
-    json["parameters"] = parameters_of(facts.declared ? *facts.declared : program, program);
-  if (!facts.input_values.empty()) json["input_values"] = facts.input_values;
+  add_kernels(json, first);
+  if (Json parameters = parameters_of(facts); !parameters.empty()) json["parameters"] = std::move(parameters);
+  if (!first.input_values.empty()) json["input_values"] = first.input_values;
   if (!facts.metadata.empty()) json["metadata"] = facts.metadata;
-  for (const auto& [when, special] : facts.specializations)
-    json["specializations"].push_back({{"when", sym::to_string(when)},
-                                       {"workspace_bytes", sym::to_string(special->arena_bytes)},
-                                       {"kernels", kernels_of(*special, {}, steps)}});
-  if (facts.tuning.entries)
-    json["tuning"] = {{"entries", facts.tuning.entries}, {"sha256", facts.tuning.sha256}};
+  add_tuning(json, first);
+  if (facts.functions.size() > 1)
+    for (const FunctionFacts& function : facts.functions) json["functions"].push_back(function_of(function));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

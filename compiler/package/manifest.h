@@ -23,32 +23,37 @@ struct TuningFacts {
   std::string sha256;  // of the lines of these entries
 };
 
-// Facts that the loop program does not contain.
-struct ManifestFacts {
-  const loop::Program* declared = nullptr;     // has the model's shapes of parameters; null: the program
-  std::vector<loop::ValueRange> input_ranges;  // one per input; empty: unknown
-  std::string model_file, model_sha256;        // the file's name without its folder
-  std::string mode;
-  std::map<std::string, std::string> settings;
-  std::map<std::string, std::string> dims;          // --dim, by name: "1..64%8"
-  std::map<std::string, std::string> input_values;  // --input-value, by name: "16000"
-  std::map<std::string, std::string> metadata;      // --metadata
-  std::vector<std::string> variants;                // CPU variants, best first
-  std::vector<std::string> gpu_variants;            // GPU variants, best first
-  std::string driver;        // with GPU variants: the lowest version of the NVIDIA driver that runs them
-  std::string glibc;         // "2.34": the lowest version that the library runs on
-  std::string weights_file;  // file name of external weights; "": embedded
-  TuningFacts tuning;
+// One function. The program is the general one of the best variant.
+struct FunctionFacts {
+  const loop::Program* program = nullptr;
+  const loop::Program* declared = nullptr;          // has the model's shapes of parameters; null: `program`
+  std::vector<loop::ValueRange> input_ranges = {};  // one per input; empty: unknown
+  std::string model_file, model_sha256;             // the file's name without its folder
+  std::map<std::string, std::string> dims = {};     // --dim, by name: "1..64%8"
+  std::map<std::string, std::string> input_values = {};  // --input-value, by name: "16000"
+  TuningFacts tuning = {};
   // Programs for specialised sizes, of the best variant, in the order in which the run tries them.
   struct Specialization {
     sym::Expr when;
     const loop::Program* program;
   };
-  std::vector<Specialization> specializations;
+  std::vector<Specialization> specializations = {};
+};
+
+struct ManifestFacts {
+  std::vector<FunctionFacts> functions;  // at least one
+  std::string mode;
+  std::map<std::string, std::string> settings;
+  std::vector<std::string> variants;      // CPU variants, best first
+  std::vector<std::string> gpu_variants;  // GPU variants, best first
+  std::string driver;        // with GPU variants: the lowest version of the NVIDIA driver that runs them
+  std::string glibc;         // "2.34": the lowest version that the library runs on
+  std::string weights_file;  // file name of external weights; "": embedded
+  std::map<std::string, std::string> metadata = {};  // --metadata
 };
 
 // JSON, indented by two spaces, keys in a fixed order, ending with a newline. Equal arguments give equal
 // bytes.
-std::string manifest(const loop::Program& program, const ManifestFacts& facts);
+std::string manifest(const ManifestFacts& facts);
 
 }  // namespace stridec::package

@@ -96,4 +96,10 @@ Json read_manifest(std::string_view text, const std::string& file) {
   return manifest;
 }
 
+std::vector<Json> functions_of(const Json& manifest) {
+  const auto several = manifest.find("functions");
+  if (several == manifest.end() || several->empty()) return {manifest};
+  return {several->begin(), several->end()};
+}
+
 }  // namespace stridec::package

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace stridec::package {
 
@@ -12,5 +13,9 @@ namespace stridec::package {
 // versions add some). String patterns are not checked. Throws a kMalformed Error with `file` and the first
 // problem.
 nlohmann::ordered_json read_manifest(std::string_view text, const std::string& file);
+
+// The functions of an artifact: its manifest, if it is about one, or the entries of `functions`. All have the
+// same keys: name, model, inputs, outputs, states, symbols, guards, memory.workspace_bytes, kernels ...
+std::vector<nlohmann::ordered_json> functions_of(const nlohmann::ordered_json& manifest);
 
 }  // namespace stridec::package

@@ -60,7 +60,7 @@ class Gate {
 }  // namespace
 
 struct GpuDevice::State {
-  stridec_abi_variant variant{};
+  stridec_abi_target target{};
   runtime::CudaModel* model = nullptr;  // keeps the device's context alive
   runtime::CudaContext* context = nullptr;
   void* driver_context = nullptr;
@@ -93,14 +93,14 @@ struct GpuDevice::State {
 
 GpuDevice::GpuDevice(int32_t id) : state_(std::make_unique<State>()) {
   State& s = *state_;
-  s.variant.name = "";
-  s.variant.device = STRIDEC_ABI_CUDA;
-  s.variant.exact = 2;
+  s.target.name = "";
+  s.target.device = STRIDEC_ABI_CUDA;
+  s.target.exact = 2;
   char sentence[256] = "";
   runtime::Text text(sentence, sizeof sentence);
-  if (!runtime::cuda_usable(s.variant, id, text) ||
-      runtime::cuda_open(s.variant, 0, id, {nullptr, 0}, {nullptr, 0}, &s.model, text) != STRIDEC_OK ||
-      runtime::cuda_context_create(*s.model, nullptr, &s.context, text) != STRIDEC_OK ||
+  if (!runtime::cuda_usable(s.target, id, text) ||
+      runtime::cuda_open(s.target, 0, id, {nullptr, 0}, {nullptr, 0}, &s.model, text) != STRIDEC_OK ||
+      runtime::cuda_context_create(*s.model, 1, nullptr, &s.context, text) != STRIDEC_OK ||
       runtime::driver.DeviceGet(&s.device, id) || runtime::driver.PrimaryRetain(&s.driver_context, s.device))
     fail(ErrorKind::kUsage, "cannot-open", sentence);
   char name[128] = "";

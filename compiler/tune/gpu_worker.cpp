@@ -21,15 +21,15 @@ namespace {
 using runtime::CudaContext;
 using runtime::CudaModel;
 
-// A variant as the runtime sees it in an artifact.
-stridec_abi_variant variant_of(const GpuTarget& target) {
-  stridec_abi_variant variant{};
-  variant.name = target.name.c_str();
-  variant.graphs = 8;
-  variant.device = STRIDEC_ABI_CUDA;
-  variant.capability = target.capability;
-  variant.exact = target.ptx ? 2 : target.exact ? 1 : 0;
-  return variant;
+// A target as the runtime sees it in an artifact.
+stridec_abi_target abi_target(const GpuTarget& target) {
+  stridec_abi_target abi{};
+  abi.name = target.name.c_str();
+  abi.graphs = 8;
+  abi.device = STRIDEC_ABI_CUDA;
+  abi.capability = target.capability;
+  abi.exact = target.ptx ? 2 : target.exact ? 1 : 0;
+  return abi;
 }
 
 // Buffer for a message of the runtime.
@@ -122,17 +122,17 @@ class GpuRunner : public Runner {
     const Subject& subject = request_.subjects[s];
     loaded_[s] = std::make_unique<Loaded>();
     Loaded& loaded = *loaded_[s];
-    loaded.variant = variant_of(target_);
+    loaded.target = abi_target(target_);
     for (const Subject::Launch& launch : subject.launches)
       loaded.kernels.push_back({launch.symbol.c_str(), launch.threads, launch.cluster,
                                 launch.dynamic_shared ? 1 : 0, launch.dependent ? 1 : 0});
-    loaded.variant.kernels = loaded.kernels.data();
-    loaded.variant.kernel_count = static_cast<int32_t>(loaded.kernels.size());
+    loaded.target.kernels = loaded.kernels.data();
+    loaded.target.kernel_count = static_cast<int32_t>(loaded.kernels.size());
     loaded.images = images_of(subject);
     Sentence why;
-    if (runtime::cuda_open(loaded.variant, 0, 0, {loaded.images.data(), loaded.images.size()}, {nullptr, 0},
+    if (runtime::cuda_open(loaded.target, 0, 0, {loaded.images.data(), loaded.images.size()}, {nullptr, 0},
                            &loaded.model, why.text) != STRIDEC_OK ||
-        runtime::cuda_context_create(*loaded.model, nullptr, &loaded.context, why.text) != STRIDEC_OK)
+        runtime::cuda_context_create(*loaded.model, 1, nullptr, &loaded.context, why.text) != STRIDEC_OK)
       return why.room;
     return "";
   }
@@ -228,7 +228,7 @@ class GpuRunner : public Runner {
 
  private:
   struct Loaded {
-    stridec_abi_variant variant;
+    stridec_abi_target target;
     std::vector<stridec_abi_device_kernel> kernels;
     std::string images;
     CudaModel* model = nullptr;
@@ -290,7 +290,7 @@ class GpuRunner : public Runner {
     const Subject& subject = request_.subjects[s];
     Loaded& loaded = *loaded_[s];
     loaded.key = static_cast<int64_t>(times);
-    runtime::cuda_begin(*loaded.context, {&loaded.key, nullptr, 1, 0}, record);
+    runtime::cuda_begin(*loaded.context, 0, {&loaded.key, nullptr, 1, 0}, record);
     for (size_t call = 0; call < times; ++call) {
       const auto address = [&](size_t argument) {
         const Subject::Argument& a = subject.arguments[argument];
@@ -359,11 +359,11 @@ void serve_gpu(const GpuTarget& target, int descriptor) {
     const Event event = event_of(Event::Kind::kReady, subject, reason);
     return send_all(descriptor, &event, sizeof event);
   };
-  const stridec_abi_variant variant = variant_of(target);
+  const stridec_abi_target abi = abi_target(target);
   Sentence why;
   CudaModel* device = nullptr;  // keeps the device's context alive
-  if (!runtime::cuda_usable(variant, 0, why.text) ||
-      runtime::cuda_open(variant, 0, 0, {nullptr, 0}, {nullptr, 0}, &device, why.text) != STRIDEC_OK) {
+  if (!runtime::cuda_usable(abi, 0, why.text) ||
+      runtime::cuda_open(abi, 0, 0, {nullptr, 0}, {nullptr, 0}, &device, why.text) != STRIDEC_OK) {
     answer(SIZE_MAX, why.room);
     return;
   }

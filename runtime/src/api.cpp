@@ -35,69 +35,80 @@ const char* status_name(int32_t status) {
 
 stridec_status model_open(const stridec_model_options* options, stridec_model** model, char* message,
                           size_t message_bytes) {
-  return open_program(stridec_program, artifact_note(), artifact_base(), options, model, message,
-                      message_bytes);
+  return open_module(stridec_module, artifact_note(), artifact_base(), options, model, message,
+                     message_bytes);
 }
 
 void model_close(stridec_model* model) { release(model); }
 
 stridec_status model_info(const stridec_model* model, stridec_model_info* given) {
   if (!model || !given) return STRIDEC_INVALID_ARGUMENT;
-  const stridec_abi_program& p = *model->program;
-  stridec_model_info info = {.name = p.name,
-                             .compiler = p.compiler,
-                             .variant = model->variant->name,
-                             .input_count = p.input_count,
-                             .output_count = p.output_count,
-                             .state_count = p.state_count,
-                             .symbol_count = p.symbol_count,
-                             .step_count = model->variant->step_count,
+  const stridec_abi_module& m = *model->module;
+  const Function& f = model->functions[0];
+  stridec_model_info info = {.name = m.name,
+                             .compiler = m.compiler,
+                             .variant = model->target->name,
+                             .input_count = f.abi->input_count,
+                             .output_count = f.abi->output_count,
+                             .state_count = m.state_count,
+                             .symbol_count = f.abi->symbol_count,
+                             .step_count = f.variant->step_count,
                              .weights_bytes = model->blob.weights.size,
                              .device = device_of(*model),
-                             .parameter_count = p.parameter_count};
+                             .parameter_count = m.parameter_count,
+                             .function_count = m.function_count};
   give_info(given, &info, sizeof info);
   return STRIDEC_OK;
 }
 
-// `first` is the value's index among all inputs, outputs, states and parameters.
-stridec_status give_value(const stridec_model& model, const stridec_abi_value& value, int32_t first,
+// Null: the model has no function of that number.
+const Function* find_function(const stridec_model* model, int32_t function) {
+  return model && function >= 0 && function < model->module->function_count ? &model->functions[function]
+                                                                            : nullptr;
+}
+
+stridec_status model_function(const stridec_model* model, int32_t function, stridec_function_info* given) {
+  const Function* f = find_function(model, function);
+  if (!f || !given) return STRIDEC_INVALID_ARGUMENT;
+  stridec_function_info info = {.name = f->abi->name,
+                                .input_count = f->abi->input_count,
+                                .output_count = f->abi->output_count,
+                                .symbol_count = f->abi->symbol_count,
+                                .step_count = f->variant->step_count};
+  give_info(given, &info, sizeof info);
+  return STRIDEC_OK;
+}
+
+stridec_status give_value(const stridec_abi_value& value, const ValueTexts& texts, int32_t index,
                           stridec_value_info* given) {
   stridec_value_info info = {.name = value.name,
-                             .dtype = model.dtypes[first]->dlpack,
-                             .dtype_name = model.dtypes[first]->name,
+                             .dtype = texts.dtypes[index]->dlpack,
+                             .dtype_name = texts.dtypes[index]->name,
                              .rank = value.rank,
-                             .shape = model.shapes[first]};
+                             .shape = texts.shapes[index]};
   give_info(given, &info, sizeof info);
   return STRIDEC_OK;
 }
 
-stridec_status model_input(const stridec_model* model, int32_t index, stridec_value_info* info) {
-  if (!model || !info || index < 0 || index >= model->program->input_count) return STRIDEC_INVALID_ARGUMENT;
-  return give_value(*model, model->program->inputs[index], index, info);
+stridec_status model_function_input(const stridec_model* model, int32_t function, int32_t index,
+                                    stridec_value_info* info) {
+  const Function* f = find_function(model, function);
+  if (!f || !info || index < 0 || index >= f->abi->input_count) return STRIDEC_INVALID_ARGUMENT;
+  return give_value(f->abi->inputs[index], f->inputs, index, info);
 }
 
-stridec_status model_output(const stridec_model* model, int32_t index, stridec_value_info* info) {
-  if (!model || !info || index < 0 || index >= model->program->output_count) return STRIDEC_INVALID_ARGUMENT;
-  return give_value(*model, model->program->outputs[index], model->program->input_count + index, info);
+stridec_status model_function_output(const stridec_model* model, int32_t function, int32_t index,
+                                     stridec_value_info* info) {
+  const Function* f = find_function(model, function);
+  if (!f || !info || index < 0 || index >= f->abi->output_count) return STRIDEC_INVALID_ARGUMENT;
+  return give_value(f->abi->outputs[index], f->outputs, index, info);
 }
 
-stridec_status model_state(const stridec_model* model, int32_t index, stridec_value_info* info) {
-  if (!model || !info || index < 0 || index >= model->program->state_count) return STRIDEC_INVALID_ARGUMENT;
-  const stridec_abi_program& p = *model->program;
-  return give_value(*model, p.states[index].value, p.input_count + p.output_count + index, info);
-}
-
-stridec_status model_parameter(const stridec_model* model, int32_t index, stridec_value_info* info) {
-  if (!model || !info || index < 0 || index >= model->program->parameter_count)
-    return STRIDEC_INVALID_ARGUMENT;
-  const stridec_abi_program& p = *model->program;
-  return give_value(*model, p.parameters[index].value, p.input_count + p.output_count + p.state_count + index,
-                    info);
-}
-
-stridec_status model_symbol(const stridec_model* model, int32_t index, stridec_symbol_info* given) {
-  if (!model || !given || index < 0 || index >= model->program->symbol_count) return STRIDEC_INVALID_ARGUMENT;
-  const stridec_abi_symbol& s = model->program->symbols[index];
+stridec_status model_function_symbol(const stridec_model* model, int32_t function, int32_t index,
+                                     stridec_symbol_info* given) {
+  const Function* f = find_function(model, function);
+  if (!f || !given || index < 0 || index >= f->abi->symbol_count) return STRIDEC_INVALID_ARGUMENT;
+  const stridec_abi_symbol& s = f->abi->symbols[index];
   stridec_symbol_info info = {.name = s.name,
                               .minimum = s.minimum,
                               .maximum = s.maximum,
@@ -105,6 +116,29 @@ stridec_status model_symbol(const stridec_model* model, int32_t index, stridec_s
                               .from_data = s.from_data};
   give_info(given, &info, sizeof info);
   return STRIDEC_OK;
+}
+
+stridec_status model_input(const stridec_model* model, int32_t index, stridec_value_info* info) {
+  return model_function_input(model, 0, index, info);
+}
+
+stridec_status model_output(const stridec_model* model, int32_t index, stridec_value_info* info) {
+  return model_function_output(model, 0, index, info);
+}
+
+stridec_status model_symbol(const stridec_model* model, int32_t index, stridec_symbol_info* info) {
+  return model_function_symbol(model, 0, index, info);
+}
+
+stridec_status model_state(const stridec_model* model, int32_t index, stridec_value_info* info) {
+  if (!model || !info || index < 0 || index >= model->module->state_count) return STRIDEC_INVALID_ARGUMENT;
+  return give_value(model->module->states[index].value, model->states, index, info);
+}
+
+stridec_status model_parameter(const stridec_model* model, int32_t index, stridec_value_info* info) {
+  if (!model || !info || index < 0 || index >= model->module->parameter_count)
+    return STRIDEC_INVALID_ARGUMENT;
+  return give_value(model->module->parameters[index].value, model->parameters, index, info);
 }
 
 stridec_status model_manifest(const stridec_model* model, const char** json, size_t* bytes) {
@@ -115,8 +149,8 @@ stridec_status model_manifest(const stridec_model* model, const char** json, siz
 }
 
 const char* model_variant(const stridec_model* model, int32_t index, int32_t* usable) {
-  if (!model || index < 0 || index >= model->program->variant_count) return nullptr;
-  const stridec_abi_variant& v = model->program->variants[index];
+  if (!model || index < 0 || index >= model->module->target_count) return nullptr;
+  const stridec_abi_target& v = model->module->targets[index];
   char reason[256];
   Text text(reason, sizeof reason);
   if (usable)
@@ -169,6 +203,32 @@ const char* context_error(const stridec_context* context) {
 
 int32_t context_threads(const stridec_context* context) { return context ? context->threads : 0; }
 
+// ---- function 0 ----
+
+stridec_status context_output_shapes(stridec_context* context, const stridec_tensor* inputs,
+                                     size_t input_count, stridec_tensor* outputs, size_t output_count) {
+  return context_function_output_shapes(context, 0, inputs, input_count, outputs, output_count);
+}
+
+stridec_status context_reserve(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
+                               const stridec_tensor* outputs, size_t output_count) {
+  return context_reserve_function(context, 0, inputs, input_count, outputs, output_count);
+}
+
+stridec_status context_warm_up(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
+                               const stridec_tensor* outputs, size_t output_count) {
+  return context_warm_up_function(context, 0, inputs, input_count, outputs, output_count);
+}
+
+stridec_status context_run(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
+                           stridec_tensor* outputs, size_t output_count) {
+  return context_run_function(context, 0, inputs, input_count, outputs, output_count);
+}
+
+stridec_status context_step(stridec_context* context, int32_t index, stridec_step_profile* profile) {
+  return context_function_step(context, 0, index, profile);
+}
+
 constexpr stridec_api kApi = {.struct_size = sizeof(stridec_api),
                               .version = STRIDEC_API_VERSION,
                               .status_name = status_name,
@@ -201,7 +261,16 @@ constexpr stridec_api kApi = {.struct_size = sizeof(stridec_api),
                               .model_parameter = model_parameter,
                               .context_write_state = context_write_state,
                               .context_read_state = context_read_state,
-                              .context_parameters = context_parameters};
+                              .context_parameters = context_parameters,
+                              .model_function = model_function,
+                              .model_function_input = model_function_input,
+                              .model_function_output = model_function_output,
+                              .model_function_symbol = model_function_symbol,
+                              .context_function_output_shapes = context_function_output_shapes,
+                              .context_reserve_function = context_reserve_function,
+                              .context_warm_up_function = context_warm_up_function,
+                              .context_run_function = context_run_function,
+                              .context_function_step = context_function_step};
 
 }  // namespace
 }  // namespace stridec::runtime

@@ -23,6 +23,26 @@ struct Step {
   int64_t calls, nanoseconds, minimum;
 };
 
+// The tables of one function's runs, with the sizes of its own tables. Memory that ends with a run (arena,
+// scratch, staging) belongs to the context and serves all functions.
+struct Frame {
+  const Function* function;
+  Block* owned;    // per output
+  Block* slots;    // per slot of the function
+  Block* fetched;  // per output, in host memory; only for GPU runs
+  int64_t* symbols;
+  const int64_t** input_dims;
+  const void** bind_data;
+  const void** inputs;
+  int64_t* staging_offset;  // per input; -1: used without a copy
+  void** outputs;
+  Place* places;
+  int64_t* output_dims;    // of all outputs, concatenated
+  int64_t** dims_of;       // per output, into output_dims
+  const void** addresses;  // of inputs, outputs, states, parameters and workspaces
+  Step* steps;             // null unless profiling was requested
+};
+
 }  // namespace stridec::runtime
 
 struct stridec_context {
@@ -35,40 +55,28 @@ struct stridec_context {
   stridec::runtime::Allocator* memory;           // for the memory that a run works on: one of the two
   stridec::runtime::CudaContext* cuda;           // null: the model runs on the CPU
   stridec::runtime::Block arena, scratch, staging, state;
-  // Own values of replaceable parameters and of those derived from them; empty: the artifact's.
+  // Own values of replaceable parameters and of those derived from them, for all functions; empty: the
+  // artifact's.
   stridec::runtime::Block parameters;         // in host memory
   stridec::runtime::Block device_parameters;  // GPU: their copy
   bool parameters_written;                    // the derived ones are to be computed before the next run
   stridec::runtime::Block counters;           // GPU: zero between launches
-  stridec::runtime::Block* owned;             // per output
-  stridec::runtime::Block* slots;             // per program slot
-  // Always in host memory. Only GPU runs use host_staging and fetched.
+  // Always in host memory. Only GPU runs use host_staging.
   stridec::runtime::Block failures, left, host_staging;
-  stridec::runtime::Block* fetched;  // per output
 
   int32_t threads;
   stridec::runtime::Pool* pool;  // null if the caller's parallel_for is used
   stridec_parallel_for parallel_for;
   void* parallel_user;
 
-  // Per run, with the sizes of the program's tables.
-  int64_t* symbols;
-  const int64_t** input_dims;
-  const void** bind_data;
-  const void** inputs;
-  int64_t* staging_offset;  // per input; -1: used without a copy
-  void** outputs;
-  stridec::runtime::Place* places;
-  int64_t* output_dims;  // of all outputs, concatenated
-  int64_t** dims_of;     // per output, into output_dims
-  void** states;
-  const void** addresses;               // of inputs, outputs, states and workspaces
+  stridec::runtime::Frame* frames;      // per function
+  stridec::runtime::Frame* frame;       // of the function that the current call names
+  void** states;                        // of the module: functions share them
   const stridec_tensor* given_outputs;  // of the run in progress
   stridec_status run_status;            // status of a failure in a callback; its message is in error
 
   bool asynchronous;
   bool profiling;
-  stridec::runtime::Step* steps;  // null unless profiling was requested
 };
 
 namespace stridec::runtime {
@@ -87,7 +95,21 @@ int32_t read_device(stridec_abi_run* run, void* to, const void* from, int64_t by
 void run_parts(const stridec_context& context, int32_t parts, void (*body)(void* arg, int32_t part),
                void* arg);
 
-// Implements context_reserve.
+inline const stridec_abi_function& function_of(const stridec_context& c) { return *c.frame->function->abi; }
+inline const DType& input_dtype(const stridec_context& c, int32_t i) {
+  return *c.frame->function->inputs.dtypes[i];
+}
+inline const DType& output_dtype(const stridec_context& c, int32_t i) {
+  return *c.frame->function->outputs.dtypes[i];
+}
+
+// "the model", or "function 'decode'" where there are several.
+Text& write_function(Text& text, const stridec_context& context);
+
+// Makes a function the current one. On failure writes a sentence: the model has no function of that number.
+stridec_status select_function(stridec_context& context, int32_t function, Text& message);
+
+// Implements context_reserve for the current function.
 stridec_status reserve(stridec_context& context, const stridec_tensor* inputs, size_t input_count,
                        const stridec_tensor* outputs, size_t output_count, Text& message);
 
@@ -106,7 +128,7 @@ stridec_status place_output(stridec_context& context, int32_t i, const stridec_t
 stridec_status failed_run(stridec_context& context, Text& message);
 
 // Writes the message's sentence with {0}..{3} replaced.
-void write_failure(Text& text, const stridec_abi_program& program, const stridec_abi_failure& failure);
+void write_failure(Text& text, const stridec_abi_module& module, const stridec_abi_failure& failure);
 
 stridec_status out_of_memory(Text& message, const char* what, int64_t bytes);
 

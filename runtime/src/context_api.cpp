@@ -11,57 +11,74 @@
 namespace stridec::runtime {
 namespace {
 
+void release_frame(stridec_context& c, Frame& f) {
+  if (!f.function) return;
+  const stridec_abi_function& p = *f.function->abi;
+  for (int32_t i = 0; f.owned && i < p.output_count; ++i) release(*c.memory, f.owned[i]);
+  for (int32_t i = 0; f.fetched && i < p.output_count; ++i) release(c.allocator, f.fetched[i]);
+  for (int32_t i = 0; f.slots && i < p.slot_count; ++i) release(*c.memory, f.slots[i]);
+  void* const arrays[] = {f.owned,     f.slots,   f.fetched,        f.symbols, f.input_dims,
+                          f.bind_data, f.inputs,  f.staging_offset, f.outputs, f.places,
+                          f.addresses, f.dims_of, f.output_dims,    f.steps};
+  for (void* array : arrays) free(array);
+}
+
 void destroy(stridec_context* c) {
-  const stridec_abi_program& p = *c->model->program;
   pool_destroy(c->pool);
   cuda_context_destroy(c->cuda);  // waits for outstanding work
   for (Block* block : {&c->arena, &c->scratch, &c->staging, &c->state, &c->device_parameters, &c->counters})
     release(*c->memory, *block);
   for (Block* block : {&c->failures, &c->left, &c->host_staging, &c->parameters})
     release(c->allocator, *block);
-  for (int32_t i = 0; c->owned && i < p.output_count; ++i) release(*c->memory, c->owned[i]);
-  for (int32_t i = 0; c->fetched && i < p.output_count; ++i) release(c->allocator, c->fetched[i]);
-  for (int32_t i = 0; c->slots && i < p.slot_count; ++i) release(*c->memory, c->slots[i]);
-  void* const arrays[] = {c->owned,     c->slots,     c->fetched,        c->symbols,     c->input_dims,
-                          c->bind_data, c->inputs,    c->staging_offset, c->outputs,     c->places,
-                          c->states,    c->addresses, c->dims_of,        c->output_dims, c->steps};
-  for (void* array : arrays) free(array);
+  for (int32_t i = 0; c->frames && i < c->model->module->function_count; ++i) release_frame(*c, c->frames[i]);
+  free(c->frames);
+  free(c->states);
   release(c->model);
   free(c);
 }
 
-bool make_tables(stridec_context& c) {
-  const stridec_abi_program& p = *c.model->program;
-  c.owned = make_array<Block>(p.output_count);
-  c.slots = make_array<Block>(p.slot_count);
-  c.fetched = make_array<Block>(p.output_count);
-  c.symbols = make_array<int64_t>(p.symbol_count);
-  c.input_dims = make_array<const int64_t*>(p.input_count);
-  c.bind_data = make_array<const void*>(p.input_count);
-  c.inputs = make_array<const void*>(p.input_count);
-  c.staging_offset = make_array<int64_t>(p.input_count);
-  c.outputs = make_array<void*>(p.output_count);
-  c.places = make_array<Place>(p.output_count);
-  c.states = make_array<void*>(p.state_count);
-  c.addresses = make_array<const void*>(p.input_count + p.output_count + p.state_count + 4);
-  c.dims_of = make_array<int64_t*>(p.output_count);
-  c.output_dims = make_array<int64_t>(c.model->output_dim_count);
-  if (!c.owned || !c.slots || !c.fetched || !c.symbols || !c.input_dims || !c.bind_data || !c.inputs ||
-      !c.staging_offset || !c.outputs || !c.places || !c.states || !c.addresses || !c.dims_of ||
-      !c.output_dims)
+bool make_frame(const Function& function, int32_t state_count, Frame& f) {
+  const stridec_abi_function& p = *function.abi;
+  f.function = &function;
+  f.owned = make_array<Block>(p.output_count);
+  f.slots = make_array<Block>(p.slot_count);
+  f.fetched = make_array<Block>(p.output_count);
+  f.symbols = make_array<int64_t>(p.symbol_count);
+  f.input_dims = make_array<const int64_t*>(p.input_count);
+  f.bind_data = make_array<const void*>(p.input_count);
+  f.inputs = make_array<const void*>(p.input_count);
+  f.staging_offset = make_array<int64_t>(p.input_count);
+  f.outputs = make_array<void*>(p.output_count);
+  f.places = make_array<Place>(p.output_count);
+  f.addresses = make_array<const void*>(p.input_count + p.output_count + state_count + 4);
+  f.dims_of = make_array<int64_t*>(p.output_count);
+  f.output_dims = make_array<int64_t>(function.output_dim_count);
+  if (!f.owned || !f.slots || !f.fetched || !f.symbols || !f.input_dims || !f.bind_data || !f.inputs ||
+      !f.staging_offset || !f.outputs || !f.places || !f.addresses || !f.dims_of || !f.output_dims)
     return false;
-  int64_t* dims = c.output_dims;
-  for (int32_t i = 0; i < p.output_count; dims += p.outputs[i++].rank) c.dims_of[i] = dims;
+  int64_t* dims = f.output_dims;
+  for (int32_t i = 0; i < p.output_count; dims += p.outputs[i++].rank) f.dims_of[i] = dims;
+  return true;
+}
+
+bool make_tables(stridec_context& c) {
+  const stridec_abi_module& m = *c.model->module;
+  c.states = make_array<void*>(m.state_count);
+  c.frames = make_array<Frame>(m.function_count);
+  c.frame = c.frames;
+  if (!c.states || !c.frames) return false;
+  for (int32_t i = 0; i < m.function_count; ++i)
+    if (!make_frame(c.model->functions[i], m.state_count, c.frames[i])) return false;
   return true;
 }
 
 int64_t state_bytes(const stridec_context& c, int32_t i) {
-  const stridec_abi_state& s = c.model->program->states[i];
+  const stridec_abi_state& s = c.model->module->states[i];
   return compact_bytes(s.dims, s.value.rank, byte_size(state_dtype(*c.model, i)));
 }
 
 stridec_status reset_one_state(stridec_context& c, int32_t i, Text& message) {
-  const stridec_abi_state& s = c.model->program->states[i];
+  const stridec_abi_state& s = c.model->module->states[i];
   auto bytes = static_cast<uint64_t>(state_bytes(c, i));
   bool done = true;
   if (s.initial < 0) {
@@ -84,7 +101,7 @@ stridec_status reset_one_state(stridec_context& c, int32_t i, Text& message) {
 }
 
 stridec_status make_states(stridec_context& c, Text& message) {
-  const stridec_abi_program& p = *c.model->program;
+  const stridec_abi_module& p = *c.model->module;
   int64_t total = 0;
   for (int32_t i = 0; i < p.state_count; ++i) {
     int64_t bytes = state_bytes(c, i);
@@ -112,8 +129,8 @@ stridec_status make_threads(stridec_context& c, const stridec_context_options& o
   c.parallel_for = options.parallel_for;
   c.parallel_user = options.parallel_user;
   if (!c.parallel_for && c.threads > 1) {
-    // The program's setting applies only if spinning threads do not take processors from each other.
-    const int32_t wish = c.threads <= usable_processors() ? c.model->program->spin_us : 0;
+    // The module's setting applies only if spinning threads do not take processors from each other.
+    const int32_t wish = c.threads <= usable_processors() ? c.model->module->spin_us : 0;
     c.pool = pool_create(c.threads, options.spin_us ? options.spin_us : wish);
     if (!c.pool) return out_of_memory(message, "threads", 0);
   }
@@ -135,7 +152,8 @@ stridec_status fill(stridec_context& c, const stridec_context_options& options, 
     c.device_allocator = cuda_allocator(*c.model->cuda);
     c.memory = &c.device_allocator;
     c.asynchronous = options.flags & STRIDEC_CONTEXT_ASYNC;
-    stridec_status status = cuda_context_create(*c.model->cuda, options.stream, &c.cuda, message);
+    stridec_status status = cuda_context_create(*c.model->cuda, c.model->module->function_count,
+                                                options.stream, &c.cuda, message);
     if (status != STRIDEC_OK) return status;
   }
   if (!make_tables(c)) return out_of_memory(message, "tables", 0);
@@ -144,6 +162,24 @@ stridec_status fill(stridec_context& c, const stridec_context_options& options, 
 }
 
 }  // namespace
+
+Text& write_function(Text& text, const stridec_context& c) {
+  if (c.model->module->function_count == 1) return text << "the model";
+  return text << "function '" << function_of(c).name << "'";
+}
+
+stridec_status select_function(stridec_context& c, int32_t function, Text& message) {
+  const int32_t count = c.model->module->function_count;
+  if (function < 0 || function >= count) {
+    message << "there is no function " << function << "; the model has " << count;
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  Frame* const frame = &c.frames[function];
+  // Time stamps name steps of the function that recorded them.
+  if (frame != c.frame && c.cuda && c.frame->steps) collect_profile(c);
+  c.frame = frame;
+  return STRIDEC_OK;
+}
 
 stridec_status reserve_counters(stridec_context& c, int64_t bytes, Text& message) {
   if (bytes >= 0 && bytes <= c.counters.bytes) return STRIDEC_OK;
@@ -215,7 +251,7 @@ stridec_status context_state(stridec_context* c, int32_t index, stridec_tensor* 
   if (!c || !view) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
-  const stridec_abi_program& p = *c->model->program;
+  const stridec_abi_module& p = *c->model->module;
   if (index < 0 || index >= p.state_count) {
     use.message << "there is no state " << index << "; the model has " << p.state_count;
     return STRIDEC_INVALID_ARGUMENT;
@@ -235,7 +271,7 @@ stridec_status context_reset_state(stridec_context* c, int32_t index) {
   if (!c) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
-  int32_t count = c->model->program->state_count;
+  int32_t count = c->model->module->state_count;
   if (index < -1 || index >= count) {
     use.message << "there is no state " << index << "; the model has " << count;
     return STRIDEC_INVALID_ARGUMENT;
@@ -250,28 +286,34 @@ stridec_status context_profile(stridec_context* c, int32_t enable) {
   if (!c) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
-  int32_t count = c->model->variant->step_count;
-  if (enable && !c->steps) {
-    c->steps = make_array<Step>(count);
-    if (!c->steps) return out_of_memory(use.message, "the profile", 0);
+  if (c->cuda && c->frame->steps) collect_profile(*c);
+  for (int32_t i = 0; enable && i < c->model->module->function_count; ++i) {
+    Frame& f = c->frames[i];
+    const int32_t count = f.function->variant->step_count;
+    if (!f.steps) f.steps = make_array<Step>(count);
+    if (!f.steps) return out_of_memory(use.message, "the profile", 0);
+    memset(f.steps, 0, sizeof(Step) * static_cast<size_t>(count));
   }
-  if (c->cuda && c->steps) collect_profile(*c);
-  if (enable) memset(c->steps, 0, sizeof(Step) * static_cast<size_t>(count));
   c->profiling = enable != 0;
   return STRIDEC_OK;
 }
 
-stridec_status context_step(stridec_context* c, int32_t index, stridec_step_profile* profile) {
+stridec_status context_function_step(stridec_context* c, int32_t function, int32_t index,
+                                     stridec_step_profile* profile) {
   if (!c || !profile) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
-  if (index < 0 || index >= c->model->variant->step_count) {
-    use.message << "there is no step " << index << "; the model has " << c->model->variant->step_count;
+  stridec_status status = select_function(*c, function, use.message);
+  if (status != STRIDEC_OK) return status;
+  const Function& f = *c->frame->function;
+  if (index < 0 || index >= f.variant->step_count) {
+    use.message << "there is no step " << index << "; ";
+    write_function(use.message, *c) << " has " << f.variant->step_count;
     return STRIDEC_INVALID_ARGUMENT;
   }
-  if (c->cuda && c->steps) collect_profile(*c);
-  Step step = c->steps ? c->steps[index] : Step{};
-  stridec_step_profile info = {.name = c->model->step_names[index],
+  if (c->cuda && c->frame->steps) collect_profile(*c);
+  Step step = c->frame->steps ? c->frame->steps[index] : Step{};
+  stridec_step_profile info = {.name = f.step_names[index],
                                .calls = step.calls,
                                .nanoseconds = step.nanoseconds,
                                .minimum = step.minimum};
@@ -283,14 +325,18 @@ stridec_status context_memory(stridec_context* c, stridec_memory_info* given) {
   if (!c || !given) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
-  const stridec_abi_program& p = *c->model->program;
   stridec_memory_info info = {};
   info.arena_bytes = static_cast<uint64_t>(c->arena.bytes);
   info.scratch_bytes = static_cast<uint64_t>(c->scratch.bytes + c->counters.bytes);
   info.staging_bytes = static_cast<uint64_t>(c->staging.bytes);
   info.state_bytes = static_cast<uint64_t>(c->state.bytes);
-  for (int32_t i = 0; i < p.output_count; ++i) info.staging_bytes += static_cast<uint64_t>(c->owned[i].bytes);
-  for (int32_t i = 0; i < p.slot_count; ++i) info.arena_bytes += static_cast<uint64_t>(c->slots[i].bytes);
+  for (int32_t i = 0; i < c->model->module->function_count; ++i) {
+    const Frame& f = c->frames[i];
+    for (int32_t o = 0; o < f.function->abi->output_count; ++o)
+      info.staging_bytes += static_cast<uint64_t>(f.owned[o].bytes);
+    for (int32_t slot = 0; slot < f.function->abi->slot_count; ++slot)
+      info.arena_bytes += static_cast<uint64_t>(f.slots[slot].bytes);
+  }
   info.allocations = c->allocator.allocations + c->device_allocator.allocations;
   give_info(given, &info, sizeof info);
   return STRIDEC_OK;

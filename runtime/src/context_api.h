@@ -8,18 +8,22 @@ namespace stridec::runtime {
 stridec_status context_create(stridec_model* model, const stridec_context_options* options,
                               stridec_context** context, char* message, size_t message_bytes);
 void context_destroy(stridec_context* context);
-stridec_status context_output_shapes(stridec_context* context, const stridec_tensor* inputs,
-                                     size_t input_count, stridec_tensor* outputs, size_t output_count);
-stridec_status context_reserve(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
-                               const stridec_tensor* outputs, size_t output_count);
-stridec_status context_warm_up(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
-                               const stridec_tensor* outputs, size_t output_count);
-stridec_status context_run(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
-                           stridec_tensor* outputs, size_t output_count);
+stridec_status context_function_output_shapes(stridec_context* context, int32_t function,
+                                              const stridec_tensor* inputs, size_t input_count,
+                                              stridec_tensor* outputs, size_t output_count);
+stridec_status context_reserve_function(stridec_context* context, int32_t function,
+                                        const stridec_tensor* inputs, size_t input_count,
+                                        const stridec_tensor* outputs, size_t output_count);
+stridec_status context_warm_up_function(stridec_context* context, int32_t function,
+                                        const stridec_tensor* inputs, size_t input_count,
+                                        const stridec_tensor* outputs, size_t output_count);
+stridec_status context_run_function(stridec_context* context, int32_t function, const stridec_tensor* inputs,
+                                    size_t input_count, stridec_tensor* outputs, size_t output_count);
 stridec_status context_state(stridec_context* context, int32_t index, stridec_tensor* view);
 stridec_status context_reset_state(stridec_context* context, int32_t index);
 stridec_status context_profile(stridec_context* context, int32_t enable);
-stridec_status context_step(stridec_context* context, int32_t index, stridec_step_profile* profile);
+stridec_status context_function_step(stridec_context* context, int32_t function, int32_t index,
+                                     stridec_step_profile* profile);
 stridec_status context_memory(stridec_context* context, stridec_memory_info* info);
 
 stridec_status check_threads(int32_t threads, int32_t spin_us, Text& message);

@@ -117,7 +117,7 @@ struct CudaModel {
   CUdevice device;
   int32_t id;
   void* context;
-  const stridec_abi_variant* variant;
+  const stridec_abi_target* target;
   void** modules;    // per kernel
   void** functions;  // per kernel
   CUdeviceptr weights;
@@ -139,7 +139,9 @@ struct CudaContext {
   const char* what;
   MapEntry* maps;  // in the order in which a run uses them
   int32_t map_count, map_room, map_next;
-  CudaGraphs* graphs;  // null: launches are enqueued directly
+  CudaGraphs** graphs_of;  // per function; null: its launches are enqueued directly
+  int32_t function_count;
+  CudaGraphs* graphs;  // of the function that runs
 };
 
 namespace {
@@ -183,8 +185,8 @@ const void* image_of(Bytes images, int32_t i) {
 stridec_status load_kernels(CudaModel& m, int32_t first, Bytes images, Text& message) {
   int32_t shared_most = 0;
   driver.DeviceGetAttribute(&shared_most, kSharedOptin, m.device);
-  for (int32_t i = 0; i < m.variant->kernel_count; ++i) {
-    const stridec_abi_device_kernel& kernel = m.variant->kernels[i];
+  for (int32_t i = 0; i < m.target->kernel_count; ++i) {
+    const stridec_abi_device_kernel& kernel = m.target->kernels[i];
     const void* image = image_of(images, first + i);
     if (!image) {
       message << "the artifact lacks the image of GPU kernel " << kernel.symbol;
@@ -212,7 +214,7 @@ stridec_status load_kernels(CudaModel& m, int32_t first, Bytes images, Text& mes
 
 }  // namespace
 
-bool cuda_usable(const stridec_abi_variant& variant, int32_t id, Text& reason) {
+bool cuda_usable(const stridec_abi_target& target, int32_t id, Text& reason) {
   switch (loaded()) {
     case State::kReady: break;
     case State::kNoLibrary: reason << "there is no NVIDIA driver (libcuda.so.1)"; return false;
@@ -230,10 +232,10 @@ bool cuda_usable(const stridec_abi_variant& variant, int32_t id, Text& reason) {
   }
   driver.DeviceGetAttribute(&major, kDeviceMajor, device);
   driver.DeviceGetAttribute(&minor, kDeviceMinor, device);
-  int32_t has = 10 * major + minor, wants = variant.capability;
-  bool fits = variant.exact == 1   ? has == wants
-              : variant.exact == 2 ? has >= wants
-                                   : has / 10 == wants / 10 && has >= wants;
+  int32_t has = 10 * major + minor, wants = target.capability;
+  bool fits = target.exact == 1   ? has == wants
+              : target.exact == 2 ? has >= wants
+                                  : has / 10 == wants / 10 && has >= wants;
   if (!fits) {
     char name[128] = "?";
     driver.DeviceGetName(name, sizeof name, device);
@@ -242,14 +244,14 @@ bool cuda_usable(const stridec_abi_variant& variant, int32_t id, Text& reason) {
   return fits;
 }
 
-stridec_status cuda_open(const stridec_abi_variant& variant, int32_t first_image, int32_t id, Bytes images,
+stridec_status cuda_open(const stridec_abi_target& target, int32_t first_image, int32_t id, Bytes images,
                          Bytes weights, CudaModel** model, Text& message) {
   auto* m = static_cast<CudaModel*>(calloc(1, sizeof(CudaModel)));
   if (m) {
     m->id = id;
-    m->variant = &variant;
-    m->modules = make_array<void*>(variant.kernel_count);
-    m->functions = make_array<void*>(variant.kernel_count);
+    m->target = &target;
+    m->modules = make_array<void*>(target.kernel_count);
+    m->functions = make_array<void*>(target.kernel_count);
   }
   *model = m;
   if (!m || !m->modules || !m->functions) {
@@ -289,7 +291,7 @@ void cuda_close(CudaModel* m) {
   if (m->context) {
     driver.Push(m->context);
     if (m->weights) driver.MemFree(m->weights);
-    for (int32_t i = 0; m->modules && i < m->variant->kernel_count; ++i)
+    for (int32_t i = 0; m->modules && i < m->target->kernel_count; ++i)
       if (m->modules[i]) driver.ModuleUnload(m->modules[i]);
     void* old;
     driver.Pop(&old);
@@ -310,7 +312,8 @@ void cuda_write_device_name(const CudaModel& model, Text& name) {
 
 Allocator cuda_allocator(CudaModel& model) { return {allocate, release_memory, &model, false, 0}; }
 
-stridec_status cuda_context_create(CudaModel& model, void* stream, CudaContext** context, Text& message) {
+stridec_status cuda_context_create(CudaModel& model, int32_t function_count, void* stream,
+                                   CudaContext** context, Text& message) {
   auto* c = static_cast<CudaContext*>(calloc(1, sizeof(CudaContext)));
   *context = c;
   if (!c) {
@@ -329,7 +332,13 @@ stridec_status cuda_context_create(CudaModel& model, void* stream, CudaContext**
     return STRIDEC_DEVICE_ERROR;
   }
   c->failure = static_cast<stridec_abi_failure*>(slot);
-  if (model.variant->graphs > 0 && !(c->graphs = graphs_create(model.variant->graphs))) {
+  c->function_count = function_count;
+  c->graphs_of = make_array<CudaGraphs*>(function_count);
+  const int32_t room = model.target->graphs;
+  bool made = c->graphs_of != nullptr;
+  for (int32_t i = 0; made && room > 0 && i < function_count; ++i)
+    made = (c->graphs_of[i] = graphs_create(room)) != nullptr;
+  if (!made) {
     message << "no memory for graphs";
     return STRIDEC_OUT_OF_MEMORY;
   }
@@ -342,10 +351,11 @@ void cuda_context_destroy(CudaContext* c) {
   if (c->model) {
     Current current(*c->model);
     driver.StreamSynchronize(c->stream);
-    graphs_destroy(c->graphs);
+    for (int32_t i = 0; c->graphs_of && i < c->function_count; ++i) graphs_destroy(c->graphs_of[i]);
     for (int32_t i = 0; i < c->stamp_made; ++i) driver.EventDestroy(c->stamps[i].event);
     if (c->failure) driver.MemFreeHost(c->failure);
   }
+  free(c->graphs_of);
   free(c->maps);
   free(c->stamps);
   free(c);
@@ -378,8 +388,9 @@ bool cuda_wait(CudaContext& c) {
   return ok(c, "cuStreamSynchronize", driver.StreamSynchronize(c.stream));
 }
 
-void cuda_begin(CudaContext& c, const RunKey& key, bool record) {
+void cuda_begin(CudaContext& c, int32_t function, const RunKey& key, bool record) {
   c.map_next = 0;
+  c.graphs = c.graphs_of[function];
   if (c.graphs) graphs_begin(*c.graphs, key, record);
 }
 
@@ -403,7 +414,7 @@ bool cuda_end(CudaContext& c) {
 
 int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* workspace, void* counters) {
   if (l.grid[0] <= 0 || l.grid[1] <= 0 || l.grid[2] <= 0) return 0;
-  const stridec_abi_device_kernel& kernel = c.model->variant->kernels[l.kernel];
+  const stridec_abi_device_kernel& kernel = c.model->target->kernels[l.kernel];
   // One pointer per parameter; the driver knows the offsets (maps are aligned to 64 bytes).
   void* parameters[STRIDEC_ABI_DEVICE_MAPS + STRIDEC_ABI_DEVICE_WORDS + 3];
   if (l.grid[0] > INT32_MAX || l.grid[1] > 65535 || l.grid[2] > 65535 ||

@@ -18,12 +18,12 @@ class Text;
 struct CudaModel;
 struct CudaContext;
 
-// Whether this machine has a driver and device `id` can run the variant. If not, writes the reason as part of
-// a sentence.
-bool cuda_usable(const stridec_abi_variant& variant, int32_t id, Text& reason);
+// Whether this machine has a driver and device `id` can run code for the target. If not, writes the reason as
+// part of a sentence.
+bool cuda_usable(const stridec_abi_target& target, int32_t id, Text& reason);
 
-// Loads the variant's images, starting at image number first_image, and uploads the weights.
-stridec_status cuda_open(const stridec_abi_variant& variant, int32_t first_image, int32_t id, Bytes images,
+// Loads the target's images, starting at image number first_image, and uploads the weights.
+stridec_status cuda_open(const stridec_abi_target& target, int32_t first_image, int32_t id, Bytes images,
                          Bytes weights, CudaModel** model, Text& message);
 void cuda_close(CudaModel* model);
 const char* cuda_weights(const CudaModel& model);
@@ -31,7 +31,8 @@ int32_t cuda_device(const CudaModel& model);
 void cuda_write_device_name(const CudaModel& model, Text& name);
 
 // stream: the caller's CUstream; null: the device's default stream.
-stridec_status cuda_context_create(CudaModel& model, void* stream, CudaContext** context, Text& message);
+stridec_status cuda_context_create(CudaModel& model, int32_t function_count, void* stream,
+                                   CudaContext** context, Text& message);
 void cuda_context_destroy(CudaContext* context);
 Allocator cuda_allocator(CudaModel& model);
 
@@ -42,12 +43,12 @@ bool cuda_fill_zero(CudaContext& context, void* to, int64_t bytes);
 bool cuda_download(CudaContext& context, void* to, const void* from, int64_t bytes);
 bool cuda_wait(CudaContext& context);
 
-// Brackets the launches of a run. If the variant uses graphs and `record` is true, launches are collected
-// until cuda_end(), which enqueues all of them at once. If symbols and addresses equal those of the last run
-// of the graph, cuda_replay(), called before the first launch, enqueues the graph and returns true; no work
-// is left. cuda_flush() enqueues the collected launches. It must be called before anything reads what they
-// write or frees memory that they use.
-void cuda_begin(CudaContext& context, const RunKey& key, bool record);
+// Brackets the launches of a run of a function. If the target uses graphs and `record` is true, launches
+// are collected until cuda_end(), which enqueues all of them at once. If symbols and addresses equal those
+// of the last run of the graph, cuda_replay(), called before the first launch, enqueues the graph and
+// returns true; no work is left. cuda_flush() enqueues the collected launches. It must be called before
+// anything reads what they write or frees memory that they use.
+void cuda_begin(CudaContext& context, int32_t function, const RunKey& key, bool record);
 bool cuda_replay(CudaContext& context);
 bool cuda_flush(CudaContext& context);
 bool cuda_end(CudaContext& context);

@@ -79,7 +79,7 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
   stridec_context& c = context_of(run);
   if (tasks <= 0) return 0;
   auto parts = static_cast<int32_t>(stridec_abi_parts(tasks, grain, run->threads));
-  bool timed = c.profiling && step >= 0 && step < c.model->variant->step_count;
+  bool timed = c.profiling && step >= 0 && step < c.frame->function->variant->step_count;
   int64_t start = timed ? now_ns() : 0;
   Job job = {kernel, *args, tasks, parts, {0}};
   if (movable && parts > 1 && tasks <= UINT32_MAX) {
@@ -92,7 +92,7 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
           __ATOMIC_RELAXED);
   }
   run_parts(c, parts, c.parallel_for && parts > 1 ? do_foreign_part : do_part, &job);
-  if (timed) record(c.steps[step], now_ns() - start);
+  if (timed) record(c.frame->steps[step], now_ns() - start);
   return static_cast<int32_t>(job.failed.load(std::memory_order_relaxed));
 }
 
@@ -124,7 +124,7 @@ void collect_profile(stridec_context& c) {
     int32_t step;
     int64_t elapsed;
     void end() {
-      if (step >= 0 && step < c.model->variant->step_count) record(c.steps[step], elapsed);
+      if (step >= 0 && step < c.frame->function->variant->step_count) record(c.frame->steps[step], elapsed);
     }
   } call = {c, kNobody, 0};
   cuda_read_stamps(
@@ -156,15 +156,15 @@ int32_t read_device(stridec_abi_run* run, void* to, const void* from, int64_t by
 
 void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims) {
   stridec_context& c = context_of(run);
-  const stridec_abi_value& value = c.model->program->outputs[output];
-  for (int32_t i = 0; i < value.rank; ++i) c.dims_of[output][i] = dims[i];
+  const stridec_abi_value& value = function_of(c).outputs[output];
+  for (int32_t i = 0; i < value.rank; ++i) c.frame->dims_of[output][i] = dims[i];
   Text message(c.error, sizeof c.error);
   if (c.cuda && !cuda_flush(*c.cuda)) {
     c.run_status = device_error(c, message);
     return nullptr;
   }
   c.run_status = place_output(c, output, &c.given_outputs[output], message);
-  return c.run_status == STRIDEC_OK ? c.outputs[output] : nullptr;
+  return c.run_status == STRIDEC_OK ? c.frame->outputs[output] : nullptr;
 }
 
 void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes) {
@@ -174,7 +174,8 @@ void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes) {
     c.run_status = device_error(c, message);
     return nullptr;
   }
-  if (bytes >= 0 && grow(*c.memory, c.slots[slot], bytes ? bytes : 1)) return c.slots[slot].data;
+  if (bytes >= 0 && grow(*c.memory, c.frame->slots[slot], bytes ? bytes : 1))
+    return c.frame->slots[slot].data;
   Text message(c.error, sizeof c.error);
   c.run_status = out_of_memory(message, "a buffer whose size depends on data", bytes);
   return nullptr;

@@ -28,68 +28,102 @@ size_t shape_bytes(const stridec_abi_value& value) {
   return static_cast<size_t>(end - value.dims) + static_cast<size_t>(value.rank) + 3;
 }
 
-int32_t value_count(const stridec_abi_program& p) {
-  return p.input_count + p.output_count + p.state_count + p.parameter_count;
+void free_texts(ValueTexts& texts, int32_t count) {
+  for (int32_t i = 0; texts.shapes && i < count; ++i) free(texts.shapes[i]);
+  free(texts.shapes);
+  free(texts.dtypes);
 }
 
 void destroy(stridec_model* model) {
   cuda_close(model->cuda);
   close_blob(model->blob);
-  const stridec_abi_program& p = *model->program;
-  if (model->shapes)
-    for (int32_t i = 0; i < value_count(p); ++i) free(model->shapes[i]);
-  free(model->shapes);
-  free(model->dtypes);
-  free(model->step_names);
+  const stridec_abi_module& m = *model->module;
+  for (int32_t i = 0; model->functions && i < m.function_count; ++i) {
+    Function& f = model->functions[i];
+    free_texts(f.inputs, f.abi ? f.abi->input_count : 0);
+    free_texts(f.outputs, f.abi ? f.abi->output_count : 0);
+    free(f.step_names);
+  }
+  free(model->functions);
+  free_texts(model->states, m.state_count);
+  free_texts(model->parameters, m.parameter_count);
   free(model);
 }
 
-stridec_status describe_values(stridec_model& model, Text& message) {
-  const stridec_abi_program& p = *model.program;
-  const int32_t count = value_count(p);
-  model.dtypes = make_array<const DType*>(count);
-  model.shapes = make_array<char*>(count);
-  model.step_names = make_array<const char*>(model.variant->step_count);
-  bool enough = model.dtypes && model.shapes && model.step_names;
-  for (int32_t i = 0; enough && i < count; ++i) {
-    const stridec_abi_value& value =
-        i < p.input_count                    ? p.inputs[i]
-        : i < p.input_count + p.output_count ? p.outputs[i - p.input_count]
-        : i < p.input_count + p.output_count + p.state_count
-            ? p.states[i - p.input_count - p.output_count].value
-            : p.parameters[i - p.input_count - p.output_count - p.state_count].value;
-    model.dtypes[i] = find_dtype(value.dtype);
-    if (!model.dtypes[i] || value.rank < 0 || value.rank > kMaxRank) {
+stridec_status no_memory(Text& message) {
+  message << "no memory for the description of the model";
+  return STRIDEC_OUT_OF_MEMORY;
+}
+
+// Values are an array of stridec_abi_value, or the beginnings of larger structs of `stride` bytes.
+stridec_status describe(const stridec_abi_value* values, int32_t count, size_t stride, ValueTexts& texts,
+                        Text& message) {
+  texts.dtypes = make_array<const DType*>(count);
+  texts.shapes = make_array<char*>(count);
+  if (!texts.dtypes || !texts.shapes) return no_memory(message);
+  for (int32_t i = 0; i < count; ++i) {
+    const auto& value = *reinterpret_cast<const stridec_abi_value*>(reinterpret_cast<const char*>(values) +
+                                                                    stride * static_cast<size_t>(i));
+    texts.dtypes[i] = find_dtype(value.dtype);
+    if (!texts.dtypes[i] || value.rank < 0 || value.rank > kMaxRank) {
       message << "'" << value.name << "' has dtype number " << value.dtype << " and rank " << value.rank
               << ", which this runtime does not know";
       return STRIDEC_BAD_ARTIFACT;
     }
     size_t room = shape_bytes(value);
-    model.shapes[i] = make_array<char>(static_cast<int64_t>(room));
-    enough = model.shapes[i] != nullptr;
-    if (!enough) break;
-    Text text(model.shapes[i], room);
+    texts.shapes[i] = make_array<char>(static_cast<int64_t>(room));
+    if (!texts.shapes[i]) return no_memory(message);
+    Text text(texts.shapes[i], room);
     write_shape(text, value);
   }
-  if (!enough) {
-    message << "no memory for the description of the model";
-    return STRIDEC_OUT_OF_MEMORY;
-  }
-  for (int32_t i = 0; i < p.output_count; ++i) model.output_dim_count += p.outputs[i].rank;
-  const char* name = model.variant->step_names;
-  for (int32_t i = 0; i < model.variant->step_count; ++i, name = next_text(name)) model.step_names[i] = name;
   return STRIDEC_OK;
 }
 
-// Whether the caller's options allow the variant.
-bool allowed(const stridec_abi_variant& v, const stridec_model_options& options) {
+stridec_status describe(const stridec_abi_state* stored, int32_t count, ValueTexts& texts, Text& message) {
+  return describe(count ? &stored->value : nullptr, count, sizeof(stridec_abi_state), texts, message);
+}
+
+stridec_status describe(Function& f, Text& message) {
+  const stridec_abi_function& abi = *f.abi;
+  stridec_status status = describe(abi.inputs, abi.input_count, sizeof(stridec_abi_value), f.inputs, message);
+  if (status == STRIDEC_OK)
+    status = describe(abi.outputs, abi.output_count, sizeof(stridec_abi_value), f.outputs, message);
+  if (status != STRIDEC_OK) return status;
+  f.step_names = make_array<const char*>(f.variant->step_count);
+  if (!f.step_names) return no_memory(message);
+  for (int32_t i = 0; i < abi.output_count; ++i) f.output_dim_count += abi.outputs[i].rank;
+  const char* name = f.variant->step_names;
+  for (int32_t i = 0; i < f.variant->step_count; ++i, name = next_text(name)) f.step_names[i] = name;
+  return STRIDEC_OK;
+}
+
+// Describes all functions, with their code for the chosen target, the states and the parameters.
+stridec_status describe_module(stridec_model& model, Text& message) {
+  const stridec_abi_module& m = *model.module;
+  const auto target = model.target - m.targets;
+  model.functions = make_array<Function>(m.function_count);
+  if (!model.functions) return no_memory(message);
+  stridec_status status = STRIDEC_OK;
+  for (int32_t i = 0; i < m.function_count && status == STRIDEC_OK; ++i) {
+    model.functions[i].abi = &m.functions[i];
+    model.functions[i].variant = &m.functions[i].variants[target];
+    model.functions[i].index = i;
+    status = describe(model.functions[i], message);
+  }
+  if (status == STRIDEC_OK) status = describe(m.states, m.state_count, model.states, message);
+  if (status == STRIDEC_OK) status = describe(m.parameters, m.parameter_count, model.parameters, message);
+  return status;
+}
+
+// Whether the caller's options allow the target.
+bool allowed(const stridec_abi_target& v, const stridec_model_options& options) {
   const int32_t type = v.device == STRIDEC_ABI_CUDA ? STRIDEC_DEVICE_CUDA : STRIDEC_DEVICE_CPU;
   return (options.device_type == 0 || options.device_type == type) &&
          (!options.variant || strcmp(options.variant, v.name) == 0);
 }
 
-// Whether the machine can run the variant; writes the reason if not.
-bool usable(const stridec_model& model, const stridec_abi_variant& v, Text& reason) {
+// Whether the machine can run code for the target; writes the reason if not.
+bool usable(const stridec_model& model, const stridec_abi_target& v, Text& reason) {
   if (v.device == STRIDEC_ABI_CUDA) return cuda_usable(v, model.device_id, reason);
   uint64_t missing = v.features & ~model.cpu;
   if (!missing) return true;
@@ -98,22 +132,22 @@ bool usable(const stridec_model& model, const stridec_abi_variant& v, Text& reas
   return false;
 }
 
-// The first variant, starting at number `first`, that the options allow and the machine can run; null: none.
-const stridec_abi_variant* find_variant(const stridec_model& model, const stridec_model_options& options,
-                                        int32_t first) {
-  const stridec_abi_program& p = *model.program;
+// The first target, starting at number `first`, that the options allow and the machine can run; null: none.
+const stridec_abi_target* find_target(const stridec_model& model, const stridec_model_options& options,
+                                      int32_t first) {
+  const stridec_abi_module& p = *model.module;
   Text nowhere(nullptr, 0);
-  for (int32_t i = first; i < p.variant_count; ++i)
-    if (allowed(p.variants[i], options) && usable(model, p.variants[i], nowhere)) return &p.variants[i];
+  for (int32_t i = first; i < p.target_count; ++i)
+    if (allowed(p.targets[i], options) && usable(model, p.targets[i], nowhere)) return &p.targets[i];
   return nullptr;
 }
 
 // Writes one sentence on why the variant that the caller named cannot be used.
 stridec_status explain_named(const stridec_model& model, const stridec_model_options& options,
                              Text& message) {
-  const stridec_abi_program& p = *model.program;
-  for (int32_t i = 0; i < p.variant_count; ++i) {
-    const stridec_abi_variant& v = p.variants[i];
+  const stridec_abi_module& p = *model.module;
+  for (int32_t i = 0; i < p.target_count; ++i) {
+    const stridec_abi_target& v = p.targets[i];
     if (strcmp(options.variant, v.name) != 0) continue;
     const bool gpu = v.device == STRIDEC_ABI_CUDA;
     if (!allowed(v, options)) {
@@ -129,16 +163,16 @@ stridec_status explain_named(const stridec_model& model, const stridec_model_opt
     return gpu ? STRIDEC_UNSUPPORTED_DEVICE : STRIDEC_UNSUPPORTED_CPU;
   }
   message << "the artifact has no variant '" << options.variant << "'; it has ";
-  for (int32_t i = 0; i < p.variant_count; ++i) message << (i ? ", " : "") << p.variants[i].name;
+  for (int32_t i = 0; i < p.target_count; ++i) message << (i ? ", " : "") << p.targets[i].name;
   return STRIDEC_INVALID_ARGUMENT;
 }
 
 // Writes one sentence on why no CPU variant can be used.
 stridec_status explain_no_cpu(const stridec_model& model, Text& message) {
-  const stridec_abi_program& p = *model.program;
+  const stridec_abi_module& p = *model.module;
   int32_t count = 0;
-  for (int32_t i = 0; i < p.variant_count; ++i) {
-    const stridec_abi_variant& v = p.variants[i];
+  for (int32_t i = 0; i < p.target_count; ++i) {
+    const stridec_abi_target& v = p.targets[i];
     if (v.device != STRIDEC_ABI_CPU) continue;
     message << (count++ ? "; " : "this processor runs none of the artifact's CPU variants: ") << v.name
             << " needs ";
@@ -153,10 +187,10 @@ stridec_status explain_no_cpu(const stridec_model& model, Text& message) {
 
 // Writes one sentence on why no GPU variant can be used.
 stridec_status explain_no_device(const stridec_model& model, Text& message) {
-  const stridec_abi_program& p = *model.program;
+  const stridec_abi_module& p = *model.module;
   int32_t count = 0;
-  for (int32_t i = 0; i < p.variant_count; ++i) {
-    const stridec_abi_variant& v = p.variants[i];
+  for (int32_t i = 0; i < p.target_count; ++i) {
+    const stridec_abi_target& v = p.targets[i];
     if (v.device != STRIDEC_ABI_CUDA) continue;
     if (count++ == 0) {
       message << "no GPU runs this artifact: ";
@@ -173,34 +207,31 @@ stridec_status explain_no_device(const stridec_model& model, Text& message) {
 stridec_status explain_none(const stridec_model& model, const stridec_model_options& options, Text& message) {
   if (options.variant) return explain_named(model, options, message);
   bool cpu = options.device_type == STRIDEC_DEVICE_CPU;
-  for (int32_t i = 0; i < model.program->variant_count; ++i)
-    cpu |=
-        model.program->variants[i].device == STRIDEC_ABI_CPU && allowed(model.program->variants[i], options);
+  for (int32_t i = 0; i < model.module->target_count; ++i)
+    cpu |= model.module->targets[i].device == STRIDEC_ABI_CPU && allowed(model.module->targets[i], options);
   return cpu ? explain_no_cpu(model, message) : explain_no_device(model, message);
 }
 
 stridec_status open_device(stridec_model& model, Text& message) {
-  if (model.variant->device != STRIDEC_ABI_CUDA) return STRIDEC_OK;
+  if (model.target->device != STRIDEC_ABI_CUDA) return STRIDEC_OK;
   int32_t first = 0;
-  for (const stridec_abi_variant* v = model.program->variants; v != model.variant; ++v)
-    first += v->kernel_count;
-  return cuda_open(*model.variant, first, model.device_id, model.blob.images, model.blob.weights, &model.cuda,
+  for (const stridec_abi_target* v = model.module->targets; v != model.target; ++v) first += v->kernel_count;
+  return cuda_open(*model.target, first, model.device_id, model.blob.images, model.blob.weights, &model.cuda,
                    message);
 }
 
-// Opens the selected variant. If the driver cannot load it (the driver may be older than the code), tries the
-// next variants: PTX, which the driver compiles itself, or CPU code. The error message is about the best
-// variant.
-stridec_status open_variant(stridec_model& model, const stridec_model_options& options, Text& message) {
-  const stridec_abi_program& p = *model.program;
+// Opens the selected target. If the driver cannot load it (the driver may be older than the code), tries the
+// next ones: PTX, which the driver compiles itself, or CPU code. The error message is about the best one.
+stridec_status open_target(stridec_model& model, const stridec_model_options& options, Text& message) {
+  const stridec_abi_module& p = *model.module;
   const stridec_status status = open_device(model, message);
   if (status != STRIDEC_UNSUPPORTED_DEVICE) return status;
   Text nowhere(nullptr, 0);
   for (;;) {
     cuda_close(model.cuda);
     model.cuda = nullptr;
-    model.variant = find_variant(model, options, static_cast<int32_t>(model.variant - p.variants) + 1);
-    if (!model.variant) return status;
+    model.target = find_target(model, options, static_cast<int32_t>(model.target - p.targets) + 1);
+    if (!model.target) return status;
     const stridec_status next = open_device(model, nowhere);
     if (next != STRIDEC_UNSUPPORTED_DEVICE) return next;
   }
@@ -208,7 +239,7 @@ stridec_status open_variant(stridec_model& model, const stridec_model_options& o
 
 stridec_status fill(stridec_model& model, const stridec_model_options& options, const stridec_abi_note& note,
                     const char* base, Text& message) {
-  const stridec_abi_program& p = *model.program;
+  const stridec_abi_module& p = *model.module;
   const int32_t type = options.device_type;
   if (type != 0 && type != STRIDEC_DEVICE_CPU && type != STRIDEC_DEVICE_CUDA) {
     message << "device_type is " << type << "; 0 (any), 1 (CPU) or 2 (CUDA) expected";
@@ -216,18 +247,18 @@ stridec_status fill(stridec_model& model, const stridec_model_options& options, 
   }
   model.device_id = options.device_id;
   uint64_t asked = 0;
-  for (int32_t i = 0; i < p.variant_count; ++i) asked |= p.variants[i].features;
+  for (int32_t i = 0; i < p.target_count; ++i) asked |= p.targets[i].features;
   model.cpu = cpu_features(asked & STRIDEC_CPU_AMX_TILE);
-  model.variant = find_variant(model, options, 0);
+  model.target = find_target(model, options, 0);
   model.no_run = options.flags & STRIDEC_MODEL_NO_RUN;
-  if (model.no_run && !model.variant) model.variant = &p.variants[0];
-  if (!model.variant) return explain_none(model, options, message);
+  if (model.no_run && !model.target) model.target = &p.targets[0];
+  if (!model.target) return explain_none(model, options, message);
   stridec_status status = find_blob(note, base, p, options.weights_dir,
                                     !(options.flags & STRIDEC_MODEL_SKIP_WEIGHTS_HASH), model.blob, message);
-  if (status == STRIDEC_OK && !model.no_run) status = open_variant(model, options, message);
-  if (status == STRIDEC_OK) status = describe_values(model, message);
+  if (status == STRIDEC_OK && !model.no_run) status = open_target(model, options, message);
+  if (status == STRIDEC_OK) status = describe_module(model, message);
   if (status != STRIDEC_OK) return status;
-  if ((options.flags & STRIDEC_MODEL_COPY_WEIGHTS) && model.variant->device == STRIDEC_ABI_CPU)
+  if ((options.flags & STRIDEC_MODEL_COPY_WEIGHTS) && model.target->device == STRIDEC_ABI_CPU)
     copy_weights(model.blob);
   return STRIDEC_OK;
 }
@@ -259,9 +290,9 @@ void give_info(void* given, const void* info, size_t info_bytes) {
          bytes - sizeof bytes);
 }
 
-stridec_status open_program(const stridec_abi_program& program, const stridec_abi_note& note,
-                            const char* base, const stridec_model_options* given, stridec_model** model,
-                            char* message_out, size_t message_bytes) {
+stridec_status open_module(const stridec_abi_module& module, const stridec_abi_note& note, const char* base,
+                           const stridec_model_options* given, stridec_model** model, char* message_out,
+                           size_t message_bytes) {
   Text message(message_out, message_out ? message_bytes : 0);
   if (!model) {
     message << "model is null: there is nowhere to put the handle";
@@ -273,7 +304,7 @@ stridec_status open_program(const stridec_abi_program& program, const stridec_ab
     message << "the options are not those of this version of the API: set struct_size, and zero the rest";
     return STRIDEC_INVALID_ARGUMENT;
   }
-  if (program.abi_version != STRIDEC_ABI_VERSION || program.struct_size != sizeof program) {
+  if (module.abi_version != STRIDEC_ABI_VERSION || module.struct_size != sizeof module) {
     message << "the artifact's code and runtime are of different versions";
     return STRIDEC_BAD_ARTIFACT;
   }
@@ -282,7 +313,7 @@ stridec_status open_program(const stridec_abi_program& program, const stridec_ab
     message << "no memory for the model";
     return STRIDEC_OUT_OF_MEMORY;
   }
-  auto* made = new (memory) stridec_model{.references = 1, .program = &program};
+  auto* made = new (memory) stridec_model{.references = 1, .module = &module};
   stridec_status status = fill(*made, options, note, base, message);
   if (status != STRIDEC_OK) {
     destroy(made);

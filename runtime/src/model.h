@@ -1,4 +1,4 @@
-// The immutable part of a loaded model: the program, the variant chosen for this machine, and the weights.
+// The immutable part of a loaded model: the module, the target chosen for this machine, and the weights.
 #pragma once
 
 #include <atomic>
@@ -8,38 +8,49 @@
 #include "stridec/abi.h"
 #include "weights.h"
 
-struct stridec_model {
-  std::atomic<int64_t> references;  // the handle's reference and one per context
-  const stridec_abi_program* program;
+namespace stridec::runtime {
+
+// The dtypes and shape texts ("[batch, 768]") of a list of values.
+struct ValueTexts {
+  const DType** dtypes;
+  char** shapes;
+};
+
+// An entry point, with its code for the chosen target.
+struct Function {
+  const stridec_abi_function* abi;
   const stridec_abi_variant* variant;
-  stridec::runtime::Blob blob;
-  uint64_t cpu;                       // STRIDEC_CPU_* bits of this machine
-  stridec::runtime::CudaModel* cuda;  // null: the variant runs on a CPU
-  int32_t device_id;                  // the requested GPU
-  bool no_run;                        // STRIDEC_MODEL_NO_RUN
-  // Per input, output, state and parameter, in that order.
-  const stridec::runtime::DType** dtypes;
-  char** shapes;             // "[batch, 768]"
+  int32_t index;
+  ValueTexts inputs, outputs;
   const char** step_names;   // pointers into the variant's text
   int32_t output_dim_count;  // sum of the ranks of all outputs
 };
 
+}  // namespace stridec::runtime
+
+struct stridec_model {
+  std::atomic<int64_t> references;  // the handle's reference and one per context
+  const stridec_abi_module* module;
+  const stridec_abi_target* target;
+  stridec::runtime::Blob blob;
+  uint64_t cpu;                       // STRIDEC_CPU_* bits of this machine
+  stridec::runtime::CudaModel* cuda;  // null: the target is a CPU
+  int32_t device_id;                  // the requested GPU
+  bool no_run;                        // STRIDEC_MODEL_NO_RUN
+  stridec::runtime::Function* functions;
+  stridec::runtime::ValueTexts states, parameters;
+};
+
 namespace stridec::runtime {
 
-// Implements stridec_api.model_open for a given program and note.
-stridec_status open_program(const stridec_abi_program& program, const stridec_abi_note& note,
-                            const char* base, const stridec_model_options* options, stridec_model** model,
-                            char* message, size_t message_bytes);
+// Implements stridec_api.model_open for a given module and note.
+stridec_status open_module(const stridec_abi_module& module, const stridec_abi_note& note, const char* base,
+                           const stridec_model_options* options, stridec_model** model, char* message,
+                           size_t message_bytes);
 void retain(stridec_model* model);
 void release(stridec_model* model);
 
-inline const DType& input_dtype(const stridec_model& m, int32_t i) { return *m.dtypes[i]; }
-inline const DType& output_dtype(const stridec_model& m, int32_t i) {
-  return *m.dtypes[m.program->input_count + i];
-}
-inline const DType& state_dtype(const stridec_model& m, int32_t i) {
-  return *m.dtypes[m.program->input_count + m.program->output_count + i];
-}
+inline const DType& state_dtype(const stridec_model& m, int32_t i) { return *m.states.dtypes[i]; }
 
 // The device that the model runs on.
 inline stridec_device device_of(const stridec_model& m) {

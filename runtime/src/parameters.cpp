@@ -8,9 +8,9 @@
 namespace stridec::runtime {
 namespace {
 
-const stridec_abi_program& program_of(const stridec_context& c) { return *c.model->program; }
-
-int64_t begin_of(const stridec_context& c) { return static_cast<int64_t>(program_of(c).parameters_begin); }
+int64_t begin_of(const stridec_context& c) {
+  return static_cast<int64_t>(c.model->module->parameters_begin);
+}
 
 // The address to which the offsets of parameters are added, for a block that holds them alone.
 char* base_of(const stridec_context& c, const Block& block) {
@@ -43,7 +43,7 @@ struct Stored {
 };
 
 stridec_status find(const stridec_context& c, const char* name, Stored& out, Text& message) {
-  const stridec_abi_program& p = program_of(c);
+  const stridec_abi_module& p = *c.model->module;
   if (!name) {
     message << "the name of the state is null";
     return STRIDEC_INVALID_ARGUMENT;
@@ -53,15 +53,10 @@ stridec_status find(const stridec_context& c, const char* name, Stored& out, Tex
     if (!strcmp(p.states[i].value.name, name)) out = {&p.states[i], &state_dtype(*c.model, i), i, 0};
   for (int32_t i = 0; i < p.parameter_count && !out.entry; ++i)
     if (!strcmp(p.parameters[i].value.name, name))
-      out = {&p.parameters[i], find_dtype(p.parameters[i].value.dtype), -1, 0};
+      out = {&p.parameters[i], c.model->parameters.dtypes[i], -1, 0};
   if (!out.entry) {
     message << "there is no state or replaceable parameter '" << name << "'";
     return STRIDEC_INVALID_ARGUMENT;
-  }
-  if (!out.dtype) {
-    message << "'" << name << "' has dtype number " << out.entry->value.dtype
-            << ", which this runtime does not know";
-    return STRIDEC_BAD_ARTIFACT;
   }
   out.bytes = compact_bytes(out.entry->dims, out.entry->value.rank, byte_size(*out.dtype));
   if (out.bytes < 0 ||
@@ -160,8 +155,10 @@ void* allocate(stridec_abi_run* run, int32_t slot, int64_t bytes) {
   return derivation.slots[slot].data;
 }
 
-stridec_status derive(stridec_context& c, const stridec_abi_variant& variant, Text& message) {
-  const stridec_abi_program& p = program_of(c);
+// Runs the derivation of a variant of function `p`.
+stridec_status derive(stridec_context& c, const stridec_abi_function& p, const stridec_abi_variant& variant,
+                      Text& message) {
+  if (!variant.derive) return STRIDEC_OK;
   auto* symbols = make_array<int64_t>(p.symbol_count);
   auto* slots = make_array<Block>(p.slot_count);
   Block arena = {};
@@ -211,7 +208,8 @@ char* parameters_of(const stridec_context& c) {
 stridec_status derive_parameters(stridec_context& c, Text& message) {
   if (!c.parameters_written) return STRIDEC_OK;
   stridec_status status = STRIDEC_OK;
-  if (c.model->variant->derive) status = derive(c, *c.model->variant, message);
+  for (int32_t f = 0; f < c.model->module->function_count && status == STRIDEC_OK; ++f)
+    status = derive(c, *c.model->functions[f].abi, *c.model->functions[f].variant, message);
   if (status == STRIDEC_OK && c.cuda &&
       !(cuda_wait(*c.cuda) &&
         cuda_upload(*c.cuda, c.device_parameters.data, c.parameters.data, c.parameters.bytes)))
@@ -277,14 +275,15 @@ stridec_status context_parameters(stridec_context* context, uint64_t* offset, co
   InUse use(*context);
   if (!use) return STRIDEC_BUSY;
   stridec_context& c = *context;
-  const stridec_abi_program& p = program_of(c);
+  const stridec_abi_module& p = *c.model->module;
   *offset = *count = 0;
   *bytes = nullptr;
   if (!p.parameter_count) return STRIDEC_OK;
   stridec_status status = own_parameters(c, use.message);
-  // Each variant has derived parameters of its own.
-  for (int32_t i = 0; i < p.variant_count && status == STRIDEC_OK; ++i)
-    if (p.variants[i].derive) status = derive(c, p.variants[i], use.message);
+  // Each variant of each function has derived parameters of its own.
+  for (int32_t f = 0; f < p.function_count; ++f)
+    for (int32_t i = 0; i < p.target_count && status == STRIDEC_OK; ++i)
+      status = derive(c, p.functions[f], p.functions[f].variants[i], use.message);
   if (status != STRIDEC_OK) return status;
   *offset = p.parameters_begin;
   *bytes = c.parameters.data;

@@ -8,19 +8,17 @@
 namespace stridec::runtime {
 namespace {
 
-const stridec_abi_program& program_of(const stridec_context& c) { return *c.model->program; }
-
 bool dims_known(const stridec_context& c, int32_t i) {
-  for (int32_t d = 0; d < program_of(c).outputs[i].rank; ++d)
-    if (c.dims_of[i][d] < 0) return false;
+  for (int32_t d = 0; d < function_of(c).outputs[i].rank; ++d)
+    if (c.frame->dims_of[i][d] < 0) return false;
   return true;
 }
 
-stridec_status check_count(const char* role, int32_t expected, const stridec_tensor* tensors, size_t given,
-                           Text& message) {
+stridec_status check_count(const stridec_context& c, const char* role, int32_t expected,
+                           const stridec_tensor* tensors, size_t given, Text& message) {
   if (given != static_cast<size_t>(expected)) {
-    message << "the model has " << expected << ' ' << role << (expected == 1 ? "" : "s") << "; "
-            << static_cast<uint64_t>(given) << " given";
+    write_function(message, c) << " has " << expected << ' ' << role << (expected == 1 ? "" : "s") << "; "
+                               << static_cast<uint64_t>(given) << " given";
     return STRIDEC_INVALID_ARGUMENT;
   }
   if (expected && !tensors) {
@@ -47,9 +45,9 @@ stridec_status fetch_span(stridec_context& c, const stridec_tensor& t, int64_t e
 
 // Makes a compact copy of an input that is not compact, or is not on the model's device.
 stridec_status gather_input(stridec_context& c, int32_t i, const stridec_tensor& t, Text& message) {
-  char* to = c.staging.data + c.staging_offset[i];
-  c.inputs[i] = to;
-  int64_t element = byte_size(input_dtype(*c.model, i));
+  char* to = c.staging.data + c.frame->staging_offset[i];
+  c.frame->inputs[i] = to;
+  int64_t element = byte_size(input_dtype(c, i));
   int64_t bytes = compact_bytes(t.shape, t.ndim, element);
   if (!c.cuda) {
     copy_strided(to, nullptr, data_of(t), t.strides, t.shape, t.ndim, element);
@@ -79,13 +77,13 @@ enum class Aim { kShapes, kReserve, kRun };
 // sets the symbols and the known part of output_dims.
 stridec_status bind_inputs(stridec_context& c, const stridec_tensor* inputs, size_t count, Aim aim,
                            Text& message) {
-  const stridec_abi_program& p = program_of(c);
-  stridec_status status = check_count("input", p.input_count, inputs, count, message);
+  const stridec_abi_function& p = function_of(c);
+  stridec_status status = check_count(c, "input", p.input_count, inputs, count, message);
   int64_t staged = 0;
   bool bind_reads_staged = false;
   for (int32_t i = 0; i < p.input_count && status == STRIDEC_OK; ++i) {
     const stridec_tensor& t = inputs[i];
-    const DType& type = input_dtype(*c.model, i);
+    const DType& type = input_dtype(c, i);
     status = check_tensor("input", p.inputs[i], type, t, device_of(*c.model), aim == Aim::kRun, message);
     if (status != STRIDEC_OK) break;
     bool read = p.inputs[i].flags & STRIDEC_ABI_READ_BY_BIND;
@@ -93,13 +91,13 @@ stridec_status bind_inputs(stridec_context& c, const stridec_tensor* inputs, siz
       message << "input '" << p.inputs[i].name << "': sizes depend on its values; host memory is expected";
       return STRIDEC_WRONG_TYPE;
     }
-    c.input_dims[i] = t.shape;
-    c.staging_offset[i] = -1;
-    c.inputs[i] = t.data ? data_of(t) : nullptr;
-    c.bind_data[i] = read ? c.inputs[i] : nullptr;
+    c.frame->input_dims[i] = t.shape;
+    c.frame->staging_offset[i] = -1;
+    c.frame->inputs[i] = t.data ? data_of(t) : nullptr;
+    c.frame->bind_data[i] = read ? c.frame->inputs[i] : nullptr;
     bool direct = is_direct(t, t.shape, byte_size(type));
     if (direct && (!c.cuda || on_device(t))) continue;
-    c.staging_offset[i] = staged;
+    c.frame->staging_offset[i] = staged;
     int64_t bytes = compact_bytes(t.shape, t.ndim, byte_size(type));
     if (__builtin_add_overflow(staged, align_up(bytes), &staged))
       return out_of_memory(message, "inputs", bytes);
@@ -109,36 +107,36 @@ stridec_status bind_inputs(stridec_context& c, const stridec_tensor* inputs, siz
   if ((aim != Aim::kShapes || bind_reads_staged) && !grow(*c.memory, c.staging, staged))
     return out_of_memory(message, "compact copies of inputs", staged);
   for (int32_t i = 0; i < p.input_count && bind_reads_staged; ++i) {
-    if (c.staging_offset[i] < 0 || !c.bind_data[i]) continue;
+    if (c.frame->staging_offset[i] < 0 || !c.frame->bind_data[i]) continue;
     status = gather_input(c, i, inputs[i], message);
     if (status != STRIDEC_OK) return status;
-    c.bind_data[i] = c.cuda ? c.host_staging.data : c.inputs[i];
+    c.frame->bind_data[i] = c.cuda ? c.host_staging.data : c.frame->inputs[i];
   }
   stridec_abi_failure failure = {};
-  if (p.bind(c.input_dims, c.bind_data, c.symbols, &failure) != 0) {
-    write_failure(message, p, failure);
+  if (p.bind(c.frame->input_dims, c.frame->bind_data, c.frame->symbols, &failure) != 0) {
+    write_failure(message, *c.model->module, failure);
     return STRIDEC_WRONG_SHAPE;
   }
-  p.output_dims(c.symbols, c.output_dims);
+  p.output_dims(c.frame->symbols, c.frame->output_dims);
   return STRIDEC_OK;
 }
 
 stridec_status reserve_blocks(stridec_context& c, Text& message) {
-  const stridec_abi_variant& v = *c.model->variant;
-  int64_t arena = v.workspace_bytes ? v.workspace_bytes(c.symbols, c.threads) : 0;
-  int64_t scratch = v.scratch_bytes ? v.scratch_bytes(c.symbols) : 0;
+  const stridec_abi_variant& v = *c.frame->function->variant;
+  int64_t arena = v.workspace_bytes ? v.workspace_bytes(c.frame->symbols, c.threads) : 0;
+  int64_t scratch = v.scratch_bytes ? v.scratch_bytes(c.frame->symbols) : 0;
   if (arena < 0 || !grow(*c.memory, c.arena, arena)) return out_of_memory(message, "the workspace", arena);
   if (scratch < 0 || !grow(*c.memory, c.scratch, scratch))
     return out_of_memory(message, "a kernel's workspace", scratch);
-  return v.counter_bytes ? reserve_counters(c, v.counter_bytes(c.symbols), message) : STRIDEC_OK;
+  return v.counter_bytes ? reserve_counters(c, v.counter_bytes(c.frame->symbols), message) : STRIDEC_OK;
 }
 
 // Checks and places the outputs. Outputs whose dims depend on data are checked only as far as the dims are
 // known.
 stridec_status place_outputs(stridec_context& c, const stridec_tensor* outputs, Text& message) {
-  const stridec_abi_program& p = program_of(c);
+  const stridec_abi_function& p = function_of(c);
   for (int32_t i = 0; i < p.output_count; ++i) {
-    const DType& type = output_dtype(*c.model, i);
+    const DType& type = output_dtype(c, i);
     const stridec_tensor* given = outputs ? &outputs[i] : nullptr;
     if (given && given->data) {
       stridec_status status =
@@ -149,8 +147,8 @@ stridec_status place_outputs(stridec_context& c, const stridec_tensor* outputs, 
         return STRIDEC_INVALID_ARGUMENT;
       }
     }
-    c.outputs[i] = nullptr;
-    c.places[i] = Place::kUnknown;
+    c.frame->outputs[i] = nullptr;
+    c.frame->places[i] = Place::kUnknown;
     if (!dims_known(c, i)) continue;
     stridec_status status = place_output(c, i, given, message);
     if (status != STRIDEC_OK) return status;
@@ -162,19 +160,17 @@ bool overlap(Extent a, Extent b) { return a.begin < b.end && b.begin < a.end; }
 
 stridec_status check_overlaps(const stridec_context& c, const stridec_tensor* inputs,
                               const stridec_tensor* outputs, Text& message) {
-  const stridec_abi_program& p = program_of(c);
+  const stridec_abi_function& p = function_of(c);
   for (int32_t o = 0; o < p.output_count; ++o) {
     if (!outputs[o].data) continue;
-    Extent out = extent_of(outputs[o], byte_size(output_dtype(*c.model, o)));
+    Extent out = extent_of(outputs[o], byte_size(output_dtype(c, o)));
     for (int32_t i = 0; i < p.input_count; ++i) {
-      if (!inputs[i].data || !overlap(out, extent_of(inputs[i], byte_size(input_dtype(*c.model, i)))))
-        continue;
+      if (!inputs[i].data || !overlap(out, extent_of(inputs[i], byte_size(input_dtype(c, i))))) continue;
       message << "output '" << p.outputs[o].name << "' and input '" << p.inputs[i].name << "' share memory";
       return STRIDEC_INVALID_ARGUMENT;
     }
     for (int32_t i = 0; i < o; ++i) {
-      if (!outputs[i].data || !overlap(out, extent_of(outputs[i], byte_size(output_dtype(*c.model, i)))))
-        continue;
+      if (!outputs[i].data || !overlap(out, extent_of(outputs[i], byte_size(output_dtype(c, i))))) continue;
       message << "outputs '" << p.outputs[o].name << "' and '" << p.outputs[i].name << "' share memory";
       return STRIDEC_INVALID_ARGUMENT;
     }
@@ -191,7 +187,7 @@ stridec_status prepare(stridec_context& c, const stridec_tensor* inputs, size_t 
   }
   stridec_status status = bind_inputs(c, inputs, input_count, aim, message);
   if (status == STRIDEC_OK && (outputs || aim == Aim::kRun))
-    status = check_count("output", program_of(c).output_count, outputs, output_count, message);
+    status = check_count(c, "output", function_of(c).output_count, outputs, output_count, message);
   if (status == STRIDEC_OK) status = place_outputs(c, outputs, message);
   if (status == STRIDEC_OK) status = reserve_blocks(c, message);
   return status;
@@ -200,25 +196,25 @@ stridec_status prepare(stridec_context& c, const stridec_tensor* inputs, size_t 
 // Collects the addresses of everything that a GPU run reads and writes, except the weights, which do not
 // move.
 RunKey key_of(stridec_context& c) {
-  const stridec_abi_program& p = program_of(c);
+  const stridec_abi_function& p = function_of(c);
   int32_t n = 0;
-  for (int32_t i = 0; i < p.input_count; ++i) c.addresses[n++] = c.inputs[i];
-  for (int32_t i = 0; i < p.output_count; ++i) c.addresses[n++] = c.outputs[i];
-  for (int32_t i = 0; i < p.state_count; ++i) c.addresses[n++] = c.states[i];
-  c.addresses[n++] = c.parameters.data;
-  c.addresses[n++] = c.arena.data;
-  c.addresses[n++] = c.scratch.data;
-  c.addresses[n++] = c.counters.data;
-  return {c.symbols, c.addresses, p.symbol_count, n};
+  for (int32_t i = 0; i < p.input_count; ++i) c.frame->addresses[n++] = c.frame->inputs[i];
+  for (int32_t i = 0; i < p.output_count; ++i) c.frame->addresses[n++] = c.frame->outputs[i];
+  for (int32_t i = 0; i < c.model->module->state_count; ++i) c.frame->addresses[n++] = c.states[i];
+  c.frame->addresses[n++] = c.parameters.data;
+  c.frame->addresses[n++] = c.arena.data;
+  c.frame->addresses[n++] = c.scratch.data;
+  c.frame->addresses[n++] = c.counters.data;
+  return {c.frame->symbols, c.frame->addresses, p.symbol_count, n};
 }
 
 stridec_status execute(stridec_context& c, Text& message) {
   if (stridec_status status = derive_parameters(c, message); status != STRIDEC_OK) return status;
   memset(c.failures.data, 0, static_cast<size_t>(c.failures.bytes));
   c.run_status = STRIDEC_OK;
-  stridec_abi_run run = {.symbols = c.symbols,
-                         .inputs = c.inputs,
-                         .outputs = c.outputs,
+  stridec_abi_run run = {.symbols = c.frame->symbols,
+                         .inputs = c.frame->inputs,
+                         .outputs = c.frame->outputs,
                          .states = c.states,
                          .weights = c.cuda ? cuda_weights(*c.model->cuda) : c.model->blob.weights.data,
                          .parameters = parameters_of(c),
@@ -233,37 +229,37 @@ stridec_status execute(stridec_context& c, Text& message) {
                          .read = read_device,
                          .context = &c};
   if (c.cuda) {
-    cuda_begin(*c.cuda, key_of(c), !c.profiling);
+    cuda_begin(*c.cuda, c.frame->function->index, key_of(c), !c.profiling);
     if (c.profiling) {
       collect_profile(c);
       cuda_stamp(*c.cuda, kNobody);
     }
     if (cuda_replay(*c.cuda)) return STRIDEC_OK;
-    if (c.model->variant->run(&run)) return failed_run(c, message);
+    if (c.frame->function->variant->run(&run)) return failed_run(c, message);
     return cuda_end(*c.cuda) ? STRIDEC_OK : device_error(c, message);
   }
   FpMode before = fp_mode();
   set_default_fp_mode();
-  int32_t failed = c.model->variant->run(&run);
+  int32_t failed = c.frame->function->variant->run(&run);
   set_fp_mode(before);
   return failed ? failed_run(c, message) : STRIDEC_OK;
 }
 
 // Copies an output of a GPU run to host memory or to memory that is not compact.
 stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Text& message) {
-  int64_t element = byte_size(output_dtype(*c.model, i));
-  const int64_t* dims = c.dims_of[i];
-  int32_t rank = program_of(c).outputs[i].rank;
+  int64_t element = byte_size(output_dtype(c, i));
+  const int64_t* dims = c.frame->dims_of[i];
+  int32_t rank = function_of(c).outputs[i].rank;
   int64_t bytes = compact_bytes(dims, rank, element);
   if (!bytes) return STRIDEC_OK;
-  bool strided = c.places[i] == Place::kStaged && (on_device(t) || !is_direct(t, dims, element));
-  char* to = c.places[i] == Place::kStaged ? data_of(t) : c.fetched[i].data;
+  bool strided = c.frame->places[i] == Place::kStaged && (on_device(t) || !is_direct(t, dims, element));
+  char* to = c.frame->places[i] == Place::kStaged ? data_of(t) : c.frame->fetched[i].data;
   if (strided) {
-    if (!grow(c.allocator, c.fetched[i], bytes))
-      return out_of_memory(message, program_of(c).outputs[i].name, bytes);
-    to = c.fetched[i].data;
+    if (!grow(c.allocator, c.frame->fetched[i], bytes))
+      return out_of_memory(message, function_of(c).outputs[i].name, bytes);
+    to = c.frame->fetched[i].data;
   }
-  if (!cuda_download(*c.cuda, to, c.owned[i].data, bytes)) return device_error(c, message);
+  if (!cuda_download(*c.cuda, to, c.frame->owned[i].data, bytes)) return device_error(c, message);
   if (!strided) return STRIDEC_OK;
   int64_t strides[kMaxRank];  // without strides: row-major over the given shape
   int64_t stride = 1;
@@ -291,13 +287,13 @@ stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Te
 // asynchronous run.
 stridec_status finish_device(stridec_context& c, stridec_tensor* outputs, Text& message) {
   bool fetches = false;
-  for (int32_t i = 0; i < program_of(c).output_count; ++i)
-    fetches |= c.places[i] == Place::kStaged || c.places[i] == Place::kFetched;
+  for (int32_t i = 0; i < function_of(c).output_count; ++i)
+    fetches |= c.frame->places[i] == Place::kStaged || c.frame->places[i] == Place::kFetched;
   if (c.asynchronous && !fetches) return STRIDEC_OK;
   if (!cuda_wait(*c.cuda)) return device_error(c, message);
   if (cuda_failure(*c.cuda).code) return failed_run(c, message);
-  for (int32_t i = 0; i < program_of(c).output_count; ++i) {
-    if (c.places[i] != Place::kStaged && c.places[i] != Place::kFetched) continue;
+  for (int32_t i = 0; i < function_of(c).output_count; ++i) {
+    if (c.frame->places[i] != Place::kStaged && c.frame->places[i] != Place::kFetched) continue;
     stridec_status status = fetch_output(c, i, outputs[i], message);
     if (status != STRIDEC_OK) return status;
   }
@@ -306,13 +302,13 @@ stridec_status finish_device(stridec_context& c, stridec_tensor* outputs, Text& 
 
 // After a run: copies results to the caller's memory and fills the fields of the tensors.
 stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& message) {
-  const stridec_abi_program& p = program_of(c);
+  const stridec_abi_function& p = function_of(c);
   for (int32_t i = 0; i < p.output_count; ++i) {
     stridec_tensor& t = outputs[i];
-    const DType& type = output_dtype(*c.model, i);
-    const int64_t* dims = c.dims_of[i];
+    const DType& type = output_dtype(c, i);
+    const int64_t* dims = c.frame->dims_of[i];
     int32_t rank = p.outputs[i].rank;
-    switch (c.places[i]) {
+    switch (c.frame->places[i]) {
       case Place::kUnknown:
         message << "output '" << p.outputs[i].name << "' was never given its size by the generated code";
         return STRIDEC_BAD_ARTIFACT;
@@ -321,19 +317,20 @@ stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& messag
         int64_t strides[kMaxRank];  // without strides: row-major over the given shape
         int64_t stride = 1;
         for (int32_t d = rank; d-- > 0; stride *= t.shape[d]) strides[d] = stride;
-        copy_strided(data_of(t), t.strides ? t.strides : strides, c.owned[i].data, nullptr, dims, rank,
+        copy_strided(data_of(t), t.strides ? t.strides : strides, c.frame->owned[i].data, nullptr, dims, rank,
                      byte_size(type));
         break;
       }
       case Place::kFetched:
       case Place::kOwned:
-        t.device = c.places[i] == Place::kOwned ? device_of(*c.model) : stridec_device{STRIDEC_DEVICE_CPU, 0};
-        t.data = c.places[i] == Place::kOwned ? c.owned[i].data : c.fetched[i].data;
+        t.device =
+            c.frame->places[i] == Place::kOwned ? device_of(*c.model) : stridec_device{STRIDEC_DEVICE_CPU, 0};
+        t.data = c.frame->places[i] == Place::kOwned ? c.frame->owned[i].data : c.frame->fetched[i].data;
         t.byte_offset = 0;
         t.strides = nullptr;
         t.dtype = type.dlpack;
         t.ndim = rank;
-        if (!t.shape) t.shape = c.dims_of[i];
+        if (!t.shape) t.shape = c.frame->dims_of[i];
         break;
       case Place::kDirect: break;
     }
@@ -345,7 +342,7 @@ stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& messag
 }  // namespace
 
 stridec_status failed_run(stridec_context& c, Text& message) {
-  const stridec_abi_program& p = program_of(c);
+  const stridec_abi_module& p = *c.model->module;
   auto* failures = reinterpret_cast<const stridec_abi_failure*>(c.failures.data);
   if (c.run_status != STRIDEC_OK) return c.run_status;  // the message has been written
   if (c.cuda && cuda_failure(*c.cuda).code) {
@@ -364,12 +361,12 @@ stridec_status failed_run(stridec_context& c, Text& message) {
   return STRIDEC_BAD_ARTIFACT;
 }
 
-void write_failure(Text& text, const stridec_abi_program& program, const stridec_abi_failure& failure) {
-  if (failure.code < 1 || failure.code > program.message_count) {
+void write_failure(Text& text, const stridec_abi_module& module, const stridec_abi_failure& failure) {
+  if (failure.code < 1 || failure.code > module.message_count) {
     text << "the generated code reported the unknown failure " << failure.code;
     return;
   }
-  for (const char* at = program.messages[failure.code - 1].text; *at; ++at) {
+  for (const char* at = module.messages[failure.code - 1].text; *at; ++at) {
     if ((at[0] == '{' || at[0] == '}') && at[1] == at[0]) {  // a doubled brace stands for one brace
       text << *at++;
       continue;
@@ -385,16 +382,16 @@ void write_failure(Text& text, const stridec_abi_program& program, const stridec
 }
 
 stridec_status place_output(stridec_context& c, int32_t i, const stridec_tensor* given, Text& message) {
-  const stridec_abi_value& value = program_of(c).outputs[i];
-  int64_t element = byte_size(output_dtype(*c.model, i));
-  const int64_t* dims = c.dims_of[i];
+  const stridec_abi_value& value = function_of(c).outputs[i];
+  int64_t element = byte_size(output_dtype(c, i));
+  const int64_t* dims = c.frame->dims_of[i];
   int64_t bytes = compact_bytes(dims, value.rank, element);
   if (bytes < 0) {
     message << "output '" << value.name << "' would have shape " << Dims{dims, value.rank}
             << ", more than memory can hold";
     return STRIDEC_OUT_OF_MEMORY;
   }
-  c.places[i] = Place::kDirect;
+  c.frame->places[i] = Place::kDirect;
   if (!given) return STRIDEC_OK;
   if (given->data) {
     for (int32_t d = 0; d < value.rank; ++d) {
@@ -404,34 +401,38 @@ stridec_status place_output(stridec_context& c, int32_t i, const stridec_tensor*
               << Dims{dims, value.rank} << " is needed";
       return STRIDEC_WRONG_SHAPE;
     }
-    c.outputs[i] = data_of(*given);
+    c.frame->outputs[i] = data_of(*given);
     if (is_direct(*given, dims, element) && (!c.cuda || on_device(*given))) return STRIDEC_OK;
   }
-  c.places[i] = given->data ? Place::kStaged : c.cuda && !on_device(*given) ? Place::kFetched : Place::kOwned;
+  c.frame->places[i] = given->data                    ? Place::kStaged
+                       : c.cuda && !on_device(*given) ? Place::kFetched
+                                                      : Place::kOwned;
   // At least one byte: null means failure to generated code, and in a tensor it requests memory of the
   // context.
-  if (!grow(*c.memory, c.owned[i], bytes ? bytes : 1) ||
-      (c.places[i] == Place::kFetched && !grow(c.allocator, c.fetched[i], bytes ? bytes : 1)))
+  if (!grow(*c.memory, c.frame->owned[i], bytes ? bytes : 1) ||
+      (c.frame->places[i] == Place::kFetched && !grow(c.allocator, c.frame->fetched[i], bytes ? bytes : 1)))
     return out_of_memory(message, value.name, bytes);
-  c.outputs[i] = c.owned[i].data;
+  c.frame->outputs[i] = c.frame->owned[i].data;
   return STRIDEC_OK;
 }
 
-stridec_status context_output_shapes(stridec_context* c, const stridec_tensor* inputs, size_t input_count,
-                                     stridec_tensor* outputs, size_t output_count) {
+stridec_status context_function_output_shapes(stridec_context* c, int32_t function,
+                                              const stridec_tensor* inputs, size_t input_count,
+                                              stridec_tensor* outputs, size_t output_count) {
   if (!c) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
-  const stridec_abi_program& p = program_of(*c);
-  stridec_status status = bind_inputs(*c, inputs, input_count, Aim::kShapes, use.message);
-  if (status == STRIDEC_OK)
-    status = check_count("output", p.output_count, outputs, output_count, use.message);
+  stridec_status status = select_function(*c, function, use.message);
+  if (status == STRIDEC_OK) status = bind_inputs(*c, inputs, input_count, Aim::kShapes, use.message);
+  if (status != STRIDEC_OK) return status;
+  const stridec_abi_function& p = function_of(*c);
+  status = check_count(*c, "output", p.output_count, outputs, output_count, use.message);
   if (status != STRIDEC_OK) return status;
   for (int32_t i = 0; i < p.output_count; ++i) {
     stridec_tensor& t = outputs[i];
     t.ndim = p.outputs[i].rank;
-    t.dtype = output_dtype(*c->model, i).dlpack;
-    for (int32_t d = 0; t.shape && d < t.ndim; ++d) t.shape[d] = c->dims_of[i][d];
+    t.dtype = output_dtype(*c, i).dlpack;
+    for (int32_t d = 0; t.shape && d < t.ndim; ++d) t.shape[d] = c->frame->dims_of[i][d];
   }
   return STRIDEC_OK;
 }
@@ -441,25 +442,29 @@ stridec_status reserve(stridec_context& c, const stridec_tensor* inputs, size_t 
   return prepare(c, inputs, input_count, outputs, output_count, Aim::kReserve, message);
 }
 
-stridec_status context_reserve(stridec_context* c, const stridec_tensor* inputs, size_t input_count,
-                               const stridec_tensor* outputs, size_t output_count) {
+stridec_status context_reserve_function(stridec_context* c, int32_t function, const stridec_tensor* inputs,
+                                        size_t input_count, const stridec_tensor* outputs,
+                                        size_t output_count) {
   if (!c) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
-  return reserve(*c, inputs, input_count, outputs, output_count, use.message);
+  stridec_status status = select_function(*c, function, use.message);
+  return status == STRIDEC_OK ? reserve(*c, inputs, input_count, outputs, output_count, use.message) : status;
 }
 
-stridec_status context_run(stridec_context* c, const stridec_tensor* inputs, size_t input_count,
-                           stridec_tensor* outputs, size_t output_count) {
+stridec_status context_run_function(stridec_context* c, int32_t function, const stridec_tensor* inputs,
+                                    size_t input_count, stridec_tensor* outputs, size_t output_count) {
   if (!c) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
-  stridec_status status = prepare(*c, inputs, input_count, outputs, output_count, Aim::kRun, use.message);
+  stridec_status status = select_function(*c, function, use.message);
+  if (status == STRIDEC_OK)
+    status = prepare(*c, inputs, input_count, outputs, output_count, Aim::kRun, use.message);
   if (status == STRIDEC_OK) status = check_overlaps(*c, inputs, outputs, use.message);
   if (status != STRIDEC_OK) return status;
   if (c->cuda && cuda_failure(*c->cuda).code) return failed_run(*c, use.message);  // of an earlier run
-  for (int32_t i = 0; i < program_of(*c).input_count && status == STRIDEC_OK; ++i)
-    if (c->staging_offset[i] >= 0 && (!c->bind_data[i] || c->cuda))
+  for (int32_t i = 0; i < function_of(*c).input_count && status == STRIDEC_OK; ++i)
+    if (c->frame->staging_offset[i] >= 0 && (!c->frame->bind_data[i] || c->cuda))
       status = gather_input(*c, i, inputs[i], use.message);
   if (status != STRIDEC_OK) return status;
   c->given_outputs = outputs;

@@ -47,14 +47,14 @@ void warm_part(void* argument, int32_t part) {
 
   auto write = [](const char* begin, int64_t bytes) { populate(begin, bytes, Access::kWrite); };
   for (const Block* block : {&c.arena, &c.staging}) share(block->data, block->bytes, part, w.parts, write);
-  const stridec_abi_program& p = *c.model->program;
+  const stridec_abi_function& p = function_of(c);
   for (int32_t i = 0; i < p.output_count; ++i)
-    if (c.places[i] == Place::kDirect && c.outputs[i]) {
+    if (c.frame->places[i] == Place::kDirect && c.frame->outputs[i]) {
       const int64_t bytes =
-          compact_bytes(c.dims_of[i], p.outputs[i].rank, byte_size(output_dtype(*c.model, i)));
-      share(static_cast<const char*>(c.outputs[i]), bytes, part, w.parts, write);
+          compact_bytes(c.frame->dims_of[i], p.outputs[i].rank, byte_size(output_dtype(c, i)));
+      share(static_cast<const char*>(c.frame->outputs[i]), bytes, part, w.parts, write);
     } else {
-      share(c.owned[i].data, c.owned[i].bytes, part, w.parts, write);
+      share(c.frame->owned[i].data, c.frame->owned[i].bytes, part, w.parts, write);
     }
   const Bytes& weights = c.model->blob.weights;
   share(weights.data, static_cast<int64_t>(weights.size), part, w.parts, read_lines);
@@ -77,12 +77,14 @@ void populate_code(const stridec_model& model) {
 
 }  // namespace
 
-stridec_status context_warm_up(stridec_context* c, const stridec_tensor* inputs, size_t input_count,
-                               const stridec_tensor* outputs, size_t output_count) {
+stridec_status context_warm_up_function(stridec_context* c, int32_t function, const stridec_tensor* inputs,
+                                        size_t input_count, const stridec_tensor* outputs,
+                                        size_t output_count) {
   if (!c) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
-  stridec_status status = reserve(*c, inputs, input_count, outputs, output_count, use.message);
+  stridec_status status = select_function(*c, function, use.message);
+  if (status == STRIDEC_OK) status = reserve(*c, inputs, input_count, outputs, output_count, use.message);
   if (status != STRIDEC_OK || c->cuda) return status;
   populate_code(*c->model);
   // For a file that is not in memory yet, the kernel then reads and keeps huge pages if the file system

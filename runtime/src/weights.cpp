@@ -60,9 +60,9 @@ void own_folder(char* out, size_t room) {
   Text(out, room) << (slash ? own.path : ".");
 }
 
-stridec_status open_file(const stridec_abi_program& program, const char* folder, bool check_hash, Blob& blob,
+stridec_status open_file(const stridec_abi_module& module, const char* folder, bool check_hash, Blob& blob,
                          Text& message) {
-  const char* name = program.weights_file;
+  const char* name = module.weights_file;
   if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, "..")) {
     message << "the artifact names '" << name << "' as its weights file; a plain file name is expected";
     return STRIDEC_BAD_ARTIFACT;
@@ -89,9 +89,9 @@ stridec_status open_file(const stridec_abi_program& program, const char* folder,
     return STRIDEC_BAD_WEIGHTS;
   }
   auto size = static_cast<uint64_t>(status.st_size);
-  if (size != program.weights_bytes) {
+  if (size != module.weights_bytes) {
     close(fd);
-    sentence() << "it has " << size << " bytes, this artifact's weights have " << program.weights_bytes;
+    sentence() << "it has " << size << " bytes, this artifact's weights have " << module.weights_bytes;
     return STRIDEC_BAD_WEIGHTS;
   }
   void* mapping = size ? mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0) : nullptr;
@@ -100,7 +100,7 @@ stridec_status open_file(const stridec_abi_program& program, const char* folder,
     sentence() << "cannot be mapped into memory (" << size << " bytes)";
     return STRIDEC_OUT_OF_MEMORY;
   }
-  if (check_hash && stridec_xxh64(mapping, size, 0) != program.weights_hash) {
+  if (check_hash && stridec_xxh64(mapping, size, 0) != module.weights_hash) {
     if (mapping) munmap(mapping, size);
     sentence() << "its contents are not this artifact's weights (the hash differs)";
     return STRIDEC_BAD_WEIGHTS;
@@ -127,9 +127,8 @@ bool huge_pages_on_request() {
 const stridec_abi_note& artifact_note() { return stridec_note; }
 const char* artifact_base() { return __ehdr_start; }
 
-stridec_status find_blob(const stridec_abi_note& note, const char* base,
-                         const stridec_abi_program& program, const char* weights_dir, bool check_hash,
-                         Blob& blob, Text& message) {
+stridec_status find_blob(const stridec_abi_note& note, const char* base, const stridec_abi_module& module,
+                         const char* weights_dir, bool check_hash, Blob& blob, Text& message) {
   blob = {};
   if (note.weights_bytes) blob.weights = {base + note.weights_address, note.weights_bytes};
   if (note.manifest_bytes) blob.manifest = {base + note.manifest_address, note.manifest_bytes};
@@ -138,14 +137,14 @@ stridec_status find_blob(const stridec_abi_note& note, const char* base,
     message << "the artifact's file is cut short: its weights or manifest are not all there";
     return STRIDEC_BAD_ARTIFACT;
   }
-  if (program.weights_file) {
+  if (module.weights_file) {
     char folder[4096];
     if (!weights_dir) own_folder(folder, sizeof folder);
-    return open_file(program, weights_dir ? weights_dir : folder, check_hash, blob, message);
+    return open_file(module, weights_dir ? weights_dir : folder, check_hash, blob, message);
   }
-  if (blob.weights.size != program.weights_bytes) {
+  if (blob.weights.size != module.weights_bytes) {
     message << "the artifact holds " << blob.weights.size << " bytes of weights and was made for "
-            << program.weights_bytes;
+            << module.weights_bytes;
     return STRIDEC_BAD_ARTIFACT;
   }
   return STRIDEC_OK;

@@ -26,9 +26,8 @@ struct Blob {
 // Finds weights and manifest for a note loaded at `base`. The artifact's own note is artifact_note() at
 // artifact_base(). weights_dir null: the folder of the artifact. On failure it writes a sentence and leaves
 // nothing open.
-stridec_status find_blob(const stridec_abi_note& note, const char* base,
-                         const stridec_abi_program& program, const char* weights_dir, bool check_hash,
-                         Blob& blob, Text& message);
+stridec_status find_blob(const stridec_abi_note& note, const char* base, const stridec_abi_module& module,
+                         const char* weights_dir, bool check_hash, Blob& blob, Text& message);
 // Copies the weights into huge pages if they are available, and then releases the pages of the file.
 void copy_weights(Blob& blob);
 void close_blob(Blob& blob);

@@ -94,6 +94,26 @@ class Model {
     api_->model_info(handle(), &info);
     return info;
   }
+  // Artifacts of earlier compilers have one function, and an API that ends before the calls that name one.
+  bool has_functions() const {
+    return api_->struct_size >= offsetof(stridec_api, context_function_step) + sizeof(void*);
+  }
+  stridec_function_info function(int32_t f) const {
+    stridec_function_info info{};
+    info.struct_size = sizeof info;
+    const stridec_model_info m = this->info();
+    if (!has_functions() && f == 0)
+      info = {sizeof info, m.name, m.input_count, m.output_count, m.symbol_count, m.step_count};
+    else if (!has_functions() || api_->model_function(handle(), f, &info) != STRIDEC_OK)
+      throw Failure(STRIDEC_INVALID_ARGUMENT, "no function number " + std::to_string(f));
+    return info;
+  }
+  // The number of an entry point, for Context::run and warm_up.
+  int32_t function(const std::string& name) const {
+    for (int32_t f = 0; f == 0 || f < info().function_count; ++f)
+      if (function(f).name == name) return f;
+    throw Failure(STRIDEC_INVALID_ARGUMENT, "no function '" + name + "'");
+  }
   stridec_value_info input(int32_t i) const { return value(api_->model_input, i); }
   stridec_value_info output(int32_t i) const { return value(api_->model_output, i); }
 
@@ -124,35 +144,42 @@ class Context {
   }
 
   // Optional: makes the first run on tensors of these shapes as fast as later ones; what they hold does not matter.
-  void warm_up(const std::vector<stridec_tensor>& inputs) {
+  void warm_up(const std::vector<stridec_tensor>& inputs, int32_t function = 0) {
     const stridec_api& api = model_.api();
     if (api.struct_size < offsetof(stridec_api, context_warm_up) + sizeof api.context_warm_up)
       return;  // compiled before there was such a function
-    std::vector<stridec_tensor> outputs(static_cast<size_t>(model_.info().output_count));
+    std::vector<stridec_tensor> outputs(static_cast<size_t>(model_.function(function).output_count));
     stridec_status status =
-        api.context_warm_up(context_.get(), inputs.data(), inputs.size(), outputs.data(), outputs.size());
+        function ? api.context_warm_up_function(context_.get(), function, inputs.data(), inputs.size(),
+                                                outputs.data(), outputs.size())
+                 : api.context_warm_up(context_.get(), inputs.data(), inputs.size(), outputs.data(),
+                                       outputs.size());
     if (status != STRIDEC_OK) throw Failure(status, api.context_error(context_.get()));
   }
 
-  // Results in memory of the context.
-  std::vector<Result> run(std::vector<Tensor> inputs) {
-    std::vector<stridec_tensor> outputs(static_cast<size_t>(model_.info().output_count));
-    run_c(c_of(inputs), outputs);
+  // Results in memory of the context. `function`: which entry point; all of them share the states.
+  std::vector<Result> run(std::vector<Tensor> inputs, int32_t function = 0) {
+    std::vector<stridec_tensor> outputs(static_cast<size_t>(model_.function(function).output_count));
+    run_c(c_of(inputs), outputs, function);
     std::vector<Result> results;
     for (const stridec_tensor& t : outputs) results.push_back({t});
     return results;
   }
 
   // Results in the caller's memory, whose shapes must be those of the outputs.
-  void run(std::vector<Tensor> inputs, std::vector<Tensor> outputs) {
+  void run(std::vector<Tensor> inputs, std::vector<Tensor> outputs, int32_t function = 0) {
     std::vector<stridec_tensor> c = c_of(outputs);
-    run_c(c_of(inputs), c);
+    run_c(c_of(inputs), c, function);
   }
 
   // With the C structs, as runtime.h describes.
-  void run_c(const std::vector<stridec_tensor>& inputs, std::vector<stridec_tensor>& outputs) {
-    stridec_status status = model_.api().context_run(context_.get(), inputs.data(), inputs.size(),
-                                                     outputs.data(), outputs.size());
+  void run_c(const std::vector<stridec_tensor>& inputs, std::vector<stridec_tensor>& outputs,
+             int32_t function = 0) {
+    stridec_status status =
+        function ? model_.api().context_run_function(context_.get(), function, inputs.data(), inputs.size(),
+                                                     outputs.data(), outputs.size())
+                 : model_.api().context_run(context_.get(), inputs.data(), inputs.size(), outputs.data(),
+                                            outputs.size());
     if (status != STRIDEC_OK) throw Failure(status, model_.api().context_error(context_.get()));
   }
 

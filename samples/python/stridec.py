@@ -6,6 +6,7 @@
     y, = context.run(x)                   # arrays over the context's memory, valid until its next run
     context.run(x, out=[y])               # or into arrays of yours
     y, = context.run(x[:, ::-1].T)        # strides of every kind are fine
+    y, = context.run(x, function="decode")  # another entry point, over the same weights and states
 
 Any object with __array__ or __dlpack__ (PyTorch, JAX) will do as an input. A failure raises stridec.Error with the
 model's own sentence. As a program, runs a model on .npy files or on zeros and prints what comes out:
@@ -86,6 +87,20 @@ class _ModelInfo(_Sized):
         ("symbol_count", c.c_int32),
         ("step_count", c.c_int32),
         ("weights_bytes", c.c_uint64),
+        ("device", _Device),
+        ("parameter_count", c.c_int32),
+        ("function_count", c.c_int32),
+    ]
+
+
+class _FunctionInfo(_Sized):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("name", c.c_char_p),
+        ("input_count", c.c_int32),
+        ("output_count", c.c_int32),
+        ("symbol_count", c.c_int32),
+        ("step_count", c.c_int32),
     ]
 
 
@@ -168,8 +183,27 @@ class _Api(c.Structure):
             ("context_step", _STATUS, _P, c.c_int32, c.POINTER(_StepProfile)),
             ("context_memory", _STATUS, _P, c.POINTER(_MemoryInfo)),
             ("context_warm_up", _STATUS, _P, _TENSORS, c.c_size_t, _TENSORS, c.c_size_t),
+            ("model_parameter", _STATUS, _P, c.c_int32, c.POINTER(_ValueInfo)),
+            ("context_write_state", _STATUS, _P, c.c_char_p, _TENSORS),
+            ("context_read_state", _STATUS, _P, c.c_char_p, _TENSORS),
+            ("context_parameters", _STATUS, _P, c.POINTER(c.c_uint64), c.POINTER(c.c_void_p), c.POINTER(c.c_uint64)),
+            ("model_function", _STATUS, _P, c.c_int32, c.POINTER(_FunctionInfo)),
+            ("model_function_input", _STATUS, _P, c.c_int32, c.c_int32, c.POINTER(_ValueInfo)),
+            ("model_function_output", _STATUS, _P, c.c_int32, c.c_int32, c.POINTER(_ValueInfo)),
+            ("model_function_symbol", _STATUS, _P, c.c_int32, c.c_int32, c.POINTER(_SymbolInfo)),
+            ("context_function_output_shapes", _STATUS, _P, c.c_int32, _TENSORS, c.c_size_t, _TENSORS, c.c_size_t),
+            ("context_reserve_function", _STATUS, _P, c.c_int32, _TENSORS, c.c_size_t, _TENSORS, c.c_size_t),
+            ("context_warm_up_function", _STATUS, _P, c.c_int32, _TENSORS, c.c_size_t, _TENSORS, c.c_size_t),
+            ("context_run_function", _STATUS, _P, c.c_int32, _TENSORS, c.c_size_t, _TENSORS, c.c_size_t),
+            ("context_function_step", _STATUS, _P, c.c_int32, c.c_int32, c.POINTER(_StepProfile)),
         ]
     ]
+
+
+def _has(api, name):
+    """Whether the table has the function; artifacts of earlier compilers end before some."""
+    field = getattr(_Api, name)
+    return api.struct_size >= field.offset + field.size
 
 
 # ---- Arrays and tensors ----
@@ -233,8 +267,24 @@ class Value:
         return f"{self.name} {self.dtype_name} {self.shape}"
 
 
+class Function:
+    """An entry point of a model: what it takes and returns."""
+
+    def __init__(self, name, index, inputs, outputs, symbols, steps):
+        self.name, self.index, self.inputs, self.outputs = name, index, inputs, outputs
+        self.symbols = symbols  # name: (minimum, maximum, multiple)
+        self.steps = steps
+
+    def arrange(self, inputs):
+        """The inputs in order, of one dict by name."""
+        if len(inputs) == 1 and isinstance(inputs[0], dict):
+            return [inputs[0][value.name] for value in self.inputs]
+        return inputs
+
+
 class Model:
-    """A compiled model; immutable, and may be shared between threads."""
+    """A compiled model; immutable, and may be shared between threads. `inputs`, `outputs`, `symbols` and `steps` are
+    those of its first function."""
 
     def __init__(self, path, variant=None, weights_dir=None, copy_weights=False):
         """copy_weights: into huge pages of the process's own, which runs that read each weight once gain from."""
@@ -256,25 +306,49 @@ class Model:
         info = _ModelInfo()
         self._api.model_info(self._handle, info)
         self.name, self.variant = info.name.decode(), info.variant.decode()
-        self.inputs = self._values(self._api.model_input, info.input_count)
-        self.outputs = self._values(self._api.model_output, info.output_count)
         self.states = self._values(self._api.model_state, info.state_count)
-        self.steps = info.step_count
-        self.symbols = {}  # name: (minimum, maximum, multiple)
-        for i in range(info.symbol_count):
-            symbol = _SymbolInfo()
-            self._api.model_symbol(self._handle, i, symbol)
-            self.symbols[symbol.name.decode()] = (symbol.minimum, symbol.maximum, symbol.multiple)
+        self.functions = {}  # by name
+        if _has(self._api, "context_function_step"):
+            for i in range(info.function_count):
+                function = _FunctionInfo()
+                self._api.model_function(self._handle, i, function)
+                self._add(function.name.decode(), i, function)
+        else:
+            self._add(self.name, 0, info)
+        first = next(iter(self.functions.values()))
+        self.inputs, self.outputs, self.symbols, self.steps = first.inputs, first.outputs, first.symbols, first.steps
 
     def __del__(self):
         if getattr(self, "_handle", None):
             self._api.model_close(self._handle)
 
-    def _values(self, get, count):
+    def _add(self, name, index, counts):
+        """A function; `counts` is the struct with the lengths of its lists."""
+        several = _has(self._api, "context_function_step")
+        which = (index,) if several else ()
+        api = [getattr(self._api, ("model_function_" if several else "model_") + kind) for kind in ("input", "output", "symbol")]
+        symbols = {}
+        for i in range(counts.symbol_count):
+            symbol = _SymbolInfo()
+            api[2](self._handle, *which, i, symbol)
+            symbols[symbol.name.decode()] = (symbol.minimum, symbol.maximum, symbol.multiple)
+        inputs = self._values(api[0], counts.input_count, *which)
+        outputs = self._values(api[1], counts.output_count, *which)
+        self.functions[name] = Function(name, index, inputs, outputs, symbols, counts.step_count)
+
+    def function(self, name=None):
+        """The function of that name; None: the first."""
+        if name is None:
+            return next(iter(self.functions.values()))
+        if name not in self.functions:
+            raise Error(f"there is no function {name!r}; there are {', '.join(self.functions)}")
+        return self.functions[name]
+
+    def _values(self, get, count, *which):
         values = []
         for i in range(count):
             info = _ValueInfo()
-            get(self._handle, i, info)
+            get(self._handle, *which, i, info)
             values.append(Value(info))
         return values
 
@@ -307,42 +381,48 @@ class Context:
         if status:
             raise Error(self._api.context_error(self._handle).decode() or self._api.status_name(status).decode())
 
-    def run(self, *inputs, out=None):
-        """Inputs in order, or one dict by name. out: arrays to write to, one per output (None: the context's memory)."""
-        if len(inputs) == 1 and isinstance(inputs[0], dict):
-            inputs = [inputs[0][value.name] for value in self.model.inputs]
-        arrays = [_as_array(x) for x in inputs]
+    def _call(self, name, function, *arguments):
+        """context_run or context_warm_up of a function; of the first by the calls that every artifact has."""
+        if function.index == 0:
+            return self._check(getattr(self._api, name)(self._handle, *arguments))
+        return self._check(getattr(self._api, name + "_function")(self._handle, function.index, *arguments))
+
+    def run(self, *inputs, out=None, function=None):
+        """Inputs in order, or one dict by name. out: arrays to write to, one per output (None: the context's memory,
+        valid until the next run of the function). function: the name of an entry point; None: the first."""
+        entry = self.model.function(function)
+        arrays = [_as_array(x) for x in entry.arrange(inputs)]
         given = (_Tensor * max(len(arrays), 1))(*map(_tensor, arrays))
-        out = list(out) if out is not None else [None] * len(self.model.outputs)
+        out = list(out) if out is not None else [None] * len(entry.outputs)
         made = (_Tensor * max(len(out), 1))(*(_Tensor() if a is None else _tensor(a) for a in out))
-        self._check(self._api.context_run(self._handle, given, len(arrays), made, len(out)))
+        self._call("context_run", entry, given, len(arrays), made, len(out))
         return [
             _array(t, self) if a is None else a[tuple(slice(t.shape[i]) for i in range(t.ndim))]
             for a, t in zip(out, made)
         ]
 
-    def warm_up(self, *inputs):
+    def warm_up(self, *inputs, function=None):
         """Makes the first run with arrays of these shapes as fast as later ones; what they hold does not matter."""
-        if self._api.struct_size < c.sizeof(_Api):
+        if not _has(self._api, "context_warm_up"):
             return  # compiled before there was such a function
-        if len(inputs) == 1 and isinstance(inputs[0], dict):
-            inputs = [inputs[0][value.name] for value in self.model.inputs]
-        arrays = [_as_array(x) for x in inputs]
+        entry = self.model.function(function)
+        arrays = [_as_array(x) for x in entry.arrange(inputs)]
         given = (_Tensor * max(len(arrays), 1))(*map(_tensor, arrays))
-        made = (_Tensor * max(len(self.model.outputs), 1))()
-        self._check(self._api.context_warm_up(self._handle, given, len(arrays), made, len(self.model.outputs)))
+        made = (_Tensor * max(len(entry.outputs), 1))()
+        self._call("context_warm_up", entry, given, len(arrays), made, len(entry.outputs))
 
-    def prepare(self, *inputs):
+    def prepare(self, *inputs, function=None):
         """A function that runs the model on these arrays, whose memory it reads anew each time; outputs stay in the
         context's memory. For loops in which ctypes' own work would count."""
+        entry = self.model.function(function)
         arrays = [_as_array(x) for x in inputs]
         given = (_Tensor * max(len(arrays), 1))(*map(_tensor, arrays))
-        blank = (_Tensor * max(len(self.model.outputs), 1))()
+        blank = (_Tensor * max(len(entry.outputs), 1))()
         made = type(blank)()
 
         def run():
             c.memmove(made, blank, c.sizeof(made))
-            self._check(self._api.context_run(self._handle, given, len(arrays), made, len(self.model.outputs)))
+            self._call("context_run", entry, given, len(arrays), made, len(entry.outputs))
 
         run.arrays = arrays
         return run
@@ -360,12 +440,15 @@ class Context:
     def profile(self, enable=True):
         self._check(self._api.context_profile(self._handle, int(enable)))
 
-    def steps(self):
-        """(name, calls, seconds) of every step since profile()."""
-        found = []
-        for i in range(self.model.steps):
+    def steps(self, function=None):
+        """(name, calls, seconds) of every step of a function since profile()."""
+        found, entry = [], self.model.function(function)
+        for i in range(entry.steps):
             step = _StepProfile()
-            self._check(self._api.context_step(self._handle, i, step))
+            if entry.index == 0:
+                self._check(self._api.context_step(self._handle, i, step))
+            else:
+                self._check(self._api.context_function_step(self._handle, entry.index, i, step))
             found.append((step.name.decode(), step.calls, step.nanoseconds * 1e-9))
         return found
 

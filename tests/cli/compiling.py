@@ -23,6 +23,19 @@ def test_external_weights():
     expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
 
 
+def test_weights_of_variants():
+    """The last line says what each variant costs; a weight that both read as it is counts once."""
+    plain = json.loads(stridec("compile mlp.onnx -o shares.so --cpu x86-64-v3 --format=json", 0).stdout)
+    expect(plain["weight_shares"] is None, plain["weight_shares"])
+    done = stridec("compile mlp.onnx -o shares.so --cpu x86-64-v4,x86-64-v2 --format=json", 0)
+    told = json.loads(done.stdout)
+    shares = told["weight_shares"]
+    expect([own["target"] for own in shares["own"]] == ["x86-64-v4", "x86-64-v2"], shares)
+    expect(shares["shared"] >= 8 * 4, f"the bias is shared: {shares}")
+    expect(shares["shared"] + sum(own["bytes"] for own in shares["own"]) <= told["weight_bytes"], told)
+    expect(" of weights shared" in done.stderr, done.stderr)
+
+
 def test_tuning():
     """What is measured is replayed bit for bit; what is not in the database is refused by name."""
     import jsonschema

@@ -18,6 +18,7 @@ import altered
 import command_line
 import compiling
 import failures
+import functions
 import help_pages
 import hostile
 import information
@@ -33,7 +34,7 @@ import verifying
 import working
 from harness import ROOT, prepare
 
-TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying, help_pages, models_shown, working, refit)
+TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying, help_pages, models_shown, working, refit, functions)
 
 
 def names_in(module):

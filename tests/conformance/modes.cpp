@@ -197,7 +197,7 @@ using Program = std::function<std::vector<HostTensor>(const std::vector<HostTens
 
 Program machine_code(const Compilation& made, Machine machine, const RunOptions& how) {
   if (machine == Machine::kEmulated) {
-    auto variant = std::make_shared<codegen::cuda::Variant>(made.gpu_variants.front());
+    auto variant = std::make_shared<codegen::cuda::Variant>(made.main().gpu_variants.front());
     codegen::cpu::run_prepack(variant->program, cpu_target("native"), {.threads = 1});
     variant->program.prepack.clear();
     return [variant](const std::vector<HostTensor>& inputs) {
@@ -208,11 +208,11 @@ Program machine_code(const Compilation& made, Machine machine, const RunOptions&
     };
   }
   if (machine == Machine::kGpu) {
-    auto program = std::make_shared<test::DeviceProgram>(made.gpu_variants.front());
+    auto program = std::make_shared<test::DeviceProgram>(made.main().gpu_variants.front());
     return [program](const std::vector<HostTensor>& inputs) { return program->run(inputs); };
   }
   auto program = std::make_shared<codegen::cpu::CompiledProgram>(
-      made.variants.front().program,
+      made.main().variants.front().program,
       codegen::cpu::RunCompiledOptions{
           .build = {.optimize = how.optimize, .kernels_per_object = how.kernels_per_object}});
   return [program](const std::vector<HostTensor>& inputs) { return program->run(inputs); };
@@ -271,8 +271,8 @@ struct Attempt {
   std::vector<HostTensor> reference(const Compilation& made, const onnx::ImportOptions& options,
                                     const OtherSizes& other) const {
     constexpr double kMuchWork = 2e7;
-    if (work(made.loops, other.sizes) < kMuchWork)
-      return loop::interpret(made.loops, other.inputs, {.poison = true});
+    if (work(made.main().loops, other.sizes) < kMuchWork)
+      return loop::interpret(made.main().loops, other.inputs, {.poison = true});
     const Compilation alone = made_for(options, other, Machine::kCpu);
     return codegen::cpu::run_compiled(alone.variants.front().program, other.inputs);
   }
@@ -297,13 +297,13 @@ struct Attempt {
 
   Outcome at_other_sizes(const Compilation& made, const onnx::ImportOptions& options,
                          const std::vector<HostTensor>& inputs, const Program& program) const {
-    std::string why_illegal = std::any_of(made.loops.symbols.begin(), made.loops.symbols.end(),
+    std::string why_illegal = std::any_of(made.main().loops.symbols.begin(), made.main().loops.symbols.end(),
                                           [](const loop::Symbol& symbol) { return symbol.input >= 0; })
                                   ? "the sizes fit together in no other way"
                                   : "no input has a size that may differ";
     constexpr double kMuchEmulated = 3e6;
-    for (const OtherSizes& other : other_sizes(made.loops, inputs)) {
-      if (info.machine == Machine::kEmulated && work(made.loops, other.sizes) > kMuchEmulated) {
+    for (const OtherSizes& other : other_sizes(made.main().loops, inputs)) {
+      if (info.machine == Machine::kEmulated && work(made.main().loops, other.sizes) > kMuchEmulated) {
         why_illegal = "other sizes take too long to emulate";
         continue;
       }
@@ -355,17 +355,18 @@ struct Attempt {
                                      : built     ? Stage::kArtifact
                                                  : Stage::kSchedule,
                                      info.machine);
-    const std::vector<HostTensor> inputs = inputs_of(made.loops, model, data);
+    const std::vector<HostTensor> inputs = inputs_of(made.main().loops, model, data);
     if (interpreted) {
       compiled = processor_seconds();
-      return {.reason = against_expected(loop::interpret(made.loops, inputs, {.poison = true}))};
+      return {.reason = against_expected(loop::interpret(made.main().loops, inputs, {.poison = true}))};
     }
     const Program program = machine_code(made, info.machine, how);
     compiled = processor_seconds();
-    Outcome out{.reason = data.outputs.empty()
-                              ? difference_of(program(inputs),
-                                              loop::interpret(made.loops, inputs, {.poison = true}), test)
-                              : against_expected(program(inputs))};
+    Outcome out{.reason =
+                    data.outputs.empty()
+                        ? difference_of(program(inputs),
+                                        loop::interpret(made.main().loops, inputs, {.poison = true}), test)
+                        : against_expected(program(inputs))};
     if (info.mode == Mode::kDynamic && out.reason.empty())
       return at_other_sizes(made, options, inputs, program);
     return out;

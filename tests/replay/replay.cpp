@@ -73,11 +73,12 @@ std::string text_of(const codegen::cuda::BuiltKernel& kernel) {
 }
 
 void print(const Compilation& made) {
-  section("decisions", text_of(made.decisions));
-  if (!made.variants.empty()) section("schedules", text_of(made.choices, made.variants.front().program));
-  for (const auto& variant : made.gpu_variants)
+  section("decisions", text_of(made.main().decisions));
+  const FunctionResult& main = made.main();
+  if (!main.variants.empty()) section("schedules", text_of(main.choices, main.variants.front().program));
+  for (const auto& variant : made.main().gpu_variants)
     section("program " + variant.target.name, loop::to_string(variant.program));
-  for (const auto& variant : made.variants)
+  for (const auto& variant : made.main().variants)
     section("program " + name_of(variant.target.name, variant.when), loop::to_string(variant.program));
   for (const auto& kernel : made.device.kernels)
     section(cat("kernel ", kernel.target.name, " ", kernel.symbol), text_of(kernel));
@@ -86,9 +87,10 @@ void print(const Compilation& made) {
             cat("// ", join(kernel.nests, ", "), "\n", kernel.text));
   section("host", made.built.host_text);
   package::ManifestFacts facts;
-  for (const auto& variant : made.variants) facts.variants.push_back(variant.target.name);
-  for (const auto& variant : made.gpu_variants) facts.gpu_variants.push_back(variant.target.name);
-  section("manifest", package::manifest(*made.programs().front(), facts));
+  for (const auto& variant : made.main().variants) facts.variants.push_back(variant.target.name);
+  for (const auto& variant : made.main().gpu_variants) facts.gpu_variants.push_back(variant.target.name);
+  facts.functions.push_back({.program = made.programs().front()});
+  section("manifest", package::manifest(facts));
 }
 
 CompileOptions options_of(int argc, char** argv) {

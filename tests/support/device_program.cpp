@@ -38,13 +38,14 @@ DeviceProgram::DeviceProgram(codegen::cuda::Variant variant) : impl_(std::make_u
   schedule::plan_weights(all);
   lower_copies(program);
   declare_symbols(program);
-  m.device = cuda::emit(m.variants);
+  m.device = cuda::emit({&m.variants.front()});
   cuda::compile(m.device, {.threads = 1});
-  std::vector<cpu::Variant> none;
+  const std::vector<cpu::Variant> none;
   cpu::BuildOptions build{.threads = 1};
   build.host.weights_bytes = static_cast<uint64_t>(program.weight_bytes);
-  build.devices = m.device.host;
-  m.jit->add_object(cpu::build(none, build).host_object);
+  cpu::Built host = cpu::assemble({{none, m.device.host}}, m.device.tables, build);
+  cpu::compile(host, build);
+  m.jit->add_object(host.host_object);
   m.images = cuda::images(m.device);
   m.weights.resize(static_cast<size_t>(program.weight_bytes));
   for (const loop::Buffer& b : program.buffers)
@@ -59,8 +60,8 @@ DeviceProgram::DeviceProgram(codegen::cuda::Variant variant) : impl_(std::make_u
   note.images_bytes = m.images.size();
   char message[512];
   stridec_model_options options{.struct_size = sizeof options, .device_type = STRIDEC_DEVICE_CUDA};
-  if (runtime::open_program(*static_cast<const stridec_abi_program*>(m.jit->lookup("stridec_program")), note,
-                            nullptr, &options, &m.model, message, sizeof message) != STRIDEC_OK)
+  if (runtime::open_module(*static_cast<const stridec_abi_module*>(m.jit->lookup("stridec_module")), note,
+                           nullptr, &options, &m.model, message, sizeof message) != STRIDEC_OK)
     fail_with(message);
 }
 

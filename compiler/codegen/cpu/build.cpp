@@ -182,35 +182,39 @@ std::map<schedule::LaunchKey, LaunchedKernel> add_kernels(
   return launches;
 }
 
+HostVariant host_variant(const Variant& variant, Kernels& table, const std::vector<BuiltKernel>& kernels,
+                         std::vector<Built::Launch>& launches) {
+  launches.resize(variant.program.nests.size());
+  HostVariant row{.name = variant.target.name, .when = variant.when, .program = &variant.program};
+  row.launches = add_kernels(variant, table, kernels,
+                             [&](const schedule::LaunchKey& launch, const Kernel& kernel, int number) {
+                               if (const auto* id = std::get_if<loop::NestId>(&launch))
+                                 launches[static_cast<size_t>(id->value)] = {number, kernel};
+                             });
+  return row;
+}
+
 }  // namespace
 
-Built assemble(const std::vector<Variant>& variants, const BuildOptions& options) {
+Built assemble(const std::vector<FunctionVariants>& functions, const std::vector<DeviceTable>& tables,
+               const BuildOptions& options) {
   Built built;
-  Kernels table(built.kernels);
-  std::vector<HostVariant> host = options.devices;
-  host.reserve(host.size() + variants.size());
-  built.launches.resize(variants.size());
-  for (size_t v = 0; v < variants.size(); ++v) {
-    const loop::Program& program = variants[v].program;
-    HostVariant& row = host.emplace_back();
-    row.name = variants[v].target.name;
-    row.when = variants[v].when;
-    row.program = &program;
-    built.launches[v].resize(program.nests.size());
-    row.launches = add_kernels(variants[v], table, built.kernels,
-                               [&](const schedule::LaunchKey& launch, const Kernel& kernel, int number) {
-                                 if (const auto* id = std::get_if<loop::NestId>(&launch))
-                                   built.launches[v][static_cast<size_t>(id->value)] = {number, kernel};
-                               });
+  Kernels kernels(built.kernels);
+  std::vector<HostFunction> host;
+  for (const FunctionVariants& function : functions) {
+    HostFunction& rows = host.emplace_back(function.devices);
+    for (const Variant& variant : function.cpu)
+      rows.push_back(host_variant(variant, kernels, built.kernels, built.launches.emplace_back()));
   }
-  for (HostVariant& row : host) {
-    const auto found = options.derivations.find(row.program);
-    if (found == options.derivations.end()) continue;
-    row.derivation = &found->second->program;
-    row.derivation_launches = add_kernels(*found->second, table, built.kernels, {});
-  }
-  built.host_text = host_text(host, options.host);
-  return built;
+  for (HostFunction& function : host)
+    for (HostVariant& row : function)
+      if (const auto found = options.derivations.find(row.program); found != options.derivations.end()) {
+        row.derivation = &found->second->program;
+        row.derivation_launches = add_kernels(*found->second, kernels, built.kernels, {});
+      }
+}
+built.host_text = host_text(host, tables, options.host);
+return built;
 }
 
 void compile(Built& built, const BuildOptions& options) {
@@ -221,7 +225,7 @@ void compile(Built& built, const BuildOptions& options) {
 }
 
 Built build(const std::vector<Variant>& variants, const BuildOptions& options) {
-  Built built = assemble(variants, options);
+  Built built = assemble({{variants}}, {}, options);
   compile(built, options);
   return built;
 }

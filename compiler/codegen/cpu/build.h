@@ -41,7 +41,6 @@ struct BuildOptions {
   // Text inserted before every kernel: emulations of instructions that a test's machine lacks.
   std::string prelude;
   HostOptions host;
-  std::vector<HostVariant> devices;  // variants of other backends, which the runtime tries first
   // derive.h: of the programs of variants and devices that have derived parameters.
   std::map<const loop::Program*, const Variant*> derivations;
   std::function<void(size_t done, size_t total)> progress;  // may be empty; called from any thread
@@ -58,7 +57,8 @@ struct BuiltKernel {
 struct Built {
   std::vector<BuiltKernel> kernels;
   std::string host_text, host_object;
-  // Per variant and nest (by NestId): the kernel and its launch. The index is -1 if the nest is not launched.
+  // Per variant (of all functions, in order) and nest (by NestId): the kernel and its launch. The index is -1
+  // if the nest is not launched.
   struct Launch {
     int kernel = -1;
     Kernel launch;
@@ -70,12 +70,19 @@ struct Built {
 // program must have no copy steps (lower_copies).
 void emit(Variant& variant);
 
-// Collects the texts of all kernels, equal ones once, and of the host program; objects stay empty. The
-// variants must be emitted, with memory and weights planned; the best variant comes first.
-Built assemble(const std::vector<Variant>& variants, const BuildOptions& options = {});
+// A function: its variants, best first, emitted, with memory and weights planned.
+struct FunctionVariants {
+  const std::vector<Variant>& cpu;
+  std::vector<HostVariant> devices = {};  // of other backends, which the runtime tries first
+};
+
+// Collects the texts of all kernels, equal ones once, and of the host program; objects stay empty.
+// `tables`: the kernels that the variants of other backends launch.
+Built assemble(const std::vector<FunctionVariants>& functions, const std::vector<DeviceTable>& tables,
+               const BuildOptions& options = {});
 // Compiles the texts. Throws kToolchain Errors.
 void compile(Built& built, const BuildOptions& options = {});
-// assemble(), then compile().
+// assemble(), then compile(), of one function.
 Built build(const std::vector<Variant>& variants, const BuildOptions& options = {});
 
 // Kernels without a host program, with the supporting units they call. A kernel that does not compile has an

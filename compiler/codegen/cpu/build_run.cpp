@@ -50,7 +50,8 @@ struct CompiledProgram::Impl {
   std::vector<Variant> variants;
   Built built;
   Jit jit;
-  const stridec_abi_program* abi = nullptr;
+  const stridec_abi_module* module = nullptr;
+  const stridec_abi_function* abi = nullptr;
   std::unique_ptr<Memory> weights;
   double seconds = 0;  // of the last run's steps
 
@@ -69,7 +70,8 @@ struct CompiledProgram::Impl {
     for (const BuiltKernel& kernel : built.kernels)
       if (!kernel.object.empty()) jit.add_object(kernel.object);
     jit.add_object(built.host_object);
-    abi = static_cast<const stridec_abi_program*>(jit.lookup("stridec_program"));
+    module = static_cast<const stridec_abi_module*>(jit.lookup("stridec_module"));
+    abi = module->functions;
     const std::optional<int64_t> bytes = sym::as_const(program().weight_bytes);
     weights = std::make_unique<Memory>(bytes.value_or(0), false);
     for (const loop::Buffer& b : program().buffers)
@@ -88,7 +90,7 @@ struct CompiledProgram::Impl {
   };
 
   [[noreturn]] void fail_with(const stridec_abi_failure& failure) const {
-    const stridec_abi_message& message = abi->messages[failure.code - 1];
+    const stridec_abi_message& message = module->messages[failure.code - 1];
     std::vector<sym::Expr> values(failure.values, failure.values + STRIDEC_ABI_VALUES);
     stridec::fail(ErrorKind::kDoesNotFit, message.kind == STRIDEC_ABI_GUARD ? "guard" : "data",
                   sym::render({.condition = 0, .sentence = message.text, .values = values}));

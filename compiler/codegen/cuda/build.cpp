@@ -18,21 +18,31 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// Deduplicates kernels per kind of GPU, and in each variant's table.
+// Deduplicates kernels per kind of GPU.
 class Tables {
  public:
   explicit Tables(Built& built) : built_(built) {}
 
-  LaunchedNest add(DeviceNest made, size_t variant, const GpuTarget& target, const std::string& nest) {
+  LaunchedNest add(DeviceNest made, const GpuTarget& target, const std::string& nest) {
+    const size_t table = table_of(target);
     LaunchedNest out;
     built_.launches.push_back(std::move(made));
     out.nest = &built_.launches.back();
     for (const DeviceChoice& choice : out.nest->choices) {
       out.kernels.emplace_back();
       for (const DeviceKernel& kernel : choice.launches)
-        out.kernels.back().push_back(row_of(variant, kernel, kernel_of(kernel, target, nest)));
+        out.kernels.back().push_back(row_of(table, kernel, kernel_of(kernel, target, nest)));
     }
     return out;
+  }
+
+  // Of a target without kernels too: the runtime counts the kernels of all targets.
+  size_t table_of(const GpuTarget& target) {
+    for (size_t t = 0; t < built_.tables.size(); ++t)
+      if (built_.tables[t].target == target.name) return t;
+    built_.tables.push_back({.target = target.name, .rows = {}});
+    built_.rows.emplace_back();
+    return built_.tables.size() - 1;
   }
 
  private:
@@ -45,17 +55,17 @@ class Tables {
     return found->second;
   }
 
-  int row_of(size_t variant, const DeviceKernel& kernel, int number) {
-    std::vector<int>& rows = built_.rows[variant];
+  int row_of(size_t table, const DeviceKernel& kernel, int number) {
+    std::vector<int>& rows = built_.rows[table];
     const bool dynamic = !kernel.shared_bytes.is_const(0);
     const auto found = std::find(rows.begin(), rows.end(), number);
     const auto at = found - rows.begin();
     if (found == rows.end()) {
       rows.push_back(number);
-      built_.host[variant].rows.push_back({built_.kernels[static_cast<size_t>(number)].symbol, kernel.threads,
+      built_.tables[table].rows.push_back({built_.kernels[static_cast<size_t>(number)].symbol, kernel.threads,
                                            kernel.cluster, dynamic, kernel.dependent_launch});
     }
-    DeviceRow& row = built_.host[variant].rows[static_cast<size_t>(at)];
+    DeviceRow& row = built_.tables[table].rows[static_cast<size_t>(at)];
     row.dynamic_shared = row.dynamic_shared || dynamic;
     return static_cast<int>(at);
   }
@@ -66,28 +76,26 @@ class Tables {
 
 }  // namespace
 
-Built emit(const std::vector<Variant>& variants) {
+Built emit(const std::vector<const Variant*>& variants) {
   Built built;
   Tables tables(built);
   built.host.resize(variants.size());
-  built.rows.resize(variants.size());
   for (size_t v = 0; v < variants.size(); ++v) {
-    const loop::Program& program = variants[v].program;
-    const GpuTarget& target = variants[v].target;
+    const loop::Program& program = variants[v]->program;
+    const GpuTarget& target = variants[v]->target;
     HostVariant& host = built.host[v];
     host.name = target.name;
     host.program = &program;
     host.gpu = &target;
+    tables.table_of(target);
     loop::for_each_step(program.steps, [&](const loop::Step& step) {
       if (const auto* launch = std::get_if<loop::Launch>(&step.node)) {
         if (host.device_nests.count(launch->nest)) return;
         const loop::Nest& nest = program[launch->nest];
-        host.device_nests[launch->nest] =
-            tables.add(loop::with_provenance(nest, [&] { return emit_nest(program, nest, target); }), v,
-                       target, nest.name);
+        host.device_nests[launch->nest] = tables.add(
+            loop::with_provenance(nest, [&] { return emit_nest(program, nest, target); }), target, nest.name);
       } else if (const auto* call = std::get_if<loop::Call>(&step.node)) {
-        host.device_routines[call] =
-            tables.add(emit_routine(program, *call, target), v, target, call->routine);
+        host.device_routines[call] = tables.add(emit_routine(program, *call, target), target, call->routine);
       }
     });
   }

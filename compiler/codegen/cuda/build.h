@@ -45,17 +45,21 @@ struct BuiltKernel {
 
 struct Built {
   std::vector<BuiltKernel> kernels;
-  std::vector<HostVariant> host;  // for host_text(): points into the variants' programs and `launches`
+  // Per given variant, for host_text(): points into its program and `launches`.
+  std::vector<HostVariant> host;
   std::deque<DeviceNest> launches;
-  std::vector<std::vector<int>> rows;  // per variant, its kernels in the order of HostVariant::rows
+  // Per kind of GPU, in the order of the variants: the kernels of all variants for it, each once. `rows` has
+  // their indices.
+  std::vector<DeviceTable> tables;
+  std::vector<std::vector<int>> rows;
   // Minimum driver version: it has the entry points of CUDA 12.0, which the runtime needs, and loads the
   // kernels.
   std::string driver = "525.60";
 };
 
-// Generates the texts of all kernels and what the host program needs. The programs must not contain copy
-// steps (lower_copies).
-Built emit(const std::vector<Variant>& variants);
+// Generates the texts of all kernels and what the host program needs, for the variants of one or several
+// functions. The programs must not contain copy steps (lower_copies).
+Built emit(const std::vector<const Variant*>& variants);
 // Locates NVRTC, so that its absence is reported before anything is compiled, and sets the driver version
 // that the kernels require. Throws kToolchain Errors.
 void prepare(Built& built, const BuildOptions& options = {});

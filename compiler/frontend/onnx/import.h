@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct ImportOptions {
   // Which initializers may be replaced after compilation; empty: none.
   graph::Builder::Replaceable replaceable;
   bool sizes_stay_open = false;  // symbols that `dims` fixes stay symbols; lengths and ranks are fixed
+  std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
 };
 
 struct Imported {

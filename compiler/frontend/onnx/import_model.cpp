@@ -218,7 +218,12 @@ class ModelImporter : public Importer, public BranchImporter {
 
   void fix_input(const std::string& name, const std::vector<int64_t>& values) {
     const auto found = scopes_.back().find(name);
-    if (found == scopes_.back().end() || found->second.kind == Slot::Kind::kInitializer)
+    const bool absent = found == scopes_.back().end() || found->second.kind == Slot::Kind::kInitializer;
+    if (absent && options_.absent) {
+      options_.absent->insert(cat("--input-value ", name));
+      return;
+    }
+    if (absent)
       fail(ErrorKind::kUsage, "bad-input-value", cat("the model has no input '", name, "'"),
            cat("its inputs are ",
                join(model_.graph.inputs, ", ", [](const ValueInfo& input) { return input.name; })));

@@ -71,6 +71,10 @@ std::optional<int64_t> InputSymbols::given(const std::string& name) {
 void InputSymbols::check_flags() const {
   for (const auto& [name, range] : options_.dims) {
     if (used_.count(name)) continue;
+    if (options_.absent) {
+      options_.absent->insert(cat("--dim ", name));
+      continue;
+    }
     std::vector<std::string> names(used_.begin(), used_.end());
     fail(ErrorKind::kUsage, "unknown-dim", "the model has no dim '" + name + "'",
          names.empty() ? "all dims of its inputs are fixed" : "its dims are " + join(names, ", "));
@@ -79,7 +83,7 @@ void InputSymbols::check_flags() const {
 
 void InputSymbols::set_ranges(sym::Facts& facts) const {
   for (const auto& [name, range] : options_.dims) {
-    if (range.fixed()) continue;
+    if (range.fixed() || !used_.count(name)) continue;
     facts.set_range(sym::var(name), range.lower, range.upper);
     if (range.multiple > 1) facts.set_divisible(sym::var(name), range.multiple);
   }

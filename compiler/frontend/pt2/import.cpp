@@ -183,13 +183,18 @@ class Pass {
     }
     for (const std::string& s : derived)
       if (!importer_.symbols.contains(s)) importer_.symbols.emplace(s, symbol(s));
-    for (const auto& [name, range] : options_.dims)
-      if (!used_names_.contains(name))
-        fail(ErrorKind::kUsage, "unknown-dim", "the program has no dim '" + name + "'",
-             used_names_.empty()
-                 ? "all dims of its inputs are fixed"
-                 : "its dims are " +
-                       join(std::vector<std::string>(used_names_.begin(), used_names_.end()), ", "));
+    for (const auto& [name, range] : options_.dims) {
+      if (used_names_.contains(name)) continue;
+      if (options_.absent) {
+        options_.absent->insert(cat("--dim ", name));
+        continue;
+      }
+      fail(ErrorKind::kUsage, "unknown-dim", "the program has no dim '" + name + "'",
+           used_names_.empty()
+               ? "all dims of its inputs are fixed"
+               : "its dims are " +
+                     join(std::vector<std::string>(used_names_.begin(), used_names_.end()), ", "));
+    }
   }
 
   void set_ranges() {
@@ -205,8 +210,7 @@ class Pass {
       facts.set_range(e, lower, upper);
     }
     for (const auto& [name, range] : options_.dims) {
-      if (range.fixed() && !options_.sizes_stay_open) continue;
-      if (range.fixed()) continue;
+      if (range.fixed() || !used_names_.contains(name)) continue;
       facts.set_range(sym::var(name), range.lower, range.upper);
       if (range.multiple > 1) facts.set_divisible(sym::var(name), range.multiple);
     }

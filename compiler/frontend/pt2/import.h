@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct ImportOptions {
   graph::Builder::Replaceable replaceable;  // which weights may be replaced after compilation; empty: none
   bool sizes_stay_open = false;  // symbols that `dims` fixes stay symbols
   bool missing_weights_are_zero = false;
+  std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
 };
 
 struct Imported {

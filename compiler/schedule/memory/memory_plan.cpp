@@ -12,6 +12,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/module_values.h"
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
@@ -458,8 +459,7 @@ std::vector<BufferId> parameters_read(const Program& program) {
     for (BufferId id : ids)
       if (program[id].storage == Storage::kParameter) out.push_back(id);
   };
-  loop::for_each_step(program.steps,
-                      [&](const loop::Step& step) { add(effects_of(program, step).reads); });
+  loop::for_each_step(program.steps, [&](const loop::Step& step) { add(effects_of(program, step).reads); });
   for (loop::NestId id : program.prepack) {
     const Effects effects = effects_of(program[id]);
     const bool derives = std::any_of(effects.writes.begin(), effects.writes.end(),
@@ -469,25 +469,45 @@ std::vector<BufferId> parameters_read(const Program& program) {
   return out;
 }
 
+// Places replaceable parameters, and those derived from them, after all constants. A named parameter has one place
+// for all programs; each program has its own derived ones.
+void place_replaceable(std::span<Program* const> programs, int64_t& total) {
+  std::map<loop::ValueKey, Expr> named;
+  for (Program* program : programs) {
+    const std::vector<loop::ValueKey> keys = loop::value_keys(*program, program->parameters);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      Buffer& buffer = (*program)[program->parameters[i]];
+      const auto [found, fresh] = named.try_emplace(keys[i], -1);
+      if (fresh) found->second = place_bytes(buffer, total);
+      buffer.offset = found->second;
+    }
+    for (BufferId id : parameters_read(*program))
+      if ((*program)[id].offset == Expr(-1)) (*program)[id].offset = place_bytes((*program)[id], total);
+  }
+}
+
 }  // namespace
 
-void plan_weights(std::span<Program* const> variants) {
+void plan_weights(std::span<Program* const> programs, EqualWeights equal) {
   int64_t total = 0;
   // Equal bytes: the same memory, or packed equally for two variants.
   std::map<const uint8_t*, int64_t> by_address;
   std::multimap<std::pair<size_t, uint64_t>, const Buffer*> by_contents;
+  const auto compared = [&](const Buffer& buffer) {
+    return buffer.prepacked || equal == EqualWeights::kByContents;
+  };
   auto same = [&](const Buffer& buffer) -> std::optional<int64_t> {
     const auto& data = buffer.weight;
     if (const auto found = by_address.find(data.bytes); found != by_address.end() && data.size > 0)
       return found->second;
-    if (!buffer.prepacked || data.size == 0) return std::nullopt;
+    if (!compared(buffer) || data.size == 0) return std::nullopt;
     const auto [first, last] = by_contents.equal_range({data.size, fingerprint(data)});
     for (auto it = first; it != last; ++it)
       if (std::memcmp(it->second->weight.bytes, data.bytes, data.size) == 0)
         return sym::as_const(it->second->offset);
     return std::nullopt;
   };
-  for (Program* program : variants) {
+  for (Program* program : programs) {
     for (Buffer& buffer : program->buffers)
       if (buffer.storage == Storage::kParameter || buffer.storage == Storage::kState) buffer.offset = -1;
     auto place = [&](BufferId id) {
@@ -499,7 +519,7 @@ void plan_weights(std::span<Program* const> variants) {
       }
       buffer.offset = place_bytes(buffer, total);
       by_address[buffer.weight.bytes] = buffer.offset.value();
-      if (buffer.prepacked)
+      if (compared(buffer))
         by_contents.emplace(std::pair(buffer.weight.size, fingerprint(buffer.weight)), &buffer);
     };
     for (BufferId id : parameters_read(*program))
@@ -507,20 +527,12 @@ void plan_weights(std::span<Program* const> variants) {
     for (BufferId id : program->states)
       if ((*program)[id].weight.size > 0) place(id);
   }
-  for (Program* program : variants) program->weight_bytes = total, program->replaceable_begin = 0;
-  if (variants.front()->parameters.empty()) return;
+  for (Program* program : programs) program->weight_bytes = total, program->replaceable_begin = 0;
+  if (std::ranges::all_of(programs, [](const Program* program) { return program->parameters.empty(); }))
+    return;
   const int64_t begin = total = (total + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
-  std::vector<Expr> named(variants.front()->parameters.size(), -1);
-  for (Program* program : variants) {
-    for (BufferId id : program->parameters) {
-      Expr& place = named[static_cast<size_t>((*program)[id].ordinal)];
-      if (place == Expr(-1)) place = place_bytes((*program)[id], total);
-      (*program)[id].offset = place;
-    }
-    for (BufferId id : parameters_read(*program))
-      if ((*program)[id].offset == Expr(-1)) (*program)[id].offset = place_bytes((*program)[id], total);
-  }
-  for (Program* program : variants) program->weight_bytes = total, program->replaceable_begin = begin;
+  place_replaceable(programs, total);
+  for (Program* program : programs) program->weight_bytes = total, program->replaceable_begin = begin;
 }
 
 }  // namespace stridec::schedule

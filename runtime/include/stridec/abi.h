@@ -21,7 +21,8 @@ typedef __UINT64_TYPE__ uint64_t;
 extern "C" {
 #endif
 
-#define STRIDEC_ABI_VERSION 5u
+#define STRIDEC_ABI_VERSION 6u
+#define STRIDEC_ABI_OLDEST 4u /* artifacts from this number on are read through the C API and their note */
 #define STRIDEC_ABI_INLINE static inline __attribute__((unused))
 
 /* ---- Failures ---- */
@@ -30,7 +31,7 @@ enum { STRIDEC_ABI_VALUES = 4 };
 
 /* A failure: an entry of the program's message table and the values for its text. All zero: no failure. */
 typedef struct stridec_abi_failure {
-  int32_t code; /* 0: none; otherwise 1 + index into stridec_abi_program.messages */
+  int32_t code; /* 0: none; otherwise 1 + index into stridec_abi_module.messages */
   int32_t reserved;
   int64_t values[STRIDEC_ABI_VALUES]; /* for the placeholders {0}..{3} of the message */
   int64_t padding[3];                 /* pads a slot to one cache line */
@@ -167,7 +168,7 @@ typedef struct stridec_abi_tensor_map {
  * can fail, private memory if it needs some, and counters if it needs some. Counters are zero before the
  * kernel, which leaves them zero. */
 typedef struct stridec_abi_device_launch {
-  int32_t kernel;  /* index into stridec_abi_variant.kernels */
+  int32_t kernel;  /* index into stridec_abi_target.kernels */
   int32_t step;    /* for the profile; -1: belongs to the preceding step */
   int64_t grid[3]; /* a launch with a zero does nothing */
   int64_t shared_bytes;
@@ -181,7 +182,7 @@ typedef struct stridec_abi_device_launch {
 
 enum { STRIDEC_ABI_DEVICE_WORDS = 480, STRIDEC_ABI_DEVICE_MAPS = 16 }; /* maxima of one launch */
 
-/* A kernel of a GPU variant. Kernel i uses image i of the variant. */
+/* A kernel of a GPU target. Kernel i uses image i of the target. */
 typedef struct stridec_abi_device_kernel {
   const char* symbol;
   int32_t threads;        /* per block */
@@ -227,7 +228,7 @@ struct stridec_abi_run {
   void* (*resize_output)(stridec_abi_run* run, int32_t output, const int64_t* dims);
 
   /* Allocates a buffer whose size is known only during the run: at least `bytes` bytes, 64-byte aligned,
-   * valid until the next call for the same slot (< stridec_abi_program.slot_count). The contents are not
+   * valid until the next call for the same slot (< stridec_abi_function.slot_count). The contents are not
    * preserved. Returns null as above. */
   void* (*allocate)(stridec_abi_run* run, int32_t slot, int64_t bytes);
 
@@ -241,7 +242,7 @@ struct stridec_abi_run {
   void* context; /* owned by the runtime */
 };
 
-/* ---- A program ---- */
+/* ---- A module ---- */
 
 typedef struct stridec_abi_symbol {
   const char* name;
@@ -264,18 +265,35 @@ typedef struct stridec_abi_value {
   const char* dims;
 } stridec_abi_value;
 
+/* A state, or a parameter that the user may replace. It belongs to the module: all functions that name it use
+ * the same memory. */
 typedef struct stridec_abi_state {
   stridec_abi_value value;
   const int64_t* dims; /* constant: the memory of a context does not depend on the shapes of a run */
-  int64_t initial;     /* offset of the initial value in the weights; -1: zeros */
+  int64_t initial;     /* offset of the initial value in the weights; -1: zeros (of a state) */
 } stridec_abi_state;
 
-enum { STRIDEC_ABI_CPU = 0, STRIDEC_ABI_CUDA = 1 }; /* stridec_abi_variant.device */
+enum { STRIDEC_ABI_CPU = 0, STRIDEC_ABI_CUDA = 1 }; /* stridec_abi_target.device */
 
-/* The program for one instruction set, or for one kind of GPU. */
+/* An instruction set, or a kind of GPU, that the module has code for. */
+typedef struct stridec_abi_target {
+  const char* name;   /* "x86-64-v3", "znver4", "sm_90a" */
+  uint64_t features;  /* STRIDEC_CPU_* bits, all of which the machine must have */
+  int32_t device;     /* STRIDEC_ABI_CPU, STRIDEC_ABI_CUDA */
+  int32_t capability; /* GPU: 10 * major + minor of the compute capability of the code */
+  /* 1: this capability only; 0: the same major version, at least this minor version; 2: PTX, at least this
+   * capability */
+  int32_t exact;
+  /* GPU: number of graphs (recorded runs, one per shape) that a context keeps for each function; 0: separate
+   * launches */
+  int32_t graphs;
+  int32_t kernel_count;
+  int32_t reserved;
+  const stridec_abi_device_kernel* kernels; /* GPU: of all functions, each kernel once */
+} stridec_abi_target;
+
+/* The code of a function for one target. */
 typedef struct stridec_abi_variant {
-  const char* name;  /* "x86-64-v3", "znver4", "sm_90a" */
-  uint64_t features; /* STRIDEC_CPU_* bits, all of which the machine must have */
   /* Sizes. If a symbol is -1 (unknown), the result is for its maximum. Negative or over INT64_MAX/2: out
    * of memory. */
   int64_t (*workspace_bytes)(const int64_t* symbols, int64_t threads); /* may be null: 0 */
@@ -283,42 +301,25 @@ typedef struct stridec_abi_variant {
   int64_t (*counter_bytes)(const int64_t* symbols); /* likewise */
   int32_t (*run)(stridec_abi_run* run);             /* nonzero if a failure was recorded */
   int32_t step_count;
-  /* GPU: number of graphs (recorded runs, one per shape) that a context keeps; 0: separate launches */
-  int32_t graphs;
+  int32_t reserved;
   const char* step_names; /* one per launch, in order, each zero-terminated */
 
-  int32_t device;     /* STRIDEC_ABI_CPU, STRIDEC_ABI_CUDA */
-  int32_t capability; /* GPU: 10 * major + minor of the compute capability of the code */
-  /* 1: this capability only; 0: the same major version, at least this minor version; 2: PTX, at least this
-   * capability */
-  int32_t exact;
-  int32_t kernel_count;
-  const stridec_abi_device_kernel* kernels;
-
-  /* Computes parameters that are derived from replaceable ones (packed, rounded, folded) again. Runs on the
-   * host, also for a GPU variant: `parameters` and `weights` are host memory, `arena` has
-   * derivation_bytes(symbols, threads) bytes. Only launch and allocate are called. Null: nothing is
-   * derived. */
+  /* Computes the parameters that this variant derives from replaceable ones (packed, rounded, folded) again.
+   * Runs on the host, also for a GPU variant: `parameters` and `weights` are host memory, `arena` has
+   * derivation_bytes(symbols, threads) bytes, and no symbol has a value. Only launch and allocate are called.
+   * Null: nothing is derived. */
   int32_t (*derive)(stridec_abi_run* run);
   int64_t (*derivation_bytes)(const int64_t* symbols, int64_t threads);
 } stridec_abi_variant;
 
-typedef struct stridec_abi_program {
-  uint32_t abi_version; /* STRIDEC_ABI_VERSION */
-  uint32_t struct_size; /* sizeof(stridec_abi_program) */
-  const char* name;     /* of the model */
-  const char* compiler; /* "stridec 0.1.0" */
-
-  int32_t symbol_count, input_count, output_count, state_count, parameter_count, message_count, slot_count;
-  int32_t variant_count;
-  int32_t spin_us; /* default for contexts that do not set spin_us; 0: the default of the runtime */
+/* An entry point. */
+typedef struct stridec_abi_function {
+  const char* name;
+  int32_t symbol_count, input_count, output_count, slot_count;
   const stridec_abi_symbol* symbols;
   const stridec_abi_value* inputs;
   const stridec_abi_value* outputs;
-  const stridec_abi_state* states;
-  const stridec_abi_state* parameters; /* those that the user may replace, with the model's names */
-  const stridec_abi_message* messages;
-  const stridec_abi_variant* variants; /* best first */
+  const stridec_abi_variant* variants; /* one per target of the module */
 
   /* Computes the symbols from the inputs and checks every guard. The runtime has already checked dtype and
    * rank. If STRIDEC_ABI_READ_BY_BIND is set for input i, input_data[i] is compact, or null if its values
@@ -329,6 +330,21 @@ typedef struct stridec_abi_program {
 
   /* Dims of all outputs, concatenated; -1 for those that depend on data and are not known yet. */
   void (*output_dims)(const int64_t* symbols, int64_t* dims);
+} stridec_abi_function;
+
+typedef struct stridec_abi_module {
+  uint32_t abi_version; /* STRIDEC_ABI_VERSION */
+  uint32_t struct_size; /* sizeof(stridec_abi_module) */
+  const char* name;     /* of the model */
+  const char* compiler; /* "stridec 0.1.0" */
+
+  int32_t function_count, target_count, state_count, parameter_count, message_count;
+  int32_t spin_us; /* default for contexts that do not set spin_us; 0: the default of the runtime */
+  const stridec_abi_function* functions; /* at least one */
+  const stridec_abi_target* targets;     /* best first */
+  const stridec_abi_state* states;
+  const stridec_abi_state* parameters; /* those that the user may replace, with the models' names */
+  const stridec_abi_message* messages;
 
   /* External weights file (null: weights are in the artifact, see stridec_abi_note): a file name without a
    * slash, and the XXH64 of its bytes (seed 0, stridec/xxh64.h). weights_bytes applies to both cases. */
@@ -337,10 +353,10 @@ typedef struct stridec_abi_program {
   uint64_t weights_hash;
   /* Offset in the weights at which replaceable and derived parameters begin; they reach to the end. */
   uint64_t parameters_begin;
-} stridec_abi_program;
+} stridec_abi_module;
 
 /* Defined by the generated code, read by the runtime. */
-extern const stridec_abi_program stridec_program __attribute__((visibility("hidden")));
+extern const stridec_abi_module stridec_module __attribute__((visibility("hidden")));
 
 /* ---- Data appended to the artifact ----
  * The runtime defines stridec_note in section .note.stridec. The packager appends one blob (weights, then
@@ -361,7 +377,7 @@ typedef struct stridec_abi_note {
 } stridec_abi_note;
 
 /* The images that the driver loads: cubins, or zero-terminated PTX text, for all kernels of all GPU
- * variants, in order. Offsets are relative to the start of this header and multiples of 16. Equal images
+ * targets, in order. Offsets are relative to the start of this header and multiples of 16. Equal images
  * share one offset. */
 typedef struct stridec_abi_images {
   uint64_t count;

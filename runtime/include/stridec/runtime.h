@@ -170,11 +170,20 @@ typedef struct stridec_model_info {
   const char* name;
   const char* compiler; /* "stridec 0.1.0" */
   const char* variant;  /* the variant in use */
-  int32_t input_count, output_count, state_count, symbol_count, step_count;
+  int32_t input_count, output_count, state_count, symbol_count, step_count; /* of function 0 */
   uint64_t weights_bytes;
   stridec_device device; /* where the model runs */
   int32_t parameter_count; /* weights that may be replaced (compiled with --refit) */
+  int32_t function_count;
 } stridec_model_info;
+
+/* An entry point of the model. Functions have their own inputs, outputs and sizes, and share weights and
+ * states. */
+typedef struct stridec_function_info {
+  size_t struct_size;
+  const char* name;
+  int32_t input_count, output_count, symbol_count, step_count;
+} stridec_function_info;
 
 typedef struct stridec_value_info {
   size_t struct_size;
@@ -314,10 +323,38 @@ typedef struct stridec_api {
   /* Copies a state or a parameter to the tensor, whose shape is given and whose data is the caller's. */
   stridec_status (*context_read_state)(stridec_context* context, const char* name, stridec_tensor* tensor);
   /* The end of the weights section with the context's parameters, and the ones derived from them for every
-   * variant: bytes[0..count) belong at `offset` of the section. For tools that write an artifact with other
-   * parameters. The memory is valid until the next call. */
+   * variant of every function: bytes[0..count) belong at `offset` of the section. For tools that write an
+   * artifact with other parameters. The memory is valid until the next call. */
   stridec_status (*context_parameters)(stridec_context* context, uint64_t* offset, const void** bytes,
                                        uint64_t* count);
+
+  /* The functions of a model, 0 to stridec_model_info.function_count - 1. The functions above that do not
+   * name one are about function 0: model_input is model_function_input with 0, context_run is
+   * context_run_function with 0. A context's states and parameters are those of all functions: what one
+   * writes the others read. Memory of the context that an output points to is valid until the next run of
+   * the same function. Tables of artifacts from earlier compilers end before model_function: compare
+   * struct_size. */
+  stridec_status (*model_function)(const stridec_model* model, int32_t function, stridec_function_info* info);
+  stridec_status (*model_function_input)(const stridec_model* model, int32_t function, int32_t index,
+                                         stridec_value_info* info);
+  stridec_status (*model_function_output)(const stridec_model* model, int32_t function, int32_t index,
+                                          stridec_value_info* info);
+  stridec_status (*model_function_symbol)(const stridec_model* model, int32_t function, int32_t index,
+                                          stridec_symbol_info* info);
+  stridec_status (*context_function_output_shapes)(stridec_context* context, int32_t function,
+                                                   const stridec_tensor* inputs, size_t input_count,
+                                                   stridec_tensor* outputs, size_t output_count);
+  stridec_status (*context_reserve_function)(stridec_context* context, int32_t function,
+                                             const stridec_tensor* inputs, size_t input_count,
+                                             const stridec_tensor* outputs, size_t output_count);
+  stridec_status (*context_warm_up_function)(stridec_context* context, int32_t function,
+                                             const stridec_tensor* inputs, size_t input_count,
+                                             const stridec_tensor* outputs, size_t output_count);
+  stridec_status (*context_run_function)(stridec_context* context, int32_t function,
+                                         const stridec_tensor* inputs, size_t input_count,
+                                         stridec_tensor* outputs, size_t output_count);
+  stridec_status (*context_function_step)(stridec_context* context, int32_t function, int32_t index,
+                                          stridec_step_profile* profile);
 } stridec_api;
 
 /* Returns the function table, or null if the artifact does not support this version. Later versions only

@@ -57,7 +57,7 @@ TEST_CASE("a row that is inserted runs once for each program, and a pipeline tha
     insert_before(pipeline, "schedules", {"count each", "test", RunsOn::kCpu, "Counts.", count_program});
   };
   counted = 0;
-  CHECK(!compile(doubled(), how, Stage::kSchedule).variants.front().program.steps.empty());
+  CHECK(!compile(doubled(), how, Stage::kSchedule).main().variants.front().program.steps.empty());
   CHECK(counted == 1 + 2);
   how.edit_pipeline = [](Pipeline& pipeline) {
     insert_after(pipeline, "fusion", {"count", "test", RunsOn::kLoops, "Counts.", count_program});
@@ -66,8 +66,8 @@ TEST_CASE("a row that is inserted runs once for each program, and a pipeline tha
   counted = 0;
   const Compilation cut = compile(doubled(), how, Stage::kSchedule);
   CHECK(counted == 0);
-  CHECK(!cut.loops.nests.empty());
-  CHECK(cut.variants.empty());
+  CHECK(!cut.main().loops.nests.empty());
+  CHECK(cut.main().variants.empty());
 }
 
 TEST_CASE("a pass that an option turns off does not run; stop_after ends the compilation") {

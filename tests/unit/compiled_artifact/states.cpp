@@ -124,7 +124,7 @@ TEST_CASE("an input and an output become a state, of which only new rows are wri
     const Folder folder;
     const Compilation made = compile({.model = write_graph(folder, g)});
     int copies = 0;
-    for (const loop::Nest& nest : made.loops.nests) copies += nest.name == "scatter_copy";
+    for (const loop::Nest& nest : made.main().loops.nests) copies += nest.name == "scatter_copy";
     CHECK(copies == (old ? 1 : 0));
     const std::string library = folder.file(old ? "old.so" : "new.so");
     package::StagedArtifact(made.artifact, made.programs(), library).publish();

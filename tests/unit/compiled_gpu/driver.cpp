@@ -78,11 +78,23 @@ struct Artifact {
       : Artifact(model(links), std::move(targets), mode, std::move(gpus)) {}
   Artifact(const graph::Graph& graph, std::vector<std::string> targets, const std::string& mode = "default",
            std::vector<std::string> gpus = {"sm_90a"}) {
-    fake_cuda_reset();
-    library = folder.file("model.so");
     CompileOptions options{.model = write_graph(folder, graph), .targets = std::move(targets)};
     options.gpus = std::move(gpus);
     options.mode = mode;
+    make(options);
+  }
+  // Functions with the names of the graphs.
+  Artifact(const std::vector<graph::Graph>& graphs, const std::string& mode) {
+    CompileOptions options{.targets = {"cuda"}, .gpus = {"sm_90a"}, .mode = mode};
+    for (const graph::Graph& graph : graphs)
+      options.functions.push_back({graph.name, write_graph(folder, graph)});
+    make(options);
+  }
+
+ private:
+  void make(const CompileOptions& options) {
+    fake_cuda_reset();
+    library = folder.file("model.so");
     const Compilation made = compile(options);
     package::StagedArtifact(made.artifact, made.programs(), library).publish();
     void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -121,11 +133,11 @@ struct Running {
     t.shape = shape;
     return t;
   }
-  stridec_status run(std::vector<float>& x, std::vector<float>& y, int device) {
+  stridec_status run(std::vector<float>& x, std::vector<float>& y, int device, int32_t function = 0) {
     int64_t in_shape[2], out_shape[2];
     y.resize(x.size());
     stridec_tensor in = tensor(x, in_shape, device), out = tensor(y, out_shape, device);
-    return api->context_run(context, &in, 1, &out, 1);
+    return api->context_run_function(context, function, &in, 1, &out, 1);
   }
   std::string error() const { return api->context_error(context); }
 };
@@ -486,4 +498,45 @@ TEST_CASE("without graphs every launch goes to the stream") {
   for (int i = 0; i < 3; ++i) REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
   CHECK(fake_cuda_counts()->captures == 0);
   CHECK(fake_cuda_counts()->replays == 0);
+}
+
+TEST_CASE("each function has graphs of its own") {
+  std::vector<graph::Graph> graphs = {model(3), model(3), model(2)};
+  graphs[0].name = "three", graphs[1].name = "again", graphs[2].name = "two";
+  const Artifact artifact(graphs, "reduce-overhead");
+  Running running(artifact);
+  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+  std::vector<float> x(2 * kWidth, 1.0f), y;
+  FakeCounts& counts = *fake_cuda_counts();
+  std::vector<int64_t> launches;
+  for (int32_t function : {0, 1, 2}) {
+    const int64_t before = counts.launches;
+    REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA, function) == STRIDEC_OK);
+    launches.push_back(counts.launches - before);
+  }
+  CHECK(launches[0] == launches[1]);
+  CHECK(launches[2] < launches[0]);
+  for (int32_t function : {0, 1, 2}) REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA, function) == STRIDEC_OK);
+  CHECK(counts.captures == 3);
+  // In turn, at one shape: no graph replaces that of another function.
+  for (int i = 0; i < 4; ++i)
+    for (int32_t function : {2, 0, 1})
+      REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA, function) == STRIDEC_OK);
+  CHECK(counts.captures == 3);
+  CHECK(counts.replays == 15);
+}
+
+TEST_CASE("kernels of equal functions are one") {
+  std::vector<graph::Graph> graphs = {model(2), model(2)};
+  graphs[0].name = "first", graphs[1].name = "second";
+  const Folder folder;
+  CompileOptions options{.targets = {"cuda"}, .gpus = {"sm_90a"}};
+  for (const graph::Graph& graph : graphs)
+    options.functions.push_back({graph.name, write_graph(folder, graph)});
+  const Compilation two = compile(options, Stage::kSource);
+  const Compilation one =
+      compile(model(2), {.model = "one", .targets = {"cuda"}, .gpus = {"sm_90a"}}, Stage::kSource);
+  REQUIRE(two.device.tables.size() == 1);
+  CHECK(two.device.tables[0].rows.size() == one.device.tables[0].rows.size());
+  CHECK(two.device.kernels.size() == one.device.kernels.size());
 }

@@ -103,7 +103,7 @@ int32_t scale_run(stridec_abi_run* run) {
 }
 
 const stridec_abi_variant scale_variants[] = {
-    {"baseline", 0, scale_workspace, nullptr, nullptr, scale_run, 3, 0, "multiply\0add\0sum\0"}};
+    {scale_workspace, nullptr, nullptr, scale_run, 3, 0, "multiply\0add\0sum\0"}};
 
 // ---- nonzero
 
@@ -133,8 +133,7 @@ int32_t nonzero_run(stridec_abi_run* run) {
   return 0;
 }
 
-const stridec_abi_variant nonzero_variants[] = {
-    {"baseline", 0, nullptr, nullptr, nullptr, nonzero_run, 0, 0, nullptr}};
+const stridec_abi_variant nonzero_variants[] = {{nullptr, nullptr, nullptr, nonzero_run, 0, 0, nullptr}};
 
 // ---- gather
 
@@ -177,8 +176,7 @@ int32_t gather_run(stridec_abi_run* run) {
   return run->launch(run, gather_rows, &args, run->symbols[1], 1, 0, 0);
 }
 
-const stridec_abi_variant gather_variants[] = {
-    {"baseline", 0, nullptr, nullptr, nullptr, gather_run, 1, 0, "gather\0"}};
+const stridec_abi_variant gather_variants[] = {{nullptr, nullptr, nullptr, gather_run, 1, 0, "gather\0"}};
 
 // ---- counter
 
@@ -205,8 +203,7 @@ int32_t counter_run(stridec_abi_run* run) {
   return 0;
 }
 
-const stridec_abi_variant counter_variants[] = {
-    {"baseline", 0, nullptr, nullptr, nullptr, counter_run, 0, 0, nullptr}};
+const stridec_abi_variant counter_variants[] = {{nullptr, nullptr, nullptr, counter_run, 0, 0, nullptr}};
 
 // ---- expand
 
@@ -248,7 +245,7 @@ int32_t expand_run(stridec_abi_run* run) {
 }
 
 const stridec_abi_variant expand_variants[] = {
-    {"baseline", 0, expand_workspace, nullptr, nullptr, expand_run, 0, 0, nullptr}};
+    {expand_workspace, nullptr, nullptr, expand_run, 0, 0, nullptr}};
 
 // ---- narrow
 
@@ -275,134 +272,159 @@ int32_t narrow_run(stridec_abi_run* run) {
   return 0;
 }
 
-const stridec_abi_variant narrow_variants[] = {
-    {"baseline", 0, nullptr, nullptr, nullptr, narrow_run, 0, 0, nullptr}};
+const stridec_abi_variant narrow_variants[] = {{nullptr, nullptr, nullptr, narrow_run, 0, 0, nullptr}};
 
 // ---- variants
 
 constexpr uint64_t kImpossible = STRIDEC_CPU_BIT(63);
+const stridec_abi_target many_targets[] = {{"future", kImpossible | STRIDEC_CPU_SSE3}, {"baseline", 0}};
 const stridec_abi_variant many_variants[] = {
-    {"future", kImpossible | STRIDEC_CPU_SSE3, scale_workspace, nullptr, nullptr, scale_run, 3, 0,
-     "multiply\0add\0sum\0"},
-    {"baseline", 0, scale_workspace, nullptr, nullptr, scale_run, 3, 0, "multiply\0add\0sum\0"}};
+    {scale_workspace, nullptr, nullptr, scale_run, 3, 0, "multiply\0add\0sum\0"},
+    {scale_workspace, nullptr, nullptr, scale_run, 3, 0, "multiply\0add\0sum\0"}};
 
-constexpr stridec_abi_program nonzero_program = {.abi_version = STRIDEC_ABI_VERSION,
-                                                 .struct_size = sizeof(stridec_abi_program),
-                                                 .name = "nonzero",
-                                                 .compiler = "by hand",
-                                                 .symbol_count = 2,
-                                                 .input_count = 1,
-                                                 .output_count = 1,
-                                                 .slot_count = 1,
-                                                 .variant_count = 1,
-                                                 .symbols = nonzero_symbols,
-                                                 .inputs = nonzero_inputs,
-                                                 .outputs = nonzero_outputs,
-                                                 .variants = nonzero_variants,
-                                                 .bind = nonzero_bind,
-                                                 .output_dims = nonzero_output_dims};
+constexpr stridec_abi_function nonzero_function = {.name = "nonzero",
+                                                   .symbol_count = 2,
+                                                   .input_count = 1,
+                                                   .output_count = 1,
+                                                   .slot_count = 1,
+                                                   .symbols = nonzero_symbols,
+                                                   .inputs = nonzero_inputs,
+                                                   .outputs = nonzero_outputs,
+                                                   .variants = nonzero_variants,
+                                                   .bind = nonzero_bind,
+                                                   .output_dims = nonzero_output_dims};
+constexpr stridec_abi_function gather_function = {.name = "gather",
+                                                  .symbol_count = 2,
+                                                  .input_count = 2,
+                                                  .output_count = 1,
+                                                  .symbols = gather_symbols,
+                                                  .inputs = gather_inputs,
+                                                  .outputs = gather_outputs,
+                                                  .variants = gather_variants,
+                                                  .bind = gather_bind,
+                                                  .output_dims = gather_output_dims};
+constexpr stridec_abi_function counter_function = {.name = "counter",
+                                                   .input_count = 1,
+                                                   .output_count = 1,
+                                                   .inputs = counter_inputs,
+                                                   .outputs = counter_outputs,
+                                                   .variants = counter_variants,
+                                                   .bind = counter_bind,
+                                                   .output_dims = counter_output_dims};
+constexpr stridec_abi_function expand_function = {.name = "expand",
+                                                  .symbol_count = 2,
+                                                  .input_count = 2,
+                                                  .output_count = 1,
+                                                  .symbols = expand_symbols,
+                                                  .inputs = expand_inputs,
+                                                  .outputs = expand_outputs,
+                                                  .variants = expand_variants,
+                                                  .bind = expand_bind,
+                                                  .output_dims = expand_output_dims};
+constexpr stridec_abi_function narrow_function = {.name = "narrow",
+                                                  .symbol_count = 2,
+                                                  .input_count = 2,
+                                                  .output_count = 2,
+                                                  .symbols = narrow_symbols,
+                                                  .inputs = narrow_inputs,
+                                                  .outputs = narrow_outputs,
+                                                  .variants = narrow_variants,
+                                                  .bind = narrow_bind,
+                                                  .output_dims = narrow_output_dims};
 
-constexpr stridec_abi_program gather_program = {.abi_version = STRIDEC_ABI_VERSION,
-                                                .struct_size = sizeof(stridec_abi_program),
-                                                .name = "gather",
-                                                .compiler = "by hand",
-                                                .symbol_count = 2,
-                                                .input_count = 2,
-                                                .output_count = 1,
-                                                .message_count = 2,
-                                                .variant_count = 1,
-                                                .symbols = gather_symbols,
-                                                .inputs = gather_inputs,
-                                                .outputs = gather_outputs,
-                                                .messages = gather_messages,
-                                                .variants = gather_variants,
-                                                .bind = gather_bind,
-                                                .output_dims = gather_output_dims};
+// ---- clear: another function over the states of counter
 
-constexpr stridec_abi_program counter_program = {.abi_version = STRIDEC_ABI_VERSION,
-                                                 .struct_size = sizeof(stridec_abi_program),
-                                                 .name = "counter",
-                                                 .compiler = "by hand",
-                                                 .input_count = 1,
-                                                 .output_count = 1,
-                                                 .state_count = 2,
-                                                 .message_count = 1,
-                                                 .variant_count = 1,
-                                                 .inputs = counter_inputs,
-                                                 .outputs = counter_outputs,
-                                                 .states = counter_states,
-                                                 .messages = counter_messages,
-                                                 .variants = counter_variants,
-                                                 .bind = counter_bind,
-                                                 .output_dims = counter_output_dims,
-                                                 .weights_bytes = sizeof weights};
+const stridec_abi_value clear_outputs[] = {{"calls", kI64, 0, 0, 0, nullptr}};
 
-constexpr stridec_abi_program expand_program = {.abi_version = STRIDEC_ABI_VERSION,
-                                                .struct_size = sizeof(stridec_abi_program),
-                                                .name = "expand",
-                                                .compiler = "by hand",
-                                                .symbol_count = 2,
-                                                .input_count = 2,
-                                                .output_count = 1,
-                                                .message_count = 2,
-                                                .variant_count = 1,
-                                                .symbols = expand_symbols,
-                                                .inputs = expand_inputs,
-                                                .outputs = expand_outputs,
-                                                .messages = expand_messages,
-                                                .variants = expand_variants,
-                                                .bind = expand_bind,
-                                                .output_dims = expand_output_dims};
+int32_t clear_bind(const int64_t* const*, const void* const*, int64_t*, stridec_abi_failure*) { return 0; }
+void clear_output_dims(const int64_t*, int64_t*) {}
+int32_t clear_run(stridec_abi_run* run) {
+  auto* calls = static_cast<int64_t*>(run->states[1]);
+  *static_cast<int64_t*>(run->outputs[0]) = *calls;
+  *calls = 0;
+  return 0;
+}
+const stridec_abi_variant clear_variants[] = {{nullptr, nullptr, nullptr, clear_run, 1, 0, "clear\0"}};
 
-constexpr stridec_abi_program narrow_program = {.abi_version = STRIDEC_ABI_VERSION,
-                                                .struct_size = sizeof(stridec_abi_program),
-                                                .name = "narrow",
-                                                .compiler = "by hand",
-                                                .symbol_count = 2,
-                                                .input_count = 2,
-                                                .output_count = 2,
-                                                .variant_count = 1,
-                                                .symbols = narrow_symbols,
-                                                .inputs = narrow_inputs,
-                                                .outputs = narrow_outputs,
-                                                .variants = narrow_variants,
-                                                .bind = narrow_bind,
-                                                .output_dims = narrow_output_dims};
+constexpr stridec_abi_function counter_and_clear[] = {counter_function,
+                                                      {.name = "clear",
+                                                       .output_count = 1,
+                                                       .outputs = clear_outputs,
+                                                       .variants = clear_variants,
+                                                       .bind = clear_bind,
+                                                       .output_dims = clear_output_dims}};
 
-constexpr stridec_abi_program scale_program(const stridec_abi_variant* variants, int32_t count) {
-  return {.abi_version = STRIDEC_ABI_VERSION,
-          .struct_size = sizeof(stridec_abi_program),
-          .name = "scale",
-          .compiler = "by hand",
+constexpr stridec_abi_function scale_function(const stridec_abi_variant* variants) {
+  return {.name = "scale",
           .symbol_count = 2,
           .input_count = 2,
           .output_count = 2,
-          .message_count = 3,
-          .variant_count = count,
           .symbols = scale_symbols,
           .inputs = scale_inputs,
           .outputs = scale_outputs,
-          .messages = scale_messages,
           .variants = variants,
           .bind = scale_bind,
-          .output_dims = scale_output_dims,
-          .weights_bytes = sizeof weights};
+          .output_dims = scale_output_dims};
+}
+constexpr stridec_abi_function scale_alone = scale_function(scale_variants);
+constexpr stridec_abi_function scale_on_many = scale_function(many_variants);
+
+const stridec_abi_target baseline[] = {{"baseline", 0}};
+
+constexpr stridec_abi_module module_of(const stridec_abi_function* functions, int32_t count = 1) {
+  return {.abi_version = STRIDEC_ABI_VERSION,
+          .struct_size = sizeof(stridec_abi_module),
+          .name = functions[0].name,
+          .compiler = "by hand",
+          .function_count = count,
+          .target_count = 1,
+          .functions = functions,
+          .targets = baseline};
+}
+constexpr stridec_abi_module with_messages(stridec_abi_module module, const stridec_abi_message* messages,
+                                           int32_t count) {
+  module.messages = messages;
+  module.message_count = count;
+  return module;
+}
+constexpr stridec_abi_module with_weights(stridec_abi_module module) {
+  module.weights_bytes = sizeof weights;
+  return module;
+}
+constexpr stridec_abi_module with_states(stridec_abi_module module) {
+  module.states = counter_states;
+  module.state_count = 2;
+  return with_weights(with_messages(module, counter_messages, 1));
+}
+constexpr stridec_abi_module scale_of(const stridec_abi_function* function, const stridec_abi_target* targets,
+                                      int32_t count) {
+  stridec_abi_module module = with_weights(with_messages(module_of(function), scale_messages, 3));
+  module.targets = targets;
+  module.target_count = count;
+  return module;
 }
 
-constexpr stridec_abi_program variants_program = scale_program(many_variants, 2);
-constexpr stridec_abi_program scale_alone = scale_program(scale_variants, 1);
+constexpr stridec_abi_module nonzero_module = module_of(&nonzero_function);
+constexpr stridec_abi_module gather_module = with_messages(module_of(&gather_function), gather_messages, 2);
+constexpr stridec_abi_module counter_module = with_states(module_of(&counter_function));
+constexpr stridec_abi_module functions_module = with_states(module_of(counter_and_clear, 2));
+constexpr stridec_abi_module expand_module = with_messages(module_of(&expand_function), expand_messages, 2);
+constexpr stridec_abi_module narrow_module = module_of(&narrow_function);
+constexpr stridec_abi_module variants_module = scale_of(&scale_on_many, many_targets, 2);
+constexpr stridec_abi_module scale_module = scale_of(&scale_alone, baseline, 1);
 
 }  // namespace
 
-const stridec_abi_program& scale() { return scale_alone; }
-const stridec_abi_program& nonzero() { return nonzero_program; }
-const stridec_abi_program& gather() { return gather_program; }
-const stridec_abi_program& counter() { return counter_program; }
-const stridec_abi_program& expand() { return expand_program; }
-const stridec_abi_program& narrow() { return narrow_program; }
-const stridec_abi_program& variants() { return variants_program; }
+const stridec_abi_module& scale() { return scale_module; }
+const stridec_abi_module& nonzero() { return nonzero_module; }
+const stridec_abi_module& gather() { return gather_module; }
+const stridec_abi_module& counter() { return counter_module; }
+const stridec_abi_module& functions() { return functions_module; }
+const stridec_abi_module& expand() { return expand_module; }
+const stridec_abi_module& narrow() { return narrow_module; }
+const stridec_abi_module& variants() { return variants_module; }
 
 }  // namespace fake
 
 // Without weights: an object that the packager did not make has no place for them.
-constexpr stridec_abi_program stridec_program = fake::gather_program;
+constexpr stridec_abi_module stridec_module = fake::gather_module;

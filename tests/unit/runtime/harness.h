@@ -38,10 +38,10 @@ struct Model {
   stridec_status status;
   char message[512] = "unset";
 
-  explicit Model(const stridec_abi_program& program, const stridec_model_options* options = nullptr) {
+  explicit Model(const stridec_abi_module& program, const stridec_model_options* options = nullptr) {
     stridec_abi_note note = note_for_weights(program.weights_file ? 0 : program.weights_bytes);
-    status = stridec::runtime::open_program(program, note, reinterpret_cast<const char*>(weights), options,
-                                            &handle, message, sizeof message);
+    status = stridec::runtime::open_module(program, note, reinterpret_cast<const char*>(weights), options,
+                                           &handle, message, sizeof message);
   }
   ~Model() { api().model_close(handle); }
   Model(const Model&) = delete;

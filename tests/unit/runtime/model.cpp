@@ -82,7 +82,7 @@ TEST_CASE("options whose size is absurd are refused unread") {
 
 TEST_CASE("a doubled brace in a sentence is a brace, as when it is rendered at compile time") {
   const stridec_abi_message messages[] = {{STRIDEC_ABI_GUARD, "input 'a{{0}}': dim is {0}, not {1}"}};
-  const stridec_abi_program program = {.message_count = 1, .messages = messages};
+  const stridec_abi_module program = {.message_count = 1, .messages = messages};
   char out[100];
   stridec::runtime::Text text(out, sizeof out);
   stridec::runtime::write_failure(text, program, {.code = 1, .values = {5, 6}});
@@ -115,8 +115,8 @@ TEST_CASE("the best variant that the machine runs is chosen; others are named wi
 }
 
 TEST_CASE("a machine that fits no variant gets a sentence") {
-  stridec_abi_program program = variants();
-  program.variant_count = 1;
+  stridec_abi_module program = variants();
+  program.target_count = 1;
   Model model(program);
   CHECK(model.status == STRIDEC_UNSUPPORTED_CPU);
   CHECK(model.handle == nullptr);
@@ -127,14 +127,16 @@ TEST_CASE("a machine that fits no variant gets a sentence") {
 }
 
 TEST_CASE("a program of another ABI, or with dtypes and ranks unknown, is refused") {
-  stridec_abi_program program = scale();
+  stridec_abi_module program = scale();
   program.abi_version = 99;
   CHECK(Model(program).status == STRIDEC_BAD_ARTIFACT);
   program = scale();
-  stridec_abi_value input = program.inputs[0];
+  stridec_abi_function function = program.functions[0];
+  stridec_abi_value input = function.inputs[0];
   input.dtype = 8;  // ONNX string
-  program.inputs = &input;
-  program.input_count = 1;
+  function.inputs = &input;
+  function.input_count = 1;
+  program.functions = &function;
   Model model(program);
   CHECK(model.status == STRIDEC_BAD_ARTIFACT);
   CHECK(std::string(model.message) == "'x' has dtype number 8 and rank 2, which this runtime does not know");

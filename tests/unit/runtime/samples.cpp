@@ -42,6 +42,15 @@ TEST_CASE("C: what is no text encoder is refused in words") {
   CHECK(output.text == "/dev/null: no line holds a text, a tab and token numbers\n");
 }
 
+TEST_CASE("C: the functions of an artifact, with what they take and return") {
+  const Output output = shell(build + "/sample_functions " + artifact);
+  CHECK(output.status == 0);
+  CHECK(output.text ==
+        "function gather\n  input  table f32 [rows, 4]\n  input  index i64 [k]\n  output out f32 [k, 4]\n");
+  CHECK(shell(build + "/sample_functions /nowhere.so").status == 1);
+  CHECK(shell(build + "/sample_functions").status == 2);
+}
+
 TEST_CASE("C++: several threads share a model; a failure is an exception with the model's sentence") {
   Output output = shell(build + "/sample_serve " + artifact + " 3 20 k=5 rows=2");
   CHECK(output.status == 0);

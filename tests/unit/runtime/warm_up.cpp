@@ -104,7 +104,7 @@ TEST_CASE("a warm-up reads the weights") {
   stridec::testing::Folder folder;
   constexpr size_t kBytes = 16 << 20;
   folder.write("weights", std::string(kBytes, 'w'));
-  stridec_abi_program program = gather();
+  stridec_abi_module program = gather();
   program.weights_file = "weights";
   program.weights_bytes = kBytes;
   const std::string directory = folder.path.string();

@@ -26,7 +26,7 @@ std::string bytes_of(const void* data, size_t size) { return {static_cast<const 
 struct External {
   stridec::testing::Folder folder;
   std::string directory = folder.path.string();
-  stridec_abi_program program = counter();
+  stridec_abi_module program = counter();
   stridec_model_options options = {.struct_size = sizeof options, .weights_dir = directory.c_str()};
   External() {
     program.weights_file = "counter.weights";
@@ -112,12 +112,12 @@ TEST_CASE(
   stridec_abi_note note = note_for_weights(3 * 4096);
   note.manifest_address = 3 * 4096;
   note.manifest_bytes = 13;
-  stridec_abi_program program = gather();
+  stridec_abi_module program = gather();
   program.weights_bytes = 3 * 4096;
   char message[256];
   stridec_model* model = nullptr;
   auto open_it = [&] {
-    return stridec::runtime::open_program(program, note, base, nullptr, &model, message, sizeof message);
+    return stridec::runtime::open_module(program, note, base, nullptr, &model, message, sizeof message);
   };
   REQUIRE(open_it() == STRIDEC_OK);
   const char* json = nullptr;
@@ -181,7 +181,7 @@ TEST_CASE("weights are copied into huge pages where that is asked for, and the f
 }
 
 TEST_CASE("an initial state outside the weights is refused") {
-  stridec_abi_program program = counter();
+  stridec_abi_module program = counter();
   stridec_abi_state states[2] = {program.states[0], program.states[1]};
   states[0].initial = 4;  // 16 bytes from there exceed the weights by 4
   program.states = states;

@@ -1,0 +1,180 @@
+#include "compiler/function_flags.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/tune/shapes.h"
+
+namespace stridec {
+namespace {
+
+struct OwnName {
+  std::string name;
+  bool qualified;  // it named the function
+};
+
+// The name in the function's model that a flag's name stands for; none: it is for another function.
+std::optional<OwnName> own_name(const std::string& given, const std::string& function,
+                                const CompileOptions& options) {
+  const size_t colon = given.find(':');
+  const std::string prefix = given.substr(0, colon);
+  const bool names_one =
+      colon != std::string::npos && std::any_of(options.functions.begin(), options.functions.end(),
+                                                [&](const FunctionModel& f) { return f.name == prefix; });
+  if (!names_one) return OwnName{given, false};
+  if (prefix != function) return std::nullopt;
+  return OwnName{given.substr(colon + 1), true};
+}
+
+// Flags for the function; a qualified one replaces the others of its name.
+template <class Flag>
+std::vector<Flag> own_flags(const std::vector<Flag>& all, std::string Flag::* name,
+                            const std::string& function, const CompileOptions& options) {
+  std::vector<Flag> general, qualified;
+  for (Flag flag : all) {
+    const auto own = own_name(flag.*name, function, options);
+    if (!own) continue;
+    flag.*name = own->name;
+    (own->qualified ? qualified : general).push_back(std::move(flag));
+  }
+  std::erase_if(general, [&](const Flag& flag) {
+    return std::any_of(qualified.begin(), qualified.end(),
+                       [&](const Flag& other) { return other.*name == flag.*name; });
+  });
+  general.insert(general.end(), qualified.begin(), qualified.end());
+  return general;
+}
+
+std::vector<std::string> own_patterns(const std::vector<std::string>& all, const std::string& function,
+                                      const CompileOptions& options) {
+  std::vector<std::string> patterns;
+  for (const std::string& given : all)
+    if (const auto own = own_name(given, function, options)) patterns.push_back(own->name);
+  return patterns;
+}
+
+template <class Flag>
+std::vector<std::string> names_of(const std::vector<Flag>& flags, std::string Flag::* name) {
+  std::vector<std::string> names;
+  for (const Flag& flag : flags) names.push_back(flag.*name);
+  return names;
+}
+
+// Throws for a name of `all` that every function lacks. `absent`: per function, by the function's own names.
+void check_flag(const std::vector<std::string>& all, const std::string& flag,
+                const std::vector<std::set<std::string>>& absent, const CompileOptions& options) {
+  for (const std::string& given : all) {
+    bool used = false;
+    for (size_t f = 0; f < options.functions.size(); ++f) {
+      const auto own = own_name(given, options.functions[f].name, options);
+      used |= own && !absent[f].contains(cat(flag, " ", own->name));
+    }
+    if (!used)
+      fail(ErrorKind::kUsage, "unknown-name", cat(flag, ": no function's model has '", given, "'"),
+           cat("the functions are ",
+               join(options.functions, ", ", [](const FunctionModel& f) { return f.name; }),
+               "; 'stridec inspect' lists what their models have"));
+  }
+}
+
+bool has_size(const loop::Program& program, const std::string& name) {
+  return std::any_of(program.symbols.begin(), program.symbols.end(), [&](const loop::Symbol& symbol) {
+    return symbol.input >= 0 && symbol.var.name() == name;
+  });
+}
+
+}  // namespace
+
+FunctionFlags flags_of(const CompileOptions& options, const FunctionModel& function) {
+  const std::string& name = function.name;
+  return {.dims = own_flags(options.dims, &frontend::DimRange::name, name, options),
+          .input_values = own_flags(options.input_values, &frontend::InputValue::name, name, options),
+          .states = own_flags(options.states, &frontend::StatePattern::input, name, options),
+          .refit = own_patterns(options.refit, name, options)};
+}
+
+void check_used(const CompileOptions& options, const std::vector<std::set<std::string>>& absent) {
+  if (options.functions.empty()) return;  // the import throws
+  check_flag(names_of(options.dims, &frontend::DimRange::name), "--dim", absent, options);
+  check_flag(names_of(options.input_values, &frontend::InputValue::name), "--input-value", absent, options);
+  check_flag(names_of(options.states, &frontend::StatePattern::input), "--state", absent, options);
+  check_flag(options.refit, "--refit", absent, options);
+}
+
+std::vector<graph::Graph> import_functions(const CompileOptions& options, Compilation& made) {
+  std::vector<graph::Graph> graphs;
+  std::vector<std::set<std::string>> absent;
+  const bool several = !options.functions.empty();
+  for (const FunctionModel& function : options.entry_points()) {
+    if (options.progress) options.progress("reading", 0, 0, function.model);
+    FunctionFlags flags = flags_of(options, function);
+    std::set<std::string>& lacks = absent.emplace_back();
+    frontend::Imported imported;
+    try {
+      imported = frontend::import_file(function.model, {.dims = flags.dims,
+                                                        .input_values = flags.input_values,
+                                                        .states = flags.states,
+                                                        .refit = flags.refit,
+                                                        .sizes_stay_open = options.sizes_stay_open,
+                                                        .name = options.name,
+                                                        .absent = several ? &lacks : nullptr});
+      if (!imported.problems.empty()) throw frontend::as_error(imported.problems, function.model);
+    } catch (Error& error) {
+      if (error.diagnostic.where.file.empty() && error.diagnostic.kind != ErrorKind::kUsage)
+        error.diagnostic.where.file = function.model;
+      throw;
+    }
+    if (!function.name.empty()) imported.graph.name = function.name;
+    std::erase_if(flags.dims, [&](const auto& dim) { return lacks.contains(cat("--dim ", dim.name)); });
+    std::erase_if(flags.input_values,
+                  [&](const auto& value) { return lacks.contains(cat("--input-value ", value.name)); });
+    made.functions.push_back({.source = function,
+                              .dims = std::move(flags.dims),
+                              .input_values = std::move(flags.input_values),
+                              .summary = std::move(imported.summary),
+                              .facts = std::move(imported.facts),
+                              .files = std::move(imported.files),
+                              .warnings = std::move(imported.warnings)});
+    graphs.push_back(std::move(imported.graph));
+  }
+  check_used(options, absent);
+  return graphs;
+}
+
+loop::SymbolValues sizes_of(const loop::Program& program, const loop::SymbolValues& sizes,
+                            const CompileOptions& options) {
+  if (options.functions.empty()) return sizes;
+  loop::SymbolValues general, qualified;
+  for (const auto& [given, size] : sizes) {
+    const auto own = own_name(given, program.name, options);
+    if (own && has_size(program, own->name)) (own->qualified ? qualified : general)[own->name] = size;
+  }
+  qualified.merge(general);
+  return qualified;
+}
+
+void check_sizes(const CompileOptions& options, std::span<const loop::Program* const> programs) {
+  const auto each = [&](const char* flag, const std::vector<loop::SymbolValues>& all) {
+    for (const loop::SymbolValues& sizes : all)
+      for (const auto& [given, size] : sizes) {
+        const bool known = std::any_of(programs.begin(), programs.end(), [&](const loop::Program* program) {
+          return !sizes_of(*program, {{given, size}}, options).empty();
+        });
+        if (!known)
+          fail(ErrorKind::kUsage, "unknown-symbol", cat(flag, ": '", given, "' is no size of a function"),
+               "'stridec inspect' lists the sizes of a model's inputs");
+      }
+  };
+  each("--tune-shape", options.tuning.shapes);
+  each("--specialize", options.specialize);
+  for (const loop::Program* program : programs) {
+    std::vector<tune::Sizes> shapes;
+    for (const tune::Sizes& given : options.tuning.shapes)
+      shapes.push_back(sizes_of(*program, given, options));
+    tune::check_shapes(*program, shapes);
+  }
+}
+
+}  // namespace stridec

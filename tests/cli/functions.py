@@ -1,0 +1,260 @@
+"""Artifacts of several functions: one cache and one weight behind two entry points."""
+
+import json
+import lzma
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from harness import HERE, ROOT, STRIDEC, expect, nvrtc, stridec
+from models import model, value
+
+F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+PLACES, WIDTH = 8, 64  # of the cache
+WEIGHT = np.random.default_rng(11).standard_normal((WIDTH, WIDTH)).astype(np.float32)
+
+
+def step(rows, places=PLACES, weight=WEIGHT):
+    """present = past with x @ w at `at`; y = the sums of its rows. `rows`: how many rows x has."""
+    return model(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["k"], "keys"),
+            helper.make_node("ScatterND", ["past", "at", "k"], ["present"], "cache"),
+            helper.make_node("ReduceSum", ["present", "axis"], ["y"], "sums", keepdims=0),
+        ],
+        [value("x", [rows, WIDTH]), value("at", [rows, 1], I64), value("past", [places, WIDTH])],
+        [value("y", [places]), value("present", [places, WIDTH])],
+        [("w", weight), ("axis", np.array([1]))],
+    )
+
+
+def write(**models):
+    for name, one in models.items():
+        onnx.save(one, name + ".onnx")
+
+
+FUNCTIONS = "--function prefill=prefill.onnx --function decode=decode.onnx --state past=present"
+
+
+def prepare():
+    """both.so, once."""
+    if os.path.exists("both.so"):
+        return
+    write(prefill=step("n"), decode=step(1))
+    stridec(f"compile {FUNCTIONS} -o both.so --dim n=1..8", 0)
+
+
+def sample():
+    sys.path.insert(0, os.path.join(ROOT, "samples", "python"))
+    import stridec as module
+
+    return module
+
+
+def manifest_of(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def test_functions_share_states_and_weights():
+    """Rows that one function caches are there for the other; the weight is stored once."""
+    import jsonschema
+
+    prepare()
+    context = sample().Model("both.so").context(threads=1)
+    functions = context.model.functions
+    expect(list(functions) == ["prefill", "decode"], list(functions))
+    expect([v.shape for v in functions["decode"].inputs] == ["[1, 64]", "[1, 1]"], functions["decode"].inputs)
+    rng = np.random.default_rng(3)
+    cache = np.zeros((PLACES, WIDTH), np.float32)
+    for name, rows, first in (("prefill", 3, 0), ("decode", 1, 3), ("decode", 1, 4), ("prefill", 2, 5), ("decode", 1, 0)):
+        x = rng.standard_normal((rows, WIDTH)).astype(np.float32)
+        at = np.arange(first, first + rows).reshape(rows, 1)
+        cache[at[:, 0]] = x @ WEIGHT
+        (y,) = context.run({"x": x, "at": at}, function=name)
+        expect(np.allclose(y, cache.sum(1), atol=1e-3), f"{name}: {y} instead of {cache.sum(1)}")
+        expect(np.allclose(context.state("past"), cache, atol=1e-4), "the state")
+    manifest = manifest_of("both.json")
+    with open(os.path.join(ROOT, "schemas", "manifest.schema.json"), encoding="utf-8") as file:
+        jsonschema.validate(manifest, json.load(file))
+    expect([f["name"] for f in manifest["functions"]] == ["prefill", "decode"], manifest["functions"])
+    expect([s["name"] for s in manifest["states"]] == ["past"], manifest["states"])
+    expect(manifest["inputs"] == manifest["functions"][0]["inputs"], "the first function is at the top")
+    expect([f["dims"] for f in manifest["functions"]] == [{"n": "1..8"}, {}], "--dim goes where the name is")
+    # Packed for products of many rows and of one, the weight is stored twice; three times would be one too many.
+    expect(manifest["memory"]["weights_bytes"] < 2.5 * WEIGHT.nbytes, manifest["memory"])
+
+
+def test_sample_of_functions():
+    """samples/c/functions.c lists both functions, and runs the one whose sizes are fixed."""
+    prepare()
+    done = subprocess.run([os.path.join(os.path.dirname(STRIDEC), "sample_functions"), "./both.so"], capture_output=True, text=True, timeout=60)
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    expect(lines[0] == "state past f32 [8, 64]", done.stdout + done.stderr)
+    expect([line for line in lines if line.startswith("function")] == ["function prefill", "function decode"], lines)
+    expect(lines.count("a run on zeros: done") == 1 and lines[-1] == "a run on zeros: done", lines)
+
+
+def test_equal_functions_are_stored_once():
+    """A second function of the same model adds neither weights nor kernels."""
+    write(one=step(1), other=step(1))
+    alone = json.loads(stridec("compile one.onnx -o one.so --state past=present --format=json", 0).stdout)
+    twice = json.loads(stridec("compile --function a=one.onnx --function b=other.onnx -o twice.so --state past=present --format=json", 0).stdout)
+    expect(twice["weight_bytes"] == alone["weight_bytes"], f"{twice['weight_bytes']} instead of {alone['weight_bytes']}")
+    expect(twice["kernels"] == alone["kernels"], f"{twice['kernels']} instead of {alone['kernels']}")
+    expect([p["function"] for p in twice["programs"]] == ["a", "b"], twice["programs"])
+    expect("function" not in alone["programs"][0] and "functions" not in manifest_of("one.json"), "an artifact of one function")
+
+
+def test_commands_of_functions():
+    """run, inspect, verify, bench, diff and tune take a function's name, and refuse one that is not there."""
+    prepare()
+    np.save("x.npy", np.ones((1, WIDTH), np.float32))
+    np.save("at.npy", np.zeros((1, 1), np.int64))
+    files = "--input x=x.npy --input at=at.npy"
+    stridec(f"run both.so --function decode {files} --output y=y.npy", 0)
+    expect(np.allclose(np.load("y.npy")[0], WEIGHT.sum(), atol=1e-2), np.load("y.npy"))
+    stridec(f"run both.so {files} --output y=first.npy", 0)
+    expect(np.array_equal(np.load("first.npy"), np.load("y.npy")), "the first function")
+    for command in (f"run both.so --function encode {files}", "bench both.so --function encode", "inspect both.so --function encode",
+                    "verify decode.onnx both.so --function encode --state past=present"):
+        done = stridec(command, 1)
+        expect("error[unknown-function]" in done.stderr and "prefill, decode" in done.stderr, done.stderr)
+    shown = stridec("inspect both.so", 0).stdout
+    expect("functions prefill, decode" in shown and "function decode, from decode.onnx" in shown, shown)
+    only = stridec("inspect both.so --function decode", 0).stdout
+    expect("function decode" in only and "function prefill" not in only, only)
+    expect(re.search(r"^ ok ", stridec("verify decode.onnx both.so --function decode --state past=present", 0).stdout, re.M), "verify")
+    done = stridec(f"verify both.so {FUNCTIONS} --format=json", 0)
+    told = json.loads(done.stdout)
+    expect(told["pass"] and [f["function"] for f in told["functions"]] == ["prefill", "decode"], done.stdout)
+    write(decode2=step(1, weight=WEIGHT + 1))
+    wrong = json.loads(stridec(f"verify both.so {FUNCTIONS.replace('decode.onnx', 'decode2.onnx')} --format=json --runs 1", 8).stdout)
+    expect(not wrong["pass"] and [f["pass"] for f in wrong["functions"]] == [True, False], wrong)
+    timed = json.loads(stridec("bench both.so --function decode --seconds 0.1 --threads 1 --format=json", 0).stdout)
+    expect(timed["function"] == "decode" and timed["kernels"], timed)
+    stridec(f"compile {FUNCTIONS.replace('decode.onnx', 'decode2.onnx')} -o changed.so --dim n=1..8", 0)
+    told = json.loads(stridec("diff both.so changed.so --format=json", 0).stdout)["changes"]
+    expect({c["what"] for c in told} >= {"decode: model"} and not any(c["what"].startswith("prefill") for c in told), told)
+    expect(json.loads(stridec("diff both.so both.so --format=json", 0).stdout)["changes"] == [], "no change")
+    stridec(f"tune {FUNCTIONS} --dim n=1..8 --tune-db functions.txt --tune-shape n=4", 0)
+    stridec(f"compile {FUNCTIONS} --dim n=1..8 --tune-db functions.txt --tune-shape n=4 --frozen -o tuned.so", 0)
+    expect(all("tuning" in f for f in manifest_of("tuned.json")["functions"]), "tuning of each function")
+    checked = json.loads(stridec(f"check {FUNCTIONS} --format=json", 0).stdout)["functions"]
+    expect([c["function"] for c in checked] == ["prefill", "decode"], checked)
+    for stage in ("graph", "loops", "schedule", "fused", "memory"):
+        told = json.loads(stridec(f"inspect {FUNCTIONS} --stage={stage} --format=json", 0).stdout)["functions"]
+        expect([f["function"] for f in told] == ["prefill", "decode"], f"{stage}: {told}")
+        expect("// ==== decode" in stridec(f"inspect {FUNCTIONS} --stage={stage}", 0).stdout, stage)
+
+
+def test_functions_that_do_not_fit():
+    """Sentences for states that differ, and for flags that no function can use."""
+    prepare()
+    write(longer=step(1, places=9))
+
+    def refused(flags, code, sentence, status=1):
+        done = stridec(f"compile {flags} -o refused.so", status)
+        expect(f"error[{code}]" in done.stderr and sentence in done.stderr, done.stderr)
+        expect(not os.path.exists("refused.so"), "an artifact is left")
+
+    differing = "--function prefill=prefill.onnx --function decode=longer.onnx --state past=present"
+    refused(differing, "state-differs", "'past' is f32[8, 64] in function 'prefill' and f32[9, 64] in function 'decode'", 4)
+    refused(f"{FUNCTIONS} --dim m=1..8", "unknown-name", "--dim: no function's model has 'm'")
+    refused(f"{FUNCTIONS} --dim decode:n=1..8", "unknown-name", "no function's model has 'decode:n'")
+    refused(f"{FUNCTIONS} --state a=b", "unknown-name", "--state: no function's model has 'a'")
+    expect("no function's model has 'm'" in stridec(f"check {FUNCTIONS} --dim m=1..8", 1).stderr, "check")
+    refused(f"{FUNCTIONS} --specialize m=1", "unknown-symbol", "'m' is no size of a function")
+    refused(f"prefill.onnx {FUNCTIONS}", "usage", "in addition to functions")
+    refused("--function prefill.onnx", "bad-function", "not of the form name=model")
+    refused("--function a=one.onnx --function a=one.onnx", "bad-function", "two functions are named 'a'")
+    done = stridec(f"compile {FUNCTIONS}", 1)
+    expect("needs a name" in done.stderr, done.stderr)
+
+
+def test_flags_of_one_function():
+    """A qualified name is for its function; sizes of --specialize go where they are."""
+    prepare()
+    stridec(f"compile {FUNCTIONS} --dim prefill:n=2..4 --specialize n=3 -o narrow.so", 0)
+    prefill, decode = manifest_of("narrow.json")["functions"]
+    expect(prefill["dims"] == {"n": "2..4"} and decode["dims"] == {}, (prefill["dims"], decode["dims"]))
+    expect(len(prefill["specializations"]) == 1 and "specializations" not in decode, "specializations")
+    context = sample().Model("narrow.so").context(threads=1)
+    for rows in (2, 3):
+        x, at = np.ones((rows, WIDTH), np.float32), np.arange(rows).reshape(rows, 1)
+        (y,) = context.run({"x": x, "at": at}, function="prefill")
+        expect(np.allclose(y[:rows], WEIGHT.sum(), atol=1e-2), y)
+    try:
+        context.run({"x": np.ones((5, WIDTH), np.float32), "at": np.zeros((5, 1), np.int64)}, function="prefill")
+        raise AssertionError("five rows were taken")
+    except sample().Error as error:
+        expect("serves 2..4" in str(error), error)
+
+
+def test_variants_and_external_weights_of_functions():
+    """Each function has code for each CPU, and all of them read one file of weights."""
+    prepare()
+    stridec(f"compile {FUNCTIONS} --cpu x86-64-v2,x86-64-v3 --weights external -o wide.so", 0)
+    module = sample()
+    for variant in ("x86-64-v2", "x86-64-v3"):
+        context = module.Model("wide.so", variant=variant).context(threads=2)
+        for name in ("prefill", "decode"):
+            (y,) = context.run({"x": np.ones((1, WIDTH), np.float32), "at": np.zeros((1, 1), np.int64)}, function=name)
+            expect(np.allclose(y[0], WEIGHT.sum(), atol=1e-2), y)
+
+
+def test_functions_for_gpus():
+    """GPU code for both functions, where the compiler for it is at hand; equal kernels are stored once."""
+    library = nvrtc()
+    if not library:
+        return
+    prepare()
+    write(one=step(1), other=step(1))
+    flags = f"--target cpu,cuda --gpu sm_90a --nvrtc {library} --state past=present --format=json"
+    twice = json.loads(stridec(f"compile --function a=one.onnx --function b=other.onnx -o gpu.so {flags}", 0).stdout)
+    alone = json.loads(stridec(f"compile one.onnx -o gpu1.so {flags}", 0).stdout)
+    expect(twice["kernels"] == alone["kernels"], f"{twice['kernels']} kernels instead of {alone['kernels']}")
+    expect([(p["function"], p["target"]) for p in twice["programs"]][0] == ("a", "sm_90a"), twice["programs"])
+
+
+def test_artifacts_of_other_formats():
+    """An artifact of format 4, which had one function, works in every command; one of a later format is refused."""
+    with lzma.open(os.path.join(HERE, "format4.so.xz")) as packed, open("format4.so", "wb") as file:
+        library = packed.read()
+        file.write(library)
+    past = ["x", "past"]
+    write(accumulate=model(
+        [helper.make_node("Add", past, ["present"]), helper.make_node("Mul", ["present", "two"], ["y"])],
+        [value(name, [1, 3]) for name in past],
+        [value(name, [1, 3]) for name in ("y", "present")],
+        [("two", np.array([2], np.float32))],
+    ))
+    np.save("x.npy", np.ones((1, 3), np.float32))
+    stridec("run format4.so --input x=x.npy --output y=y.npy", 0)
+    expect(np.array_equal(np.load("y.npy"), np.full((1, 3), 2)), np.load("y.npy"))
+    stridec("run format4.so --random --function accumulate", 0)
+    expect("its only function is accumulate" in stridec("run format4.so --random --function other", 1).stderr, "another function")
+    stridec("verify accumulate.onnx format4.so --state past=present", 0)
+    stridec("bench format4.so --seconds 0.05 --threads 1", 0)
+    stridec("inspect format4.so", 0)
+    stridec("compile accumulate.onnx -o accumulate.so --state past=present", 0)
+    told = json.loads(stridec("diff format4.so accumulate.so --format=json", 0).stdout)["changes"]
+    expect({c["what"] for c in told} <= {"schema_version", "target", "kernel", "size", "model", "requires"}, told)
+    context = sample().Model("format4.so").context(threads=1)
+    for runs in (1, 2):
+        (y,) = context.run(np.ones((1, 3), np.float32), function="accumulate")
+        expect(np.array_equal(y, np.full((1, 3), 2 * runs)), y)
+
+    # The format is a field of the note, before its name.
+    at = library.index(b"stridec.abi\0") - 4
+    expect(library[at] == 4, f"format {library[at]}")
+    with open("format9.so", "wb") as file:
+        file.write(library[:at] + b"\x09" + library[at + 1 :])
+    for command in ("run format9.so --random", "inspect format9.so", "diff format9.so format4.so"):
+        done = stridec(command, 3)
+        expect("the artifact has format 9; this stridec reads formats 4 to 5" in done.stderr, done.stderr)
