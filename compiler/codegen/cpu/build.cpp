@@ -207,14 +207,14 @@ Built assemble(const std::vector<FunctionVariants>& functions, const std::vector
       rows.push_back(host_variant(variant, kernels, built.kernels, built.launches.emplace_back()));
   }
   for (HostFunction& function : host)
-    for (HostVariant& row : function)
-      if (const auto found = options.derivations.find(row.program); found != options.derivations.end()) {
-        row.derivation = &found->second->program;
-        row.derivation_launches = add_kernels(*found->second, kernels, built.kernels, {});
-      }
-}
-built.host_text = host_text(host, tables, options.host);
-return built;
+    for (HostVariant& row : function) {
+      const auto found = options.derivations.find(row.program);
+      if (found == options.derivations.end()) continue;
+      row.derivation = &found->second->program;
+      row.derivation_launches = add_kernels(*found->second, kernels, built.kernels, {});
+    }
+  built.host_text = host_text(host, tables, options.host);
+  return built;
 }
 
 void compile(Built& built, const BuildOptions& options) {

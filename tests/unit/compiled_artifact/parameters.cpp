@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/graph/builder.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/op_table.h"
@@ -31,25 +32,62 @@ Floats weights(float scale) {
 }
 
 // y = x w: the product reads panels that are packed from w.
-graph::Graph product() {
+graph::Graph product(float scale = 1) {
   graph::Graph g;
   g.name = "product";
   graph::Builder b(g, ops::shape_table());
   b.set_replaceable([](std::string_view name, const graph::Type&) { return name == "w"; });
   const graph::ValueId x = b.input("x", {DType::kF32, {sym::var("batch"), kIn}});
-  const graph::ValueId w = b.constant("w", {DType::kF32, {kIn, kOut}}, bytes_of(weights(1)));
+  const graph::ValueId w = b.constant("w", {DType::kF32, {kIn, kOut}}, bytes_of(weights(scale)));
   b.output("y", ops::matmul(ops::Term(b, x), ops::Term(b, w)).id());
   return g;
 }
 
+// y = |x w|, with the same w.
+graph::Graph magnitude(float scale = 1) {
+  graph::Graph g = product(scale);
+  g.name = "magnitude";
+  g.output_names.clear();
+  const graph::ValueId y = g.top.results.front();
+  g.top.results.clear();
+  graph::Builder b(g, ops::shape_table());
+  b.output("y", b.add1(graph::OpKind::kAbs, {y}));
+  return g;
+}
+
+// A state that has the name of the product's parameter.
+graph::Graph state() {
+  graph::Graph g;
+  g.name = "state";
+  graph::Builder b(g, ops::shape_table());
+  b.output("y", b.state("w", {DType::kF32, {3}}, bytes_of({1, 2, 3})));
+  return g;
+}
+
+CompileOptions options_of(const Folder& folder, const std::vector<graph::Graph>& graphs) {
+  CompileOptions options;
+  for (const graph::Graph& g : graphs) options.functions.push_back({g.name, write_graph(folder, g)});
+  return options;
+}
+
+std::string refusal(const std::vector<graph::Graph>& graphs) {
+  const Folder folder;
+  try {
+    compile(options_of(folder, graphs), Stage::kLoops);
+  } catch (const Error& error) {
+    return error.diagnostic.code + ": " + error.diagnostic.message;
+  }
+  return "";
+}
+
 struct Product : Loaded {
   using Loaded::Loaded;
-  Floats run() {
+  Floats run(int32_t function = 0) {
     Floats x(static_cast<size_t>(3 * kIn));
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3;
     int64_t shape[] = {3, kIn};
     stridec_tensor in = matrix(x, shape), out{};
-    REQUIRE(api->context_run(context, &in, 1, &out, 1) == STRIDEC_OK);
+    REQUIRE(api->context_run_function(context, function, &in, 1, &out, 1) == STRIDEC_OK);
     const float* data = static_cast<const float*>(out.data);
     return {data, data + 3 * kOut};
   }
@@ -86,8 +124,8 @@ Floats scaled(Floats values, float factor) {
 TEST_CASE("a context writes and reads parameters, and what is derived from them follows") {
   const Folder folder;
   const Compilation made = compile({.model = write_graph(folder, product())});
-  CHECK(made.loops.parameters.size() == 1);
-  REQUIRE_MESSAGE(made.derivations.size() == 1, "the weight is packed");
+  CHECK(made.main().loops.parameters.size() == 1);
+  REQUIRE_MESSAGE(made.main().derivations.size() == 1, "the weight is packed");
   const std::string library = folder.file("product.so");
   package::StagedArtifact(made.artifact, made.programs(), library).publish();
   Product a(library), b(library);
@@ -157,4 +195,50 @@ TEST_CASE("a derivation computes sums from zero every time") {
     REQUIRE(a.write("w", {10, 20, 30}, {3}) == STRIDEC_OK);
     CHECK(run() == Floats{0, 30, 0, 30});
   }
+}
+
+TEST_CASE("functions share parameters by name, and each derives its own") {
+  const Folder folder;
+  const Compilation made = compile(options_of(folder, {product(), magnitude()}));
+  for (const FunctionResult& function : made.functions) CHECK(function.derivations.size() == 1);
+  const std::string library = folder.file("functions.so");
+  package::StagedArtifact(made.artifact, made.programs(), library).publish();
+  Product a(library), b(library);
+  stridec_model_info info{.struct_size = sizeof info};
+  REQUIRE(a.api->model_info(a.model, &info) == STRIDEC_OK);
+  CHECK(info.parameter_count == 1);
+  const Floats first[] = {a.run(0), a.run(1)};
+  CHECK(first[0] != first[1]);
+  float scale = 1;
+  for (const int32_t next : {0, 1}) {  // the function that runs first after a write
+    scale *= 2;
+    REQUIRE(a.write("w", weights(scale), {kIn, kOut}) == STRIDEC_OK);
+    CHECK(a.run(next) == scaled(first[next], scale));
+    CHECK(a.run(1 - next) == scaled(first[1 - next], scale));
+  }
+  for (const int32_t function : {0, 1}) CHECK(b.run(function) == first[function]);
+  // The end of the weights section is what compiling the new values gives.
+  const Folder other;
+  const Compilation wanted = compile(options_of(other, {product(scale), magnitude(scale)}));
+  const std::string second = other.file("functions.so");
+  package::StagedArtifact(wanted.artifact, wanted.programs(), second).publish();
+  Product c(second);
+  const auto section = [](Product& of) {
+    uint64_t offset = 0, count = 0;
+    const void* bytes = nullptr;
+    REQUIRE(of.api->context_parameters(of.context, &offset, &bytes, &count) == STRIDEC_OK);
+    return std::string(static_cast<const char*>(bytes), count);
+  };
+  CHECK(section(a).size() > 3 * sizeof(float) * kIn * kOut);
+  CHECK(section(a) == section(c));
+}
+
+TEST_CASE("functions that disagree on a parameter are refused in words") {
+  CHECK(refusal({product(1), magnitude(2)}) ==
+        "parameter-differs: parameter 'w' is initialised differently in functions 'product' and 'magnitude': "
+        "functions share a parameter of one name");
+  CHECK(refusal({product(), state()}) ==
+        "parameter-is-state: 'w' is a replaceable parameter of function 'product' and a state of function "
+        "'state'");
+  CHECK(refusal({product(), magnitude()}).empty());
 }
