@@ -240,6 +240,20 @@ def test_variants_and_external_weights_of_functions():
             expect(np.allclose(y[0], WEIGHT.sum(), atol=1e-2), y)
 
 
+def test_functions_without_the_state():
+    """A function beside one that has states is compiled, run and verified with the same flags."""
+    prepare()
+    write(plain=model([helper.make_node("Relu", ["x"], ["r"])], [value("x", ["m", 3])], [value("r", ["m", 3])]))
+    flags = "--function plain=plain.onnx --function decode=decode.onnx --state"
+    for state in ("past=present", "decode:past=present"):
+        stridec(f"compile {flags} {state} -o mixed.so", 0)
+        told = json.loads(stridec(f"verify mixed.so {flags} {state} --format=json --runs 1", 0).stdout)
+        expect(told["pass"] and len(told["functions"]) == 2, told)
+    manifest = manifest_of("mixed.json")
+    expect([len(f["states"]) for f in manifest["functions"]] == [0, 1] and len(manifest["states"]) == 1, manifest["states"])
+    stridec("run mixed.so --function plain --random --dim m=2", 0)
+
+
 def test_functions_for_gpus():
     """GPU code for both functions, where the compiler for it is at hand; equal kernels are stored once."""
     library = nvrtc()

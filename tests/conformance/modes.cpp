@@ -274,7 +274,7 @@ struct Attempt {
     if (work(made.main().loops, other.sizes) < kMuchWork)
       return loop::interpret(made.main().loops, other.inputs, {.poison = true});
     const Compilation alone = made_for(options, other, Machine::kCpu);
-    return codegen::cpu::run_compiled(alone.variants.front().program, other.inputs);
+    return codegen::cpu::run_compiled(alone.main().variants.front().program, other.inputs);
   }
 
   // Compiles for exactly these sizes.

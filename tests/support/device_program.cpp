@@ -88,12 +88,13 @@ std::vector<loop::HostTensor> DeviceProgram::run(const std::vector<loop::HostTen
     in.push_back({.data = t.bytes.data(),
                   .device = {STRIDEC_DEVICE_CPU, 0},
                   .ndim = static_cast<int32_t>(t.shape.size()),
-                  .dtype = runtime::input_dtype(*m.model, static_cast<int32_t>(i)).dlpack,
+                  .dtype = runtime::input_dtype(*context, static_cast<int32_t>(i)).dlpack,
                   .shape = t.shape.data(),
                   .strides = nullptr,
                   .byte_offset = 0});
   }
-  const stridec_status status = runtime::context_run(context, in.data(), in.size(), out.data(), out.size());
+  const stridec_status status =
+      runtime::context_run_function(context, 0, in.data(), in.size(), out.data(), out.size());
   std::vector<loop::HostTensor> results;
   const std::string sentence = status == STRIDEC_OK ? "" : context->error;
   for (size_t o = 0; status == STRIDEC_OK && o < out.size(); ++o) {
