@@ -3,6 +3,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
 namespace {

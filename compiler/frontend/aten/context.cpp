@@ -159,12 +159,16 @@ std::optional<DType> Context::dtype(std::string_view name) const {
 
 Term Context::scalar(std::string_view name, DType dtype) const { return scalar_of(b, arg(name), dtype); }
 
-int64_t Context::dim(std::string_view name, int64_t rank) const { return normal_dim(integer(name), rank); }
+int64_t Context::dim(std::string_view name, int64_t rank) const {
+  if (rank == 0) unsupported(cat(schema.full_name(), " along a dim of a scalar"));
+  return normal_dim(integer(name), rank);
+}
 
 Dims Context::dims(std::string_view name, int64_t rank) const {
   Dims out;
   if (has(name))
     for (int64_t d : integers(name)) out.push_back(normal_dim(d, rank));
+  if (rank == 0) return {};  // dim 0 of a scalar is none
   if (out.empty()) {
     out.resize(static_cast<size_t>(rank));
     std::iota(out.begin(), out.end(), 0);

@@ -48,7 +48,8 @@ class Context {
   Term scalar(std::string_view name, DType dtype) const;
 
   // -- dims
-  int64_t dim(std::string_view name, int64_t rank) const;  // negative ones count from the end
+  // Negative ones count from the end. Throws Error for a scalar: a row that takes one asks before.
+  int64_t dim(std::string_view name, int64_t rank) const;
   // None or an empty list means all.
   Dims dims(std::string_view name, int64_t rank) const;
 

@@ -1,7 +1,7 @@
 // Operators of other namespaces than aten.
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
-#include "compiler/ops/grouped_product.h"
+#include "compiler/ops/composite/grouped_product.h"
 
 namespace stridec::aten {
 namespace {

@@ -206,12 +206,13 @@ Results scan(Context& c) {
 Results diff(Context& c) {
   Term x = c.in("self");
   const int64_t dim = c.dim("dim", x.rank());
+  if (c.integer("n") == 0) return {x};  // whatever is to be joined to it
   std::vector<Term> parts;
   if (c.has("prepend")) parts.push_back(c.in("prepend"));
   parts.push_back(x);
   if (c.has("append")) parts.push_back(c.in("append"));
   if (parts.size() > 1) x = concat(parts, dim);
-  for (int64_t i = c.integer("n"); i > 0; --i) {
+  for (int64_t i = c.integer("n"); i > 0 && !x.dim(dim).is_const(0); --i) {
     const sym::Expr left = c.b.simplify(x.dim(dim) - 1);
     const Term high = slice(x, dim, 1, left), low = slice(x, dim, 0, left);
     x = is_bool(x.dtype()) ? apply(OpKind::kXor, high, low) : high - low;

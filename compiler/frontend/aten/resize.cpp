@@ -1,5 +1,5 @@
 // Resizing images.
-#include "compiler/ops/resize.h"
+#include "compiler/ops/composite/resize.h"
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"

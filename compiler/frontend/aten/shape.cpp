@@ -89,12 +89,14 @@ Results op_flip(Context& c) {
 }
 Term rolled(Term x, int64_t dim, sym::Expr shift) {
   Builder& b = x.builder();
-  const sym::Expr n = x.dim(dim), at = b.simplify(sym::mod(n - shift, n));
+  if (x.dim(dim).is_const(0)) return x;
+  const sym::Expr n = x.dim(dim), at = b.simplify(sym::mod(n - shift, sym::max(n, 1)));
   if (at.is_const(0)) return x;
   return concat({slice(x, dim, at, b.simplify(n - at)), slice(x, dim, 0, at)}, dim);
 }
 Results roll(Context& c) {
   Term x = c.in("self");
+  if (x.rank() == 0) return {x};
   const Shape shifts = c.sizes("shifts");
   const Dims dims = c.integers("dims");
   if (dims.empty()) return {reshape(rolled(reshape(x, {count(x.shape())}), 0, shifts.at(0)), x.shape())};

@@ -161,6 +161,7 @@ Results movedim(Context& c) {
   const int64_t rank = rank_of(c, t);
   const Dims from = c.integers("source"), to = c.integers("destination");
   if (from.size() != to.size()) c.does_not_fit("source and destination differ in length");
+  if (rank == 0) return {t};
   Dims order(static_cast<size_t>(rank), -1), rest;
   std::vector<bool> moved(static_cast<size_t>(rank));
   for (size_t i = 0; i < from.size(); ++i) {

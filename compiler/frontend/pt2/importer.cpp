@@ -1,6 +1,7 @@
 #include "compiler/frontend/pt2/importer.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/pt2/expression.h"
@@ -269,6 +270,16 @@ void Importer::run(const Graph& graph, Scope& scope) {
       for (size_t i = 0; i < node.outputs.size(); ++i)
         define(graph, node.outputs[i], std::move(results[i]), scope);
     } catch (const Failed&) {
+      give_up();
+    } catch (const std::logic_error&) {
+      // A row read a dim that the tensor does not have: arguments that PyTorch does not write.
+      problems.push_back(
+          {.kind = ErrorKind::kUnsupported,
+           .code = "unsupported-op",
+           .message = cat("operator ", short_target(node.target), " does not take these arguments"),
+           .where = {.file = {}, .node = b.origin(), .op = short_target(node.target), .tensor = {}},
+           .notes = {},
+           .help = {}});
       give_up();
     } catch (Error& error) {
       if (error.diagnostic.kind == ErrorKind::kInternal) throw;

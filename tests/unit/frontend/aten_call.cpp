@@ -120,6 +120,18 @@ TEST_CASE_FIXTURE(Fixture, "functionalisation: reshape of a transposed tensor is
   CHECK(text(alias) == "0 0 0 0 ");
 }
 
+TEST_CASE_FIXTURE(Fixture, "call: scalars, empty tensors and no differences") {
+  const Value scalar = numbers({5}, {}), empty = numbers({}, {0}), x = numbers({1, 4, 9}, {3});
+  CHECK_THROWS_AS(one("index_add", "default",
+                      {{"self", scalar}, {"dim", i(0)}, {"index", numbers({0}, {1})}, {"source", scalar}}),
+                  Error);
+  CHECK(text(one("roll", "default", {{"self", empty}, {"shifts", list({1})}, {"dims", list({0})}})) == "");
+  CHECK(text(one("roll", "default", {{"self", x}, {"shifts", list({1})}, {"dims", list({0})}})) == "9 1 4 ");
+  CHECK(text(one("diff", "default", {{"self", x}, {"n", i(0)}, {"append", x}})) == "1 4 9 ");
+  CHECK(text(one("diff", "default", {{"self", x}})) == "3 5 ");
+  CHECK(text(one("diff", "default", {{"self", x}, {"n", i(7)}})) == "");
+}
+
 TEST_CASE_FIXTURE(Fixture, "call: out=, defaults, and what is refused") {
   const Value x = numbers({1, 2}, {2}), out = numbers({0, 0}, {2});
   run("add", "out", {{"self", x}, {"other", x}, {"out", out}});

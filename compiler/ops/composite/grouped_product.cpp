@@ -1,6 +1,6 @@
-#include "compiler/ops/grouped_product.h"
+#include "compiler/ops/composite/grouped_product.h"
 
-#include "compiler/ops/composite.h"
+#include "compiler/ops/composite/contraction.h"
 
 namespace stridec::ops {
 
