@@ -5,6 +5,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/frontend/parameters.h"
 #include "compiler/tune/shapes.h"
 
 namespace stridec {
@@ -79,6 +80,29 @@ void check_flag(const std::vector<std::string>& all, const std::string& flag,
   }
 }
 
+// Throws for a weight that --refit makes a parameter of one function, and cannot of another one that it
+// applies to: they would run with different values after a replacement. `refit`: per function, its patterns.
+void check_parameters(const std::vector<graph::Graph>& graphs,
+                      const std::vector<std::vector<std::string>>& refit, const CompileOptions& options) {
+  std::map<std::string, size_t> parameters;  // the first function that has it
+  for (size_t f = 0; f < graphs.size(); ++f)
+    for (const graph::Value& value : graphs[f].values)
+      if (value.replaceable) parameters.emplace(value.name, f);
+  for (size_t f = 0; f < graphs.size(); ++f)
+    for (const graph::Value& value : graphs[f].values) {
+      if (!value.data || value.replaceable || !frontend::selects(refit[f], value.name, value.type)) continue;
+      const auto found = parameters.find(value.name);
+      if (found == parameters.end() || found->second == f) continue;
+      const std::string &name = options.functions[found->second].name, &other = options.functions[f].name;
+      fail(ErrorKind::kDoesNotFit, "parameter-is-constant",
+           cat("--refit: weight '", value.name, "' of function '", other,
+               "' cannot be replaced, since its value decides sizes or operations; function '", name,
+               "' shares it"),
+           cat("leave it out, or write --refit ", name, ":", value.name,
+               " to replace it for this function alone"));
+    }
+}
+
 bool has_size(const loop::Program& program, const std::string& name) {
   return std::any_of(program.symbols.begin(), program.symbols.end(), [&](const loop::Symbol& symbol) {
     return symbol.input >= 0 && symbol.var.name() == name;
@@ -106,6 +130,7 @@ void check_used(const CompileOptions& options, const std::vector<std::set<std::s
 std::vector<graph::Graph> import_functions(const CompileOptions& options, Compilation& made) {
   std::vector<graph::Graph> graphs;
   std::vector<std::set<std::string>> absent;
+  std::vector<std::vector<std::string>> refit;
   const bool several = !options.functions.empty();
   for (const FunctionModel& function : options.entry_points()) {
     if (options.progress) options.progress("reading", 0, 0, function.model);
@@ -130,6 +155,7 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
     std::erase_if(flags.dims, [&](const auto& dim) { return lacks.contains(cat("--dim ", dim.name)); });
     std::erase_if(flags.input_values,
                   [&](const auto& value) { return lacks.contains(cat("--input-value ", value.name)); });
+    refit.push_back(std::move(flags.refit));
     made.functions.push_back({.source = function,
                               .dims = std::move(flags.dims),
                               .input_values = std::move(flags.input_values),
@@ -140,6 +166,7 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
     graphs.push_back(std::move(imported.graph));
   }
   check_used(options, absent);
+  if (several) check_parameters(graphs, refit, options);
   return graphs;
 }
 

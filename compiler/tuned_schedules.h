@@ -8,8 +8,8 @@ namespace stridec {
 // The time that one of `left` programs may be measured for, if `spent` seconds are used up.
 double measuring_seconds(const Tuning& tuning, double spent, size_t left);
 
-// Fills FunctionResult::tuned for the target. Does nothing unless the mode or a flag requests tuning. `seconds`:
-// for measuring; 0: nothing is measured. `before_measuring`: see tune::Options.
+// Fills FunctionResult::tuned for the target. Does nothing unless the mode or a flag requests tuning.
+// `seconds`: for measuring; 0: nothing is measured. `before_measuring`: see tune::Options.
 schedule::Chosen tuned(const loop::Program& program, const CpuTarget& target, const CompileOptions& options,
                        double seconds, const std::function<void()>& before_measuring, bool first,
                        FunctionResult& made);

@@ -196,8 +196,8 @@ const Program& declared_of(const FunctionFacts& function) {
   return function.declared ? *function.declared : *function.program;
 }
 
-// The parameters of all functions, with the types that the models have, and where the weights section holds their
-// bytes.
+// The parameters of all functions, with the types that the models have, and where the weights section holds
+// their bytes.
 Json parameters_of(const ManifestFacts& facts) {
   std::vector<const Program*> programs;
   for (const FunctionFacts& function : facts.functions) programs.push_back(&declared_of(function));

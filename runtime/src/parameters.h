@@ -1,9 +1,9 @@
 // Replaceable parameters: weights of the artifact of which a context may have its own values.
 //
 // The weights section ends with the replaceable parameters and those that are derived from them (packed,
-// rounded, folded), of all functions. Contexts use the section itself until the first write, which copies this
-// part of it; the next run of any function then computes the derived ones of every function, so that all
-// functions run with the same values. On a GPU the copy in host memory is the one that is written and
+// rounded, folded), of all functions. Contexts use the section itself until the first write, which copies
+// this part of it; the next run of any function then computes the derived ones of every function, so that
+// all functions run with the same values. On a GPU the copy in host memory is the one that is written and
 // derived from, and the device gets the result.
 #pragma once
 

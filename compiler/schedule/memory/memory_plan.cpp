@@ -469,8 +469,8 @@ std::vector<BufferId> parameters_read(const Program& program) {
   return out;
 }
 
-// Places replaceable parameters, and those derived from them, after all constants. A named parameter has one place
-// for all programs; each program has its own derived ones.
+// Places replaceable parameters, and those derived from them, after all constants. A named parameter has one
+// place for all programs; each program has its own derived ones.
 void place_replaceable(std::span<Program* const> programs, int64_t& total) {
   std::map<loop::ValueKey, Expr> named;
   for (Program* program : programs) {
