@@ -76,13 +76,17 @@ int refit(const RefitFlags& flags, const Globals& globals) {
 
 std::function<int()> declare_refit(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<RefitFlags>();
-  app.add_option("artifact", flags->artifact, "an artifact (.so) that was compiled with --refit")->required();
+  app.add_option("artifact", flags->artifact, "an artifact (.so) that was compiled with --refit")
+      ->required()
+      ->type_name("ARTIFACT");
   app.add_option("--parameters", flags->parameters,
                  "new values by name: a .safetensors file, or an ONNX model whose initializers they are")
-      ->required();
+      ->required()
+      ->type_name("FILE");
   app.add_flag("--partial", flags->partial, "parameters that the file lacks keep their values");
   app.add_option("-o,--output", flags->output, "the library to write; the manifest goes beside it")
-      ->required();
+      ->required()
+      ->type_name("FILE");
   return [flags, &globals] { return refit(*flags, globals); };
 }
 
