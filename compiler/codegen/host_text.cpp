@@ -62,25 +62,22 @@ struct HostProgram {
     return value == INT64_MIN ? "(-9223372036854775807l - 1)" : cat(value, "l");
   }
 
-  // The buffers have the model's types, `placed` the offsets of their initial values.
-  void stored(const std::string& table, const std::string& dims, const std::vector<loop::Buffer>& buffers,
-              const std::vector<loop::BufferId>& placed) {
-    if (buffers.empty()) return;
-    for (size_t i = 0; i < buffers.size(); ++i)
-      if (!buffers[i].shape.empty())
-        out += cat("static const int64_t ", dims, "_", i, "[] = {",
-                   join(buffers[i].shape, ", ", [&](Expr e) { return c(e); }), "};\n");
-    out += cat("static const stridec_abi_state ", table, "[] = {\n");
-    for (size_t i = 0; i < buffers.size(); ++i)
-      out += cat("  {", value(buffers[i]), ", ", buffers[i].shape.empty() ? "0" : cat(dims, "_", i), ", ",
-                 buffers[i].weight.size > 0 ? c(program[placed[i]].offset) : "-1", "},\n");
-    out += "};\n";
-  }
+  // A table of states or parameters. `declared` has the model's types, this program the offsets of the
+  // values.
   void stored(const std::string& table, const std::string& dims, const loop::Program& declared,
               const std::vector<loop::BufferId>& ids, const std::vector<loop::BufferId>& placed) {
-    std::vector<loop::Buffer> buffers;
-    for (loop::BufferId id : ids) buffers.push_back(declared[id]);
-    stored(table, dims, buffers, placed);
+    if (ids.empty()) return;
+    std::string shapes, rows;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const loop::Buffer& b = declared[ids[i]];
+      const std::string shape = b.shape.empty() ? "0" : cat(dims, "_", i);
+      if (!b.shape.empty())
+        shapes += cat("static const int64_t ", shape, "[] = {",
+                      join(b.shape, ", ", [&](Expr e) { return c(e); }), "};\n");
+      rows += cat("  {", value(b), ", ", shape, ", ", b.weight.size > 0 ? c(program[placed[i]].offset) : "-1",
+                  "},\n");
+    }
+    out += shapes + cat("static const stridec_abi_state ", table, "[] = {\n", rows, "};\n");
   }
 
   void check(const std::string& condition, const std::string& sentence,
