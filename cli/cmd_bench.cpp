@@ -325,11 +325,7 @@ std::function<int()> declare_bench(CLI::App& app, const Globals& globals) {
   app.add_option("--dim", flags->dims, "sizes: batch=1,sequence=128 (others are as small as it serves)")
       ->join(',')
       ->type_name("NAME=SIZE,...");
-  app.add_option("--threads", flags->threads, "(default: as many as the process may use)")
-      ->type_name("NUMBER");
-  app.add_option("--function", flags->function, "entry point, instead of the first")->type_name("NAME");
-  app.add_option("--variant", flags->variant, "variant, instead of the best that this machine runs")
-      ->type_name("NAME");
+  declare_library_flags(app, flags->threads, flags->function, flags->variant);
   app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero)->type_name("SECONDS");
   app.add_option("--rows", flags->most_rows, "kernels to list")->check(zero_or_more)->type_name("NUMBER");
   return [flags, &globals] { return bench(*flags, globals); };

@@ -44,17 +44,17 @@ int refit(const RefitFlags& flags, const Globals& globals) {
   ParameterWriter writer(flags.artifact);
   const std::vector<std::string> unused = writer.write(given, flags.partial);
   const ParameterWriter::Section section = writer.section();
-  package::replace_weights(file, section.offset, section.bytes);
+  package::replace_weights(file, layout, section.offset, section.bytes);
 
   const std::string manifest = package::manifest_path(flags.output);
   check_replaceable(flags.output);
   check_replaceable(manifest);
-  UnfinishedFile library(flags.output), beside(manifest);
+  UnfinishedFile library(flags.output), text(manifest);
   library.write(file.data(), file.size());
-  beside.write(file.data() + layout.manifest_offset, layout.manifest_bytes);
+  text.write(file.data() + layout.manifest_offset, layout.manifest_bytes);
   std::filesystem::permissions(library.temporary(), std::filesystem::status(flags.artifact).permissions());
   library.commit();
-  beside.commit();
+  text.commit();
   if (globals.json) {
     const Json json = {{"artifact", flags.output}, {"replaced", writer.written()}, {"unused", unused}};
     std::printf("%s\n", json.dump(2).c_str());

@@ -129,11 +129,7 @@ std::function<int()> declare_run(CLI::App& app, const Globals& globals) {
                  "sizes for --random: batch=2,sequence=128 (others are as small as it serves)")
       ->join(',')
       ->type_name("NAME=SIZE,...");
-  app.add_option("--threads", flags->threads, "(default: as many as the process may use)")
-      ->type_name("NUMBER");
-  app.add_option("--function", flags->function, "entry point, instead of the first")->type_name("NAME");
-  app.add_option("--variant", flags->variant, "variant, instead of the best that this machine runs")
-      ->type_name("NAME");
+  declare_library_flags(app, flags->threads, flags->function, flags->variant);
   return [flags, &globals] { return run(*flags, globals); };
 }
 

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -102,6 +103,13 @@ const stridec_api* load_api(const std::string& path) {
          cat("'", path, "' is no artifact of stridec, or of a version that this one does not know"));
   // The handle is not closed: the process may still have threads that run code of the library.
   return api;
+}
+
+void declare_library_flags(CLI::App& app, int& threads, std::string& function, std::string& variant) {
+  app.add_option("--threads", threads, "(default: as many as the process may use)")->type_name("NUMBER");
+  app.add_option("--function", function, "entry point, instead of the first")->type_name("NAME");
+  app.add_option("--variant", variant, "variant, instead of the best that this machine runs")
+      ->type_name("NAME");
 }
 
 Library::Library(const std::string& path, int threads, const std::string& variant) : api_(load_api(path)) {

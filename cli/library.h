@@ -13,6 +13,10 @@
 #include "compiler/tune/gpu_device.h"
 #include "runtime/include/stridec/runtime.h"
 
+namespace CLI {
+class App;
+}
+
 namespace stridec::cli {
 
 struct ValueDeclaration {
@@ -34,6 +38,9 @@ const stridec_api* load_api(const std::string& path);
 ErrorKind kind_of(stridec_status status);
 // Formats that NumPy lacks are unsigned integers of their size.
 stridec_dtype dlpack_dtype(DType dtype);
+
+// --threads, --function and --variant.
+void declare_library_flags(CLI::App& app, int& threads, std::string& function, std::string& variant);
 
 // A loaded model with one context, and one of its functions. A failed API call throws an Error with the
 // runtime's message.

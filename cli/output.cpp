@@ -88,12 +88,12 @@ size_t width_of(const std::string& text) {
       std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-// The text in lines of at most `width` columns, split behind spaces and commas, or anywhere in a longer word.
+// The text in lines of at most `width` columns, split after spaces and commas, or anywhere in a longer word.
 std::vector<std::string> lines_of(const std::string& text, size_t width) {
   std::vector<std::string> lines;
   std::string rest = text;
   while (width_of(rest) > width) {
-    size_t at = 0, used = 0, split = 0;  // bytes, columns, and the byte behind the last space or comma
+    size_t at = 0, used = 0, split = 0;  // bytes, columns, and the byte after the last space or comma
     while (at < rest.size()) {
       size_t next = at + 1;
       while (next < rest.size() && (static_cast<unsigned char>(rest[next]) & 0xC0) == 0x80) ++next;

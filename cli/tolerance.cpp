@@ -90,7 +90,7 @@ graph::Graph with_rounding_moved(const graph::Graph& graph, double steps) {
     edit.insert_before(id, [&](Builder& builder) {
       std::vector<ValueId> inputs = node.inputs;
       if (node.kind == OpKind::kRound) {
-        // Narrow floats lose a small addend beside values of up to 255.
+        // Narrow floats lose a small addend of a sum with values of up to 255.
         const double least = 256 * std::ldexp(1.0, -significand_bits(dtype));
         const double by = std::copysign(std::max(std::abs(steps), std::min(least, 0.5)), steps);
         inputs[0] = builder.add1(OpKind::kAdd, {inputs[0], builder.scalar(dtype, by)});

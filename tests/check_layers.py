@@ -53,7 +53,7 @@ FOREIGN = {
     "schemas/": ["compiler/frontend/graph_file/", "compiler/graph/serialize"],
     "CLI/": ["cli/"],
     "nlohmann/": ["compiler/package/", "compiler/tune/", "cli/", "compiler/frontend/pt2/json.h"],
-    "zlib.h": ["compiler/frontend/pt2/zip.cpp", "runtime/image/", "cli/npz.cpp"],
+    "zlib.h": ["compiler/base/zip.cpp", "runtime/image/", "cli/npz.cpp"],
     "nvrtc": ["compiler/codegen/cuda/nvrtc.cpp"],
     "runtime/src/": ["compiler/tune/gpu_worker.cpp", "compiler/tune/gpu_device.cpp"],
 }

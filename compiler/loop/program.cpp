@@ -207,6 +207,10 @@ NestId add_nest(Program& program, Nest nest) {
   return NestId(static_cast<int64_t>(program.nests.size()) - 1);
 }
 
+bool is_constant(const Buffer& buffer) {
+  return buffer.storage == Storage::kParameter && !buffer.replaceable;
+}
+
 bool holds_any(const Bind& bind, DType value) {
   const auto extent = sym::as_const(bind.extent);
   return extent && is_integer(value) && !is_signed(value) && info(value).bits < 63 &&

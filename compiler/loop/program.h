@@ -72,7 +72,7 @@ struct Buffer {
   // kParameter: computed from other parameters by nests of Program::prepack, not stored in the model.
   bool prepacked = false;
   // kParameter: the user may replace the bytes after compilation; `weight` is the initial value. No pass may
-  // depend on them. mark_derived() sets this for prepacked buffers as well.
+  // depend on them. codegen::cpu::derivation_of sets this for prepacked buffers as well.
   bool replaceable = false;
   // In bytes, after planning: from the start of the arena or of the weights; -1: allocated separately, when
   // it is first needed.
@@ -385,11 +385,9 @@ sym::Expr element_count(const std::vector<sym::Expr>& shape);
 BufferId add_buffer(Program& program, Buffer buffer);
 NestId add_nest(Program& program, Nest nest);  // does not launch it
 
-// Whether the bytes are known when compiling and never change: of a parameter of the model that is not
-// replaceable, or (after mark_derived) of one that is computed from such parameters alone.
+// Whether the bytes are known when compiling and never change: of a parameter that is not replaceable. Before
+// codegen::cpu::derivation_of, prepacked ones that depend on replaceable ones count as constant; none has
+// bytes then.
 bool is_constant(const Buffer& buffer);
-// Marks prepacked buffers that depend on replaceable ones as replaceable. Returns the nests of
-// Program::prepack that compute them, in order.
-std::vector<NestId> mark_derived(Program& program);
 
 }  // namespace stridec::loop

@@ -302,8 +302,8 @@ ArtifactLayout artifact_layout(std::string_view file) {
   return layout;
 }
 
-void replace_weights(std::string& file, uint64_t offset, std::string_view bytes) {
-  const ArtifactLayout layout = artifact_layout(file);
+void replace_weights(std::string& file, const ArtifactLayout& layout, uint64_t offset,
+                     std::string_view bytes) {
   STRIDEC_CHECK(offset <= layout.weights_bytes && bytes.size() <= layout.weights_bytes - offset);
   std::memcpy(file.data() + layout.weights_offset + offset, bytes.data(), bytes.size());
   const Elf elf(file);

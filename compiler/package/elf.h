@@ -50,8 +50,9 @@ struct ArtifactLayout {
 // artifact of this version, is truncated, or differs in any byte that the loader maps.
 ArtifactLayout artifact_layout(std::string_view file);
 
-// Replaces bytes of the weights section of a whole artifact in memory. Throws like artifact_layout().
-void replace_weights(std::string& file, uint64_t offset, std::string_view bytes);
+// Replaces bytes of the weights section of a whole artifact in memory, which has this layout.
+void replace_weights(std::string& file, const ArtifactLayout& layout, uint64_t offset,
+                     std::string_view bytes);
 
 // What the dynamic section requires from the dynamic loader.
 struct LoaderNeeds {

@@ -4,13 +4,12 @@
 
 #include "context_api.h"
 #include "fp_mode.h"
+#include "transfer.h"
 
 namespace stridec::runtime {
 namespace {
 
-int64_t begin_of(const stridec_context& c) {
-  return static_cast<int64_t>(c.model->module->parameters_begin);
-}
+int64_t begin_of(const stridec_context& c) { return static_cast<int64_t>(c.model->module->parameters_begin); }
 
 // The address to which the offsets of parameters are added, for a block that holds them alone.
 char* base_of(const stridec_context& c, const Block& block) {
@@ -82,64 +81,21 @@ stridec_status check(const stridec_context& c, const Stored& stored, const strid
   return status;
 }
 
-bool on_device(const stridec_tensor& t) { return t.device.type == STRIDEC_DEVICE_CUDA; }
-
-// A copy in host memory of the bytes that a tensor on the device spans.
-struct Span {
-  stridec_context& c;
-  Block block = {};
-  stridec_tensor image = {};
-
-  explicit Span(stridec_context& context) : c(context) {}
-  ~Span() { release(c.allocator, block); }
-  Span(const Span&) = delete;
-  Span& operator=(const Span&) = delete;
-
-  stridec_status fetch(const stridec_tensor& t, int64_t element, Text& message) {
-    const Extent extent = extent_of(t, element);
-    const int64_t bytes = extent.end - extent.begin;
-    if (!grow(c.allocator, block, bytes ? bytes : 1)) return out_of_memory(message, "a copy", bytes);
-    image = t;
-    image.data = block.data + (data_of(t) - extent.begin);
-    image.byte_offset = 0;
-    return !bytes || cuda_download(*c.cuda, block.data, extent.begin, bytes) ? STRIDEC_OK
-                                                                             : device_error(c, message);
-  }
-};
-
-// Copies the tensor to compact host memory.
-stridec_status gather(stridec_context& c, const Stored& stored, const stridec_tensor& t, char* to,
-                      Text& message) {
-  const int64_t element = byte_size(*stored.dtype);
-  Span span(c);
-  if (on_device(t))
-    if (stridec_status status = span.fetch(t, element, message); status != STRIDEC_OK) return status;
-  const stridec_tensor& from = on_device(t) ? span.image : t;
-  copy_strided(to, nullptr, data_of(from), from.strides, stored.entry->dims, stored.entry->value.rank,
-               element);
-  return STRIDEC_OK;
+// The state or parameter of this name, whose type and shape the tensor must have.
+stridec_status find(const stridec_context& c, const char* name, const stridec_tensor& tensor, Stored& out,
+                    Text& message) {
+  const stridec_status status = find(c, name, out, message);
+  return status == STRIDEC_OK ? check(c, out, tensor, message) : status;
 }
 
-// Copies compact host memory to the tensor.
-stridec_status scatter(stridec_context& c, const Stored& stored, const char* from, const stridec_tensor& t,
-                       Text& message) {
-  const int64_t element = byte_size(*stored.dtype);
-  const int32_t rank = stored.entry->value.rank;
-  int64_t strides[kMaxRank], stride = 1;  // without strides: row-major
-  for (int32_t d = rank; d-- > 0; stride *= t.shape[d]) strides[d] = stride;
-  const int64_t* places = t.strides ? t.strides : strides;
-  if (!on_device(t)) {
-    copy_strided(data_of(t), places, from, nullptr, stored.entry->dims, rank, element);
-    return STRIDEC_OK;
-  }
-  Span span(c);
-  if (stridec_status status = span.fetch(t, element, message); status != STRIDEC_OK) return status;
-  copy_strided(data_of(span.image), places, from, nullptr, stored.entry->dims, rank, element);
-  const Extent extent = extent_of(t, element);
-  const bool done =
-      cuda_upload(*c.cuda, const_cast<char*>(extent.begin), span.block.data, extent.end - extent.begin) &&
-      cuda_wait(*c.cuda);
-  return done ? STRIDEC_OK : device_error(c, message);
+stridec_status read(stridec_context& c, const stridec_tensor& from, const Stored& stored, char* to,
+                    Text& message) {
+  return gather(c, from, stored.entry->dims, stored.entry->value.rank, byte_size(*stored.dtype), to, message);
+}
+stridec_status write(stridec_context& c, const char* from, const Stored& stored, const stridec_tensor& to,
+                     Text& message) {
+  return scatter(c, from, to, stored.entry->dims, stored.entry->value.rank, byte_size(*stored.dtype),
+                 message);
 }
 
 // The run of a derivation, whose memory is the host's.
@@ -224,20 +180,19 @@ stridec_status context_write_state(stridec_context* context, const char* name, c
   if (!use) return STRIDEC_BUSY;
   stridec_context& c = *context;
   Stored stored;
-  stridec_status status = find(c, name, stored, use.message);
-  if (status == STRIDEC_OK) status = check(c, stored, *tensor, use.message);
+  stridec_status status = find(c, name, *tensor, stored, use.message);
   if (status != STRIDEC_OK || !stored.bytes) return status;
   if (stored.state < 0) {
     status = own_parameters(c, use.message);
     if (status != STRIDEC_OK) return status;
     c.parameters_written = true;
-    return gather(c, stored, *tensor, base_of(c, c.parameters) + stored.entry->initial, use.message);
+    return read(c, *tensor, stored, base_of(c, c.parameters) + stored.entry->initial, use.message);
   }
   void* const state = c.states[stored.state];
-  if (!c.cuda) return gather(c, stored, *tensor, static_cast<char*>(state), use.message);
+  if (!c.cuda) return read(c, *tensor, stored, static_cast<char*>(state), use.message);
   Block compact = {};
   if (!grow(c.allocator, compact, stored.bytes)) return out_of_memory(use.message, "a copy", stored.bytes);
-  status = gather(c, stored, *tensor, compact.data, use.message);
+  status = read(c, *tensor, stored, compact.data, use.message);
   if (status == STRIDEC_OK &&
       !(cuda_wait(*c.cuda) && cuda_upload(*c.cuda, state, compact.data, stored.bytes) && cuda_wait(*c.cuda)))
     status = device_error(c, use.message);
@@ -251,20 +206,19 @@ stridec_status context_read_state(stridec_context* context, const char* name, st
   if (!use) return STRIDEC_BUSY;
   stridec_context& c = *context;
   Stored stored;
-  stridec_status status = find(c, name, stored, use.message);
-  if (status == STRIDEC_OK) status = check(c, stored, *tensor, use.message);
+  stridec_status status = find(c, name, *tensor, stored, use.message);
   if (status != STRIDEC_OK || !stored.bytes) return status;
   if (stored.state < 0) {
     const char* const base = c.parameters.data ? base_of(c, c.parameters) : c.model->blob.weights.data;
-    return scatter(c, stored, base + stored.entry->initial, *tensor, use.message);
+    return write(c, base + stored.entry->initial, stored, *tensor, use.message);
   }
   const char* const state = static_cast<const char*>(c.states[stored.state]);
-  if (!c.cuda) return scatter(c, stored, state, *tensor, use.message);
+  if (!c.cuda) return write(c, state, stored, *tensor, use.message);
   Block compact = {};
   if (!grow(c.allocator, compact, stored.bytes)) return out_of_memory(use.message, "a copy", stored.bytes);
   status =
       cuda_download(*c.cuda, compact.data, state, stored.bytes) ? STRIDEC_OK : device_error(c, use.message);
-  if (status == STRIDEC_OK) status = scatter(c, stored, compact.data, *tensor, use.message);
+  if (status == STRIDEC_OK) status = write(c, compact.data, stored, *tensor, use.message);
   release(c.allocator, compact);
   return status;
 }

@@ -4,6 +4,7 @@
 #include "context_api.h"
 #include "fp_mode.h"
 #include "parameters.h"
+#include "transfer.h"
 
 namespace stridec::runtime {
 namespace {
@@ -28,21 +29,6 @@ stridec_status check_count(const stridec_context& c, const char* role, int32_t e
   return STRIDEC_OK;
 }
 
-bool on_device(const stridec_tensor& t) { return t.device.type == STRIDEC_DEVICE_CUDA; }
-
-// Copies the bytes that a strided device tensor spans to host memory. `elsewhere` is the same tensor over the
-// copy.
-stridec_status fetch_span(stridec_context& c, const stridec_tensor& t, int64_t element, Block& block,
-                          stridec_tensor& elsewhere, Text& message) {
-  Extent extent = extent_of(t, element);
-  int64_t bytes = extent.end - extent.begin;
-  if (!grow(c.allocator, block, bytes)) return out_of_memory(message, "a copy of a strided tensor", bytes);
-  elsewhere = t;
-  elsewhere.data = block.data + (data_of(t) - extent.begin);
-  elsewhere.byte_offset = 0;
-  return cuda_download(*c.cuda, block.data, extent.begin, bytes) ? STRIDEC_OK : device_error(c, message);
-}
-
 // Makes a compact copy of an input that is not compact, or is not on the model's device.
 stridec_status gather_input(stridec_context& c, int32_t i, const stridec_tensor& t, Text& message) {
   char* to = c.staging.data + c.frame->staging_offset[i];
@@ -56,14 +42,9 @@ stridec_status gather_input(stridec_context& c, int32_t i, const stridec_tensor&
   if (!bytes) return STRIDEC_OK;
   const char* from = data_of(t);
   if (!is_direct(t, t.shape, element)) {
-    Block span = {};
-    stridec_tensor source = t;
-    stridec_status status = on_device(t) ? fetch_span(c, t, element, span, source, message) : STRIDEC_OK;
-    if (status == STRIDEC_OK && !grow(c.allocator, c.host_staging, bytes))
-      status = out_of_memory(message, "a compact copy of an input", bytes);
-    if (status == STRIDEC_OK)
-      copy_strided(c.host_staging.data, nullptr, data_of(source), source.strides, t.shape, t.ndim, element);
-    release(c.allocator, span);
+    if (!grow(c.allocator, c.host_staging, bytes))
+      return out_of_memory(message, "a compact copy of an input", bytes);
+    stridec_status status = gather(c, t, t.shape, t.ndim, element, c.host_staging.data, message);
     if (status != STRIDEC_OK) return status;
     from = c.host_staging.data;
   }
@@ -261,26 +242,7 @@ stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Te
   }
   if (!cuda_download(*c.cuda, to, c.frame->owned[i].data, bytes)) return device_error(c, message);
   if (!strided) return STRIDEC_OK;
-  int64_t strides[kMaxRank];  // without strides: row-major over the given shape
-  int64_t stride = 1;
-  for (int32_t d = rank; d-- > 0; stride *= t.shape[d]) strides[d] = stride;
-  const int64_t* places = t.strides ? t.strides : strides;
-  if (!on_device(t)) {
-    copy_strided(data_of(t), places, to, nullptr, dims, rank, element);
-    return STRIDEC_OK;
-  }
-  Block span = {};
-  stridec_tensor image;
-  stridec_status status = fetch_span(c, t, element, span, image, message);
-  if (status == STRIDEC_OK) {
-    copy_strided(data_of(image), places, to, nullptr, dims, rank, element);
-    Extent extent = extent_of(t, element);
-    if (!cuda_upload(*c.cuda, const_cast<char*>(extent.begin), span.data, extent.end - extent.begin) ||
-        !cuda_wait(*c.cuda))
-      status = device_error(c, message);
-  }
-  release(c.allocator, span);
-  return status;
+  return scatter(c, to, t, dims, rank, element, message);
 }
 
 // The end of a GPU run. Waits, unless no output is wanted on the host and the caller asked for an
@@ -312,15 +274,13 @@ stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& messag
       case Place::kUnknown:
         message << "output '" << p.outputs[i].name << "' was never given its size by the generated code";
         return STRIDEC_BAD_ARTIFACT;
-      case Place::kStaged: {
-        if (c.cuda) break;          // done by fetch_output
-        int64_t strides[kMaxRank];  // without strides: row-major over the given shape
-        int64_t stride = 1;
-        for (int32_t d = rank; d-- > 0; stride *= t.shape[d]) strides[d] = stride;
-        copy_strided(data_of(t), t.strides ? t.strides : strides, c.frame->owned[i].data, nullptr, dims, rank,
-                     byte_size(type));
+      case Place::kStaged:
+        if (c.cuda) break;  // done by fetch_output
+        if (stridec_status status =
+                scatter(c, c.frame->owned[i].data, t, dims, rank, byte_size(type), message);
+            status != STRIDEC_OK)
+          return status;
         break;
-      }
       case Place::kFetched:
       case Place::kOwned:
         t.device =

@@ -22,8 +22,8 @@ namespace stridec::codegen::cpu {
 // The target of derivations.
 CpuTarget derivation_target();
 
-// Marks the derived parameters of the program (loop::mark_derived) and returns their derivation, emitted and
-// with its memory planned; none if nothing is derived. The places of parameters are those of the given
+// Marks the derived parameters of the program as replaceable and returns their derivation, emitted and with
+// its memory planned; none if nothing is derived. The places of parameters are those of the given
 // program until copy_places().
 std::optional<Variant> derivation_of(loop::Program& program);
 

@@ -132,6 +132,13 @@ Dims Context::integers(std::string_view name) const {
   return out;
 }
 
+Dims Context::spatial(std::string_view name, size_t n) const {
+  Dims out = integers(name);
+  if (out.size() == 1) out.assign(n, out[0]);
+  if (out.size() != n) does_not_fit(cat(name, " has ", out.size(), " numbers for ", n, " dims"));
+  return out;
+}
+
 double Context::number(std::string_view name) const {
   const Value& value = arg(name);
   if (value.kind == Kind::kFloat) return value.number;

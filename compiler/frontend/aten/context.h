@@ -39,6 +39,8 @@ class Context {
   Shape sizes(std::string_view name) const;      // a list; a single number is a list of one
   int64_t integer(std::string_view name) const;  // known at compile time
   Dims integers(std::string_view name) const;
+  // One for each of n spatial dims; a single one stands for all.
+  Dims spatial(std::string_view name, size_t n) const;
   double number(std::string_view name) const;
   std::optional<double> optional_number(std::string_view name) const;
   bool flag(std::string_view name) const;

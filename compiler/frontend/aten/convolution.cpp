@@ -8,14 +8,6 @@ namespace {
 
 using namespace ops;
 
-// One number for each spatial dim; a single one stands for all.
-Dims spatial(const Context& c, const char* name, size_t n) {
-  Dims out = c.integers(name);
-  if (out.size() == 1) out.assign(n, out[0]);
-  if (out.size() != n) c.does_not_fit(cat(name, " has ", out.size(), " numbers for ", n, " dims"));
-  return out;
-}
-
 Term with_bias(const Context& c, Term y) {
   if (!c.has("bias")) return y;
   Shape shape(y.shape().size() - 1, 1);
@@ -37,16 +29,16 @@ Results unbatched(Term y, bool added) { return {added ? squeeze(y, {0}) : y}; }
 Results transposed(Context& c, const Unbatched& in) {
   const Term w = c.in("weight");
   const size_t n = w.shape().size() - 2;
-  const Dims padding = spatial(c, "padding", n);
+  const Dims padding = c.spatial("padding", n);
   const Shape pads(padding.begin(), padding.end());
   const Term y(c.b, c.b.add1(OpKind::kConvTranspose, {in.x.id(), w.id()},
-                             {{"strides", spatial(c, "stride", n)},
-                              {"dilations", spatial(c, "dilation", n)},
+                             {{"strides", c.spatial("stride", n)},
+                              {"dilations", c.spatial("dilation", n)},
                               {"before", pads},
                               {"after", pads},
                               {"output_extra",
                                [&] {
-                                 const Dims extra = spatial(c, "output_padding", n);
+                                 const Dims extra = c.spatial("output_padding", n);
                                  return Shape(extra.begin(), extra.end());
                                }()},
                               {"groups", c.integer("groups")}}));
@@ -61,7 +53,7 @@ Results conv(Context& c) {
     c.does_not_fit(cat("weights of rank ", w.rank(), " for an input of rank ", in.x.rank()));
   if (c.names("transposed") && c.flag("transposed")) return transposed(c, in);
   const size_t n = w.shape().size() - 2;
-  const Dims strides = spatial(c, "stride", n), dilations = spatial(c, "dilation", n);
+  const Dims strides = c.spatial("stride", n), dilations = c.spatial("dilation", n);
   Shape before(n, 0), after(n, 0);
   if (c.arg("padding").kind == Value::Kind::kString) {
     const std::string mode = c.text("padding");
@@ -72,7 +64,7 @@ Results conv(Context& c) {
       after[i] = c.b.simplify(total - before[i]);
     }
   } else {
-    const Dims padding = spatial(c, "padding", n);
+    const Dims padding = c.spatial("padding", n);
     before.assign(padding.begin(), padding.end());
     after = before;
   }

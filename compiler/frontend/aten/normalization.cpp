@@ -13,7 +13,7 @@ namespace {
 
 using namespace ops;
 
-// A parameter [channels] beside [batch, channels, spatial...].
+// A parameter [channels], shaped to broadcast over [batch, channels, spatial...].
 Term by_channel(Term p, int64_t rank) {
   Shape shape(static_cast<size_t>(rank) - 1, 1);
   shape[0] = p.dim(0);

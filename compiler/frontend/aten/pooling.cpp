@@ -10,13 +10,6 @@ namespace {
 
 using namespace ops;
 
-Dims spatial(const Context& c, const char* name, size_t n) {
-  Dims out = c.integers(name);
-  if (out.size() == 1) out.assign(n, out[0]);
-  if (out.size() != n) c.does_not_fit(cat(name, " has ", out.size(), " numbers for ", n, " dims"));
-  return out;
-}
-
 // Pools over the last n dims of an input with or without a batch.
 struct Pooled {
   Term x;  // [batch, channels, spatial...]
@@ -32,12 +25,11 @@ Pooled batched(const Context& c, size_t n) {
 Value unbatched(Term y, bool added) { return added ? squeeze(y, {0}) : y; }
 
 graph::Attributes window(const Context& c, Term x, size_t n) {
-  const Dims size = spatial(c, "kernel_size", n), padding = spatial(c, "padding", n);
-  const Dims strides = c.has("stride") && !c.arg("stride").items.empty() ? spatial(c, "stride", n)
-                       : c.has("stride") && c.arg("stride").kind == Value::Kind::kInt
-                           ? spatial(c, "stride", n)
-                           : size;
-  const Dims dilations = c.names("dilation") ? spatial(c, "dilation", n) : Dims(n, 1);
+  const Dims size = c.spatial("kernel_size", n), padding = c.spatial("padding", n);
+  const Value& stride = c.arg("stride");
+  const bool given = c.has("stride") && (stride.kind == Value::Kind::kInt || !stride.items.empty());
+  const Dims strides = given ? c.spatial("stride", n) : size;
+  const Dims dilations = c.names("dilation") ? c.spatial("dilation", n) : Dims(n, 1);
   Shape extra(n, 0);
   for (size_t i = 0; i < n && c.flag("ceil_mode"); ++i) {
     // A window must not start in the padding at the end.
@@ -188,8 +180,8 @@ Results adaptive_max_pool(Context& c) {
 // Columns of windows: [batch, channels * window, positions], by one gather from the padded image.
 Results im2col(Context& c) {
   const Pooled in = batched(c, 2);
-  const Dims size = spatial(c, "kernel_size", 2), dilation = spatial(c, "dilation", 2),
-             padding = spatial(c, "padding", 2), stride = spatial(c, "stride", 2);
+  const Dims size = c.spatial("kernel_size", 2), dilation = c.spatial("dilation", 2),
+             padding = c.spatial("padding", 2), stride = c.spatial("stride", 2);
   const Term x = ops::pad(in.x, {0, 0, padding[0], padding[1]}, {0, 0, padding[0], padding[1]}, 0);
   Shape out;
   std::vector<Term> at;
@@ -212,8 +204,8 @@ Results col2im(Context& c) {
   const bool added = x.rank() == 2;
   if (added) x = unsqueeze(x, {0});
   const Shape image = c.sizes("output_size");
-  const Dims size = spatial(c, "kernel_size", 2), dilation = spatial(c, "dilation", 2),
-             padding = spatial(c, "padding", 2), stride = spatial(c, "stride", 2);
+  const Dims size = c.spatial("kernel_size", 2), dilation = c.spatial("dilation", 2),
+             padding = c.spatial("padding", 2), stride = c.spatial("stride", 2);
   Shape out, padded;
   for (size_t i = 0; i < 2; ++i) {
     padded.push_back(image[i] + 2 * padding[i]);

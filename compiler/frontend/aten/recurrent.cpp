@@ -19,7 +19,8 @@ Term reordered(Term t, const Dims& order) {
   return concat(parts, 0);
 }
 
-// PyTorch's gates to those of ops::recurrent: input, output, forget, cell (LSTM); update, reset, hidden (GRU).
+// PyTorch's gates to those of ops::recurrent: input, output, forget, cell (LSTM); update, reset, hidden
+// (GRU).
 Term gates(Term t, Layer layer) {
   if (layer == Layer::kLstm) return reordered(t, {0, 3, 1, 2});
   if (layer == Layer::kGru) return reordered(t, {1, 0, 2});

@@ -6,6 +6,7 @@
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/frontend/aten/slices.h"
+#include "compiler/ops/composite/shape.h"
 
 namespace stridec::aten {
 namespace {
@@ -24,7 +25,7 @@ std::vector<Term> promoted_list(Context& c, const char* name) {
 Results cat_row(Context& c) {
   std::vector<Term> parts = promoted_list(c, "tensors");
   if (parts.empty()) c.does_not_fit("cat of no tensors");
-  // PyTorch ignores empty tensors of rank 1 beside others.
+  // PyTorch ignores empty tensors of rank 1 next to tensors of a higher rank.
   const int64_t rank = std::max_element(parts.begin(), parts.end(), [](Term a, Term b) {
                          return a.rank() < b.rank();
                        })->rank();
@@ -39,34 +40,24 @@ Results stack(Context& c) {
   return {concat(parts, dim)};
 }
 
-Results repeat(Context& c) {
-  Term x = c.in("self");
-  const Shape times = c.sizes("repeats");
-  if (std::ssize(times) < x.rank()) c.does_not_fit("repeat has fewer numbers than dims");
+// Repeats x along each dim; dims that x lacks come first.
+Term repeated(Term x, const Shape& times) {
   Shape shape = x.shape();
   shape.insert(shape.begin(), times.size() - shape.size(), 1);
-  Shape apart, wide, out;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    apart.insert(apart.end(), {1, shape[d]});
-    wide.insert(wide.end(), {times[d], shape[d]});
-    out.push_back(times[d] * shape[d]);
-  }
-  return {reshape(expand(reshape(x, apart), wide), out)};
+  return ops::tile(reshape(x, shape), times);
+}
+Results repeat(Context& c) {
+  const Term x = c.in("self");
+  const Shape times = c.sizes("repeats");
+  if (std::ssize(times) < x.rank()) c.does_not_fit("repeat has fewer numbers than dims");
+  return {repeated(x, times)};
 }
 Results tile(Context& c) {
   const Term x = c.in("self");
   Shape times = c.sizes("dims");
   if (std::ssize(times) < x.rank())
     times.insert(times.begin(), static_cast<size_t>(x.rank()) - times.size(), 1);
-  Shape shape = x.shape();
-  shape.insert(shape.begin(), times.size() - shape.size(), 1);
-  Shape apart, wide, out;
-  for (size_t d = 0; d < shape.size(); ++d) {
-    apart.insert(apart.end(), {1, shape[d]});
-    wide.insert(wide.end(), {times[d], shape[d]});
-    out.push_back(times[d] * shape[d]);
-  }
-  return {reshape(expand(reshape(x, apart), wide), out)};
+  return {repeated(x, times)};
 }
 Results repeat_interleave(Context& c) {
   if (!c.names("self") || c.arg("repeats").is_tensor())

@@ -37,41 +37,12 @@ struct Value {
   Value() = default;
   Value(Term term) : kind(Kind::kTensor), tensor(fresh(term)) {}
   Value(Tensor t) : kind(Kind::kTensor), tensor(std::move(t)) {}
-  static Value integer_of(sym::Expr e) {
-    Value v;
-    v.kind = Kind::kInt;
-    v.integer = e;
-    return v;
-  }
-  static Value condition(sym::Expr e) {
-    Value v = integer_of(e);
-    v.kind = Kind::kBool;
-    return v;
-  }
-  static Value number_of(double n) {
-    Value v;
-    v.kind = Kind::kFloat;
-    v.number = n;
-    return v;
-  }
-  static Value string(std::string s) {
-    Value v;
-    v.kind = Kind::kString;
-    v.text = std::move(s);
-    return v;
-  }
-  static Value list(std::vector<Value> items) {
-    Value v;
-    v.kind = Kind::kList;
-    v.items = std::move(items);
-    return v;
-  }
-  static Value of_dtype(DType dtype) {
-    Value v;
-    v.kind = Kind::kDType;
-    v.dtype = dtype;
-    return v;
-  }
+  static Value integer_of(sym::Expr e) { return make(Kind::kInt, &Value::integer, e); }
+  static Value condition(sym::Expr e) { return make(Kind::kBool, &Value::integer, e); }
+  static Value number_of(double n) { return make(Kind::kFloat, &Value::number, n); }
+  static Value string(std::string s) { return make(Kind::kString, &Value::text, std::move(s)); }
+  static Value list(std::vector<Value> items) { return make(Kind::kList, &Value::items, std::move(items)); }
+  static Value of_dtype(DType dtype) { return make(Kind::kDType, &Value::dtype, dtype); }
   static Value failed() {
     Value v;
     v.kind = Kind::kFailed;
@@ -81,6 +52,15 @@ struct Value {
   bool is_none() const { return kind == Kind::kNone; }
   bool is_number() const {
     return kind == Kind::kInt || kind == Kind::kBool || kind == Kind::kFloat || kind == Kind::kComplex;
+  }
+
+ private:
+  template <class Field>
+  static Value make(Kind kind, Field Value::* field, Field content) {
+    Value v;
+    v.kind = kind;
+    v.*field = std::move(content);
+    return v;
   }
 };
 

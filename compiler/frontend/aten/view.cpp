@@ -38,7 +38,7 @@ Shape inferred(Context& c, const Shape& old, Shape shape) {
   }
   if (open) {
     const sym::Expr total = ops::count(old);
-    if (others.is_const(0)) c.does_not_fit("a size of -1 beside one of 0");
+    if (others.is_const(0)) c.does_not_fit("a size of -1 cannot be inferred when another is 0");
     shape[*open] = c.b.simplify(sym::floordiv(total, others));
   }
   for (sym::Expr& dim : shape) dim = c.b.simplify(dim);
@@ -83,7 +83,7 @@ Results flatten(Context& c) {
   const Shape old = shape_of(c.b, t);
   if (old.empty()) return {reshape_view(t, {1})};
   const int64_t from = c.dim("start_dim", std::ssize(old)), to = c.dim("end_dim", std::ssize(old));
-  if (from > to) c.does_not_fit("start_dim lies behind end_dim");
+  if (from > to) c.does_not_fit("start_dim is greater than end_dim");
   if (from == to) return {t};
   Shape shape(old.begin(), old.begin() + from);
   shape.push_back(ops::count(old, from, to + 1));

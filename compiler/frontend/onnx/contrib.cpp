@@ -19,15 +19,17 @@ constexpr const char* kMicrosoft = "com.microsoft";
 constexpr size_t kNoInput = 1000;
 
 // Input i, broadcast to x.
-Term beside(const Context& c, size_t i, Term x) {
+Term broadcast_input(const Context& c, size_t i, Term x) {
   return unidirectional(c.in(i), x.shape(), cat("input ", i));
 }
-Term biased(const Context& c) { return c.has(1) ? c.in(0) + beside(c, 1, c.in(0)) : c.in(0); }
+Term biased(const Context& c) { return c.has(1) ? c.in(0) + broadcast_input(c, 1, c.in(0)) : c.in(0); }
 
 Outputs op_gelu(Context& c) { return {gelu(biased(c), false)}; }
 Outputs fast_gelu(Context& c) { return {gelu(biased(c), true)}; }
 Outputs quick_gelu(Context& c) { return {silu(c.in(0), c.number("alpha", 1.702f))}; }
-Outputs bias_add(Context& c) { return {c.in(0) + beside(c, 1, c.in(0)) + beside(c, 2, c.in(0))}; }
+Outputs bias_add(Context& c) {
+  return {c.in(0) + broadcast_input(c, 1, c.in(0)) + broadcast_input(c, 2, c.in(0))};
+}
 
 Outputs fused_matmul(Context& c) {
   Term a = c.in(0), b = c.in(1);
@@ -50,14 +52,14 @@ Outputs fused_matmul(Context& c) {
 
 // Residual addition and normalisation; the sum is output 3.
 Outputs skip_layer_norm(Context& c) {
-  Term x = c.in(0) + beside(c, 1, c.in(0));
-  if (c.has(4)) x = x + beside(c, 4, x);
+  Term x = c.in(0) + broadcast_input(c, 1, c.in(0));
+  if (c.has(4)) x = x + broadcast_input(c, 4, x);
   const Normalized n = layer_norm(x, {x.rank() - 1}, c.in(2), c.optional(3), c.number("epsilon", 1e-12f));
   return {n.value, n.mean, n.inverse_deviation, x};
 }
 Outputs skip_simplified_layer_norm(Context& c) {
-  Term x = c.in(0) + beside(c, 1, c.in(0));
-  if (c.has(3)) x = x + beside(c, 3, x);
+  Term x = c.in(0) + broadcast_input(c, 1, c.in(0));
+  if (c.has(3)) x = x + broadcast_input(c, 3, x);
   return {rms_norm(x, {x.rank() - 1}, c.number("epsilon", 1e-5f), c.in(2)), Slot(), Slot(), x};
 }
 
@@ -85,8 +87,7 @@ Outputs embedded(Context& c, const Real& real, size_t position_ids) {
   return out;
 }
 Outputs embed_layer_norm(Context& c) {
-  return embedded(
-      c, [](size_t, Term t) { return t; }, 8);
+  return embedded(c, [](size_t, Term t) { return t; }, 8);
 }
 // Scales are inputs 8 to 12, zero points 13 to 17.
 Outputs q_embed_layer_norm(Context& c) {
@@ -102,7 +103,7 @@ Outputs q_embed_layer_norm(Context& c) {
 
 Outputs gemm_fast_gelu(Context& c) {
   const Term y = matmul(c.in(0), c.in(1));
-  return {gelu(c.has(2) ? y + beside(c, 2, y) : y, true)};
+  return {gelu(c.has(2) ? y + broadcast_input(c, 2, y) : y, true)};
 }
 Outputs scaled_silu(Context& c) {
   const Term x = c.in(0);
@@ -142,7 +143,7 @@ Outputs fused_conv(Context& c) {
   std::vector<Slot> inputs;
   for (size_t i = 0; i < conv.inputs.size(); ++i) inputs.push_back(c.has(i) ? c.slot(i) : Slot());
   Term y(c.b, c.importer().import_as(c, conv, std::move(inputs)).at(0).tensor);
-  if (c.has(3)) y = y + beside(c, 3, y);
+  if (c.has(3)) y = y + broadcast_input(c, 3, y);
   std::vector<double> p = c.numbers("activation_params");
   const bool given = !p.empty();
   p.resize(2, 0);
@@ -178,10 +179,10 @@ Outputs skip_group_norm(Context& c) {
   Term skip = c.in(3);
   if (skip.rank() == 2) skip = reshape(skip, {skip.dim(0), 1, 1, skip.dim(1)});
   const Term x = c.in(0) + unidirectional(skip, c.in(0).shape(), "skip");
-  return group_norm_of(c, c.has(4) ? x + beside(c, 4, x) : x);
+  return group_norm_of(c, c.has(4) ? x + broadcast_input(c, 4, x) : x);
 }
 
-Outputs bias_split_gelu(Context& c) { return {gelu_gate(c.in(0) + beside(c, 1, c.in(0)))}; }
+Outputs bias_split_gelu(Context& c) { return {gelu_gate(c.in(0) + broadcast_input(c, 1, c.in(0)))}; }
 
 constexpr Row kRows[] = {
     {"BiasAdd", bias_add, 1, kAnyLater, kMicrosoft},

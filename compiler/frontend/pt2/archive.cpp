@@ -2,6 +2,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/base/zip.h"
 #include "compiler/frontend/pt2/json.h"
 
 namespace stridec::pt2 {
@@ -19,7 +20,12 @@ std::string root_of(const ZipFile& zip) {
   return "";
 }
 
-std::string_view text_of(const graph::Data& data) {
+ZipFile open(const graph::Data& file) {
+  return open_zip({file.owner, file.bytes, file.size},
+                  "save the program again; an export that fails leaves a truncated file");
+}
+
+std::string_view text_of(const ZipBytes& data) {
   return {reinterpret_cast<const char*>(data.bytes), data.size};
 }
 
@@ -39,19 +45,21 @@ void read_payloads(const ZipFile& zip, const std::string& folder, const std::str
     if (!payload.meta) malformed(cat("'", name, "' has no tensor_meta"));
     const ZipEntry* entry = find_entry(zip, folder + payload.path);
     if (!entry) malformed(cat("the archive has no member '", folder, payload.path, "' for '", name, "'"));
-    out.tensors[name] = {std::move(*payload.meta), entry->name, read_entry(zip, *entry)};
+    const ZipBytes data = read_entry(zip, *entry);
+    out.tensors[name] = {std::move(*payload.meta), entry->name, {data.owner, data.bytes, data.size}};
   }
 }
 
 }  // namespace
 
-bool is_program(const ZipFile& zip) {
+bool holds_program(const graph::Data& file) {
+  const ZipFile zip = open(file);
   return find_entry(zip, "serialized_exported_program.json") ||
          find_entry(zip, root_of(zip) + "archive_format");
 }
 
 Archive read_archive(const graph::Data& file) {
-  const ZipFile zip = open_zip(file);
+  const ZipFile zip = open(file);
   if (find_entry(zip, "serialized_exported_program.json"))
     fail(ErrorKind::kUnsupported, "old-archive",
          "the program was saved by PyTorch 2.1 to 2.7, whose weights are pickled Python objects", kSaveAgain);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compiler/frontend/pt2/program.h"
-#include "compiler/frontend/pt2/zip.h"
+#include "compiler/graph/graph.h"
 
 namespace stridec::pt2 {
 
@@ -24,8 +24,8 @@ struct Archive {
   std::map<std::string, std::string> refused;   // tensors that cannot be read, with the reason
 };
 
-// Whether the zip archive holds an exported program of any generation.
-bool is_program(const ZipFile& zip);
+// Whether the zip archive holds an exported program of any generation. Throws Error for a damaged archive.
+bool holds_program(const graph::Data& file);
 
 // Throws Error for archives of other kinds (saying what they are) and for damaged ones.
 Archive read_archive(const graph::Data& file);

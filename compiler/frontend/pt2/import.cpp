@@ -6,6 +6,7 @@
 
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/base/zip.h"
 #include "compiler/frontend/pt2/expression.h"
 #include "compiler/frontend/pt2/guards.h"
 #include "compiler/frontend/pt2/importer.h"
@@ -509,9 +510,9 @@ class Pass {
 }  // namespace
 
 bool is_program(const graph::Data& file) {
-  if (!is_zip(file)) return false;
+  if (!is_zip(file.bytes, file.size)) return false;
   try {
-    return is_program(open_zip(file));
+    return holds_program(file);
   } catch (const Error&) {
     // Damaged: the name of the first member is all there is.
     const std::string_view start(reinterpret_cast<const char*>(file.bytes), std::min<size_t>(file.size, 256));

@@ -1,4 +1,4 @@
-// The JSON library behind a few checked accessors. Every accessor throws Error kMalformed naming the key.
+// Checked accessors for JSON values. Each throws Error kMalformed, which names the key, for a wrong type.
 #pragma once
 
 #include <cstdint>

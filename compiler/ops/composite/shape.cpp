@@ -82,7 +82,7 @@ class Target {
     if (!rest_) return out;
     out[*rest_] = b_.simplify(divide(std::move(total), std::move(known)));
     if (out[*rest_].op() == sym::Op::kFloorDiv && out[*rest_].arg(1).is_const(0))
-      does_not_fit("beside a size of 0 shape has -1, which may be any size");
+      does_not_fit("the size of -1 cannot be inferred, since another is 0");
     return out;
   }
 

@@ -9,7 +9,6 @@ foreach(name onnx graph_file graph_text loop_text expression manifest artifact n
 endforeach()
 target_sources(fuzz_npy PRIVATE ${PROJECT_SOURCE_DIR}/cli/npy.cpp)
 target_sources(fuzz_npz PRIVATE ${PROJECT_SOURCE_DIR}/cli/npy.cpp ${PROJECT_SOURCE_DIR}/cli/npz.cpp)
-target_link_libraries(fuzz_npz PRIVATE ${STRIDEC_ZLIB})
 # The file formats alone: the packager and the tuner themselves need LLVM.
 target_sources(fuzz_manifest PRIVATE ${PROJECT_SOURCE_DIR}/compiler/package/read_manifest.cpp)
 stridec_embed(fuzz_manifest manifest_schema ${PROJECT_SOURCE_DIR}/schemas/manifest.schema.json)

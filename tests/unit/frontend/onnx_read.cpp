@@ -332,11 +332,12 @@ TEST_CASE("links to external data are followed to the folders that may hold it, 
   CHECK(reads(lay(plain, "", "first")));
   fs::create_directory_symlink(plain, cache.path / "other");
   CHECK(reads(cache.path / "other/model.onnx"));
-  // Data beside the model's real file, where the path as given has none.
+  // The folder of the model's real file has the data; the folder of the path as given does not.
   cache.write("elsewhere/model.onnx", bytes);
   cache.write("elsewhere/model.onnx_data", raw(w));
   CHECK(reads(lay(plain, "../elsewhere/model.onnx", "")));
-  // A folder named like blobs beside no snapshot; any other folder; blobs that are a link themselves.
+  // Refused: a folder called blobs without a snapshot next to it, any other folder, and blobs that is itself
+  // a link.
   CHECK(refused_with(lay(plain, "", "../blobs/bb22")).find("symbolic link out of") != std::string::npos);
   CHECK(refused_with(lay(snapshot, "", "../../elsewhere/cc33")).find("symbolic link out of") !=
         std::string::npos);

@@ -1,13 +1,14 @@
 // The reader of zip archives: well-formed ones, and each way in which one may contradict itself.
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "compiler/base/diagnostic.h"
-#include "compiler/frontend/pt2/zip.h"
+#include "compiler/base/zip.h"
 
-namespace stridec::pt2 {
+namespace stridec {
 namespace {
 
 std::string little(uint64_t value, int bytes) {
@@ -57,12 +58,13 @@ Made make(const std::vector<Member>& members, bool zip64 = false) {
 }
 
 ZipFile open(const std::string& bytes) {
-  return open_zip(graph::own(std::vector<uint8_t>(bytes.begin(), bytes.end())));
+  const auto owner = std::make_shared<const std::string>(bytes);
+  return open_zip({owner, reinterpret_cast<const uint8_t*>(owner->data()), owner->size()});
 }
 std::string text(const ZipFile& zip, const char* name) {
   const ZipEntry* entry = find_entry(zip, name);
   REQUIRE(entry);
-  const graph::Data data = read_entry(zip, *entry);
+  const ZipBytes data = read_entry(zip, *entry);
   return {reinterpret_cast<const char*>(data.bytes), data.size};
 }
 ErrorKind kind_of(const std::string& bytes, const char* member = "a") {
@@ -120,4 +122,4 @@ TEST_CASE("zip: damaged archives are refused") {
 }
 
 }  // namespace
-}  // namespace stridec::pt2
+}  // namespace stridec
