@@ -3,7 +3,6 @@
 #
 #   bash tests/run.sh [name...]     only the suites, or unit tests (test_<folder>), with one of these names
 #   STRIDEC_BUILD                   the build folder (default build)
-#   STRIDEC_QUICK                   if set: without the suite `instrumented`
 #   STRIDEC_NIGHTLY                 if set: the nightly suites too, and all that suites leave out otherwise (tests/nightly.sh)
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +15,6 @@ export unit_tests
 
 suites=()
 while IFS='|' read -r name when command; do
-  [ -n "${STRIDEC_QUICK:-}" ] && [ "$name" = instrumented ] && continue
   [ "$when" = ci ] || [ -n "${STRIDEC_NIGHTLY:-}" ] || [[ " ${only[*]} " == *" $name "* ]] || continue
   suites+=("$name|$command")
 done < <(grep -v '^#' tests/suites.txt)
@@ -61,7 +59,7 @@ for suite in "${suites[@]}"; do
   count "$name" "$status" $numbers
   # Rows and tables are what these have to say.
   [ "$name" != unit ] && [ "$name" != instrumented ] || sed '$d; s/^/    /' "$log"
-  [ "$name" != unit ] || mapfile -t unit_times < <(sed -nE 's/^(test_[a-z_]+) .* ([0-9.]+) s$/\2 \1/p' "$log")
+  [ "$name" != unit ] || mapfile -t unit_times < <(sed -nE 's/^(test_[a-z_]+) .* ([0-9.]+) s( .*)?$/\2 \1/p' "$log")
 done
 
 echo "slowest: $(printf '%s\n' "${times[@]}" "${unit_times[@]}" | sort -rn | head -10 | awk '{ printf "%s%s %.0f s", sep, $2, $1; sep = ", " }')"

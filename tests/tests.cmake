@@ -14,6 +14,10 @@ target_include_directories(stridec_test_settings INTERFACE ${PROJECT_SOURCE_DIR}
 target_compile_options(stridec_test_settings INTERFACE -O0)
 add_library(stridec_test_main OBJECT tests/unit/main.cpp)
 target_link_libraries(stridec_test_main PUBLIC stridec_test_settings)
+stridec_precompile(stridec_test_main <doctest/doctest.h>)
+# They define doctest's implementation before its header.
+file(GLOB test_mains ${PROJECT_SOURCE_DIR}/tests/unit/main.cpp ${PROJECT_SOURCE_DIR}/tests/unit/*/main.cpp)
+set_source_files_properties(${test_mains} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
 # A driver without a GPU: libcuda.so.1.
 add_library(fake_cuda SHARED tests/support/fake_cuda.cpp)
@@ -45,6 +49,9 @@ foreach(path ${test_folders})
   get_filename_component(folder ${path} NAME)
   string(REGEX REPLACE "_.*" "" library ${folder})
   add_executable(test_${folder} ${sources})
+  if(STRIDEC_PCH)
+    target_precompile_headers(test_${folder} REUSE_FROM stridec_test_main)
+  endif()
   if(EXISTS ${path}/main.cpp)
     target_link_libraries(test_${folder} PRIVATE stridec_test_settings)
   else()

@@ -20,6 +20,7 @@ run_one() {
   read -r passed failed <<< "${numbers:-0 1}"
   [ "$status" = 0 ] || [ "$failed" != 0 ] || failed=1
   awk -v p="$passed" -v f="$failed" -v a="$started" -v b="$EPOCHREALTIME" 'BEGIN { print p, f, b - a }' > "$log"
+  grep -a '^sample: ' "$log.out" >> "$log"
 }
 export -f run_one
 
@@ -38,7 +39,8 @@ total_passed=0 total_failed=0
 for name in $(printf '%s\n' "${names[@]}" | sort); do
   read -r passed failed seconds < "$logs/$name"
   [ "$failed" = 0 ] || { echo "== $name"; tail -100 "$logs/$name.out"; }
-  printf '%-24s %6d passed, %d failed   %5.1f s\n' "$name" "$passed" "$failed" "$seconds"
+  sample=$(sed -n '2s/^sample: /   grid: /p' "$logs/$name")
+  printf '%-24s %6d passed, %d failed   %5.1f s%s\n' "$name" "$passed" "$failed" "$seconds" "$sample"
   total_passed=$((total_passed + passed)) total_failed=$((total_failed + failed))
 done
 echo "$total_passed passed, $total_failed failed"

@@ -16,6 +16,11 @@ constexpr int64_t kLargestSize = int64_t{1} << 40;
 struct Names {
   sym::Substitution symbols;  // by size
   size_t nodes = 0;
+
+  bool has(sym::Expr symbol) const {
+    return std::any_of(symbols.begin(), symbols.end(),
+                       [&](const auto& name) { return name.second == symbol; });
+  }
 };
 
 Names names_of(const Graph& graph) {
@@ -76,11 +81,11 @@ sym::Expr short_size(Graph& graph, sym::Expr size, const std::string& origin, co
   if (const auto known = names.symbols.find(size); known != names.symbols.end()) return known->second;
   for (const Symbol& symbol : graph.symbols) {
     if (symbol.input >= 0 || !sym::depends_on(size, symbol.var)) continue;
-    const bool named = std::any_of(names.symbols.begin(), names.symbols.end(),
-                                   [&](const auto& name) { return name.second == symbol.var; });
-    if (!named) return size;
+    if (!names.has(symbol.var)) return size;
   }
   return add_name(graph, size, origin, make, names.nodes);
 }
+
+bool is_size_name(const Graph& graph, sym::Expr symbol) { return names_of(graph).has(symbol); }
 
 }  // namespace stridec::graph

@@ -19,4 +19,8 @@ using MakeSymbol = std::function<sym::Expr(sym::Expr lower, sym::Expr upper)>;
 // depend on data stay as they are (ops/name_size.h names those). `origin`: of the node that has the size.
 sym::Expr short_size(Graph& graph, sym::Expr size, const std::string& origin, const MakeSymbol& make);
 
+// Whether the symbol names a long size. Its value depends on the sizes of the graph's inputs alone, also
+// where an operator in a region has introduced it.
+bool is_size_name(const Graph& graph, sym::Expr symbol);
+
 }  // namespace stridec::graph

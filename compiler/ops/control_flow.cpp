@@ -6,6 +6,8 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/graph/long_sizes.h"
+#include "compiler/graph/undo.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
@@ -270,11 +272,11 @@ std::vector<ValueId> if_else(Builder& b, ValueId condition, const Branch& then_b
 
 namespace {
 
-// Whether a size depends only on the first `outside` symbols of the graph.
+// Whether a size depends only on the first `outside` symbols of the graph and on names of long sizes.
 bool is_of_outside(Builder& b, sym::Expr size, size_t outside) {
   for (sym::Expr v : sym::free_vars(size))
     for (size_t s = outside; s < b.graph().symbols.size(); ++s)
-      if (b.graph().symbols[s].var == v) return false;
+      if (b.graph().symbols[s].var == v && !graph::is_size_name(b.graph(), v)) return false;
   return true;
 }
 
@@ -285,7 +287,7 @@ LoopResult without_iterations(Builder& b, std::vector<ValueId> carried,
   std::vector<Type> types, rows;
   for (ValueId value : carried) types.push_back(b.type(value));
   const size_t outside = b.graph().symbols.size();
-  const sym::Facts facts = b.facts();
+  const graph::Undo undo(b.graph());
   {
     const sym::Expr counter = b.fresh_symbol("iteration", 0, kUnbounded);
     const OpenRegion region(b, types, 0);
@@ -300,8 +302,7 @@ LoopResult without_iterations(Builder& b, std::vector<ValueId> carried,
       }
     }
   }
-  b.facts() = facts;
-  b.graph().symbols.resize(outside);
+  undo();
   LoopResult out{.carried = std::move(carried), .stacked = {}};
   for (Type& row : rows) {
     row.shape.insert(row.shape.begin(), 0);

@@ -2,7 +2,7 @@
 //
 //   onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] [--bound FILE]
 //                [--one-shape FILE] [--seconds FILE] [--jobs N] [--tests-per-process N] [--optimize N]
-//                [--kernels-per-object N] [--as-given] [name...]
+//                [--kernels-per-object N] [--as-given] [--sample N] [name...]
 //
 //   DATA                    folder with node/, simple/, light/, pytorch-*/
 //   --engine MODE,...       interpreter (default), compiled, dynamic, constant; on this machine's GPU: cuda,
@@ -16,6 +16,8 @@
 //   --seconds FILE          write the processor time of each test's longest compilation
 //   --optimize N            LLVM optimisation level, 0 to 3 (default 3)
 //   --kernels-per-object N  kernels compiled together, which takes less time (default 1)
+//   --sample N              one test in N of each mode, chosen by its name; the interpreter runs all but
+//                           networks, which take it minutes. With STRIDEC_NIGHTLY set, everything
 //   --as-given              do not retry failures with small inputs as constants
 //
 // A test's file `tolerance` has its relative and absolute tolerance, and optionally one relative to the
@@ -39,6 +41,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "tests/conformance/modes.h"
+#include "tests/support/sample.h"
 
 namespace fs = std::filesystem;
 using namespace stridec;
@@ -74,6 +77,11 @@ bool is_network(const Test& test) { return test.name.starts_with("real/"); }
 
 // A large network of light/ on the interpreter. Networks are not emulated, which would take too long.
 bool is_long(const Task& task) { return task.mode->mode == Mode::kInterpreter && is_network(*task.test); }
+bool in_sample(const Task& task, size_t one_in) {
+  if (one_in == 1 || std::getenv("STRIDEC_NIGHTLY")) return true;
+  if (task.mode->mode == Mode::kInterpreter) return !is_long(task);
+  return stridec::test::is_one_in(cat(task.mode->name, task.test->name), one_in);
+}
 unsigned seconds_for(const Task& task) { return is_long(task) ? kNetworkSeconds : kSeconds; }
 
 Child start(const std::vector<Task>& tasks, std::vector<size_t> mine, const RunOptions& options) {
@@ -237,7 +245,7 @@ void print_table(const std::vector<Task>& tasks, const std::vector<const ModeInf
   std::cerr << "usage: onnx_backend DATA [--engine MODE,...] [--list] [--table] [--failures FILE] "
                "[--bound FILE] [--one-shape FILE] [--seconds FILE] [--jobs N] [--tests-per-process N] "
                "[--optimize N] [--kernels-per-object N] "
-               "[--as-given] [name...]\nMODE: "
+               "[--as-given] [--sample N] [name...]\nMODE: "
             << join(modes(), ", ", [](const ModeInfo& m) { return std::string(m.name); }) << "\n";
   std::exit(2);
 }
@@ -261,7 +269,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> names;
   std::vector<const ModeInfo*> chosen = {&modes()[0]};
   bool table = false;
-  size_t jobs = 1, tests_per_process = 1;
+  size_t jobs = 1, tests_per_process = 1, sample = 1;
   RunOptions options;
   Report report;
   fs::path data;
@@ -290,6 +298,8 @@ int main(int argc, char** argv) {
       options.optimize = std::clamp(std::stoi(next), 0, 3), ++i;
     else if (arg == "--kernels-per-object")
       options.kernels_per_object = std::max<size_t>(1, std::stoul(next)), ++i;
+    else if (arg == "--sample")
+      sample = std::max<size_t>(1, std::stoul(next)), ++i;
     else if (arg == "--as-given")
       options.bind_constants = false;
     else if (arg.starts_with("--"))
@@ -311,7 +321,8 @@ int main(int argc, char** argv) {
     for (const ModeInfo* mode : chosen)
       for (const Test& test : tests) {
         if (mode->machine == Machine::kEmulated && is_network(test)) continue;
-        if (const Task task{&test, mode, {}}; is_long(task) == longest) tasks.push_back(task);
+        const Task task{&test, mode, {}};
+        if (is_long(task) == longest && in_sample(task, sample)) tasks.push_back(task);
       }
   if (std::any_of(chosen.begin(), chosen.end(),
                   [](const ModeInfo* mode) { return mode->machine == Machine::kEmulated; }))

@@ -20,6 +20,7 @@
 #include "compiler/frontend/onnx/strings.h"
 #include "compiler/graph/builder.h"
 #include "compiler/graph/guards.h"
+#include "compiler/graph/undo.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/sym/text.h"
 
@@ -121,7 +122,7 @@ class ModelImporter : public Importer, public BranchImporter {
 
   std::optional<Diagnostic> try_region(const std::function<void()>& build) override {
     const size_t before = out_.problems.size();
-    const Undo undo(out_.graph);
+    const graph::Undo undo(out_.graph);
     const std::string origin = builder_.origin();
     std::optional<Diagnostic> problem;
     try {
@@ -157,21 +158,6 @@ class ModelImporter : public Importer, public BranchImporter {
   }
 
  private:
-  // Removes the symbols and facts of a region that is discarded. Its nodes stay, but are dead.
-  class Undo {
-   public:
-    explicit Undo(graph::Graph& graph) : graph_(graph), symbols_(graph.symbols.size()), facts_(graph.facts) {}
-    void operator()() const {
-      graph_.symbols.resize(symbols_);
-      graph_.facts = facts_;
-    }
-
-   private:
-    graph::Graph& graph_;
-    const size_t symbols_;
-    const sym::Facts facts_;
-  };
-
   // Unwinds a node whose subgraph has problems; these are already reported.
   struct Skipped {};
 
@@ -440,7 +426,7 @@ class ModelImporter : public Importer, public BranchImporter {
     chosen_ = Choice{then_branch, ""};
     const size_t before = out_.problems.size();
     std::optional<Diagnostic> first;
-    const Undo undo(out_.graph);
+    const graph::Undo undo(out_.graph);
     builder_.begin_region({});
     std::unordered_set<std::string> changed(g.nodes[at].outputs.begin(), g.nodes[at].outputs.end());
     add_node(g.nodes[at]);

@@ -11,6 +11,7 @@
 #include "tests/support/emulate.h"
 #include "tests/support/flash_cases.h"
 #include "tests/support/random_tensor.h"
+#include "tests/support/sample.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -46,6 +47,8 @@ void check(const test::FlashCase& c, const FlashPlan& plan, const Sizes& sizes, 
   loop::Program program = loop::parse_program(test::flash_text(c));
   loop::verify(program);
   program.nests[0].schedule = to_schedule(plan);
+  if (!test::in_sample(cat(loop::to_string(program), sizes.batch, " ", sizes.rows, " ", sizes.past), 2))
+    return;
   std::vector<HostTensor> inputs;
   for (size_t i = 0; i < program.inputs.size(); ++i)
     inputs.push_back(drawn(program, program.inputs[i], sizes, i));

@@ -12,6 +12,7 @@
 #include "tests/support/emulate.h"
 #include "tests/support/matrix_cases.h"
 #include "tests/support/random_tensor.h"
+#include "tests/support/sample.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -54,6 +55,7 @@ void check(const test::MatrixCase& c, const std::string& kernel, const Sizes& si
     largest = std::max(largest, std::abs(loop::get_number(want, i)));
   for (const loop::Schedule& schedule : schedules) {
     program.nests[0].schedule = schedule;
+    if (!test::in_sample(loop::to_string(program), 2)) continue;
     size_t choices = 1;
     for (size_t choice = 0; choice < choices; ++choice) {
       const auto got = test::emulate(program, inputs, gpu_target(target), choice, &choices);

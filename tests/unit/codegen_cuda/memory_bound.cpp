@@ -13,6 +13,7 @@
 #include "compiler/schedule/heuristics/choose_gpu.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_tensor.h"
+#include "tests/support/sample.h"
 
 namespace stridec::codegen::cuda {
 
@@ -60,6 +61,8 @@ void check(const Program& p, const std::string& dtype, const Sizes& sizes, int t
        std::string(sizes.fixed ? " fixed" : ""));
   const loop::Program given = parse(p, dtype, sizes);
   loop::verify(given);
+  const std::string shape = join(sizes.shape, "x", [](int64_t n) { return cat(n); });
+  if (!test::in_sample(cat(loop::to_string(given), shape, " ", team, schedule), 4)) return;
   loop::Program program = given;
   if (!schedule.empty()) program.nests[0].schedule = loop::parse_schedule(schedule);
   schedule::choose_gpu(program, target);

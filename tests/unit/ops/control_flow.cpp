@@ -137,6 +137,31 @@ TEST_CASE("a loop that is known to run no iteration gives what it starts with, a
            .symbolic = !how.trips});
 }
 
+TEST_CASE("rows may have a size that is too long for an expression") {
+  const HostTensor x = sample(DType::kF32, {7});
+  for (const int64_t trips : {0, 3}) {
+    int64_t width = 7;
+    for (int i = 0; i < 6; ++i) width += width / (2 + i);
+    check({.name = "long rows",
+           .inputs = {x},
+           .build =
+               [&](Builder& b, const Ids& in) {
+                 const ValueId one = ops::full(b, {}, DType::kF32, 1);
+                 auto result = ops::loop(b, trips, std::nullopt, {one}, [&](const ops::LoopState& s) {
+                   sym::Expr size = b.shape(in[0])[0];
+                   for (int i = 0; i < 6; ++i) size += sym::floordiv(size, 2 + i);
+                   return ops::LoopStep{std::nullopt,
+                                        {ops::add(b, s.carried[0], 1.0)},
+                                        {ops::broadcast_to(b, s.carried[0], {size})}};
+                 });
+                 return Ids{result.carried[0], ops::add(b, result.stacked[0], 1.0)};
+               },
+           .expected = {tensor(DType::kF32, {}, {1.0 + static_cast<double>(trips)}),
+                        compute(DType::kF32, {trips, width},
+                                [](const At& i) { return static_cast<double>(i[0]) + 2; })}});
+  }
+}
+
 TEST_CASE("carried sizes that grow or shrink by the same in every iteration") {
   const HostTensor first = sample(DType::kF32, {3, 2, 2}), more = sample(DType::kF32, {3, 1, 2}, 2);
   for (int64_t trips : {0, 1, 4})
