@@ -106,7 +106,8 @@ const stridec_api* load_api(const std::string& path) {
 }
 
 void declare_library_flags(CLI::App& app, int& threads, std::string& function, std::string& variant) {
-  app.add_option("--threads", threads, "(default: as many as the process may use)")->type_name("NUMBER");
+  app.add_option("--threads", threads, "(default: STRIDEC_THREADS, or as many as the process may use)")
+      ->type_name("NUMBER");
   app.add_option("--function", function, "entry point, instead of the first")->type_name("NAME");
   app.add_option("--variant", variant, "variant, instead of the best that this machine runs")
       ->type_name("NAME");

@@ -54,6 +54,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
   static const std::vector<EnvironmentVariable> kVariables = {
       {"STRIDEC_CACHE", "the folder of the kernel cache and of this user's tuning database"},
       {"XDG_CACHE_HOME", "without STRIDEC_CACHE: the folder is 'stridec' in it (default: ~/.cache)"},
+      {"STRIDEC_THREADS", "how many threads an artifact has that is given no number"},
       {"STRIDEC_NVRTC", "the library that compiles GPU kernels, or its folder; --nvrtc comes first"},
       {"NO_COLOR", "set to anything: no colours"},
       {"TERM", "dumb: neither colours nor a progress bar"},

@@ -27,13 +27,20 @@ package::FunctionFacts function_facts(const FunctionResult& made, const std::str
 
 }  // namespace
 
+std::map<std::string, std::string> metadata_of(const CompileOptions& options, const Compilation& made) {
+  std::map<std::string, std::string> all = options.metadata;
+  for (const FunctionResult& function : made.functions)
+    all.insert(function.facts.metadata.begin(), function.facts.metadata.end());
+  return all;
+}
+
 package::ManifestFacts manifest_facts(const CompileOptions& options, const Compilation& made,
                                       const std::vector<std::string>& hashes) {
   package::ManifestFacts facts{.mode = options.mode,
                                .settings = options.settings,
                                .driver = made.device.driver,
                                .weights_file = options.weights_file,
-                               .metadata = options.metadata};
+                               .metadata = metadata_of(options, made)};
   for (size_t f = 0; f < made.functions.size(); ++f)
     facts.functions.push_back(function_facts(made.functions[f], hashes[f]));
   if (options.precision != "fp32") facts.settings["precision"] = options.precision;

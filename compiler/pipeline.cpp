@@ -173,6 +173,7 @@ void assemble(Module& m, const PassContext& context) {
   const Mode& chosen = mode(m.options.mode);
   m.build.host = package::host_options(m.made.programs(), m.options.weights_file);
   for (const FunctionResult& made : m.made.functions) m.build.host.declared.push_back(&made.loops);
+  m.build.host.metadata = metadata_of(m.options, m.made);
   m.build.host.spin_us = chosen.spin_us;
   m.build.host.thread_cost = chosen.thread_cost;
   m.build.host.graphs = context.options.flag("cudagraphs", chosen.graphs) ? kGraphs : 0;

@@ -70,6 +70,7 @@ struct HostOptions {
   int graphs = 0;            // stridec_abi_target.graphs
   std::string weights_file;  // "": within the artifact
   uint64_t weights_bytes = 0, weights_hash = 0;
+  std::map<std::string, std::string> metadata;  // stridec_abi_module.metadata
   // Per function, the program whose parameters have the model's shapes; empty: those of the first variants.
   std::vector<const loop::Program*> declared;
 };

@@ -37,15 +37,31 @@ struct HostProgram {
 
   std::string c(Expr e) const { return names.text(e, program.facts); }
 
-  void values(const char* table, const std::vector<loop::BufferId>& ids) {
+  void values(const std::string& table, const std::vector<loop::BufferId>& ids) {
     if (ids.empty()) return;
-    out += cat("static const stridec_abi_value ", table, suffix, "[] = {\n");
-    for (loop::BufferId id : ids) out += cat("  ", value(program[id]), ",\n");
-    out += "};\n";
+    std::string rows;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const std::string ranges = cat(table, "_ranges", suffix, "_", i);
+      out += ranges_table(program, program[ids[i]], ranges);
+      rows += cat("  ", value(program[ids[i]], ranges), ",\n");
+    }
+    out += cat("static const stridec_abi_value ", table, suffix, "[] = {\n", rows, "};\n");
   }
-  static std::string value(const loop::Buffer& b) {
+  // The smallest and the largest size of each dim; nothing at rank 0.
+  static std::string ranges_table(const loop::Program& program, const loop::Buffer& b,
+                                  const std::string& name) {
+    if (b.shape.empty()) return "";
+    return cat("static const int64_t ", name, "[] = {",
+               join(b.shape, ", ",
+                    [&](Expr e) {
+                      const sym::Interval range = program.facts.bounds(e);
+                      return cat(std::max<int64_t>(range.lo, 0), ", ", number(range.hi));
+                    }),
+               "};\n");
+  }
+  static std::string value(const loop::Buffer& b, const std::string& ranges) {
     return cat("{", c_string(b.name), ", ", info(b.dtype).onnx_type, ", ", b.shape.size(), ", 0, 0, ",
-               b.shape.empty() ? "0" : c_string(dims_text(b.shape)), "}");
+               b.shape.empty() ? "0, 0" : cat(c_string(dims_text(b.shape)), ", ", ranges), "}");
   }
 
   void symbols() {
@@ -54,11 +70,20 @@ struct HostProgram {
     for (const loop::Symbol& s : program.symbols) {
       const sym::Interval range = program.facts.bounds(s.var);
       const int64_t lo = std::max<int64_t>(range.lo, 0);
-      out +=
-          cat("  {", c_string(s.var.name()), ", ", lo, ", ", number(range.hi), ", ",
-              std::max<int64_t>(program.facts.known_divisor(s.var), 1), ", ", s.input < 0 ? 1 : 0, ", 0},\n");
+      out += cat("  {", c_string(s.var.name()), ", ", lo, ", ", number(range.hi), ", ",
+                 std::max<int64_t>(program.facts.known_divisor(s.var), 1), ", ", s.input < 0 ? 1 : 0, ", ",
+                 is_shown(s.var) ? 1 : 0, "},\n");
     }
     out += "};\n";
+  }
+  bool is_shown(Expr symbol) const {
+    const auto in = [&](const std::vector<loop::BufferId>& ids) {
+      return std::any_of(ids.begin(), ids.end(), [&](loop::BufferId id) {
+        return std::any_of(program[id].shape.begin(), program[id].shape.end(),
+                           [&](Expr size) { return sym::depends_on(size, symbol); });
+      });
+    };
+    return in(program.inputs) || in(program.outputs) || in(program.states);
   }
   static std::string number(int64_t value) {
     return value == INT64_MIN ? "(-9223372036854775807l - 1)" : cat(value, "l");
@@ -339,8 +364,10 @@ std::string stored_table(const std::string& table, const std::string& dims_name,
     const HostNames names(program);
     const auto c = [&](Expr e) { return names.text(e, program.facts); };
     if (!b.shape.empty())
-      dims += cat("static const int64_t ", dims_name, "_", i, "[] = {", join(b.shape, ", ", c), "};\n");
-    rows += cat("  {", HostProgram::value(b), ", ", b.shape.empty() ? "0" : cat(dims_name, "_", i), ", ",
+      dims += cat("static const int64_t ", dims_name, "_", i, "[] = {", join(b.shape, ", ", c), "};\n",
+                  HostProgram::ranges_table(program, b, cat(dims_name, "_ranges_", i)));
+    rows += cat("  {", HostProgram::value(b, cat(dims_name, "_ranges_", i)), ", ",
+                b.shape.empty() ? "0" : cat(dims_name, "_", i), ", ",
                 b.weight.size > 0 ? c(offsets[i]) : "-1", "},\n");
   }
   return cat(dims, "static const stridec_abi_state ", table, "[] = {\n", rows, "};\n");
@@ -392,6 +419,8 @@ std::string host_text(const std::vector<HostFunction>& functions, const std::vec
   size_t target_count = 0;
   for (const HostVariant& variant : functions[0])
     if (variant.when.is_const(1)) targets += target_row(variant, tables, options.graphs), ++target_count;
+  std::string metadata;
+  for (const auto& [key, text] : options.metadata) metadata += key + '\0' + text + '\0';
   std::string out = "// The host program of '" + programs[0]->name + "'.\n#define STRIDEC_ABI_FREESTANDING\n";
   out += abi_header();
   out += "\nextern \"C\" void* memcpy(void*, const void*, unsigned long);\n";
@@ -407,7 +436,8 @@ std::string host_text(const std::vector<HostFunction>& functions, const std::vec
           "{\n  STRIDEC_ABI_VERSION, sizeof(stridec_abi_module), ",
           c_string(programs[0]->name), ", \"stridec " STRIDEC_VERSION "\",\n  ", functions.size(), ", ",
           target_count, ", ", module.states.all.size(), ", ", parameters.all.size(), ", ",
-          module.messages.list.size(), ", ", options.spin_us, ",\n  functions, targets, ",
+          module.messages.list.size(), ", ", options.spin_us, ", ", options.metadata.size(), ", 0, ",
+          options.metadata.empty() ? "0" : c_string(metadata), ",\n  functions, targets, ",
           module.states.all.empty() ? "0" : "states", ", ", parameters.all.empty() ? "0" : "parameters", ", ",
           module.messages.list.empty() ? "0" : "messages", ",\n  ",
           options.weights_file.empty() ? "0" : c_string(options.weights_file), ", ", options.weights_bytes,

@@ -51,6 +51,7 @@ void add_graph(const onnx::Graph& graph, ModelFacts& facts) {
 ModelFacts facts_of(const onnx::Model& model) {
   ModelFacts facts;
   add_graph(model.graph, facts);
+  facts.metadata = model.metadata;
   return facts;
 }
 

@@ -59,6 +59,7 @@ struct ModelFacts {
   // Elements and bytes of its constant tensors: initializers, and the values of Constant nodes.
   int64_t parameters = 0;
   uint64_t parameter_bytes = 0;
+  std::map<std::string, std::string> metadata;  // that the file itself has, by key
 };
 
 struct Imported {

@@ -21,12 +21,6 @@ constexpr uint64_t kPage = 4096;
 // in huge pages, it can then map them as huge pages.
 constexpr uint64_t kHugePage = 2 << 20;
 
-// The last bytes of the payload: a mark, and the hash of everything that is loaded (contents_hash).
-struct Seal {
-  char mark[8];
-  uint64_t hash;
-};
-constexpr char kMark[] = "sealed.";
 constexpr int kMostSegments = 64;  // lld makes about a dozen; bounds the work per segment
 
 constexpr uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -92,8 +86,8 @@ struct Elf {
   }
 };
 
-// XXH64 of every segment's description and of the loaded bytes. Excludes the headers, whose offsets `strip`
-// rewrites, and the hash itself at the end of the payload. `payload_hash(seed)` hashes the payload's bytes.
+// The hash of stridec_abi_seal. It excludes the headers, whose offsets `strip` rewrites, and itself.
+// `payload_hash(seed)` hashes the payload's bytes.
 template <class PayloadHash>
 uint64_t contents_hash(const Elf& elf, const Elf64_Phdr& payload, PayloadHash&& payload_hash) {
   const uint64_t headers = elf.header.e_phoff + elf.segments.size() * sizeof(Elf64_Phdr);
@@ -117,18 +111,20 @@ uint64_t contents_hash(const Elf& elf, const Elf64_Phdr& payload, PayloadHash&& 
 const Elf64_Phdr* payload_of(const Elf& elf) {
   const auto last = std::find_if(elf.segments.rbegin(), elf.segments.rend(),
                                  [](const Elf64_Phdr& s) { return s.p_type == PT_LOAD; });
-  return last == elf.segments.rend() || last->p_filesz < sizeof(Seal) ? nullptr : &*last;
+  return last == elf.segments.rend() || last->p_filesz < sizeof(stridec_abi_seal) ? nullptr : &*last;
 }
 
 void check_seal(const Elf& elf) {
   const Elf64_Phdr* payload = payload_of(elf);
   if (!payload) malformed("the file is cut short");
-  const auto seal = elf.read<Seal>(payload->p_offset + payload->p_filesz - sizeof(Seal));
+  const auto seal =
+      elf.read<stridec_abi_seal>(payload->p_offset + payload->p_filesz - sizeof(stridec_abi_seal));
   const auto payload_hash = [&](uint64_t seed) {
-    const std::string_view bytes = elf.bytes(payload->p_offset, payload->p_filesz - sizeof(Seal::hash));
+    const std::string_view bytes =
+        elf.bytes(payload->p_offset, payload->p_filesz - sizeof(stridec_abi_seal::hash));
     return stridec_xxh64(bytes.data(), bytes.size(), seed);
   };
-  if (std::memcmp(seal.mark, kMark, sizeof seal.mark) != 0 ||
+  if (std::memcmp(seal.mark, STRIDEC_ABI_SEAL_MARK, sizeof seal.mark) != 0 ||
       seal.hash != contents_hash(elf, *payload, payload_hash))
     malformed("the file was altered since stridec wrote it: its contents do not have the hash that it names");
 }
@@ -163,7 +159,7 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
   head.images_offset = round_up(head.manifest_offset + payload.manifest.size(), 64);
   const uint64_t end = payload.images.empty() ? head.manifest_offset + payload.manifest.size()
                                               : head.images_offset + payload.images.size();
-  head.payload_bytes = round_up(end, 8) + sizeof(Seal);
+  head.payload_bytes = round_up(end, 8) + sizeof(stridec_abi_seal);
 
   // The section headers move to the end of the file, with a new one as the last.
   const uint64_t table = round_up(shared_object.size(), 8);
@@ -265,8 +261,8 @@ void write_payload(Writer& writer, const Head& head, const Payload& payload) {
   writer.write(payload.manifest);
   if (!payload.images.empty()) writer.write_zeros_until(start + head.images_offset);
   writer.write(payload.images);
-  writer.write_zeros_until(start + head.payload_bytes - sizeof(Seal));
-  writer.write({kMark, sizeof kMark});
+  writer.write_zeros_until(start + head.payload_bytes - sizeof(stridec_abi_seal));
+  writer.write({STRIDEC_ABI_SEAL_MARK, sizeof stridec_abi_seal::mark});
 }
 
 }  // namespace
@@ -309,10 +305,11 @@ void replace_weights(std::string& file, const ArtifactLayout& layout, uint64_t o
   const Elf elf(file);
   const Elf64_Phdr& payload = *payload_of(elf);
   const uint64_t hash = contents_hash(elf, payload, [&](uint64_t seed) {
-    const std::string_view all = elf.bytes(payload.p_offset, payload.p_filesz - sizeof(Seal::hash));
+    const std::string_view all =
+        elf.bytes(payload.p_offset, payload.p_filesz - sizeof(stridec_abi_seal::hash));
     return stridec_xxh64(all.data(), all.size(), seed);
   });
-  store(file, payload.p_offset + payload.p_filesz - sizeof(Seal::hash), hash);
+  store(file, payload.p_offset + payload.p_filesz - sizeof(stridec_abi_seal::hash), hash);
 }
 
 LoaderNeeds loader_needs(std::string_view file) {

@@ -49,7 +49,7 @@ struct ManifestFacts {
   std::string driver;        // with GPU variants: the lowest version of the NVIDIA driver that runs them
   std::string glibc;         // "2.34": the lowest version that the library runs on
   std::string weights_file;  // file name of external weights; "": embedded
-  std::map<std::string, std::string> metadata = {};  // --metadata
+  std::map<std::string, std::string> metadata = {};  // --metadata and the model's own
 };
 
 // JSON, indented by two spaces, keys in a fixed order, ending with a newline. Equal arguments give equal

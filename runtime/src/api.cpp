@@ -29,6 +29,7 @@ const char* status_name(int32_t status) {
     case STRIDEC_BUSY: return "STRIDEC_BUSY";
     case STRIDEC_UNSUPPORTED_DEVICE: return "STRIDEC_UNSUPPORTED_DEVICE";
     case STRIDEC_DEVICE_ERROR: return "STRIDEC_DEVICE_ERROR";
+    case STRIDEC_CANCELLED: return "STRIDEC_CANCELLED";
   }
   return "unknown status";
 }
@@ -51,14 +52,13 @@ stridec_status model_info(const stridec_model* model, stridec_model_info* given)
                              .input_count = f.abi->input_count,
                              .output_count = f.abi->output_count,
                              .state_count = m.state_count,
-                             .symbol_count = f.abi->symbol_count,
+                             .symbol_count = f.symbol_count,
                              .step_count = f.variant->step_count,
                              .weights_bytes = model->blob.weights.size,
                              .device = device_of(*model),
                              .parameter_count = m.parameter_count,
                              .function_count = m.function_count};
-  give_info(given, &info, sizeof info);
-  return STRIDEC_OK;
+  return give_info(given, &info, sizeof info);
 }
 
 // Null: the model has no function of that number.
@@ -73,10 +73,9 @@ stridec_status model_function(const stridec_model* model, int32_t function, stri
   stridec_function_info info = {.name = f->abi->name,
                                 .input_count = f->abi->input_count,
                                 .output_count = f->abi->output_count,
-                                .symbol_count = f->abi->symbol_count,
+                                .symbol_count = f->symbol_count,
                                 .step_count = f->variant->step_count};
-  give_info(given, &info, sizeof info);
-  return STRIDEC_OK;
+  return give_info(given, &info, sizeof info);
 }
 
 stridec_status give_value(const stridec_abi_value& value, const ValueTexts& texts, int32_t index,
@@ -85,9 +84,9 @@ stridec_status give_value(const stridec_abi_value& value, const ValueTexts& text
                              .dtype = texts.dtypes[index]->dlpack,
                              .dtype_name = texts.dtypes[index]->name,
                              .rank = value.rank,
-                             .shape = texts.shapes[index]};
-  give_info(given, &info, sizeof info);
-  return STRIDEC_OK;
+                             .shape = texts.shapes[index],
+                             .dims = value.rank ? texts.dims[index] : nullptr};
+  return give_info(given, &info, sizeof info);
 }
 
 stridec_status model_function_input(const stridec_model* model, int32_t function, int32_t index,
@@ -107,15 +106,14 @@ stridec_status model_function_output(const stridec_model* model, int32_t functio
 stridec_status model_function_symbol(const stridec_model* model, int32_t function, int32_t index,
                                      stridec_symbol_info* given) {
   const Function* f = find_function(model, function);
-  if (!f || !given || index < 0 || index >= f->abi->symbol_count) return STRIDEC_INVALID_ARGUMENT;
-  const stridec_abi_symbol& s = f->abi->symbols[index];
+  if (!f || !given || index < 0 || index >= f->symbol_count) return STRIDEC_INVALID_ARGUMENT;
+  const stridec_abi_symbol& s = f->abi->symbols[f->shown_symbols[index]];
   stridec_symbol_info info = {.name = s.name,
                               .minimum = s.minimum,
                               .maximum = s.maximum,
                               .multiple = s.multiple,
                               .from_data = s.from_data};
-  give_info(given, &info, sizeof info);
-  return STRIDEC_OK;
+  return give_info(given, &info, sizeof info);
 }
 
 stridec_status model_input(const stridec_model* model, int32_t index, stridec_value_info* info) {
@@ -139,6 +137,32 @@ stridec_status model_parameter(const stridec_model* model, int32_t index, stride
   if (!model || !info || index < 0 || index >= model->module->parameter_count)
     return STRIDEC_INVALID_ARGUMENT;
   return give_value(model->module->parameters[index].value, model->parameters, index, info);
+}
+
+int32_t find_value(const stridec_abi_value* values, int32_t count, const char* name) {
+  for (int32_t i = 0; name && i < count; ++i)
+    if (!strcmp(values[i].name, name)) return i;
+  return -1;
+}
+
+int32_t model_find_input(const stridec_model* model, int32_t function, const char* name) {
+  const Function* f = find_function(model, function);
+  return f ? find_value(f->abi->inputs, f->abi->input_count, name) : -1;
+}
+
+int32_t model_find_output(const stridec_model* model, int32_t function, const char* name) {
+  const Function* f = find_function(model, function);
+  return f ? find_value(f->abi->outputs, f->abi->output_count, name) : -1;
+}
+
+stridec_status model_metadata(const stridec_model* model, int32_t index, const char** key,
+                              const char** text) {
+  if (!model || !key || !text || index < 0 || index >= model->module->metadata_count)
+    return STRIDEC_INVALID_ARGUMENT;
+  *key = model->module->metadata;
+  for (int32_t i = 0; i < 2 * index; ++i) *key += strlen(*key) + 1;
+  *text = *key + strlen(*key) + 1;
+  return STRIDEC_OK;
 }
 
 stridec_status model_manifest(const stridec_model* model, const char** json, size_t* bytes) {
@@ -174,7 +198,7 @@ stridec_status api_pool_create(const stridec_pool_options* given, stridec_pool**
   }
   stridec_status status = check_threads(options.threads, options.spin_us, message);
   if (status != STRIDEC_OK) return status;
-  int32_t threads = options.threads ? options.threads : usable_processors();
+  int32_t threads = options.threads ? options.threads : default_threads();
   auto* made = static_cast<stridec_pool*>(calloc(1, sizeof(stridec_pool)));
   if (made) made->pool = pool_create(threads < kMaxThreads ? threads : kMaxThreads, options.spin_us);
   if (!made || !made->pool) {
@@ -194,11 +218,24 @@ void api_pool_destroy(stridec_pool* pool) {
 int32_t api_pool_threads(const stridec_pool* pool) { return pool ? pool_threads(pool->pool) : 0; }
 
 void pool_parallel_for(void* pool, int32_t parts, void (*body)(void* arg, int32_t part), void* arg) {
-  pool_run(static_cast<stridec_pool*>(pool)->pool, parts, body, arg);
+  if (pool)
+    pool_run(static_cast<stridec_pool*>(pool)->pool, parts, body, arg);
+  else
+    for (int32_t part = 0; part < parts; ++part) body(arg, part);
 }
 
 const char* context_error(const stridec_context* context) {
-  return context ? context->error : "context is null";
+  if (!context) return "context is null";
+  if (context->busy.load(std::memory_order_acquire))
+    return "another thread is using the context; a context serves one call at a time";
+  return context->error;
+}
+
+void context_cancel(stridec_context* context) {
+  if (!context) return;
+  context->cancelled.store(1);
+  __atomic_store_n(&context->run.direct, 0,
+                   __ATOMIC_SEQ_CST);  // launches go through the runtime, which looks
 }
 
 int32_t context_threads(const stridec_context* context) { return context ? context->threads : 0; }
@@ -270,7 +307,11 @@ constexpr stridec_api kApi = {.struct_size = sizeof(stridec_api),
                               .context_reserve_function = context_reserve_function,
                               .context_warm_up_function = context_warm_up_function,
                               .context_run_function = context_run_function,
-                              .context_function_step = context_function_step};
+                              .context_function_step = context_function_step,
+                              .model_find_input = model_find_input,
+                              .model_find_output = model_find_output,
+                              .model_metadata = model_metadata,
+                              .context_cancel = context_cancel};
 
 }  // namespace
 }  // namespace stridec::runtime

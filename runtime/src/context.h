@@ -48,6 +48,7 @@ struct Frame {
 struct stridec_context {
   stridec_model* model;
   std::atomic<uint32_t> busy;
+  std::atomic<uint32_t> cancelled;  // the current run is to end before its next step
   char error[1024];
 
   stridec::runtime::Allocator allocator;         // for host memory
@@ -72,6 +73,7 @@ struct stridec_context {
   stridec::runtime::Frame* frames;      // per function
   stridec::runtime::Frame* frame;       // of the function that the current call names
   void** states;                        // of the module: functions share them
+  stridec_abi_run run;                  // in progress; context_cancel clears its `direct`
   const stridec_tensor* given_outputs;  // of the run in progress
   stridec_status run_status;            // status of a failure in a callback; its message is in error
 
@@ -131,5 +133,8 @@ stridec_status failed_run(stridec_context& context, Text& message);
 void write_failure(Text& text, const stridec_abi_module& module, const stridec_abi_failure& failure);
 
 stridec_status out_of_memory(Text& message, const char* what, int64_t bytes);
+
+// If the run was cancelled, records that: the callback returns what ends the run.
+bool is_cancelled(stridec_context& context);
 
 }  // namespace stridec::runtime

@@ -124,7 +124,7 @@ stridec_status make_states(stridec_context& c, Text& message) {
 stridec_status make_threads(stridec_context& c, const stridec_context_options& options, Text& message) {
   stridec_status status = check_threads(options.threads, options.spin_us, message);
   if (status != STRIDEC_OK) return status;
-  c.threads = c.cuda ? 1 : options.threads ? options.threads : usable_processors();
+  c.threads = c.cuda ? 1 : options.threads ? options.threads : default_threads();
   if (c.threads > kMaxThreads) c.threads = kMaxThreads;
   c.parallel_for = options.parallel_for;
   c.parallel_user = options.parallel_user;
@@ -317,8 +317,7 @@ stridec_status context_function_step(stridec_context* c, int32_t function, int32
                                .calls = step.calls,
                                .nanoseconds = step.nanoseconds,
                                .minimum = step.minimum};
-  give_info(profile, &info, sizeof info);
-  return STRIDEC_OK;
+  return give_info(profile, &info, sizeof info);
 }
 
 stridec_status context_memory(stridec_context* c, stridec_memory_info* given) {
@@ -338,8 +337,7 @@ stridec_status context_memory(stridec_context* c, stridec_memory_info* given) {
       info.arena_bytes += static_cast<uint64_t>(f.slots[slot].bytes);
   }
   info.allocations = c->allocator.allocations + c->device_allocator.allocations;
-  give_info(given, &info, sizeof info);
-  return STRIDEC_OK;
+  return give_info(given, &info, sizeof info);
 }
 
 }  // namespace stridec::runtime

@@ -36,7 +36,9 @@ class InUse {
       : message(context.error, 0),
         context_(context),
         mine_(!context.busy.exchange(1, std::memory_order_acquire)) {
-    if (mine_) message = Text(context.error, sizeof context.error);
+    if (!mine_) return;
+    message = Text(context.error, sizeof context.error);
+    context.cancelled.store(0);
   }
   ~InUse() {
     if (mine_) context_.busy.store(0, std::memory_order_release);

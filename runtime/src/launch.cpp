@@ -65,6 +65,14 @@ stridec_context& context_of(stridec_abi_run* run) { return *static_cast<stridec_
 
 }  // namespace
 
+bool is_cancelled(stridec_context& c) {
+  if (!c.cancelled.load(std::memory_order_relaxed)) return false;
+  Text message(c.error, sizeof c.error);
+  message << "the run was cancelled";
+  c.run_status = STRIDEC_CANCELLED;
+  return true;
+}
+
 void run_parts(const stridec_context& c, int32_t parts, void (*body)(void* arg, int32_t part), void* arg) {
   if (parts == 1)
     body(arg, 0);
@@ -77,6 +85,7 @@ void run_parts(const stridec_context& c, int32_t parts, void (*body)(void* arg, 
 int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args, int64_t tasks,
                int64_t grain, int32_t step, int32_t movable) {
   stridec_context& c = context_of(run);
+  if (is_cancelled(c)) return 1;
   if (tasks <= 0) return 0;
   auto parts = static_cast<int32_t>(stridec_abi_parts(tasks, grain, run->threads));
   bool timed = c.profiling && step >= 0 && step < c.frame->function->variant->step_count;
@@ -98,6 +107,7 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
 
 int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* l) {
   stridec_context& c = context_of(run);
+  if (is_cancelled(c)) return 1;
   Text message(c.error, sizeof c.error);
   // A collected launch may use the memory that growing frees.
   if ((l->workspace_bytes > c.scratch.bytes || l->counter_bytes > c.counters.bytes) && !cuda_flush(*c.cuda)) {

@@ -142,4 +142,12 @@ int32_t usable_processors() {
   return quota && quota < count ? quota : count;
 }
 
+int32_t default_threads() {
+  constexpr int32_t kMost = 1 << 20;
+  const char* text = getenv("STRIDEC_THREADS");
+  int32_t count = 0;
+  for (; text && *text >= '0' && *text <= '9' && count < kMost; ++text) count = 10 * count + (*text - '0');
+  return text && !*text && count > 0 ? count : usable_processors();
+}
+
 }  // namespace stridec::runtime

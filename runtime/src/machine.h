@@ -9,6 +9,10 @@ namespace stridec::runtime {
 // its ancestors, rounded up. At least 1.
 int32_t usable_processors();
 
+// What a context or pool of 0 threads has: STRIDEC_THREADS, if that is a number from 1 up, or
+// usable_processors().
+int32_t default_threads();
+
 // For tests: the quota found under `root` (usually "") from root/proc/self/cgroup and root/sys/fs/cgroup; 0
 // if there is none.
 int32_t cgroup_processors(const char* root);

@@ -30,7 +30,9 @@ size_t shape_bytes(const stridec_abi_value& value) {
 
 void free_texts(ValueTexts& texts, int32_t count) {
   for (int32_t i = 0; texts.shapes && i < count; ++i) free(texts.shapes[i]);
+  for (int32_t i = 0; texts.dims && i < count; ++i) free(texts.dims[i]);
   free(texts.shapes);
+  free(texts.dims);
   free(texts.dtypes);
 }
 
@@ -43,6 +45,7 @@ void destroy(stridec_model* model) {
     free_texts(f.inputs, f.abi ? f.abi->input_count : 0);
     free_texts(f.outputs, f.abi ? f.abi->output_count : 0);
     free(f.step_names);
+    free(f.shown_symbols);
   }
   free(model->functions);
   free_texts(model->states, m.state_count);
@@ -55,12 +58,27 @@ stridec_status no_memory(Text& message) {
   return STRIDEC_OUT_OF_MEMORY;
 }
 
+// Null: no memory.
+stridec_dim* make_dims(const stridec_abi_value& value, const Function* function) {
+  auto* dims = make_array<stridec_dim>(value.rank);
+  const char* text = value.dims;
+  for (int32_t i = 0; dims && i < value.rank; ++i, text = next_text(text)) {
+    dims[i] = {
+        .minimum = value.ranges[2 * i], .maximum = value.ranges[2 * i + 1], .symbol = -1, .text = text};
+    for (int32_t s = 0; function && s < function->symbol_count; ++s)
+      if (!strcmp(function->abi->symbols[function->shown_symbols[s]].name, text)) dims[i].symbol = s;
+  }
+  return dims;
+}
+
 // Values are an array of stridec_abi_value, or the beginnings of larger structs of `stride` bytes.
-stridec_status describe(const stridec_abi_value* values, int32_t count, size_t stride, ValueTexts& texts,
-                        Text& message) {
+// `function`: whose symbols their sizes name; null: their sizes are constant.
+stridec_status describe(const stridec_abi_value* values, int32_t count, size_t stride,
+                        const Function* function, ValueTexts& texts, Text& message) {
   texts.dtypes = make_array<const DType*>(count);
   texts.shapes = make_array<char*>(count);
-  if (!texts.dtypes || !texts.shapes) return no_memory(message);
+  texts.dims = make_array<stridec_dim*>(count);
+  if (!texts.dtypes || !texts.shapes || !texts.dims) return no_memory(message);
   for (int32_t i = 0; i < count; ++i) {
     const auto& value = *reinterpret_cast<const stridec_abi_value*>(reinterpret_cast<const char*>(values) +
                                                                     stride * static_cast<size_t>(i));
@@ -72,7 +90,8 @@ stridec_status describe(const stridec_abi_value* values, int32_t count, size_t s
     }
     size_t room = shape_bytes(value);
     texts.shapes[i] = make_array<char>(static_cast<int64_t>(room));
-    if (!texts.shapes[i]) return no_memory(message);
+    texts.dims[i] = make_dims(value, function);
+    if (!texts.shapes[i] || !texts.dims[i]) return no_memory(message);
     Text text(texts.shapes[i], room);
     write_shape(text, value);
   }
@@ -80,14 +99,20 @@ stridec_status describe(const stridec_abi_value* values, int32_t count, size_t s
 }
 
 stridec_status describe(const stridec_abi_state* stored, int32_t count, ValueTexts& texts, Text& message) {
-  return describe(count ? &stored->value : nullptr, count, sizeof(stridec_abi_state), texts, message);
+  return describe(count ? &stored->value : nullptr, count, sizeof(stridec_abi_state), nullptr, texts,
+                  message);
 }
 
 stridec_status describe(Function& f, Text& message) {
   const stridec_abi_function& abi = *f.abi;
-  stridec_status status = describe(abi.inputs, abi.input_count, sizeof(stridec_abi_value), f.inputs, message);
+  f.shown_symbols = make_array<int32_t>(abi.symbol_count);
+  if (!f.shown_symbols) return no_memory(message);
+  for (int32_t i = 0; i < abi.symbol_count; ++i)
+    if (abi.symbols[i].shown) f.shown_symbols[f.symbol_count++] = i;
+  stridec_status status =
+      describe(abi.inputs, abi.input_count, sizeof(stridec_abi_value), &f, f.inputs, message);
   if (status == STRIDEC_OK)
-    status = describe(abi.outputs, abi.output_count, sizeof(stridec_abi_value), f.outputs, message);
+    status = describe(abi.outputs, abi.output_count, sizeof(stridec_abi_value), &f, f.outputs, message);
   if (status != STRIDEC_OK) return status;
   f.step_names = make_array<const char*>(f.variant->step_count);
   if (!f.step_names) return no_memory(message);
@@ -237,6 +262,21 @@ stridec_status open_target(stridec_model& model, const stridec_model_options& op
   }
 }
 
+// Tells the caller's log which variant runs, and for each better one that the options allow, why not that.
+void log_choice(const stridec_model& model, const stridec_model_options& options) {
+  char sentence[512];
+  for (const stridec_abi_target* v = model.module->targets; v != model.target; ++v) {
+    if (!allowed(*v, options)) continue;
+    Text text(sentence, sizeof sentence);
+    text << "'" << model.module->name << "' does not use its variant '" << v->name << "': ";
+    if (usable(model, *v, text)) text << "the driver cannot load its code";
+    options.log(options.log_user, sentence);
+  }
+  Text text(sentence, sizeof sentence);
+  text << "'" << model.module->name << "' uses its variant '" << model.target->name << "'";
+  options.log(options.log_user, sentence);
+}
+
 stridec_status fill(stridec_model& model, const stridec_model_options& options, const stridec_abi_note& note,
                     const char* base, Text& message) {
   const stridec_abi_module& p = *model.module;
@@ -253,6 +293,10 @@ stridec_status fill(stridec_model& model, const stridec_model_options& options, 
   model.no_run = options.flags & STRIDEC_MODEL_NO_RUN;
   if (model.no_run && !model.target) model.target = &p.targets[0];
   if (!model.target) return explain_none(model, options, message);
+  if (options.flags & STRIDEC_MODEL_CHECK_HASH) {
+    const stridec_status intact = check_seal(message);
+    if (intact != STRIDEC_OK) return intact;
+  }
   stridec_status status = find_blob(note, base, p, options.weights_dir,
                                     !(options.flags & STRIDEC_MODEL_SKIP_WEIGHTS_HASH), model.blob, message);
   if (status == STRIDEC_OK && !model.no_run) status = open_target(model, options, message);
@@ -260,6 +304,7 @@ stridec_status fill(stridec_model& model, const stridec_model_options& options, 
   if (status != STRIDEC_OK) return status;
   if ((options.flags & STRIDEC_MODEL_COPY_WEIGHTS) && model.target->device == STRIDEC_ABI_CPU)
     copy_weights(model.blob);
+  if (options.log) log_choice(model, options);
   return STRIDEC_OK;
 }
 
@@ -281,13 +326,14 @@ bool take_options(void* out, size_t out_bytes, const void* given) {
   return true;
 }
 
-void give_info(void* given, const void* info, size_t info_bytes) {
+stridec_status give_info(void* given, const void* info, size_t info_bytes) {
   size_t bytes;
   memcpy(&bytes, given, sizeof bytes);
+  if (bytes < sizeof bytes) return STRIDEC_INVALID_ARGUMENT;
   if (bytes > info_bytes) bytes = info_bytes;
-  if (bytes <= sizeof bytes) return;
   memcpy(static_cast<char*>(given) + sizeof bytes, static_cast<const char*>(info) + sizeof bytes,
          bytes - sizeof bytes);
+  return STRIDEC_OK;
 }
 
 stridec_status open_module(const stridec_abi_module& module, const stridec_abi_note& note, const char* base,

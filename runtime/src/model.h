@@ -10,10 +10,11 @@
 
 namespace stridec::runtime {
 
-// The dtypes and shape texts ("[batch, 768]") of a list of values.
+// The dtypes, shape texts ("[batch, 768]") and dims of a list of values.
 struct ValueTexts {
   const DType** dtypes;
   char** shapes;
+  stridec_dim** dims;
 };
 
 // An entry point, with its code for the chosen target.
@@ -23,6 +24,8 @@ struct Function {
   int32_t index;
   ValueTexts inputs, outputs;
   const char** step_names;   // pointers into the variant's text
+  int32_t* shown_symbols;    // the symbols that the API lists
+  int32_t symbol_count;      // how many
   int32_t output_dim_count;  // sum of the ranks of all outputs
 };
 
@@ -62,6 +65,7 @@ inline stridec_device device_of(const stridec_model& m) {
 // zero) or longer (newer) if the surplus is zero. Returns false if it sets fields that this version does not
 // know.
 bool take_options(void* out, size_t out_bytes, const void* given);
-void give_info(void* given, const void* info, size_t info_bytes);
+// Fills a struct that begins with its size, as far as that reaches. A size of 0 is an invalid argument.
+stridec_status give_info(void* given, const void* info, size_t info_bytes);
 
 }  // namespace stridec::runtime

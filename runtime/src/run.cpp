@@ -193,22 +193,23 @@ stridec_status execute(stridec_context& c, Text& message) {
   if (stridec_status status = derive_parameters(c, message); status != STRIDEC_OK) return status;
   memset(c.failures.data, 0, static_cast<size_t>(c.failures.bytes));
   c.run_status = STRIDEC_OK;
-  stridec_abi_run run = {.symbols = c.frame->symbols,
-                         .inputs = c.frame->inputs,
-                         .outputs = c.frame->outputs,
-                         .states = c.states,
-                         .weights = c.cuda ? cuda_weights(*c.model->cuda) : c.model->blob.weights.data,
-                         .parameters = parameters_of(c),
-                         .arena = c.arena.data,
-                         .failures = reinterpret_cast<stridec_abi_failure*>(c.failures.data),
-                         .threads = c.threads,
-                         .direct = !c.profiling,
-                         .launch = launch,
-                         .resize_output = resize_output,
-                         .allocate = allocate_slot,
-                         .launch_device = launch_device,
-                         .read = read_device,
-                         .context = &c};
+  c.run = {.symbols = c.frame->symbols,
+           .inputs = c.frame->inputs,
+           .outputs = c.frame->outputs,
+           .states = c.states,
+           .weights = c.cuda ? cuda_weights(*c.model->cuda) : c.model->blob.weights.data,
+           .parameters = parameters_of(c),
+           .arena = c.arena.data,
+           .failures = reinterpret_cast<stridec_abi_failure*>(c.failures.data),
+           .threads = c.threads,
+           .launch = launch,
+           .resize_output = resize_output,
+           .allocate = allocate_slot,
+           .launch_device = launch_device,
+           .read = read_device,
+           .context = &c};
+  __atomic_store_n(&c.run.direct, !c.profiling, __ATOMIC_SEQ_CST);
+  if (c.cancelled.load()) c.run.direct = 0;
   if (c.cuda) {
     cuda_begin(*c.cuda, c.frame->function->index, key_of(c), !c.profiling);
     if (c.profiling) {
@@ -216,12 +217,12 @@ stridec_status execute(stridec_context& c, Text& message) {
       cuda_stamp(*c.cuda, kNobody);
     }
     if (cuda_replay(*c.cuda)) return STRIDEC_OK;
-    if (c.frame->function->variant->run(&run)) return failed_run(c, message);
+    if (c.frame->function->variant->run(&c.run)) return failed_run(c, message);
     return cuda_end(*c.cuda) ? STRIDEC_OK : device_error(c, message);
   }
   FpMode before = fp_mode();
   set_default_fp_mode();
-  int32_t failed = c.frame->function->variant->run(&run);
+  int32_t failed = c.frame->function->variant->run(&c.run);
   set_fp_mode(before);
   return failed ? failed_run(c, message) : STRIDEC_OK;
 }

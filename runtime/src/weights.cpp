@@ -51,13 +51,13 @@ int match_object(dl_phdr_info* info, size_t, void* argument) {
   return 0;
 }
 
-// The folder that the artifact was loaded from, as passed to the loader: a relative path stays relative.
+// The folder that the artifact was loaded from.
 void own_folder(char* out, size_t room) {
-  OwnObject own = {artifact_base(), {}};
-  dl_iterate_phdr(match_object, &own);
-  char* slash = strrchr(own.path, '/');
-  if (slash) slash[slash == own.path ? 1 : 0] = 0;
-  Text(out, room) << (slash ? own.path : ".");
+  char path[4096];
+  own_path(path, sizeof path);
+  char* slash = strrchr(path, '/');
+  if (slash) slash[slash == path ? 1 : 0] = 0;
+  Text(out, room) << (slash ? path : ".");
 }
 
 stridec_status open_file(const stridec_abi_module& module, const char* folder, bool check_hash, Blob& blob,
@@ -126,6 +126,12 @@ bool huge_pages_on_request() {
 
 const stridec_abi_note& artifact_note() { return stridec_note; }
 const char* artifact_base() { return __ehdr_start; }
+
+void own_path(char* out, size_t room) {
+  OwnObject own = {artifact_base(), {}};
+  dl_iterate_phdr(match_object, &own);
+  Text(out, room) << own.path;
+}
 
 stridec_status find_blob(const stridec_abi_note& note, const char* base, const stridec_abi_module& module,
                          const char* weights_dir, bool check_hash, Blob& blob, Text& message) {

@@ -28,11 +28,15 @@ struct Blob {
 // nothing open.
 stridec_status find_blob(const stridec_abi_note& note, const char* base, const stridec_abi_module& module,
                          const char* weights_dir, bool check_hash, Blob& blob, Text& message);
+// Compares the contents of the artifact's file with the hash that it carries (stridec_abi_seal).
+stridec_status check_seal(Text& message);
 // Copies the weights into huge pages if they are available, and then releases the pages of the file.
 void copy_weights(Blob& blob);
 void close_blob(Blob& blob);
 
 const stridec_abi_note& artifact_note();
 const char* artifact_base();
+// The path that the artifact was loaded from, as passed to the loader: a relative path stays relative.
+void own_path(char* out, size_t room);
 
 }  // namespace stridec::runtime

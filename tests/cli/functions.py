@@ -159,9 +159,9 @@ def test_functions_that_do_not_fit():
     write(longer=step(1, places=9))
 
     def refused(flags, code, sentence, status=1):
-        done = stridec(f"compile {flags} -o refused.so", status)
+        done = stridec(f"compile {flags} -o misfit.so", status)
         expect(f"error[{code}]" in done.stderr and sentence in done.stderr, done.stderr)
-        expect(not os.path.exists("refused.so"), "an artifact is left")
+        expect(not os.path.exists("misfit.so"), "an artifact is left")
 
     differing = "--function prefill=prefill.onnx --function decode=longer.onnx --state past=present"
     refused(differing, "state-differs", "'past' is f32[8, 64] in function 'prefill' and f32[9, 64] in function 'decode'", 4)

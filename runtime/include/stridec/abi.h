@@ -249,7 +249,7 @@ typedef struct stridec_abi_symbol {
   int64_t minimum, maximum; /* the range that the guards allow */
   int64_t multiple;         /* >= 1 */
   int32_t from_data;        /* 1: bound during a run; -1 until then */
-  int32_t reserved;
+  int32_t shown;            /* 1: occurs in the shape of an input, output or state */
 } stridec_abi_symbol;
 
 enum { STRIDEC_ABI_READ_BY_BIND = 1 }; /* bind reads the values of this input, for example a shape */
@@ -263,6 +263,7 @@ typedef struct stridec_abi_value {
   int32_t reserved;
   /* text of each dim ("batch", "2*seq"), each zero-terminated; may be null at rank 0 */
   const char* dims;
+  const int64_t* ranges; /* smallest and largest size of each dim; may be null at rank 0 */
 } stridec_abi_value;
 
 /* A state, or a parameter that the user may replace. It belongs to the module: all functions that name it use
@@ -340,6 +341,9 @@ typedef struct stridec_abi_module {
 
   int32_t function_count, target_count, state_count, parameter_count, message_count;
   int32_t spin_us; /* default for contexts that do not set spin_us; 0: the default of the runtime */
+  int32_t metadata_count;
+  int32_t reserved;
+  const char* metadata; /* keys and texts in turn, each zero-terminated; may be null */
   const stridec_abi_function* functions; /* at least one */
   const stridec_abi_target* targets;     /* best first */
   const stridec_abi_state* states;
@@ -375,6 +379,17 @@ typedef struct stridec_abi_note {
   uint64_t manifest_address, manifest_bytes;
   uint64_t images_address, images_bytes; /* stridec_abi_images */
 } stridec_abi_note;
+
+/* The last bytes of the appended blob. The hash is the XXH64 of all that is loaded: for every program
+ * header, in order, its type, flags, address and sizes in the file and in memory (five 64-bit numbers), and
+ * for a PT_LOAD also its bytes in the file, without the ELF and program headers at the start of the file and
+ * without the hash itself. The hash of each part is the seed of the next. */
+#define STRIDEC_ABI_SEAL_MARK "sealed." /* 8 bytes with its zero */
+
+typedef struct stridec_abi_seal {
+  char mark[8]; /* STRIDEC_ABI_SEAL_MARK */
+  uint64_t hash;
+} stridec_abi_seal;
 
 /* The images that the driver loads: cubins, or zero-terminated PTX text, for all kernels of all GPU
  * targets, in order. Offsets are relative to the start of this header and multiples of 16. Equal images

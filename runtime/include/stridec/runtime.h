@@ -21,8 +21,10 @@
  *   least as large.
  * - Results do not depend on the number of threads.
  * - The caller sets struct_size = sizeof(the struct) in every struct that has this field, also in those
- *   that the runtime fills. In structs that the caller fills, zero selects the default of each field. In
- *   structs that the runtime fills, fields beyond struct_size are not written. */
+ *   that the runtime fills; 0 is an invalid argument. In structs that the caller fills, zero selects the
+ *   default of each field. In structs that the runtime fills, fields beyond struct_size are not written.
+ * - Strings and arrays that the runtime returns are valid until the model is closed, unless stated
+ *   otherwise. */
 #ifndef STRIDEC_RUNTIME_H
 #define STRIDEC_RUNTIME_H
 
@@ -49,6 +51,7 @@ typedef enum stridec_status {
   STRIDEC_BUSY = 9,                /* another thread is using the context */
   STRIDEC_UNSUPPORTED_DEVICE = 10, /* a GPU was requested, but there is no driver or no compatible device */
   STRIDEC_DEVICE_ERROR = 11,       /* the GPU driver rejected a call, or a kernel failed */
+  STRIDEC_CANCELLED = 12,          /* context_cancel was called during the run */
 } stridec_status;
 
 /* ---- Tensors ----
@@ -102,6 +105,10 @@ typedef struct stridec_model stridec_model;
 typedef struct stridec_context stridec_context;
 typedef struct stridec_pool stridec_pool;
 
+/* A message about what the runtime decided, for the log of the application: one sentence. Called on the
+ * caller's thread, while it is in model_open. */
+typedef void (*stridec_log)(void* user, const char* message);
+
 typedef struct stridec_model_options {
   size_t struct_size;
   const char* variant;     /* name of the variant to use; null: the best one that this machine runs */
@@ -112,6 +119,10 @@ typedef struct stridec_model_options {
    * otherwise on the CPU. */
   int32_t device_type;
   int32_t device_id; /* index of the GPU, in CUDA's numbering */
+  /* Receives what model_open chose and why it passed over better variants: "no GPU is used: ...". May be
+   * null. */
+  stridec_log log;
+  void* log_user;
 } stridec_model_options;
 
 enum {
@@ -123,7 +134,10 @@ enum {
   STRIDEC_MODEL_COPY_WEIGHTS = 2,
   /* Open the artifact although this machine may run none of its variants: to read its manifest, or to read
    * and write its parameters. Contexts refuse to run. */
-  STRIDEC_MODEL_NO_RUN = 4
+  STRIDEC_MODEL_NO_RUN = 4,
+  /* Compare the contents of the artifact's file with the hash that it carries (XXH64, at memory speed), and
+   * fail with STRIDEC_BAD_ARTIFACT if they differ. Detects damage, not forgery. */
+  STRIDEC_MODEL_CHECK_HASH = 8
 };
 
 /* Calls body(arg, part) exactly once for every part in [0, parts), in any order and on any threads.
@@ -133,7 +147,8 @@ typedef void (*stridec_parallel_for)(void* user, int32_t parts, void (*body)(voi
 
 typedef struct stridec_pool_options {
   size_t struct_size;
-  /* including the caller's thread; 0: as many as this process may use (affinity, cgroup quota) */
+  /* Including the caller's thread. 0: the number in the environment variable STRIDEC_THREADS, or as many as
+   * this process may use (affinity, cgroup quota). */
   int32_t threads;
   /* How long an idle thread spins before it sleeps, in microseconds. 0 selects 100, or no spinning if
    * there are more threads than processors. -1: no spinning. */
@@ -170,9 +185,10 @@ typedef struct stridec_model_info {
   const char* name;
   const char* compiler; /* "stridec 0.1.0" */
   const char* variant;  /* the variant in use */
-  int32_t input_count, output_count, state_count, symbol_count, step_count; /* of function 0 */
+  /* of function 0 */
+  int32_t input_count, output_count, state_count, symbol_count, step_count;
   uint64_t weights_bytes;
-  stridec_device device; /* where the model runs */
+  stridec_device device;   /* where the model runs */
   int32_t parameter_count; /* weights that may be replaced (compiled with --refit) */
   int32_t function_count;
 } stridec_model_info;
@@ -185,15 +201,24 @@ typedef struct stridec_function_info {
   int32_t input_count, output_count, symbol_count, step_count;
 } stridec_function_info;
 
+/* A size. minimum == maximum: a constant. */
+typedef struct stridec_dim {
+  int64_t minimum, maximum; /* maximum is INT64_MAX if there is no upper bound */
+  int32_t symbol;           /* index for model_symbol if the size is one symbol; otherwise -1 */
+  const char* text;         /* "768", "batch", "2*seq" */
+} stridec_dim;
+
 typedef struct stridec_value_info {
   size_t struct_size;
   const char* name;
   stridec_dtype dtype;
   const char* dtype_name; /* "f32", "i64", "u4" ... */
   int32_t rank;
-  const char* shape; /* "[batch, 2*seq, 768]" */
+  const char* shape;       /* "[batch, 2*seq, 768]" */
+  const stridec_dim* dims; /* [rank]; null at rank 0. Symbols are those of the value's function */
 } stridec_value_info;
 
+/* A symbolic size that occurs in the shape of an input, output or state. */
 typedef struct stridec_symbol_info {
   size_t struct_size;
   const char* name;
@@ -253,13 +278,14 @@ typedef struct stridec_api {
                                 size_t message_bytes);
   void (*pool_destroy)(stridec_pool* pool);
   int32_t (*pool_threads)(const stridec_pool* pool);
+  /* Without a pool (null) the caller's thread does all the work. */
   void (*pool_parallel_for)(void* pool, int32_t parts, void (*body)(void* arg, int32_t part), void* arg);
 
   stridec_status (*context_create)(stridec_model* model, const stridec_context_options* options,
                                    stridec_context** context, char* message, size_t message_bytes);
   void (*context_destroy)(stridec_context* context);
   /* The error message of the last call on this context; "" if that call did not fail. Valid until the next
-   * call. */
+   * call. While another thread is in a call on the context, the message says that. */
   const char* (*context_error)(const stridec_context* context);
   int32_t (*context_threads)(const stridec_context* context);
 
@@ -355,6 +381,18 @@ typedef struct stridec_api {
                                          stridec_tensor* outputs, size_t output_count);
   stridec_status (*context_function_step)(stridec_context* context, int32_t function, int32_t index,
                                           stridec_step_profile* profile);
+
+  /* The index of the input or output with this name; -1 if there is none. */
+  int32_t (*model_find_input)(const stridec_model* model, int32_t function, const char* name);
+  int32_t (*model_find_output)(const stridec_model* model, int32_t function, const char* name);
+  /* Text that the model's file or `compile --metadata` gave, sorted by key. Returns
+   * STRIDEC_INVALID_ARGUMENT for an index past the last. */
+  stridec_status (*model_metadata)(const stridec_model* model, int32_t index, const char** key,
+                                   const char** text);
+  /* Ends the run that is in progress on the context: it returns STRIDEC_CANCELLED before its next step. May
+   * be called from any thread and from a signal handler. Without a run in progress it does nothing. Outputs
+   * and state are then unspecified. */
+  void (*context_cancel)(stridec_context* context);
 } stridec_api;
 
 /* Returns the function table, or null if the artifact does not support this version. Later versions only

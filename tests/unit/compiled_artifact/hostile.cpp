@@ -68,6 +68,30 @@ std::string run(Loaded& loaded, Tensors& t) {
 
 }  // namespace
 
+TEST_CASE("an artifact whose file was altered is refused where its hash is to be checked") {
+  const auto open = [](const std::string& path, std::string& said) {
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    REQUIRE_MESSAGE(handle, dlerror());
+    const auto get_api = reinterpret_cast<stridec_get_api_fn>(dlsym(handle, "stridec_get_api"));
+    const stridec_api* api = get_api(STRIDEC_API_VERSION);
+    const stridec_model_options options = {.struct_size = sizeof options, .flags = STRIDEC_MODEL_CHECK_HASH};
+    stridec_model* model = nullptr;
+    char message[256] = "";
+    const stridec_status status = api->model_open(&options, &model, message, sizeof message);
+    api->model_close(model);
+    said = message;
+    return status;
+  };
+  std::string said;
+  CHECK(open(artifact().path, said) == STRIDEC_OK);
+  std::string bytes = read_file(artifact().path);
+  bytes[bytes.rfind("lookup")] = 'L';  // in the manifest
+  const Folder folder;
+  write_file(folder.file("altered.so"), bytes);
+  CHECK(open(folder.file("altered.so"), said) == STRIDEC_BAD_ARTIFACT);
+  CHECK(said.find("was altered since stridec wrote it") != said.npos);
+}
+
 TEST_CASE("hostile tensors: a right result or a sentence, and the context serves the next run") {
   Loaded loaded(artifact().path);
   Tensors t;

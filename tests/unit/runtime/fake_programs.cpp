@@ -8,6 +8,10 @@ namespace {
 
 enum { kF32 = 1, kU4 = 21, kI64 = 7, kBF16 = 16 };
 
+// Ranges for the tests that do not look at them.
+constexpr int64_t any_size[] = {0, INT64_MAX, 0, INT64_MAX};
+constexpr int64_t scale_sizes[] = {1, 64, 1, 4096};
+
 bool out_of(int64_t value, int64_t low, int64_t high) { return value < low || value > high; }
 
 int32_t fail(stridec_abi_failure* failure, int32_t message, int64_t v0 = 0, int64_t v1 = 0) {
@@ -21,11 +25,11 @@ stridec_abi_args arguments(stridec_abi_run* run, void* const* buffers, const int
 
 // ---- scale
 
-const stridec_abi_symbol scale_symbols[] = {{"batch", 1, 64, 1, 0, 0}, {"n", 1, 4096, 1, 0, 0}};
-const stridec_abi_value scale_inputs[] = {{"x", kF32, 2, 0, 0, "batch\0n\0"},
-                                          {"scale", kF32, 1, 0, 0, "n\0"}};
-const stridec_abi_value scale_outputs[] = {{"y", kF32, 2, 0, 0, "batch\0n\0"},
-                                           {"total", kF32, 1, 0, 0, "batch\0"}};
+const stridec_abi_symbol scale_symbols[] = {{"batch", 1, 64, 1, 0, 1}, {"n", 1, 4096, 1, 0, 1}};
+const stridec_abi_value scale_inputs[] = {{"x", kF32, 2, 0, 0, "batch\0n\0", scale_sizes},
+                                          {"scale", kF32, 1, 0, 0, "n\0", any_size}};
+const stridec_abi_value scale_outputs[] = {{"y", kF32, 2, 0, 0, "batch\0n\0", any_size},
+                                           {"total", kF32, 1, 0, 0, "batch\0", any_size}};
 const stridec_abi_message scale_messages[] = {
     {STRIDEC_ABI_GUARD, "input 'x': dim 0 (batch) is {0}; this artifact serves 1..64"},
     {STRIDEC_ABI_GUARD, "input 'x': dim 1 (n) is {0}; this artifact serves 1..4096"},
@@ -107,9 +111,9 @@ const stridec_abi_variant scale_variants[] = {
 
 // ---- nonzero
 
-const stridec_abi_symbol nonzero_symbols[] = {{"n", 0, INT64_MAX, 1, 0, 0}, {"count", 0, INT64_MAX, 1, 1, 0}};
-const stridec_abi_value nonzero_inputs[] = {{"x", kF32, 1, 0, 0, "n\0"}};
-const stridec_abi_value nonzero_outputs[] = {{"index", kI64, 1, 0, 0, "count\0"}};
+const stridec_abi_symbol nonzero_symbols[] = {{"n", 0, INT64_MAX, 1, 0, 1}, {"count", 0, INT64_MAX, 1, 1, 1}};
+const stridec_abi_value nonzero_inputs[] = {{"x", kF32, 1, 0, 0, "n\0", any_size}};
+const stridec_abi_value nonzero_outputs[] = {{"index", kI64, 1, 0, 0, "count\0", any_size}};
 
 int32_t nonzero_bind(const int64_t* const* dims, const void* const*, int64_t* symbols, stridec_abi_failure*) {
   symbols[0] = dims[0][0];
@@ -137,10 +141,10 @@ const stridec_abi_variant nonzero_variants[] = {{nullptr, nullptr, nullptr, nonz
 
 // ---- gather
 
-const stridec_abi_symbol gather_symbols[] = {{"rows", 1, INT64_MAX, 1, 0, 0}, {"k", 0, INT64_MAX, 1, 0, 0}};
-const stridec_abi_value gather_inputs[] = {{"table", kF32, 2, 0, 0, "rows\0004\0"},
-                                           {"index", kI64, 1, 0, 0, "k\0"}};
-const stridec_abi_value gather_outputs[] = {{"out", kF32, 2, 0, 0, "k\0004\0"}};
+const stridec_abi_symbol gather_symbols[] = {{"rows", 1, INT64_MAX, 1, 0, 1}, {"k", 0, INT64_MAX, 1, 0, 1}};
+const stridec_abi_value gather_inputs[] = {{"table", kF32, 2, 0, 0, "rows\0004\0", any_size},
+                                           {"index", kI64, 1, 0, 0, "k\0", any_size}};
+const stridec_abi_value gather_outputs[] = {{"out", kF32, 2, 0, 0, "k\0004\0", any_size}};
 const stridec_abi_message gather_messages[] = {
     {STRIDEC_ABI_GUARD, "input 'table': dim 1 is {0}; this artifact takes 4"},
     {STRIDEC_ABI_DATA, "Gather 'g': index {1} at position {0} is outside [-{2}, {2})"},
@@ -181,10 +185,10 @@ const stridec_abi_variant gather_variants[] = {{nullptr, nullptr, nullptr, gathe
 // ---- counter
 
 const int64_t four[] = {4};
-const stridec_abi_value counter_inputs[] = {{"x", kF32, 1, 0, 0, "4\0"}};
-const stridec_abi_value counter_outputs[] = {{"sum", kF32, 1, 0, 0, "4\0"}};
-const stridec_abi_state counter_states[] = {{{"total", kF32, 1, 0, 0, "4\0"}, four, 0},
-                                            {{"calls", kI64, 0, 0, 0, nullptr}, nullptr, -1}};
+const stridec_abi_value counter_inputs[] = {{"x", kF32, 1, 0, 0, "4\0", any_size}};
+const stridec_abi_value counter_outputs[] = {{"sum", kF32, 1, 0, 0, "4\0", any_size}};
+const stridec_abi_state counter_states[] = {{{"total", kF32, 1, 0, 0, "4\0", any_size}, four, 0},
+                                            {{"calls", kI64, 0, 0, 0, nullptr, nullptr}, nullptr, -1}};
 const stridec_abi_message counter_messages[] = {
     {STRIDEC_ABI_GUARD, "input 'x': dim 0 is {0}; this artifact takes 4"}};
 
@@ -207,10 +211,10 @@ const stridec_abi_variant counter_variants[] = {{nullptr, nullptr, nullptr, coun
 
 // ---- expand
 
-const stridec_abi_symbol expand_symbols[] = {{"a", 0, 100, 1, 0, 0}, {"b", 0, 100, 1, 0, 0}};
-const stridec_abi_value expand_inputs[] = {{"shape", kI64, 1, STRIDEC_ABI_READ_BY_BIND, 0, "2\0"},
+const stridec_abi_symbol expand_symbols[] = {{"a", 0, 100, 1, 0, 1}, {"b", 0, 100, 1, 0, 1}};
+const stridec_abi_value expand_inputs[] = {{"shape", kI64, 1, STRIDEC_ABI_READ_BY_BIND, 0, "2\0", any_size},
                                            {"x", kF32, 0, 0, 0, nullptr}};
-const stridec_abi_value expand_outputs[] = {{"y", kF32, 2, 0, 0, "a\0b\0"}};
+const stridec_abi_value expand_outputs[] = {{"y", kF32, 2, 0, 0, "a\0b\0", any_size}};
 const stridec_abi_message expand_messages[] = {
     {STRIDEC_ABI_GUARD, "input 'shape': dim 0 is {0}; this artifact takes 2"},
     {STRIDEC_ABI_GUARD, "input 'shape': element {0} is {1}; this artifact serves 0..100"},
@@ -249,9 +253,11 @@ const stridec_abi_variant expand_variants[] = {
 
 // ---- narrow
 
-const stridec_abi_symbol narrow_symbols[] = {{"n", 0, INT64_MAX, 1, 0, 0}, {"m", 0, INT64_MAX, 1, 0, 0}};
-const stridec_abi_value narrow_inputs[] = {{"x", kBF16, 1, 0, 0, "n\0"}, {"q", kU4, 1, 0, 0, "m\0"}};
-const stridec_abi_value narrow_outputs[] = {{"y", kBF16, 1, 0, 0, "n\0"}, {"r", kU4, 1, 0, 0, "m\0"}};
+const stridec_abi_symbol narrow_symbols[] = {{"n", 0, INT64_MAX, 1, 0, 1}, {"m", 0, INT64_MAX, 1, 0, 1}};
+const stridec_abi_value narrow_inputs[] = {{"x", kBF16, 1, 0, 0, "n\0", any_size},
+                                           {"q", kU4, 1, 0, 0, "m\0", any_size}};
+const stridec_abi_value narrow_outputs[] = {{"y", kBF16, 1, 0, 0, "n\0", any_size},
+                                            {"r", kU4, 1, 0, 0, "m\0", any_size}};
 
 int32_t narrow_bind(const int64_t* const* dims, const void* const*, int64_t* symbols, stridec_abi_failure*) {
   symbols[0] = dims[0][0];
@@ -334,7 +340,7 @@ constexpr stridec_abi_function narrow_function = {.name = "narrow",
 
 // ---- clear: another function over the states of counter
 
-const stridec_abi_value clear_outputs[] = {{"calls", kI64, 0, 0, 0, nullptr}};
+const stridec_abi_value clear_outputs[] = {{"calls", kI64, 0, 0, 0, nullptr, nullptr}};
 
 int32_t clear_bind(const int64_t* const*, const void* const*, int64_t*, stridec_abi_failure*) { return 0; }
 void clear_output_dims(const int64_t*, int64_t*) {}
@@ -401,6 +407,8 @@ constexpr stridec_abi_module scale_of(const stridec_abi_function* function, cons
   stridec_abi_module module = with_weights(with_messages(module_of(function), scale_messages, 3));
   module.targets = targets;
   module.target_count = count;
+  module.metadata = "author\0me\0empty\0\0";
+  module.metadata_count = 2;
   return module;
 }
 

@@ -65,6 +65,17 @@ TEST_CASE("cgroup v1: quota and period of the cpu controller") {
 
 TEST_CASE("at least one processor is usable") { CHECK(usable_processors() >= 1); }
 
+TEST_CASE("STRIDEC_THREADS is how many threads there are by default, if it is a number") {
+  setenv("STRIDEC_THREADS", "3", 1);
+  CHECK(default_threads() == 3);
+  for (const char* text : {"", "0", "-1", "two", "3x"}) {
+    setenv("STRIDEC_THREADS", text, 1);
+    CHECK(default_threads() == usable_processors());
+  }
+  unsetenv("STRIDEC_THREADS");
+  CHECK(default_threads() == usable_processors());
+}
+
 TEST_CASE("features include the baseline of the machine that runs this, and have names") {
   uint64_t features = cpu_features(false);
 #if defined(__AVX512F__)

@@ -40,11 +40,103 @@ TEST_CASE("a model tells its inputs, outputs, symbols and steps") {
   CHECK(api().model_manifest(model.handle, &json, &bytes) == STRIDEC_BAD_ARTIFACT);  // none was appended
 }
 
-TEST_CASE("a rank-0 value prints as []") {
+TEST_CASE("a rank-0 value prints as [] and has no dims") {
   Model model(expand());
   stridec_value_info value = {.struct_size = sizeof value};
   CHECK(api().model_input(model.handle, 1, &value) == STRIDEC_OK);
   CHECK(std::string(value.shape) == "[]");
+  CHECK(value.dims == nullptr);
+}
+
+TEST_CASE("sizes are ranges, symbols and texts") {
+  Model model(scale());
+  stridec_value_info value = {.struct_size = sizeof value};
+  REQUIRE(api().model_input(model.handle, 0, &value) == STRIDEC_OK);
+  CHECK(value.dims[0].minimum == 1);
+  CHECK(value.dims[0].maximum == 64);
+  CHECK(value.dims[0].symbol == 0);
+  CHECK(std::string(value.dims[0].text) == "batch");
+  CHECK(value.dims[1].maximum == 4096);
+  CHECK(value.dims[1].symbol == 1);
+  Model table(gather());
+  REQUIRE(api().model_input(table.handle, 0, &value) == STRIDEC_OK);
+  CHECK(value.dims[0].symbol == 0);
+  CHECK(value.dims[1].symbol == -1);
+  CHECK(std::string(value.dims[1].text) == "4");
+}
+
+TEST_CASE("symbols that no shape has are not listed, and do not count") {
+  stridec_abi_symbol symbols[] = {{"inner", 0, 9, 1, 1, 0}, {"batch", 1, 64, 1, 0, 1}, {"n", 1, 64, 1, 0, 1}};
+  stridec_abi_function function = scale().functions[0];
+  function.symbols = symbols;
+  function.symbol_count = 3;
+  stridec_abi_module module = scale();
+  module.functions = &function;
+  Model model(module);
+  stridec_model_info info = {.struct_size = sizeof info};
+  REQUIRE(api().model_info(model.handle, &info) == STRIDEC_OK);
+  CHECK(info.symbol_count == 2);
+  stridec_symbol_info symbol = {.struct_size = sizeof symbol};
+  CHECK(api().model_symbol(model.handle, 0, &symbol) == STRIDEC_OK);
+  CHECK(std::string(symbol.name) == "batch");
+  CHECK(api().model_symbol(model.handle, 2, &symbol) == STRIDEC_INVALID_ARGUMENT);
+  stridec_value_info value = {.struct_size = sizeof value};
+  REQUIRE(api().model_input(model.handle, 0, &value) == STRIDEC_OK);
+  CHECK(value.dims[1].symbol == 1);
+}
+
+TEST_CASE("inputs and outputs are found by name") {
+  Model model(scale());
+  CHECK(api().model_find_input(model.handle, 0, "scale") == 1);
+  CHECK(api().model_find_input(model.handle, 0, "y") == -1);
+  CHECK(api().model_find_input(model.handle, 1, "scale") == -1);
+  CHECK(api().model_find_input(model.handle, 0, nullptr) == -1);
+  CHECK(api().model_find_output(model.handle, 0, "total") == 1);
+  CHECK(api().model_find_output(nullptr, 0, "total") == -1);
+}
+
+TEST_CASE("metadata is listed by index") {
+  Model model(scale());
+  const char *key = nullptr, *text = nullptr;
+  CHECK(api().model_metadata(model.handle, 0, &key, &text) == STRIDEC_OK);
+  CHECK(std::string(key) == "author");
+  CHECK(std::string(text) == "me");
+  CHECK(api().model_metadata(model.handle, 1, &key, &text) == STRIDEC_OK);
+  CHECK(std::string(key) == "empty");
+  CHECK(std::string(text) == "");
+  CHECK(api().model_metadata(model.handle, 2, &key, &text) == STRIDEC_INVALID_ARGUMENT);
+  Model none(gather());
+  CHECK(api().model_metadata(none.handle, 0, &key, &text) == STRIDEC_INVALID_ARGUMENT);
+}
+
+TEST_CASE("a struct to fill whose size is not set is refused") {
+  Model model(scale());
+  stridec_model_info info = {};
+  CHECK(api().model_info(model.handle, &info) == STRIDEC_INVALID_ARGUMENT);
+  stridec_value_info value = {};
+  CHECK(api().model_input(model.handle, 0, &value) == STRIDEC_INVALID_ARGUMENT);
+  stridec_symbol_info symbol = {};
+  CHECK(api().model_symbol(model.handle, 0, &symbol) == STRIDEC_INVALID_ARGUMENT);
+  Context context(model);
+  stridec_memory_info memory = {};
+  CHECK(api().context_memory(context.handle, &memory) == STRIDEC_INVALID_ARGUMENT);
+  stridec_step_profile step = {};
+  CHECK(api().context_step(context.handle, 0, &step) == STRIDEC_INVALID_ARGUMENT);
+}
+
+TEST_CASE("the log says which variant is used, and why a better one is not") {
+  std::string log;
+  stridec_model_options options = {
+      .struct_size = sizeof options,
+      .log = [](void* user,
+                const char* message) { *static_cast<std::string*>(user) += std::string(message) + "\n"; },
+      .log_user = &log};
+  Model model(variants(), &options);
+  REQUIRE(model.status == STRIDEC_OK);
+  CHECK(log.find("' uses its variant '") != log.npos);
+  stridec_model_info info = {.struct_size = sizeof info};
+  REQUIRE(api().model_info(model.handle, &info) == STRIDEC_OK);
+  CHECK(log.find(info.variant) != log.npos);
 }
 
 TEST_CASE("an older caller's shorter structs are honoured, and nothing is written beyond them") {

@@ -415,12 +415,14 @@ TEST_CASE("several contexts of one model run at once from several threads; one c
   // A parallel_for that uses the same context again during a run.
   struct Again {
     Context* context = nullptr;
+    std::string sentence;
     stridec_status status = STRIDEC_OK;
   } again;
   stridec_context_options options = {.struct_size = sizeof options, .threads = 2, .parallel_user = &again};
   options.parallel_for = [](void* user, int32_t parts, void (*body)(void*, int32_t), void* arg) {
     auto& a = *static_cast<Again*>(user);
     a.status = api().context_run(a.context->handle, nullptr, 0, nullptr, 0);
+    a.sentence = a.context->error();
     for (int32_t part = 0; part < parts; ++part) body(arg, part);
   };
   Context context(model.handle, &options);
@@ -429,6 +431,7 @@ TEST_CASE("several contexts of one model run at once from several threads; one c
   std::vector<stridec_tensor> outputs(2);
   CHECK(run(context, {x.tensor(), s.tensor()}, outputs) == STRIDEC_OK);
   CHECK(again.status == STRIDEC_BUSY);
+  CHECK(again.sentence.find("another thread is using the context") == 0);
 }
 
 TEST_CASE("bad thread options are refused with a sentence") {
@@ -447,4 +450,47 @@ TEST_CASE("bad thread options are refused with a sentence") {
   CHECK(std::string(half.message) == "allocate and release are given both or neither");
   Context standard(model.handle, nullptr);
   CHECK(api().context_threads(standard.handle) >= 1);
+}
+
+TEST_CASE("a cancelled run ends before its next step, and the next run is whole") {
+  Model model(scale());
+  struct User {
+    Context* context = nullptr;
+    int launches = 0;
+    bool cancel = true;
+  } user;
+  for (const int32_t threads : {1, 2}) {
+    stridec_context_options options = {
+        .struct_size = sizeof options, .threads = threads, .parallel_user = &user};
+    options.parallel_for = [](void* given, int32_t parts, void (*body)(void*, int32_t), void* arg) {
+      User& u = *static_cast<User*>(given);
+      ++u.launches;
+      for (int32_t part = 0; part < parts; ++part) body(arg, part);
+      if (u.cancel) api().context_cancel(u.context->handle);
+    };
+    Context context(model.handle, &options);
+    user = {.context = &context};
+    Array<float> x({8, 8}, 1.f), s({8}, 2.f);
+    std::vector<stridec_tensor> outputs(2);
+    // Between runs a cancellation has no effect.
+    api().context_cancel(context.handle);
+    user.cancel = threads > 1;
+    CHECK(run(context, {x.tensor(), s.tensor()}, outputs) == (threads > 1 ? STRIDEC_CANCELLED : STRIDEC_OK));
+    if (threads == 1) continue;
+    CHECK(context.error() == "the run was cancelled");
+    CHECK(user.launches == 1);
+    user.cancel = false;
+    outputs = std::vector<stridec_tensor>(2);
+    CHECK(run(context, {x.tensor(), s.tensor()}, outputs) == STRIDEC_OK);
+    CHECK(elements<float>(outputs[1])[0] != 0);
+  }
+  api().context_cancel(nullptr);
+}
+
+TEST_CASE("without a pool the caller's thread does the work") {
+  std::vector<int32_t> parts;
+  api().pool_parallel_for(
+      nullptr, 3, [](void* arg, int32_t part) { static_cast<std::vector<int32_t>*>(arg)->push_back(part); },
+      &parts);
+  CHECK(parts == std::vector<int32_t>{0, 1, 2});
 }
