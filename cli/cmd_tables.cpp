@@ -17,6 +17,7 @@
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
 #include "compiler/frontend/import.h"
+#include "compiler/frontend/pytorch_operators.h"
 #include "compiler/passes/autocast.h"
 #include "compiler/pipeline.h"
 
@@ -103,12 +104,31 @@ std::string brief_types(const std::string& types) {
   return out;
 }
 
+int print_pytorch(const std::vector<std::string>& wanted, const Globals& globals) {
+  Rows rows = {{"operator", "overloads", "limits"}};
+  std::vector<std::string> names;
+  for (const auto& info : frontend::pytorch_operators()) {
+    names.push_back(info.name);
+    if (!wanted.empty() && std::ranges::count(wanted, info.name) == 0) continue;
+    if (wanted.empty() && info.versions.empty()) continue;
+    rows.push_back({info.name, info.versions.empty() ? "not supported" : info.versions, info.limits});
+  }
+  for (const std::string& name : wanted)
+    if (std::ranges::count(names, name) == 0)
+      fail(ErrorKind::kUsage, "unknown-op", cat("PyTorch has no operator '", name, "'"),
+           cat(did_you_mean(name, names), "'stridec ops --pytorch' lists those that are supported"));
+  return print(rows, globals);
+}
+
 }  // namespace
 
 std::function<int()> declare_ops(CLI::App& app, const Globals& globals) {
   auto wanted = std::make_shared<std::vector<std::string>>();
+  auto pytorch = std::make_shared<bool>(false);
   app.add_option("operators", *wanted, "names of operators; without them, all");
-  return [&globals, wanted] {
+  app.add_flag("--pytorch", *pytorch, "operators of PyTorch programs (.pt2) with their overloads");
+  return [&globals, wanted, pytorch] {
+    if (*pytorch) return print_pytorch(*wanted, globals);
     Rows rows = {{"operator", "versions", "through", "types", "limits"}};
     std::vector<std::string> names;
     for (const auto& info : frontend::operators()) {

@@ -16,6 +16,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 STRIDEC = os.environ.get("stridec", str(ROOT / "build/stridec"))
+OLD_PROGRAM = "serialized_exported_program.json"  # of releases up to 2.7
 TOLERANCE = 1e-4
 TOLERANCE_NARROW = 2e-2  # where a tensor of the program is float16 or bfloat16
 
@@ -23,7 +24,7 @@ TOLERANCE_NARROW = 2e-2  # where a tensor of the program is float16 or bfloat16
 def program(path):
     """The program's JSON."""
     with zipfile.ZipFile(path) as archive:
-        name = next(n for n in archive.namelist() if "/models/" in n and n.endswith(".json"))
+        name = next(n for n in archive.namelist() if "/models/" in n and n.endswith(".json") or n == OLD_PROGRAM)
         return json.loads(archive.read(name))
 
 

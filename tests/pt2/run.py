@@ -16,6 +16,7 @@ import zipfile
 import numpy as np
 
 import compare
+import old_archives
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
@@ -113,9 +114,38 @@ def edited(name, edit):
     return archive(own)
 
 
+def leave_out_what_nobody_reads(work):
+    """A random number whose result is unused changes nothing; one that overwrites a value that is read does."""
+
+    def add_node(target, of_input):
+        def edit(program, _own):
+            graph = program["graph_module"]["graph"]
+            name = graph["inputs"][-1] if of_input else graph["nodes"][0]["outputs"][0]
+            graph["nodes"].insert(1, {"target": target, "inputs": [{"name": "self", "arg": name}], "metadata": {},
+                                      "outputs": [{"as_tensor": {"name": "unused"}}], "name": "unused"})
+        return edit
+
+    for target, of_input, code in (("torch.ops.aten.bernoulli.default", True, 0), ("torch.ops.aten.bernoulli.default", False, 0),
+                                   ("torch.ops.aten.uniform_.default", False, 5), ("torch.ops.aten.uniform_.default", True, 5)):
+        path = work / "unused.pt2"
+        path.write_bytes(edited("tied", add_node(target, of_input)))
+        run = subprocess.run([compare.STRIDEC, "check", str(path)], capture_output=True, text=True, timeout=100)
+        expect(f"unused {target} {of_input}", run.returncode == code, f"exit {run.returncode}: {(run.stdout + run.stderr)[-300:]}")
+
+
+def read_older_layouts(work):
+    for name in ("tied", "symexpr", "buf_mut", "inplace_views.core"):
+        for release in ("2.7", "2.8"):
+            path = work / f"{name}.pt2"
+            path.write_bytes(old_archives.rewritten(PROGRAMS / f"{name}.pt2", release))
+            verdict, detail = compare.compare(path, PROGRAMS / (name.removesuffix(".core") + ".npz"), work / "model.so")
+            expect(f"{name} as of PyTorch {release}", verdict == "agrees", f"{verdict} {detail}")
+
+
 def refuse(work):
     whole = (PROGRAMS / "tied.pt2").read_bytes()
     root = next(iter(members("tied"))).split("/")[0]
+    program = members("tied")[f"{root}/models/model.json"]
 
     def drop_payloads(_program, own):
         for n in list(own):
@@ -141,7 +171,14 @@ def refuse(work):
         "half": (whole[: len(whole) // 2], 3, "bad-archive"),
         "empty archive": (archive({}), 3, "malformed-model"),
         "a state dict": (archive({"archive/data.pkl": b"x", "archive/version": b"3"}), 3, "not-a-model"),
-        "PyTorch 2.7": (archive({"serialized_exported_program.json": b"{}", "version": b"8.7"}), 5, "old-archive"),
+        "an old archive without a program": (archive({"serialized_exported_program.json": b"{}"}), 3, "bad-program"),
+        "a pickle of nothing": (archive({"serialized_exported_program.json": program,
+                                         "serialized_state_dict.pt": archive({"a/data.pkl": b"\x80\x02."})}), 3, "bad-program"),
+        "a pickle that runs code": (archive({"serialized_exported_program.json": program, "serialized_state_dict.pt":
+                                             archive({"a/data.pkl": b"\x80\x02cos\nsystem\n(X\x02\x00\x00\x00lstR."})}),
+                                    3, "bad-program"),
+        "a deep pickle": (archive({"serialized_exported_program.json": program, "serialized_state_dict.pt":
+                                   archive({"a/data.pkl": b"\x80\x02)" + b"\x85" * 100_000 + b"."})}), 3, "bad-program"),
         "no program": (archive({f"{root}/archive_format": b"pt2"}), 3, "no-program"),
         "not JSON": (archive({**members("tied"), f"{root}/models/model.json": b"{"}), 3, "bad-program"),
         "deep JSON": (archive({**members("tied"), f"{root}/models/model.json": deep}), 3, "bad-program"),
@@ -172,6 +209,8 @@ def main():
         if not names:
             keep_states(work)
             check_conditions(work)
+            read_older_layouts(work)
+            leave_out_what_nobody_reads(work)
             refuse(work)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     sys.exit(0 if all(results) else 1)

@@ -1,6 +1,7 @@
 // Arithmetic of two or three operands, with PyTorch's type promotion.
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/complex.h"
@@ -196,6 +197,31 @@ Results logaddexp(Context& c) {
   const Term sum = high + apply(OpKind::kLog1p, exp(low - high));
   return {cast(select(apply(OpKind::kIsInf, high), high, sum), x.dtype(), false)};
 }
+Results logaddexp2(Context& c) {
+  const auto [x, y] = promoted_float(c, "self", "other");
+  const Term a = widen(x), b = widen(y), high = maximum(a, b), low = minimum(a, b);
+  const Term tail = apply(OpKind::kLog1p, exp((low - high) * std::numbers::ln2)) * (1 / std::numbers::ln2);
+  return {cast(select(apply(OpKind::kIsInf, high), high, high + tail), x.dtype(), false)};
+}
+Results ldexp(Context& c) {
+  const auto [x, y] = promoted_float(c, "self", "other");
+  const Term w = widen(y);
+  return {cast(widen(x) * pow(expand(number_like(w, 2), w.shape()), w), x.dtype(), false)};
+}
+// |x - y| <= atol + rtol |y|, computed in the operands' own dtype as PyTorch does.
+Results isclose(Context& c) {
+  const auto [x, y] = promoted(c, "self", "other");
+  const Term same = equal(x, y);
+  if (is_bool(x.dtype())) return {same};
+  const Term a = is_float(x.dtype()) ? widen(x) : cast(x, DType::kF64, false),
+             b = is_float(y.dtype()) ? widen(y) : cast(y, DType::kF64, false);
+  const Term gap = abs(a - b), allowed = abs(b) * c.number("rtol") + c.number("atol");
+  const Term finite = logical_not(logical_or(apply(OpKind::kIsInf, gap), apply(OpKind::kIsNan, gap)));
+  Term close = logical_or(same, logical_and(finite, less_equal(gap, allowed)));
+  if (c.flag("equal_nan") && is_float(x.dtype()))
+    close = logical_or(close, logical_and(apply(OpKind::kIsNan, a), apply(OpKind::kIsNan, b)));
+  return {close};
+}
 Results copysign(Context& c) {
   const auto [x, y] = promoted_float(c, "self", "other");
   const Term negative = logical_or(less(y, 0), logical_and(equal(y, 0), less(divide_into(1, y), 0)));
@@ -227,8 +253,11 @@ constexpr Row kRows[] = {
     {"fmod", fmod},
     {"heaviside", heaviside},
     {"hypot", hypot},
+    {"isclose", isclose},
+    {"ldexp", ldexp},
     {"lerp", lerp},
     {"logaddexp", logaddexp},
+    {"logaddexp2", logaddexp2},
     {"max.other", extremum<OpKind::kMax>},
     {"maximum", extremum<OpKind::kMax>},
     {"min.other", extremum<OpKind::kMin>},

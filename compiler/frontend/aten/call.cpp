@@ -21,7 +21,7 @@ const Table& table() {
           alias_rows(),       shape_rows(),      creation_rows(),      indexing_rows(),  contraction_rows(),
           convolution_rows(), pooling_rows(),    normalization_rows(), attention_rows(), resize_rows(),
           recurrent_rows(),   order_rows(),      assertion_rows(),     complex_rows(),   loss_rows(),
-          vision_rows(),      extension_rows()})
+          vision_rows(),      extension_rows(),  statistics_rows(),    assemble_rows()})
       for (const Row& row : rows) t->emplace(row.name, &row);
     return t;
   }();
@@ -158,11 +158,30 @@ Results call_written(Builder& b, const Schema& schema, std::vector<Value> values
   return out;
 }
 
+constexpr std::string_view kCopy = "_copy";
+
+// "permute_copy" is permute whose result is no view.
+bool copies_view(const Row& row, const Schema& schema) {
+  return schema.name.ends_with(kCopy) && !row.name.starts_with(schema.name);
+}
+Value detached(Builder& b, const Value& value) {
+  Value out = value;
+  for (Value& item : out.items) item = detached(b, item);
+  if (!value.is_tensor()) return out;
+  out.tensor = fresh(read(b, value.tensor));
+  out.tensor.complex = value.tensor.complex;
+  return out;
+}
+
 }  // namespace
 
 const Row* find_row(const Schema& schema) {
   if (const Row* row = row_of(schema.name, schema.overload)) return row;
   if (is_in_place(schema)) return row_of(schema.name.substr(0, schema.name.size() - 1), schema.overload);
+  if (schema.name.ends_with(kCopy)) {
+    const std::string view = schema.name.substr(0, schema.name.size() - kCopy.size());
+    if (const Row* row = row_of(view, schema.overload)) return row;
+  }
   const bool out = std::any_of(schema.arguments.begin(), schema.arguments.end(), is_out);
   if (!out) return nullptr;
   const size_t end = schema.overload.rfind("_out");
@@ -180,7 +199,10 @@ Results call(Builder& b, const Schema& schema, std::vector<NamedValue> arguments
   const bool out = std::any_of(schema.arguments.begin(), schema.arguments.end(), is_out);
   if (out || (is_in_place(schema) && !own)) return call_written(b, schema, std::move(values), *row);
   Context context(b, schema, std::move(values));
-  return row->import(context);
+  Results results = row->import(context);
+  if (copies_view(*row, schema))
+    for (Value& value : results) value = detached(b, value);
+  return results;
 }
 
 }  // namespace stridec::aten

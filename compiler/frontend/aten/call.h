@@ -46,5 +46,7 @@ std::span<const Row> complex_rows();
 std::span<const Row> loss_rows();
 std::span<const Row> vision_rows();
 std::span<const Row> extension_rows();
+std::span<const Row> statistics_rows();
+std::span<const Row> assemble_rows();
 
 }  // namespace stridec::aten

@@ -1,9 +1,13 @@
 #include "compiler/frontend/aten/complex.h"
 
+#include <algorithm>
+#include <numbers>
+
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/nodes.h"
+#include "compiler/ops/shapes.h"
 
 namespace stridec::aten {
 namespace {
@@ -19,8 +23,10 @@ Term part(Term pairs, int64_t which) {
 }
 
 Value joined(const Pair& p) {
-  const int64_t rank = p.re.rank();
-  Tensor out = fresh(concat({unsqueeze(p.re, {rank}), unsqueeze(p.im, {rank})}, rank));
+  const Shape shape = broadcast(p.re.builder(), {p.re.shape(), p.im.shape()}, "complex");
+  const int64_t rank = std::ssize(shape);
+  Tensor out =
+      fresh(concat({unsqueeze(expand(p.re, shape), {rank}), unsqueeze(expand(p.im, shape), {rank})}, rank));
   out.complex = true;
   return out;
 }
@@ -75,7 +81,11 @@ Results conj(Context& c) {
 }
 Results angle(Context& c) {
   const Tensor t = c.tensor("self");
-  if (!t.complex) c.unsupported("the angle of real numbers");
+  if (!t.complex) {  // pi for negative numbers
+    const Term x = c.in("self"), w = is_float(x.dtype()) ? x : cast(x, DType::kF32, false);
+    const Term out = select(less(w, 0), number_like(w, std::numbers::pi), number_like(w, 0));
+    return {select(apply(OpKind::kIsNan, w), w, expand(out, w.shape()))};
+  }
   const Pair p = pair_of(c, "self");
   return {apply(OpKind::kAtan2, p.im, p.re)};
 }
@@ -107,38 +117,124 @@ Term complex_input(const Context& c) {
       is_float(read(c.b, t).dtype()) ? widen(read(c.b, t)) : cast(read(c.b, t), DType::kF32, false);
   return concat({unsqueeze(re, {re.rank()}), unsqueeze(re * 0.0, {re.rank()})}, re.rank());
 }
-Results fft(Context& c, Dims dims, bool backward, bool half) {
-  Term x = complex_input(c);
-  for (const char* n : {"n", "s"})
-    if (c.names(n) && c.has(n)) c.unsupported("a Fourier transform with another size than the input's");
-  sym::Expr count = 1;
-  for (int64_t d : dims) count = count * x.dim(d);
-  x = scaled_by(transformed(x, dims, backward, 1), count, norm_of(c, backward), backward);
-  if (half) {
-    const int64_t d = dims.back();
-    x = slice(x, d, 0, c.b.simplify(sym::floordiv(x.dim(d), 2) + 1));
-  }
-  Tensor out = fresh(x);
-  out.complex = true;
-  return {out};
+// Cut, or padded with zeros at the end, to n elements along dim.
+Term with_size(const Context& c, Term x, int64_t dim, sym::Expr n) {
+  const sym::Expr own = c.b.simplify(x.dim(dim));
+  n = c.b.simplify(n);
+  if (own == n || c.b.holds(sym::eq(own, n))) return x;
+  if (c.b.holds(sym::le(n, own))) return slice(x, dim, 0, n);
+  if (!c.b.holds(sym::ge(n, own))) c.unsupported("a Fourier transform that cuts or pads an open size");
+  Shape before(x.shape().size(), 0), after = before;
+  after[static_cast<size_t>(dim)] = c.b.simplify(n - own);
+  return ops::pad(x, before, after, 0);
 }
-Dims transform_dims(const Context& c) {
+
+// The dims of a transform, and its sizes if they are given.
+struct Transform {
+  Dims dims;
+  Shape sizes;  // empty: those of the input
+};
+Transform transform_of(const Context& c) {
   const int64_t rank = std::ssize(shape_of(c.b, c.tensor("self")));
-  if (!c.has("dim")) {
-    Dims all;
-    for (int64_t d = 0; d < rank; ++d) all.push_back(d);
-    return all;
+  Transform out;
+  for (const char* n : {"n", "s"})
+    if (c.names(n) && c.has(n)) out.sizes = c.sizes(n);
+  if (c.has("dim")) {
+    for (int64_t d : c.integers("dim")) out.dims.push_back(normal_dim(d, rank));
+  } else {
+    const int64_t count = out.sizes.empty() ? rank : std::ssize(out.sizes);
+    for (int64_t d = std::max<int64_t>(rank - count, 0); d < rank; ++d) out.dims.push_back(d);
   }
-  Dims out;
-  for (int64_t d : c.integers("dim")) out.push_back(normal_dim(d, rank));
+  if (!out.sizes.empty() && out.sizes.size() != out.dims.size())
+    c.does_not_fit("a Fourier transform has another number of sizes than dims");
+  for (size_t i = 0; i < out.sizes.size(); ++i)  // -1: the input's size
+    if (out.sizes[i].is_const(-1))
+      out.sizes[i] = shape_of(c.b, c.tensor("self"))[static_cast<size_t>(out.dims[i])];
   return out;
 }
+Tensor as_complex(Term pairs) {
+  Tensor out = fresh(pairs);
+  out.complex = true;
+  return out;
+}
+
+Term complex_to_complex(const Context& c, const Transform& t, bool backward) {
+  Term x = complex_input(c);
+  for (size_t i = 0; i < t.sizes.size(); ++i) x = with_size(c, x, t.dims[i], t.sizes[i]);
+  sym::Expr count = 1;
+  for (int64_t d : t.dims) count = count * x.dim(d);
+  return scaled_by(transformed(x, t.dims, backward, 1), count, norm_of(c, backward), backward);
+}
+Term first_half(const Context& c, Term x, int64_t dim) {
+  return slice(x, dim, 0, c.b.simplify(sym::floordiv(x.dim(dim), 2) + 1));
+}
+// With `half` the frequencies of the last dim that follow from the others are left out.
 template <bool backward, bool half>
 Results fourier_row(Context& c) {
-  return fft(c, transform_dims(c), backward, half);
+  const Transform t = transform_of(c);
+  const Term x = complex_to_complex(c, t, backward);
+  return {as_complex(half ? first_half(c, x, t.dims.back()) : x)};
 }
-Results fft_c2c(Context& c) { return fft(c, transform_dims(c), !c.flag("forward"), false); }
-Results fft_r2c(Context& c) { return fft(c, transform_dims(c), false, c.flag("onesided")); }
+Results fft_c2c(Context& c) {
+  return {as_complex(complex_to_complex(c, transform_of(c), !c.flag("forward")))};
+}
+Results fft_r2c(Context& c) {
+  const Transform t = transform_of(c);
+  const Term x = complex_to_complex(c, t, false);
+  return {as_complex(c.flag("onesided") ? first_half(c, x, t.dims.back()) : x)};
+}
+Term conjugate(Term pairs) {
+  const int64_t last = pairs.rank() - 1;
+  return concat({slice(pairs, last, 0, 1), -slice(pairs, last, 1, 1)}, last);
+}
+
+// Real results of a spectrum whose last transformed dim has its first half alone, n / 2 + 1 of n elements.
+Term half_to_real(const Context& c, const Transform& t, sym::Expr n, bool backward) {
+  Term x = complex_input(c);
+  const int64_t last = t.dims.back();
+  for (size_t i = 0; i + 1 < t.sizes.size(); ++i) x = with_size(c, x, t.dims[i], t.sizes[i]);
+  x = with_size(c, x, last, sym::floordiv(n, 2) + 1);
+  const Dims others(t.dims.begin(), t.dims.end() - 1);
+  x = transformed(x, others, backward, 1);
+  // x[n - k] is the conjugate of x[k].
+  Builder& b = c.b;
+  const Term k = index_along(b, {n}, 0, DType::kI64), size = size_as(b, DType::kI64, n);
+  const Term mirrored = greater(k, size_as(b, DType::kI64, sym::floordiv(n, 2)));
+  const Term at = select(mirrored, size - k, k), whole = gather(x, at, last);
+  Shape along(whole.shape().size(), 1);
+  along[static_cast<size_t>(last)] = n;
+  x = select(expand(reshape(mirrored, along), whole.shape()), conjugate(whole), whole);
+  x = part(transformed(x, {last}, backward, 1), 0);
+  sym::Expr count = 1;
+  for (int64_t d : t.dims) count = count * x.dim(d);
+  return scaled_by(x, count, norm_of(c, backward), backward);
+}
+template <bool backward>
+Results half_to_real_row(Context& c) {
+  const Transform t = transform_of(c);
+  const Shape own = shape_of(c.b, c.tensor("self"));
+  const sym::Expr n = t.sizes.empty() ? (own[static_cast<size_t>(t.dims.back())] - 1) * 2 : t.sizes.back();
+  return {half_to_real(c, t, c.b.simplify(n), backward)};
+}
+Results fft_c2r(Context& c) { return {half_to_real(c, transform_of(c), c.size("last_dim_size"), true)}; }
+// The inverse of hfft: the first half of an inverse transform of real numbers.
+Results fft_ihfft(Context& c) {
+  const Transform t = transform_of(c);
+  return {as_complex(first_half(c, complex_to_complex(c, t, true), t.dims.back()))};
+}
+
+template <bool back>
+Results fft_shift(Context& c) {
+  const Tensor t = c.tensor("self");
+  Term x = read(c.b, t);
+  for (int64_t d : c.dims("dim", std::ssize(shape_of(c.b, t)))) {
+    const sym::Expr n = x.dim(d), at = c.b.simplify(sym::floordiv(back ? n : n + 1, 2));
+    x = concat({slice(x, d, at, c.b.simplify(n - at)), slice(x, d, 0, at)}, d);
+  }
+  Tensor out = fresh(x);
+  out.complex = t.complex;
+  return {out};
+}
 
 Results stft(Context& c) {
   Term x = c.in("self");
@@ -170,16 +266,29 @@ constexpr Row kRows[] = {
     {"_conj", conj},
     {"_conj_physical", conj},
     {"_fft_c2c", fft_c2c},
+    {"_fft_c2r", fft_c2r},
     {"_fft_r2c", fft_r2c},
     {"angle", angle},
     {"complex", complex},
     {"conj", conj},
+    {"conj_physical", conj},
     {"fft_fft", fourier_row<false, false>},
     {"fft_fft2", fourier_row<false, false>},
     {"fft_fftn", fourier_row<false, false>},
+    {"fft_fftshift", fft_shift<false>},
+    {"fft_hfft", half_to_real_row<false>},
+    {"fft_hfft2", half_to_real_row<false>},
+    {"fft_hfftn", half_to_real_row<false>},
     {"fft_ifft", fourier_row<true, false>},
     {"fft_ifft2", fourier_row<true, false>},
     {"fft_ifftn", fourier_row<true, false>},
+    {"fft_ifftshift", fft_shift<true>},
+    {"fft_ihfft", fft_ihfft},
+    {"fft_ihfft2", fft_ihfft},
+    {"fft_ihfftn", fft_ihfft},
+    {"fft_irfft", half_to_real_row<true>},
+    {"fft_irfft2", half_to_real_row<true>},
+    {"fft_irfftn", half_to_real_row<true>},
     {"fft_rfft", fourier_row<false, true>},
     {"fft_rfft2", fourier_row<false, true>},
     {"fft_rfftn", fourier_row<false, true>},

@@ -1,8 +1,12 @@
 // Matrix products, einsum, linear algebra.
+#include <limits>
+#include <optional>
+
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/linear_algebra.h"
+#include "compiler/ops/shapes.h"
 
 namespace stridec::aten {
 namespace {
@@ -17,13 +21,13 @@ Term product(Term x, Term y) {
 
 Results linear(Context& c) {
   const Term x = c.in("input"), w = c.in("weight");
-  if (w.rank() != 2) c.unsupported("linear with a weight that is not a matrix");
-  const Term y = product(x, transpose(w, 0, 1));
+  if (w.rank() > 2) c.unsupported("linear with a weight of more than two dims");
+  const Term y = product(x, w.rank() == 2 ? transpose(w, 0, 1) : w);
   return {c.has("bias") ? y + c.in("bias") : y};
 }
 Results matmul_row(Context& c) { return {product(c.in("self"), c.in(c.names("mat2") ? "mat2" : "other"))}; }
 Results mv(Context& c) { return {product(c.in("self"), c.in("vec"))}; }
-Results dot(Context& c) { return {product(c.in("self"), c.in("tensor"))}; }
+Results dot(Context& c) { return {product(c.in("self"), c.in(c.names("tensor") ? "tensor" : "other"))}; }
 Results outer(Context& c) {
   const auto [x, y] = promoted(c, "self", "vec2");
   return {unsqueeze(x, {1}) * y};
@@ -70,6 +74,134 @@ Results tensordot(Context& c) {
       Term(c.b, dot_general(c.b, x, y, {.batch_a = {}, .batch_b = {}, .contract_a = xs, .contract_b = ys}))};
 }
 
+// Sums of products over the last dims, and over one dim of operands that broadcast.
+Results inner(Context& c) {
+  const Term x = c.in("self"), y = c.in("other");
+  if (x.rank() == 0 || y.rank() == 0) return {x * y};
+  return {Term(
+      c.b, dot_general(
+               c.b, x, y,
+               {.batch_a = {}, .batch_b = {}, .contract_a = {x.rank() - 1}, .contract_b = {y.rank() - 1}}))};
+}
+Results vecdot(Context& c) {
+  const auto [x, y] = promoted(c, "x", "y");
+  const Term products = widen(x) * widen(y);
+  return {cast(reduce_sum(products, {c.dim("dim", products.rank())}), x.dtype(), false)};
+}
+Results cross(Context& c) {
+  const auto [x, y] = promoted(c, "self", "other");
+  const Shape shape = (x + y).shape();
+  int64_t dim = -1;
+  if (c.has("dim")) {
+    dim = c.dim("dim", std::ssize(shape));
+  } else {
+    for (int64_t d = 0; d < std::ssize(shape) && dim < 0; ++d)
+      if (shape[static_cast<size_t>(d)].is_const(3)) dim = d;
+    if (dim < 0) c.does_not_fit("cross needs a dim of size 3");
+  }
+  return {cross_product(expand(x, shape), expand(y, shape), dim)};
+}
+// x1 w x2 for each of w [outputs, n, m].
+Results bilinear(Context& c) {
+  const Term x = c.in("input1"), y = c.in("input2"), w = c.in("weight");
+  const Term z = einsum("...i,oij,...j->...o", {x, w, y});
+  return {c.has("bias") ? z + c.in("bias") : z};
+}
+Results multi_dot(Context& c) {
+  std::vector<Term> all = c.terms(c.names("matrices") ? "matrices" : "tensors");
+  if (all.empty()) c.does_not_fit("a product of no matrices");
+  Term out = all[0];
+  for (size_t i = 1; i < all.size(); ++i) out = product(out, all[i]);
+  return {out};
+}
+Results matrix_power(Context& c) {
+  Term x = c.in("self");
+  int64_t n = c.integer("n");
+  const int64_t rank = x.rank();
+  if (rank < 2) c.does_not_fit("a matrix has two dims");
+  if (n < 0) x = inverse(x), n = -n;
+  if (n == 0) {
+    const Shape shape{x.dim(rank - 2), x.dim(rank - 1)};
+    const Term unit = equal(index_along(c.b, shape, 0, DType::kI64), index_along(c.b, shape, 1, DType::kI64));
+    return {expand(cast(unit, x.dtype(), false), x.shape())};
+  }
+  std::optional<Term> out;
+  for (;; x = product(x, x)) {
+    if (n & 1) out = out ? product(*out, x) : x;
+    n >>= 1;
+    if (n == 0) return {*out};
+  }
+}
+
+// b as matrices with the outer dims of both; a vector is one column.
+Results solve_of(Context& c, Term a, Term b, bool left, bool vector) {
+  const DType to = a.dtype();
+  if (vector) b = unsqueeze(b, {b.rank()});
+  if (!left) a = transpose(a, a.rank() - 2, a.rank() - 1), b = transpose(b, b.rank() - 2, b.rank() - 1);
+  const auto outer = [](Term t) { return Shape(t.shape().begin(), t.shape().end() - 2); };
+  const Shape both = broadcast(c.b, {outer(a), outer(b)}, "solve");
+  const auto spread = [&](Term t) {
+    Shape shape = both;
+    shape.insert(shape.end(), t.shape().end() - 2, t.shape().end());
+    return expand(t, shape);
+  };
+  Term x = solve(widen(spread(a)), widen(spread(b)));
+  if (!left) x = transpose(x, x.rank() - 2, x.rank() - 1);
+  return {cast(vector ? squeeze(x, {x.rank() - 1}) : x, to, false)};
+}
+Results linalg_solve(Context& c) {
+  const Term a = c.in("A"), b = c.in("B");
+  // As PyTorch: b is a vector if it has one dim, or a's shape without the last one.
+  bool vector = b.rank() == 1;
+  if (!vector && b.rank() == a.rank() - 1) {
+    vector = true;
+    for (int64_t d = 0; d < b.rank(); ++d) vector = vector && b.dim(d) == a.dim(d);
+  }
+  Results out = solve_of(c, a, b, c.flag("left"), vector);
+  if (c.schema.name == "linalg_solve_ex")
+    out.emplace_back(filled(c.b, Shape(a.shape().begin(), a.shape().end() - 2), DType::kI32, 0));
+  return out;
+}
+Term triangle_of(Context& c, Term a, bool upper, bool unit) {
+  const Shape shape{a.dim(a.rank() - 2), a.dim(a.rank() - 1)};
+  const Term row = index_along(c.b, shape, 0, DType::kI64), column = index_along(c.b, shape, 1, DType::kI64);
+  const Term kept = select(upper ? greater_equal(column, row) : less_equal(column, row), a, 0);
+  return unit ? select(equal(row, column), 1, kept) : kept;
+}
+Results solve_triangular(Context& c) {
+  const Term a = triangle_of(c, c.in("self"), c.flag("upper"), c.flag("unitriangular"));
+  return solve_of(c, a, c.in("B"), c.flag("left"), false);
+}
+Results triangular_solve(Context& c) {
+  Term a = triangle_of(c, c.in("A"), c.flag("upper"), c.flag("unitriangular"));
+  if (c.flag("transpose")) a = transpose(a, a.rank() - 2, a.rank() - 1);
+  Results out = solve_of(c, a, c.in("self"), true, false);
+  out.emplace_back(c.in("A"));
+  return out;
+}
+Results op_cholesky(Context& c) {
+  const Term x = c.in("self"), lower = cholesky(x);
+  Results out{c.flag("upper") ? transpose(lower, lower.rank() - 2, lower.rank() - 1) : lower};
+  if (c.schema.name == "linalg_cholesky_ex")
+    out.emplace_back(filled(c.b, Shape(x.shape().begin(), x.shape().end() - 2), DType::kI32, 0));
+  return out;
+}
+Results cholesky_solve(Context& c) {
+  Term l = c.in("input2");
+  const auto flipped = [](Term t) { return transpose(t, t.rank() - 2, t.rank() - 1); };
+  if (c.flag("upper")) l = flipped(l);
+  l = triangle_of(c, l, false, false);
+  return solve_of(c, product(l, flipped(l)), c.in("self"), true, false);
+}
+Results slogdet(Context& c) {
+  const SignedLog s = log_determinant(c.in(c.names("A") ? "A" : "self"));
+  return {s.sign, s.log};
+}
+Results logdet(Context& c) {
+  const SignedLog s = log_determinant(c.in("self"));
+  return {select(less(s.sign, 0), std::numeric_limits<double>::quiet_NaN(), s.log)};
+}
+
 Results op_inverse(Context& c) {
   const Term y = inverse(c.in(c.names("A") ? "A" : "self"));
   if (c.schema.name == "linalg_inv_ex") {
@@ -80,43 +212,49 @@ Results op_inverse(Context& c) {
 }
 Results op_determinant(Context& c) { return {determinant(c.in(c.names("A") ? "A" : "self"))}; }
 
-// Distances between the rows of two matrices.
-Results cdist(Context& c) {
-  const Term x = c.in("x1"), y = c.in("x2");
-  const double p = c.number("p");
-  const Term gap = abs(widen(unsqueeze(x, {x.rank() - 1}) - unsqueeze(y, {y.rank() - 2})));
-  const int64_t last = gap.rank() - 1;
-  const auto rounded = [&](Term t) -> Results { return {cast(t, x.dtype(), false)}; };
-  if (p == 2) return rounded(sqrt(reduce_sum(square(gap), {last})));
-  if (p == 1) return rounded(reduce_sum(gap, {last}));
-  c.unsupported("cdist with another norm than 1 and 2");
-}
-
 constexpr Row kRows[] = {
     {"__matmul__", matmul_row},
-    {"_cdist_forward", cdist},
     {"addbmm", addbmm},
     {"addmm", addmm},
     {"addmv", addmv},
     {"addr", addr},
     {"baddbmm", baddbmm},
+    {"bilinear", bilinear},
     {"bmm", matmul_row},
-    {"cdist", cdist},
+    {"chain_matmul", multi_dot},
+    {"cholesky", op_cholesky},
+    {"cholesky_solve", cholesky_solve},
+    {"cross", cross},
     {"det", op_determinant},
     {"dot", dot},
     {"einsum", op_einsum},
     {"ger", outer},
+    {"inner", inner},
     {"inverse", op_inverse},
+    {"linalg_cholesky", op_cholesky},
+    {"linalg_cholesky_ex", op_cholesky},
+    {"linalg_cross", cross},
     {"linalg_det", op_determinant},
     {"linalg_inv", op_inverse},
     {"linalg_inv_ex", op_inverse},
     {"linalg_matmul", matmul_row},
+    {"linalg_matrix_power", matrix_power},
+    {"linalg_multi_dot", multi_dot},
+    {"linalg_slogdet", slogdet},
+    {"linalg_solve", linalg_solve},
+    {"linalg_solve_ex", linalg_solve},
+    {"linalg_solve_triangular", solve_triangular},
+    {"linalg_vecdot", vecdot},
     {"linear", linear},
+    {"logdet", logdet},
     {"matmul", matmul_row},
+    {"matrix_power", matrix_power},
     {"mm", matmul_row},
     {"mv", mv},
     {"outer", outer},
+    {"slogdet", slogdet},
     {"tensordot", tensordot},
+    {"triangular_solve", triangular_solve},
     {"vdot", dot},
 };
 

@@ -89,19 +89,32 @@ Results arange(Context& c) {
   return {cast(out, to, false)};
 }
 
-Results linspace(Context& c) {
-  const DType to = wanted(c, DType::kF32);
-  if (!is_float(to) || c.arg("start").is_tensor() || c.arg("end").is_tensor())
-    c.unsupported("linspace of integers or between tensors");
+// Numbers at equal distances from start to end, in f32 or f64; integers are spaced in f64.
+Term spaced(Context& c, DType to) {
   const sym::Expr steps = c.size("steps");
-  const double start = c.number("start"), end = c.number("end");
-  const DType w = to == DType::kF64 ? to : DType::kF32;
-  if (steps.is_const(1)) return {filled(c.b, {1}, to, start)};
+  const DType w = is_float(to) && to != DType::kF64 ? DType::kF32 : DType::kF64;
+  const auto bound = [&](const char* name) {
+    return cast(c.scalar(name, is_float(to) ? w : DType::kI64), w, false);
+  };
+  const Term start = bound("start"), end = bound("end");
+  if (steps.is_const(1)) return expand(start, {1});
   // From both ends, as PyTorch: the last element is exactly `end`.
   const Term i = index_along(c.b, {steps}, 0, DType::kI64), back = size_as(c.b, DType::kI64, steps - 1) - i;
-  const Term by = divide_into(end - start, cast(size_as(c.b, DType::kI64, steps - 1), w, false));
-  const Term low = cast(i, w, false) * by + start, high = subtract_from(end, cast(back, w, false) * by);
-  return {cast(select(less(i, size_as(c.b, DType::kI64, sym::floordiv(steps, 2))), low, high), to, false)};
+  const Term by = (end - start) / cast(size_as(c.b, DType::kI64, steps - 1), w, false);
+  const Term low = cast(i, w, false) * by + start, high = end - cast(back, w, false) * by;
+  return select(less(i, size_as(c.b, DType::kI64, sym::floordiv(steps, 2))), low, high);
+}
+Results linspace(Context& c) {
+  const DType to = wanted(c, DType::kF32);
+  if (is_bool(to)) c.unsupported("linspace of bools");
+  return {cast(spaced(c, to), to, false)};
+}
+Results logspace(Context& c) {
+  const DType to = wanted(c, DType::kF32);
+  if (is_bool(to)) c.unsupported("logspace of bools");
+  const Term exponent = spaced(c, to);
+  const Term base = expand(number(c.b, exponent.dtype(), c.number("base")), exponent.shape());
+  return {cast(pow(base, exponent), to, false)};
 }
 
 Results eye(Context& c) {
@@ -142,6 +155,7 @@ constexpr Row kRows[] = {
     {"full_like", full},
     {"hann_window", hann_window},
     {"linspace", linspace},
+    {"logspace", logspace},
     {"new_empty", constant<0>},
     {"new_empty_strided", constant<0>},
     {"new_full", full},

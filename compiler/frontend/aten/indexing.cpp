@@ -1,5 +1,6 @@
 // Reading and writing at indices.
 #include <algorithm>
+#include <limits>
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
@@ -27,8 +28,10 @@ Term nonzero_of(Term x) {
 }
 Results nonzero(Context& c) {
   const Term x = c.in("self");
-  if (x.rank() == 0) c.unsupported("nonzero of a scalar");
-  return {transpose(nonzero_of(x), 0, 1)};
+  if (x.rank() > 0) return {transpose(nonzero_of(x), 0, 1)};
+  // A scalar has no coordinates: [0, 0] or [1, 0].
+  const Term found = nonzero_of(reshape(x, {1}));
+  return {reshape(slice(found, 0, 0, 0), {found.dim(1), 0})};
 }
 Results argwhere(Context& c) { return nonzero(c); }
 Results masked_select(Context& c) {
@@ -40,6 +43,52 @@ Results masked_select(Context& c) {
 }
 
 Results embedding(Context& c) { return {gather(c.in("weight"), c.in("indices"), 0)}; }
+// Sums, means or maxima of rows of the table: bag i has the indices from offsets[i] on.
+Results embedding_bag(Context& c) {
+  const Term table = c.in("weight"), index = c.in("indices"),
+             offsets = cast(c.in("offsets"), DType::kI64, false);
+  const sym::Expr n = index.dim(0);
+  const sym::Expr bags = c.b.simplify(offsets.dim(0) - (c.flag("include_last_offset") ? 1 : 0));
+  const int64_t mode = c.integer("mode");  // 0 sum, 1 mean, 2 max
+  const Term place = index_along(c.b, {n}, 0, DType::kI64);
+  const Term after(c.b, c.b.add1(OpKind::kSearchSorted, {offsets.id(), place.id()}, {{"right", int64_t{1}}}));
+  const Term bag = minimum(after - 1.0, size_as(c.b, DType::kI64, bags - 1));
+  Term kept = filled(c.b, {n}, DType::kBool, 1);
+  if (c.names("padding_idx") && c.has("padding_idx"))
+    if (const int64_t padding = c.integer("padding_idx");
+        padding != -1 || c.schema.overload == "padding_idx") {
+      const Term skipped =
+          size_as(c.b, index.dtype(), padding < 0 ? table.dim(0) + padding : sym::Expr(padding));
+      kept = logical_not(equal(index, skipped));
+    }
+  Term rows = widen(gather(table, index, 0));
+  const DType wide = rows.dtype();
+  if (c.has("per_sample_weights"))
+    rows = rows * unsqueeze(cast(c.in("per_sample_weights"), wide, false), {1});
+  const Term at = expand(unsqueeze(bag, {1}), rows.shape()), used = unsqueeze(kept, {1});
+  const Shape shape{bags, table.dim(1)};
+  const Term none = filled(c.b, {bags}, DType::kI64, 0);
+  const Term sizes = scatter_elements(none, bag, cast(kept, DType::kI64, false), 0, "add");
+  Term out = scatter_elements(filled(c.b, shape, wide, 0), at, select(used, rows, 0), 0, "add");
+  if (mode == 1) out = out / unsqueeze(cast(maximum(sizes, 1), wide, false), {1});
+  if (mode == 2) {
+    const double low = -std::numeric_limits<double>::infinity();
+    const Term top = scatter_elements(filled(c.b, shape, wide, low), at, select(used, rows, low), 0, "max");
+    out = select(unsqueeze(greater(sizes, 0), {1}), top, 0);
+  }
+  return {cast(out, table.dtype(), false), bag, sizes, sizes};
+}
+
+// Elements at flat positions.
+Results put(Context& c) {
+  const Term x = c.in("self"), index = c.in("index");
+  const sym::Expr n = count(index.shape());
+  const Term source = reshape(cast(c.in("source"), x.dtype(), false), {n});
+  return {reshape(scatter_elements(reshape(x, {count(x.shape())}), reshape(index, {n}), source, 0,
+                                   c.flag("accumulate") ? "add" : "none"),
+                  x.shape())};
+}
+
 Results index_select(Context& c) {
   const Term x = c.in("self"), index = c.in("index");
   if (x.rank() == 0) return {x};
@@ -201,7 +250,8 @@ Results masked_fill(Context& c) {
   return {select(mask, expand(scalar_of(c.b, c.arg("value"), x.dtype()), {}), x)};
 }
 Results masked_scatter(Context& c) {
-  const Term x = c.in("self"), mask = expand(c.in("mask"), x.shape()), source = c.in("source");
+  const Shape both = broadcast(c.b, {c.in("self").shape(), c.in("mask").shape()}, "masked_scatter");
+  const Term x = expand(c.in("self"), both), mask = expand(c.in("mask"), both), source = c.in("source");
   const sym::Expr n = count(x.shape());
   const Term flat = reshape(mask, {n});
   const Term rank(c.b, c.b.add1(OpKind::kCumSum, {cast(flat, DType::kI64, false).id()},
@@ -218,6 +268,17 @@ Term covered(Term source, Term index) {
     if (!(source.dim(d) == index.dim(d))) source = slice(source, d, 0, index.dim(d));
   return source;
 }
+// The number that a reduction by scatter starts from: it changes no element.
+Term neutral(Builder& b, DType t, const std::string& how) {
+  if (how == "add" || how == "mul") return number(b, t, how == "mul");
+  const bool high = how == "min";
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (is_float(t)) return number(b, t, high ? kInfinity : -kInfinity);
+  const int bits = is_bool(t) ? 1 : 8 * static_cast<int>(byte_size(t));
+  if (!is_signed(t)) return {b, b.elements({high ? (int64_t{1} << std::min(bits, 62)) - 1 : 0}, {}, t)};
+  const int64_t most = static_cast<int64_t>((uint64_t{1} << (bits - 1)) - 1);
+  return {b, b.elements({high ? most : -most - 1}, {}, t)};
+}
 const char* reduction_named(const Context& c, const std::string& reduce) {
   if (reduce == "sum" || reduce == "add") return "add";
   if (reduce == "prod" || reduce == "multiply") return "mul";
@@ -227,7 +288,12 @@ const char* reduction_named(const Context& c, const std::string& reduce) {
 }
 Results scatter_with(Context& c, const char* how) {
   const Term x = c.in("self"), index = c.in("index");
-  if (x.rank() == 0) c.unsupported("scatter into a scalar");
+  if (x.rank() == 0) {
+    const Term one = reshape(x, {1}), at = reshape(index, {1});
+    const Term source = c.names("value") ? expand(scalar_of(c.b, c.arg("value"), x.dtype()), {1})
+                                         : reshape(cast(c.in("src"), x.dtype(), false), {1});
+    return {reshape(scatter_elements(one, at, source, 0, how), {})};
+  }
   const int64_t dim = c.dim("dim", x.rank());
   const bool value = c.names("value");
   const Term source = value ? expand(scalar_of(c.b, c.arg("value"), x.dtype()), index.shape())
@@ -238,14 +304,50 @@ Results scatter(Context& c) {
   return scatter_with(c, c.has("reduce") ? reduction_named(c, c.text("reduce")) : "none");
 }
 Results scatter_add(Context& c) { return scatter_with(c, "add"); }
+// Where no element of src goes, self stays. Without include_self the others start from the reduction's
+// neutral element.
+Results reduce_at(Context& c, Term x, Term index, Term source, int64_t dim) {
+  const std::string reduce = c.text("reduce");
+  const bool mean = reduce == "mean", self = c.flag("include_self");
+  const char* how = mean ? "add" : reduction_named(c, reduce);
+  const Term one = filled(c.b, source.shape(), DType::kI64, 1), none = filled(c.b, x.shape(), DType::kI64, 0);
+  const Term hits = scatter_elements(none, index, one, dim, "add"), hit = greater(hits, 0);
+  Term start = x;
+  if (!self) start = select(hit, neutral(c.b, x.dtype(), how), x);
+  Term out = scatter_elements(start, index, source, dim, how);
+  if (!mean) return {out};
+  const Term n = maximum(self ? hits + 1.0 : hits, 1), w = widen(out);
+  const Term divisor = cast(n, w.dtype(), false);
+  if (is_float(x.dtype())) return {cast(w / divisor, x.dtype(), false)};
+  return {(w - apply(OpKind::kMod, w, divisor)) / divisor};
+}
 Results scatter_reduce(Context& c) {
-  if (!c.flag("include_self")) c.unsupported("scatter_reduce without the elements of self");
-  return scatter_with(c, reduction_named(c, c.text("reduce")));
+  const Term x = c.in("self"), index = c.in("index"), source = cast(c.in("src"), x.dtype(), false);
+  if (x.rank() == 0) {
+    const Term y =
+        as_term(c.b, reduce_at(c, reshape(x, {1}), reshape(index, {1}), reshape(source, {1}), 0)[0]);
+    return {reshape(y, {})};
+  }
+  return reduce_at(c, x, index, covered(source, index), c.dim("dim", x.rank()));
+}
+
+Results index_reduce(Context& c) {
+  const Term x = c.in("self"), index = c.in("index"), source = cast(c.in("source"), x.dtype(), false);
+  const int64_t dim = c.dim("dim", x.rank());
+  if (x.rank() == 0) c.unsupported("index_reduce of a scalar");
+  Shape shape(x.shape().size(), 1);
+  shape[static_cast<size_t>(dim)] = count(index.shape());
+  return reduce_at(c, x, expand(reshape(index, shape), source.shape()), source, dim);
 }
 
 // Rows along a dim: index is rank 1 and source has the dims of self.
 Results along_index(Context& c, Term source, const char* how) {
   const Term x = c.in("self");
+  if (x.rank() == 0) {
+    const Term index = reshape(c.in("index"), {1}),
+               value = expand(cast(reshape(source, {1}), x.dtype(), false), {1});
+    return {reshape(scatter_elements(reshape(x, {1}), index, value, 0, how), {})};
+  }
   const int64_t dim = c.dim("dim", x.rank());
   Term index = c.in("index");
   Shape shape(x.shape().size(), 1);
@@ -308,12 +410,14 @@ constexpr Row kRows[] = {
     {"_unsafe_index_put", index_put},
     {"argwhere", argwhere},
     {"embedding", embedding},
+    {"embedding_bag", embedding_bag},
     {"gather", op_gather},
     {"index", index},
     {"index_add", index_add},
     {"index_copy", index_copy},
     {"index_fill", index_fill},
     {"index_put", index_put},
+    {"index_reduce", index_reduce},
     {"index_select", index_select},
     {"isin", isin},
     {"item", item},
@@ -322,6 +426,7 @@ constexpr Row kRows[] = {
     {"masked_select", masked_select},
     {"nonzero", nonzero},
     {"one_hot", one_hot},
+    {"put", put},
     {"scatter", scatter},
     {"scatter_add", scatter_add},
     {"scatter_reduce", scatter_reduce},

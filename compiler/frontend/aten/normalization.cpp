@@ -137,11 +137,29 @@ Results batch_norm_inference(Context& c) {
   return {normalized_by(c, x, c.in("running_mean"), c.in("running_var")), none, none};
 }
 
+// In training whatever the module says; a fourth result is scratch memory of cuDNN.
+Results batch_norm_with_update(Context& c) {
+  const Term x = c.in("input");
+  const Statistics s = statistics(c, x);
+  const Trained t = normalize_batch(c, x, s);
+  write(c.b, c.tensor("running_mean"), moved(c, c.in("running_mean"), s.mean));
+  write(c.b, c.tensor("running_var"), moved(c, c.in("running_var"), s.unbiased));
+  return {t.y, t.mean, t.inverse, filled(c.b, {0}, DType::kU8, 0)};
+}
+
 Results instance_norm(Context& c) {
   const Term x = c.in("input");
-  if (c.has("running_mean") && c.flag("use_input_stats"))
-    c.unsupported("instance_norm that updates running statistics");
   if (!c.flag("use_input_stats")) return {batch_norm_inference(c)[0]};
+  if (c.has("running_mean")) {
+    // The mean over the batch of the statistics of each sample.
+    const Term flat = reshape(widen(x), {x.dim(0), x.dim(1), count(x.shape(), 2, x.rank())});
+    const Term mean = reduce_mean(flat, {2}, kKeep), squares = reduce_sum(square(flat - mean), {2});
+    const Term number = cast(size_as(c.b, DType::kI64, flat.dim(2)), flat.dtype(), false);
+    write(c.b, c.tensor("running_mean"),
+          moved(c, c.in("running_mean"), reduce_mean(squeeze(mean, {2}), {0})));
+    write(c.b, c.tensor("running_var"),
+          moved(c, c.in("running_var"), reduce_mean(squares / (number - 1.0), {0})));
+  }
   Dims dims;
   for (int64_t d = 2; d < x.rank(); ++d) dims.push_back(d);
   return {scaled(c, standardize(widen(x), dims, c.number("eps")).value, x.dtype(), true)};
@@ -159,6 +177,7 @@ Results weight_norm(Context& c) {
 }
 
 constexpr Row kRows[] = {
+    {"_batch_norm_with_update", batch_norm_with_update},
     {"_native_batch_norm_legit", batch_norm},
     {"_native_batch_norm_legit_functional", batch_norm},
     {"_native_batch_norm_legit_no_training", batch_norm_inference},

@@ -2,6 +2,8 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/composite/indexing.h"
+#include "compiler/ops/name_size.h"
 
 namespace stridec::aten {
 namespace {
@@ -36,18 +38,70 @@ Results topk(Context& c) {
   return {Term(c.b, out[0]), Term(c.b, out[1])};
 }
 
+// The number of keys of each row below each element of x's row, by comparing all of them.
+Term rank_in_rows(Term keys, Term x, bool right) {
+  const Term key = unsqueeze(keys, {keys.rank() - 1}), value = unsqueeze(x, {x.rank()});
+  // NaN is larger than every key.
+  const Term below = logical_not(right ? greater(key, value) : greater_equal(key, value));
+  return reduce_sum(cast(below, DType::kI64, false), {value.rank() - 1});
+}
 Results searchsorted(Context& c) {
   const bool buckets = c.names("boundaries");
   const Value& keys_value = c.arg(buckets ? "boundaries" : "sorted_sequence");
-  const Term keys = as_term(c.b, keys_value), x = as_term(c.b, c.arg("self"));
-  if (keys.rank() != 1) c.unsupported("searchsorted in several sequences");
-  if (c.names("sorter") && c.has("sorter")) c.unsupported("searchsorted with a sorter");
+  Term keys = as_term(c.b, keys_value);
+  const Term x = as_term(c.b, c.arg("self"));
+  if (c.names("sorter") && c.has("sorter")) {
+    const Term order = c.in("sorter");
+    keys = Term(c.b, c.b.add1(OpKind::kGatherElements, {keys.id(), order.id()}, {{"dim", keys.rank() - 1}}));
+  }
   bool right = c.flag("right");
   if (c.names("side") && c.has("side")) right = c.text("side") == "right";
   const DType to = promote(keys.dtype(), x.dtype());
-  const Term at(c.b, c.b.add1(OpKind::kSearchSorted, {cast(keys, to, false).id(), cast(x, to, false).id()},
-                              {{"right", int64_t{right}}}));
+  const Term k = cast(keys, to, false), v = cast(x, to, false);
+  const Term at =
+      keys.rank() == 1
+          ? Term(c.b, c.b.add1(OpKind::kSearchSorted, {k.id(), v.id()}, {{"right", int64_t{right}}}))
+          : rank_in_rows(k, v, right);
   return {c.flag("out_int32") ? cast(at, DType::kI32, false) : at};
+}
+
+// Distinct elements, or distinct slices along dim, with where each element's is and how often each occurs.
+Results unique_row(Context& c) {
+  const Term x = c.in("self");
+  const bool slices = c.names("dim");
+  const int64_t dim = slices ? c.dim("dim", x.rank()) : 0;
+  const Term rows = slices ? transpose(x, 0, dim) : reshape(x, {count(x.shape())});
+  const Unique u = ops::unique(rows, true);
+  return {slices ? transpose(u.values, 0, dim) : u.values, slices ? u.inverse : reshape(u.inverse, x.shape()),
+          u.counts};
+}
+Results unique_consecutive(Context& c) {
+  const Term x = c.in("self");
+  const bool slices = c.has("dim");
+  const int64_t dim = slices ? c.dim("dim", x.rank()) : 0;
+  const Term rows = slices ? transpose(x, 0, dim) : reshape(x, {count(x.shape())});
+  const Unique u = unique_runs(rows);
+  return {slices ? transpose(u.values, 0, dim) : u.values, slices ? u.inverse : reshape(u.inverse, x.shape()),
+          u.counts};
+}
+
+// Each element as often as `repeats` says; the length is bound during the run.
+Results repeat_interleave(Context& c) {
+  const Term given = c.in("repeats");
+  const Term repeats = cast(reshape(given, {count(given.shape())}), DType::kI64, false);
+  const bool alone = !c.names("self");
+  Term x = alone ? index_along(c.b, repeats.shape(), 0, DType::kI64) : c.in("self");
+  if (!alone && !c.has("dim")) x = reshape(x, {count(x.shape())});
+  const int64_t dim = !alone && c.has("dim") ? c.dim("dim", x.rank()) : 0;
+  const Term times = expand(repeats, {x.dim(dim)});
+  const Term ends(c.b, c.b.add1(OpKind::kCumSum, {times.id()},
+                                {{"dim", int64_t{0}}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}}));
+  const sym::Expr total = c.names("output_size") && c.has("output_size")
+                              ? c.size("output_size")
+                              : c.b.symbol_of(reduce_sum(times, {0}), "repeats", 0, kLargestSize);
+  const Term place = index_along(c.b, {total}, 0, DType::kI64);
+  const Term at(c.b, c.b.add1(OpKind::kSearchSorted, {ends.id(), place.id()}, {{"right", int64_t{1}}}));
+  return {alone ? at : gather(x, at, dim)};
 }
 
 // How many elements fall into each of equal bins; those outside of the bounds are not counted.
@@ -67,9 +121,19 @@ Results histc(Context& c) {
 }
 
 constexpr Row kRows[] = {
-    {"argsort", argsort}, {"bucketize", searchsorted},    {"histc", histc},
-    {"msort", msort},     {"searchsorted", searchsorted}, {"sort", sorted},
+    {"_unique2", unique_row},
+    {"argsort", argsort},
+    {"bucketize", searchsorted},
+    {"histc", histc},
+    {"msort", msort},
+    {"repeat_interleave.Tensor", repeat_interleave},
+    {"repeat_interleave.self_Tensor", repeat_interleave},
+    {"searchsorted", searchsorted},
+    {"sort", sorted},
     {"topk", topk},
+    {"unique_consecutive", unique_consecutive},
+    {"unique_dim", unique_row},
+    {"unique_dim_consecutive", unique_consecutive},
 };
 
 }  // namespace

@@ -265,6 +265,7 @@ constexpr Row kRows[] = {
     {"adaptive_avg_pool3d", adaptive_avg_pool<3>},
     {"adaptive_max_pool1d", adaptive_max_pool<1>},
     {"adaptive_max_pool2d", adaptive_max_pool<2>},
+    {"adaptive_max_pool3d", adaptive_max_pool<3>},
     {"avg_pool1d", avg_pool<1>},
     {"avg_pool2d", avg_pool<2>},
     {"avg_pool3d", avg_pool<3>},

@@ -1,10 +1,12 @@
 // Reductions and scans.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/composite/loss.h"
 
 namespace stridec::aten {
 namespace {
@@ -99,8 +101,8 @@ Results max(Context& c) {
 }
 Results aminmax(Context& c) {
   const Term x = c.in("self");
-  const Dims dims = c.has("dim") ? Dims{c.dim("dim", x.rank())} : dims_of(c, x);
   if (x.rank() == 0) return {x, x};
+  const Dims dims = c.has("dim") ? Dims{c.dim("dim", x.rank())} : dims_of(c, x);
   return {extreme(x, false, dims, keeps(c)), extreme(x, true, dims, keeps(c))};
 }
 
@@ -165,32 +167,73 @@ Results logsumexp(Context& c) {
   return {cast(keeps(c) ? sum : squeeze(sum, dims), x.dtype(), false)};
 }
 
-Term norm_along(Term x, double p, const Dims& dims, bool keep) {
-  const Term w = widen(x), size = abs(w);
-  const auto rounded = [&](Term t) { return cast(t, x.dtype(), false); };
-  if (x.rank() == 0) return p == 0 ? cast(logical_not(equal(x, 0)), x.dtype(), false) : abs(x);
-  if (p == 2) return rounded(sqrt(reduce_sum(square(w), dims, keep)));
-  if (p == 1) return rounded(reduce_sum(size, dims, keep));
-  if (p == 0) return rounded(reduce_sum(cast(logical_not(equal(w, 0)), w.dtype(), false), dims, keep));
-  if (p == std::numeric_limits<double>::infinity()) return rounded(reduce_max(size, dims, keep));
-  if (p == -std::numeric_limits<double>::infinity()) return rounded(reduce_min(size, dims, keep));
-  return rounded(pow(reduce_sum(pow(size, p), dims, keep), 1 / p));
-}
-Results vector_norm(Context& c) {
-  Term x = c.in("self");
+// The tensor of a norm: floats in the dtype asked for.
+Term norm_input(Context& c, const char* name = "self") {
+  Term x = c.in(name);
   if (c.names("dtype"))
     if (const auto to = c.dtype("dtype")) x = cast(x, *to, false);
+  return is_float(x.dtype()) ? x : cast(x, DType::kF32, false);
+}
+Results vector_norm(Context& c) {
+  const Term x = norm_input(c, c.names("self") ? "self" : "x");
   const char* p = c.names("ord") ? "ord" : "p";
-  const Dims dims = dims_of(c, x);
-  return {norm_along(x, c.has(p) ? c.number(p) : 2, dims, keeps(c))};
+  return {p_norm(x, c.has(p) ? c.number(p) : 2, dims_of(c, x), keeps(c))};
+}
+// The norm of matrices in two dims: "fro", or an order of 1, -1, inf or -inf, an extreme of the sums of rows
+// or columns.
+Term matrix_norm_of(Context& c, Term x, const Value& order, Dims dims, bool keep) {
+  const int64_t row = dims.at(0), column = dims.at(1);
+  Dims both{std::min(row, column), std::max(row, column)};
+  if (row == column) c.does_not_fit("a matrix has two different dims");
+  if (order.kind == Value::Kind::kString && order.text == "fro") return p_norm(x, 2, both, keep);
+  double p = 0;
+  if (order.kind == Value::Kind::kFloat) p = order.number;
+  if (order.kind == Value::Kind::kInt && order.integer.is_const())
+    p = static_cast<double>(order.integer.value());
+  const double size = std::abs(p);
+  if (size != 1 && !std::isinf(size)) c.unsupported("a norm of matrices that needs singular values");
+  const Term sums = reduce_sum(abs(widen(x)), {size == 1 ? row : column}, kKeep);
+  const int64_t over = size == 1 ? column : row;
+  const Term out = p > 0 ? reduce_max(sums, {over}, kKeep) : reduce_min(sums, {over}, kKeep);
+  return cast(keep ? out : squeeze(out, both), x.dtype(), false);
+}
+Results matrix_norm(Context& c) {
+  const Term x = norm_input(c, c.names("self") ? "self" : "A");
+  Dims dims;
+  for (int64_t d : c.integers("dim")) dims.push_back(normal_dim(d, x.rank()));
+  return {matrix_norm_of(c, x, c.arg("ord"), dims, keeps(c))};
 }
 Results linalg_norm(Context& c) {
-  if (c.has("ord")) {
-    const Term x = c.in("self");
-    const bool vector = (c.has("dim") && c.integers("dim").size() == 1) || (!c.has("dim") && x.rank() == 1);
-    if (!vector) c.unsupported("norms of matrices with an order");
+  const Term x = norm_input(c, c.names("self") ? "self" : "A");
+  const size_t given = c.has("dim") ? c.integers("dim").size() : x.shape().size();
+  if (!c.has("ord") && !c.has("dim")) {
+    const Term all = reshape(x, {count(x.shape())}), n = p_norm(all, 2, {0}, false);
+    return {keeps(c) ? reshape(n, Shape(x.shape().size(), 1)) : n};
   }
-  return vector_norm(c);
+  if (!c.has("ord") || given < 2) return vector_norm(c);
+  Dims dims{0, 1};
+  if (c.has("dim")) {
+    dims.clear();
+    for (int64_t d : c.integers("dim")) dims.push_back(normal_dim(d, x.rank()));
+  }
+  return {matrix_norm_of(c, x, c.arg("ord"), dims, keeps(c))};
+}
+Results frobenius_norm(Context& c) {
+  const Term x = norm_input(c);
+  return {p_norm(x, 2, dims_of(c, x), keeps(c))};
+}
+// Slices along dim whose norm is above the bound are scaled down to it.
+Results renorm(Context& c) {
+  const Term x = c.in("self"), w = widen(x);
+  const int64_t dim = c.dim("dim", x.rank());
+  Dims others;
+  for (int64_t d = 0; d < x.rank(); ++d)
+    if (d != dim) others.push_back(d);
+  const double most = c.number("maxnorm");
+  const Term norm = p_norm(w, c.number("p"), others, kKeep);
+  const Term factor =
+      select(greater(norm, most), divide_into(most, norm + 1e-7), filled(c.b, norm.shape(), norm.dtype(), 1));
+  return {cast(w * factor, x.dtype(), false)};
 }
 
 template <OpKind kind>
@@ -234,6 +277,8 @@ constexpr Row kRows[] = {
     {"cumprod", scan<OpKind::kCumProd>},
     {"cumsum", scan<OpKind::kCumSum>},
     {"diff", diff},
+    {"frobenius_norm", frobenius_norm},
+    {"linalg_matrix_norm", matrix_norm},
     {"linalg_norm", linalg_norm},
     {"linalg_vector_norm", vector_norm},
     {"logsumexp", logsumexp},
@@ -243,6 +288,7 @@ constexpr Row kRows[] = {
     {"nansum", nansum},
     {"norm", vector_norm},
     {"prod", prod},
+    {"renorm", renorm},
     {"std", std},
     {"std_mean", std_mean},
     {"sum", sum},

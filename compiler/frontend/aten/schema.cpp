@@ -5,6 +5,8 @@
 #include <memory>
 #include <mutex>
 
+#include "compiler/frontend/aten/all_schemas.h"
+
 extern "C" const char stridec_embedded_aten_schemas[];
 extern "C" const char stridec_embedded_aten_schemas_end[];
 
@@ -141,6 +143,14 @@ std::vector<const Schema*> overloads(std::string_view space, std::string_view na
   for (; at != lines.end() && at->first.starts_with(key); ++at)
     if (at->first.size() == key.size() || at->first[key.size()] == '.')
       if (const Schema* schema = parsed(*at)) out.push_back(schema);
+  return out;
+}
+
+std::vector<std::pair<std::string, const Schema*>> all_schemas() {
+  std::vector<std::pair<std::string, const Schema*>> out;
+  for (const auto& line : table().lines)
+    if (const Schema* schema = parsed(line))
+      out.emplace_back(line.first.substr(0, line.first.find("::")), schema);
   return out;
 }
 

@@ -60,8 +60,6 @@ Results tile(Context& c) {
   return {repeated(x, times)};
 }
 Results repeat_interleave(Context& c) {
-  if (!c.names("self") || c.arg("repeats").is_tensor())
-    c.unsupported("repeat_interleave with a tensor of repeats");
   Term x = c.in("self");
   if (!c.has("dim")) x = reshape(x, {count(x.shape())});
   const int64_t dim = c.has("dim") ? c.dim("dim", x.rank()) : 0;
@@ -214,7 +212,7 @@ constexpr Row kRows[] = {
     {"reflection_pad2d", reflection_pad},
     {"reflection_pad3d", reflection_pad},
     {"repeat", repeat},
-    {"repeat_interleave", repeat_interleave},
+    {"repeat_interleave.self_int", repeat_interleave},
     {"replication_pad1d", replication_pad},
     {"replication_pad2d", replication_pad},
     {"replication_pad3d", replication_pad},

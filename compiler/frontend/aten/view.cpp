@@ -136,6 +136,7 @@ Results transpose(Context& c) {
   const Tensor t = c.tensor("self");
   const bool numpy = c.names("axis0");
   const int64_t rank = rank_of(c, t);
+  if (rank == 0) return {t};
   return {swapped(t, rank, c.dim(numpy ? "axis0" : "dim0", rank), c.dim(numpy ? "axis1" : "dim1", rank))};
 }
 Results t_row(Context& c) {
@@ -149,6 +150,10 @@ Results matrix_t(Context& c) {
   const int64_t rank = rank_of(c, t);
   if (rank < 2) c.does_not_fit("a matrix has two dims");
   return {swapped(t, rank, rank - 2, rank - 1)};
+}
+Results matrix_h(Context& c) {
+  if (c.tensor("self").complex) c.unsupported("the conjugate transpose of complex numbers");
+  return matrix_t(c);
 }
 Results numpy_t(Context& c) {
   const Tensor t = c.tensor("self");
@@ -328,7 +333,7 @@ Results unbind(Context& c) {
 }
 
 Results diagonal(Context& c) {
-  const Tensor t = c.tensor("self");
+  const Tensor t = c.tensor(c.names("self") ? "self" : "A");
   const Shape shape = shape_of(c.b, t);
   if (t.complex) c.unsupported("diagonals of complex numbers");
   const int64_t rank = std::ssize(shape), offset = c.integer("offset"), first = c.dim("dim1", rank),
@@ -400,7 +405,7 @@ Results as_strided(Context& c) {
 constexpr Row kRows[] = {
     {"_reshape_alias", reshape},
     {"_unsafe_view", view},
-    {"adjoint", matrix_t},
+    {"adjoint", matrix_h},
     {"as_strided", as_strided},
     {"broadcast_to", expand},
     {"chunk", chunk},
@@ -408,7 +413,10 @@ constexpr Row kRows[] = {
     {"expand", expand},
     {"expand_as", expand_as},
     {"flatten", flatten},
+    {"linalg_diagonal", diagonal},
+    {"mH", matrix_h},
     {"mT", matrix_t},
+    {"matrix_H", matrix_h},
     {"moveaxis", movedim},
     {"movedim", movedim},
     {"narrow", narrow},

@@ -4,10 +4,12 @@
 #include "compiler/base/text.h"
 #include "compiler/base/zip.h"
 #include "compiler/frontend/pt2/json.h"
+#include "compiler/frontend/pt2/pickle.h"
 
 namespace stridec::pt2 {
 namespace {
 
+constexpr const char* kOldProgram = "serialized_exported_program.json";
 constexpr const char* kSaveAgain = "save it again with torch.export.save of PyTorch 2.9 or later";
 
 // The folder that all members are in, with its slash; empty for archives without one.
@@ -50,19 +52,47 @@ void read_payloads(const ZipFile& zip, const std::string& folder, const std::str
   }
 }
 
+// A dict of tensors as torch.save writes it: an archive in the archive.
+void read_saved_tensors(const ZipFile& zip, const ZipEntry& entry, Archive& out) {
+  const Saved saved = read_saved(read_entry(zip, entry), cat("'", entry.name, "'"));
+  if (saved.value->kind != Item::Kind::kDict) malformed(cat("'", entry.name, "' is no dict of tensors"));
+  const auto& items = saved.value->items;
+  for (size_t i = 0; i + 1 < items.size(); i += 2) {
+    const std::string& name = items[i]->text;
+    const Item& value = *items[i + 1];
+    if (items[i]->kind != Item::Kind::kString) malformed(cat("'", entry.name, "' has a key that is no name"));
+    if (value.kind != Item::Kind::kTensor) {
+      out.refused[name] = value.text.empty() ? "it is no tensor" : cat("it is an object of ", value.text);
+      continue;
+    }
+    const ZipEntry* storage = find_storage(saved, value.text);
+    if (!storage) malformed(cat("'", entry.name, "' has no storage for '", name, "'"));
+    const ZipBytes data = read_entry(saved.zip, *storage);
+    out.tensors[name] = {
+        value.meta, cat(entry.name, "/", storage->name), {data.owner, data.bytes, data.size}};
+  }
+}
+
+// PyTorch 2.1 to 2.7.
+Archive read_old_archive(const ZipFile& zip, const ZipEntry& program) {
+  Archive out;
+  out.model = "model";
+  out.program = decode_program(text_of(read_entry(zip, program)));
+  for (const char* name : {"serialized_state_dict.pt", "serialized_constants.pt"})
+    if (const ZipEntry* saved = find_entry(zip, name)) read_saved_tensors(zip, *saved, out);
+  return out;
+}
+
 }  // namespace
 
 bool holds_program(const graph::Data& file) {
   const ZipFile zip = open(file);
-  return find_entry(zip, "serialized_exported_program.json") ||
-         find_entry(zip, root_of(zip) + "archive_format");
+  return find_entry(zip, kOldProgram) || find_entry(zip, root_of(zip) + "archive_format");
 }
 
 Archive read_archive(const graph::Data& file) {
   const ZipFile zip = open(file);
-  if (find_entry(zip, "serialized_exported_program.json"))
-    fail(ErrorKind::kUnsupported, "old-archive",
-         "the program was saved by PyTorch 2.1 to 2.7, whose weights are pickled Python objects", kSaveAgain);
+  if (const ZipEntry* program = find_entry(zip, kOldProgram)) return read_old_archive(zip, *program);
   const std::string root = root_of(zip);
   const ZipEntry* format = find_entry(zip, root + "archive_format");
   if (!format || trimmed(text_of(read_entry(zip, *format))) != "pt2")
@@ -93,9 +123,10 @@ Archive read_archive(const graph::Data& file) {
   Archive out;
   out.model = models[0];
   out.program = decode_program(text_of(read_entry(zip, *find_entry(zip, folder + out.model + ".json"))));
-  if (find_entry(zip, root + "data/weights/" + out.model + ".pt"))
-    fail(ErrorKind::kUnsupported, "old-archive",
-         "the program was saved by PyTorch 2.8, whose weights are pickled Python objects", kSaveAgain);
+  // PyTorch 2.8 pickles the weights.
+  for (const char* kind : {"weights", "constants"})
+    if (const ZipEntry* saved = find_entry(zip, cat(root, "data/", kind, "/", out.model, ".pt")))
+      read_saved_tensors(zip, *saved, out);
   read_payloads(zip, root + "data/weights/", root + "data/weights/" + out.model + "_weights_config.json",
                 out);
   read_payloads(zip, root + "data/constants/",

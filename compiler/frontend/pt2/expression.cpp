@@ -103,16 +103,80 @@ class Parser {
     return {*meaning};
   }
 
+  bool take(std::string_view operation) {
+    spaces();
+    if (!text_.substr(at_).starts_with(operation)) return false;
+    at_ += operation.size();
+    return true;
+  }
+
+  // Sums, products and comparisons as Python writes them: files of PyTorch before 2.6 have str(expression).
   Ratio expression(int depth) {
     if (depth > kDeepest) give_up();
+    const Ratio left = sum(depth);
+    const auto right = [&] { return whole(sum(depth)); };
+    if (take("==")) return {sym::eq(whole(left), right())};
+    if (take("!=")) return {sym::ne(whole(left), right())};
+    if (take("<=")) return {sym::le(whole(left), right())};
+    if (take(">=")) return {sym::ge(whole(left), right())};
+    if (take("<")) return {sym::lt(whole(left), right())};
+    if (take(">")) return {sym::gt(whole(left), right())};
+    return left;
+  }
+  Ratio limited(Ratio r) {
+    if (r.p.size() > kLargestExpression) give_up();
+    return r;
+  }
+  Ratio sum(int depth) {
+    Ratio out = product(depth);
+    while (true) {
+      if (take("+"))
+        out = limited(add(out, product(depth)));
+      else if (take("-"))
+        out = limited(add(out, multiply({-1}, product(depth))));
+      else
+        return out;
+    }
+  }
+  Ratio product(int depth) {
+    Ratio out = factor(depth);
+    while (true) {
+      if (take("//"))
+        out = {divide(whole(out), whole(factor(depth)))};
+      else if (take("%"))
+        out = {sym::mod(whole(out), whole(factor(depth)))};
+      else if (take("*"))
+        out = multiply(out, factor(depth));
+      else if (take("/"))
+        out = multiply(out, power({factor(depth), {-1}}));
+      else
+        return limited(out);
+    }
+  }
+  Ratio factor(int depth) {
+    if (depth > kDeepest) give_up();
+    if (take("-")) return multiply({-1}, factor(depth + 1));
+    const Ratio base = atom(depth);
+    return take("**") ? power({base, factor(depth + 1)}) : base;
+  }
+
+  Ratio atom(int depth) {
     spaces();
-    if (at_ < text_.size() && (isdigit(static_cast<unsigned char>(text_[at_])) || text_[at_] == '-'))
-      return {integer()};
+    if (at_ < text_.size() && isdigit(static_cast<unsigned char>(text_[at_]))) return {integer()};
+    if (take('(')) {
+      const Ratio inner = expression(depth + 1);
+      expect(')');
+      return inner;
+    }
     const std::string name(word());
     if (name.empty()) give_up();
     if (name == "true" || name == "True") return {1};
     if (name == "false" || name == "False") return {0};
-    expect('(');
+    if (!take('(')) {
+      const auto meaning = lookup_(name);
+      if (!meaning) give_up();
+      return {*meaning};
+    }
     if (name == "Symbol") return symbol();
     std::vector<Ratio> args;
     if (!take(')')) {

@@ -11,6 +11,7 @@
 #include "compiler/frontend/pt2/guards.h"
 #include "compiler/frontend/pt2/importer.h"
 #include "compiler/frontend/pt2/json.h"
+#include "compiler/frontend/pt2/liveness.h"
 #include "compiler/frontend/pt2/tree_spec.h"
 #include "compiler/frontend/pt2/weights.h"
 #include "compiler/graph/guards.h"
@@ -51,6 +52,7 @@ class Pass {
   std::set<std::string> run() {
     out_.graph.name = archive_.model;
     name_inputs();
+    importer_.dead = dead_nodes(program_.graph);
     collect_unsupported(program_.graph);
     name_symbols();
     set_ranges();
@@ -138,6 +140,7 @@ class Pass {
   template <class Walk, class Map>
   void walk(const Graph& graph, const Walk& walk_argument, Map& seen) {
     for (const Node& node : graph.nodes) {
+      if (importer_.dead.contains(&node)) continue;
       for (const NamedArgument& input : node.inputs) walk_argument(input.value);
       if (is_supported(node.target)) continue;
       auto& s = seen[node.target];

@@ -247,6 +247,7 @@ void Importer::define(const Graph& graph, const Argument& output, Value value, S
 void Importer::run(const Graph& graph, Scope& scope) {
   for (const Node& node : graph.nodes) {
     const int index = position_++;
+    if (dead.contains(&node)) continue;
     const auto give_up = [&] {
       const std::function<void(const Argument&)> mark = [&](const Argument& a) {
         if (!a.text.empty()) scope[a.text] = Value::failed();

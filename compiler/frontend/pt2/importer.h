@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "compiler/base/diagnostic.h"
@@ -25,6 +26,7 @@ class Importer {
   std::vector<Diagnostic> problems;
   bool autocast = false;              // the nodes are in a region of torch.autocast
   std::set<std::string> unsupported;  // targets without an import, reported beforehand
+  std::unordered_set<const Node*> dead;  // nodes that are left out (liveness.h)
 
   // Runs the nodes of a graph. Nodes that cannot be imported become problems, and their results are failed.
   void run(const Graph& graph, Scope& scope);

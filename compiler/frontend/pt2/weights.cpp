@@ -9,41 +9,6 @@
 namespace stridec::pt2 {
 namespace {
 
-struct Row {
-  int number;
-  const char* name;
-  std::optional<ElementType> type;
-};
-const Row kRows[] = {
-    {1, "uint8", ElementType{DType::kU8}},
-    {2, "int8", ElementType{DType::kI8}},
-    {3, "int16", ElementType{DType::kI16}},
-    {4, "int32", ElementType{DType::kI32}},
-    {5, "int64", ElementType{DType::kI64}},
-    {6, "float16", ElementType{DType::kF16}},
-    {7, "float32", ElementType{DType::kF32}},
-    {8, "float64", ElementType{DType::kF64}},
-    {9, "complex32", std::nullopt},
-    {10, "complex64", ElementType{DType::kF32, true}},
-    {11, "complex128", ElementType{DType::kF64, true}},
-    {12, "bool", ElementType{DType::kBool}},
-    {13, "bfloat16", ElementType{DType::kBF16}},
-    {28, "uint16", ElementType{DType::kU16}},
-    {29, "float8_e4m3fn", ElementType{DType::kF8E4M3}},
-    {30, "float8_e5m2", ElementType{DType::kF8E5M2}},
-    {31, "float8_e4m3fnuz", ElementType{DType::kF8E4M3Fnuz}},
-    {32, "float8_e5m2fnuz", ElementType{DType::kF8E5M2Fnuz}},
-    {33, "float8_e8m0fnu", ElementType{DType::kF8E8M0}},
-    {34, "uint32", ElementType{DType::kU32}},
-    {35, "uint64", ElementType{DType::kU64}},
-};
-
-const Row* row(int number) {
-  for (const Row& r : kRows)
-    if (r.number == number) return &r;
-  return nullptr;
-}
-
 int64_t constant(const Size& size, const std::string& name) {
   if (!size.value) malformed(cat("the size of '", name, "' is not a number"));
   return *size.value;
@@ -62,16 +27,6 @@ void gather(const uint8_t* from, uint8_t*& to, size_t width, const std::vector<i
 }
 
 }  // namespace
-
-std::optional<ElementType> element_type(int scalar_type) {
-  const Row* r = row(scalar_type);
-  return r ? r->type : std::nullopt;
-}
-
-std::string scalar_type_name(int scalar_type) {
-  const Row* r = row(scalar_type);
-  return r ? r->name : cat("scalar type ", scalar_type);
-}
 
 Weight read_weight(const std::string& name, const StoredTensor& stored, bool missing_is_zero) {
   const TensorMeta& meta = stored.meta;

@@ -1,21 +1,12 @@
 // Stored tensors as row-major bytes.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "compiler/frontend/pt2/archive.h"
+#include "compiler/frontend/pt2/scalar_type.h"
 
 namespace stridec::pt2 {
-
-struct ElementType {
-  DType dtype;
-  bool complex = false;  // pairs of dtype
-};
-// The format's numbering (ScalarType of torch/_export/serde/schema.py). None for types without a meaning
-// here.
-std::optional<ElementType> element_type(int scalar_type);
-std::string scalar_type_name(int scalar_type);
 
 struct Weight {
   graph::Type type;  // with a last dim of 2 for complex numbers

@@ -80,6 +80,38 @@ Term row_order(Term rows) {
 
 }  // namespace
 
+namespace {
+
+// Runs of the rows where `starts` is true at the first: their numbers, first positions and lengths.
+struct Runs {
+  Term of, first, length;
+};
+Runs runs_of(Term starts) {
+  Builder& b = starts.builder();
+  const sym::Expr n = starts.dim(0);
+  const Term of = cumulative_sum(cast(starts, DType::kI64), 0) - 1.0, places = nonzero(starts);
+  const sym::Expr found = places.dim(1);
+  const Term first = reshape(places, {found});
+  const Term ends = concat({slice(first, 0, sym::min(found, 1), found - sym::min(found, 1)),
+                            expand(size_as(b, DType::kI64, n), {sym::min(found, 1)})},
+                           0);
+  return {of, first, ends - first};
+}
+
+}  // namespace
+
+Unique unique_runs(Term x) {
+  Builder& b = x.builder();
+  const sym::Expr n = x.dim(0);
+  const Term rows = x.rank() > 1 ? reshape(x, {n, count(x.shape(), 1, x.rank())}) : x;
+  const Term at = index_along(b, {n}, 0, DType::kI64);
+  const Term keys = is_bool(x.dtype()) ? cast(rows, DType::kU8) : rows;
+  Term changes = apply(OpKind::kNe, keys, gather(keys, maximum(at - 1.0, 0), 0));
+  if (x.rank() > 1) changes = reduce(OpKind::kReduceOr, changes, {1});
+  const Runs runs = runs_of(logical_or(equal(at, 0), changes));
+  return {gather(x, runs.first, 0), runs.first, runs.of, runs.length};
+}
+
 // After sorting, equal elements are adjacent, and the first of each run is the unique one. The sort is
 // stable, so this element is also the first in the input.
 Unique unique(Term given, bool in_order) {
@@ -95,15 +127,10 @@ Unique unique(Term given, bool in_order) {
   Term same = same_number(sorted, previous);
   if (wide) same = reduce(OpKind::kReduceAnd, same, {1});
   const Term starts = logical_or(equal(at, 0), logical_not(same));
-  const Term run = cumulative_sum(cast(starts, DType::kI64), 0) - 1.0;
-  const Term places = nonzero(starts);
-  const sym::Expr found = places.dim(1);
-  const Term place = reshape(places, {found});
-  const Term ends = concat({slice(place, 0, sym::min(found, 1), found - sym::min(found, 1)),
-                            expand(size_as(b, DType::kI64, n), {sym::min(found, 1)})},
-                           0);
-  Term first = gather(order, place, 0), counts = ends - place,
-       inverse = scatter_elements(filled(b, {n}, DType::kI64, 0), order, run, 0);
+  const Runs runs = runs_of(starts);
+  const sym::Expr found = runs.first.dim(0);
+  Term first = gather(order, runs.first, 0), counts = runs.length,
+       inverse = scatter_elements(filled(b, {n}, DType::kI64, 0), order, runs.of, 0);
   if (!in_order) {  // in order of first appearance
     const Term appearance = sorted_order(first);
     first = gather(first, appearance, 0);

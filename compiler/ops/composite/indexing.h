@@ -34,5 +34,7 @@ struct Unique {
   Term counts;   // i64 [unique]
 };
 Unique unique(Term x, bool sorted);
+// The first of each run of equal elements, in x's order. NaN does not equal NaN.
+Unique unique_runs(Term x);
 
 }  // namespace stridec::ops

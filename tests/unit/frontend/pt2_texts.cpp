@@ -41,6 +41,24 @@ TEST_CASE("expression: sympy's srepr") {
         sym::to_string(sym::select(sym::eq(sym::var("s0"), 1), 2, 3)));
 }
 
+TEST_CASE("expression: as Python writes it, in files before PyTorch 2.6") {
+  const sym::Expr s = sym::var("s0");
+  CHECK(parsed("s0") == "s0");
+  CHECK(parsed("2*s0 + 1") == sym::to_string(s * 2 + 1));
+  CHECK(parsed("-s0 + 3") == sym::to_string(-s + 3));
+  CHECK(parsed("s0 - s1 - 1") == sym::to_string(s - sym::var("s1") - 1));
+  CHECK(parsed("s0**2") == sym::to_string(s * s));
+  CHECK(parsed("((s0 + 1)//2)") == sym::to_string(sym::floordiv(s + 1, 2)));
+  CHECK(parsed("s0/2 + s0/2") == sym::to_string(sym::floordiv(s * 2, 2)));
+  CHECK(parsed("Mod(s0, 3)") == parsed("s0 % 3"));
+  CHECK(parsed("Max(1, 2*s0)") == sym::to_string(sym::max(1, s * 2)));
+  CHECK(parsed("s0 >= 2") == sym::to_string(sym::ge(s, 2)));
+  for (const char* text : {"s0 +", "(s0", "s0 s1", "s0)", "* s0", "s0 / s1", "2**-1"})
+    CHECK_MESSAGE(parsed(text) == "none", text);
+  CHECK(parsed(std::string(100'000, '(')) == "none");
+  CHECK(parsed(std::string(10'000, '-') + "s0") == "none");
+}
+
 TEST_CASE("expression: text that is refused") {
   for (const char* text :
        {"", "Symbol('s9')", "Symbol(s0)", "Symbol('s0'", "Integer(", "Integer(1))", "Integer(1) Integer(2)",
