@@ -225,8 +225,8 @@ class ModelImporter : public Importer, public BranchImporter {
     Slot& slot = found->second;
     if (slot.kind == Slot::Kind::kFailed) return;
     const bool tensor = slot.kind == Slot::Kind::kTensor;
-    slot = ops::fixed_input(builder_, name, tensor ? std::optional(Term(builder_, slot.tensor)) : std::nullopt,
-                       values);
+    slot = ops::fixed_input(builder_, name,
+                            tensor ? std::optional(Term(builder_, slot.tensor)) : std::nullopt, values);
   }
 
   static constexpr int64_t kMaxItems = 4096;
