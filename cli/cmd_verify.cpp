@@ -26,6 +26,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/compile.h"
+#include "compiler/frontend/sample_inputs.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/walk.h"
 #include "compiler/ops/op_table.h"
@@ -66,6 +67,18 @@ Tensors inputs_of(const loop::Program& program, const std::vector<loop::ValueRan
     inputs.push_back({array.dtype, std::move(array.shape), std::move(array.bytes)});
   }
   return inputs;
+}
+
+// The inputs that the model file has with it; none if they are not all there with the program's types.
+std::optional<Tensors> samples_of(const loop::Program& program, const std::string& model) {
+  const auto samples = frontend::sample_inputs(model);
+  Tensors inputs;
+  for (loop::BufferId id : program.inputs) {
+    const auto found = std::ranges::find(samples, program[id].name, &pt2::SampleInput::name);
+    if (found == samples.end() || found->dtype != program[id].dtype) return std::nullopt;
+    inputs.push_back({found->dtype, found->shape, found->bytes});
+  }
+  return samples.empty() ? std::nullopt : std::optional(std::move(inputs));
 }
 
 Tensors given_outputs(const loop::Program& program, const Flags& flags) {
@@ -321,6 +334,10 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   if (library) check_sizes(dims, options.dims, reference);
   const auto files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input");
   const bool all_given = std::find(files.begin(), files.end(), "") == files.end();
+  // The first run has the samples of the model file, if the user chooses neither inputs nor sizes.
+  const auto samples = flags.inputs.empty() && flags.expected.empty() && dims.empty()
+                           ? samples_of(reference, flags.common.model)
+                           : std::nullopt;
   const int count = all_given ? 1 : std::max(1, flags.runs);
   const auto ranges = loop::input_ranges(reference);
   Json compared = {{"model", flags.common.model},
@@ -344,18 +361,20 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   for (int i = 0; i < count; ++i) {
     // The number of runs with random inputs is limited by time, unless it is given.
     if (i > 0 && !flags.runs_given && std::chrono::steady_clock::now() - start > kEnough) break;
-    const Sizes sizes = all_given ? Sizes() : choose_sizes(reference, dims, i);
+    const bool sampled = samples && i == 0;
+    const Sizes sizes = all_given || sampled ? Sizes() : choose_sizes(reference, dims, i);
     // Random inputs that contradict each other are drawn again.
     constexpr int kDraws = 16;
     Tensors inputs, want;
     for (int draw = 0; want.empty(); ++draw) {
-      inputs = inputs_of(reference, ranges, files, sizes, i + 1000 * draw);
+      inputs = sampled ? *samples : inputs_of(reference, ranges, files, sizes, i + 1000 * draw);
       try {
-        want = flags.expected.empty() ? reference_outputs(reference, inputs, all_given, progress)
+        want = flags.expected.empty() ? reference_outputs(reference, inputs, all_given || sampled, progress)
                                       : given_outputs(reference, flags);
         break;
       } catch (const Error& error) {
-        if (all_given || error.diagnostic.kind != ErrorKind::kDoesNotFit || draw + 1 == kDraws) throw;
+        if (all_given || sampled || error.diagnostic.kind != ErrorKind::kDoesNotFit || draw + 1 == kDraws)
+          throw;
       }
     }
     const Tensors got = library ? run_artifact(*library, inputs) : run_compiled(made, inputs);
@@ -386,8 +405,9 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
         {{"run", i}, {"sizes", sizes}, {"difference", worst.error}, {"mean", worst.mean}, {"allowed", most}});
     if (failed == differences.end()) {
       if (says)
-        std::printf(" ok    run %d%s: largest difference %.1e, mean %.1e%s\n", i + 1, text_of(sizes).c_str(),
-                    worst.error, worst.mean,
+        std::printf(" ok    run %d%s%s: largest difference %.1e, mean %.1e%s\n", i + 1,
+                    text_of(sizes).c_str(), sampled ? " (the file's sample inputs)" : "", worst.error,
+                    worst.mean,
                     most > tolerance.relative ? cat("; roundings can change ", most).c_str() : "");
       continue;
     }

@@ -188,18 +188,15 @@ std::string to_string(const InputValue& value) {
 namespace {
 
 Imported import_pt2(const std::string& path, const graph::Data& file, const ImportOptions& options) {
-  for (const InputValue& value : options.input_values)
-    if (options.absent) options.absent->insert(cat("--input-value ", value.name));
-  if (!options.input_values.empty() && !options.absent)
-    fail(ErrorKind::kUsage, "bad-input-value", "--input-value is for ONNX models",
-         "export the program with the value as a constant");
   pt2::ImportOptions own{.dims = {},
+                         .input_values = {},
                          .replaceable = {},
                          .sizes_stay_open = options.sizes_stay_open,
                          .missing_weights_are_zero = options.missing_weights_are_zero,
                          .absent = options.absent};
   for (const DimRange& dim : options.dims)
     own.dims[dim.name] = {.lower = dim.lower, .upper = dim.upper, .multiple = dim.multiple};
+  for (const InputValue& value : options.input_values) own.input_values[value.name] = value.values;
   if (!options.refit.empty())
     own.replaceable = [&](std::string_view name, const graph::Type& type) {
       return selects(options.refit, name, type);

@@ -70,8 +70,12 @@ def widened(array):
     return np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
 
 
-def difference(expected, actual, dtype_name):
-    """The largest difference relative to the results' size; infinity if shapes, NaNs or infinities differ."""
+def difference(expected, actual, dtype_name, floor=1.0):
+    """The largest difference relative to the results' size; infinity if shapes, NaNs or infinities differ.
+
+    Results whose largest element is below `floor` are compared absolutely, for those that rounding alone makes other than 0.
+    Networks with random weights have results of any size, and a floor of their own.
+    """
     expected = widened(expected) if dtype_name in ("bf16", "f32", "f64") else expected
     actual = widened(actual) if dtype_name == "bf16" else actual
     if expected.shape != actual.shape:
@@ -86,11 +90,11 @@ def difference(expected, actual, dtype_name):
         return float("inf")
     if not finite.any():
         return 0.0
-    scale = max(1.0, np.abs(expected[finite]).max())
+    scale = max(floor, np.abs(expected[finite]).max())
     return float(np.abs(expected[finite] - actual[finite]).max() / scale)
 
 
-def run_one(path, arrays, artifact):
+def run_one(path, arrays, artifact, floor=1.0):
     """Prints the largest difference. Runs in a process of its own."""
     sys.path.insert(0, str(ROOT / "samples/python"))
     import stridec
@@ -105,7 +109,7 @@ def run_one(path, arrays, artifact):
         raise SystemExit(f"{len(expected)} results are expected, {len(places)} are there")
     worst, at = 0.0, ""
     for place, value in zip(places, expected):
-        d = difference(value, results[place], model.outputs[place].dtype_name)
+        d = difference(value, results[place], model.outputs[place].dtype_name, float(floor))
         if d >= worst:
             worst, at = d, f"{model.outputs[place].name} {results[place].shape} {value.shape}"
     print(worst, at)
@@ -117,13 +121,14 @@ def tolerance_of(path):
     return TOLERANCE_NARROW if '"dtype": 13' in text or '"dtype": 6' in text else TOLERANCE
 
 
-def compare(path, arrays, artifact):
+def compare(path, arrays, artifact, floor=1.0):
     """(verdict, detail): agrees, differs, refused or fails."""
     tolerance = tolerance_of(path)
     reason = compiled(path, artifact)
     if reason:
         return "refused", reason
-    run = subprocess.run([sys.executable, __file__, str(path), str(arrays), str(artifact)], capture_output=True, text=True)
+    run = subprocess.run([sys.executable, __file__, str(path), str(arrays), str(artifact), str(floor)], capture_output=True,
+                         text=True)
     if run.returncode:
         return "fails", (run.stderr.strip().splitlines() or [f"signal {-run.returncode}"])[-1]
     worst, _, place = run.stdout.strip().partition(" ")
@@ -131,4 +136,4 @@ def compare(path, arrays, artifact):
 
 
 if __name__ == "__main__":
-    run_one(*sys.argv[1:4])
+    run_one(*sys.argv[1:5])

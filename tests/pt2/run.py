@@ -17,6 +17,8 @@ import numpy as np
 
 import compare
 import old_archives
+import operators
+from samples import Samples
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
@@ -112,6 +114,39 @@ def edited(name, edit):
     edit(program, own)
     own[key] = json.dumps(program)
     return archive(own)
+
+
+def fix_inputs(work):
+    """--input-value: an integer input, and a tensor of integers; other values are refused."""
+    artifact = work / "fixed.so"
+    reason = compare.compiled(PROGRAMS / "nonzero_item.pt2", artifact, ["--input-value", "n=2"])
+    expect("a fixed integer", reason is None, reason)
+    if not reason:
+        model = stridec.Model(str(artifact))
+        x = np.array([1, -1, 0], np.float32)
+        results = model.context(threads=1).run(x, np.int64(2))
+        expect("a fixed integer's results", results[0].shape == (2, 1) and results[3].shape == (2, 3), str(results))
+        try:
+            model.context(threads=1).run(x, np.int64(1))
+            expect("another value", False, "the run succeeds")
+        except stridec.Error as error:
+            expect("another value", "--input-value" in str(error), str(error))
+    reason = compare.compiled(PROGRAMS / "buf_mut.pt2", artifact, ["--input-value", "pos=0,2"])
+    expect("fixed indices", reason is None, reason)
+    for name, word in (("nothing", "no input"), ("x", "integers")):
+        run = subprocess.run([compare.STRIDEC, "check", str(PROGRAMS / "buf_mut.pt2"), "--input-value", f"{name}=1"],
+                             capture_output=True, text=True, timeout=100)
+        expect(f"--input-value {name}", run.returncode == 1 and word in run.stderr, f"exit {run.returncode} {run.stderr}")
+
+
+def agree_on_samples(work):
+    """PyTorch's own samples of operators, a fixed part of them; `python tests/pt2/operators.py DIR` runs all."""
+    for path in sorted((HERE / "samples").glob("*.pt2")):
+        samples = Samples(path)
+        wrong = operators.wrong_results(samples, samples.all, path.with_suffix(".npz"), work)
+        for sample, why in wrong:
+            expect(f"{path.name} {sample.operator()}", False, f"{why} {sample.arguments()}")
+        results.extend([True] * (len(samples.all) - len(wrong)))
 
 
 def leave_out_what_nobody_reads(work):
@@ -210,6 +245,8 @@ def main():
             keep_states(work)
             check_conditions(work)
             read_older_layouts(work)
+            agree_on_samples(work)
+            fix_inputs(work)
             leave_out_what_nobody_reads(work)
             refuse(work)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")

@@ -1,6 +1,6 @@
 """Writes tests/pt2/samples from a folder of operator samples: write_samples.py DIR [--every N]
 
-Takes every N-th file of DIR, and of it the samples that agree with PyTorch. Programs are deflated and lose the metadata of
+Takes every N-th file of DIR, and of it the samples of little data that agree with PyTorch. Programs are deflated and lose the metadata of
 nodes, values that no sample has, and inputs that no sample reads.
 """
 
@@ -15,7 +15,18 @@ import numpy as np
 import operators
 from samples import Samples, argument_names, names_in
 
+LARGEST = 4096  # bytes of a sample's arrays
 HERE = pathlib.Path(__file__).resolve().parent / "samples"
+
+
+def size(samples, sample, data):
+    """Bytes of the arrays that the sample reads and gives."""
+    graph = samples.program["graph_module"]["graph"]
+    specs = samples.program["graph_module"]["signature"]["input_specs"]
+    read = {n for node in sample.nodes for n in argument_names(node)}
+    tensors = [a for a, s in zip(graph["inputs"], specs) if "as_tensor" in s.get("user_input", {}).get("arg", {})]
+    inputs = sum(data[f"i{k}"].nbytes for k, a in enumerate(tensors) if set(names_in(a)) & read)
+    return inputs + sum(data[f"o{o}"].nbytes for o in sample.outputs)
 
 
 def smaller(source, arrays, chosen, target):
@@ -59,11 +70,12 @@ def main():
             samples, refused = Samples(path), []
             chosen = operators.supported(samples, samples.all, work, refused)
             wrong = {id(s) for s, _ in operators.wrong_results(samples, chosen, path.with_suffix(".npz"), work)}
-            chosen = [s for s in chosen if id(s) not in wrong]
+            data = np.load(path.with_suffix(".npz"))
+            chosen = [s for s in chosen if id(s) not in wrong and size(samples, s, data) <= LARGEST]
             if not chosen:
                 continue
             samples.write(chosen, work / "chosen.pt2")
-            smaller(work / "chosen.pt2", np.load(path.with_suffix(".npz")), chosen, HERE / f"{folder.name}_{path.name}")
+            smaller(work / "chosen.pt2", data, chosen, HERE / f"{folder.name}_{path.name}")
             count += len(chosen)
     print(f"{count} samples")
 

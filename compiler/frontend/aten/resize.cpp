@@ -56,6 +56,17 @@ Results resized(Context& c, size_t n, ResizeOptions options) {
   std::vector<ResizeAxis> axes = axes_of(c, x, n);
   if (options.coordinates == "align_corners")
     for (ResizeAxis& axis : axes) axis.scale.reset();
+  // PyTorch's antialiased filters take only the scale from align_corners, (out - 1) / (in - 1), and count
+  // pixels by their centres all the same.
+  if (options.antialias && options.coordinates == "align_corners") {
+    options.coordinates = "half_pixel";
+    for (ResizeAxis& axis : axes) {
+      const sym::Expr in = c.b.simplify(axis.in), out = c.b.simplify(axis.out);
+      if (!in.is_const() || !out.is_const() || in.value() < 2 || out.value() < 2)
+        c.unsupported("antialiased resizing with align_corners of a size that is open, or 1");
+      axis.scale = Scale{out.value() - 1, in.value() - 1};
+    }
+  }
   return {ops::resize(x, std::move(axes), std::move(options))};
 }
 

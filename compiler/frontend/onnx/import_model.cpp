@@ -12,7 +12,6 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/declared_ranks.h"
 #include "compiler/frontend/onnx/declared_types.h"
-#include "compiler/frontend/onnx/fixed_input.h"
 #include "compiler/frontend/onnx/import_branches.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/input_symbols.h"
@@ -21,6 +20,7 @@
 #include "compiler/graph/builder.h"
 #include "compiler/graph/guards.h"
 #include "compiler/graph/undo.h"
+#include "compiler/ops/fixed_input.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/sym/text.h"
 
@@ -216,8 +216,8 @@ class ModelImporter : public Importer, public BranchImporter {
     Slot& slot = found->second;
     if (slot.kind == Slot::Kind::kFailed) return;
     const bool tensor = slot.kind == Slot::Kind::kTensor;
-    slot = fixed_input(builder_, name, tensor ? std::optional(Term(builder_, slot.tensor)) : std::nullopt,
-                       values);
+    slot = ops::fixed_input(builder_, name,
+                            tensor ? std::optional(Term(builder_, slot.tensor)) : std::nullopt, values);
   }
 
   static constexpr int64_t kMaxItems = 4096;

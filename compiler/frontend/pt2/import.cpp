@@ -10,11 +10,13 @@
 #include "compiler/frontend/pt2/expression.h"
 #include "compiler/frontend/pt2/guards.h"
 #include "compiler/frontend/pt2/importer.h"
+#include "compiler/frontend/pt2/input_names.h"
 #include "compiler/frontend/pt2/json.h"
 #include "compiler/frontend/pt2/liveness.h"
 #include "compiler/frontend/pt2/tree_spec.h"
 #include "compiler/frontend/pt2/weights.h"
 #include "compiler/graph/guards.h"
+#include "compiler/ops/fixed_input.h"
 #include "compiler/ops/name_size.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/sym/guard.h"
@@ -51,7 +53,10 @@ class Pass {
   // Storages, by their path in the archive, that the program wrote without being states.
   std::set<std::string> run() {
     out_.graph.name = archive_.model;
-    name_inputs();
+    InputNames names = input_names(program_);
+    names_ = std::move(names.names);
+    paths_ = std::move(names.paths);
+    check_input_values();
     importer_.dead = dead_nodes(program_.graph);
     collect_unsupported(program_.graph);
     name_symbols();
@@ -87,25 +92,15 @@ class Pass {
                              .help = std::move(help)});
   }
 
-  // ---- names
-  void name_inputs() {
-    std::vector<Path> paths;
-    if (!program_.in_spec.empty())
-      paths = argument_paths(program_.in_spec, program_.argument_names, program_.namedtuple_fields);
-    size_t count = 0;
-    for (const InputSpec& spec : program_.inputs) count += spec.kind == In::kUser || spec.kind == In::kFixed;
-    names_.resize(program_.inputs.size());
-    paths_.resize(program_.inputs.size());
-    size_t at = 0;
-    std::set<std::string> used;
-    for (size_t i = 0; i < program_.inputs.size(); ++i) {
-      const InputSpec& spec = program_.inputs[i];
-      if (spec.kind != In::kUser && spec.kind != In::kFixed) continue;
-      const std::string own = spec.kind == In::kFixed ? spec.target : spec.argument.text;
-      paths_[i] = paths.size() == count ? paths[at] : Path{own};
-      ++at;
-      names_[i] = joined(paths_[i]);
-      if (!used.insert(names_[i]).second) names_[i] = own, used.insert(own);
+  // Values that --input-value fixes must be of tensors and integers among the inputs.
+  void check_input_values() const {
+    for (const auto& [name, values] : options_.input_values) {
+      const auto at = std::find(names_.begin(), names_.end(), name);
+      const size_t i = static_cast<size_t>(at - names_.begin());
+      if (at != names_.end() && !name.empty() && program_.inputs[i].kind == In::kUser) continue;
+      if (!options_.absent)
+        fail(ErrorKind::kUsage, "bad-input-value", cat("the program has no input '", name, "'"));
+      options_.absent->insert(cat("--input-value ", name));
     }
   }
 
@@ -286,13 +281,18 @@ class Pass {
       if (const auto e = importer_.expression(stride)) strides.push_back(*e);
     if (strides.size() == meta.sizes.size()) tensor.strides = tensor.storage->strides = strides;
     inputs_.push_back({names_[i], a.text, tensor});
+    if (const auto given = options_.input_values.find(names_[i]); given != options_.input_values.end()) {
+      tensor.storage->base = ops::fixed_input(b_, names_[i], aten::read(b_, tensor), given->second).id();
+    }
     scope_[a.text] = Value(tensor);
   }
 
   // A Python integer: an i64 scalar whose value is a symbol of the run.
   void add_integer_input(size_t i) {
     const std::string& name = program_.inputs[i].argument.text;
-    const ops::Term scalar(b_, b_.input(names_[i], {DType::kI64, {}}));
+    ops::Term scalar(b_, b_.input(names_[i], {DType::kI64, {}}));
+    if (const auto given = options_.input_values.find(names_[i]); given != options_.input_values.end())
+      scalar = ops::fixed_input(b_, names_[i], scalar, given->second);
     sym::Expr lower = -ops::kLargestSize, upper = ops::kLargestSize;
     std::string own;
     if (const auto size = program_.graph.sizes.find(name);

@@ -222,19 +222,24 @@ class Machine {
 
   bool reduce() {
     const Ref args = pop(), f = pop();
+    push(called(f, args));
+    return true;
+  }
+  Ref called(const Ref& f, const Ref& args) {
     if (args->kind != Kind::kTuple || f->kind != Kind::kOther) bad("calls what is no function");
     const std::vector<Ref>& a = args->items;
-    if (f->text == "collections OrderedDict" && a.empty()) {
-      push(make(Kind::kDict));
-    } else if (f->text.starts_with("torch._utils _rebuild_parameter") && !a.empty()) {
-      push(a[0]);
-    } else if (f->text == "torch._utils _rebuild_tensor_v2" || f->text == "torch._utils _rebuild_tensor_v3") {
-      push(tensor(a, f->text.ends_with("v3")));
-    } else {
-      // Not needed for tensors: devices, dtypes, objects of the user's.
-      push_text(Kind::kOther, f->text);
-    }
-    return true;
+    if (f->text == "collections OrderedDict" && a.empty()) return make(Kind::kDict);
+    if (f->text.starts_with("torch._utils _rebuild_parameter") && !a.empty()) return a[0];
+    if (f->text == "torch._utils _rebuild_tensor_v2" || f->text == "torch._utils _rebuild_tensor_v3")
+      return tensor(a, f->text.ends_with("v3"));
+    // A tensor with attributes of its own: (function, type, arguments, attributes).
+    const bool attributes = f->text == "torch._tensor _rebuild_from_type_v2" && a.size() == 4 &&
+                            (a[1]->text == "torch Tensor" || a[1]->text == "torch.nn.parameter Parameter");
+    if (attributes && a[0]->text != f->text) return called(a[0], a[2]);
+    // Not needed for tensors: devices, dtypes, objects of the user's.
+    Ref out = make(Kind::kOther);
+    out->text = f->text;
+    return out;
   }
 
   static int scalar_type(const std::string& storage) {

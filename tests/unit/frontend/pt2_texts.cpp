@@ -53,7 +53,7 @@ TEST_CASE("expression: as Python writes it, in files before PyTorch 2.6") {
   CHECK(parsed("Mod(s0, 3)") == parsed("s0 % 3"));
   CHECK(parsed("Max(1, 2*s0)") == sym::to_string(sym::max(1, s * 2)));
   CHECK(parsed("s0 >= 2") == sym::to_string(sym::ge(s, 2)));
-  for (const char* text : {"s0 +", "(s0", "s0 s1", "s0)", "* s0", "s0 / s1", "2**-1"})
+  for (const char* text : {"s0 +", "(s0", "s0 s1", "s0)", "* s0", "s0 / s1"})
     CHECK_MESSAGE(parsed(text) == "none", text);
   CHECK(parsed(std::string(100'000, '(')) == "none");
   CHECK(parsed(std::string(10'000, '-') + "s0") == "none");

@@ -1,4 +1,4 @@
-// Integer inputs whose elements the caller guarantees (ImportOptions::input_values).
+// Integer inputs whose elements the caller guarantees (`--input-value`), for every frontend.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/onnx/import_context.h"
+#include "compiler/ops/term.h"
 
-namespace stridec::onnx {
+namespace stridec::ops {
 
 // The constant that replaces the input in the graph. The input stays, and the run compares its elements with
 // the values. `input`: none if the model's input is not a tensor. `values`: one for all elements, or one for
 // each. Throws a usage Error if the input is no tensor of integers, is too large, or has another size.
-Term fixed_input(Builder& b, const std::string& name, std::optional<Term> input,
+Term fixed_input(graph::Builder& b, const std::string& name, std::optional<Term> input,
                  const std::vector<int64_t>& values);
 
-}  // namespace stridec::onnx
+}  // namespace stridec::ops

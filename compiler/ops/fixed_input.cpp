@@ -1,10 +1,10 @@
-#include "compiler/frontend/onnx/fixed_input.h"
+#include "compiler/ops/fixed_input.h"
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/sym/guard.h"
 
-namespace stridec::onnx {
+namespace stridec::ops {
 namespace {
 
 constexpr int64_t kMostElements = 64;  // each element is a symbol and a comparison in the run
@@ -33,7 +33,7 @@ Term fixed_input(Builder& b, const std::string& name, std::optional<Term> input,
     const int64_t value = values[values.size() == 1 ? 0 : static_cast<size_t>(i)];
     elements.emplace_back(value);
     const Term one = ops::reshape(ops::slice(flat, 0, i, 1), {});
-    b.add(OpKind::kSymbolOf, {one},
+    b.add(graph::OpKind::kSymbolOf, {one},
           {{"symbol", b.fresh_symbol(name, value, value)},
            {"lower", sym::Expr(value)},
            {"upper", sym::Expr(value)},
@@ -44,4 +44,4 @@ Term fixed_input(Builder& b, const std::string& name, std::optional<Term> input,
   return {b, b.elements(elements, b.shape(input->id()), input->dtype())};
 }
 
-}  // namespace stridec::onnx
+}  // namespace stridec::ops
