@@ -17,6 +17,7 @@ from ._graph import Program
 from ._model import Model
 
 _MOST_PLANS = 64
+_FEW = 4  # up to so many pointers are faster written one by one
 _MADE, _GIVEN, _VALUE = range(3)
 
 # The function that Inductor's code calls: a third of the time of torch.empty_strided.
@@ -37,9 +38,34 @@ class _Plan:
                  "simple")  # fmt: skip
 
 
-class Call:
-    _boxed_call = True
+def make_call(program: Program, model: Model, threads: int) -> Callable[[List[Any]], List[Any]]:
+    """The function that runs the graph. It takes one list of arguments, which it empties."""
+    call = _Call(program, model, threads)
+    if call.cuda or not call.static:
 
+        def general(args: List[Any]) -> List[Any]:
+            return call(args)
+
+        general._boxed_call = True  # type: ignore[attr-defined]
+        return general
+    ready: List[Callable[[List[Any]], List[Any]]] = []  # one with each context
+    pop, append, fresh = ready.pop, ready.append, call.fresh
+
+    def boxed(args: List[Any]) -> List[Any]:
+        try:
+            run = pop()
+        except IndexError:  # the first call, or all are in use by other threads
+            run = fresh(args)
+        found = run(args)
+        args.clear()
+        append(run)
+        return found
+
+    boxed._boxed_call = True  # type: ignore[attr-defined]
+    return boxed
+
+
+class _Call:
     def __init__(self, program: Program, model: Model, threads: int) -> None:
         self.model, self.threads = model, threads
         self.values = [node.meta["val"] for node in program.placeholders]
@@ -57,47 +83,83 @@ class Call:
         self.made += [self.values[position] for _, position in self.updates]
         self.outputs = [_output(o, program.returned, names) for o in program.outputs]
         self.run = model._api.context_run
-        self.free: Dict[int, List[Any]] = {}
+        self.free: Dict[Optional[int], List[Any]] = {}  # contexts by stream, each with its calls by size
+        self.cuda = model.device == "cuda"
         self.static = not self.symbols
 
     def __call__(self, args: List[Any]) -> List[Any]:
-        stream = torch.cuda.current_stream(self.model._device_index).cuda_stream if self.model.device == "cuda" else 0
+        stream = torch.cuda.current_stream(self.model._device_index).cuda_stream if self.cuda else None
         free = self.free.get(stream)
         if free is None:
             free = self.free.setdefault(stream, [])
         try:
             slot = free.pop()
         except IndexError:
-            slot = (self.model.context(self.threads, stream if self.model.device == "cuda" else None), {})
-        context, plans = slot
+            slot = (self.model.context(self.threads, stream), {})
+        runs = slot[1]
         try:
             key = () if self.static else self._key(args)
-            plan = plans.get(key)
-            if plan is None:
-                if len(plans) >= _MOST_PLANS:
-                    plans.clear()
-                plan = plans[key] = self._plan(context, args)
-            if plan.blank is not None:
-                c.memmove(plan.made_at, plan.blank, len(plan.blank))
-            if self.count:
-                plan.given_words[: self.given_end : 6] = array("q", [v.data_ptr() for v in self.pick(args)])
-            results = [make(size, stride, dtype) for make, size, stride, dtype in plan.makers]
-            if self.results:
-                plan.made_words[: self.made_end : 6] = array("q", [r.data_ptr() for r in results]) if plan.blank is None \
-                    else array("q", [0 if r is None else r.data_ptr() for r in results])
-            status = self.run(context._address, plan.given_at, self.count, plan.made_at, self.results)
-            if status:
-                context._fail(status)
-            if not plan.simple:
-                results = self._finish(plan, results, args)
-            args.clear()
-            return results
+            run = runs.get(key)
+            if run is None:
+                if len(runs) >= _MOST_PLANS:
+                    runs.clear()
+                run = runs[key] = self._runner(slot[0], self._plan(args))
+            return run(args)
         finally:
+            args.clear()
             free.append(slot)
+
+    def fresh(self, args: List[Any]) -> Callable[[List[Any]], List[Any]]:
+        return self._runner(self.model.context(self.threads), self._plan(args))
 
     def _key(self, args: List[Any]) -> Tuple[Any, ...]:
         key = self.sizes(args)
         return (*key, *(args[p].shape[d] for p, d in self.dims)) if self.dims else key
+
+    def _runner(self, context: Context, plan: _Plan) -> Callable[[List[Any]], List[Any]]:
+        """A call for these sizes: pointers, results, run."""
+        given, made, count, results = plan.given_words, plan.made_words, self.count, self.results
+        given_end, made_end, words = self.given_end, self.made_end, _capi.TENSOR_WORDS
+        given_at, made_at, address = plan.given_at, plan.made_at, context._address
+        pick, native, fail, makers, blank = self.pick, self.run, context._fail, plan.makers, plan.blank
+        simple = plan.simple
+
+        def run(args: List[Any]) -> List[Any]:
+            if count > _FEW:
+                given[:given_end:words] = array("q", [value.data_ptr() for value in pick(args)])
+            else:
+                at = 0
+                for value in pick(args):
+                    given[at] = value.data_ptr()
+                    at += words
+            if results == 1:
+                make, size, stride, dtype = makers[0]
+                value = make(size, stride, dtype)
+                made[0] = value.data_ptr()
+                outputs = [value]
+            else:
+                outputs = [make(size, stride, dtype) for make, size, stride, dtype in makers]
+                at = 0
+                for value in outputs:
+                    made[at] = value.data_ptr()
+                    at += words
+            status = native(address, given_at, count, made_at, results)
+            if status:
+                fail(status)
+            return outputs if simple else self._finish(plan, outputs, args)
+
+        def run_unknown(args: List[Any]) -> List[Any]:
+            """Some outputs have shapes that the data decides: the context has their memory."""
+            c.memmove(made_at, blank, len(blank))
+            given[:given_end:words] = array("q", [value.data_ptr() for value in pick(args)])
+            outputs = [make(size, stride, dtype) for make, size, stride, dtype in makers]
+            made[:made_end:words] = array("q", [0 if value is None else value.data_ptr() for value in outputs])
+            status = native(address, given_at, count, made_at, results)
+            if status:
+                fail(status)
+            return self._finish(plan, outputs, args)
+
+        return run if blank is None else run_unknown
 
     def _finish(self, plan: _Plan, results: List[Any], args: List[Any]) -> List[Any]:
         for index, finish in plan.finish:
@@ -122,7 +184,7 @@ class Call:
     def _evaluate(self, value: Any, args: List[Any]) -> Any:
         return _number(value, self._substitution(args)) if isinstance(value, torch.SymInt) else value
 
-    def _plan(self, context: Context, args: List[Any]) -> _Plan:
+    def _plan(self, args: List[Any]) -> _Plan:
         sizes = self._substitution(args)
         plan = _Plan()
         plan.keep, plan.finish, plan.makers = [], [], []

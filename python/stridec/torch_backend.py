@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from functorch.compile import make_boxed_func
 
 from . import _artifacts
-from ._call import Call
+from ._call import make_call
 from ._errors import Error
 from ._graph import Program, Unserializable
 
@@ -88,20 +88,12 @@ def _compile(graph: torch.fx.GraphModule, settings: _Settings) -> Callable[..., 
         except Error as error:
             return _unsupported(error, graph, settings)
         threads = torch.get_num_threads() if settings.threads is None else settings.threads
-        return Call(program, model, threads)
+        return make_call(program, model, threads)
 
     if settings.freeze and static:
         written = _written(graph)
         return _Frozen(build, [i for i in static if i not in written])
-    return _boxed(build({}))
-
-
-def _boxed(call: Callable[[List[Any]], List[Any]]) -> Callable[[List[Any]], List[Any]]:
-    def boxed(args: List[Any]) -> List[Any]:
-        return call(args)
-
-    boxed._boxed_call = True  # type: ignore[attr-defined]
-    return boxed
+    return build({})
 
 
 def _unsupported(error: Error, graph: torch.fx.GraphModule, settings: _Settings) -> Callable[..., Any]:
