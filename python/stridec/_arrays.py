@@ -211,18 +211,23 @@ def layout(value: Any) -> Tuple[Tuple[int, ...], Tuple[int, ...], Tuple[int, int
     return tuple(value.shape), tuple(value.stride()), code_of(value.dtype), device
 
 
-def describe(tensor: _capi.Tensor, value: Any, keep: list) -> None:
-    """Fills `tensor` for a normalized value; `keep` gets what must live as long."""
+def pointer_function(value: Any) -> Any:
+    """The function that gives the data pointer of this value, and of others of its class."""
+    if isinstance(value, np.ndarray):
+        return numpy_pointer
+    return pointer if isinstance(value, Foreign) else sys.modules["torch"].Tensor.data_ptr
+
+
+def describe(tensor: _capi.Tensor, value: Any) -> None:
+    """Fills `tensor` for a normalized value. The tensor keeps its shape and strides alive, not the value's memory."""
     shape, strides, code, device = layout(value)
     dims = c.c_int64 * len(shape)
-    own_shape, own_strides = dims(*shape), dims(*strides)
-    keep += [own_shape, own_strides, value]
     tensor.data = pointer(value)
     tensor.device = _capi.Device(*device)
     tensor.ndim = len(shape)
     tensor.dtype = _capi.DType(code[0], code[1], 1)
-    tensor.shape = own_shape
-    tensor.strides = own_strides
+    tensor.shape = dims(*shape)
+    tensor.strides = dims(*strides)
 
 
 # ---- Outputs of the caller's ----

@@ -34,7 +34,7 @@ class _Output:
 class _Plan:
     """The tensors of a call for given sizes."""
 
-    __slots__ = ("given", "made", "given_words", "made_words", "given_at", "made_at", "makers", "blank", "finish", "keep",
+    __slots__ = ("given", "made", "given_words", "made_words", "given_at", "made_at", "makers", "blank", "finish",
                  "simple")  # fmt: skip
 
 
@@ -187,11 +187,11 @@ class _Call:
     def _plan(self, args: List[Any]) -> _Plan:
         sizes = self._substitution(args)
         plan = _Plan()
-        plan.keep, plan.finish, plan.makers = [], [], []
+        plan.finish, plan.makers = [], []
         plan.given, plan.made = (_capi.Tensor * max(self.count, 1))(), (_capi.Tensor * max(self.results, 1))()
         for tensor, position in zip(plan.given, self.positions):
             value = args[position]
-            _describe(tensor, value.dtype, value.device, tuple(value.shape), tuple(value.stride()), plan.keep)
+            _describe(tensor, value.dtype, value.device, tuple(value.shape), tuple(value.stride()))
         for index, (tensor, value) in enumerate(zip(plan.made, self.made)):
             shape, strides = (_numbers(part, sizes) for part in (value.shape, value.stride()))
             if shape is None or strides is None:  # the data decides
@@ -202,7 +202,7 @@ class _Call:
             if _overlaps(shape, strides):
                 strides = _arrays.compact(shape)
                 plan.finish.append((index, _expander(wanted)))
-            _describe(tensor, value.dtype, value.device, shape, strides, plan.keep)
+            _describe(tensor, value.dtype, value.device, shape, strides)
             plan.makers.append((_maker(value), shape, strides, value.dtype))
         known = all(maker[0] is not _nothing for maker in plan.makers)
         plan.blank = None if known else bytes(memoryview(plan.made).cast("B"))
@@ -260,18 +260,17 @@ def _numbers(values: Any, sizes: Dict[Any, int]) -> Optional[Tuple[int, ...]]:
     return None if None in found else found  # type: ignore[return-value]
 
 
-def _describe(tensor: _capi.Tensor, dtype: Any, device: Any, shape: Tuple[int, ...], strides: Tuple[int, ...], keep: list) -> None:
+def _describe(tensor: _capi.Tensor, dtype: Any, device: Any, shape: Tuple[int, ...],
+              strides: Tuple[int, ...]) -> None:
     code = _arrays.code_of(dtype)
     if code[0] == 5:  # complex numbers are pairs
         code = (2, code[1] // 2)
         shape, strides = (*shape, 2), (*(2 * s for s in strides), 1)
     dims = c.c_int64 * len(shape)
-    own_shape, own_strides = dims(*shape), dims(*strides)
-    keep += [own_shape, own_strides]
     tensor.device = _capi.Device(_capi.CUDA, device.index or 0) if device.type == "cuda" else _capi.Device(_capi.CPU, 0)
     tensor.ndim = len(shape)
     tensor.dtype = _capi.DType(code[0], code[1], 1)
-    tensor.shape, tensor.strides = own_shape, own_strides
+    tensor.shape, tensor.strides = dims(*shape), dims(*strides)
 
 
 def _nothing(*_: Any) -> None:

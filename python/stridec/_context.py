@@ -9,8 +9,7 @@ from __future__ import annotations
 import ctypes as c
 import sys
 import threading
-from array import array
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ _MOST_PLANS = 256
 
 
 class _Plan:
-    __slots__ = ("key", "given", "given_words", "given_end", "made", "made_words", "made_end", "blank", "pointers", "makers",
-                 "keep", "given_at", "made_at", "like")  # fmt: skip
+    __slots__ = ("key", "run", "given", "given_words", "made", "blank", "pointers", "makers", "torch")
 
 
 def _words(tensors: Any) -> memoryview:
@@ -72,22 +70,17 @@ class Context:
         if not self._lock.acquire(False):
             raise Error("another thread is using the context", "STRIDEC_BUSY")
         try:
-            if out is not None:
-                return self._run_into(inputs, out)
-            key = self._key(inputs)
-            plan = self._plan
-            if key is None or plan is None or plan.key != key:
-                inputs, plan = self._find_plan(inputs, key)
-            if plan.given_end:
-                plan.given_words[: plan.given_end : 6] = array("q", [p(v) for p, v in zip(plan.pointers, inputs)])
-            results = [make() for make in plan.makers]
-            self._fill_outputs(plan, results)
-            status = self._run(self._address, plan.given_at, self._inputs, plan.made_at, self._outputs)
-            if status:
-                self._fail(status)
-            return results if plan.blank is None else self._collect(plan, results)
+            return self.call(inputs) if out is None else self._run_into(inputs, out)
         finally:
             self._lock.release()
+
+    def call(self, inputs: Sequence[Any]) -> List[Any]:
+        """run_flat for a caller that has the context to itself."""
+        key = self._key(inputs)
+        plan = self._plan
+        if plan is None or plan.key != key:
+            inputs, plan = self._find_plan(inputs, key)
+        return plan.run(inputs)
 
     # ---- plans
 
@@ -97,7 +90,7 @@ class Context:
             kind = type(value)
             if kind is np.ndarray:
                 key.append((value.shape, value.strides, value.dtype))
-            elif kind in _torch_types() and not value.is_neg():
+            elif kind in (_plain or _find_plain()) and not value.is_neg():
                 key.append((value.shape, value.stride(), value.dtype, value.get_device()))
             else:
                 return None
@@ -118,59 +111,88 @@ class Context:
                 plan.key = key
         if plan.key is not None:
             self._plan = plan
-        return inputs, plan
+        return inputs, plan  # a plan without a key is for this call alone
 
     def _make_plan(self, inputs: Sequence[Any], like: Any) -> _Plan:
         plan = _Plan()
-        plan.key, plan.keep, plan.like = None, [], like is not None
+        plan.key, plan.torch = None, like is not None
         plan.given = (_capi.Tensor * max(len(inputs), 1))()
         plan.made = (_capi.Tensor * max(self._outputs, 1))()
-        memory: List[Any] = []
         for tensor, value in zip(plan.given, inputs):
-            _arrays.describe(tensor, value, memory)
-        plan.keep += [item for item in memory if isinstance(item, c.Array)]  # the shapes, not the caller's arrays
-        plan.given_words, plan.made_words = _words(plan.given), _words(plan.made)
-        plan.given_end, plan.made_end = 6 * len(inputs), 6 * self._outputs
-        plan.given_at, plan.made_at = c.addressof(plan.given), c.addressof(plan.made)
-        plan.pointers = [_arrays.numpy_pointer if isinstance(v, np.ndarray) else _arrays.pointer if
-                         isinstance(v, _arrays.Foreign) else _data_ptr() for v in inputs]
-        shapes = self._output_shapes(plan, inputs)
-        cuda = next((v for v in inputs if _arrays.is_torch(v) and v.is_cuda), None) if self.model.device == "cuda" else None
+            _arrays.describe(tensor, value)
+        plan.given_words = _words(plan.given)
+        plan.pointers = [_arrays.pointer_function(value) for value in inputs]
+        shapes = self._output_shapes(plan)
+        on_gpu = self.model.device == "cuda"
+        cuda = next((v for v in inputs if _arrays.is_torch(v) and v.is_cuda), None) if on_gpu else None
         plan.makers = []
         for tensor, value, shape in zip(plan.made, self.model.outputs, shapes):
-            if shape is None:  # the run decides the shape: its memory is the context's, and is copied
-                plan.makers.append(_nothing)
-                continue
-            plan.makers.append(_maker(value, shape, like is not None, cuda))
-            _describe_output(tensor, value.code, shape, cuda, plan.keep)
+            plan.makers.append(_nothing if shape is None else _maker(value, shape, plan.torch, cuda))
+            if shape is not None:
+                _describe_output(tensor, value.code, shape, cuda)
         plan.blank = bytes(memoryview(plan.made).cast("B")) if None in shapes else None
+        plan.run = self._runner(plan)
         return plan
 
-    def _output_shapes(self, plan: _Plan, inputs: Sequence[Any]) -> List[Optional[Tuple[int, ...]]]:
+    def _runner(self, plan: _Plan) -> Callable[[Sequence[Any]], List[Any]]:
+        """The call: pointers, results, run."""
+        given, made, words = plan.given_words, _words(plan.made), _capi.TENSOR_WORDS
+        given_at, made_at, address, native = c.addressof(plan.given), c.addressof(plan.made), self._address, self._run
+        count, outputs, pointers, makers, blank = self._inputs, self._outputs, plan.pointers, plan.makers, plan.blank
+        read = _data_ptr() if plan.torch else _arrays.numpy_pointer
+        fail, collect, keep = self._fail, self._collect, plan
+
+        def run(inputs: Sequence[Any]) -> List[Any]:
+            at = 0
+            for pointer, value in zip(pointers, inputs):
+                given[at] = pointer(value)
+                at += words
+            results = []
+            at = 0
+            for make in makers:
+                value = make()
+                made[at] = read(value)
+                results.append(value)
+                at += words
+            status = native(address, given_at, count, made_at, outputs)
+            if status:
+                fail(status)
+            return results
+
+        def run_unknown(inputs: Sequence[Any]) -> List[Any]:
+            """Some outputs have shapes that the run decides: their memory is the context's, and is copied."""
+            c.memmove(made_at, blank, len(blank))
+            for at, (pointer, value) in enumerate(zip(pointers, inputs)):
+                given[at * words] = pointer(value)
+            results = [make() for make in makers]
+            for at, value in enumerate(results):
+                if value is not None:
+                    made[at * words] = read(value)
+            status = native(address, given_at, count, made_at, outputs)
+            if status:
+                fail(status)
+            return collect(keep, results)
+
+        return run if blank is None else run_unknown
+
+    def _output_shapes(self, plan: _Plan) -> List[Optional[Tuple[int, ...]]]:
         """None for shapes that depend on what is in the inputs."""
         outputs = (_capi.Tensor * max(self._outputs, 1))()
         dims = [(c.c_int64 * value.rank)(*[-1] * value.rank) for value in self.model.outputs]
         for tensor, own in zip(outputs, dims):
             tensor.shape = own
-        pointers = plan.given_words[: plan.given_end : 6].tolist()
-        plan.given_words[: plan.given_end : 6] = array("q", [0] * self._inputs)
-        status = self._api.context_output_shapes(
-            self._handle, plan.given_at, self._inputs, c.addressof(outputs), self._outputs
-        )
-        plan.given_words[: plan.given_end : 6] = array("q", pointers)
-        if status:
-            self._fail(status)
+        end = _capi.TENSOR_WORDS * self._inputs
+        pointers = plan.given_words[: end : _capi.TENSOR_WORDS].tolist()
+        for at in range(self._inputs):
+            plan.given_words[at * _capi.TENSOR_WORDS] = 0
+        self._check(self._api.context_output_shapes(
+            self._handle, c.addressof(plan.given), self._inputs, c.addressof(outputs), self._outputs))
+        for at, pointer in enumerate(pointers):
+            plan.given_words[at * _capi.TENSOR_WORDS] = pointer
         return [tuple(own) if all(size >= 0 for size in own) else None for own in dims]
 
-    def _fill_outputs(self, plan: _Plan, results: List[Any]) -> None:
-        if plan.blank is not None:
-            c.memmove(plan.made_at, plan.blank, len(plan.blank))
-        read = _data_ptr() if plan.like else _arrays.numpy_pointer
-        if plan.made_end:
-            plan.made_words[: plan.made_end : 6] = array("q", [0 if r is None else read(r) for r in results])
-
     def _collect(self, plan: _Plan, results: List[Any]) -> List[Any]:
-        return [_copy(tensor, value, plan.like) if r is None else r
+        return [_copy(tensor, value, plan.torch) if r is None else r
                 for r, tensor, value in zip(results, plan.made, self.model.outputs)]
 
     # ---- into memory of the caller's
@@ -185,17 +207,14 @@ class Context:
         given = _arrays.check_outputs(list(out), list(inputs))
         plan = self._make_plan(inputs, like)
         results = [value if value is not None else make() for value, make in zip(given, plan.makers)]
-        keep: List[Any] = []
         for tensor, value in zip(plan.made, results):
             if value is not None:
-                _arrays.describe(tensor, value, keep)
-        status = self._run(self._address, plan.given_at, self._inputs, plan.made_at, self._outputs)
-        if status:
-            self._fail(status)
+                _arrays.describe(tensor, value)
+        self._check(self._run(self._address, c.addressof(plan.given), self._inputs, c.addressof(plan.made), self._outputs))
         found = []
         for tensor, value, asked, result in zip(plan.made, self.model.outputs, out, results):
             if result is None:
-                found.append(_copy(tensor, value, plan.like))
+                found.append(_copy(tensor, value, plan.torch))
                 continue
             result = result if asked is None else asked
             actual = tuple(tensor.shape[i] for i in range(tensor.ndim))
@@ -210,20 +229,20 @@ class Context:
         """Makes the first run with inputs of these shapes as fast as later ones. Their contents do not matter."""
         values = [_arrays.normalized(v, i.dtype, i.name) for v, i in zip(self.model._by_name(inputs), self.model.inputs)]
         plan = self._make_plan(values, None)
-        self._check(self._api.context_warm_up(self._handle, plan.given_at, len(values), None, 0))
+        self._check(self._api.context_warm_up(self._handle, c.addressof(plan.given), len(values), None, 0))
 
     def state(self, name: str) -> np.ndarray:
         """A copy of a state, or of a parameter that may be replaced."""
         value = self.model._state(name)
         result = np.empty(value.static_shape(), value.dtype)
-        tensor, keep = _capi.Tensor(), []  # type: ignore[var-annotated]
-        _arrays.describe(tensor, result, keep)
+        tensor = _capi.Tensor()
+        _arrays.describe(tensor, result)
         self._check(self._api.context_read_state(self._handle, name.encode(), c.addressof(tensor)))
         return result
 
     def write_state(self, name: str, value: Any) -> None:
-        tensor, keep = _capi.Tensor(), []  # type: ignore[var-annotated]
-        _arrays.describe(tensor, _arrays.normalized(value, self.model._state(name).dtype, name), keep)
+        tensor, given = _capi.Tensor(), _arrays.normalized(value, self.model._state(name).dtype, name)
+        _arrays.describe(tensor, given)
         self._check(self._api.context_write_state(self._handle, name.encode(), c.addressof(tensor)))
 
     def reset_state(self, name: Optional[str] = None) -> None:
@@ -268,9 +287,15 @@ def _nothing() -> None:
     return None
 
 
-def _torch_types() -> tuple:
+_plain: tuple = ()  # PyTorch's own classes of tensors, once PyTorch is loaded
+
+
+def _find_plain() -> tuple:
+    global _plain
     torch = sys.modules.get("torch")
-    return (torch.Tensor, torch.nn.Parameter) if torch is not None and hasattr(torch, "nn") else ()
+    if torch is not None and hasattr(torch, "nn"):
+        _plain = (torch.Tensor, torch.nn.Parameter)
+    return _plain
 
 
 def _data_ptr() -> Any:
@@ -291,13 +316,11 @@ def _maker(value: Any, shape: Tuple[int, ...], torch_wanted: bool, cuda: Any) ->
     return lambda: make(shape, strides, dtype=own, device=device)
 
 
-def _describe_output(tensor: _capi.Tensor, code: Tuple[int, int], shape: Tuple[int, ...], cuda: Any, keep: list) -> None:
-    dims = (c.c_int64 * len(shape))(*shape)
-    keep.append(dims)
+def _describe_output(tensor: _capi.Tensor, code: Tuple[int, int], shape: Tuple[int, ...], cuda: Any) -> None:
     tensor.device = _capi.Device(_capi.CUDA, cuda.device.index) if cuda is not None else _capi.Device(_capi.CPU, 0)
     tensor.ndim = len(shape)
     tensor.dtype = _capi.DType(code[0], code[1], 1)
-    tensor.shape = dims
+    tensor.shape = (c.c_int64 * len(shape))(*shape)
 
 
 def _copy(tensor: _capi.Tensor, value: Any, torch_wanted: bool) -> Any:

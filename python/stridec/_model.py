@@ -104,7 +104,12 @@ class Model:
         names = [value.name for value in self.inputs], [value.name for value in self.outputs]
         self.convention = Convention.of_json(stored) if stored else Convention.of_names(*names)
         self.convention.find_updates(*names)
-        self._free: Dict[Optional[int], List[Context]] = {}
+        self._flat = self.convention.flat or -1
+        self._single = self.convention.single
+        # Contexts of calls without state on a CPU, and by stream on a GPU. A call that fails drops its own.
+        self._shared = self.device == "cpu" and not self.states and not self.parameters
+        self._contexts: List[Context] = []
+        self._by_stream: Dict[Optional[int], List[Context]] = {}
         self._own: Optional[Context] = None
         self._turn = threading.Lock()
         self._cleanup: Any = None
@@ -114,17 +119,24 @@ class Model:
     def __call__(self, *args: Any, out: Optional[Sequence[Any]] = None, **kwargs: Any) -> Any:
         """Calls the model. Arguments and result have the structure of the module's. out: memory for the outputs, in the
         order of `outputs`."""
-        flat = self.convention.flat
-        values = args if flat and not kwargs and len(args) == flat else self.convention.bind(args, kwargs)
-        results = self._run(values, out)
-        return results[0] if self.convention.single else self.convention.build(results, values)
+        values = args if not kwargs and len(args) == self._flat else self.convention.bind(args, kwargs)
+        if out is None and self._shared:
+            try:
+                context = self._contexts.pop()
+            except IndexError:  # the first call, or other threads have them all
+                context = self.context()
+            results = context.call(values)
+            self._contexts.append(context)
+        else:
+            results = self._run(values, out)
+        return results[0] if self._single else self.convention.build(results, values)
 
     def _run(self, values: Sequence[Any], out: Optional[Sequence[Any]]) -> List[Any]:
         if self.states or self.parameters:
             with self._turn:
                 return self._stateful().run_flat(values, out)
         stream = self._stream(values) if self.device == "cuda" else None
-        free = self._free.setdefault(stream, [])
+        free = self._contexts if self._shared else self._by_stream.setdefault(stream, [])
         try:
             context = free.pop()
         except IndexError:
@@ -179,7 +191,8 @@ class Model:
 
     def close(self) -> None:
         """Gives memory and threads back. Later calls fail; contexts that were made by context() stay usable."""
-        self._free.clear()
+        self._contexts.clear()
+        self._by_stream.clear()
         self._own = None
         if self._handle:
             self._api.model_close(self._handle)
