@@ -154,11 +154,12 @@ def normalized(value: Any, declared: np.dtype, name: str) -> Any:
             wanted = numpy_dtype(*foreign.code)
             value = array.view(wanted) if wanted != array.dtype else array
         array = np.asarray(value)
+        code_of(array.dtype)
     except (TypeError, ValueError, RuntimeError) as error:
         raise Error(f"input '{name}': {error}", "STRIDEC_WRONG_TYPE") from None
     except Error as error:
         raise Error(f"input '{name}': {error}", error.code) from None
-    if array.dtype.kind == "c" and array.dtype.isnative:
+    if array.dtype.kind == "c":
         pairs = np.ascontiguousarray(array).reshape(array.shape)
         return pairs.view(pairs.real.dtype).reshape(array.shape + (2,)) if array.ndim else \
             np.stack([pairs.real, pairs.imag])

@@ -35,7 +35,7 @@ class _Plan:
     """The tensors of a call for given sizes."""
 
     __slots__ = ("given", "made", "given_words", "made_words", "given_at", "made_at", "makers", "blank", "finish",
-                 "simple")  # fmt: skip
+                 "simple", "cells")  # fmt: skip
 
 
 def make_call(program: Program, model: Model, threads: int) -> Callable[[List[Any]], List[Any]]:
@@ -69,10 +69,11 @@ class _Call:
     def __init__(self, program: Program, model: Model, threads: int) -> None:
         self.model, self.threads = model, threads
         self.values = [node.meta["val"] for node in program.placeholders]
-        self.positions = program.input_positions
+        self.positions = [p for p in program.input_positions if isinstance(self.values[p], torch.Tensor)]
+        self.integers = program.input_positions[len(self.positions):]
         self.pick = _picker(self.positions, len(self.values))
-        self.count, self.results = len(self.positions), len(model.outputs)
-        self.given_end, self.made_end = _capi.TENSOR_WORDS * self.count, _capi.TENSOR_WORDS * self.results
+        self.count, self.results = len(program.input_positions), len(model.outputs)
+        self.made_end = _capi.TENSOR_WORDS * self.results
         self.symbols = _symbols(self.values)
         self.sizes = _picker([where[0] for where in self.symbols.values() if len(where) == 1], -1)
         self.dims = [where for where in self.symbols.values() if len(where) == 2]
@@ -119,13 +120,13 @@ class _Call:
     def _runner(self, context: Context, plan: _Plan) -> Callable[[List[Any]], List[Any]]:
         """A call for these sizes: pointers, results, run."""
         given, made, count, results = plan.given_words, plan.made_words, self.count, self.results
-        given_end, made_end, words = self.given_end, self.made_end, _capi.TENSOR_WORDS
+        given_end, made_end, words = _capi.TENSOR_WORDS * len(self.positions), self.made_end, _capi.TENSOR_WORDS
         given_at, made_at, address = plan.given_at, plan.made_at, context._address
         pick, native, fail, makers, blank = self.pick, self.run, context._fail, plan.makers, plan.blank
-        simple = plan.simple
+        simple, many = plan.simple, len(self.positions) > _FEW
 
         def run(args: List[Any]) -> List[Any]:
-            if count > _FEW:
+            if many:
                 given[:given_end:words] = array("q", [value.data_ptr() for value in pick(args)])
             else:
                 at = 0
@@ -187,11 +188,16 @@ class _Call:
     def _plan(self, args: List[Any]) -> _Plan:
         sizes = self._substitution(args)
         plan = _Plan()
-        plan.finish, plan.makers = [], []
+        plan.finish, plan.makers, plan.cells = [], [], []
         plan.given, plan.made = (_capi.Tensor * max(self.count, 1))(), (_capi.Tensor * max(self.results, 1))()
         for tensor, position in zip(plan.given, self.positions):
             value = args[position]
             _describe(tensor, value.dtype, value.device, tuple(value.shape), tuple(value.stride()))
+        for tensor, position in zip(plan.given[len(self.positions):], self.integers):
+            cell = torch.tensor(args[position])
+            plan.cells.append(cell)
+            _describe(tensor, cell.dtype, cell.device, (), ())
+            tensor.data = cell.data_ptr()
         for index, (tensor, value) in enumerate(zip(plan.made, self.made)):
             shape, strides = (_numbers(part, sizes) for part in (value.shape, value.stride()))
             if shape is None or strides is None:  # the data decides

@@ -218,7 +218,8 @@ class Context:
                 continue
             result = result if asked is None else asked
             actual = tuple(tensor.shape[i] for i in range(tensor.ndim))
-            if tuple(result.shape) != actual:  # an output that may be smaller than the memory for it
+            # An output may be smaller than the memory for it. What lends memory by DLPack alone has no slices.
+            if hasattr(result, "shape") and tuple(result.shape) != actual:
                 result = result[tuple(slice(size) for size in actual)]
             found.append(result)
         return found

@@ -89,6 +89,14 @@ class Convention:
                 raise Error(f"the argument '{name}' is missing")
         return values
 
+    def check_writable(self, values: Sequence[Any]) -> None:
+        """Refuses arguments that the module writes and the call cannot."""
+        for _, given in self.updates:
+            value = values[given]
+            if not _arrays.is_torch(value) and not (isinstance(value, np.ndarray) and value.flags.writeable):
+                what = "a read-only array" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+                raise Error(f"the model writes input {given}, but the call gives {what}")
+
     # ---- results
 
     def build(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> Any:
@@ -221,10 +229,8 @@ def _write(target: Any, value: Any) -> None:
         torch = sys.modules["torch"]
         with torch.no_grad():
             target.copy_(value if _arrays.is_torch(value) else torch.from_numpy(value))
-    elif isinstance(target, np.ndarray):
-        target[...] = value if not _arrays.is_torch(value) else value.numpy()
     else:
-        raise Error(f"the model writes an argument, which must be an array, not a {type(target).__name__}")
+        target[...] = value.numpy() if _arrays.is_torch(value) else value
 
 
 # ---- from names

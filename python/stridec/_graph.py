@@ -325,8 +325,8 @@ def _attribute(module: Any, target: str) -> Any:
 
 
 class Program:
-    """A graph as an exported program. Its inputs are those placeholders that something reads, in order: tensors, and sizes
-    that are no dim of a tensor. Frozen placeholders are weights instead."""
+    """A graph as an exported program. Its inputs are those placeholders that something reads: tensors, then integers that
+    are no dim of a tensor. Frozen placeholders are weights instead."""
 
     def __init__(self, module: torch.fx.GraphModule, frozen: Dict[int, torch.Tensor], ranges: Dict[Any, Tuple[int, int]]) -> None:
         self.constants: Dict[str, torch.Tensor] = {}
@@ -337,8 +337,11 @@ class Program:
         self.placeholders = placeholders
         specs: List[Any] = []
         inputs: List[Any] = []
-        for position, node in enumerate(placeholders):
+        in_order = sorted(enumerate(placeholders), key=lambda item: not isinstance(item[1].meta["val"], torch.Tensor))
+        for position, node in in_order:  # tensors first
             value = node.meta["val"]
+            if isinstance(value, torch.SymFloat):
+                raise Unserializable("a Python float as an input: give a tensor")
             if not node.users or (isinstance(value, torch.SymInt) and self._bind_size(writer, node, placeholders)):
                 continue
             argument = writer.define(node.name, value)

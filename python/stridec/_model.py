@@ -120,6 +120,8 @@ class Model:
         """Calls the model. Arguments and result have the structure of the module's. out: memory for the outputs, in the
         order of `outputs`."""
         values = args if not kwargs and len(args) == self._flat else self.convention.bind(args, kwargs)
+        if self.convention.updates:
+            self.convention.check_writable(values)
         if out is None and self._shared:
             try:
                 context = self._contexts.pop()

@@ -82,7 +82,9 @@ def _tree(spec: Any, leaves: Iterator[Node], fields: Dict[str, List[str]]) -> No
     if kind == "collections.namedtuple":
         name = context if context in fields else json.loads(context)
         return {"class": name, "fields": fields.get(name), "context": context, "children": children}
-    return {"class": kind, "fields": _keys(context, len(children)), "context": context, "children": children}
+    named = kind.startswith("torch.return_types.") and len(children) == 2  # max, sort, topk ...
+    keys = ["values", "indices"] if named else _keys(context, len(children))
+    return {"class": kind, "fields": keys, "context": context, "children": children}
 
 
 def _keys(context: Any, count: int) -> Optional[List[str]]:
