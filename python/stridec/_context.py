@@ -195,6 +195,29 @@ class Context:
         return [_copy(tensor, value, plan.torch) if r is None else r
                 for r, tensor, value in zip(results, plan.made, self.model.outputs)]
 
+    def prepare(self, *inputs: Any) -> Callable[[], List[Any]]:
+        """A function that runs the model on these inputs, whose memory it reads anew each time. Its results are made once
+        and written anew, or are None where the run decides a shape: for loops that measure."""
+        values = [_arrays.normalized(v, i.dtype, i.name) for v, i in zip(self.model._by_name(inputs), self.model.inputs)]
+        plan = self._make_plan(values, next((v for v in values if _arrays.is_torch(v)), None))
+        results = [make() for make in plan.makers]
+        for tensor, value in zip(plan.made, results):
+            if value is not None:
+                tensor.data = _arrays.pointer(value)
+        made, blank = c.addressof(plan.made), bytes(memoryview(plan.made).cast("B"))
+        given, native, address = c.addressof(plan.given), self._run, self._address
+        count, outputs = self._inputs, self._outputs
+        keep = values, plan, results
+
+        def run() -> List[Any]:
+            c.memmove(made, blank, len(blank))
+            status = native(address, given, count, made, outputs)
+            if status:
+                self._fail(status)
+            return keep[2]
+
+        return run
+
     # ---- into memory of the caller's
 
     def _run_into(self, inputs: Sequence[Any], out: Sequence[Any]) -> List[Any]:

@@ -91,7 +91,7 @@ def difference(expected, actual, dtype_name):
 
 def run_one(path, arrays, artifact):
     """Prints the largest difference. Runs in a process of its own."""
-    sys.path.insert(0, str(ROOT / "samples/python"))
+    sys.path.insert(0, str(ROOT / "python"))
     import stridec
 
     data = np.load(arrays)

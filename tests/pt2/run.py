@@ -19,7 +19,7 @@ import compare
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
-sys.path.insert(0, str(compare.ROOT / "samples/python"))
+sys.path.insert(0, str(compare.ROOT / "python"))
 import stridec  # noqa: E402
 
 results = []
