@@ -198,4 +198,6 @@ class Api:
                 setattr(self, field, getattr(self._table, field))
 
     def __getattr__(self, name: str):
+        if name not in [function[0] for function in _FUNCTIONS]:
+            raise AttributeError(name)
         raise Error(f"the artifact was compiled before there was '{name}': compile it again", "STRIDEC_BAD_ARTIFACT")
