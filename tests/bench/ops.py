@@ -23,7 +23,7 @@ import time
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", name) for name in ("models", "conformance")] + [os.path.join(HERE, "..", "..", "samples", "python")]
+sys.path[:0] = [os.path.join(HERE, "..", name) for name in ("models", "conformance")] + [os.path.join(HERE, "..", "..", "python")]
 import arguments  # noqa: E402
 import models  # noqa: E402
 import op_cases  # noqa: E402

@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2] / "samples/python")]
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2] / "python")]
 import stridec  # noqa: E402
 from cases import CHAINS, SIZES, input_of, model_of  # noqa: E402
 

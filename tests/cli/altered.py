@@ -41,7 +41,7 @@ def write(path, data):
 
 
 def opened(path):
-    done = subprocess.run([sys.executable, "-c", OPEN, os.path.join(ROOT, "samples", "python"), path], capture_output=True,
+    done = subprocess.run([sys.executable, "-c", OPEN, os.path.join(ROOT, "python"), path], capture_output=True,
                           text=True, timeout=SECONDS)  # fmt: skip
     expect(done.returncode == 0, f"{path}: status {done.returncode}: {done.stderr}")
     return done.stdout.strip()

@@ -50,7 +50,7 @@ def prepare():
 
 
 def sample():
-    sys.path.insert(0, os.path.join(ROOT, "samples", "python"))
+    sys.path.insert(0, os.path.join(ROOT, "python"))
     import stridec as module
 
     return module

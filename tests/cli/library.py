@@ -9,7 +9,7 @@ import numpy as np
 
 from harness import GOLDEN, ROOT, SECONDS, expect
 
-sys.path.insert(0, os.path.join(ROOT, "samples", "python"))
+sys.path.insert(0, os.path.join(ROOT, "python"))
 
 
 def sentences():
@@ -17,6 +17,12 @@ def sentences():
     import ctypes
 
     import stridec as api
+    from stridec import _arrays, _capi
+
+    def tensor(array):
+        found = _capi.Tensor()
+        _arrays.describe(found, array)
+        return found
 
     def answer(what, call):
         try:
@@ -33,7 +39,7 @@ def sentences():
 
     def raw(change, inputs=1, outputs=1):
         """context_run with a tensor that `change` spoils."""
-        given, made = (api._Tensor * 1)(api._tensor(x)), (api._Tensor * 1)()
+        given, made = (_capi.Tensor * 1)(tensor(x)), (_capi.Tensor * 1)()
         change(given[0], made[0])
         mlp._check(mlp._api.context_run(mlp._handle, given, inputs, made, outputs))
 
@@ -59,7 +65,7 @@ def sentences():
         pass
 
     run = mlp._api.context_run
-    tensors = ctypes.POINTER(api._Tensor)
+    tensors = ctypes.POINTER(_capi.Tensor)
     text = "".join(
         [
             answer("rank 1", lambda: mlp.run(x[0])),
@@ -86,9 +92,9 @@ def sentences():
             answer("all good", lambda: gather.run(*good)),
         ]
     )
-    library, given = mlp._api, (api._Tensor * 1)(api._tensor(x))
+    library, given = mlp._api, (_capi.Tensor * 1)(tensor(x))
     text += answer("outputs null", lambda: mlp._check(run(mlp._handle, given, 1, tensors(), 1)))
-    model, info = api.Model("mlp.so"), api._ValueInfo()
+    model, info = api.Model("mlp.so"), _capi.ValueInfo()
     handle = model._handle
     name = library.status_name
     for what, status in (

@@ -50,7 +50,7 @@ def test_run_and_verify():
 
 def test_names():
     """Inputs and outputs have the model's names, where they share one as well, in every form that a model takes."""
-    sys.path.insert(0, os.path.join(ROOT, "samples", "python"))
+    sys.path.insert(0, os.path.join(ROOT, "python"))
     import stridec as sample  # noqa: PLC0415
 
     inputs, outputs = ["x", "x_1"], ["x", "w", "x_1", *models.ODD_NAMES]

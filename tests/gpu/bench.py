@@ -32,8 +32,9 @@ if FOLDERS and FOLDERS != ["--warm"] and not os.path.isdir(FOLDERS[0]):
 if "--build" not in sys.argv:
     import torch
 
-sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "samples", "python")]
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python")]
 import stridec as s  # noqa: E402
+from stridec import _capi  # noqa: E402
 
 ROTATE_BYTES = 400 << 20
 SHAPES = [(16384, 1024), (16384, 4096), (65536, 4096), (16387, 4095), (65537, 1023)]
@@ -43,35 +44,25 @@ TOLERANCE = 4e-3  # results rounded to bf16 are 1.7e-3 off
 WARMERS = 10
 
 
-class Options(c.Structure):
-    _fields_ = [*s._ContextOptions._fields_, ("stream", c.c_void_p)]
-
-
 def tensor(t):
     dims = c.c_int64 * t.dim()
     code = {torch.bfloat16: 4, torch.bool: 6}.get(t.dtype, 2 if t.is_floating_point() else 0)
-    return s._Tensor(t.data_ptr(), s._Device(2, t.device.index or 0), t.dim(), s._DType(code, t.element_size() * 8, 1),
-                     dims(*t.shape), dims(*t.stride()))
+    device, dtype = _capi.Device(_capi.CUDA, t.device.index or 0), _capi.DType(code, t.element_size() * 8, 1)
+    return _capi.Tensor(t.data_ptr(), device, t.dim(), dtype, dims(*t.shape), dims(*t.stride()))
 
 
 class Runner:
     """An artifact on device tensors, in the order of PyTorch's current stream."""
 
     def __init__(self, path):
-        self.model, self.handle = s.Model(path), c.c_void_p()
-        message = c.create_string_buffer(512)
-        options = Options(struct_size=c.sizeof(Options), flags=2, stream=torch.cuda.current_stream().cuda_stream)
-        create = self.model._api.context_create
-        if create(self.model._handle, c.cast(c.byref(options), c.POINTER(s._ContextOptions)), self.handle, message, 512):
-            raise s.Error(message.value.decode())
+        self.context = s.Model(path).context(stream=torch.cuda.current_stream().cuda_stream)
 
     def bind(self, inputs, outputs):
-        ins, outs = (s._Tensor * len(inputs))(*map(tensor, inputs)), (s._Tensor * len(outputs))(*map(tensor, outputs))
-        api = self.model._api
+        ins, outs = (_capi.Tensor * len(inputs))(*map(tensor, inputs)), (_capi.Tensor * len(outputs))(*map(tensor, outputs))
+        native, handle = self.context._native(self.context.model.function()), self.context._handle
 
         def run():
-            if api.context_run(self.handle, ins, len(inputs), outs, len(outputs)):
-                raise s.Error(api.context_error(self.handle).decode())
+            self.context._check(native(handle, ins, len(inputs), outs, len(outputs)))
 
         return run
 

@@ -6,7 +6,6 @@ compiled with the other weights as constants.
 Networks: products in f16 and f32, a convolution with batch norm, 4-bit weights. The last line is "N passed, N failed".
 """
 
-import ctypes as c
 import os
 import subprocess
 import sys
@@ -76,14 +75,7 @@ def build(stridec, folder):
 def check(folder):
     import numpy as np
     import torch
-    from bench import Runner, s, tensor
-
-    class Api(c.Structure):
-        """The functions of the C API that samples/python does without."""
-
-        _fields_ = [*s._Api._fields_,
-                    ("model_parameter", c.c_void_p),
-                    ("context_write_state", c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_char_p, s._TENSORS))]  # fmt: skip
+    from bench import Runner
 
     passed = failed = 0
 
@@ -114,14 +106,9 @@ def check(folder):
         run()
         torch.cuda.synchronize()
         before = got.clone()
-        api = c.cast(c.byref(first.model._api), c.POINTER(Api)).contents
         for i, (label, array) in enumerate(np.load(f"{path}.npz").items()):
-            given = torch.from_numpy(array).cuda() if i % 2 else torch.from_numpy(array)
-            view = tensor(given) if i % 2 else s._tensor(array)
-            if array.dtype == np.uint8:
-                view = s._tensor(array)
-            if api.context_write_state(first.handle, label.encode(), c.byref(view)):
-                raise s.Error(first.model._api.context_error(first.handle).decode())
+            on_device = i % 2 and array.dtype != np.uint8
+            first.context.write_state(label, torch.from_numpy(array).cuda() if on_device else array)
         torch.cuda.synchronize()
         run()
         torch.cuda.synchronize()

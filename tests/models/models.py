@@ -10,7 +10,7 @@ import numpy as np
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(FOLDER))
-sys.path[:0] = [os.path.join(ROOT, "samples", "models"), os.path.join(ROOT, "samples", "python")]
+sys.path[:0] = [os.path.join(ROOT, "samples", "models"), os.path.join(ROOT, "python")]
 
 BATCH = "batch=1..64"
 TEXT = "batch=1..64,sequence=1..512"

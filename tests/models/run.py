@@ -2,7 +2,7 @@
 
     python tests/models/run.py [--quick | --all] [name...]    the light models (default), all ten, or those named
 
-Every model is filled with seeded weights, compiled with symbolic sizes, loaded through samples/python/stridec.py and run
+Every model is filled with seeded weights, compiled with symbolic sizes, loaded through the package and run
 on the cases of cases.json and on three shapes more. Each output must be within 1e-4 of onnxruntime's, relative to the
 largest magnitude in it. A line per model tells what compiling cost. One model's files are on disk at a time; a model runs
 in a process of its own, so that a crash is a failure of that model. The last line is "N passed, N failed".

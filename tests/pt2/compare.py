@@ -96,7 +96,7 @@ def difference(expected, actual, dtype_name, floor=1.0):
 
 def run_one(path, arrays, artifact, floor=1.0):
     """Prints the largest difference. Runs in a process of its own."""
-    sys.path.insert(0, str(ROOT / "samples/python"))
+    sys.path.insert(0, str(ROOT / "python"))
     import stridec
 
     data = np.load(arrays)

@@ -20,7 +20,7 @@ import compare
 import sizes
 
 warnings.filterwarnings("ignore")
-sys.path.insert(0, str(compare.ROOT / "samples/python"))
+sys.path.insert(0, str(compare.ROOT / "python"))
 import stridec  # noqa: E402
 
 OPEN = Dim.DYNAMIC

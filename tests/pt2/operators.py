@@ -19,7 +19,7 @@ import numpy as np
 import compare
 from samples import Samples
 
-sys.path.insert(0, str(compare.ROOT / "samples/python"))
+sys.path.insert(0, str(compare.ROOT / "python"))
 import stridec  # noqa: E402
 
 

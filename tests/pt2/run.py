@@ -22,7 +22,7 @@ from samples import Samples
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
-sys.path.insert(0, str(compare.ROOT / "samples/python"))
+sys.path.insert(0, str(compare.ROOT / "python"))
 import stridec  # noqa: E402
 
 results = []

@@ -19,7 +19,7 @@ try:
 except ImportError:
     pass
 
-sys.path.insert(0, str(compare.ROOT / "samples/python"))
+sys.path.insert(0, str(compare.ROOT / "python"))
 import stridec  # noqa: E402
 
 

@@ -17,7 +17,7 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2] / "samples/python")]
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2] / "python")]
 import stridec  # noqa: E402
 from cases import CASES, Weight  # noqa: E402
 

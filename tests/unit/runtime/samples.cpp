@@ -75,7 +75,7 @@ TEST_CASE("Python: NumPy arrays in and out") {
       "assert np.shares_memory(context.run(table, index[::2], out=[mine])[0], mine) and mine[2, 1] == 1\n"
       "try: context.run(table, index)\n"
       "except stridec.Error as e: print(e)\n";
-  Output output = shell(python + " -c '" + code + "' " STRIDEC_SOURCE_DIR "/samples/python " + artifact);
+  Output output = shell(python + " -c '" + code + "' " STRIDEC_SOURCE_DIR "/python " + artifact);
   CHECK(output.status == 0);
   CHECK(output.text == "Gather 'g': index 9 at position 1 is outside [-5, 5)\n");
 }

@@ -1,0 +1,99 @@
+"""The calling convention of an exported program, read from its file. Needs no PyTorch."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import Any, Dict, Iterator, List, Optional
+
+from ._convention import Convention, Node
+
+_COMPLEX = (9, 10, 11)  # complex32, complex64, complex128 in the numbering of the format
+
+
+def read_convention(path: str) -> Optional[Convention]:
+    """None if the file is no exported program of one model; the program itself says what is wrong with it then."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            models = [name for name in archive.namelist() if "models/" in name and name.endswith(".json")]
+            program = json.loads(archive.read(models[0])) if len(models) == 1 else None
+        return _convention(program) if program else None
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, zipfile.BadZipFile,
+            NotImplementedError, StopIteration):
+        return None
+
+
+def _convention(program: Dict[str, Any]) -> Convention:
+    module = program["graph_module"]
+    signature = next(entry["signature"] for entry in module["module_call_graph"] if entry["fqn"] == "")
+    fields = {name: entry["field_names"] for name, entry in module.get("treespec_namedtuple_fields", {}).items()}
+    tensors = module["graph"]["tensor_values"]
+    inputs = _tree(json.loads(signature["in_spec"])[1], _inputs(module["signature"]["input_specs"], tensors), fields)
+    outputs = _outputs(module["signature"]["output_specs"], tensors)
+    args, kwargs = inputs["tuple"]
+    return Convention(signature.get("forward_arg_names") or [], args["tuple"], dict(kwargs["dict"]),
+                      _tree(json.loads(signature["out_spec"])[1], outputs, fields))
+
+
+def _inputs(specs: List[Any], tensors: Dict[str, Any]) -> Iterator[Node]:
+    count = 0
+    for spec in specs:
+        if "constant_input" in spec:
+            (value,) = spec["constant_input"]["value"].items()
+            yield {"value": None if value[0] == "as_none" else value[1]}
+        elif "user_input" in spec:
+            ((kind, value),) = spec["user_input"]["arg"].items()
+            if kind in ("as_tensor", "as_sym_int"):
+                yield _leaf(kind, value, count, tensors)
+                count += 1
+            else:
+                yield {"value": None if kind == "as_none" else value}
+
+
+def _outputs(specs: List[Any], tensors: Dict[str, Any]) -> Iterator[Node]:
+    count = 0
+    for spec in specs:
+        if "user_output" not in spec:
+            continue
+        ((kind, value),) = spec["user_output"]["arg"].items()
+        if kind in ("as_none", "as_string"):
+            yield {"value": None if kind == "as_none" else value}
+            continue
+        number = {"as_int": "int", "as_sym_int": "int", "as_float": "float", "as_sym_float": "float", "as_bool": "bool",
+                  "as_sym_bool": "bool"}.get(kind)
+        yield {number: count} if number else _leaf(kind, value, count, tensors)
+        count += 1
+
+
+def _leaf(kind: str, value: Any, count: int, tensors: Dict[str, Any]) -> Node:
+    return {"complex": count} if kind == "as_tensor" and tensors[value["name"]]["dtype"] in _COMPLEX else count
+
+
+def _tree(spec: Any, leaves: Iterator[Node], fields: Dict[str, List[str]]) -> Node:
+    kind = spec["type"]
+    if kind is None:
+        return next(leaves)
+    children = [_tree(child, leaves, fields) for child in spec["children_spec"]]
+    if kind in ("builtins.tuple", "builtins.list"):
+        return {kind[len("builtins."):]: children}
+    context = spec["context"]
+    if kind in ("builtins.dict", "collections.OrderedDict"):
+        return {"dict": [[key, child] for key, child in zip(json.loads(context), children)]}
+    if kind == "collections.namedtuple":
+        name = context if context in fields else json.loads(context)
+        return {"class": name, "fields": fields.get(name), "context": context, "children": children}
+    named = kind.startswith("torch.return_types.") and len(children) == 2  # max, sort, topk ...
+    keys = ["values", "indices"] if named else _keys(context, len(children))
+    return {"class": kind, "fields": keys, "context": context, "children": children}
+
+
+def _keys(context: Any, count: int) -> Optional[List[str]]:
+    """The names of the children, where the context of a class is a list of them or begins with one."""
+    try:
+        parsed = json.loads(context)
+    except (TypeError, ValueError):
+        return None
+    if isinstance(parsed, list) and parsed and isinstance(parsed[0], list):
+        parsed = parsed[0]
+    good = isinstance(parsed, list) and len(parsed) == count and all(isinstance(key, str) for key in parsed)
+    return parsed if good else None

@@ -1,0 +1,291 @@
+"""What needs PyTorch: modules, tensors, torch.compile."""
+
+import functools
+import os
+import subprocess
+import sys
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+import harness
+import stridec
+import stridec.torch_backend
+from harness import expect, refused
+
+if "stridec" not in torch._dynamo.list_backends():  # the package is on the path, not installed
+    torch._dynamo.register_backend(stridec.torch_backend.backend, name="stridec")
+
+Dim = torch.export.Dim
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Everything(torch.nn.Module):
+    """Nested arguments and results, a buffer and an argument that are written."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x, d, *, scale=None, flag=True):
+        self.calls.add_(1)
+        y = self.linear(x) + d["u"][0]
+        d["w"].mul_(2)
+        if scale is not None:
+            y = y * scale
+        return Pair(y, x.sum()), {"calls": self.calls.clone(), "none": None, "rows": x.shape[0], "max": torch.max(y, 1),
+                                  "complex": torch.complex(y, y)}
+
+
+def same(actual, expected, where="result", tolerance=1e-5):
+    if isinstance(expected, torch.Tensor):
+        expect(isinstance(actual, torch.Tensor) and actual.dtype == expected.dtype, f"{where}: {actual}")
+        expect(actual.shape == expected.shape, f"{where}: {actual.shape} instead of {expected.shape}")
+        if expected.is_floating_point() or expected.is_complex():
+            good = torch.allclose(actual, expected.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
+        else:
+            good = torch.equal(actual, expected)
+        expect(good, f"{where}: {actual} instead of {expected}")
+        return
+    expect(type(actual) is type(expected), f"{where}: {type(actual)} instead of {type(expected)}")
+    if isinstance(expected, dict):
+        expect(list(actual) == list(expected), f"{where}: {list(actual)}")
+        for key in expected:
+            same(actual[key], expected[key], f"{where}.{key}", tolerance)
+    elif isinstance(expected, (tuple, list)):
+        expect(len(actual) == len(expected), f"{where}: {len(actual)} elements")
+        for at, (a, e) in enumerate(zip(actual, expected)):
+            same(a, e, f"{where}.{at}", tolerance)
+    else:
+        expect(actual == expected, f"{where}: {actual} instead of {expected}")
+
+
+# ---- modules
+
+
+def test_calling_convention_of_a_module():
+    torch.manual_seed(0)
+    module = Everything().eval()
+    shapes = {"x": {0: Dim("batch", max=64)}, "d": {"u": [None], "w": None}, "scale": None}
+    example = torch.ones(1, 4), {"u": [torch.ones(3)], "w": torch.ones(2)}
+    compiled = stridec.compile(module, example, kwargs={"scale": torch.tensor(2.0)}, dynamic_shapes=shapes,
+                               dims={"batch": (1, 32)}, output="everything.so")
+    expect(compiled.symbols == {"x.0": (1, 32, 1)}, str(compiled.symbols))
+    module.calls.zero_()
+    for rows, model in ((1, compiled), (5, stridec.load("everything.so"))):
+        model.reset_state()
+        module.calls.zero_()
+        x, u = torch.randn(rows, 4), torch.randn(3)
+        mine, theirs = ({"u": [u], "w": torch.ones(2)} for _ in range(2))
+        same(model(x, mine, scale=torch.tensor(3.0)), module(x, theirs, scale=torch.tensor(3.0)))
+        same(mine, theirs, "arguments")
+    refused(lambda: compiled(torch.ones(40, 4), mine, scale=torch.tensor(3.0)), "STRIDEC_WRONG_SHAPE", "1..32")
+
+
+def test_examples_of_size_one():
+    class Scaled(torch.nn.Module):
+        def forward(self, x, ys):
+            return x * 2, ys[0].sum(1), ys[1] + 1
+
+    half = Dim("half", max=8)
+    for shapes in (({0: Dim("n"), 1: 2 * half}, [{0: Dim("n")}, {0: half}]),
+                   ({0: Dim.DYNAMIC, 1: Dim.AUTO}, [{0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}])):
+        example = torch.ones(1, 2), [torch.ones(1, 3), torch.ones(1)]
+        compiled = stridec.compile(Scaled(), example, dynamic_shapes=shapes, threads=1)
+        for n, h in ((1, 1), (4, 3)):
+            given = torch.randn(n, 2 * h), [torch.randn(n, 3), torch.randn(h)]
+            same(compiled(*given), Scaled()(*given))
+
+
+def test_errors_of_the_export_and_the_compiler():
+    class Branching(torch.nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    refused(lambda: stridec.compile(Branching(), (torch.ones(3),)), "export", "torch.export")
+    error = refused(lambda: stridec.compile(torch.nn.Dropout().train(), (torch.ones(3),)), "unsupported-op", "eval")
+    expect(error.exit_code == 5, str(error.exit_code))
+    refused(lambda: stridec.compile(torch.nn.ReLU()), "STRIDEC_INVALID_ARGUMENT", "example inputs")
+
+
+def test_tensors_of_every_kind():
+    class Same(torch.nn.Module):
+        def forward(self, *xs):
+            return tuple(x.t().contiguous() for x in xs)
+
+    types = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8, torch.int16, torch.int32,
+             torch.int64, torch.bool, torch.complex64, torch.float8_e4m3fn, torch.float8_e5m2]
+    given = [torch.randint(0, 2, (2, 3)).to(dtype) for dtype in types]
+    compiled = stridec.compile(Same(), tuple(given), threads=1)
+    for inputs in (given, [x.t().contiguous().t() for x in given]):
+        for dtype, x, y in zip(types, inputs, compiled(*inputs)):
+            expect(y.dtype == dtype and y.shape == (3, 2), f"{dtype}: {y}")
+            expect(torch.equal(y.to(torch.complex128), x.t().to(torch.complex128)), f"{dtype}: {y}")
+    double = stridec.compile(torch.nn.ReLU(), (torch.ones(3),), threads=1)
+    imaginary = torch.complex(torch.ones(3), torch.ones(3)).conj().imag
+    expect(imaginary.is_neg(), "a tensor with the bit of negation")
+    same(double(imaginary), torch.zeros(3))
+    same(double(torch.nn.Parameter(torch.ones(3))), torch.ones(3))
+    refused(lambda: double(torch.ones(3).to_sparse()), "STRIDEC_WRONG_TYPE", "sparse")
+    refused(lambda: double(torch.ones(3, device="meta")), "STRIDEC_WRONG_TYPE", "meta")
+    out = torch.zeros(6)[::2]
+    double(torch.ones(3), out=[out])
+    same(out, torch.ones(3))
+    mixed = double(np.ones(3, np.float32))
+    expect(isinstance(mixed, np.ndarray), "NumPy in, NumPy out")
+
+
+# ---- torch.compile
+
+
+@functools.lru_cache(maxsize=None)
+def count_runs():
+    """A list that has one element for each run of the program."""
+    runs, own = [], stridec._program.run
+
+    def run(*arguments, **options):
+        runs.append(arguments[0])
+        return own(*arguments, **options)
+
+    stridec._program.run = run
+    return runs
+
+
+def compare(function, *calls, options=None, dynamic=None):
+    """Results of torch.compile and of eager PyTorch: values, types and strides; then the function."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="stridec", options=options or {}, dynamic=dynamic)
+    with torch.no_grad():
+        for call in calls:
+            copies = [a.clone() if isinstance(a, torch.Tensor) else a for a in call]
+            expected, actual = function(*copies), compiled(*call)
+            same(actual, expected)
+            same(list(call), copies, "arguments")
+            for a, e in zip(*([x] if isinstance(x, torch.Tensor) else x for x in (actual, expected))):
+                if isinstance(e, torch.Tensor):
+                    expect(a.stride() == e.stride(), f"strides {a.stride()} instead of {e.stride()}")
+    return compiled
+
+
+def net():
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)]
+    return torch.nn.Sequential(*layers).eval()
+
+
+def test_networks_with_dynamic_sizes():
+    runs = count_runs()
+    compare(net(), *[(torch.randn(n, 4),) for n in (5, 6, 7, 8)])
+    before = len(runs)
+    compare(net(), *[(torch.randn(n, 4),) for n in (5, 6, 9)])
+    expect(len(runs) == before, "the same graphs are compiled again")
+
+
+def test_results_of_every_kind():
+    def function(x, y):
+        z = y + 1
+        return (x.expand(3, 4), x + 1, (x * y).t(), torch.arange(5), x.to(torch.bfloat16), 7, x, z, z, x[:0], torch.zeros(()),
+                torch.view_as_complex(torch.stack([y, y], -1)), z[:, 1], torch.tensor([1.0, 2.0]), (x * 2).expand(3, 4))
+
+    compare(function, (torch.randn(1, 4), torch.randn(3, 4)))
+
+
+def test_integers_and_sizes():
+    def function(x, n):
+        return torch.nn.functional.pad(x, (0, n)).repeat(2, 1) + n, x.shape[0] * n, x.new_ones(x.shape[0] * 2)
+
+    compare(function, *[(torch.randn(k, 3), n) for k, n in ((3, 4), (5, 2), (7, 3))], dynamic=True)
+
+
+def test_arguments_and_buffers_that_are_written():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+
+        def forward(self, x):
+            self.count.add_(1)
+            x.mul_(2)
+            return x + self.count
+
+    module, other = Counter(), Counter()
+    compiled = torch.compile(module, backend="stridec")
+    with torch.no_grad():
+        for _ in range(3):
+            x, y = torch.ones(3, 2), torch.ones(3, 2)
+            same(compiled(x), other(y))
+            same(x, y)
+            same(module.count, other.count)
+
+
+def test_replaced_weights():
+    runs = count_runs()
+    for freeze in (False, True):
+        torch._dynamo.reset()
+        module, x = net(), torch.randn(5, 4)
+        compiled = torch.compile(module, backend="stridec", options={"freeze": freeze})
+        with torch.no_grad():
+            same(compiled(x), module(x))
+            before = len(runs)
+            module[0].weight.mul_(2)
+            same(compiled(x), module(x))
+            module[0].weight.data = torch.randn(8, 4)
+            same(compiled(x), module(x))
+            module[3].weight = torch.nn.Parameter(torch.randn(3, 8))
+            same(compiled(x), module(x))
+            expect(len(runs) - before == (3 if freeze else 0), f"freeze {freeze}: {len(runs) - before} programs are compiled")
+
+
+def test_gradients_run_eagerly_with_one_warning():
+    torch._dynamo.reset()
+    stridec.torch_backend._warned = False
+    module, x = net(), torch.randn(5, 4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for function in (torch.compile(module, backend="stridec"), torch.compile(lambda x: module(x) * 2, backend="stridec")):
+            function(x).sum().backward()
+    found = [str(w.message) for w in caught if "stridec" in str(w.message)]
+    expect(len(found) == 1 and "no_grad" in found[0], str(found))
+    expect(module[0].weight.grad is not None, "no gradient")
+
+
+def test_unsupported_operators():
+    def function(x):
+        return torch.linalg.qr(torch.rand(3, 3) + x).Q
+
+    torch._dynamo.reset()
+    try:
+        torch.compile(function, backend="stridec")(torch.ones(3))
+        expect(False, "nothing is refused")
+    except torch._dynamo.exc.BackendCompilerFailed as error:
+        text = str(error)
+        expect("linalg_qr" in text and "aten.rand" in text and "with_torch.py" in text, text)
+    eager = torch.compile(function, backend="stridec", options={"fallback": "eager"})
+    expect(eager(torch.ones(3)).shape == (3, 3), "eager")
+    torch._dynamo.reset()
+    try:
+        torch.compile(function, backend="stridec", options={"frezee": True})(torch.ones(3))
+        expect(False, "an unknown option is taken")
+    except torch._dynamo.exc.BackendCompilerFailed as error:
+        expect("no option 'frezee'" in str(error), str(error))
+
+
+def test_a_second_process_compiles_nothing():
+    code = ("import torch, stridec, stridec.torch_backend as b, stridec._program as p, with_torch\n"
+            "runs = with_torch.count_runs()\n"
+            "with torch.no_grad(): torch.compile(with_torch.net(), backend=b.backend)(torch.ones(6, 4))\n"
+            "print(len(runs))")
+    path = os.pathsep.join([str(harness.ROOT / "python"), str(harness.ROOT / "tests/python")])
+    counts = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+        expect(done.returncode == 0, done.stderr)
+        counts.append(int(done.stdout.split()[-1]))
+    expect(counts[1] == 0, f"the program runs {counts} times")
