@@ -15,7 +15,9 @@ function(link_for_old_glibc target)
   set(stub ${PROJECT_BINARY_DIR}/generated/old_glibc)
   execute_process(COMMAND ${CMAKE_COMMAND} -D OUT=${stub} -D CLANG=${STRIDEC_LLVM_DIR}/bin/clang
     -P ${old_glibc}/make_stub.cmake COMMAND_ERROR_IS_FATAL ANY)
-  target_sources(${target} PRIVATE ${old_glibc}/compat.c)
+  # An object of its own: the target's precompiled headers are C++.
+  add_library(stridec_old_glibc OBJECT ${old_glibc}/compat.c)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:stridec_old_glibc>)
   target_link_options(${target} PRIVATE -L${stub})
   target_link_libraries(${target} PRIVATE pthread dl m)
 endfunction()
