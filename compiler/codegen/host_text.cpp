@@ -392,7 +392,8 @@ std::string host_text(const std::vector<HostFunction>& functions, const std::vec
   size_t target_count = 0;
   for (const HostVariant& variant : functions[0])
     if (variant.when.is_const(1)) targets += target_row(variant, tables, options.graphs), ++target_count;
-  std::string out = "// The host program of '" + programs[0]->name + "'.\n#define STRIDEC_ABI_FREESTANDING\n";
+  std::string out = line_comment(cat("The host program of '", programs[0]->name, "'."));
+  out += "\n#define STRIDEC_ABI_FREESTANDING\n";
   out += abi_header();
   out += "\nextern \"C\" void* memcpy(void*, const void*, unsigned long);\n";
   out += sym::c_helpers();
