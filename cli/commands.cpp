@@ -22,7 +22,7 @@ constexpr Command kCommands[] = {
      "stridec compile bert.onnx -o bert.so --dim batch=1..64,sequence=1..512\n"
      "stridec compile model.onnx -o model.so --cpu x86-64-v2,x86-64-v3,x86-64-v4\n"
      "stridec compile model.onnx -o model.so --target cpu,cuda --gpu sm_90a,ptx\n"
-     "stridec compile --function prefill=prefill.onnx --function decode=decode.onnx -o llm.so"},
+     "stridec compile --function prefill=a.onnx --function decode=b.onnx -o llm.so"},
     {"check", kModels, "list everything that stands in the way of compiling a model", declare_check,
      "stridec check model.onnx\n"
      "stridec check model.onnx --dim batch=8,sequence=128"},
