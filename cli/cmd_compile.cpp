@@ -197,14 +197,14 @@ class Report {
                                    each.sizes.empty() ? "" : cat(" where ", each.sizes)));
   }
 
-  // Code that several kernels call, such as a GEMM micro-kernel, is a separate function.
+  // Code that several kernels call, such as a GEMM micro-kernel, counts as a kernel of its own.
   void building(const Compilation& made) {
-    const size_t functions = made.built.kernels.size() + made.device.kernels.size();
+    const size_t kernels = made.built.kernels.size() + made.device.kernels.size();
     progress_.line("packing",
                    human_bytes(static_cast<uint64_t>(made.programs().front()->weight_bytes)) + " of weights");
-    progress_.line("building", cat(counted(functions, "function"),
+    progress_.line("building", cat(counted(kernels, "kernel"),
                                    made.programs().size() == 1 ? "" : " for all of these programs",
-                                   "; equal kernels are built once"));
+                                   "; equal ones are built once"));
   }
 
   ProgressPrinter& progress_;
@@ -249,7 +249,7 @@ int run(const Flags& flags, const Globals& globals) {
   }
   const loop::Program& program = *made.programs().front();
   const std::vector<Contained> programs = contained(made);
-  const size_t functions = made.built.kernels.size() + made.device.kernels.size();
+  const size_t kernels = made.built.kernels.size() + made.device.kernels.size();
   json["warnings"] = nlohmann::ordered_json::array();
   for (const FunctionResult& function : made.functions) {
     for (const Diagnostic& warning : function.warnings) json["warnings"].push_back(warning_text(warning));
@@ -270,8 +270,8 @@ int run(const Flags& flags, const Globals& globals) {
           ? cat(output, " (", human_bytes(size), "), ", options.weights_file, " (", human_bytes(weights), ")")
           : cat(output, " (", human_bytes(size), ", ", human_bytes(size - weights), " beside weights)");
   const Weights shares = weights_of(programs, made.programs());
-  progress.line("wrote", cat(parts, shares.own.empty() ? "" : cat("; ", text_of(shares)), ", ",
-                             package::manifest_path(output), "   ", human_seconds(seconds), ", ",
+  progress.line("wrote", cat(parts, shares.own.empty() || weights == 0 ? "" : cat("; ", text_of(shares)),
+                             ", ", package::manifest_path(output), "   ", human_seconds(seconds), ", ",
                              human_bytes(peak), " peak"));
   Json listed = Json::array();
   for (const Contained& each : programs) {
@@ -286,7 +286,7 @@ int run(const Flags& flags, const Globals& globals) {
                {"weight_bytes", weights},
                {"weight_shares", shares.own.empty() ? Json(nullptr) : json_of(shares)},
                {"weights_file", external ? Json(options.weights_file) : Json(nullptr)},
-               {"kernels", functions},
+               {"kernels", kernels},
                {"launches", programs.front().launches},
                {"programs", std::move(listed)},
                {"tuning", tuning_json(made, report.tuning_seconds())},

@@ -175,6 +175,17 @@ void check_names(const Json& m, const std::vector<std::string>& names) {
            cat("its functions are ", join(functions, ", ", text)));
 }
 
+// The manifest, whose list of functions has the named ones alone.
+std::string with_functions(Json m, const std::vector<std::string>& names) {
+  if (const auto functions = m.find("functions"); functions != m.end()) {
+    Json named = Json::array();
+    for (const Json& function : *functions)
+      if (std::ranges::count(names, function["name"].get<std::string>()) > 0) named.push_back(function);
+    *functions = std::move(named);
+  }
+  return cat(m.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
+}
+
 int inspect_artifact(const Flags& flags, const Globals& globals) {
   const std::string text = read_manifest_text(flags.common.model);
   if (!flags.stage.empty() && flags.stage != "manifest")
@@ -182,13 +193,12 @@ int inspect_artifact(const Flags& flags, const Globals& globals) {
          cat("an artifact holds its manifest, not the stage '", flags.stage, "'"),
          "give the model itself for the stages of its compilation");
   const Json manifest = package::read_manifest(text, flags.common.model);
-  if (globals.json) {
-    std::printf("%s", text.c_str());
-    return 0;
-  }
-  check_names(manifest, flags.common.functions);
-  if (manifest.contains("functions"))
-    print_functions(manifest, flags.common.model, flags.common.functions);
+  const std::vector<std::string>& names = flags.common.functions;
+  check_names(manifest, names);
+  if (globals.json)
+    std::printf("%s", names.empty() ? text.c_str() : with_functions(manifest, names).c_str());
+  else if (manifest.contains("functions"))
+    print_functions(manifest, flags.common.model, names);
   else
     print_manifest(manifest, flags.common.model);
   return 0;

@@ -26,7 +26,9 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/compile.h"
+#include "compiler/frontend/parameters.h"
 #include "compiler/frontend/sample_inputs.h"
+#include "compiler/function_flags.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/walk.h"
 #include "compiler/ops/op_table.h"
@@ -95,23 +97,15 @@ Tensors given_outputs(const loop::Program& program, const Flags& flags) {
   return outputs;
 }
 
-// Whether a name, which may have one `*`, stands for this one.
-bool stands_for(const std::string& pattern, const std::string& name) {
-  const size_t star = pattern.find('*');
-  if (star == std::string::npos) return pattern == name;
-  return name.size() + 1 >= pattern.size() && name.starts_with(pattern.substr(0, star)) &&
-         name.ends_with(pattern.substr(star + 1));
-}
-
 // Drops what --state says about other functions of the artifact.
-void keep_own_states(const Library& artifact, const Json& states,
-                     std::vector<frontend::StatePattern>& given) {
+void keep_own_states(const Library& artifact, const Json& states, CompileOptions& options) {
   if (artifact.functions().size() == 1) return;
-  std::erase_if(given, [&](frontend::StatePattern& pattern) {
-    const std::string prefix = artifact.function() + ":";
-    if (pattern.input.starts_with(prefix)) pattern.input.erase(0, prefix.size());
+  CompileOptions all{.states = options.states};
+  for (const std::string& name : artifact.functions()) all.functions.push_back({.name = name, .model = ""});
+  options.states = flags_of(all, {.name = artifact.function(), .model = ""}).states;
+  std::erase_if(options.states, [&](const frontend::StatePattern& pattern) {
     return std::ranges::none_of(states, [&](const Json& state) {
-      return stands_for(pattern.input, state["name"].get<std::string>());
+      return frontend::matches_pattern(pattern.input, state["name"].get<std::string>());
     });
   });
 }
@@ -122,7 +116,7 @@ void take_flags(const Library& artifact, const std::string& path, CompileOptions
              manifest = artifact.function_manifest();
   const Json dims = manifest.value("dims", Json::object()), settings = whole.value("options", Json::object()),
              values = manifest.value("input_values", Json::object());
-  keep_own_states(artifact, manifest["states"], options.states);
+  keep_own_states(artifact, manifest["states"], options);
   options.input_values.clear();
   for (const auto& [name, value] : values.items())
     options.input_values.push_back(frontend::parse_input_value(cat(name, "=", value.get<std::string>())));

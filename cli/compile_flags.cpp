@@ -175,15 +175,30 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
   group("Options");
 }
 
+namespace {
+
+// Characters of a function's name: it is part of other flags, and of the names of dumps.
+bool allowed_in_names(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+         c == '.';
+}
+
+}  // namespace
+
 std::vector<FunctionModel> parse_functions(const std::vector<std::string>& given) {
   std::vector<FunctionModel> functions;
   for (const std::string& text : given) {
     const size_t equals = text.find('=');
     FunctionModel function{.name = text.substr(0, equals),
                            .model = equals == std::string::npos ? "" : text.substr(equals + 1)};
-    if (function.name.empty() || function.model.empty() || function.name.find(':') != std::string::npos)
+    if (function.name.empty() || function.model.empty())
       fail(ErrorKind::kUsage, "bad-function", cat("'", text, "' is not of the form name=model"),
            "write --function prefill=prefill.onnx");
+    if (!std::ranges::all_of(function.name, allowed_in_names))
+      fail(ErrorKind::kUsage, "bad-function",
+           cat("'", function.name,
+               "' cannot be the name of a function, which consists of letters, digits, '_', '-' and '.'"),
+           "other flags name functions as in decode:batch=1");
     if (std::any_of(functions.begin(), functions.end(),
                     [&](const FunctionModel& other) { return other.name == function.name; }))
       fail(ErrorKind::kUsage, "bad-function", cat("two functions are named '", function.name, "'"),

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "compiler/base/check.h"
+#include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
@@ -14,6 +15,10 @@ namespace stridec::codegen {
 using sym::Expr;
 
 // ---- names and messages
+
+std::string line_comment(std::string_view text) {
+  return cat("// ", printable(text), text.ends_with('\\') ? "." : "");
+}
 
 HostNames::HostNames(const loop::Program& program) : program_(program), threads_(loop::threads_of(program)) {
   for (size_t i = 0; i < program.symbols.size(); ++i) index_[program.symbols[i].var] = i;
@@ -123,7 +128,7 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   const Kernel& kernel = *launched.kernel;
   const size_t step = first_step_ + step_names.size();
   step_names.push_back(name);
-  line(cat("{  // ", name));
+  line(cat("{  ", line_comment(name)));
   ++depth_;
   if (!kernel.buffers.empty())
     line(cat("void* const b[] = {",
@@ -220,7 +225,7 @@ void HostRun::launch_device(const LaunchedNest& launched, const std::string& nam
       all += cat(all.empty() ? "" : " | ", "(int64_t)(", pointer(id), ")");
     if (!all.empty()) condition += cat(condition.empty() ? "" : " && ", "((", all, ") & 15) == 0");
     line(cat(i ? "else " : "", condition.empty() ? "{" : cat("if (", condition, ") {"),
-             i ? "" : cat("  // ", name)));
+             i ? "" : cat("  ", line_comment(name))));
     ++depth_;
     for (size_t k = 0; k < choice.launches.size(); ++k) {
       line("{");

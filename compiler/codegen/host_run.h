@@ -5,6 +5,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,10 @@
 #include "compiler/loop/module_values.h"
 
 namespace stridec::codegen {
+
+// A comment to the end of its line. Names in it come from models: they may have line ends, or a backslash at
+// their end.
+std::string line_comment(std::string_view text);
 
 // Maps the program's symbols to elements of an array v, and the number of threads to a variable.
 class HostNames {

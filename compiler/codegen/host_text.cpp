@@ -421,7 +421,8 @@ std::string host_text(const std::vector<HostFunction>& functions, const std::vec
     if (variant.when.is_const(1)) targets += target_row(variant, tables, options.graphs), ++target_count;
   std::string metadata;
   for (const auto& [key, text] : options.metadata) metadata += key + '\0' + text + '\0';
-  std::string out = "// The host program of '" + programs[0]->name + "'.\n#define STRIDEC_ABI_FREESTANDING\n";
+  std::string out = line_comment(cat("The host program of '", programs[0]->name, "'."));
+  out += "\n#define STRIDEC_ABI_FREESTANDING\n";
   out += abi_header();
   out += "\nextern \"C\" void* memcpy(void*, const void*, unsigned long);\n";
   out += sym::c_helpers();

@@ -26,13 +26,17 @@ void check_same(const std::string& kind, const ModuleValues::Value& first, const
     fail(ErrorKind::kDoesNotFit, cat(kind, "-differs"),
          cat(kind, " '", a.name, "' is ", what, ": functions share a ", kind, " of one name"), help);
   };
+  const std::string alone =
+      kind == "parameter"
+          ? cat("; or make it a parameter of one function alone: --refit ", first.program->name, ":", a.name)
+          : "";
   if (a.dtype != b.dtype || a.shape != b.shape)
     refuse(cat(type_of(a), " in function '", first.program->name, "' and ", type_of(b), " in function '",
                program.name, "'"),
-           "give the models the same sizes for it, or rename it in one of them");
+           cat("give the models the same dtype and sizes for it, or rename it in one of them", alone));
   if (!same_bytes(a.weight, b.weight))
     refuse(cat("initialised differently in functions '", first.program->name, "' and '", program.name, "'"),
-           cat("give the models the same initial value, or rename the ", kind, " in one of them"));
+           cat("give the models the same initial value, or rename the ", kind, " in one of them", alone));
 }
 
 ModuleValues united(const std::string& kind, std::span<const Program* const> programs,

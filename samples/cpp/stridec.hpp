@@ -114,15 +114,17 @@ class Model {
       if (function(f).name == name) return f;
     throw Failure(STRIDEC_INVALID_ARGUMENT, "no function '" + name + "'");
   }
-  stridec_value_info input(int32_t i) const { return value(api_->model_input, i); }
-  stridec_value_info output(int32_t i) const { return value(api_->model_output, i); }
+  stridec_value_info input(int32_t i, int32_t f = 0) const { return value(i, f, true); }
+  stridec_value_info output(int32_t i, int32_t f = 0) const { return value(i, f, false); }
 
  private:
-  template <class F>
-  stridec_value_info value(F get, int32_t i) const {
+  stridec_value_info value(int32_t i, int32_t f, bool is_input) const {
+    function(f);  // throws if there is none
     stridec_value_info info{};
     info.struct_size = sizeof info;
-    stridec_status status = get(handle(), i, &info);
+    stridec_status status =
+        f == 0 ? (is_input ? api_->model_input : api_->model_output)(handle(), i, &info)
+               : (is_input ? api_->model_function_input : api_->model_function_output)(handle(), f, i, &info);
     if (status != STRIDEC_OK) throw Failure(status, "no value number " + std::to_string(i));
     return info;
   }

@@ -203,7 +203,7 @@ def test_specialize():
     done = stridec("compile mlp.onnx -o special.so --specialize batch=1 --cpu x86-64-v3,x86-64-v2", 0).stderr
     expect(re.findall(r"^ *fusing +\d+ operations -> \d+ kernel launch(?:es)? a run on (.*)$", done, re.M)
            == ["x86-64-v3", "x86-64-v3 where batch == 1", "x86-64-v2", "x86-64-v2 where batch == 1"], done)  # fmt: skip
-    expect(re.search(r"^ *building +\d+ functions for all of these programs; equal kernels are built once$", done, re.M), done)
+    expect(re.search(r"^ *building +\d+ kernels for all of these programs; equal ones are built once$", done, re.M), done)
     told = json.loads(stridec("compile mlp.onnx -o special.so --specialize batch=1,3 --format=json", 0).stdout)
     expect([program["sizes"] for program in told["programs"]] == [None, "batch == 1", "batch == 3"], told)
     expect(all(program["launches"] > 0 for program in told["programs"]), told)

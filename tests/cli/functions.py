@@ -122,13 +122,16 @@ def test_commands_of_functions():
     stridec(f"run both.so {files} --output y=first.npy", 0)
     expect(np.array_equal(np.load("first.npy"), np.load("y.npy")), "the first function")
     for command in (f"run both.so --function encode {files}", "bench both.so --function encode", "inspect both.so --function encode",
-                    "verify decode.onnx both.so --function encode --state past=present"):
+                    "inspect both.so --function encode --format=json", "verify decode.onnx both.so --function encode --state past=present"):
         done = stridec(command, 1)
-        expect("error[unknown-function]" in done.stderr and "prefill, decode" in done.stderr, done.stderr)
+        told = done.stderr + done.stdout
+        expect("unknown-function" in told and "prefill, decode" in told, told)
     shown = stridec("inspect both.so", 0).stdout
     expect("functions prefill, decode" in shown and "function decode, from decode.onnx" in shown, shown)
     only = stridec("inspect both.so --function decode", 0).stdout
     expect("function decode" in only and "function prefill" not in only, only)
+    only = json.loads(stridec("inspect both.so --function decode --format=json", 0).stdout)
+    expect(only == {**manifest_of("both.json"), "functions": manifest_of("both.json")["functions"][1:]}, only)
     expect(re.search(r"^ ok ", stridec("verify decode.onnx both.so --function decode --state past=present", 0).stdout, re.M), "verify")
     done = stridec(f"verify both.so {FUNCTIONS} --format=json", 0)
     told = json.loads(done.stdout)
@@ -159,7 +162,8 @@ def test_functions_that_do_not_fit():
     write(longer=step(1, places=9))
 
     def refused(flags, code, sentence, status=1):
-        done = stridec(f"compile {flags} -o misfit.so", status)
+        words = flags.split() if isinstance(flags, str) else flags
+        done = stridec(["compile", *words, "-o", "misfit.so"], status)
         expect(f"error[{code}]" in done.stderr and sentence in done.stderr, done.stderr)
         expect(not os.path.exists("misfit.so"), "an artifact is left")
 
@@ -173,6 +177,8 @@ def test_functions_that_do_not_fit():
     refused(f"prefill.onnx {FUNCTIONS}", "usage", "in addition to functions")
     refused("--function prefill.onnx", "bad-function", "not of the form name=model")
     refused("--function a=one.onnx --function a=one.onnx", "bad-function", "two functions are named 'a'")
+    for name in ("a b", "a:b", "a,b", "a\nb", "größe", "../a"):
+        refused(["--function", f"{name}=one.onnx"], "bad-function", "cannot be the name of a function")
     done = stridec(f"compile {FUNCTIONS}", 1)
     expect("needs a name" in done.stderr, done.stderr)
 
@@ -236,6 +242,37 @@ def test_refit_of_functions():
     expect(not os.path.exists("never.so"), "an artifact is left")
 
 
+def test_parameters_of_two_kinds():
+    """A weight that differs between functions in dtype, shape or values cannot be one parameter of both."""
+    weights = {
+        "base": np.array([1, 2, 3], np.float32),
+        "other": np.array([1, 2, 4], np.float32),
+        "half": np.array([1, 2, 3], np.float16),
+        "long": np.array([1, 2, 3, 4], np.float32),
+        "whole": np.array([1, 2, 3], np.int8),
+        "column": np.array([[1], [2], [3]], np.float32),
+    }
+    for name, weight in weights.items():
+        kind = helper.np_dtype_to_tensor_dtype(weight.dtype)
+        node = helper.make_node("Mul", ["x", "w"], ["y"])
+        write(**{name: model([node], [value("x", weight.shape, kind)], [value("y", weight.shape, kind)], [("w", weight)])})
+    differences = {
+        "other": "is initialised differently in functions 'a' and 'b'",
+        "half": "is f32[3] in function 'a' and f16[3] in function 'b'",
+        "long": "is f32[3] in function 'a' and f32[4] in function 'b'",
+        "whole": "is f32[3] in function 'a' and i8[3] in function 'b'",
+        "column": "is f32[3] in function 'a' and f32[3, 1] in function 'b'",
+    }
+    for name, difference in differences.items():
+        both = f"--function a=base.onnx --function b={name}.onnx"
+        done = stridec(f"compile {both} --refit w -o never.so", 4)
+        expect("error[parameter-differs]" in done.stderr and f"parameter 'w' {difference}" in done.stderr, done.stderr)
+        expect("--refit a:w" in done.stderr, done.stderr)
+    stridec("compile --function a=base.onnx --function b=half.onnx --refit a:w -o apart.so", 0)
+    expect([p["dtype"] for p in manifest_of("apart.json")["parameters"]] == ["f32"], manifest_of("apart.json")["parameters"])
+    expect(not os.path.exists("never.so"), "an artifact is left")
+
+
 def test_variants_and_external_weights_of_functions():
     """Each function has code for each CPU, and all of them read one file of weights."""
     prepare()
@@ -253,7 +290,7 @@ def test_functions_without_the_state():
     prepare()
     write(plain=model([helper.make_node("Relu", ["x"], ["r"])], [value("x", ["m", 3])], [value("r", ["m", 3])]))
     flags = "--function plain=plain.onnx --function decode=decode.onnx --state"
-    for state in ("past=present", "decode:past=present"):
+    for state in ("past=present", "decode:past=present", "past=r --state decode:past=present"):
         stridec(f"compile {flags} {state} -o mixed.so", 0)
         told = json.loads(stridec(f"verify mixed.so {flags} {state} --format=json --runs 1", 0).stdout)
         expect(told["pass"] and len(told["functions"]) == 2, told)

@@ -17,8 +17,8 @@
  * - A function that can fail returns a stridec_status and writes a message of one sentence: into the
  *   buffer that the caller passed, or to context_error(). No function aborts, throws, prints or calls
  *   exit.
- * - A run allocates no memory if the context has already had a run (or context_reserve) with shapes at
- *   least as large.
+ * - A run allocates no memory if the context has already had a run (or context_reserve) of the same
+ *   function with shapes at least as large.
  * - Results do not depend on the number of threads.
  * - The caller sets struct_size = sizeof(the struct) in every struct that has this field, also in those
  *   that the runtime fills; 0 is an invalid argument. In structs that the caller fills, zero selects the

@@ -40,6 +40,21 @@ TEST_CASE("guards and shapes answer with sentences") {
   CHECK(run(10, 10) == "input 'x': dim 0 (batch) is 10; this artifact serves 1..8");
 }
 
+TEST_CASE("names with line ends and backslashes do not end up as code") {
+  ProgramBuilder p;
+  p.program.name = "double\nint32_t wrong";
+  const View x = p.input("x\n", kF32, {3}), y = p.output("y\\", kF32, {3});
+  for (const char* name : {"first\\", "second\rint wrong;", "third */ \""}) {
+    NestBuilder n = p.nest(name);
+    const Expr i = n.dim(3);
+    n.store(y, {i}, n.load(x, {i}) + n.load(x, {i}));
+    n.finish();
+  }
+  codegen::cpu::CompiledProgram compiled(p.program);
+  const auto outputs = compiled.run({tensor(kF32, {3}, {1, 2, 3})});
+  for (int i = 0; i < 3; ++i) CHECK(get_number(outputs.at(0), i) == 2 * (i + 1));
+}
+
 TEST_CASE("a while loop with a condition, an if on a symbol bound from data") {
   ProgramBuilder p;
   const View x = p.input("x", DType::kI32, {}), y = p.output("y", DType::kI32, {}),
