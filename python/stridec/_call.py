@@ -13,6 +13,7 @@ import torch
 
 from . import _arrays, _capi
 from ._context import Context, _copy, _words
+from ._errors import Error
 from ._graph import Program
 from ._model import Model
 
@@ -77,16 +78,20 @@ class _Call:
         self.symbols = _symbols(self.values)
         self.sizes = _picker([where[0] for where in self.symbols.values() if len(where) == 1], -1)
         self.dims = [where for where in self.symbols.values() if len(where) == 2]
+        self.strides = _free_strides(self.values, self.positions, self.symbols)
         names = {node.name: i for i, node in enumerate(program.placeholders)}
         self.updates = [(i, names[value.name[: -len(".updated")]]) for i, value in enumerate(model.outputs)
                         if i >= len(program.returned)]
         self.made = [program.returned_values[name] for name in program.returned]
         self.made += [self.values[position] for _, position in self.updates]
         self.outputs = [_output(o, program.returned, names) for o in program.outputs]
+        for output in self.outputs:
+            if not _is_known(output.value, self.symbols):
+                raise Error(f"the graph returns {output.value}, a number that the data decides", "unsupported", 5)
         self.run = model._api.context_run
         self.free: Dict[Optional[int], List[Any]] = {}  # contexts by stream, each with its calls by size
         self.cuda = model.device == "cuda"
-        self.static = not self.symbols
+        self.static = not self.symbols and not self.strides
 
     def __call__(self, args: List[Any]) -> List[Any]:
         stream = torch.cuda.current_stream(self.model._device_index).cuda_stream if self.cuda else None
@@ -115,7 +120,9 @@ class _Call:
 
     def _key(self, args: List[Any]) -> Tuple[Any, ...]:
         key = self.sizes(args)
-        return (*key, *(args[p].shape[d] for p, d in self.dims)) if self.dims else key
+        if self.dims:
+            key = (*key, *(args[p].shape[d] for p, d in self.dims))
+        return (*key, *(args[p].stride(d) for p, d in self.strides)) if self.strides else key
 
     def _runner(self, context: Context, plan: _Plan) -> Callable[[List[Any]], List[Any]]:
         """A call for these sizes: pointers, results, run."""
@@ -220,7 +227,8 @@ class _Call:
 
     def _copier(self, index: int) -> Callable[[Any, Any], Any]:
         value, device = self.model.outputs[index], self.made[index].device
-        return lambda _, tensor: _copy(tensor, value, True).to(device)
+        finish = torch.view_as_complex if self.made[index].is_complex() else lambda result: result
+        return lambda _, tensor: finish(_copy(tensor, value, True)).to(device)
 
 
 def _picker(positions: List[int], count: int) -> Callable[[List[Any]], Any]:
@@ -244,12 +252,24 @@ def _symbols(values: List[Any]) -> Dict[Any, Tuple[int, ...]]:
     return found
 
 
+def _free_strides(values: List[Any], positions: List[int], symbols: Dict[Any, Any]) -> List[Tuple[int, int]]:
+    """Strides of inputs that do not follow from the sizes."""
+    return [(position, dim) for position in positions for dim, step in enumerate(values[position].stride())
+            if isinstance(step, torch.SymInt) and not step.node.expr.free_symbols <= symbols.keys()]
+
+
 def _output(value: Any, returned: Dict[str, int], names: Dict[str, int]) -> _Output:
     if not isinstance(value, torch.fx.Node):
         return _Output(_VALUE, value=value)
     if value.name in returned:
         return _Output(_MADE, returned[value.name])
     return _Output(_GIVEN, names[value.name]) if value.op == "placeholder" else _Output(_VALUE, value=value.meta["val"])
+
+
+def _is_known(value: Any, symbols: Dict[Any, Any]) -> bool:
+    if isinstance(value, torch.SymInt):
+        return value.node.expr.free_symbols <= symbols.keys()
+    return not isinstance(value, (torch.SymFloat, torch.SymBool))
 
 
 def _number(value: Any, sizes: Dict[Any, int]) -> Optional[int]:

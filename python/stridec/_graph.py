@@ -92,6 +92,8 @@ def size(value: Any) -> Dict[str, Any]:
 def tensor_meta(tensor: torch.Tensor) -> Dict[str, Any]:
     if tensor.layout is not torch.strided:
         raise Unserializable(f"a tensor of layout {tensor.layout}")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise Unserializable(f"a tensor on the device '{tensor.device.type}'")
     name = str(tensor.dtype).rpartition(".")[2]
     if name not in SCALAR_TYPES:
         raise Unserializable(f"a tensor of {name}")

@@ -82,13 +82,15 @@ def _compile(graph: torch.fx.GraphModule, settings: _Settings) -> Callable[..., 
             devices = {n.meta["val"].device.type for n in graph.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)}
             with unset_fake_temporarily():  # constants are real tensors
                 program = Program(graph, frozen, ranges)
+                if not program.returned and not _written(graph):  # nothing to compute
+                    return make_boxed_func(graph.forward)
                 model = _artifacts.artifact(program, {"target": "cuda"} if "cuda" in devices else {}, settings.flags)
+            threads = torch.get_num_threads() if settings.threads is None else settings.threads
+            return make_call(program, model, threads)
         except Unserializable as error:
             return _unsupported(Error(f"the graph cannot be compiled: it has {error}", "unsupported", 5), graph, settings)
         except Error as error:
             return _unsupported(error, graph, settings)
-        threads = torch.get_num_threads() if settings.threads is None else settings.threads
-        return make_call(program, model, threads)
 
     if settings.freeze and static:
         written = _written(graph)

@@ -164,7 +164,8 @@ def compare(function, *calls, options=None, dynamic=None):
     compiled = torch.compile(function, backend="stridec", options=options or {}, dynamic=dynamic)
     with torch.no_grad():
         for call in calls:
-            copies = [a.clone() if isinstance(a, torch.Tensor) else a for a in call]
+            copies = [torch.empty_strided(a.shape, a.stride(), dtype=a.dtype).copy_(a) if isinstance(a, torch.Tensor) else a
+                      for a in call]
             expected, actual = function(*copies), compiled(*call)
             same(actual, expected)
             same(list(call), copies, "arguments")
@@ -202,6 +203,19 @@ def test_integers_and_sizes():
         return torch.nn.functional.pad(x, (0, n)).repeat(2, 1) + n, x.shape[0] * n, x.new_ones(x.shape[0] * 2)
 
     compare(function, *[(torch.randn(k, 3), n) for k, n in ((3, 4), (5, 2), (7, 3))], dynamic=True)
+
+
+def test_strides_that_do_not_follow_from_sizes():
+    def function(x):
+        return x * 2, x.t()
+
+    compare(function, *[(torch.randn(n, width)[:, 1:5],) for n, width in ((5, 8), (6, 9), (6, 7))], dynamic=True)
+    transposed = torch.randn(4, 6).t()
+    compare(function, (torch.randn(6, 4),), (transposed,))
+
+
+def test_graphs_with_nothing_to_compute():
+    compare(lambda x: (x, 3), (torch.ones(2),))
 
 
 def test_arguments_and_buffers_that_are_written():
