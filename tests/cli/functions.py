@@ -69,7 +69,7 @@ def test_functions_share_states_and_weights():
     context = sample().Model("both.so").context(threads=1)
     functions = context.model.functions
     expect(list(functions) == ["prefill", "decode"], list(functions))
-    expect([v.shape for v in functions["decode"].inputs] == ["[1, 64]", "[1, 1]"], functions["decode"].inputs)
+    expect([v.shape for v in functions["decode"].inputs] == [(1, 64), (1, 1)], functions["decode"].inputs)
     rng = np.random.default_rng(3)
     cache = np.zeros((PLACES, WIDTH), np.float32)
     for name, rows, first in (("prefill", 3, 0), ("decode", 1, 3), ("decode", 1, 4), ("prefill", 2, 5), ("decode", 1, 0)):

@@ -1,4 +1,4 @@
-"""Writes tests/pt2/programs from what pt2_exports.py exported (DIR): write_programs.py DIR
+"""Writes tests/pt2/programs from what pt2_exports.py exported (DIR): write_programs.py DIR; without DIR, only `edges`.
 
 Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
 wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.
@@ -37,9 +37,35 @@ def repack(source, target):
             new.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED, 9)
 
 
+def write_edges():
+    """Bounds in the wrong order, and norms of matrices without rows or columns."""
+    import numpy as np
+    import torch
+
+    class Edges(torch.nn.Module):
+        def forward(self, x):
+            norm = torch.linalg.matrix_norm
+            none = x[:0]
+            return (torch.logit(x, eps=0.6), torch.logit(x, eps=0.3), norm(none, 1), norm(none, float("inf")),
+                    norm(none.t(), 1), norm(x, 1), norm(x, -1), norm(x, float("inf")), norm(none, "fro"))  # fmt: skip
+
+    x = torch.tensor([[0.2, 0.5, 0.8], [0.0, 1.0, float("nan")], [0.31, 0.69, 0.4]])
+    program = torch.export.export(Edges(), (x,))
+    results = {f"o{i}": value.numpy() for i, value in enumerate(Edges()(x))}
+    np.savez_compressed(HERE / "edges.npz", i0=x.numpy(), **results)
+    for name, each in (("edges", program), ("edges.core", program.run_decompositions())):
+        whole = HERE / "whole.pt2"
+        torch.export.save(each, whole)
+        repack(whole, HERE / f"{name}.pt2")
+        whole.unlink()
+
+
 def main():
-    folder = pathlib.Path(sys.argv[1])
     HERE.mkdir(exist_ok=True)
+    write_edges()
+    if len(sys.argv) < 2:
+        return
+    folder = pathlib.Path(sys.argv[1])
     for name in NAMES:
         for form in ("", ".core"):
             if (folder / f"{name}{form}.pt2").exists():

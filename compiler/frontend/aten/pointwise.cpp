@@ -93,7 +93,8 @@ Results sinc(Context& c) {
 Results logit(Context& c) {
   const auto eps = c.optional_number("eps");
   return in_floats(c, [&](Term x) {
-    const Term z = eps ? minimum(maximum(x, *eps), 1 - *eps) : x;
+    // The lower bound comes first, also where it is the larger one (eps above 0.5).
+    const Term z = eps ? select(less(x, *eps), *eps, select(greater(x, 1 - *eps), 1 - *eps, x)) : x;
     return log(z / subtract_from(1, z));
   });
 }

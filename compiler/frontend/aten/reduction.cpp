@@ -194,7 +194,8 @@ Term matrix_norm_of(Context& c, Term x, const Value& order, Dims dims, bool keep
   if (size != 1 && !std::isinf(size)) c.unsupported("a norm of matrices that needs singular values");
   const Term sums = reduce_sum(abs(widen(x)), {size == 1 ? row : column}, kKeep);
   const int64_t over = size == 1 ? column : row;
-  const Term out = p > 0 ? reduce_max(sums, {over}, kKeep) : reduce_min(sums, {over}, kKeep);
+  // The largest of no sums is 0.
+  const Term out = p > 0 ? maximum(reduce_max(sums, {over}, kKeep), 0) : reduce_min(sums, {over}, kKeep);
   return cast(keep ? out : squeeze(out, both), x.dtype(), false);
 }
 Results matrix_norm(Context& c) {
