@@ -123,7 +123,7 @@ class Model:
         self.inputs, self.outputs, self.symbols = first.inputs, first.outputs, first.symbols
         self.states = self._values(self._api.model_state, info.state_count)
         self.parameters = self._values(self._api.model_parameter, info.parameter_count) if info.parameter_count else []
-        stored = self.manifest().get("metadata", {}).get(Convention.KEY)
+        stored = self.metadata().get(Convention.KEY)
         names = [value.name for value in self.inputs], [value.name for value in self.outputs]
         self.convention = Convention.of_json(stored) if stored else Convention.of_names(*names)
         self.convention.find_updates(*names)
@@ -213,6 +213,15 @@ class Model:
         if self._api.model_manifest(self._handle, data, size):
             raise Error(f"'{self.path}' has no manifest", "STRIDEC_BAD_ARTIFACT")
         return json.loads(c.string_at(data, size.value).decode())
+
+    def metadata(self) -> Dict[str, str]:
+        """Text by key: what the model's file has, and what `compile --metadata` gave."""
+        if not self._api.has("model_metadata"):
+            return self.manifest().get("metadata", {})
+        found, key, text = {}, c.c_char_p(), c.c_char_p()
+        while not self._api.model_metadata(self._handle, len(found), c.byref(key), c.byref(text)):
+            found[key.value.decode()] = text.value.decode()
+        return found
 
     def close(self) -> None:
         """Gives memory and threads back. Later calls fail; contexts that were made by context() stay usable."""
