@@ -50,9 +50,14 @@ def test_limits_of_tuning():
         start = time.monotonic()
         done = stridec(f"tune tower.onnx --tune-db limited.txt {flag} --format=json", 0)
         expect(time.monotonic() - start < most, f"{flag} took {time.monotonic() - start:.1f} s")
-        entries = json.loads(stridec("tune show limited.txt --format=json", 0).stdout)
-        expect(len(entries) == len(json.loads(done.stdout)) > 0, f"{flag}: {len(entries)} entries")
-        os.remove("limited.txt")
+        # On a busy machine two seconds may be too short to measure anything.
+        measured = json.loads(done.stdout)
+        expect(measured or most == 30, f"{flag}: nothing was measured")
+        expect(bool(measured) == os.path.exists("limited.txt"), f"{flag}: a database of {len(measured)} entries")
+        if measured:
+            entries = json.loads(stridec("tune show limited.txt --format=json", 0).stdout)
+            expect(len(entries) == len(measured), f"{flag}: {len(entries)} entries")
+            os.remove("limited.txt")
     # A process that is ended has kept what it had measured.
     stridec("tune tower.onnx --tune-db limited.txt --max-seconds 0.3")
     if os.path.exists("limited.txt"):
