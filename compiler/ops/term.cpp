@@ -111,6 +111,16 @@ Term pad(Term x, const Shape& before, const Shape& after, double value) {
 Term index_along(Builder& b, const Shape& shape, int64_t dim, DType dtype) {
   return {b, iota(b, shape, dim, dtype)};
 }
+Term positions_along(Builder& b, sym::Expr size, int64_t dim, int64_t rank) {
+  Shape shape(static_cast<size_t>(rank), 1);
+  shape[static_cast<size_t>(dim)] = size;
+  return index_along(b, shape, dim, DType::kI64);
+}
+Term along_dim(Term values, int64_t dim, int64_t rank) {
+  Shape shape(static_cast<size_t>(rank), 1);
+  shape[static_cast<size_t>(dim)] = count(values.shape());
+  return reshape(values, shape);
+}
 Term filled(Builder& b, const Shape& shape, DType dtype, double value) {
   return {b, full(b, shape, dtype, value)};
 }

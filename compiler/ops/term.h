@@ -106,6 +106,10 @@ Term flip(Term x, const Dims& dims);
 Term concat(const std::vector<Term>& parts, int64_t dim);
 Term pad(Term x, const graph::Shape& before, const graph::Shape& after, double value);
 Term index_along(graph::Builder& b, const graph::Shape& shape, int64_t dim, DType dtype);
+// 0, 1, ... along `dim` of a tensor of `rank`, i64; other dims have size 1.
+Term positions_along(graph::Builder& b, sym::Expr size, int64_t dim, int64_t rank);
+// The elements of a tensor along `dim` of one of `rank`; other dims have size 1.
+Term along_dim(Term values, int64_t dim, int64_t rank);
 Term filled(graph::Builder& b, const graph::Shape& shape, DType dtype, double value);
 Term gather(Term data, Term indices, int64_t dim, int64_t batch_dims = 0);
 

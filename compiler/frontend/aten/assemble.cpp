@@ -5,6 +5,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/composite/creation.h"
 
 namespace stridec::aten {
 namespace {
@@ -90,7 +91,7 @@ Term diagonal_at(Term x, int64_t offset) {
   const Term row = index_along(b, {size, size}, 0, DType::kI64),
              column = index_along(b, {size, size}, 1, DType::kI64);
   const Term at = maximum(minimum(offset >= 0 ? row : column, size_as(b, DType::kI64, n - 1)), 0);
-  const Term on = equal(column - row, static_cast<double>(offset));
+  const Term on = eye(b, {size, size}, offset);
   if (n.is_const(0)) {
     Shape shape(x.shape().begin(), x.shape().end() - 1);
     shape.insert(shape.end(), {size, size});

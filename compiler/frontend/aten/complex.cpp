@@ -140,7 +140,7 @@ Transform transform_of(const Context& c) {
   for (const char* n : {"n", "s"})
     if (c.names(n) && c.has(n)) out.sizes = c.sizes(n);
   if (c.has("dim")) {
-    for (int64_t d : c.integers("dim")) out.dims.push_back(normal_dim(d, rank));
+    out.dims = c.listed_dims("dim", rank);
   } else {
     const int64_t count = out.sizes.empty() ? rank : std::ssize(out.sizes);
     for (int64_t d = std::max<int64_t>(rank - count, 0); d < rank; ++d) out.dims.push_back(d);
@@ -201,9 +201,7 @@ Term half_to_real(const Context& c, const Transform& t, sym::Expr n, bool backwa
   const Term k = index_along(b, {n}, 0, DType::kI64), size = size_as(b, DType::kI64, n);
   const Term mirrored = greater(k, size_as(b, DType::kI64, sym::floordiv(n, 2)));
   const Term at = select(mirrored, size - k, k), whole = gather(x, at, last);
-  Shape along(whole.shape().size(), 1);
-  along[static_cast<size_t>(last)] = n;
-  x = select(expand(reshape(mirrored, along), whole.shape()), conjugate(whole), whole);
+  x = select(expand(along_dim(mirrored, last, whole.rank()), whole.shape()), conjugate(whole), whole);
   x = part(transformed(x, {last}, backward, 1), 0);
   sym::Expr count = 1;
   for (int64_t d : t.dims) count = count * x.dim(d);

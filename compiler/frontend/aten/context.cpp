@@ -171,10 +171,15 @@ int64_t Context::dim(std::string_view name, int64_t rank) const {
   return normal_dim(integer(name), rank);
 }
 
+Dims Context::listed_dims(std::string_view name, int64_t rank) const {
+  Dims out;
+  for (int64_t d : integers(name)) out.push_back(normal_dim(d, rank));
+  return out;
+}
+
 Dims Context::dims(std::string_view name, int64_t rank) const {
   Dims out;
-  if (has(name))
-    for (int64_t d : integers(name)) out.push_back(normal_dim(d, rank));
+  if (has(name)) out = listed_dims(name, rank);
   if (rank == 0) return {};  // dim 0 of a scalar is none
   if (out.empty()) {
     out.resize(static_cast<size_t>(rank));

@@ -52,7 +52,9 @@ class Context {
   // -- dims
   // Negative ones count from the end. Throws Error for a scalar: a row that takes one asks before.
   int64_t dim(std::string_view name, int64_t rank) const;
-  // None or an empty list means all.
+  // As the list has them.
+  Dims listed_dims(std::string_view name, int64_t rank) const;
+  // In order. None or an empty list means all.
   Dims dims(std::string_view name, int64_t rank) const;
 
   [[noreturn]] void unsupported(std::string message, std::string help = {}) const;

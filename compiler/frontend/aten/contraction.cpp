@@ -5,6 +5,7 @@
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/creation.h"
 #include "compiler/ops/composite/linear_algebra.h"
 #include "compiler/ops/shapes.h"
 
@@ -67,9 +68,7 @@ Results op_einsum(Context& c) {
 }
 Results tensordot(Context& c) {
   const Term x = c.in("self"), y = c.in("other");
-  Dims xs, ys;
-  for (int64_t d : c.integers("dims_self")) xs.push_back(normal_dim(d, x.rank()));
-  for (int64_t d : c.integers("dims_other")) ys.push_back(normal_dim(d, y.rank()));
+  const Dims xs = c.listed_dims("dims_self", x.rank()), ys = c.listed_dims("dims_other", y.rank());
   return {
       Term(c.b, dot_general(c.b, x, y, {.batch_a = {}, .batch_b = {}, .contract_a = xs, .contract_b = ys}))};
 }
@@ -122,8 +121,7 @@ Results matrix_power(Context& c) {
   if (n < 0) x = inverse(x), n = -n;
   if (n == 0) {
     const Shape shape{x.dim(rank - 2), x.dim(rank - 1)};
-    const Term unit = equal(index_along(c.b, shape, 0, DType::kI64), index_along(c.b, shape, 1, DType::kI64));
-    return {expand(cast(unit, x.dtype(), false), x.shape())};
+    return {expand(cast(eye(c.b, shape, 0), x.dtype(), false), x.shape())};
   }
   std::optional<Term> out;
   for (;; x = product(x, x)) {
@@ -163,10 +161,8 @@ Results linalg_solve(Context& c) {
   return out;
 }
 Term triangle_of(Context& c, Term a, bool upper, bool unit) {
-  const Shape shape{a.dim(a.rank() - 2), a.dim(a.rank() - 1)};
-  const Term row = index_along(c.b, shape, 0, DType::kI64), column = index_along(c.b, shape, 1, DType::kI64);
-  const Term kept = select(upper ? greater_equal(column, row) : less_equal(column, row), a, 0);
-  return unit ? select(equal(row, column), 1, kept) : kept;
+  const Term kept = triangle(a, 0, upper);
+  return unit ? select(eye(c.b, {a.dim(a.rank() - 2), a.dim(a.rank() - 1)}, 0), 1, kept) : kept;
 }
 Results solve_triangular(Context& c) {
   const Term a = triangle_of(c, c.in("self"), c.flag("upper"), c.flag("unitriangular"));

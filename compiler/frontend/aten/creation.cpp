@@ -3,6 +3,7 @@
 
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/composite/creation.h"
 
 namespace stridec::aten {
 namespace {
@@ -119,8 +120,7 @@ Results logspace(Context& c) {
 
 Results eye(Context& c) {
   const sym::Expr n = c.size("n"), m = c.names("m") ? c.size("m") : n;
-  const Term same = equal(index_along(c.b, {n, m}, 0, DType::kI64), index_along(c.b, {n, m}, 1, DType::kI64));
-  return {cast(same, wanted(c, DType::kF32), false)};
+  return {cast(ops::eye(c.b, {n, m}, 0), wanted(c, DType::kF32), false)};
 }
 
 template <bool upper>

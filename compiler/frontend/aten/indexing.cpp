@@ -6,6 +6,7 @@
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/name_size.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
 
 namespace stridec::aten {
@@ -13,18 +14,11 @@ namespace {
 
 using namespace ops;
 
-Term scatter_elements(Term x, Term index, Term source, int64_t dim, const char* how) {
-  Builder& b = x.builder();
-  return {b, b.add1(OpKind::kScatterElements, {x.id(), index.id(), source.id()},
-                    {{"dim", dim}, {"reduction", std::string(how)}})};
-}
-
 // The coordinates of the elements that are not zero, [rank, count]; the count is bound during the run.
 Term nonzero_of(Term x) {
   Builder& b = x.builder();
   const Term t = is_bool(x.dtype()) ? x : logical_not(equal(x, 0));
-  const sym::Expr found = b.fresh_symbol("nonzero", 0, count(x.shape()));
-  return {b, b.add1(OpKind::kNonZero, {t.id()}, {{"count", found}})};
+  return coordinates(t, b.fresh_symbol("nonzero", 0, count(x.shape())));
 }
 Results nonzero(Context& c) {
   const Term x = c.in("self");
@@ -51,8 +45,7 @@ Results embedding_bag(Context& c) {
   const sym::Expr bags = c.b.simplify(offsets.dim(0) - (c.flag("include_last_offset") ? 1 : 0));
   const int64_t mode = c.integer("mode");  // 0 sum, 1 mean, 2 max
   const Term place = index_along(c.b, {n}, 0, DType::kI64);
-  const Term after(c.b, c.b.add1(OpKind::kSearchSorted, {offsets.id(), place.id()}, {{"right", int64_t{1}}}));
-  const Term bag = minimum(after - 1.0, size_as(c.b, DType::kI64, bags - 1));
+  const Term bag = minimum(search_sorted(offsets, place, true) - 1.0, size_as(c.b, DType::kI64, bags - 1));
   Term kept = filled(c.b, {n}, DType::kBool, 1);
   if (c.names("padding_idx") && c.has("padding_idx"))
     if (const int64_t padding = c.integer("padding_idx");
@@ -98,7 +91,7 @@ Results op_gather(Context& c) {
   const Term x = c.in("self"), index = c.in("index");
   if (x.rank() == 0) return {expand(x, index.shape())};
   const int64_t dim = c.dim("dim", x.rank());
-  return {Term(c.b, c.b.add1(OpKind::kGatherElements, {x.id(), index.id()}, {{"dim", dim}}))};
+  return {gather_elements(x, index, dim)};
 }
 Results take(Context& c) {
   const Term x = c.in("self");
@@ -109,7 +102,7 @@ Results take_along_dim(Context& c) {
   if (!c.has("dim")) {
     x = reshape(x, {count(x.shape())});
     index = reshape(index, {count(index.shape())});
-    return {Term(c.b, c.b.add1(OpKind::kGatherElements, {x.id(), index.id()}, {{"dim", int64_t{0}}}))};
+    return {gather_elements(x, index, 0)};
   }
   const int64_t dim = c.dim("dim", x.rank());
   Shape shape = x.shape(), other = index.shape();
@@ -118,8 +111,7 @@ Results take_along_dim(Context& c) {
   Shape xs = both, is = both;
   xs[static_cast<size_t>(dim)] = x.dim(dim);
   is[static_cast<size_t>(dim)] = index.dim(dim);
-  return {Term(
-      c.b, c.b.add1(OpKind::kGatherElements, {expand(x, xs).id(), expand(index, is).id()}, {{"dim", dim}}))};
+  return {gather_elements(expand(x, xs), expand(index, is), dim)};
 }
 
 // The indices of index.Tensor and index_put: one tensor of integers for each indexed dim, of one shape.
@@ -203,12 +195,10 @@ Results index(Context& c) {
   if (indices.indexed.size() == 1)
     return {gather(x, *indices.of_dim[static_cast<size_t>(indices.indexed[0])], indices.indexed[0])};
   const Term front = permute(x, front_order(indices));
-  const Term rows(
-      c.b, c.b.add1(OpKind::kGatherNd, {front.id(), tuples_of(indices).id()}, {{"batch_dims", int64_t{0}}}));
-  return {permute(rows, result_order(indices))};
+  return {permute(gather_nd(front, tuples_of(indices)), result_order(indices))};
 }
 
-Term put(Context& c, Term x, const Indices& indices, Term values, bool accumulate) {
+Term put(Term x, const Indices& indices, Term values, bool accumulate) {
   const Term front = permute(x, front_order(indices));
   Shape rows = indices.shape;
   for (int64_t d : indices.others) rows.push_back(x.dim(d));
@@ -220,8 +210,7 @@ Term put(Context& c, Term x, const Indices& indices, Term values, bool accumulat
     shape[i] = rows[static_cast<size_t>(order[i])];
   }
   const Term updates = permute(expand(values, shape), back);
-  const Term out(c.b, c.b.add1(OpKind::kScatterNd, {front.id(), tuples_of(indices).id(), updates.id()},
-                               {{"reduction", std::string(accumulate ? "add" : "none")}}));
+  const Term out = scatter_nd(front, tuples_of(indices), updates, accumulate ? "add" : "none");
   const Dims to_front = front_order(indices);
   Dims home(to_front.size());
   for (size_t i = 0; i < to_front.size(); ++i)
@@ -242,7 +231,7 @@ Results index_put(Context& c) {
   }
   const Indices indices = read_indices(c, x);
   if (indices.indexed.empty()) return {expand(values, x.shape())};
-  return {put(c, x, indices, values, c.flag("accumulate"))};
+  return {put(x, indices, values, c.flag("accumulate"))};
 }
 
 Results masked_fill(Context& c) {
@@ -254,8 +243,7 @@ Results masked_scatter(Context& c) {
   const Term x = expand(c.in("self"), both), mask = expand(c.in("mask"), both), source = c.in("source");
   const sym::Expr n = count(x.shape());
   const Term flat = reshape(mask, {n});
-  const Term rank(c.b, c.b.add1(OpKind::kCumSum, {cast(flat, DType::kI64, false).id()},
-                                {{"dim", int64_t{0}}, {"exclusive", int64_t{1}}, {"reverse", int64_t{0}}}));
+  const Term rank = cumulative_sum(cast(flat, DType::kI64, false), 0, true);
   const sym::Expr given = count(source.shape());
   const Term at = select(flat, rank, 0);
   const Term taken = gather(reshape(source, {given}), at, 0);
@@ -335,9 +323,7 @@ Results index_reduce(Context& c) {
   const Term x = c.in("self"), index = c.in("index"), source = cast(c.in("source"), x.dtype(), false);
   const int64_t dim = c.dim("dim", x.rank());
   if (x.rank() == 0) c.unsupported("index_reduce of a scalar");
-  Shape shape(x.shape().size(), 1);
-  shape[static_cast<size_t>(dim)] = count(index.shape());
-  return reduce_at(c, x, expand(reshape(index, shape), source.shape()), source, dim);
+  return reduce_at(c, x, expand(along_dim(index, dim, x.rank()), source.shape()), source, dim);
 }
 
 // Rows along a dim: index is rank 1 and source has the dims of self.
@@ -349,13 +335,11 @@ Results along_index(Context& c, Term source, const char* how) {
     return {reshape(scatter_elements(reshape(x, {1}), index, value, 0, how), {})};
   }
   const int64_t dim = c.dim("dim", x.rank());
-  Term index = c.in("index");
-  Shape shape(x.shape().size(), 1);
-  shape[static_cast<size_t>(dim)] = count(index.shape());
+  const Term index = c.in("index");
   Shape rows = x.shape();
   rows[static_cast<size_t>(dim)] = count(index.shape());
-  index = expand(reshape(index, shape), rows);
-  return {scatter_elements(x, index, expand(cast(source, x.dtype(), false), rows), dim, how)};
+  return {scatter_elements(x, expand(along_dim(index, dim, x.rank()), rows),
+                           expand(cast(source, x.dtype(), false), rows), dim, how)};
 }
 Results index_copy(Context& c) { return along_index(c, c.in("source"), "none"); }
 Results index_add(Context& c) {

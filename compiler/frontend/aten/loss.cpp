@@ -6,6 +6,7 @@
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/loss.h"
 #include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
 namespace {
@@ -105,14 +106,12 @@ Results multilabel_margin(Context& c) {
   const Shape row{1, count(x.shape())};
   if (single) x = reshape(x, row), target = reshape(target, row);
   const Term w = widen(x), ended = cast(less(target, 0), DType::kI64, false);
-  const Term seen(c.b, c.b.add1(OpKind::kCumSum, {ended.id()},
-                                {{"dim", int64_t{1}}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}}));
-  const Term valid = equal(seen, 0), at = select(valid, target, 0);
+  const Term valid = equal(cumulative_sum(ended, 1), 0), at = select(valid, target, 0);
   // [batch, classes of the sample, classes]
   const Term class_of = index_along(c.b, {1, 1, x.dim(1)}, 2, at.dtype());
   const Term own =
       reduce(OpKind::kReduceOr, logical_and(unsqueeze(valid, {2}), equal(unsqueeze(at, {2}), class_of)), {1});
-  const Term picked(c.b, c.b.add1(OpKind::kGatherElements, {w.id(), at.id()}, {{"dim", int64_t{1}}}));
+  const Term picked = gather_elements(w, at, 1);
   const Term gap = maximum(subtract_from(1, unsqueeze(picked, {2}) - unsqueeze(w, {1})), 0);
   const Term counted = logical_and(unsqueeze(valid, {2}), logical_not(unsqueeze(own, {1})));
   Term loss = reduce_sum(select(counted, gap, 0), {1, 2}) /

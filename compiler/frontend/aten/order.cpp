@@ -4,6 +4,7 @@
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/indexing.h"
 #include "compiler/ops/name_size.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
 namespace {
@@ -15,27 +16,17 @@ Results sorted(Context& c) {
   if (x.rank() == 0) return {x, filled(c.b, {}, DType::kI64, 0)};
   const bool truth = is_bool(x.dtype());
   const Term keys = truth ? cast(x, DType::kU8, false) : x;
-  const auto out = c.b.add(OpKind::kSort, {keys.id()},
-                           {{"dim", c.dim("dim", x.rank())}, {"descending", int64_t{c.flag("descending")}}});
-  const Term values(c.b, out[0]);
-  return {truth ? cast(values, DType::kBool, false) : values, Term(c.b, out[1])};
+  const Ordered out = ops::sort(keys, c.dim("dim", x.rank()), c.flag("descending"));
+  return {truth ? cast(out.values, DType::kBool, false) : out.values, out.indices};
 }
 Results argsort(Context& c) { return {sorted(c)[1]}; }
-Results msort(Context& c) {
-  const Term x = c.in("self");
-  const auto out = c.b.add(OpKind::kSort, {x.id()}, {{"dim", int64_t{0}}, {"descending", int64_t{0}}});
-  return {Term(c.b, out[0])};
-}
+Results msort(Context& c) { return {ops::sort(c.in("self"), 0).values}; }
 
 Results topk(Context& c) {
   const Term x = c.in("self");
   if (x.rank() == 0) return {x, filled(c.b, {}, DType::kI64, 0)};
-  const auto out = c.b.add(OpKind::kTopK, {x.id()},
-                           {{"dim", c.dim("dim", x.rank())},
-                            {"k", c.size("k")},
-                            {"largest", int64_t{c.flag("largest")}},
-                            {"sorted", int64_t{1}}});
-  return {Term(c.b, out[0]), Term(c.b, out[1])};
+  const Ordered out = top_k(x, c.dim("dim", x.rank()), c.size("k"), c.flag("largest"));
+  return {out.values, out.indices};
 }
 
 // The number of keys of each row below each element of x's row, by comparing all of them.
@@ -50,37 +41,24 @@ Results searchsorted(Context& c) {
   const Value& keys_value = c.arg(buckets ? "boundaries" : "sorted_sequence");
   Term keys = as_term(c.b, keys_value);
   const Term x = as_term(c.b, c.arg("self"));
-  if (c.names("sorter") && c.has("sorter")) {
-    const Term order = c.in("sorter");
-    keys = Term(c.b, c.b.add1(OpKind::kGatherElements, {keys.id(), order.id()}, {{"dim", keys.rank() - 1}}));
-  }
+  if (c.names("sorter") && c.has("sorter")) keys = gather_elements(keys, c.in("sorter"), keys.rank() - 1);
   bool right = c.flag("right");
   if (c.names("side") && c.has("side")) right = c.text("side") == "right";
   const DType to = promote(keys.dtype(), x.dtype());
   const Term k = cast(keys, to, false), v = cast(x, to, false);
-  const Term at =
-      keys.rank() == 1
-          ? Term(c.b, c.b.add1(OpKind::kSearchSorted, {k.id(), v.id()}, {{"right", int64_t{right}}}))
-          : rank_in_rows(k, v, right);
+  const Term at = keys.rank() == 1 ? search_sorted(k, v, right) : rank_in_rows(k, v, right);
   return {c.flag("out_int32") ? cast(at, DType::kI32, false) : at};
 }
 
-// Distinct elements, or distinct slices along dim, with where each element's is and how often each occurs.
-Results unique_row(Context& c) {
+// Distinct elements, or slices along dim, with each element's place among them and how often each occurs. With
+// `runs`, only equal neighbours count as one.
+template <bool runs>
+Results unique(Context& c) {
   const Term x = c.in("self");
-  const bool slices = c.names("dim");
+  const bool slices = c.names("dim") && c.has("dim");
   const int64_t dim = slices ? c.dim("dim", x.rank()) : 0;
   const Term rows = slices ? transpose(x, 0, dim) : reshape(x, {count(x.shape())});
-  const Unique u = ops::unique(rows, true);
-  return {slices ? transpose(u.values, 0, dim) : u.values, slices ? u.inverse : reshape(u.inverse, x.shape()),
-          u.counts};
-}
-Results unique_consecutive(Context& c) {
-  const Term x = c.in("self");
-  const bool slices = c.has("dim");
-  const int64_t dim = slices ? c.dim("dim", x.rank()) : 0;
-  const Term rows = slices ? transpose(x, 0, dim) : reshape(x, {count(x.shape())});
-  const Unique u = unique_runs(rows);
+  const Unique u = runs ? unique_runs(rows) : ops::unique(rows, true);
   return {slices ? transpose(u.values, 0, dim) : u.values, slices ? u.inverse : reshape(u.inverse, x.shape()),
           u.counts};
 }
@@ -94,13 +72,11 @@ Results repeat_interleave(Context& c) {
   if (!alone && !c.has("dim")) x = reshape(x, {count(x.shape())});
   const int64_t dim = !alone && c.has("dim") ? c.dim("dim", x.rank()) : 0;
   const Term times = expand(repeats, {x.dim(dim)});
-  const Term ends(c.b, c.b.add1(OpKind::kCumSum, {times.id()},
-                                {{"dim", int64_t{0}}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}}));
   const sym::Expr total = c.names("output_size") && c.has("output_size")
                               ? c.size("output_size")
                               : c.b.symbol_of(reduce_sum(times, {0}), "repeats", 0, kLargestSize);
   const Term place = index_along(c.b, {total}, 0, DType::kI64);
-  const Term at(c.b, c.b.add1(OpKind::kSearchSorted, {ends.id(), place.id()}, {{"right", int64_t{1}}}));
+  const Term at = search_sorted(cumulative_sum(times, 0), place, true);
   return {alone ? at : gather(x, at, dim)};
 }
 
@@ -121,7 +97,7 @@ Results histc(Context& c) {
 }
 
 constexpr Row kRows[] = {
-    {"_unique2", unique_row},
+    {"_unique2", unique<false>},
     {"argsort", argsort},
     {"bucketize", searchsorted},
     {"histc", histc},
@@ -131,9 +107,9 @@ constexpr Row kRows[] = {
     {"searchsorted", searchsorted},
     {"sort", sorted},
     {"topk", topk},
-    {"unique_consecutive", unique_consecutive},
-    {"unique_dim", unique_row},
-    {"unique_dim_consecutive", unique_consecutive},
+    {"unique_consecutive", unique<true>},
+    {"unique_dim", unique<false>},
+    {"unique_dim_consecutive", unique<true>},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
 namespace {
@@ -170,10 +171,8 @@ Results adaptive_max_pool(Context& c) {
   const Term low = number_like(values, -std::numeric_limits<double>::infinity());
   const Term kept = select(inside, values, low);
   const int64_t last = kept.rank() - 1;
-  const Term best(c.b, c.b.add1(OpKind::kArgMax, {kept.id()}, {{"dim", last}, {"last", int64_t{0}}}));
-  const Term spread = expand(at, kept.shape());
-  const Term position(
-      c.b, c.b.add1(OpKind::kGatherElements, {spread.id(), unsqueeze(best, {last}).id()}, {{"dim", last}}));
+  const Term best = arg_max(kept, last);
+  const Term position = gather_elements(expand(at, kept.shape()), unsqueeze(best, {last}), last);
   return {reduce_max(kept, {last}), squeeze(position, {last})};
 }
 
@@ -220,10 +219,8 @@ Results col2im(Context& c) {
   const Term at = place(0, 2, 0) * size_as(c.b, DType::kI64, padded[1]) + place(1, 3, 1);
   const sym::Expr n = count(grid), rows = c.b.simplify(x.dim(0) * channels), plane = padded[0] * padded[1];
   const Term zeros = filled(c.b, {rows, plane}, x.dtype(), 0);
-  const Term sums(
-      c.b, c.b.add1(OpKind::kScatterElements,
-                    {zeros.id(), expand(reshape(at, {1, n}), {rows, n}).id(), reshape(x, {rows, n}).id()},
-                    {{"dim", int64_t{1}}, {"reduction", std::string("add")}}));
+  const Term sums =
+      scatter_elements(zeros, expand(reshape(at, {1, n}), {rows, n}), reshape(x, {rows, n}), 1, "add");
   Term y = reshape(sums, {x.dim(0), channels, padded[0], padded[1]});
   y = slice(slice(y, 2, padding[0], image[0]), 3, padding[1], image[1]);
   return {unbatched(y, added)};

@@ -200,9 +200,7 @@ Term matrix_norm_of(Context& c, Term x, const Value& order, Dims dims, bool keep
 }
 Results matrix_norm(Context& c) {
   const Term x = norm_input(c, c.names("self") ? "self" : "A");
-  Dims dims;
-  for (int64_t d : c.integers("dim")) dims.push_back(normal_dim(d, x.rank()));
-  return {matrix_norm_of(c, x, c.arg("ord"), dims, keeps(c))};
+  return {matrix_norm_of(c, x, c.arg("ord"), c.listed_dims("dim", x.rank()), keeps(c))};
 }
 Results linalg_norm(Context& c) {
   const Term x = norm_input(c, c.names("self") ? "self" : "A");
@@ -212,11 +210,7 @@ Results linalg_norm(Context& c) {
     return {keeps(c) ? reshape(n, Shape(x.shape().size(), 1)) : n};
   }
   if (!c.has("ord") || given < 2) return vector_norm(c);
-  Dims dims{0, 1};
-  if (c.has("dim")) {
-    dims.clear();
-    for (int64_t d : c.integers("dim")) dims.push_back(normal_dim(d, x.rank()));
-  }
+  const Dims dims = c.has("dim") ? c.listed_dims("dim", x.rank()) : Dims{0, 1};
   return {matrix_norm_of(c, x, c.arg("ord"), dims, keeps(c))};
 }
 Results frobenius_norm(Context& c) {

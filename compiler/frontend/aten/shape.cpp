@@ -72,9 +72,7 @@ Results repeat_interleave(Context& c) {
 
 Results op_flip(Context& c) {
   const Term x = c.in("self");
-  Dims dims;
-  for (int64_t d : c.integers("dims")) dims.push_back(normal_dim(d, x.rank()));
-  return {x.rank() == 0 ? x : flip(x, dims)};
+  return {x.rank() == 0 ? x : flip(x, c.listed_dims("dims", x.rank()))};
 }
 Term rolled(Term x, int64_t dim, sym::Expr shift) {
   Builder& b = x.builder();

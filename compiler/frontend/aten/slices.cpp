@@ -1,4 +1,5 @@
 #include "compiler/frontend/aten/slices.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
 namespace {
@@ -42,13 +43,9 @@ Term replace_slice(Term base, int64_t dim, const Slice& s, Term value) {
   Builder& b = base.builder();
   const sym::Expr size = base.dim(dim);
   if (s.step != 1) {
-    Shape at(base.shape().size(), 1);
-    at[static_cast<size_t>(dim)] = s.extent;
-    const Term position = ops::index_along(b, at, dim, DType::kI64) * static_cast<double>(s.step) +
+    const Term position = ops::positions_along(b, s.extent, dim, base.rank()) * static_cast<double>(s.step) +
                           ops::size_as(b, DType::kI64, s.start);
-    return {b, b.add1(OpKind::kScatterElements,
-                      {base.id(), ops::expand(position, value.shape()).id(), value.id()},
-                      {{"dim", dim}, {"reduction", std::string("none")}})};
+    return ops::scatter_elements(base, ops::expand(position, value.shape()), value, dim);
   }
   const sym::Expr end = b.simplify(s.start + s.extent), rest = b.simplify(size - end);
   std::vector<Term> parts;

@@ -3,6 +3,7 @@
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/order.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
 namespace {
@@ -87,20 +88,14 @@ Results trapezoid(Context& c) {
     Term x = cast(c.in("x"), y.dtype(), false);
     const int64_t axis = x.rank() == 1 ? 0 : dim;
     Term steps = slice(x, axis, 1, n) - slice(x, axis, 0, n);
-    if (x.rank() == 1) {
-      Shape shape(y.shape().size(), 1);
-      shape[static_cast<size_t>(dim)] = n;
-      steps = reshape(steps, shape);
-    }
+    if (x.rank() == 1) steps = along_dim(steps, dim, y.rank());
     areas = areas * steps;
   } else {
     areas = areas * c.scalar("dx", y.dtype());
   }
   const DType to = y.dtype();
   if (!running) return {cast(reduce_sum(widen(areas), {dim}), to, false)};
-  return {cast(Term(c.b, c.b.add1(OpKind::kCumSum, {widen(areas).id()},
-                                  {{"dim", dim}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}})),
-               to, false)};
+  return {cast(cumulative_sum(widen(areas), dim), to, false)};
 }
 
 // The mean of the numbers.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/base/check.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
 namespace {
@@ -23,10 +24,8 @@ Term scatter_through(const ReadFn& read, Term base, Term value) {
   const Term numbers = ops::reshape(ops::index_along(b, {total}, 0, DType::kI64), base.shape());
   const Term at = read(numbers);
   const sym::Expr count = ops::count(at.shape());
-  const Term flat(b, b.add1(OpKind::kScatterElements,
-                            {ops::reshape(base, {total}).id(), ops::reshape(at, {count}).id(),
-                             ops::reshape(ops::expand(value, at.shape()), {count}).id()},
-                            {{"dim", int64_t{0}}, {"reduction", std::string("none")}}));
+  const Term flat = ops::scatter_elements(ops::reshape(base, {total}), ops::reshape(at, {count}),
+                                          ops::reshape(ops::expand(value, at.shape()), {count}), 0);
   return ops::reshape(flat, base.shape());
 }
 

@@ -116,8 +116,7 @@ Tensor permute_view(const Tensor& t, Dims order) {
 Results permute(Context& c) {
   const Tensor t = c.tensor("self");
   const int64_t rank = rank_of(c, t);
-  Dims order;
-  for (int64_t d : c.integers("dims")) order.push_back(normal_dim(d, rank));
+  const Dims order = c.listed_dims("dims", rank);
   Dims sorted = order;
   std::sort(sorted.begin(), sorted.end());
   for (size_t i = 0; i < sorted.size(); ++i)
@@ -191,9 +190,7 @@ Results squeeze(Context& c) {
   const Tensor t = c.tensor("self");
   const Shape old = shape_of(c.b, t);
   const bool all = !c.names("dim");
-  Dims dims;
-  if (!all)
-    for (int64_t d : c.integers("dim")) dims.push_back(normal_dim(d, std::ssize(old)));
+  const Dims dims = all ? Dims() : c.listed_dims("dim", std::ssize(old));
   Shape shape;
   for (size_t d = 0; d < old.size(); ++d) {
     const bool chosen = all || std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end();

@@ -7,6 +7,7 @@
 #include "compiler/frontend/onnx/constant_tables.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/strings.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/term.h"
 
 namespace stridec::onnx {
@@ -32,9 +33,7 @@ Term entry_at(Term place, sym::Expr places) {
   Builder& b = place.builder();
   const Term none = filled(b, {b.simplify(places + 1)}, DType::kI64, -1);
   const Term entry = index_along(b, place.shape(), 0, DType::kI64);
-  const Term all(b, b.add1(OpKind::kScatterElements, {none.id(), place.id(), entry.id()},
-                           {{"dim", int64_t{0}}, {"reduction", std::string("none")}}));
-  return slice(all, 0, 0, places);
+  return slice(scatter_elements(none, place, entry, 0), 0, 0, places);
 }
 
 std::vector<std::pair<int64_t, int64_t>> numbered(const Dims& keys) {

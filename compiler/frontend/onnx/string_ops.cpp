@@ -8,17 +8,14 @@
 #include "compiler/frontend/onnx/regex.h"
 #include "compiler/frontend/onnx/strings.h"
 #include "compiler/ops/helpers.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::onnx {
 namespace {
 
 using namespace ops;
 
-Term cumulative(Term x) {
-  return {x.builder(),
-          x.builder().add1(OpKind::kCumSum, {x.id()},
-                           {{"dim", x.rank() - 1}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}})};
-}
+Term cumulative(Term x) { return cumulative_sum(x, x.rank() - 1); }
 Term all_of(Term x) { return reduce(OpKind::kReduceAnd, x, {x.rank() - 1}); }
 Term length_of(Term bytes) {
   return reduce_sum(cast(logical_not(equal(bytes, 0)), DType::kI64), {bytes.rank() - 1});
@@ -29,9 +26,7 @@ Term widened(Term bytes, sym::Expr width) {
   return more.back().is_const(0) ? bytes : pad(bytes, none, more, 0);
 }
 Term scatter_along_last(Term data, Term index, Term updates) {
-  return {data.builder(),
-          data.builder().add1(OpKind::kScatterElements, {data.id(), index.id(), updates.id()},
-                              {{"dim", data.rank() - 1}, {"reduction", std::string("none")}})};
+  return scatter_elements(data, index, updates, data.rank() - 1);
 }
 sym::Expr width_of(Term bytes) { return bytes.shape().back(); }
 
@@ -48,8 +43,7 @@ Outputs string_concat(Context& c) {
   const Term at = index_along(c.b, {width}, 0, DType::kI64), from = unsqueeze(length_of(a), {a.rank() - 1});
   const Shape shape = (first + second).shape();  // broadcast
   const Term behind = expand(second, shape), place = expand(maximum(at - from, 0), shape);
-  const Term moved(
-      c.b, c.b.add1(OpKind::kGatherElements, {behind.id(), place.id()}, {{"dim", behind.rank() - 1}}));
+  const Term moved = gather_elements(behind, place, behind.rank() - 1);
   return {from_bytes(select(less(at, from), expand(first, shape), moved))};
 }
 
@@ -78,8 +72,7 @@ Outputs string_normalizer(Context& c) {
     const Strings compared{rows.index, sensitive ? bytes : with_case(bytes, false)};
     const Term kept = less(find_in(compared, stop), 0);
     const sym::Expr found = c.b.fresh_symbol("kept", 0, n);
-    const Term places =
-        reshape(Term(c.b, c.b.add1(OpKind::kNonZero, {kept.id()}, {{"count", found}})), {found});
+    const Term places = reshape(coordinates(kept, found), {found});
     // If nothing is left, return one empty string: the row after all others.
     const sym::Expr missing = sym::max(1 - found, 0);
     const Term empty = expand(size_as(c.b, DType::kI64, n), {missing});
@@ -249,8 +242,7 @@ Outputs tfidf(Context& c) {
   const auto search = [&](const std::vector<int64_t>& keys, const std::vector<int64_t>& results, Term x) {
     if (keys.empty()) return filled(b, x.shape(), DType::kI64, -1);
     const Term table = integer_table(b, keys);
-    const Term at = minimum(Term(b, b.add1(OpKind::kSearchSorted, {table.id(), x.id()})),
-                            static_cast<double>(keys.size() - 1));
+    const Term at = minimum(search_sorted(table, x), static_cast<double>(keys.size() - 1));
     return select(equal(gather(table, at, 0), x), gather(integer_table(b, results), at, 0), -1);
   };
   if (strings) {
@@ -292,9 +284,7 @@ Outputs tfidf(Context& c) {
   Term counts = filled(b, {n, width + 1}, DType::kF32, 0);
   if (!hits.empty()) {
     const Term all = concat(hits, 1);
-    counts = Term(b, b.add1(OpKind::kScatterElements,
-                            {counts.id(), all.id(), filled(b, all.shape(), DType::kF32, 1).id()},
-                            {{"dim", int64_t{1}}, {"reduction", std::string("add")}}));
+    counts = scatter_elements(counts, all, filled(b, all.shape(), DType::kF32, 1), 1, "add");
   }
   counts = slice(counts, 1, 0, width);
   const std::string mode = c.text("mode", "TF");

@@ -7,6 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/constant_tables.h"
 #include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/term.h"
 
 namespace stridec::onnx {
@@ -98,7 +99,7 @@ Term find_in(const Strings& s, const std::vector<std::string>& keys) {
   }
   const Term weights = integer_table(b, {powers.begin(), powers.end()}, DType::kU64);
   const Term hash = reduce_sum(cast(rows, DType::kU64) * weights, {1});
-  const Term place(b, b.add1(OpKind::kSearchSorted, {integer_table(b, hashes, DType::kU64), hash}));
+  const Term place = search_sorted(integer_table(b, hashes, DType::kU64), hash);
   const Term candidate = minimum(place, static_cast<double>(hashes.size() - 1));
   const Term same =
       reduce(OpKind::kReduceAnd, equal(gather(byte_table(b, texts, width), candidate, 0), rows), {1});

@@ -8,12 +8,6 @@
 
 namespace stridec::ops {
 
-Term positions_along(Builder& b, sym::Expr size, int64_t dim, int64_t rank) {
-  Shape shape(static_cast<size_t>(rank), 1);
-  shape[static_cast<size_t>(dim)] = size;
-  return index_along(b, shape, dim, DType::kI64);
-}
-
 namespace {
 
 // Repeats each of the `shared` heads of t for the heads that share it.

@@ -35,7 +35,4 @@ Term causal_mask(Builder& b, sym::Expr queries, sym::Expr keys, sym::Expr past);
 //   [batch, 1, most, most]: the rows and columns that end at this step (Megatron)
 Term mask_bias(Term mask, sym::Expr batch, sym::Expr queries, sym::Expr keys, double filter);
 
-// 0, 1, ... along `dim` of a tensor of `rank`, i64; other dims have size 1.
-Term positions_along(Builder& b, sym::Expr size, int64_t dim, int64_t rank);
-
 }  // namespace stridec::ops

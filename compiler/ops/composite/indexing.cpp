@@ -12,9 +12,7 @@ Term one_hot(Term indices, sym::Expr depth, int64_t axis, Term off, Term on) {
   const int64_t rank = indices.rank() + 1;
   const Term wide = cast(indices, DType::kI64), n = size_as(b, DType::kI64, depth);
   const Term index = unsqueeze(select(less(wide, 0), wide + n, wide), {axis});
-  Shape along(static_cast<size_t>(rank), 1);
-  along[static_cast<size_t>(axis)] = depth;
-  return select(equal(index_along(b, along, axis, DType::kI64), index), on, off);
+  return select(equal(positions_along(b, depth, axis, rank), index), on, off);
 }
 
 Term nonzero(Term x) {
@@ -31,22 +29,22 @@ Term compress(Term x, Term condition, int64_t dim) {
 
 Term reverse_sequence(Term x, Term given, int64_t batch, int64_t time) {
   Builder& b = x.builder();
-  Shape lengths_shape(x.shape().size(), 1), time_shape(x.shape().size(), 1);
+  Shape lengths_shape(x.shape().size(), 1);
   lengths_shape[static_cast<size_t>(batch)] = x.dim(batch);
-  time_shape[static_cast<size_t>(time)] = x.dim(time);
   const Term lengths = reshape(cast(given, DType::kI64), lengths_shape);
-  const Term at = index_along(b, time_shape, time, DType::kI64);
+  const Term at = positions_along(b, x.dim(time), time, x.rank());
   const Term from = select(less(at, lengths), lengths - at - 1.0, at);
   return gather_elements(x, expand(from, x.shape()), time);
 }
 
 Term scatter_rows(Term past, Term update, std::optional<Term> start, int64_t axis, bool circular) {
   Builder& b = past.builder();
-  Shape time(past.shape().size(), 1), rows(past.shape().size(), 1);
-  time[static_cast<size_t>(axis)] = update.dim(axis);
-  rows[0] = past.dim(0);
-  Term at = index_along(b, time, axis, DType::kI64);
-  if (start) at = at + reshape(cast(*start, DType::kI64), rows);
+  Term at = positions_along(b, update.dim(axis), axis, past.rank());
+  if (start) {
+    Shape rows(past.shape().size(), 1);
+    rows[0] = past.dim(0);
+    at = at + reshape(cast(*start, DType::kI64), rows);
+  }
   if (circular) at = apply(OpKind::kMod, at, size_as(b, DType::kI64, past.dim(axis)));
   return scatter_elements(past, expand(at, update.shape()), update, axis);
 }

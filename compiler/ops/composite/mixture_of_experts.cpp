@@ -5,6 +5,7 @@
 #include "compiler/ops/composite/normalization.h"
 #include "compiler/ops/composite/quantization.h"
 #include "compiler/ops/helpers.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/region.h"
 
 namespace stridec::ops {
@@ -78,15 +79,11 @@ Term mixture_of_experts(Term input, Term router, const ExpertLayer& first, const
   const Term logits = cast(router, DType::kF32);
   const sym::Expr tokens = logits.dim(0), experts = logits.dim(1), width = input.dim(input.rank() - 1);
   const Term x = cast(reshape(input, {tokens, width}), DType::kF32);
-  const auto top =
-      b.add(OpKind::kTopK, {logits.id()},
-            {{"dim", int64_t{1}}, {"k", options.k}, {"largest", int64_t{1}}, {"sorted", int64_t{1}}});
-  const Term chosen(b, top[1]);  // [tokens, k]
-  const auto picked = [&](Term t) {
-    return Term(b, b.add1(OpKind::kGatherElements, {t.id(), chosen.id()}, {{"dim", int64_t{1}}}));
-  };
+  const Ordered top = top_k(logits, 1, options.k);
+  const Term chosen = top.indices;  // [tokens, k]
+  const auto picked = [&](Term t) { return gather_elements(t, chosen, 1); };
   Term share = router_weights      ? picked(cast(*router_weights, DType::kF32))
-               : options.normalize ? softmax(Term(b, top[0]), {1})
+               : options.normalize ? softmax(top.values, {1})
                                    : picked(softmax(logits, {1}));
   if (router_weights && options.normalize) share = share / reduce_sum(share, {1}, kKeep);
   const LoopResult result = loop(
@@ -96,7 +93,7 @@ Term mixture_of_experts(Term input, Term router, const ExpertLayer& first, const
         const Term hit = equal(chosen, e);
         const Term takes = reduce(OpKind::kReduceOr, hit, {1});
         const sym::Expr m = b.fresh_symbol("rows", 0, tokens);
-        const Term rows = reshape(Term(b, b.add1(OpKind::kNonZero, {takes.id()}, {{"count", m}})), {m});
+        const Term rows = reshape(coordinates(takes, m), {m});
         const graph::ValueId any = b.elements({sym::gt(m, 0)}, {}, DType::kBool);
         const auto work = [&] {
           const Term mine = gather(x, rows, 0);
@@ -106,9 +103,7 @@ Term mixture_of_experts(Term input, Term router, const ExpertLayer& first, const
           const Term part = gather(reduce_sum(select(hit, share, 0), {1}), rows, 0);
           const Term weighted = y * unsqueeze(part, {1});
           const Term index = expand(unsqueeze(rows, {1}), weighted.shape());
-          return std::vector<graph::ValueId>{
-              b.add1(OpKind::kScatterElements, {sum.id(), index.id(), weighted.id()},
-                     {{"dim", int64_t{0}}, {"reduction", std::string("add")}})};
+          return std::vector<graph::ValueId>{scatter_elements(sum, index, weighted, 0, "add").id()};
         };
         return LoopStep{
             .condition = std::nullopt,

@@ -46,8 +46,6 @@ std::vector<Term> prefix_scan(std::vector<Term> x, int64_t dim, const Combine& c
   for (Term t : x) carried.push_back(t.id());
   const Term one(b, b.elements({1}, {}, DType::kI64));
   carried.push_back(one.id());
-  Shape along(x[0].shape().size(), 1);
-  along[static_cast<size_t>(dim)] = n;
   const LoopResult result = loop(b, doublings(n), less(one, size).id(), carried, [&](const LoopState& state) {
     std::vector<Term> later, earlier;
     const Term shift(b, state.carried.back()), from = at - shift;
@@ -56,7 +54,7 @@ std::vector<Term> prefix_scan(std::vector<Term> x, int64_t dim, const Combine& c
       earlier.push_back(gather(later[i], maximum(from, 0), dim));
     }
     const std::vector<Term> joined = combine(earlier, later);
-    const Term reached = reshape(greater_equal(from, 0), along);
+    const Term reached = along_dim(greater_equal(from, 0), dim, x[0].rank());
     LoopStep step{.condition = {}, .carried = {}, .stacked = {}};
     for (size_t i = 0; i < later.size(); ++i)
       step.carried.push_back(select(expand(reached, later[i].shape()), joined[i], later[i]).id());

@@ -98,9 +98,7 @@ namespace {
 // Shapes per-channel values for dim `dim` of a tensor: 0 for weights, 1 for the result.
 Term along_channels(Term v, int64_t rank, int64_t dim) {
   if (v.rank() == 0 || v.dim(0).is_const(1)) return reshape(v, {});
-  Shape shape(static_cast<size_t>(rank), 1);
-  shape[static_cast<size_t>(dim)] = v.dim(0);
-  return reshape(v, shape);
+  return along_dim(v, dim, rank);
 }
 
 }  // namespace
@@ -134,11 +132,8 @@ Term repeat_blocks(Term x, int64_t dim, int64_t block, sym::Expr size) {
 Term quantization_parameter(Term parameter, Term x, int64_t dim, int64_t block) {
   if (parameter.rank() == 0 || (parameter.rank() == 1 && parameter.dim(0).is_const(1)))
     return reshape(parameter, {});
-  if (parameter.rank() == 1) {
-    Shape shape(x.shape().size(), 1);
-    shape[static_cast<size_t>(dim)] = parameter.dim(0);
-    return unidirectional(reshape(parameter, shape), x.shape(), "the scale or zero point");
-  }
+  if (parameter.rank() == 1)
+    return unidirectional(along_dim(parameter, dim, x.rank()), x.shape(), "the scale or zero point");
   if (block > 0) return repeat_blocks(parameter, dim, block, x.dim(dim));
   if (parameter.rank() != x.rank())
     does_not_fit(cat("a scale of rank ", parameter.rank(), " needs a block_size"));
