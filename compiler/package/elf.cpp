@@ -3,6 +3,7 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 
@@ -10,7 +11,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "runtime/include/stridec/abi.h"
-#include "runtime/include/stridec/xxh64.h"
+#include "runtime/include/stridec/seal.h"
 
 namespace stridec::package {
 namespace {
@@ -20,8 +21,6 @@ constexpr uint64_t kPage = 4096;
 // Large weights have the same offset modulo this size in memory and in the file. If the kernel keeps the file
 // in huge pages, it can then map them as huge pages.
 constexpr uint64_t kHugePage = 2 << 20;
-
-constexpr int kMostSegments = 64;  // lld makes about a dozen; bounds the work per segment
 
 constexpr uint64_t round_up(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -37,7 +36,8 @@ struct Elf {
     if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
         header.e_machine != EM_X86_64 || header.e_type != ET_DYN || header.e_phentsize != sizeof(Elf64_Phdr))
       malformed("the file is no x86-64 shared object");
-    if (header.e_phnum > kMostSegments) malformed(cat("the file has ", header.e_phnum, " segments"));
+    if (header.e_phnum > STRIDEC_SEAL_MOST_SEGMENTS)
+      malformed(cat("the file has ", header.e_phnum, " segments"));
     for (int i = 0; i < header.e_phnum; ++i)
       segments.push_back(read<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr)));
   }
@@ -86,47 +86,14 @@ struct Elf {
   }
 };
 
-// The hash of stridec_abi_seal. It excludes the headers, whose offsets `strip` rewrites, and itself.
-// `payload_hash(seed)` hashes the payload's bytes.
-template <class PayloadHash>
-uint64_t contents_hash(const Elf& elf, const Elf64_Phdr& payload, PayloadHash&& payload_hash) {
-  const uint64_t headers = elf.header.e_phoff + elf.segments.size() * sizeof(Elf64_Phdr);
-  uint64_t hash = 0;
-  for (const Elf64_Phdr& s : elf.segments) {
-    const uint64_t facts[] = {s.p_type, s.p_flags, s.p_vaddr, s.p_filesz, s.p_memsz};
-    hash = stridec_xxh64(facts, sizeof facts, hash);
-    if (s.p_type != PT_LOAD) continue;
-    if (&s == &payload) {
-      hash = payload_hash(hash);
-      continue;
-    }
-    const uint64_t begin = s.p_offset == 0 ? std::min(headers, s.p_filesz) : 0;
-    const std::string_view bytes = elf.bytes(s.p_offset + begin, s.p_filesz - begin);
-    hash = stridec_xxh64(bytes.data(), bytes.size(), hash);
-  }
-  return hash;
-}
-
-// The segment that the packager appended.
-const Elf64_Phdr* payload_of(const Elf& elf) {
-  const auto last = std::find_if(elf.segments.rbegin(), elf.segments.rend(),
-                                 [](const Elf64_Phdr& s) { return s.p_type == PT_LOAD; });
-  return last == elf.segments.rend() || last->p_filesz < sizeof(stridec_abi_seal) ? nullptr : &*last;
-}
-
 void check_seal(const Elf& elf) {
-  const Elf64_Phdr* payload = payload_of(elf);
-  if (!payload) malformed("the file is cut short");
-  const auto seal =
-      elf.read<stridec_abi_seal>(payload->p_offset + payload->p_filesz - sizeof(stridec_abi_seal));
-  const auto payload_hash = [&](uint64_t seed) {
-    const std::string_view bytes =
-        elf.bytes(payload->p_offset, payload->p_filesz - sizeof(stridec_abi_seal::hash));
-    return stridec_xxh64(bytes.data(), bytes.size(), seed);
-  };
-  if (std::memcmp(seal.mark, STRIDEC_ABI_SEAL_MARK, sizeof seal.mark) != 0 ||
-      seal.hash != contents_hash(elf, *payload, payload_hash))
-    malformed("the file was altered since stridec wrote it: its contents do not have the hash that it names");
+  switch (stridec_seal_check(elf.file.data(), elf.file.size())) {
+    case STRIDEC_SEAL_INTACT: return;
+    case STRIDEC_SEAL_CUT_SHORT: malformed("the file is cut short");
+    default:
+      malformed(
+          "the file was altered since stridec wrote it: its contents do not have the hash that it names");
+  }
 }
 
 template <class T>
@@ -271,12 +238,18 @@ void write_artifact(UnfinishedFile& file, std::string_view shared_object, const 
   const Head head = make_head(shared_object, payload);
   Writer writer{file, payload.progress, head.bytes.size() + head.payload_bytes};
   writer.write(head.bytes);
-  const Elf elf(head.bytes);
-  const uint64_t hash = contents_hash(elf, *payload_of(elf), [&](uint64_t seed) {
+  auto write_and_hash = [&](uint64_t seed) {
     writer.hash = stridec_xxh64_begin(seed);
     write_payload(writer, head, payload);
     return stridec_xxh64_end(&writer.hash);
-  });
+  };
+  const auto call = [](void* user, uint64_t seed) {
+    return (*static_cast<decltype(write_and_hash)*>(user))(seed);
+  };
+  uint64_t hash = 0, seal = 0;
+  const bool whole =
+      stridec_seal_hash(head.bytes.data(), head.bytes.size(), call, &write_and_hash, &hash, &seal);
+  STRIDEC_CHECK(whole);
   writer.write({reinterpret_cast<const char*>(&hash), sizeof hash});
 }
 
@@ -302,14 +275,9 @@ void replace_weights(std::string& file, const ArtifactLayout& layout, uint64_t o
                      std::string_view bytes) {
   STRIDEC_CHECK(offset <= layout.weights_bytes && bytes.size() <= layout.weights_bytes - offset);
   std::memcpy(file.data() + layout.weights_offset + offset, bytes.data(), bytes.size());
-  const Elf elf(file);
-  const Elf64_Phdr& payload = *payload_of(elf);
-  const uint64_t hash = contents_hash(elf, payload, [&](uint64_t seed) {
-    const std::string_view all =
-        elf.bytes(payload.p_offset, payload.p_filesz - sizeof(stridec_abi_seal::hash));
-    return stridec_xxh64(all.data(), all.size(), seed);
-  });
-  store(file, payload.p_offset + payload.p_filesz - sizeof(stridec_abi_seal::hash), hash);
+  uint64_t hash = 0, seal = 0;
+  STRIDEC_CHECK(stridec_seal_hash(file.data(), file.size(), nullptr, nullptr, &hash, &seal));
+  store(file, seal + offsetof(stridec_abi_seal, hash), hash);
 }
 
 LoaderNeeds loader_needs(std::string_view file) {
