@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "runtime/include/stridec/xxh64.h"
+
 namespace stridec::test {
 
 // How many cases were asked for and how many run; printed when the process ends (tests/unit.sh reads it).
@@ -16,13 +18,11 @@ struct SampleCount {
   }
 };
 
-// Whether one in `one_in` cases includes this one, by a hash (FNV-1a) of the text that says what the case is.
-// The choice is the same in every run and does not depend on other cases.
+// Whether one in `one_in` cases includes this one, by a hash of the text that says what the case is. The
+// choice is the same in every run and does not depend on other cases.
 inline bool is_one_in(std::string_view what, uint64_t one_in) {
   static const bool all = std::getenv("STRIDEC_NIGHTLY") != nullptr;
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : what) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return all || (hash >> 20) % one_in == 0;
+  return all || stridec_xxh64(what.data(), what.size(), 0) % one_in == 0;
 }
 
 // The same, for a unit test: counts the cases, for the report of tests/unit.sh.
