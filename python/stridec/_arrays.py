@@ -208,8 +208,7 @@ def layout(value: Any) -> Tuple[Tuple[int, ...], Tuple[int, ...], Tuple[int, int
         return value.shape, tuple(s // size for s in value.strides), code_of(value.dtype), (_capi.CPU, 0)
     if isinstance(value, Foreign):
         return value.shape, value.strides, value.code, value.device
-    device = (_capi.CUDA, value.device.index) if value.is_cuda else (_capi.CPU, 0)
-    return tuple(value.shape), tuple(value.stride()), code_of(value.dtype), device
+    return tuple(value.shape), tuple(value.stride()), code_of(value.dtype), device_of(value)
 
 
 def pointer_function(value: Any) -> Any:
@@ -221,14 +220,26 @@ def pointer_function(value: Any) -> Any:
 
 def describe(tensor: _capi.Tensor, value: Any) -> None:
     """Fills `tensor` for a normalized value. The tensor keeps its shape and strides alive, not the value's memory."""
-    shape, strides, code, device = layout(value)
-    dims = c.c_int64 * len(shape)
+    describe_layout(tensor, *layout(value))
     tensor.data = pointer(value)
+
+
+def describe_layout(tensor: _capi.Tensor, shape: Tuple[int, ...], strides: Optional[Tuple[int, ...]], code: Tuple[int, int],
+                    device: Tuple[int, int]) -> None:  # fmt: skip
+    """Fills all of `tensor` but its memory. strides: None is row-major."""
+    dims = c.c_int64 * len(shape)
     tensor.device = _capi.Device(*device)
     tensor.ndim = len(shape)
     tensor.dtype = _capi.DType(code[0], code[1], 1)
     tensor.shape = dims(*shape)
-    tensor.strides = dims(*strides)
+    if strides is not None:
+        tensor.strides = dims(*strides)
+
+
+def device_of(value: Any) -> Tuple[int, int]:
+    """The device of a tensor or a device of PyTorch's, as the C API counts."""
+    device = getattr(value, "device", value)
+    return (_capi.CUDA, device.index or 0) if device.type == "cuda" else (_capi.CPU, 0)
 
 
 # ---- Outputs of the caller's ----
@@ -258,7 +269,8 @@ def check_outputs(outputs: list, inputs: list) -> list:
                 raise Error(f"{what} is read-only", "STRIDEC_INVALID_ARGUMENT")
         else:
             raise Error(f"{what} is a {type(value).__name__}, not an array", "STRIDEC_WRONG_TYPE")
-        if _overlaps_itself(value):
+        shape, strides, _, _ = layout(value)
+        if overlaps(shape, strides):
             raise Error(f"{what} has elements that share memory", "STRIDEC_INVALID_ARGUMENT")
         found.append(value)
     spans = []
@@ -286,9 +298,8 @@ def _span(value: Any) -> Optional[Tuple[Any, int, int]]:
     return device, start + low * size, start + (high + 1) * size
 
 
-def _overlaps_itself(value: Any) -> bool:
+def overlaps(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> bool:
     """Whether two elements may share memory: a dim's step is shorter than what the dims inside it span."""
-    shape, strides, _, _ = layout(value)
     reach = 1
     for step, size in sorted((abs(s), n) for s, n in zip(strides, shape) if n > 1):
         if step < reach:

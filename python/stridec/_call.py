@@ -212,7 +212,7 @@ class _Call:
                 plan.finish.append((index, self._copier(index)))
                 continue
             wanted = strides
-            if _overlaps(shape, strides):
+            if 0 not in shape and _arrays.overlaps(shape, strides):
                 strides = _arrays.compact(shape)
                 plan.finish.append((index, _expander(wanted)))
             _describe(tensor, value.dtype, value.device, shape, strides)
@@ -292,11 +292,7 @@ def _describe(tensor: _capi.Tensor, dtype: Any, device: Any, shape: Tuple[int, .
     if code[0] == 5:  # complex numbers are pairs
         code = (2, code[1] // 2)
         shape, strides = (*shape, 2), (*(2 * s for s in strides), 1)
-    dims = c.c_int64 * len(shape)
-    tensor.device = _capi.Device(_capi.CUDA, device.index or 0) if device.type == "cuda" else _capi.Device(_capi.CPU, 0)
-    tensor.ndim = len(shape)
-    tensor.dtype = _capi.DType(code[0], code[1], 1)
-    tensor.shape, tensor.strides = dims(*shape), dims(*strides)
+    _arrays.describe_layout(tensor, shape, strides, code, _arrays.device_of(device))
 
 
 def _nothing(*_: Any) -> None:
@@ -308,15 +304,6 @@ def _maker(value: Any) -> Callable[..., Any]:
         return _empty_cpu or (lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype))
     device = value.device
     return lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device=device)
-
-
-def _overlaps(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> bool:
-    reach = 1
-    for step, size in sorted((s, n) for s, n in zip(strides, shape) if n > 1):
-        if step < reach:
-            return 0 not in shape
-        reach += step * (size - 1)
-    return False
 
 
 def _expander(strides: Tuple[int, ...]) -> Callable[[Any, Any], Any]:

@@ -17,6 +17,7 @@ from . import _arrays, _capi
 from ._errors import Error
 
 _MOST_PLANS = 256
+_HOST = (_capi.CPU, 0)
 
 
 class _Plan:
@@ -134,7 +135,7 @@ class Context:
         for tensor, value, shape in zip(plan.made, entry.outputs, shapes):
             plan.makers.append(_nothing if shape is None else _maker(value, shape, plan.torch, cuda))
             if shape is not None:
-                _describe_output(tensor, value.code, shape, cuda)
+                _arrays.describe_layout(tensor, shape, None, value.code, _HOST if cuda is None else _arrays.device_of(cuda))
         plan.blank = bytes(memoryview(plan.made).cast("B")) if None in shapes else None
         plan.run = self._runner(plan)
         return plan
@@ -363,13 +364,6 @@ def _maker(value: Any, shape: Tuple[int, ...], torch_wanted: bool, cuda: Any) ->
         return lambda: make(shape, strides, dtype=own)
     device = cuda.device
     return lambda: make(shape, strides, dtype=own, device=device)
-
-
-def _describe_output(tensor: _capi.Tensor, code: Tuple[int, int], shape: Tuple[int, ...], cuda: Any) -> None:
-    tensor.device = _capi.Device(_capi.CUDA, cuda.device.index) if cuda is not None else _capi.Device(_capi.CPU, 0)
-    tensor.ndim = len(shape)
-    tensor.dtype = _capi.DType(code[0], code[1], 1)
-    tensor.shape = (c.c_int64 * len(shape))(*shape)
 
 
 def _copy(tensor: _capi.Tensor, value: Any, torch_wanted: bool) -> Any:
