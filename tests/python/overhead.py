@@ -1,7 +1,7 @@
 """What a call costs beyond its work: python tests/python/overhead.py (needs PyTorch)
 
-torch.compile(backend="stridec") beside a backend that does nothing, in the same process and by turns: at most 5 us + 1 us a
-tensor more. stridec.load(...) beside the C API's context_run: at most 3 us + 1 us a tensor more. Shortest of many rounds of 20
+torch.compile(backend="stridec") against a backend that does nothing, in the same process and in turn: at most 5 us + 1 us a
+tensor more. stridec.load(...) against the C API's context_run: at most 3 us + 1 us a tensor more. Shortest of many rounds of 20
 calls. By hand: it measures microseconds, on a machine that others may use. The last line is "N passed, N failed".
 """
 

@@ -50,8 +50,8 @@ Results searchsorted(Context& c) {
   return {c.flag("out_int32") ? cast(at, DType::kI32, false) : at};
 }
 
-// Distinct elements, or slices along dim, with each element's place among them and how often each occurs. With
-// `runs`, only equal neighbours count as one.
+// Distinct elements, or slices along dim, with each element's place among them and how often each occurs.
+// With `runs`, only equal neighbours count as one.
 template <bool runs>
 Results unique(Context& c) {
   const Term x = c.in("self");
