@@ -17,7 +17,8 @@
 typedef uint64_t (*stridec_seal_blob)(void* user, uint64_t seed);
 
 /* Hashes an ELF file, which may have any contents, and stores where the seal is. The blob is the last
- * PT_LOAD, which the packager appended; with `blob` its bytes come from elsewhere. Returns 0 if the file is cut short. */
+ * PT_LOAD, which the packager appended; with `blob` its bytes come from elsewhere. Returns 0 if the file is
+ * cut short. */
 static inline int stridec_seal_hash(const char* file, uint64_t file_bytes, stridec_seal_blob blob, void* user,
                                     uint64_t* hash, uint64_t* seal_offset) {
   Elf64_Ehdr header;
