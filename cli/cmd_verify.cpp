@@ -23,6 +23,7 @@
 #include "cli/tolerance.h"
 #include "compiler/base/file_hash.h"
 #include "compiler/base/printable.h"
+#include "compiler/base/pattern.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/compile.h"
@@ -105,7 +106,7 @@ void keep_own_states(const Library& artifact, const Json& states, CompileOptions
   options.states = flags_of(all, {.name = artifact.function(), .model = ""}).states;
   std::erase_if(options.states, [&](const frontend::StatePattern& pattern) {
     return std::ranges::none_of(states, [&](const Json& state) {
-      return frontend::matches_pattern(pattern.input, state["name"].get<std::string>());
+      return matches_pattern(pattern.input, state["name"].get<std::string>());
     });
   });
 }

@@ -123,6 +123,17 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
                  "or past_*=present_*")
       ->type_name("INPUT=OUTPUT");
 
+  group("Training");
+  app.add_option("--train", training,
+                 "compile functions that train the model: loss=cross_entropy,logits=OUTPUT,labels=NAME,"
+                 "optimizer=adamw,lr=1e-3; 'stridec losses' and 'stridec optimizers' list what there is")
+      ->type_name("NAME=VALUE,...");
+  app.add_option("--trainable", trainable,
+                 "weights that are trained: NAME, or a pattern such as 'decoder.*' (default: '*')")
+      ->type_name("NAME");
+  app.add_option("--freeze", frozen_weights, "weights that are not trained, also if --trainable names them")
+      ->type_name("NAME");
+
   group("Code");
   app.add_option("--mode", mode, "what to optimise for; 'stridec modes' explains them")
       ->type_name(choices(modes()));
@@ -208,6 +219,25 @@ std::vector<FunctionModel> parse_functions(const std::vector<std::string>& given
   return functions;
 }
 
+// --train, --trainable and --freeze; none: the model is not trained.
+std::optional<train::Settings> parse_training(const CompileFlags& flags) {
+  if (flags.training.empty()) {
+    if (!flags.trainable.empty() || !flags.frozen_weights.empty())
+      fail(ErrorKind::kUsage, "bad-train", "--trainable and --freeze select weights for --train",
+           "add --train loss=NAME,...");
+    return std::nullopt;
+  }
+  if (!flags.functions.empty() || !flags.refit.empty())
+    fail(ErrorKind::kUsage, "bad-train",
+         cat("--train goes together with neither --function nor --refit"),
+         "its functions are named by functions=train_step+predict; their weights can be written at run time");
+  train::Settings settings = train::parse_settings(join(flags.training, ","));
+  if (!flags.trainable.empty()) settings.trainable = flags.trainable;
+  settings.frozen = flags.frozen_weights;
+  train::check(settings);
+  return settings;
+}
+
 CompileOptions CompileFlags::options(const Globals& globals) const {
   CompileOptions made;
   made.functions = parse_functions(functions);
@@ -216,6 +246,9 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   if (!model.empty() && !made.functions.empty())
     fail(ErrorKind::kUsage, "usage", cat("'", model, "' is given in addition to functions"),
          cat("name its function: --function name=", model));
+  made.training = parse_training(*this);
+  if (made.training)
+    for (const std::string& name : made.training->functions) made.functions.push_back({name, model});
   made.model = made.functions.empty() ? model : made.functions[0].model;
   name_work(made.model);
   enforce(budget, made.model, globals);

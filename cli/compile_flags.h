@@ -18,6 +18,7 @@ struct CompileFlags {
                                                        weights = "embed";
   std::string tune_db;
   std::vector<std::string> functions, input_values, states, refit, specialize, tune_shapes, metadata;
+  std::vector<std::string> training, trainable, frozen_weights;
   bool frozen = false;
   std::vector<std::string> settings;
   bool no_cache = false;

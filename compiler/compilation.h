@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "compiler/package/artifact.h"
 #include "compiler/schedule/fusion/fusion.h"
 #include "compiler/schedule/heuristics/explain.h"
+#include "compiler/train/settings.h"
 #include "compiler/tune/tune.h"
 
 namespace stridec {
@@ -73,6 +75,8 @@ struct CompileOptions {
   std::vector<frontend::InputValue> input_values;
   std::vector<frontend::StatePattern> states;
   std::vector<std::string> refit;  // names of weights that may be replaced (frontend/parameters.h)
+  // If set, each of `functions` is a function of the training, of the same model (compiler/train).
+  std::optional<train::Settings> training;
   bool sizes_stay_open = false;  // frontend::ImportOptions
   std::string mode = "default";
   std::string precision = "fp32";               // one of passes::precisions()

@@ -6,6 +6,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/parameters.h"
+#include "compiler/train/train.h"
 #include "compiler/tune/shapes.h"
 
 namespace stridec {
@@ -103,6 +104,17 @@ void check_parameters(const std::vector<graph::Graph>& graphs,
     }
 }
 
+frontend::TrainingImport training_import(const train::Settings& settings, bool training_form) {
+  return {.trainable = settings.trainable, .frozen = settings.frozen, .training_form = training_form};
+}
+
+// Throws an Error if anything prevents compilation.
+frontend::Imported import_whole(const std::string& file, const frontend::ImportOptions& options) {
+  frontend::Imported imported = frontend::import_file(file, options);
+  if (!imported.problems.empty()) throw frontend::as_error(imported.problems, file);
+  return imported;
+}
+
 bool has_size(const loop::Program& program, const std::string& name) {
   return std::any_of(program.symbols.begin(), program.symbols.end(), [&](const loop::Symbol& symbol) {
     return symbol.input >= 0 && symbol.var.name() == name;
@@ -132,20 +144,30 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
   std::vector<std::set<std::string>> absent;
   std::vector<std::vector<std::string>> refit;
   const bool several = !options.functions.empty();
+  std::optional<train::Plan> plan;
   for (const FunctionModel& function : options.entry_points()) {
     if (options.progress) options.progress("reading", 0, 0, function.model);
     FunctionFlags flags = flags_of(options, function);
     std::set<std::string>& lacks = absent.emplace_back();
     frontend::Imported imported;
     try {
-      imported = frontend::import_file(function.model, {.dims = flags.dims,
-                                                        .input_values = flags.input_values,
-                                                        .states = flags.states,
-                                                        .refit = flags.refit,
-                                                        .sizes_stay_open = options.sizes_stay_open,
-                                                        .name = options.name,
-                                                        .absent = several ? &lacks : nullptr});
-      if (!imported.problems.empty()) throw frontend::as_error(imported.problems, function.model);
+      frontend::ImportOptions own{.dims = flags.dims,
+                                  .input_values = flags.input_values,
+                                  .states = flags.states,
+                                  .refit = flags.refit,
+                                  .sizes_stay_open = options.sizes_stay_open,
+                                  .name = options.name,
+                                  .absent = several ? &lacks : nullptr};
+      if (options.training && !plan) {
+        own.training = training_import(*options.training, true);
+        plan = train::make_plan(import_whole(function.model, own).graph, *options.training);
+      }
+      if (options.training)
+        own.training = training_import(*options.training, train::uses_training_form(function.name));
+      imported = import_whole(function.model, own);
+      if (options.training)
+        imported.graph =
+            train::make_function(std::move(imported.graph), function.name, *plan, *options.training);
     } catch (Error& error) {
       if (error.diagnostic.where.file.empty() && error.diagnostic.kind != ErrorKind::kUsage)
         error.diagnostic.where.file = function.model;

@@ -31,6 +31,7 @@ TABLE = {
     KERNELS: [BASE, SYM, LOOP],
     "compiler/frontend": [BASE, SYM, GRAPH, OPS, SCHEMAS],
     "compiler/passes": [BASE, SYM, GRAPH, LOOP, OPS],
+    "compiler/train": [BASE, SYM, GRAPH, OPS],
     SCHEDULE: [BASE, SYM, LOOP, KERNELS],
     CODEGEN: [BASE, SYM, LOOP, KERNELS, SCHEDULE, RUNTIME_API, IMAGE],
     "compiler/tune": [BASE, SYM, LOOP, KERNELS, SCHEDULE, CODEGEN, RUNTIME_API, "runtime"],

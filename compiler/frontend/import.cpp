@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "compiler/base/number.h"
+#include "compiler/base/pattern.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import.h"
 #include "compiler/frontend/onnx/import_rows.h"
@@ -187,6 +188,23 @@ std::string to_string(const InputValue& value) {
 
 namespace {
 
+// Whether a weight that no node updates is trained.
+bool is_trained(const TrainingImport& training, std::string_view name, const graph::Type& type) {
+  if (!is_float(type.dtype) || matches_any(training.frozen, name)) return false;
+  return type.shape.empty() ? std::ranges::count(training.trainable, name) > 0
+                            : matches_any(training.trainable, name);
+}
+
+// The running statistics of batch normalizations.
+void add_statistics(const onnx::Graph& graph, std::set<std::string, std::less<>>& names) {
+  for (const onnx::Node& node : graph.nodes) {
+    if (node.op_type == "BatchNormalization" && node.inputs.size() == 5)
+      names.insert({node.inputs[3], node.inputs[4]});
+    for (const onnx::Attribute& attribute : node.attributes)
+      for (const onnx::Graph& inner : attribute.graphs) add_statistics(inner, names);
+  }
+}
+
 Imported import_pt2(const std::string& path, const graph::Data& file, const ImportOptions& options) {
   pt2::ImportOptions own{.dims = {},
                          .input_values = {},
@@ -200,6 +218,10 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
   if (!options.refit.empty())
     own.replaceable = [&](std::string_view name, const graph::Type& type) {
       return selects(options.refit, name, type);
+    };
+  if (options.training)
+    own.replaceable = [&](std::string_view name, const graph::Type& type) {
+      return is_trained(*options.training, name, type);
     };
   pt2::Imported imported = pt2::import_program(path, file, own);
   ModelFacts facts = facts_of(imported.graph);
@@ -220,6 +242,17 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
     onnx_options.replaceable = [&](std::string_view name, const graph::Type& type) {
       return selects(options.refit, name, type);
     };
+  std::set<std::string, std::less<>> weights, statistics;
+  if (options.training) {
+    onnx_options.training_form = options.training->training_form;
+    for (const onnx::Tensor& tensor : model.graph.initializers) weights.insert(tensor.name);
+    add_statistics(model.graph, statistics);
+    onnx_options.replaceable = [&](std::string_view name, const graph::Type& type) {
+      return weights.contains(name) &&
+             (statistics.contains(name) ? !matches_any(options.training->frozen, name)
+                                        : is_trained(*options.training, name, type));
+    };
+  }
   for (const InputValue& value : options.input_values) onnx_options.input_values[value.name] = value.values;
   for (const DimRange& dim : options.dims)
     onnx_options.dims[dim.name] = {

@@ -37,11 +37,21 @@ struct InputValue {
 InputValue parse_input_value(std::string_view text);  // throws a usage Error
 std::string to_string(const InputValue& value);       // "16000", "1,0,1"
 
+// The weights that a training changes (compiler/train).
+struct TrainingImport {
+  // Floats of at least one dim by name, with `*`, or scalars by their whole name; without `frozen`.
+  std::vector<std::string> trainable, frozen;
+  // Batch normalization uses the statistics of the batch and updates its running ones, dropout drops.
+  bool training_form = false;
+};
+
 struct ImportOptions {
   std::vector<DimRange> dims;
   std::vector<InputValue> input_values;
   std::vector<StatePattern> states;
   std::vector<std::string> refit;  // names of weights that become parameters (parameters.h)
+  // Weights that are trained become parameters, and so do running statistics that are not frozen.
+  std::optional<TrainingImport> training;
   // Named sizes stay symbols even if `dims` fixes them; `dims` then only fixes sequence lengths and ranks.
   bool sizes_stay_open = false;
   // What a model is called whose own name is one that exporters give to every model; "": by that name.

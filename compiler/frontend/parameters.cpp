@@ -3,29 +3,10 @@
 #include <algorithm>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/pattern.h"
 #include "compiler/base/text.h"
 
 namespace stridec::frontend {
-
-bool matches_pattern(std::string_view pattern, std::string_view name) {
-  // The last `*` seen and the name's position when it was: the only point to go back to.
-  size_t p = 0, n = 0, star = std::string_view::npos, from = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      from = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p, ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++from;
-    } else {
-      return false;
-    }
-  }
-  return std::all_of(pattern.begin() + static_cast<std::ptrdiff_t>(p), pattern.end(),
-                     [](char c) { return c == '*'; });
-}
 
 bool selects(const std::vector<std::string>& patterns, std::string_view name, const graph::Type& type) {
   if (!is_float(type.dtype) && (!is_integer(type.dtype) || byte_size(type.dtype) > 1)) return false;

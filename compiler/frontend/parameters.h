@@ -16,8 +16,6 @@
 
 namespace stridec::frontend {
 
-// Whether the whole name matches the pattern, in which each `*` stands for any text.
-bool matches_pattern(std::string_view pattern, std::string_view name);
 // Whether the patterns make a parameter of a constant with this name and type.
 bool selects(const std::vector<std::string>& patterns, std::string_view name, const graph::Type& type);
 

@@ -1,4 +1,6 @@
 // Ops without tensor inputs: constants, known elements, counters, random numbers.
+#include <optional>
+
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/lowering.h"
@@ -42,8 +44,12 @@ void iota_lower(Lowering& l, const Node& node) {
 }
 
 Inferred random_uniform_shape(Builder& b, const Node& node) {
+  expect_inputs(node, 0, 1);
   const Shape shape = node.attributes.exprs("shape");
   const DType dtype = node.attributes.dtype("dtype");
+  if (!node.inputs.empty() && b.type(node.inputs[0]) != graph::Type{DType::kI64, {}})
+    does_not_fit(
+        cat("random_uniform: the offset is ", graph::to_string(b.type(node.inputs[0])), ", not i64[]"));
   if (!is_float(dtype)) does_not_fit(cat("random_uniform makes floats, not ", name(dtype)));
   STRIDEC_CHECK(node.attributes.text_or("generator", "philox") != "mersenne" || dtype == DType::kF64);
   expect_sizes(b, shape, node.kind);
@@ -51,13 +57,19 @@ Inferred random_uniform_shape(Builder& b, const Node& node) {
 }
 
 // Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The counter is the
-// element's flat index, the key is the seed: results do not depend on order, threads or tiling.
+// element's flat index and, above it, the offset of the run; the key is the seed: results do not depend on
+// order, threads or tiling.
 struct Philox {
   loop::NestBuilder& n;
   loop::Value wide(loop::Value x) { return n.cast(x, DType::kU64); }
   loop::Value narrow(loop::Value x) { return n.cast(x, DType::kU32); }
   loop::Value u32(uint32_t x) { return n.constant(loop::int_scalar(DType::kU32, x)); }
 
+  std::pair<loop::Value, loop::Value> words(loop::Value x) {  // low, high
+    const loop::Value all = n.cast(x, DType::kU64);
+    return {narrow(all),
+            narrow(loop::binary(loop::ScalarOp::kShr, all, n.constant(loop::int_scalar(DType::kU64, 32))))};
+  }
   std::pair<loop::Value, loop::Value> multiply(uint32_t factor, loop::Value x) {  // high, low word
     const loop::Value product = n.constant(loop::int_scalar(DType::kU64, factor)) * wide(x);
     const loop::Value high =
@@ -69,12 +81,10 @@ struct Philox {
   }
 
   // The first two words of the block.
-  std::pair<loop::Value, loop::Value> draw(loop::Value counter, uint64_t seed) {
-    const loop::Value flat = n.cast(counter, DType::kU64);
-    loop::Value c0 = narrow(flat);
-    loop::Value c1 =
-        narrow(loop::binary(loop::ScalarOp::kShr, flat, n.constant(loop::int_scalar(DType::kU64, 32))));
-    loop::Value c2 = u32(0), c3 = u32(0);
+  std::pair<loop::Value, loop::Value> draw(loop::Value counter, std::optional<loop::Value> offset,
+                                           uint64_t seed) {
+    auto [c0, c1] = words(counter);
+    auto [c2, c3] = offset ? words(*offset) : std::pair(u32(0), u32(0));
     uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
     for (int round = 0; round < 10; ++round) {
       const auto [high0, low0] = multiply(0xD2511F53u, c0);
@@ -108,8 +118,10 @@ void random_uniform_lower(Lowering& l, const Node& node) {
   sym::Expr flat = 0;
   for (size_t d = 0; d < at.size(); ++d) flat = flat * to.shape[d] + at[d];
   Philox philox{n};
+  std::optional<loop::Value> offset;
+  if (!node.inputs.empty()) offset = l.read(n, node.inputs[0], to.shape, at);
   const auto [first, second] =
-      philox.draw(n.index_value(flat), static_cast<uint64_t>(node.attributes.integer_or("seed", 0)));
+      philox.draw(n.index_value(flat), offset, static_cast<uint64_t>(node.attributes.integer_or("seed", 0)));
   loop::Value result;
   if (to.dtype == DType::kF64) {
     auto bits = [&](loop::Value word, int drop) {

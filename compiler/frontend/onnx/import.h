@@ -44,6 +44,8 @@ struct ImportOptions {
   std::map<std::string, InputItems> items;
   // Which initializers may be replaced after compilation; empty: none.
   graph::Builder::Replaceable replaceable;
+  // Batch normalization with replaceable statistics is in its training form, and updates them; dropout drops.
+  bool training_form = false;
   bool sizes_stay_open = false;  // symbols that `dims` fixes stay symbols; lengths and ranks are fixed
   std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
 };

@@ -122,6 +122,7 @@ class Importer {
   virtual std::optional<int64_t> declared_rank(const std::string& name) = 0;
   // Imports a node in place of the current one (a function body, a rewritten operator).
   virtual Outputs import_as(Context& context, Node node, std::vector<Slot> inputs) = 0;
+  virtual bool training_form() const = 0;  // ImportOptions
 };
 
 }  // namespace stridec::onnx

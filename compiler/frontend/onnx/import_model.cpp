@@ -147,6 +147,8 @@ class ModelImporter : public Importer, public BranchImporter {
 
   std::optional<Choice> take_choice() override { return std::exchange(chosen_, std::nullopt); }
 
+  bool training_form() const override { return options_.training_form; }
+
   std::vector<Slot> import_as(Context& context, Node node, std::vector<Slot> inputs) override {
     node.name = context.node.name;
     node.index = context.node.index;

@@ -23,8 +23,14 @@ Outputs op_batch_norm(Context& c) {
   const bool training = c.version >= 14
                             ? c.integer("training_mode", 0) != 0
                             : c.version < 7 && c.integer("is_test", 0) == 0 && c.node.outputs.size() > 1;
-  if (!training) return {batch_norm(x, c.in(1), c.in(2), c.in(3), c.in(4), epsilon)};
+  const auto replaceable = [&](size_t i) { return c.b.graph()[c.in(i)].replaceable; };
+  const bool updates = !training && c.importer().training_form() && replaceable(3) && replaceable(4);
+  if (!training && !updates) return {batch_norm(x, c.in(1), c.in(2), c.in(3), c.in(4), epsilon)};
   const BatchStatistics y = batch_norm_training(x, c.in(1), c.in(2), epsilon);
+  if (updates) {
+    update_running_statistics(c.in(3), c.in(4), x, y, momentum);
+    return {y.value};
+  }
   return {y.value, running_statistic(c.in(3), y.mean, momentum),
           running_statistic(c.in(4), y.variance, momentum)};
 }

@@ -160,8 +160,9 @@ Outputs op_dropout(Context& c) {
   const Term x = c.in(0);
   const DType mask = c.version >= 10 ? DType::kBool : x.dtype();
   const auto known_flag = c.constant_number(2), known_ratio = c.constant_number(1);
-  const bool training = c.version < 7 ? c.integer("is_test", 0) == 0
-                                      : c.version >= 12 && c.has(2) && known_flag.value_or(1) != 0;
+  const bool training = c.importer().training_form() ||
+                        (c.version < 7 ? c.integer("is_test", 0) == 0
+                                       : c.version >= 12 && c.has(2) && known_flag.value_or(1) != 0);
   const bool given = c.version >= 12 && c.has(1);
   if (!training || (given ? known_ratio.value_or(1) : c.number("ratio", 0.5)) == 0)
     return {x, filled(c.b, x.shape(), mask, 1)};
@@ -171,7 +172,7 @@ Outputs op_dropout(Context& c) {
   const Term ratio =
       given ? cast(reshape(c.in(1), {}), DType::kF64) : c.number(DType::kF64, c.number("ratio", 0.5));
   std::optional<Term> flag;  // whether this is training is known only at run time
-  if (c.version >= 12 && !known_flag) flag = reshape(c.in(2), {});
+  if (c.version >= 12 && c.has(2) && !known_flag) flag = reshape(c.in(2), {});
   const Dropout y = dropout(
       x, ratio, flag, {.seed = seeded ? c.integer("seed", 0) : int64_t{c.node.index}, .mersenne = seeded});
   return {y.value, cast(y.kept, mask)};

@@ -144,6 +144,14 @@ BatchStatistics batch_norm_training(Term x, std::optional<Term> scale, std::opti
   return {cast(y, x.dtype()), mean, variance};
 }
 
+void update_running_statistics(Term mean, Term variance, Term x, const BatchStatistics& batch,
+                               double momentum) {
+  graph::Builder& b = x.builder();
+  const Term samples = size_as(b, batch.variance.dtype(), x.dim(0) * count(x.shape(), 2, x.rank()));
+  const Term unbiased = batch.variance * (samples / maximum(samples - 1.0, 1));
+  b.add(OpKind::kUpdateState, {mean, running_statistic(mean, batch.mean, momentum)});
+  b.add(OpKind::kUpdateState, {variance, running_statistic(variance, unbiased, momentum)});
+}
 Term running_statistic(Term running, Term batch, double momentum) {
   batch.builder().require(sym::eq(running.dim(0), batch.dim(0)),
                           "a running statistic has {0} numbers for {1} channels",

@@ -1,0 +1,260 @@
+#include "compiler/train/losses.h"
+
+#include <algorithm>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/loss.h"
+#include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/nodes.h"
+
+namespace stridec::train {
+namespace {
+
+using namespace ops;
+using graph::OpKind;
+using graph::Shape;
+
+Dims all_dims(Term x) {
+  Dims dims;
+  for (int64_t d = 0; d < x.rank(); ++d) dims.push_back(d);
+  return dims;
+}
+
+Term total(Term x) { return x.rank() == 0 ? x : reduce_sum(x, all_dims(x)); }
+
+// The sum or the mean of the elements, as the setting `reduction` says.
+LossSum reduced(const LossInputs& in, Term each, std::optional<Term> weight = {}) {
+  if (in.text("reduction") == "sum") return {total(each), number_like(each, 1)};
+  return {total(each), weight ? total(*weight) : size_as(each.builder(), each.dtype(), count(each.shape()))};
+}
+
+Term target_like(LossInputs& in, Term x) { return in.target("target", {x.dtype(), x.shape()}); }
+
+// x with its class dim moved to position 1, where the class losses of ops expect it.
+Term classes_second(LossInputs& in, Term x) {
+  const int64_t given = static_cast<int64_t>(in.number("class_dim"));
+  const int64_t dim = given < 0 ? given + x.rank() : given;
+  if (dim < 0 || dim >= x.rank() || x.rank() < 1)
+    fail(ErrorKind::kUsage, "bad-train", cat("class_dim=", given, ": the output has ", x.rank(), " dims"));
+  if (x.rank() == 1) return unsqueeze(x, {0});
+  Dims order;
+  for (int64_t d = 0; d < x.rank(); ++d)
+    if (d != dim) order.push_back(d);
+  order.insert(order.begin() + 1, dim);
+  return permute(x, order);
+}
+
+Shape without(const Shape& shape, size_t dim) {
+  Shape out = shape;
+  out.erase(out.begin() + static_cast<std::ptrdiff_t>(dim));
+  return out;
+}
+
+std::optional<Term> class_weights(LossInputs& in, Term x) {
+  if (in.text("class_weights").empty()) return std::nullopt;
+  return in.target("class_weights", {x.dtype(), {x.dim(1)}});
+}
+
+// From logarithms of probabilities [batch, classes, ...]. `extra`: per position, added to the loss.
+LossSum class_loss(LossInputs& in, Term logs, double smoothing, std::optional<Term> extra = {}) {
+  const Term labels = in.target("labels", {DType::kI64, without(logs.shape(), 1)});
+  const auto weights = class_weights(in, logs);
+  const double ignore = in.number("ignore_index");
+  const ClassLoss loss = class_nll(logs, labels, weights, static_cast<int64_t>(ignore));
+  const auto kept = [&](Term each) { return select(equal(labels, ignore), 0, each); };
+  Term each = loss.loss;
+  if (smoothing != 0) {
+    const Term spread = weights ? logs * along_dim(*weights, 1, logs.rank()) : logs;
+    const Term share = divide_into(smoothing, size_as(logs.builder(), logs.dtype(), logs.dim(1)));
+    each = each * (1 - smoothing) - kept(reduce_sum(spread, {1})) * share;
+  }
+  if (extra) each = each + kept(*extra);
+  return reduced(in, each, loss.weight);
+}
+
+LossSum cross_entropy(LossInputs& in) {
+  const Term x = classes_second(in, in.output("logits"));
+  const Term logs = log_softmax(x, {1});
+  const double z = in.number("z");
+  if (z == 0) return class_loss(in, logs, in.number("label_smoothing"));
+  const Term greatest = reduce_max(x, {1}, kKeep);
+  const Term size = squeeze(greatest, {1}) + log(reduce_sum(exp(x - greatest), {1}));
+  return class_loss(in, logs, in.number("label_smoothing"), square(size) * z);
+}
+
+LossSum soft_cross_entropy(LossInputs& in) {
+  const Term x = classes_second(in, in.output("logits"));
+  const Term target = classes_second(in, in.target("target", {x.dtype(), in.output("logits").shape()}));
+  return reduced(in, -reduce_sum(target * log_softmax(x, {1}), {1}));
+}
+
+LossSum nll(LossInputs& in) { return class_loss(in, classes_second(in, in.output("output")), 0); }
+
+LossSum mse(LossInputs& in) {
+  const Term x = in.output("output");
+  return reduced(in, square(x - target_like(in, x)));
+}
+LossSum l1(LossInputs& in) {
+  const Term x = in.output("output");
+  return reduced(in, abs(x - target_like(in, x)));
+}
+LossSum huber_loss(LossInputs& in) {
+  const Term x = in.output("output");
+  return reduced(in, huber(x - target_like(in, x), in.number("delta")));
+}
+LossSum smooth_l1_loss(LossInputs& in) {
+  const Term x = in.output("output");
+  return reduced(in, smooth_l1(x - target_like(in, x), in.number("beta")));
+}
+
+LossSum bce(LossInputs& in) {
+  const Term x = in.output("output");
+  return reduced(in, binary_cross_entropy(x, target_like(in, x)));
+}
+LossSum bce_with_logits(LossInputs& in) {
+  const Term x = in.output("logits");
+  const double positive = in.number("pos_weight");
+  return reduced(
+      in, binary_cross_entropy_of_logits(
+              x, target_like(in, x), positive == 1 ? std::nullopt : std::optional(number_like(x, positive))));
+}
+
+LossSum kl(LossInputs& in) {
+  const Term x = in.output("output");
+  const Term each = kl_divergence(x, target_like(in, x), in.text("log_target") == "true");
+  if (in.text("reduction") != "batchmean") return reduced(in, each);
+  return {total(each), size_as(x.builder(), x.dtype(), x.dim(0))};
+}
+
+// Lin et al. 2017, arXiv:1708.02002, as torchvision.ops.sigmoid_focal_loss computes it.
+LossSum focal(LossInputs& in) {
+  const Term x = in.output("logits"), y = target_like(in, x);
+  const Term p = apply(OpKind::kSigmoid, x), entropy = binary_cross_entropy_of_logits(x, y, std::nullopt);
+  const Term wrong = p + y - p * y * 2.0;  // 1 - the probability of the target
+  Term each = entropy * pow(wrong, in.number("gamma"));
+  const double alpha = in.number("alpha");
+  if (alpha >= 0) each = each * (y * alpha + subtract_from(1, y) * (1 - alpha));
+  return reduced(in, each);
+}
+
+// Milletari et al. 2016, arXiv:1606.04797: over all elements of a sample.
+LossSum dice(LossInputs& in) {
+  const Term x = apply(OpKind::kSigmoid, in.output("logits")), y = target_like(in, x);
+  Dims inner = all_dims(x);
+  if (!inner.empty()) inner.erase(inner.begin());
+  const Term both = reduce_sum(x * y, inner), either = reduce_sum(x, inner) + reduce_sum(y, inner);
+  const double smooth = in.number("smooth");
+  return reduced(in, subtract_from(1, (both * 2.0 + smooth) / (either + smooth)));
+}
+
+LossSum cosine(LossInputs& in) {
+  const Term x = in.output("output"), y = target_like(in, x);
+  return reduced(in, subtract_from(1, cosine_similarity(x, y, x.rank() - 1, 1e-8)));
+}
+
+Term distance(Term x, Term y) {
+  // The gradient of a root at 0 is infinite; PyTorch adds 1e-6 to each difference likewise.
+  return sqrt(reduce_sum(square(x - y + 1e-6), {x.rank() - 1}));
+}
+LossSum triplet(LossInputs& in) {
+  const Term anchor = in.output("anchor");
+  const Term near = distance(anchor, in.output("positive")), far = distance(anchor, in.output("negative"));
+  return reduced(in, maximum(near - far + in.number("margin"), 0));
+}
+
+// Row i of `keys` belongs to row i of `output`; all other rows are negatives. Both ways, as CLIP does.
+LossSum info_nce(LossInputs& in) {
+  const Term x = in.output("output"), y = in.output("keys");
+  const auto unit = [](Term t) {
+    return t / sqrt(maximum(reduce_sum(square(t), {t.rank() - 1}, kKeep), 1e-16));
+  };
+  const Term scores = matmul(unit(x), transpose(unit(y), 0, 1)) * (1 / in.number("temperature"));
+  const Term at = positions_along(in.builder(), x.dim(0), 0, 2);
+  const auto one_way = [&](Term s) { return squeeze(gather_elements(log_softmax(s, {1}), at, 1), {1}); };
+  return reduced(in, (one_way(scores) + one_way(transpose(scores, 0, 1))) * -0.5);
+}
+
+LossSum model_output(LossInputs& in) { return reduced(in, in.output("output")); }
+
+constexpr Setting kReduction = {"reduction", "mean", "mean or sum"};
+constexpr Setting kPair[] = {{"output", "", "the model's output"},
+                             {"target", "", "an input of the model, or the name of a new one"},
+                             kReduction};
+constexpr Setting kClasses[] = {
+    {"logits", "", "the model's output"},
+    {"labels", "", "class indices: an input of the model, or the name of a new one"},
+    {"class_dim", "-1", "the dim of the classes"},
+    {"ignore_index", "-100", "the label of positions that do not count"},
+    {"label_smoothing", "0", "share of the target that is spread over all classes"},
+    {"z", "0", "weight of the squared logarithm of the softmax's sum"},
+    {"class_weights", "none", "name of an input with a weight per class"},
+    kReduction};
+constexpr Setting kSoft[] = {{"logits", "", "the model's output"},
+                             {"target", "", "probabilities of the classes"},
+                             {"class_dim", "-1", "the dim of the classes"},
+                             kReduction};
+constexpr Setting kNll[] = {{"output", "", "logarithms of probabilities"},
+                            {"labels", "", "class indices"},
+                            {"class_dim", "-1", "the dim of the classes"},
+                            {"ignore_index", "-100", "the label of positions that do not count"},
+                            {"class_weights", "none", "name of an input with a weight per class"},
+                            kReduction};
+constexpr Setting kHuber[] = {kPair[0], kPair[1], {"delta", "1", "where the line begins"}, kReduction};
+constexpr Setting kSmooth[] = {kPair[0], kPair[1], {"beta", "1", "where the line begins"}, kReduction};
+constexpr Setting kLogits[] = {
+    {"logits", "", "the model's output"}, kPair[1], {"pos_weight", "1", "weight of ones"}, kReduction};
+constexpr Setting kKl[] = {{"output", "", "logarithms of probabilities"},
+                           {"target", "", "probabilities"},
+                           {"log_target", "false", "the target has logarithms: true or false"},
+                           {"reduction", "batchmean", "batchmean, mean or sum"}};
+constexpr Setting kFocal[] = {{"logits", "", "the model's output"},
+                              kPair[1],
+                              {"alpha", "0.25", "weight of ones; negative: none"},
+                              {"gamma", "2", "how much less easy elements count"},
+                              kReduction};
+constexpr Setting kDice[] = {
+    {"logits", "", "the model's output"}, kPair[1], {"smooth", "1", "added above and below"}, kReduction};
+constexpr Setting kTriplet[] = {{"anchor", "", "an output of the model"},
+                                {"positive", "", "an output of the model"},
+                                {"negative", "", "an output of the model"},
+                                {"margin", "1", "how much farther the negative must be"},
+                                kReduction};
+constexpr Setting kInfoNce[] = {{"output", "", "an output of the model, [batch, features]"},
+                                {"keys", "", "an output of the model, [batch, features]"},
+                                {"temperature", "0.07", "divides the similarities"},
+                                kReduction};
+constexpr Setting kOutput[] = {{"output", "", "an output of the model"}, kReduction};
+
+constexpr Loss kLosses[] = {
+    {"cross_entropy", "-log softmax(logits)[label]", kClasses, cross_entropy},
+    {"soft_cross_entropy", "-sum(target log softmax(logits))", kSoft, soft_cross_entropy},
+    {"nll", "-output[label]", kNll, nll},
+    {"mse", "(output - target)^2", kPair, mse},
+    {"l1", "|output - target|", kPair, l1},
+    {"huber", "d^2 / 2 for |d| <= delta, else delta (|d| - delta / 2)", kHuber, huber_loss},
+    {"smooth_l1", "d^2 / (2 beta) for |d| < beta, else |d| - beta / 2", kSmooth, smooth_l1_loss},
+    {"bce", "-(target log output + (1 - target) log(1 - output)), logarithms at least -100", kPair, bce},
+    {"bce_with_logits", "bce of sigmoid(logits)", kLogits, bce_with_logits},
+    {"kl", "target (log target - output)", kKl, kl},
+    {"focal", "alpha (1 - p)^gamma bce_with_logits, p the target's probability", kFocal, focal},
+    {"dice", "1 - (2 sum(p target) + smooth) / (sum p + sum target + smooth), p = sigmoid(logits)", kDice,
+     dice},
+    {"cosine", "1 - cos(output, target) along the last dim", kPair, cosine},
+    {"triplet", "max(0, |anchor - positive| - |anchor - negative| + margin)", kTriplet, triplet},
+    {"info_nce", "cross-entropy of output's similarity to each key, and of each key's to output", kInfoNce,
+     info_nce},
+    {"output", "the output itself", kOutput, model_output},
+};
+
+}  // namespace
+
+std::span<const Loss> losses() { return kLosses; }
+
+const Loss* find_loss(std::string_view name) {
+  const auto found = std::ranges::find(kLosses, name, &Loss::name);
+  return found == std::end(kLosses) ? nullptr : found;
+}
+
+}  // namespace stridec::train

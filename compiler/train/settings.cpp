@@ -1,0 +1,196 @@
+#include "compiler/train/settings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/train/learning_rate.h"
+#include "compiler/train/losses.h"
+#include "compiler/train/optimizers.h"
+
+namespace stridec::train {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message, const std::string& help) {
+  fail(ErrorKind::kUsage, "bad-train", cat("--train: ", message), help);
+}
+
+double number(const std::string& key, std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+    refuse(cat(key, "='", text, "' is no number"), cat("write ", key, "=0.1"));
+  return value;
+}
+
+// The shortest text that parses to the number.
+std::string number_text(double value) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof(text), value).ptr};
+}
+
+template <class Rows>
+std::string names(const Rows& rows) {
+  std::string out;
+  for (const auto& row : rows) out += cat(out.empty() ? "" : ", ", row.name);
+  return out;
+}
+
+bool has(std::span<const Setting> settings, std::string_view name) {
+  return std::ranges::find(settings, name, &Setting::name) != settings.end();
+}
+
+// Splits at commas outside parentheses.
+std::vector<std::string> items(std::string_view text) {
+  std::vector<std::string> out;
+  int depth = 0;
+  size_t from = 0;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    if (i < text.size() && text[i] == '(') ++depth;
+    if (i < text.size() && text[i] == ')') --depth;
+    if (i < text.size() && (text[i] != ',' || depth > 0)) continue;
+    if (i > from) out.emplace_back(text.substr(from, i - from));
+    from = i + 1;
+  }
+  return out;
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> out;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t end = std::min(text.find(at, from), text.size());
+    if (end > from) out.push_back(text.substr(from, end - from));
+    from = end + 1;
+  }
+  return out;
+}
+
+constexpr const char* kFunctions[] = {"train_step", "accumulate", "apply", "eval", "predict"};
+
+const Loss& loss_of(const Settings& s) {
+  if (s.loss.empty()) refuse("no loss is given", cat("write loss=NAME; there are ", names(losses())));
+  const Loss* loss = find_loss(s.loss);
+  if (!loss) refuse(cat("there is no loss '", s.loss, "'"), cat("there are ", names(losses())));
+  return *loss;
+}
+const Optimizer& optimizer_of(const Settings& s) {
+  const Optimizer* optimizer = find_optimizer(s.optimizer);
+  if (!optimizer)
+    refuse(cat("there is no optimizer '", s.optimizer, "'"), cat("there are ", names(optimizers())));
+  return *optimizer;
+}
+
+}  // namespace
+
+Settings parse_settings(std::string_view text) {
+  Settings out;
+  std::vector<std::pair<std::string, std::string>> rest;
+  for (const std::string& item : items(text)) {
+    const size_t equals = item.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == item.size())
+      refuse(cat("'", item, "' is not of the form name=value"), "write loss=cross_entropy,optimizer=adamw");
+    std::string key = item.substr(0, equals), value = item.substr(equals + 1);
+    if (key == "loss")
+      out.loss = value;
+    else if (key == "optimizer")
+      out.optimizer = value;
+    else if (key == "lr")
+      out.learning_rate = value;
+    else if (key == "clip_norm")
+      out.clip_norm = number(key, value);
+    else if (key == "clip_value")
+      out.clip_value = number(key, value);
+    else if (key == "ema")
+      out.ema = number(key, value);
+    else if (key == "functions")
+      out.functions = split(value, '+');
+    else
+      rest.emplace_back(std::move(key), std::move(value));
+  }
+  if (const size_t colon = out.loss.find(':'); colon != std::string::npos) {  // output:NAME
+    out.of_loss["output"] = out.loss.substr(colon + 1);
+    out.loss.resize(colon);
+  }
+  const Loss& loss = loss_of(out);
+  const Optimizer& optimizer = optimizer_of(out);
+  for (const auto& [key, value] : rest) {
+    if (has(loss.settings, key))
+      out.of_loss[key] = value;
+    else if (has(optimizer.settings, key))
+      out.of_optimizer[key] = number(key, value);
+    else
+      refuse(cat("neither the loss ", loss.name, " nor the optimizer ", optimizer.name, " has a setting '",
+                 key, "'"),
+             cat(loss.name, " has ", names(loss.settings), "; ", optimizer.name, " has ",
+                 names(optimizer.settings),
+                 "; every training has loss, optimizer, lr, clip_norm, clip_value, ema, functions"));
+  }
+  return out;
+}
+
+void check(const Settings& s) {
+  const Loss& loss = loss_of(s);
+  const Optimizer& optimizer = optimizer_of(s);
+  for (const auto& [key, value] : s.of_loss)
+    if (!has(loss.settings, key))
+      refuse(cat("the loss ", loss.name, " has no setting '", key, "'"),
+             cat("it has ", names(loss.settings)));
+  for (const Setting& setting : loss.settings)
+    if (setting.standard.empty() && !s.of_loss.contains(std::string(setting.name)))
+      refuse(cat("the loss ", loss.name, " needs ", setting.name, ": ", setting.meaning),
+             cat("write ", setting.name, "=NAME"));
+  if (const auto found = s.of_loss.find("reduction"); found != s.of_loss.end()) {
+    const bool batch = loss.name == "kl" && found->second == "batchmean";
+    if (found->second != "mean" && found->second != "sum" && !batch)
+      refuse(cat("reduction=", found->second, " is none of the loss ", loss.name), "write mean or sum");
+  }
+  const auto check_numbers = [&](const std::map<std::string, double>& numbers, bool group) {
+    for (const auto& [key, value] : numbers)
+      if (!has(optimizer.settings, key) && !(group && key == "lr_scale"))
+        refuse(cat("the optimizer ", optimizer.name, " has no setting '", key, "'"),
+               cat("it has ", names(optimizer.settings), group ? ", lr_scale" : ""));
+  };
+  check_numbers(s.of_optimizer, false);
+  for (const Group& group : s.groups) check_numbers(group.settings, true);
+  for (const auto& [key, value] : s.of_optimizer)
+    if (key.starts_with("beta") && key != "beta2_decay" && (value < 0 || value >= 1))
+      refuse(cat(key, " is ", value), "a decay is at least 0 and below 1");
+  if (s.clip_norm < 0 || s.clip_value < 0) refuse("a limit of gradients is below 0", "0 sets no limit");
+  if (s.ema < 0 || s.ema >= 1) refuse(cat("ema is ", s.ema), "a decay is at least 0 and below 1");
+  if (!s.learning_rate.empty()) check_rate(s.learning_rate);
+  for (const std::string& function : s.functions)
+    if (std::ranges::find(kFunctions, function) == std::end(kFunctions))
+      refuse(cat("there is no function '", function, "'"),
+             "there are train_step, accumulate, apply, eval, predict; write functions=train_step+predict");
+  if (s.functions.empty()) refuse("no function is asked for", "write functions=train_step+predict");
+}
+
+std::string to_string(const Settings& s) {
+  const Loss& loss = loss_of(s);
+  const Optimizer& optimizer = optimizer_of(s);
+  std::string out = cat("loss=", s.loss);
+  for (const Setting& setting : loss.settings) {
+    const auto given = s.of_loss.find(std::string(setting.name));
+    const std::string_view value =
+        given == s.of_loss.end() ? setting.standard : std::string_view(given->second);
+    if (value != "none") out += cat(",", setting.name, "=", value);
+  }
+  out += cat(",optimizer=", s.optimizer);
+  for (const Setting& setting : optimizer.settings) {
+    if (setting.name == "lr") {
+      out += cat(",lr=", s.learning_rate.empty() ? setting.standard : std::string_view(s.learning_rate));
+      continue;
+    }
+    const auto given = s.of_optimizer.find(std::string(setting.name));
+    out += cat(",", setting.name, "=",
+               given == s.of_optimizer.end() ? std::string(setting.standard) : number_text(given->second));
+  }
+  if (s.clip_norm > 0) out += cat(",clip_norm=", number_text(s.clip_norm));
+  if (s.clip_value > 0) out += cat(",clip_value=", number_text(s.clip_value));
+  if (s.ema > 0) out += cat(",ema=", number_text(s.ema));
+  return out + cat(",functions=", join(s.functions, "+", [](const std::string& name) { return name; }));
+}
+
+}  // namespace stridec::train

@@ -1,0 +1,46 @@
+// How a model is trained: the settings of `--train` and `--train-config`, with their defaults.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stridec::train {
+
+// Parameters that a group's patterns match have hyperparameters of their own.
+struct Group {
+  std::vector<std::string> patterns;       // names with `*`
+  std::map<std::string, double> settings;  // of the optimizer, and lr_scale
+};
+
+struct Settings {
+  std::string loss;                            // a row of losses()
+  std::map<std::string, std::string> of_loss;  // its settings
+  std::string optimizer = "adamw";             // a row of optimizers()
+  std::map<std::string, double> of_optimizer;  // its settings
+  std::vector<Group> groups;                   // the last one that matches a parameter applies
+  // A number, "input" (the input `lr` of train_step), or a schedule (learning_rate.h); "": the optimizer's
+  // default.
+  std::string learning_rate;
+  // Names with `*` of the weights that are trained; a weight that both lists match is frozen.
+  std::vector<std::string> trainable = {"*"}, frozen;
+  double clip_norm = 0;   // limits the norm of all gradients together; 0: no limit
+  double clip_value = 0;  // limits each element of a gradient; 0: no limit
+  double ema = 0;         // decay of a moving average of the parameters, which eval and predict use; 0: none
+  std::vector<std::string> functions = {"train_step", "eval", "predict"};
+};
+
+// Parses "loss=cross_entropy,logits=logits,labels=labels,optimizer=adamw,lr=cosine(3e-4, warmup=10, total=99)".
+// A setting that neither the loss nor the optimizer has is a usage Error that lists those there are.
+Settings parse_settings(std::string_view text);
+
+// "key=value" for all settings, defaults included, in a fixed order: parse_settings reads it back, but for
+// groups.
+std::string to_string(const Settings& settings);
+
+// Throws a usage Error for unknown names, for numbers outside their ranges and for missing settings.
+void check(const Settings& settings);
+
+}  // namespace stridec::train

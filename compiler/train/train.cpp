@@ -1,0 +1,318 @@
+#include "compiler/train/train.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <unordered_set>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/ops/gradient.h"
+#include "compiler/ops/nodes.h"
+#include "compiler/ops/op_table.h"
+#include "compiler/train/losses.h"
+#include "compiler/train/update.h"
+
+namespace stridec::train {
+namespace {
+
+using namespace ops;
+using graph::Graph;
+using graph::OpKind;
+using graph::ValueId;
+
+[[noreturn]] void refuse(const std::string& message, const std::string& help) {
+  fail(ErrorKind::kUsage, "bad-train", cat("--train: ", message), help);
+}
+
+std::vector<ValueId> replaceable_values(const Graph& graph) {
+  std::vector<ValueId> out;
+  for (size_t i = 0; i < graph.values.size(); ++i)
+    if (graph.values[i].replaceable) out.push_back(ValueId(static_cast<uint32_t>(i)));
+  return out;
+}
+
+std::optional<ValueId> output_of(const Graph& graph, const std::string& name) {
+  const auto found = std::ranges::find(graph.output_names, name);
+  if (found == graph.output_names.end()) return std::nullopt;
+  return graph.top.results[static_cast<size_t>(found - graph.output_names.begin())];
+}
+
+std::string list(const std::vector<std::string>& names) {
+  return join(names, ", ", [](const std::string& name) { return cat("'", name, "'"); });
+}
+
+// Redirects every use of a value to another one.
+void redirect(Graph& graph, const std::map<ValueId, ValueId>& to) {
+  const auto turn = [&](std::vector<ValueId>& values) {
+    for (ValueId& value : values)
+      if (const auto found = to.find(value); found != to.end()) value = found->second;
+  };
+  const std::function<void(graph::Region&)> turn_region = [&](graph::Region& region) {
+    turn(region.results);
+    for (graph::NodeId id : region.nodes)
+      for (graph::Region& inner : graph[id].regions) turn_region(inner);
+  };
+  for (graph::Node& node : graph.nodes) turn(node.inputs);
+  turn_region(graph.top);
+}
+
+class GraphLossInputs final : public LossInputs {
+ public:
+  GraphLossInputs(graph::Builder& b, const Settings& settings) : b_(b), settings_(settings) {}
+
+  graph::Builder& builder() override { return b_; }
+
+  Term output(std::string_view setting) override {
+    const std::string& name = text(setting);
+    const auto value = output_of(b_.graph(), name);
+    if (!value)
+      refuse(cat("the model has no output '", name, "', which ", setting, " names"),
+             cat("its outputs are ", list(b_.graph().output_names)));
+    if (!is_float(b_.dtype(*value)))
+      refuse(cat("output '", name, "' is ", graph::to_string(b_.type(*value))), "a loss is one of floats");
+    return widen({b_, *value});
+  }
+
+  Term target(std::string_view setting, const graph::Type& type) override {
+    const std::string& name = text(setting);
+    const Graph& graph = b_.graph();
+    const auto found = std::ranges::find(graph.input_names, name);
+    if (found == graph.input_names.end()) return {b_, b_.input(name, type)};
+    const Term given(b_, graph.top.parameters[static_cast<size_t>(found - graph.input_names.begin())]);
+    if (given.rank() != static_cast<int64_t>(type.shape.size()) ||
+        is_float(given.dtype()) != is_float(type.dtype))
+      refuse(cat("input '", name, "' is ", graph::to_string(b_.type(given)), ", and ", setting, " has to be ",
+                 graph::to_string(type)),
+             "name another input, or choose a new name");
+    for (size_t d = 0; d < type.shape.size(); ++d)
+      b_.require(sym::eq(given.shape()[d], type.shape[d]),
+                 cat("dim ", d, " of '", name, "' is {0}, and the loss needs {1}"),
+                 {given.shape()[d], type.shape[d]});
+    return cast(given, type.dtype);
+  }
+
+  double number(std::string_view setting) const override { return std::stod(text(setting)); }
+
+  const std::string& text(std::string_view setting) const override {
+    static const std::string none;
+    if (const auto found = settings_.of_loss.find(std::string(setting)); found != settings_.of_loss.end())
+      return found->second;
+    const auto& all = find_loss(settings_.loss)->settings;
+    const auto row = std::ranges::find(all, setting, &Setting::name);
+    if (row == all.end() || row->standard == "none") return none;
+    return standards_.emplace(row->name, row->standard).first->second;
+  }
+
+ private:
+  graph::Builder& b_;
+  const Settings& settings_;
+  mutable std::map<std::string, std::string, std::less<>> standards_;
+};
+
+Term divided(LossSum sum) { return sum.total / select(equal(sum.weight, 0), 1, sum.weight); }
+
+// Turns the weights of the plan into states, and the other replaceable weights into plain constants.
+// `prefix` goes before the names of trained ones.
+std::vector<Weight> make_states(graph::Builder& b, const Plan& plan, const std::string& prefix) {
+  Graph& graph = b.graph();
+  std::map<ValueId, ValueId> to;
+  std::map<std::string, ValueId> made;
+  std::vector<Weight> trained;
+  for (ValueId id : replaceable_values(graph)) {
+    const std::string name = graph[id].name;
+    graph[id].replaceable = false;
+    const bool is_trained = std::ranges::count(plan.parameters, name) > 0;
+    if (!is_trained && std::ranges::count(plan.statistics, name) == 0) continue;
+    if (const auto found = made.find(name); found != made.end()) {  // the same weight, read twice
+      to[id] = found->second;
+      continue;
+    }
+    const ValueId value = b.state(is_trained ? cat(prefix, name) : name, graph[id].type, graph[id].data);
+    to[id] = made[name] = value;
+    if (is_trained) trained.push_back({name, {b, value}});
+  }
+  redirect(graph, to);
+  return trained;
+}
+
+// The outputs of the model's form without gradients.
+void replace_outputs(graph::Builder& b, const std::vector<std::pair<std::string, Term>>& outputs) {
+  b.graph().top.results.clear();
+  b.graph().output_names.clear();
+  for (const auto& [name, value] : outputs) b.output(name, value);
+}
+
+LossSum build_loss(graph::Builder& b, const Settings& settings) {
+  b.set_origin("the loss");
+  GraphLossInputs inputs(b, settings);
+  return find_loss(settings.loss)->build(inputs);
+}
+
+std::vector<Term> gradients_of(graph::Builder& b, Term loss, const std::vector<Weight>& weights) {
+  std::vector<ValueId> xs;
+  for (const Weight& weight : weights) xs.push_back(weight.value);
+  std::vector<Term> out;
+  for (ValueId gradient : gradients(b, loss, xs)) out.push_back(wide_enough({b, gradient}));
+  return out;
+}
+
+// Draws other random numbers in each run: the generator's state counts runs.
+void advance_generator(graph::Builder& b) {
+  Graph& graph = b.graph();
+  std::optional<Term> offset;
+  for (graph::Node& node : graph.nodes) {
+    if (node.kind != OpKind::kRandomUniform || !node.inputs.empty() ||
+        node.attributes.text_or("generator", "philox") == "mersenne")
+      continue;
+    if (!offset) offset = state(b, "generator", {DType::kI64, {}});
+    node.inputs = {offset->id()};
+  }
+  if (offset) update(b, *offset, *offset + 1.0);
+}
+
+Graph train_step(Graph model, const Plan& plan, const Settings& settings) {
+  graph::Builder b(model, shape_table());
+  const std::vector<Weight> weights = make_states(b, plan, "");
+  advance_generator(b);
+  const Term loss = divided(build_loss(b, settings));
+  b.set_origin("the backward pass");
+  std::vector<Term> slopes = gradients_of(b, loss, weights);
+  const Term norm = update_parameters(b, settings, weights, std::move(slopes));
+  replace_outputs(b, {{"loss", loss}, {"grad_norm", norm}});
+  return model;
+}
+
+// Sums over batches, until `apply` uses and clears them.
+Term gradient_state(graph::Builder& b, const Weight& weight) {
+  return state(b, cat("gradient.", weight.name), {wide_enough(weight.value).dtype(), weight.value.shape()});
+}
+Term weight_state(graph::Builder& b, DType dtype) { return state(b, "gradient_weight", {dtype, {}}); }
+
+Graph accumulate(Graph model, const Plan& plan, const Settings& settings) {
+  graph::Builder b(model, shape_table());
+  const std::vector<Weight> weights = make_states(b, plan, "");
+  advance_generator(b);
+  const LossSum sum = build_loss(b, settings);
+  b.set_origin("the backward pass");
+  const std::vector<Term> slopes = gradients_of(b, sum.total, weights);
+  b.set_origin("the accumulation");
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const Term old = gradient_state(b, weights[i]);
+    update(b, old, old + slopes[i]);
+  }
+  const Term total = weight_state(b, DType::kF32);
+  update(b, total, total + cast(sum.weight, DType::kF32));
+  replace_outputs(b, {{"loss", divided(sum)}});
+  return model;
+}
+
+Graph apply(const Graph& model, const Plan& plan, const Settings& settings) {
+  Graph out;
+  out.name = model.name;
+  graph::Builder b(out, shape_table());
+  b.set_origin("the accumulation");
+  std::vector<Weight> weights;
+  for (ValueId id : replaceable_values(model)) {
+    const graph::Value& value = model[id];
+    const auto same = [&](const Weight& weight) { return weight.name == value.name; };
+    if (std::ranges::count(plan.parameters, value.name) == 0 || std::ranges::any_of(weights, same)) continue;
+    weights.push_back({value.name, {b, b.state(value.name, value.type, value.data)}});
+  }
+  const Term total = weight_state(b, DType::kF32);
+  const Term divisor = select(equal(total, 0), 1, total);
+  std::vector<Term> slopes;
+  for (const Weight& weight : weights) {
+    const Term sum = gradient_state(b, weight);
+    slopes.push_back(sum / cast(divisor, sum.dtype()));
+    update(b, sum, filled(b, sum.shape(), sum.dtype(), 0));
+  }
+  update(b, total, number_like(total, 0));
+  b.output("grad_norm", update_parameters(b, settings, weights, std::move(slopes)));
+  return out;
+}
+
+Graph eval(Graph model, const Plan& plan, const Settings& settings) {
+  graph::Builder b(model, shape_table());
+  make_states(b, plan, settings.ema > 0 ? "ema." : "");
+  std::vector<std::pair<std::string, Term>> outputs = {{"loss", divided(build_loss(b, settings))}};
+  for (size_t i = 0; i < model.output_names.size(); ++i)
+    if (model.output_names[i] != "loss")
+      outputs.push_back({model.output_names[i], {b, model.top.results[i]}});
+  replace_outputs(b, outputs);
+  return model;
+}
+
+Graph predict(Graph model, const Plan& plan, const Settings& settings) {
+  graph::Builder b(model, shape_table());
+  make_states(b, plan, settings.ema > 0 ? "ema." : "");
+  return model;
+}
+
+// The values that `value` is computed from, those that regions read included.
+std::unordered_set<ValueId> sources_of(const Graph& graph, ValueId value) {
+  std::unordered_set<ValueId> seen;
+  std::vector<ValueId> open = {value};
+  const std::function<void(const graph::Region&)> visit = [&](const graph::Region& region) {
+    open.insert(open.end(), region.results.begin(), region.results.end());
+    for (graph::NodeId id : region.nodes) {
+      open.insert(open.end(), graph[id].inputs.begin(), graph[id].inputs.end());
+      for (const graph::Region& inner : graph[id].regions) visit(inner);
+    }
+  };
+  while (!open.empty()) {
+    const ValueId at = open.back();
+    open.pop_back();
+    if (!seen.insert(at).second || !graph[at].producer.valid()) continue;
+    const graph::Node& node = graph[graph[at].producer];
+    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+    for (const graph::Region& region : node.regions) visit(region);
+  }
+  return seen;
+}
+
+}  // namespace
+
+Plan make_plan(const Graph& model, const Settings& settings) {
+  Plan plan;
+  Graph copy = model;
+  graph::Builder b(copy, shape_table());
+  const std::unordered_set<ValueId> reached = sources_of(copy, build_loss(b, settings).total);
+  for (const graph::Node& node : model.nodes) {
+    if (node.kind != OpKind::kUpdateState || !model[node.inputs[0]].replaceable) continue;
+    const std::string& name = model[node.inputs[0]].name;
+    if (std::ranges::count(plan.statistics, name) > 0)
+      refuse(cat("two nodes update '", name, "' in one step"), cat("leave it as it is: --freeze ", name));
+    plan.statistics.push_back(name);
+  }
+  for (ValueId id : replaceable_values(model)) {
+    const std::string& name = model[id].name;
+    std::vector<std::string>& list = reached.contains(id) ? plan.parameters : plan.unreached;
+    if (is_float(model[id].type.dtype) && std::ranges::count(plan.statistics, name) == 0 &&
+        std::ranges::count(list, name) == 0)
+      list.push_back(name);
+  }
+  std::erase_if(plan.unreached,
+                [&](const std::string& name) { return std::ranges::count(plan.parameters, name) > 0; });
+  if (plan.parameters.empty())
+    refuse("no weight is trained",
+           cat("--trainable ", list(settings.trainable), " and --freeze ", list(settings.frozen),
+               " select none that the loss depends on; 'stridec inspect MODEL "
+               "--stage=graph' lists weights by name"));
+  return plan;
+}
+
+bool uses_training_form(std::string_view function) {
+  return function == "train_step" || function == "accumulate";
+}
+
+Graph make_function(Graph model, std::string_view function, const Plan& plan, const Settings& settings) {
+  if (function == "train_step") return train_step(std::move(model), plan, settings);
+  if (function == "accumulate") return accumulate(std::move(model), plan, settings);
+  if (function == "apply") return apply(model, plan, settings);
+  if (function == "eval") return eval(std::move(model), plan, settings);
+  return predict(std::move(model), plan, settings);
+}
+
+}  // namespace stridec::train
