@@ -20,6 +20,8 @@
 #include "compiler/frontend/pytorch_operators.h"
 #include "compiler/passes/autocast.h"
 #include "compiler/pipeline.h"
+#include "compiler/train/losses.h"
+#include "compiler/train/optimizers.h"
 
 namespace stridec::cli {
 namespace {
@@ -194,6 +196,37 @@ std::function<int()> declare_targets(CLI::App&, const Globals& globals) {
     for (const CpuTarget& target : cpu_targets())
       rows.push_back({target.name, "cpu", target.name == cpu_target("native").name ? "this machine" : ""});
     for (const GpuTarget& target : gpu_targets()) rows.push_back({target.name, "cuda", ""});
+    return print(rows, globals);
+  };
+}
+
+namespace {
+
+// "lr=1e-3 weight_decay=0.01"; settings that have to be given without a value.
+std::string settings_text(std::span<const train::Setting> settings) {
+  std::string text;
+  for (const train::Setting& setting : settings)
+    text += cat(text.empty() ? "" : " ", setting.name, setting.standard.empty() ? "" : "=", setting.standard);
+  return text;
+}
+
+}  // namespace
+
+std::function<int()> declare_losses(CLI::App&, const Globals& globals) {
+  return [&globals] {
+    Rows rows = {{"loss", "settings", "formula"}};
+    for (const train::Loss& loss : train::losses())
+      rows.push_back({std::string(loss.name), settings_text(loss.settings), std::string(loss.formula)});
+    return print(rows, globals);
+  };
+}
+
+std::function<int()> declare_optimizers(CLI::App&, const Globals& globals) {
+  return [&globals] {
+    Rows rows = {{"optimizer", "settings", "formula"}};
+    for (const train::Optimizer& optimizer : train::optimizers())
+      rows.push_back(
+          {std::string(optimizer.name), settings_text(optimizer.settings), std::string(optimizer.formula)});
     return print(rows, globals);
   };
 }

@@ -127,8 +127,15 @@ void take_flags(const Library& artifact, const std::string& path, CompileOptions
     options.dims.push_back(frontend::parse_dims("n=" + range.get<std::string>()).front());
     options.dims.back().name = name;
   }
-  for (const auto& [name, value] : settings.items())
-    (name == "precision" ? options.precision : options.settings[name]) = value.get<std::string>();
+  for (const auto& [name, value] : settings.items()) {
+    const std::string text = value.get<std::string>();
+    if (name == "train") {
+      options.training = train::parse_settings(text);
+      options.functions = {{artifact.function(), options.model}};
+    } else {
+      (name == "precision" ? options.precision : options.settings[name]) = text;
+    }
+  }
 }
 
 // "'a.so' was compiled from 'b.onnx' (sha256 8f2c...), not from this file (sha256 ...)"; "": it was compiled

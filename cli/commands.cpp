@@ -44,6 +44,11 @@ constexpr Command kCommands[] = {
     {"bench", kArtifacts, "time an artifact, whole and by kernel", declare_bench,
      "stridec bench model.so --dim batch=1,sequence=128 --threads 2\n"
      "stridec bench old.so --compare new.so"},
+    {"train", kArtifacts, "train an artifact that was compiled with --train, on .npy and .npz files",
+     declare_train,
+     "stridec compile net.onnx -o net.so --train loss=cross_entropy,logits=y,labels=t,optimizer=adamw\n"
+     "stridec train net.so --data x=images.npy --data t=labels.npy --steps 100 --save run.safetensors\n"
+     "stridec train net.so --data all.npz --steps 100 --resume run.safetensors --save run.safetensors"},
     {"refit", kArtifacts, "write an artifact with other weights, without compiling", declare_refit,
      "stridec refit model.so --parameters new.safetensors -o new.so"},
     {"diff", kArtifacts, "say what changed between two artifacts", declare_diff,
@@ -58,6 +63,8 @@ constexpr Command kCommands[] = {
     {"precisions", kTables, "list what each primitive operation computes in under --precision",
      declare_precisions},
     {"targets", kTables, "list the CPUs and GPUs this build compiles for", declare_targets},
+    {"losses", kTables, "list the losses of --train, with their settings", declare_losses},
+    {"optimizers", kTables, "list the optimizers of --train, with their settings", declare_optimizers},
     {"exit-codes", kTables, "list the exit codes", declare_exit_codes},
     {"schema", kTables, "print the schema of a manifest or of another file", declare_schema,
      "stridec schema manifest"},

@@ -233,7 +233,7 @@ std::optional<train::Settings> parse_training(const CompileFlags& flags) {
          "its functions are named by functions=train_step+predict; their weights can be written at run time");
   train::Settings settings = train::parse_settings(join(flags.training, ","));
   if (!flags.trainable.empty()) settings.trainable = flags.trainable;
-  settings.frozen = flags.frozen_weights;
+  settings.frozen.insert(settings.frozen.end(), flags.frozen_weights.begin(), flags.frozen_weights.end());
   train::check(settings);
   return settings;
 }

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/mapped_text.h"
 #include "cli/npz.h"
@@ -68,9 +69,22 @@ std::vector<ValueDeclaration> declarations(int count, Query&& query) {
   return out;
 }
 
-}  // namespace
-
-namespace {
+// "[33, 20]" as numbers: the shape of a state.
+std::vector<int64_t> fixed_shape(const ValueDeclaration& value) {
+  std::vector<int64_t> shape;
+  int64_t size = 0;
+  bool digits = false;
+  for (char c : value.shape_text) {
+    if (c >= '0' && c <= '9') {
+      size = 10 * size + (c - '0');
+      digits = true;
+    } else if (digits) {
+      shape.push_back(std::exchange(size, 0));
+      digits = false;
+    }
+  }
+  return shape;
+}
 
 // The loader maps what the headers of a file promise. An access to pages that a truncated file lacks would
 // end the process.
@@ -309,6 +323,30 @@ double Library::timed_run(int row) {
 }
 
 void Library::reset_state() { check(api_->context_reset_state(context_, -1)); }
+
+std::vector<ValueDeclaration> Library::states() const {
+  stridec_model_info info{};
+  info.struct_size = sizeof(info);
+  check(api_->model_info(model_, &info));
+  return declarations(info.state_count,
+                      [&](int i, stridec_value_info* value) { check(api_->model_state(model_, i, value)); });
+}
+
+Array Library::read_state(const ValueDeclaration& state) const {
+  Array array{.dtype = state.dtype, .shape = fixed_shape(state), .bytes = {}};
+  array.bytes.resize(static_cast<size_t>(array.count()) * static_cast<size_t>(byte_size(array.dtype)));
+  stridec_tensor tensor;
+  describe(array, tensor);
+  check(api_->context_read_state(context_, state.name.c_str(), &tensor));
+  return array;
+}
+
+void Library::write_state(const std::string& name, const Array& value) {
+  Array array = value;
+  stridec_tensor tensor;
+  describe(array, tensor);
+  check(api_->context_write_state(context_, name.c_str(), &tensor));
+}
 
 void Library::profile(bool enable) { check(api_->context_profile(context_, enable)); }
 

@@ -70,6 +70,10 @@ class Library {
 
   std::vector<Array> run(const std::vector<Array>& inputs);
   void reset_state();  // to the initial values
+  // The states of all functions, and reading and writing one.
+  std::vector<ValueDeclaration> states() const;
+  Array read_state(const ValueDeclaration& state) const;
+  void write_state(const std::string& name, const Array& value);
 
   // For timed runs: copies the inputs to the device of the artifact; outputs are in memory of the context.
   void place(std::vector<Array> inputs);

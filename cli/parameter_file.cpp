@@ -1,9 +1,12 @@
 #include "cli/parameter_file.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/mapped_file.h"
 #include "compiler/frontend/onnx/read.h"
@@ -18,16 +21,16 @@ using Json = nlohmann::json;
   fail(ErrorKind::kMalformed, "bad-safetensors", cat("the file is no whole safetensors file: ", why));
 }
 
+constexpr std::pair<std::string_view, DType> kTypes[] = {
+    {"F64", DType::kF64},   {"F32", DType::kF32},        {"F16", DType::kF16},        {"BF16", DType::kBF16},
+    {"I64", DType::kI64},   {"I32", DType::kI32},        {"I16", DType::kI16},        {"I8", DType::kI8},
+    {"U64", DType::kU64},   {"U32", DType::kU32},        {"U16", DType::kU16},        {"U8", DType::kU8},
+    {"BOOL", DType::kBool}, {"F8_E4M3", DType::kF8E4M3}, {"F8_E5M2", DType::kF8E5M2},
+};
+
 DType dtype_of(const std::string& text, const std::string& tensor) {
-  static const std::map<std::string, DType> kTypes = {
-      {"F64", DType::kF64},   {"F32", DType::kF32},        {"F16", DType::kF16},
-      {"BF16", DType::kBF16}, {"I64", DType::kI64},        {"I32", DType::kI32},
-      {"I16", DType::kI16},   {"I8", DType::kI8},          {"U64", DType::kU64},
-      {"U32", DType::kU32},   {"U16", DType::kU16},        {"U8", DType::kU8},
-      {"BOOL", DType::kBool}, {"F8_E4M3", DType::kF8E4M3}, {"F8_E5M2", DType::kF8E5M2},
-  };
-  const auto found = kTypes.find(text);
-  if (found == kTypes.end())
+  const auto found = std::ranges::find(kTypes, text, &std::pair<std::string_view, DType>::first);
+  if (found == std::end(kTypes))
     malformed(cat("tensor '", tensor, "' has the unknown type '", text.substr(0, 40), "'"));
   return found->second;
 }
@@ -67,6 +70,30 @@ ParameterFile of_onnx(const std::string& path) {
 }
 
 }  // namespace
+
+void write_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header;
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t at = 0;
+  for (const auto& [name, array] : tensors) {
+    const auto type = std::ranges::find(kTypes, array.dtype, &std::pair<std::string_view, DType>::second);
+    if (type == std::end(kTypes))
+      fail(ErrorKind::kUnsupported, "no-safetensors-type",
+           cat("'", name, "' is ", stridec::name(array.dtype), ", which safetensors does not have"));
+    header[name] = {
+        {"dtype", type->first}, {"shape", array.shape}, {"data_offsets", {at, at + array.bytes.size()}}};
+    at += array.bytes.size();
+  }
+  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const uint64_t length = text.size();
+  UnfinishedFile file(path);
+  file.write(&length, sizeof(length));
+  file.write(text.data(), text.size());
+  for (const auto& [name, array] : tensors) file.write(array.bytes.data(), array.bytes.size());
+  file.commit();
+}
 
 std::map<std::string, FileTensor> parse_safetensors(std::string_view file) {
   constexpr uint64_t kMostHeader = 100'000'000;  // as the format's own reader

@@ -7,8 +7,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "cli/npy.h"
 #include "compiler/base/dtype.h"
 
 namespace stridec::cli {
@@ -26,6 +28,10 @@ struct ParameterFile {
 
 // Throws Error: unreadable, malformed.
 ParameterFile read_parameters(const std::string& path);
+
+// Writes a safetensors file, whole or not at all. `metadata`: its "__metadata__".
+void write_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
+                       const std::map<std::string, std::string>& metadata);
 
 // Parses a whole safetensors file in memory, which may have any contents.
 std::map<std::string, FileTensor> parse_safetensors(std::string_view file);

@@ -44,6 +44,7 @@ package::ManifestFacts manifest_facts(const CompileOptions& options, const Compi
   for (size_t f = 0; f < made.functions.size(); ++f)
     facts.functions.push_back(function_facts(made.functions[f], hashes[f]));
   if (options.precision != "fp32") facts.settings["precision"] = options.precision;
+  if (options.training) facts.settings["train"] = train::to_string(*options.training);
   for (const codegen::cpu::Variant& variant : made.main().variants)
     if (variant.when.is_const(1)) facts.variants.push_back(variant.target.name);
   for (const codegen::cuda::Variant& variant : made.main().gpu_variants)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <sstream>
 
 #include "compiler/base/number.h"
 #include "compiler/base/pattern.h"
@@ -188,15 +189,32 @@ std::string to_string(const InputValue& value) {
 
 namespace {
 
-// Whether a weight that no node updates is trained.
-bool is_trained(const TrainingImport& training, std::string_view name, const graph::Type& type) {
+using Names = std::set<std::string, std::less<>>;
+
+// Whether a weight that no node updates is trained. `buffers`: weights that are no parameters.
+bool is_trained(const TrainingImport& training, std::string_view name, const graph::Type& type,
+                const Names& buffers) {
   if (!is_float(type.dtype) || matches_any(training.frozen, name)) return false;
-  return type.shape.empty() ? std::ranges::count(training.trainable, name) > 0
-                            : matches_any(training.trainable, name);
+  return type.shape.empty() || buffers.contains(name) ? std::ranges::count(training.trainable, name) > 0
+                                                      : matches_any(training.trainable, name);
+}
+
+// Weights that PyTorch's exporter says are buffers or constants of the module. Its text has a line for each:
+// "b_mask: BUFFER target='mask' persistent=False".
+Names buffers_of(const onnx::Graph& graph) {
+  Names names;
+  const auto found = graph.metadata.find("pkg.torch.export.ExportedProgram.graph_signature");
+  std::istringstream lines(found == graph.metadata.end() ? "" : found->second);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t begin = line.find(" target='"), end = line.find('\'', begin + 9);
+    if (begin == std::string::npos || end == std::string::npos) continue;
+    if (line.find(": PARAMETER ") == std::string::npos) names.insert(line.substr(begin + 9, end - begin - 9));
+  }
+  return names;
 }
 
 // The running statistics of batch normalizations.
-void add_statistics(const onnx::Graph& graph, std::set<std::string, std::less<>>& names) {
+void add_statistics(const onnx::Graph& graph, Names& names) {
   for (const onnx::Node& node : graph.nodes) {
     if (node.op_type == "BatchNormalization" && node.inputs.size() == 5)
       names.insert({node.inputs[3], node.inputs[4]});
@@ -209,6 +227,7 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
   pt2::ImportOptions own{.dims = {},
                          .input_values = {},
                          .replaceable = {},
+                         .only_parameters = options.training.has_value(),
                          .sizes_stay_open = options.sizes_stay_open,
                          .missing_weights_are_zero = options.missing_weights_are_zero,
                          .absent = options.absent};
@@ -221,7 +240,7 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
     };
   if (options.training)
     own.replaceable = [&](std::string_view name, const graph::Type& type) {
-      return is_trained(*options.training, name, type);
+      return is_trained(*options.training, name, type, {});
     };
   pt2::Imported imported = pt2::import_program(path, file, own);
   ModelFacts facts = facts_of(imported.graph);
@@ -242,15 +261,16 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
     onnx_options.replaceable = [&](std::string_view name, const graph::Type& type) {
       return selects(options.refit, name, type);
     };
-  std::set<std::string, std::less<>> weights, statistics;
+  Names weights, statistics, buffers;
   if (options.training) {
     onnx_options.training_form = options.training->training_form;
     for (const onnx::Tensor& tensor : model.graph.initializers) weights.insert(tensor.name);
     add_statistics(model.graph, statistics);
+    buffers = buffers_of(model.graph);
     onnx_options.replaceable = [&](std::string_view name, const graph::Type& type) {
       return weights.contains(name) &&
              (statistics.contains(name) ? !matches_any(options.training->frozen, name)
-                                        : is_trained(*options.training, name, type));
+                                        : is_trained(*options.training, name, type, buffers));
     };
   }
   for (const InputValue& value : options.input_values) onnx_options.input_values[value.name] = value.values;

@@ -39,7 +39,8 @@ std::string to_string(const InputValue& value);       // "16000", "1,0,1"
 
 // The weights that a training changes (compiler/train).
 struct TrainingImport {
-  // Floats of at least one dim by name, with `*`, or scalars by their whole name; without `frozen`.
+  // Floats by name, with `*`, without `frozen`. Scalars, and what the file says is no parameter (buffers of a
+  // PyTorch module), are only trained if the whole name is given.
   std::vector<std::string> trainable, frozen;
   // Batch normalization uses the statistics of the batch and updates its running ones, dropout drops.
   bool training_form = false;

@@ -23,6 +23,29 @@ void no_gradient(const Node& node, const std::string& why) {
        cat("the gradient of ", graph::name(node.kind), " is not supported", why.empty() ? "" : ": ", why));
 }
 
+namespace {
+
+// Where the run decides which dims broadcasting had repeated: a dim of size n is one of size n / to, of
+// repeats, and one of size `to`; one of the two has size 1.
+Term sum_repeats(Term gradient, const graph::Shape& shape) {
+  const size_t lead = static_cast<size_t>(gradient.rank()) - shape.size();
+  graph::Shape split;
+  Dims summed;
+  for (size_t d = 0; d < static_cast<size_t>(gradient.rank()); ++d) {
+    const sym::Expr from = gradient.dim(static_cast<int64_t>(d));
+    summed.push_back(static_cast<int64_t>(split.size()));
+    if (d < lead) {
+      split.push_back(from);
+      continue;
+    }
+    split.push_back(sym::floordiv(from, sym::max(shape[d - lead], 1)));
+    split.push_back(shape[d - lead]);
+  }
+  return reshape(reduce_sum(reshape(gradient, split), summed), shape);
+}
+
+}  // namespace
+
 Term sum_to(Term gradient, const graph::Shape& shape) {
   Builder& b = gradient.builder();
   const size_t lead = static_cast<size_t>(gradient.rank()) - shape.size();
@@ -32,11 +55,7 @@ Term sum_to(Term gradient, const graph::Shape& shape) {
   for (size_t d = 0; d < shape.size(); ++d) {
     const sym::Expr from = gradient.dim(static_cast<int64_t>(lead + d)), to = shape[d];
     if (from == to || b.holds(sym::eq(from, to))) continue;
-    if (!b.holds(sym::eq(to, 1)))
-      fail(ErrorKind::kUnsupported, "no-gradient",
-           cat("whether size ", sym::to_string(to), " is repeated to ", sym::to_string(from),
-               " must be known for the gradient"),
-           "give the two dims one name, or fix them with --dim");
+    if (!b.holds(sym::eq(to, 1))) return sum_repeats(gradient, shape);
     kept.push_back(static_cast<int64_t>(lead + d));
   }
   summed.insert(summed.end(), kept.begin(), kept.end());

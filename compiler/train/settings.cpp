@@ -67,6 +67,28 @@ std::vector<std::string> split(const std::string& text, char at) {
   return out;
 }
 
+// "*.bias|*norm*(weight_decay=0,lr_scale=0.1)"
+Group parse_group(const std::string& text) {
+  const size_t open = text.find('(');
+  if (open == std::string::npos || open == 0 || text.back() != ')')
+    refuse(cat("group='", text, "' is not of the form PATTERN|...(name=number,...)"),
+           "write group=*.bias|*norm*(weight_decay=0)");
+  Group group{.patterns = split(text.substr(0, open), '|'), .settings = {}};
+  for (const std::string& item : items(std::string_view(text).substr(open + 1, text.size() - open - 2))) {
+    const size_t equals = std::min(item.find('='), item.size());
+    group.settings[item.substr(0, equals)] =
+        number(item, equals == item.size() ? "" : item.substr(equals + 1));
+  }
+  return group;
+}
+
+std::string group_text(const Group& group) {
+  std::string settings;
+  for (const auto& [name, value] : group.settings)
+    settings += cat(settings.empty() ? "" : ",", name, "=", number_text(value));
+  return cat("group=", join(group.patterns, "|"), "(", settings, ")");
+}
+
 constexpr const char* kFunctions[] = {"train_step", "accumulate", "apply", "eval", "predict"};
 
 const Loss& loss_of(const Settings& s) {
@@ -106,6 +128,12 @@ Settings parse_settings(std::string_view text) {
       out.ema = number(key, value);
     else if (key == "functions")
       out.functions = split(value, '+');
+    else if (key == "trainable")
+      out.trainable = split(value, '|');
+    else if (key == "freeze")
+      out.frozen = split(value, '|');
+    else if (key == "group")
+      out.groups.push_back(parse_group(value));
     else
       rest.emplace_back(std::move(key), std::move(value));
   }
@@ -125,7 +153,9 @@ Settings parse_settings(std::string_view text) {
                  key, "'"),
              cat(loss.name, " has ", names(loss.settings), "; ", optimizer.name, " has ",
                  names(optimizer.settings),
-                 "; every training has loss, optimizer, lr, clip_norm, clip_value, ema, functions"));
+                 "; every training has loss, optimizer, lr, clip_norm, clip_value, ema, group, trainable, "
+                 "freeze, "
+                 "functions"));
   }
   return out;
 }
@@ -190,7 +220,10 @@ std::string to_string(const Settings& s) {
   if (s.clip_norm > 0) out += cat(",clip_norm=", number_text(s.clip_norm));
   if (s.clip_value > 0) out += cat(",clip_value=", number_text(s.clip_value));
   if (s.ema > 0) out += cat(",ema=", number_text(s.ema));
-  return out + cat(",functions=", join(s.functions, "+", [](const std::string& name) { return name; }));
+  for (const Group& group : s.groups) out += cat(",", group_text(group));
+  out += cat(",trainable=", join(s.trainable, "|"));
+  if (!s.frozen.empty()) out += cat(",freeze=", join(s.frozen, "|"));
+  return out + cat(",functions=", join(s.functions, "+"));
 }
 
 }  // namespace stridec::train

@@ -24,7 +24,8 @@ struct Settings {
   // A number, "input" (the input `lr` of train_step), or a schedule (learning_rate.h); "": the optimizer's
   // default.
   std::string learning_rate;
-  // Names with `*` of the weights that are trained; a weight that both lists match is frozen.
+  // Names with `*` of the weights that are trained; a weight that both lists match is frozen. In the text,
+  // `|` stands between two of them.
   std::vector<std::string> trainable = {"*"}, frozen;
   double clip_norm = 0;   // limits the norm of all gradients together; 0: no limit
   double clip_value = 0;  // limits each element of a gradient; 0: no limit
@@ -32,12 +33,12 @@ struct Settings {
   std::vector<std::string> functions = {"train_step", "eval", "predict"};
 };
 
-// Parses "loss=cross_entropy,logits=logits,labels=labels,optimizer=adamw,lr=cosine(3e-4, warmup=10, total=99)".
+// Parses, for example, "loss=cross_entropy,logits=y,labels=t,optimizer=adamw,lr=cosine(3e-4, total=99)" and
+// "group=*.bias|*norm*(weight_decay=0)".
 // A setting that neither the loss nor the optimizer has is a usage Error that lists those there are.
 Settings parse_settings(std::string_view text);
 
-// "key=value" for all settings, defaults included, in a fixed order: parse_settings reads it back, but for
-// groups.
+// "key=value" for all settings, defaults included, in a fixed order. parse_settings reads it back.
 std::string to_string(const Settings& settings);
 
 // Throws a usage Error for unknown names, for numbers outside their ranges and for missing settings.

@@ -124,6 +124,7 @@ struct Graph {
   std::vector<ValueInfo> inputs;
   std::vector<ValueInfo> outputs;
   std::vector<ValueInfo> value_infos;
+  std::map<std::string, std::string> metadata;
 };
 
 // A model-local function, before it is inlined.

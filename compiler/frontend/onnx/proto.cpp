@@ -343,6 +343,7 @@ Graph convert(const ::onnx::GraphProto& proto, TensorSource& source, bool main) 
   g.inputs = convert(proto.input());
   g.outputs = convert(proto.output());
   g.value_infos = convert(proto.value_info());
+  for (const auto& entry : proto.metadata_props()) g.metadata[entry.key()] = entry.value();
   return g;
 }
 

@@ -347,6 +347,7 @@ class Pass {
                  "', whose storage another tensor shares in another layout"));
       const ops::Term value(b_, state ? b_.state(spec.target, weight.type, weight.data)
                                       : b_.constant(spec.target, weight.type, weight.data));
+      if (options_.only_parameters && spec.kind != In::kParameter) b_.fix(value);
       aten::Tensor tensor = aten::fresh(value);
       tensor.complex = weight.complex;
       std::vector<sym::Expr> strides;

@@ -25,6 +25,7 @@ struct ImportOptions {
   std::map<std::string, DimRange> dims;
   std::map<std::string, std::vector<int64_t>> input_values;  // the only elements of inputs of integers
   graph::Builder::Replaceable replaceable;  // which weights may be replaced after compilation; empty: none
+  bool only_parameters = false;  // buffers and constants are not replaceable
   bool sizes_stay_open = false;  // symbols that `dims` fixes stay symbols
   bool missing_weights_are_zero = false;
   std::set<std::string>* absent = nullptr;  // frontend::ImportOptions

@@ -1,0 +1,237 @@
+// train: runs the training functions of an artifact over samples, and saves and resumes its states.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/checks.h"
+#include "cli/command.h"
+#include "cli/library.h"
+#include "cli/loss_curve.h"
+#include "cli/output.h"
+#include "cli/parameter_file.h"
+#include "cli/progress.h"
+#include "cli/training_data.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
+#include "compiler/base/number.h"
+#include "compiler/base/text.h"
+
+namespace stridec::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kRate = "lr";
+constexpr const char* kStep = "optimizer.step";
+
+struct Flags {
+  std::string artifact, save, resume, curve;
+  std::vector<std::string> data;
+  int64_t steps = 100, batch = 0, accumulate = 1, save_every = 0, log = 0;
+  uint64_t seed = 0;
+  double rate = -1;
+  int threads = 0;
+};
+
+double scalar(const Array& array) { return read_float(array.dtype, array.bytes.data()); }
+
+Array rate_array(double rate) {
+  Array array{.dtype = DType::kF32, .shape = {}, .bytes = std::vector<uint8_t>(sizeof(float))};
+  const float narrow = static_cast<float>(rate);
+  std::memcpy(array.bytes.data(), &narrow, sizeof(narrow));
+  return array;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return cat("[", join(shape, ", ", [](int64_t d) { return std::to_string(d); }), "]");
+}
+
+int64_t steps_done(const Library& library) {
+  for (const ValueDeclaration& state : library.states())
+    if (state.name == kStep) return static_cast<int64_t>(scalar(library.read_state(state)) + 0.5);
+  return 0;
+}
+
+void save(const Library& library, const std::string& path) {
+  std::vector<std::pair<std::string, Array>> tensors;
+  for (const ValueDeclaration& state : library.states())
+    tensors.emplace_back(state.name, library.read_state(state));
+  write_safetensors(path, tensors, {{"step", std::to_string(steps_done(library))}});
+}
+
+// Throws one Error for all states that the file lacks or has in another form.
+void resume(Library& library, const std::string& path, const Globals& globals) {
+  const ParameterFile file = read_parameters(path);
+  std::vector<std::string> problems;
+  const auto states = library.states();
+  for (const ValueDeclaration& state : states) {
+    const Array own = library.read_state(state);
+    const auto found = file.tensors.find(state.name);
+    if (found == file.tensors.end())
+      problems.push_back(cat("'", state.name, "' is missing"));
+    else if (found->second.dtype != own.dtype || found->second.shape != own.shape)
+      problems.push_back(cat("'", state.name, "' is ", name(found->second.dtype),
+                             shape_text(found->second.shape), ", not ", name(own.dtype),
+                             shape_text(own.shape)));
+  }
+  if (!problems.empty()) {
+    constexpr size_t kMost = 10;
+    const size_t all = problems.size();
+    if (all > kMost) problems.resize(kMost);
+    fail(ErrorKind::kDoesNotFit, "other-states",
+         cat("'", path, "' is not a save of this training: ", join(problems, "; "),
+             all > kMost ? cat("; and ", all - kMost, " more") : ""),
+         "resume with the artifact of the same model and the same --train");
+  }
+  for (const ValueDeclaration& state : states) {
+    const FileTensor& tensor = file.tensors.at(state.name);
+    library.write_state(
+        state.name,
+        {.dtype = tensor.dtype, .shape = tensor.shape, .bytes = {tensor.bytes.begin(), tensor.bytes.end()}});
+  }
+  if (file.tensors.size() > states.size())
+    note(cat("'", path, "' has ", file.tensors.size() - states.size(),
+             " tensors that are no states of the "
+             "artifact"),
+         globals);
+}
+
+struct StepResult {
+  double loss, grad_norm;
+};
+
+// Runs one update.
+class Trainer {
+ public:
+  Trainer(Library& library, const Flags& flags) : library_(library), flags_(flags) {
+    const auto has = [&](const char* name) { return std::ranges::count(library.functions(), name) > 0; };
+    const bool parts = flags.accumulate > 1;
+    for (const char* name : {parts ? "accumulate" : "train_step", parts ? "apply" : "train_step"})
+      if (!has(name))
+        fail(ErrorKind::kUsage, "no-training", cat("the artifact has no function '", name, "'"),
+             parts ? "compile it with --train ...,functions=accumulate+apply+predict"
+                   : "compile the model with --train loss=NAME,...");
+    forward_ = parts ? "accumulate" : "train_step";
+    library.select(parts ? "apply" : "train_step");
+    const bool wants_rate = std::ranges::count(names_of(library.inputs()), kRate) > 0;
+    if (wants_rate && flags.rate < 0)
+      fail(ErrorKind::kUsage, "missing-input", "the learning rate is an input of the step", "give --lr 1e-3");
+    if (!wants_rate && flags.rate >= 0)
+      fail(ErrorKind::kUsage, "no-rate", "the learning rate was chosen when the artifact was compiled",
+           "leave --lr out, or compile with lr=input");
+    library.select(forward_);
+  }
+
+  StepResult run(TrainingData& data, int64_t step) {
+    double loss = 0;
+    std::vector<Array> outputs;
+    for (int64_t part = 0; part < flags_.accumulate; ++part) {
+      library_.select(forward_);
+      outputs = library_.run(with_rate(data.at(step * flags_.accumulate + part)));
+      loss += scalar(outputs[0]) / static_cast<double>(flags_.accumulate);
+    }
+    if (flags_.accumulate == 1) return {loss, scalar(outputs[1])};
+    library_.select("apply");
+    return {loss, scalar(library_.run(with_rate({}))[0])};
+  }
+
+ private:
+  std::vector<Array> with_rate(std::vector<Array> inputs) const {
+    const auto names = names_of(library_.inputs());
+    const auto at = std::ranges::find(names, kRate);
+    if (at != names.end()) inputs.insert(inputs.begin() + (at - names.begin()), rate_array(flags_.rate));
+    return inputs;
+  }
+
+  Library& library_;
+  const Flags& flags_;
+  std::string forward_;
+};
+
+int run(const Flags& flags, const Globals& globals) {
+  if (!flags.save.empty()) check_replaceable(flags.save);
+  if (!flags.curve.empty()) check_replaceable(flags.curve);
+  Library library(flags.artifact, flags.threads);
+  Trainer trainer(library, flags);
+  TrainingData data(library, flags.data, {kRate}, flags.batch, flags.seed);
+  if (!flags.resume.empty()) resume(library, flags.resume, globals);
+  const int64_t first = steps_done(library);
+  ProgressPrinter progress(globals);
+  std::vector<double> losses, norms;
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t shown = flags.log > 0 ? flags.log : std::max<int64_t>(1, flags.steps / 10);
+  for (int64_t i = 0; i < flags.steps; ++i) {
+    const StepResult result = trainer.run(data, first + i);
+    losses.push_back(result.loss);
+    norms.push_back(result.grad_norm);
+    if (!std::isfinite(result.loss))
+      fail(ErrorKind::kDoesNotFit, "diverged",
+           cat("the loss of step ", first + i + 1, " is ", result.loss,
+               flags.save_every > 0 ? "" : "; nothing was saved"),
+           "a lower learning rate, clip_norm=1, or other data");
+    const std::string text = cat("loss ", result.loss, ", gradient norm ", result.grad_norm);
+    progress.update("training", i + 1, flags.steps, text);
+    if ((i + 1) % shown == 0 || i + 1 == flags.steps)
+      progress.line("training", cat("step ", first + i + 1, ": ", text));
+    if (flags.save_every > 0 && !flags.save.empty() && (i + 1) % flags.save_every == 0)
+      save(library, flags.save);
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!flags.save.empty()) save(library, flags.save);
+  if (!flags.curve.empty() && !losses.empty()) write_file(flags.curve, loss_curve(losses, first + 1));
+  const double rate =
+      static_cast<double>(flags.steps * flags.accumulate * data.batch()) / std::max(seconds, 1e-9);
+  if (globals.json) {
+    const Json json = {{"first_step", first + 1}, {"losses", losses},      {"grad_norms", norms},
+                       {"seconds", seconds},      {"batch", data.batch()}, {"samples_per_second", rate},
+                       {"saved", flags.save},     {"curve", flags.curve}};
+    std::printf("%s\n", json.dump(2).c_str());
+  } else if (!globals.quiet) {
+    std::printf("%lld steps of %lld samples: loss %.6g -> %.6g, %.4g samples/s%s\n",
+                static_cast<long long>(flags.steps), static_cast<long long>(data.batch() * flags.accumulate),
+                losses.empty() ? 0 : losses.front(), losses.empty() ? 0 : losses.back(), rate,
+                flags.save.empty() ? "" : cat(" -> ", flags.save).c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> declare_train(CLI::App& app, const Globals& globals) {
+  auto flags = std::make_shared<Flags>();
+  app.add_option("artifact", flags->artifact, "the .so, compiled with --train")->required();
+  app.add_option("--data", flags->data,
+                 "samples, once for each input: name=file.npy, or all.npz; the first dim counts samples")
+      ->type_name("[NAME=]FILE");
+  app.add_option("--steps", flags->steps, "how many updates")->check(above_zero)->type_name("NUMBER");
+  app.add_option("--batch", flags->batch, "samples a step (default: what the model fixes, or 32)")
+      ->check(above_zero)
+      ->type_name("NUMBER");
+  app.add_option("--accumulate", flags->accumulate,
+                 "batches whose gradients an update has; needs the functions accumulate and apply")
+      ->check(above_zero)
+      ->type_name("NUMBER");
+  app.add_option("--lr", flags->rate, "the learning rate, if it is an input")
+      ->check(zero_or_more)
+      ->type_name("RATE");
+  app.add_option("--seed", flags->seed, "of the order of the samples")->type_name("NUMBER");
+  app.add_option("--save", flags->save, "a .safetensors file for parameters and all other states, at the end")
+      ->type_name("FILE");
+  app.add_option("--save-every", flags->save_every, "also after so many steps")
+      ->check(above_zero)
+      ->type_name("STEPS");
+  app.add_option("--resume", flags->resume, "a file of --save to go on from")->type_name("FILE");
+  app.add_option("--curve", flags->curve, "an .svg file for the losses")->type_name("FILE");
+  app.add_option("--log", flags->log, "report every so many steps (default: ten times)")
+      ->check(above_zero)
+      ->type_name("STEPS");
+  app.add_option("--threads", flags->threads, "(default: STRIDEC_THREADS, or as many as the process may use)")
+      ->type_name("NUMBER");
+  return [flags, &globals] { return run(*flags, globals); };
+}
+
+}  // namespace stridec::cli
