@@ -1,0 +1,185 @@
+"""Training on a GPU: python tests/gpu/training.py PROGRAM cases|steps [name...]
+
+cases: the cases of tests/train, compiled for the GPU, against PyTorch's losses. Ends with "N passed, N failed".
+steps: whole training steps (forward, backward, AdamW) of networks on random data, in mixed precision, against PyTorch: eager,
+torch.compile, and its mode reduce-overhead. Prints ms, the losses, peak memory. Needs torch, torchvision, transformers.
+"""
+
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+import stridec  # noqa: E402
+
+PROGRAM = os.path.abspath(sys.argv[1])
+
+
+def build(model, artifact, *flags):
+    command = [PROGRAM, "compile", str(model), "-o", str(artifact), "-q", "--target", "cuda", *flags]
+    start = time.time()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    return done.stderr.strip() if done.returncode else None, time.time() - start
+
+
+def cases(names):
+    results = []
+    folder = ROOT / "tests" / "train" / "cases"
+    with tempfile.TemporaryDirectory() as work:
+        for path in sorted(folder.glob("*.npz")):
+            if names and path.stem not in names:
+                continue
+            case = np.load(path)
+            artifact = pathlib.Path(work) / f"{path.stem}.so"
+            reason, _ = build(folder / f"{case['model']}.onnx", artifact, "--train",
+                              f"{case['train']},functions=train_step")  # fmt: skip
+            if reason:
+                results.append(False)
+                print(f"FAILED {path.stem}: {reason}", flush=True)
+                continue
+            context = stridec.Model(str(artifact)).context()
+            inputs = [case[key] for key in case.files if key.startswith("in.")]
+            worst = 0.0
+            for step, want in enumerate(case["losses"]):
+                loss = float(np.asarray(context.run(*(a[step % len(a)] for a in inputs))[0]))
+                worst = max(worst, abs(loss - want) / max(abs(want), 1e-3))
+            results.append(worst < (5e-3 if path.stem == "muon" else 1e-4))
+            if not results[-1]:
+                print(f"FAILED {path.stem}: loss differs by {worst:.1e}", flush=True)
+    print(f"{sum(results)} passed, {len(results) - sum(results)} failed", flush=True)
+
+
+def networks():
+    import torch
+    import torchvision.models as vision
+    import transformers as T
+    from torch import nn
+
+    class Logits(nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, x):
+            return self.model(x, return_dict=False)[0]
+
+    def gpt2():
+        return Logits(T.GPT2LMHeadModel(T.GPT2Config(attn_implementation="sdpa", resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+                                                     use_cache=False)))  # fmt: skip
+
+    def bert():
+        return Logits(T.BertForSequenceClassification(T.BertConfig(num_labels=2, hidden_dropout_prob=0,
+                                                                   attention_probs_dropout_prob=0)))  # fmt: skip
+
+    def tokens(words, *shape):
+        return torch.randint(0, words, shape)
+
+    def image(batch):
+        return torch.randn(batch, 3, 224, 224)
+
+    return {
+        "gpt2": (gpt2, lambda: (tokens(50000, 8, 512), tokens(50000, 8, 512))),
+        "gpt2_1024": (gpt2, lambda: (tokens(50000, 4, 1024), tokens(50000, 4, 1024))),
+        "resnet50": (vision.resnet50, lambda: (image(64), tokens(1000, 64))),
+        "vit_b_16": (vision.vit_b_16, lambda: (image(32), tokens(1000, 32))),
+        "bert": (bert, lambda: (tokens(30000, 32, 128), tokens(2, 32))),
+    }
+
+
+def timed(step, rounds=20):
+    import torch
+
+    for _ in range(4):
+        loss = step()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        loss = step()
+        torch.cuda.synchronize()
+        times.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(times), float(loss)
+
+
+def race(name, make, data):
+    import torch
+    import torch.nn.functional as F
+
+    torch.manual_seed(0)
+    model = make().train()
+    x, t = data()
+    with tempfile.TemporaryDirectory() as work:
+        file, artifact = pathlib.Path(work) / "model.pt2", pathlib.Path(work) / "model.so"
+        try:
+            torch.export.save(torch.export.export(model, (x,)), file)
+            train = "loss=cross_entropy,logits=output,labels=t,optimizer=adamw,lr=1e-5,functions=train_step"
+            reason, seconds = build(file, artifact, "--train", train, "--precision", "bf16")
+            if reason:
+                print(f"{name}: stridec: {reason}", flush=True)
+            else:
+                context = stridec.Model(str(artifact)).context(stream=torch.cuda.current_stream().cuda_stream)
+                a, b = x.cuda(), t.cuda()
+                run = context.prepare(a, b)
+                ms, loss = timed(lambda: run()[0])
+                memory = context.memory()
+                total = sum(v for k, v in memory.items() if k.endswith("bytes")) / 2**30
+                print(f"{name}: stridec {ms:.2f} ms, loss {loss:.4f}, {total:.2f} GiB, compiled in {seconds:.0f} s", flush=True)
+                if os.environ.get("STEPS"):
+                    context.profile()
+                    run()
+                    torch.cuda.synchronize()
+                    rows = sorted(context.steps(), key=lambda s: -s[2])
+                    print(f"   {len(rows)} kernels, {sum(1e3 * r[2] for r in rows):.2f} ms")
+                    for row in rows[: int(os.environ["STEPS"])]:
+                        print(f"   {1e3 * row[2]:.3f} ms  {row[0]}", flush=True)
+                del context, run
+        except Exception as error:  # the peers still run
+            print(f"{name}: stridec: {type(error).__name__}: {str(error)[:500]}", flush=True)
+    model = model.cuda()
+    x, t = x.cuda(), t.cuda()
+    for mode in ("eager", "default", "reduce-overhead"):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        own = make().train().cuda()
+        optimizer = torch.optim.AdamW(own.parameters(), lr=1e-5, fused=True)
+        forward = own if mode == "eager" else torch.compile(own, mode=None if mode == "default" else mode)
+
+        def step():
+            torch.compiler.cudagraph_mark_step_begin()
+            with torch.autocast("cuda", torch.bfloat16):
+                y = forward(x)
+                y = y if isinstance(y, torch.Tensor) else y[0]
+                loss = F.cross_entropy(y.flatten(0, -2).float(), t.flatten())
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            return loss
+
+        torch.cuda.reset_peak_memory_stats()
+        start = time.time()
+        ms, loss = timed(step)
+        peak = torch.cuda.max_memory_allocated() / 2**30
+        print(f"{name}: PyTorch {mode} {ms:.2f} ms, loss {loss:.4f}, {peak:.2f} GiB, {time.time() - start:.0f} s", flush=True)
+        del own, optimizer, forward
+        torch.cuda.empty_cache()
+
+
+def main():
+    warnings.simplefilter("ignore")
+    if sys.argv[2] == "cases":
+        return cases(sys.argv[3:])
+    for name, (make, data) in networks().items():
+        if not sys.argv[3:] or name in sys.argv[3:]:
+            race(name, make, data)
+
+
+main()
