@@ -111,6 +111,31 @@ TEST_CASE("sums of integers, and what is largest or least, come in any order") {
     }
 }
 
+TEST_CASE("dims that are merged count as rows together") {
+  loop::Program program = loop::parse_program(
+      "program p\n  symbol n = input 0 dim 0 in 0..1024\n  input i i64 [n, 8, 45] ordinal 0\n"
+      "  input v f32 [n, 8, 45] ordinal 1\n  output y f32 [n, 8, 42] ordinal 0\n  inputs (i, v)\n  outputs "
+      "(y)\n"
+      "  steps\n    nest 0 fill (%a<n, %b<8, %c<42)\n      %0 : f32 = constant 0\n      store y[%a, %b, %c] "
+      "%0\n"
+      "    nest 1 scatter (%a<n, %b<8, %u<45)\n      schedule merge %a %b\n      %0 : i64 = load i[%a, %b, "
+      "%u]\n"
+      "      bind %r < 42 = %0 wrap skip\n      %1 : f32 = load v[%a, %b, %u]\n"
+      "      update sum y[%a, %b, %r] %1\n");
+  loop::verify(program);
+  const std::vector<int64_t> shape = {3, 8, 45};
+  HostTensor places = loop::make_tensor(DType::kI64, shape), values = loop::make_tensor(DType::kF32, shape);
+  for (int64_t e = 0; e < loop::element_count(values); ++e) loop::set_number(values, e, 1 + e % 7);
+  const HostTensor want = loop::interpret(program, {places, values})[0];
+  size_t choices = 1;
+  for (size_t choice = 0; choice < choices; ++choice) {
+    const auto got = test::emulate(program, {places, values}, gpu_target("sm_90a"), choice, &choices);
+    REQUIRE(got.has_value());
+    for (int64_t e = 0; e < loop::element_count(want); ++e)
+      CHECK(loop::get_number((*got)[0], e) == loop::get_number(want, e));
+  }
+}
+
 TEST_CASE("NaN of either sign is the largest and the least") {
   for (const char* combine : {"max", "min"}) {
     const Case c{.combine = combine, .rows = 10, .columns = 2, .updates = 90};

@@ -124,12 +124,13 @@ class SortedUpdates {
   }
 
   // Sets the update's key: the row-major number of its indices along the buffer's dims that are not only the
-  // points' own.
+  // points' own. Where the nest's dims were merged, the index of an outer dim is 0 and that of the next one
+  // counts through both, so a dim with a constant index counts too.
   void find_key() {
     const loop::Buffer& buffer = program_[store_->access.buffer];
     for (size_t d = 0; d < buffer.shape.size(); ++d) {
       const Expr index = store_->access.index[d];
-      bool other = false;
+      bool other = index.is_const();
       for (Expr var : sym::free_vars(index))
         other = other || (sym::is_index(var) && !loop::is_var_of(var, points_));
       if (!other) continue;
