@@ -1,4 +1,5 @@
-// ops, gradients, modes, options, passes, targets, exit-codes: prints what this build supports, from its own tables.
+// ops, gradients, modes, options, passes, targets, exit-codes: prints what this build supports, from its own
+// tables.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -68,7 +69,7 @@ int print_page(const Rows& rows) {
 // Prints the gradients as a documentation page.
 int print_gradients_page(const Rows& rows) {
   std::printf(
-      "# Gradients\n\n`stridec gradients --format=md` writes this page: how each primitive operation is "
+      "# Gradients\n\n`stridec gradients --format=md` prints this page: how each primitive operation is "
       "differentiated. Composites (softmax, layer norm, attention, LSTM) are made of these and derive their "
       "gradients. *g* is the gradient of the result *y*; inputs have the names of "
       "compiler/graph/op_kind.def.\n\n");

@@ -54,8 +54,8 @@ struct Resampler {
   Taps taps(const Axis& axis, const Coordinate& x);
 };
 
-// One axis of an antialiased resize: the kernel is stretched by 1 / scale. Sample k, of `count`, has the index
-// `first` + k before clamping.
+// One axis of an antialiased resize: the kernel is stretched by 1 / scale. Sample k, of `count`, has the
+// index `first` + k before clamping.
 struct Stretched {
   sym::Expr first, start, count;
   loop::Value fraction, scale;

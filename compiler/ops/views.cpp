@@ -1,5 +1,5 @@
-// Views: pure index arithmetic, without kernels. Exception: concat, whose parts are written in place. Pads are
-// in pad.cpp.
+// Views: pure index arithmetic, without kernels. Exception: concat, whose parts are written in place. Pads
+// are in pad.cpp.
 #include <algorithm>
 
 #include "compiler/base/check.h"
@@ -155,8 +155,8 @@ void slice_lower(Lowering& l, const Node& node) {
   l.alias(node.outputs[0], view);
 }
 
-// A slice whose step is known at run time: position p of the input reads element (p - start) / step of g where
-// that is one, and a zero that is appended to g elsewhere.
+// A slice whose step is known at run time: position p of the input reads element (p - start) / step of g
+// where that is one, and a zero that is appended to g elsewhere.
 Term spread_slice(Term g, int64_t dim, sym::Expr size, sym::Expr start, sym::Expr step) {
   Builder& b = g.builder();
   const sym::Expr extent = g.dim(dim);

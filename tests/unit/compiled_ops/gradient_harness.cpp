@@ -1,4 +1,4 @@
-#include "tests/unit/ops/gradient_harness.cpp"  // the same checks, of first order alone; gradients run as machine code
+#include "tests/unit/ops/gradient_harness.cpp"  // the same checks, compiled, of first order alone
 
 namespace stridec::ops::test {
 

@@ -211,6 +211,24 @@ TEST_CASE("gradients: products") {
       }
 }
 
+TEST_CASE("gradients: a convolution's weight gradient computes the window's positions alone") {
+  for (const OpKind kind : {OpKind::kConv, OpKind::kConvTranspose}) {
+    graph::Graph g;
+    Builder b(g, shape_table());
+    const ValueId x = b.input("x", {DType::kF32, {2, 3, 6, 6}}),
+                  w = b.input("w", {DType::kF32, {3, 3, 1, 2}});
+    graph::Attributes attributes{{"strides", Dims{2, 3}},
+                                 {"dilations", Dims{1, 1}},
+                                 {"before", std::vector<sym::Expr>{0, 0}},
+                                 {"after", std::vector<sym::Expr>{0, 0}},
+                                 {"groups", int64_t{1}}};
+    if (kind == OpKind::kConvTranspose) attributes.set("output_extra", std::vector<sym::Expr>{1, 2});
+    gradients(b, b.add1(kind, {x, w}, attributes), {x, w});
+    CHECK(std::none_of(g.nodes.begin(), g.nodes.end(),
+                       [](const graph::Node& node) { return node.kind == OpKind::kSlice; }));
+  }
+}
+
 TEST_CASE("gradients: the Fourier transform") {
   for (const bool backward : {false, true})
     check_gradient("fourier", {numbers({2, 6, 2})}, [&](Builder& b, const std::vector<ValueId>& in) {

@@ -108,6 +108,22 @@ TEST_CASE("gradients: loops of a known length") {
   });
 }
 
+TEST_CASE("gradients: what is replayed with other inputs") {
+  check_gradient("a loop and an if", {flag(true), numbers({2}), numbers({2}, 2), numbers({2}, 3)},
+                 [](Builder& b, const Values& in) {
+                   const Term w(b, in[3]);
+                   const auto out = loop(b, 3, std::nullopt, {in[1]}, [&](const LoopState& s) {
+                     const Term x(b, s.carried[0]);
+                     const Values next = if_else(
+                         b, in[0], [&] { return Values{(x * w).id()}; }, [&] { return Values{x.id()}; });
+                     return LoopStep{std::nullopt, {ops::sin(b, next[0])}, {x.id()}};
+                   });
+                   const Term y = Term(b, out.carried[0]) + reduce_sum(Term(b, out.stacked[0]), {0});
+                   return replay(b, y, {in[1]}, {in[2]});
+                 },
+                 {.symbolic = false});
+}
+
 TEST_CASE("gradients: loops that stop by themselves") {
   check_gradient("doubles until 5", {tensor(DType::kF64, {2}, {0.4, 1.1}), numbers({2}, 2)},
                  [](Builder& b, const Values& in) {
