@@ -1,4 +1,5 @@
-// ops, modes, options, passes, targets, exit-codes: prints what this build supports, from its own tables.
+// ops, gradients, modes, options, passes, targets, exit-codes: prints what this build supports, from its own
+// tables.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include "compiler/compile.h"
 #include "compiler/frontend/import.h"
 #include "compiler/frontend/pytorch_operators.h"
+#include "compiler/ops/op_table.h"
 #include "compiler/passes/autocast.h"
 #include "compiler/pipeline.h"
 #include "compiler/train/losses.h"
@@ -62,6 +64,20 @@ int print_page(const Rows& rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     for (const std::string& cell : rows[i]) std::printf("| %s ", cell.c_str());
     std::printf(i == 0 ? "|\n|---|---|---|---|---|\n" : "|\n");
+  }
+  return 0;
+}
+
+// Prints the gradients as a documentation page.
+int print_gradients_page(const Rows& rows) {
+  std::printf(
+      "# Gradients\n\n`stridec gradients --format=md` prints this page: how each primitive operation is "
+      "differentiated. Composites (softmax, layer norm, attention, LSTM) are made of these and derive their "
+      "gradients. *g* is the gradient of the result *y*; inputs have the names of "
+      "compiler/graph/op_kind.def.\n\n");
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (const std::string& cell : rows[i]) std::printf("| %s ", cell.c_str());
+    std::printf(i == 0 ? "|\n|---|---|---|\n" : "|\n");
   }
   return 0;
 }
@@ -145,6 +161,27 @@ std::function<int()> declare_ops(CLI::App& app, const Globals& globals) {
              cat(did_you_mean(name, names), "'stridec ops' lists them"));
     if (globals.markdown) return print_page(rows);
     return print(rows, globals);
+  };
+}
+
+std::function<int()> declare_gradients(CLI::App& app, const Globals& globals) {
+  auto wanted = std::make_shared<std::vector<std::string>>();
+  app.add_option("operations", *wanted, "names of primitive operations; without them, all");
+  return [&globals, wanted] {
+    Rows rows = {{"operation", "gradient", "note"}};
+    std::vector<std::string> names;
+    for (int kind = 0; kind < graph::kOpCount; ++kind) {
+      const auto op = static_cast<graph::OpKind>(kind);
+      const ops::Gradient& gradient = ops::op_def(op).gradient;
+      names.emplace_back(graph::name(op));
+      if (!wanted->empty() && std::ranges::count(*wanted, names.back()) == 0) continue;
+      rows.push_back({names.back(), gradient.formula(), gradient.note()});
+    }
+    for (const std::string& name : *wanted)
+      if (std::ranges::count(names, name) == 0)
+        fail(ErrorKind::kUsage, "unknown-op", cat("there is no operation '", name, "'"),
+             cat(did_you_mean(name, names), "'stridec gradients' lists them"));
+    return globals.markdown ? print_gradients_page(rows) : print(rows, globals);
   };
 }
 

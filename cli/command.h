@@ -38,6 +38,7 @@ std::function<int()> declare_train(CLI::App& app, const Globals& globals);
 std::function<int()> declare_refit(CLI::App& app, const Globals& globals);
 std::function<int()> declare_diff(CLI::App& app, const Globals& globals);
 std::function<int()> declare_ops(CLI::App& app, const Globals& globals);
+std::function<int()> declare_gradients(CLI::App& app, const Globals& globals);
 std::function<int()> declare_modes(CLI::App& app, const Globals& globals);
 std::function<int()> declare_options(CLI::App& app, const Globals& globals);
 std::function<int()> declare_passes(CLI::App& app, const Globals& globals);

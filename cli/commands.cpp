@@ -57,6 +57,8 @@ constexpr Command kCommands[] = {
      declare_licenses, "stridec licenses model.so"},
     {"ops", kTables, "list ONNX operators: versions and dtypes that this build compiles", declare_ops,
      "stridec ops Conv MatMul", true},
+    {"gradients", kTables, "list how each primitive operation is differentiated", declare_gradients,
+     "stridec gradients max conv", true},
     {"modes", kTables, "list the optimisation modes", declare_modes},
     {"options", kTables, "list the -O options", declare_options},
     {"passes", kTables, "list the passes that --dump-after and --stop-after name", declare_passes},

@@ -17,6 +17,7 @@
 #include "compiler/loop/verify.h"
 #include "compiler/manifest_facts.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/passes/drop_gradient_marks.h"
 #include "compiler/passes/pass_list.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/schedule/pass_list.h"
@@ -41,6 +42,7 @@ void for_each_function(Module& m, Use&& use) {
 
 void import_graph(Module& m, const PassContext&) {
   for_each_function(m, [](ModuleFunction& function, FunctionResult& made) {
+    passes::drop_gradient_marks(function.graph);
     graph::eliminate_dead_code(function.graph);
     made.graph = function.graph;
   });

@@ -50,6 +50,9 @@ std::optional<ValueId> Builder::same_as(const Node& node, const Inferred& inferr
     case OpKind::kExpand:
     case OpKind::kCast:
     case OpKind::kBitcast: break;
+    case OpKind::kStopGradient:
+      if (is_float(dtype(x)) && !graph_[x].data) return std::nullopt;
+      break;
     case OpKind::kConcat:
       if (node.inputs.size() != 1) return std::nullopt;
       break;

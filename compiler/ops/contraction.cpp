@@ -344,6 +344,16 @@ graph::Attributes window_attributes(const Windows& w) {
           {"groups", w.groups}};
 }
 
+// The windows with the end of the larger side cropped to what they reach. Where the stride does not divide, a
+// convolution would otherwise compute positions that are dropped: 4 for 1 of a 1x1 window of stride 2.
+Windows reached(Builder& b, Windows win, const Shape& large, const Shape& small, const Shape& weight) {
+  for (size_t i = 0; i < win.strides.size(); ++i) {
+    const sym::Expr reach = (small[2 + i] - 1) * win.strides[i] + (weight[2 + i] - 1) * win.dilations[i] + 1;
+    win.after[i] = b.simplify(reach - large[2 + i] - win.before[i]);
+  }
+  return win;
+}
+
 // The weight's gradient, from the larger side (conv's input, the transpose's output) and the smaller one: a
 // convolution of the two with the batch as the channel dim, and strides and dilations exchanged.
 // [n, groups*ci, large...], [n, groups*co, small...] -> [groups*co, ci, window...]
@@ -361,10 +371,9 @@ Term weight_gradient(Term large, Term small, const Windows& win, const Shape& we
   const Shape sizes = spatial_of(large);
   const Term x = reshape(permute(reshape(large, joined({n, win.groups, ci}, sizes)), group_first),
                          joined({ci, n * win.groups}, sizes));
-  Windows turned = win;
+  Windows turned = reached(b, win, large.shape(), small.shape(), weight);
   std::swap(turned.strides, turned.dilations);
   Term out(b, b.add1(OpKind::kConv, {x, permute(small, swap)}, window_attributes(turned)));
-  // If the stride does not divide evenly, drop positions that no window reached.
   for (int64_t d = 0; d < spatial; ++d) out = slice(out, 2 + d, 0, weight[static_cast<size_t>(2 + d)]);
   return permute(out, swap);
 }
@@ -389,15 +398,24 @@ Ids conv_transpose_gradient(Builder& b, const Node& node, const Ids& outputs) {
   Term g = cast(Term(b, outputs[0]), x.dtype(), false);
   const Windows win = windows(node, static_cast<size_t>(x.rank()) - 2);
   const Term to_weight = weight_gradient(g, x, win, w.shape());
-  Term to_x(b, b.add1(OpKind::kConv, {g, w}, window_attributes(win)));
+  const Windows cropped = reached(b, win, g.shape(), x.shape(), w.shape());
+  Term to_x(b, b.add1(OpKind::kConv, {g, w}, window_attributes(cropped)));
   for (int64_t d = 2; d < x.rank(); ++d) to_x = slice(to_x, d, 0, x.dim(d));
   return {to_x, to_weight};
 }
 
 }  // namespace
 
-const OpDef def_kDotGeneral{dot_shape, dot_lower, dot_gradient};
-const OpDef def_kConv{conv_shape, conv_lower, conv_gradient};
-const OpDef def_kConvTranspose{conv_transpose_shape, conv_transpose_lower, conv_transpose_gradient};
+const OpDef def_kDotGeneral{
+    dot_shape, dot_lower,
+    Gradient::by(dot_gradient, "a: dot_general(g, b) over b's free dims; b: dot_general(g, a) over a's")};
+const OpDef def_kConv{
+    conv_shape, conv_lower,
+    Gradient::by(conv_gradient,
+                 "x: conv_transpose(g, w); w: conv(x, g) over the batch, stride and dilation swapped")};
+const OpDef def_kConvTranspose{
+    conv_transpose_shape, conv_transpose_lower,
+    Gradient::by(conv_transpose_gradient,
+                 "x: conv(g, w); w: conv(g, x) over the batch, stride and dilation swapped")};
 
 }  // namespace stridec::ops

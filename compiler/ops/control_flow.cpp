@@ -8,6 +8,7 @@
 #include "compiler/base/text.h"
 #include "compiler/graph/long_sizes.h"
 #include "compiler/graph/undo.h"
+#include "compiler/ops/control_gradient.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
@@ -197,11 +198,14 @@ void loop_lower(Lowering& l, const Node& node) {
 
 }  // namespace
 
-const OpDef def_kIf{if_shape, if_lower};
-const OpDef def_kLoop{loop_shape, loop_lower};
-
-// A larger trip count means "until the condition fails".
-constexpr int64_t kUnbounded = int64_t{1} << 40;
+const OpDef def_kIf{if_shape, if_lower,
+                    Gradient::of_regions(if_gradient, "captured: if(condition, gradient of then, of else)",
+                                         "the branch is computed again")};
+const OpDef def_kLoop{
+    loop_shape, loop_lower,
+    Gradient::of_regions(loop_gradient,
+                         "carried, captured: the body's gradients, from the last iteration to the first",
+                         "the loop stacks its carried values; the body is computed again")};
 
 // ---- construction ----------------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ void symbol_of_lower(Lowering& l, const Node& node) {
 
 }  // namespace
 
-const OpDef def_kNonZero{nonzero_shape, nonzero_lower};
-const OpDef def_kSymbolOf{symbol_of_shape, symbol_of_lower};
+const OpDef def_kNonZero{nonzero_shape, nonzero_lower, Gradient::flat("coordinates are integers")};
+const OpDef def_kSymbolOf{symbol_of_shape, symbol_of_lower, Gradient::none("no results")};
 
 }  // namespace stridec::ops

@@ -126,7 +126,9 @@ Term chirp_fourier(Term x, int64_t n, int64_t longer, bool backward) {
 
 }  // namespace
 
-const OpDef def_kFourier{fourier_shape, fourier_lower, fourier_gradient};
+const OpDef def_kFourier{
+    fourier_shape, fourier_lower,
+    Gradient::by(fourier_gradient, "x: fourier(g) of the other direction", "waves are constants")};
 
 Term fourier(Term x, bool backward) {
   if (const auto n = sym::as_const(x.builder().simplify(x.dim(x.rank() - 2))); n && *n >= 50) {

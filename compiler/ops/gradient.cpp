@@ -1,11 +1,13 @@
 #include "compiler/ops/gradient.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/copy_nodes.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::ops {
@@ -16,107 +18,174 @@ using graph::NodeId;
 using graph::Region;
 using graph::ValueId;
 
-Ids flat_gradient(Builder&, const Node&, const Ids&) { return {}; }
-
 void no_gradient(const Node& node, const std::string& why) {
   fail(ErrorKind::kUnsupported, "no-gradient",
-       cat("the gradient of ", graph::name(node.kind), " is not supported", why.empty() ? "" : ": ", why));
+       cat("the gradient of ", graph::name(node.kind), " is not supported", why.empty() ? "" : ": ", why),
+       "freeze the parameters before it, or stop the gradient there");
 }
-
-namespace {
-
-// Where the run decides which dims broadcasting had repeated: a dim of size n is one of size n / to, of
-// repeats, and one of size `to`; one of the two has size 1.
-Term sum_repeats(Term gradient, const graph::Shape& shape) {
-  const size_t lead = static_cast<size_t>(gradient.rank()) - shape.size();
-  graph::Shape split;
-  Dims summed;
-  for (size_t d = 0; d < static_cast<size_t>(gradient.rank()); ++d) {
-    const sym::Expr from = gradient.dim(static_cast<int64_t>(d));
-    summed.push_back(static_cast<int64_t>(split.size()));
-    if (d < lead) {
-      split.push_back(from);
-      continue;
-    }
-    split.push_back(sym::floordiv(from, sym::max(shape[d - lead], 1)));
-    split.push_back(shape[d - lead]);
-  }
-  return reshape(reduce_sum(reshape(gradient, split), summed), shape);
-}
-
-}  // namespace
 
 Term sum_to(Term gradient, const graph::Shape& shape) {
   Builder& b = gradient.builder();
   const size_t lead = static_cast<size_t>(gradient.rank()) - shape.size();
   Dims summed;
   for (size_t d = 0; d < lead; ++d) summed.push_back(static_cast<int64_t>(d));
-  Dims kept;
+  // Where it is not known whether a size was repeated, the dim becomes [times, size], and times is 1 if not.
+  graph::Shape apart(gradient.shape().begin(), gradient.shape().begin() + static_cast<ptrdiff_t>(lead));
   for (size_t d = 0; d < shape.size(); ++d) {
     const sym::Expr from = gradient.dim(static_cast<int64_t>(lead + d)), to = shape[d];
-    if (from == to || b.holds(sym::eq(from, to))) continue;
-    if (!b.holds(sym::eq(to, 1))) return sum_repeats(gradient, shape);
-    kept.push_back(static_cast<int64_t>(lead + d));
+    const bool same = from == to || b.holds(sym::eq(from, to));
+    if (!same) summed.push_back(static_cast<int64_t>(apart.size()));
+    if (!same && !b.holds(sym::eq(to, 1)))
+      apart.push_back(b.simplify(sym::floordiv(from, sym::max(to, 1)))), apart.push_back(to);
+    else
+      apart.push_back(from);
   }
-  summed.insert(summed.end(), kept.begin(), kept.end());
   if (summed.empty()) return gradient;
-  return reshape(reduce_sum(gradient, summed), shape);
+  return reshape(reduce_sum(reshape(gradient, apart), summed), shape);
 }
 
 namespace {
 
-// The nodes that y depends on, not going beyond `ends`, in creation order.
-std::vector<NodeId> nodes_behind(const graph::Graph& g, ValueId y, const std::unordered_set<ValueId>& ends) {
+constexpr const char* kNoGradient = "no-gradient";
+
+void collect_captured(const graph::Graph& g, const Region& region, std::unordered_set<ValueId>& inside,
+                      Ids& out) {
+  const auto use = [&](ValueId v) {
+    if (v.valid() && inside.insert(v).second) out.push_back(v);
+  };
+  inside.insert(region.parameters.begin(), region.parameters.end());
+  for (NodeId id : region.nodes) {
+    for (ValueId v : g[id].inputs) use(v);
+    for (const Region& inner : g[id].regions) collect_captured(g, inner, inside, out);
+    inside.insert(g[id].outputs.begin(), g[id].outputs.end());
+  }
+  for (ValueId v : region.results) use(v);
+}
+
+// What the node computes its outputs from: its inputs and what its regions read.
+Ids sources(const graph::Graph& g, const Node& node) {
+  Ids out = node.inputs;
+  if (node.regions.empty()) return out;
+  const Ids more = captured(g, node);
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
+// The nodes that ys depend on, not going beyond `ends`, in creation order.
+std::vector<NodeId> nodes_behind(const graph::Graph& g, const Ids& ys,
+                                 const std::unordered_set<ValueId>& ends) {
   std::unordered_set<NodeId> seen;
-  std::vector<ValueId> open{y};
+  std::vector<ValueId> open = ys;
   while (!open.empty()) {
     const ValueId value = open.back();
     open.pop_back();
     const NodeId producer = g[value].producer;
     if (ends.contains(value) || !producer.valid() || !seen.insert(producer).second) continue;
-    open.insert(open.end(), g[producer].inputs.begin(), g[producer].inputs.end());
+    const Ids more = sources(g, g[producer]);
+    open.insert(open.end(), more.begin(), more.end());
   }
   std::vector<NodeId> out(seen.begin(), seen.end());
   std::sort(out.begin(), out.end(), [](NodeId a, NodeId b) { return a.value < b.value; });
   return out;
 }
 
-bool region_reads(const graph::Graph& g, const Region& region, const std::unordered_set<ValueId>& values) {
-  const auto among = [&](ValueId v) { return values.contains(v); };
-  if (std::any_of(region.results.begin(), region.results.end(), among)) return true;
-  for (NodeId id : region.nodes) {
-    if (std::any_of(g[id].inputs.begin(), g[id].inputs.end(), among)) return true;
-    for (const Region& inner : g[id].regions)
-      if (region_reads(g, inner, values)) return true;
-  }
-  return false;
-}
+}  // namespace
 
-// The values that depend on xs: xs and the outputs of nodes with a dependent input.
 std::unordered_set<ValueId> dependent(const graph::Graph& g, const std::vector<NodeId>& nodes,
-                                      const std::vector<ValueId>& xs) {
+                                      const Ids& xs) {
   std::unordered_set<ValueId> out(xs.begin(), xs.end());
   for (NodeId id : nodes) {
     const Node& node = g[id];
-    bool depends =
-        std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return out.contains(v); });
-    for (const Region& region : node.regions) depends = depends || region_reads(g, region, out);
-    if (depends) out.insert(node.outputs.begin(), node.outputs.end());
+    if (op_def(node.kind).gradient.is_zero()) continue;
+    const Ids from = sources(g, node);
+    if (std::none_of(from.begin(), from.end(), [&](ValueId v) { return out.contains(v); })) continue;
+    for (ValueId v : node.outputs)
+      if (is_float(g[v].type.dtype)) out.insert(v);
   }
   return out;
 }
 
+namespace {
+
+// New nodes state which node of the model they come from.
+class OriginOf {
+ public:
+  OriginOf(Builder& b, const Node& node) : builder_(b), before_(b.origin()) {
+    if (!node.origin.empty()) b.set_origin(cat("gradient of ", node.origin));
+  }
+  ~OriginOf() { builder_.set_origin(before_); }
+  OriginOf(const OriginOf&) = delete;
+  OriginOf& operator=(const OriginOf&) = delete;
+
+ private:
+  Builder& builder_;
+  const std::string before_;
+};
+
+Term zeros_like(Builder& b, ValueId v) { return filled(b, b.shape(v), b.dtype(v), 0); }
+
+void throw_obstacles(const std::vector<Diagnostic>& obstacles) {
+  if (obstacles.empty()) return;
+  if (obstacles.size() == 1) throw Error(obstacles[0]);
+  Diagnostic all{.kind = ErrorKind::kUnsupported,
+                 .code = kNoGradient,
+                 .message = cat(obstacles.size(), " operators have no gradient"),
+                 .where = {},
+                 .help = obstacles[0].help};
+  for (const Diagnostic& each : obstacles)
+    all.notes.push_back(each.where.node.empty() ? each.message : cat(each.where.node, ": ", each.message));
+  throw Error(std::move(all));
+}
+
 }  // namespace
 
-std::vector<ValueId> gradients(Builder& b, ValueId y, const std::vector<ValueId>& xs) {
-  std::vector<NodeId> nodes = nodes_behind(b.graph(), y, {xs.begin(), xs.end()});
+Ids captured(const graph::Graph& graph, const Node& node) {
+  std::unordered_set<ValueId> inside;
+  Ids out;
+  for (const Region& region : node.regions) collect_captured(graph, region, inside, out);
+  return out;
+}
+
+// Gradients of the values in `wanted`, which are among the node's sources.
+Ids Backward::apply(const Node& node, const Ids& outputs, const Ids& wanted) {
+  const Gradient& facet = op_def(node.kind).gradient;
+  const OriginOf origin(builder_, node);
+  try {
+    if (facet.region_rule()) return facet.region_rule()(*this, node, outputs, wanted);
+    const Ids inputs = facet.rule()(builder_, node, outputs);
+    Ids out;
+    for (ValueId v : wanted) {
+      std::optional<ValueId> sum;
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (node.inputs[i] == v && inputs[i].valid())
+          sum = sum ? builder_.add1(graph::OpKind::kAdd, {*sum, inputs[i]}) : inputs[i];
+      out.push_back(sum.value_or(ValueId()));
+    }
+    return out;
+  } catch (Error& error) {
+    if (error.diagnostic.code != kNoGradient) throw;
+    Diagnostic& d = error.diagnostic;
+    d.where.node = node.origin;
+    d.where.op = std::string(graph::name(node.kind));
+    obstacles_.push_back(d);
+    Ids out;  // the walk goes on, to find all obstacles
+    for (ValueId v : wanted) out.push_back(zeros_like(builder_, v).id());
+    return out;
+  }
+}
+
+Ids Backward::pull_back(const Ids& ys, const Ids& cotangents, const Ids& xs) {
+  Builder& b = builder_;
+  std::vector<NodeId> nodes = nodes_behind(b.graph(), ys, {xs.begin(), xs.end()});
   const std::unordered_set<ValueId> depends = dependent(b.graph(), nodes, xs);
   std::unordered_map<ValueId, ValueId> adjoint;
-  const auto ones = [&](ValueId v, double value) { return filled(b, b.shape(v), b.dtype(v), value).id(); };
-  if (!is_float(b.dtype(y)))
-    fail(ErrorKind::kDoesNotFit, "no-gradient",
-         cat("a gradient is one of floats, but ", b.display(y), " is ", graph::to_string(b.type(y))));
-  adjoint[y] = ones(y, 1);
+  const auto collect = [&](ValueId value, ValueId gradient) {
+    if (!gradient.valid() || !depends.contains(value) || !is_float(b.dtype(value))) return;
+    const auto [place, first] = adjoint.emplace(value, gradient);
+    if (!first) place->second = b.add1(graph::OpKind::kAdd, {place->second, gradient});
+  };
+  for (size_t i = 0; i < ys.size(); ++i) collect(ys[i], cotangents[i]);
+  const std::unordered_set<ValueId> ends(xs.begin(), xs.end());
   std::reverse(nodes.begin(), nodes.end());
   for (NodeId id : nodes) {
     const Node& node = b.graph()[id];
@@ -124,44 +193,90 @@ std::vector<ValueId> gradients(Builder& b, ValueId y, const std::vector<ValueId>
     bool any = false;
     for (ValueId v : node.outputs) {
       const auto found = adjoint.find(v);
-      outputs.push_back(found == adjoint.end() || !depends.contains(v) ? ValueId() : found->second);
+      outputs.push_back(found == adjoint.end() || ends.contains(v) ? ValueId() : found->second);
       any |= outputs.back().valid();
     }
     if (!any) continue;
-    const GradientFn gradient = op_def(node.kind).gradient;
-    if (!gradient) no_gradient(node, node.origin);
-    const Ids inputs = gradient(b, node, outputs);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const ValueId input = node.inputs[i];
-      if (!inputs[i].valid() || !depends.contains(input) || !is_float(b.dtype(input))) continue;
-      const auto [place, first] = adjoint.emplace(input, inputs[i]);
-      if (!first) place->second = b.add1(graph::OpKind::kAdd, {place->second, inputs[i]});
-    }
+    Ids wanted;
+    for (ValueId v : sources(b.graph(), node))
+      if (depends.contains(v) && is_float(b.dtype(v)) &&
+          std::find(wanted.begin(), wanted.end(), v) == wanted.end())
+        wanted.push_back(v);
+    const Ids gradients = apply(node, outputs, wanted);
+    for (size_t i = 0; i < wanted.size(); ++i) collect(wanted[i], gradients[i]);
   }
-  std::vector<ValueId> out;
-  for (ValueId x : xs) out.push_back(adjoint.contains(x) ? adjoint[x] : ones(x, 0));
+  Ids out;
+  for (ValueId x : xs) {
+    const auto found = adjoint.find(x);
+    out.push_back(found == adjoint.end() ? ValueId() : found->second);
+  }
+  return out;
+}
+
+Ids pull_back(Builder& b, const Ids& ys, const Ids& cotangents, const Ids& xs) {
+  Backward backward(b);
+  Ids out = backward.pull_back(ys, cotangents, xs);
+  throw_obstacles(backward.obstacles());
+  return out;
+}
+
+std::vector<ValueId> gradients(Builder& b, ValueId y, const std::vector<ValueId>& xs) {
+  if (!is_float(b.dtype(y)))
+    fail(ErrorKind::kDoesNotFit, kNoGradient,
+         cat("a gradient is one of floats, but ", b.display(y), " is ", graph::to_string(b.type(y))));
+  Ids out = pull_back(b, {y}, {filled(b, b.shape(y), b.dtype(y), 1).id()}, xs);
+  for (size_t i = 0; i < xs.size(); ++i)
+    if (!out[i].valid()) out[i] = zeros_like(b, xs[i]);
+  return out;
+}
+
+Ids gradient_through(Builder& b, const Node& node, ValueId y, ValueId g) {
+  Ids xs;
+  for (ValueId v : node.inputs)
+    if (is_float(b.dtype(v)) && std::find(xs.begin(), xs.end(), v) == xs.end()) xs.push_back(v);
+  const Ids found = pull_back(b, {y}, {g}, xs);
+  Ids out(node.inputs.size());
+  for (size_t i = 0; i < xs.size(); ++i)
+    out[static_cast<size_t>(std::find(node.inputs.begin(), node.inputs.end(), xs[i]) - node.inputs.begin())] =
+        found[i];
+  return out;
+}
+
+MissingGradients missing_gradients(const graph::Graph& graph, ValueId y, const Ids& xs) {
+  graph::Graph scratch = graph;
+  Builder b(scratch, shape_table());
+  MissingGradients out;
+  Ids found(xs.size());
+  if (is_float(b.dtype(y))) {
+    Backward backward(b);
+    found = backward.pull_back({y}, {filled(b, b.shape(y), b.dtype(y), 1).id()}, xs);
+    out.operators = backward.obstacles();
+  }
+  std::unordered_set<ValueId> reached{y};
+  for (NodeId id : nodes_behind(graph, {y}, {}))
+    for (ValueId v : sources(graph, graph[id])) reached.insert(v);
+  for (size_t i = 0; i < xs.size(); ++i) {
+    if (found[i].valid()) continue;
+    const graph::Type& type = graph[xs[i]].type;
+    out.unreached.push_back(
+        {xs[i], !reached.contains(xs[i]) ? "the loss does not depend on it"
+                : !is_float(type.dtype) || !is_float(graph[y].type.dtype)
+                    ? cat("a gradient is one of floats, but ", !is_float(type.dtype) ? "it" : "the loss",
+                          " is ", graph::to_string(is_float(type.dtype) ? graph[y].type : type))
+                    : "every way to the loss passes an operator whose gradient is zero"});
+  }
   return out;
 }
 
 ValueId replay(Builder& b, ValueId y, const std::vector<ValueId>& from, const std::vector<ValueId>& to) {
-  std::unordered_map<ValueId, ValueId> now;
-  for (size_t i = 0; i < from.size(); ++i) now[from[i]] = to[i];
-  const auto turned = [&](ValueId v) { return now.contains(v) ? now[v] : v; };
-  for (NodeId id : nodes_behind(b.graph(), y, {from.begin(), from.end()})) {
-    const Node& node = b.graph()[id];
-    std::unordered_set<ValueId> changed;
-    for (const auto& [old, fresh] : now)
-      if (old != fresh) changed.insert(old);
-    for (const Region& region : node.regions)
-      if (region_reads(b.graph(), region, changed)) no_gradient(node, node.origin);
-    std::vector<ValueId> inputs;
-    for (ValueId v : node.inputs) inputs.push_back(turned(v));
-    if (inputs == node.inputs) continue;
-    if (!node.regions.empty()) no_gradient(node, node.origin);
-    const std::vector<ValueId> before = node.outputs, after = b.add(node.kind, inputs, node.attributes);
-    for (size_t i = 0; i < before.size(); ++i) now[before[i]] = after[i];
+  NodeCopier copier(b);
+  for (size_t i = 0; i < from.size(); ++i) copier.map(from[i], to[i]);
+  for (NodeId id : nodes_behind(b.graph(), {y}, {from.begin(), from.end()})) {
+    const Ids read = sources(b.graph(), b.graph()[id]);
+    const bool changes = std::any_of(read.begin(), read.end(), [&](ValueId v) { return copier.at(v) != v; });
+    if (changes) copier.copy(id);
   }
-  return turned(y);
+  return copier.at(y);
 }
 
 }  // namespace stridec::ops

@@ -54,7 +54,11 @@ STRIDEC_BINARY(le, kLe)
 
 ValueId gt(Builder& b, ValueId x, ValueId y) { return lt(b, y, x); }
 ValueId ge(Builder& b, ValueId x, ValueId y) { return le(b, y, x); }
-ValueId relu(Builder& b, ValueId x) { return maximum(b, x, like(b, x, 0)); }
+ValueId relu(Builder& b, ValueId x) {
+  graph::Attributes attributes;
+  if (is_float(b.dtype(x))) attributes.set("ties", std::string("second"));
+  return b.add1(OpKind::kMax, {x, like(b, x, 0)}, std::move(attributes));
+}
 ValueId where(Builder& b, ValueId condition, ValueId x, ValueId y) {
   return b.add1(OpKind::kSelect, {condition, x, y});
 }

@@ -132,6 +132,9 @@ std::vector<ValueId> join_branches(Builder& b, sym::Expr condition, std::vector<
                                    const Branch& then_branch, const Branch& else_branch,
                                    const std::vector<std::optional<int64_t>>& ranks);
 
+// A larger trip count means "until the condition fails".
+inline constexpr int64_t kUnbounded = int64_t{1} << 40;
+
 struct LoopState {
   sym::Expr counter;  // 0, 1, ... as a size; counter_value is the same as an i64 scalar
   ValueId counter_value;

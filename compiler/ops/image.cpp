@@ -61,8 +61,8 @@ void decode_lower(Lowering& l, const Node& node) {
 
 }  // namespace
 
-const OpDef def_kImageSize{size_shape, size_lower};
-const OpDef def_kImageDecode{decode_shape, decode_lower};
+const OpDef def_kImageSize{size_shape, size_lower, Gradient::none("bytes and integers")};
+const OpDef def_kImageDecode{decode_shape, decode_lower, Gradient::none("bytes")};
 
 Term decode_image(Term bytes, const std::string& format) {
   Builder& b = bytes.builder();

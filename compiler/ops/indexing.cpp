@@ -7,6 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/shapes.h"
 
@@ -286,22 +287,59 @@ Ids gather_elements_gradient(Builder& b, const Node& node, const Ids& outputs) {
                  {{"dim", node.attributes.integer("dim")}, {"reduction", std::string("add")}})};
 }
 
-// Overwritten elements get no gradient. Of several updates of one element only the last takes effect, but all
-// get its gradient.
+// The elements of a result of the shape of `scatter`'s data that its updates go to.
+Term at_updates(const Node& scatter, Term x, ValueId indices) {
+  const Term at(x.builder(), indices);
+  return scatter.kind == OpKind::kScatterElements ? gather_elements(x, at, scatter.attributes.integer("dim"))
+                                                  : gather_nd(x, at);
+}
+
+Term scattered(const Node& scatter, Term data, ValueId indices, Term updates, const char* reduction) {
+  const Term at(data.builder(), indices);
+  return scatter.kind == OpKind::kScatterElements
+             ? scatter_elements(data, at, updates, scatter.attributes.integer("dim"), reduction)
+             : scatter_nd(data, at, updates, reduction);
+}
+
+// The product of all other factors of an element is y / factor, or the product of the factors that are not 0
+// if the factor is the only 0.
+Ids scatter_product_gradient(Builder& b, const Node& node, Term g) {
+  const ValueId at = node.inputs[1];
+  const Term data(b, node.inputs[0]), updates(b, node.inputs[2]);
+  const auto is_zero = [](Term x) { return cast(equal(x, 0), x.dtype()); };
+  const auto not_zero = [](Term x) { return select(equal(x, 0), 1, x); };
+  const Term zeros = scattered(node, is_zero(data), at, is_zero(updates), "add"),
+             rest = scattered(node, not_zero(data), at, not_zero(updates), "mul");
+  const auto of = [&](Term factor, Term zeros, Term rest, Term g) {
+    const Term others = select(equal(factor, 0), rest, rest / not_zero(factor));
+    return select(equal(zeros, is_zero(factor)), g * others, 0);
+  };
+  return {of(data, zeros, rest, g),
+          {},
+          of(updates, at_updates(node, zeros, at), at_updates(node, rest, at), at_updates(node, g, at))};
+}
+
+// All candidates that are equal to the result share its gradient.
+Ids scatter_extremum_gradient(Builder& b, const Node& node, Term g) {
+  const ValueId at = node.inputs[1];
+  const Term data(b, node.inputs[0]), updates(b, node.inputs[2]), y(b, node.outputs[0]);
+  const Term kept = cast(equal(data, y), y.dtype()),
+             taken = cast(equal(updates, at_updates(node, y, at)), y.dtype());
+  const Term each = g / maximum(scattered(node, kept, at, taken, "add"), 1);
+  return {kept * each, {}, taken * at_updates(node, each, at)};
+}
+
+// none: overwritten elements get no gradient. Of several updates of one element only the last takes effect,
+// but all get its gradient.
 Ids scatter_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Term g(b, outputs[0]);
   const std::string reduction = node.attributes.text_or("reduction", "none");
-  if (reduction != "none" && reduction != "add") no_gradient(node, cat("its reduction is ", reduction));
-  const bool elements = node.kind == OpKind::kScatterElements;
-  graph::Attributes attributes;
-  if (elements) attributes.set("dim", node.attributes.integer("dim"));
-  const ValueId updates = b.add1(elements ? OpKind::kGatherElements : OpKind::kGatherNd,
-                                 {outputs[0], node.inputs[1]}, std::move(attributes));
-  if (reduction == "add") return {outputs[0], {}, updates};
+  if (reduction == "mul") return scatter_product_gradient(b, node, g);
+  if (reduction == "max" || reduction == "min") return scatter_extremum_gradient(b, node, g);
+  const Term updates = at_updates(node, g, node.inputs[1]);
+  if (reduction == "add") return {g, {}, updates};
   const Type& type = b.type(node.inputs[2]);
-  return {
-      b.add1(node.kind, {outputs[0], node.inputs[1], filled(b, type.shape, type.dtype, 0)}, node.attributes),
-      {},
-      updates};
+  return {scattered(node, g, node.inputs[1], filled(b, type.shape, type.dtype, 0), "none"), {}, updates};
 }
 
 // ---- gather_nd, scatter_nd -------------------------------------------------------------------------------
@@ -397,10 +435,22 @@ void scatter_nd_lower(Lowering& l, const Node& node) {
 
 }  // namespace
 
-const OpDef def_kGather{gather_shape, gather_lower, gather_gradient};
-const OpDef def_kGatherElements{gather_elements_shape, gather_elements_lower, gather_elements_gradient};
-const OpDef def_kGatherNd{gather_nd_shape, gather_nd_lower, gather_nd_gradient};
-const OpDef def_kScatterElements{scatter_elements_shape, scatter_elements_lower, scatter_gradient};
-const OpDef def_kScatterNd{scatter_nd_shape, scatter_nd_lower, scatter_gradient};
+constexpr const char* kScatterFormula =
+    "none: data: g with 0 at indices, updates: g[indices]; add: data: g, updates: g[indices]; "
+    "mul: g times the other factors; max, min: g / count where equal to y";
+constexpr const char* kScatterNote =
+    "none: of several updates of one element each gets g; max, min: equal candidates share g";
+
+const OpDef def_kGather{gather_shape, gather_lower,
+                        Gradient::by(gather_gradient, "data: scatter_nd(0, indices, g, add)")};
+const OpDef def_kGatherElements{
+    gather_elements_shape, gather_elements_lower,
+    Gradient::by(gather_elements_gradient, "data: scatter_elements(0, indices, g, add)")};
+const OpDef def_kGatherNd{gather_nd_shape, gather_nd_lower,
+                          Gradient::by(gather_nd_gradient, "data: scatter_nd(0, indices, g, add)")};
+const OpDef def_kScatterElements{scatter_elements_shape, scatter_elements_lower,
+                                 Gradient::by(scatter_gradient, kScatterFormula, kScatterNote)};
+const OpDef def_kScatterNd{scatter_nd_shape, scatter_nd_lower,
+                           Gradient::by(scatter_gradient, kScatterFormula, kScatterNote)};
 
 }  // namespace stridec::ops

@@ -60,6 +60,18 @@ Term cumulative_product(Term x, int64_t dim, bool exclusive, bool reverse) {
   return scan(OpKind::kCumProd, x, dim, exclusive, reverse);
 }
 
+Term linear_scan(Term a, Term b, int64_t dim, bool reverse) {
+  return {a.builder(), a.builder().add1(OpKind::kLinearScan, {a.id(), b.id()},
+                                        {{"dim", dim}, {"reverse", int64_t{reverse}}})};
+}
+
+Term shifted(Term x, int64_t dim, int64_t places) {
+  Shape before(static_cast<size_t>(x.rank()), 0), after = before;
+  before[static_cast<size_t>(dim)] = places;
+  after[static_cast<size_t>(dim)] = -places;
+  return pad(x, before, after, 0);
+}
+
 Term arg_max(Term x, int64_t dim, bool last) { return arg(OpKind::kArgMax, x, dim, last); }
 Term arg_min(Term x, int64_t dim, bool last) { return arg(OpKind::kArgMin, x, dim, last); }
 

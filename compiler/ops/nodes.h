@@ -28,6 +28,10 @@ Term coordinates(Term truth, sym::Expr count);
 // ---- scans and order ----
 Term cumulative_sum(Term x, int64_t dim, bool exclusive = false, bool reverse = false);
 Term cumulative_product(Term x, int64_t dim, bool exclusive = false, bool reverse = false);
+// y[i] = a[i] * y[i - 1] + b[i] along dim, from 0; with `reverse` from the end.
+Term linear_scan(Term a, Term b, int64_t dim, bool reverse = false);
+// x moved by `places` along dim: zeros come in, and what leaves is dropped.
+Term shifted(Term x, int64_t dim, int64_t places);
 // The index along dim of the largest or smallest element, as i64 without dim: the first of equal ones, or the
 // last if `last`.
 Term arg_max(Term x, int64_t dim, bool last = false);

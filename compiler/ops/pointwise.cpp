@@ -17,26 +17,6 @@ using loop::ScalarOp;
 
 enum class Domain { kFloat, kNumber, kInteger, kBool, kAny };
 
-// One row per op and the dtypes its operands may have. Op and scalar op share the enumerator.
-#define STRIDEC_POINTWISE(X)                                                                               \
-  X(kNeg, kNumber)                                                                                         \
-  X(kAbs, kNumber)                                                                                         \
-  X(kSign, kNumber)                                                                                        \
-  X(kFloor, kFloat)                                                                                        \
-  X(kCeil, kFloat)                                                                                         \
-  X(kTrunc, kFloat)                                                                                        \
-  X(kRound, kFloat) X(kSqrt, kFloat) X(kRsqrt, kFloat) X(kRcp, kFloat) X(kExp, kFloat) X(kExpm1, kFloat)   \
-      X(kLog, kFloat) X(kLog1p, kFloat) X(kSin, kFloat) X(kCos, kFloat) X(kTan, kFloat) X(kAsin, kFloat)   \
-          X(kAcos, kFloat) X(kAtan, kFloat) X(kSinh, kFloat) X(kCosh, kFloat) X(kTanh, kFloat)             \
-              X(kAsinh, kFloat) X(kAcosh, kFloat) X(kAtanh, kFloat) X(kErf, kFloat) X(kSigmoid, kFloat)    \
-                  X(kNot, kBool) X(kBitNot, kInteger) X(kIsNan, kFloat) X(kIsInf, kFloat) X(kAdd, kNumber) \
-                      X(kSub, kNumber) X(kMul, kNumber) X(kDiv, kNumber) X(kMod, kNumber) X(kRem, kNumber) \
-                          X(kPow, kNumber) X(kAtan2, kFloat) X(kMin, kNumber) X(kMax, kNumber)             \
-                              X(kAnd, kBool) X(kOr, kBool) X(kXor, kBool) X(kBitAnd, kInteger)             \
-                                  X(kBitOr, kInteger) X(kBitXor, kInteger) X(kShl, kInteger)               \
-                                      X(kShr, kInteger) X(kEq, kAny) X(kNe, kAny) X(kLt, kNumber)          \
-                                          X(kLe, kNumber) X(kFma, kFloat)
-
 struct Row {
   ScalarOp op;
   Domain domain;
@@ -44,10 +24,15 @@ struct Row {
 
 Row row(OpKind kind) {
   switch (kind) {
-#define STRIDEC_ROW(id, domain) \
+#define STRIDEC_FLAT(id, domain, ...) \
   case OpKind::id: return {ScalarOp::id, Domain::domain};
-    STRIDEC_POINTWISE(STRIDEC_ROW)
-#undef STRIDEC_ROW
+#define STRIDEC_UNARY STRIDEC_FLAT
+#define STRIDEC_BINARY STRIDEC_FLAT
+#include "compiler/ops/pointwise.def"
+#undef STRIDEC_FLAT
+#undef STRIDEC_UNARY
+#undef STRIDEC_BINARY
+    case OpKind::kFma: return {ScalarOp::kFma, Domain::kFloat};
     default: STRIDEC_CHECK(false, cat(graph::name(kind), " is not pointwise"));
   }
 }
@@ -220,76 +205,43 @@ void pointwise_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
-// The derivative of a unary function, given x and y = f(x).
-std::optional<Term> derivative(OpKind kind, Term x, Term y) {
-  switch (kind) {
-    case OpKind::kNeg: return number_like(x, -1);
-    case OpKind::kAbs: return apply(OpKind::kSign, x);
-    case OpKind::kSqrt: return divide_into(0.5, y);
-    case OpKind::kRsqrt: return y * square(y) * -0.5;
-    case OpKind::kRcp: return -square(y);
-    case OpKind::kExp: return y;
-    case OpKind::kExpm1: return y + 1.0;
-    case OpKind::kLog: return rcp(x);
-    case OpKind::kLog1p: return rcp(x + 1.0);
-    case OpKind::kSin: return apply(OpKind::kCos, x);
-    case OpKind::kCos: return -apply(OpKind::kSin, x);
-    case OpKind::kTan: return square(y) + 1.0;
-    case OpKind::kAsin: return rsqrt(subtract_from(1, square(x)));
-    case OpKind::kAcos: return -rsqrt(subtract_from(1, square(x)));
-    case OpKind::kAtan: return rcp(square(x) + 1.0);
-    case OpKind::kSinh: return apply(OpKind::kCosh, x);
-    case OpKind::kCosh: return apply(OpKind::kSinh, x);
-    case OpKind::kTanh: return subtract_from(1, square(y));
-    case OpKind::kAsinh: return rsqrt(square(x) + 1.0);
-    case OpKind::kAcosh: return rsqrt(square(x) - 1.0);
-    case OpKind::kAtanh: return rcp(subtract_from(1, square(x)));
-    case OpKind::kErf: return exp(-square(x)) * (2 * std::numbers::inv_sqrtpi);
-    case OpKind::kSigmoid: return y * subtract_from(1, y);
-    default: return std::nullopt;
-  }
+// ---- gradients -------------------------------------------------------------------------------------------
+
+#define STRIDEC_TIES \
+  "equal operands get half of g each; in clamp the clamped one gets g, in relu and hardtanh the bound"
+
+// The part of g that one operand of min or max gets: 1 if it wins, 0 if the other one does.
+Term share(const Node& node, Term self, Term other, bool is_first) {
+  const bool max = node.kind == OpKind::kMax;
+  const Term low = max ? other : self, high = max ? self : other;
+  const std::string ties = node.attributes.text_or("ties", "");
+  if (ties.empty()) return cast(less(low, high), self.dtype()) + cast(equal(low, high), self.dtype()) * 0.5;
+  const bool takes_ties = is_first == (ties == "first");
+  return cast(takes_ties ? less_equal(low, high) : less(low, high), self.dtype());
 }
 
-// The partial derivatives of a binary function. For equal operands of min and max the second one gets the
-// gradient: the derivative of max(x, 0) at 0 is 0.
-std::optional<std::pair<Term, Term>> derivatives(OpKind kind, Term p, Term q, Term y) {
-  const auto one = number_like(p, 1);
-  switch (kind) {
-    case OpKind::kAdd: return {{one, one}};
-    case OpKind::kSub: return {{one, number_like(p, -1)}};
-    case OpKind::kMul: return {{q, p}};
-    case OpKind::kDiv: return {{rcp(q), -(y / q)}};
-    case OpKind::kMod: return {{one, -apply(OpKind::kFloor, p / q)}};
-    case OpKind::kRem: return {{one, -apply(OpKind::kTrunc, p / q)}};
-    case OpKind::kPow: {
-      const Term logarithm = log(select(greater(p, 0), p, 1));
-      return {{select(equal(q, 0), 0, q * apply(OpKind::kPow, p, q - 1.0)), y * logarithm}};
-    }
-    case OpKind::kAtan2: {
-      const Term length = square(p) + square(q);
-      return {{q / length, -(p / length)}};
-    }
-    case OpKind::kMin:
-    case OpKind::kMax: {
-      const Term first = kind == OpKind::kMin ? less(p, q) : less(q, p);
-      return {{cast(first, p.dtype()), cast(logical_not(first), p.dtype())}};
-    }
-    default: return std::nullopt;
+#define STRIDEC_UNARY(id, domain, formula, note, gradient)                               \
+  Ids gradient_##id(Builder& builder, const Node& node, const Ids& outputs) {            \
+    const Term g(builder, outputs[0]);                                                   \
+    [[maybe_unused]] const Term x(builder, node.inputs[0]), y(builder, node.outputs[0]); \
+    return {gradient};                                                                   \
   }
-}
+#define STRIDEC_BINARY(id, domain, formula, note, first, second)              \
+  Ids gradient_##id(Builder& builder, const Node& node, const Ids& outputs) { \
+    const Term g(builder, outputs[0]);                                        \
+    const Term a(builder, node.inputs[0]), b(builder, node.inputs[1]);        \
+    [[maybe_unused]] const Term y(builder, node.outputs[0]);                  \
+    return {sum_to(first, a.shape()), sum_to(second, b.shape())};             \
+  }
+#define STRIDEC_FLAT(...)
+#include "compiler/ops/pointwise.def"
+#undef STRIDEC_UNARY
+#undef STRIDEC_BINARY
+#undef STRIDEC_FLAT
 
-Ids pointwise_gradient(Builder& b, const Node& node, const Ids& outputs) {
-  const Term g(b, outputs[0]), x(b, node.inputs[0]), y(b, node.outputs[0]);
-  if (node.inputs.size() == 1) {
-    const auto d = derivative(node.kind, x, y);
-    return d ? Ids{g * *d} : Ids{};
-  }
-  const Term z(b, node.inputs[1]);
-  if (node.kind == OpKind::kFma)
-    return {sum_to(g * z, x.shape()), sum_to(g * x, z.shape()), sum_to(g, b.shape(node.inputs[2]))};
-  const auto d = derivatives(node.kind, x, z, y);
-  if (!d) return {};
-  return {sum_to(g * d->first, x.shape()), sum_to(g * d->second, z.shape())};
+Ids fma_gradient(Builder& builder, const Node& node, const Ids& outputs) {
+  const Term g(builder, outputs[0]), a(builder, node.inputs[0]), b(builder, node.inputs[1]);
+  return {sum_to(g * b, a.shape()), sum_to(g * a, b.shape()), sum_to(g, builder.shape(node.inputs[2]))};
 }
 
 Inferred select_shape(Builder& b, const Node& node) {
@@ -382,11 +334,22 @@ void bitcast_lower(Lowering& l, const Node& node) {
 
 }  // namespace
 
-#define STRIDEC_DEF(id, domain) const OpDef def_##id{pointwise_shape, pointwise_lower, pointwise_gradient};
-STRIDEC_POINTWISE(STRIDEC_DEF)
-#undef STRIDEC_DEF
-const OpDef def_kSelect{select_shape, select_lower, select_gradient};
-const OpDef def_kCast{cast_shape, cast_lower, cast_gradient};
-const OpDef def_kBitcast{bitcast_shape, bitcast_lower, flat_gradient};
+#define STRIDEC_UNARY(id, domain, formula, note, ...) \
+  const OpDef def_##id{pointwise_shape, pointwise_lower, Gradient::by(gradient_##id, formula, note)};
+#define STRIDEC_BINARY STRIDEC_UNARY
+#define STRIDEC_FLAT(id, domain, why) \
+  const OpDef def_##id{pointwise_shape, pointwise_lower, Gradient::flat(why)};
+#include "compiler/ops/pointwise.def"
+#undef STRIDEC_UNARY
+#undef STRIDEC_BINARY
+#undef STRIDEC_FLAT
+const OpDef def_kFma{pointwise_shape, pointwise_lower, Gradient::by(fma_gradient, "a: g b; b: g a; c: g")};
+const OpDef def_kSelect{
+    select_shape, select_lower,
+    Gradient::by(select_gradient, "a: select(condition, g, 0); b: select(condition, 0, g)",
+                 "NaN in the operand not chosen does not spread; its own gradient may")};
+const OpDef def_kCast{cast_shape, cast_lower,
+                      Gradient::by(cast_gradient, "x: cast(g)", "zero through integers and bools")};
+const OpDef def_kBitcast{bitcast_shape, bitcast_lower, Gradient::flat("bits have no derivative")};
 
 }  // namespace stridec::ops

@@ -5,6 +5,7 @@
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/lowering.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/ops/shapes.h"
 
@@ -207,8 +208,20 @@ void cumulative_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
-Ids cumulative_gradient(Builder& b, const Node& node, const Ids& outputs) {
-  if (node.kind == OpKind::kCumProd) no_gradient(node, "");
+// x[i] has a part in the products y[j] for j >= i: those of all elements before i, times a sum over j of g[j]
+// and the elements between, which is a linear recurrence. No division: elements may be 0.
+Ids cumprod_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Term x(b, node.inputs[0]), g(b, outputs[0]);
+  const int64_t dim = node.attributes.integer("dim");
+  const bool reverse = node.attributes.integer_or("reverse", 0) != 0,
+             exclusive = node.attributes.integer_or("exclusive", 0) != 0;
+  const int64_t back = reverse ? 1 : -1;
+  const Term before = cumulative_product(x, dim, /*exclusive=*/true, reverse);
+  const Term from_here = exclusive ? shifted(g, dim, back) : g;
+  return {before * linear_scan(shifted(x, dim, back), from_here, dim, !reverse)};
+}
+
+Ids cumsum_gradient(Builder& b, const Node& node, const Ids& outputs) {
   graph::Attributes attributes = node.attributes;
   attributes.set("reverse", int64_t{attributes.integer_or("reverse", 0) == 0});
   return {b.add1(OpKind::kCumSum, {outputs[0]}, std::move(attributes))};
@@ -216,15 +229,25 @@ Ids cumulative_gradient(Builder& b, const Node& node, const Ids& outputs) {
 
 }  // namespace
 
-const OpDef def_kReduceSum{reduce_shape, reduce_lower, reduce_gradient};
-const OpDef def_kReduceProd{reduce_shape, reduce_lower, reduce_gradient};
-const OpDef def_kReduceMax{reduce_shape, reduce_lower, reduce_gradient};
-const OpDef def_kReduceMin{reduce_shape, reduce_lower, reduce_gradient};
-const OpDef def_kReduceAnd{reduce_shape, reduce_lower, flat_gradient};
-const OpDef def_kReduceOr{reduce_shape, reduce_lower, flat_gradient};
-const OpDef def_kArgMax{arg_shape, arg_lower, flat_gradient};
-const OpDef def_kArgMin{arg_shape, arg_lower, flat_gradient};
-const OpDef def_kCumSum{cumulative_shape, cumulative_lower, cumulative_gradient};
-const OpDef def_kCumProd{cumulative_shape, cumulative_lower, cumulative_gradient};
+const OpDef def_kReduceSum{reduce_shape, reduce_lower, Gradient::by(reduce_gradient, "x: expand(g)")};
+const OpDef def_kReduceProd{reduce_shape, reduce_lower,
+                            Gradient::by(reduce_gradient, "x: g times the product of the other elements",
+                                         "right where elements are 0")};
+const OpDef def_kReduceMax{reduce_shape, reduce_lower,
+                           Gradient::by(reduce_gradient, "x: g (x = y) / count(x = y)",
+                                        "equal elements share g, as in PyTorch's amax")};
+const OpDef def_kReduceMin{reduce_shape, reduce_lower,
+                           Gradient::by(reduce_gradient, "x: g (x = y) / count(x = y)",
+                                        "equal elements share g, as in PyTorch's amin")};
+const OpDef def_kReduceAnd{reduce_shape, reduce_lower, Gradient::flat("bools")};
+const OpDef def_kReduceOr{reduce_shape, reduce_lower, Gradient::flat("bools")};
+const OpDef def_kArgMax{arg_shape, arg_lower, Gradient::flat("indices are integers")};
+const OpDef def_kArgMin{arg_shape, arg_lower, Gradient::flat("indices are integers")};
+const OpDef def_kCumSum{cumulative_shape, cumulative_lower,
+                        Gradient::by(cumsum_gradient, "x: cumsum(g) from the other end")};
+const OpDef def_kCumProd{
+    cumulative_shape, cumulative_lower,
+    Gradient::by(cumprod_gradient, "x: cumprod(x, exclusive) linear_scan(x[i + 1], g) from the other end",
+                 "right where elements are 0")};
 
 }  // namespace stridec::ops

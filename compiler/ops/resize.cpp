@@ -11,60 +11,20 @@
 //   roi_p, roi_q      expressions: starts, then ends, p/q of the resized dims (tf_crop_and_resize)
 //   extrapolation     the result outside the roi
 //   sparse            1: ignore samples of weight 0, even NaN and infinity, so that scale 1 is the identity
-//
-// Every source coordinate is a rational number x = numerator / denominator over index expressions. floor(x)
-// is therefore exact index arithmetic for any size; only the weights are floats.
-#include <cmath>
-
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/ops/resize_map.h"
 #include "compiler/ops/shapes.h"
 
 namespace stridec::ops {
 
 namespace {
 
-struct Axis {
-  size_t dim;
-  sym::Expr in, out, p, q;  // scale = p / q
-  sym::Expr start_p = 0, start_q = 1, end_p = 1, end_q = 1;
-};
-
-std::vector<Axis> axes(const Node& node, const Shape& from) {
-  const auto& dims = node.attributes.integers("dims");
-  const auto sizes = node.attributes.exprs("sizes");
-  std::vector<sym::Expr> roi_p, roi_q;
-  if (node.attributes.find("roi_p")) {
-    roi_p = node.attributes.exprs("roi_p");
-    roi_q = node.attributes.exprs("roi_q");
-  }
-  STRIDEC_CHECK(sizes.size() == dims.size() && roi_p.size() == roi_q.size() &&
-                (roi_p.empty() || roi_p.size() == 2 * dims.size()));
-  std::vector<Axis> out;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    Axis axis{.dim = static_cast<size_t>(dims[i]),
-              .in = from.at(static_cast<size_t>(dims[i])),
-              .out = sizes[i],
-              .p = sizes[i],
-              .q = 0};
-    axis.q = axis.in;
-    if (node.attributes.find("scale_p")) {
-      axis.p = node.attributes.exprs("scale_p").at(i);
-      axis.q = node.attributes.exprs("scale_q").at(i);
-    }
-    if (!roi_p.empty()) {
-      axis.start_p = roi_p[i];
-      axis.start_q = roi_q[i];
-      axis.end_p = roi_p[dims.size() + i];
-      axis.end_q = roi_q[dims.size() + i];
-    }
-    out.push_back(axis);
-  }
-  return out;
-}
+using namespace resizing;
 
 Inferred resize_shape(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
@@ -87,100 +47,6 @@ Inferred resize_shape(Builder& b, const Node& node) {
   return {{{dtype, std::move(shape)}}, {}};
 }
 
-// x = numerator / denominator, denominator > 0.
-struct Coordinate {
-  sym::Expr numerator, denominator;
-};
-
-Coordinate coordinate(const std::string& mode, const Axis& a, sym::Expr o) {
-  const sym::Expr half = (2 * o + 1) * a.q - a.p;  // (o + 0.5) / scale - 0.5, over 2 p
-  const sym::Expr p2 = sym::max(2 * a.p, 1);
-  if (mode == "half_pixel") return {half, p2};
-  if (mode == "half_pixel_symmetric") return {a.p * a.in - a.out * a.q + half, p2};
-  if (mode == "pytorch_half_pixel") return {sym::select(sym::gt(a.out, 1), half, 0), p2};
-  if (mode == "asymmetric") return {o * a.q, sym::max(a.p, 1)};
-  // With an explicit scale, the resized length is in * p / q, which need not be a whole number.
-  if (mode == "align_corners") return {o * (a.in - 1) * a.q, sym::max(a.p * a.in - a.q, 1)};
-  STRIDEC_CHECK(mode == "tf_crop_and_resize", mode);
-  const sym::Expr s = a.start_p * a.end_q, e = a.end_p * a.start_q, d = a.start_q * a.end_q;
-  const sym::Expr many = (a.in - 1) * (2 * s * (a.out - 1) + 2 * o * (e - s)), one = (a.in - 1) * (s + e);
-  return {sym::select(sym::gt(a.out, 1), many, one),
-          sym::select(sym::gt(a.out, 1), 2 * d * (a.out - 1), 2 * d)};
-}
-
-sym::Expr nearest_index(const std::string& rounding, const Coordinate& x) {
-  if (rounding == "floor") return sym::floordiv(x.numerator, x.denominator);
-  if (rounding == "ceil") return -sym::floordiv(-x.numerator, x.denominator);
-  if (rounding == "round_prefer_ceil")
-    return sym::floordiv(2 * x.numerator + x.denominator, 2 * x.denominator);
-  STRIDEC_CHECK(rounding == "round_prefer_floor", rounding);
-  return -sym::floordiv(x.denominator - 2 * x.numerator, 2 * x.denominator);
-}
-
-sym::Expr clamp(sym::Expr i, sym::Expr size) { return sym::max(sym::min(i, size - 1), 0); }
-
-// The input samples of one axis that contribute to an output: their indices and weights.
-struct Taps {
-  std::vector<sym::Expr> index;
-  std::vector<loop::Value> weight;
-};
-
-struct Resampler {
-  loop::NestBuilder& n;
-  const Node& node;
-  DType dtype;  // of weights and sums
-
-  loop::Value number(double value) { return n.constant(dtype, value); }
-  loop::Value number(sym::Expr e) {
-    return e.is_const() ? number(static_cast<double>(e.value())) : n.index_value(e, dtype);
-  }
-
-  bool cubic() const { return node.attributes.text("mode") == "cubic"; }
-
-  // The kernel at distance |d|: a triangle, or Keys' cubic with parameter a.
-  loop::Value kernel(loop::Value d) {
-    const loop::Value x = loop::unary(loop::ScalarOp::kAbs, d), zero = number(0.0), one = number(1.0);
-    if (!cubic()) return loop::max(one - x, zero);
-    const double a = node.attributes.number_or("cubic_a", -0.75);
-    const loop::Value inner = ((number(a + 2) * x - number(a + 3)) * x) * x + one;
-    const loop::Value outer = ((number(a) * x - number(5 * a)) * x + number(8 * a)) * x - number(4 * a);
-    return loop::select(loop::le(x, one), inner, loop::select(loop::lt(x, number(2.0)), outer, zero));
-  }
-
-  loop::Value weigh(loop::Value sample, loop::Value weight) {
-    if (!node.attributes.integer_or("sparse", 0)) return sample * weight;
-    return loop::select(loop::ne(weight, number(0.0)), sample * weight, number(0.0));
-  }
-
-  loop::Value fraction(const Coordinate& x) {
-    return number(sym::mod(x.numerator, x.denominator)) / number(x.denominator);
-  }
-
-  loop::Value unless_outside(loop::Value weight, sym::Expr index, sym::Expr size) {
-    if (!node.attributes.integer_or("exclude_outside", 0)) return weight;
-    const sym::Expr inside = sym::logical_and(sym::ge(index, 0), sym::lt(index, size));
-    return inside.is_const(1) ? weight
-                              : loop::select(n.index_value(inside, DType::kBool), weight, number(0.0));
-  }
-
-  Taps taps(const Axis& axis, const Coordinate& x) {
-    const sym::Expr base = sym::floordiv(x.numerator, x.denominator);
-    const loop::Value t = fraction(x);
-    Taps out;
-    std::optional<loop::Value> sum;
-    for (int k = cubic() ? -1 : 0; k <= (cubic() ? 2 : 1); ++k) {
-      const loop::Value weight =
-          unless_outside(kernel(number(static_cast<double>(k)) - t), base + k, axis.in);
-      out.index.push_back(clamp(base + k, axis.in));
-      out.weight.push_back(weight);
-      sum = sum ? *sum + weight : weight;
-    }
-    if (node.attributes.integer_or("exclude_outside", 0))
-      for (loop::Value& weight : out.weight) weight = weight / *sum;
-    return out;
-  }
-};
-
 void sample_nearest(Lowering& l, const Node& node, const loop::View& x, const loop::View& to,
                     const std::vector<Axis>& axes) {
   loop::NestBuilder n = l.nest("resize_nearest");
@@ -198,30 +64,22 @@ void sample_nearest(Lowering& l, const Node& node, const loop::View& x, const lo
 loop::Value antialiased(Resampler& r, const loop::View& x, const std::vector<Axis>& axes,
                         const std::vector<sym::Expr>& at) {
   loop::NestBuilder& n = r.n;
-  std::vector<sym::Expr> extents, first;
+  std::vector<sym::Expr> extents;
   std::vector<loop::Value> sums;
-  std::vector<std::function<loop::Value(sym::Expr)>> weights;
+  std::vector<Stretched> kernels;
   for (const Axis& a : axes) {
-    const Coordinate c = coordinate(r.node.attributes.text("coordinate"), a, at[a.dim]);
-    const sym::Expr p = sym::min(a.p, a.q), reach = r.cubic() ? 2 * a.q : a.q;
-    const sym::Expr start = sym::floordiv(-reach, sym::max(p, 1)) + 1, count = 2 - 2 * start;
-    const sym::Expr base = sym::floordiv(c.numerator, c.denominator) + start;
-    const loop::Value t = r.fraction(c), scale = r.number(p) / r.number(a.q);
-    weights.push_back([&r, &n, t, scale, start, base, a](sym::Expr k) {
-      const loop::Value distance = (n.index_value(start + k, r.dtype) - t) * scale;
-      return r.unless_outside(r.kernel(distance), base + k, a.in);
-    });
-    sums.push_back(n.reduce(loop::Combine::kSum, {count},
-                            [&](const std::vector<sym::Expr>& k) { return weights.back()(k[0]); }));
-    extents.push_back(count);
-    first.push_back(base);
+    kernels.push_back(stretched(r, a, at[a.dim]));
+    sums.push_back(
+        n.reduce(loop::Combine::kSum, {kernels.back().count},
+                 [&](const std::vector<sym::Expr>& k) { return weight_of(r, kernels.back(), a, k[0]); }));
+    extents.push_back(kernels.back().count);
   }
   const loop::Value total = n.reduce(loop::Combine::kSum, extents, [&](const std::vector<sym::Expr>& k) {
     std::vector<sym::Expr> source = at;
     std::optional<loop::Value> weight;
     for (size_t i = 0; i < axes.size(); ++i) {
-      source[axes[i].dim] = clamp(first[i] + k[i], axes[i].in);
-      const loop::Value w = weights[i](k[i]);
+      source[axes[i].dim] = clamp(kernels[i].first + k[i], axes[i].in);
+      const loop::Value w = weight_of(r, kernels[i], axes[i], k[i]);
       weight = weight ? *weight * w : w;
     }
     const loop::Value sample = n.cast(n.load(x, source), r.dtype);
@@ -246,7 +104,7 @@ loop::Value weighted(Resampler& r, const loop::View& x, const std::vector<Axis>&
 
 void resize_lower(Lowering& l, const Node& node) {
   const loop::View x = l.view(node.inputs[0]), to = l.define(node.outputs[0]);
-  const std::vector<Axis> axes = ops::axes(node, x.shape);
+  const std::vector<Axis> axes = resizing::axes(node, x.shape);
   const std::string coordinates = node.attributes.text("coordinate");
   const bool crops = coordinates == "tf_crop_and_resize";
   if (node.attributes.text("mode") == "nearest" && !crops) return sample_nearest(l, node, x, to, axes);
@@ -283,8 +141,21 @@ void resize_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+// The transpose has resize's attributes and the sizes that it leads to.
+Ids resize_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Shape& from = b.shape(node.inputs[0]);
+  std::vector<sym::Expr> sizes;
+  for (int64_t dim : node.attributes.integers("dims")) sizes.push_back(from[static_cast<size_t>(dim)]);
+  graph::Attributes attributes = node.attributes;
+  attributes.set("in_sizes", std::move(sizes));
+  return {b.add1(OpKind::kResizeTranspose, {outputs[0]}, std::move(attributes))};
+}
+
 }  // namespace
 
-const OpDef def_kResize{resize_shape, resize_lower};
+const OpDef def_kResize{
+    resize_shape, resize_lower,
+    Gradient::by(resize_gradient,
+                 "x: resize_transpose(g): each sample's weights times the results it is in")};
 
 }  // namespace stridec::ops

@@ -138,7 +138,8 @@ void tree_walk_lower(Lowering& l, const Node& node) {
 
 }  // namespace
 
-const OpDef def_kSearchSorted{search_sorted_shape, search_sorted_lower};
-const OpDef def_kTreeWalk{tree_walk_shape, tree_walk_lower};
+const OpDef def_kSearchSorted{search_sorted_shape, search_sorted_lower,
+                              Gradient::flat("counts are integers")};
+const OpDef def_kTreeWalk{tree_walk_shape, tree_walk_lower, Gradient::flat("leaves are integers")};
 
 }  // namespace stridec::ops

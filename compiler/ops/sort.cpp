@@ -79,7 +79,11 @@ Ids order_gradient(Builder& b, const Node& node, const Ids& outputs) {
 
 }  // namespace
 
-const OpDef def_kSort{sort_shape, sort_lower, order_gradient};
-const OpDef def_kTopK{topk_shape, topk_lower, order_gradient};
+const OpDef def_kSort{sort_shape, sort_lower,
+                      Gradient::by(order_gradient, "x: scatter_elements(0, indices, g, add)",
+                                   "equal elements keep their order")};
+const OpDef def_kTopK{topk_shape, topk_lower,
+                      Gradient::by(order_gradient, "x: scatter_elements(0, indices, g, add)",
+                                   "elements that were not chosen get 0")};
 
 }  // namespace stridec::ops

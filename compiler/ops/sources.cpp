@@ -147,9 +147,9 @@ void random_uniform_lower(Lowering& l, const Node& node) {
 
 }  // namespace
 
-const OpDef def_kConstant{made_by_builder, nothing};
-const OpDef def_kElements{made_by_builder, nothing};
-const OpDef def_kIota{iota_shape, iota_lower};
-const OpDef def_kRandomUniform{random_uniform_shape, random_uniform_lower};
+const OpDef def_kConstant{made_by_builder, nothing, Gradient::none("no inputs")};
+const OpDef def_kElements{made_by_builder, nothing, Gradient::none("no inputs")};
+const OpDef def_kIota{iota_shape, iota_lower, Gradient::none("no inputs")};
+const OpDef def_kRandomUniform{random_uniform_shape, random_uniform_lower, Gradient::none("no inputs")};
 
 }  // namespace stridec::ops

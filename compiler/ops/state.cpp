@@ -23,6 +23,6 @@ void update_state_lower(Lowering& l, const Node& node) { l.update_state(node.inp
 
 }  // namespace
 
-const OpDef def_kUpdateState{update_state_shape, update_state_lower};
+const OpDef def_kUpdateState{update_state_shape, update_state_lower, Gradient::none("no results")};
 
 }  // namespace stridec::ops

@@ -39,7 +39,7 @@ void suppress_lower(Lowering& l, const Node& node) {
 
 }  // namespace
 
-const OpDef def_kSuppress{suppress_shape, suppress_lower};
+const OpDef def_kSuppress{suppress_shape, suppress_lower, Gradient::flat("the result is a bool")};
 
 Term suppress(Term corners, Term eligible, Term most, Term overlap) {
   return {corners.builder(), corners.builder().add1(OpKind::kSuppress, {corners, eligible, most, overlap})};

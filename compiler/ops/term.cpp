@@ -15,6 +15,13 @@ Term resolve(Term beside, Operand y) {
   return y.is_term ? Term(beside.builder(), y.term) : number_like(beside, y.number);
 }
 
+Term extremum(OpKind kind, Term x, Operand y, Ties ties) {
+  graph::Attributes attributes;
+  if (ties != Ties::kHalf && is_float(x.dtype()))
+    attributes.set("ties", std::string(ties == Ties::kFirst ? "first" : "second"));
+  return {x.builder(), x.builder().add1(kind, {x, resolve(x, y).id()}, std::move(attributes))};
+}
+
 }  // namespace
 
 Term number(Builder& b, DType dtype, double value) { return {b, b.scalar(dtype, value)}; }
@@ -45,8 +52,9 @@ Term tanh(Term x) { return apply(OpKind::kTanh, x); }
 Term pow(Term x, Operand y) { return apply(OpKind::kPow, x, y); }
 Term rcp(Term x) { return apply(OpKind::kRcp, x); }
 Term rsqrt(Term x) { return apply(OpKind::kRsqrt, x); }
-Term minimum(Term x, Operand y) { return apply(OpKind::kMin, x, y); }
-Term maximum(Term x, Operand y) { return apply(OpKind::kMax, x, y); }
+Term minimum(Term x, Operand y, Ties ties) { return extremum(OpKind::kMin, x, y, ties); }
+Term maximum(Term x, Operand y, Ties ties) { return extremum(OpKind::kMax, x, y, ties); }
+Term stop_gradient(Term x) { return apply(OpKind::kStopGradient, x); }
 Term less(Term x, Operand y) { return apply(OpKind::kLt, x, y); }
 Term less_equal(Term x, Operand y) { return apply(OpKind::kLe, x, y); }
 Term greater(Term x, Operand y) { return apply(OpKind::kLt, resolve(x, y), x); }

@@ -69,8 +69,12 @@ Term tanh(Term x);
 Term pow(Term x, Operand y);
 Term rcp(Term x);
 Term rsqrt(Term x);
-Term minimum(Term x, Operand y);
-Term maximum(Term x, Operand y);
+// Which of two equal operands gets the gradient.
+enum class Ties { kHalf, kFirst, kSecond };
+Term minimum(Term x, Operand y, Ties ties = Ties::kHalf);
+Term maximum(Term x, Operand y, Ties ties = Ties::kHalf);
+// x, through which no gradient flows.
+Term stop_gradient(Term x);
 Term less(Term x, Operand y);
 Term less_equal(Term x, Operand y);
 Term greater(Term x, Operand y);

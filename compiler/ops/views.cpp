@@ -1,5 +1,5 @@
-// Views: pure index arithmetic, without kernels. Exceptions: pads that no mask can express, and concat, whose
-// parts are written in place.
+// Views: pure index arithmetic, without kernels. Exception: concat, whose parts are written in place. Pads
+// are in pad.cpp.
 #include <algorithm>
 
 #include "compiler/base/check.h"
@@ -155,6 +155,20 @@ void slice_lower(Lowering& l, const Node& node) {
   l.alias(node.outputs[0], view);
 }
 
+// A slice whose step is known at run time: position p of the input reads element (p - start) / step of g
+// where that is one, and a zero that is appended to g elsewhere.
+Term spread_slice(Term g, int64_t dim, sym::Expr size, sym::Expr start, sym::Expr step) {
+  Builder& b = g.builder();
+  const sym::Expr extent = g.dim(dim);
+  Shape none(static_cast<size_t>(g.rank()), 0), one = none;
+  one[static_cast<size_t>(dim)] = 1;
+  const Term from = index_along(b, {size}, 0, DType::kI64) - size_as(b, DType::kI64, start),
+             by = size_as(b, DType::kI64, step), at = from / by, end = size_as(b, DType::kI64, extent);
+  const Term hit =
+      logical_and(equal(apply(OpKind::kMod, from, by), 0), logical_and(greater_equal(at, 0), less(at, end)));
+  return gather(pad(g, none, one, 0), select(hit, at, end), dim);
+}
+
 // Scatters the gradient into zeros: each element of a slice with step s becomes a block of s positions, one
 // of which holds the gradient.
 Ids slice_gradient(Builder& b, const Node& node, const Ids& outputs) {
@@ -164,7 +178,11 @@ Ids slice_gradient(Builder& b, const Node& node, const Ids& outputs) {
              steps = node.attributes.exprs("steps");
   Shape before, after;
   for (size_t i = 0; i < from.size(); ++i) {
-    if (!steps[i].is_const()) no_gradient(node, "its step is known to the run alone");
+    if (!steps[i].is_const()) {
+      g = spread_slice(g, static_cast<int64_t>(i), from[i], starts[i], steps[i]);
+      before.push_back(0), after.push_back(0);
+      continue;
+    }
     const int64_t step = steps[i].value(), dim = static_cast<int64_t>(i), places = std::abs(step);
     sym::Expr start = starts[i];
     if (step < 0) {
@@ -186,119 +204,6 @@ Ids slice_gradient(Builder& b, const Node& node, const Ids& outputs) {
     after.push_back(b.simplify(from[i] - before[i] - extents[i] * places));
   }
   return {pad(g, before, after, 0)};
-}
-
-// ---- pad -------------------------------------------------------------------------------------------------
-
-Inferred pad_shape(Builder& b, const Node& node) {
-  expect_inputs(node, 1, 2);
-  const Shape& from = b.shape(node.inputs[0]);
-  const auto before = node.attributes.exprs("before"), after = node.attributes.exprs("after");
-  STRIDEC_CHECK(before.size() == from.size() && after.size() == from.size());
-  const std::string mode = node.attributes.text_or("mode", "constant");
-  STRIDEC_CHECK(mode == "constant" || mode == "edge" || mode == "reflect" || mode == "wrap", mode);
-  if (node.inputs.size() == 2) {
-    expect_same_dtype(b, node, 0, 1);
-    if (b.rank(node.inputs[1]) != 0) does_not_fit("pad: the value is a scalar");
-  }
-  Shape shape;
-  for (size_t i = 0; i < from.size(); ++i) {
-    shape.push_back(from[i] + before[i] + after[i]);
-    if (before[i].is_const(0) && after[i].is_const(0)) continue;
-    b.require(sym::ge(shape[i], 0), cat("pad: dim ", i, " of size {0} would be {1}"), {from[i], shape[i]});
-    if (mode != "constant" && !b.simplify(before[i] + after[i]).is_const(0))
-      b.require(sym::logical_or(sym::ge(from[i], 1), sym::eq(shape[i], 0)),
-                cat("pad: mode ", mode, " has nothing to repeat in dim ", i, " of size {0}"), {from[i]});
-  }
-  return {{{b.dtype(node.inputs[0]), shape}}, {}};
-}
-
-// The input index for position i, which ranges from -before to size + after.
-sym::Expr source_index(const std::string& mode, sym::Expr i, sym::Expr size, sym::Expr before,
-                       sym::Expr after, const sym::Facts& facts) {
-  if (mode == "edge") return sym::max(sym::min(i, size - 1), 0);
-  if (mode == "wrap") return sym::mod(i, size);
-  // reflect: period 2 (size - 1), edges are not repeated
-  if (facts.holds(sym::lt(before, size)) &&
-      facts.holds(sym::lt(after, size))) {  // at most one reflection at each end
-    const sym::Expr from_start = sym::max(i, -i);
-    return sym::min(from_start, 2 * (size - 1) - from_start);
-  }
-  const sym::Expr period = facts.holds(sym::ge(size, 2)) ? 2 * (size - 1) : sym::max(2 * (size - 1), 1);
-  const sym::Expr m = sym::mod(i, period);
-  return sym::select(sym::lt(m, size), m, period - m);
-}
-
-void pad_lower(Lowering& l, const Node& node) {
-  const auto before = node.attributes.exprs("before"), after = node.attributes.exprs("after");
-  const std::string mode = node.attributes.text_or("mode", "constant");
-  const DType dtype = l.type(node.inputs[0]).dtype;
-  loop::View from = l.view(node.inputs[0]);
-  if (mode != "constant") {
-    const loop::View to = l.define(node.outputs[0]);
-    loop::NestBuilder n = l.nest("pad_" + mode);
-    const auto at = n.dims(to.shape);
-    std::vector<sym::Expr> source;
-    for (size_t i = 0; i < at.size(); ++i) {
-      const bool whole = before[i].is_const(0) && after[i].is_const(0);
-      source.push_back(
-          whole ? at[i]
-                : source_index(mode, at[i] - before[i], from.shape[i], before[i], after[i], l.facts()));
-    }
-    n.store(to, at, n.load(from, source));
-    n.finish(&l.steps());
-    return;
-  }
-  std::optional<loop::Scalar> fill = loop::int_scalar(dtype, 0);
-  if (node.inputs.size() == 2) fill = l.constant_scalar(node.inputs[1]);
-  if (fill) {
-    std::optional<loop::View> padded = loop::pad(from, before, after, *fill);
-    if (!padded) padded = loop::pad(l.materialise(from, "pad_source"), before, after, *fill);
-    STRIDEC_CHECK(padded.has_value());
-    l.alias(node.outputs[0], *padded);
-    return;
-  }
-  const loop::View to = l.define(node.outputs[0]);
-  loop::NestBuilder n = l.nest("pad");
-  const auto at = n.dims(to.shape);
-  std::vector<sym::Expr> source;
-  sym::Expr inside = 1;
-  for (size_t i = 0; i < at.size(); ++i) {
-    source.push_back(at[i] - before[i]);
-    if (!before[i].is_const(0) || !after[i].is_const(0))
-      inside = sym::logical_and(inside,
-                                sym::logical_and(sym::ge(source[i], 0), sym::lt(source[i], from.shape[i])));
-  }
-  loop::Access element = access(from, source);
-  element.mask = sym::logical_and(element.mask, inside);
-  const loop::Value loaded = n.load(element, from.fill);
-  n.store(to, at,
-          loop::select(n.index_value(inside, DType::kBool), loaded, l.read(n, node.inputs[1], to.shape, at)));
-  n.finish(&l.steps());
-}
-
-Ids pad_gradient(Builder& b, const Node& node, const Ids& outputs) {
-  const Term g(b, outputs[0]);
-  Shape before = node.attributes.exprs("before"), after = node.attributes.exprs("after");
-  const std::string mode = node.attributes.text_or("mode", "constant");
-  bool turns = mode == "wrap";
-  for (size_t i = 0; i < before.size(); ++i) {
-    turns = turns && b.simplify(before[i] + after[i]).is_const(0);
-    before[i] = -before[i];
-    after[i] = -after[i];
-  }
-  if (turns) return {b.add1(OpKind::kPad, {g}, {{"before", before}, {"after", after}, {"mode", mode}})};
-  if (mode != "constant") no_gradient(node, "its mode repeats elements");
-  Ids out{pad(g, before, after, 0)};
-  if (node.inputs.size() > 1) {
-    const auto total = [](Term t) {
-      Dims all;
-      for (int64_t d = 0; d < t.rank(); ++d) all.push_back(d);
-      return all.empty() ? t : reduce_sum(t, all);
-    };
-    out.push_back(total(g) - total(Term(b, out[0])));
-  }
-  return out;
 }
 
 // ---- concat ----------------------------------------------------------------------------------------------
@@ -360,13 +265,26 @@ Ids concat_gradient(Builder& b, const Node& node, const Ids& outputs) {
   return out;
 }
 
+// ---- stop_gradient ---------------------------------------------------------------------------------------
+
+Inferred stop_shape(Builder& b, const Node& node) {
+  expect_inputs(node, 1, 1);
+  return {{b.type(node.inputs[0])}, {b.known(node.inputs[0])}};
+}
+
+void stop_lower(Lowering& l, const Node& node) { l.alias(node.outputs[0], l.view(node.inputs[0])); }
+
 }  // namespace
 
-const OpDef def_kReshape{reshape_shape, reshape_lower, reshape_gradient};
-const OpDef def_kPermute{permute_shape, permute_lower, permute_gradient};
-const OpDef def_kExpand{expand_shape, expand_lower, expand_gradient};
-const OpDef def_kSlice{slice_shape, slice_lower, slice_gradient};
-const OpDef def_kPad{pad_shape, pad_lower, pad_gradient};
-const OpDef def_kConcat{concat_shape, concat_lower, concat_gradient};
+const OpDef def_kReshape{reshape_shape, reshape_lower, Gradient::by(reshape_gradient, "x: reshape(g)")};
+const OpDef def_kPermute{permute_shape, permute_lower,
+                         Gradient::by(permute_gradient, "x: permute(g) by the inverse order")};
+const OpDef def_kExpand{expand_shape, expand_lower,
+                        Gradient::by(expand_gradient, "x: sum of g over the repeated dims")};
+const OpDef def_kSlice{slice_shape, slice_lower,
+                       Gradient::by(slice_gradient, "x: g at the places of the slice, 0 elsewhere")};
+const OpDef def_kConcat{concat_shape, concat_lower,
+                        Gradient::by(concat_gradient, "each input: its slice of g")};
+const OpDef def_kStopGradient{stop_shape, stop_lower, Gradient::flat("on purpose")};
 
 }  // namespace stridec::ops

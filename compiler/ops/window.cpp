@@ -8,29 +8,20 @@
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/lowering.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/ops/pooling_windows.h"
 #include "compiler/ops/shapes.h"
 
 namespace stridec::ops {
 
-namespace {
-
-using loop::Combine;
-
-struct Windows {
-  std::vector<sym::Expr> window;
-  std::vector<int64_t> strides, dilations;
-  std::vector<sym::Expr> before, after, extra;
-  size_t spatial() const { return window.size(); }
-};
-
-Windows windows(const Node& node) {
-  Windows w{.window = node.attributes.exprs("window"),
-            .strides = node.attributes.integers("strides"),
-            .dilations = node.attributes.integers("dilations"),
-            .before = node.attributes.exprs("before"),
-            .after = node.attributes.exprs("after"),
-            .extra = {}};
+PoolingWindows pooling_windows(const Node& node) {
+  PoolingWindows w{.window = node.attributes.exprs("window"),
+                   .strides = node.attributes.integers("strides"),
+                   .dilations = node.attributes.integers("dilations"),
+                   .before = node.attributes.exprs("before"),
+                   .after = node.attributes.exprs("after"),
+                   .extra = {}};
   w.extra = node.attributes.find("extra") ? node.attributes.exprs("extra")
                                           : std::vector<sym::Expr>(w.window.size(), 0);
   STRIDEC_CHECK(w.strides.size() == w.spatial() && w.dilations.size() == w.spatial() &&
@@ -42,9 +33,14 @@ Windows windows(const Node& node) {
   return w;
 }
 
+namespace {
+
+using loop::Combine;
+using Windows = PoolingWindows;
+
 Shape pooled(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
-  const Windows w = windows(node);
+  const Windows w = pooling_windows(node);
   Shape shape = b.shape(node.inputs[0]);
   if (shape.size() < w.spatial())
     does_not_fit(cat(graph::name(node.kind), ": a window of ", w.spatial(), " dims over ", to_string(shape)));
@@ -135,7 +131,7 @@ void reduce_window_lower(Lowering& l, const Node& node) {
   const Combine combine = combine_of(node);
   const DType dtype = l.type(node.inputs[0]).dtype, wide = compute_dtype(dtype);
   const Shape& result = l.type(node.outputs[0]).shape;
-  const std::vector<Windows> all = stages(windows(node), combine);
+  const std::vector<Windows> all = stages(pooling_windows(node), combine);
   const size_t lead = result.size() - all[0].spatial();
   loop::View x = l.view(node.inputs[0]);
   Shape shape = x.shape;
@@ -167,7 +163,7 @@ void reduce_window_lower(Lowering& l, const Node& node) {
 Inferred window_argmax_shape(Builder& b, const Node& node) { return {{{DType::kI64, pooled(b, node)}}, {}}; }
 
 void window_argmax_lower(Lowering& l, const Node& node) {
-  const Windows w = windows(node);
+  const Windows w = pooling_windows(node);
   const Type& type = l.type(node.inputs[0]);
   const size_t lead = type.shape.size() - w.spatial();
   const DType wide = compute_dtype(type.dtype);
@@ -209,7 +205,7 @@ sym::Expr count_inside(sym::Expr start, sym::Expr window, int64_t dilation, sym:
 }
 
 void average_pool_lower(Lowering& l, const Node& node) {
-  const Windows w = windows(node);
+  const Windows w = pooling_windows(node);
   const Type& type = l.type(node.inputs[0]);
   const size_t lead = type.shape.size() - w.spatial();
   const DType wide = compute_dtype(type.dtype);
@@ -239,61 +235,55 @@ void average_pool_lower(Lowering& l, const Node& node) {
 
 // ---- gradients -------------------------------------------------------------------------------------------
 
-// Merges the spatial dims: [lead..., places].
-Term flat_places(Term x, size_t spatial) {
-  const int64_t lead = x.rank() - static_cast<int64_t>(spatial);
-  Shape shape(x.shape().begin(), x.shape().begin() + lead);
-  shape.push_back(count(x.shape(), lead, x.rank()));
-  return reshape(x, shape);
-}
+// The most elements of a window whose product is differentiated element by element.
+constexpr int64_t kMostFactors = 4096;
 
-// Adds each window's gradient to all of its positions: a transposed convolution with ones.
-Term spread(Term g, const Shape& to, const Windows& w) {
-  Builder& b = g.builder();
-  const int64_t lead = g.rank() - static_cast<int64_t>(w.spatial());
-  const auto planes = [&](const Shape& shape) {
-    Shape out{count(shape, 0, lead), 1};
-    out.insert(out.end(), shape.begin() + lead, shape.end());
-    return out;
-  };
-  Shape window{1, 1};
-  window.insert(window.end(), w.window.begin(), w.window.end());
-  std::vector<sym::Expr> extra;
-  for (size_t i = 0; i < w.spatial(); ++i) {
-    const sym::Expr size = to[static_cast<size_t>(lead) + i], got = g.dim(lead + static_cast<int64_t>(i));
-    extra.push_back(b.simplify(size + w.before[i] + w.after[i] - (got - 1) * w.strides[i] -
-                               (w.window[i] - 1) * w.dilations[i] - 1));
+// The same as a product over a new last dim: element k of it is element k of every window.
+Term product_of_elements(Term x, const Node& node, const Windows& w) {
+  const Builder& b = x.builder();
+  const size_t lead = static_cast<size_t>(x.rank()) - w.spatial();
+  int64_t elements = 1;
+  for (sym::Expr size : w.window) {
+    const auto known = sym::as_const(size);
+    if (!known || (elements *= *known) > kMostFactors)
+      no_gradient(node, "its kind is prod, and its windows are large or known to the run alone");
   }
-  const Term spread(
-      b, b.add1(OpKind::kConvTranspose, {reshape(g, planes(g.shape())), filled(b, window, g.dtype(), 1)},
-                {{"strides", w.strides},
-                 {"dilations", w.dilations},
-                 {"before", w.before},
-                 {"after", w.after},
-                 {"output_extra", extra},
-                 {"groups", int64_t{1}}}));
-  return reshape(spread, to);
+  Shape before(lead, 0), after(lead, 0);
+  for (size_t d = 0; d < w.spatial(); ++d) {
+    before.push_back(w.before[d]);
+    after.push_back(w.after[d] + w.extra[d]);
+  }
+  const Term whole = pad(x, before, after, 1);
+  std::vector<Term> factors;
+  for (int64_t k = 0; k < elements; ++k) {
+    Term factor = whole;
+    int64_t rest = k;
+    for (size_t d = w.spatial(); d-- > 0;) {
+      const int64_t size = w.window[d].value(), dim = static_cast<int64_t>(lead + d);
+      factor =
+          slice(factor, dim, rest % size * w.dilations[d], b.shape(node.outputs[0])[lead + d], w.strides[d]);
+      rest /= size;
+    }
+    factors.push_back(unsqueeze(factor, {x.rank()}));
+  }
+  return reduce(OpKind::kReduceProd, concat(factors, x.rank()), {x.rank()});
 }
 
 Ids reduce_window_gradient(Builder& b, const Node& node, const Ids& outputs) {
-  const Windows w = windows(node);
-  const Term g(b, outputs[0]);
-  const Shape& shape = b.shape(node.inputs[0]);
+  const Windows w = pooling_windows(node);
+  const Term g(b, outputs[0]), x(b, node.inputs[0]);
   const Combine combine = combine_of(node);
-  if (combine == Combine::kSum) return {spread(g, shape, w)};
-  if (combine != Combine::kMax) no_gradient(node, cat("its kind is ", node.attributes.text("kind")));
+  if (combine == Combine::kSum) return {window_spread(g, std::nullopt, x.shape(), w)};
+  if (combine == Combine::kProd) return gradient_through(b, node, product_of_elements(x, node, w), g);
   graph::Attributes attributes = node.attributes;
-  const Term places(b, b.add1(OpKind::kWindowArgMax, {node.inputs[0]}, std::move(attributes)));
-  const Term zeros = flat_places(filled(b, shape, g.dtype(), 0), w.spatial());
-  const Term flat(b, b.add1(OpKind::kScatterElements,
-                            {zeros, flat_places(places, w.spatial()), flat_places(g, w.spatial())},
-                            {{"dim", zeros.rank() - 1}, {"reduction", std::string("add")}}));
-  return {reshape(flat, shape)};
+  const Term places(b, b.add1(OpKind::kWindowArgMax, {combine == Combine::kMin ? (-x).id() : x.id()},
+                              std::move(attributes)));
+  return {window_spread(g, places, x.shape(), w)};
 }
 
 // The gradient of each position is g / divisor; 1 / divisor is the average of ones over their number.
 Ids average_pool_gradient(Builder& b, const Node& node, const Ids& outputs) {
-  const Windows w = windows(node);
+  const Windows w = pooling_windows(node);
   const Term g(b, outputs[0]);
   const Shape& shape = b.shape(node.inputs[0]);
   const Term ones = filled(b, shape, g.dtype(), 1);
@@ -301,13 +291,20 @@ Ids average_pool_gradient(Builder& b, const Node& node, const Ids& outputs) {
   sum.set("kind", std::string("sum"));
   const Term inside(b, b.add1(OpKind::kReduceWindow, {ones}, std::move(sum))),
       share(b, b.add1(OpKind::kAveragePool, {ones}, node.attributes));
-  return {spread(g * share / maximum(inside, 1), shape, w)};
+  return {window_spread(g * share / maximum(inside, 1), std::nullopt, shape, w)};
 }
 
 }  // namespace
 
-const OpDef def_kReduceWindow{reduce_window_shape, reduce_window_lower, reduce_window_gradient};
-const OpDef def_kWindowArgMax{window_argmax_shape, window_argmax_lower, flat_gradient};
-const OpDef def_kAveragePool{average_pool_shape, average_pool_lower, average_pool_gradient};
+const OpDef def_kReduceWindow{
+    reduce_window_shape, reduce_window_lower,
+    Gradient::by(
+        reduce_window_gradient,
+        "x: sum: window_spread(g); max, min: window_spread(g, window_argmax(x)); prod: as reduce_prod",
+        "the first of equal extrema gets g; prod: windows of constant size")};
+const OpDef def_kWindowArgMax{window_argmax_shape, window_argmax_lower,
+                              Gradient::flat("indices are integers")};
+const OpDef def_kAveragePool{average_pool_shape, average_pool_lower,
+                             Gradient::by(average_pool_gradient, "x: window_spread(g / count)")};
 
 }  // namespace stridec::ops

@@ -149,7 +149,7 @@ def test_pass_flags():
 
 
 def test_json_everywhere():
-    for command in ("ops", "modes", "options", "passes", "precisions", "targets", "exit-codes", "licenses", "licenses mlp.so", "check mlp.onnx", "inspect mlp.so",
+    for command in ("ops", "gradients", "modes", "options", "passes", "precisions", "targets", "exit-codes", "licenses", "licenses mlp.so", "check mlp.onnx", "inspect mlp.so",
                     "bench mlp.so --dim batch=2 --seconds 0.05", "compile mlp.onnx -o again.so"):  # fmt: skip
         done = stridec(f"{command} --format=json", 0)
         json.loads(done.stdout)
@@ -193,6 +193,18 @@ def test_precisions():
                                    "bf16": "bf16 factors, f32 sum", "fp16": "f16 factors, f32 sum"}, rows["dot_general"])
     expect(set(rows["exp"].values()) == {"exp", "f32"}, rows["exp"])
     expect(rows["reshape"]["bf16"] == "as its reader" and rows["reshape"]["fp32"] == "f32", rows["reshape"])
+
+
+def test_gradients():
+    rows = {row["operation"]: row for row in json.loads(stridec("gradients --format=json", 0).stdout)}
+    expect(rows["sin"] == {"operation": "sin", "gradient": "x: g cos(x)", "note": ""}, rows["sin"])
+    expect(rows["floor"] == {"operation": "floor", "gradient": "0", "note": "piecewise constant"}, rows["floor"])
+    expect(all(row["gradient"] for row in rows.values()), rows)
+    text = stridec("gradients max conv", 0).stdout
+    expect(text.count("equal operands") == 1 and "conv_transpose(g, w)" in text and "softplus" not in text, text)
+    page = stridec("gradients --format=md", 0).stdout
+    expect(page.startswith("# Gradients\n") and page.count("\n| ") == len(rows) + 1, page[:200])
+    expect("did you mean 'conv'?" in stridec("gradients conf", 1).stderr, "a misspelt operation")
 
 
 def test_page_has_the_exit_codes():

@@ -21,7 +21,7 @@ Results op_relu(Context& c) {
   const Term x = c.in("self");
   return {is_bool(x.dtype()) ? x : maximum(x, 0)};
 }
-Results relu6(Context& c) { return {minimum(maximum(c.in("self"), 0), 6)}; }
+Results relu6(Context& c) { return {minimum(maximum(c.in("self"), 0, Ties::kSecond), 6, Ties::kSecond)}; }
 Results op_gelu(Context& c) { return {gelu(c.in("self"), c.text("approximate") == "tanh")}; }
 Results op_silu(Context& c) { return {silu(c.in("self"))}; }
 Results mish(Context& c) {
@@ -57,13 +57,18 @@ Results celu(Context& c) {
   });
 }
 Results hardtanh(Context& c) {
-  return {minimum(maximum(c.in("self"), c.number("min_val")), c.number("max_val"))};
+  return {
+      minimum(maximum(c.in("self"), c.number("min_val"), Ties::kSecond), c.number("max_val"), Ties::kSecond)};
 }
 Results hardsigmoid(Context& c) {
-  return in_f32(c.in("self"), [](Term x) { return minimum(maximum(x + 3.0, 0), 6) * (1.0 / 6); });
+  return in_f32(c.in("self"), [](Term x) {
+    return minimum(maximum(x + 3.0, 0, Ties::kSecond), 6, Ties::kSecond) * (1.0 / 6);
+  });
 }
 Results hardswish(Context& c) {
-  return in_f32(c.in("self"), [](Term x) { return x * minimum(maximum(x + 3.0, 0), 6) * (1.0 / 6); });
+  return in_f32(c.in("self"), [](Term x) {
+    return x * minimum(maximum(x + 3.0, 0, Ties::kFirst), 6, Ties::kFirst) * (1.0 / 6);
+  });
 }
 Results hardshrink(Context& c) {
   const double l = c.number("lambd");

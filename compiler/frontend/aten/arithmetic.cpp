@@ -145,8 +145,8 @@ Results clamp(Context& c) {
   const DType to = result_type(c.b, all);
   if (is_bool(to)) c.unsupported("clamp of bools");
   Term x = cast(c.in("self"), to, false);
-  if (c.has("min")) x = maximum(x, cast(as_term(c.b, c.arg("min")), to, false));
-  if (c.has("max")) x = minimum(x, cast(as_term(c.b, c.arg("max")), to, false));
+  if (c.has("min")) x = maximum(x, cast(as_term(c.b, c.arg("min")), to, false), Ties::kFirst);
+  if (c.has("max")) x = minimum(x, cast(as_term(c.b, c.arg("max")), to, false), Ties::kFirst);
   return {x};
 }
 

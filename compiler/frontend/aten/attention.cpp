@@ -16,7 +16,8 @@ using namespace ops;
 // Softmax over the last dim in which a row of minus infinities gives zeros, as PyTorch's _safe_softmax.
 Term masked_softmax(Term scores) {
   const int64_t last = scores.rank() - 1;
-  const Term top = maximum(reduce_max(scores, {last}, kKeep), std::numeric_limits<float>::lowest());
+  const Term top =
+      maximum(stop_gradient(reduce_max(scores, {last}, kKeep)), std::numeric_limits<float>::lowest());
   const Term e = exp(scores - top);
   // A row with an element that is not masked has a sum of at least 1.
   return e / maximum(reduce_sum(e, {last}, kKeep), std::numeric_limits<float>::min());

@@ -161,7 +161,7 @@ Results logsumexp(Context& c) {
   if (!is_float(x.dtype())) x = cast(x, DType::kF32, false);
   if (x.rank() == 0) return {x};
   const Dims dims = dims_of(c, x);
-  const Term w = widen(x), top = reduce_max(w, dims, kKeep),
+  const Term w = widen(x), top = stop_gradient(reduce_max(w, dims, kKeep)),
              shift = select(apply(OpKind::kIsInf, top), 0, top);
   const Term sum = log(reduce_sum(exp(w - shift), dims, kKeep)) + shift;
   return {cast(keeps(c) ? sum : squeeze(sum, dims), x.dtype(), false)};

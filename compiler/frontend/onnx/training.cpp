@@ -78,7 +78,6 @@ Outputs gradient(Context& c) {
     at.push_back(c.in(i));
     types.push_back(c.b.type(at.back()));
   }
-  const size_t symbols = c.b.graph().symbols.size();
   std::optional<OpenRegion> region(std::in_place, c.b, types);
   const std::vector<ValueId> unknowns = c.b.parameters();
   std::vector<std::pair<std::string, Slot>> instead;
@@ -91,9 +90,11 @@ Outputs gradient(Context& c) {
   if (value.kind != Slot::Kind::kTensor)
     c.does_not_fit(cat("'", y, "' is no tensor that is computed before"));
   const std::vector<ValueId> slopes = gradients(c.b, value.tensor, unknowns);
-  region.reset();
-  if (c.b.graph().symbols.size() > symbols)
-    c.unsupported("the gradient goes through sizes that the run decides");
+  // The region is discarded. replay() copies what the slopes need of it, but not what binds its sizes.
+  for (graph::NodeId id : region->close({}).nodes)
+    if (const auto kind = c.b.graph()[id].kind;
+        kind == graph::OpKind::kSymbolOf || kind == graph::OpKind::kNonZero)
+      c.unsupported("the gradient goes through sizes that the run decides");
   Outputs out;
   for (ValueId slope : slopes) out.push_back(Term(c.b, replay(c.b, slope, unknowns, at)));
   return out;

@@ -23,7 +23,7 @@ Term in_f32(Term x, F&& formula) {
 }  // namespace
 
 Term sigmoid(Term x) { return apply(OpKind::kSigmoid, x); }
-Term relu(Term x) { return maximum(x, 0); }
+Term relu(Term x) { return maximum(x, 0, Ties::kSecond); }
 
 Term gelu(Term x, bool tanh_form) {
   const Term w = above_minus_infinity(widen(x));
@@ -83,11 +83,13 @@ Term selu(Term x, double alpha, double gamma) {
 Term thresholded_relu(Term x, double threshold) { return select(greater(x, threshold), x, 0); }
 
 Term hard_sigmoid(Term x, double alpha, double beta) {
-  return in_f32(x, [&](Term w) { return minimum(maximum(w * alpha + beta, 0), 1); });
+  return in_f32(
+      x, [&](Term w) { return minimum(maximum(w * alpha + beta, 0, Ties::kSecond), 1, Ties::kSecond); });
 }
 
 Term hard_swish(Term x) {
-  return in_f32(x, [](Term w) { return w * minimum(maximum(w * (1.0 / 6) + 0.5, 0), 1); });
+  return in_f32(
+      x, [](Term w) { return w * minimum(maximum(w * (1.0 / 6) + 0.5, 0, Ties::kFirst), 1, Ties::kFirst); });
 }
 
 Term shrink(Term x, double lambda, double bias) {
@@ -96,8 +98,8 @@ Term shrink(Term x, double lambda, double bias) {
 
 Term clip(Term x, std::optional<Term> low, std::optional<Term> high) {
   const Shape shape = x.shape();
-  if (low) x = maximum(x, unidirectional(*low, shape, "min"));
-  if (high) x = minimum(x, unidirectional(*high, shape, "max"));
+  if (low) x = maximum(x, unidirectional(*low, shape, "min"), Ties::kFirst);
+  if (high) x = minimum(x, unidirectional(*high, shape, "max"), Ties::kFirst);
   return x;
 }
 

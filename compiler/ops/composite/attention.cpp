@@ -35,12 +35,12 @@ Attention attend(Term q, Term k, Term v, const AttentionOptions& options) {
   if (options.allowed)
     scores = select(*options.allowed, scores, number_like(scores, -std::numeric_limits<double>::infinity()));
   const Dims last{3};
-  Term top = reduce_max(scores, last, kKeep);
+  Term top = stop_gradient(reduce_max(scores, last, kKeep));
   std::optional<Term> sink;
   if (options.sink) {
     sink =
         options.sink_score ? reshape(cast(*options.sink_score, wide), {1, heads, 1, 1}) : number(b, wide, 0);
-    top = maximum(top, *sink);
+    top = maximum(top, stop_gradient(*sink));
   }
   const Term raised = exp(scores - top);
   Term total = reduce_sum(raised, last, kKeep);

@@ -14,13 +14,13 @@ using graph::OpKind;
 
 Term softmax(Term x, const Dims& dims) {
   const Term w = widen(x);
-  const Term e = exp(w - reduce_max(w, dims, kKeep));
+  const Term e = exp(w - stop_gradient(reduce_max(w, dims, kKeep)));
   return cast(e / reduce_sum(e, dims, kKeep), x.dtype());
 }
 
 Term log_softmax(Term x, const Dims& dims) {
   const Term w = widen(x);
-  const Term shifted = w - reduce_max(w, dims, kKeep);
+  const Term shifted = w - stop_gradient(reduce_max(w, dims, kKeep));
   return cast(shifted - log(reduce_sum(exp(shifted), dims, kKeep)), x.dtype());
 }
 

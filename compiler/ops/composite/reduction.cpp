@@ -37,7 +37,7 @@ Term log_sum(Term x, const Dims& dims, bool keep) {
 Term log_sum_exp(Term x, const Dims& dims, bool keep) {
   if (dims.empty()) return x;
   // Subtract the maximum if it is finite.
-  const Term w = widest(x), top = reduce_max(w, dims, kKeep);
+  const Term w = widest(x), top = stop_gradient(reduce_max(w, dims, kKeep));
   const Term shift = select(apply(OpKind::kIsInf, top), 0, top);
   const Term sum = log(reduce_sum(exp(w - shift), dims, kKeep)) + shift;
   return cast(keep ? sum : squeeze(sum, dims), x.dtype());

@@ -1,88 +1,25 @@
-// Compares the gradient facets with central differences, with constant and symbolic sizes.
+// The gradient facets of all primitives but control flow, against central differences.
 #include "compiler/ops/gradient.h"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/ops/composite/activations.h"
 #include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/composite/reduction.h"
+#include "compiler/ops/composite/resize.h"
 #include "compiler/ops/nodes.h"
-#include "harness.h"
+#include "gradient_harness.h"
 
 namespace stridec::ops::test {
 namespace {
 
 using graph::OpKind;
-using Function = std::function<ValueId(Builder&, const std::vector<ValueId>&)>;
-
-// Weights every element of the result differently.
-Term weighted_sum(Builder& b, ValueId value) {
-  const Term y(b, value);
-  Dims all;
-  Term weight = number_like(y, 0.5);
-  for (int64_t d = 0; d < y.rank(); ++d) {
-    all.push_back(d);
-    const Term at = index_along(b, y.shape(), d, y.dtype());
-    weight = weight * 0.7 + apply(OpKind::kSin, at * 1.3 + static_cast<double>(d));
-  }
-  const Term product = y * weight;
-  return all.empty() ? product : reduce_sum(product, all);
-}
-
-double value_at(const Function& f, const std::vector<HostTensor>& inputs) {
-  graph::Graph g;
-  Builder b(g, shape_table());
-  std::vector<ValueId> ids;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    graph::Type type{inputs[i].dtype, {}};
-    for (int64_t size : inputs[i].shape) type.shape.emplace_back(size);
-    ids.push_back(b.input(cat("x", i), type));
-  }
-  b.output("y", weighted_sum(b, f(b, ids)));
-  graph::eliminate_dead_code(g);
-  return loop::get_number(runner()(lower(g), inputs)[0], 0);
-}
-
-// Inputs that are not floats have no gradient.
-void check_gradient(const std::string& name, std::vector<HostTensor> inputs, const Function& f,
-                    std::vector<size_t> fixed = {}, bool symbolic = true) {
-  INFO(name);
-  Case c{.name = name, .inputs = inputs, .tolerance = 2e-6, .fixed = std::move(fixed), .symbolic = symbolic};
-  for (HostTensor& x : inputs) {
-    if (!is_float(x.dtype)) continue;
-    HostTensor slopes = loop::make_tensor(x.dtype, x.shape);
-    for (int64_t i = 0; i < loop::element_count(x); ++i) {
-      const double at = loop::get_number(x, i), step = 1e-5;
-      double sides[2];
-      for (int side : {0, 1}) {
-        loop::set_number(x, i, side ? at + step : at - step);
-        sides[side] = value_at(f, inputs);
-      }
-      loop::set_number(x, i, at);
-      loop::set_number(slopes, i, (sides[1] - sides[0]) / (2 * step));
-    }
-    c.expected.push_back(std::move(slopes));
-  }
-  c.build = [&](Builder& b, const std::vector<ValueId>& in) {
-    std::vector<ValueId> xs;
-    for (ValueId v : in)
-      if (is_float(b.dtype(v))) xs.push_back(v);
-    return gradients(b, weighted_sum(b, f(b, in)), xs);
-  };
-  check(c);
-}
-
-HostTensor numbers(std::vector<int64_t> shape, int seed = 1) { return sample(DType::kF64, shape, seed); }
-HostTensor places(std::vector<int64_t> shape, const std::vector<double>& values) {
-  return tensor(DType::kI64, std::move(shape), values);
-}
-
-Function of(OpKind kind, graph::Attributes attributes = {}) {
-  return [kind, attributes](Builder& b, const std::vector<ValueId>& in) {
-    return b.add(kind, in, attributes)[0];
-  };
-}
 
 }  // namespace
 
@@ -102,15 +39,18 @@ TEST_CASE("gradients: functions of two numbers, broadcast") {
   for (OpKind kind : {OpKind::kAdd, OpKind::kSub, OpKind::kMul, OpKind::kDiv, OpKind::kMod, OpKind::kRem,
                       OpKind::kAtan2, OpKind::kMin, OpKind::kMax}) {
     check_gradient(std::string(graph::name(kind)),
-                   {numbers({2, 3}), sample_in(DType::kF64, {2, 3}, 1.1, 2.3)}, of(kind), {},
-                   /*symbolic=*/false);
+                   {numbers({2, 3}), sample_in(DType::kF64, {2, 3}, 1.1, 2.3)}, of(kind),
+                   {.symbolic = false});
     check_gradient(cat(graph::name(kind), " broadcast"),
-                   {numbers({2, 1, 3}), sample_in(DType::kF64, {4, 1}, 1.1, 2.3)}, of(kind), {0, 1});
+                   {numbers({2, 1, 3}), sample_in(DType::kF64, {4, 1}, 1.1, 2.3)}, of(kind),
+                   {.fixed = {0, 1}});
   }
-  check_gradient("pow", {sample_in(DType::kF64, {3, 2}, 0.5, 2), numbers({2}, 2)}, of(OpKind::kPow), {0, 1});
-  check_gradient("fma", {numbers({3, 1}), numbers({3, 4}, 2), numbers({4}, 3)}, of(OpKind::kFma), {0, 1, 2});
+  check_gradient("pow", {sample_in(DType::kF64, {3, 2}, 0.5, 2), numbers({2}, 2)}, of(OpKind::kPow),
+                 {.fixed = {0, 1}});
+  check_gradient("fma", {numbers({3, 1}), numbers({3, 4}, 2), numbers({4}, 3)}, of(OpKind::kFma),
+                 {.fixed = {0, 1, 2}});
   check_gradient("select", {sample(DType::kBool, {3, 1}), numbers({3, 4}), numbers({4}, 2)},
-                 of(OpKind::kSelect), {0, 1, 2});
+                 of(OpKind::kSelect), {.fixed = {0, 1, 2}});
   check_gradient("cast", {numbers({4})}, [](Builder& b, const std::vector<ValueId>& in) {
     return ops::cast(b, ops::mul(b, in[0], in[0]), DType::kF64);
   });
@@ -123,11 +63,42 @@ TEST_CASE("gradients: reductions and scans") {
   HostTensor with_zero = numbers({2, 3});
   loop::set_number(with_zero, 1, 0);
   check_gradient("product with a zero", {with_zero}, of(OpKind::kReduceProd, {{"dims", Dims{1}}}));
+  HostTensor with_zeros = numbers({3, 4}, 2);
+  for (int64_t i : {1, 5, 7}) loop::set_number(with_zeros, i, 0);
   for (int64_t reverse : {0, 1})
     for (int64_t exclusive : {0, 1})
-      check_gradient(
-          "cumsum", {numbers({3, 4})},
-          of(OpKind::kCumSum, {{"dim", int64_t{1}}, {"exclusive", exclusive}, {"reverse", reverse}}));
+      for (OpKind kind : {OpKind::kCumSum, OpKind::kCumProd})
+        check_gradient(cat(graph::name(kind), reverse, exclusive), {with_zeros},
+                       of(kind, {{"dim", int64_t{1}}, {"exclusive", exclusive}, {"reverse", reverse}}));
+  for (int64_t reverse : {0, 1})
+    check_gradient("linear_scan", {numbers({3, 4}), numbers({3, 4}, 2)},
+                   of(OpKind::kLinearScan, {{"dim", int64_t{1}}, {"reverse", reverse}}), {.symbolic = false});
+  check_gradient("cumprod of nothing", {numbers({2, 0})}, of(OpKind::kCumProd, {{"dim", int64_t{1}}}));
+}
+
+TEST_CASE("gradients: ties are PyTorch's") {
+  const HostTensor x = tensor(DType::kF64, {4}, {-1, 0, 2, 3}), y = tensor(DType::kF64, {4}, {0, 0, 2, 1});
+  const auto at = [](std::vector<double> values) {
+    return tensor(DType::kF64, {static_cast<int64_t>(values.size())}, values);
+  };
+  check_gradient_is("max", {x, y}, of(OpKind::kMax), {at({0, .5, .5, 1}), at({1, .5, .5, 0})}, false);
+  check_gradient_is("min", {x, y}, of(OpKind::kMin), {at({1, .5, .5, 0}), at({0, .5, .5, 1})}, false);
+  const auto of_term = [](const std::function<Term(Term)>& f) {
+    return [f](Builder& b, const std::vector<ValueId>& in) { return f(Term(b, in[0])).id(); };
+  };
+  check_gradient_is("relu", {x}, of_term([](Term t) { return relu(t); }), {at({0, 0, 1, 1})});
+  check_gradient_is("clip", {x},
+                    of_term([](Term t) { return clip(t, number_like(t, 0), number_like(t, 2)); }),
+                    {at({0, 1, 1, 0})});
+  check_gradient_is("hard_sigmoid", {at({-3, 0, 3})},
+                    of_term([](Term t) { return hard_sigmoid(t, 0.25, 0.75); }), {at({0, .25, 0})});
+  check_gradient_is("softplus", {at({0})}, of_term([](Term t) { return softplus(t); }), {at({.5})});
+  check_gradient_is("abs", {at({0})}, of(OpKind::kAbs), {at({0})});
+  check_gradient_is("reduce_max", {at({1, 3, 3})}, of(OpKind::kReduceMax, {{"dims", Dims{0}}}),
+                    {at({0, .5, .5})});
+  check_gradient_is("scatter max", {at({1, 3}), places({3}, {1, 1, 0}), at({3, 3, 0})},
+                    of(OpKind::kScatterElements, {{"dim", int64_t{0}}, {"reduction", std::string("max")}}),
+                    {at({1, 1.0 / 3}), at({1.0 / 3, 1.0 / 3, 0})}, false);
 }
 
 TEST_CASE("gradients: views") {
@@ -138,7 +109,8 @@ TEST_CASE("gradients: views") {
   });
   check_gradient(
       "expand", {numbers({3, 1})},
-      [](Builder& b, const std::vector<ValueId>& in) { return expand(Term(b, in[0]), {2, 3, 4}).id(); }, {0});
+      [](Builder& b, const std::vector<ValueId>& in) { return expand(Term(b, in[0]), {2, 3, 4}).id(); },
+      {.fixed = {0}});
   for (int64_t step : {1, 2, 3, -1, -2})
     check_gradient(cat("slice by ", step), {numbers({3, 7})},
                    [&](Builder& b, const std::vector<ValueId>& in) {
@@ -147,6 +119,26 @@ TEST_CASE("gradients: views") {
   check_gradient("empty slice", {numbers({3})}, [](Builder& b, const std::vector<ValueId>& in) {
     return ops::slice_clamped(b, in[0], 0, 3, 3, 2);
   });
+  for (int64_t step : {1, 3, -2})
+    check_gradient(cat("slice by a step of the run, ", step), {numbers({3, 7}), places({1}, {double(step)})},
+                   [&](Builder& b, const std::vector<ValueId>& in) {
+                     const sym::Expr by = b.elements_of(in[1], "step", -4, 4).at(0);
+                     return slice_dims(Term(b, in[0]), {0, step > 0 ? 1 : 6}, {3, 2}, {1, by}).id();
+                   },
+                   {.fixed = {0, 1}, .symbolic = false, .strided = false});
+  for (const char* mode : {"edge", "reflect", "wrap"})
+    for (const auto& [before, after] : std::vector<std::pair<int64_t, int64_t>>{
+             {2, 1}, {0, 3}, {5, 9}, {-1, 2}, {3, -2}, {-2, -1}, {2, -2}})
+      check_gradient(cat(mode, " ", before, " ", after), {numbers({2, 4})},
+                     [&](Builder& b, const std::vector<ValueId>& in) {
+                       return ops::pad(b, in[0], {1, before}, {0, after}, std::nullopt, mode);
+                     },
+                     {.symbolic = before >= 0 && after >= 0});
+  for (const char* mode : {"edge", "reflect", "wrap"})
+    check_gradient(cat(mode, " of one element"), {numbers({1, 2})},
+                   [&](Builder& b, const std::vector<ValueId>& in) {
+                     return ops::pad(b, in[0], {2, 0}, {1, 0}, std::nullopt, mode);
+                   });
   check_gradient(
       "pad and cut", {numbers({3, 4}), numbers({})},
       [](Builder& b, const std::vector<ValueId>& in) { return ops::pad(b, in[0], {1, -1}, {0, 2}, in[1]); });
@@ -167,16 +159,27 @@ TEST_CASE("gradients: indices") {
   check_gradient("gather_elements", {numbers({3, 4}), places({2, 3}, {0, 3, 1, 1, -1, 0})},
                  of(OpKind::kGatherElements, {{"dim", int64_t{1}}}));
   check_gradient("gather_nd", {numbers({2, 3, 4}), places({2, 2, 1}, {0, 2, 1, 1})},
-                 of(OpKind::kGatherNd, {{"batch_dims", int64_t{1}}}), {1});
-  for (const char* reduction : {"none", "add"}) {
+                 of(OpKind::kGatherNd, {{"batch_dims", int64_t{1}}}), {.fixed = {1}});
+  for (const char* reduction : {"none", "add", "mul", "max", "min"}) {
     check_gradient(
         cat("scatter_elements ", reduction),
         {numbers({3, 4}), places({2, 2}, {0, 3, 1, 2}), numbers({2, 2}, 2)},
         of(OpKind::kScatterElements, {{"dim", int64_t{1}}, {"reduction", std::string(reduction)}}));
     check_gradient(cat("scatter_nd ", reduction),
                    {numbers({3, 4}), places({2, 1}, {2, 0}), numbers({2, 4}, 2)},
-                   of(OpKind::kScatterNd, {{"reduction", std::string(reduction)}}), {1});
+                   of(OpKind::kScatterNd, {{"reduction", std::string(reduction)}}), {.fixed = {1}});
   }
+  HostTensor zeros = numbers({3, 4}), updates = numbers({2, 3}, 2);
+  for (int64_t i : {1, 4}) loop::set_number(zeros, i, 0);
+  for (int64_t i : {0, 4}) loop::set_number(updates, i, 0);
+  check_gradient("scatter mul with zeros", {zeros, places({2, 3}, {0, 0, 3, 1, 0, 2}), updates},
+                 of(OpKind::kScatterElements, {{"dim", int64_t{1}}, {"reduction", std::string("mul")}}),
+                 {.second = false});
+  for (const char* reduction : {"add", "mul", "max", "min"})
+    check_gradient(
+        cat("scatter several ", reduction),
+        {numbers({3, 4}), places({2, 3}, {0, 0, 3, 1, 2, 2}), numbers({2, 3}, 2)},
+        of(OpKind::kScatterElements, {{"dim", int64_t{1}}, {"reduction", std::string(reduction)}}));
   check_gradient("topk", {numbers({2, 5})}, of(OpKind::kTopK, {{"dim", int64_t{1}}, {"k", sym::Expr(3)}}));
   check_gradient("sort", {numbers({4, 2})}, of(OpKind::kSort, {{"dim", int64_t{0}}}));
 }
@@ -199,13 +202,31 @@ TEST_CASE("gradients: products") {
                                            {"groups", groups}};
         check_gradient(cat("conv ", stride, dilation, groups),
                        {numbers({2, 2 * groups, 5, 4}), numbers({3 * groups, 2, 2, 2}, 2)},
-                       of(OpKind::kConv, attributes), {1});
+                       of(OpKind::kConv, attributes), {.fixed = {1}});
         graph::Attributes transposed = attributes;
         transposed.set("output_extra", std::vector<sym::Expr>{0, 1});
         check_gradient(cat("conv_transpose ", stride, dilation, groups),
                        {numbers({2, 2 * groups, 3, 4}), numbers({2 * groups, 3, 2, 2}, 2)},
-                       of(OpKind::kConvTranspose, transposed), {1});
+                       of(OpKind::kConvTranspose, transposed), {.fixed = {1}});
       }
+}
+
+TEST_CASE("gradients: a convolution's weight gradient computes the window's positions alone") {
+  for (const OpKind kind : {OpKind::kConv, OpKind::kConvTranspose}) {
+    graph::Graph g;
+    Builder b(g, shape_table());
+    const ValueId x = b.input("x", {DType::kF32, {2, 3, 6, 6}}),
+                  w = b.input("w", {DType::kF32, {3, 3, 1, 2}});
+    graph::Attributes attributes{{"strides", Dims{2, 3}},
+                                 {"dilations", Dims{1, 1}},
+                                 {"before", std::vector<sym::Expr>{0, 0}},
+                                 {"after", std::vector<sym::Expr>{0, 0}},
+                                 {"groups", int64_t{1}}};
+    if (kind == OpKind::kConvTranspose) attributes.set("output_extra", std::vector<sym::Expr>{1, 2});
+    gradients(b, b.add1(kind, {x, w}, attributes), {x, w});
+    CHECK(std::none_of(g.nodes.begin(), g.nodes.end(),
+                       [](const graph::Node& node) { return node.kind == OpKind::kSlice; }));
+  }
 }
 
 TEST_CASE("gradients: the Fourier transform") {
@@ -221,16 +242,95 @@ TEST_CASE("gradients: pooling") {
                                  {"dilations", Dims{1, 1}},
                                  {"before", std::vector<sym::Expr>{1, 0}},
                                  {"after", std::vector<sym::Expr>{0, 1}}};
-  for (const char* kind : {"sum", "max"}) {
-    graph::Attributes attributes = window;
-    attributes.set("kind", std::string(kind));
-    check_gradient(cat(kind, " of windows"), {numbers({2, 2, 5, 4})}, of(OpKind::kReduceWindow, attributes));
+  const graph::Attributes apart{{"window", std::vector<sym::Expr>{2, 2}},
+                                {"strides", Dims{3, 2}},
+                                {"dilations", Dims{2, 3}},
+                                {"before", std::vector<sym::Expr>{0, 1}},
+                                {"after", std::vector<sym::Expr>{1, 1}},
+                                {"extra", std::vector<sym::Expr>{1, 0}}};
+  for (const graph::Attributes& form : {window, apart})
+    for (const char* kind : {"sum", "max", "min", "prod"}) {
+      graph::Attributes attributes = form;
+      attributes.set("kind", std::string(kind));
+      check_gradient(cat(kind, " of windows"), {numbers({2, 2, 5, 4})},
+                     of(OpKind::kReduceWindow, attributes));
+    }
+  for (const graph::Attributes& form : {window, apart})
+    for (int64_t pads : {0, 1}) {
+      graph::Attributes attributes = form;
+      attributes.set("count_include_pad", pads);
+      check_gradient(cat("average pool ", pads), {numbers({2, 1, 5, 4})},
+                     of(OpKind::kAveragePool, attributes));
+    }
+  // Gathered, not scattered: the same sums in the same order on any number of threads.
+  graph::Graph g;
+  Builder b(g, shape_table());
+  graph::Attributes attributes = window;
+  attributes.set("kind", std::string("max"));
+  const ValueId x = b.input("x", {DType::kF32, {2, 3, 8, 8}});
+  gradients(b, b.add1(OpKind::kReduceWindow, {x}, attributes), {x});
+  CHECK(std::none_of(g.nodes.begin(), g.nodes.end(), [](const graph::Node& node) {
+    return node.kind == OpKind::kScatterElements || node.kind == OpKind::kScatterNd;
+  }));
+}
+
+TEST_CASE("gradients: resize") {
+  struct Form {
+    const char *mode, *coordinate;
+    int64_t in, out;
+    double scale = 0;
+  };
+  std::vector<Form> forms;
+  for (const char* mode : {"nearest", "linear", "cubic"}) {
+    for (const char* coordinate :
+         {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"})
+      for (const auto& [in, out] : std::vector<std::pair<int64_t, int64_t>>{{3, 7}, {7, 3}, {5, 1}, {1, 4}})
+        forms.push_back({mode, coordinate, in, out});
+    forms.push_back({mode, "half_pixel", 4, 9, 2.3});
+    forms.push_back({mode, "asymmetric", 8, 4, 0.6});
   }
-  for (int64_t pads : {0, 1}) {
-    graph::Attributes attributes = window;
-    attributes.set("count_include_pad", pads);
-    check_gradient(cat("average pool ", pads), {numbers({2, 1, 5, 4})}, of(OpKind::kAveragePool, attributes));
-  }
+  for (const Form& form : forms)
+    for (const char* nearest : {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"})
+      for (int variant : {0, 1, 2, 3}) {
+        const bool is_nearest = std::string(form.mode) == "nearest";
+        if (is_nearest ? variant != 0 : std::string(nearest) != "floor") continue;
+        graph::Attributes a{{"dims", Dims{1}},
+                            {"sizes", std::vector<sym::Expr>{form.out}},
+                            {"mode", std::string(form.mode)},
+                            {"coordinate", std::string(form.coordinate)},
+                            {"nearest", std::string(nearest)},
+                            {"exclude_outside", int64_t{variant == 1}},
+                            {"antialias", int64_t{variant >= 2}},
+                            {"sparse", int64_t{variant == 3}}};
+        if (form.scale > 0) {
+          const Rational scale = nearest_rational(form.scale);
+          a.set("scale_p", std::vector<sym::Expr>{scale.p});
+          a.set("scale_q", std::vector<sym::Expr>{scale.q});
+        }
+        check_gradient(cat(form.mode, " ", form.coordinate, " ", nearest, " ", form.in, " to ", form.out,
+                           " variant ", variant),
+                       {numbers({2, form.in})}, of(OpKind::kResize, a), {.strided = false});
+      }
+  for (const char* mode : {"nearest", "linear", "cubic"})
+    for (int64_t antialias : {0, 1}) {
+      const graph::Attributes a{{"dims", Dims{2, 1}},
+                                {"sizes", std::vector<sym::Expr>{2, 5}},
+                                {"mode", std::string(mode)},
+                                {"coordinate", std::string("half_pixel")},
+                                {"antialias", antialias}};
+      check_gradient(cat(mode, " of two dims"), {numbers({2, 3, 4})}, of(OpKind::kResize, a));
+    }
+  for (const auto& [start, end] : std::vector<std::pair<int64_t, int64_t>>{{1, 3}, {3, 1}, {-1, 5}})
+    for (const char* mode : {"nearest", "linear", "cubic"})
+      check_gradient(cat("crop ", mode), {numbers({2, 5})},
+                     of(OpKind::kResize, {{"dims", Dims{1}},
+                                          {"sizes", std::vector<sym::Expr>{4}},
+                                          {"mode", std::string(mode)},
+                                          {"coordinate", std::string("tf_crop_and_resize")},
+                                          {"roi_p", std::vector<sym::Expr>{start, end}},
+                                          {"roi_q", std::vector<sym::Expr>{4, 4}},
+                                          {"extrapolation", 7.0}}),
+                     {.strided = false});
 }
 
 TEST_CASE("gradients: what is used twice, what is not, what cannot be") {
@@ -240,20 +340,80 @@ TEST_CASE("gradients: what is used twice, what is not, what cannot be") {
   });
   graph::Graph g;
   Builder b(g, shape_table());
-  const ValueId x = b.input("x", {DType::kF32, {2, 3}});
-  const ValueId y = b.add1(OpKind::kCumProd, {x}, {{"dim", int64_t{0}}});
+  const ValueId x = b.input("x", {DType::kF32, {2, 3}}), window = b.input("k", {DType::kI64, {}});
+  const ValueId free = b.input("free", {DType::kF32, {2, 3}}),
+                other = b.input("other", {DType::kF32, {2, 3}});
+  const auto product = [&](ValueId of, const char* origin) {
+    b.set_origin(origin);
+    const sym::Expr size = b.elements_of(window, "window", 1, 3).at(0);
+    return b.add1(OpKind::kReduceWindow, {of},
+                  {{"kind", std::string("prod")},
+                   {"window", std::vector<sym::Expr>{size}},
+                   {"strides", Dims{1}},
+                   {"dilations", Dims{1}},
+                   {"before", std::vector<sym::Expr>{0}},
+                   {"after", std::vector<sym::Expr>{0}}});
+  };
+  const ValueId first = product(x, "node 1"), y = product(ops::exp(b, first), "node 2");
+  b.set_origin("");
+  const Term loss = Term(b, y) + stop_gradient(reduce_sum(Term(b, other), {0, 1}));
+  // All obstacles at once.
+  const size_t nodes = g.nodes.size();
+  const MissingGradients missing = missing_gradients(g, loss, {x, free, other});
+  CHECK(g.nodes.size() == nodes);
+  REQUIRE(missing.operators.size() == 2);
+  CHECK(missing.operators[0].where.node == "node 2");
+  CHECK(missing.operators[1].where.node == "node 1");
+  CHECK(missing.operators[1].where.op == "reduce_window");
+  REQUIRE(missing.unreached.size() == 2);
+  CHECK(missing.unreached[0].x == free);
+  CHECK(missing.unreached[0].why == "the loss does not depend on it");
+  CHECK(missing.unreached[1].x == other);
+  CHECK(missing.unreached[1].why == "every way to the loss passes an operator whose gradient is zero");
   try {
-    gradients(b, y, {x});
-    FAIL_CHECK("a gradient of cumprod");
+    gradients(b, loss, {x});
+    FAIL_CHECK("a gradient of a product of windows");
   } catch (const Error& e) {
-    CHECK(e.diagnostic.message == "the gradient of cumprod is not supported");
+    CHECK(e.diagnostic.message == "2 operators have no gradient");
+    REQUIRE(e.diagnostic.notes.size() == 2);
+    CHECK(e.diagnostic.notes[0] ==
+          "node 2: the gradient of reduce_window is not supported: its kind is prod, and its windows are "
+          "large or known to the run alone");
   }
   // A gradient may end at such a node.
-  CHECK(gradients(b, ops::mul(b, y, x), {y}).size() == 1);
+  CHECK(gradients(b, ops::mul(b, first, first), {first}).size() == 1);
+  CHECK(missing_gradients(g, ops::mul(b, first, first), {first}).operators.empty());
   // Nodes that depend on x are rebuilt with its substitute.
-  const ValueId other = b.input("other", {DType::kF32, {2, 3}});
   const ValueId again = replay(b, ops::exp(b, ops::neg(b, x)), {x}, {other});
   CHECK(again == ops::exp(b, ops::neg(b, other)));
+}
+
+TEST_CASE("gradients: every row states its own") {
+  for (int kind = 0; kind < graph::kOpCount; ++kind) {
+    const Gradient& gradient = op_def(static_cast<OpKind>(kind)).gradient;
+    INFO(graph::name(static_cast<OpKind>(kind)));
+    CHECK(std::string(gradient.formula()) != "");
+    CHECK((gradient.is_zero() || gradient.rule() || gradient.region_rule()));
+    if (gradient.is_zero()) CHECK(std::string(gradient.note()) != "");
+  }
+}
+
+TEST_CASE("gradients: a stopped maximum leaves no trace") {
+  const auto through = [](const std::function<Term(Term)>& f) {
+    return [f](Builder& b, const std::vector<ValueId>& in) { return f(Term(b, in[0])).id(); };
+  };
+  const std::vector<std::function<Term(Term)>> all = {[](Term x) { return softmax(x, {1}); },
+                                                      [](Term x) { return log_softmax(x, {1}); },
+                                                      [](Term x) { return log_sum_exp(x, {1}, false); }};
+  for (const auto& f : all) {
+    check_gradient("softmax", {numbers({3, 4})}, through(f));
+    graph::Graph g;
+    Builder b(g, shape_table());
+    const Term x(b, b.input("x", {DType::kF32, {3, 4}}));
+    gradients(b, f(x), {x});
+    CHECK(std::none_of(g.nodes.begin(), g.nodes.end(),
+                       [](const graph::Node& node) { return node.kind == OpKind::kEq; }));
+  }
 }
 
 }  // namespace stridec::ops::test

@@ -1,0 +1,12 @@
+// Removes what only differentiation reads: stop_gradient nodes and the ties of min and max. Passes and
+// kernels then see the same graph as without them. Runs after gradients were taken.
+#pragma once
+
+#include "compiler/graph/graph.h"
+
+namespace stridec::passes {
+
+// Dead nodes remain: eliminate_dead_code drops them.
+void drop_gradient_marks(graph::Graph& graph);
+
+}  // namespace stridec::passes

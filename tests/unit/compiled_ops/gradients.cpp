@@ -1,0 +1,1 @@
+#include "tests/unit/ops/gradients.cpp"  // the same cases, compiled

@@ -1,0 +1,1 @@
+#include "tests/unit/ops/gradients_control.cpp"  // the same cases, compiled
