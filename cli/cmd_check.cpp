@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/compile_flags.h"
@@ -15,6 +16,7 @@
 #include "compiler/function_flags.h"
 #include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
+#include "compiler/train/train.h"
 #include "compiler/unsupported.h"
 
 namespace stridec::cli {
@@ -131,6 +133,38 @@ Json report_json(const std::string& file, const frontend::Imported& imported, co
   return json;
 }
 
+// "3 of 12 weights, ..." of a list that may be long.
+std::string some(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 6;
+  const std::vector<std::string> first(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMost)));
+  return cat(join(first, ", "), names.size() > kMost ? cat(" and ", names.size() - kMost, " more") : "");
+}
+
+void print_training(const train::Report& report) {
+  const auto line = [](const std::string& text) {
+    std::printf(" training   %s\n", wrapped(printable(text), 12, 12, columns()).c_str());
+  };
+  line(cat(report.plan.parameters.size(), " weights are trained, ", report.elements,
+           " elements: ", some(report.plan.parameters)));
+  if (!report.plan.statistics.empty())
+    line(
+        cat(report.plan.statistics.size() / 2, " batch normalizations use the batch's statistics in a step"));
+  line(report.random_nodes > 0 ? "dropout draws anew in each step"
+                               : "no dropout: an export in evaluation mode leaves it out");
+  if (!report.plan.unreached.empty())
+    line(cat("the loss does not depend on ", report.plan.unreached.size(),
+             " weights, which stay as they are: ", some(report.plan.unreached)));
+}
+
+Json training_json(const train::Report& report) {
+  return {{"parameters", report.plan.parameters},
+          {"elements", report.elements},
+          {"statistics", report.plan.statistics},
+          {"unreached", report.plan.unreached},
+          {"random_nodes", report.random_nodes}};
+}
+
 int run(const CompileFlags& flags, const Globals& globals) {
   const CompileOptions options = flags.options(globals);
   name_stage("reading");
@@ -141,17 +175,27 @@ int run(const CompileFlags& flags, const Globals& globals) {
   Json all = Json::array();
   int code = 0;
   std::vector<std::set<std::string>> absent;
-  for (const FunctionModel& function : options.entry_points()) {
+  // All functions of a training are of one model.
+  const auto functions =
+      options.training ? std::vector<FunctionModel>{{"", options.model}} : options.entry_points();
+  for (const FunctionModel& function : functions) {
     const FunctionFlags own = flags_of(options, function);
     std::set<std::string>& lacks = absent.emplace_back();
-    auto imported =
-        frontend::import_file(function.model, {.dims = own.dims,
-                                               .input_values = own.input_values,
-                                               .states = own.states,
-                                               .refit = own.refit,
-                                               .absent = options.functions.empty() ? nullptr : &lacks});
+    frontend::ImportOptions how{.dims = own.dims,
+                                .input_values = own.input_values,
+                                .states = own.states,
+                                .refit = own.refit,
+                                .absent = options.functions.empty() ? nullptr : &lacks};
+    if (options.training) how.training = training_import(*options.training, true);
+    auto imported = frontend::import_file(function.model, how);
     const bool complete = imported.problems.empty();
-    if (complete) imported.problems = unsupported_steps(imported.graph, targets);
+    std::optional<train::Report> training;
+    if (complete && options.training) {
+      training = train::check_training(imported.graph, *options.training);
+      imported.problems = training->problems;
+    } else if (complete) {
+      imported.problems = unsupported_steps(imported.graph, targets);
+    }
     if (code == 0) code = exit_code(imported.problems);
     if (!says) {
       print_problems(imported.problems);
@@ -162,14 +206,16 @@ int run(const CompileFlags& flags, const Globals& globals) {
     if (globals.json) {
       all.push_back(report_json(function.model, imported, summary));
       if (!function.name.empty()) all.back()["function"] = function.name;
+      if (training) all.back()["training"] = training_json(*training);
     } else {
       print_text(function.name.empty() ? function.model : cat(function.name, ": ", function.model), imported,
                  summary);
+      if (training) print_training(*training);
     }
   }
-  if (code == 0) check_used(options, absent);
+  if (code == 0 && !options.training) check_used(options, absent);
   if (globals.json)
-    std::printf("%s\n", (options.functions.empty() ? all.front() : Json{{"functions", all}})
+    std::printf("%s\n", (options.functions.empty() || options.training ? all.front() : Json{{"functions", all}})
                             .dump(2, ' ', false, Json::error_handler_t::replace)
                             .c_str());
   else if (code != 0 && says)

@@ -104,10 +104,6 @@ void check_parameters(const std::vector<graph::Graph>& graphs,
     }
 }
 
-frontend::TrainingImport training_import(const train::Settings& settings, bool training_form) {
-  return {.trainable = settings.trainable, .frozen = settings.frozen, .training_form = training_form};
-}
-
 // Throws an Error if anything prevents compilation.
 frontend::Imported import_whole(const std::string& file, const frontend::ImportOptions& options) {
   frontend::Imported imported = frontend::import_file(file, options);
@@ -122,6 +118,10 @@ bool has_size(const loop::Program& program, const std::string& name) {
 }
 
 }  // namespace
+
+frontend::TrainingImport training_import(const train::Settings& settings, bool training_form) {
+  return {.trainable = settings.trainable, .frozen = settings.frozen, .training_form = training_form};
+}
 
 FunctionFlags flags_of(const CompileOptions& options, const FunctionModel& function) {
   const std::string& name = function.name;

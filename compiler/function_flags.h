@@ -23,6 +23,9 @@ struct FunctionFlags {
 };
 FunctionFlags flags_of(const CompileOptions& options, const FunctionModel& function);
 
+// What the import needs to know of a training.
+frontend::TrainingImport training_import(const train::Settings& settings, bool training_form);
+
 // Throws a usage Error for a flag that no function can use. `absent`: what frontend::ImportOptions::absent
 // recorded, per function.
 void check_used(const CompileOptions& options, const std::vector<std::set<std::string>>& absent);

@@ -303,6 +303,29 @@ Plan make_plan(const Graph& model, const Settings& settings) {
   return plan;
 }
 
+Report check_training(const Graph& model, const Settings& settings) {
+  Report report;
+  try {
+    report.plan = make_plan(model, settings);
+  } catch (const Error& error) {
+    report.problems.push_back(error.diagnostic);
+    return report;
+  }
+  Graph copy = model;
+  graph::Builder b(copy, shape_table());
+  const Term loss = divided(build_loss(b, settings));
+  std::vector<ValueId> xs;
+  for (ValueId id : replaceable_values(copy)) {
+    if (std::ranges::count(report.plan.parameters, copy[id].name) == 0) continue;
+    xs.push_back(id);
+    report.elements += sym::as_const(count(copy[id].type.shape)).value_or(0);
+  }
+  report.problems = missing_gradients(copy, loss, xs).operators;
+  report.random_nodes =
+      std::ranges::count(model.nodes, OpKind::kRandomUniform, [](const graph::Node& n) { return n.kind; });
+  return report;
+}
+
 bool uses_training_form(std::string_view function) {
   return function == "train_step" || function == "accumulate";
 }

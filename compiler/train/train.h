@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/graph/graph.h"
 #include "compiler/train/settings.h"
 
@@ -28,6 +29,16 @@ struct Plan {
 };
 // Throws a usage Error if no weight is trained, or an output that the loss reads is missing.
 Plan make_plan(const graph::Graph& model, const Settings& settings);
+
+// What `check` says of a training.
+struct Report {
+  Plan plan;
+  int64_t elements = 0;      // of the parameters
+  int64_t random_nodes = 0;  // dropout among them
+  // Operators without a gradient between a parameter and the loss, all of them; a plan that cannot be made.
+  std::vector<Diagnostic> problems;
+};
+Report check_training(const graph::Graph& model, const Settings& settings);
 
 // Whether the function runs the model in its training form.
 bool uses_training_form(std::string_view function);

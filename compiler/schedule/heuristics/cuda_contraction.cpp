@@ -305,6 +305,11 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
     const bool early = target.dependent_launch && !gathered &&
                        std::any_of(std::begin(contraction->factors), std::end(contraction->factors),
                                    [&](const Factor& factor) { return is_weight(program, factor); });
+    const auto* plain =
+        kernels::load_of(program, contraction->factors[columns],
+                         tensor ? (*dtypes)[static_cast<size_t>(columns)] : contraction->dtype);
+    const bool copied = columns_lines != Lines::kMatrix || !plain || !plain->access.mask.is_const(1) ||
+                        sides[columns].size() > 1;
     for (const MatrixKernel& kernel : kernels::matrix_kernels()) {
       if (kernel.element_bytes != bytes || kernel.is_tensor() != tensor) continue;
       if (kernel.is_wgmma() && !target.wgmma) continue;
@@ -318,6 +323,9 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
       // Addresses of gathered window elements cost threads more than the few multiply-adds of each.
       const bool windows = rows_lines == Lines::kWindows || columns_lines == Lines::kWindows;
       if (kernel.is_sliced() && (gathered || (windows && !target.tma))) continue;
+      // Threads that copy panels each have a fixed place in their lines.
+      if (kernel.is_wgmma() && panels && copied && kernel.loaders() % (kernel.columns * bytes / 16) != 0)
+        continue;
       // Addresses of windows leave no registers for the sums of so many threads.
       if (kernel.is_wgmma() && kernel.workers() > 256 && gathered) continue;
       // With stores contiguous along rows: only kernels of few columns, or those for few rows.
