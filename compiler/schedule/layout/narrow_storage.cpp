@@ -1,5 +1,6 @@
 #include "compiler/schedule/layout/narrow_storage.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -79,6 +80,8 @@ class Narrowing {
     if (typical(loop::element_count(buffer.shape), program_.facts) < kLarge) return false;
     for (NestId writer : uses.writers)
       if (uses.readers.contains(writer) || !makes_elements(program_[writer], id)) return false;
+    if (std::ranges::any_of(uses.readers, [&](NestId reader) { return changes_state(program_[reader]); }))
+      return false;
     bool exact = true;
     for (NestId reader : uses.readers)
       loop::for_each_stmt(program_[reader].body, [&](const loop::Stmt& stmt) {
@@ -87,6 +90,16 @@ class Narrowing {
           exact = exact && loop::float_scalar(to_, load->fill.f).f == load->fill.f;
       });
     return exact;
+  }
+
+  // Whether the nest computes a state's new value from its old one, other than as an epilogue: rounding what
+  // it reads would add up over runs.
+  bool changes_state(const loop::Nest& nest) const {
+    if (loop::classify_contraction(nest)) return false;
+    const loop::Effects effects = loop::effects_of(nest);
+    return std::ranges::any_of(effects.writes, [&](BufferId id) {
+      return program_[id].storage == loop::Storage::kState && std::ranges::count(effects.reads, id) > 0;
+    });
   }
 
   // Whether the nest's stores to the buffer are final results, not partial sums.
