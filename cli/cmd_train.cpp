@@ -170,7 +170,7 @@ int run(const Flags& flags, const Globals& globals) {
     norms.push_back(result.grad_norm);
     if (!std::isfinite(result.loss))
       fail(ErrorKind::kDoesNotFit, "diverged",
-           cat("the loss of step ", first + i + 1, " is ", result.loss,
+           cat("the loss of step ", first + i + 1, " is ", std::isnan(result.loss) ? "nan" : "infinite",
                flags.save_every > 0 ? "" : "; nothing was saved"),
            "a lower learning rate, clip_norm=1, or other data");
     const std::string text = cat("loss ", result.loss, ", gradient norm ", result.grad_norm);

@@ -1,7 +1,8 @@
-"""Training: python tests/train/run.py [case...]
+"""Training: python tests/train/run.py [case...] [command]
 
 Each case of tests/train/cases: compiled with --train, trained for 20 steps, and compared with PyTorch: the loss of each step
-within 1e-4, parameters and statistics after the last step within 1e-3 of how far they moved. Needs no PyTorch.
+within 1e-4, parameters and statistics after the last step within 1e-3 of how far they moved. Needs no PyTorch. Then what
+command.py says of the commands.
 The last line is "N passed, N failed".
 """
 
@@ -12,6 +13,8 @@ import sys
 import tempfile
 
 import numpy as np
+
+import command
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -81,6 +84,8 @@ def main():
         for path in sorted(CASES.glob("*.npz")):
             if len(sys.argv) == 1 or path.stem in sys.argv[1:]:
                 agree_with_pytorch(path.stem, work)
+        if len(sys.argv) == 1 or "command" in sys.argv[1:]:
+            command.check(STRIDEC, work, expect, stridec)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     return 0 if all(results) else 1
 

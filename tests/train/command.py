@@ -1,0 +1,165 @@
+"""What a user of `stridec compile --train` and `stridec train` sees."""
+
+import json
+import pathlib
+import subprocess
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper as h
+from onnx import numpy_helper
+
+CASES = pathlib.Path(__file__).resolve().parent / "cases"
+TRAIN = "loss=cross_entropy,logits=y,labels=t,optimizer=adamw,lr=1e-2"
+ALL = TRAIN + ",functions=train_step+accumulate+apply+eval+predict"
+
+
+class Commands:
+    def __init__(self, program, work, expect, package):
+        self.program, self.work, self.expect, self.stridec = program, work, expect, package
+
+    def run(self, *arguments):
+        done = subprocess.run([self.program, *map(str, arguments)], capture_output=True, text=True, cwd=self.work, timeout=300)
+        return done.returncode, done.stdout, done.stderr
+
+    def works(self, name, *arguments):
+        code, out, error = self.run(*arguments)
+        self.expect(name, code == 0, error)
+        return out
+
+    def refused(self, name, code, sentence, *arguments):
+        got, out, error = self.run(*arguments)
+        self.expect(name, got == code and sentence in error, f"{got}: {error}{out}")
+
+
+def samples(work):
+    random = np.random.default_rng(0)
+    x, w = random.standard_normal((300, 6)).astype(np.float32), random.standard_normal((6, 4))
+    np.save(work / "x.npy", x)
+    np.save(work / "t.npy", (x @ w).argmax(1))
+    np.save(work / "far.npy", np.full(300, 4))
+    np.save(work / "ignored.npy", np.full(300, -100))
+    np.save(work / "nan.npy", np.full((300, 6), np.nan, np.float32))
+
+
+def same_bytes(c, name, first, second):
+    c.expect(name, (c.work / first).read_bytes() == (c.work / second).read_bytes())
+
+
+def states(c, path):
+    """The tensors of a safetensors file."""
+    data = (c.work / path).read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    types = {"F32": np.float32, "F64": np.float64, "I64": np.int64}
+    header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__")
+    return {name: np.frombuffer(data[8 + length + e["data_offsets"][0] : 8 + length + e["data_offsets"][1]],
+                                types[e["dtype"]]).reshape(e["shape"]) for name, e in header.items()}  # fmt: skip
+
+
+def resume_and_accumulate(c):
+    c.works("compile", "compile", CASES / "mlp.onnx", "-o", "m.so", "-q", "--train", ALL)
+    data = ("--data", "x0=x.npy", "--data", "t=t.npy")
+    out = c.works("train", "train", "m.so", *data, "--steps", 40, "--save", "whole.safetensors", "--curve", "c.svg", "--format",
+                  "json", "--threads", 1)  # fmt: skip
+    losses = json.loads(out)["losses"]
+    c.expect("it learns", len(losses) == 40 and losses[-1] < 0.6 * losses[0], str(losses))
+    c.expect("curve", (c.work / "c.svg").read_text().startswith("<svg"))
+    c.works("half", "train", "m.so", *data, "--steps", 20, "--save", "half.safetensors", "--threads", 2)
+    c.works("resume", "train", "m.so", *data, "--steps", 20, "--resume", "half.safetensors", "--save", "half.safetensors",
+            "--threads", 2)  # fmt: skip
+    same_bytes(c, "resumed, and with two threads", "whole.safetensors", "half.safetensors")
+    c.works("batches of 32", "train", "m.so", *data, "--steps", 5, "--save", "a.safetensors")
+    c.works("4 of 8", "train", "m.so", *data, "--steps", 5, "--batch", 8, "--accumulate", 4, "--save", "b.safetensors")
+    a, b = states(c, "a.safetensors"), states(c, "b.safetensors")
+    far = max(np.abs(a[name] - b[name]).max() for name in a)
+    c.expect("accumulated gradients", far < 1e-5, f"{far}")
+    for function in ("train_step", "accumulate", "apply", "eval", "predict"):
+        c.works(f"verify {function}", "verify", CASES / "mlp.onnx", "m.so", "--function", function)
+
+
+def refuse(c):
+    data = ("--data", "x0=x.npy", "--data", "t=t.npy")
+    (c.work / "cut.safetensors").write_bytes((c.work / "a.safetensors").read_bytes()[:-9])
+    c.refused("cut file", 3, "data_offsets", "train", "m.so", *data, "--resume", "cut.safetensors")
+    c.works("sgd", "compile", CASES / "mlp.onnx", "-o", "s.so", "-q", "--train",
+            "loss=cross_entropy,logits=y,labels=t,optimizer=sgd,momentum=0.9,lr=input")  # fmt: skip
+    c.refused("other states", 4, "'optimizer.momentum_buffer.first.weight' is missing", "train", "s.so", *data, "--lr", 1,
+              "--resume", "a.safetensors")  # fmt: skip
+    c.refused("no rate", 1, "learning rate is an input", "train", "s.so", *data)
+    c.refused("a rate too many", 1, "was chosen when", "train", "m.so", *data, "--lr", 1)
+    c.refused("no data", 1, "input 't' is not given", "train", "m.so", "--data", "x0=x.npy")
+    c.refused("label out of range", 4, "index 4 is outside a dim of size 4", "train", "m.so", "--data", "x0=x.npy", "--data",
+              "t=far.npy")  # fmt: skip
+    c.refused("NaN", 4, "the loss of step 1 is nan", "train", "m.so", "--data", "x0=nan.npy", "--data", "t=t.npy")
+    c.refused("too many", 4, "300 samples do not fill", "train", "m.so", *data, "--batch", 301)
+    c.refused("no accumulate", 1, "no function 'accumulate'", "train", "s.so", *data, "--lr", 1, "--accumulate", 2)
+    model = CASES / "mlp.onnx"
+    for name, text, sentence in (
+        ("loss", "optimizer=sgd", "no loss is given"),
+        ("unknown loss", "loss=l3", "there is no loss 'l3'"),
+        ("missing", "loss=mse,output=y", "needs target"),
+        ("output", "loss=mse,output=z,target=t", "the model has no output 'z'"),
+        ("setting", "loss=mse,output=y,target=t,betas=1", "has a setting 'betas'"),
+        ("decay", "loss=mse,output=y,target=t,beta1=1", "at least 0 and below 1"),
+        ("rate", "loss=mse,output=y,target=t,lr=cosine(1)", "total must be given"),
+        ("function", "loss=mse,output=y,target=t,functions=fit", "no function 'fit'"),
+    ):  # fmt: skip
+        c.refused(name, 1, sentence, "compile", model, "-o", "r.so", "--train", text)
+    c.refused("nothing to train", 1, "no weight is trained", "compile", model, "-o", "r.so", "--train", TRAIN, "--freeze", "*")
+
+
+def ignore_all(c):
+    out = c.works("all ignored", "train", "m.so", "--data", "x0=x.npy", "--data", "t=ignored.npy", "--steps", 2, "--format", "json")
+    c.expect("its loss is 0", json.loads(out)["losses"] == [0, 0], out)
+
+
+def select(c):
+    report = json.loads(c.works("check", "check", CASES / "residual.onnx", "--train", TRAIN, "--format", "json"))["training"]
+    c.expect("trained", len(report["parameters"]) == 9 and len(report["statistics"]) == 4, str(report))
+    c.works("frozen", "compile", CASES / "residual.onnx", "-o", "f.so", "-q", "--train", TRAIN, "--freeze", "*norm*", "--trainable",
+            "*.weight")  # fmt: skip
+    names = {s.name for s in c.stridec.Model(str(c.work / "f.so")).states if not s.name.startswith("optimizer.")}
+    c.expect("states", names == {"stem.weight", "inner.weight", "head.weight"}, str(names))
+
+
+def keep_averages(c):
+    """predict uses the moving average of the weights, and groups have settings of their own."""
+    text = "loss=mse,output=y,target=t,optimizer=sgd,lr=0.1,ema=0.5,group=*.bias(lr_scale=0)"
+    c.works("ema", "compile", CASES / "mlp.onnx", "-o", "e.so", "-q", "--train", text)
+    context = c.stridec.Model(str(c.work / "e.so")).context()
+    x, t = np.ones((3, 6), np.float32), np.ones((3, 4), np.float32)
+    bias, first = context.state("first.bias"), context.state("first.weight")
+    context.run(x, t, function="train_step")
+    c.expect("lr_scale", (context.state("first.bias") == bias).all())
+    mean = context.state("ema.first.weight")
+    c.expect("average", np.allclose(mean, (first + context.state("first.weight")) / 2, atol=1e-6))
+    w, b, v, d = (context.state(f"ema.{n}") for n in ("first.weight", "first.bias", "second.weight", "second.bias"))
+    y = np.asarray(context.run(x, function="predict")[0])
+    c.expect("predict", np.allclose(y, np.tanh(x @ w.T + b) @ v.T + d, atol=1e-5))
+
+
+def drop(c):
+    """Dropout has another mask in each step, and none in predict; a new context repeats the masks."""
+    w = numpy_helper.from_array(np.ones((8, 8), np.float32), "w")
+    nodes = [h.make_node("MatMul", ["x", "w"], ["z"]), h.make_node("Dropout", ["z", "ratio"], ["y"])]
+    graph = h.make_graph(nodes, "d", [h.make_tensor_value_info("x", T.FLOAT, ["n", 8])],
+                         [h.make_tensor_value_info("y", T.FLOAT, ["n", 8])],
+                         [w, numpy_helper.from_array(np.array(0.5, np.float32), "ratio")])  # fmt: skip
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 18)]), c.work / "d.onnx")
+    c.works("dropout", "compile", "d.onnx", "-o", "d.so", "-q", "--train", "loss=mse,output=y,target=t,optimizer=sgd,lr=0")
+    model = c.stridec.Model(str(c.work / "d.so"))
+    x, t = np.ones((4, 8), np.float32), np.zeros((4, 8), np.float32)
+    runs = [[float(context.run(x, t, function="train_step")[0]) for _ in range(4)]
+            for context in (model.context(), model.context(threads=1))]  # fmt: skip
+    c.expect("masks", len(set(runs[0])) > 1 and runs[0] == runs[1], str(runs))
+    y = np.asarray(model.context().run(x, function="predict")[0])
+    c.expect("no mask", (y == 8).all(), str(y))
+
+
+def check(program, work, expect, package):
+    samples(work)
+    c = Commands(program, work, expect, package)
+    for test in (resume_and_accumulate, refuse, ignore_all, select, keep_averages, drop):
+        test(c)
