@@ -88,8 +88,9 @@ Term hard_sigmoid(Term x, double alpha, double beta) {
 }
 
 Term hard_swish(Term x) {
-  return in_f32(
-      x, [](Term w) { return w * minimum(maximum(w * (1.0 / 6) + 0.5, 0, Ties::kSecond), 1, Ties::kSecond); });
+  return in_f32(x, [](Term w) {
+    return w * minimum(maximum(w * (1.0 / 6) + 0.5, 0, Ties::kSecond), 1, Ties::kSecond);
+  });
 }
 
 Term shrink(Term x, double lambda, double bias) {
