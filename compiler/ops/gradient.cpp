@@ -7,7 +7,6 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/ops/copy_nodes.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::ops {
@@ -266,17 +265,6 @@ MissingGradients missing_gradients(const graph::Graph& graph, ValueId y, const I
                     : "every way to the loss passes an operator whose gradient is zero"});
   }
   return out;
-}
-
-ValueId replay(Builder& b, ValueId y, const std::vector<ValueId>& from, const std::vector<ValueId>& to) {
-  NodeCopier copier(b);
-  for (size_t i = 0; i < from.size(); ++i) copier.map(from[i], to[i]);
-  for (NodeId id : nodes_behind(b.graph(), {y}, {from.begin(), from.end()})) {
-    const Ids read = sources(b.graph(), b.graph()[id]);
-    const bool changes = std::any_of(read.begin(), read.end(), [&](ValueId v) { return copier.at(v) != v; });
-    if (changes) copier.copy(id);
-  }
-  return copier.at(y);
 }
 
 }  // namespace stridec::ops

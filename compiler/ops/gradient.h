@@ -37,10 +37,6 @@ struct MissingGradients {
 // Works on a copy of the graph.
 MissingGradients missing_gradients(const graph::Graph& graph, graph::ValueId y, const Ids& xs);
 
-// Computes y with `to[i]` substituted for `from[i]` (of the same type), at the builder's current position.
-graph::ValueId replay(graph::Builder& builder, graph::ValueId y, const std::vector<graph::ValueId>& from,
-                      const std::vector<graph::ValueId>& to);
-
 // The walk. Rules of control flow continue it inside their regions.
 class Backward {
  public:

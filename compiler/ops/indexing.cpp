@@ -281,8 +281,26 @@ void scatter_elements_lower(Lowering& l, const Node& node) {
   n.finish(&l.steps());
 }
 
+// Whether the indices choose one element of each row along `dim`.
+bool picks_one(const Builder& b, const graph::Shape& indices, const graph::Shape& data, int64_t dim) {
+  for (size_t d = 0; d < data.size(); ++d) {
+    const sym::Expr size = static_cast<int64_t>(d) == dim ? sym::Expr(1) : data[d];
+    if (indices[d] != size && !b.holds(sym::eq(indices[d], size))) return false;
+  }
+  return true;
+}
+
 Ids gather_elements_gradient(Builder& b, const Node& node, const Ids& outputs) {
-  const Type& data = b.type(node.inputs[0]);
+  const Type data = b.type(node.inputs[0]);
+  const int64_t dim = node.attributes.integer("dim");
+  const Term index(b, node.inputs[1]), g(b, outputs[0]);
+  if (picks_one(b, index.shape(), data.shape, dim)) {  // a comparison, which fuses, in place of a scatter
+    const sym::Expr size = data.shape[static_cast<size_t>(dim)];
+    const Term at = select(less(index, 0), index + size_as(b, index.dtype(), size), index);
+    graph::Shape line(data.shape.size(), 1);
+    line[static_cast<size_t>(dim)] = size;
+    return {select(equal(index_along(b, line, dim, index.dtype()), at), g, 0.0)};
+  }
   return {b.add1(OpKind::kScatterElements, {filled(b, data.shape, data.dtype, 0), node.inputs[1], outputs[0]},
                  {{"dim", node.attributes.integer("dim")}, {"reduction", std::string("add")}})};
 }
@@ -445,7 +463,9 @@ const OpDef def_kGather{gather_shape, gather_lower,
                         Gradient::by(gather_gradient, "data: scatter_nd(0, indices, g, add)")};
 const OpDef def_kGatherElements{
     gather_elements_shape, gather_elements_lower,
-    Gradient::by(gather_elements_gradient, "data: scatter_elements(0, indices, g, add)")};
+    Gradient::by(
+        gather_elements_gradient,
+        "data: scatter_elements(0, indices, g, add); of one index a row: g where the place is the index")};
 const OpDef def_kGatherNd{gather_nd_shape, gather_nd_lower,
                           Gradient::by(gather_nd_gradient, "data: scatter_nd(0, indices, g, add)")};
 const OpDef def_kScatterElements{scatter_elements_shape, scatter_elements_lower,

@@ -208,7 +208,7 @@ void pointwise_lower(Lowering& l, const Node& node) {
 // ---- gradients -------------------------------------------------------------------------------------------
 
 #define STRIDEC_TIES \
-  "equal operands get half of g each; in clamp the clamped one gets g, in relu and hardtanh the bound"
+  "equal operands get half of g each; the bound gets it in relu, hardtanh and a clamp to numbers"
 
 // The part of g that one operand of min or max gets: 1 if it wins, 0 if the other one does.
 Term share(const Node& node, Term self, Term other, bool is_first) {

@@ -67,7 +67,7 @@ Results hardsigmoid(Context& c) {
 }
 Results hardswish(Context& c) {
   return in_f32(c.in("self"), [](Term x) {
-    return x * minimum(maximum(x + 3.0, 0, Ties::kFirst), 6, Ties::kFirst) * (1.0 / 6);
+    return x * minimum(maximum(x + 3.0, 0, Ties::kSecond), 6, Ties::kSecond) * (1.0 / 6);
   });
 }
 Results hardshrink(Context& c) {

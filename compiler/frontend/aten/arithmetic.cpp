@@ -145,8 +145,10 @@ Results clamp(Context& c) {
   const DType to = result_type(c.b, all);
   if (is_bool(to)) c.unsupported("clamp of bools");
   Term x = cast(c.in("self"), to, false);
-  if (c.has("min")) x = maximum(x, cast(as_term(c.b, c.arg("min")), to, false), Ties::kFirst);
-  if (c.has("max")) x = minimum(x, cast(as_term(c.b, c.arg("max")), to, false), Ties::kFirst);
+  // At a bound PyTorch's gradient is 0 if the bound is a number, and half if it is a tensor.
+  const auto ties = [&](const char* bound) { return c.arg(bound).is_tensor() ? Ties::kHalf : Ties::kSecond; };
+  if (c.has("min")) x = maximum(x, cast(as_term(c.b, c.arg("min")), to, false), ties("min"));
+  if (c.has("max")) x = minimum(x, cast(as_term(c.b, c.arg("max")), to, false), ties("max"));
   return {x};
 }
 

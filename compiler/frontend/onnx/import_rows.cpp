@@ -44,7 +44,6 @@ constexpr Limit kLimits[] = {
     {"", "BatchNormalization", "spatial = 1"},
     {"", "DFT", kSignalParts},
     {"", "DeformConv", "two spatial dims"},
-    {"ai.onnx.preview.training", "Gradient", "no sizes of the run on the way"},
     {"", "ImageDecoder", "RGB, BGR and grayscale"},
     {"", "Loop",
      "a sequence that is carried wants a known number of iterations; sizes that are carried grow or shrink "

@@ -2,6 +2,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite/optimizer.h"
+#include "compiler/ops/copy_nodes.h"
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/region.h"
 
@@ -90,13 +91,12 @@ Outputs gradient(Context& c) {
   if (value.kind != Slot::Kind::kTensor)
     c.does_not_fit(cat("'", y, "' is no tensor that is computed before"));
   const std::vector<ValueId> slopes = gradients(c.b, value.tensor, unknowns);
-  // The region is discarded. replay() copies what the slopes need of it, but not what binds its sizes.
-  for (graph::NodeId id : region->close({}).nodes)
-    if (const auto kind = c.b.graph()[id].kind;
-        kind == graph::OpKind::kSymbolOf || kind == graph::OpKind::kNonZero)
-      c.unsupported("the gradient goes through sizes that the run decides");
+  // The region itself is discarded.
+  NodeCopier copier(c.b);
+  for (size_t i = 0; i < at.size(); ++i) copier.map(unknowns[i], at[i]);
+  copier.copy(region->close({}).nodes);
   Outputs out;
-  for (ValueId slope : slopes) out.push_back(Term(c.b, replay(c.b, slope, unknowns, at)));
+  for (ValueId slope : slopes) out.push_back(Term(c.b, copier.at(slope)));
   return out;
 }
 

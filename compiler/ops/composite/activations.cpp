@@ -88,8 +88,9 @@ Term hard_sigmoid(Term x, double alpha, double beta) {
 }
 
 Term hard_swish(Term x) {
-  return in_f32(
-      x, [](Term w) { return w * minimum(maximum(w * (1.0 / 6) + 0.5, 0, Ties::kFirst), 1, Ties::kFirst); });
+  return in_f32(x, [](Term w) {
+    return w * minimum(maximum(w * (1.0 / 6) + 0.5, 0, Ties::kSecond), 1, Ties::kSecond);
+  });
 }
 
 Term shrink(Term x, double lambda, double bias) {
@@ -98,8 +99,8 @@ Term shrink(Term x, double lambda, double bias) {
 
 Term clip(Term x, std::optional<Term> low, std::optional<Term> high) {
   const Shape shape = x.shape();
-  if (low) x = maximum(x, unidirectional(*low, shape, "min"), Ties::kFirst);
-  if (high) x = minimum(x, unidirectional(*high, shape, "max"), Ties::kFirst);
+  if (low) x = maximum(x, unidirectional(*low, shape, "min"), Ties::kSecond);
+  if (high) x = minimum(x, unidirectional(*high, shape, "max"), Ties::kSecond);
   return x;
 }
 

@@ -11,6 +11,8 @@
 #include "compiler/frontend/onnx/proto.h"
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/onnx/schema.h"
+#include "compiler/graph/verify.h"
+#include "compiler/ops/op_table.h"
 #include "compiler/sym/text.h"
 #include "tests/unit/frontend/import_bytes.h"
 
@@ -288,6 +290,26 @@ TEST_CASE("a gradient at constants is one of unknowns: nothing is folded into wh
   float value = 0;
   std::memcpy(&value, one.data->bytes, sizeof value);
   CHECK(value == 1);
+}
+
+TEST_CASE("a gradient that depends on no unknown is computed where it is used") {
+  const auto names = [](const std::string& name, const std::vector<std::string>& values, bool list) {
+    std::string out = text(1, name) + number(20, list ? 8 : 3);
+    for (const std::string& value : values) out += text(list ? 9 : 4, value);
+    return out;
+  };
+  // The zeros for u and the ones for the sum are nodes of their own, not constants.
+  GraphBytes g{
+      .nodes = {node("Mul", {"x", "x"}, {"t"}), node("ReduceSum", {"t"}, {"y"}),
+                node("Gradient", {"x", "u"}, {"dx", "du"},
+                     {names("xs", {"x", "u"}, true), names("y", {"y"}, false)}, "ai.onnx.preview.training")},
+      .inputs = {symbolic_input("x", {"n", "m"}), symbolic_input("u", {"n", "k"})},
+      .outputs = {value_info("dx", {-1, -1}), value_info("du", {-1, -1})}};
+  const Imported m = import_bytes(model(g, 17, opset("ai.onnx.preview.training", 1)));
+  CHECK(m.problems.empty());
+  CHECK(output_type(m) == "f32[n, m]");
+  CHECK(output_type(m, 1) == "f32[n, k]");
+  CHECK(graph::problems(m.graph, ops::shape_table()).empty());
 }
 
 TEST_CASE("a range by steps of 0 is refused") {

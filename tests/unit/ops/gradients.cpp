@@ -87,9 +87,11 @@ TEST_CASE("gradients: ties are PyTorch's") {
     return [f](Builder& b, const std::vector<ValueId>& in) { return f(Term(b, in[0])).id(); };
   };
   check_gradient_is("relu", {x}, of_term([](Term t) { return relu(t); }), {at({0, 0, 1, 1})});
-  check_gradient_is("clip", {x},
+  check_gradient_is("clip", {at({-1, 0, 1, 2})},
                     of_term([](Term t) { return clip(t, number_like(t, 0), number_like(t, 2)); }),
-                    {at({0, 1, 1, 0})});
+                    {at({0, 0, 1, 0})});
+  check_gradient_is("hard_swish", {at({-3, 0, 3})}, of_term([](Term t) { return hard_swish(t); }),
+                    {at({0, .5, 1})});
   check_gradient_is("hard_sigmoid", {at({-3, 0, 3})},
                     of_term([](Term t) { return hard_sigmoid(t, 0.25, 0.75); }), {at({0, .25, 0})});
   check_gradient_is("softplus", {at({0})}, of_term([](Term t) { return softplus(t); }), {at({.5})});
@@ -200,14 +202,17 @@ TEST_CASE("gradients: products") {
                                            {"before", std::vector<sym::Expr>{1, 0}},
                                            {"after", std::vector<sym::Expr>{0, 2}},
                                            {"groups", groups}};
+        const GradientCheck options{.fixed = {1},
+                                    .second = groups != stride,
+                                    .strided = groups == stride};  // both forms, in less time
         check_gradient(cat("conv ", stride, dilation, groups),
-                       {numbers({2, 2 * groups, 5, 4}), numbers({3 * groups, 2, 2, 2}, 2)},
-                       of(OpKind::kConv, attributes), {.fixed = {1}});
+                       {numbers({2, 2 * groups, 4, 3}), numbers({groups, 2, 2, 2}, 2)},
+                       of(OpKind::kConv, attributes), options);
         graph::Attributes transposed = attributes;
         transposed.set("output_extra", std::vector<sym::Expr>{0, 1});
         check_gradient(cat("conv_transpose ", stride, dilation, groups),
-                       {numbers({2, 2 * groups, 3, 4}), numbers({2 * groups, 3, 2, 2}, 2)},
-                       of(OpKind::kConvTranspose, transposed), {.fixed = {1}});
+                       {numbers({2, 2 * groups, 2, 3}), numbers({2 * groups, 1, 2, 2}, 2)},
+                       of(OpKind::kConvTranspose, transposed), options);
       }
 }
 
@@ -281,6 +286,7 @@ TEST_CASE("gradients: resize") {
     double scale = 0;
   };
   std::vector<Form> forms;
+  int compiled = 0;
   for (const char* mode : {"nearest", "linear", "cubic"}) {
     for (const char* coordinate :
          {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"})
@@ -294,6 +300,7 @@ TEST_CASE("gradients: resize") {
       for (int variant : {0, 1, 2, 3}) {
         const bool is_nearest = std::string(form.mode) == "nearest";
         if (is_nearest ? variant != 0 : std::string(nearest) != "floor") continue;
+        if (!thorough() && ++compiled % 8 != 0) continue;
         graph::Attributes a{{"dims", Dims{1}},
                             {"sizes", std::vector<sym::Expr>{form.out}},
                             {"mode", std::string(form.mode)},
@@ -309,7 +316,8 @@ TEST_CASE("gradients: resize") {
         }
         check_gradient(cat(form.mode, " ", form.coordinate, " ", nearest, " ", form.in, " to ", form.out,
                            " variant ", variant),
-                       {numbers({2, form.in})}, of(OpKind::kResize, a), {.strided = false});
+                       {numbers({2, form.in})}, of(OpKind::kResize, a),
+                       {.second = form.in == 3 || form.scale > 0, .strided = false});
       }
   for (const char* mode : {"nearest", "linear", "cubic"})
     for (int64_t antialias : {0, 1}) {
@@ -383,9 +391,6 @@ TEST_CASE("gradients: what is used twice, what is not, what cannot be") {
   // A gradient may end at such a node.
   CHECK(gradients(b, ops::mul(b, first, first), {first}).size() == 1);
   CHECK(missing_gradients(g, ops::mul(b, first, first), {first}).operators.empty());
-  // Nodes that depend on x are rebuilt with its substitute.
-  const ValueId again = replay(b, ops::exp(b, ops::neg(b, x)), {x}, {other});
-  CHECK(again == ops::exp(b, ops::neg(b, other)));
 }
 
 TEST_CASE("gradients: every row states its own") {

@@ -4,8 +4,10 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/composite/recurrent.h"
+#include "compiler/ops/copy_nodes.h"
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/nodes.h"
+#include "compiler/ops/region.h"
 #include "gradient_harness.h"
 
 namespace stridec::ops::test {
@@ -108,20 +110,28 @@ TEST_CASE("gradients: loops of a known length") {
   });
 }
 
-TEST_CASE("gradients: what is replayed with other inputs") {
-  check_gradient("a loop and an if", {flag(true), numbers({2}), numbers({2}, 2), numbers({2}, 3)},
-                 [](Builder& b, const Values& in) {
-                   const Term w(b, in[3]);
-                   const auto out = loop(b, 3, std::nullopt, {in[1]}, [&](const LoopState& s) {
-                     const Term x(b, s.carried[0]);
-                     const Values next = if_else(
-                         b, in[0], [&] { return Values{(x * w).id()}; }, [&] { return Values{x.id()}; });
-                     return LoopStep{std::nullopt, {ops::sin(b, next[0])}, {x.id()}};
-                   });
-                   const Term y = Term(b, out.carried[0]) + reduce_sum(Term(b, out.stacked[0]), {0});
-                   return replay(b, y, {in[1]}, {in[2]});
-                 },
-                 {.symbolic = false});
+TEST_CASE("gradients: a region copied with other inputs") {
+  check_gradient(
+      "a loop, an if, a size of the run", {flag(true), numbers({2}), numbers({2}, 2), places({1}, {2})},
+      [](Builder& b, const Values& in) {
+        const Term w(b, in[2]);
+        OpenRegion region(b, {b.type(in[1])});
+        const ValueId unknown = b.parameters()[0];
+        const auto out = loop(b, 3, std::nullopt, {unknown}, [&](const LoopState& s) {
+          const Term x(b, s.carried[0]);
+          const Values next =
+              if_else(b, in[0], [&] { return Values{(x * w).id()}; }, [&] { return Values{x.id()}; });
+          return LoopStep{std::nullopt, {ops::sin(b, next[0])}, {x.id()}};
+        });
+        const sym::Expr rows = b.elements_of(in[3], "rows", 0, 3).at(0);
+        const Term some = slice(Term(b, out.stacked[0]), 0, 0, rows);
+        const Term y = Term(b, out.carried[0]) + reduce_sum(some, {0}) + filled(b, {2}, DType::kF64, 3) * w;
+        NodeCopier copier(b);
+        copier.map(unknown, in[1]);
+        copier.copy(region.close({}).nodes);
+        return copier.at(y.id());
+      },
+      {.symbolic = false});
 }
 
 TEST_CASE("gradients: loops that stop by themselves") {
