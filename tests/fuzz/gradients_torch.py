@@ -105,7 +105,8 @@ def choices(torch):
         return g.add("Resize", [c, "", "", sizes], value, mode=mode, **options)
 
     def layer_norm(g, a, b, rng):
-        return g.add("LayerNormalization", [a, "s"], f.layer_norm(g.tensors[a], (4,), g.tensors["s"]), axis=-1)
+        value = f.layer_norm(g.tensors[a], (4,), g.tensors["s"], eps=float(np.float32(1e-5)))  # ONNX's attribute is f32
+        return g.add("LayerNormalization", [a, "s"], value, axis=-1)
 
     def pool(g, a, b, rng):
         if rng.random() < 0.5:
