@@ -146,6 +146,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
     std::set<std::string>& lacks = absent.emplace_back();
     auto imported =
         frontend::import_file(function.model, {.dims = own.dims,
+                                               .shapes = own.shapes,
                                                .input_values = own.input_values,
                                                .states = own.states,
                                                .refit = own.refit,
