@@ -182,6 +182,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
     const FunctionFlags own = flags_of(options, function);
     std::set<std::string>& lacks = absent.emplace_back();
     frontend::ImportOptions how{.dims = own.dims,
+                                .shapes = own.shapes,
                                 .input_values = own.input_values,
                                 .states = own.states,
                                 .refit = own.refit,

@@ -111,16 +111,21 @@ void keep_own_states(const Library& artifact, const Json& states, CompileOptions
   });
 }
 
-// Reads --dim, --input-value, -O and --precision of the function's compilation from the artifact's manifest.
+// Reads --dim, --shape, --input-value, -O and --precision of the function's compilation from the artifact's
+// manifest.
 void take_flags(const Library& artifact, const std::string& path, CompileOptions& options) {
   const Json whole = package::read_manifest(artifact.manifest(), path),
              manifest = artifact.function_manifest();
   const Json dims = manifest.value("dims", Json::object()), settings = whole.value("options", Json::object()),
-             values = manifest.value("input_values", Json::object());
+             values = manifest.value("input_values", Json::object()),
+             shapes = manifest.value("shapes", Json::object());
   keep_own_states(artifact, manifest["states"], options);
   options.input_values.clear();
   for (const auto& [name, value] : values.items())
     options.input_values.push_back(frontend::parse_input_value(cat(name, "=", value.get<std::string>())));
+  options.shapes.clear();
+  for (const auto& [name, shape] : shapes.items())
+    options.shapes.push_back(frontend::parse_input_shape(cat(name, "=", shape.get<std::string>())));
   options.dims.clear();
   for (const auto& [name, range] : dims.items()) {
     // A name may contain a comma.

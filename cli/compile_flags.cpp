@@ -108,6 +108,10 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
          "sizes that get a program of their own in addition to the general one: batch=1,8 (of several "
          "flags, every combination)")
       ->type_name("NAME=LIST");
+  app.add_option("--shape", shapes,
+                 "the type of an input of a TorchScript file, which has none: image=batch,3,224,224, "
+                 "image=1x3x224x224 or ids=i64[batch,time]")
+      ->type_name("NAME=SIZES");
   app.add_option(
          "--input-value", input_values,
          "the only value of an input of integers: sr=16000. The input stays, a run with another value is "
@@ -274,6 +278,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
     fail(ErrorKind::kUsage, "no-such-target", "--cpu says for which CPUs to build, and no CPU is a target",
          "--target cpu,cuda for both in one library");
   made.dims = frontend::parse_dims(dims);
+  for (const std::string& shape : shapes) made.shapes.push_back(frontend::parse_input_shape(shape));
   for (const std::string& value : input_values)
     made.input_values.push_back(frontend::parse_input_value(value));
   made.refit = refit;

@@ -17,7 +17,7 @@ struct CompileFlags {
   std::string model, targets, cpus, gpus, nvrtc, dims, mode = "default", precision = "fp32",
                                                        weights = "embed";
   std::string tune_db;
-  std::vector<std::string> functions, input_values, states, refit, specialize, tune_shapes, metadata;
+  std::vector<std::string> functions, shapes, input_values, states, refit, specialize, tune_shapes, metadata;
   std::vector<std::string> training, trainable, frozen_weights;
   bool frozen = false;
   std::vector<std::string> settings;
@@ -26,7 +26,8 @@ struct CompileFlags {
   Budget budget;
 
   void declare(CLI::App& app,
-               const std::string& what = "the model: .onnx, or a graph of 'inspect --write-graph'");
+               const std::string& what =
+                   "the model: .onnx, .pt2, .pt, or a graph of 'inspect --write-graph'");
   // Starts the budget. Throws a usage Error.
   CompileOptions options(const Globals& globals) const;
 };

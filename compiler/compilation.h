@@ -72,6 +72,7 @@ struct CompileOptions {
   std::vector<std::string> gpus;  // likewise; empty: sm_90a, sm_80 and ptx
   std::string nvrtc;  // the library that builds GPU kernels, or its folder; "": search the usual places
   std::vector<frontend::DimRange> dims;
+  std::vector<frontend::InputShape> shapes;
   std::vector<frontend::InputValue> input_values;
   std::vector<frontend::StatePattern> states;
   std::vector<std::string> refit;  // names of weights that may be replaced (frontend/parameters.h)
@@ -104,6 +105,7 @@ enum class Stage { kGraph, kLoops, kSchedule, kSource, kArtifact };
 struct FunctionResult {
   FunctionModel source;
   std::vector<frontend::DimRange> dims;  // those of the options that name sizes of this model
+  std::vector<frontend::InputShape> shapes;
   std::vector<frontend::InputValue> input_values;
   std::string summary;  // of the model: "opset 18, 585 nodes, weights 437.9 MB"
   frontend::ModelFacts facts;

@@ -64,6 +64,7 @@ Compilation compile(graph::Graph graph, const CompileOptions& options, Stage las
   Compilation made;
   made.functions.push_back({.source = {.name = "", .model = options.model},
                             .dims = options.dims,
+                            .shapes = options.shapes,
                             .input_values = options.input_values});
   std::vector<graph::Graph> graphs;
   graphs.push_back(std::move(graph));

@@ -126,6 +126,7 @@ frontend::TrainingImport training_import(const train::Settings& settings, bool t
 FunctionFlags flags_of(const CompileOptions& options, const FunctionModel& function) {
   const std::string& name = function.name;
   return {.dims = own_flags(options.dims, &frontend::DimRange::name, name, options),
+          .shapes = own_flags(options.shapes, &frontend::InputShape::name, name, options),
           .input_values = own_flags(options.input_values, &frontend::InputValue::name, name, options),
           .states = own_flags(options.states, &frontend::StatePattern::input, name, options),
           .refit = own_patterns(options.refit, name, options)};
@@ -134,6 +135,7 @@ FunctionFlags flags_of(const CompileOptions& options, const FunctionModel& funct
 void check_used(const CompileOptions& options, const std::vector<std::set<std::string>>& absent) {
   if (options.functions.empty()) return;  // the import throws
   check_flag(names_of(options.dims, &frontend::DimRange::name), "--dim", absent, options);
+  check_flag(names_of(options.shapes, &frontend::InputShape::name), "--shape", absent, options);
   check_flag(names_of(options.input_values, &frontend::InputValue::name), "--input-value", absent, options);
   check_flag(names_of(options.states, &frontend::StatePattern::input), "--state", absent, options);
   check_flag(options.refit, "--refit", absent, options);
@@ -152,6 +154,7 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
     frontend::Imported imported;
     try {
       frontend::ImportOptions own{.dims = flags.dims,
+                                  .shapes = flags.shapes,
                                   .input_values = flags.input_values,
                                   .states = flags.states,
                                   .refit = flags.refit,
@@ -175,11 +178,14 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
     }
     if (!function.name.empty()) imported.graph.name = function.name;
     std::erase_if(flags.dims, [&](const auto& dim) { return lacks.contains(cat("--dim ", dim.name)); });
+    std::erase_if(flags.shapes,
+                  [&](const auto& shape) { return lacks.contains(cat("--shape ", shape.name)); });
     std::erase_if(flags.input_values,
                   [&](const auto& value) { return lacks.contains(cat("--input-value ", value.name)); });
     refit.push_back(std::move(flags.refit));
     made.functions.push_back({.source = function,
                               .dims = std::move(flags.dims),
+                              .shapes = std::move(flags.shapes),
                               .input_values = std::move(flags.input_values),
                               .summary = std::move(imported.summary),
                               .facts = std::move(imported.facts),

@@ -17,6 +17,7 @@ namespace stridec {
 // What applies to one function, by the names of its model.
 struct FunctionFlags {
   std::vector<frontend::DimRange> dims;
+  std::vector<frontend::InputShape> shapes;
   std::vector<frontend::InputValue> input_values;
   std::vector<frontend::StatePattern> states;
   std::vector<std::string> refit;

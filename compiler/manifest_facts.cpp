@@ -16,6 +16,7 @@ package::FunctionFacts function_facts(const FunctionResult& made, const std::str
                                .model_sha256 = hash,
                                .tuning = tuning_facts(made)};
   for (const frontend::DimRange& dim : made.dims) facts.dims[dim.name] = frontend::to_string(dim);
+  for (const frontend::InputShape& shape : made.shapes) facts.shapes[shape.name] = frontend::to_string(shape);
   for (const frontend::InputValue& value : made.input_values)
     facts.input_values[value.name] = frontend::to_string(value);
   for (const codegen::cpu::Variant& variant : made.variants)

@@ -41,7 +41,8 @@ TABLE = {
 }
 # Blind to each other although they share a parent.
 SIBLINGS = ["compiler/codegen/cpu", "compiler/codegen/cuda", "compiler/codegen/null",
-            "compiler/frontend/onnx", "compiler/frontend/pt2", "compiler/frontend/graph_file"]
+            "compiler/frontend/onnx", "compiler/frontend/pt2", "compiler/frontend/torchscript",
+            "compiler/frontend/graph_file"]
 
 # A foreign library's header prefix -> where it may be included.
 FOREIGN = {

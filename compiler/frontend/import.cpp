@@ -14,6 +14,7 @@
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/parameters.h"
 #include "compiler/frontend/pt2/import.h"
+#include "compiler/frontend/torchscript/import.h"
 #include "compiler/graph/serialize.h"
 #include "compiler/ops/op_table.h"
 
@@ -248,6 +249,39 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
           std::move(facts),          std::move(imported.summary),  {path}};
 }
 
+Imported import_torchscript(const std::string& path, const graph::Data& file, const ImportOptions& options) {
+  torchscript::ImportOptions own{.dims = {},
+                                 .shapes = {},
+                                 .input_values = {},
+                                 .replaceable = {},
+                                 .sizes_stay_open = options.sizes_stay_open,
+                                 .absent = options.absent};
+  for (const DimRange& dim : options.dims)
+    own.dims[dim.name] = {.lower = dim.lower, .upper = dim.upper, .multiple = dim.multiple};
+  for (const InputShape& shape : options.shapes) own.shapes[shape.name] = {shape.dtype, shape.sizes};
+  for (const InputValue& value : options.input_values) own.input_values[value.name] = value.values;
+  if (!options.refit.empty())
+    own.replaceable = [&](std::string_view name, const graph::Type& type) {
+      return selects(options.refit, name, type);
+    };
+  torchscript::Imported imported = torchscript::import_module(path, file, own);
+  if (!options.name.empty() && says_nothing(imported.graph.name)) imported.graph.name = options.name;
+  ModelFacts facts = facts_of(imported.graph);
+  return {std::move(imported.graph), std::move(imported.problems), std::move(imported.warnings),
+          std::move(facts),          std::move(imported.summary),  {path}};
+}
+
+// The other formats say the types of their inputs themselves.
+void refuse_shapes(const ImportOptions& options) {
+  for (const InputShape& shape : options.shapes) {
+    if (!options.absent)
+      fail(ErrorKind::kUsage, "bad-shape",
+           cat("--shape ", shape.name, ": the model says the shapes of its inputs"),
+           "fix its named sizes by --dim name=size");
+    options.absent->insert(cat("--shape ", shape.name));
+  }
+}
+
 Imported import_onnx(const std::string& path, const graph::Data&, const ImportOptions& options) {
   const onnx::Model model =
       onnx::read_model(path, {.missing_weights_are_zero = options.missing_weights_are_zero});
@@ -306,10 +340,12 @@ struct Format {
   const char* name;
   bool (*sniff)(const graph::Data& file);
   Imported (*import)(const std::string& path, const graph::Data& file, const ImportOptions& options);
+  bool takes_shapes = false;
 };
 constexpr Format kFormats[] = {
     {"serialized graph", is_serialized, import_graph},
     {"PyTorch program", pt2::is_program, import_pt2},
+    {"TorchScript", torchscript::is_module, import_torchscript, true},
     {"ONNX", [](const graph::Data&) { return true; }, import_onnx},
 };
 
@@ -318,8 +354,11 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
   const graph::Data file{.owner = mapped,
                          .bytes = reinterpret_cast<const uint8_t*>(mapped->bytes.data()),
                          .size = mapped->bytes.size()};
-  for (const Format& format : kFormats)
-    if (format.sniff(file)) return format.import(path, file, options);
+  for (const Format& format : kFormats) {
+    if (!format.sniff(file)) continue;
+    if (!format.takes_shapes) refuse_shapes(options);
+    return format.import(path, file, options);
+  }
   return {};
 }
 

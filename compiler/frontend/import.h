@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/frontend/input_shape.h"
 #include "compiler/frontend/onnx/operator_info.h"
 #include "compiler/frontend/states.h"
 #include "compiler/graph/graph.h"
@@ -48,6 +49,7 @@ struct TrainingImport {
 
 struct ImportOptions {
   std::vector<DimRange> dims;
+  std::vector<InputShape> shapes;
   std::vector<InputValue> input_values;
   std::vector<StatePattern> states;
   std::vector<std::string> refit;  // names of weights that become parameters (parameters.h)
@@ -59,7 +61,7 @@ struct ImportOptions {
   std::string name = {};
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files
   // If set, a flag that names what the model lacks is recorded here and ignored, instead of an error: "--dim
-  // NAME", "--input-value NAME", "--state INPUT", "--refit PATTERN".
+  // NAME", "--shape NAME", "--input-value NAME", "--state INPUT", "--refit PATTERN".
   std::set<std::string>* absent = nullptr;
 };
 

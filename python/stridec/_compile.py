@@ -32,7 +32,7 @@ def compile(
 ) -> Model:
     """Compiles a model and loads it.
 
-    model: a path (.onnx, .pt2, .graph), a torch.nn.Module or a torch.export.ExportedProgram.
+    model: a path (.onnx, .pt2, .pt, .graph), a torch.nn.Module or a torch.export.ExportedProgram.
     inputs: of a module, example arguments: a tuple of positional ones, or a dict of keyword ones; `kwargs` for both.
     dynamic_shapes: of a module, as torch.export takes them. Sizes of 1 in the examples may be dynamic.
     output: where the artifact goes, with its manifest beside it. Without, it lives as long as the model.

@@ -84,6 +84,7 @@ def flags(
     gpu: Union[str, Sequence[str], None] = None,
     dims: Optional[Mapping[str, Size]] = None,
     specialize: Optional[Mapping[str, Sequence[int]]] = None,
+    shapes: Optional[Mapping[str, Union[str, Sequence[Union[str, int]]]]] = None,
     input_values: Optional[Mapping[str, int]] = None,
     refit: Union[str, Sequence[str]] = (),
     states: Optional[Mapping[str, str]] = None,
@@ -109,6 +110,8 @@ def flags(
         found += ["--dim", f"{name}={size_text(size)}"]
     for name, sizes in (specialize or {}).items():
         found += ["--specialize", f"{name}={','.join(map(str, sizes))}"]
+    for name, shape in (shapes or {}).items():
+        found += ["--shape", f"{name}={shape if isinstance(shape, str) else ','.join(map(str, shape)) or '[]'}"]
     for name, value in (input_values or {}).items():
         found += ["--input-value", f"{name}={value}"]
     for name in [refit] if isinstance(refit, str) else refit:

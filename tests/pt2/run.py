@@ -205,7 +205,7 @@ def refuse(work):
         "truncated": (whole[:-40], 3, "bad-archive"),
         "half": (whole[: len(whole) // 2], 3, "bad-archive"),
         "empty archive": (archive({}), 3, "malformed-model"),
-        "a state dict": (archive({"archive/data.pkl": b"x", "archive/version": b"3"}), 3, "not-a-model"),
+        "a state dict": (archive({"archive/data.pkl": b"\x80\x02}.", "archive/version": b"3"}), 5, "checkpoint"),
         "an old archive without a program": (archive({"serialized_exported_program.json": b"{}"}), 3, "bad-program"),
         "a pickle of nothing": (archive({"serialized_exported_program.json": program,
                                          "serialized_state_dict.pt": archive({"a/data.pkl": b"\x80\x02."})}), 3, "bad-program"),

@@ -153,7 +153,6 @@ Results clamp(Context& c) {
 }
 
 Results where(Context& c) {
-  if (!c.names("self")) c.unsupported("where with one argument");
   const auto [x, y] = promoted(c, "self", "other");
   const Term condition = c.in("condition");
   return {select(is_bool(condition.dtype()) ? condition : logical_not(equal(condition, 0)), x, y)};
@@ -274,7 +273,10 @@ constexpr Row kRows[] = {
     {"sub", sub},
     {"subtract", sub},
     {"true_divide", true_divide},
-    {"where", where},
+    {"where.Scalar", where},
+    {"where.ScalarOther", where},
+    {"where.ScalarSelf", where},
+    {"where.self", where},
     {"xlogy", xlogy},
 };
 

@@ -27,6 +27,14 @@ Results nonzero(Context& c) {
   const Term found = nonzero_of(reshape(x, {1}));
   return {reshape(slice(found, 0, 0, 0), {found.dim(1), 0})};
 }
+// where() of a condition alone: the coordinates along each dim.
+Results where_nonzero(Context& c) {
+  const Term x = c.in("condition"), found = nonzero_of(x.rank() > 0 ? x : reshape(x, {1}));
+  std::vector<Value> out;
+  for (int64_t d = 0; d < std::max<int64_t>(x.rank(), 1); ++d)
+    out.emplace_back(squeeze(slice(found, 0, d, 1), {0}));
+  return {Value::list(std::move(out))};
+}
 Results argwhere(Context& c) { return nonzero(c); }
 Results masked_select(Context& c) {
   const Term x = c.in("self"), mask = c.in("mask");
@@ -409,6 +417,7 @@ constexpr Row kRows[] = {
     {"masked_scatter", masked_scatter},
     {"masked_select", masked_select},
     {"nonzero", nonzero},
+    {"where", where_nonzero},
     {"one_hot", one_hot},
     {"put", put},
     {"scatter", scatter},

@@ -80,7 +80,29 @@ Results recurrent(Context& c) {
   return out;
 }
 
+// One step: (input, hx, w_ih, w_hh, b_ih, b_hh).
+template <Layer layer>
+Results cell(Context& c) {
+  Term x = c.in("input");
+  const bool single = x.rank() == 1;
+  const std::vector<Term> given = layer == Layer::kLstm ? c.terms("hx") : std::vector<Term>{c.in("hx")};
+  if (layer == Layer::kLstm && given.size() != 2) c.does_not_fit("hx is not a pair");
+  const auto row = [&](Term t) { return single ? unsqueeze(t, {0}) : t; };
+  std::vector<Term> params{c.in("w_ih"), c.in("w_hh")};
+  if (c.has("b_ih") && c.has("b_hh")) params.insert(params.end(), {c.in("b_ih"), c.in("b_hh")});
+  const RecurrentResult r =
+      direction(layer, unsqueeze(row(x), {0}), params, row(given[0]),
+                layer == Layer::kLstm ? std::optional(row(given[1])) : std::nullopt, false);
+  const auto state = [&](Term t) { return squeeze(t, single ? Dims{0, 1} : Dims{0}); };
+  if (r.c) return {state(r.h), state(*r.c)};
+  return {state(r.h)};
+}
+
 constexpr Row kRows[] = {
+    {"gru_cell", cell<Layer::kGru>},
+    {"lstm_cell", cell<Layer::kLstm>},
+    {"rnn_relu_cell", cell<Layer::kRnnRelu>},
+    {"rnn_tanh_cell", cell<Layer::kRnnTanh>},
     {"gru", recurrent<Layer::kGru>},
     {"lstm", recurrent<Layer::kLstm>},
     {"rnn_relu", recurrent<Layer::kRnnRelu>},

@@ -1,5 +1,6 @@
 // Sampling images at positions.
 #include "compiler/frontend/aten/call.h"
+#include "compiler/ops/composite/detection.h"
 #include "compiler/ops/composite/sampling.h"
 
 namespace stridec::aten {
@@ -28,11 +29,24 @@ Results affine_grid_generator(Context& c) {
   return {affine_grid(c.in("theta"), c.sizes("size"), c.flag("align_corners"))};
 }
 
+// torchvision: the boxes that greedy suppression keeps, best first.
+Results nms(Context& c) {
+  const Term boxes = c.in("dets"), scores = c.in("scores");
+  if (boxes.rank() != 2 || scores.rank() != 1) c.does_not_fit("nms takes boxes [n, 4] and scores [n]");
+  const sym::Expr n = boxes.dim(0);
+  const Term kept = non_max_suppression(unsqueeze(boxes, {0}), reshape(scores, {1, 1, n}),
+                                        {.most = Term(c.b, c.b.elements({n}, {})),
+                                         .overlap = c.scalar("iou_threshold", DType::kF32),
+                                         .threshold = std::nullopt});
+  return {squeeze(slice(kept, 1, 2, 1), {1})};
+}
+
 constexpr Row kRows[] = {
     {"affine_grid_generator", affine_grid_generator},
     {"grid_sampler", grid_sampler},
     {"grid_sampler_2d", grid_sampler},
     {"grid_sampler_3d", grid_sampler},
+    {"nms", nms},
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 # STRIDEC_FUZZ: a libFuzzer target a parser, fuzz_<name> from <name>.cpp; tests/fuzz/run.sh runs them.
 add_custom_target(fuzz_parsers)
-foreach(name onnx graph_file graph_text loop_text expression manifest artifact npy npz tuning image)
+foreach(name onnx torchscript graph_file graph_text loop_text expression manifest artifact npy npz tuning image)
   add_executable(fuzz_${name} EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/${name}.cpp)
   target_include_directories(fuzz_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)

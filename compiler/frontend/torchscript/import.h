@@ -1,0 +1,32 @@
+// Imports a TorchScript file (torch.jit.save) as a graph.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/frontend/torchscript/options.h"
+#include "compiler/graph/graph.h"
+
+namespace stridec::torchscript {
+
+struct Imported {
+  graph::Graph graph;
+  std::vector<Diagnostic> problems;  // everything that prevents compilation
+  std::vector<Diagnostic> warnings;
+  std::string summary;  // "TorchScript, 69 operators, weights 44.7 MB"
+};
+
+// Whether the file is one of PyTorch's that is no exported program. import_module says of those that are no
+// TorchScript what they are.
+bool is_module(const graph::Data& file);
+
+// Collects what is not supported as problems and goes on. Throws Error for files that cannot be read.
+//
+// Inputs. The arguments of forward(), by their names; items of tuples, lists and dicts are "pair.0",
+// "images.2" and "targets.boxes". Their types come from `shapes`, or from the example of a traced module.
+// Writes. What forward() writes, in place or by setting an attribute, is a state that starts with the file's
+// value. An input that it writes has its new value in the additional output "NAME.updated".
+Imported import_module(const std::string& path, const graph::Data& file, const ImportOptions& options);
+
+}  // namespace stridec::torchscript

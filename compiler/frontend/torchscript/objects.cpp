@@ -1,0 +1,155 @@
+// Saved objects: from the pickle, and their attributes.
+#include <algorithm>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/torchscript/evaluator.h"
+
+namespace stridec::torchscript {
+namespace {
+
+using VK = Value::Kind;
+using IK = Item::Kind;
+
+std::string joined(const std::string& path, const std::string& name) {
+  return path.empty() ? name : cat(path, ".", name);
+}
+
+}  // namespace
+
+Value Evaluator::from_pickle(const ItemRef& item, const std::string& path) {
+  if (const auto found = from_items_.find(item.get()); found != from_items_.end()) return found->second;
+  Value out;
+  const auto items = [&] {
+    std::vector<Value> values;
+    for (size_t i = 0; i < item->items.size(); ++i)
+      values.push_back(from_pickle(item->items[i], joined(path, std::to_string(i))));
+    return values;
+  };
+  switch (item->kind) {
+    case IK::kNone: return {};
+    case IK::kBool: return Value::of_bool(item->integer);
+    case IK::kInt: return Value::of_integer(item->integer);
+    case IK::kFloat: return Value::of_float(item->number);
+    case IK::kString: return Value::of_string(item->text);
+    case IK::kDevice:
+      out.kind = VK::kDevice;
+      out.text = "cpu";
+      return out;
+    case IK::kTensor:
+      out.kind = VK::kStored;
+      out.stored = item;
+      out.text = path;
+      break;
+    case IK::kList: out = Value::list(items()); break;
+    case IK::kTuple: out = Value::tuple(items()); break;
+    case IK::kDict: {
+      out = Value::new_dict();
+      for (size_t i = 0; i + 1 < item->items.size(); i += 2)
+        out.dict->items.emplace_back(from_pickle(item->items[i], path),
+                                     from_pickle(item->items[i + 1], joined(path, item->items[i]->text)));
+      break;
+    }
+    case IK::kObject: {
+      out.kind = VK::kObject;
+      out.object = std::make_shared<Object>(
+          Object{.type = library.find_class(item->text), .path = path, .saved = true, .fields = {}});
+      if (!item->items.empty() && item->items[0]->kind == IK::kDict) {
+        const Item& state = *item->items[0];
+        for (size_t i = 0; i + 1 < state.items.size(); i += 2) {
+          const std::string& name = state.items[i]->text;
+          const std::string own = joined(path, name);
+          Value value = from_pickle(state.items[i + 1], own);
+          if (attribute_states.contains(own)) {
+            value = attribute_state(own, value, out.object, name);
+          }
+          out.object->fields[name] = std::move(value);
+        }
+      } else if (!item->items.empty() && out.object->type &&
+                 out.object->type->methods.contains("__setstate__")) {
+        Arguments state;
+        state.add(from_pickle(item->items[0], path));
+        call_method(out, "__setstate__", std::move(state));
+      }
+      break;
+    }
+    case IK::kCall: {
+      const Class* type = library.find_class(item->text);
+      if (type && type->base == "Enum") {
+        out = Value::of_items(VK::kEnum, items());
+        const auto member = std::ranges::find_if(type->constants, [&](const auto& constant) {
+          Frame frame;
+          const auto same =
+              equal(evaluate(constant.second, frame), out.items().empty() ? Value() : out.items()[0]);
+          return same && same->is_const(1);
+        });
+        if (member != type->constants.end()) out.text = cat(type->name, ".", member->first);
+      } else {
+        out = Value::tuple(items());
+        out.type = type;
+      }
+      break;
+    }
+    case IK::kName:
+    case IK::kStorage:
+      fail(ErrorKind::kUnsupported, "pickled-object", cat("attribute '", path, "' is ", item->text));
+  }
+  from_items_.emplace(item.get(), out);
+  return out;
+}
+
+Value Evaluator::loaded(Value value) {
+  if (value.is(VK::kStored))
+    return Value(weights_.load("data", value.stored->tensor, value.text.empty() ? "tensor" : value.text));
+  if (value.sequence)
+    for (Value& item : value.items()) item = loaded(item);
+  if (value.dict)
+    for (auto& item : value.dict->items) item.second = loaded(item.second);
+  return value;
+}
+
+Value Evaluator::attribute(const Value& object, const std::string& name) {
+  if (object.is(VK::kTuple) && object.type) {
+    const auto& fields = object.type->attributes;
+    const auto found = std::ranges::find_if(fields, [&](const auto& field) { return field.first == name; });
+    const size_t at = static_cast<size_t>(found - fields.begin());
+    if (at < object.items().size()) return object.items()[at];
+  }
+  if (object.is(VK::kEnum)) {
+    if (name == "value") return object.items().at(0);
+    if (name == "name") return Value::of_string(split_name(object.text).second);
+  }
+  if (!object.is(VK::kObject)) unsupported(cat("attribute '", name, "' of ", kind_name(object)));
+  Object& o = *object.object;
+  if (const auto found = o.fields.find(name); found != o.fields.end()) {
+    if (o.saved) read_attributes_.insert(joined(o.path, name));
+    return found->second = loaded(found->second);
+  }
+  if (o.type) {
+    if (const auto constant = o.type->constants.find(name); constant != o.type->constants.end()) {
+      Frame frame;
+      return evaluate(constant->second, frame);
+    }
+    if (o.type->methods.contains(name)) {
+      Value out = Value::of_kind(VK::kMethod);
+      out.object = object.object;
+      out.text = name;
+      return out;
+    }
+  }
+  unsupported(cat("'", o.path, "' has no attribute '", name, "'"));
+}
+
+void Evaluator::set_attribute(const Value& object, const std::string& name, Value value) {
+  if (object.is_failed()) return;
+  if (!object.is(VK::kObject)) unsupported(cat("an attribute of ", kind_name(object), " is set"));
+  Object& o = *object.object;
+  touch(object);
+  if (o.saved) {
+    const std::string path = joined(o.path, name);
+    set_attributes.try_emplace(
+        path, SetAttribute{object.object, name, o.fields[name], read_attributes_.contains(path)});
+  }
+  o.fields[name] = std::move(value);
+}
+
+}  // namespace stridec::torchscript

@@ -1,0 +1,190 @@
+#include "compiler/frontend/torchscript/operators.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/torchscript/convert.h"
+#include "compiler/frontend/torchscript/layouts.h"
+#include "compiler/frontend/torchscript/upgrade.h"
+
+namespace stridec::torchscript {
+namespace {
+
+using VK = Value::Kind;
+
+// "SymInt[2]?" as {"int", list}.
+struct Type {
+  std::string_view base;
+  bool optional = false, list = false, optional_items = false;
+};
+Type parse_type(std::string_view text) {
+  Type out;
+  if (text.ends_with('?')) {
+    out.optional = true;
+    text.remove_suffix(1);
+  }
+  if (text.ends_with(']')) {
+    out.list = true;
+    text = text.substr(0, text.rfind('['));
+    if (text.ends_with('?')) {
+      out.optional_items = true;
+      text.remove_suffix(1);
+    }
+  }
+  out.base = text == "SymInt" ? "int" : text == "SymBool" ? "bool" : text;
+  return out;
+}
+
+// How torch matches a value with a parameter: exactly, or by a conversion, which it tries after all overloads
+// have failed to match exactly.
+enum class Match : uint8_t { kNo, kConverted, kExact };
+
+Match match_one(const Value& v, std::string_view base) {
+  const auto exact = [](bool yes) { return yes ? Match::kExact : Match::kNo; };
+  if (base == "Tensor") return v.is_tensor() ? Match::kExact : v.is_number() ? Match::kConverted : Match::kNo;
+  const bool scalar_tensor = v.is_tensor();
+  if (base == "int") return v.is(VK::kInt) ? Match::kExact : scalar_tensor ? Match::kConverted : Match::kNo;
+  if (base == "float") {
+    if (v.is(VK::kFloat) || v.is_run_float()) return Match::kExact;
+    return v.is(VK::kInt) || scalar_tensor ? Match::kConverted : Match::kNo;
+  }
+  if (base == "Scalar") {
+    if (v.is_number()) return Match::kExact;
+    return scalar_tensor ? Match::kConverted : Match::kNo;
+  }
+  if (base == "bool") return exact(v.is(VK::kBool));
+  if (base == "complex") return exact(v.is(VK::kComplex));
+  if (base == "str" || base == "Dimname") return exact(v.is(VK::kString));
+  if (base == "ScalarType" || base == "Layout" || base == "MemoryFormat") return exact(v.is(VK::kInt));
+  if (base == "Device") return v.is(VK::kDevice) ? Match::kExact : exact(v.is(VK::kString));
+  return Match::kNo;
+}
+
+Match match(const Value& v, std::string_view text) {
+  const Type type = parse_type(text);
+  if (v.is_none()) return type.optional || type.base == "Generator" ? Match::kExact : Match::kNo;
+  if (!type.list) return match_one(v, type.base);
+  // A single number stands for a list of numbers.
+  if (!v.is(VK::kList) && !v.is(VK::kTuple))
+    return type.base == "int" || type.base == "float" || type.base == "bool" ? match_one(v, type.base)
+                                                                             : Match::kNo;
+  Match out = v.is(VK::kTuple) ? Match::kConverted : Match::kExact;
+  for (const Value& item : v.items()) {
+    if (item.is_none() && type.optional_items) continue;
+    out = std::min(out, match_one(item, type.base));
+  }
+  return out;
+}
+
+Match match_all(const aten::Schema& schema, const Arguments& given) {
+  const auto& wanted = schema.arguments;
+  std::vector<bool> have(wanted.size());
+  Match out = Match::kExact;
+  size_t position = 0;
+  for (size_t i = 0; i < given.values.size(); ++i) {
+    size_t at = position++;
+    if (!given.names[i].empty())
+      at = static_cast<size_t>(
+          std::ranges::find_if(wanted, [&](const auto& a) { return a.name == given.names[i]; }) -
+          wanted.begin());
+    else if (at < wanted.size() && wanted[at].keyword)
+      return Match::kNo;
+    if (at >= wanted.size() || have[at]) return Match::kNo;
+    have[at] = true;
+    out = std::min(out, match(given.values[i], wanted[at].type));
+    if (out == Match::kNo) return out;
+  }
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (!have[i] && !wanted[i].default_text) return Match::kNo;
+  return out;
+}
+
+const aten::Schema* choose(const std::vector<const aten::Schema*>& overloads, const Arguments& given) {
+  const aten::Schema* converted = nullptr;
+  for (const aten::Schema* schema : overloads) {
+    const Match how = match_all(*schema, given);
+    if (how == Match::kExact) return schema;
+    if (how == Match::kConverted && !converted) converted = schema;
+  }
+  return converted;
+}
+
+std::string kinds_of(const Arguments& given) {
+  size_t i = 0;
+  return join(given.values, ", ", [&](const Value& v) {
+    const std::string& name = given.names[i++];
+    return name.empty() ? kind_name(v) : cat(name, "=", kind_name(v));
+  });
+}
+
+aten::Value value_for(Evaluator& e, const Value& v, const std::string& text) {
+  const Type type = parse_type(text);
+  if (type.base == "ScalarType" && v.is(VK::kInt)) return dtype_value(v.integer);
+  if (type.base == "MemoryFormat" && v.is(VK::kInt)) return memory_format_value(v.integer);
+  if (type.base == "Layout" && v.is(VK::kInt)) return other_value("layout");
+  if (type.base == "Generator" && !v.is_none()) Evaluator::unsupported("a generator of random numbers");
+  // A tensor of one element where a number is wanted.
+  if (!type.list && v.is_tensor() && type.base != "Tensor") {
+    if (type.base == "int") return aten::Value::integer_of(e.integer_of(v));
+    return to_aten(e.b, v);
+  }
+  if (type.base == "float" && v.is(VK::kInt) && v.integer.is_const())
+    return aten::Value::number_of(static_cast<double>(v.integer.value()));
+  return to_aten(e.b, v);
+}
+
+}  // namespace
+
+bool is_supported(const std::string& space, const std::string& name) {
+  return std::ranges::any_of(aten::overloads(space, name),
+                             [](const aten::Schema* s) { return aten::find_row(*s) != nullptr; });
+}
+
+Value call_operator(Evaluator& e, const std::string& space, const std::string& name, Arguments arguments) {
+  upgrade(e, space, name, arguments);
+  const auto overloads = aten::overloads(space, name);
+  if (!is_supported(space, name)) {
+    e.record_unsupported(cat(space, ".", name));
+    return Value::failed();
+  }
+  const aten::Schema* schema = choose(overloads, arguments);
+  if (!schema)
+    Evaluator::unsupported(cat("operator ", space, ".", name, " does not take (", kinds_of(arguments), ")"));
+  const std::string full = cat(space, ".", schema->full_name());
+  if (!aten::find_row(*schema)) {
+    e.record_unsupported(full);
+    return Value::failed();
+  }
+  e.b.set_origin(cat("node ", e.calls++, " '", e.object_path(), e.object_path().empty() ? "" : "/", name,
+                     "' (", full, ")"));
+  std::vector<aten::NamedValue> given;
+  size_t position = 0;
+  for (size_t i = 0; i < arguments.values.size(); ++i) {
+    const std::string& own = arguments.names[i];
+    const auto wanted =
+        own.empty() ? schema->arguments.begin() + static_cast<ptrdiff_t>(position++)
+                    : std::ranges::find_if(schema->arguments, [&](const auto& a) { return a.name == own; });
+    given.push_back({own, value_for(e, arguments.values[i], wanted->type)});
+  }
+  try {
+    std::vector<aten::Value> results = aten::call(e.b, *schema, given);
+    note_layout(e.b, *schema, given, results);
+    if (schema->returns.empty()) return {};
+    if (results.size() < schema->returns.size())
+      Evaluator::unsupported(cat("operator ", full, ": only ", results.size(), " of its ",
+                                 schema->returns.size(), " results are supported"));
+    if (schema->returns.size() == 1) return from_aten(results[0]);
+    std::vector<Value> items;
+    for (size_t i = 0; i < schema->returns.size(); ++i) items.push_back(from_aten(results[i]));
+    return Value::tuple(std::move(items));
+  } catch (Error& error) {
+    if (error.diagnostic.where.op.empty()) error.diagnostic.where.op = full;
+    throw;
+  }
+}
+
+}  // namespace stridec::torchscript

@@ -1,0 +1,559 @@
+"""Writes tests/torchscript/programs with an installed PyTorch: export.py [name...]
+
+One small module for each feature of the language, saved by torch.jit.save, and PyTorch's results for it (compare.py).
+"""
+
+import io
+import pathlib
+import sys
+import warnings
+import zipfile
+from enum import Enum
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+import torch
+import torchvision
+from torch import Tensor, nn
+
+warnings.filterwarnings("ignore")
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = HERE / "programs"
+CASES = []
+
+
+def case(f):
+    CASES.append(f)
+    return f
+
+
+def flat(prefix, value, to):
+    """The leaves of a result, by the names that the artifact gives them."""
+    join = lambda name: f"{prefix}.{name}" if prefix else str(name)  # noqa: E731
+    if isinstance(value, Tensor):
+        to[prefix or "output"] = value.detach().numpy().copy()
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        for name in value._fields:
+            flat(join(name), getattr(value, name), to)
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            flat(join(i), item, to)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            flat(join(name), item, to)
+    elif isinstance(value, (bool, int)):
+        to[prefix or "output"] = np.asarray(value)
+    elif isinstance(value, float):
+        to[prefix or "output"] = np.asarray(value)
+
+
+def without_debug(data):
+    """The archive without the members that hold paths of this machine."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            if not name.endswith(".debug_pkl"):
+                new.writestr(zipfile.ZipInfo(name), old.read(name))
+    return out.getvalue()
+
+
+def write(path, module, runs, flags=(), names=None, updated=()):
+    """Saves a scripted module and its results; `names`: of the arguments of forward()."""
+    stream = io.BytesIO()
+    torch.jit.save(module, stream)
+    path.write_bytes(without_debug(stream.getvalue()))
+    stream.seek(0)
+    module = torch.jit.load(stream)
+    names = names or [a.name for a in module.forward.schema.arguments[1:]]
+    arrays = {"flags": np.array(list(flags), dtype=str)}
+    for k, args in enumerate(runs):
+        inputs = {}
+        for name, value in zip(names, args):
+            flat(name, value, inputs)
+        arrays.update({f"{k}/in/{n}": v for n, v in inputs.items()})
+        with torch.no_grad():
+            result = module(*args)
+        outputs = {}
+        flat("", result, outputs)
+        for name, value in zip(names, args):
+            if name in updated:
+                outputs[f"{name}.updated"] = value.numpy()
+        arrays.update({f"{k}/out/{n}": v for n, v in outputs.items()})
+    np.savez_compressed(path.with_suffix(".npz"), **arrays)
+
+
+def script(module, runs, *flags, **more):
+    return torch.jit.script(module.eval()), runs, flags, more
+
+
+def trace(module, args, runs=None, *flags, **more):
+    return torch.jit.trace(module.eval(), args, check_trace=False), runs or [args], flags, more
+
+
+# ---- whole small networks
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.act = nn.ReLU(inplace=True)
+        self.pool = nn.AdaptiveAvgPool2d((1, 1))
+        self.out = nn.Linear(8, 4)
+        self.norm.running_mean.uniform_(-1, 1)
+        self.norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, image):
+        y = self.act(self.norm(self.conv(image)))
+        y = y + self.act(self.norm(y.clone()))
+        return self.out(torch.flatten(self.pool(y), 1))
+
+
+@case
+def traced():
+    return trace(Block(), (torch.randn(1, 3, 8, 8),))
+
+
+@case
+def scripted():
+    return script(Block(), [(torch.randn(2, 3, 8, 8),), (torch.randn(1, 3, 7, 9),)], "--shape", "image=batch,3,h,w")
+
+
+@case
+def frozen():
+    module = torch.jit.freeze(torch.jit.script(Block().eval()))
+    return module, [(torch.randn(2, 3, 8, 8),)], ("--shape", "image=2x3x8x8"), {}
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(20, 6)
+        self.lstm = nn.LSTM(6, 5, num_layers=2, batch_first=True, bidirectional=True)
+        self.out = nn.Linear(10, 3)
+
+    def forward(self, ids: Tensor, state: Optional[Tuple[Tensor, Tensor]] = None):
+        y, state = self.lstm(self.embed(ids), state)
+        return torch.log_softmax(self.out(y), -1), state
+
+
+@case
+def lstm():
+    runs = [(torch.randint(20, (2, 7)),), (torch.randint(20, (1, 3)),)]
+    return script(Tagger(), runs, "--shape", "ids=i64[batch,time]", names=["ids"])
+
+
+@case
+def lstm_with_state():
+    runs = [(torch.randint(20, (2, 7)), (torch.randn(4, 2, 5), torch.randn(4, 2, 5)))]
+    flags = ("--shape", "ids=i64[batch,time]", "--shape", "state.0=4,batch,5", "--shape", "state.1=4,batch,5")
+    return script(Tagger(), runs, *flags)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.layer.enable_nested_tensor = False
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@case
+def traced_transformer():
+    torch.backends.mha.set_fastpath_enabled(False)
+    return trace(Attention(), (torch.randn(2, 5, 8),))
+
+
+# ---- Python's values
+
+
+class Numbers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = 3
+        self.eps = 0.5
+
+    def forward(self, x: Tensor):
+        n = x.size(0)
+        a = self.factor // 2 + (-7) % 4 + (-7) // 2 + int(2**3)
+        b = float(a) / 4 - self.eps
+        c = max(a, 2) * min(3, 5) + abs(-2) + int(2.75) + int(round(2.5))
+        ok = a > 2 and not b < 0 or n == 0
+        return x * a + b, x[:, :2] * c, a, ok, torch.tensor([a, n, 3]), torch.tensor([[b, 1.0]])
+
+
+@case
+def numbers():
+    return script(Numbers(), [(torch.randn(2, 3),), (torch.randn(4, 3),)], "--shape", "x=n,3")
+
+
+class Containers(nn.Module):
+    def forward(self, x: Tensor):
+        items: List[Tensor] = []
+        for i in range(4):
+            items.append(x * i)
+        items[1] = items[1] + 1
+        items.reverse()
+        last = items.pop()
+        items.insert(0, last)
+        table: Dict[str, Tensor] = {"a": x, "b": x + 1}
+        table["c"] = table["a"] * table["b"]
+        total = x
+        for name, value in table.items():
+            if name != "b":
+                total = total + value
+        numbers = [3, 1, 2]
+        numbers.sort()
+        numbers += [5]
+        words = "a,b".split(",")
+        if "c" in table and "z" not in table and words[1] == "b" and len(words) == 2:
+            total = total + float(sum(numbers))
+        return torch.cat(items[:3], 0), {"total": total, "last": items[-1]}, (numbers[0], [x])
+
+
+@case
+def containers():
+    return script(Containers(), [(torch.randn(2, 3),)], "--shape", "x=2,3")
+
+
+class Pair(NamedTuple):
+    left: Tensor
+    right: Tensor
+
+
+class Kind(Enum):
+    ADD = 1
+    SUB = 2
+
+
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kind = Kind.SUB
+
+    def forward(self, pair: Pair) -> Pair:
+        if self.kind == Kind.ADD:
+            return Pair(pair.left + pair.right, pair.left)
+        return Pair(pair.left - pair.right, pair.left)
+
+
+@case
+def named_tuples():
+    return script(Named(), [(Pair(torch.randn(2), torch.randn(2)),)], "--shape", "pair.left=2", "--shape", "pair.right=2")
+
+
+class Structures(nn.Module):
+    def forward(self, images: List[Tensor], targets: Dict[str, Tensor], scale: float, times: int, flag: bool = True):
+        out = targets["a"] * scale
+        for image in images:
+            out = out + image
+        if flag:
+            out = out + times
+        return out, targets["b"] + times * 2
+
+
+@case
+def structures():
+    images, targets = [torch.randn(3), torch.randn(3)], {"a": torch.randn(3), "b": torch.arange(4)}
+    flags = ["images.0=3", "images.1=3", "targets.a=3", "targets.b=i64[4]"]
+    return script(Structures(), [(images, targets, 0.5, 3)], *(f for s in flags for f in ("--shape", s)),
+                  names=["images", "targets", "scale", "times"])
+
+
+@torch.jit.script
+class Accumulator:
+    def __init__(self, start: Tensor):
+        self.total = start
+        self.count = 0
+
+    def add(self, x: Tensor):
+        self.total = self.total + x
+        self.count += 1
+
+
+class Objects(nn.Module):
+    def forward(self, x: Tensor):
+        acc = Accumulator(x)
+        for i in range(3):
+            acc.add(x * i)
+        return acc.total, acc.count
+
+
+@case
+def objects():
+    return script(Objects(), [(torch.randn(3),)], "--shape", "x=3")
+
+
+class Optionals(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bias: Optional[Tensor] = None
+        self.names = ["p", "q"]
+
+    def forward(self, x: Tensor, mask: Optional[Tensor] = None, mode: str = "mean"):
+        if mask is not None:
+            x = x.masked_fill(mask, 0.0)
+        if self.bias is not None:
+            x = x + self.bias
+        assert x.dim() == 2, f"expected two dims, got {x.dim()}"
+        if mode == "mean":
+            return x.mean(1)
+        elif mode == "sum":
+            return x.sum(1)
+        else:
+            raise ValueError("unknown mode " + mode)
+
+
+@case
+def optionals():
+    return script(Optionals(), [(torch.randn(2, 3),)], "--shape", "x=n,3", names=["x"])
+
+
+@case
+def optional_given():
+    return script(Optionals(), [(torch.randn(2, 3), torch.rand(2, 3) > 0.5)], "--shape", "x=n,3", "--shape",
+                  "mask=bool[n,3]", names=["x", "mask"])
+
+
+class Boxes(nn.Module):
+    def forward(self, boxes: Tensor, scores: Tensor):
+        kept = torchvision.ops.nms(boxes, scores, 0.5)
+        rows, columns = torch.where(boxes > 2.0)
+        return kept, boxes[kept], rows, columns
+
+
+@case
+def boxes():
+    runs = []
+    for n in (12, 3):
+        corner = torch.rand(n, 2) * 3
+        runs.append((torch.cat([corner, corner + torch.rand(n, 2) * 3], 1), torch.rand(n)))
+    return script(Boxes(), runs, "--shape", "boxes=n,4", "--shape", "scores=n")
+
+
+# ---- writes and states
+
+
+class Writes(nn.Module):
+    def forward(self, x: Tensor):
+        y = torch.zeros(3, 4)
+        y[1] = x[0]
+        y[:, 1:3] += 2.0
+        view = y.view(4, 3)
+        view[0].fill_(7.0)
+        t = x.t()
+        t.mul_(2)
+        c = x.transpose(0, 1).contiguous()
+        c.add_(100)
+        u = x.clone()
+        u[u > 1] = 0.0
+        return y, x + 0, c, u
+
+
+@case
+def writes():
+    return script(Writes(), [(torch.randn(3, 4),)], "--shape", "x=3,4", updated=["x"])
+
+
+class Stateful(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("sum", torch.zeros(3))
+        self.register_buffer("last", torch.zeros(3))
+        self.count = 0
+
+    def forward(self, x: Tensor):
+        self.sum += x
+        previous = self.last
+        self.last = x * 2
+        self.count += 1
+        return self.sum + 0, previous + self.count
+
+
+@case
+def states():
+    return script(Stateful(), [(torch.randn(3),) for _ in range(3)], "--shape", "x=3")
+
+
+class Lazy(nn.Module):
+    """Its first run starts from nothing."""
+
+    last: Optional[Tensor]
+
+    def __init__(self):
+        super().__init__()
+        self.last = None
+        self.context = torch.zeros(0)
+        self.size = 0
+
+    def forward(self, x: Tensor):
+        if self.size != 0 and self.size != x.size(0):
+            self.context = torch.zeros(0)
+        if not len(self.context):
+            self.context = torch.ones(2, 3)
+        last = self.last
+        if last is None:
+            y = x * 10
+        else:
+            y = x + last
+        self.context = self.context * 2
+        self.last = x
+        self.size = x.size(0)
+        return y, self.context
+
+
+@case
+def first_run():
+    return script(Lazy(), [(torch.randn(2, 3),) for _ in range(3)], "--shape", "x=2,3")
+
+
+class Scratch(nn.Module):
+    """An attribute that is set before it is read keeps nothing."""
+
+    parts: List[Tensor]
+
+    def __init__(self):
+        super().__init__()
+        self.parts = []
+
+    def forward(self, x: Tensor):
+        self.parts = [x]
+        self.parts.append(x + 1)
+        return torch.cat(self.parts)
+
+
+@case
+def scratch():
+    return script(Scratch(), [(torch.randn(2, 3),) for _ in range(2)], "--shape", "x=n,3")
+
+
+class Training(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor):
+        return self.norm(x)
+
+
+@case
+def training():
+    module = torch.jit.script(Training().train())
+    return module, [(torch.randn(4, 3),) for _ in range(2)], ("--shape", "x=4,3"), {}
+
+
+# ---- control flow that data decide
+
+
+class Branches(nn.Module):
+    def forward(self, x: Tensor):
+        y = torch.zeros_like(x)
+        n = 1
+        scale = 0.5
+        if bool(x.sum() > 0):
+            y[0] = x[0] * 2
+            n = 2
+            scale = 2.0
+            z = x + 1
+        else:
+            z = x - 1
+        if x.size(0) > 3:
+            z = z * 2
+        return y, z * scale, n
+
+
+@case
+def branches():
+    runs = [(torch.ones(2, 3),), (-torch.ones(2, 3),), (torch.ones(5, 3),)]
+    return script(Branches(), runs, "--shape", "x=n,3")
+
+
+class Loops(nn.Module):
+    def forward(self, x: Tensor):
+        total = torch.zeros_like(x[0])
+        rows = torch.zeros_like(x)
+        count = 0
+        for i in range(x.size(0)):
+            total = total * 0.5 + x[i]
+            rows[i] = total
+            count += 2
+        steps = 0
+        while float(total.abs().max()) > 0.1:
+            total = total / 2
+            steps += 1
+        return total, rows, count, steps
+
+
+@case
+def loops():
+    return script(Loops(), [(torch.randn(4, 3),), (torch.randn(1, 3),)], "--shape", "x=n,3")
+
+
+class Rows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(3, 4)
+
+    def forward(self, x: Tensor):
+        h = torch.zeros(x.size(1), 4)
+        outputs: List[Tensor] = []
+        for i in range(x.size(0)):
+            h = self.cell(x[i], h)
+            outputs.append(h)
+        return torch.stack(outputs), h
+
+
+@case
+def rows():
+    return script(Rows(), [(torch.randn(5, 2, 3),), (torch.randn(1, 2, 3),)], "--shape", "x=time,2,3")
+
+
+@case
+def rows_unrolled():
+    return script(Rows(), [(torch.randn(3, 2, 3),)], "--shape", "x=3,2,3")
+
+
+class Cells(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.tanh, self.relu = nn.LSTMCell(3, 4), nn.RNNCell(4, 4), nn.RNNCell(4, 2, nonlinearity="relu", bias=False)
+
+    def forward(self, x: Tensor):
+        h, c = self.lstm(x)
+        h, c = self.lstm(x, (h, c))
+        y = self.tanh(h, c)
+        return self.relu(y), c, self.relu(y[0])
+
+
+@case
+def cells():
+    return script(Cells(), [(torch.randn(2, 3),), (torch.randn(5, 3),)], "--shape", "x=n,3")
+
+
+class Guards(nn.Module):
+    def forward(self, x: Tensor):
+        if x.size(0) % 2 != 0:
+            raise RuntimeError(f"an even size is needed, not {x.size(0)}")
+        return x.view(x.size(0) // 2, 2, -1).sum(1)
+
+
+@case
+def guards():
+    return script(Guards(), [(torch.randn(4, 3),)], "--shape", "x=n,3")
+
+
+def main():
+    PROGRAMS.mkdir(exist_ok=True)
+    for make in CASES:
+        if sys.argv[1:] and make.__name__ not in sys.argv[1:]:
+            continue
+        torch.manual_seed(7)
+        module, runs, flags, more = make()
+        write(PROGRAMS / f"{make.__name__}.pt", module, runs, flags, **more)
+    print(f"{len(CASES)} programs")
+
+
+main()
