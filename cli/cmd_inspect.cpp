@@ -13,6 +13,7 @@
 #include "cli/inspect_schedule.h"
 #include "cli/manifest_file.h"
 #include "cli/model_summary.h"
+#include "cli/node_fates.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "compiler/base/files.h"
@@ -99,6 +100,10 @@ void print_kernels(const Json& m) {
     rows.push_back({std::to_string(rows.size()), k["name"], k["launches"].dump(),
                     loop::nodes_of(k.value("nodes", std::vector<std::string>())), k["schedule"]});
   std::printf(" kernels\n%s", table(rows, "   ").c_str());
+  if (m.contains("nodes"))
+    std::printf(
+        " nodes      %s\n",
+        wrapped(cat(summary_of(nodes_of(m)), "; --stage=nodes lists them"), 12, 12, columns()).c_str());
 }
 
 std::string source_of(const Json& m) {
@@ -186,16 +191,40 @@ std::string with_functions(Json m, const std::vector<std::string>& names) {
   return cat(m.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
 }
 
+// Of each function, or of the named ones.
+void print_nodes(const Json& manifest, const std::vector<std::string>& names, const Globals& globals) {
+  const bool several = manifest.contains("functions");
+  Json all = Json::array();
+  for (const Json& function : package::functions_of(manifest)) {
+    const auto name = function["name"].get<std::string>();
+    if (!names.empty() && std::ranges::count(names, name) == 0) continue;
+    const std::vector<NodeRow> nodes = nodes_of(function);
+    if (globals.json) {
+      all.push_back(nodes_json(nodes));
+      if (several) all.back()["function"] = name;
+      continue;
+    }
+    if (several) std::printf("// ==== %s\n", name.c_str());
+    std::printf("%s", nodes_text(nodes).c_str());
+  }
+  if (globals.json)
+    std::printf("%s\n", (several ? Json{{"stage", "nodes"}, {"functions", all}} : all.front())
+                            .dump(2, ' ', false, Json::error_handler_t::replace)
+                            .c_str());
+}
+
 int inspect_artifact(const Flags& flags, const Globals& globals) {
   const std::string text = read_manifest_text(flags.common.model);
-  if (!flags.stage.empty() && flags.stage != "manifest")
+  if (!flags.stage.empty() && flags.stage != "manifest" && flags.stage != "nodes")
     fail(ErrorKind::kUsage, "no-such-stage",
-         cat("an artifact holds its manifest, not the stage '", flags.stage, "'"),
+         cat("an artifact holds its manifest and nodes, not the stage '", flags.stage, "'"),
          "give the model itself for the stages of its compilation");
   const Json manifest = package::read_manifest(text, flags.common.model);
   const std::vector<std::string>& names = flags.common.functions;
   check_names(manifest, names);
-  if (globals.json)
+  if (flags.stage == "nodes")
+    print_nodes(manifest, names, globals);
+  else if (globals.json)
     std::printf("%s", names.empty() ? text.c_str() : with_functions(manifest, names).c_str());
   else if (manifest.contains("functions"))
     print_functions(manifest, flags.common.model, names);
@@ -330,6 +359,7 @@ std::string text_of(const FunctionResult& made, const std::string& stage) {
   if (stage == "graph") return graph::to_string(made.graph);
   if (stage == "loops") return loop::to_string(made.loops);
   if (stage == "memory") return memory_text(*made.programs().front());
+  if (stage == "nodes") return nodes_text(nodes_of(made));
   return loop::to_string(*made.programs().front());
 }
 
@@ -340,6 +370,7 @@ Json json_of(const FunctionResult& made, const std::string& stage) {
             {"text", graph::to_string(made.graph)}};
   if (stage == "memory") return memory_json(*made.programs().front());
   if (stage == "schedule") return schedule_json(made);
+  if (stage == "nodes") return nodes_json(nodes_of(made));
   return {{"stage", stage}, {"text", text_of(made, stage)}};
 }
 
@@ -406,9 +437,9 @@ std::function<int()> declare_inspect(CLI::App& app, const Globals& globals) {
   flags->common.declare(app, "a model (.onnx), an artifact (.so) or a manifest (.json)");
   app.add_option("--stage", flags->stage,
                  "of a model what is printed (default: what it takes and consists of, and its graph); of an "
-                 "artifact: "
-                 "manifest")
-      ->check(CLI::IsMember({"graph", "loops", "schedule", "fused", "memory", "source", "manifest"}));
+                 "artifact: manifest or nodes")
+      ->check(
+          CLI::IsMember({"graph", "loops", "schedule", "fused", "nodes", "memory", "source", "manifest"}));
   app.add_option("--write-graph", flags->graph_file,
                  "write the model as stridec's own serialized graph, which compiles like the model")
       ->type_name("FILE");

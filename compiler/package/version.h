@@ -3,6 +3,6 @@
 
 namespace stridec::package {
 
-inline constexpr const char* kManifestVersion = "1.3";
+inline constexpr const char* kManifestVersion = "1.4";
 
 }  // namespace stridec::package
