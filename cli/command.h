@@ -33,6 +33,7 @@ std::function<int()> declare_inspect(CLI::App& app, const Globals& globals);
 std::function<int()> declare_run(CLI::App& app, const Globals& globals);
 std::function<int()> declare_verify(CLI::App& app, const Globals& globals);
 std::function<int()> declare_bench(CLI::App& app, const Globals& globals);
+std::function<int()> declare_profile(CLI::App& app, const Globals& globals);
 std::function<int()> declare_tune(CLI::App& app, const Globals& globals);
 std::function<int()> declare_refit(CLI::App& app, const Globals& globals);
 std::function<int()> declare_diff(CLI::App& app, const Globals& globals);

@@ -44,6 +44,11 @@ constexpr Command kCommands[] = {
     {"bench", kArtifacts, "time an artifact, whole and by kernel", declare_bench,
      "stridec bench model.so --dim batch=1,sequence=128 --threads 2\n"
      "stridec bench old.so --compare new.so"},
+    {"profile", kArtifacts, "show where an artifact's time goes, by kernel, node or scope; write a trace",
+     declare_profile,
+     "stridec profile model.so --dim batch=1,sequence=128\n"
+     "stridec profile model.so --group node --sort p99\n"
+     "stridec profile model.so --trace trace.json"},
     {"refit", kArtifacts, "write an artifact with other weights, without compiling", declare_refit,
      "stridec refit model.so --parameters new.safetensors -o new.so"},
     {"diff", kArtifacts, "say what changed between two artifacts", declare_diff,
