@@ -10,6 +10,7 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
+#include "cli/diagram.h"
 #include "cli/inspect_schedule.h"
 #include "cli/manifest_file.h"
 #include "cli/model_summary.h"
@@ -222,6 +223,9 @@ int inspect_artifact(const Flags& flags, const Globals& globals) {
   const Json manifest = package::read_manifest(text, flags.common.model);
   const std::vector<std::string>& names = flags.common.functions;
   check_names(manifest, names);
+  if (!globals.diagram.empty())
+    fail(ErrorKind::kUsage, "no-diagram", "an artifact has no graph to draw",
+         "give the model itself, with --stage=graph, fused or schedule");
   if (flags.stage == "nodes")
     print_nodes(manifest, names, globals);
   else if (globals.json)
@@ -374,6 +378,14 @@ Json json_of(const FunctionResult& made, const std::string& stage) {
   return {{"stage", stage}, {"text", text_of(made, stage)}};
 }
 
+// One drawing; of several functions, that of the first.
+int print_diagram(const FunctionResult& made, const std::string& stage, const std::string& format) {
+  const Diagram diagram = stage == "graph" ? diagram_of(made.graph) : diagram_of(*made.programs().front());
+  const std::string text = format == "dot" ? to_dot(diagram) : to_svg(diagram);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
+}
+
 // Stages that each function has: as text, one after the other, or as JSON, of several functions as a list.
 void print_stage(const Compilation& made, const std::string& stage, const Globals& globals) {
   const bool several = made.functions.size() > 1;
@@ -418,9 +430,13 @@ int run(const Flags& flags, const Globals& globals) {
                                                                    : Stage::kSchedule;
   if (!flags.graph_file.empty() && options.functions.size() > 1)
     fail(ErrorKind::kUsage, "usage", "a graph file has one function", "write one for each model");
+  if (!globals.diagram.empty() && stage != "graph" && stage != "fused" && stage != "schedule")
+    fail(ErrorKind::kUsage, "no-diagram", cat("the stage '", stage, "' is not drawn"),
+         "--format=dot and svg are for --stage=graph, fused and schedule");
   const Compilation made = compile(options, last);
   for (const FunctionResult& function : made.functions) print_warnings(function.warnings, globals);
   if (!flags.graph_file.empty()) return write_graph(made.main().graph, flags.graph_file);
+  if (!globals.diagram.empty()) return print_diagram(made.main(), stage, globals.diagram);
   if (stage == "manifest")
     print_whole(stage, made.artifact.manifest, globals);
   else if (stage == "source")

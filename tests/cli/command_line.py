@@ -11,7 +11,7 @@ from harness import STRIDEC, expect, stridec
 POSITIONALS = {
     "compile": ["missing.onnx"], "check": ["missing.onnx"], "inspect": ["missing.onnx"], "run": ["missing.so"],
     "verify": ["missing.onnx", "missing.so"], "bench": ["missing.so"], "profile": ["missing.so"], "tune": ["missing.onnx"],
-    "diff": ["missing.so", "mlp.so"], "licenses": ["missing.so"],
+    "diff": ["missing.so", "mlp.so"], "licenses": ["missing.so"], "report": ["missing.onnx"],
 }  # fmt: skip
 
 # Commands whole: options in parts that stay together, then positionals.
