@@ -8,7 +8,7 @@
 
 namespace stridec::cli {
 
-// Of one function. Bytes and offsets are at typical sizes, which are listed. `sources`: with the loops and the
+// Of one function. Bytes and offsets are at typical sizes, which are listed. `sources`: with loops and the
 // source of each kernel. {"name", "model", "sizes", "first", "nodes", "kernels", "memory", "drawing"}
 nlohmann::ordered_json report_of(const Compilation& made, size_t function, bool sources);
 // `function`: the manifest, or one of its functions: no loops, no memory, no drawing.
