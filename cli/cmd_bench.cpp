@@ -2,23 +2,19 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/kernel_costs.h"
 #include "cli/library.h"
 #include "cli/output.h"
 #include "compiler/base/gpu_target.h"
 #include "compiler/base/number.h"
-#include "compiler/base/parallel.h"
-#include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/provenance.h"
-#include "compiler/sym/text.h"
 #include "compiler/tune/gpu_device.h"
-#include "compiler/tune/peak.h"
 
 namespace stridec::cli {
 namespace {
@@ -58,38 +54,6 @@ int runs_in_a_row(Library& library) {
                     std::max(1, kLaunches / std::max<int>(1, static_cast<int>(library.steps().size()))));
 }
 
-// The peak rates of the machine, against which a kernel's time is compared.
-struct Roof {
-  using Level = tune::Peaks::Level;
-
-  std::function<double(std::string_view schedule)> flops_of;
-  std::function<Level(double bytes)> level_of;  // the level that serves a kernel that moves this many bytes
-  Json json;
-};
-
-Roof roof_of(Library& library) {
-  if (tune::GpuDevice* gpu = library.gpu()) {
-    const tune::GpuDevice::Peaks peaks = gpu->measure_peaks(gpu_target(library.variant()));
-    return {.flops_of = [peaks](std::string_view schedule) { return peaks.flops_of(schedule); },
-            .level_of = [peaks](double) -> Roof::Level { return {"memory", peaks.memory}; },
-            .json = {{"flops_per_second", peaks.scalar},
-                     {"tensor_flops_per_second", peaks.tensor},
-                     {"memory_bytes_per_second", peaks.memory}}};
-  }
-  const CpuTarget& target = cpu_target(library.variant());
-  // Threads that share a processor have together the rate of one.
-  const int threads = std::min(library.threads(), processors());
-  const tune::Peaks peaks = tune::measure_peaks(target, threads);
-  return {
-      .flops_of = [peaks](std::string_view schedule) { return peaks.flops_of(schedule); },
-      .level_of = [peaks, &target, threads](double bytes) { return peaks.level_of(bytes, target, threads); },
-      .json = {{"flops_per_second", peaks.flops},
-               {"l1_bytes_per_second", peaks.l1},
-               {"l2_bytes_per_second", peaks.l2},
-               {"l3_bytes_per_second", peaks.l3},
-               {"memory_bytes_per_second", peaks.memory}}};
-}
-
 std::vector<Subject> make_subjects(const Flags& flags) {
   std::vector<Subject> subjects;
   for (const std::string& path : {flags.artifact, flags.compare})
@@ -115,16 +79,6 @@ std::vector<Subject> make_subjects(const Flags& flags) {
     if (subject.library->gpu()) subject.row = runs_in_a_row(*subject.library);
   }
   return subjects;
-}
-
-// Flops or bytes of a kernel at these sizes, from the manifest's expressions.
-double evaluate(const Json& kernel, const char* key, const Sizes& sizes) {
-  const auto value =
-      sym::evaluate(sym::parse(kernel[key].get<std::string>()), [&](sym::Expr v) -> std::optional<int64_t> {
-        const auto found = sizes.find(v.name());
-        return found == sizes.end() ? 1 : found->second;
-      });
-  return static_cast<double>(value.value_or(0));
 }
 
 struct Row {
@@ -158,10 +112,7 @@ std::vector<Row> profile(Subject& subject, const Sizes& sizes, const Roof& roof)
     row.calls += calls;
     return row;
   };
-  const Json manifest = subject.library->function_manifest();
-  Json kernels = manifest["kernels"];
-  for (const Json& special : manifest.value("specializations", Json::array()))
-    for (const Json& kernel : special.at("kernels")) kernels.push_back(kernel);
+  const Json kernels = all_kernels(subject.library->function_manifest());
   for (const Json& kernel : kernels) {
     Row row{.name = kernel["name"], .nodes = kernel.value("nodes", std::vector<std::string>())};
     for (const Json& number : kernel["steps"]) {

@@ -10,9 +10,11 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
+#include "cli/diagram.h"
 #include "cli/inspect_schedule.h"
 #include "cli/manifest_file.h"
 #include "cli/model_summary.h"
+#include "cli/node_fates.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "compiler/base/files.h"
@@ -99,6 +101,10 @@ void print_kernels(const Json& m) {
     rows.push_back({std::to_string(rows.size()), k["name"], k["launches"].dump(),
                     loop::nodes_of(k.value("nodes", std::vector<std::string>())), k["schedule"]});
   std::printf(" kernels\n%s", table(rows, "   ").c_str());
+  if (m.contains("nodes"))
+    std::printf(
+        " nodes      %s\n",
+        wrapped(cat(summary_of(nodes_of(m)), "; --stage=nodes lists them"), 12, 12, columns()).c_str());
 }
 
 std::string source_of(const Json& m) {
@@ -186,16 +192,43 @@ std::string with_functions(Json m, const std::vector<std::string>& names) {
   return cat(m.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
 }
 
+// Of each function, or of the named ones.
+void print_nodes(const Json& manifest, const std::vector<std::string>& names, const Globals& globals) {
+  const bool several = manifest.contains("functions");
+  Json all = Json::array();
+  for (const Json& function : package::functions_of(manifest)) {
+    const auto name = function["name"].get<std::string>();
+    if (!names.empty() && std::ranges::count(names, name) == 0) continue;
+    const std::vector<NodeRow> nodes = nodes_of(function);
+    if (globals.json) {
+      all.push_back(nodes_json(nodes));
+      if (several) all.back()["function"] = name;
+      continue;
+    }
+    if (several) std::printf("// ==== %s\n", name.c_str());
+    std::printf("%s", nodes_text(nodes).c_str());
+  }
+  if (globals.json)
+    std::printf("%s\n", (several ? Json{{"stage", "nodes"}, {"functions", all}} : all.front())
+                            .dump(2, ' ', false, Json::error_handler_t::replace)
+                            .c_str());
+}
+
 int inspect_artifact(const Flags& flags, const Globals& globals) {
   const std::string text = read_manifest_text(flags.common.model);
-  if (!flags.stage.empty() && flags.stage != "manifest")
+  if (!flags.stage.empty() && flags.stage != "manifest" && flags.stage != "nodes")
     fail(ErrorKind::kUsage, "no-such-stage",
-         cat("an artifact holds its manifest, not the stage '", flags.stage, "'"),
+         cat("an artifact holds its manifest and nodes, not the stage '", flags.stage, "'"),
          "give the model itself for the stages of its compilation");
   const Json manifest = package::read_manifest(text, flags.common.model);
   const std::vector<std::string>& names = flags.common.functions;
   check_names(manifest, names);
-  if (globals.json)
+  if (!globals.diagram.empty())
+    fail(ErrorKind::kUsage, "no-diagram", "an artifact has no graph to draw",
+         "give the model itself, with --stage=graph, fused or schedule");
+  if (flags.stage == "nodes")
+    print_nodes(manifest, names, globals);
+  else if (globals.json)
     std::printf("%s", names.empty() ? text.c_str() : with_functions(manifest, names).c_str());
   else if (manifest.contains("functions"))
     print_functions(manifest, flags.common.model, names);
@@ -330,6 +363,7 @@ std::string text_of(const FunctionResult& made, const std::string& stage) {
   if (stage == "graph") return graph::to_string(made.graph);
   if (stage == "loops") return loop::to_string(made.loops);
   if (stage == "memory") return memory_text(*made.programs().front());
+  if (stage == "nodes") return nodes_text(nodes_of(made));
   return loop::to_string(*made.programs().front());
 }
 
@@ -340,7 +374,16 @@ Json json_of(const FunctionResult& made, const std::string& stage) {
             {"text", graph::to_string(made.graph)}};
   if (stage == "memory") return memory_json(*made.programs().front());
   if (stage == "schedule") return schedule_json(made);
+  if (stage == "nodes") return nodes_json(nodes_of(made));
   return {{"stage", stage}, {"text", text_of(made, stage)}};
+}
+
+// One drawing; of several functions, that of the first.
+int print_diagram(const FunctionResult& made, const std::string& stage, const std::string& format) {
+  const Diagram diagram = stage == "graph" ? diagram_of(made.graph) : diagram_of(*made.programs().front());
+  const std::string text = format == "dot" ? to_dot(diagram) : to_svg(diagram);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
 }
 
 // Stages that each function has: as text, one after the other, or as JSON, of several functions as a list.
@@ -387,9 +430,13 @@ int run(const Flags& flags, const Globals& globals) {
                                                                    : Stage::kSchedule;
   if (!flags.graph_file.empty() && options.functions.size() > 1)
     fail(ErrorKind::kUsage, "usage", "a graph file has one function", "write one for each model");
+  if (!globals.diagram.empty() && stage != "graph" && stage != "fused" && stage != "schedule")
+    fail(ErrorKind::kUsage, "no-diagram", cat("the stage '", stage, "' is not drawn"),
+         "--format=dot and svg are for --stage=graph, fused and schedule");
   const Compilation made = compile(options, last);
   for (const FunctionResult& function : made.functions) print_warnings(function.warnings, globals);
   if (!flags.graph_file.empty()) return write_graph(made.main().graph, flags.graph_file);
+  if (!globals.diagram.empty()) return print_diagram(made.main(), stage, globals.diagram);
   if (stage == "manifest")
     print_whole(stage, made.artifact.manifest, globals);
   else if (stage == "source")
@@ -406,9 +453,9 @@ std::function<int()> declare_inspect(CLI::App& app, const Globals& globals) {
   flags->common.declare(app, "a model (.onnx), an artifact (.so) or a manifest (.json)");
   app.add_option("--stage", flags->stage,
                  "of a model what is printed (default: what it takes and consists of, and its graph); of an "
-                 "artifact: "
-                 "manifest")
-      ->check(CLI::IsMember({"graph", "loops", "schedule", "fused", "memory", "source", "manifest"}));
+                 "artifact: manifest or nodes")
+      ->check(
+          CLI::IsMember({"graph", "loops", "schedule", "fused", "nodes", "memory", "source", "manifest"}));
   app.add_option("--write-graph", flags->graph_file,
                  "write the model as stridec's own serialized graph, which compiles like the model")
       ->type_name("FILE");

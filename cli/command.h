@@ -14,6 +14,7 @@ namespace stridec::cli {
 // Flags that every command has.
 struct Globals {
   bool markdown = false;          // --format=md, for commands that support it
+  std::string diagram;            // dot or svg: --format of commands that draw; "": neither
   bool json = false;              // --format=json: results as one JSON document on stdout
   bool quiet = false;             // only errors on stderr, and no report on stdout
   std::string progress = "auto";  // auto | plain | json | none
@@ -25,6 +26,7 @@ struct Command {
   std::function<int()> (*declare)(CLI::App& app, const Globals& globals);
   std::string_view examples = {};  // lines
   bool markdown = false;           // supports --format=md
+  bool diagrams = false;           // supports --format=dot and --format=svg
 };
 
 std::function<int()> declare_compile(CLI::App& app, const Globals& globals);
@@ -33,6 +35,8 @@ std::function<int()> declare_inspect(CLI::App& app, const Globals& globals);
 std::function<int()> declare_run(CLI::App& app, const Globals& globals);
 std::function<int()> declare_verify(CLI::App& app, const Globals& globals);
 std::function<int()> declare_bench(CLI::App& app, const Globals& globals);
+std::function<int()> declare_profile(CLI::App& app, const Globals& globals);
+std::function<int()> declare_report(CLI::App& app, const Globals& globals);
 std::function<int()> declare_tune(CLI::App& app, const Globals& globals);
 std::function<int()> declare_train(CLI::App& app, const Globals& globals);
 std::function<int()> declare_refit(CLI::App& app, const Globals& globals);

@@ -29,7 +29,12 @@ constexpr Command kCommands[] = {
     {"inspect", kModels, "show a model, an artifact or a manifest, at any stage", declare_inspect,
      "stridec inspect model.so\n"
      "stridec inspect model.onnx --stage=schedule\n"
-     "stridec inspect model.onnx --stage=source --kernel 1"},
+     "stridec inspect model.onnx --stage=source --kernel 1\n"
+     "stridec inspect model.onnx --stage=fused --format=svg > model.svg",
+     false, true},
+    {"report", kModels, "write what is known of a model or an artifact as one HTML page", declare_report,
+     "stridec report model.onnx -o report.html\n"
+     "stridec report model.so -o report.html"},
     {"tune", kModels, "measure schedules into a tuning database; show, merge, prune it", declare_tune,
      "stridec tune model.onnx --tune-db tuned.txt --tune-seconds 120\n"
      "stridec tune model.onnx --tune-shape batch=1,sequence=128\n"
@@ -44,6 +49,11 @@ constexpr Command kCommands[] = {
     {"bench", kArtifacts, "time an artifact, whole and by kernel", declare_bench,
      "stridec bench model.so --dim batch=1,sequence=128 --threads 2\n"
      "stridec bench old.so --compare new.so"},
+    {"profile", kArtifacts, "show where an artifact's time goes, by kernel, node or scope; write a trace",
+     declare_profile,
+     "stridec profile model.so --dim batch=1,sequence=128\n"
+     "stridec profile model.so --group node --sort p99\n"
+     "stridec profile model.so --trace trace.json"},
     {"train", kArtifacts, "train an artifact that was compiled with --train, on .npy and .npz files",
      declare_train,
      "stridec compile net.onnx -o net.so --train loss=cross_entropy,logits=y,labels=t,optimizer=adamw\n"
@@ -98,9 +108,14 @@ void declare_globals(CLI::App& sub, const Command& command, Globals& globals) {
          [&globals](const std::string& format) {
            globals.json = format == "json";
            globals.markdown = format == "md";
+           globals.diagram = format == "dot" || format == "svg" ? format : "";
          },
-         command.markdown ? "text, json or md (a page of Markdown)" : "text or json")
-      ->check(command.markdown ? CLI::IsMember({"text", "json", "md"}) : CLI::IsMember({"text", "json"}));
+         command.markdown   ? "text, json or md (a page of Markdown)"
+         : command.diagrams ? "text or json; of --stage=graph, fused and schedule also dot (Graphviz) or svg"
+                            : "text or json")
+      ->check(command.markdown   ? CLI::IsMember({"text", "json", "md"})
+              : command.diagrams ? CLI::IsMember({"text", "json", "dot", "svg"})
+                                 : CLI::IsMember({"text", "json"}));
   sub.add_flag("-q,--quiet", globals.quiet, "print errors alone, and what another option asks for");
   sub.add_option("--progress", globals.progress, "how the progress of long work is reported, on stderr")
       ->check(CLI::IsMember({"auto", "plain", "json", "none"}));

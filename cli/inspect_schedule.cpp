@@ -129,10 +129,12 @@ Json to_json(const loop::Nest& nest, const Choice& choice) {
 Json to_json(const loop::Program& program, const KernelRow& row, const Choices& choices) {
   Json json = {{"name", row.first().name},
                {"launches", row.launches.size()},
+               {"steps", Json::array()},
                {"schedule", row.first().schedule},
                {"in_tiled_group", row.first().strips != nullptr},
                {"nodes", row.nodes},
                {"nests", Json::array()}};
+  for (const Kernel* kernel : row.launches) json["steps"].push_back(kernel->step);
   for (const loop::NestId nest : row.first().nests)
     json["nests"].push_back(to_json(program[nest], choices.at(nest)));
   return json;

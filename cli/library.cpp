@@ -350,6 +350,13 @@ void Library::write_state(const std::string& name, const Array& value) {
 
 void Library::profile(bool enable) { check(api_->context_profile(context_, enable)); }
 
+void Library::trace(const stridec_trace_options* options) {
+  if (api_->struct_size < offsetof(stridec_api, context_trace) + sizeof(api_->context_trace))
+    fail(ErrorKind::kUnsupported, "old-artifact", "the artifact's runtime cannot trace runs",
+         "compile the model again; 'stridec bench' times its kernels as it is");
+  check(api_->context_trace(context_, options));
+}
+
 std::vector<Library::Step> Library::steps() const {
   std::vector<Step> steps;
   const int32_t count = function_info().step_count;

@@ -91,6 +91,8 @@ class Library {
   };
   void profile(bool enable);
   std::vector<Step> steps() const;
+  // Traces the following runs; null: no longer. Throws Error for artifacts whose runtime is too old for it.
+  void trace(const stridec_trace_options* options);
   stridec_memory_info memory() const;
   int threads() const;
 

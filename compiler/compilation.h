@@ -12,6 +12,7 @@
 #include "compiler/base/pass.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/cuda/build.h"
+#include "compiler/fates.h"
 #include "compiler/frontend/import.h"
 #include "compiler/graph/graph.h"
 #include "compiler/loop/program.h"
@@ -110,6 +111,7 @@ struct FunctionResult {
   std::string summary;  // of the model: "opset 18, 585 nodes, weights 437.9 MB"
   frontend::ModelFacts facts;
   std::vector<std::string> files;    // the files that the model was read from
+  NodeTrace nodes;                   // what became of the model's nodes
   std::vector<Diagnostic> warnings;  // from the frontend
   graph::Graph graph;                // as imported, before the graph passes
   loop::Program loops;               // one nest per operator

@@ -60,12 +60,14 @@ Compilation compile(const CompileOptions& options, Stage last) {
   }
 }
 
-Compilation compile(graph::Graph graph, const CompileOptions& options, Stage last) {
+Compilation compile(graph::Graph graph, const CompileOptions& options, Stage last,
+                    std::vector<graph::ModelNode> nodes) {
   Compilation made;
   made.functions.push_back({.source = {.name = "", .model = options.model},
                             .dims = options.dims,
                             .shapes = options.shapes,
-                            .input_values = options.input_values});
+                            .input_values = options.input_values,
+                            .nodes = NodeTrace(std::move(nodes))});
   std::vector<graph::Graph> graphs;
   graphs.push_back(std::move(graph));
   return run(std::move(graphs), std::move(made), options, last, make_runner(options));

@@ -8,7 +8,8 @@ namespace stridec {
 // Compiles up to and including `last`. Throws Error.
 Compilation compile(const CompileOptions& options, Stage last = Stage::kArtifact);
 // The same for a graph in memory. The model file of the options is only named in messages, and hashed for an
-// artifact.
-Compilation compile(graph::Graph graph, const CompileOptions& options, Stage last = Stage::kArtifact);
+// artifact. `nodes`: the model's; empty: those that the graph names.
+Compilation compile(graph::Graph graph, const CompileOptions& options, Stage last = Stage::kArtifact,
+                    std::vector<graph::ModelNode> nodes = {});
 
 }  // namespace stridec

@@ -190,6 +190,7 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
                               .summary = std::move(imported.summary),
                               .facts = std::move(imported.facts),
                               .files = std::move(imported.files),
+                              .nodes = NodeTrace(std::move(imported.nodes)),
                               .warnings = std::move(imported.warnings)});
     graphs.push_back(std::move(imported.graph));
   }

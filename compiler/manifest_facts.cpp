@@ -14,7 +14,8 @@ package::FunctionFacts function_facts(const FunctionResult& made, const std::str
                                .input_ranges = loop::input_ranges(made.loops),
                                .model_file = std::filesystem::path(made.source.model).filename().string(),
                                .model_sha256 = hash,
-                               .tuning = tuning_facts(made)};
+                               .tuning = tuning_facts(made),
+                               .nodes = made.nodes.fates(*made.programs().front())};
   for (const frontend::DimRange& dim : made.dims) facts.dims[dim.name] = frontend::to_string(dim);
   for (const frontend::InputShape& shape : made.shapes) facts.shapes[shape.name] = frontend::to_string(shape);
   for (const frontend::InputValue& value : made.input_values)

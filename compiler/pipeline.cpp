@@ -42,6 +42,7 @@ void for_each_function(Module& m, Use&& use) {
 
 void import_graph(Module& m, const PassContext&) {
   for_each_function(m, [](ModuleFunction& function, FunctionResult& made) {
+    made.nodes.imported(function.graph);
     passes::drop_gradient_marks(function.graph);
     graph::eliminate_dead_code(function.graph);
     made.graph = function.graph;
@@ -327,6 +328,18 @@ std::vector<Unit> units_of(RunsOn where, Module& m, const PassContext& context) 
   return units;
 }
 
+// The general program that becomes that of the best variant, as far as passes of this kind work on it; null:
+// they do not.
+const loop::Program* first_program(RunsOn where, const Module& m, size_t f) {
+  const FunctionResult& made = m.made.functions[f];
+  const bool gpu = !m.targets.gpus.empty();
+  if (where == RunsOn::kLoops || (where == RunsOn::kCpuLoops && !gpu))
+    return &m.functions[f].programs.front().program;
+  if (where == RunsOn::kGpu && gpu) return &made.gpu_variants.front().program;
+  if (where == RunsOn::kCpu && !gpu) return &made.variants.front().program;
+  return nullptr;
+}
+
 // Whether the pass is the last one of its stage on these IRs.
 bool ends_stage(const Pipeline& pipeline, size_t at) {
   return at + 1 == pipeline.size() || pipeline[at + 1].runs_on != pipeline[at].runs_on ||
@@ -339,6 +352,7 @@ void run_row(const Pass& pass, Module& m, PassRunner& runner, const PassContext&
     graph::Graph& graph = m.functions[f].graph;
     if (const auto* on_graph = std::get_if<Pass::OnGraph>(&pass.run)) (*on_graph)(graph, context);
     runner.changed(pass, graph, label_of(m, f), kGraphHooks, last);
+    m.made.functions[f].nodes.after(pass.name, graph);
   }
   if (pass.runs_on == RunsOn::kArtifact) return runner.changed(pass);
   for (Unit& unit : units_of(pass.runs_on, m, context)) {
@@ -346,6 +360,9 @@ void run_row(const Pass& pass, Module& m, PassRunner& runner, const PassContext&
       (*on_program)(*unit.program, unit.context);
     runner.changed(pass, *unit.program, unit.variant, kLoopHooks, last);
   }
+  for (size_t f = 0; f < m.functions.size(); ++f)
+    if (const loop::Program* program = first_program(pass.runs_on, m, f))
+      m.made.functions[f].nodes.after(pass.name, *program);
 }
 
 }  // namespace

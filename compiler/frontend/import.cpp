@@ -113,6 +113,7 @@ Imported import_graph(const std::string& path, const graph::Data& file, const Im
   for (const graph::Value& value : out.graph.values) graph::check_size(value.type);
   make_parameters(out.graph, options.refit);
   out.facts = facts_of(out.graph);
+  out.nodes = graph::origins_of(out.graph);
   out.summary = cat("serialized graph, ", out.graph.nodes.size(), " nodes, ", human_bytes(file.size));
   return out;
 }
@@ -246,7 +247,8 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
   pt2::Imported imported = pt2::import_program(path, file, own);
   ModelFacts facts = facts_of(imported.graph);
   return {std::move(imported.graph), std::move(imported.problems), std::move(imported.warnings),
-          std::move(facts),          std::move(imported.summary),  {path}};
+          std::move(facts),          std::move(imported.summary),  {path},
+          std::move(imported.nodes)};
 }
 
 Imported import_torchscript(const std::string& path, const graph::Data& file, const ImportOptions& options) {
@@ -329,8 +331,8 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
   files.insert(files.begin(), path);
   ModelFacts facts = facts_of(model);
   std::string summary = summarize(model, facts);
-  return {std::move(imported.graph), std::move(problems), std::move(imported.warnings),
-          std::move(facts),          std::move(summary),  std::move(files)};
+  return {std::move(imported.graph), std::move(problems), std::move(imported.warnings), std::move(facts),
+          std::move(summary),        std::move(files),    std::move(imported.nodes)};
 }
 
 bool is_serialized(const graph::Data& file) { return graph::is_serialized(file.bytes, file.size); }

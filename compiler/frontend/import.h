@@ -14,6 +14,7 @@
 #include "compiler/frontend/onnx/operator_info.h"
 #include "compiler/frontend/states.h"
 #include "compiler/graph/graph.h"
+#include "compiler/graph/model_node.h"
 
 namespace stridec::frontend {
 
@@ -83,6 +84,7 @@ struct Imported {
   ModelFacts facts = {};
   std::string summary;               // "opset 18, 585 nodes, weights 437.9 MB"
   std::vector<std::string> files;    // the model file and its external data files
+  std::vector<graph::ModelNode> nodes = {};
 };
 
 // Detects the format from the contents: ONNX, or a serialized graph (compiler/graph/serialize.h). Throws

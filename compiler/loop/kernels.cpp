@@ -35,6 +35,18 @@ bool comes_before(std::string_view a, std::string_view b) {
   return a.size() < b.size();
 }
 
+// The steps that the profile counts: launches outside tiled groups, tiled groups and calls.
+void for_each_counted(const Program& program, const std::function<void(const Step&)>& visit) {
+  const std::set<NestId> parts = launched_in_groups(program);
+  for_each_step(program.steps, [&](const Step& step) {
+    const auto* launch = std::get_if<Launch>(&step.node);
+    const bool counted =
+        launch ? !parts.contains(launch->nest)
+               : std::holds_alternative<TiledGroup>(step.node) || std::holds_alternative<Call>(step.node);
+    if (counted) visit(step);
+  });
+}
+
 Kernel kernel_of(const Program& program, const Step& step) {
   Kernel kernel;
   kernel.strips = std::get_if<TiledGroup>(&step.node);
@@ -54,19 +66,24 @@ Kernel kernel_of(const Program& program, const Step& step) {
 
 std::vector<Kernel> kernels_of(const Program& program, int& steps) {
   std::vector<Kernel> kernels;
-  const std::set<NestId> parts = launched_in_groups(program);
-  for_each_step(program.steps, [&](const Step& step) {
-    const auto* launch = std::get_if<Launch>(&step.node);
-    if (launch && parts.contains(launch->nest)) return;
-    if (launch || std::holds_alternative<TiledGroup>(step.node)) {
+  for_each_counted(program, [&](const Step& step) {
+    if (!std::holds_alternative<Call>(step.node)) {
       kernels.push_back(kernel_of(program, step));
       kernels.back().step = steps;
-    } else if (!std::holds_alternative<Call>(step.node)) {
-      return;
     }
     ++steps;
   });
   return kernels;
+}
+
+std::vector<Routine> routines_of(const Program& program) {
+  std::vector<Routine> routines;
+  int steps = 0;
+  for_each_counted(program, [&](const Step& step) {
+    if (const auto* call = std::get_if<Call>(&step.node)) routines.push_back({call, steps});
+    ++steps;
+  });
+  return routines;
 }
 
 std::vector<Kernel> kernels_of(const Program& program) {

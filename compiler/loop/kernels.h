@@ -26,6 +26,13 @@ struct Kernel {
 std::vector<Kernel> kernels_of(const Program& program, int& steps);
 std::vector<Kernel> kernels_of(const Program& program);
 
+// A call of the library, which the profile counts like a kernel.
+struct Routine {
+  const Call* call;
+  int step;
+};
+std::vector<Routine> routines_of(const Program& program);
+
 // The cost of a launch, or of all nests and all tiles of a tiled group.
 Cost cost_of(const Program& program, const Kernel& kernel);
 

@@ -95,6 +95,18 @@ Json measured_of(const loop::Kernel& kernel, const TuningFacts& tuning) {
           {"schedules_tried", tuned->second.tried}};
 }
 
+// For each launch of the row, its nodes as indices into the row's.
+Json launch_nodes(const loop::KernelRow& row) {
+  std::map<std::string_view, size_t> place;
+  for (size_t i = 0; i < row.nodes.size(); ++i) place[row.nodes[i]] = i;
+  Json launches = Json::array();
+  for (const loop::Kernel* kernel : row.launches) {
+    launches.push_back(Json::array());
+    for (const std::string& node : kernel->nodes) launches.back().push_back(place.at(node));
+  }
+  return launches;
+}
+
 Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
   Json kernels = Json::array();
   const std::vector<loop::Kernel> all = loop::kernels_of(program, steps);
@@ -108,6 +120,7 @@ Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
                   {"bytes", sym::to_string(row.cost.bytes_read + row.cost.bytes_written)},
                   {"nodes", row.nodes}};
     for (const loop::Kernel* kernel : row.launches) entry["steps"].push_back(kernel->step);
+    if (row.launches.size() > 1) entry["launch_nodes"] = launch_nodes(row);
     if (Json times = measured_of(row.first(), tuning); !times.is_null()) entry["measured"] = std::move(times);
     kernels.push_back(std::move(entry));
   }
@@ -142,10 +155,31 @@ Json guards_of(const Program& program) {
   return guards;
 }
 
-// Adds kernels, specializations and tuning.
+// Nodes without a kernel, those of equal fate together, in the order of their first nodes. Kernels have the
+// others.
+Json nodes_of(const std::vector<NodeFate>& nodes) {
+  Json rows = Json::array();
+  std::map<std::string, size_t> known;
+  int count = 0;
+  for (const NodeFate& node : nodes) {
+    count += node.count;
+    if (node.kind == NodeFate::Kind::kKernel) continue;
+    Json row = {{"fate", name(node.kind)}, {"by", node.by}};
+    if (!node.with.empty()) row["with"] = node.with;
+    if (!node.steps.empty()) row["steps"] = node.steps;
+    const auto [found, fresh] =
+        known.emplace(row.dump(-1, ' ', false, Json::error_handler_t::replace), rows.size());
+    if (fresh) rows.push_back(std::move(row));
+    rows[found->second]["nodes"].push_back(node.node);
+  }
+  return {{"count", count}, {"without_kernel", std::move(rows)}};
+}
+
+// Adds kernels, nodes and specializations.
 void add_kernels(Json& json, const FunctionFacts& function) {
   int steps = 0;  // of the runtime's profile; the general program's come first
   json["kernels"] = kernels_of(*function.program, function.tuning, steps);
+  json["nodes"] = nodes_of(function.nodes);
   for (const auto& [when, special] : function.specializations)
     json["specializations"].push_back({{"when", sym::to_string(when)},
                                        {"workspace_bytes", sym::to_string(special->arena_bytes)},
@@ -216,6 +250,20 @@ Json parameters_of(const ManifestFacts& facts) {
 }
 
 }  // namespace
+
+std::string_view name(NodeFate::Kind kind) {
+  switch (kind) {
+    case NodeFate::Kind::kKernel: return "kernel";
+    case NodeFate::Kind::kRoutine: return "routine";
+    case NodeFate::Kind::kControl: return "control";
+    case NodeFate::Kind::kConstant: return "constant";
+    case NodeFate::Kind::kView: return "view";
+    case NodeFate::Kind::kSize: return "size";
+    case NodeFate::Kind::kRewritten: return "rewritten";
+    case NodeFate::Kind::kDead: return "dead";
+  }
+  return "";
+}
 
 std::string manifest(const ManifestFacts& facts) {
   const FunctionFacts& first = facts.functions.front();

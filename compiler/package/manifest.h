@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/loop/program.h"
@@ -23,6 +24,27 @@ struct TuningFacts {
   std::string sha256;  // of the lines of these entries
 };
 
+// What became of a node of the model.
+struct NodeFate {
+  enum class Kind : uint8_t {
+    kKernel,     // kernels compute it
+    kRoutine,    // a routine of the library computes it; `by` is its name
+    kControl,    // branches and loops of the host program
+    kConstant,   // computed when compiling
+    kView,       // index arithmetic of what reads it
+    kSize,       // expressions over sizes
+    kRewritten,  // replaced by other operations
+    kDead,       // nothing reads it, or it never runs
+  };
+  std::string node;  // the model's node, as in KernelRow::nodes
+  Kind kind;
+  std::string by = {};          // the pass after which it is no longer there
+  std::string with = {};        // kRewritten: the node that computes the same, if that is why
+  int count = 1;                // nodes with this text
+  std::vector<int> steps = {};  // of the profile: kernels and routines
+};
+std::string_view name(NodeFate::Kind kind);  // "kernel", "view" ...
+
 // One function. The program is the general one of the best variant.
 struct FunctionFacts {
   const loop::Program* program = nullptr;
@@ -33,6 +55,7 @@ struct FunctionFacts {
   std::map<std::string, std::string> shapes = {};   // --shape, by name: "f32[batch,3,224,224]"
   std::map<std::string, std::string> input_values = {};  // --input-value, by name: "16000"
   TuningFacts tuning = {};
+  std::vector<NodeFate> nodes = {};  // of the model, in its order
   // Programs for specialised sizes, of the best variant, in the order in which the run tries them.
   struct Specialization {
     sym::Expr when;

@@ -11,10 +11,10 @@ from ._compile import compile
 from ._context import Context
 from ._errors import Diagnostic, Error
 from ._model import Model, Value, load
-from ._program import bench, check, find_program, inspect, verify
+from ._program import bench, check, find_program, inspect, profile, verify
 from ._version import __version__
 
 __all__ = [
     "Context", "Diagnostic", "Error", "Model", "Value", "__version__", "bench", "check", "compile", "find_program",
-    "inspect", "load", "verify",
+    "inspect", "load", "profile", "verify",
 ]  # fmt: skip

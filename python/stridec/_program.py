@@ -190,6 +190,30 @@ def bench(
         return run("bench", os.fspath(artifact), *arguments, *_archives(folder, {"--input": inputs}))[1]
 
 
+def profile(
+    artifact: Path,
+    *,
+    inputs: Optional[Mapping[str, Any]] = None,
+    dims: Optional[Mapping[str, int]] = None,
+    threads: Optional[int] = None,
+    variant: Optional[str] = None,
+    function: Optional[str] = None,
+    seconds: Optional[float] = None,
+    runs: Optional[int] = None,
+    group: str = "kernel",
+    trace: Optional[Path] = None,
+) -> Dict[str, Any]:
+    """Where the artifact's time goes: `rows` by `group` (kernel, step, node or scope), which add up to `nanoseconds`.
+
+    `trace` is a file for trace events of the first runs."""
+    given = {"threads": threads, "variant": variant, "function": function, "seconds": seconds, "runs": runs, "group": group,
+             "trace": None if trace is None else os.fspath(trace)}  # fmt: skip
+    arguments = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    arguments += [f"--dim={name}={size}" for name, size in (dims or {}).items()]
+    with tempfile.TemporaryDirectory(prefix="stridec-") as folder:
+        return run("profile", os.fspath(artifact), *arguments, *_archives(folder, {"--input": inputs}))[1]
+
+
 def _archives(folder: str, given: Mapping[str, Optional[Mapping[str, Any]]]) -> List[str]:
     found: List[str] = []
     for flag, arrays in given.items():

@@ -311,7 +311,8 @@ constexpr stridec_api kApi = {.struct_size = sizeof(stridec_api),
                               .model_find_input = model_find_input,
                               .model_find_output = model_find_output,
                               .model_metadata = model_metadata,
-                              .context_cancel = context_cancel};
+                              .context_cancel = context_cancel,
+                              .context_trace = context_trace};
 
 }  // namespace
 }  // namespace stridec::runtime

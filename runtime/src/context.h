@@ -19,6 +19,8 @@ namespace stridec::runtime {
 // depend on data, and resize_output has not been called yet.
 enum class Place : int32_t { kUnknown, kDirect, kOwned, kStaged, kFetched };
 
+struct Trace;
+
 struct Step {
   int64_t calls, nanoseconds, minimum;
 };
@@ -77,8 +79,10 @@ struct stridec_context {
   const stridec_tensor* given_outputs;  // of the run in progress
   stridec_status run_status;            // status of a failure in a callback; its message is in error
 
+  stridec::runtime::Trace* trace;  // null: none
   bool asynchronous;
   bool profiling;
+  bool watched;  // profiling or traced: launches go through the runtime, which reads the clock
 };
 
 namespace stridec::runtime {

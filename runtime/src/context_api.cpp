@@ -7,6 +7,7 @@
 
 #include "context_api.h"
 #include "machine.h"
+#include "trace.h"
 
 namespace stridec::runtime {
 namespace {
@@ -24,6 +25,7 @@ void release_frame(stridec_context& c, Frame& f) {
 }
 
 void destroy(stridec_context* c) {
+  trace_stop(*c);
   pool_destroy(c->pool);
   cuda_context_destroy(c->cuda);  // waits for outstanding work
   for (Block* block : {&c->arena, &c->scratch, &c->staging, &c->state, &c->device_parameters, &c->counters})
@@ -239,6 +241,7 @@ stridec_status context_create(stridec_model* model, const stridec_context_option
     destroy(made);
     return status;
   }
+  trace_from_environment(*made);
   *context = made;
   return STRIDEC_OK;
 }
@@ -295,7 +298,24 @@ stridec_status context_profile(stridec_context* c, int32_t enable) {
     memset(f.steps, 0, sizeof(Step) * static_cast<size_t>(count));
   }
   c->profiling = enable != 0;
+  c->watched = c->profiling || c->trace;
   return STRIDEC_OK;
+}
+
+stridec_status context_trace(stridec_context* c, const stridec_trace_options* given) {
+  if (!c) return STRIDEC_INVALID_ARGUMENT;
+  InUse use(*c);
+  if (!use) return STRIDEC_BUSY;
+  if (!given) {
+    trace_stop(*c);
+    return STRIDEC_OK;
+  }
+  stridec_trace_options options;
+  if (!take_options(&options, sizeof options, given)) {
+    use.message << "the options are not those of this version of the API: set struct_size, and zero the rest";
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  return trace_start(*c, options, false, use.message);
 }
 
 stridec_status context_function_step(stridec_context* c, int32_t function, int32_t index,

@@ -24,6 +24,7 @@ stridec_status context_reset_state(stridec_context* context, int32_t index);
 stridec_status context_profile(stridec_context* context, int32_t enable);
 stridec_status context_function_step(stridec_context* context, int32_t function, int32_t index,
                                      stridec_step_profile* profile);
+stridec_status context_trace(stridec_context* context, const stridec_trace_options* options);
 stridec_status context_memory(stridec_context* context, stridec_memory_info* info);
 
 stridec_status check_threads(int32_t threads, int32_t spin_us, Text& message);

@@ -1,6 +1,7 @@
 #include "clock.h"
 #include "context.h"
 #include "fp_mode.h"
+#include "trace.h"
 
 namespace stridec::runtime {
 namespace {
@@ -55,6 +56,20 @@ void do_foreign_part(void* argument, int32_t part) {
   set_fp_mode(before);
 }
 
+struct TracedJob {
+  void (*body)(void* arg, int32_t part);
+  Job* job;
+  Trace* trace;
+  int32_t step;
+};
+
+void do_traced_part(void* argument, int32_t part) {
+  const TracedJob& traced = *static_cast<TracedJob*>(argument);
+  trace_part_begins(*traced.trace, traced.step, part);
+  traced.body(traced.job, part);
+  trace_part_ends(*traced.trace, traced.step, part);
+}
+
 void record(Step& step, int64_t elapsed) {
   if (!step.calls || elapsed < step.minimum) step.minimum = elapsed;
   ++step.calls;
@@ -62,6 +77,20 @@ void record(Step& step, int64_t elapsed) {
 }
 
 stridec_context& context_of(stridec_abi_run* run) { return *static_cast<stridec_context*>(run->context); }
+
+// Runs the parts with the clock read around them.
+void run_watched(stridec_context& c, Job& job, void (*body)(void* arg, int32_t part), int32_t step) {
+  const int64_t begin = now_ns();
+  if (c.trace) trace_step_begins(*c.trace, step, begin);
+  TracedJob traced = {body, &job, c.trace, step};
+  if (c.trace && trace_has_parts(*c.trace))
+    run_parts(c, job.parts, do_traced_part, &traced);
+  else
+    run_parts(c, job.parts, body, &job);
+  const int64_t end = now_ns();
+  if (c.profiling) record(c.frame->steps[step], end - begin);
+  if (c.trace) trace_step_ends(*c.trace, step, begin, end, job.parts);
+}
 
 }  // namespace
 
@@ -88,8 +117,6 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
   if (is_cancelled(c)) return 1;
   if (tasks <= 0) return 0;
   auto parts = static_cast<int32_t>(stridec_abi_parts(tasks, grain, run->threads));
-  bool timed = c.profiling && step >= 0 && step < c.frame->function->variant->step_count;
-  int64_t start = timed ? now_ns() : 0;
   Job job = {kernel, *args, tasks, parts, {0}};
   if (movable && parts > 1 && tasks <= UINT32_MAX) {
     job.args.left = reinterpret_cast<stridec_abi_left*>(c.left.data);
@@ -100,8 +127,11 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
           stridec_abi_tasks(stridec_abi_share(tasks, parts, p), stridec_abi_share(tasks, parts, p + 1)),
           __ATOMIC_RELAXED);
   }
-  run_parts(c, parts, c.parallel_for && parts > 1 ? do_foreign_part : do_part, &job);
-  if (timed) record(c.frame->steps[step], now_ns() - start);
+  const auto body = c.parallel_for && parts > 1 ? do_foreign_part : do_part;
+  if (c.watched && step >= 0 && step < c.frame->function->variant->step_count)
+    run_watched(c, job, body, step);
+  else
+    run_parts(c, parts, body, &job);
   return static_cast<int32_t>(job.failed.load(std::memory_order_relaxed));
 }
 

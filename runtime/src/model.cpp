@@ -1,7 +1,9 @@
 #include "model.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <new>
 
@@ -9,6 +11,7 @@
 #include "memory.h"
 #include "tensor.h"
 #include "text.h"
+#include "trace_file.h"
 
 namespace stridec::runtime {
 namespace {
@@ -277,6 +280,18 @@ void log_choice(const stridec_model& model, const stridec_model_options& options
   options.log(options.log_user, sentence);
 }
 
+// Tells the caller's log that STRIDEC_PROFILE names a file, and whether contexts can write it.
+void log_trace(const stridec_model& model, const stridec_model_options& options) {
+  char path[4096], sentence[4200];
+  Text name(path, sizeof path), text(sentence, sizeof sentence);
+  if (!trace_path(model.module->name, name)) return;
+  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  text << "STRIDEC_PROFILE: '" << path
+       << (fd < 0 ? "' cannot be written, so runs are not traced" : "' gets a trace");
+  if (fd >= 0) close(fd);
+  options.log(options.log_user, sentence);
+}
+
 stridec_status fill(stridec_model& model, const stridec_model_options& options, const stridec_abi_note& note,
                     const char* base, Text& message) {
   const stridec_abi_module& p = *model.module;
@@ -304,7 +319,7 @@ stridec_status fill(stridec_model& model, const stridec_model_options& options, 
   if (status != STRIDEC_OK) return status;
   if ((options.flags & STRIDEC_MODEL_COPY_WEIGHTS) && model.target->device == STRIDEC_ABI_CPU)
     copy_weights(model.blob);
-  if (options.log) log_choice(model, options);
+  if (options.log) log_choice(model, options), log_trace(model, options);
   return STRIDEC_OK;
 }
 

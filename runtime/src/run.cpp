@@ -4,6 +4,7 @@
 #include "context_api.h"
 #include "fp_mode.h"
 #include "parameters.h"
+#include "trace.h"
 #include "transfer.h"
 
 namespace stridec::runtime {
@@ -208,7 +209,7 @@ stridec_status execute(stridec_context& c, Text& message) {
            .launch_device = launch_device,
            .read = read_device,
            .context = &c};
-  __atomic_store_n(&c.run.direct, !c.profiling, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&c.run.direct, !c.watched, __ATOMIC_SEQ_CST);
   if (c.cancelled.load()) c.run.direct = 0;
   if (c.cuda) {
     cuda_begin(*c.cuda, c.frame->function->index, key_of(c), !c.profiling);
@@ -413,26 +414,38 @@ stridec_status context_reserve_function(stridec_context* c, int32_t function, co
   return status == STRIDEC_OK ? reserve(*c, inputs, input_count, outputs, output_count, use.message) : status;
 }
 
+namespace {
+
+stridec_status run_selected(stridec_context& c, const stridec_tensor* inputs, size_t input_count,
+                            stridec_tensor* outputs, size_t output_count, Text& message) {
+  stridec_status status = prepare(c, inputs, input_count, outputs, output_count, Aim::kRun, message);
+  if (status == STRIDEC_OK) status = check_overlaps(c, inputs, outputs, message);
+  if (status != STRIDEC_OK) return status;
+  if (c.cuda && cuda_failure(*c.cuda).code) return failed_run(c, message);  // of an earlier run
+  for (int32_t i = 0; i < function_of(c).input_count && status == STRIDEC_OK; ++i)
+    if (c.frame->staging_offset[i] >= 0 && (!c.frame->bind_data[i] || c.cuda))
+      status = gather_input(c, i, inputs[i], message);
+  if (status != STRIDEC_OK) return status;
+  c.given_outputs = outputs;
+  status = execute(c, message);
+  if (status == STRIDEC_OK && c.cuda) status = finish_device(c, outputs, message);
+  c.given_outputs = nullptr;
+  return status == STRIDEC_OK ? deliver(c, outputs, message) : status;
+}
+
+}  // namespace
+
 stridec_status context_run_function(stridec_context* c, int32_t function, const stridec_tensor* inputs,
                                     size_t input_count, stridec_tensor* outputs, size_t output_count) {
   if (!c) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
   stridec_status status = select_function(*c, function, use.message);
-  if (status == STRIDEC_OK)
-    status = prepare(*c, inputs, input_count, outputs, output_count, Aim::kRun, use.message);
-  if (status == STRIDEC_OK) status = check_overlaps(*c, inputs, outputs, use.message);
   if (status != STRIDEC_OK) return status;
-  if (c->cuda && cuda_failure(*c->cuda).code) return failed_run(*c, use.message);  // of an earlier run
-  for (int32_t i = 0; i < function_of(*c).input_count && status == STRIDEC_OK; ++i)
-    if (c->frame->staging_offset[i] >= 0 && (!c->frame->bind_data[i] || c->cuda))
-      status = gather_input(*c, i, inputs[i], use.message);
-  if (status != STRIDEC_OK) return status;
-  c->given_outputs = outputs;
-  status = execute(*c, use.message);
-  if (status == STRIDEC_OK && c->cuda) status = finish_device(*c, outputs, use.message);
-  c->given_outputs = nullptr;
-  return status == STRIDEC_OK ? deliver(*c, outputs, use.message) : status;
+  if (c->trace) trace_run_begins(*c);
+  status = run_selected(*c, inputs, input_count, outputs, output_count, use.message);
+  if (c->trace) trace_run_ends(*c, status);
+  return status;
 }
 
 }  // namespace stridec::runtime

@@ -10,8 +10,8 @@ from harness import STRIDEC, expect, stridec
 # Of every command with positionals: files that are missing or do not fit, so that it ends at once.
 POSITIONALS = {
     "compile": ["missing.onnx"], "check": ["missing.onnx"], "inspect": ["missing.onnx"], "run": ["missing.so"],
-    "verify": ["missing.onnx", "missing.so"], "bench": ["missing.so"], "tune": ["missing.onnx"],
-    "diff": ["missing.so", "mlp.so"], "licenses": ["missing.so"],
+    "verify": ["missing.onnx", "missing.so"], "bench": ["missing.so"], "profile": ["missing.so"], "tune": ["missing.onnx"],
+    "diff": ["missing.so", "mlp.so"], "licenses": ["missing.so"], "report": ["missing.onnx"],
 }  # fmt: skip
 
 # Commands whole: options in parts that stay together, then positionals.
@@ -24,6 +24,7 @@ WHOLE = [
     ("run", [["-i", "x=good.npy"], ["-o", "y=order.npy"]], ["mlp.so"]),
     ("verify", [["-i", "x=good.npy"], ["--expect", "y=expected.npy"]], ["mlp.onnx", "mlp.so"]),
     ("bench", [["--input", "x=good.npy"], ["--seconds", "0.01"], ["--format", "json"]], ["mlp.so"]),
+    ("profile", [["--input", "x=good.npy"], ["--runs", "5"], ["--format", "json"]], ["mlp.so"]),
     ("diff", [["--format", "json"]], ["mlp.so", "gather.so"]),
 ]
 
@@ -45,7 +46,7 @@ def test_any_order():
         for words in orders(options, positionals):
             done = stridec([command, *words])
             expect(done.returncode == 0, f"{command} {words}: {done.stdout}{done.stderr}")
-            seen.add(done.stdout if command not in ("bench",) else "")
+            seen.add(done.stdout if command not in ("bench", "profile") else "")
         expect(len(seen) == 1, f"{command} depends on the order of its options: {seen}")
 
 

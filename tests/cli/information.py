@@ -36,7 +36,7 @@ def test_manifest():
 
 
 def test_inspect():
-    for stage in ("graph", "loops", "schedule", "fused", "memory", "source", "manifest"):
+    for stage in ("graph", "loops", "schedule", "fused", "nodes", "memory", "source", "manifest"):
         expect(stridec(f"inspect mlp.onnx --stage={stage}", 0).stdout, f"nothing is printed for {stage}")
         json.loads(stridec(f"inspect mlp.onnx --stage={stage} --format=json", 0).stdout)
     graph = stridec("inspect mlp.onnx --stage=graph", 0).stdout
@@ -48,6 +48,70 @@ def test_inspect():
     told = re.findall(r"^// sm_90a: \d+ registers, .* bytes of shared memory, \d+ of stack.*, \d+ of code; \d+ threads, "
                       r"\d+ blocks? a multiprocessor, \d+ % of its threads$", kernels, re.M)  # fmt: skip
     expect(told and len(told) == len(re.findall(r"^// ---- ", kernels, re.M)), kernels[:2000])
+
+
+def test_node_fates():
+    """Each node has the fate after which it is named, in the model, the artifact and the manifest."""
+    stridec("compile fated.onnx -o fated.so", 0)
+    of_model = json.loads(stridec("inspect fated.onnx --stage=nodes --format=json", 0).stdout)
+    rows = {row["node"]: row for row in of_model["nodes"]}
+    expect(len(rows) == len(of_model["nodes"]) == 15, f"nodes {list(rows)}")
+    for node, row in rows.items():
+        expect(f"'{row['fate']}/" in node, f"{node} is {row}")
+        expect(("kernels" in row) == (row["fate"] in ("kernel", "routine")), f"{node} is {row}")
+    same = next(row for node, row in rows.items() if "rewritten/Exp" in node)
+    expect("kernel/Exp" in same["with"], f"a repeated node is {same}")
+    for source in ("so", "json"):
+        of_file = json.loads(stridec(f"inspect fated.{source} --stage=nodes --format=json", 0).stdout)
+        expect(sorted(of_file["nodes"], key=str) == sorted(of_model["nodes"], key=str), f"the {source} says {of_file}, the model {of_model}")
+    with open("fated.json", encoding="utf-8") as file:
+        manifest = json.load(file)
+    kernels = {node for kernel in manifest["kernels"] for node in kernel["nodes"]}
+    others = [node for group in manifest["nodes"]["without_kernel"] for node in group["nodes"]]
+    expect(kernels | set(others) == set(rows) and len(kernels) + len(others) == manifest["nodes"]["count"], manifest["nodes"])
+    steps = {step for kernel in manifest["kernels"] for step in kernel["steps"]}
+    for row in rows.values():
+        for kernel in row.get("kernels", []):
+            expect(row["fate"] == "routine" or set(kernel["steps"]) <= steps, f"{row} has a step that no kernel has")
+    text = stridec("inspect fated.so --stage=nodes", 0).stdout
+    expect("rewritten: same as node" in text and "15 nodes: " in text, text)
+    expect("15 nodes: " in stridec("inspect fated.so", 0).stdout, "the summary of an artifact lacks its nodes")
+
+
+def test_nodes_of_launches():
+    """A kernel that is launched several times says which nodes each launch computes."""
+    stridec("compile layers.onnx -o layers.so", 0)
+    with open("layers.json", encoding="utf-8") as file:
+        manifest = json.load(file)
+    repeated = [kernel for kernel in manifest["kernels"] if kernel["launches"] > 1]
+    expect(repeated, f"kernels {manifest['kernels']}")
+    for kernel in manifest["kernels"]:
+        launches = kernel.get("launch_nodes")
+        expect((launches is None) == (kernel["launches"] == 1), f"kernel {kernel}")
+        if launches is None:
+            continue
+        expect(len(launches) == len(kernel["steps"]), f"kernel {kernel}")
+        expect(sorted({at for launch in launches for at in launch}) == list(range(len(kernel["nodes"]))), f"kernel {kernel}")
+
+
+def test_nodes_of_old_manifests():
+    """A manifest before 1.4 has the nodes of kernels alone, and a hostile one is refused or printed, never more."""
+    with open("mlp.json", encoding="utf-8") as file:
+        old = json.load(file)
+    del old["nodes"]
+    old["schema_version"] = "1.3"
+    with open("old.json", "w", encoding="utf-8") as file:
+        json.dump(old, file)
+    rows = json.loads(stridec("inspect old.json --stage=nodes --format=json", 0).stdout)["nodes"]
+    expect(rows and all(row["fate"] == "kernel" for row in rows), f"rows {rows}")
+    old["kernels"][0]["launch_nodes"] = [[99, 0]]
+    with open("old.json", "w", encoding="utf-8") as file:
+        json.dump(old, file)
+    stridec("inspect old.json --stage=nodes", 0)
+    old["kernels"][0]["launch_nodes"] = [["a"]]
+    with open("old.json", "w", encoding="utf-8") as file:
+        json.dump(old, file)
+    stridec("inspect old.json --stage=nodes", 3)
 
 
 def test_schedule():

@@ -168,6 +168,46 @@ def repeated():
     return model([loop], [value("times", [], I64), value("x", ["n"])], [value("y", ["n"])])
 
 
+def layers(count=3):
+    """x through equal layers: matrix product and Tanh."""
+    nodes, weights, at = [], [], "x"
+    for i in range(count):
+        weights.append((f"w{i}", _weights(16, 16) + i))
+        nodes.append(helper.make_node("MatMul", [at, f"w{i}"], [f"h{i}"], f"layer{i}/MatMul"))
+        at = "y" if i + 1 == count else f"y{i}"
+        nodes.append(helper.make_node("Tanh", [f"h{i}"], [at], f"layer{i}/Tanh"))
+    return model(nodes, [value("x", ["batch", 16])], [value("y", ["batch", 16])], weights)
+
+
+def fated():
+    """Nodes of every fate, named after it. y = exp(x + relu(w))^T * exp(...)^T once per row; `best` needs a sort; only the run
+    knows which branch makes `z`."""
+    branches = [
+        helper.make_graph([helper.make_node(op, ["x"], [out], f"kernel/{op}")], op, [], [value(out, None)])
+        for op, out in (("Neg", "n"), ("Abs", "a"))
+    ]
+    return model(
+        [
+            helper.make_node("Relu", ["w"], ["c"], "constant/Relu"),
+            helper.make_node("Add", ["x", "c"], ["h"], "kernel/Add"),
+            helper.make_node("Exp", ["h"], ["e"], "kernel/Exp"),
+            helper.make_node("Exp", ["h"], ["e2"], "rewritten/Exp"),
+            helper.make_node("Transpose", ["e"], ["t"], "view/Transpose"),
+            helper.make_node("Transpose", ["e2"], ["t2"], "rewritten/Transpose"),
+            helper.make_node("Identity", ["t2"], ["t3"], "view/Identity"),
+            helper.make_node("Mul", ["t", "t3"], ["m"], "kernel/Mul"),
+            helper.make_node("Shape", ["m"], ["s"], "size/Shape"),
+            helper.make_node("Reshape", ["m", "s"], ["y"], "view/Reshape"),
+            helper.make_node("Neg", ["m"], ["unused"], "dead/Neg"),
+            helper.make_node("TopK", ["x", "k"], ["best", "at"], "routine/TopK"),
+            helper.make_node("If", ["flag"], ["z"], "kernel/If", then_branch=branches[0], else_branch=branches[1]),
+        ],
+        [value("x", ["batch", 4]), value("flag", [], TensorProto.BOOL)],
+        [value("y", None), value("best", None), value("z", None)],
+        [("w", _weights(4)), ("k", np.array([2]))],
+    )
+
+
 def gather():
     """picked = table[index]; total = left + right, of which each may have one row or as many as the other."""
     return model(
@@ -477,7 +517,7 @@ def write_all(folder):
 
     good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "counting": counting(), "gather": gather(), "tower": tower(),
             "frames": frames(), "parts": parts(), "repeated": repeated(), "ranged": ranged(),
-            "softmax": chain(("Softmax", {"axis": -1})), "bytes": bytes_of(), "named": named(), "unpooled": unpooled(), "sized": sized(), "stepping": stepping()}  # fmt: skip
+            "softmax": chain(("Softmax", {"axis": -1})), "bytes": bytes_of(), "named": named(), "unpooled": unpooled(), "sized": sized(), "stepping": stepping(), "fated": fated(), "layers": layers()}  # fmt: skip
     for name, made in {**good, **bad_models(), **overflowing_models(), **bombs()}.items():
         write(name + ".onnx", made.SerializeToString())
     for name, data in bad_files(mlp().SerializeToString()).items():

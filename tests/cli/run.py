@@ -24,9 +24,11 @@ import hostile
 import information
 import library
 import models_shown
+import profiling
 import random_data
 import ranks
 import refit
+import reports
 import results
 import same_bytes
 import transcripts
@@ -34,7 +36,7 @@ import verifying
 import working
 from harness import ROOT, prepare
 
-TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying, help_pages, models_shown, working, refit, functions)
+TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying, help_pages, models_shown, working, refit, functions, profiling, reports)
 
 
 def names_in(module):

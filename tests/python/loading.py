@@ -176,6 +176,8 @@ def test_commands_as_data():
            "a difference passes")
     timed = stridec.bench(artifact.path, inputs=inputs, seconds=0.05, threads=1)
     expect(timed["median_seconds"] > 0 and timed["kernels"], str(timed))
+    profiled = stridec.profile(artifact.path, inputs=inputs, runs=3, threads=1, group="node")
+    expect(sum(row["nanoseconds"] for row in profiled["rows"]) == profiled["nanoseconds"] > 0, str(profiled))
 
 
 def test_unsupported_operators_are_all_listed():

@@ -13,6 +13,7 @@
 #include "compiler/frontend/onnx/model.h"
 #include "compiler/graph/builder.h"
 #include "compiler/graph/graph.h"
+#include "compiler/graph/model_node.h"
 
 namespace stridec::onnx {
 
@@ -54,6 +55,7 @@ struct Imported {
   graph::Graph graph;                // complete only if there are no problems
   std::vector<Diagnostic> problems;  // everything that is not supported, in node order
   std::vector<Diagnostic> warnings;  // where the model's declarations are wrong
+  std::vector<graph::ModelNode> nodes = {};
 };
 
 // Collects unsupported and contradictory nodes as problems instead of throwing, and skips nodes that depend

@@ -15,6 +15,7 @@
 #include "compiler/frontend/onnx/import_branches.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/input_symbols.h"
+#include "compiler/frontend/onnx/node_list.h"
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/frontend/onnx/strings.h"
 #include "compiler/graph/builder.h"
@@ -32,7 +33,10 @@ using Scope = std::unordered_map<std::string, Slot>;
 class ModelImporter : public Importer, public BranchImporter {
  public:
   ModelImporter(const Model& model, const ImportOptions& options)
-      : model_(model), options_(options), builder_(out_.graph, ops::shape_table()) {}
+      : model_(model), options_(options), builder_(out_.graph, ops::shape_table()) {
+    out_.nodes = list_nodes(model);
+    for (graph::ModelNode& node : out_.nodes) listed_[node.text] = &node;
+  }
 
   Imported run() {
     out_.graph.name = model_.graph.name;
@@ -451,7 +455,7 @@ class ModelImporter : public Importer, public BranchImporter {
   void add_node(const Node& n) {
     const std::string outer = builder_.origin();
     const Node* const outer_node = std::exchange(node_, &n);
-    if (depth_ == 0 || outer.empty()) builder_.set_origin(describe(n) + " (" + n.op_type + ")");
+    if (depth_ == 0 || outer.empty()) builder_.set_origin(origin_of(n));
     Outputs outputs;
     try {
       outputs = import_node(n);
@@ -464,6 +468,7 @@ class ModelImporter : public Importer, public BranchImporter {
                  .code = "does-not-fit",
                  .message = "an input has fewer dims, or fewer values, than the operator needs"});
     }
+    if (depth_ == 0 && !trying_) note_outcome(n, outputs);
     builder_.set_origin(outer);
     node_ = outer_node;
     for (size_t i = 0; i < n.outputs.size(); ++i) {
@@ -472,6 +477,21 @@ class ModelImporter : public Importer, public BranchImporter {
       if (slot.kind == Slot::Kind::kTensor && depth_ == 0) builder_.set_name(slot.tensor, n.outputs[i]);
       scopes_.back()[n.outputs[i]] = std::move(slot);
     }
+  }
+
+  static void add_tensors(const Slot& slot, std::vector<ValueId>& tensors) {
+    if (slot.kind == Slot::Kind::kTensor || slot.kind == Slot::Kind::kStrings) tensors.push_back(slot.tensor);
+    for (const Slot& item : slot.items) add_tensors(item, tensors);
+  }
+
+  void note_outcome(const Node& n, const Outputs& outputs) {
+    const auto listed = listed_.find(builder_.origin());
+    if (listed == listed_.end()) return;
+    std::vector<ValueId> from, to;
+    for (const auto& name : n.inputs)
+      if (const Slot* slot = name.empty() ? nullptr : find(name)) add_tensors(*slot, from);
+    for (const Slot& output : outputs) add_tensors(output, to);
+    set_outcome(*listed->second, out_.graph, from, to);
   }
 
   std::vector<Slot> import_node(const Node& n) {
@@ -611,6 +631,7 @@ class ModelImporter : public Importer, public BranchImporter {
   int next_prefix_ = 0;
   std::optional<Choice> chosen_;  // for the If imported next
   bool trying_ = false;           // the current nodes are imported only to see whether they fit
+  std::unordered_map<std::string, graph::ModelNode*> listed_;  // out_.nodes by their text
 };
 
 }  // namespace

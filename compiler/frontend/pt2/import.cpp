@@ -67,6 +67,7 @@ class Pass {
     add_guards();
     importer_.run(program_.graph, scope_);
     std::move(importer_.problems.begin(), importer_.problems.end(), std::back_inserter(out_.problems));
+    out_.nodes = std::move(importer_.nodes);
     std::set<std::string> written = written_weights();
     if (!written.empty()) return written;
     if (out_.problems.empty()) {

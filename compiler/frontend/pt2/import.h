@@ -11,6 +11,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/graph/builder.h"
 #include "compiler/graph/graph.h"
+#include "compiler/graph/model_node.h"
 
 namespace stridec::pt2 {
 
@@ -36,6 +37,7 @@ struct Imported {
   std::vector<Diagnostic> problems;  // everything that prevents compilation
   std::vector<Diagnostic> warnings;
   std::string summary;  // "PyTorch 2.15.0, 197 nodes, weights 44.7 MB"
+  std::vector<graph::ModelNode> nodes = {};
 };
 
 bool is_program(const graph::Data& file);

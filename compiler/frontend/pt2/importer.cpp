@@ -244,9 +244,34 @@ void Importer::define(const Graph& graph, const Argument& output, Value value, S
   scope[output.text] = std::move(value);
 }
 
+namespace {
+
+void add_tensors(const Value& value, std::vector<graph::ValueId>& tensors) {
+  if (value.is_tensor() && value.tensor.storage) tensors.push_back(value.tensor.storage->base);
+  for (const Value& item : value.items) add_tensors(item, tensors);
+}
+
+}  // namespace
+
+void Importer::note_outcome(size_t listed, const Node& node, const std::vector<Value>& results,
+                            const Scope& scope) {
+  std::vector<graph::ValueId> from, to;
+  for (const NamedArgument& input : node.inputs) {
+    const auto found = scope.find(input.value.text);
+    if (found != scope.end()) add_tensors(found->second, from);
+  }
+  for (const Value& result : results) add_tensors(result, to);
+  set_outcome(nodes[listed], b.graph(), from, to);
+  // Numbers are expressions, and assertions are guards.
+  if (to.empty()) nodes[listed].outcome = graph::Outcome::kSize;
+}
+
 void Importer::run(const Graph& graph, Scope& scope) {
   for (const Node& node : graph.nodes) {
     const int index = position_++;
+    const std::string origin = cat("node ", index, " '", node.name, "' (", short_target(node.target), ")");
+    const size_t listed = nodes.size();
+    nodes.push_back({.text = origin, .needed = !dead.contains(&node)});
     if (dead.contains(&node)) continue;
     const auto give_up = [&] {
       const std::function<void(const Argument&)> mark = [&](const Argument& a) {
@@ -259,7 +284,7 @@ void Importer::run(const Graph& graph, Scope& scope) {
       give_up();
       continue;
     }
-    b.set_origin(cat("node ", index, " '", node.name, "' (", short_target(node.target), ")"));
+    b.set_origin(origin);
     try {
       std::vector<Value> results = import_node(graph, node, scope);
       while (results.size() < node.outputs.size() && node.outputs[results.size()].kind == Kind::kNone)
@@ -268,6 +293,7 @@ void Importer::run(const Graph& graph, Scope& scope) {
         fail(ErrorKind::kUnsupported, "unsupported-op",
              cat("operator ", short_target(node.target), ": only ", results.size(), " of its ",
                  node.outputs.size(), " results are supported"));
+      note_outcome(listed, node, results, scope);
       for (size_t i = 0; i < node.outputs.size(); ++i)
         define(graph, node.outputs[i], std::move(results[i]), scope);
     } catch (const Failed&) {

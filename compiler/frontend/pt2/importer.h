@@ -12,6 +12,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/pt2/archive.h"
+#include "compiler/graph/model_node.h"
 
 namespace stridec::pt2 {
 
@@ -27,6 +28,7 @@ class Importer {
   bool autocast = false;              // the nodes are in a region of torch.autocast
   std::set<std::string> unsupported;  // targets without an import, reported beforehand
   std::unordered_set<const Node*> dead;  // nodes that are left out (liveness.h)
+  std::vector<graph::ModelNode> nodes;   // those that run() met
 
   // Runs the nodes of a graph. Nodes that cannot be imported become problems, and their results are failed.
   void run(const Graph& graph, Scope& scope);
@@ -42,6 +44,8 @@ class Importer {
   void cast_operands(const Graph& graph, const Node& node, std::vector<aten::NamedValue>& args);
   void define(const Graph& graph, const Argument& output, aten::Value value, Scope& scope);
   void check_tensor(const TensorMeta& meta, aten::Value& value);
+  void note_outcome(size_t listed, const Node& node, const std::vector<aten::Value>& results,
+                    const Scope& scope);
 
   int position_ = 0;
 };

@@ -243,6 +243,51 @@ typedef struct stridec_memory_info {
   uint64_t allocations; /* number of allocations since the context was created */
 } stridec_memory_info;
 
+/* ---- Traces ---- */
+
+typedef enum stridec_event_kind {
+  STRIDEC_EVENT_RUN = 0,  /* a call of context_run or context_run_function, with its checks and copies */
+  STRIDEC_EVENT_STEP = 1, /* a kernel, or a routine of the library */
+  STRIDEC_EVENT_PART = 2  /* the share of a step that one call of a kernel does on one thread */
+} stridec_event_kind;
+
+/* The begin or the end of an event. Events of one thread nest: parts lie in the step, steps in the run. */
+typedef struct stridec_event {
+  size_t struct_size;
+  int32_t kind; /* stridec_event_kind */
+  int32_t ends; /* 0: it begins; 1: it ends */
+  int64_t time; /* nanoseconds of CLOCK_MONOTONIC */
+  int64_t run;  /* number of the run since the trace began */
+  int32_t function;
+  int32_t step;     /* as in the manifest; -1: the run */
+  int32_t part;     /* -1: not a part */
+  int32_t status;   /* of a run that ends: stridec_status */
+  const char* name; /* of the function or the step */
+} stridec_event;
+
+/* Called when an event begins and when it ends, on the thread that does the work: the caller's for runs and
+ * steps, any thread of the context for parts. Calls for parts may run at the same time. The event is valid
+ * until the function returns. It must not call the API with the same context. */
+typedef void (*stridec_sink)(void* user, const stridec_event* event);
+
+typedef struct stridec_trace_options {
+  size_t struct_size;
+  uint32_t flags; /* STRIDEC_TRACE_* */
+  int32_t runs;   /* end the trace after this number of runs; 0: no limit */
+  /* A file to write, which is replaced: an array of trace events in JSON that Perfetto and chrome://tracing
+   * read. It is written after each run, in lines that are whole whenever the process dies; only the closing
+   * bracket is then missing. Null: no file. */
+  const char* path;
+  stridec_sink sink; /* may be null */
+  void* user;
+  /* Room for events that were not written yet, allocated by context_trace. If a run has more, the file is
+   * also written during the run. 0: 16384. */
+  int32_t events;
+  int32_t reserved;
+} stridec_trace_options;
+
+enum { STRIDEC_TRACE_PARTS = 1 /* parts as well as steps */ };
+
 /* ---- Functions ---- */
 
 typedef struct stridec_api {
@@ -393,6 +438,14 @@ typedef struct stridec_api {
    * be called from any thread and from a signal handler. Without a run in progress it does nothing. Outputs
    * and state are then unspecified. */
   void (*context_cancel)(stridec_context* context);
+
+  /* Starts a trace of all runs of the context: names and times of its steps, to a file and to a function of
+   * the caller. Null options end it; so does context_destroy. Results do not change. A traced run allocates
+   * no memory. If the file cannot be written any more, the trace goes on without it. On a GPU runs are
+   * traced, but not the steps that the GPU executes. Without this call a context traces to the file that the
+   * environment variable STRIDEC_PROFILE names (docs/inspecting.md). Tables of artifacts from earlier
+   * compilers end before this function: compare struct_size. */
+  stridec_status (*context_trace)(stridec_context* context, const stridec_trace_options* options);
 } stridec_api;
 
 /* Returns the function table, or null if the artifact does not support this version. Later versions only

@@ -1,0 +1,276 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/checks.h"
+#include "cli/command.h"
+#include "cli/kernel_costs.h"
+#include "cli/library.h"
+#include "cli/output.h"
+#include "cli/profile_rows.h"
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/printable.h"
+#include "compiler/base/text.h"
+
+namespace stridec::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kLeastRuns = 5, kMostRuns = 100000;
+constexpr int kTracedRuns = 20;  // in the file
+
+struct Flags {
+  std::string artifact, dims, variant, function, trace, group = "kernel", sort = "total";
+  std::vector<std::string> inputs;
+  int threads = 0, runs = 0, most_rows = 30;
+  double seconds = 2;
+};
+
+// Collects events of one thread's runs and steps.
+struct Recorder {
+  Samples samples;
+  int64_t run_begin = 0, step_begin = 0, in_steps = 0;
+
+  static void add(void* user, const stridec_event* event) {
+    auto& r = *static_cast<Recorder*>(user);
+    if (event->kind == STRIDEC_EVENT_RUN && !event->ends) r.run_begin = event->time, r.in_steps = 0;
+    if (event->kind == STRIDEC_EVENT_STEP && !event->ends) r.step_begin = event->time;
+    if (event->kind == STRIDEC_EVENT_STEP && event->ends) {
+      r.samples.of_steps[event->step].push_back(event->time - r.step_begin);
+      r.in_steps += event->time - r.step_begin;
+    }
+    if (event->kind == STRIDEC_EVENT_RUN && event->ends) {
+      r.samples.runs.push_back(event->time - r.run_begin);
+      r.samples.between.push_back(r.samples.runs.back() - r.in_steps);
+    }
+  }
+};
+
+double median(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+std::vector<double> timed_runs(Library& library, int runs, double seconds) {
+  std::vector<double> times;
+  const auto start = Clock::now();
+  const auto more = [&] {
+    const auto done = static_cast<int>(times.size());
+    if (runs > 0) return done < runs;
+    return done < kLeastRuns ||
+           (done < kMostRuns && std::chrono::duration<double>(Clock::now() - start).count() < seconds);
+  };
+  while (more()) times.push_back(library.timed_run());
+  return times;
+}
+
+struct Measured {
+  Sizes sizes;
+  Samples samples;
+  double plain = 0, traced = 0;  // median seconds of a run without and with the trace
+};
+
+Measured measure(Library& library, const Flags& flags) {
+  Measured out;
+  with_inputs(library, flags.inputs, parse_sizes(flags.dims), true, [&](GivenInputs given) {
+    out.sizes = std::move(given.sizes);
+    library.place(std::move(given.arrays));
+    library.warm_up();
+    library.timed_run();
+  });
+  if (library.gpu())
+    fail(ErrorKind::kUnsupported, "gpu-profile", "kernels on a GPU cannot be traced",
+         "'stridec bench' times them; --variant names a CPU variant of the artifact");
+  if (!flags.trace.empty()) {
+    const stridec_trace_options to_file = {
+        .struct_size = sizeof to_file, .flags = STRIDEC_TRACE_PARTS, .path = flags.trace.c_str()};
+    library.trace(&to_file);
+    timed_runs(library, flags.runs > 0 ? std::min(flags.runs, kTracedRuns) : kTracedRuns, 0);
+    library.trace(nullptr);
+  }
+  // Without the trace, before and after it: other work on the machine comes and goes.
+  std::vector<double> plain = timed_runs(library, flags.runs, flags.seconds / 4);
+  Recorder recorder;
+  const stridec_trace_options options = {
+      .struct_size = sizeof options, .sink = Recorder::add, .user = &recorder};
+  library.trace(&options);
+  out.traced = median(timed_runs(library, flags.runs, flags.seconds));
+  library.trace(nullptr);
+  const std::vector<double> later = timed_runs(library, flags.runs, flags.seconds / 4);
+  plain.insert(plain.end(), later.begin(), later.end());
+  out.plain = median(std::move(plain));
+  out.samples = std::move(recorder.samples);
+  return out;
+}
+
+void sort_rows(std::vector<ProfileRow>& rows, const std::string& by) {
+  const auto key = [&](const ProfileRow& row) -> double {
+    if (by == "calls") return static_cast<double>(row.calls.size());
+    if (by == "mean") return row.mean();
+    if (by == "p50") return static_cast<double>(row.percentile(0.5));
+    if (by == "p99") return static_cast<double>(row.percentile(0.99));
+    if (by == "flops") return row.flops;
+    if (by == "bytes") return row.bytes;
+    return static_cast<double>(row.total);
+  };
+  std::sort(rows.begin(), rows.end(), [&](const ProfileRow& a, const ProfileRow& b) {
+    if (by == "name") return a.name < b.name;
+    const double x = key(a), y = key(b);
+    return x != y ? x > y : a.name < b.name;
+  });
+}
+
+Json to_json(const ProfileRow& row) {
+  Json json = {{"name", row.name},
+               {"calls", row.calls.size()},
+               {"nanoseconds", row.total},
+               {"mean_nanoseconds", row.mean()},
+               {"p50_nanoseconds", row.percentile(0.5)},
+               {"p99_nanoseconds", row.percentile(0.99)},
+               {"steps", row.steps},
+               {"nodes", row.nodes},
+               {"flops", row.flops},
+               {"bytes", row.bytes}};
+  if (row.roofline() > 0) {
+    json["roofline"] = row.roofline();
+    json["bound_by"] = row.compute > row.moving ? "compute" : "memory";
+    json["level"] = row.level;
+  }
+  return json;
+}
+
+void print_json(const Flags& flags, const Library& library, const Measured& measured, const Roof& roof,
+                const std::vector<ProfileRow>& rows, int64_t total) {
+  Json json = {{"artifact", flags.artifact},
+               {"function", library.function()},
+               {"sizes", measured.sizes},
+               {"variant", library.variant()},
+               {"threads", library.threads()},
+               {"runs", measured.samples.runs.size()},
+               {"nanoseconds", total},
+               {"median_seconds", measured.plain},
+               {"traced_median_seconds", measured.traced},
+               {"peak", roof.json},
+               {"group", flags.group},
+               {"rows", Json::array()}};
+  for (const ProfileRow& row : rows) json["rows"].push_back(to_json(row));
+  std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+std::string number(double value, const char* format) {
+  char text[32];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+std::string seconds_of(double nanoseconds) { return human_seconds(nanoseconds * 1e-9); }
+
+std::vector<std::string> cells_of(const ProfileRow& row, double runs, double total) {
+  const double seconds = static_cast<double>(row.total) * 1e-9;
+  const auto rate = [&](double amount) {
+    return amount > 0 && seconds > 0 ? number(amount / seconds * 1e-9, "%.1f") : "-";
+  };
+  return {seconds_of(static_cast<double>(row.total) / runs),
+          number(100 * static_cast<double>(row.total) / std::max(total, 1.0), "%.1f %%"),
+          number(static_cast<double>(row.calls.size()) / runs, "%.4g"),
+          seconds_of(row.mean()),
+          seconds_of(static_cast<double>(row.percentile(0.5))),
+          seconds_of(static_cast<double>(row.percentile(0.99))),
+          rate(row.flops),
+          rate(row.bytes),
+          row.roofline() > 0 ? cat(number(100 * row.roofline(), "%.0f %% "),
+                                   row.compute > row.moving ? "compute" : row.level)
+                             : "-",
+          printable(row.name)};
+}
+
+void print_text(const Flags& flags, const Library& library, const Measured& measured,
+                const std::vector<ProfileRow>& rows, int64_t total) {
+  const auto runs = static_cast<double>(measured.samples.runs.size());
+  const std::string sizes =
+      join(measured.sizes, ", ", [](const auto& size) { return cat(size.first, " ", size.second); });
+  std::printf("%s  %s%s%s, %d %s; %.0f runs of %s on average\n",
+              library.functions().size() == 1 ? flags.artifact.c_str()
+                                              : cat(flags.artifact, ", ", library.function()).c_str(),
+              sizes.c_str(), sizes.empty() ? "" : "; ", library.variant().c_str(), library.threads(),
+              library.threads() == 1 ? "thread" : "threads", runs,
+              seconds_of(static_cast<double>(total) / runs).c_str());
+  std::vector<std::vector<std::string>> cells = {
+      {"time", "share", "calls", "mean", "p50", "p99", "GFLOP/s", "GB/s", "roofline", flags.group}};
+  for (const ProfileRow& row : rows) {
+    if (static_cast<int>(cells.size()) > flags.most_rows) break;
+    cells.push_back(cells_of(row, runs, static_cast<double>(total)));
+  }
+  std::printf("%s", table(cells).c_str());
+  if (cells.size() - 1 < rows.size())
+    std::printf(" and %zu more; --rows lists them\n", rows.size() - (cells.size() - 1));
+  std::printf(" time and calls are per run; a run without this profile has a median of %s, with it %s\n",
+              human_seconds(measured.plain).c_str(), human_seconds(measured.traced).c_str());
+  if (!flags.trace.empty())
+    std::printf(" %s has a trace for ui.perfetto.dev or chrome://tracing\n", flags.trace.c_str());
+}
+
+Group group_of(const std::string& name) {
+  return name == "step"    ? Group::kStep
+         : name == "node"  ? Group::kNode
+         : name == "scope" ? Group::kScope
+                           : Group::kKernel;
+}
+
+int profile(const Flags& flags, const Globals& globals) {
+  Library library(flags.artifact, flags.threads, flags.variant);
+  library.select(flags.function);
+  const Measured measured = measure(library, flags);
+  const Roof roof = roof_of(library);
+  std::vector<std::string> names;
+  for (const Library::Step& step : library.steps()) names.push_back(step.name);
+  std::vector<ProfileRow> rows =
+      profile_rows(measured.samples, steps_of(library.function_manifest(), measured.sizes), names,
+                   group_of(flags.group), roof);
+  sort_rows(rows, flags.sort);
+  int64_t total = 0;
+  for (const int64_t run : measured.samples.runs) total += run;
+  if (globals.json)
+    print_json(flags, library, measured, roof, rows, total);
+  else
+    print_text(flags, library, measured, rows, total);
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> declare_profile(CLI::App& app, const Globals& globals) {
+  auto flags = std::make_shared<Flags>();
+  app.add_option("artifact", flags->artifact, "the .so")->required();
+  app.add_option("-i,--input", flags->inputs,
+                 "name=file.npy, or all.npz (others are random, within the ranges of the manifest)")
+      ->type_name("[NAME=]FILE");
+  app.add_option("--dim", flags->dims, "sizes: batch=1,sequence=128 (others are as small as it serves)")
+      ->join(',')
+      ->type_name("NAME=SIZE,...");
+  declare_library_flags(app, flags->threads, flags->function, flags->variant);
+  app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero)->type_name("SECONDS");
+  app.add_option("--runs", flags->runs, "measure so many runs (default: as --seconds says)")
+      ->check(above_zero)
+      ->type_name("NUMBER");
+  app.add_option(
+         "--trace", flags->trace,
+         "write the first runs as trace events in JSON, for Perfetto or chrome://tracing: runs, steps "
+         "with the model's nodes, and the parts of steps on each thread")
+      ->type_name("FILE");
+  app.add_option("--group", flags->group,
+                 "what a row is: a kernel, one step of the run, the model's nodes that a step computes, or "
+                 "the scope of their names ('/encoder/layer.0')")
+      ->check(CLI::IsMember({"kernel", "step", "node", "scope"}));
+  app.add_option("--sort", flags->sort, "the order of the rows: largest first, or by name")
+      ->check(CLI::IsMember({"total", "calls", "mean", "p50", "p99", "flops", "bytes", "name"}));
+  app.add_option("--rows", flags->most_rows, "rows to list")->check(zero_or_more)->type_name("NUMBER");
+  return [flags, &globals] { return profile(*flags, globals); };
+}
+
+}  // namespace stridec::cli

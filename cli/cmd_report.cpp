@@ -1,0 +1,99 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/compile_flags.h"
+#include "cli/manifest_file.h"
+#include "cli/output.h"
+#include "cli/report_data.h"
+#include "cli/report_page.h"
+#include "compiler/base/files.h"
+#include "compiler/base/text.h"
+#include "compiler/package/read_manifest.h"
+
+namespace stridec::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Flags {
+  CompileFlags common;
+  std::string output, sources = "all";
+};
+
+// Whether the file is an artifact or a manifest, by its first bytes.
+bool is_artifact(const std::string& path) {
+  char bytes[16] = {};
+  std::ifstream file(path, std::ios::binary);
+  file.read(bytes, sizeof bytes);
+  const std::string_view text(bytes, static_cast<size_t>(file.gcount()));
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return text.starts_with(
+             "\x7f"
+             "ELF") ||
+         (first != std::string_view::npos && text[first] == '{');
+}
+
+Json functions_of_artifact(const Flags& flags) {
+  const Json manifest = package::read_manifest(read_manifest_text(flags.common.model), flags.common.model);
+  const std::vector<std::string>& names = flags.common.functions;
+  Json functions = Json::array();
+  for (const Json& function : package::functions_of(manifest))
+    if (names.empty() || std::ranges::count(names, function["name"].get<std::string>()) > 0)
+      functions.push_back(report_of(function));
+  if (functions.empty())
+    fail(ErrorKind::kUsage, "unknown-function", cat("the artifact has no function '", names.front(), "'"),
+         "'stridec inspect' lists them");
+  return functions;
+}
+
+Json functions_of_model(const Flags& flags, const Globals& globals) {
+  const bool sources = flags.sources == "all";
+  const Compilation made =
+      compile(flags.common.options(globals), sources ? Stage::kSource : Stage::kSchedule);
+  Json functions = Json::array();
+  for (size_t f = 0; f < made.functions.size(); ++f) {
+    print_warnings(made.functions[f].warnings, globals);
+    functions.push_back(report_of(made, f, sources));
+  }
+  return functions;
+}
+
+int report(const Flags& flags, const Globals& globals) {
+  const std::string& model = flags.common.model;
+  const std::string name = std::filesystem::path(model).filename().string();
+  Json all = {{"schema_version", "1.0"}, {"title", name.empty() ? "report" : name}};
+  all["functions"] = is_artifact(model) ? functions_of_artifact(flags) : functions_of_model(flags, globals);
+  if (globals.json) std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  if (flags.output.empty()) {
+    if (!globals.json)
+      fail(ErrorKind::kUsage, "usage", "a file for the page is missing", "write -o report.html");
+    return 0;
+  }
+  const std::string page = report_page(all);
+  UnfinishedFile file(flags.output);
+  file.write(page.data(), page.size());
+  file.commit();
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> declare_report(CLI::App& app, const Globals& globals) {
+  auto flags = std::make_shared<Flags>();
+  flags->common.declare(app, "a model (.onnx), an artifact (.so) or a manifest (.json)");
+  app.add_option("-o,--output", flags->output,
+                 "the page: one file without scripts that loads nothing; of an artifact it has kernels and "
+                 "nodes, of a "
+                 "model also loops, sources and memory")
+      ->type_name("FILE");
+  app.add_option("--sources", flags->sources, "none: without the loops and the source of each kernel")
+      ->check(CLI::IsMember({"all", "none"}));
+  return [flags, &globals] { return report(*flags, globals); };
+}
+
+}  // namespace stridec::cli

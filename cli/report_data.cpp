@@ -1,0 +1,172 @@
+#include "cli/report_data.h"
+
+#include <algorithm>
+#include <map>
+
+#include "cli/diagram.h"
+#include "cli/inspect_schedule.h"
+#include "cli/node_fates.h"
+#include "compiler/base/number.h"
+#include "compiler/base/text.h"
+#include "compiler/loop/kernels.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/typical.h"
+#include "compiler/sym/text.h"
+
+namespace stridec::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kFindings = 5;
+
+// What the values of symbols are at typical sizes. One thread.
+std::optional<int64_t> at_typical(const loop::Program& program, sym::Expr e) {
+  const sym::Expr threads = loop::threads_of(program);
+  return sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
+    return var == threads ? 1 : static_cast<int64_t>(schedule::typical(var, program.facts));
+  });
+}
+
+// The first and the last step that touches each buffer.
+std::map<loop::BufferId, std::pair<int, int>> lifetimes(const loop::Program& program) {
+  std::map<loop::BufferId, std::pair<int, int>> lives;
+  const auto touch = [&](loop::BufferId id, int step) {
+    const auto [life, fresh] = lives.emplace(id, std::pair(step, step));
+    life->second = {std::min(life->second.first, step), std::max(life->second.second, step)};
+  };
+  for (const loop::Kernel& kernel : loop::kernels_of(program))
+    for (const loop::NestId nest : kernel.nests)
+      for (const loop::BufferId id : loop::buffers_of(program[nest])) touch(id, kernel.step);
+  for (const loop::Routine& routine : loop::routines_of(program))
+    for (const auto* ids : {&routine.call->reads, &routine.call->writes})
+      for (const loop::BufferId id : *ids) touch(id, routine.step);
+  return lives;
+}
+
+Json memory_of(const loop::Program& program) {
+  Json buffers = Json::array();
+  for (const auto& [id, life] : lifetimes(program)) {
+    const loop::Buffer& buffer = program[id];
+    if (buffer.storage != loop::Storage::kArena || buffer.offset.is_const(-1)) continue;
+    const auto offset = at_typical(program, buffer.offset),
+               elements = at_typical(program, loop::element_count(buffer.shape));
+    if (!offset || !elements) continue;
+    buffers.push_back({{"name", buffer.name},
+                       {"dtype", name(buffer.dtype)},
+                       {"offset", *offset},
+                       {"bytes", *elements * byte_size(buffer.dtype)},
+                       {"first_step", life.first},
+                       {"last_step", life.second}});
+  }
+  Json json = {{"weight_bytes", program.weight_bytes}, {"buffers", std::move(buffers)}};
+  if (const auto arena = at_typical(program, program.arena_bytes)) json["arena_bytes"] = *arena;
+  return json;
+}
+
+// The text of the kernel that runs the nest, in the first CPU variant; "" if there is none.
+std::string source_of(const Compilation& made, size_t function, loop::NestId nest) {
+  size_t variant = 0;
+  for (size_t f = 0; f < function; ++f) variant += made.functions[f].variants.size();
+  if (!made.functions[function].gpu_variants.empty() || variant >= made.built.launches.size()) return "";
+  const auto& launches = made.built.launches[variant];
+  const auto at = static_cast<size_t>(nest.value);
+  if (at >= launches.size() || launches[at].kernel < 0) return "";
+  return made.built.kernels[static_cast<size_t>(launches[at].kernel)].text;
+}
+
+Json kernels_of(const Compilation& made, size_t function, bool sources) {
+  const loop::Program& program = *made.functions[function].programs().front();
+  const std::vector<loop::Kernel> all = loop::kernels_of(program);
+  Json kernels = Json::array();
+  for (const loop::KernelRow& row : loop::rows_of(program, all)) {
+    const sym::Expr bytes = row.cost.bytes_read + row.cost.bytes_written;
+    Json kernel = {{"name", row.first().name},
+                   {"steps", Json::array()},
+                   {"schedule", row.first().schedule},
+                   {"flops", sym::to_string(row.cost.flops)},
+                   {"bytes", sym::to_string(bytes)},
+                   {"typical_flops", schedule::typical(row.cost.flops, program.facts)},
+                   {"typical_bytes", schedule::typical(bytes, program.facts)},
+                   {"nodes", row.nodes}};
+    for (const loop::Kernel* launch : row.launches) kernel["steps"].push_back(launch->step);
+    if (sources)
+      for (const loop::NestId nest : row.first().nests) {
+        kernel["loops"].push_back(loop::to_string(program, program[nest]));
+        if (std::string text = source_of(made, function, nest); !text.empty())
+          kernel["source"].push_back(std::move(text));
+      }
+    kernels.push_back(std::move(kernel));
+  }
+  return kernels;
+}
+
+// What to look at first: the pairs of kernels whose fusion would save most, and the kernel that moves most.
+Json findings_of(const FunctionResult& made, const Json& kernels) {
+  Json schedule = schedule_json(made), findings = Json::array();
+  double all = 0;
+  const Json* most = nullptr;
+  const auto moved = [](const Json& kernel) {
+    return kernel["typical_bytes"].get<double>() * static_cast<double>(kernel["steps"].size());
+  };
+  for (const Json& kernel : kernels) {
+    all += moved(kernel);
+    if (!most || moved(kernel) > moved(*most)) most = &kernel;
+  }
+  if (most && all > 0)
+    findings.push_back(cat("kernel ", (*most)["name"].get<std::string>(), " moves ",
+                           static_cast<int>(100 * moved(*most) / all), " % of all bytes that kernels move"));
+  std::vector<Json> pairs = schedule["separate"];
+  std::erase_if(pairs, [](const Json& pair) { return pair["typical_bytes"].get<uint64_t>() == 0; });
+  std::sort(pairs.begin(), pairs.end(), [](const Json& a, const Json& b) {
+    const auto key = [](const Json& p) {
+      return p["typical_bytes"].get<uint64_t>() * p["times"].get<uint64_t>();
+    };
+    return key(a) != key(b) ? key(a) > key(b) : a.dump() < b.dump();
+  });
+  for (size_t i = 0; i < std::min(kFindings, pairs.size()); ++i) {
+    const Json& pair = pairs[i];
+    findings.push_back(cat(
+        pair["producer"].get<std::string>(), " -> ", pair["consumer"].get<std::string>(),
+        " are separate: ", join(pair["reasons"], "; ", [](const Json& r) { return r.get<std::string>(); }),
+        "; one kernel would save ", human_bytes(pair["typical_bytes"].get<uint64_t>()), ", ",
+        pair["times"].get<uint64_t>(), " times in a run"));
+  }
+  return findings;
+}
+
+}  // namespace
+
+Json report_of(const Compilation& made, size_t function, bool sources) {
+  const FunctionResult& result = made.functions[function];
+  const loop::Program& program = *result.programs().front();
+  Json sizes = Json::object();
+  for (const loop::Symbol& symbol : program.symbols)
+    sizes[symbol.var.name()] = static_cast<int64_t>(schedule::typical(symbol.var, program.facts));
+  Json kernels = kernels_of(made, function, sources);
+  Json findings = findings_of(result, kernels);
+  return {{"name", result.name()},
+          {"model", result.summary},
+          {"sizes", std::move(sizes)},
+          {"first", std::move(findings)},
+          {"nodes", nodes_json(nodes_of(result))["nodes"]},
+          {"kernels", std::move(kernels)},
+          {"memory", memory_of(program)},
+          {"drawing", to_svg(diagram_of(program))}};
+}
+
+Json report_of(const Json& function) {
+  Json kernels = Json::array();
+  for (const Json& kernel : function["kernels"]) {
+    Json row = {{"name", kernel["name"]},   {"steps", kernel["steps"]}, {"schedule", kernel["schedule"]},
+                {"flops", kernel["flops"]}, {"bytes", kernel["bytes"]}, {"nodes", kernel["nodes"]}};
+    kernels.push_back(std::move(row));
+  }
+  return {{"name", function["name"]},
+          {"model", function["model"].value("file", "")},
+          {"nodes", nodes_json(nodes_of(function))["nodes"]},
+          {"kernels", std::move(kernels)}};
+}
+
+}  // namespace stridec::cli

@@ -1,0 +1,17 @@
+// What `report` shows, as data: the same for a compilation and, as far as it goes, for a manifest.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "compiler/compilation.h"
+
+namespace stridec::cli {
+
+// Of one function. Bytes and offsets are at typical sizes, which are listed. `sources`: with loops and the
+// source of each kernel. {"name", "model", "sizes", "first", "nodes", "kernels", "memory", "drawing"}
+nlohmann::ordered_json report_of(const Compilation& made, size_t function, bool sources);
+// `function`: the manifest, or one of its functions: no loops, no memory, no drawing.
+nlohmann::ordered_json report_of(const nlohmann::ordered_json& function);
+
+}  // namespace stridec::cli

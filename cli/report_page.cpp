@@ -1,0 +1,178 @@
+#include "cli/report_page.h"
+
+#include <algorithm>
+#include <map>
+
+#include "cli/diagram.h"
+#include "compiler/base/number.h"
+#include "compiler/base/text.h"
+
+namespace stridec::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// No scripts, no requests: a name in a model cannot run anything, whatever it contains.
+constexpr const char* kHead =
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+    "'unsafe-inline'\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width\">\n"
+    "<style>:root{color-scheme:light dark}body{font:14px sans-serif;margin:1.5em;max-width:110em}"
+    "table{border-collapse:collapse}td,th{text-align:left;vertical-align:top;padding:.15em .8em .15em 0;"
+    "border-bottom:1px solid "
+    "#8884}td.n{text-align:right}pre{overflow:auto;background:#8881;padding:.6em;max-height:40em}"
+    ".draw{overflow:auto;max-height:45em;background:#fff;border:1px solid #8884}code{font-size:13px}"
+    "summary{cursor:pointer}</style>\n";
+
+std::string text_of(const Json& value) {
+  if (value.is_string()) return escape_markup(value.get<std::string>());
+  return escape_markup(value.dump());
+}
+
+std::string steps_of(const Json& steps) {
+  return join(steps, " ", [](const Json& step) { return step.dump(); });
+}
+
+std::string bytes_text(const Json& bytes) {
+  return human_bytes(static_cast<uint64_t>(std::max(0.0, bytes.get<double>())));
+}
+
+std::string summary_html(const Json& function) {
+  std::string out = cat("<p>", text_of(function["model"]), "</p>\n");
+  if (function.contains("sizes") && !function["sizes"].empty()) {
+    out += "<p>Bytes are at typical sizes:";
+    for (const auto& [name, size] : function["sizes"].items())
+      out += cat(" ", escape_markup(name), " = ", size.dump(), ";");
+    out.back() = '.';
+    out += "</p>\n";
+  }
+  std::map<std::string, int> fates;
+  for (const Json& node : function["nodes"]) ++fates[node["fate"].get<std::string>()];
+  out += cat("<p>", function["nodes"].size(), " nodes, ", function["kernels"].size(), " different kernels.",
+             join(fates, ",",
+                  [](const auto& fate) { return cat(" ", fate.second, " ", escape_markup(fate.first)); }),
+             ".</p>\n");
+  if (!function.contains("first") || function["first"].empty()) return out;
+  out += "<h3>What to look at first</h3>\n<ol>\n";
+  for (const Json& finding : function["first"]) out += cat("<li>", text_of(finding), "</li>\n");
+  return out + "</ol>\n";
+}
+
+std::string kernels_html(const Json& function, const std::string& id) {
+  const bool costs =
+      std::ranges::any_of(function["kernels"], [](const Json& k) { return k.contains("typical_bytes"); });
+  std::string out = cat("<h3>Kernels</h3>\n<table><tr><th>kernel</th><th>steps</th>",
+                        costs ? "<th>flops</th><th>bytes</th>" : "", "<th>schedule and nodes</th></tr>\n");
+  size_t number = 0;
+  for (const Json& kernel : function["kernels"]) {
+    out += cat("<tr id=\"", id, "k", number++, "\"><td><code>", text_of(kernel["name"]), "</code></td><td>",
+               steps_of(kernel["steps"]), "</td>");
+    if (costs)
+      out += cat("<td class=\"n\" title=\"", text_of(kernel["flops"]), "\">",
+                 static_cast<int64_t>(kernel["typical_flops"].get<double>()), "</td><td class=\"n\" title=\"",
+                 text_of(kernel["bytes"]), "\">", bytes_text(kernel["typical_bytes"]), "</td>");
+    out += cat("<td><code>", text_of(kernel["schedule"]), "</code><details><summary>", kernel["nodes"].size(),
+               " nodes</summary><ul>\n");
+    for (const Json& node : kernel["nodes"]) out += cat("<li>", text_of(node), "</li>\n");
+    out += "</ul></details>";
+    for (const char* what : {"loops", "source"}) {
+      if (!kernel.contains(what)) continue;
+      out += cat("<details><summary>", what, "</summary>");
+      for (const Json& text : kernel[what]) out += cat("<pre>", text_of(text), "</pre>");
+      out += "</details>";
+    }
+    out += "</td></tr>\n";
+  }
+  return out + "</table>\n";
+}
+
+std::string nodes_html(const Json& function, const std::string& id) {
+  std::map<int, size_t> kernel_of;  // by step
+  for (size_t k = 0; k < function["kernels"].size(); ++k)
+    for (const Json& step : function["kernels"][k]["steps"]) kernel_of[step.get<int>()] = k;
+  std::string out =
+      "<h3>Nodes</h3>\n<details><summary>all nodes of the model, and what became of them</summary>\n"
+      "<table><tr><th>node</th><th>fate</th><th>by</th></tr>\n";
+  for (const Json& node : function["nodes"]) {
+    out += cat("<tr><td>", text_of(node["node"]), "</td><td>", text_of(node["fate"]), "</td><td>");
+    if (node.contains("with"))
+      out += cat("same as ", text_of(node["with"]));
+    else if (node.contains("by"))
+      out += text_of(node["by"]);
+    if (node.contains("kernels"))
+      for (const Json& kernel : node["kernels"]) {
+        const auto found = kernel_of.find(kernel["steps"].empty() ? -1 : kernel["steps"][0].get<int>());
+        out += found == kernel_of.end()
+                   ? text_of(kernel["name"])
+                   : cat("<a href=\"#", id, "k", found->second, "\">", text_of(kernel["name"]), "</a>");
+        out += cat(" (", steps_of(kernel["steps"]), ") ");
+      }
+    out += "</td></tr>\n";
+  }
+  return out + "</table></details>\n";
+}
+
+// A rectangle for each buffer of the arena: steps across, addresses up.
+std::string memory_html(const Json& memory) {
+  const int64_t arena = memory.value("arena_bytes", int64_t{0});
+  std::string out = cat("<h3>Memory</h3>\n<p>Weights ", bytes_text(memory["weight_bytes"]), "; arena ",
+                        bytes_text(arena), ", ", memory["buffers"].size(), " buffers.</p>\n");
+  int64_t steps = 1, top = std::max<int64_t>(arena, 1);
+  for (const Json& b : memory["buffers"]) {
+    steps = std::max(steps, b["last_step"].get<int64_t>() + 1);
+    top = std::max(top, b["offset"].get<int64_t>() + b["bytes"].get<int64_t>());
+  }
+  if (memory["buffers"].empty()) return out;
+  constexpr int kWidth = 1000, kHeight = 360;
+  out += cat("<div class=\"draw\"><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth, "\" height=\"",
+             kHeight, "\"><style>rect.m{fill:#9bd;stroke:#246;stroke-width:.5}</style>\n");
+  for (const Json& b : memory["buffers"]) {
+    const auto first = b["first_step"].get<int64_t>(), last = b["last_step"].get<int64_t>();
+    const auto offset = b["offset"].get<int64_t>(), bytes = b["bytes"].get<int64_t>();
+    const auto across = [&](int64_t step) { return step * kWidth / steps; };
+    const auto up = [&](int64_t at) { return static_cast<int64_t>(double(at) / double(top) * kHeight); };
+    out += cat("<rect class=\"m\" x=\"", across(first), "\" y=\"", kHeight - up(offset + bytes),
+               "\" width=\"", std::max<int64_t>(1, across(last + 1) - across(first)), "\" height=\"",
+               std::max<int64_t>(1, up(offset + bytes) - up(offset)), "\"><title>", text_of(b["name"]), " ",
+               text_of(b["dtype"]), ", ", bytes_text(bytes), " at ", offset, ", steps ", first, " to ", last,
+               "</title></rect>\n");
+  }
+  return out + "</svg></div>\n<p>Steps of the run from left to right, addresses from bottom to top.</p>\n";
+}
+
+// The data without what the page shows as text, so that another program can read the page. No `<` ends it
+// early.
+std::string embedded(Json report) {
+  for (Json& function : report["functions"]) {
+    function.erase("drawing");
+    for (Json& kernel : function["kernels"]) kernel.erase("loops"), kernel.erase("source");
+  }
+  std::string out;
+  for (const char c : report.dump(-1, ' ', true, Json::error_handler_t::replace))
+    if (c == '<')
+      out += "\\u003c";
+    else
+      out += c;
+  return cat("<script type=\"application/json\" id=\"report\">", out, "</script>\n");
+}
+
+}  // namespace
+
+std::string report_page(const Json& report) {
+  std::string out = cat(kHead, "<title>", text_of(report["title"]), "</title></head><body>\n<h1>",
+                        text_of(report["title"]), "</h1>\n");
+  size_t number = 0;
+  for (const Json& function : report["functions"]) {
+    const std::string id = cat("f", number++);
+    out += cat("<h2>", text_of(function["name"]), "</h2>\n", summary_html(function));
+    if (function.contains("drawing"))
+      out += cat("<h3>Kernels and what passes between them</h3>\n<div class=\"draw\">",
+                 function["drawing"].get<std::string>(), "</div>\n");
+    out += cat(kernels_html(function, id), nodes_html(function, id));
+    if (function.contains("memory")) out += memory_html(function["memory"]);
+  }
+  return cat(out, embedded(report), "</body></html>\n");
+}
+
+}  // namespace stridec::cli

@@ -1,0 +1,12 @@
+// The report as one page of HTML.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace stridec::cli {
+
+// {"schema_version", "title", "functions"} as one page of HTML, without scripts and requests.
+std::string report_page(const nlohmann::ordered_json& report);
+
+}  // namespace stridec::cli

@@ -1,0 +1,49 @@
+// What became of each node of the model: the kernels that compute it, or why there are none.
+//
+// A NodeTrace looks at the IR after each pass and remembers where each node was last seen. Nodes are
+// identified by their text (graph::Node::origin), which graph text, loops, schedule and manifest share.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/graph/model_node.h"
+#include "compiler/loop/program.h"
+#include "compiler/package/manifest.h"
+
+namespace stridec {
+
+class NodeTrace {
+ public:
+  NodeTrace() = default;
+  explicit NodeTrace(std::vector<graph::ModelNode> nodes) : nodes_(std::move(nodes)) {}
+
+  // The graph as imported, before dead-code elimination. Without a list of nodes the graph's origins are it.
+  void imported(const graph::Graph& graph);
+  void after(std::string_view pass, const graph::Graph& graph);
+  void after(std::string_view pass, const loop::Program& program);
+
+  // One for each node, in the model's order. `program`: the last that `after` was called with.
+  std::vector<package::NodeFate> fates(const loop::Program& program) const;
+
+ private:
+  // What the operations of a node are: the last that applies to one of them.
+  enum class Nature : uint8_t { kNone, kConstant, kSize, kView, kControl, kCompute };
+  struct Seen {
+    Nature nature = Nature::kNone;  // as imported
+    bool present = false;
+    std::string lost = "import";  // the first pass after which it was missing
+  };
+
+  void mark(std::string_view pass, const std::vector<bool>& present);
+  std::vector<Nature> natures_of(const graph::Graph& graph) const;
+  package::NodeFate fate_without_kernel(size_t node) const;
+
+  std::vector<graph::ModelNode> nodes_;
+  std::vector<Seen> seen_;                         // per node
+  std::unordered_map<std::string, size_t> place_;  // of each text in nodes_
+};
+
+}  // namespace stridec

@@ -1,0 +1,134 @@
+"""Where time goes: groups that add up, trace files, the environment variable, and what is refused."""
+
+import json
+import lzma
+import os
+import signal
+import subprocess
+import time
+
+from harness import HERE, STRIDEC, expect, stridec
+
+QUICK = "--seconds 0.02 --threads 2 --format=json"
+
+
+def events_of(path):
+    """Of a trace file, whose array may lack its end."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read().rstrip()
+    return json.loads(text if text.endswith("]") else text + "]")
+
+
+def slices(events, category):
+    return [event for event in events if event.get("cat") == category]
+
+
+def check_sums(done):
+    rows = done["rows"]
+    expect(sum(row["nanoseconds"] for row in rows) == done["nanoseconds"] > 0, f"rows do not add up: {done}")
+    expect(sum(row["name"] == "between kernels" for row in rows) == 1, f"rows {rows}")
+    steps = [step for row in rows for step in row["steps"]]
+    expect(len(steps) == len(set(steps)), f"a step is in two rows: {rows}")
+    for row in rows:
+        expect(row["p50_nanoseconds"] <= row["p99_nanoseconds"], f"{row}")
+        expect(row["calls"] == 0 or abs(row["mean_nanoseconds"] * row["calls"] - row["nanoseconds"]) < 1 + 1e-6 * row["nanoseconds"], f"{row}")
+
+
+def test_profile_groups():
+    """The rows of every group add up to the total, have the model's nodes, and are in the order that is asked for."""
+    stridec("compile layers.onnx -o layers.so", 0)
+    stridec("compile fated.onnx -o fated.so", 0)
+    for artifact in ("layers.so", "fated.so", "mlp.so"):
+        for group in ("kernel", "step", "node", "scope"):
+            check_sums(json.loads(stridec(f"profile {artifact} --group {group} {QUICK}", 0).stdout))
+    by_kernel = json.loads(stridec(f"profile layers.so --runs 7 {QUICK}", 0).stdout)
+    kernels = [row for row in by_kernel["rows"] if row["steps"]]
+    expect(len(kernels) == 1 and kernels[0]["calls"] == 3 * 7 and by_kernel["runs"] == 7, f"{by_kernel}")
+    expect(len(kernels[0]["nodes"]) == 6 and kernels[0]["flops"] > 0 and 0 < kernels[0]["roofline"], f"{kernels}")
+    nodes = {row["name"] for row in json.loads(stridec(f"profile layers.so --group node {QUICK}", 0).stdout)["rows"]}
+    expect("node 2 'layer1/MatMul' (MatMul), node 3 'layer1/Tanh' (Tanh)" in nodes, f"rows {nodes}")
+    scopes = {row["name"] for row in json.loads(stridec(f"profile layers.so --group scope {QUICK}", 0).stdout)["rows"]}
+    expect(scopes == {"layer0", "layer1", "layer2", "between kernels"}, f"rows {scopes}")
+    for sort in ("total", "calls", "mean", "p50", "p99", "flops", "bytes", "name"):
+        rows = json.loads(stridec(f"profile fated.so --sort {sort} {QUICK}", 0).stdout)["rows"]
+        if sort == "name":
+            values = [row["name"] for row in rows]
+            expect(values == sorted(values), f"by {sort}: {values}")
+            continue
+        values = [row[{"total": "nanoseconds"}.get(sort, sort if sort in ("calls", "flops", "bytes") else f"{sort}_nanoseconds")] for row in rows]
+        expect(values == sorted(values, reverse=True), f"by {sort}: {values}")
+    text = stridec("profile layers.so --seconds 0.02", 0).stdout
+    expect("between kernels" in text and "a run without this profile" in text, text)
+
+
+def test_profile_of_nothing():
+    """Sizes of zero, an artifact that only copies, a function of several."""
+    stridec("compile mlp.onnx -o zero.so --dim batch=0..8", 0)
+    check_sums(json.loads(stridec(f"profile zero.so --dim batch=0 {QUICK}", 0).stdout))
+    stridec("compile named.onnx -o named.so", 0)
+    check_sums(json.loads(stridec(f"profile named.so {QUICK}", 0).stdout))
+    stridec("compile --function a=mlp.onnx --function b=layers.onnx -o both.so", 0)
+    for function, kernel in (("a", "matmul+add+max"), ("b", "matmul+tanh")):
+        done = json.loads(stridec(f"profile both.so --function {function} {QUICK} --trace both.trace", 0).stdout)
+        check_sums(done)
+        expect(done["function"] == function and any(row["name"] == kernel for row in done["rows"]), f"{done}")
+        steps = slices(events_of("both.trace"), "step")
+        expect({step["name"] for step in steps} == {kernel} and all("node" in step["args"]["nodes"] for step in steps), f"{steps[:2]}")
+
+
+def test_trace_files():
+    """A trace has the model's names and sizes; without Python's help it is whole JSON."""
+    stridec("compile fated.onnx -o fated.so", 0)
+    stridec(f"profile fated.so --dim batch=3 --trace t.json {QUICK}", 0)
+    with open("t.json", encoding="utf-8") as file:
+        events = json.load(file)
+    runs, steps, parts = (slices(events, kind) for kind in ("run", "step", "part"))
+    expect(runs and steps and parts and runs[0]["args"]["sizes"] == {"batch": 3}, f"{events[:4]}")
+    with open("fated.json", encoding="utf-8") as file:
+        manifest = json.load(file)
+    names = {step: kernel["name"] for kernel in manifest["kernels"] for step in kernel["steps"]}
+    for step in steps:
+        number, nodes = step["args"]["step"], step["args"]["nodes"]
+        if number in names:
+            expect(step["name"] == names[number] and "kernel/" in nodes, f"{step}")
+        else:
+            expect("routine/TopK" in nodes, f"{step}")
+    for run in runs:
+        inside = [step for step in steps if step["args"]["run"] == run["args"]["run"]]
+        expect(all(run["ts"] <= s["ts"] and s["ts"] + s["dur"] <= run["ts"] + run["dur"] + 0.002 for s in inside), f"{run}")
+
+
+def test_profile_variable():
+    """STRIDEC_PROFILE works in any program; the results are the same; the file parses after the process was killed."""
+    stridec("run mlp.so -i x=good.npy -o y=plain.npy", 0)
+    stridec("run mlp.so -i x=good.npy -o y=traced.npy", 0, env={**os.environ, "STRIDEC_PROFILE": "%m-%p.trace"})
+    with open("plain.npy", "rb") as a, open("traced.npy", "rb") as b:
+        expect(a.read() == b.read(), "a trace changes results")
+    (name,) = [name for name in os.listdir(".") if name.endswith(".trace") and name.startswith("test-")]
+    expect(len(slices(events_of(name), "run")) == 1, name)
+    stridec("run mlp.so -i x=good.npy -o y=traced.npy", 0, env={**os.environ, "STRIDEC_PROFILE": "/no/such/folder/t.json"})
+    environment = {**os.environ, "STRIDEC_PROFILE": "killed.trace", "STRIDEC_PROFILE_RUNS": "0"}
+    for i in range(4):
+        process = subprocess.Popen([STRIDEC, *"bench mlp.so --seconds 20".split()], stdout=subprocess.DEVNULL, env=environment)
+        until = time.monotonic() + 20
+        while not (os.path.exists("killed.trace") and os.path.getsize("killed.trace") > 2000) and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.03 * i)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        expect(slices(events_of("killed.trace"), "run"), "no runs before the process was killed")
+        os.remove("killed.trace")
+
+
+def test_profile_refusals():
+    with lzma.open(os.path.join(HERE, "format4.so.xz")) as packed, open("format4.so", "wb") as file:
+        file.write(packed.read())
+    done = stridec("profile format4.so", 5)
+    expect("runtime cannot trace runs" in done.stderr and "stridec bench" in done.stderr, done.stderr)
+    stridec("profile missing.so", 2)
+    stridec("profile cut.so", 3)
+    expect("colour" in stridec("profile mlp.so --dim colour=3", 1).stderr, "an unknown size")
+    expect("group" in stridec("profile mlp.so --group colour", 1).stderr, "an unknown group")
+    done = stridec("profile mlp.so --trace /no/such/folder/t.json", 1)
+    expect("/no/such/folder/t.json" in done.stderr, done.stderr)
+    expect("its only function is" in stridec("profile mlp.so --function other", 1).stderr, "an unknown function")
