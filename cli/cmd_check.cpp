@@ -215,8 +215,9 @@ int run(const CompileFlags& flags, const Globals& globals) {
     }
   }
   if (code == 0 && !options.training) check_used(options, absent);
+  const bool single = options.functions.empty() || options.training;
   if (globals.json)
-    std::printf("%s\n", (options.functions.empty() || options.training ? all.front() : Json{{"functions", all}})
+    std::printf("%s\n", (single ? all.front() : Json{{"functions", all}})
                             .dump(2, ' ', false, Json::error_handler_t::replace)
                             .c_str());
   else if (code != 0 && says)

@@ -1,4 +1,4 @@
-// How a model is trained: the settings of `--train` and `--train-config`, with their defaults.
+// How a model is trained: the settings of `--train`, with their defaults.
 #pragma once
 
 #include <map>

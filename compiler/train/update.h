@@ -22,8 +22,8 @@ void update(graph::Builder& b, ops::Term of, ops::Term to);
 // Narrow floats as f32, for computing.
 ops::Term wide_enough(ops::Term x);
 
-// Updates the weights by their gradients, which are wide enough, clipped as the settings say. Returns the norm
-// of all gradients together before clipping, in f32.
+// Updates the weights by their gradients, which are wide enough, clipped as the settings say. Returns the
+// norm of all gradients together before clipping, in f32.
 //
 // States: optimizer.step, optimizer.<StateRow::name>.<weight>, ema.<weight>.
 ops::Term update_parameters(graph::Builder& b, const Settings& settings, const std::vector<Weight>& weights,
