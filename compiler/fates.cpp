@@ -108,7 +108,8 @@ package::NodeFate NodeTrace::fate_without_kernel(size_t i) const {
     case Nature::kSize: fate.kind = Kind::kSize; return fate;
     case Nature::kView: fate.kind = Kind::kView; return fate;
     case Nature::kControl: fate.kind = seen.lost == "lower" ? Kind::kControl : Kind::kRewritten; return fate;
-    case Nature::kCompute: fate.kind = Kind::kRewritten; return fate;
+    // An operation without a nest is a view: a gather at constant places.
+    case Nature::kCompute: fate.kind = seen.lost == "lower" ? Kind::kView : Kind::kRewritten; return fate;
     case Nature::kNone: break;
   }
   switch (node.outcome) {
