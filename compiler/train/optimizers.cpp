@@ -178,8 +178,7 @@ Term orthogonal(Term x, bool tall) {
   y = rounded(cast(y, DType::kF32) / maximum(norm(cast(y, DType::kF32)), 1e-7));
   for (int i = 0; i < 5; ++i) {
     const Term gram = matmul(y, transpose(y, 0, 1));
-    const Term mixed =
-        rounded(cast(gram, DType::kF32) * -4.7750 + matmul(gram, gram, DType::kF32) * 2.0315);
+    const Term mixed = rounded(cast(gram, DType::kF32) * -4.7750 + matmul(gram, gram, DType::kF32) * 2.0315);
     y = rounded(cast(y, DType::kF32) * 3.4445 + matmul(mixed, y, DType::kF32));
   }
   const Term result = cast(y, DType::kF32);

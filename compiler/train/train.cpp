@@ -119,16 +119,20 @@ std::vector<Weight> make_states(graph::Builder& b, const Plan& plan, const std::
   Graph& graph = b.graph();
   std::map<ValueId, ValueId> to;
   std::map<std::string, ValueId> made;
+  std::map<std::string, const uint8_t*> first;  // the bytes of the weight of this name
   std::vector<Weight> trained;
   for (ValueId id : replaceable_values(graph)) {
     const std::string name = graph[id].name;
     graph[id].replaceable = false;
     const bool is_trained = std::ranges::count(plan.parameters, name) > 0;
     if (!is_trained && std::ranges::count(plan.statistics, name) == 0) continue;
-    if (const auto found = made.find(name); found != made.end()) {  // the same weight, read twice
-      to[id] = found->second;
+    if (const auto found = made.find(name); found != made.end()) {
+      if (graph[found->second].type != graph[id].type || first[name] != graph[id].data->bytes)
+        refuse(cat("two weights are named '", name, "'"), cat("leave them as they are: --freeze ", name));
+      to[id] = found->second;  // the same weight, read twice
       continue;
     }
+    first[name] = graph[id].data->bytes;
     const ValueId value = b.state(is_trained ? cat(prefix, name) : name, graph[id].type, graph[id].data);
     to[id] = made[name] = value;
     if (is_trained) trained.push_back({name, {b, value}});
