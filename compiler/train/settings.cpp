@@ -17,11 +17,17 @@ namespace {
   fail(ErrorKind::kUsage, "bad-train", cat("--train: ", message), help);
 }
 
-double number(const std::string& key, std::string_view text) {
+bool is_number(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
-    refuse(cat(key, "='", text, "' is no number"), cat("write ", key, "=0.1"));
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+double number(const std::string& key, std::string_view text) {
+  if (!is_number(text)) refuse(cat(key, "='", text, "' is no number"), cat("write ", key, "=0.1"));
+  double value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  if (!std::isfinite(value)) refuse(cat(key, " is ", text), "it has to be finite");
   return value;
 }
 
@@ -171,6 +177,10 @@ void check(const Settings& s) {
     if (setting.standard.empty() && !s.of_loss.contains(std::string(setting.name)))
       refuse(cat("the loss ", loss.name, " needs ", setting.name, ": ", setting.meaning),
              cat("write ", setting.name, "=NAME"));
+  for (const Setting& setting : loss.settings)
+    if (const auto given = s.of_loss.find(std::string(setting.name));
+        given != s.of_loss.end() && is_number(setting.standard))
+      number(given->first, given->second);
   if (const auto found = s.of_loss.find("reduction"); found != s.of_loss.end()) {
     const bool batch = loss.name == "kl" && found->second == "batchmean";
     if (found->second != "mean" && found->second != "sum" && !batch)

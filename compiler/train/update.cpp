@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/pattern.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/nodes.h"
@@ -99,6 +100,9 @@ class Updates {
   }
 
   Term learning_rate(Term step) {
+    if (is_input(settings_.learning_rate) && std::ranges::count(b_.graph().input_names, "lr") > 0)
+      fail(ErrorKind::kUsage, "bad-train", "--train: the model has an input 'lr' of its own",
+           "write the rate as a number or a schedule");
     if (is_input(settings_.learning_rate)) return cast({b_, b_.input("lr", {DType::kF32, {}})}, DType::kF64);
     if (!settings_.learning_rate.empty()) return rate_at(settings_.learning_rate, step);
     return number_like(step, Hyperparameters{settings_, optimizer_, nullptr}("lr"));

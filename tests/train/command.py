@@ -104,6 +104,7 @@ def refuse(c):
         ("setting", "loss=mse,output=y,target=t,betas=1", "has a setting 'betas'"),
         ("decay", "loss=mse,output=y,target=t,beta1=1", "at least 0 and below 1"),
         ("rate", "loss=mse,output=y,target=t,lr=cosine(1)", "total must be given"),
+        ("number", "loss=cross_entropy,logits=y,labels=t,label_smoothing=much", "label_smoothing='much' is no number"),
         ("function", "loss=mse,output=y,target=t,functions=fit", "no function 'fit'"),
     ):  # fmt: skip
         c.refused(name, 1, sentence, "compile", model, "-o", "r.so", "--train", text)
