@@ -129,8 +129,8 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
 
   group("Training");
   app.add_option("--train", training,
-                 "compile functions that train the model: loss=cross_entropy,logits=OUTPUT,labels=NAME,"
-                 "optimizer=adamw,lr=1e-3; 'stridec losses' and 'stridec optimizers' list what there is")
+                 "compile functions that train the model: loss=mse,output=y,target=t,optimizer=adamw; "
+                 "'stridec losses' and 'stridec optimizers' list what there is")
       ->type_name("NAME=VALUE,...");
   app.add_option("--trainable", trainable,
                  "weights that are trained: NAME, or a pattern such as 'decoder.*' (default: '*')")
