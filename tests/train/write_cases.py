@@ -10,6 +10,7 @@ import sys
 import warnings
 
 import numpy as np
+import onnx
 import torch
 import torch.nn.functional as F
 from torch import nn, optim
@@ -227,6 +228,17 @@ def batch(spec, generator):
     return torch.randn(spec, generator=generator)
 
 
+def strip(path):
+    """Removes what the exporter says of source files."""
+    model = onnx.load(path)
+    for node in [*model.graph.node, *(n for f in model.functions for n in f.node)]:
+        node.ClearField("metadata_props")
+        node.ClearField("doc_string")
+    for value in [*model.graph.value_info, *model.graph.input, *model.graph.output]:
+        value.ClearField("metadata_props")
+    onnx.save(model, path)
+
+
 def write_model(name):
     torch.manual_seed(1)
     model = MODELS[name]().eval()
@@ -236,6 +248,7 @@ def write_model(name):
     torch.onnx.export(model, args, CASES / f"{name}.onnx", input_names=names, output_names=model.outputs, dynamo=True,
                       optimize=False, external_data=False, verbose=False,
                       dynamic_shapes=tuple({0: torch.export.Dim("batch")} for _ in args))  # fmt: skip
+    strip(CASES / f"{name}.onnx")
     return model
 
 
