@@ -57,9 +57,11 @@ std::vector<json> slices(const json& events, const std::string& category) {
   return found;
 }
 
+// The options point into the path, which has to live as long.
 stridec_trace_options options_of(const std::string& path, uint32_t flags = 0) {
   return {.struct_size = sizeof(stridec_trace_options), .flags = flags, .path = path.c_str()};
 }
+stridec_trace_options options_of(std::string&& path, uint32_t flags = 0) = delete;
 
 // What the sink saw.
 struct Log {
