@@ -41,6 +41,20 @@ Term scalar_of(Builder& b, const Value& value, DType dtype) {
   return ops::cast(whole, dtype, false);
 }
 
+void add_output(Builder& b, std::string name, Term value, bool complex, std::vector<Diagnostic>& warnings) {
+  const std::vector<std::string>& names = b.graph().output_names;
+  while (std::ranges::count(names, name) > 0) name += "_";
+  if (complex)
+    warnings.push_back(
+        {.kind = ErrorKind::kUnsupported,
+         .code = "complex-output",
+         .message = cat("output '", name, "' is complex: its last dim has the real and the imaginary part"),
+         .where = {},
+         .notes = {},
+         .help = {}});
+  b.output(std::move(name), value);
+}
+
 Term as_term(Builder& b, const Value& value) {
   if (value.is_tensor()) return read(b, value.tensor);
   return scalar_of(b, value, dtype_of_number(value));

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/frontend/aten/schema.h"
 #include "compiler/frontend/aten/value.h"
 
@@ -67,6 +68,9 @@ class Context {
 int64_t normal_dim(int64_t dim, int64_t rank);
 // A value as a term: a tensor, or a number as a rank-0 tensor (i64, f32 or bool).
 Term as_term(Builder& b, const Value& value);
+// Adds an output of the graph. `_` is appended to a name that another output has; the caller is warned that a
+// complex output is one of pairs.
+void add_output(Builder& b, std::string name, Term value, bool complex, std::vector<Diagnostic>& warnings);
 Term scalar_of(Builder& b, const Value& value, DType dtype);
 DType dtype_of_number(const Value& value);
 

@@ -456,18 +456,8 @@ class Pass {
 
   void add_output(std::string name, const Value& value) {
     if (value.kind == Value::Kind::kFailed || value.is_none() || value.kind == Value::Kind::kString) return;
-    while (std::find(out_.graph.output_names.begin(), out_.graph.output_names.end(), name) !=
-           out_.graph.output_names.end())
-      name += "_";
-    if (value.is_tensor() && value.tensor.complex)
-      out_.warnings.push_back(
-          {.kind = ErrorKind::kUnsupported,
-           .code = "complex-output",
-           .message = cat("output '", name, "' is complex: its last dim has the real and the imaginary part"),
-           .where = {},
-           .notes = {},
-           .help = {}});
-    b_.output(name, aten::as_term(b_, value));
+    aten::add_output(b_, std::move(name), aten::as_term(b_, value), value.is_tensor() && value.tensor.complex,
+                     out_.warnings);
   }
 
   // The functional form returns the new value of a buffer.

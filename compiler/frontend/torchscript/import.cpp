@@ -116,20 +116,12 @@ class Pass {
     }
   }
   void add_leaf(std::string name, const Value& value) {
-    const auto& names = out_.graph.output_names;
-    while (std::ranges::count(names, name) > 0) name += "_";
-    if (value.is(VK::kTensor) && value.tensor.complex)
-      out_.warnings.push_back(
-          {.kind = ErrorKind::kUnsupported,
-           .code = "complex-output",
-           .message = cat("output '", name, "' is complex: its last dim has the real and the imaginary part"),
-           .where = {},
-           .notes = {},
-           .help = {}});
     // Python's floats are doubles.
     const bool real = value.is(VK::kFloat) || value.is_run_float();
     const aten::Value own = to_aten(b_, value);
-    b_.output(name, (real ? aten::scalar_of(b_, own, DType::kF64) : aten::as_term(b_, own)).id());
+    const ops::Term output = real ? aten::scalar_of(b_, own, DType::kF64) : aten::as_term(b_, own);
+    aten::add_output(b_, std::move(name), output, value.is(VK::kTensor) && value.tensor.complex,
+                     out_.warnings);
   }
   void add_updated(const Inputs& inputs) {
     for (const Inputs::Input& input : inputs.tensors())
