@@ -1,5 +1,7 @@
 #include "compiler/ops/term.h"
 
+#include <numeric>
+
 #include <algorithm>
 
 #include "compiler/base/check.h"
@@ -71,6 +73,11 @@ Term widen(Term x) { return {x.builder(), to_compute(x.builder(), x)}; }
 
 // ---- reductions: an empty list of dims reduces nothing, unlike in the helpers, where it means all ----
 
+Dims all_dims(int64_t rank) {
+  Dims dims(static_cast<size_t>(rank));
+  std::iota(dims.begin(), dims.end(), 0);
+  return dims;
+}
 Term reduce(OpKind kind, Term x, const Dims& dims, bool keep) {
   return dims.empty() ? x : Term(x.builder(), reduce(x.builder(), kind, x, dims, keep));
 }

@@ -90,6 +90,8 @@ Term cast(Term x, DType to, bool saturate = true);
 // Converts f16, bf16 and narrower floats to f32 for computing; leaves other dtypes.
 Term widen(Term x);
 
+Dims all_dims(int64_t rank);  // 0, 1, ..., rank - 1
+
 // Reductions; `kKeep` leaves the reduced dims with extent 1.
 inline constexpr bool kKeep = true;
 Term reduce(graph::OpKind kind, Term x, const Dims& dims, bool keep = false);

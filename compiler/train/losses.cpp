@@ -16,13 +16,7 @@ using namespace ops;
 using graph::OpKind;
 using graph::Shape;
 
-Dims all_dims(Term x) {
-  Dims dims;
-  for (int64_t d = 0; d < x.rank(); ++d) dims.push_back(d);
-  return dims;
-}
-
-Term total(Term x) { return x.rank() == 0 ? x : reduce_sum(x, all_dims(x)); }
+Term total(Term x) { return x.rank() == 0 ? x : reduce_sum(x, all_dims(x.rank())); }
 
 // The sum or the mean of the elements, as the setting `reduction` says.
 LossSum reduced(const LossInputs& in, Term each, std::optional<Term> weight = {}) {
@@ -142,7 +136,7 @@ LossSum focal(LossInputs& in) {
 // Milletari et al. 2016, arXiv:1606.04797: over all elements of a sample.
 LossSum dice(LossInputs& in) {
   const Term x = apply(OpKind::kSigmoid, in.output("logits")), y = target_like(in, x);
-  Dims inner = all_dims(x);
+  Dims inner = all_dims(x.rank());
   if (!inner.empty()) inner.erase(inner.begin());
   const Term both = reduce_sum(x * y, inner), either = reduce_sum(x, inner) + reduce_sum(y, inner);
   const double smooth = in.number("smooth");

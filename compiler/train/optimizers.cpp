@@ -136,12 +136,7 @@ Terms lion(const Update& u) {
 }
 
 Term element_count_of(Term x) { return size_as(x.builder(), x.dtype(), count(x.shape())); }
-Dims all_dims(Term x) {
-  Dims dims;
-  for (int64_t d = 0; d < x.rank(); ++d) dims.push_back(d);
-  return dims;
-}
-Term norm(Term x) { return sqrt(x.rank() == 0 ? square(x) : reduce_sum(square(x), all_dims(x))); }
+Term norm(Term x) { return sqrt(x.rank() == 0 ? square(x) : reduce_sum(square(x), all_dims(x.rank()))); }
 
 // Shazeer and Stern 2018, arXiv:1804.04235. A matrix keeps the means of its rows and columns alone.
 Terms adafactor(const Update& u) {

@@ -35,12 +35,6 @@ graph::Data scalar_data(DType dtype, double value) {
   return graph::own(std::move(bytes));
 }
 
-Dims all_dims(Term x) {
-  Dims dims;
-  for (int64_t d = 0; d < x.rank(); ++d) dims.push_back(d);
-  return dims;
-}
-
 // Hyperparameters of one parameter: those of its group, of all, then the defaults.
 struct Hyperparameters {
   const Settings& settings;
@@ -81,7 +75,7 @@ class Updates {
     std::optional<Term> sum;
     for (Term gradient : gradients) {
       const Term square_sum =
-          gradient.rank() == 0 ? square(gradient) : reduce_sum(square(gradient), all_dims(gradient));
+          gradient.rank() == 0 ? square(gradient) : reduce_sum(square(gradient), all_dims(gradient.rank()));
       const Term part = cast(square_sum, DType::kF32);
       sum = sum ? *sum + part : part;
     }

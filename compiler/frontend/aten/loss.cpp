@@ -13,17 +13,12 @@ namespace {
 
 using namespace ops;
 
-Dims all_dims(Term x) {
-  Dims out;
-  for (int64_t d = 0; d < x.rank(); ++d) out.push_back(d);
-  return out;
-}
-
 // 0 none, 1 mean, 2 sum; `to`: the dtype of the result.
 Term reduced(const Context& c, Term loss, DType to) {
   const int64_t how = c.integer("reduction");
   if (how == 0 || loss.rank() == 0) return cast(loss, to, false);
-  return cast(how == 1 ? reduce_mean(loss, all_dims(loss)) : reduce_sum(loss, all_dims(loss)), to, false);
+  return cast(how == 1 ? reduce_mean(loss, all_dims(loss.rank())) : reduce_sum(loss, all_dims(loss.rank())),
+              to, false);
 }
 
 // Of two arguments in their common dtype, in f32 or wider.
@@ -137,7 +132,8 @@ Results nll(const Context& c, Term logs, Term target, DType to) {
     const Term each = cast(in.single ? reshape(l.loss, {}) : l.loss, to, false);
     return {each, filled(c.b, {}, to, 0)};
   }
-  const Term total = reduce_sum(l.loss, all_dims(l.loss)), weight = reduce_sum(l.weight, all_dims(l.weight));
+  const Term total = reduce_sum(l.loss, all_dims(l.loss.rank())),
+             weight = reduce_sum(l.weight, all_dims(l.weight.rank()));
   return {cast(how == 2 ? total : total / weight, to, false), cast(weight, to, false)};
 }
 Results nll_loss(Context& c) {
@@ -175,8 +171,9 @@ Results smoothed(const Context& c, Term logs, Term target, DType to) {
     const Term each = mixed(own.loss, all);
     return {cast(in.single ? reshape(each, {}) : each, to, false)};
   }
-  const Term total = mixed(reduce_sum(own.loss, all_dims(own.loss)), reduce_sum(all, all_dims(all)));
-  return {cast(how == 2 ? total : total / reduce_sum(own.weight, all_dims(own.weight)), to, false)};
+  const Term total =
+      mixed(reduce_sum(own.loss, all_dims(own.loss.rank())), reduce_sum(all, all_dims(all.rank())));
+  return {cast(how == 2 ? total : total / reduce_sum(own.weight, all_dims(own.weight.rank())), to, false)};
 }
 Results cross_entropy(Context& c) {
   const Term x = c.in("self"), target = c.in("target");
@@ -189,7 +186,7 @@ Results cross_entropy(Context& c) {
   const Term each = soft_cross_entropy(c, in.x, in.single ? unsqueeze(target, {0}) : target);
   const int64_t how = c.integer("reduction");
   if (how == 0) return {cast(in.single ? reshape(each, {}) : each, x.dtype(), false)};
-  const Term total = reduce_sum(each, all_dims(each));
+  const Term total = reduce_sum(each, all_dims(each.rank()));
   const Term samples = cast(size_as(c.b, DType::kI64, count(each.shape())), total.dtype(), false);
   return {cast(how == 2 ? total : total / samples, x.dtype(), false)};
 }

@@ -1,5 +1,4 @@
 // Reductions, scans, and operators composed of them (softmax, Hardmax, LpNormalization, ...).
-#include <numeric>
 
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite/normalization.h"
@@ -10,12 +9,6 @@ namespace stridec::onnx {
 namespace {
 
 using namespace ops;
-
-Dims all_dims(int64_t rank) {
-  Dims out(static_cast<size_t>(rank));
-  std::iota(out.begin(), out.end(), 0);
-  return out;
-}
 
 // Axes are an attribute in old versions and an input in later ones. No axes means all, or, if the node says
 // so, that nothing is reduced.

@@ -40,12 +40,6 @@ std::vector<Scale> fractions_of(const Context& c, size_t input, const std::strin
   return out;
 }
 
-Dims every_dim(Term x) {
-  Dims out;
-  for (int64_t d = 0; d < x.rank(); ++d) out.push_back(d);
-  return out;
-}
-
 Outputs resize(Context& c) {
   const Term x = c.in(0);
   const bool old = c.version < 11;
@@ -59,7 +53,7 @@ Outputs resize(Context& c) {
                   .roi = {}};
   if (o.mode != "nearest" && o.mode != "linear" && o.mode != "cubic")
     c.unsupported("mode '" + o.mode + "' is unknown");
-  const Dims dims = c.has_attribute("axes") ? c.axes(c.integers("axes"), x.rank()) : every_dim(x);
+  const Dims dims = c.has_attribute("axes") ? c.axes(c.integers("axes"), x.rank()) : all_dims(x.rank());
   std::vector<ResizeAxis> axes;
   if (const auto scales = fractions_of(c, old ? 1 : 2, "scales"); !scales.empty()) {
     axes = axes_from_scales(x, dims, scales);
@@ -89,7 +83,7 @@ Outputs upsample(Context& c) {
   else
     scales = fractions_of(c, 1, "scales");
   const std::string mode = c.text("mode", "nearest");
-  return {ops::resize(x, axes_from_scales(x, every_dim(x), scales),
+  return {ops::resize(x, axes_from_scales(x, all_dims(x.rank()), scales),
                       {.mode = mode == "bilinear" ? "linear" : mode,
                        .coordinates = "asymmetric",
                        .nearest = "floor",
