@@ -111,6 +111,24 @@ frontend::Imported import_whole(const std::string& file, const frontend::ImportO
   return imported;
 }
 
+// A function of a training. The first one makes the plan, from the training form.
+frontend::Imported import_trained(const FunctionModel& function, frontend::ImportOptions own,
+                                  const train::Settings& settings, std::optional<train::Plan>& plan) {
+  const auto import_form = [&](bool training_form) {
+    own.training = training_import(settings, training_form);
+    return import_whole(function.model, own);
+  };
+  const bool training_form = train::uses_training_form(function.name);
+  std::optional<frontend::Imported> imported;
+  if (!plan) {
+    imported = import_form(true);
+    plan = train::make_plan(imported->graph, settings);
+  }
+  if (!imported || !training_form) imported = import_form(training_form);
+  imported->graph = train::make_function(std::move(imported->graph), function.name, *plan, settings);
+  return *std::move(imported);
+}
+
 bool has_size(const loop::Program& program, const std::string& name) {
   return std::any_of(program.symbols.begin(), program.symbols.end(), [&](const loop::Symbol& symbol) {
     return symbol.input >= 0 && symbol.var.name() == name;
@@ -161,16 +179,8 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
                                   .sizes_stay_open = options.sizes_stay_open,
                                   .name = options.name,
                                   .absent = several ? &lacks : nullptr};
-      if (options.training && !plan) {
-        own.training = training_import(*options.training, true);
-        plan = train::make_plan(import_whole(function.model, own).graph, *options.training);
-      }
-      if (options.training)
-        own.training = training_import(*options.training, train::uses_training_form(function.name));
-      imported = import_whole(function.model, own);
-      if (options.training)
-        imported.graph =
-            train::make_function(std::move(imported.graph), function.name, *plan, *options.training);
+      imported = options.training ? import_trained(function, own, *options.training, plan)
+                                  : import_whole(function.model, own);
     } catch (Error& error) {
       if (error.diagnostic.where.file.empty() && error.diagnostic.kind != ErrorKind::kUsage)
         error.diagnostic.where.file = function.model;
