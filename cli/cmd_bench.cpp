@@ -270,12 +270,7 @@ std::function<int()> declare_bench(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   app.add_option("artifact", flags->artifact, "the .so")->required();
   app.add_option("--compare", flags->compare, "another .so, timed in turn with the first")->type_name("FILE");
-  app.add_option("-i,--input", flags->inputs,
-                 "name=file.npy, or all.npz (others are random, within the ranges of the manifest)")
-      ->type_name("[NAME=]FILE");
-  app.add_option("--dim", flags->dims, "sizes: batch=1,sequence=128 (others are as small as it serves)")
-      ->join(',')
-      ->type_name("NAME=SIZE,...");
+  declare_drawn_inputs(app, flags->inputs, flags->dims);
   declare_library_flags(app, flags->threads, flags->function, flags->variant);
   app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero)->type_name("SECONDS");
   app.add_option("--rows", flags->most_rows, "kernels to list")->check(zero_or_more)->type_name("NUMBER");

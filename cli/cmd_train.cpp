@@ -46,10 +46,6 @@ Array rate_array(double rate) {
   return array;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  return cat("[", join(shape, ", ", [](int64_t d) { return std::to_string(d); }), "]");
-}
-
 int64_t steps_done(const Library& library) {
   for (const ValueDeclaration& state : library.states())
     if (state.name == kStep) return static_cast<int64_t>(scalar(library.read_state(state)) + 0.5);
@@ -63,30 +59,16 @@ void save(const Library& library, const std::string& path) {
   write_safetensors(path, tensors, {{"step", std::to_string(steps_done(library))}});
 }
 
-// Throws one Error for all states that the file lacks or has in another form.
 void resume(Library& library, const std::string& path, const Globals& globals) {
   const ParameterFile file = read_parameters(path);
-  std::vector<std::string> problems;
   const auto states = library.states();
-  for (const ValueDeclaration& state : states) {
-    const Array own = library.read_state(state);
-    const auto found = file.tensors.find(state.name);
-    if (found == file.tensors.end())
-      problems.push_back(cat("'", state.name, "' is missing"));
-    else if (found->second.dtype != own.dtype || found->second.shape != own.shape)
-      problems.push_back(cat("'", state.name, "' is ", name(found->second.dtype),
-                             shape_text(found->second.shape), ", not ", name(own.dtype),
-                             shape_text(own.shape)));
-  }
-  if (!problems.empty()) {
-    constexpr size_t kMost = 10;
-    const size_t all = problems.size();
-    if (all > kMost) problems.resize(kMost);
-    fail(ErrorKind::kDoesNotFit, "other-states",
-         cat("'", path, "' is not a save of this training: ", join(problems, "; "),
-             all > kMost ? cat("; and ", all - kMost, " more") : ""),
-         "resume with the artifact of the same model and the same --train");
-  }
+  std::vector<DeclaredTensor> declared;
+  for (const ValueDeclaration& state : states)
+    declared.push_back({state.name, state.shape_text, state.dtype});
+  check_tensors(file, declared, /*partial=*/false, "other-states",
+                cat("'", path,
+                    "' is a save of another training: resume with the artifact of the same model "
+                    "and the same --train"));
   for (const ValueDeclaration& state : states) {
     const FileTensor& tensor = file.tensors.at(state.name);
     library.write_state(

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "cli/mapped_text.h"
 #include "cli/npz.h"
@@ -64,26 +63,11 @@ std::vector<ValueDeclaration> declarations(int count, Query&& query) {
     if (!dtype)
       fail(ErrorKind::kMalformed, "bad-artifact",
            cat("'", value.name, "' has the unknown type '", value.dtype_name, "'"));
-    out.push_back({value.name, value.shape, *dtype, value.rank});
+    ValueDeclaration& made = out.emplace_back(value.name, value.shape, *dtype, value.rank);
+    for (int32_t d = 0; value.dims && d < value.rank; ++d)
+      made.sizes.push_back(value.dims[d].minimum == value.dims[d].maximum ? value.dims[d].minimum : -1);
   }
   return out;
-}
-
-// "[33, 20]" as numbers: the shape of a state.
-std::vector<int64_t> fixed_shape(const ValueDeclaration& value) {
-  std::vector<int64_t> shape;
-  int64_t size = 0;
-  bool digits = false;
-  for (char c : value.shape_text) {
-    if (c >= '0' && c <= '9') {
-      size = 10 * size + (c - '0');
-      digits = true;
-    } else if (digits) {
-      shape.push_back(std::exchange(size, 0));
-      digits = false;
-    }
-  }
-  return shape;
 }
 
 // The loader maps what the headers of a file promise. An access to pages that a truncated file lacks would
@@ -117,6 +101,15 @@ const stridec_api* load_api(const std::string& path) {
          cat("'", path, "' is no artifact of stridec, or of a version that this one does not know"));
   // The handle is not closed: the process may still have threads that run code of the library.
   return api;
+}
+
+void declare_drawn_inputs(CLI::App& app, std::vector<std::string>& inputs, std::string& dims) {
+  app.add_option("-i,--input", inputs,
+                 "name=file.npy, or all.npz (others are random, within the ranges of the manifest)")
+      ->type_name("[NAME=]FILE");
+  app.add_option("--dim", dims, "sizes: batch=1,sequence=128 (others are as small as it serves)")
+      ->join(',')
+      ->type_name("NAME=SIZE,...");
 }
 
 void declare_library_flags(CLI::App& app, int& threads, std::string& function, std::string& variant) {
@@ -333,7 +326,7 @@ std::vector<ValueDeclaration> Library::states() const {
 }
 
 Array Library::read_state(const ValueDeclaration& state) const {
-  Array array{.dtype = state.dtype, .shape = fixed_shape(state), .bytes = {}};
+  Array array{.dtype = state.dtype, .shape = state.sizes, .bytes = {}};
   array.bytes.resize(static_cast<size_t>(array.count()) * static_cast<size_t>(byte_size(array.dtype)));
   stridec_tensor tensor;
   describe(array, tensor);

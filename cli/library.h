@@ -23,6 +23,8 @@ struct ValueDeclaration {
   std::string name, shape_text;
   DType dtype;
   int rank = 0;
+  std::vector<int64_t> sizes =
+      {};  // [rank], -1 for a size of the run; empty: the artifact does not list them
 };
 
 // A size that the inputs determine, and the range that the artifact supports.
@@ -41,6 +43,9 @@ stridec_dtype dlpack_dtype(DType dtype);
 
 // --threads, --function and --variant.
 void declare_library_flags(CLI::App& app, int& threads, std::string& function, std::string& variant);
+
+// --input and --dim, for commands that draw the inputs which are not given.
+void declare_drawn_inputs(CLI::App& app, std::vector<std::string>& inputs, std::string& dims);
 
 // A loaded model with one context, and one of its functions. A failed API call throws an Error with the
 // runtime's message.

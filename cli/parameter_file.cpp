@@ -69,7 +69,33 @@ ParameterFile of_onnx(const std::string& path) {
   return out;
 }
 
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return cat("[", join(shape, ", ", [](int64_t dim) { return std::to_string(dim); }), "]");
+}
+
 }  // namespace
+
+void check_tensors(const ParameterFile& file, const std::vector<DeclaredTensor>& declared, bool partial,
+                   const std::string& code, const std::string& help) {
+  std::vector<std::string> problems;
+  for (const DeclaredTensor& wanted : declared) {
+    const auto found = file.tensors.find(wanted.name);
+    if (found == file.tensors.end()) {
+      if (!partial) problems.push_back(cat("'", wanted.name, "' is missing"));
+      continue;
+    }
+    const std::string shape = shape_text(found->second.shape);
+    if (found->second.dtype != wanted.dtype || shape != wanted.shape)
+      problems.push_back(cat("'", wanted.name, "' is ", name(found->second.dtype), shape,
+                             ", the artifact's is ", name(wanted.dtype), wanted.shape));
+  }
+  if (problems.empty()) return;
+  constexpr size_t kMostNotes = 20;
+  Diagnostic all{.kind = ErrorKind::kDoesNotFit, .code = code, .message = problems.front(), .help = help};
+  for (size_t i = 1; i < problems.size() && i <= kMostNotes; ++i) all.notes.push_back(problems[i]);
+  if (problems.size() > kMostNotes) all.notes.push_back(cat(problems.size(), " problems in all"));
+  throw Error(std::move(all));
+}
 
 void write_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
                        const std::map<std::string, std::string>& metadata) {

@@ -26,6 +26,16 @@ struct ParameterFile {
   std::map<std::string, FileTensor> tensors;
 };
 
+// A tensor that a file should have.
+struct DeclaredTensor {
+  std::string name, shape;  // "[33, 20]"
+  DType dtype;
+};
+
+// Throws one Error for all tensors that the file lacks (unless `partial`) or has in another form.
+void check_tensors(const ParameterFile& file, const std::vector<DeclaredTensor>& declared, bool partial,
+                   const std::string& code, const std::string& help);
+
 // Throws Error: unreadable, malformed.
 ParameterFile read_parameters(const std::string& path);
 

@@ -8,14 +8,6 @@
 #include "compiler/base/text.h"
 
 namespace stridec::cli {
-namespace {
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  return cat("[", join(shape, ", ", [](int64_t dim) { return std::to_string(dim); }), "]");
-}
-
-}  // namespace
-
 ParameterWriter::ParameterWriter(const std::string& artifact) : api_(load_api(artifact)) {
   if (api_->struct_size <= offsetof(stridec_api, context_parameters))
     fail(ErrorKind::kUnsupported, "no-parameters",
@@ -59,32 +51,12 @@ void ParameterWriter::check(stridec_status status) const {
 }
 
 std::vector<std::string> ParameterWriter::write(const ParameterFile& given, bool partial) {
-  std::vector<std::string> problems;
-  std::vector<const Parameter*> found;
-  for (const Parameter& parameter : parameters_) {
-    const auto tensor = given.tensors.find(parameter.name);
-    if (tensor == given.tensors.end()) {
-      if (!partial) problems.push_back(cat("'", parameter.name, "' is missing"));
-      continue;
-    }
-    found.push_back(&parameter);
-    const std::string shape = shape_text(tensor->second.shape);
-    if (tensor->second.dtype != parameter.dtype || shape != parameter.shape)
-      problems.push_back(cat("'", parameter.name, "' is ", name(tensor->second.dtype), shape,
-                             ", the artifact's is ", name(parameter.dtype), parameter.shape));
-  }
-  if (!problems.empty()) {
-    constexpr size_t kMostNotes = 20;
-    Diagnostic all{.kind = ErrorKind::kDoesNotFit,
-                   .code = "wrong-parameters",
-                   .message = problems.front(),
-                   .help = partial ? "" : "--partial keeps the values of parameters that the file lacks"};
-    for (size_t i = 1; i < problems.size() && i <= kMostNotes; ++i) all.notes.push_back(problems[i]);
-    if (problems.size() > kMostNotes) all.notes.push_back(cat(problems.size(), " problems in all"));
-    throw Error(std::move(all));
-  }
-  for (const Parameter* parameter : found) {
-    const FileTensor& tensor = given.tensors.at(parameter->name);
+  check_tensors(given, parameters_, partial, "wrong-parameters",
+                partial ? "" : "--partial keeps the values of parameters that the file lacks");
+  for (const DeclaredTensor& parameter : parameters_) {
+    const auto found = given.tensors.find(parameter.name);
+    if (found == given.tensors.end()) continue;
+    const FileTensor& tensor = found->second;
     std::vector<int64_t> shape = tensor.shape;
     stridec_tensor view{};
     view.data = const_cast<char*>(tensor.bytes.data());  // only read
@@ -92,13 +64,13 @@ std::vector<std::string> ParameterWriter::write(const ParameterFile& given, bool
     view.ndim = static_cast<int32_t>(shape.size());
     view.dtype = dlpack_dtype(tensor.dtype);
     view.shape = shape.data();
-    check(api_->context_write_state(context_, parameter->name.c_str(), &view));
-    written_.push_back(parameter->name);
+    check(api_->context_write_state(context_, parameter.name.c_str(), &view));
+    written_.push_back(parameter.name);
   }
   std::vector<std::string> unused;
   for (const auto& [name, tensor] : given.tensors)
     if (std::none_of(parameters_.begin(), parameters_.end(),
-                     [&, &key = name](const Parameter& parameter) { return parameter.name == key; }))
+                     [&, &key = name](const DeclaredTensor& parameter) { return parameter.name == key; }))
       unused.push_back(name);
   return unused;
 }

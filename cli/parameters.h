@@ -31,16 +31,12 @@ class ParameterWriter {
   Section section();
 
  private:
-  struct Parameter {
-    std::string name, shape;
-    DType dtype;
-  };
   void check(stridec_status status) const;
 
   const stridec_api* api_;
   stridec_model* model_ = nullptr;
   stridec_context* context_ = nullptr;
-  std::vector<Parameter> parameters_;
+  std::vector<DeclaredTensor> parameters_;
   std::vector<std::string> written_;
 };
 

@@ -1,7 +1,6 @@
 #include "cli/training_data.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -22,15 +21,6 @@ uint64_t next(uint64_t& state) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return z ^ (z >> 31);
-}
-
-// The first dim of "[8, 3, 224]"; 0 if it is a symbol.
-int64_t first_size(const std::string& shape) {
-  int64_t size = 0;
-  size_t i = 1;
-  for (; i < shape.size() && std::isdigit(static_cast<unsigned char>(shape[i])); ++i)
-    size = 10 * size + (shape[i] - '0');
-  return i < shape.size() && (shape[i] == ',' || shape[i] == ']') ? size : 0;
 }
 
 }  // namespace
@@ -54,8 +44,7 @@ TrainingData::TrainingData(const Library& library, const std::vector<std::string
     if (array.shape.empty())
       fail(ErrorKind::kDoesNotFit, "no-samples", cat("'", assigned[i], "' is a single number"),
            "the first dim of an array counts samples");
-    const int64_t fixed_batch = first_size(inputs[i].shape_text);
-    if (fixed_batch > 0 && batch_ == 0) batch_ = fixed_batch;
+    if (batch_ == 0 && !inputs[i].sizes.empty()) batch_ = std::max<int64_t>(0, inputs[i].sizes[0]);
     if (i > 0 && array.shape[0] != samples_)
       fail(ErrorKind::kDoesNotFit, "samples-differ",
            cat("input '", inputs[i].name, "' has ", array.shape[0], " samples, '", inputs[0].name, "' has ",
