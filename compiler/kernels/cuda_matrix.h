@@ -10,7 +10,7 @@
 //   split N          split-K: N blocks share the depth of a tile, either as a cluster, or through memory,
 //                    where the last block to finish adds the partial sums
 //   below P KERNEL N [turned]   runs with fewer than P output elements use this kernel and split instead;
-//                    turned: the result's transpose is computed. May occur several times, with increasing P;
+//                    turned: it computes the transposed result. May occur several times, with increasing P;
 //                    the first one that holds applies.
 #pragma once
 
