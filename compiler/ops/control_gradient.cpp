@@ -1,6 +1,6 @@
 // Gradients through if and loop. The regions' intermediate values are not visible outside, so the regions are
-// computed again: a branch from what it captures, an iteration from the values that it started with, which
-// the loop stacks for this purpose.
+// computed again: a branch from what it captures, an iteration from the values that it started with and from
+// the results of its products, which the loop stacks for this purpose.
 #include "compiler/ops/control_gradient.h"
 
 #include <algorithm>
@@ -88,30 +88,78 @@ std::vector<size_t> active(Builder& b, const LoopParts& loop, const Ids& wanted)
   return out;
 }
 
-// The values that carried value i had at the start of each iteration: a stacked result that the loop gets
-// unless it has it.
-ValueId stack_of(Builder& b, const LoopParts& loop, size_t i) {
-  const ValueId parameter = loop.body.parameters[i];
+// What a value of the body is in each iteration: a stacked result that the loop gets unless it has it.
+ValueId stack_of(Builder& b, const LoopParts& loop, ValueId inside) {
   for (size_t r = loop.first + loop.carried; r < loop.body.results.size(); ++r)
-    if (loop.body.results[r] == parameter) return loop.node.outputs[r - loop.first];
+    if (loop.body.results[r] == inside) return loop.node.outputs[r - loop.first];
   graph::Graph& g = b.graph();
   Node& node = g[g[loop.node.outputs[0]].producer];
   const ValueId stack(static_cast<int64_t>(g.values.size()));
   g.values.emplace_back();
-  g[stack].type = b.type(parameter);
+  g[stack].type = b.type(inside);
   g[stack].type.shape.insert(g[stack].type.shape.begin(), loop.rows);
   g[stack].producer = g[loop.node.outputs[0]].producer;
   g[stack].output = static_cast<int>(node.outputs.size());
   graph::check_size(g[stack].type);
   node.outputs.push_back(stack);
-  node.regions[0].results.push_back(parameter);
+  node.regions[0].results.push_back(inside);
   return stack;
+}
+
+// The results of the body's products, which are not computed again.
+std::vector<std::pair<ValueId, ValueId>> product_stacks(Builder& b, const LoopParts& loop) {
+  Ids products;
+  for (graph::NodeId id : loop.body.nodes) {
+    const Node& node = b.graph()[id];
+    if (node.kind != OpKind::kDotGeneral && node.kind != OpKind::kConv) continue;
+    const graph::Shape& shape = b.shape(node.outputs[0]);
+    if (std::ranges::none_of(shape, [&](sym::Expr dim) { return b.is_bound_in_run(dim); }))
+      products.push_back(node.outputs[0]);
+  }
+  std::vector<std::pair<ValueId, ValueId>> out;
+  for (ValueId product : products) out.emplace_back(product, stack_of(b, loop, product));
+  return out;
 }
 
 Term row_of(Builder& b, ValueId stack, sym::Expr at) { return squeeze(slice(Term(b, stack), 0, at, 1), {0}); }
 
+// A gradient that each iteration computes as a product, perhaps permuted.
+struct Product {
+  size_t captured;  // position of the value that it is the gradient of
+  Node node;
+  std::optional<Node> permuted;
+};
+
+// The product that `gradient` is, of two factors that the iteration makes: values from number `first` on.
+std::optional<Product> product_of(const graph::Graph& g, ValueId gradient, size_t captured, int64_t first) {
+  const auto producer = [&](ValueId v) {
+    const graph::NodeId id = g[v].producer;
+    return id.valid() && v.value >= first ? &g[id] : nullptr;
+  };
+  const Node* node = producer(gradient);
+  const Node* permuted = node && node->kind == OpKind::kPermute ? node : nullptr;
+  if (permuted) node = producer(permuted->inputs[0]);
+  if (!node || node->kind != OpKind::kDotGeneral || !producer(node->inputs[0]) || !producer(node->inputs[1]))
+    return std::nullopt;
+  return Product{captured, *node, permuted ? std::optional(*permuted) : std::nullopt};
+}
+
+// The sum over all iterations, from the stacked factors: one product whose depth has the iterations as well.
+Term sum_of_products(Builder& b, const Product& product, ValueId first, ValueId second) {
+  graph::Attributes attributes = product.node.attributes;
+  for (const char* name : {"batch_a", "batch_b", "contract_a", "contract_b"}) {
+    Dims dims = attributes.integers(name);
+    for (int64_t& dim : dims) ++dim;
+    if (std::string_view(name).starts_with("contract")) dims.insert(dims.begin(), 0);
+    attributes.set(name, dims);
+  }
+  const Term sum(b, b.add1(OpKind::kDotGeneral, {first, second}, attributes));
+  return product.permuted ? permute(sum, product.permuted->attributes.integers("order")) : sum;
+}
+
 // One iteration of the backward loop: the gradients of the iteration `at` with respect to what it started
 // with (`active`) and to `captured`. `carried` are the gradients of what it ended with, then sums so far.
+// Gradients that are products are not summed up: their factors are stacked, for one product after the loop.
 struct Iteration {
   Backward& backward;
   const LoopParts& loop;
@@ -119,13 +167,20 @@ struct Iteration {
   const std::vector<size_t>& active;
   const Ids& captured;
   const Ids& stacks;
+  const std::vector<std::pair<ValueId, ValueId>>& kept;  // products of the body, and their stacks
+  std::vector<Product>& products;
 
-  std::vector<ValueId> run(sym::Expr at, const std::vector<ValueId>& carried) const {
+  LoopStep run(sym::Expr at, const std::vector<ValueId>& carried) const {
     Builder& b = backward.builder();
+    const auto first = static_cast<int64_t>(b.graph().values.size());
+    products.clear();
     NodeCopier copier(b);
     copier.map(loop.node.attributes.expr("counter"), at);
     for (size_t i = 0; i < loop.carried; ++i)
       copier.map(loop.body.parameters[i], stacks[i].valid() ? row_of(b, stacks[i], at).id() : loop.start(i));
+    Ids rows;
+    for (const auto& [inside, stack] : kept) rows.push_back(row_of(b, stack, at).id());
+    const size_t first_node = b.graph().nodes.size();
     copier.copy(loop.body.nodes);
     Ids ys, cotangents, xs;
     for (size_t a = 0; a < active.size(); ++a) {
@@ -139,14 +194,27 @@ struct Iteration {
       cotangents.push_back(of_type(b, row_of(b, outputs[o], at), b.type(ys.back())));
     }
     xs.insert(xs.end(), captured.begin(), captured.end());
-    std::vector<ValueId> next = backward.pull_back(ys, cotangents, xs);
+    std::vector<ValueId> next = backward.pull_back(ys, cotangents, xs), factors;
+    // Gradients flow through the copies of the products; what they computed is in the rows.
+    for (size_t n = first_node; n < b.graph().nodes.size(); ++n)
+      for (ValueId& input : b.graph().nodes[n].inputs)
+        for (size_t k = 0; k < kept.size(); ++k)
+          if (input == copier.at(kept[k].first)) input = rows[k];
     for (size_t i = 0; i < next.size(); ++i) {
-      if (i < active.size())
+      if (i < active.size()) {
         next[i] = of_type(b, next[i], b.type(carried[i]));
-      else
-        next[i] = next[i].valid() ? reshape(b, add(b, carried[i], next[i]), b.shape(carried[i])) : carried[i];
+        continue;
+      }
+      const auto product =
+          next[i].valid() ? product_of(b.graph(), next[i], i - active.size(), first) : std::nullopt;
+      if (product) {
+        factors.insert(factors.end(), product->node.inputs.begin(), product->node.inputs.end());
+        products.push_back(*product);
+      }
+      next[i] = next[i].valid() && !product ? reshape(b, add(b, carried[i], next[i]), b.shape(carried[i]))
+                                            : carried[i];
     }
-    return next;
+    return {.condition = std::nullopt, .carried = std::move(next), .stacked = std::move(factors)};
   }
 };
 
@@ -168,14 +236,14 @@ Ids loop_gradient(Backward& backward, const Node& node, const Ids& outputs, cons
 
   Ids stacks(loop.carried), carried;
   for (size_t i = 0; i < loop.carried; ++i)
-    if (loop.changes(i)) stacks[i] = stack_of(b, loop, i);
+    if (loop.changes(i)) stacks[i] = stack_of(b, loop, loop.body.parameters[i]);
+  const auto kept = product_stacks(b, loop);
   for (size_t i : active) carried.push_back(of_type(b, outputs[i], b.type(loop.start(i))));
   for (ValueId v : read) carried.push_back(of_type(b, ValueId(), b.type(v)));
-  const Iteration iteration{backward, loop, outputs, active, read, stacks};
+  std::vector<Product> products;
+  const Iteration iteration{backward, loop, outputs, active, read, stacks, kept, products};
   const LoopResult result = ops::loop(b, loop.rows, std::nullopt, carried, [&](const LoopState& state) {
-    return LoopStep{.condition = std::nullopt,
-                    .carried = iteration.run(loop.rows - 1 - state.counter, state.carried),
-                    .stacked = {}};
+    return iteration.run(loop.rows - 1 - state.counter, state.carried);
   });
 
   Ids out;
@@ -188,8 +256,17 @@ Ids loop_gradient(Backward& backward, const Node& node, const Ids& outputs, cons
       if (loop.start(i) == v && !loop.changes(i)) collect(outputs[i]);
     for (size_t a = 0; a < active.size(); ++a)
       if (loop.start(active[a]) == v) collect(result.carried[a]);
-    for (size_t r = 0; r < read.size(); ++r)
-      if (read[r] == v) collect(result.carried[active.size() + r]);
+    for (size_t r = 0; r < read.size(); ++r) {
+      if (read[r] != v) continue;
+      const auto product = std::ranges::find(products, r, &Product::captured);
+      if (product == products.end()) {
+        collect(result.carried[active.size() + r]);
+        continue;
+      }
+      const auto at = static_cast<size_t>(2 * (product - products.begin()));
+      const Term sum = sum_of_products(b, *product, result.stacked[at], result.stacked[at + 1]);
+      collect(of_type(b, sum, b.type(v)));
+    }
     out.push_back(sum.value_or(ValueId()));
   }
   return out;

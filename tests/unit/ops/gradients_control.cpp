@@ -110,6 +110,51 @@ TEST_CASE("gradients: loops of a known length") {
   });
 }
 
+TEST_CASE("gradients: a loop's products are kept, and those of its weights are one product after it") {
+  const auto network = [](Builder& b, const Values& in) {
+    const Term x(b, in[0]), w(b, in[1]), v(b, in[2]);  // [steps, batch, n], [n, n], [n, n]
+    const auto product = [&](Term left, Term right) { return Term(b, matmul(b, left, right)); };
+    return loop(b, x.dim(0), std::nullopt, {squeeze(slice(x, 0, 0, 1), {0}).id()},
+                [&](const LoopState& s) {
+                  const Term h(b, s.carried[0]);
+                  const Term row = squeeze(slice(x, 0, s.counter, 1), {0});
+                  // v is read twice: such gradients are summed up by the loop.
+                  const Term next = tanh(product(h, w) + product(row, v)) + product(h, v) * 0.5;
+                  return LoopStep{std::nullopt, {next.id()}, {}};
+                })
+        .carried[0];
+  };
+  check_gradient("products in a loop", {numbers({3, 2, 2}), numbers({2, 2}, 2), numbers({2, 2}, 3)}, network,
+                 {.fixed = {0, 1, 2}, .symbolic = false});
+  graph::Graph g;
+  Builder b(g, shape_table());
+  const ValueId x = b.input("x", {DType::kF32, {3, 2, 2}}), w = b.input("w", {DType::kF32, {2, 2}}),
+                v = b.input("v", {DType::kF32, {2, 2}});
+  const ValueId y = network(b, {x, w, v});
+  const size_t before = g.nodes.size();
+  const ValueId gradient = gradients(b, y, {w})[0];
+  std::vector<bool> used(g.values.size(), false), inner(g.nodes.size(), false);
+  const auto use = [&](const std::vector<ValueId>& values) {
+    for (ValueId value : values) used[static_cast<size_t>(value.value)] = true;
+  };
+  use({gradient});
+  size_t inside = 0, outside = 0;
+  for (size_t n = g.nodes.size(); n-- > before;) {
+    const graph::Node& node = g.nodes[n];
+    if (std::ranges::none_of(node.outputs, [&](ValueId v) { return used[static_cast<size_t>(v.value)]; }))
+      continue;
+    use(node.inputs);
+    for (const graph::Region& region : node.regions) {
+      use(region.results);
+      for (graph::NodeId id : region.nodes) inner[static_cast<size_t>(id.value)] = true;
+    }
+    if (node.kind == OpKind::kDotGeneral) ++(inner[n] ? inside : outside);
+  }
+  // In the backward loop: the gradient of h through both products that read it.
+  CHECK(inside == 2);
+  CHECK(outside == 1);
+}
+
 TEST_CASE("gradients: a region copied with other inputs") {
   check_gradient(
       "a loop, an if, a size of the run", {flag(true), numbers({2}), numbers({2}, 2), places({1}, {2})},
