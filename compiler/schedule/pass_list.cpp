@@ -7,6 +7,7 @@
 #include "compiler/schedule/algebra/invariants.h"
 #include "compiler/schedule/algebra/materialize_upsample.h"
 #include "compiler/schedule/algebra/merge_groups.h"
+#include "compiler/schedule/algebra/narrow_updates.h"
 #include "compiler/schedule/algebra/nonzero_padding.h"
 #include "compiler/schedule/algebra/polyphase.h"
 #include "compiler/schedule/algebra/row_cse.h"
@@ -67,6 +68,9 @@ constexpr Pass kLoopPasses[] = {
      [](Program& program, const Context& c) {
        fuse(program, {.decisions = c.decisions, .epilogues = epilogues(c)});
      }},
+    {"narrow_updates", kStage, kLoops,
+     "Restrict in-place additions to the index at which they add something.",
+     [](Program& program, const Context&) { narrow_updates(program); }},
     {"refolding", kStage, kLoops, "Fold constants again, in what fusion has brought together.",
      [](Program& program, const Context&) { fold_constants(program); }},
     {"delinearize", kStage, kLoops, "Replace div and mod of a flat index by one loop for each dimension.",
