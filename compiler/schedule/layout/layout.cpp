@@ -7,6 +7,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/effects.h"
 
 namespace stridec::schedule {
 namespace {
@@ -46,6 +47,44 @@ void wish(const Program& program, Wishes& wishes, const Access& access, const lo
   if (at >= 0) wishes.strength[access.buffer.value][at] += strength;
 }
 
+// Buffers that hold weights: parameters, states, and what is computed from these alone, such as a narrow copy
+// of a state that is trained.
+std::vector<bool> weights_of(const Program& program) {
+  std::vector<bool> weights(program.buffers.size(), false), others(program.buffers.size(), false);
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const Storage storage = program.buffers[i].storage;
+    weights[i] = storage == Storage::kParameter || storage == Storage::kState;
+  }
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    const Effects effects = effects_of(program, step);
+    const bool all = !effects.reads.empty() && std::ranges::all_of(effects.reads, [&](BufferId id) {
+      return weights[id.value] && !others[id.value];
+    });
+    for (BufferId id : effects.writes) {
+      if (program[id].storage != Storage::kArena) continue;
+      (all ? weights : others)[id.value] = true;
+    }
+  });
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = weights[i] && !others[i];
+  return weights;
+}
+
+// Whether a variable that indexes the result indexes both operands: a batch of matrices, or groups.
+bool has_batch(const Nest& nest, const Access& a, const Access& b) {
+  return std::ranges::any_of(nest.dims, [&](const loop::Dim& dim) {
+    const auto in = [&](Expr at) { return sym::depends_on(at, dim.var); };
+    return std::ranges::any_of(a.index, in) && std::ranges::any_of(b.index, in);
+  });
+}
+
+// Whether an index is a sum over a place in the result and a place in a window.
+bool has_windows(const Access& access, const loop::Reduce& reduce, const Nest& nest) {
+  return std::ranges::any_of(access.index, [&](Expr at) {
+    const auto in = [&](const loop::Dim& dim) { return sym::depends_on(at, dim.var); };
+    return std::ranges::any_of(reduce.dims, in) && std::ranges::any_of(nest.dims, in);
+  });
+}
+
 // The strength of a contraction's preferences: its multiplications, with symbols at a typical size.
 int64_t points(const Nest& nest, const loop::Reduce& reduce) {
   constexpr int64_t kTypical = 32;
@@ -62,14 +101,17 @@ int64_t points(const Nest& nest, const loop::Reduce& reduce) {
   return count;
 }
 
-void wishes_of_contraction(const Program& program, const Nest& nest, Wishes& wishes) {
+void wishes_of_contraction(const Program& program, const Nest& nest, const std::vector<bool>& weights,
+                           Wishes& wishes) {
   const auto contraction = loop::classify_contraction(nest);
   if (!contraction || !contraction->a.plain || !contraction->b.plain) return;
   for (bool swapped : {false, true}) {
     const Access& data = (swapped ? contraction->b : contraction->a).plain->access;
     const Access& constant = (swapped ? contraction->a : contraction->b).plain->access;
-    if (program[constant.buffer].storage != Storage::kParameter ||
-        program[data.buffer].storage == Storage::kParameter)
+    if (!weights[constant.buffer.value] || weights[data.buffer.value]) continue;
+    // Keys and values that a state keeps are read by heads, and are no weights.
+    if (program[constant.buffer].storage != Storage::kParameter && has_batch(nest, data, constant) &&
+        !has_windows(data, *contraction->reduce, nest))
       continue;
     const int64_t strength = points(nest, *contraction->reduce);
     // The longest reduced dim that indexes the data by itself: the channels, not the window.
@@ -79,7 +121,10 @@ void wishes_of_contraction(const Program& program, const Nest& nest, Wishes& wis
       const int64_t extent = sym::as_const(dim.extent).value_or(1);
       if (component_of(data, dim) >= 0 && extent > longest) longest = extent, channels = dim;
     }
-    if (longest > 1) wish(program, wishes, data, channels, strength);
+    if (longest > 1) {
+      wish(program, wishes, data, channels, strength);
+      wish(program, wishes, constant, channels, strength);
+    }
     for (const auto& dim : nest.dims) {
       const bool own = std::none_of(data.index.begin(), data.index.end(),
                                     [&](Expr at) { return sym::depends_on(at, dim.var); });
@@ -149,8 +194,9 @@ void choose_layouts(Program& program) {
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node)) nests.push_back(&program[launch->nest]);
   });
+  const std::vector<bool> weights = weights_of(program);
   for (const Nest* nest : nests)
-    loop::with_provenance(*nest, [&] { wishes_of_contraction(program, *nest, wishes); });
+    loop::with_provenance(*nest, [&] { wishes_of_contraction(program, *nest, weights, wishes); });
   for (bool changed = true; changed;) {
     changed = false;
     for (const Nest* nest : nests)
