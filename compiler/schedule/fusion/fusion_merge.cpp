@@ -29,6 +29,11 @@ constexpr double kBusyRows = 128;
 constexpr int64_t kManyColumns = 4096;
 constexpr int64_t kFewPoints = 1024, kManyMore = 256;
 
+// States of more elements than this are large. The optimizer's update of a weight is one kernel that streams
+// the gradient, the weight and its moments once; as epilogues, parts of it would run at the occupancy of the
+// GEMM's tiles, and pass the new moments to the rest through memory.
+constexpr int64_t kLargeState = 1 << 12;
+
 Expr points(const std::vector<Dim>& dims) {
   Expr product = 1;
   for (const Dim& dim : dims) product = product * dim.extent;
@@ -79,6 +84,17 @@ bool rows_of_vectors(const Program& program, const std::vector<Dim>& rest, const
   if (part == rest.end()) return false;
   const int64_t divisor = program.facts.known_divisor(points(std::vector<Dim>(part + 1, rest.end())));
   return divisor > 0 && divisor % kVector == 0;
+}
+
+// Whether the step reads a large state, as large as its domain, which the program updates.
+bool updates_large_state(const Program& program, const Flow& flow, int at, const Nest& nest) {
+  const auto& read = flow.effects[at].reads;
+  return std::any_of(read.begin(), read.end(), [&](BufferId id) {
+    const Expr elements = loop::element_count(program[id].shape);
+    return program[id].storage == loop::Storage::kState && flow.total_writers[id.value] > 0 &&
+           typical(elements, program.facts) > double(kLargeState) &&
+           sym::simplify(elements - points(nest.dims), program.facts).is_const(0);
+  });
 }
 
 // Whether another input of the consumer is computed row by row, over at least as many of the consumer's dims.
@@ -139,6 +155,8 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   if (is_contraction(consumer)) return refuse(reason, "the consumer is a contraction");
   if (is_contraction(producer) && (!same_domain || has_loops(consumer)))
     return refuse(reason, "the producer is a contraction and the consumer no epilogue");
+  if (is_contraction(producer) && updates_large_state(program, flow, consumer_at, consumer))
+    return refuse(reason, "it updates a large state, in one pass with the rest of the update");
   if (!same_domain) {
     std::vector<Dim> rows;
     for (auto [p, c] : matching) rows.push_back(producer.dims[p]);
