@@ -89,6 +89,18 @@ std::vector<const loop::Access*> loads_of(const Factor& factor) {
   return out;
 }
 
+// Whether no load is contiguous along a dim.
+bool lies_across(const Dims& dims, const loop::Program& program,
+                 const std::vector<const loop::Access*>& loads, const sym::Facts& facts) {
+  return std::ranges::none_of(loads, [&](const loop::Access* access) {
+    const Expr offset = kernels::offset_of(program, *access, facts);
+    return std::ranges::any_of(dims, [&](const loop::Dim& dim) {
+      const auto linear = sym::linear_in(offset, dim.var);
+      return linear && linear->coefficient.is_const(1);
+    });
+  });
+}
+
 bool is_weight(const loop::Program& program, const Factor& factor) {
   const std::vector<const loop::Access*> loads = loads_of(factor);
   return loads.size() == 1 && program[loads[0]->buffer].storage == loop::Storage::kParameter;
@@ -224,6 +236,9 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   contiguous_last(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);
   as_in_memory(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);
   contiguous_last(depth, program, loads, facts);
+  // A sum over several dims of two activations, as a weight's gradient has, steps through both as they lie.
+  if (weights.empty() && lies_across(depth, program, loads, facts))
+    as_in_memory(depth, program, {loads[0]}, facts);
 
   double statements = 0;                    // cost of those after the sum
   std::vector<const loop::Stmt*> epilogue;  // all but the sum, or both sums of a dual GEMM

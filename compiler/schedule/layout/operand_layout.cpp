@@ -11,6 +11,8 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/layout/index_digit.h"
+#include "compiler/schedule/layout/shared_operands.h"
 
 namespace stridec::schedule {
 namespace {
@@ -32,29 +34,6 @@ std::vector<size_t> rows_first(const loop::Access& access, const loop::Reduce& r
     order.push_back(static_cast<size_t>(at - access.index.begin()));
   }
   return order;
-}
-
-// A digit of an index variable: mod(var // place, size).
-struct Digit {
-  Expr var, place, size;
-  Expr value;  // in terms of the indices with which the buffer is stored
-};
-
-// The digit that mod(var // place, size), var // place, mod(var, size) or var stands for.
-std::optional<Digit> digit_of(Expr e, const std::vector<loop::Dim>& dims) {
-  Digit digit{.var = e, .place = 1, .size = 0, .value = 0};
-  if (e.op() == sym::Op::kMod) {
-    digit.size = e.arg(1);
-    digit.var = e.arg(0);
-  }
-  if (digit.var.op() == sym::Op::kFloorDiv) {
-    digit.place = digit.var.arg(1);
-    digit.var = digit.var.arg(0);
-  }
-  const auto dim = std::find_if(dims.begin(), dims.end(), [&](const auto& d) { return d.var == digit.var; });
-  if (dim == dims.end() || sym::has_index(digit.place) || sym::has_index(digit.size)) return std::nullopt;
-  if (digit.size.is_const(0)) digit.size = sym::floordiv(dim->extent, digit.place);
-  return digit;
 }
 
 // The digits of an index, each times the sizes of those below it. Empty if the index has another form, or
@@ -256,6 +235,7 @@ void lay_out_operands(Program& program) {
     for (BufferId id : effects_of(program, step).reads) ++readers[id.value];
   });
   const std::set<BufferId> fixed = fixed_buffers(program);
+  lay_out_shared_operands(program, fixed);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node))
       lay(program, program[launch->nest], readers, fixed);

@@ -1,0 +1,21 @@
+// Chooses the layout of scratch tensors that several GEMMs read, as in a forward and a backward pass.
+#pragma once
+
+#include <set>
+
+#include "compiler/loop/program.h"
+
+namespace stridec::schedule {
+
+//   forward            o[b, s, n]   = sum over h, j of  t[b, h, s, j] * w[h, j, n]
+//   weight gradient    dw[h, j, n]  = sum over b, s of  t[b, h, s, j] * do[b, s, n]
+//                      ->   memory order b, s, h, j: a row-major matrix for both
+//
+// The dims of an operand belong to a group: the GEMM's batch, its depth, or the operand's own points. Copy
+// engines (TMA) fetch boxes of matrices whose rows, and whose columns, are each a group with one stride. The
+// layout of an arena buffer changes, by strides alone, if that gives more of the GEMMs that read it such a
+// matrix and takes it from none. Dims of the depth follow the order in which the other operand has them. The
+// innermost dim stays innermost. `fixed`: buffers whose layout other steps rely on.
+void lay_out_shared_operands(loop::Program& program, const std::set<loop::BufferId>& fixed);
+
+}  // namespace stridec::schedule

@@ -1,0 +1,89 @@
+#include "compiler/schedule/layout/shared_operands.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/memory/memory_plan.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::testing;
+
+namespace {
+
+// Heads t[b, h, s, j], read by a product over (h, j) and, with `do`, by the gradient of its weight.
+Program heads(bool trained) {
+  std::string text = R"(
+program heads
+  symbol b = input 0 dim 0 in 1..16
+  input x f32 [b, 3, 10, 4]
+  input w f32 [12, 8]
+  input dy f32 [b, 10, 8]
+  arena t f32 [b, 3, 10, 4]
+  output y f32 [b, 10, 8] ordinal 0
+  output dw f32 [12, 8] ordinal 1
+  inputs (x, w, dy)
+  outputs (y, dw)
+  steps
+    nest 0 square (%i0<b, %i1<3, %i2<10, %i3<4)
+      %0 : f32 = load x[%i0, %i1, %i2, %i3]
+      %1 : f32 = mul %0 %0
+      store t[%i0, %i1, %i2, %i3] %1
+    nest 1 forward (%i0<b, %i1<10, %i2<8)
+      %0 : f32 = reduce sum (%i3<12)
+        %1 : f32 = load t[%i0, %i3//4, %i1, mod(%i3, 4)]
+        %2 : f32 = load w[%i3, %i2]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store y[%i0, %i1, %i2] %0
+)";
+  text += trained ? R"(
+    nest 2 gradient (%i0<12, %i1<8)
+      %0 : f32 = reduce sum (%i2<10, %i3<b)
+        %1 : f32 = load t[%i3, %i0//4, %i2, mod(%i0, 4)]
+        %2 : f32 = load dy[%i3, %i2, %i1]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store dw[%i0, %i1] %0
+)"
+                  : R"(
+    nest 2 gradient (%i0<12, %i1<8)
+      %0 : f32 = constant 0
+      store dw[%i0, %i1] %0
+)";
+  Program program = parse_program(text);
+  verify(program);
+  return program;
+}
+
+std::vector<sym::Expr> strides_of(const Program& program, const std::string& name) {
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.name == name) return buffer.strides;
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("what a product and its weight gradient read is a matrix for both") {
+  const Program before = heads(true);
+  Program after = before;
+  schedule::lay_out_shared_operands(after, {});
+  verify(after);
+  INFO(to_string(after));
+  CHECK(strides_of(after, "t") == std::vector<sym::Expr>{120, 4, 12, 1});  // b, s, h, j
+  schedule::plan_memory(after);
+  for (const int64_t b : {1, 3}) CHECK(same_results(before, after, {{sym::var("b"), b}}));
+}
+
+TEST_CASE("what one product reads, and what other steps rely on, stays") {
+  Program one = heads(false);
+  schedule::lay_out_shared_operands(one, {});
+  CHECK(to_string(one) == to_string(heads(false)));
+  Program fixed = heads(true);
+  std::set<BufferId> ids;
+  for (size_t i = 0; i < fixed.buffers.size(); ++i) ids.insert(BufferId(static_cast<int32_t>(i)));
+  schedule::lay_out_shared_operands(fixed, ids);
+  CHECK(to_string(fixed) == to_string(heads(true)));
+}
