@@ -54,13 +54,28 @@ bool is_uniform(Expr mask, Expr var, int n, const sym::Facts& facts) {
 
 }  // namespace
 
+bool is_updated_in_place(const loop::Nest& nest, loop::BufferId id) {
+  const loop::Access* first = nullptr;
+  bool in_place = true, stored = false;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (!access || access->buffer != id) return;
+    if (!first) first = access;
+    const auto* store = std::get_if<loop::Store>(&stmt.node);
+    in_place = in_place && access->index == first->index && access->mask.is_const(1) &&
+               !(store && store->update) && (store || !stored);
+    stored = stored || store;
+  });
+  return in_place;
+}
+
 std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& nest,
                                 const loop::Block& block, Expr var, Expr extent, const sym::Facts& facts,
                                 int width) {
   const loop::Effects effects = loop::effects_of(nest);
   auto both = [&](loop::BufferId id) {
     return std::count(effects.reads.begin(), effects.reads.end(), id) &&
-           std::count(effects.writes.begin(), effects.writes.end(), id);
+           std::count(effects.writes.begin(), effects.writes.end(), id) && !is_updated_in_place(nest, id);
   };
   // Elements at data-dependent indices: the index may be known only within the block, and there may be no
   // such element.

@@ -21,6 +21,10 @@ struct Strip {
   std::vector<loop::BufferId> aligned;
 };
 
+// Whether the nest, at each of its points, loads an element of the buffer before it stores to the same one,
+// and touches no other: loads of several points may then come before all of their stores.
+bool is_updated_in_place(const loop::Nest& nest, loop::BufferId id);
+
 // Plans vectors along `var`, which has this extent; nothing if no access would gain. `facts` know every index
 // of the block. `width`: this many elements at a time instead of as many as the accesses allow, even if no
 // access gains.

@@ -169,22 +169,22 @@ struct PointEmitter {
       const loop::Access* access = loop::access_of(stmt);
       if (access && program[access->buffer].storage == loop::Storage::kLocal) return 0;
     }
-    const size_t loads = early_loads().size();
+    const size_t loads = held_per_point();
     int count = kSeveral;
     while (count > 1 && (count * loads > kSeveralLoads || count * nest.body.size() > kSeveralStatements))
       count /= 2;
     return count > 1 ? count : 0;
   }
 
-  // Loads whose indices depend only on the point, from buffers that the nest does not write.
+  // Loads whose indices depend only on the point, and which may precede all stores.
   std::vector<const loop::Load*> early_loads() const {
     const loop::Effects effects = loop::effects_of(nest);
     std::vector<const loop::Load*> out;
     for (const loop::Stmt& stmt : nest.body) {
       const auto* load = std::get_if<loop::Load>(&stmt.node);
-      if (!load || !load->access.mask.is_const(1) ||
-          std::count(effects.writes.begin(), effects.writes.end(), load->access.buffer))
-        continue;
+      if (!load || !load->access.mask.is_const(1)) continue;
+      const loop::BufferId from = load->access.buffer;
+      if (std::ranges::count(effects.writes, from) > 0 && !is_updated_in_place(nest, from)) continue;
       const bool known =
           std::all_of(load->access.index.begin(), load->access.index.end(), [&](const Expr& index) {
             for (const Expr& var : sym::free_vars(index))
@@ -195,6 +195,14 @@ struct PointEmitter {
       if (known) out.push_back(load);
     }
     return out;
+  }
+
+  // Values that a thread holds for one point; those that all points share do not count.
+  size_t held_per_point() const {
+    const auto loads = early_loads();
+    return static_cast<size_t>(std::ranges::count_if(loads, [](const loop::Load* load) {
+      return std::ranges::any_of(load->access.index, [](Expr index) { return sym::has_index(index); });
+    }));
   }
 
   // Whether the access is contiguous in the points' row-major order, so that it needs no indices.
@@ -294,7 +302,7 @@ struct PointEmitter {
 
   int run_vectors(const Strip& run) const {
     const size_t points = run.width * kSeveralVectors;
-    return points * early_loads().size() <= kSeveralLoads && points * nest.body.size() <= kSeveralStatements
+    return points * held_per_point() <= kSeveralLoads && points * nest.body.size() <= kSeveralStatements
                ? kSeveralVectors
                : 1;
   }
