@@ -90,6 +90,21 @@ void collect_factors(const Block& block, loop::ValueId value, std::vector<const 
   for (loop::ValueId arg : let->args) collect_factors(block, arg, factors);
 }
 
+// Empties sums of which a factor is read nowhere: what no tap of a transposed convolution reaches is 0, also
+// where a weight is infinite.
+void empty_unread_sums(const Program& program, Nest& nest) {
+  const sym::Facts facts = loop::facts_of(program, nest);
+  for (Stmt& stmt : nest.body) {
+    auto* reduce = std::get_if<Reduce>(&stmt.node);
+    if (!reduce || reduce->combine != loop::Combine::kSum) continue;
+    std::vector<const loop::Load*> factors;
+    collect_factors(reduce->body, reduce->yields[0], factors);
+    const bool unread = std::ranges::any_of(
+        factors, [&](const loop::Load* load) { return sym::simplify(load->access.mask, facts).is_const(0); });
+    if (unread) reduce->dims[0].extent = 0;
+  }
+}
+
 // The distinct phase conditions in the masks of a nest's sums.
 std::vector<Condition> conditions_of(const Nest& nest, std::string* reason) {
   std::vector<Condition> found;
@@ -234,6 +249,7 @@ std::vector<Nest> polyphase_nests(const Program& program, const Nest& nest, std:
   }
   if (parts.size() == 1 && parts[0].dims.size() == nest.dims.size()) return {};
   std::erase_if(parts, [&](Nest& part) {
+    empty_unread_sums(program, part);
     loop::clean(program, part);
     return std::any_of(part.dims.begin(), part.dims.end(), [](const Dim& d) { return d.extent.is_const(0); });
   });

@@ -130,3 +130,16 @@ TEST_CASE("windows whose taps do not follow from the phase stay") {
   CHECK(refusal(transposed({.stride = 2, .taps = 3, .dilation = 1, .before = 0, .size = 2 * n, .fill = 1})) ==
         "no sum runs over a strided window");
 }
+
+TEST_CASE("places that no tap reaches are 0, also where a weight is infinite") {
+  // One tap at a stride of 2: every other place.
+  const Program before = transposed({.stride = 2, .taps = 1, .dilation = 1, .before = 0, .size = 10});
+  Program after = split(before);
+  const std::string text = text_of(after);
+  INFO(text);
+  size_t loads = 0;
+  for (size_t at = text.find("load w"); at != std::string::npos; at = text.find("load w", at + 1)) ++loads;
+  CHECK(loads == 1);
+  schedule::plan_memory(after);
+  CHECK(same_results(before, after, {{sym::var("n"), 5}}));
+}
