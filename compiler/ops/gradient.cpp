@@ -7,6 +7,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/linear_sum.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::ops {
@@ -40,6 +41,8 @@ Term sum_to(Term gradient, const graph::Shape& shape) {
       apart.push_back(from);
   }
   if (summed.empty()) return gradient;
+  if (apart.size() == static_cast<size_t>(gradient.rank()))
+    return reshape(linear_sum(gradient, summed), shape);
   return reshape(reduce_sum(reshape(gradient, apart), summed), shape);
 }
 

@@ -86,6 +86,7 @@ Term normalized_by(const Context& c, Term x, Term mean, Term variance) {
 
 struct Statistics {
   Term mean, variance, unbiased;  // [channels]
+  Term centered;                  // x - mean
 };
 Statistics statistics(Context& c, Term x) {
   const Term w = widen(x);
@@ -93,9 +94,10 @@ Statistics statistics(Context& c, Term x) {
   sym::Expr n = 1;
   for (int64_t d = 0; d < x.rank(); ++d)
     if (d != 1) dims.push_back(d), n = n * x.dim(d);
-  const Term mean = reduce_mean(w, dims, kKeep), squares = reduce_sum(square(w - mean), dims);
+  const Term mean = reduce_mean(w, dims, kKeep), centered = w - mean;
+  const Term squares = reduce_sum(square(centered), dims);
   const Term number = cast(size_as(c.b, DType::kI64, n), w.dtype(), false);
-  return {squeeze(mean, dims), squares / number, squares / (number - 1.0)};
+  return {squeeze(mean, dims), squares / number, squares / (number - 1.0), centered};
 }
 
 // The running statistics move towards those of the batch.
@@ -107,8 +109,13 @@ Term moved(const Context& c, Term old, Term batch) {
 struct Trained {
   Term y, mean, inverse;
 };
+// Deviations are scaled, since x * scale - mean * scale would cancel where the mean is large.
 Trained normalize_batch(Context& c, Term x, const Statistics& s) {
-  return {normalized_by(c, x, s.mean, s.variance), s.mean, rsqrt(s.variance + c.number("eps"))};
+  const Term inverse = rsqrt(s.variance + c.number("eps"));
+  const auto wide = [&](const char* name) { return cast(c.in(name), inverse.dtype(), false); };
+  Term y = s.centered * by_channel(c.has("weight") ? inverse * wide("weight") : inverse, x.rank());
+  if (c.has("bias")) y = y + by_channel(wide("bias"), x.rank());
+  return {cast(y, x.dtype(), false), s.mean, inverse};
 }
 
 // A row for every batch norm: running statistics are written in training.

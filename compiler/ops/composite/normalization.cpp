@@ -138,8 +138,8 @@ BatchStatistics batch_norm_training(Term x, std::optional<Term> scale, std::opti
   dims.insert(dims.begin(), 0);
   const Term mean = reduce_mean(w, dims), centered = w - over_channels(mean, x.rank());
   const Term variance = reduce_mean(square(centered), dims);
-  Term y = centered * rsqrt(over_channels(variance, x.rank()) + epsilon);
-  if (s) y = y * *s;
+  const Term inverse = rsqrt(over_channels(variance, x.rank()) + epsilon);
+  Term y = centered * (s ? inverse * *s : inverse);
   if (shift) y = y + *shift;
   return {cast(y, x.dtype()), mean, variance};
 }

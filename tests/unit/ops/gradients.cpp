@@ -421,4 +421,43 @@ TEST_CASE("gradients: a stopped maximum leaves no trace") {
   }
 }
 
+TEST_CASE("gradients: sums of deviations from their mean are left out") {
+  const auto batch = [](Builder& b, const std::vector<ValueId>& in) {
+    return batch_norm_training({b, in[0]}, Term(b, in[1]), Term(b, in[2]), 1e-3).value.id();
+  };
+  const auto layer = [](Builder& b, const std::vector<ValueId>& in) {
+    return layer_norm({b, in[0]}, {2, 3}, Term(b, in[1]), Term(b, in[2]), 1e-3).value.id();
+  };
+  // Close to a mean, but none: of another tensor, over other dims, of twice the size.
+  const auto almost = [](Builder& b, const std::vector<ValueId>& in) {
+    const Term x(b, in[0]), y(b, in[1]);
+    const Term apart = x - reduce_mean(y, {0}, kKeep), across = x - reduce_mean(x, {1}, kKeep),
+               twice = x - reduce_mean(x, {0}, kKeep) * 2.0;
+    return (square(apart) + square(across) * square(twice)).id();
+  };
+  check_gradient("batch norm", {numbers({3, 2, 2, 2}), numbers({2}, 2), numbers({2}, 3)}, batch,
+                 {.fixed = {1, 2}});
+  check_gradient("layer norm", {numbers({3, 2, 2, 2}), numbers({2, 2}, 2), numbers({2, 2}, 3)}, layer);
+  check_gradient("almost a mean", {numbers({3, 3}), numbers({3, 3}, 2)}, almost);
+
+  for (const bool symbolic : {false, true}) {
+    graph::Graph g;
+    Builder b(g, shape_table());
+    const sym::Expr images = symbolic ? sym::var("n") : sym::Expr(3);
+    if (symbolic) g.facts.set_range(sym::var("n"), 1, 64);
+    const ValueId x = b.input("x", {DType::kF32, {images, 2, 5, 5}}),
+                  scale = b.input("s", {DType::kF32, {2}}), bias = b.input("b", {DType::kF32, {2}});
+    const Term y(b, batch(b, {x, scale, bias}));
+    const size_t before = g.nodes.size();
+    gradients(b, y * Term(b, b.input("c", {DType::kF32, {images, 2, 5, 5}})), {x, scale, bias});
+    // Over all of x: the cotangent's sum, and that of its product with the deviations, as in PyTorch's
+    // formula.
+    const auto sums = std::count_if(
+        g.nodes.begin() + static_cast<ptrdiff_t>(before), g.nodes.end(), [&](const graph::Node& node) {
+          return node.kind == OpKind::kReduceSum && g[node.inputs[0]].type.shape == g[x].type.shape;
+        });
+    CHECK(sums == 2);
+  }
+}
+
 }  // namespace stridec::ops::test
