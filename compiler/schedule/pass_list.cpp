@@ -16,6 +16,7 @@
 #include "compiler/schedule/algebra/winograd.h"
 #include "compiler/schedule/fusion/block_fusion.h"
 #include "compiler/schedule/fusion/depth_first.h"
+#include "compiler/schedule/fusion/distribute_loops.h"
 #include "compiler/schedule/fusion/dual_gemm.h"
 #include "compiler/schedule/fusion/fusion.h"
 #include "compiler/schedule/fusion/gemm_prologue.h"
@@ -143,6 +144,9 @@ constexpr Pass kGpuLoopPasses[] = {
      [](Program& program, const Context& c) {
        fuse_columns(program, {.decisions = c.decisions, .epilogues = epilogues(c)});
      }},
+    {"gpu distribute_loops", kStage, kGpu,
+     "Run long elementwise loops of few points, such as channels, as kernels of their own.",
+     [](Program& program, const Context& c) { distribute_loops(program, c.decisions); }},
     {"gpu split_reductions", kStage, kGpu,
      "Split reductions with few outputs into partial sums and a combine step.",
      [](Program& program, const Context& c) { split_reductions(program, Sharing::kBlocks, c.decisions); }},
@@ -156,6 +160,9 @@ constexpr Pass kGpuLoopPasses[] = {
     {"gpu narrow_storage", kStage, kGpu, "Keep intermediate tensors in the type of --precision.",
      [](Program& program, const Context& c) { narrow_storage(program, c.factors); }, "narrow_storage",
      "Keep them in f32."},
+    {"gpu split_deep_gemms", kStage, kGpu,
+     "Split the depth of GEMMs of few results, such as weight gradients, into partial sums.",
+     [](Program& program, const Context& c) { split_deep_gemms(program, c.decisions); }},
     {"gpu merge_extrema", kStage, kGpu,
      "Merge separable max-pool stages where one pass over memory is cheaper.",
      [](Program& program, const Context& c) { merge_extrema(program, *c.gpu); }},

@@ -51,4 +51,8 @@ std::vector<loop::Nest> split_reduction(loop::Program& program, const loop::Nest
 enum class Sharing { kThreads, kBlocks };
 void split_reductions(loop::Program& program, Sharing sharing, std::vector<Decision>* decisions = nullptr);
 
+// For GPUs: splits the depth of GEMMs of two activations with few results, along its outermost dim. Runs
+// after narrow_storage, since partial sums stay f32.
+void split_deep_gemms(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+
 }  // namespace stridec::schedule

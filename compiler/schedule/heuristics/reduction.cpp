@@ -23,6 +23,7 @@ using sym::Expr;
 
 constexpr double kWorth = 1 << 15;  // elements that justify a second nest
 constexpr double kTasks = 32;       // points, or vectors of points, that keep cores busy
+constexpr double kBlocks = 256;     // the same of a GPU, where a block has neighbouring columns
 constexpr int64_t kLanes = 16;
 constexpr double kShortest = 8;          // elements that one partial result combines, at least
 constexpr int64_t kStrip = 4096;         // with lanes along the reduction
@@ -67,7 +68,8 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
   for (const Dim& dim : reduce.dims) facts.set_index(dim.var, dim.extent);
   double tasks = sharing == Sharing::kThreads ? least_points(nest.dims, program.facts)
                                               : typical_points(nest.dims, program.facts);
-  if (sharing == Sharing::kBlocks && loops(nest) == 1) tasks = kTasks;
+  const bool alone = sharing == Sharing::kBlocks && loops(nest) == 1;
+  if (alone) tasks = kTasks;
   if (typical_points(nest.dims, program.facts) * typical_points(reduce.dims, program.facts) < kWorth)
     return std::nullopt;
   const loop::Access* load = main_load(reduce);
@@ -88,6 +90,7 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
       lanes_parallel = true;
       tasks = std::ceil(tasks / kLanes);
     }
+  const double enough = sharing == Sharing::kBlocks && lanes_parallel && !alone ? kBlocks : kTasks;
   // Neighbours in memory that are too few for the lanes, next to a parallel dim that continues them.
   std::optional<Dim> neighbours;
   for (const Dim& dim : reduce.dims) {
@@ -106,7 +109,7 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
   if (neighbours) std::erase_if(rest, [&](const Dim& dim) { return dim.var == neighbours->var; });
   if (rest.empty()) return std::nullopt;
 
-  if (tasks < kTasks) {
+  if (tasks < enough) {
     auto distance = [&](const Dim& dim) {
       const auto stride = step(dim);
       return stride ? std::fabs(typical(*stride, facts)) : 0.0;
@@ -128,6 +131,43 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
   }
   if (neighbours) split.keep.push_back(neighbours->var);
   if (split.keep.empty()) return std::nullopt;
+  return split;
+}
+
+// The split of a GEMM's depth that pays on a GPU, if any: a few tiles of results over a great depth, as the
+// weight gradients of convolutions on many positions are, occupy few multiprocessors. One part for each point
+// of the outermost dim of the depth.
+std::optional<ReductionSplit> wish_of_gemm(const Program& program, const Nest& nest) {
+  constexpr double kFewResults =
+      1 << 17;  // at tiles of 64x128 and clusters of 8: blocks for 128 multiprocessors
+  constexpr double kDeep = 1 << 14, kPartDepth = 1 << 8;
+  constexpr double kMostParts = 512;
+  const auto contraction = loop::classify_contraction(nest);
+  if (!contraction || !contraction->a.plain || !contraction->b.plain || nest.dims.empty())
+    return std::nullopt;
+  const auto is_activation = [&](const loop::Load& load) {
+    const loop::Storage storage = program[load.access.buffer].storage;
+    return storage == loop::Storage::kArena || storage == loop::Storage::kInput;
+  };
+  if (!is_activation(*contraction->a.plain) || !is_activation(*contraction->b.plain)) return std::nullopt;
+  const Reduce& reduce = *contraction->reduce;
+  const double depth = typical_points(reduce.dims, program.facts);
+  if (reduce.dims.size() < 2 || depth < kDeep || typical_points(nest.dims, program.facts) >= kFewResults)
+    return std::nullopt;
+  sym::Facts facts = program.facts;
+  for (const auto* dims : {&nest.dims, &reduce.dims})
+    for (const Dim& dim : *dims) facts.set_index(dim.var, dim.extent);
+  const auto distance = [&](const Dim& dim) {
+    const auto stride = loop::stride_of(program, contraction->a.plain->access, dim.var, facts);
+    return stride ? std::fabs(typical(*stride, facts)) : 0.0;
+  };
+  const auto outermost = std::ranges::max_element(
+      reduce.dims, [&](const Dim& a, const Dim& b) { return distance(a) < distance(b); });
+  const double parts = std::max(1.0, typical(outermost->extent, program.facts));
+  if (distance(*outermost) == 0 || parts < 2 || parts > kMostParts || depth / parts < kPartDepth)
+    return std::nullopt;
+  ReductionSplit split;
+  split.keep.push_back(outermost->var);
   return split;
 }
 
@@ -169,6 +209,21 @@ void split_reductions(Program& program, Sharing sharing, std::vector<Decision>* 
     // Schedules name dims, so equal nests need equal names.
     for (Nest& part : out) loop::renumber(part);
     return out;
+  });
+}
+
+void split_deep_gemms(Program& program, std::vector<Decision>* decisions) {
+  loop::replace_nests(program, [&](const Nest& nest) {
+    const auto split = wish_of_gemm(program, nest);
+    if (!split) return std::vector<Nest>{};
+    std::string reason;
+    std::vector<Nest> parts = split_reduction(program, nest, *split, &reason);
+    if (decisions && !parts.empty())
+      decisions->push_back(
+          decision_about(nest, "partial results", true,
+                         to_string(loop::Schedule{.kernel = "", .directives = {to_directive(*split)}})));
+    for (Nest& part : parts) loop::renumber(part);
+    return parts;
   });
 }
 

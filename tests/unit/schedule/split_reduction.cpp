@@ -339,3 +339,35 @@ TEST_CASE("long reductions of few points are split, short ones and those of many
     CHECK((statistics.steps.size() > before) == (sharing == Sharing::kThreads));
   }
 }
+
+TEST_CASE("the depth of a product of activations with few results is split, of others it is not") {
+  const auto steps_of = [](int64_t images, int64_t positions, int64_t columns, bool weight) {
+    Pieces p("gradient");
+    const View x = p.input("x", {images, positions, 4});
+    const View y =
+        weight ? p.weight("y", {images, positions, columns}, 3) : p.input("y", {images, positions, columns});
+    const View out = p.temporary("t", {4, columns});
+    NestBuilder nest(p.program, "matmul");
+    const auto at = nest.dims(out.shape);
+    nest.store(out, at, nest.reduce(Combine::kSum, {images, positions}, [&](const std::vector<Expr>& k) {
+      return nest.load(x, {k[0], k[1], at[0]}) * nest.load(y, {k[0], k[1], at[1]});
+    }));
+    nest.finish();
+    p.output("dw", out);
+    Program after = p.program;
+    const size_t before = after.steps.size();
+    schedule::split_deep_gemms(after);
+    verify(after);
+    const size_t made = after.steps.size() - before;
+    if (made > 0) {
+      schedule::plan_memory(after);
+      CHECK(same_results(p.program, after, {}));
+    }
+    return made;
+  };
+  CHECK(steps_of(8, 2100, 3, false) == 1);
+  CHECK(steps_of(8, 300, 3, false) == 0);       // not deep
+  CHECK(steps_of(1024, 20, 3, false) == 0);     // parts of little depth
+  CHECK(steps_of(8, 2100, 3, true) == 0);       // a weight
+  CHECK(steps_of(8, 2100, 40000, false) == 0);  // many results
+}
