@@ -47,6 +47,10 @@ void wish(const Program& program, Wishes& wishes, const Access& access, const lo
   if (at >= 0) wishes.strength[access.buffer.value][at] += strength;
 }
 
+bool indexes(const Access& access, const loop::Dim& dim) {
+  return std::ranges::any_of(access.index, [&](Expr at) { return sym::depends_on(at, dim.var); });
+}
+
 // Buffers that hold weights: parameters, states, and what is computed from these alone, such as a narrow copy
 // of a state that is trained.
 std::vector<bool> weights_of(const Program& program) {
@@ -71,10 +75,14 @@ std::vector<bool> weights_of(const Program& program) {
 
 // Whether a variable that indexes the result indexes both operands: a batch of matrices, or groups.
 bool has_batch(const Nest& nest, const Access& a, const Access& b) {
-  return std::ranges::any_of(nest.dims, [&](const loop::Dim& dim) {
-    const auto in = [&](Expr at) { return sym::depends_on(at, dim.var); };
-    return std::ranges::any_of(a.index, in) && std::ranges::any_of(b.index, in);
-  });
+  return std::ranges::any_of(nest.dims,
+                             [&](const loop::Dim& dim) { return indexes(a, dim) && indexes(b, dim); });
+}
+
+// Whether the weight has a dim of the result of its own: it is a matrix, not a vector of scales.
+bool is_matrix(const Nest& nest, const Access& data, const Access& weight) {
+  return std::ranges::any_of(
+      nest.dims, [&](const loop::Dim& dim) { return indexes(weight, dim) && !indexes(data, dim); });
 }
 
 // Whether an index is a sum over a place in the result and a place in a window.
@@ -110,8 +118,9 @@ void wishes_of_contraction(const Program& program, const Nest& nest, const std::
     const Access& constant = (swapped ? contraction->a : contraction->b).plain->access;
     if (!weights[constant.buffer.value] || weights[data.buffer.value]) continue;
     // Keys and values that a state keeps are read by heads, and are no weights.
-    if (program[constant.buffer].storage != Storage::kParameter && has_batch(nest, data, constant) &&
-        !has_windows(data, *contraction->reduce, nest))
+    if (program[constant.buffer].storage != Storage::kParameter &&
+        (has_batch(nest, data, constant) ? !has_windows(data, *contraction->reduce, nest)
+                                         : !is_matrix(nest, data, constant)))
       continue;
     const int64_t strength = points(nest, *contraction->reduce);
     // The longest reduced dim that indexes the data by itself: the channels, not the window.

@@ -89,6 +89,39 @@ program scores
   return program;
 }
 
+// Sums by scales that are trained, each stored several times.
+Program scaled_sums() {
+  Program program = parse_program(R"(
+program sums
+  symbol n = input 0 dim 0 in 1..8
+  input x f32 [n, 4]
+  state scales f32 [4] ordinal 0
+  arena q f32 [n, 4]
+  arena s f32 [n, 7, 1]
+  output y f32 [n, 7, 1] ordinal 0
+  inputs (x)
+  outputs (y)
+  states (scales)
+  steps
+    nest 0 add (%i0<n, %i1<4)
+      %0 : f32 = load x[%i0, %i1]
+      %1 : f32 = add %0 %0
+      store q[%i0, %i1] %1
+    nest 1 sums (%i0<n, %i1<7)
+      %0 : f32 = reduce sum (%i2<4)
+        %1 : f32 = load q[%i0, %i2]
+        %2 : f32 = load scales[%i2]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store s[%i0, %i1, 0] %0
+    nest 2 out (%i0<n, %i1<7)
+      %0 : f32 = load s[%i0, %i1, 0]
+      store y[%i0, %i1, 0] %0
+)");
+  verify(program);
+  return program;
+}
+
 sym::Expr innermost(const Program& program, const std::string& name) {
   for (const Buffer& buffer : program.buffers)
     if (buffer.name == name)
@@ -113,9 +146,10 @@ TEST_CASE("a convolution by weights that are trained is channels-last, and so ar
   CHECK(same_results(before, after, {{sym::var("n"), 2}}));
 }
 
-TEST_CASE("keys that a state keeps are no weights") {
-  const Program before = scores();
-  Program after = before;
-  schedule::choose_layouts(after);
-  CHECK(to_string(after) == to_string(before));
+TEST_CASE("keys that a state keeps, and scales, are no matrices of weights") {
+  for (const Program& before : {scores(), scaled_sums()}) {
+    Program after = before;
+    schedule::choose_layouts(after);
+    CHECK(to_string(after) == to_string(before));
+  }
 }
