@@ -330,6 +330,14 @@ Report check_training(const Graph& model, const Settings& settings) {
   return report;
 }
 
+bool is_training_state(std::string_view name) {
+  return name == "generator" || name == "gradient_weight" ||
+         std::ranges::any_of(std::initializer_list<std::string_view>{"optimizer.", "gradient.", "ema."},
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::string average_name(std::string_view weight) { return cat("ema.", weight); }
+
 bool uses_training_form(std::string_view function) {
   return function == "train_step" || function == "accumulate";
 }

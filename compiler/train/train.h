@@ -40,6 +40,12 @@ struct Report {
 };
 Report check_training(const graph::Graph& model, const Settings& settings);
 
+// Whether a state of this name belongs to the training alone: the optimizer's, sums of gradients, moving
+// averages, the generator of random numbers.
+bool is_training_state(std::string_view name);
+// The state of the weight's moving average.
+std::string average_name(std::string_view weight);
+
 // Whether the function runs the model in its training form.
 bool uses_training_form(std::string_view function);
 

@@ -1,8 +1,8 @@
-"""Training: python tests/train/run.py [case...] [command]
+"""Training: python tests/train/run.py [case...] [command] [topic...]
 
 Each case of tests/train/cases: compiled with --train, trained for 20 steps, and compared with PyTorch: the loss of each step
 within 1e-4, parameters and statistics after the last step within 1e-3 of how far they moved. Needs no PyTorch. Then what
-command.py says of the commands.
+command.py and the topics say of the commands.
 The last line is "N passed, N failed".
 """
 
@@ -15,6 +15,7 @@ import tempfile
 import numpy as np
 
 import command
+import exporting
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -22,6 +23,8 @@ CASES = HERE / "cases"
 STRIDEC = os.path.abspath(os.environ.get("stridec", ROOT / "build" / "stridec"))
 sys.path.insert(0, str(ROOT / "python"))
 import stridec  # noqa: E402
+
+TOPICS = (exporting,)
 
 results = []
 
@@ -86,6 +89,9 @@ def main():
                 agree_with_pytorch(path.stem, work)
         if len(sys.argv) == 1 or "command" in sys.argv[1:]:
             command.check(STRIDEC, work, expect, stridec)
+        for topic in TOPICS:
+            if len(sys.argv) == 1 or topic.__name__ in sys.argv[1:]:
+                topic.check(command.Commands(STRIDEC, work, expect, stridec))
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     return 0 if all(results) else 1
 
