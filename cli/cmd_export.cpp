@@ -3,7 +3,9 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "cli/adapters.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/parameter_file.h"
@@ -20,7 +22,8 @@ using Json = nlohmann::ordered_json;
 
 struct ExportFlags {
   std::string model, state, output, weights;
-  bool without_averages = false;
+  bool without_averages = false, peft = false;
+  std::optional<double> alpha;
 };
 
 // PyTorch's formats are zip archives.
@@ -40,18 +43,20 @@ onnx::DataPlace place_of(const std::string& weights) {
   return weights == "external" ? onnx::DataPlace::kExternal : onnx::DataPlace::kAsBefore;
 }
 
-void report(const ExportFlags& flags, const TrainedWeights& trained, const std::string& data,
+void report(const ExportFlags& flags, const TrainedWeights& trained, size_t adapters, const std::string& data,
             const Globals& globals) {
   if (globals.json) {
     Json json = {{"model", flags.output},          {"data", data},
                  {"replaced", Json::array()},      {"averages", trained.averages},
-                 {"converted", trained.converted}, {"skipped", trained.skipped}};
+                 {"converted", trained.converted}, {"adapters", adapters},
+                 {"skipped", trained.skipped}};
     for (const auto& [name, bytes] : trained.values) json["replaced"].push_back(name);
     std::printf("%s\n", json.dump(2).c_str());
     return;
   }
   if (globals.quiet) return;
   std::printf("%s  %zu weights replaced", flags.output.c_str(), trained.values.size());
+  if (adapters > 0) std::printf(", %zu of them by merging adapters", adapters);
   if (trained.averages > 0) std::printf(", %zu of them by moving averages", trained.averages);
   if (trained.skipped > 0) std::printf("; %zu states of the training skipped", trained.skipped);
   if (!data.empty()) std::printf("; data in %s", data.c_str());
@@ -67,20 +72,47 @@ void report(const ExportFlags& flags, const TrainedWeights& trained, const std::
          globals);
 }
 
+int export_peft(const ExportFlags& flags, const std::vector<Adapter>& adapters, const TrainedWeights& trained,
+                const Globals& globals) {
+  if (adapters.empty())
+    fail(ErrorKind::kUsage, "no-adapters", cat("'", flags.state, "' has no adapters"),
+         "compile with --lora, or leave --lora-form out");
+  write_peft(flags.output, adapters);
+  if (!trained.values.empty())
+    note(cat(trained.values.size(), " trained weights without adapters are not in PEFT's files"), globals);
+  if (globals.json)
+    std::printf("%s\n", Json{{"folder", flags.output}, {"adapters", adapters.size()}}.dump(2).c_str());
+  else if (!globals.quiet)
+    std::printf("%s  %zu adapters in PEFT's form\n", flags.output.c_str(), adapters.size());
+  return 0;
+}
+
 int run(const ExportFlags& flags, const Globals& globals) {
   refuse_archive(flags.model);
   onnx::WeightEditor editor(flags.model);
-  const ParameterFile state = read_parameters(flags.state);
+  ParameterFile state = read_parameters(flags.state);
+  std::vector<Adapter> adapters;
   TrainedWeights trained;
   try {
+    adapters = take_adapters(state, flags.model, editor.weights(), !flags.without_averages, flags.alpha);
     trained = match_weights(state, editor.weights(), !flags.without_averages);
+    if (trained.values.empty() && adapters.empty())
+      fail(ErrorKind::kDoesNotFit, "other-weights", "the file has no weight of the model",
+           "name a file of 'stridec train --save'");
   } catch (Error& error) {
-    error.diagnostic.where.file = flags.state;
+    if (error.diagnostic.where.file.empty()) error.diagnostic.where.file = flags.state;
     throw;
+  }
+  if (flags.peft) return export_peft(flags, adapters, trained, globals);
+  for (const Adapter& adapter : adapters) {
+    const auto given = trained.values.find(adapter.weight);
+    trained.values[adapter.weight] =
+        merged(adapter, given == trained.values.end() ? editor.data(adapter.weight) : given->second,
+               *dtype_from_onnx(editor.weights().at(adapter.weight).elem_type));
   }
   for (const auto& [name, bytes] : trained.values) editor.replace(name, bytes);
   const std::string data = editor.write(flags.output, place_of(flags.weights));
-  report(flags, trained, data, globals);
+  report(flags, trained, adapters.size(), data, globals);
   return 0;
 }
 
@@ -93,10 +125,20 @@ std::function<int()> declare_export(CLI::App& app, const Globals& globals) {
                  "the trained weights by name: a .safetensors file of 'stridec train --save', or any other")
       ->required()
       ->type_name("FILE");
-  app.add_option("-o,--output", flags->output, "the ONNX model to write")->required()->type_name("FILE");
+  app.add_option("-o,--output", flags->output, "the ONNX model to write, or the folder of --lora-form peft")
+      ->required()
+      ->type_name("FILE");
   app.add_option("--weights", flags->weights,
                  "embed the tensors, or external: in OUTPUT.data beside it (default: as in the model)")
       ->check(CLI::IsMember({"embed", "external"}));
+  app.add_option_function<std::string>(
+         "--lora-form", [flags](const std::string& form) { flags->peft = form == "peft"; },
+         "adapters of --lora: merged into the weights, or peft: a folder with adapter_model.safetensors and "
+         "adapter_config.json")
+      ->check(CLI::IsMember({"merged", "peft"}));
+  app.add_option("--lora-alpha", flags->alpha,
+                 "the adapters' alpha, if the file does not have it: they are multiplied by alpha / rank")
+      ->type_name("NUMBER");
   app.add_flag("--without-averages", flags->without_averages,
                "the weights themselves, if the training kept moving averages (ema), which 'predict' uses");
   return [flags, &globals] { return run(*flags, globals); };

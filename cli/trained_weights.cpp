@@ -94,9 +94,6 @@ TrainedWeights match_weights(const ParameterFile& file, const std::map<std::stri
                                               : convert(tensor, wanted);
   }
   if (!problems.empty()) refuse(problems);
-  if (out.values.empty())
-    fail(ErrorKind::kDoesNotFit, "other-weights", "the file has no weight of the model",
-         "name a file of 'stridec train --save'");
   return out;
 }
 

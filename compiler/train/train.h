@@ -25,6 +25,8 @@ namespace stridec::train {
 struct Plan {
   std::vector<std::string> parameters;  // by gradients
   std::vector<std::string> statistics;  // by the model itself: running means of batch normalization
+  std::vector<std::string> adapted;     // stay constants, with trained adapters beside them (lora.h)
+  bool scales_loss = false;             // loss_scale.h
   std::vector<std::string> unreached;   // selected, but the loss does not depend on them: they stay constants
 };
 // Throws a usage Error if no weight is trained, or an output that the loss reads is missing.

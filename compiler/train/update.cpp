@@ -1,7 +1,7 @@
 #include "compiler/train/update.h"
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -15,24 +15,12 @@
 namespace stridec::train {
 
 using namespace ops;
-using graph::OpKind;
 using graph::ValueId;
 
 namespace {
 
 std::string state_name(std::string_view kind, const std::string& parameter) {
   return cat("optimizer.", kind, parameter.empty() ? "" : ".", parameter);
-}
-
-graph::Data scalar_data(DType dtype, double value) {
-  std::vector<uint8_t> bytes(static_cast<size_t>(byte_size(dtype)));
-  if (dtype == DType::kF64) {
-    std::memcpy(bytes.data(), &value, sizeof(value));
-  } else {
-    const float narrow = static_cast<float>(value);
-    std::memcpy(bytes.data(), &narrow, sizeof(narrow));
-  }
-  return graph::own(std::move(bytes));
 }
 
 // Hyperparameters of one parameter: those of its group, of all, then the defaults.
@@ -52,25 +40,32 @@ struct Hyperparameters {
   }
 };
 
-// Updates the parameters by their gradients, clipped. Returns the norm of the gradients before clipping.
+// Updates the parameters by their gradients, clipped.
 class Updates {
  public:
   Updates(graph::Builder& b, const Settings& settings)
       : b_(b), settings_(settings), optimizer_(*find_optimizer(settings.optimizer)) {}
 
-  Term run(const std::vector<Weight>& weights, std::vector<Term> gradients) {
+  Updated run(const std::vector<Weight>& weights, std::vector<Term> gradients, LossScale* scale) {
     const Term count = state(b_, state_name("step", ""), {DType::kF64, {}});
     const Term step = count + 1.0;
-    update(b_, count, step);
     const Term norm = norm_of(gradients);
+    if (scale) {
+      finite_ = less_equal(norm, std::numeric_limits<float>::max());
+      scale->advance(*finite_);
+    }
+    set(count, step);
     clip(gradients, norm);
     const Term rate = learning_rate(step);
     for (size_t i = 0; i < weights.size(); ++i) update_one(weights[i], gradients[i], rate, step);
-    for (const auto& [old, now] : shared_) update(b_, {b_, old}, {b_, now});
-    return norm;
+    for (const auto& [old, now] : shared_) set({b_, old}, {b_, now});
+    return {norm, finite_};
   }
 
  private:
+  // The new value of a state, unless the update is skipped.
+  void set(Term of, Term to) { update(b_, of, finite_ ? select(*finite_, to, of) : to); }
+
   Term norm_of(const std::vector<Term>& gradients) {
     std::optional<Term> sum;
     for (Term gradient : gradients) {
@@ -129,14 +124,14 @@ class Updates {
       u.states.push_back(own.back());
     }
     const std::vector<Term> results = optimizer_.update(u);
-    update(b_, weight.value, cast(results[0], weight.value.dtype()));
-    for (size_t i = 0; i < own.size(); ++i) update(b_, own[i], results[1 + i]);
+    set(weight.value, cast(results[0], weight.value.dtype()));
+    for (size_t i = 0; i < own.size(); ++i) set(own[i], results[1 + i]);
     if (shared) shared_.insert_or_assign(shared->id(), results.back().id());
     if (settings_.ema > 0) {
       const Term mean(b_,
                       b_.state(cat("ema.", weight.name), b_.type(weight.value), initial_of(weight.value)));
       const Term wide = wide_enough(mean);
-      update(b_, mean, cast(wide * settings_.ema + results[0] * (1 - settings_.ema), mean.dtype()));
+      set(mean, cast(wide * settings_.ema + results[0] * (1 - settings_.ema), mean.dtype()));
     }
   }
 
@@ -158,25 +153,16 @@ class Updates {
   graph::Builder& b_;
   const Settings& settings_;
   const Optimizer& optimizer_;
+  std::optional<Term> finite_;  // none: the update is never skipped
   std::map<ValueId, ValueId> shared_;
 };
 
 }  // namespace
 
-Term state(graph::Builder& b, const std::string& name, const graph::Type& type, double initial) {
-  std::optional<graph::Data> data;
-  if (initial != 0) data = scalar_data(type.dtype, initial);
-  return {b, b.state(name, type, std::move(data))};
-}
-
-void update(graph::Builder& b, Term of, Term to) { b.add(OpKind::kUpdateState, {of, to}); }
-
-Term wide_enough(Term x) { return x.dtype() == DType::kF64 ? x : cast(x, DType::kF32); }
-
-Term update_parameters(graph::Builder& b, const Settings& settings, const std::vector<Weight>& weights,
-                       std::vector<Term> gradients) {
+Updated update_parameters(graph::Builder& b, const Settings& settings, const std::vector<Weight>& weights,
+                          std::vector<Term> gradients, LossScale* scale) {
   b.set_origin("the update");
-  return Updates(b, settings).run(weights, std::move(gradients));
+  return Updates(b, settings).run(weights, std::move(gradients), scale);
 }
 
 }  // namespace stridec::train

@@ -68,8 +68,10 @@ def place_data(c):
     state = {"w": np.full((64, 64), 2, np.float32), "optimizer.exp_avg.w": np.zeros((64, 64), np.float32)}
     write_safetensors(c.work / "w.safetensors", state)
     kept = np.arange(4096, dtype=np.float32).reshape(64, 64)
-    nodes = [h.make_node("MatMul", ["x", "w"], ["a"]), h.make_node("MatMul", ["a", "kept"], ["b"]), h.make_node("Add", ["b", "bias"], ["y"])]
-    graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("x", T.FLOAT, [2, 64])], [h.make_tensor_value_info("y", T.FLOAT, [2, 64])],
+    nodes = [h.make_node("MatMul", ["x", "w"], ["a"]), h.make_node("MatMul", ["a", "kept"], ["b"]),
+             h.make_node("Add", ["b", "bias"], ["y"])]  # fmt: skip
+    graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("x", T.FLOAT, [2, 64])],
+                         [h.make_tensor_value_info("y", T.FLOAT, [2, 64])],
                          [numpy_helper.from_array(kept + 1, "w"), numpy_helper.from_array(kept, "kept"),
                           numpy_helper.from_array(np.ones(64, np.float32), "bias")])  # fmt: skip
     model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
@@ -101,7 +103,8 @@ def convert(c):
         h.make_node("Add", ["d", "s"], ["e"]), h.make_node("Mul", ["e", "wide"], ["y"]),
     ]  # fmt: skip
     graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("x", T.FLOAT, [4])], [h.make_tensor_value_info("y", T.FLOAT, [4])],
-                         [h.make_tensor("typed", T.FLOAT, [4], [1, 1, 1, 1]), h.make_tensor("half", T.FLOAT16, [4], np.ones(4, np.float16))])  # fmt: skip
+                         [h.make_tensor("typed", T.FLOAT, [4], [1, 1, 1, 1]),
+                          h.make_tensor("half", T.FLOAT16, [4], np.ones(4, np.float16))])  # fmt: skip
     graph.sparse_initializer.append(sparse)
     onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), c.work / "kinds.onnx")
     state = {name: np.array([2, 3, 4, 5], np.float32) + i for i, name in enumerate(("typed", "k", "f", "s", "half"))}

@@ -14,8 +14,11 @@ import tempfile
 
 import numpy as np
 
+import adapting
 import command
+import configuring
 import exporting
+import scaling
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -24,7 +27,7 @@ STRIDEC = os.path.abspath(os.environ.get("stridec", ROOT / "build" / "stridec"))
 sys.path.insert(0, str(ROOT / "python"))
 import stridec  # noqa: E402
 
-TOPICS = (exporting,)
+TOPICS = (adapting, configuring, exporting, scaling)
 
 results = []
 
@@ -68,6 +71,9 @@ def agree_with_pytorch(name, work):
     if reason:
         return expect(name, False, reason)
     context = stridec.Model(str(artifact)).context(threads=1)
+    for key in case.files:
+        if key.startswith("initial."):
+            context.write_state(key.removeprefix("initial."), case[key])
     before = {key.removeprefix("state."): context.state(key.removeprefix("state.")) for key in case.files
               if key.startswith("state.")}  # fmt: skip
     data, worst = batches(case), 0.0
@@ -91,7 +97,9 @@ def main():
             command.check(STRIDEC, work, expect, stridec)
         for topic in TOPICS:
             if len(sys.argv) == 1 or topic.__name__ in sys.argv[1:]:
-                topic.check(command.Commands(STRIDEC, work, expect, stridec))
+                own = work / topic.__name__  # a process loads the library of a path once
+                own.mkdir()
+                topic.check(command.Commands(STRIDEC, own, expect, stridec))
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     return 0 if all(results) else 1
 

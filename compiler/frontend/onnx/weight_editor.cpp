@@ -208,6 +208,15 @@ WeightEditor::WeightEditor(const std::filesystem::path& path) : file_(std::make_
 
 WeightEditor::~WeightEditor() = default;
 
+Bytes WeightEditor::data(const std::string& name) {
+  const auto found = file_->tensors.find(name);
+  if (found == file_->tensors.end())
+    fail(ErrorKind::kUnsupported, "sparse-weight",
+         cat("weight '", name, "' is stored as a sparse tensor or a list"),
+         "save the model with a dense one");
+  return stored_data(*found->second, file_->source);
+}
+
 void WeightEditor::replace(const std::string& name, Bytes bytes) {
   const Weight& weight = weights_.at(name);
   const auto needed = stored_bytes(weight.elem_type, element_count(weight.dims).value_or(-1));

@@ -33,6 +33,9 @@ class WeightEditor {
   // nodes, by the name of their output.
   const std::map<std::string, Weight>& weights() const { return weights_; }
 
+  // The weight as the file has it, row-major and little-endian.
+  Bytes data(const std::string& name);
+
   // `bytes`: row-major and little-endian, of the weight's type and dims. A sparse weight becomes a dense one.
   void replace(const std::string& name, Bytes bytes);
 
