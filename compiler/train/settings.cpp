@@ -126,6 +126,7 @@ constexpr Setting kCommon[] = {
     {"clip_norm", "0", "limits the norm of all gradients together"},
     {"clip_value", "0", "limits each element of a gradient"},
     {"loss_scale", "dynamic for f16", "dynamic, none"},
+    {"states", "as they are", "bf16: f32 weights and states are kept in bf16, rounded at random"},
     {"ema", "0", "decay of a moving average of the weights"},
     {"group", "none", "settings of the optimizer for some weights"},
     {"lora", "none", "weights that get low-rank adapters"},
@@ -174,6 +175,8 @@ Settings parse_settings(std::string_view text) {
       out.clip_value = number(key, value);
     else if (key == "loss_scale")
       out.loss_scale = value;
+    else if (key == "states")
+      out.states = value;
     else if (key == "ema")
       out.ema = number(key, value);
     else if (key == "functions")
@@ -244,6 +247,7 @@ void check(const Settings& s) {
   if (s.clip_norm < 0 || s.clip_value < 0) refuse("a limit of gradients is below 0", "0 sets no limit");
   if (!s.loss_scale.empty() && s.loss_scale != "none" && s.loss_scale != "dynamic")
     refuse(cat("loss_scale=", s.loss_scale), "write loss_scale=dynamic or loss_scale=none");
+  if (!s.states.empty() && s.states != "bf16") refuse(cat("states=", s.states), "write states=bf16");
   if (s.ema < 0 || s.ema >= 1) refuse(cat("ema is ", s.ema), "a decay is at least 0 and below 1");
   if (!s.learning_rate.empty()) check_rate(s.learning_rate);
   for (const std::string& function : s.functions)
@@ -276,6 +280,7 @@ std::string to_string(const Settings& s) {
   if (s.clip_norm > 0) out += cat(",clip_norm=", number_text(s.clip_norm));
   if (s.clip_value > 0) out += cat(",clip_value=", number_text(s.clip_value));
   if (!s.loss_scale.empty()) out += cat(",loss_scale=", s.loss_scale);
+  if (!s.states.empty()) out += cat(",states=", s.states);
   if (s.ema > 0) out += cat(",ema=", number_text(s.ema));
   for (const Group& group : s.groups) out += cat(",", group_text("group", group));
   if (s.lora)

@@ -42,6 +42,7 @@ struct Settings {
   double clip_norm = 0;    // limits the norm of all gradients together; 0: no limit
   double clip_value = 0;   // limits each element of a gradient; 0: no limit
   std::string loss_scale;  // none, dynamic (loss_scale.h); "": dynamic if a trained weight is f16
+  std::string states;      // bf16: weights and states are kept in it (narrow_states.h); "": in their types
   double ema = 0;          // decay of a moving average of the parameters, which eval and predict use; 0: none
   std::vector<std::string> functions = {"train_step", "eval", "predict"};
 };

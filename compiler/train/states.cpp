@@ -1,7 +1,8 @@
 #include "compiler/train/states.h"
 
-#include <cstring>
 #include <optional>
+
+#include "compiler/base/number.h"
 
 namespace stridec::train {
 
@@ -12,12 +13,7 @@ namespace {
 
 graph::Data scalar_data(DType dtype, double value) {
   std::vector<uint8_t> bytes(static_cast<size_t>(byte_size(dtype)));
-  if (dtype == DType::kF64) {
-    std::memcpy(bytes.data(), &value, sizeof(value));
-  } else {
-    const float narrow = static_cast<float>(value);
-    std::memcpy(bytes.data(), &narrow, sizeof(narrow));
-  }
+  write_float(dtype, value, bytes.data());
   return graph::own(std::move(bytes));
 }
 

@@ -14,6 +14,7 @@
 #include "compiler/train/edit.h"
 #include "compiler/train/lora.h"
 #include "compiler/train/losses.h"
+#include "compiler/train/narrow_states.h"
 #include "compiler/train/update.h"
 
 namespace stridec::train {
@@ -118,6 +119,12 @@ std::vector<Adapted> find_planned(const Graph& graph, const Plan& plan, const Se
   return all;
 }
 
+std::vector<ValueId> ids_of(const std::vector<Weight>& weights) {
+  std::vector<ValueId> ids;
+  for (const Weight& weight : weights) ids.push_back(weight.value);
+  return ids;
+}
+
 // Turns the weights of the plan into states, adds adapters, and turns the other replaceable weights into
 // plain constants. The builder has added no node yet. `prefix` goes before the names of trained ones.
 std::vector<Weight> make_states(graph::Builder& b, const Plan& plan, const Settings& settings,
@@ -147,6 +154,11 @@ std::vector<Weight> make_states(graph::Builder& b, const Plan& plan, const Setti
   if (const auto adapted = find_planned(graph, plan, settings); !adapted.empty())
     for (const auto& [name, state] : add_adapters(graph, adapted, *settings.lora, prefix))
       trained.push_back({name, {b, state}});
+  if (settings.states.empty()) return trained;
+  const auto wide = read_widened(graph, narrow_states(graph, ids_of(trained)));
+  for (Weight& weight : trained)
+    if (const auto found = wide.find(weight.value.id()); found != wide.end())
+      weight.wide = Term(b, found->second);
   return trained;
 }
 
@@ -166,7 +178,7 @@ LossSum build_loss(graph::Builder& b, const Settings& settings) {
 std::vector<Term> gradients_of(graph::Builder& b, Term loss, const std::vector<Weight>& weights,
                                const std::optional<LossScale>& scale) {
   std::vector<ValueId> xs;
-  for (const Weight& weight : weights) xs.push_back(weight.value);
+  for (const Weight& weight : weights) xs.push_back(weight.read());
   std::vector<Term> out;
   for (ValueId gradient : gradients(b, scale ? scale->scaled(loss) : loss, xs)) {
     const Term wide = wide_enough({b, gradient});
@@ -199,18 +211,23 @@ void update_if(graph::Builder& b, Term condition, const std::vector<graph::NodeI
   }
 }
 
-// Draws other random numbers in each run: the generator's state counts runs.
+constexpr const char* kGenerator = "generator";
+
+// Nodes that draw random numbers draw others in each run: the generator's state counts runs.
 void advance_generator(graph::Builder& b) {
   Graph& graph = b.graph();
   std::optional<Term> offset;
+  const bool advances = std::ranges::count(graph.states, kGenerator, &graph::State::name) > 0;
+  for (const graph::State& each : graph.states)
+    if (each.name == kGenerator) offset = Term(b, each.value);
   for (graph::Node& node : graph.nodes) {
     if (node.kind != OpKind::kRandomUniform || !node.inputs.empty() ||
         node.attributes.text_or("generator", "philox") == "mersenne")
       continue;
-    if (!offset) offset = state(b, "generator", {DType::kI64, {}});
+    if (!offset) offset = state(b, kGenerator, {DType::kI64, {}});
     node.inputs = {offset->id()};
   }
-  if (offset) update(b, *offset, *offset + 1.0);
+  if (offset && !advances) update(b, *offset, *offset + 1.0);
 }
 
 Graph train_step(Graph model, const Plan& plan, const Settings& settings) {
@@ -225,6 +242,7 @@ Graph train_step(Graph model, const Plan& plan, const Settings& settings) {
   const Updated updated =
       update_parameters(b, settings, weights, std::move(slopes), scale ? &*scale : nullptr);
   if (updated.finite) update_if(b, *updated.finite, statistics);
+  advance_generator(b);
   replace_outputs(b, {{"loss", loss}, {"grad_norm", updated.norm}});
   return model;
 }
@@ -270,6 +288,7 @@ Graph apply(const Graph& model, const Plan& plan, const Settings& settings) {
     weights.push_back(std::move(a));
     weights.push_back(std::move(other));
   }
+  if (!settings.states.empty()) narrow_states(out, ids_of(weights));
   const Term total = weight_state(b, DType::kF32);
   const Term divisor = select(equal(total, 0), 1, total);
   std::vector<Term> slopes;
@@ -282,6 +301,7 @@ Graph apply(const Graph& model, const Plan& plan, const Settings& settings) {
   std::optional<LossScale> scale = loss_scale(b, plan);
   b.output("grad_norm",
            update_parameters(b, settings, weights, std::move(slopes), scale ? &*scale : nullptr).norm);
+  advance_generator(b);
   return out;
 }
 
@@ -402,7 +422,7 @@ Report check_training(const Graph& model, const Settings& settings) {
 }
 
 bool is_training_state(std::string_view name) {
-  return name == "generator" || name == "gradient_weight" ||
+  return name == kGenerator || name == "gradient_weight" ||
          std::ranges::any_of(
              std::initializer_list<std::string_view>{"optimizer.", "gradient.", "ema.", "loss_scale"},
              [&](std::string_view prefix) { return name.starts_with(prefix); });

@@ -10,6 +10,7 @@
 #include "compiler/base/text.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/train/learning_rate.h"
+#include "compiler/train/narrow_states.h"
 #include "compiler/train/optimizers.h"
 
 namespace stridec::train {
@@ -64,7 +65,17 @@ class Updates {
 
  private:
   // The new value of a state, unless the update is skipped.
-  void set(Term of, Term to) { update(b_, of, finite_ ? select(*finite_, to, of) : to); }
+  void set(Term of, Term to) {
+    const bool at_random =
+        !settings_.states.empty() && of.dtype() == DType::kBF16 && to.dtype() == DType::kF32;
+    const Term stored = at_random ? round_at_random(to, kFirstSeed + rounded_++) : cast(to, of.dtype());
+    update(b_, of, finite_ ? select(*finite_, stored, of) : stored);
+  }
+
+  // Optimizer states have the parameter's type, or are narrow as weights are.
+  DType kept(Term parameter) const {
+    return settings_.states.empty() || parameter.dtype() != DType::kF32 ? parameter.dtype() : DType::kBF16;
+  }
 
   Term norm_of(const std::vector<Term>& gradients) {
     std::optional<Term> sum;
@@ -120,18 +131,18 @@ class Updates {
         continue;
       }
       const graph::Shape shape = row.shape ? row.shape(parameter.shape()) : parameter.shape();
-      own.push_back(state(b_, state_name(row.name, weight.name), {parameter.dtype(), shape}, row.initial));
-      u.states.push_back(own.back());
+      own.push_back(state(b_, state_name(row.name, weight.name), {kept(parameter), shape}, row.initial));
+      u.states.push_back(cast(own.back(), parameter.dtype()));
     }
     const std::vector<Term> results = optimizer_.update(u);
-    set(weight.value, cast(results[0], weight.value.dtype()));
+    set(weight.value, results[0]);
     for (size_t i = 0; i < own.size(); ++i) set(own[i], results[1 + i]);
     if (shared) shared_.insert_or_assign(shared->id(), results.back().id());
     if (settings_.ema > 0) {
       const Term mean(b_,
                       b_.state(cat("ema.", weight.name), b_.type(weight.value), initial_of(weight.value)));
       const Term wide = wide_enough(mean);
-      set(mean, cast(wide * settings_.ema + results[0] * (1 - settings_.ema), mean.dtype()));
+      set(mean, wide * settings_.ema + results[0] * (1 - settings_.ema));
     }
   }
 
@@ -155,6 +166,8 @@ class Updates {
   const Optimizer& optimizer_;
   std::optional<Term> finite_;  // none: the update is never skipped
   std::map<ValueId, ValueId> shared_;
+  static constexpr int64_t kFirstSeed = 0x5eed0000;  // apart from those of dropout
+  int64_t rounded_ = 0;
 };
 
 }  // namespace

@@ -16,6 +16,8 @@ namespace stridec::train {
 struct Weight {
   std::string name;
   ops::Term value;
+  std::optional<ops::Term> wide = {};  // what the model reads, if it is the state in another type
+  ops::Term read() const { return wide.value_or(value); }
 };
 
 struct Updated {

@@ -18,7 +18,9 @@ import adapting
 import command
 import configuring
 import exporting
+import narrowing
 import scaling
+import spelling
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -27,7 +29,7 @@ STRIDEC = os.path.abspath(os.environ.get("stridec", ROOT / "build" / "stridec"))
 sys.path.insert(0, str(ROOT / "python"))
 import stridec  # noqa: E402
 
-TOPICS = (adapting, configuring, exporting, scaling)
+TOPICS = (adapting, configuring, exporting, narrowing, scaling, spelling)
 
 results = []
 
