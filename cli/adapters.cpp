@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
@@ -15,8 +16,6 @@
 
 namespace stridec::cli {
 namespace {
-
-using Weights = std::map<std::string, onnx::WeightEditor::Weight>;
 
 constexpr std::string_view kA = ".lora_A", kB = ".lora_B";
 
@@ -31,6 +30,16 @@ std::optional<FileTensor> take(ParameterFile& file, const std::string& name, boo
     file.tensors.erase(average);
   }
   return tensor;
+}
+
+// The weights whose matrices the file has.
+std::set<std::string> adapted_names(const ParameterFile& file, const OwnNames& own) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : file.tensors)
+    for (const std::string_view suffix : {kA, kB})
+      if (name.ends_with(suffix) && !own(name) && !train::is_training_state(name))
+        names.insert(name.substr(0, name.size() - suffix.size()));
+  return names;
 }
 
 double alpha_of(const ParameterFile& file, std::optional<double> given) {
@@ -53,7 +62,13 @@ std::map<std::string, train::Adapted> adapted_in(const std::string& model, const
   frontend::Imported imported = frontend::import_file(model, options);
   if (!imported.problems.empty()) throw frontend::as_error(imported.problems, model);
   std::map<std::string, train::Adapted> out;
-  for (train::Adapted& each : train::find_adapted(imported.graph, lora)) out.emplace(each.name, each);
+  try {
+    for (train::Adapted& each : train::find_adapted(imported.graph, lora)) out.emplace(each.name, each);
+  } catch (Error& error) {
+    error.diagnostic.kind = ErrorKind::kDoesNotFit;
+    error.diagnostic.message = cat("the adapters do not fit the model: ", error.diagnostic.message);
+    throw;
+  }
   return out;
 }
 
@@ -85,21 +100,25 @@ Array to_array(const FileTensor& tensor) {
 
 }  // namespace
 
-std::vector<Adapter> take_adapters(ParameterFile& file, const std::string& model, const Weights& weights,
+std::vector<Adapter> take_adapters(ParameterFile& file, const std::string& model, const OwnNames& own,
                                    bool averages, std::optional<double> alpha) {
   std::vector<Adapter> all;
   std::vector<std::string> problems;
-  for (const auto& [weight, type] : weights) {
+  for (const std::string& weight : adapted_names(file, own)) {
     const auto a = take(file, cat(weight, kA), averages), b = take(file, cat(weight, kB), averages);
     if (a.has_value() != b.has_value())
       problems.push_back(cat("'", weight, a ? kB : kA, "' is missing"));
-    else if (a)
+    else
       all.push_back({.weight = weight, .a = *a, .b = *b});
   }
   if (all.empty() && problems.empty()) return all;
   const double given = alpha_of(file, alpha);
   const auto adapted = adapted_in(model, all);
   for (Adapter& each : all) {
+    if (!adapted.contains(each.weight)) {
+      problems.push_back(cat("the model has no weight '", each.weight, "'"));
+      continue;
+    }
     const train::Adapted& in_model = adapted.at(each.weight);
     const int64_t rank = each.a.shape.empty() ? 0 : each.a.shape[0];
     if (rank < 1 || !has_shape(each.a, in_model.a.shape, 0, rank) ||

@@ -1,13 +1,13 @@
 // The low-rank adapters of a training (compiler/train/lora.h), merged into the weights or as PEFT's files.
 #pragma once
 
-#include <map>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/parameter_file.h"
-#include "compiler/frontend/onnx/weight_editor.h"
+#include "compiler/frontend/onnx/model.h"
 
 namespace stridec::cli {
 
@@ -18,11 +18,13 @@ struct Adapter {
   double scale = 1;         // alpha / rank
 };
 
+// Whether a tensor of this name is a weight of the model itself, whatever it is called.
+using OwnNames = std::function<bool(const std::string&)>;
+
 // Takes the tensors WEIGHT.lora_A and WEIGHT.lora_B out of the file; with `averages`, their moving averages
 // if there are any. `alpha`: instead of that of the training, which the file's metadata has. Throws one Error
 // for all adapters that do not fit the model.
-std::vector<Adapter> take_adapters(ParameterFile& file, const std::string& model,
-                                   const std::map<std::string, onnx::WeightEditor::Weight>& weights,
+std::vector<Adapter> take_adapters(ParameterFile& file, const std::string& model, const OwnNames& own,
                                    bool averages, std::optional<double> alpha);
 
 // weight + scale * B A, in the weight's type.

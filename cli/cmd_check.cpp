@@ -147,9 +147,9 @@ void print_training(const train::Report& report) {
   };
   if (!report.plan.adapted.empty())
     line(cat(report.plan.adapted.size(), " weights have trained adapters: ", some(report.plan.adapted)));
-  line(cat(report.plan.parameters.size(), " weights are trained",
-           report.plan.parameters.empty() ? "" : cat(": ", some(report.plan.parameters)), "; ",
-           report.elements, " elements"));
+  if (!report.plan.parameters.empty())
+    line(cat(report.plan.parameters.size(), " weights are trained: ", some(report.plan.parameters)));
+  line(cat(report.elements, " elements are trained"));
   if (report.plan.scales_loss) line("the loss is scaled");
   if (!report.plan.statistics.empty())
     line(

@@ -1,5 +1,6 @@
 // export: writes a model file with the weights that a training reached.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/mapped_file.h"
 #include "compiler/frontend/onnx/weight_editor.h"
+#include "compiler/train/train.h"
 
 namespace stridec::cli {
 namespace {
@@ -72,14 +74,18 @@ void report(const ExportFlags& flags, const TrainedWeights& trained, size_t adap
          globals);
 }
 
-int export_peft(const ExportFlags& flags, const std::vector<Adapter>& adapters, const TrainedWeights& trained,
-                const Globals& globals) {
+// Of a model of any format: its file is not written.
+int export_peft(const ExportFlags& flags, const Globals& globals) {
+  ParameterFile state = read_parameters(flags.state);
+  const std::vector<Adapter> adapters = take_adapters(
+      state, flags.model, [](const std::string&) { return false; }, !flags.without_averages, flags.alpha);
   if (adapters.empty())
     fail(ErrorKind::kUsage, "no-adapters", cat("'", flags.state, "' has no adapters"),
          "compile with --lora, or leave --lora-form out");
   write_peft(flags.output, adapters);
-  if (!trained.values.empty())
-    note(cat(trained.values.size(), " trained weights without adapters are not in PEFT's files"), globals);
+  const auto others = std::ranges::count_if(
+      state.tensors, [](const auto& each) { return !train::is_training_state(each.first); });
+  if (others > 0) note(cat(others, " weights without adapters are not in PEFT's files"), globals);
   if (globals.json)
     std::printf("%s\n", Json{{"folder", flags.output}, {"adapters", adapters.size()}}.dump(2).c_str());
   else if (!globals.quiet)
@@ -88,13 +94,16 @@ int export_peft(const ExportFlags& flags, const std::vector<Adapter>& adapters, 
 }
 
 int run(const ExportFlags& flags, const Globals& globals) {
+  if (flags.peft) return export_peft(flags, globals);
   refuse_archive(flags.model);
   onnx::WeightEditor editor(flags.model);
   ParameterFile state = read_parameters(flags.state);
   std::vector<Adapter> adapters;
   TrainedWeights trained;
   try {
-    adapters = take_adapters(state, flags.model, editor.weights(), !flags.without_averages, flags.alpha);
+    adapters = take_adapters(
+        state, flags.model, [&](const std::string& name) { return editor.weights().contains(name); },
+        !flags.without_averages, flags.alpha);
     trained = match_weights(state, editor.weights(), !flags.without_averages);
     if (trained.values.empty() && adapters.empty())
       fail(ErrorKind::kDoesNotFit, "other-weights", "the file has no weight of the model",
@@ -103,7 +112,6 @@ int run(const ExportFlags& flags, const Globals& globals) {
     if (error.diagnostic.where.file.empty()) error.diagnostic.where.file = flags.state;
     throw;
   }
-  if (flags.peft) return export_peft(flags, adapters, trained, globals);
   for (const Adapter& adapter : adapters) {
     const auto given = trained.values.find(adapter.weight);
     trained.values[adapter.weight] =

@@ -1,6 +1,9 @@
 """What a user of `--lora` sees: trained adapters beside weights that stay constants. run.py compares the training itself."""
 
 import json
+import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -11,6 +14,7 @@ from onnx import numpy_helper
 from command import CASES, TRAIN, states
 from exporting import outputs, write_safetensors
 
+SAMPLES = pathlib.Path(__file__).resolve().parents[2] / "samples" / "train"
 ALL = TRAIN.replace("lr=1e-2", "lr=0.05") + ",functions=train_step+accumulate+apply+eval+predict"
 LAYERS = ["qkv", "out", "up"]
 
@@ -61,6 +65,26 @@ def write_for_peft(c):
              header["base_model.model.qkv.lora_B.weight"]["shape"] == [48, 2] and len(header) == 7, str(header))  # fmt: skip
 
 
+def adapt_pytorch_file(c):
+    """A .pt2 file is not written again, but PEFT's files are."""
+    program = SAMPLES.parents[1] / "tests" / "pt2" / "programs" / "checkpoint.core.pt2"
+    c.works("pt2", "compile", program, "-o", "p.so", "-q", "--lora", "rank=2,alpha=8,targets=*", "--train",
+            "loss=mse,output=output,target=t")  # fmt: skip
+    artifact = c.stridec.Model(str(c.work / "p.so"))
+    context = artifact.context()
+    state = {s.name: context.state(s.name) for s in artifact.states if ".lora_" in s.name and not s.name.startswith("optimizer.")}
+    c.expect("states", sorted(state) == ["l.weight.lora_A", "l.weight.lora_B"], str(list(state)))
+    write_safetensors(c.work / "p.safetensors", state)
+    save = ("--state", "p.safetensors", "--lora-alpha", 8)
+    c.works("peft of pt2", "export", program, *save, "-o", "pt2_adapter", "--lora-form", "peft")
+    config = json.loads((c.work / "pt2_adapter" / "adapter_config.json").read_text())
+    c.expect("modules", len(config["target_modules"]) == len(state) // 2 and config["lora_alpha"] == 8, str(config))
+    c.refused("not ONNX", 5, "load_state_dict", "export", program, *save, "-o", "no.onnx")
+    write_safetensors(c.work / "other.safetensors", {"x.lora_A": np.ones((2, 3), np.float32), "x.lora_B": np.ones((3, 2), np.float32)})
+    c.refused("another model's", 4, "do not fit the model", "export", program, "--state", "other.safetensors", "-o", "a", "--lora-form",
+              "peft", "--lora-alpha", 8)  # fmt: skip
+
+
 def merge_transposed(c):
     """Square matrices as ONNX's MatMul has them, [in, out], and a window; the file does not say which alpha."""
     random = np.random.default_rng(5)
@@ -108,6 +132,28 @@ def keep_apart(c):
     c.expect("both", report["adapted"] == ["first", "second"] and report["parameters"] == [], str(report))
 
 
+def pass_loops(c):
+    """Beside a loop: its weights have the gradients that they have without the adapter, which is 0 at first."""
+    subprocess.run([sys.executable, SAMPLES / "write_models.py", c.work], check=True)
+    text, random = "loss=mse,output=y,target=t,optimizer=sgd,lr=0.5", np.random.default_rng(0)
+    x, t = random.standard_normal((5, 32, 2)).astype(np.float32), random.standard_normal((5, 1)).astype(np.float32)
+    after = []
+    for name, flags in (("adapted", ("--trainable", "lstm*", "--lora", "rank=4,targets=head.weight")), ("plain", ("--freeze", "head*"))):
+        c.works(name, "compile", "lstm.onnx", "-o", f"loop_{name}.so", "-q", "--train", text, *flags)
+        context = c.stridec.Model(str(c.work / f"loop_{name}.so")).context()
+        before = context.state("lstm.r")
+        context.run(x, t, function="train_step")
+        after.append(context.state("lstm.r"))
+        c.expect(f"{name}: it moves", np.abs(after[-1] - before).max() > 1e-3)
+    c.expect("the same step", np.allclose(*after, atol=1e-6), str(np.abs(after[0] - after[1]).max()))
+    c.works("verify", "verify", "lstm.onnx", "loop_adapted.so", "--function", "train_step")
+    c.works("bf16", "compile", "lstm.onnx", "-o", "loop_bf16.so", "-q", "--train", text + ",states=bf16")
+    c.works("verify bf16", "verify", "lstm.onnx", "loop_bf16.so", "--function", "train_step")
+    context = c.stridec.Model(str(c.work / "loop_bf16.so")).context()
+    losses = [float(context.run(x, t, function="train_step")[0]) for _ in range(30)]
+    c.expect("it learns", losses[-1] < 0.5 * losses[0], str(losses))
+
+
 def select(c):
     """A pattern leaves out what cannot have an adapter; a whole name is refused."""
     model, train = CASES / "decoder.onnx", ("--train", TRAIN)
@@ -137,5 +183,5 @@ def select(c):
 
 
 def check(c):
-    for test in (train_and_export, write_for_peft, merge_transposed, keep_apart, select):
+    for test in (train_and_export, write_for_peft, adapt_pytorch_file, merge_transposed, keep_apart, pass_loops, select):
         test(c)

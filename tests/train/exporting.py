@@ -69,7 +69,9 @@ def place_data(c):
     write_safetensors(c.work / "w.safetensors", state)
     kept = np.arange(4096, dtype=np.float32).reshape(64, 64)
     nodes = [h.make_node("MatMul", ["x", "w"], ["a"]), h.make_node("MatMul", ["a", "kept"], ["b"]),
-             h.make_node("Add", ["b", "bias"], ["y"])]  # fmt: skip
+             h.make_node("Constant", [], ["square"], value=numpy_helper.from_array(np.zeros((64, 64), np.float32))),
+             h.make_node("Add", ["square", "bias"], ["shift"]), h.make_node("ReduceMean", ["shift"], ["row"], axes=[0]),
+             h.make_node("Add", ["b", "row"], ["y"])]  # fmt: skip
     graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("x", T.FLOAT, [2, 64])],
                          [h.make_tensor_value_info("y", T.FLOAT, [2, 64])],
                          [numpy_helper.from_array(kept + 1, "w"), numpy_helper.from_array(kept, "kept"),
@@ -86,6 +88,8 @@ def place_data(c):
         c.works(name, "export", f"{source}.onnx", "--state", "w.safetensors", "-o", "t.onnx", *flags)
         written = onnx.load(c.work / "t.onnx", load_external_data=False)
         count = sum(tensor.data_location == T.EXTERNAL for tensor in written.graph.initializer)
+        inner = [a.t for node in written.graph.node for a in node.attribute if a.HasField("t")]
+        c.expect(f"{name}: attributes", all(tensor.data_location != T.EXTERNAL for tensor in inner))
         c.expect(f"{name}: external tensors", count == external and (c.work / "t.onnx.data").exists() == (external > 0), str(count))
         c.expect(f"{name}: results", np.allclose(outputs(c.work / "t.onnx", x), want, rtol=1e-5))
     c.works("in place", "export", "outside.onnx", "--state", "w.safetensors", "-o", "outside.onnx")

@@ -23,24 +23,36 @@ using ::onnx::AttributeProto;
 using ::onnx::GraphProto;
 using ::onnx::ModelProto;
 using ::onnx::NodeProto;
+using ::onnx::SparseTensorProto;
 using ::onnx::TensorProto;
 
-using Visit = std::function<void(TensorProto&)>;
+// Only initializers are moved to a file of external data, as ONNX's own writer does by default: not all
+// readers look for attributes and parts of sparse tensors there.
+enum class Role : uint8_t { kInitializer, kAttribute, kSparse };
+using Visit = std::function<void(TensorProto&, Role)>;
 
 void visit_tensors(GraphProto& graph, const Visit& visit);
 
+void visit_tensors(SparseTensorProto& sparse, const Visit& visit) {
+  visit(*sparse.mutable_values(), Role::kSparse);
+  visit(*sparse.mutable_indices(), Role::kSparse);
+}
+
 void visit_tensors(NodeProto& node, const Visit& visit) {
   for (AttributeProto& attribute : *node.mutable_attribute()) {
-    if (attribute.has_t()) visit(*attribute.mutable_t());
-    for (TensorProto& tensor : *attribute.mutable_tensors()) visit(tensor);
+    if (attribute.has_t()) visit(*attribute.mutable_t(), Role::kAttribute);
+    for (TensorProto& tensor : *attribute.mutable_tensors()) visit(tensor, Role::kAttribute);
+    if (attribute.has_sparse_tensor()) visit_tensors(*attribute.mutable_sparse_tensor(), visit);
+    for (auto& sparse : *attribute.mutable_sparse_tensors()) visit_tensors(sparse, visit);
     if (attribute.has_g()) visit_tensors(*attribute.mutable_g(), visit);
     for (GraphProto& graph : *attribute.mutable_graphs()) visit_tensors(graph, visit);
   }
 }
 
-// All dense tensors, those of nodes and subgraphs included.
+// All tensors, those of nodes and subgraphs included.
 void visit_tensors(GraphProto& graph, const Visit& visit) {
-  for (TensorProto& tensor : *graph.mutable_initializer()) visit(tensor);
+  for (TensorProto& tensor : *graph.mutable_initializer()) visit(tensor, Role::kInitializer);
+  for (auto& sparse : *graph.mutable_sparse_initializer()) visit_tensors(sparse, visit);
   for (NodeProto& node : *graph.mutable_node()) visit_tensors(node, visit);
 }
 
@@ -48,6 +60,10 @@ void visit_tensors(ModelProto& model, const Visit& visit) {
   visit_tensors(*model.mutable_graph(), visit);
   for (auto& function : *model.mutable_functions())
     for (NodeProto& node : *function.mutable_node()) visit_tensors(node, visit);
+  for (auto& training : *model.mutable_training_info()) {
+    if (training.has_initialization()) visit_tensors(*training.mutable_initialization(), visit);
+    if (training.has_algorithm()) visit_tensors(*training.mutable_algorithm(), visit);
+  }
 }
 
 bool is_external(const TensorProto& tensor) { return tensor.data_location() == TensorProto::EXTERNAL; }
@@ -64,15 +80,15 @@ std::vector<int64_t> to_vector(const Dims& dims) {
 
 // The type of a Constant node's value; none: a string.
 std::optional<WeightEditor::Weight> type_of(const AttributeProto& value) {
-  const auto &name = value.name(), numbers = std::string("value_");
+  const std::string& name = value.name();
   if (name == "value") return WeightEditor::Weight{value.t().data_type(), to_vector(value.t().dims())};
   if (name == "sparse_value")
     return WeightEditor::Weight{value.sparse_tensor().values().data_type(),
                                 to_vector(value.sparse_tensor().dims())};
-  if (name == numbers + "float") return WeightEditor::Weight{TensorProto::FLOAT, {}};
-  if (name == numbers + "floats") return WeightEditor::Weight{TensorProto::FLOAT, {value.floats_size()}};
-  if (name == numbers + "int") return WeightEditor::Weight{TensorProto::INT64, {}};
-  if (name == numbers + "ints") return WeightEditor::Weight{TensorProto::INT64, {value.ints_size()}};
+  if (name == "value_float") return WeightEditor::Weight{TensorProto::FLOAT, {}};
+  if (name == "value_floats") return WeightEditor::Weight{TensorProto::FLOAT, {value.floats_size()}};
+  if (name == "value_int") return WeightEditor::Weight{TensorProto::INT64, {}};
+  if (name == "value_ints") return WeightEditor::Weight{TensorProto::INT64, {value.ints_size()}};
   return std::nullopt;
 }
 
@@ -166,7 +182,9 @@ struct WeightEditor::File {
   }
 
   // Moves one tensor's data to where `place` says.
-  void put(TensorProto& tensor, DataPlace place, DataFile& data) {
+  void put(TensorProto& tensor, Role role, DataPlace place, DataFile& data) {
+    if (role == Role::kSparse) place = DataPlace::kEmbedded;
+    if (role == Role::kAttribute && place == DataPlace::kExternal) place = DataPlace::kAsBefore;
     const auto found = replaced.find(&tensor);
     const bool outside = place == DataPlace::kExternal ? tensor.data_type() != TensorProto::STRING
                                                        : place == DataPlace::kAsBefore && is_external(tensor);
@@ -228,8 +246,8 @@ std::string WeightEditor::write(const std::filesystem::path& output, DataPlace p
   check_replaceable(output.string());
   DataFile data(output);
   uint64_t embedded = 0;
-  visit_tensors(file_->model, [&](TensorProto& tensor) {
-    file_->put(tensor, place, data);
+  visit_tensors(file_->model, [&](TensorProto& tensor, Role role) {
+    file_->put(tensor, role, place, data);
     embedded += tensor.raw_data().size();
     if (embedded > INT32_MAX)
       fail(ErrorKind::kOverBudget, "model-too-large",

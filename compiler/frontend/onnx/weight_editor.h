@@ -39,8 +39,9 @@ class WeightEditor {
   // `bytes`: row-major and little-endian, of the weight's type and dims. A sparse weight becomes a dense one.
   void replace(const std::string& name, Bytes bytes);
 
-  // External data goes to one file beside `output`, with ".data" after its name. Both files are written whole
-  // or not at all. Returns the path of the data file; "": there is none.
+  // kExternal moves initializers; tensors of attributes stay where they are, and parts of sparse tensors are
+  // embedded. External data goes to one file beside `output`, with ".data" after its name. Both files are
+  // written whole or not at all. Returns the path of the data file; "": there is none.
   std::string write(const std::filesystem::path& output, DataPlace place);
 
  private:
