@@ -145,8 +145,12 @@ void print_training(const train::Report& report) {
   const auto line = [](const std::string& text) {
     std::printf(" training   %s\n", wrapped(printable(text), 12, 12, columns()).c_str());
   };
-  line(cat(report.plan.parameters.size(), " weights are trained, ", report.elements,
-           " elements: ", some(report.plan.parameters)));
+  if (!report.plan.adapted.empty())
+    line(cat(report.plan.adapted.size(), " weights have trained adapters: ", some(report.plan.adapted)));
+  if (!report.plan.parameters.empty())
+    line(cat(report.plan.parameters.size(), " weights are trained: ", some(report.plan.parameters)));
+  line(cat(report.elements, " elements are trained"));
+  if (report.plan.scales_loss) line("the loss is scaled");
   if (!report.plan.statistics.empty())
     line(
         cat(report.plan.statistics.size() / 2, " batch normalizations use the batch's statistics in a step"));
@@ -158,10 +162,9 @@ void print_training(const train::Report& report) {
 }
 
 Json training_json(const train::Report& report) {
-  return {{"parameters", report.plan.parameters},
-          {"elements", report.elements},
-          {"statistics", report.plan.statistics},
-          {"unreached", report.plan.unreached},
+  return {{"parameters", report.plan.parameters},   {"adapted", report.plan.adapted},
+          {"scales_loss", report.plan.scales_loss}, {"elements", report.elements},
+          {"statistics", report.plan.statistics},   {"unreached", report.plan.unreached},
           {"random_nodes", report.random_nodes}};
 }
 

@@ -15,6 +15,7 @@
 STRIDEC_SCHEMA(schema_manifest)
 STRIDEC_SCHEMA(schema_refused)
 STRIDEC_SCHEMA(schema_graph)
+STRIDEC_SCHEMA(schema_train)
 #undef STRIDEC_SCHEMA
 
 namespace stridec::cli {
@@ -32,6 +33,7 @@ const std::vector<Schema>& schemas() {
       {"manifest", "the manifest beside an artifact (JSON schema)", STRIDEC_SCHEMA(schema_manifest)},
       {"refused", "kernels whose tuned schedule was refused, in compile's JSON (JSON schema)",
        STRIDEC_SCHEMA(schema_refused)},
+      {"train", "the file of compile's --train-config (JSON schema)", STRIDEC_SCHEMA(schema_train)},
       {"graph", "graphs of 'inspect --write-graph' (protobuf)", STRIDEC_SCHEMA(schema_graph)},
   };
 #undef STRIDEC_SCHEMA
@@ -65,7 +67,7 @@ int run(const std::string& name, const Globals& globals) {
 
 std::function<int()> declare_schema(CLI::App& app, const Globals& globals) {
   auto name = std::make_shared<std::string>();
-  app.add_option("name", *name, "manifest, refused or graph; without it, a list");
+  app.add_option("name", *name, "manifest, refused, train or graph; without it, a list");
   return [name, &globals] { return run(*name, globals); };
 }
 

@@ -27,6 +27,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kRate = "lr";
 constexpr const char* kStep = "optimizer.step";
+constexpr const char* kScale = "loss_scale";
 
 struct Flags {
   std::string artifact, save, resume, curve;
@@ -52,11 +53,27 @@ int64_t steps_done(const Library& library) {
   return 0;
 }
 
+// Whether a loss that is not finite is only a step that loss scaling skips.
+bool scales_down(const Library& library) {
+  for (const ValueDeclaration& state : library.states())
+    if (state.name == kScale) return scalar(library.read_state(state)) > 1;
+  return false;
+}
+
+// How the artifact was trained; export reads it.
+std::string training_of(const Library& library) {
+  const Json manifest = Json::parse(library.manifest(), nullptr, /*allow_exceptions=*/false);
+  const Json options = manifest.is_object() ? manifest.value("options", Json::object()) : Json::object();
+  const Json train = options.is_object() ? options.value("train", Json()) : Json();
+  return train.is_string() ? train.get<std::string>() : "";
+}
+
 void save(const Library& library, const std::string& path) {
   std::vector<std::pair<std::string, Array>> tensors;
   for (const ValueDeclaration& state : library.states())
     tensors.emplace_back(state.name, library.read_state(state));
-  write_safetensors(path, tensors, {{"step", std::to_string(steps_done(library))}});
+  write_safetensors(path, tensors,
+                    {{"step", std::to_string(steps_done(library))}, {"train", training_of(library)}});
 }
 
 void resume(Library& library, const std::string& path, const Globals& globals) {
@@ -150,7 +167,7 @@ int run(const Flags& flags, const Globals& globals) {
     const StepResult result = trainer.run(data, first + i);
     losses.push_back(result.loss);
     norms.push_back(result.grad_norm);
-    if (!std::isfinite(result.loss))
+    if (!std::isfinite(result.loss) && !scales_down(library))
       fail(ErrorKind::kDoesNotFit, "diverged",
            cat("the loss of step ", first + i + 1, " is ", std::isnan(result.loss) ? "nan" : "infinite",
                flags.save_every > 0 ? "" : "; nothing was saved"),

@@ -59,6 +59,8 @@ constexpr Command kCommands[] = {
      "stridec compile net.onnx -o net.so --train loss=cross_entropy,logits=y,labels=t,optimizer=adamw\n"
      "stridec train net.so --data x=images.npy --data t=labels.npy --steps 100 --save run.safetensors\n"
      "stridec train net.so --data all.npz --steps 100 --resume run.safetensors --save run.safetensors"},
+    {"export", kModels, "write an ONNX model with the weights that a training reached", declare_export,
+     "stridec export net.onnx --state run.safetensors -o tuned.onnx"},
     {"refit", kArtifacts, "write an artifact with other weights, without compiling", declare_refit,
      "stridec refit model.so --parameters new.safetensors -o new.so"},
     {"diff", kArtifacts, "say what changed between two artifacts", declare_diff,

@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/library.h"
 #include "cli/suggest.h"
+#include "cli/train_config.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/passes/autocast.h"
@@ -132,9 +133,16 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
                  "compile functions that train the model: loss=mse,output=y,target=t,optimizer=adamw; "
                  "'stridec losses' and 'stridec optimizers' list what there is")
       ->type_name("NAME=VALUE,...");
+  app.add_option("--train-config", train_config,
+                 "the settings of --train in a JSON file; --train replaces single ones")
+      ->type_name("FILE");
   app.add_option("--trainable", trainable,
                  "weights that are trained: NAME, or a pattern such as 'decoder.*' (default: '*')")
       ->type_name("NAME");
+  app.add_option("--lora", lora,
+                 "train low-rank adapters beside weights that stay as they are: "
+                 "rank=8,alpha=16,targets=*q_proj*|*v_proj*")
+      ->type_name("NAME=VALUE,...");
   app.add_option("--freeze", frozen_weights, "weights that are not trained, also if --trainable names them")
       ->type_name("NAME");
 
@@ -223,19 +231,36 @@ std::vector<FunctionModel> parse_functions(const std::vector<std::string>& given
   return functions;
 }
 
-// --train, --trainable and --freeze; none: the model is not trained.
+// "rank=8,alpha=16,targets=A|B" in the form of --train: "lora=A|B(rank=8,alpha=16)".
+std::string lora_text(const std::string& given) {
+  std::string targets, others;
+  for (const std::string& item : split_list(given)) {
+    if (item.starts_with("targets="))
+      targets = item.substr(item.find('=') + 1);
+    else
+      others += cat(others.empty() ? "" : ",", item);
+  }
+  if (targets.empty())
+    fail(ErrorKind::kUsage, "bad-lora", cat("--lora ", given, " names no targets"),
+         "write --lora 'rank=8,alpha=16,targets=*q_proj*|*v_proj*'");
+  return cat("lora=", targets, "(", others, ")");
+}
+
+// --train, --train-config, --trainable, --lora and --freeze; none: the model is not trained.
 std::optional<train::Settings> parse_training(const CompileFlags& flags) {
-  if (flags.training.empty()) {
-    if (!flags.trainable.empty() || !flags.frozen_weights.empty())
-      fail(ErrorKind::kUsage, "bad-train", "--trainable and --freeze select weights for --train",
+  if (flags.training.empty() && flags.train_config.empty()) {
+    if (!flags.trainable.empty() || !flags.frozen_weights.empty() || !flags.lora.empty())
+      fail(ErrorKind::kUsage, "bad-train", "--trainable, --freeze and --lora select weights for --train",
            "add --train loss=NAME,...");
     return std::nullopt;
   }
   if (!flags.functions.empty() || !flags.refit.empty())
-    fail(ErrorKind::kUsage, "bad-train",
-         cat("--train goes together with neither --function nor --refit"),
+    fail(ErrorKind::kUsage, "bad-train", cat("--train goes together with neither --function nor --refit"),
          "its functions are named by functions=train_step+predict; their weights can be written at run time");
-  train::Settings settings = train::parse_settings(join(flags.training, ","));
+  std::vector<std::string> texts = flags.training;
+  if (!flags.train_config.empty()) texts.insert(texts.begin(), read_train_config(flags.train_config));
+  if (!flags.lora.empty()) texts.push_back(lora_text(flags.lora));
+  train::Settings settings = train::parse_settings(join(texts, ","));
   if (!flags.trainable.empty()) settings.trainable = flags.trainable;
   settings.frozen.insert(settings.frozen.end(), flags.frozen_weights.begin(), flags.frozen_weights.end());
   train::check(settings);
@@ -307,6 +332,8 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
     made.settings[key] = value;
   }
   made.precision = passes::precision(precision).name;
+  if (made.training && made.precision == "fp16" && made.training->loss_scale.empty())
+    made.training->loss_scale = "dynamic";
   made.specialize = combinations(specialize);
   if (!made.specialize.empty() && !targeted("cpu"))
     fail(ErrorKind::kUsage, "no-such-target", "--specialize adds programs for CPUs, and no CPU is a target",

@@ -19,6 +19,7 @@ struct CompileFlags {
   std::string tune_db;
   std::vector<std::string> functions, shapes, input_values, states, refit, specialize, tune_shapes, metadata;
   std::vector<std::string> training, trainable, frozen_weights;
+  std::string train_config, lora;
   bool frozen = false;
   std::vector<std::string> settings;
   bool no_cache = false;

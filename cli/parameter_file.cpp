@@ -121,7 +121,7 @@ void write_safetensors(const std::string& path, const std::vector<std::pair<std:
   file.commit();
 }
 
-std::map<std::string, FileTensor> parse_safetensors(std::string_view file) {
+ParameterFile parse_safetensors(std::string_view file) {
   constexpr uint64_t kMostHeader = 100'000'000;  // as the format's own reader
   uint64_t header = 0;
   if (file.size() < 8) malformed("it has fewer than 8 bytes");
@@ -129,9 +129,14 @@ std::map<std::string, FileTensor> parse_safetensors(std::string_view file) {
   if (header > kMostHeader || header > file.size() - 8) malformed("its header is cut short");
   const Json json = Json::parse(file.substr(8, header), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) malformed("its header is no JSON object");
-  std::map<std::string, FileTensor> out;
-  for (const auto& [name, entry] : json.items())
-    if (name != "__metadata__") out.emplace(name, parse_tensor(name, entry, file.substr(8 + header)));
+  ParameterFile out;
+  for (const auto& [name, entry] : json.items()) {
+    if (name != "__metadata__")
+      out.tensors.emplace(name, parse_tensor(name, entry, file.substr(8 + header)));
+    else if (entry.is_object())
+      for (const auto& [key, value] : entry.items())
+        if (value.is_string()) out.metadata[key] = value.get<std::string>();
+  }
   return out;
 }
 
@@ -139,7 +144,10 @@ ParameterFile read_parameters(const std::string& path) {
   if (path.ends_with(".onnx")) return of_onnx(path);
   const auto file = onnx::map_file(path);
   try {
-    return {file, parse_safetensors({reinterpret_cast<const char*>(file->bytes.data()), file->bytes.size()})};
+    ParameterFile out =
+        parse_safetensors({reinterpret_cast<const char*>(file->bytes.data()), file->bytes.size()});
+    out.owner = file;
+    return out;
   } catch (Error& error) {
     error.diagnostic.where.file = path;
     throw;

@@ -24,6 +24,7 @@ struct FileTensor {
 struct ParameterFile {
   std::shared_ptr<const void> owner;  // keeps the mapping alive
   std::map<std::string, FileTensor> tensors;
+  std::map<std::string, std::string> metadata = {};  // "__metadata__" of a safetensors file
 };
 
 // A tensor that a file should have.
@@ -43,7 +44,7 @@ ParameterFile read_parameters(const std::string& path);
 void write_safetensors(const std::string& path, const std::vector<std::pair<std::string, Array>>& tensors,
                        const std::map<std::string, std::string>& metadata);
 
-// Parses a whole safetensors file in memory, which may have any contents.
-std::map<std::string, FileTensor> parse_safetensors(std::string_view file);
+// Parses a whole safetensors file in memory, which may have any contents. The result has no owner.
+ParameterFile parse_safetensors(std::string_view file);
 
 }  // namespace stridec::cli

@@ -138,7 +138,10 @@ bool has_size(const loop::Program& program, const std::string& name) {
 }  // namespace
 
 frontend::TrainingImport training_import(const train::Settings& settings, bool training_form) {
-  return {.trainable = settings.trainable, .frozen = settings.frozen, .training_form = training_form};
+  return {.trainable = settings.trainable,
+          .frozen = settings.frozen,
+          .apart = settings.lora ? settings.lora->targets : std::vector<std::string>(),
+          .training_form = training_form};
 }
 
 FunctionFlags flags_of(const CompileOptions& options, const FunctionModel& function) {

@@ -201,6 +201,30 @@ bool is_trained(const TrainingImport& training, std::string_view name, const gra
                                                       : matches_any(training.trainable, name);
 }
 
+// Constants that `apart` names are imported as parameters, so that each is a value of its own, and then
+// become constants.
+class Apart {
+ public:
+  explicit Apart(const ImportOptions& options) : options_(options) {}
+
+  bool takes(std::string_view name, const graph::Type& type) {
+    if (!options_.training || !is_float(type.dtype) || type.shape.size() < 2 ||
+        !matches_any(options_.training->apart, name))
+      return false;
+    names_.emplace(name);
+    return true;
+  }
+
+  void release(graph::Graph& graph) const {
+    for (graph::Value& value : graph.values)
+      if (names_.contains(value.name)) value.replaceable = false;
+  }
+
+ private:
+  const ImportOptions& options_;
+  Names names_;
+};
+
 // Weights that PyTorch's exporter says are buffers or constants of the module. Its text has a line for each:
 // "b_mask: BUFFER target='mask' persistent=False".
 Names buffers_of(const onnx::Graph& graph) {
@@ -240,11 +264,13 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
     own.replaceable = [&](std::string_view name, const graph::Type& type) {
       return selects(options.refit, name, type);
     };
+  Apart apart(options);
   if (options.training)
     own.replaceable = [&](std::string_view name, const graph::Type& type) {
-      return is_trained(*options.training, name, type, {});
+      return is_trained(*options.training, name, type, {}) || apart.takes(name, type);
     };
   pt2::Imported imported = pt2::import_program(path, file, own);
+  apart.release(imported.graph);
   ModelFacts facts = facts_of(imported.graph);
   return {std::move(imported.graph), std::move(imported.problems), std::move(imported.warnings),
           std::move(facts),          std::move(imported.summary),  {path},
@@ -298,6 +324,7 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
       return selects(options.refit, name, type);
     };
   Names weights, statistics, buffers;
+  Apart apart(options);
   if (options.training) {
     onnx_options.training_form = options.training->training_form;
     for (const onnx::Tensor& tensor : model.graph.initializers) weights.insert(tensor.name);
@@ -305,8 +332,9 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
     buffers = buffers_of(model.graph);
     onnx_options.replaceable = [&](std::string_view name, const graph::Type& type) {
       return weights.contains(name) &&
-             (statistics.contains(name) ? !matches_any(options.training->frozen, name)
-                                        : is_trained(*options.training, name, type, buffers));
+             (statistics.contains(name)
+                  ? !matches_any(options.training->frozen, name)
+                  : is_trained(*options.training, name, type, buffers) || apart.takes(name, type));
     };
   }
   for (const InputValue& value : options.input_values) onnx_options.input_values[value.name] = value.values;
@@ -322,6 +350,7 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
     });
   };
   onnx::Imported imported = onnx::import_model(model, onnx_options);
+  apart.release(imported.graph);
   if (!options.name.empty() && says_nothing(imported.graph.name)) imported.graph.name = options.name;
   for (auto& problem : imported.problems) {
     if (problem.where.file.empty()) problem.where.file = path;

@@ -44,6 +44,8 @@ struct TrainingImport {
   // Floats by name, with `*`, without `frozen`. Scalars, and what the file says is no parameter (buffers of a
   // PyTorch module), are only trained if the whole name is given.
   std::vector<std::string> trainable, frozen;
+  // Weights that stay constants, but share no value with an equal constant.
+  std::vector<std::string> apart = {};
   // Batch normalization uses the statistics of the batch and updates its running ones, dropout drops.
   bool training_form = false;
 };

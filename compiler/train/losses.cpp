@@ -1,6 +1,7 @@
 #include "compiler/train/losses.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -8,6 +9,7 @@
 #include "compiler/ops/composite/loss.h"
 #include "compiler/ops/composite/normalization.h"
 #include "compiler/ops/nodes.h"
+#include "compiler/train/ctc.h"
 
 namespace stridec::train {
 namespace {
@@ -170,6 +172,26 @@ LossSum info_nce(LossInputs& in) {
   return reduced(in, (one_way(scores) + one_way(transpose(scores, 0, 1))) * -0.5);
 }
 
+// The logarithm of a softmax of logarithms of probabilities is these, so the output may be either.
+LossSum ctc(LossInputs& in) {
+  const Term given = in.output("logits");
+  if (given.rank() != 3)
+    fail(ErrorKind::kUsage, "bad-train",
+         cat("--train: the loss ctc needs an output [steps, batch, classes], and '", in.text("logits"),
+             "' is ", graph::to_string(in.builder().type(given))));
+  if (in.text("layout") != "TNC" && in.text("layout") != "NTC")
+    fail(ErrorKind::kUsage, "bad-train", cat("--train: layout=", in.text("layout")),
+         "write layout=TNC or layout=NTC");
+  const Term logs = log_softmax(in.text("layout") == "NTC" ? transpose(given, 0, 1) : given, {2});
+  const graph::Type lengths = {DType::kI64, {logs.dim(1)}};
+  const Term labels = in.rows("labels", DType::kI64, logs.dim(1));
+  const Term steps = in.target("input_lengths", lengths), size = in.target("target_lengths", lengths);
+  Term each = ctc_loss(logs, labels, steps, size, static_cast<int64_t>(in.number("blank")));
+  if (in.text("zero_infinity") == "true")
+    each = select(equal(each, std::numeric_limits<double>::infinity()), 0, each);
+  return reduced(in, in.text("reduction") == "sum" ? each : each / cast(maximum(size, 1), each.dtype()));
+}
+
 LossSum model_output(LossInputs& in) { return reduced(in, in.output("output")); }
 
 constexpr Setting kReduction = {"reduction", "mean", "mean or sum"};
@@ -219,6 +241,15 @@ constexpr Setting kInfoNce[] = {{"output", "", "an output of the model, [batch, 
                                 {"keys", "", "an output of the model, [batch, features]"},
                                 {"temperature", "0.07", "divides the similarities"},
                                 kReduction};
+constexpr Setting kCtc[] = {
+    {"logits", "", "the model's output, logits or logarithms of probabilities"},
+    {"labels", "", "[batch, most] classes without blanks; what is after a row's length may be anything"},
+    {"input_lengths", "", "[batch]: how many steps of a row count"},
+    {"target_lengths", "", "[batch]: how many labels of a row count"},
+    {"layout", "TNC", "of the output: TNC, [steps, batch, classes], or NTC"},
+    {"blank", "0", "the class of no label"},
+    {"zero_infinity", "false", "true: labels that do not fit into the steps cost nothing"},
+    {"reduction", "mean", "mean, of losses divided by the numbers of labels, or sum"}};
 constexpr Setting kOutput[] = {{"output", "", "an output of the model"}, kReduction};
 
 constexpr Loss kLosses[] = {
@@ -239,6 +270,8 @@ constexpr Loss kLosses[] = {
     {"triplet", "max(0, |anchor - positive| - |anchor - negative| + margin)", kTriplet, triplet},
     {"info_nce", "cross-entropy of output's similarity to each key, and of each key's to output", kInfoNce,
      info_nce},
+    {"ctc", "-log of the probability that the steps spell the labels, blanks and repetitions left out", kCtc,
+     ctc},
     {"output", "the output itself", kOutput, model_output},
 };
 

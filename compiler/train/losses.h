@@ -26,6 +26,8 @@ class LossInputs {
   virtual ops::Term output(std::string_view setting) = 0;
   // The target that the setting names: an input of the model, or a new input of this type.
   virtual ops::Term target(std::string_view setting, const graph::Type& type) = 0;
+  // A target of `count` rows of any one length.
+  virtual ops::Term rows(std::string_view setting, DType dtype, sym::Expr count) = 0;
   virtual double number(std::string_view setting) const = 0;
   virtual const std::string& text(std::string_view setting) const = 0;  // "" if it is optional and not given
 };

@@ -74,11 +74,10 @@ std::vector<std::string> split(const std::string& text, char at) {
 }
 
 // "*.bias|*norm*(weight_decay=0,lr_scale=0.1)"
-Group parse_group(const std::string& text) {
+Group parse_group(const std::string& key, const std::string& text, const char* example) {
   const size_t open = text.find('(');
   if (open == std::string::npos || open == 0 || text.back() != ')')
-    refuse(cat("group='", text, "' is not of the form PATTERN|...(name=number,...)"),
-           "write group=*.bias|*norm*(weight_decay=0)");
+    refuse(cat(key, "='", text, "' is not of the form PATTERN|...(name=number,...)"), cat("write ", example));
   Group group{.patterns = split(text.substr(0, open), '|'), .settings = {}};
   for (const std::string& item : items(std::string_view(text).substr(open + 1, text.size() - open - 2))) {
     const size_t equals = std::min(item.find('='), item.size());
@@ -88,12 +87,53 @@ Group parse_group(const std::string& text) {
   return group;
 }
 
-std::string group_text(const Group& group) {
+std::string group_text(const std::string& key, const Group& group) {
   std::string settings;
   for (const auto& [name, value] : group.settings)
     settings += cat(settings.empty() ? "" : ",", name, "=", number_text(value));
-  return cat("group=", join(group.patterns, "|"), "(", settings, ")");
+  return cat(key, "=", join(group.patterns, "|"), "(", settings, ")");
 }
+
+// "*q_proj*|*v_proj*(rank=8,alpha=16,seed=0)"
+Lora parse_lora(const std::string& text) {
+  const Group group = parse_group("lora", text, "lora=*q_proj*|*v_proj*(rank=8,alpha=16)");
+  Lora lora{.targets = group.patterns};
+  std::optional<double> alpha;
+  const auto whole = [](const std::string& name, double value, double least) {
+    if (value != std::floor(value) || value < least || value > 1e9)
+      refuse(cat("lora: ", name, " is ", number_text(value)),
+             cat("it is a whole number from ", least, " on"));
+    return static_cast<int64_t>(value);
+  };
+  for (const auto& [name, value] : group.settings) {
+    if (name == "rank")
+      lora.rank = whole(name, value, 1);
+    else if (name == "alpha")
+      alpha = value;
+    else if (name == "seed")
+      lora.seed = static_cast<uint64_t>(whole(name, value, 0));
+    else
+      refuse(cat("lora has no setting '", name, "'"), "it has rank, alpha, seed");
+  }
+  lora.alpha = alpha.value_or(static_cast<double>(lora.rank));
+  return lora;
+}
+
+constexpr Setting kCommon[] = {
+    {"loss", "", "a row of losses()"},
+    {"optimizer", "adamw", "a row of optimizers()"},
+    {"lr", "the optimizer's", "a number, input, or a schedule"},
+    {"clip_norm", "0", "limits the norm of all gradients together"},
+    {"clip_value", "0", "limits each element of a gradient"},
+    {"loss_scale", "dynamic for f16", "dynamic, none"},
+    {"states", "as they are", "bf16: f32 weights and states are kept in bf16, rounded at random"},
+    {"ema", "0", "decay of a moving average of the weights"},
+    {"group", "none", "settings of the optimizer for some weights"},
+    {"lora", "none", "weights that get low-rank adapters"},
+    {"trainable", "*", "names of the weights that are trained"},
+    {"freeze", "none", "names of weights that are not trained"},
+    {"functions", "train_step+eval+predict", "those the artifact has"},
+};
 
 constexpr const char* kFunctions[] = {"train_step", "accumulate", "apply", "eval", "predict"};
 
@@ -112,9 +152,12 @@ const Optimizer& optimizer_of(const Settings& s) {
 
 }  // namespace
 
+std::span<const Setting> common_settings() { return kCommon; }
+
 Settings parse_settings(std::string_view text) {
   Settings out;
   std::vector<std::pair<std::string, std::string>> rest;
+  bool selected = false;
   for (const std::string& item : items(text)) {
     const size_t equals = item.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == item.size())
@@ -130,19 +173,26 @@ Settings parse_settings(std::string_view text) {
       out.clip_norm = number(key, value);
     else if (key == "clip_value")
       out.clip_value = number(key, value);
+    else if (key == "loss_scale")
+      out.loss_scale = value;
+    else if (key == "states")
+      out.states = value;
     else if (key == "ema")
       out.ema = number(key, value);
     else if (key == "functions")
       out.functions = split(value, '+');
     else if (key == "trainable")
-      out.trainable = split(value, '|');
+      out.trainable = split(value, '|'), selected = true;
     else if (key == "freeze")
       out.frozen = split(value, '|');
     else if (key == "group")
-      out.groups.push_back(parse_group(value));
+      out.groups.push_back(parse_group(key, value, "group=*.bias|*norm*(weight_decay=0)"));
+    else if (key == "lora")
+      out.lora = parse_lora(value);
     else
       rest.emplace_back(std::move(key), std::move(value));
   }
+  if (out.lora && !selected) out.trainable.clear();
   if (const size_t colon = out.loss.find(':'); colon != std::string::npos) {  // output:NAME
     out.of_loss["output"] = out.loss.substr(colon + 1);
     out.loss.resize(colon);
@@ -158,10 +208,7 @@ Settings parse_settings(std::string_view text) {
       refuse(cat("neither the loss ", loss.name, " nor the optimizer ", optimizer.name, " has a setting '",
                  key, "'"),
              cat(loss.name, " has ", names(loss.settings), "; ", optimizer.name, " has ",
-                 names(optimizer.settings),
-                 "; every training has loss, optimizer, lr, clip_norm, clip_value, ema, group, trainable, "
-                 "freeze, "
-                 "functions"));
+                 names(optimizer.settings), "; every training has ", names(common_settings())));
   }
   return out;
 }
@@ -198,6 +245,9 @@ void check(const Settings& s) {
     if (key.starts_with("beta") && key != "beta2_decay" && (value < 0 || value >= 1))
       refuse(cat(key, " is ", value), "a decay is at least 0 and below 1");
   if (s.clip_norm < 0 || s.clip_value < 0) refuse("a limit of gradients is below 0", "0 sets no limit");
+  if (!s.loss_scale.empty() && s.loss_scale != "none" && s.loss_scale != "dynamic")
+    refuse(cat("loss_scale=", s.loss_scale), "write loss_scale=dynamic or loss_scale=none");
+  if (!s.states.empty() && s.states != "bf16") refuse(cat("states=", s.states), "write states=bf16");
   if (s.ema < 0 || s.ema >= 1) refuse(cat("ema is ", s.ema), "a decay is at least 0 and below 1");
   if (!s.learning_rate.empty()) check_rate(s.learning_rate);
   for (const std::string& function : s.functions)
@@ -229,9 +279,16 @@ std::string to_string(const Settings& s) {
   }
   if (s.clip_norm > 0) out += cat(",clip_norm=", number_text(s.clip_norm));
   if (s.clip_value > 0) out += cat(",clip_value=", number_text(s.clip_value));
+  if (!s.loss_scale.empty()) out += cat(",loss_scale=", s.loss_scale);
+  if (!s.states.empty()) out += cat(",states=", s.states);
   if (s.ema > 0) out += cat(",ema=", number_text(s.ema));
-  for (const Group& group : s.groups) out += cat(",", group_text(group));
-  out += cat(",trainable=", join(s.trainable, "|"));
+  for (const Group& group : s.groups) out += cat(",", group_text("group", group));
+  if (s.lora)
+    out += cat(",", group_text("lora", {.patterns = s.lora->targets,
+                                        .settings = {{"rank", static_cast<double>(s.lora->rank)},
+                                                     {"alpha", s.lora->alpha},
+                                                     {"seed", static_cast<double>(s.lora->seed)}}}));
+  if (!s.trainable.empty()) out += cat(",trainable=", join(s.trainable, "|"));
   if (!s.frozen.empty()) out += cat(",freeze=", join(s.frozen, "|"));
   return out + cat(",functions=", join(s.functions, "+"));
 }

@@ -3,9 +3,12 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "compiler/train/losses.h"
 
 namespace stridec::train {
 
@@ -13,6 +16,14 @@ namespace stridec::train {
 struct Group {
   std::vector<std::string> patterns;       // names with `*`
   std::map<std::string, double> settings;  // of the optimizer, and lr_scale
+};
+
+// Low-rank adapters beside frozen weights (lora.h).
+struct Lora {
+  std::vector<std::string> targets;  // names with `*`
+  int64_t rank = 8;
+  double alpha = 8;
+  uint64_t seed = 0;  // of the initial values
 };
 
 struct Settings {
@@ -25,17 +36,24 @@ struct Settings {
   // default.
   std::string learning_rate;
   // Names with `*` of the weights that are trained; a weight that both lists match is frozen. In the text,
-  // `|` stands between two of them.
+  // `|` stands between two of them. With adapters only they are trained, unless `trainable` is given.
   std::vector<std::string> trainable = {"*"}, frozen;
-  double clip_norm = 0;   // limits the norm of all gradients together; 0: no limit
-  double clip_value = 0;  // limits each element of a gradient; 0: no limit
-  double ema = 0;         // decay of a moving average of the parameters, which eval and predict use; 0: none
+  std::optional<Lora> lora;
+  double clip_norm = 0;    // limits the norm of all gradients together; 0: no limit
+  double clip_value = 0;   // limits each element of a gradient; 0: no limit
+  std::string loss_scale;  // none, dynamic (loss_scale.h); "": dynamic if a trained weight is f16
+  std::string states;      // bf16: weights and states are kept in it (narrow_states.h); "": in their types
+  double ema = 0;          // decay of a moving average of the parameters, which eval and predict use; 0: none
   std::vector<std::string> functions = {"train_step", "eval", "predict"};
 };
 
+// The settings that every training has, in addition to those of its loss and its optimizer.
+std::span<const Setting> common_settings();
+
 // Parses, for example, "loss=cross_entropy,logits=y,labels=t,optimizer=adamw,lr=cosine(3e-4, total=99)" and
 // "group=*.bias|*norm*(weight_decay=0)".
-// A setting that neither the loss nor the optimizer has is a usage Error that lists those there are.
+// A setting that neither the loss nor the optimizer has is a usage Error that lists those there are. Of a
+// setting that is given twice the last one counts; groups add up.
 Settings parse_settings(std::string_view text);
 
 // "key=value" for all settings, defaults included, in a fixed order. parse_settings reads it back.

@@ -11,7 +11,10 @@
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/train/edit.h"
+#include "compiler/train/lora.h"
 #include "compiler/train/losses.h"
+#include "compiler/train/narrow_states.h"
 #include "compiler/train/update.h"
 
 namespace stridec::train {
@@ -41,21 +44,6 @@ std::optional<ValueId> output_of(const Graph& graph, const std::string& name) {
 
 std::string list(const std::vector<std::string>& names) {
   return join(names, ", ", [](const std::string& name) { return cat("'", name, "'"); });
-}
-
-// Redirects every use of a value to another one.
-void redirect(Graph& graph, const std::map<ValueId, ValueId>& to) {
-  const auto turn = [&](std::vector<ValueId>& values) {
-    for (ValueId& value : values)
-      if (const auto found = to.find(value); found != to.end()) value = found->second;
-  };
-  const std::function<void(graph::Region&)> turn_region = [&](graph::Region& region) {
-    turn(region.results);
-    for (graph::NodeId id : region.nodes)
-      for (graph::Region& inner : graph[id].regions) turn_region(inner);
-  };
-  for (graph::Node& node : graph.nodes) turn(node.inputs);
-  turn_region(graph.top);
 }
 
 class GraphLossInputs final : public LossInputs {
@@ -93,6 +81,16 @@ class GraphLossInputs final : public LossInputs {
     return cast(given, type.dtype);
   }
 
+  Term rows(std::string_view setting, DType dtype, sym::Expr count) override {
+    const Graph& graph = b_.graph();
+    const auto found = std::ranges::find(graph.input_names, text(setting));
+    if (found == graph.input_names.end())
+      return target(setting, {dtype, {count, sym::var(cat(text(setting), ".length"))}});
+    const graph::Shape& given =
+        b_.shape(graph.top.parameters[static_cast<size_t>(found - graph.input_names.begin())]);
+    return target(setting, {dtype, {count, given.size() == 2 ? given[1] : sym::Expr(1)}});
+  }
+
   double number(std::string_view setting) const override { return std::stod(text(setting)); }
 
   const std::string& text(std::string_view setting) const override {
@@ -113,9 +111,24 @@ class GraphLossInputs final : public LossInputs {
 
 Term divided(LossSum sum) { return sum.total / select(equal(sum.weight, 0), 1, sum.weight); }
 
-// Turns the weights of the plan into states, and the other replaceable weights into plain constants.
-// `prefix` goes before the names of trained ones.
-std::vector<Weight> make_states(graph::Builder& b, const Plan& plan, const std::string& prefix) {
+// The weights of the plan that have adapters.
+std::vector<Adapted> find_planned(const Graph& graph, const Plan& plan, const Settings& settings) {
+  if (plan.adapted.empty()) return {};
+  std::vector<Adapted> all = find_adapted(graph, *settings.lora);
+  std::erase_if(all, [&](const Adapted& each) { return std::ranges::count(plan.adapted, each.name) == 0; });
+  return all;
+}
+
+std::vector<ValueId> ids_of(const std::vector<Weight>& weights) {
+  std::vector<ValueId> ids;
+  for (const Weight& weight : weights) ids.push_back(weight.value);
+  return ids;
+}
+
+// Turns the weights of the plan into states, adds adapters, and turns the other replaceable weights into
+// plain constants. The builder has added no node yet. `prefix` goes before the names of trained ones.
+std::vector<Weight> make_states(graph::Builder& b, const Plan& plan, const Settings& settings,
+                                const std::string& prefix) {
   Graph& graph = b.graph();
   std::map<ValueId, ValueId> to;
   std::map<std::string, ValueId> made;
@@ -138,6 +151,14 @@ std::vector<Weight> make_states(graph::Builder& b, const Plan& plan, const std::
     if (is_trained) trained.push_back({name, {b, value}});
   }
   redirect(graph, to);
+  if (const auto adapted = find_planned(graph, plan, settings); !adapted.empty())
+    for (const auto& [name, state] : add_adapters(graph, adapted, *settings.lora, prefix))
+      trained.push_back({name, {b, state}});
+  if (settings.states.empty()) return trained;
+  const auto wide = read_widened(graph, narrow_states(graph, ids_of(trained)));
+  for (Weight& weight : trained)
+    if (const auto found = wide.find(weight.value.id()); found != wide.end())
+      weight.wide = Term(b, found->second);
   return trained;
 }
 
@@ -154,37 +175,75 @@ LossSum build_loss(graph::Builder& b, const Settings& settings) {
   return find_loss(settings.loss)->build(inputs);
 }
 
-std::vector<Term> gradients_of(graph::Builder& b, Term loss, const std::vector<Weight>& weights) {
+std::vector<Term> gradients_of(graph::Builder& b, Term loss, const std::vector<Weight>& weights,
+                               const std::optional<LossScale>& scale) {
   std::vector<ValueId> xs;
-  for (const Weight& weight : weights) xs.push_back(weight.value);
+  for (const Weight& weight : weights) xs.push_back(weight.read());
   std::vector<Term> out;
-  for (ValueId gradient : gradients(b, loss, xs)) out.push_back(wide_enough({b, gradient}));
+  for (ValueId gradient : gradients(b, scale ? scale->scaled(loss) : loss, xs)) {
+    const Term wide = wide_enough({b, gradient});
+    out.push_back(scale ? scale->unscaled(wide) : wide);
+  }
   return out;
 }
 
-// Draws other random numbers in each run: the generator's state counts runs.
+std::optional<LossScale> loss_scale(graph::Builder& b, const Plan& plan) {
+  if (!plan.scales_loss) return std::nullopt;
+  return std::optional<LossScale>(b);
+}
+
+std::vector<graph::NodeId> state_updates(const Graph& graph) {
+  std::vector<graph::NodeId> out;
+  for (graph::NodeId id : graph.top.nodes)
+    if (graph[id].kind == OpKind::kUpdateState) out.push_back(id);
+  return out;
+}
+
+// The states that the nodes update keep their values where `condition` is false. It comes later than the
+// nodes, which move to the end.
+void update_if(graph::Builder& b, Term condition, const std::vector<graph::NodeId>& updates) {
+  Graph& graph = b.graph();
+  for (graph::NodeId id : updates) {
+    const Term old(b, graph[id].inputs[0]), now(b, graph[id].inputs[1]);
+    graph[id].inputs[1] = select(condition, now, old);
+    std::erase(graph.top.nodes, id);
+    graph.top.nodes.push_back(id);
+  }
+}
+
+constexpr const char* kGenerator = "generator";
+
+// Nodes that draw random numbers draw others in each run: the generator's state counts runs.
 void advance_generator(graph::Builder& b) {
   Graph& graph = b.graph();
   std::optional<Term> offset;
+  const bool advances = std::ranges::count(graph.states, kGenerator, &graph::State::name) > 0;
+  for (const graph::State& each : graph.states)
+    if (each.name == kGenerator) offset = Term(b, each.value);
   for (graph::Node& node : graph.nodes) {
     if (node.kind != OpKind::kRandomUniform || !node.inputs.empty() ||
         node.attributes.text_or("generator", "philox") == "mersenne")
       continue;
-    if (!offset) offset = state(b, "generator", {DType::kI64, {}});
+    if (!offset) offset = state(b, kGenerator, {DType::kI64, {}});
     node.inputs = {offset->id()};
   }
-  if (offset) update(b, *offset, *offset + 1.0);
+  if (offset && !advances) update(b, *offset, *offset + 1.0);
 }
 
 Graph train_step(Graph model, const Plan& plan, const Settings& settings) {
   graph::Builder b(model, shape_table());
-  const std::vector<Weight> weights = make_states(b, plan, "");
+  const std::vector<Weight> weights = make_states(b, plan, settings, "");
+  const std::vector<graph::NodeId> statistics = state_updates(model);
   advance_generator(b);
   const Term loss = divided(build_loss(b, settings));
   b.set_origin("the backward pass");
-  std::vector<Term> slopes = gradients_of(b, loss, weights);
-  const Term norm = update_parameters(b, settings, weights, std::move(slopes));
-  replace_outputs(b, {{"loss", loss}, {"grad_norm", norm}});
+  std::optional<LossScale> scale = loss_scale(b, plan);
+  std::vector<Term> slopes = gradients_of(b, loss, weights, scale);
+  const Updated updated =
+      update_parameters(b, settings, weights, std::move(slopes), scale ? &*scale : nullptr);
+  if (updated.finite) update_if(b, *updated.finite, statistics);
+  advance_generator(b);
+  replace_outputs(b, {{"loss", loss}, {"grad_norm", updated.norm}});
   return model;
 }
 
@@ -196,11 +255,11 @@ Term weight_state(graph::Builder& b, DType dtype) { return state(b, "gradient_we
 
 Graph accumulate(Graph model, const Plan& plan, const Settings& settings) {
   graph::Builder b(model, shape_table());
-  const std::vector<Weight> weights = make_states(b, plan, "");
+  const std::vector<Weight> weights = make_states(b, plan, settings, "");
   advance_generator(b);
   const LossSum sum = build_loss(b, settings);
   b.set_origin("the backward pass");
-  const std::vector<Term> slopes = gradients_of(b, sum.total, weights);
+  const std::vector<Term> slopes = gradients_of(b, sum.total, weights, loss_scale(b, plan));
   b.set_origin("the accumulation");
   for (size_t i = 0; i < weights.size(); ++i) {
     const Term old = gradient_state(b, weights[i]);
@@ -224,6 +283,12 @@ Graph apply(const Graph& model, const Plan& plan, const Settings& settings) {
     if (std::ranges::count(plan.parameters, value.name) == 0 || std::ranges::any_of(weights, same)) continue;
     weights.push_back({value.name, {b, b.state(value.name, value.type, value.data)}});
   }
+  for (const Adapted& each : find_planned(model, plan, settings)) {
+    auto [a, other] = adapter_states(b, each, *settings.lora, "");
+    weights.push_back(std::move(a));
+    weights.push_back(std::move(other));
+  }
+  if (!settings.states.empty()) narrow_states(out, ids_of(weights));
   const Term total = weight_state(b, DType::kF32);
   const Term divisor = select(equal(total, 0), 1, total);
   std::vector<Term> slopes;
@@ -233,13 +298,16 @@ Graph apply(const Graph& model, const Plan& plan, const Settings& settings) {
     update(b, sum, filled(b, sum.shape(), sum.dtype(), 0));
   }
   update(b, total, number_like(total, 0));
-  b.output("grad_norm", update_parameters(b, settings, weights, std::move(slopes)));
+  std::optional<LossScale> scale = loss_scale(b, plan);
+  b.output("grad_norm",
+           update_parameters(b, settings, weights, std::move(slopes), scale ? &*scale : nullptr).norm);
+  advance_generator(b);
   return out;
 }
 
 Graph eval(Graph model, const Plan& plan, const Settings& settings) {
   graph::Builder b(model, shape_table());
-  make_states(b, plan, settings.ema > 0 ? "ema." : "");
+  make_states(b, plan, settings, settings.ema > 0 ? "ema." : "");
   std::vector<std::pair<std::string, Term>> outputs = {{"loss", divided(build_loss(b, settings))}};
   for (size_t i = 0; i < model.output_names.size(); ++i)
     if (model.output_names[i] != "loss")
@@ -250,7 +318,7 @@ Graph eval(Graph model, const Plan& plan, const Settings& settings) {
 
 Graph predict(Graph model, const Plan& plan, const Settings& settings) {
   graph::Builder b(model, shape_table());
-  make_states(b, plan, settings.ema > 0 ? "ema." : "");
+  make_states(b, plan, settings, settings.ema > 0 ? "ema." : "");
   return model;
 }
 
@@ -276,6 +344,15 @@ std::unordered_set<ValueId> sources_of(const Graph& graph, ValueId value) {
   return seen;
 }
 
+// Whether a trained weight, or one with an adapter, is of this type.
+bool trains_type(const Graph& model, const Plan& plan, DType dtype) {
+  return std::ranges::any_of(model.values, [&](const graph::Value& value) {
+    return value.data && value.type.dtype == dtype &&
+           (std::ranges::count(plan.parameters, value.name) > 0 ||
+            std::ranges::count(plan.adapted, value.name) > 0);
+  });
+}
+
 }  // namespace
 
 Plan make_plan(const Graph& model, const Settings& settings) {
@@ -299,7 +376,16 @@ Plan make_plan(const Graph& model, const Settings& settings) {
   }
   std::erase_if(plan.unreached,
                 [&](const std::string& name) { return std::ranges::count(plan.parameters, name) > 0; });
-  if (plan.parameters.empty())
+  if (settings.lora)
+    for (const Adapted& each : find_adapted(model, *settings.lora)) {
+      if (std::ranges::count(plan.parameters, each.name) > 0)
+        refuse(cat("weight '", each.name, "' is trained and has an adapter"),
+               cat("leave it as it is: --freeze ", each.name, "; or leave it out of --lora"));
+      (reached.contains(each.weight) ? plan.adapted : plan.unreached).push_back(each.name);
+    }
+  plan.scales_loss = settings.loss_scale == "dynamic" ||
+                     (settings.loss_scale.empty() && trains_type(model, plan, DType::kF16));
+  if (plan.parameters.empty() && plan.adapted.empty())
     refuse("no weight is trained",
            cat("--trainable ", list(settings.trainable), " and --freeze ", list(settings.frozen),
                " select none that the loss depends on; 'stridec inspect MODEL "
@@ -324,11 +410,25 @@ Report check_training(const Graph& model, const Settings& settings) {
     xs.push_back(id);
     report.elements += sym::as_const(count(copy[id].type.shape)).value_or(0);
   }
+  for (const Adapted& each : find_planned(copy, report.plan, settings)) {
+    xs.push_back(each.weight);
+    for (const graph::Type& type : {each.a, each.b})
+      report.elements += sym::as_const(count(type.shape)).value_or(0);
+  }
   report.problems = missing_gradients(copy, loss, xs).operators;
   report.random_nodes =
       std::ranges::count(model.nodes, OpKind::kRandomUniform, [](const graph::Node& n) { return n.kind; });
   return report;
 }
+
+bool is_training_state(std::string_view name) {
+  return name == kGenerator || name == "gradient_weight" ||
+         std::ranges::any_of(
+             std::initializer_list<std::string_view>{"optimizer.", "gradient.", "ema.", "loss_scale"},
+             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::string average_name(std::string_view weight) { return cat("ema.", weight); }
 
 bool uses_training_form(std::string_view function) {
   return function == "train_step" || function == "accumulate";

@@ -25,6 +25,8 @@ namespace stridec::train {
 struct Plan {
   std::vector<std::string> parameters;  // by gradients
   std::vector<std::string> statistics;  // by the model itself: running means of batch normalization
+  std::vector<std::string> adapted;     // stay constants, with trained adapters beside them (lora.h)
+  bool scales_loss = false;             // loss_scale.h
   std::vector<std::string> unreached;   // selected, but the loss does not depend on them: they stay constants
 };
 // Throws a usage Error if no weight is trained, or an output that the loss reads is missing.
@@ -39,6 +41,12 @@ struct Report {
   std::vector<Diagnostic> problems;
 };
 Report check_training(const graph::Graph& model, const Settings& settings);
+
+// Whether a state of this name belongs to the training alone: the optimizer's, sums of gradients, moving
+// averages, the generator of random numbers.
+bool is_training_state(std::string_view name);
+// The state of the weight's moving average.
+std::string average_name(std::string_view weight);
 
 // Whether the function runs the model in its training form.
 bool uses_training_form(std::string_view function);

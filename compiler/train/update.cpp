@@ -1,7 +1,7 @@
 #include "compiler/train/update.h"
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -10,29 +10,18 @@
 #include "compiler/base/text.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/train/learning_rate.h"
+#include "compiler/train/narrow_states.h"
 #include "compiler/train/optimizers.h"
 
 namespace stridec::train {
 
 using namespace ops;
-using graph::OpKind;
 using graph::ValueId;
 
 namespace {
 
 std::string state_name(std::string_view kind, const std::string& parameter) {
   return cat("optimizer.", kind, parameter.empty() ? "" : ".", parameter);
-}
-
-graph::Data scalar_data(DType dtype, double value) {
-  std::vector<uint8_t> bytes(static_cast<size_t>(byte_size(dtype)));
-  if (dtype == DType::kF64) {
-    std::memcpy(bytes.data(), &value, sizeof(value));
-  } else {
-    const float narrow = static_cast<float>(value);
-    std::memcpy(bytes.data(), &narrow, sizeof(narrow));
-  }
-  return graph::own(std::move(bytes));
 }
 
 // Hyperparameters of one parameter: those of its group, of all, then the defaults.
@@ -52,25 +41,42 @@ struct Hyperparameters {
   }
 };
 
-// Updates the parameters by their gradients, clipped. Returns the norm of the gradients before clipping.
+// Updates the parameters by their gradients, clipped.
 class Updates {
  public:
   Updates(graph::Builder& b, const Settings& settings)
       : b_(b), settings_(settings), optimizer_(*find_optimizer(settings.optimizer)) {}
 
-  Term run(const std::vector<Weight>& weights, std::vector<Term> gradients) {
+  Updated run(const std::vector<Weight>& weights, std::vector<Term> gradients, LossScale* scale) {
     const Term count = state(b_, state_name("step", ""), {DType::kF64, {}});
     const Term step = count + 1.0;
-    update(b_, count, step);
     const Term norm = norm_of(gradients);
+    if (scale) {
+      finite_ = less_equal(norm, std::numeric_limits<float>::max());
+      scale->advance(*finite_);
+    }
+    set(count, step);
     clip(gradients, norm);
     const Term rate = learning_rate(step);
     for (size_t i = 0; i < weights.size(); ++i) update_one(weights[i], gradients[i], rate, step);
-    for (const auto& [old, now] : shared_) update(b_, {b_, old}, {b_, now});
-    return norm;
+    for (const auto& [old, now] : shared_) set({b_, old}, {b_, now});
+    return {norm, finite_};
   }
 
  private:
+  // The new value of a state, unless the update is skipped.
+  void set(Term of, Term to) {
+    const bool at_random =
+        !settings_.states.empty() && of.dtype() == DType::kBF16 && to.dtype() == DType::kF32;
+    const Term stored = at_random ? round_at_random(to, kFirstSeed + rounded_++) : cast(to, of.dtype());
+    update(b_, of, finite_ ? select(*finite_, stored, of) : stored);
+  }
+
+  // Optimizer states have the parameter's type, or are narrow as weights are.
+  DType kept(Term parameter) const {
+    return settings_.states.empty() || parameter.dtype() != DType::kF32 ? parameter.dtype() : DType::kBF16;
+  }
+
   Term norm_of(const std::vector<Term>& gradients) {
     std::optional<Term> sum;
     for (Term gradient : gradients) {
@@ -125,18 +131,18 @@ class Updates {
         continue;
       }
       const graph::Shape shape = row.shape ? row.shape(parameter.shape()) : parameter.shape();
-      own.push_back(state(b_, state_name(row.name, weight.name), {parameter.dtype(), shape}, row.initial));
-      u.states.push_back(own.back());
+      own.push_back(state(b_, state_name(row.name, weight.name), {kept(parameter), shape}, row.initial));
+      u.states.push_back(cast(own.back(), parameter.dtype()));
     }
     const std::vector<Term> results = optimizer_.update(u);
-    update(b_, weight.value, cast(results[0], weight.value.dtype()));
-    for (size_t i = 0; i < own.size(); ++i) update(b_, own[i], results[1 + i]);
+    set(weight.value, results[0]);
+    for (size_t i = 0; i < own.size(); ++i) set(own[i], results[1 + i]);
     if (shared) shared_.insert_or_assign(shared->id(), results.back().id());
     if (settings_.ema > 0) {
       const Term mean(b_,
                       b_.state(cat("ema.", weight.name), b_.type(weight.value), initial_of(weight.value)));
       const Term wide = wide_enough(mean);
-      update(b_, mean, cast(wide * settings_.ema + results[0] * (1 - settings_.ema), mean.dtype()));
+      set(mean, wide * settings_.ema + results[0] * (1 - settings_.ema));
     }
   }
 
@@ -158,25 +164,18 @@ class Updates {
   graph::Builder& b_;
   const Settings& settings_;
   const Optimizer& optimizer_;
+  std::optional<Term> finite_;  // none: the update is never skipped
   std::map<ValueId, ValueId> shared_;
+  static constexpr int64_t kFirstSeed = 0x5eed0000;  // apart from those of dropout
+  int64_t rounded_ = 0;
 };
 
 }  // namespace
 
-Term state(graph::Builder& b, const std::string& name, const graph::Type& type, double initial) {
-  std::optional<graph::Data> data;
-  if (initial != 0) data = scalar_data(type.dtype, initial);
-  return {b, b.state(name, type, std::move(data))};
-}
-
-void update(graph::Builder& b, Term of, Term to) { b.add(OpKind::kUpdateState, {of, to}); }
-
-Term wide_enough(Term x) { return x.dtype() == DType::kF64 ? x : cast(x, DType::kF32); }
-
-Term update_parameters(graph::Builder& b, const Settings& settings, const std::vector<Weight>& weights,
-                       std::vector<Term> gradients) {
+Updated update_parameters(graph::Builder& b, const Settings& settings, const std::vector<Weight>& weights,
+                          std::vector<Term> gradients, LossScale* scale) {
   b.set_origin("the update");
-  return Updates(b, settings).run(weights, std::move(gradients));
+  return Updates(b, settings).run(weights, std::move(gradients), scale);
 }
 
 }  // namespace stridec::train

@@ -1,11 +1,14 @@
 // One update of all parameters by an optimizer, and the states that it keeps.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/ops/term.h"
+#include "compiler/train/loss_scale.h"
 #include "compiler/train/settings.h"
+#include "compiler/train/states.h"
 
 namespace stridec::train {
 
@@ -13,20 +16,19 @@ namespace stridec::train {
 struct Weight {
   std::string name;
   ops::Term value;
+  std::optional<ops::Term> wide = {};  // what the model reads, if it is the state in another type
+  ops::Term read() const { return wide.value_or(value); }
 };
 
-// A new state. `initial`: of all elements; if it is not 0, the type is a scalar.
-ops::Term state(graph::Builder& b, const std::string& name, const graph::Type& type, double initial = 0);
-// The state has the value `to` in the next run.
-void update(graph::Builder& b, ops::Term of, ops::Term to);
-// Narrow floats as f32, for computing.
-ops::Term wide_enough(ops::Term x);
-
-// Updates the weights by their gradients, which are wide enough, clipped as the settings say. Returns the
-// norm of all gradients together before clipping, in f32.
+struct Updated {
+  ops::Term norm;                   // of all gradients together before clipping, in f32
+  std::optional<ops::Term> finite;  // with a scale: a bool scalar, whether the update took place
+};
+// Updates the weights by their gradients, which are wide enough, clipped as the settings say. With a `scale`,
+// which is updated too, nothing else changes if a gradient is not finite.
 //
 // States: optimizer.step, optimizer.<StateRow::name>.<weight>, ema.<weight>.
-ops::Term update_parameters(graph::Builder& b, const Settings& settings, const std::vector<Weight>& weights,
-                            std::vector<ops::Term> gradients);
+Updated update_parameters(graph::Builder& b, const Settings& settings, const std::vector<Weight>& weights,
+                          std::vector<ops::Term> gradients, LossScale* scale);
 
 }  // namespace stridec::train

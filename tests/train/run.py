@@ -1,8 +1,8 @@
-"""Training: python tests/train/run.py [case...] [command]
+"""Training: python tests/train/run.py [case...] [command] [topic...]
 
 Each case of tests/train/cases: compiled with --train, trained for 20 steps, and compared with PyTorch: the loss of each step
 within 1e-4, parameters and statistics after the last step within 1e-3 of how far they moved. Needs no PyTorch. Then what
-command.py says of the commands.
+command.py and the topics say of the commands.
 The last line is "N passed, N failed".
 """
 
@@ -14,7 +14,13 @@ import tempfile
 
 import numpy as np
 
+import adapting
 import command
+import configuring
+import exporting
+import narrowing
+import scaling
+import spelling
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -22,6 +28,8 @@ CASES = HERE / "cases"
 STRIDEC = os.path.abspath(os.environ.get("stridec", ROOT / "build" / "stridec"))
 sys.path.insert(0, str(ROOT / "python"))
 import stridec  # noqa: E402
+
+TOPICS = (adapting, configuring, exporting, narrowing, scaling, spelling)
 
 results = []
 
@@ -65,6 +73,9 @@ def agree_with_pytorch(name, work):
     if reason:
         return expect(name, False, reason)
     context = stridec.Model(str(artifact)).context(threads=1)
+    for key in case.files:
+        if key.startswith("initial."):
+            context.write_state(key.removeprefix("initial."), case[key])
     before = {key.removeprefix("state."): context.state(key.removeprefix("state.")) for key in case.files
               if key.startswith("state.")}  # fmt: skip
     data, worst = batches(case), 0.0
@@ -86,6 +97,11 @@ def main():
                 agree_with_pytorch(path.stem, work)
         if len(sys.argv) == 1 or "command" in sys.argv[1:]:
             command.check(STRIDEC, work, expect, stridec)
+        for topic in TOPICS:
+            if len(sys.argv) == 1 or topic.__name__ in sys.argv[1:]:
+                own = work / topic.__name__  # a process loads the library of a path once
+                own.mkdir()
+                topic.check(command.Commands(STRIDEC, own, expect, stridec))
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     return 0 if all(results) else 1
 

@@ -309,4 +309,5 @@ def main():
     print(len(TABLE), "cases")
 
 
-main()
+if __name__ == "__main__":
+    main()

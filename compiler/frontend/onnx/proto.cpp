@@ -478,6 +478,11 @@ Model parse_model(const std::string& structure, TensorSource& source) {
   return m;
 }
 
+Bytes stored_data(const ::onnx::TensorProto& proto, TensorSource& source) {
+  const std::vector<int64_t> dims(proto.dims().begin(), proto.dims().end());
+  return tensor_bytes(proto, element_count(dims).value_or(-1), source);
+}
+
 Tensor parse_tensor(std::span<const std::byte> bytes) {
   ::onnx::TensorProto proto;
   if (bytes.size() > INT32_MAX || !proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))

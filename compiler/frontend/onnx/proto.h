@@ -1,5 +1,5 @@
-// Converts between ONNX's protobuf messages and model.h. Only proto.cpp and schema.cpp include the headers of
-// protobuf and ONNX.
+// Converts between ONNX's protobuf messages and model.h. Only proto.cpp, schema.cpp and weight_editor.cpp
+// include the headers of protobuf and ONNX.
 #pragma once
 
 #include <filesystem>
@@ -15,6 +15,7 @@
 namespace onnx {
 class FunctionProto;
 class NodeProto;
+class TensorProto;
 class TypeProto;
 }  // namespace onnx
 
@@ -32,6 +33,9 @@ struct TensorSource {
 // `structure` is the result of split_weights for source.file. Functions are not yet inlined, node versions
 // not yet set. Throws Error with file, node and tensor filled in if known.
 Model parse_model(const std::string& structure, TensorSource& source);
+
+// The data of a tensor as it is stored, wherever that is: types narrower than a byte are packed.
+Bytes stored_data(const ::onnx::TensorProto& proto, TensorSource& source);
 
 // Trusts the function bodies of ONNX's own schemas, and copies their small tensors.
 Function function_from_proto(const ::onnx::FunctionProto& function);

@@ -1,0 +1,16 @@
+// Connectionist temporal classification (Graves et al. 2006), as torch.nn.functional.ctc_loss computes it.
+#pragma once
+
+#include "compiler/ops/term.h"
+
+namespace stridec::train {
+
+// The negative logarithm of the probability that the steps spell the labels, f32 or f64 [batch]; infinity
+// where they cannot. logs [steps, batch, classes]: logarithms of probabilities; labels [batch, most], i64;
+// of a row the first `steps_used` steps and the first `lengths` labels count, both i64 [batch].
+//
+// The recursion over steps is in logarithms. Instead of -infinity, which has no usable gradient, it has
+// kImpossible; an infinite loss has the gradient 0.
+ops::Term ctc_loss(ops::Term logs, ops::Term labels, ops::Term steps_used, ops::Term lengths, int64_t blank);
+
+}  // namespace stridec::train
