@@ -55,7 +55,7 @@ void expect_inside(Builder& b, const Node& node, sym::Expr size, size_t first = 
 
 sym::Expr bind_index(loop::NestBuilder& n, const Node& node, loop::Value value, sym::Expr extent) {
   loop::Bind bind;
-  bind.wrap_negative = is_signed(value.dtype());
+  bind.wrap_negative = is_signed(value.dtype()) && node.attributes.integer_or("wrap", 1) != 0;
   bind.mode = loop::Bind::OutOfRange::kError;
   bind.sentence =
       cat(Lowering::origin_prefix(node), graph::name(node.kind), ": index {0} is outside a dim of size {1}");

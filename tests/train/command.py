@@ -10,6 +10,8 @@ from onnx import TensorProto as T
 from onnx import helper as h
 from onnx import numpy_helper
 
+import hostile
+
 CASES = pathlib.Path(__file__).resolve().parent / "cases"
 TRAIN = "loss=cross_entropy,logits=y,labels=t,optimizer=adamw,lr=1e-2"
 ALL = TRAIN + ",functions=train_step+accumulate+apply+eval+predict"
@@ -200,3 +202,4 @@ def check(program, work, expect, package):
     c = Commands(program, work, expect, package)
     for test in (resume_and_accumulate, verify_steps, refuse, ignore_all, select, keep_averages, drop):
         test(c)
+    hostile.check(c, CASES)
