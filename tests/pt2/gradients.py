@@ -4,6 +4,7 @@ Every operator of PyTorch's OpInfo with samples that have gradients: the loss is
 number, and the tensors that are differentiated are parameters of the module. `compile --train` makes the function `accumulate`,
 whose states are the gradients. A sample agrees, is wrong, or is skipped: PyTorch does not export it, or stridec refuses it with
 a sentence. --out: a JSON file with the counts, the wrong samples, and every reason with how many samples it skips.
+tests/train/gradients has a part, written with --keep, which tests/train/run.py runs without torch.
 
 Needs torch and expecttest; without torch it prints that it is skipped. The last line is "N passed, N failed".
 """
@@ -125,9 +126,18 @@ def samples_of(torch, options, skip):
             yield name, text, module, gradients
 
 
+def arrays_of(items):
+    """The expected gradients by the names of the parameters."""
+    return {f"s.{i}.p.{k}": g for i, item in enumerate(items) for k, g in enumerate(item[3])}
+
+
+def flags(names):
+    return ["--train", "loss=output:output,optimizer=sgd,functions=accumulate", *(f"--trainable={n}" for n in names)]
+
+
 class Runner:
-    def __init__(self, torch, work, skip):
-        self.torch, self.work, self.skip = torch, work, skip
+    def __init__(self, torch, work, skip, keep):
+        self.torch, self.work, self.skip, self.keep = torch, work, skip, keep
         self.wrong, self.passed, self.count = [], 0, 0
 
     def exported(self, items):
@@ -140,10 +150,6 @@ class Runner:
                                                strict=False)  # fmt: skip
             self.torch.export.save(program, path)
         return path
-
-    def flags(self, items):
-        names = [f"s.{i}.p.{k}" for i, (_, _, m, _) in enumerate(items) for k in range(len(m.p))]
-        return ["--train", "loss=output:output,optimizer=sgd,functions=accumulate", *(f"--trainable={n}" for n in names)]
 
     def run(self, items):
         """In halves, where the samples cannot be exported, compiled or run together."""
@@ -164,11 +170,11 @@ class Runner:
         if reason:
             return halves(reason)
         artifact = path.with_suffix(".so")
-        done = subprocess.run([STRIDEC, "compile", str(path), "-o", str(artifact), "-q", *self.flags(items)], capture_output=True, text=True,
+        done = subprocess.run([STRIDEC, "compile", str(path), "-o", str(artifact), "-q", *flags(arrays_of(items))], capture_output=True, text=True,
                               timeout=500)  # fmt: skip
         if done.returncode:
             return halves("compile: " + next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-200:])[:200])
-        np.savez(path.with_suffix(".npz"), **{f"s.{i}.p.{k}": g for i, item in enumerate(items) for k, g in enumerate(item[3])})
+        np.savez_compressed(path.with_suffix(".npz"), **arrays_of(items))
         done = subprocess.run([sys.executable, __file__, "--worker", str(artifact), str(path.with_suffix(".npz"))], capture_output=True,
                               text=True, timeout=100)  # fmt: skip
         if done.returncode:
@@ -187,6 +193,11 @@ class Runner:
                 self.report(item, "; ".join(mine))
             else:
                 self.passed += 1
+        if self.keep and not found:
+            import write_programs
+
+            write_programs.repack(path, self.keep / path.name)
+            (self.keep / path.with_suffix(".npz").name).write_bytes(path.with_suffix(".npz").read_bytes())
         return None
 
     def report(self, item, why):
@@ -194,7 +205,7 @@ class Runner:
         print(f"{item[0]}: {why}\n      {item[1]}", flush=True)
 
     def refusal(self, path, items):
-        done = subprocess.run([STRIDEC, "check", "--format=json", str(path), *self.flags(items)], capture_output=True, text=True, timeout=200)
+        done = subprocess.run([STRIDEC, "check", "--format=json", str(path), *flags(arrays_of(items))], capture_output=True, text=True, timeout=200)
         if done.returncode == 0:
             return None
         try:
@@ -205,7 +216,8 @@ class Runner:
             return f"exit {done.returncode}: {(done.stdout + done.stderr).strip()[-200:]}"
 
 
-def worker(artifact, arrays):
+def compared(artifact, arrays):
+    """By name, what is wrong with the gradients that one run of the artifact accumulates."""
     sys.path.insert(0, str(ROOT / "python"))
     import stridec
 
@@ -225,7 +237,7 @@ def worker(artifact, arrays):
         off = np.abs(np.where(finite, expected, 0) - np.where(finite, got, 0)).max(initial=0) / scale
         if got.shape != expected.shape or not same or not off <= tolerance:
             wrong[name] = f"{off:.1e}, expected {expected.ravel()[:4]} {expected.shape}, got {got.ravel()[:4]}"
-    print(json.dumps(wrong))
+    return wrong
 
 
 def main():
@@ -235,6 +247,7 @@ def main():
     parser.add_argument("--per-file", type=int, default=24)
     parser.add_argument("--dtype", default="float64", choices=TOLERANCE)
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--keep", type=pathlib.Path, help="write programs that agree and their gradients into this folder")
     options = parser.parse_args()
     try:
         import torch
@@ -256,7 +269,7 @@ def main():
                                               indent=1) + "\n")  # fmt: skip
 
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(torch, pathlib.Path(folder), skip)
+        runner = Runner(torch, pathlib.Path(folder), skip, options.keep)
         batch = []
         for item in samples_of(torch, options, skip):
             operators.add(item[0])
@@ -276,6 +289,6 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--worker"]:
-        worker(*sys.argv[2:4])
+        print(json.dumps(compared(*sys.argv[2:4])))
     else:
         sys.exit(main())

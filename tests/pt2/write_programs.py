@@ -98,4 +98,5 @@ def main():
     shutil.copy(folder / f"{PLAIN}.npz", HERE / "plain.npz")
 
 
-main()
+if __name__ == "__main__":
+    main()

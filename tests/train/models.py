@@ -38,14 +38,14 @@ gpt2               onnx  sgd,lr=0.05,momentum=0.9
 llama              onnx  lion,lr=5e-4,weight_decay=0.1
 gpt2               pt2   muon,lr=5e-3,other_lr=0.3,eps=1e-6
 llama              pt2   adamw,lr=2e-3,beta2=0.95,clip_norm=1
-llama              onnx  adafactor,lr=1e-2                                              x
+llama              onnx  adafactor,lr=1e-2
 llama              pt2   nadam,lr=1e-3
 bert               pt2   adam,lr=1e-3,eps=1e-6,amsgrad=1
 bert               onnx  radam,lr=2e-3,eps=1e-6
 vit                pt2   nadam,lr=1e-3,eps=1e-6                                         x
 vit                onnx  adamw,lr=1e-3,eps=1e-6
 vit                pt2   muon,lr=5e-3,other_lr=0.3,eps=1e-6
-resnet             pt2   sgd,lr=0.01,momentum=0.9,weight_decay=1e-3
+resnet             pt2   sgd,lr=3e-3,momentum=0.9,weight_decay=1e-3
 resnet             onnx  sgd,lr=0.01,momentum=0.9,nesterov=1                            x
 resnet             pt2   rmsprop,lr=3e-5,eps=1e-3
 resnet-bottleneck  pt2   adamw,lr=1e-3,eps=1e-4
@@ -56,7 +56,7 @@ unet               pt2   adam,lr=1e-3                                           
 unet               onnx  adagrad,lr=1e-3
 unet               pt2   lion,lr=2e-4
 lstm               pt2   adadelta,lr=1
-lstm               onnx  adam,lr=5e-3                                                   x
+lstm               onnx  adam,lr=5e-3
 moe                pt2   adafactor,lr=1e-2
 moe                onnx  radam,lr=2e-3
 moe                pt2   adamw,lr=2e-3,clip_value=0.05                                  x

@@ -20,7 +20,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CASES = HERE / "cases"
 STRIDEC = os.path.abspath(os.environ.get("stridec", ROOT / "build" / "stridec"))
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/pt2")]
+import gradients  # noqa: E402
 import stridec  # noqa: E402
 
 results = []
@@ -74,12 +75,27 @@ def agree_with_pytorch(name, work):
         print(f"{name}: loss {worst:.1e}, states {far:.1e}")
 
 
+def agree_on_gradients(work):
+    """Samples of PyTorch's operators; `python tests/pt2/gradients.py` takes them all from PyTorch."""
+    for path in sorted((HERE / "gradients").glob("*.pt2")):
+        names, artifact = np.load(path.with_suffix(".npz")).files, work / f"gradients{path.stem}.so"
+        reason = compiled(path, artifact, *gradients.flags(names))
+        if reason:
+            expect(path.name, False, reason)
+            continue
+        wrong = gradients.compared(str(artifact), path.with_suffix(".npz"))
+        for name in names:
+            expect(f"{path.name} {name}", name not in wrong, wrong.get(name))
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         for path in sorted(CASES.glob("*.npz")):
             if len(sys.argv) == 1 or path.stem in sys.argv[1:]:
                 agree_with_pytorch(path.stem, work)
+        if len(sys.argv) == 1 or "gradients" in sys.argv[1:]:
+            agree_on_gradients(work)
         if len(sys.argv) == 1 or "command" in sys.argv[1:]:
             command.check(STRIDEC, work, expect, stridec)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
