@@ -45,7 +45,7 @@ bert               onnx  radam,lr=2e-3,eps=1e-6
 vit                pt2   nadam,lr=1e-3,eps=1e-6                                         x
 vit                onnx  adamw,lr=1e-3,eps=1e-6
 vit                pt2   muon,lr=5e-3,other_lr=0.3,eps=1e-6
-resnet             pt2   sgd,lr=3e-3,momentum=0.9,weight_decay=1e-3
+resnet             pt2   sgd,lr=0.01,momentum=0.9,weight_decay=1e-3
 resnet             onnx  sgd,lr=0.01,momentum=0.9,nesterov=1                            x
 resnet             pt2   rmsprop,lr=3e-5,eps=1e-3
 resnet-bottleneck  pt2   adamw,lr=1e-3,eps=1e-4
