@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,9 +22,10 @@
 #include "cli/progress.h"
 #include "cli/random_inputs.h"
 #include "cli/tolerance.h"
+#include "cli/verify_steps.h"
 #include "compiler/base/file_hash.h"
-#include "compiler/base/printable.h"
 #include "compiler/base/pattern.h"
+#include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/compile.h"
@@ -45,6 +47,7 @@ struct Flags {
   std::string artifact, function;  // function: of the artifact; "": the first
   std::vector<std::string> inputs, expected;
   int runs = 3;
+  int64_t steps = 0;  // above 0: as many runs in a row, whose states are compared too
   bool runs_given = false;
   double tolerance = -1;  // below 0: the default of the model's types
 };
@@ -307,6 +310,36 @@ Json report(Json json, const Globals& globals, const Json& runs, const std::stri
   return json;
 }
 
+// What --steps compares, in `compared` and as text.
+Json verify_in_a_row(const StepsToVerify& what, Json compared, const std::string& other,
+                     const Globals& globals) {
+  ProgressPrinter progress(globals);
+  VerifiedSteps found = verify_steps(what, progress);
+  double of_outputs = 0, of_states = 0;
+  for (const Json& step : found.steps) {
+    of_outputs = std::max(of_outputs, step["outputs"].get<double>());
+    of_states = std::max(of_states, step["states"].get<double>());
+  }
+  if (!globals.json && !globals.quiet && found.failure.empty())
+    std::printf(" ok    %lld steps: largest difference %.1e of an output, %.1e of a state%s\n",
+                static_cast<long long>(what.steps), of_outputs, of_states,
+                found.noisy.empty() ? ""
+                                    : cat("; without those of ", join(found.noisy, ", "),
+                                          ": their gradients consist of roundings")
+                                          .c_str());
+  if (!found.failure.empty() && !other.empty()) found.failure += cat("; ", other);
+  compared["steps"] = what.steps;
+  compared["states"] = what.reference.states.size();
+  compared["noisy"] = found.noisy;
+  return report(std::move(compared), globals, found.steps, found.failure);
+}
+
+// A training step is what --steps is about, unless the user names another function.
+std::string function_of(const Flags& flags, const Library& library) {
+  const bool trains = std::ranges::count(library.functions(), "train_step") > 0;
+  return flags.steps > 0 && flags.function.empty() && trains ? "train_step" : flags.function;
+}
+
 // `other`: is set to why the artifact is not the model's.
 Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   const auto start = std::chrono::steady_clock::now();
@@ -319,7 +352,7 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   std::optional<FileHash> hash;
   if (!flags.artifact.empty()) {
     library.emplace(flags.artifact, 0);
-    library->select(flags.function);
+    library->select(function_of(flags, *library));
     hash.emplace(options.model);
     take_flags(*library, flags.artifact, options);
   } else if (std::ranges::count(options.targets, "cpu") == 0) {
@@ -364,6 +397,15 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
         cat(library ? flags.artifact : "this build's code", ", ", compared["variant"].get<std::string>(), ",")
             .c_str(),
         flags.expected.empty() ? "the interpreter" : "the given outputs", to_string(tolerance).c_str());
+  if (flags.steps > 0)
+    return verify_in_a_row({.library = *library,
+                            .graph = graph,
+                            .reference = reference,
+                            .tolerance = tolerance.relative,
+                            .files = files,
+                            .dims = dims,
+                            .steps = flags.steps},
+                           std::move(compared), other, globals);
   Json runs = Json::array();
   for (int i = 0; i < count; ++i) {
     // The number of runs with random inputs is limited by time, unless it is given.
@@ -457,6 +499,21 @@ int finish(const Json& result, const Globals& globals) {
   return result["pass"].get<bool>() ? 0 : static_cast<int>(ErrorKind::kMismatch);
 }
 
+// `verify model.so --steps 10` looks for the model beside the artifact, under the name that its manifest has.
+void find_model(Flags& flags) {
+  if (!flags.artifact.empty() || !flags.common.model.ends_with(".so")) return;
+  flags.artifact = flags.common.model;
+  Library library(flags.artifact, 0);
+  library.select(function_of(flags, library));
+  const std::string name = library.function_manifest()["model"].value("file", "");
+  const std::filesystem::path path = std::filesystem::path(flags.artifact).parent_path() / name;
+  if (name.empty() || !std::filesystem::exists(path))
+    fail(ErrorKind::kUsage, "no-model",
+         cat("'", printable(name), "', which '", flags.artifact, "' was compiled from, is not beside it"),
+         cat("write stridec verify MODEL ", flags.artifact, " --steps ", flags.steps));
+  flags.common.model = path.string();
+}
+
 // `verify model.onnx model.so --function name` is about one function, `verify model.so --function a=a.onnx
 // --function b=b.onnx` about each of these.
 int run(const Flags& given, const Globals& globals) {
@@ -464,6 +521,14 @@ int run(const Flags& given, const Globals& globals) {
   Flags one = given;
   one.common.functions.clear();
   if (functions.size() == 1 && functions[0].find('=') == std::string::npos) one.function = functions[0];
+  if (one.steps > 0) {
+    if (!one.expected.empty())
+      fail(ErrorKind::kUsage, "usage", "--steps compares with the interpreter, not with --expect");
+    find_model(one);
+    if (one.artifact.empty())
+      fail(ErrorKind::kUsage, "usage", "--steps is about an artifact",
+           "write stridec verify model.onnx model.so --steps 10");
+  }
   if (functions.empty() || !one.function.empty()) return finish(verify(one, globals), globals);
   if (!given.artifact.empty() || given.common.model.empty())
     fail(ErrorKind::kUsage, "usage", "functions with their models are verified in one artifact",
@@ -496,6 +561,13 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
       ->check(above_zero)
       ->type_name("NUMBER")
       ->each([flags](const std::string&) { flags->runs_given = true; });
+  app.add_option(
+         "--steps", flags->steps,
+         "runs in a row of an artifact that keeps states (of its function train_step, if it has one): "
+         "outputs and every state are compared after each; the model may be left out if it is beside "
+         "the artifact")
+      ->check(above_zero)
+      ->type_name("NUMBER");
   app.add_option("--tolerance", flags->tolerance,
                  "allowed difference over the largest magnitude of an output (default: by the types that the "
                  "model computes in; in quantised models more where roundings change the output)")

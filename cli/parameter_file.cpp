@@ -58,6 +58,21 @@ FileTensor parse_tensor(const std::string& name, const Json& entry, std::string_
   return out;
 }
 
+// The tensors follow each other without a gap, as the format demands. Names that are given twice leave one.
+void check_cover(const std::map<std::string, FileTensor>& tensors, std::string_view data) {
+  std::vector<std::pair<std::string_view, const std::string*>> parts;
+  for (const auto& [name, tensor] : tensors) parts.emplace_back(tensor.bytes, &name);
+  std::ranges::sort(parts, {}, [](const auto& p) { return std::pair(p.first.data(), p.first.size()); });
+  const char* end = data.data();
+  for (const auto& [bytes, name] : parts) {
+    if (bytes.data() != end)
+      malformed(cat("tensor '", *name, "' ", bytes.data() < end ? "overlaps another one" : "follows a gap"));
+    end += bytes.size();
+  }
+  if (end != data.data() + data.size())
+    malformed(cat("its last ", data.data() + data.size() - end, " bytes belong to no tensor"));
+}
+
 ParameterFile of_onnx(const std::string& path) {
   auto model = std::make_shared<onnx::Model>(onnx::read_model(path, {}));
   ParameterFile out{.owner = model, .tensors = {}};
@@ -129,14 +144,16 @@ ParameterFile parse_safetensors(std::string_view file) {
   if (header > kMostHeader || header > file.size() - 8) malformed("its header is cut short");
   const Json json = Json::parse(file.substr(8, header), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) malformed("its header is no JSON object");
+  const std::string_view data = file.substr(8 + header);
   ParameterFile out;
   for (const auto& [name, entry] : json.items()) {
     if (name != "__metadata__")
-      out.tensors.emplace(name, parse_tensor(name, entry, file.substr(8 + header)));
+      out.tensors.emplace(name, parse_tensor(name, entry, data));
     else if (entry.is_object())
       for (const auto& [key, value] : entry.items())
         if (value.is_string()) out.metadata[key] = value.get<std::string>();
   }
+  check_cover(out.tensors, data);
   return out;
 }
 

@@ -55,7 +55,7 @@ void expect_inside(Builder& b, const Node& node, sym::Expr size, size_t first = 
 
 sym::Expr bind_index(loop::NestBuilder& n, const Node& node, loop::Value value, sym::Expr extent) {
   loop::Bind bind;
-  bind.wrap_negative = is_signed(value.dtype());
+  bind.wrap_negative = is_signed(value.dtype()) && node.attributes.integer_or("wrap", 1) != 0;
   bind.mode = loop::Bind::OutOfRange::kError;
   bind.sentence =
       cat(Lowering::origin_prefix(node), graph::name(node.kind), ": index {0} is outside a dim of size {1}");
@@ -168,11 +168,36 @@ Term scatter_sum(Builder& b, const Shape& shape, Term indices, Term updates) {
                     {{"reduction", std::string("add")}})};
 }
 
+// x of the shape of gather's indices, for every element of its results.
+Term for_results(Term x, int64_t dim, int64_t rank) {
+  Dims ones;
+  for (int64_t d = 0; d < rank; ++d)
+    if (d < dim || d >= dim + x.rank()) ones.push_back(d);
+  return unsqueeze(x, ones);
+}
+
+// What PyTorch's embeddings say of the gradient, for gathers without batch dims: `no_gradient_at`: the row
+// that gets none; `shared_gradient`: the results of one row share its gradient equally.
+Term embedding_gradient(Builder& b, const Node& node, Term indices, Term g) {
+  const int64_t dim = node.attributes.integer("dim");
+  if (node.attributes.find("no_gradient_at")) {
+    const Term skipped = size_as(b, indices.dtype(), node.attributes.expr("no_gradient_at"));
+    g = select(for_results(equal(indices, skipped), dim, g.rank()), 0, g);
+  }
+  if (node.attributes.integer_or("shared_gradient", 0) != 0) {
+    const Term ones = filled(b, indices.shape(), g.dtype(), 1);
+    const Shape rows{b.shape(node.inputs[0])[static_cast<size_t>(dim)]};
+    const Term counts = scatter_sum(b, rows, unsqueeze(indices, {indices.rank()}), ones);
+    g = g / for_results(gather(counts, indices, 0), dim, g.rank());
+  }
+  return g;
+}
+
 // Adds every element to the position that it was gathered from. If the gathered dim follows batch dims,
 // positions are tuples.
 Ids gather_gradient(Builder& b, const Node& node, const Ids& outputs) {
   const Shape& data = b.shape(node.inputs[0]);
-  const Term indices(b, node.inputs[1]), g(b, outputs[0]);
+  const Term indices(b, node.inputs[1]), g = embedding_gradient(b, node, indices, {b, outputs[0]});
   const int64_t dim = node.attributes.integer("dim"), batch = node.attributes.integer_or("batch_dims", 0),
                 index = indices.rank() - batch, rank = static_cast<int64_t>(data.size());
   Dims to_front, back(data.size()), updates_order;

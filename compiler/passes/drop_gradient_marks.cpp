@@ -1,5 +1,8 @@
 #include "compiler/passes/drop_gradient_marks.h"
 
+#include <algorithm>
+#include <string_view>
+
 namespace stridec::passes {
 
 using graph::Graph;
@@ -22,6 +25,16 @@ void replace(const Graph& graph, std::vector<ValueId>& values) {
   for (ValueId& value : values) value = source(graph, value);
 }
 
+// Attributes that rules of gradients alone read.
+void drop_attributes(Node& node) {
+  constexpr std::string_view kMarks[] = {"ties", "no_gradient_at", "shared_gradient"};
+  if (std::ranges::none_of(kMarks, [&](std::string_view mark) { return node.attributes.find(mark); })) return;
+  graph::Attributes kept;
+  for (const auto& [name, value] : node.attributes.items())
+    if (std::ranges::count(kMarks, name) == 0) kept.set(name, value);
+  node.attributes = std::move(kept);
+}
+
 }  // namespace
 
 void drop_gradient_marks(Graph& graph) {
@@ -33,8 +46,7 @@ void drop_gradient_marks(Graph& graph) {
     }
     replace(graph, node.inputs);
     for (graph::Region& region : node.regions) replace(graph, region.results);
-    if ((node.kind != OpKind::kMin && node.kind != OpKind::kMax) || !node.attributes.find("ties")) continue;
-    node.attributes = {};
+    drop_attributes(node);
   }
   replace(graph, graph.top.results);
 }

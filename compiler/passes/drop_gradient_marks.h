@@ -1,5 +1,6 @@
-// Removes what only differentiation reads: stop_gradient nodes and the ties of min and max. Passes and
-// kernels then see the same graph as without them. Runs after gradients were taken.
+// Removes what only differentiation reads: stop_gradient nodes, the ties of min and max, and what embeddings
+// say of the gradients of rows. Passes and kernels then see the same graph as without them. Runs after
+// gradients were taken.
 #pragma once
 
 #include "compiler/graph/graph.h"

@@ -170,7 +170,9 @@ Term orthogonal(Term x, bool tall) {
   const Term wide = tall ? transpose(x, 0, 1) : x;
   const auto rounded = [](Term t) { return cast(t, DType::kBF16); };
   Term y = rounded(wide);
-  y = rounded(cast(y, DType::kF32) / maximum(norm(cast(y, DType::kF32)), 1e-7));
+  // PyTorch's norm is one of bf16, and its rounding scales the whole matrix.
+  const Term size = maximum(cast(rounded(norm(cast(y, DType::kF32))), DType::kF32), 1e-7);
+  y = rounded(cast(y, DType::kF32) / size);
   for (int i = 0; i < 5; ++i) {
     const Term gram = matmul(y, transpose(y, 0, 1));
     const Term mixed = rounded(cast(gram, DType::kF32) * -4.7750 + matmul(gram, gram, DType::kF32) * 2.0315);

@@ -60,7 +60,7 @@ class Updates {
     const Term rate = learning_rate(step);
     for (size_t i = 0; i < weights.size(); ++i) update_one(weights[i], gradients[i], rate, step);
     for (const auto& [old, now] : shared_) set({b_, old}, {b_, now});
-    return {norm, finite_};
+    return {cast(norm, DType::kF32), finite_};
   }
 
  private:
@@ -78,11 +78,12 @@ class Updates {
   }
 
   Term norm_of(const std::vector<Term>& gradients) {
+    const bool wide = std::ranges::any_of(gradients, [](Term g) { return g.dtype() == DType::kF64; });
     std::optional<Term> sum;
     for (Term gradient : gradients) {
       const Term square_sum =
           gradient.rank() == 0 ? square(gradient) : reduce_sum(square(gradient), all_dims(gradient.rank()));
-      const Term part = cast(square_sum, DType::kF32);
+      const Term part = cast(square_sum, wide ? DType::kF64 : DType::kF32);
       sum = sum ? *sum + part : part;
     }
     return sqrt(*sum);

@@ -1,4 +1,4 @@
-"""Writes tests/pt2/programs from what pt2_exports.py exported (DIR): write_programs.py DIR; without DIR, only `edges`.
+"""Writes tests/pt2/programs from what pt2_exports.py exported (DIR): write_programs.py DIR; without DIR, only `edges` and `bags`.
 
 Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
 wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.
@@ -37,10 +37,8 @@ def repack(source, target):
             new.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED, 9)
 
 
-def write_edges():
+def edges(torch):
     """Bounds in the wrong order, and norms of matrices without rows or columns."""
-    import numpy as np
-    import torch
 
     class Edges(torch.nn.Module):
         def forward(self, x):
@@ -49,20 +47,45 @@ def write_edges():
             return (torch.logit(x, eps=0.6), torch.logit(x, eps=0.3), norm(none, 1), norm(none, float("inf")),
                     norm(none.t(), 1), norm(x, 1), norm(x, -1), norm(x, float("inf")), norm(none, "fro"))  # fmt: skip
 
-    x = torch.tensor([[0.2, 0.5, 0.8], [0.0, 1.0, float("nan")], [0.31, 0.69, 0.4]])
-    program = torch.export.export(Edges(), (x,))
-    results = {f"o{i}": value.numpy() for i, value in enumerate(Edges()(x))}
-    np.savez_compressed(HERE / "edges.npz", i0=x.numpy(), **results)
-    for name, each in (("edges", program), ("edges.core", program.run_decompositions())):
+    return Edges(), (torch.tensor([[0.2, 0.5, 0.8], [0.0, 1.0, float("nan")], [0.31, 0.69, 0.4]]),)
+
+
+def bags(torch):
+    """Bags without a padding index, whose other results are empty or not by the backward pass that PyTorch expects."""
+
+    class Bags(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bags = torch.nn.ModuleList(torch.nn.EmbeddingBag(9, 4, mode=mode) for mode in ("sum", "mean", "max"))
+
+        def forward(self, x):
+            i, j = torch.triu_indices(5, 4, 1)
+            return (*(bag(x) for bag in self.bags), x[i, j % 3])
+
+    torch.manual_seed(0)
+    return Bags(), (torch.randint(0, 9, (5, 3)),)
+
+
+def write_own(make):
+    import numpy as np
+    import torch
+
+    module, inputs = make(torch)
+    program = torch.export.export(module, inputs)
+    results = {f"o{i}": value.detach().numpy() for i, value in enumerate(module(*inputs))}
+    name = make.__name__
+    np.savez_compressed(HERE / f"{name}.npz", i0=inputs[0].numpy(), **results)
+    for form, each in (("", program), (".core", program.run_decompositions())):
         whole = HERE / "whole.pt2"
         torch.export.save(each, whole)
-        repack(whole, HERE / f"{name}.pt2")
+        repack(whole, HERE / f"{name}{form}.pt2")
         whole.unlink()
 
 
 def main():
     HERE.mkdir(exist_ok=True)
-    write_edges()
+    for make in (edges, bags):
+        write_own(make)
     if len(sys.argv) < 2:
         return
     folder = pathlib.Path(sys.argv[1])
@@ -75,4 +98,5 @@ def main():
     shutil.copy(folder / f"{PLAIN}.npz", HERE / "plain.npz")
 
 
-main()
+if __name__ == "__main__":
+    main()

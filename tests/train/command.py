@@ -10,6 +10,8 @@ from onnx import TensorProto as T
 from onnx import helper as h
 from onnx import numpy_helper
 
+import hostile
+
 CASES = pathlib.Path(__file__).resolve().parent / "cases"
 TRAIN = "loss=cross_entropy,logits=y,labels=t,optimizer=adamw,lr=1e-2"
 ALL = TRAIN + ",functions=train_step+accumulate+apply+eval+predict"
@@ -77,6 +79,42 @@ def resume_and_accumulate(c):
     c.expect("accumulated gradients", far < 1e-5, f"{far}")
     for function in ("train_step", "accumulate", "apply", "eval", "predict"):
         c.works(f"verify {function}", "verify", CASES / "mlp.onnx", "m.so", "--function", function)
+
+
+def other_operator(c):
+    """A model whose tanh is a sigmoid, with the same weights."""
+    model = onnx.load(CASES / "mlp.onnx")
+    for node in model.graph.node:
+        if node.op_type == "Tanh":
+            node.op_type = "Sigmoid"
+    onnx.save(model, c.work / "other.onnx")
+    model = onnx.load(CASES / "mlp.onnx")
+    bias = next(i for i in model.graph.initializer if i.name == "second.bias")
+    bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + 1, bias.name))
+    onnx.save(model, c.work / "moved.onnx")
+
+
+def verify_steps(c):
+    other_operator(c)
+    (c.work / "mlp.onnx").write_bytes((CASES / "mlp.onnx").read_bytes())
+    out = c.works("steps", "verify", "m.so", "--steps", 5)
+    c.expect("what steps say", "5 steps: largest difference" in out, out)
+    out = json.loads(c.works("steps as JSON", "verify", "mlp.onnx", "m.so", "--steps", 3, "--function", "train_step", "--format", "json"))
+    c.expect("their rows", len(out["runs"]) == 3 and out["pass"] and out["states"] == 13 and out["runs"][2]["states"] < 1e-4, str(out))
+    c.works("steps that accumulate", "verify", "m.so", "--steps", 3, "--function", "accumulate")
+    c.refused("another operator", 8, "step 1: output 'loss' differs", "verify", "other.onnx", "m.so", "--steps", 3, "-q")
+    c.refused("the first weight", 8, "state 'first.weight' differs", "verify", "other.onnx", "m.so", "--steps", 3, "-q")
+    c.refused("another weight", 8, "before the first step, state 'second.bias' differs", "verify", "moved.onnx", "m.so", "--steps", 3, "-q")
+    c.works("rate", "compile", "mlp.onnx", "-o", "rate.so", "-q", "--train",
+            "loss=cross_entropy,logits=y,labels=t,optimizer=adam,lr=input")  # fmt: skip
+    c.works("a rate that is an input", "verify", "rate.so", "--steps", 3)
+    c.works("noise", "compile", CASES / "residual.onnx", "-o", "noise.so", "-q", "--train", TRAIN)
+    out = json.loads(c.works("a bias without effect", "verify", CASES / "residual.onnx", "noise.so", "--steps", 4, "--format", "json"))
+    c.expect("its name", out["noisy"] == ["inner.bias"], str(out["noisy"]))
+    (c.work / "mlp.onnx").unlink()
+    c.refused("no model", 1, "is not beside it", "verify", "m.so", "--steps", 3)
+    c.refused("no artifact", 1, "--steps is about an artifact", "verify", CASES / "mlp.onnx", "--steps", 3)
+    c.refused("zero steps", 1, "--steps", "verify", CASES / "mlp.onnx", "m.so", "--steps", 0)
 
 
 def refuse(c):
@@ -162,5 +200,6 @@ def drop(c):
 def check(program, work, expect, package):
     samples(work)
     c = Commands(program, work, expect, package)
-    for test in (resume_and_accumulate, refuse, ignore_all, select, keep_averages, drop):
+    for test in (resume_and_accumulate, verify_steps, refuse, ignore_all, select, keep_averages, drop):
         test(c)
+    hostile.check(c, CASES)

@@ -26,15 +26,13 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CASES = HERE / "cases"
 STRIDEC = os.path.abspath(os.environ.get("stridec", ROOT / "build" / "stridec"))
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/pt2")]
+import gradients  # noqa: E402
 import stridec  # noqa: E402
 
 TOPICS = (adapting, configuring, exporting, narrowing, scaling, spelling)
 
 results = []
-
-# Iterations in bf16 round differently in another order of addition.
-TOLERANCES = {"muon": (5e-3, 5e-2)}
 
 
 def expect(name, condition, detail=""):
@@ -82,11 +80,23 @@ def agree_with_pytorch(name, work):
     for step, want in enumerate(case["losses"]):
         loss = float(context.run(*data[step % len(data)])[0])
         worst = max(worst, abs(loss - want) / max(abs(want), 1e-3))
-    of_loss, of_states = TOLERANCES.get(name, (1e-4, 1e-3))
     far = moved(context, before, case)
-    expect(name, worst < of_loss and far < of_states, f"loss {worst:.1e}, states {far:.1e}")
+    expect(name, worst < 1e-4 and far < 1e-3, f"loss {worst:.1e}, states {far:.1e}")
     if os.environ.get("VERBOSE"):
         print(f"{name}: loss {worst:.1e}, states {far:.1e}")
+
+
+def agree_on_gradients(work):
+    """Samples of PyTorch's operators; `python tests/pt2/gradients.py` takes them all from PyTorch."""
+    for path in sorted((HERE / "gradients").glob("*.pt2")):
+        names, artifact = np.load(path.with_suffix(".npz")).files, work / f"gradients{path.stem}.so"
+        reason = compiled(path, artifact, *gradients.flags(names))
+        if reason:
+            expect(path.name, False, reason)
+            continue
+        wrong = gradients.compared(str(artifact), path.with_suffix(".npz"))
+        for name in names:
+            expect(f"{path.name} {name}", name not in wrong, wrong.get(name))
 
 
 def main():
@@ -95,6 +105,8 @@ def main():
         for path in sorted(CASES.glob("*.npz")):
             if len(sys.argv) == 1 or path.stem in sys.argv[1:]:
                 agree_with_pytorch(path.stem, work)
+        if len(sys.argv) == 1 or "gradients" in sys.argv[1:]:
+            agree_on_gradients(work)
         if len(sys.argv) == 1 or "command" in sys.argv[1:]:
             command.check(STRIDEC, work, expect, stridec)
         for topic in TOPICS:

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn, optim
 
+from torch_lion import Lion
+
 CASES = pathlib.Path(__file__).resolve().parent / "cases"
 STEPS, BATCHES = 20, 4
 
@@ -109,21 +111,6 @@ def focal_loss(y, t):
     wrong = 1 - (p * t + (1 - p) * (1 - t))
     each = F.binary_cross_entropy_with_logits(y, t, reduction="none") * wrong**2
     return (each * (0.25 * t + 0.75 * (1 - t))).mean()
-
-
-class Lion(optim.Optimizer):
-    def __init__(self, params, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.0):
-        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            for p in group["params"]:
-                m = self.state[p].setdefault("m", torch.zeros_like(p))
-                b1, b2 = group["betas"]
-                p.mul_(1 - group["lr"] * group["weight_decay"])
-                p.add_(torch.sign(m.lerp(p.grad, 1 - b1)), alpha=-group["lr"])
-                m.lerp_(p.grad, 1 - b2)
 
 
 # Targets by kind, of a batch whose output has the given shape.

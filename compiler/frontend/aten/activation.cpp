@@ -111,20 +111,25 @@ Results glu(Context& c) {
   return {slice(x, dim, 0, half) * sigmoid(slice(x, dim, half, half))};
 }
 
-Results op_softmax(Context& c) {
+Term softmax_operand(Context& c) {
   Term x = c.in("self");
   if (const auto to = c.dtype("dtype")) x = cast(x, *to, false);
   if (!is_float(x.dtype())) x = cast(x, DType::kF32, false);
-  if (x.rank() == 0) return {filled(c.b, {}, x.dtype(), 1)};
   if (c.names("half_to_float") && c.flag("half_to_float")) x = cast(x, DType::kF32, false);
+  return x;
+}
+Results op_softmax(Context& c) {
+  const Term x = softmax_operand(c);
+  if (x.rank() == 0) return {filled(c.b, {}, x.dtype(), 1)};
   return {softmax(x, {c.dim("dim", x.rank())})};
 }
-// A row of -infinity gives zeros.
+// A row of -infinity gives zeros, and has no gradient.
 Results safe_softmax(Context& c) {
-  const Term x = c.in("self"), y = as_term(c.b, op_softmax(c)[0]);
-  const Term top = reduce_max(x, {c.dim("dim", x.rank())}, kKeep);
-  const Term masked = logical_and(apply(OpKind::kIsInf, top), less(top, 0));
-  return {select(expand(masked, y.shape()), 0, y)};
+  const Term x = softmax_operand(c);
+  const int64_t dim = c.dim("dim", x.rank());
+  const Term top = stop_gradient(reduce_max(x, {dim}, kKeep));
+  const Term masked = expand(logical_and(apply(OpKind::kIsInf, top), less(top, 0)), x.shape());
+  return {select(masked, 0, softmax(select(masked, 0, x), {dim}))};
 }
 Results op_log_softmax(Context& c) {
   Term x = c.in("self");

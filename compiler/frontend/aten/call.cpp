@@ -59,6 +59,8 @@ Value default_value(std::string_view text, const std::string& type) {
   }
   if (text.starts_with("\"") || text.starts_with("'"))
     return Value::string(std::string(text.substr(1, text.size() - 2)));
+  // PyTorch's number for i64, the only dtype that is a default.
+  if (type == "ScalarType?" && text == "4") return Value::of_dtype(DType::kI64);
   int64_t whole = 0;
   if (const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
       error == std::errc() && end == text.data() + text.size())

@@ -44,7 +44,18 @@ Results masked_select(Context& c) {
   return {gather(reshape(expand(x, shape), {n}), reshape(at, {at.dim(1)}), 0)};
 }
 
-Results embedding(Context& c) { return {gather(c.in("weight"), c.in("indices"), 0)}; }
+// Rows of the table. `padding`: the row that training leaves as it is.
+Term table_rows(Context& c, Term table, Term index, std::optional<sym::Expr> padding) {
+  graph::Attributes attributes = {{"dim", int64_t{0}}, {"batch_dims", int64_t{0}}};
+  if (padding) attributes.set("no_gradient_at", *padding);
+  if (c.flag("scale_grad_by_freq")) attributes.set("shared_gradient", int64_t{1});
+  return {c.b, c.b.add1(graph::OpKind::kGather, {table, index}, std::move(attributes))};
+}
+Results embedding(Context& c) {
+  const int64_t padding = c.integer("padding_idx");
+  return {table_rows(c, c.in("weight"), c.in("indices"),
+                     padding < 0 ? std::nullopt : std::optional(sym::Expr(padding)))};
+}
 // Sums, means or maxima of rows of the table: bag i has the indices from offsets[i] on.
 Results embedding_bag(Context& c) {
   const Term table = c.in("weight"), index = c.in("indices"),
@@ -62,7 +73,7 @@ Results embedding_bag(Context& c) {
           size_as(c.b, index.dtype(), padding < 0 ? table.dim(0) + padding : sym::Expr(padding));
       kept = logical_not(equal(index, skipped));
     }
-  Term rows = widen(gather(table, index, 0));
+  Term rows = widen(table_rows(c, table, index, std::nullopt));
   const DType wide = rows.dtype();
   if (c.has("per_sample_weights"))
     rows = rows * unsqueeze(cast(c.in("per_sample_weights"), wide, false), {1});
@@ -401,6 +412,8 @@ constexpr Row kRows[] = {
     {"_unsafe_index", index},
     {"_unsafe_index_put", index_put},
     {"argwhere", argwhere},
+    {"_embedding_bag", embedding_bag},
+    {"_embedding_bag_forward_only", embedding_bag},
     {"embedding", embedding},
     {"embedding_bag", embedding_bag},
     {"gather", op_gather},

@@ -127,6 +127,7 @@ Results batch_norm(Context& c) {
   if (!training) return {normalized_by(c, x, c.in("running_mean"), c.in("running_var")), none, none};
   const Statistics s = statistics(c, x);
   if (c.has("running_mean")) {
+    require_batch(x);
     const Term mean = moved(c, c.in("running_mean"), s.mean),
                variance = moved(c, c.in("running_var"), s.unbiased);
     const Trained t = normalize_batch(c, x, s);
@@ -149,6 +150,7 @@ Results batch_norm_with_update(Context& c) {
   const Term x = c.in("input");
   const Statistics s = statistics(c, x);
   const Trained t = normalize_batch(c, x, s);
+  require_batch(x);
   write(c.b, c.tensor("running_mean"), moved(c, c.in("running_mean"), s.mean));
   write(c.b, c.tensor("running_var"), moved(c, c.in("running_var"), s.unbiased));
   return {t.y, t.mean, t.inverse, filled(c.b, {0}, DType::kU8, 0)};

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "compiler/base/text.h"
+#include "compiler/frontend/pt2/argument_names.h"
 #include "compiler/frontend/pt2/expression.h"
 #include "compiler/frontend/pt2/json.h"
 #include "compiler/frontend/pt2/size_ops.h"
@@ -267,6 +268,7 @@ void Importer::note_outcome(size_t listed, const Node& node, const std::vector<V
 }
 
 void Importer::run(const Graph& graph, Scope& scope) {
+  const std::unordered_set<std::string> read = names_read(graph);
   for (const Node& node : graph.nodes) {
     const int index = position_++;
     const std::string origin = cat("node ", index, " '", node.name, "' (", short_target(node.target), ")");
@@ -294,8 +296,10 @@ void Importer::run(const Graph& graph, Scope& scope) {
              cat("operator ", short_target(node.target), ": only ", results.size(), " of its ",
                  node.outputs.size(), " results are supported"));
       note_outcome(listed, node, results, scope);
+      // Results after the first that are for the backward pass alone have other shapes with and without one.
       for (size_t i = 0; i < node.outputs.size(); ++i)
-        define(graph, node.outputs[i], std::move(results[i]), scope);
+        if (i == 0 || node.outputs[i].kind != Kind::kTensor || read.contains(node.outputs[i].text))
+          define(graph, node.outputs[i], std::move(results[i]), scope);
     } catch (const Failed&) {
       give_up();
     } catch (const std::logic_error&) {

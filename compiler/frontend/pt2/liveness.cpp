@@ -4,21 +4,12 @@
 #include <string>
 #include <unordered_map>
 
+#include "compiler/frontend/pt2/argument_names.h"
 #include "compiler/frontend/pt2/importer.h"
 #include "compiler/frontend/pt2/size_ops.h"
 
 namespace stridec::pt2 {
 namespace {
-
-using Kind = Argument::Kind;
-
-template <class F>
-void for_names(const Argument& a, F&& f) {
-  if (a.kind == Kind::kTensor || a.kind == Kind::kSymInt || a.kind == Kind::kSymFloat ||
-      a.kind == Kind::kSymBool)
-    f(a.text);
-  for (const Argument& item : a.items) for_names(item, f);
-}
 
 // Values that may share a storage, as classes.
 class Storages {

@@ -56,11 +56,23 @@ Term multi_margin(Term x, Term target, double p, double margin, std::optional<Te
   return reduce_mean(select(other, gap, 0), {1});
 }
 
+namespace {
+
+// x[label] along dim 1 of x, or along the only dim of class weights. A negative label is no label.
+Term at_label(Term x, Term label) {
+  const graph::Attributes attributes = {{"dim", int64_t{x.rank() > 1}}, {"wrap", int64_t{0}}};
+  graph::Builder& b = x.builder();
+  if (x.rank() == 1) return {b, b.add1(OpKind::kGather, {x, label}, attributes)};
+  return squeeze({b, b.add1(OpKind::kGatherElements, {x, unsqueeze(label, {1})}, attributes)}, {1});
+}
+
+}  // namespace
+
 ClassLoss class_nll(Term logs, Term target, std::optional<Term> weight, int64_t ignore) {
   const Term ignored = equal(target, static_cast<double>(ignore)), at = select(ignored, 0, target);
-  const Term own = weight ? gather(*weight, at, 0) : filled(logs.builder(), target.shape(), logs.dtype(), 1);
+  const Term own = weight ? at_label(*weight, at) : filled(logs.builder(), target.shape(), logs.dtype(), 1);
   const Term kept = select(ignored, 0, own);
-  const Term picked = squeeze(gather_elements(logs, unsqueeze(at, {1}), 1), {1});
+  const Term picked = at_label(logs, at);
   return {select(ignored, 0, -(picked * own)), kept};
 }
 

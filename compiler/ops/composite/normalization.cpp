@@ -144,11 +144,19 @@ BatchStatistics batch_norm_training(Term x, std::optional<Term> scale, std::opti
   return {cast(y, x.dtype()), mean, variance};
 }
 
+void require_batch(Term x) {
+  const sym::Expr samples = x.dim(0) * count(x.shape(), 2, x.rank());
+  x.builder().require(sym::ge(samples, 2),
+                      "a batch normalization in training needs at least 2 values of each channel, not {0}",
+                      {samples});
+}
+
 void update_running_statistics(Term mean, Term variance, Term x, const BatchStatistics& batch,
                                double momentum) {
   graph::Builder& b = x.builder();
+  require_batch(x);
   const Term samples = size_as(b, batch.variance.dtype(), x.dim(0) * count(x.shape(), 2, x.rank()));
-  const Term unbiased = batch.variance * (samples / maximum(samples - 1.0, 1));
+  const Term unbiased = batch.variance * (samples / (samples - 1.0));
   b.add(OpKind::kUpdateState, {mean, running_statistic(mean, batch.mean, momentum)});
   b.add(OpKind::kUpdateState, {variance, running_statistic(variance, unbiased, momentum)});
 }

@@ -47,6 +47,8 @@ BatchStatistics batch_norm_training(Term x, std::optional<Term> scale, std::opti
                                     double epsilon);
 // The new running statistic, running * momentum + batch * (1 - momentum), in running's dtype.
 Term running_statistic(Term running, Term batch, double momentum);
+// Requires that x [batch, channels, ...] has an unbiased variance.
+void require_batch(Term x);
 // Updates the states `mean` and `variance`, which are of x, as PyTorch does: by the unbiased variance.
 void update_running_statistics(Term mean, Term variance, Term x, const BatchStatistics& batch,
                                double momentum);

@@ -67,6 +67,10 @@ TEST_CASE("schema: arguments, defaults, aliasing") {
   CHECK(overloads("aten", "add").size() >= 3);
 }
 
+TEST_CASE_FIXTURE(Fixture, "a dtype that is not given is the schema's") {
+  CHECK(text(one("triu_indices", "default", {{"row", i(2)}, {"col", i(2)}})) == "0 0 1 0 1 1 ");
+}
+
 TEST_CASE_FIXTURE(Fixture, "promotion: PyTorch's categories") {
   const auto of = [&](DType t, Shape shape) { return Value(ops::filled(b, shape, t, 1)); };
   CHECK(result_type(b, {of(DType::kI64, {2}), Value::number_of(1)}) == DType::kF32);

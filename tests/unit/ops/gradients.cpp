@@ -103,6 +103,28 @@ TEST_CASE("gradients: ties are PyTorch's") {
                     {at({1, 1.0 / 3}), at({1.0 / 3, 1.0 / 3, 0})}, false);
 }
 
+TEST_CASE("gradients: what embeddings say of rows") {
+  const HostTensor table = numbers({3, 2}), index = places({4}, {2, 1, 2, 2});
+  const auto rows = [&](std::vector<double> of) {
+    std::vector<double> values;
+    for (double v : of) values.insert(values.end(), 2, v);
+    return tensor(DType::kF64, {3, 2}, values);
+  };
+  const auto gathered = [](graph::Attributes more) {
+    more.set("dim", int64_t{0});
+    return of(OpKind::kGather, more);
+  };
+  check_gradient_is("plain", {table, index}, gathered({}), {rows({0, 1, 3})}, false);
+  check_gradient_is("padding", {table, index}, gathered({{"no_gradient_at", int64_t{2}}}), {rows({0, 1, 0})},
+                    false);
+  check_gradient_is("shared", {table, index}, gathered({{"shared_gradient", int64_t{1}}}), {rows({0, 1, 1})},
+                    false);
+  const HostTensor wide = numbers({2, 3}), grid = tensor(DType::kI64, {2, 2}, {2, 1, 2, 2});
+  check_gradient_is("along another dim", {wide, grid},
+                    of(OpKind::kGather, {{"dim", int64_t{1}}, {"no_gradient_at", int64_t{1}}}),
+                    {tensor(DType::kF64, {2, 3}, {0, 0, 3, 0, 0, 3})}, false);
+}
+
 TEST_CASE("gradients: views") {
   check_gradient("permute, reshape", {numbers({2, 3, 4})}, [](Builder& b, const std::vector<ValueId>& in) {
     const Term x(b, in[0]);

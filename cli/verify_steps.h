@@ -1,0 +1,49 @@
+// verify --steps: compares several runs of a function that keeps states, a training step above all, with the
+// interpreter: the outputs and every state after each run.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/library.h"
+#include "cli/progress.h"
+#include "cli/tolerance.h"
+#include "compiler/frontend/import.h"
+#include "compiler/graph/graph.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::cli {
+
+struct StepsToVerify {
+  Library& library;                // the function is selected
+  const graph::Graph& graph;       // of the function, as imported
+  const loop::Program& reference;  // lowered from it
+  double tolerance;                // relative to the largest magnitude of an output or a state
+  std::vector<std::string> files;  // of the inputs; "": random
+  std::vector<frontend::DimRange> dims;
+  int64_t steps;
+};
+
+struct VerifiedSteps {
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  std::vector<std::string> noisy;  // weights whose gradients consist of roundings
+  std::string failure;             // "": all agree
+};
+
+// Each step starts from the interpreter's states, so that roundings do not add up. A difference is allowed
+// beyond the tolerance where the interpreter's own result differs as much once its states are moved by a few
+// roundings. If that changes a state of a weight by a twentieth, its gradient consists of roundings, of which
+// Adam makes a whole step: the weight may then be as far off as any weight moves in the step, and its states
+// are compared with the largest of their kind.
+VerifiedSteps verify_steps(const StepsToVerify& what, ProgressPrinter& progress);
+
+// "optimizer.exp_avg.fc.weight" is the state of kind "optimizer.exp_avg" of "fc.weight". States whose names
+// do not end with another one's are their own weights, of kind "".
+struct StateOfWeight {
+  std::string name, weight, kind;
+};
+// In the order in which the function reads the weights, each weight before the optimizer's states of it.
+std::vector<StateOfWeight> states_in_order(const graph::Graph& graph);
+
+}  // namespace stridec::cli
