@@ -471,6 +471,34 @@ def branches():
     return script(Branches(), runs, "--shape", "x=n,3")
 
 
+class Kept(nn.Module):
+    """Each side of a branch has a size of its own, that its data decide."""
+
+    def forward(self, x: Tensor):
+        found = x[torch.where(x > 0.2)[0]]
+        if found.numel() > 10:
+            kept = torch.where(found > 0.5)[0]
+            kept = kept[torch.sort(found[kept])[1]]
+        else:
+            kept = torch.where(found <= 0.5)[0]
+        kept = kept[:12]
+        return found[kept], kept
+
+
+def kept(n):
+    return script(Kept(), [(torch.rand(27) * scale,) for scale in (1, 0.3, 0.1, 1)], "--shape", f"x={n}")
+
+
+@case
+def branch_sizes():
+    return kept("n")
+
+
+@case
+def branch_sizes_bounded():
+    return kept(27)
+
+
 class Loops(nn.Module):
     def forward(self, x: Tensor):
         total = torch.zeros_like(x[0])
