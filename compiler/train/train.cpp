@@ -8,6 +8,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/composite/random.h"
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/op_table.h"
@@ -160,20 +161,6 @@ std::vector<Term> gradients_of(graph::Builder& b, Term loss, const std::vector<W
   std::vector<Term> out;
   for (ValueId gradient : gradients(b, loss, xs)) out.push_back(wide_enough({b, gradient}));
   return out;
-}
-
-// Draws other random numbers in each run: the generator's state counts runs.
-void advance_generator(graph::Builder& b) {
-  Graph& graph = b.graph();
-  std::optional<Term> offset;
-  for (graph::Node& node : graph.nodes) {
-    if (node.kind != OpKind::kRandomUniform || !node.inputs.empty() ||
-        node.attributes.text_or("generator", "philox") == "mersenne")
-      continue;
-    if (!offset) offset = state(b, "generator", {DType::kI64, {}});
-    node.inputs = {offset->id()};
-  }
-  if (offset) update(b, *offset, *offset + 1.0);
 }
 
 Graph train_step(Graph model, const Plan& plan, const Settings& settings) {

@@ -21,7 +21,8 @@ const Table& table() {
           alias_rows(),       shape_rows(),      creation_rows(),      indexing_rows(),  contraction_rows(),
           convolution_rows(), pooling_rows(),    normalization_rows(), attention_rows(), resize_rows(),
           recurrent_rows(),   order_rows(),      assertion_rows(),     complex_rows(),   loss_rows(),
-          vision_rows(),      extension_rows(),  statistics_rows(),    assemble_rows()})
+          vision_rows(),      extension_rows(),  statistics_rows(),    assemble_rows(),
+          special_rows(),      random_rows()})
       for (const Row& row : rows) t->emplace(row.name, &row);
     return t;
   }();

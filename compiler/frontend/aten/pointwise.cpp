@@ -81,9 +81,6 @@ Results log2(Context& c) {
 Results log10(Context& c) {
   return in_floats(c, [](Term x) { return log(x) * (1 / std::numbers::ln10); });
 }
-Results erfc(Context& c) {
-  return in_floats(c, [](Term x) { return subtract_from(1, erf(x)); });
-}
 Results sinc(Context& c) {
   return in_floats(c, [](Term x) {
     const Term a = x * std::numbers::pi;
@@ -225,7 +222,6 @@ constexpr Row kRows[] = {
     {"deg2rad", deg2rad},
     {"eq", comparison<Compare::kEq>},
     {"erf", float_unary<OpKind::kErf>},
-    {"erfc", erfc},
     {"exp", float_unary<OpKind::kExp>},
     {"exp2", exp2},
     {"expm1", float_unary<OpKind::kExpm1>},
