@@ -154,6 +154,11 @@ Results signbit(Context& c) {
   return {less(x, 0)};
 }
 
+Results isreal(Context& c) {
+  if (c.tensor("self").complex) c.unsupported("isreal of complex numbers");
+  return {constant_truth(c.in("self"), true)};
+}
+
 enum class Compare { kEq, kNe, kLt, kLe, kGt, kGe };
 
 template <Compare how>
@@ -237,6 +242,7 @@ constexpr Row kRows[] = {
     {"isnan", isnan},
     {"isneginf", is_infinite<false>},
     {"isposinf", is_infinite<true>},
+    {"isreal", isreal},
     {"le", comparison<Compare::kLe>},
     {"less", comparison<Compare::kLt>},
     {"less_equal", comparison<Compare::kLe>},

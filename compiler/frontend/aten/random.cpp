@@ -20,12 +20,6 @@ void refuse_generator(const Context& c) {
   if (c.has("generator")) c.unsupported("a generator of random numbers as an argument");
 }
 
-// The schemas' default of integers is a number of an enumeration.
-std::optional<DType> dtype_given(const Context& c) {
-  const bool is = c.names("dtype") && c.arg("dtype").kind == Value::Kind::kDType;
-  return is ? c.dtype("dtype") : std::nullopt;
-}
-
 // The dtype and the shape of what is drawn: those of the arguments, or of the tensor `self`.
 struct Drawn {
   Shape shape;
@@ -35,7 +29,7 @@ Drawn drawn(const Context& c) {
   refuse_generator(c);
   const bool like = c.names("self") && c.arg("self").is_tensor();
   Drawn out{.shape = {}, .dtype = like ? c.in("self").dtype() : DType::kF32};
-  if (const auto to = dtype_given(c)) out.dtype = *to;
+  if (c.names("dtype")) out.dtype = c.dtype("dtype").value_or(out.dtype);
   out.shape = c.names("size") ? c.sizes("size") : c.in("self").shape();
   for (sym::Expr& dim : out.shape) dim = c.b.simplify(dim);
   return out;
@@ -76,13 +70,14 @@ Term whole_numbers(Context& c, const Shape& shape, sym::Expr low, sym::Expr high
 }
 Results randint(Context& c) {
   Drawn d = drawn(c);
-  if (!c.names("self") && !dtype_given(c)) d.dtype = DType::kI64;
+  if (!c.names("self") && !c.has("dtype")) d.dtype = DType::kI64;
   const sym::Expr low = c.names("low") ? c.size("low") : sym::Expr(0);
   return {cast(whole_numbers(c, d.shape, low, c.size("high")), d.dtype, false)};
 }
 Results random_whole(Context& c) {
   const Drawn d = drawn(c);
-  sym::Expr low = 0, high = is_float(d.dtype) ? int64_t{1} << (d.dtype == DType::kF64 ? 53 : 24) : int64_t{1} << 31;
+  sym::Expr low = 0,
+            high = is_float(d.dtype) ? int64_t{1} << (d.dtype == DType::kF64 ? 53 : 24) : int64_t{1} << 31;
   if (d.dtype == DType::kF16) high = 1 << 11;
   if (d.dtype == DType::kBF16) high = 1 << 8;
   if (is_bool(d.dtype)) high = 2;
@@ -94,7 +89,7 @@ Results random_whole(Context& c) {
 }
 Results randperm(Context& c) {
   refuse_generator(c);
-  const DType to = dtype_given(c).value_or(DType::kI64);
+  const DType to = c.dtype("dtype").value_or(DType::kI64);
   const Term keys = random_uniform(c.b, {c.b.simplify(c.size("n"))}, DType::kF64, fresh_seed(c.b));
   return {cast(sort(keys, 0).indices, to, false)};
 }

@@ -60,7 +60,8 @@ Term digamma(Term x) {
   constexpr double kSeries[] = {1. / 12, -1. / 120, 1. / 252, -1. / 240, 1. / 132, -691. / 32760, 1. / 12};
   const Term positive = log(z) - divide_into(0.5, z) - r * polynomial(kSeries, r) - shift;
   const Term turn = x - apply(OpKind::kFloor, x);
-  const Term reflected = positive - divide_into(std::numbers::pi, apply(OpKind::kTan, turn * std::numbers::pi));
+  const Term reflected =
+      positive - divide_into(std::numbers::pi, apply(OpKind::kTan, turn * std::numbers::pi));
   const Term out = select(low, reflected, positive);
   const Term pole = select(equal(x, 0), number_like(x, -kInf), number_like(x, kNan));
   return select(logical_and(is_whole(x), less_equal(x, 0)), pole, out);
@@ -107,8 +108,7 @@ Term scaled_bessel_i(Term x, int order) {
   const double mu = 4. * order * order;
   Term tail = number_like(x, 1);
   for (int k = kAsymptotic; k >= 1; --k) tail = r * tail * (-(mu - std::pow(2 * k - 1, 2)) / k) + 1;
-  const Term out =
-      select(near, sum * exp(-small), tail / sqrt(large * (2 * std::numbers::pi)));
+  const Term out = select(near, sum * exp(-small), tail / sqrt(large * (2 * std::numbers::pi)));
   return order == 1 ? select(less(x, 0), -out, out) : out;
 }
 
@@ -118,7 +118,7 @@ Term scaled_bessel_i0(Term x) { return scaled_bessel_i(x, 0); }
 Term scaled_bessel_i1(Term x) { return scaled_bessel_i(x, 1); }
 
 Term erfcx(Term x) {
-  constexpr double kSeries[] = {-1.26551223, 1.00002368, 0.37409196,  0.09678418, -0.18628806,
+  constexpr double kSeries[] = {-1.26551223, 1.00002368,  0.37409196, 0.09678418,  -0.18628806,
                                 0.27886807,  -1.13520398, 1.48851587, -0.82215223, 0.17087277};
   const Term t = divide_into(1, abs(x) * 0.5 + 1), positive = t * exp(polynomial(kSeries, t));
   return select(less(x, 0), exp(square(x)) * 2 - positive, positive);
@@ -135,9 +135,9 @@ Term log_ndtr(Term x) {
 
 // Wichura's algorithm AS 241.
 Term ndtri(Term p) {
-  constexpr double kA[] = {3.3871328727963666080,  133.14166789178437745, 1971.5909503065514427,
-                           13731.693765509461125,  45921.953931549871457, 67265.770927008700853,
-                           33430.575583588128105,  2509.0809287301226727};
+  constexpr double kA[] = {3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427,
+                           13731.693765509461125, 45921.953931549871457, 67265.770927008700853,
+                           33430.575583588128105, 2509.0809287301226727};
   constexpr double kB[] = {1,
                            42.313330701600911252,
                            687.18700749205790830,
@@ -146,8 +146,8 @@ Term ndtri(Term p) {
                            39307.895800092710610,
                            28729.085735721942674,
                            5226.4952788528545610};
-  constexpr double kC[] = {1.42343711074968357734,   4.63033784615654529590,     5.76949722146069140550,
-                           3.64784832476320460504,   1.27045825245236838258,     0.241780725177450611770,
+  constexpr double kC[] = {1.42343711074968357734,   4.63033784615654529590,   5.76949722146069140550,
+                           3.64784832476320460504,   1.27045825245236838258,   0.241780725177450611770,
                            0.0227238449892691845833, 7.74545014278341407640e-4};
   constexpr double kD[] = {1,
                            2.05319162663775882187,
@@ -157,8 +157,8 @@ Term ndtri(Term p) {
                            0.0151986665636164571966,
                            5.47593808499534494600e-4,
                            1.05075007164441684324e-9};
-  constexpr double kE[] = {6.65790464350110377720,   5.46378491116411436990,    1.78482653991729133580,
-                           0.296560571828504891230,  0.0265321895265761230930,  0.00124266094738807843860,
+  constexpr double kE[] = {6.65790464350110377720,    5.46378491116411436990,   1.78482653991729133580,
+                           0.296560571828504891230,   0.0265321895265761230930, 0.00124266094738807843860,
                            2.71155556874348757815e-5, 2.01033439929228813265e-7};
   constexpr double kF[] = {1,
                            0.599832206555887937690,
@@ -173,8 +173,8 @@ Term ndtri(Term p) {
   const Term least = minimum(p, subtract_from(1, p));
   const Term inside = greater(least, 0), s = sqrt(-log(select(inside, least, 0.5)));
   const Term u = s - 1.6, v = s - 5;
-  const Term tail = select(less_equal(s, 5), polynomial(kC, u) / polynomial(kD, u),
-                           polynomial(kE, v) / polynomial(kF, v));
+  const Term tail =
+      select(less_equal(s, 5), polynomial(kC, u) / polynomial(kD, u), polynomial(kE, v) / polynomial(kF, v));
   const Term far = select(inside, tail, kInf);
   const Term out = select(less_equal(abs(q), 0.425), middle, select(less(q, 0), -far, far));
   return select(logical_or(less(p, 0), greater(p, 1)), kNan, select(apply(OpKind::kIsNan, p), p, out));
