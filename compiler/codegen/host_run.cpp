@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "compiler/base/check.h"
 #include "compiler/base/printable.h"
@@ -240,13 +241,22 @@ void HostRun::launch_device(const LaunchedNest& launched, const std::string& nam
   }
 }
 
+bool HostRun::is_known(Expr e) const {
+  const std::vector<Expr> vars = sym::free_vars(e);
+  return std::all_of(vars.begin(), vars.end(), [&](Expr v) { return known_.count(v) > 0; });
+}
+
+// A size as it is at this place: with the conditions of the Ifs around it. Sizes that all know stay as they
+// are.
+Expr HostRun::here(Expr e) const { return is_known(e) ? e : sym::simplify(e, facts_); }
+
 // An output with data-dependent dims is allocated before the first step that writes it. If its dims are known
 // before a loop, the loop counts as that step.
 void HostRun::resize(size_t output) {
   if (!resized_.insert(output).second) return;
   const loop::Buffer& b = program_[program_.outputs[output]];
   line("{");
-  line(cat("  const int64_t d[] = {", join(b.shape, ", ", [&](Expr e) { return c(e); }), "};"));
+  line(cat("  const int64_t d[] = {", join(b.shape, ", ", [&](Expr e) { return c(here(e)); }), "};"));
   line(cat("  if (!run->resize_output(run, ", output, ", d)) return 1;"));
   line("}");
 }
@@ -259,11 +269,7 @@ void HostRun::resize(const loop::Step& step) {
   for (loop::BufferId id : written) {
     const loop::Buffer& b = program_[id];
     if (b.storage != loop::Storage::kOutput) continue;
-    const auto known = [&](Expr e) {
-      const std::vector<Expr> vars = sym::free_vars(e);
-      return std::all_of(vars.begin(), vars.end(), [&](Expr v) { return known_.count(v) > 0; });
-    };
-    if (!std::all_of(b.shape.begin(), b.shape.end(), known)) continue;
+    if (!std::all_of(b.shape.begin(), b.shape.end(), [&](Expr e) { return is_known(here(e)); })) continue;
     if (std::any_of(b.shape.begin(), b.shape.end(), [&](Expr e) { return names_.from_data(e); }))
       resize(static_cast<size_t>(b.ordinal));
   }
@@ -287,13 +293,15 @@ void HostRun::allocate(const loop::Step& step) {
   auto place = [&](loop::BufferId id) {
     const loop::Buffer& b = program_[id];
     if (b.storage != loop::Storage::kArena || !b.offset.is_const(-1) || allocated_.count(id)) return;
-    const Expr bytes = schedule::extent_in_elements(b) * byte_size(b.dtype);
-    for (const Expr& var : sym::free_vars(bytes))
-      if (!known_.count(var)) return;
-    const std::string name = cat("m[", slot_count, "]");
+    const Expr bytes = here(schedule::extent_in_elements(b) * byte_size(b.dtype));
+    if (!is_known(bytes)) return;
+    // One slot for both sides of an If, which may both write it.
+    const auto [slot, fresh] = slots_.try_emplace(id, slot_count);
+    slot_count += fresh;
+    const std::string name = cat("m[", slot->second, "]");
     line("{");
     ++depth_;
-    allocate(name, slot_count++, bytes);
+    allocate(name, slot->second, bytes);
     --depth_;
     line("}");
     allocated_[id] = name;
@@ -309,8 +317,7 @@ void HostRun::bound(Expr symbol) {
   known_.insert(symbol);
   for (const sym::Guard& guard : program_.guards) {
     if (!sym::depends_on(guard.condition, symbol)) continue;
-    const std::vector<Expr> vars = sym::free_vars(guard.condition);
-    if (!std::all_of(vars.begin(), vars.end(), [&](Expr v) { return known_.count(v) > 0; })) continue;
+    if (!is_known(guard.condition)) continue;
     std::string list;
     for (size_t i = 0; i < 4; ++i) list += cat(", ", i < guard.values.size() ? c(guard.values[i]) : "0");
     line(cat("if (!(", c(guard.condition), ")) { stridec_abi_record(run->failures, ",
@@ -380,6 +387,37 @@ void HostRun::loop(const loop::While& loop) {
   bound(loop.iterations);
 }
 
+// One side of an If. Of a size that is select(condition, a, b) it knows the side's own operand.
+void HostRun::side(const loop::Steps& list, Expr condition) {
+  const sym::Facts facts = facts_;
+  facts_.assume(condition);
+  ++depth_;
+  steps(list);
+  --depth_;
+  facts_ = facts;
+}
+
+void HostRun::branch(const loop::If& s) {
+  const auto resized = resized_;
+  const auto allocated = allocated_;
+  const auto known = known_;
+  line(cat("if (", c(s.condition), ") {"));
+  side(s.then_steps, s.condition);
+  const auto then_resized = std::exchange(resized_, resized);
+  const auto then_allocated = std::exchange(allocated_, allocated);
+  const auto then_known = std::exchange(known_, known);
+  if (!s.else_steps.empty()) {
+    line("} else {");
+    side(s.else_steps, sym::logical_not(s.condition));
+  }
+  line("}");
+  // What both sides have resized or allocated, and what either has bound: expressions behind the If read a
+  // side's symbols only in a select that has this side's condition.
+  std::erase_if(resized_, [&](size_t output) { return then_resized.count(output) == 0; });
+  std::erase_if(allocated_, [&](const auto& buffer) { return then_allocated.count(buffer.first) == 0; });
+  known_.insert(then_known.begin(), then_known.end());
+}
+
 void HostRun::steps(const loop::Steps& list) {
   for (size_t at = 0; at < list.size(); ++at) step_of(list, at);
 }
@@ -400,32 +438,7 @@ void HostRun::step(const loop::Step& step) {
                      launch(variant_.launches.at(s.nest), program_[s.nest].name);
                  },
                  [&](const loop::BindSymbol& s) { bind(s); },
-                 [&](const loop::If& s) {
-                   const auto before = resized_;
-                   const auto allocated = allocated_;
-                   const auto known = known_;
-                   line(cat("if (", c(s.condition), ") {"));
-                   ++depth_;
-                   steps(s.then_steps);
-                   --depth_;
-                   const auto after_then = resized_;
-                   resized_ = before;
-                   allocated_ = allocated;
-                   known_ = known;
-                   if (!s.else_steps.empty()) {
-                     line("} else {");
-                     ++depth_;
-                     steps(s.else_steps);
-                     --depth_;
-                   }
-                   line("}");
-                   allocated_ = allocated;
-                   // Outputs that both branches have resized.
-                   std::set<size_t> both = before;
-                   std::set_intersection(after_then.begin(), after_then.end(), resized_.begin(),
-                                         resized_.end(), std::inserter(both, both.begin()));
-                   resized_ = both;
-                 },
+                 [&](const loop::If& s) { branch(s); },
                  [&](const loop::While& s) { loop(s); },
                  [&](const loop::TiledGroup& s) { launch(variant_.launches.at(&s), s.name); },
                  [&](const loop::Call& s) {

@@ -70,6 +70,10 @@ class HostRun {
   void bind(const loop::BindSymbol& bind);
   void bound(sym::Expr symbol);  // prints the guards that were waiting for the symbol
   void loop(const loop::While& loop);
+  void branch(const loop::If& branch);
+  void side(const loop::Steps& steps, sym::Expr condition);
+  bool is_known(sym::Expr e) const;
+  sym::Expr here(sym::Expr e) const;
   void resize(const loop::Step& step);
   void resize(size_t output);
   void allocate(const loop::Step& step);
@@ -90,6 +94,7 @@ class HostRun {
   std::set<size_t> resized_;
   int scratch_slot_ = -1;                            // for kernels whose scratch the run allocates
   std::map<loop::BufferId, std::string> allocated_;  // buffers allocated outside the arena
+  std::map<loop::BufferId, int> slots_;              // of all buffers that have been in allocated_
   std::set<sym::Expr, sym::ExprLess> known_;         // symbols that are bound at this point
   // Size expressions over the inputs' symbols, evaluated once per run: indices into an array e.
   std::map<sym::Expr, size_t, sym::ExprLess> evaluated_;

@@ -24,21 +24,35 @@ class Prover {
     Expr e = to_expr(p);
     Interval i = bounds(e);
     if (i.lo >= 0) return true;
-    if (i.hi < 0 || depth >= kMaxDepth || budget_ == 0 || p.terms.empty()) return false;
+    if (i.hi < 0 || depth >= kMaxDepth || sums_ == 0 || terms_ <= 0 || p.terms.empty()) return false;
     if (!tried_.insert(e).second) return false;  // tried already: the same replacements in another order
-    --budget_;
+    --sums_;
     return by_index(e, depth) || by_operand(e, depth) || by_known_sum(p, depth) || by_variable(e, depth);
   }
 
  private:
   static constexpr int kMaxDepth = 12;
-  int budget_ = 48;  // number of sums to try
+  int sums_ = 48;  // to try
+  // To look at in all these sums. A try costs their number, or its square where a sum has a known sum or a
+  // product for every term, so that sums of a hundred terms take milliseconds and not minutes.
+  int64_t terms_ = 4096;
   std::unordered_set<Expr, ExprHash> tried_;
   const Facts& facts_;
   const Facts::State& state_;
   Bounds bounds_;
 
   Interval bounds(Expr e) const { return bounds_(e, facts_); }
+  static int64_t count(const Polynomial& p) { return static_cast<int64_t>(p.terms.size()); }
+
+  // Variables that have others as coefficients.
+  static std::vector<Expr> variables_in_products(const Polynomial& p) {
+    std::vector<Expr> found;
+    for (const Term& t : p.terms)
+      if (t.base.op() == Op::kMul)
+        for (const Expr& f : factors_of(t.base))
+          if (f.is_var()) found.push_back(f);
+    return found;
+  }
 
   // Replaces `atom` in e, either exactly or by something that does not make e larger.
   bool with(const Linear& linear, Expr replacement, int depth) {
@@ -74,6 +88,7 @@ class Prover {
     for (const Term& t : p.terms) {
       for (const Expr& f : factors_of(t.base)) {
         if (f.op() == Op::kVar || f.op() == Op::kAdd) continue;
+        if ((terms_ -= count(p)) <= 0) return false;
         auto linear = linear_as_atom(p, f);
         if (!linear) continue;
         Sign s = sign(linear->coefficient);
@@ -156,6 +171,7 @@ class Prover {
   bool by_known_sum(const Polynomial& p, int depth) {
     for (const Facts::State::Bound& b : state_.bounds) {
       if (!b.range.has_lo() && !b.range.has_hi()) continue;
+      if (terms_ <= 0) return false;
       Polynomial known = polynomial(b.of);
       for (const Term& k : known.terms) {
         auto t =
@@ -165,6 +181,7 @@ class Prover {
         int64_t times = t->coefficient / k.coefficient;  // p == times*known + rest
         int64_t end = times > 0 ? b.range.lo : b.range.hi;
         if (end == Interval::kNone || end == Interval::kUnlimited) continue;
+        terms_ -= count(p) + count(known);
         auto rest = add_scaled(p, known, -times);
         auto next = rest ? add_scaled(*rest, {{}, end}, times) : std::nullopt;
         if (next && next->terms.size() < p.terms.size() + known.terms.size() - 1 &&
@@ -177,7 +194,12 @@ class Prover {
 
   // Uses constant bounds of symbols: 2*a*b - a - b >= 0 for a, b >= 1 needs them one by one.
   bool by_variable(Expr e, int depth) {
+    const Polynomial p = polynomial(e);
+    const std::vector<Expr> products = variables_in_products(p);
+    if (products.empty()) return false;
     for (Expr v : free_vars(e)) {
+      if (std::find(products.begin(), products.end(), v) == products.end()) continue;
+      if ((terms_ -= count(p)) <= 0) return false;
       auto linear = linear_in(e, v);
       // bounds() has handled constant coefficients.
       if (!linear || linear->coefficient.is_const()) continue;

@@ -8,6 +8,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/composite/random.h"
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/op_table.h"
@@ -209,25 +210,6 @@ void update_if(graph::Builder& b, Term condition, const std::vector<graph::NodeI
     std::erase(graph.top.nodes, id);
     graph.top.nodes.push_back(id);
   }
-}
-
-constexpr const char* kGenerator = "generator";
-
-// Nodes that draw random numbers draw others in each run: the generator's state counts runs.
-void advance_generator(graph::Builder& b) {
-  Graph& graph = b.graph();
-  std::optional<Term> offset;
-  const bool advances = std::ranges::count(graph.states, kGenerator, &graph::State::name) > 0;
-  for (const graph::State& each : graph.states)
-    if (each.name == kGenerator) offset = Term(b, each.value);
-  for (graph::Node& node : graph.nodes) {
-    if (node.kind != OpKind::kRandomUniform || !node.inputs.empty() ||
-        node.attributes.text_or("generator", "philox") == "mersenne")
-      continue;
-    if (!offset) offset = state(b, kGenerator, {DType::kI64, {}});
-    node.inputs = {offset->id()};
-  }
-  if (offset && !advances) update(b, *offset, *offset + 1.0);
 }
 
 Graph train_step(Graph model, const Plan& plan, const Settings& settings) {

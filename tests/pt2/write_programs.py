@@ -1,4 +1,5 @@
-"""Writes tests/pt2/programs from what pt2_exports.py exported (DIR): write_programs.py DIR; without DIR, only `edges` and `bags`.
+"""Writes tests/pt2/programs from what pt2_exports.py exported (DIR): write_programs.py DIR; without DIR, only `edges`, `bags` and
+`draws`.
 
 Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
 wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.
@@ -82,10 +83,37 @@ def write_own(make):
         whole.unlink()
 
 
+def write_draws():
+    """Random draws, whose results are no function of the inputs: run.py checks their distributions."""
+    import torch
+
+    class Draws(torch.nn.Module):
+        def forward(self, x, p):
+            shape, ones = (x.shape[0], 100), torch.ones_like(x)
+            return {"rand": torch.rand(shape), "randn": torch.randn(shape), "randint": torch.randint(-3, 5, shape),
+                    "dropout": torch.dropout(x, 0.25, True), "dropout_": torch.dropout_(x.clone(), 0.25, True),
+                    "channels": torch.feature_dropout(ones[None, :, :, None].expand(1, -1, -1, 3).flatten(1, 2), 0.5, True),
+                    "alpha": torch.alpha_dropout(torch.randn(shape), 0.3, True), "bernoulli": torch.bernoulli(p),
+                    "randperm": torch.randperm(50), "normal_": torch.empty(shape).normal_(2.0, 3.0),
+                    "uniform_": torch.empty(shape).uniform_(-1.0, 1.0), "exponential_": torch.empty(shape).exponential_(2.0),
+                    "normal": torch.normal(x, 0.5), "one_of": torch.multinomial(p + 0.01, 1),
+                    "four_of": torch.multinomial(p[:, :10] + 0.01, 4), "half": torch.rand_like(x, dtype=torch.float16)}  # fmt: skip
+
+    dims = {"x": {0: torch.export.Dim.DYNAMIC}, "p": {0: torch.export.Dim.DYNAMIC}}
+    inputs = (torch.ones(64, 100), torch.rand(64, 100))
+    program = torch.export.export(Draws().train(), inputs, dynamic_shapes=dims)
+    for name, each in (("draws", program), ("draws.core", program.run_decompositions())):
+        whole = HERE / "whole.pt2"
+        torch.export.save(each, whole)
+        repack(whole, HERE / f"{name}.pt2")
+        whole.unlink()
+
+
 def main():
     HERE.mkdir(exist_ok=True)
     for make in (edges, bags):
         write_own(make)
+    write_draws()
     if len(sys.argv) < 2:
         return
     folder = pathlib.Path(sys.argv[1])

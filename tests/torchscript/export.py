@@ -170,6 +170,61 @@ def traced_transformer():
 # ---- Python's values
 
 
+class Masked(nn.Module):
+    """Masks of keys and of pairs; weights of each head, and none."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+        self.pairs = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=True, activation="gelu")
+        self.heads = nn.MultiheadAttention(16, 4, batch_first=True)
+
+    def forward(self, x, padding, causal):
+        x = self.pairs(self.keys(x, src_key_padding_mask=padding), src_mask=causal)
+        y, mean = self.heads(x, x, x, key_padding_mask=padding)
+        z, each = self.heads(x, x, x, average_attn_weights=False)
+        return x, y, mean, z, each, self.heads(x, x, x, need_weights=False)[0]
+
+
+@case
+@torch.no_grad()
+def attention_operators():
+    padding = torch.zeros(2, 7, dtype=torch.bool)
+    padding[0, 5:] = True
+    causal = torch.triu(torch.ones(7, 7, dtype=torch.bool), 1)
+    return trace(Masked().eval(), (torch.randn(2, 7, 16), padding, causal))
+
+
+class Quantized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4, bias=False))
+
+    def forward(self, x: Tensor):
+        return self.layers(x)
+
+
+def quantized(**how):
+    module = torch.ao.quantization.quantize_dynamic(Quantized().eval(), **how)
+    runs = [(torch.randn(2, 5, 8),), (torch.rand(1, 3, 8) * 4,), (-torch.rand(2, 1, 8),), (torch.zeros(1, 2, 8),)]
+    return script(module, runs, "--shape", "x=n,t,8")
+
+
+@case
+def quantized_linear():
+    return quantized(qconfig_spec={nn.Linear})
+
+
+@case
+def quantized_channels():
+    return quantized(qconfig_spec={nn.Linear: torch.ao.quantization.per_channel_dynamic_qconfig})
+
+
+@case
+def quantized_half():
+    return quantized(qconfig_spec={nn.Linear}, dtype=torch.float16)
+
+
 class Numbers(nn.Module):
     def __init__(self):
         super().__init__()
@@ -469,6 +524,34 @@ class Branches(nn.Module):
 def branches():
     runs = [(torch.ones(2, 3),), (-torch.ones(2, 3),), (torch.ones(5, 3),)]
     return script(Branches(), runs, "--shape", "x=n,3")
+
+
+class Kept(nn.Module):
+    """Each side of a branch has a size of its own, that its data decide."""
+
+    def forward(self, x: Tensor):
+        found = x[torch.where(x > 0.2)[0]]
+        if found.numel() > 10:
+            kept = torch.where(found > 0.5)[0]
+            kept = kept[torch.sort(found[kept])[1]]
+        else:
+            kept = torch.where(found <= 0.5)[0]
+        kept = kept[:12]
+        return found[kept], kept
+
+
+def kept(n):
+    return script(Kept(), [(torch.rand(27) * scale,) for scale in (1, 0.3, 0.1, 1)], "--shape", f"x={n}")
+
+
+@case
+def branch_sizes():
+    return kept("n")
+
+
+@case
+def branch_sizes_bounded():
+    return kept(27)
 
 
 class Loops(nn.Module):

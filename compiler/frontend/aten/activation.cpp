@@ -1,4 +1,4 @@
-// Activations, and dropout in inference.
+// Activations.
 #include <cmath>
 
 #include "compiler/frontend/aten/call.h"
@@ -140,32 +140,13 @@ Results op_log_softmax(Context& c) {
   return {log_softmax(x, {c.dim("dim", x.rank())})};
 }
 
-// PyTorch returns the input itself in inference.
-Results dropout(Context& c) {
-  if (!c.flag("train") || c.number("p") == 0) return {c.tensor(c.names("input") ? "input" : "self")};
-  c.unsupported("dropout in training draws random numbers", "export the module in eval mode: module.eval()");
-}
-Results native_dropout(Context& c) {
-  const Term x = c.in("input");
-  if (c.flag("train") && c.number("p") != 0)
-    c.unsupported("dropout in training draws random numbers",
-                  "export the module in eval mode: module.eval()");
-  return {x, filled(c.b, x.shape(), DType::kBool, 1)};
-}
-
 constexpr Row kRows[] = {
     {"_log_softmax", op_log_softmax},
     {"_prelu_kernel", prelu},
     {"_safe_softmax", safe_softmax},
     {"_softmax", op_softmax},
-    {"alpha_dropout", dropout},
     {"celu", celu},
-    {"dropout", dropout},
-    {"dropout_", dropout},
     {"elu", elu},
-    {"feature_alpha_dropout", dropout},
-    {"feature_dropout", dropout},
-    {"feature_dropout_", dropout},
     {"gelu", op_gelu},
     {"glu", glu},
     {"hardshrink", hardshrink},
@@ -176,7 +157,6 @@ constexpr Row kRows[] = {
     {"log_sigmoid", log_sigmoid},
     {"log_softmax", op_log_softmax},
     {"mish", mish},
-    {"native_dropout", native_dropout},
     {"prelu", prelu},
     {"relu", op_relu},
     {"relu6", relu6},

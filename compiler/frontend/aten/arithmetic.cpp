@@ -121,6 +121,11 @@ Results op_pow(Context& c) {
   return rounded(pow(w, y));
 }
 
+Results float_power(Context& c) {
+  const Term x = cast(as_term(c.b, c.arg("self")), DType::kF64, false);
+  return {pow(x, cast(as_term(c.b, c.arg("exponent")), DType::kF64, false))};
+}
+
 // NaN in either operand gives NaN in kMin and kMax; fmin and fmax prefer the number.
 template <OpKind kind>
 Results extremum(Context& c) {
@@ -266,7 +271,7 @@ constexpr Row kRows[] = {
     {"mul", mul},
     {"multiply", mul},
     {"pow", op_pow},
-    {"float_power", op_pow},
+    {"float_power", float_power},
     {"remainder", remainder},
     {"rsub", rsub},
     {"special_xlogy", xlogy},

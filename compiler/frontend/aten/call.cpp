@@ -21,7 +21,8 @@ const Table& table() {
           alias_rows(),       shape_rows(),      creation_rows(),      indexing_rows(),  contraction_rows(),
           convolution_rows(), pooling_rows(),    normalization_rows(), attention_rows(), resize_rows(),
           recurrent_rows(),   order_rows(),      assertion_rows(),     complex_rows(),   loss_rows(),
-          vision_rows(),      extension_rows(),  statistics_rows(),    assemble_rows()})
+          vision_rows(),      extension_rows(),  statistics_rows(),    assemble_rows(),  special_rows(),
+          random_rows(),      transformer_rows()})
       for (const Row& row : rows) t->emplace(row.name, &row);
     return t;
   }();
@@ -63,9 +64,12 @@ Value default_value(std::string_view text, const std::string& type) {
   if (type == "ScalarType?" && text == "4") return Value::of_dtype(DType::kI64);
   int64_t whole = 0;
   if (const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
-      error == std::errc() && end == text.data() + text.size())
+      error == std::errc() && end == text.data() + text.size()) {
+    // The only dtype among the defaults: int64 in PyTorch's numbering.
+    if (type.starts_with("ScalarType") && whole == 4) return Value::of_dtype(DType::kI64);
     return type == "float" || type == "float?" ? Value::number_of(static_cast<double>(whole))
                                                : Value::integer_of(whole);
+  }
   double number = 0;
   if (const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
       error == std::errc() && end == text.data() + text.size())

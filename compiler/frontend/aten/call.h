@@ -48,5 +48,8 @@ std::span<const Row> vision_rows();
 std::span<const Row> extension_rows();
 std::span<const Row> statistics_rows();
 std::span<const Row> assemble_rows();
+std::span<const Row> special_rows();
+std::span<const Row> random_rows();
+std::span<const Row> transformer_rows();
 
 }  // namespace stridec::aten

@@ -71,6 +71,8 @@ Term as_term(Builder& b, const Value& value);
 // Adds an output of the graph. `_` is appended to a name that another output has; the caller is warned that a
 // complex output is one of pairs.
 void add_output(Builder& b, std::string name, Term value, bool complex, std::vector<Diagnostic>& warnings);
+// Makes random draws differ from run to run. Throws Error for one in a loop.
+void keep_generator(Builder& b);
 Term scalar_of(Builder& b, const Value& value, DType dtype);
 DType dtype_of_number(const Value& value);
 

@@ -67,8 +67,14 @@ Results op_einsum(Context& c) {
   return {cast(einsum(equation, operands), to, false)};
 }
 Results tensordot(Context& c) {
-  const Term x = c.in("self"), y = c.in("other");
+  Term x = c.in("self"), y = c.in("other");
   const Dims xs = c.listed_dims("dims_self", x.rank()), ys = c.listed_dims("dims_other", y.rank());
+  // A dim of size 1 stretches: the other operand is summed along its own.
+  for (size_t i = 0; i < xs.size() && i < ys.size(); ++i) {
+    const bool one_x = x.dim(xs[i]).is_const(1), one_y = y.dim(ys[i]).is_const(1);
+    if (one_x && !one_y) y = reduce_sum(y, {ys[i]}, kKeep);
+    if (one_y && !one_x) x = reduce_sum(x, {xs[i]}, kKeep);
+  }
   return {
       Term(c.b, dot_general(c.b, x, y, {.batch_a = {}, .batch_b = {}, .contract_a = xs, .contract_b = ys}))};
 }

@@ -27,6 +27,14 @@ Results nonzero(Context& c) {
   const Term found = nonzero_of(reshape(x, {1}));
   return {reshape(slice(found, 0, 0, 0), {found.dim(1), 0})};
 }
+// The first `size` of them, filled up where there are fewer.
+Results nonzero_static(Context& c) {
+  const Term x = c.in("self");
+  if (x.rank() == 0) c.unsupported("nonzero_static of a scalar");
+  const sym::Expr size = c.size("size");
+  const Term fill = filled(c.b, {size, x.rank()}, DType::kI64, static_cast<double>(c.integer("fill_value")));
+  return {slice(concat({transpose(nonzero_of(x), 0, 1), fill}, 0), 0, 0, size)};
+}
 // where() of a condition alone: the coordinates along each dim.
 Results where_nonzero(Context& c) {
   const Term x = c.in("condition"), found = nonzero_of(x.rank() > 0 ? x : reshape(x, {1}));
@@ -430,6 +438,7 @@ constexpr Row kRows[] = {
     {"masked_scatter", masked_scatter},
     {"masked_select", masked_select},
     {"nonzero", nonzero},
+    {"nonzero_static", nonzero_static},
     {"where", where_nonzero},
     {"one_hot", one_hot},
     {"put", put},

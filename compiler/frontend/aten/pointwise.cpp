@@ -81,9 +81,6 @@ Results log2(Context& c) {
 Results log10(Context& c) {
   return in_floats(c, [](Term x) { return log(x) * (1 / std::numbers::ln10); });
 }
-Results erfc(Context& c) {
-  return in_floats(c, [](Term x) { return subtract_from(1, erf(x)); });
-}
 Results sinc(Context& c) {
   return in_floats(c, [](Term x) {
     const Term a = x * std::numbers::pi;
@@ -157,6 +154,11 @@ Results signbit(Context& c) {
   return {less(x, 0)};
 }
 
+Results isreal(Context& c) {
+  if (c.tensor("self").complex) c.unsupported("isreal of complex numbers");
+  return {constant_truth(c.in("self"), true)};
+}
+
 enum class Compare { kEq, kNe, kLt, kLe, kGt, kGe };
 
 template <Compare how>
@@ -225,7 +227,6 @@ constexpr Row kRows[] = {
     {"deg2rad", deg2rad},
     {"eq", comparison<Compare::kEq>},
     {"erf", float_unary<OpKind::kErf>},
-    {"erfc", erfc},
     {"exp", float_unary<OpKind::kExp>},
     {"exp2", exp2},
     {"expm1", float_unary<OpKind::kExpm1>},
@@ -241,6 +242,7 @@ constexpr Row kRows[] = {
     {"isnan", isnan},
     {"isneginf", is_infinite<false>},
     {"isposinf", is_infinite<true>},
+    {"isreal", isreal},
     {"le", comparison<Compare::kLe>},
     {"less", comparison<Compare::kLt>},
     {"less_equal", comparison<Compare::kLe>},

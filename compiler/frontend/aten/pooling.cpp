@@ -245,6 +245,20 @@ Results pixel_shuffle(Context& c) {
   }
   return {reshape(y, out)};
 }
+// Puts elements at the places in the flattened spatial dims that max_pool gave.
+template <int64_t spatial>
+Results max_unpool(Context& c) {
+  const Term x = c.in("self"), places = c.in("indices");
+  const int64_t rank = x.rank();
+  const Shape sizes = c.sizes("output_size");
+  if (rank < spatial + 1 || sizes.size() != spatial)
+    c.does_not_fit("max_unpool takes [..., channels, spatial...]");
+  const sym::Expr lead = count(x.shape(), 0, rank - spatial), from = count(x.shape(), rank - spatial, rank);
+  Shape out(x.shape().begin(), x.shape().end() - spatial);
+  out.insert(out.end(), sizes.begin(), sizes.end());
+  const Term zeros = filled(c.b, {lead, count(sizes)}, x.dtype(), 0);
+  return {reshape(scatter_elements(zeros, reshape(places, {lead, from}), reshape(x, {lead, from}), 1), out)};
+}
 Results channel_shuffle(Context& c) {
   const Term x = c.in("self");
   const int64_t groups = c.integer("groups");
@@ -275,6 +289,8 @@ constexpr Row kRows[] = {
     {"max_pool2d_with_indices", max_pool<2, true>},
     {"max_pool3d", max_pool<3, false>},
     {"max_pool3d_with_indices", max_pool<3, true>},
+    {"max_unpool2d", max_unpool<2>},
+    {"max_unpool3d", max_unpool<3>},
     {"native_channel_shuffle", channel_shuffle},
     {"pixel_shuffle", pixel_shuffle<true>},
     {"pixel_unshuffle", pixel_shuffle<false>},

@@ -213,6 +213,12 @@ Results linalg_norm(Context& c) {
   const Dims dims = c.has("dim") ? c.listed_dims("dim", x.rank()) : Dims{0, 1};
   return {matrix_norm_of(c, x, c.arg("ord"), dims, keeps(c))};
 }
+// The norm of the difference of all elements.
+Results dist(Context& c) {
+  const auto [x, y] = promoted_float(c, "self", "other");
+  const Term d = widen(x) - widen(y);
+  return {cast(p_norm(reshape(d, {count(d.shape())}), c.number("p"), {0}, false), x.dtype(), false)};
+}
 Results frobenius_norm(Context& c) {
   const Term x = norm_input(c);
   return {p_norm(x, 2, dims_of(c, x), keeps(c))};
@@ -272,6 +278,7 @@ constexpr Row kRows[] = {
     {"cumprod", scan<OpKind::kCumProd>},
     {"cumsum", scan<OpKind::kCumSum>},
     {"diff", diff},
+    {"dist", dist},
     {"frobenius_norm", frobenius_norm},
     {"linalg_matrix_norm", matrix_norm},
     {"linalg_norm", linalg_norm},

@@ -73,6 +73,7 @@ class Pass {
     if (out_.problems.empty()) {
       add_outputs();
       update_states();
+      aten::keep_generator(b_);
       graph::drop_implied_guards(out_.graph, given);
     }
     return {};

@@ -35,6 +35,8 @@ bool is_python_function(const std::string& name) {
 }
 
 Value call_builtin(Evaluator& e, const std::string& space, const std::string& name, Arguments arguments) {
+  if (space == "quantized")
+    if (auto out = call_quantized(e, name, arguments)) return std::move(*out);
   for (Value& v : arguments.values) v = e.loaded(std::move(v));
   const Call call{e, name, arguments};
   // An exception is raised even if its message is not known, and a container keeps a failed item.

@@ -38,6 +38,10 @@ std::optional<Value> call_string(const Call& c);     // strings.cpp
 std::optional<Value> call_query(const Call& c);      // queries.cpp: questions about tensors, conversions
 std::optional<Value> call_prim(const Call& c);       // queries.cpp: ops.prim
 
+// `ops.quantized.NAME` (quantized.cpp): linear layers with weights of 8 bits or f16, whose inputs are
+// quantised in the run; none for other operators. The packed weights are not loaded yet.
+std::optional<Value> call_quantized(Evaluator& e, const std::string& name, const Arguments& given);
+
 // Whether a kind has a function of this name, for some arguments.
 bool has_number_function(const std::string& name);
 bool has_container_function(const std::string& name);

@@ -69,6 +69,7 @@ class Pass {
       add_output("", result);
       add_updated(inputs);
       weights_.update_states();
+      aten::keep_generator(b_);
       evaluator_.update_attribute_states();
       graph::drop_implied_guards(out_.graph, given);
     }

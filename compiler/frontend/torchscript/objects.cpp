@@ -64,6 +64,11 @@ Value Evaluator::from_pickle(const ItemRef& item, const std::string& path) {
           }
           out.object->fields[name] = std::move(value);
         }
+      } else if (!item->items.empty() && !out.object->type && item->items[0]->kind == IK::kTuple) {
+        // An object of C++, whose state is a tuple.
+        const std::vector<ItemRef>& state = item->items[0]->items;
+        for (size_t i = 0; i < state.size(); ++i)
+          out.object->fields[std::to_string(i)] = from_pickle(state[i], joined(path, std::to_string(i)));
       } else if (!item->items.empty() && out.object->type &&
                  out.object->type->methods.contains("__setstate__")) {
         Arguments state;

@@ -1,5 +1,6 @@
 #include "compiler/ops/composite/random.h"
 
+#include <algorithm>
 #include <numbers>
 
 #include "compiler/base/text.h"
@@ -50,6 +51,38 @@ Dropout dropout(Term x, Term ratio, std::optional<Term> training, const DropoutO
   }
   const Term w = widen(x);
   return {cast(select(kept, w * cast(scale, w.dtype()), 0), x.dtype()), kept};
+}
+
+namespace {
+
+bool draws(const graph::Graph& graph, const graph::Node& node) {
+  if (node.kind == OpKind::kRandomUniform) return true;
+  return std::ranges::any_of(node.regions, [&](const graph::Region& region) {
+    return std::ranges::any_of(region.nodes, [&](graph::NodeId id) { return draws(graph, graph[id]); });
+  });
+}
+
+}  // namespace
+
+const graph::Node* loop_with_draws(const graph::Graph& graph) {
+  for (const graph::Node& node : graph.nodes)
+    if (node.kind == OpKind::kLoop && draws(graph, node)) return &node;
+  return nullptr;
+}
+
+void advance_generator(Builder& b) {
+  std::optional<Term> offset;
+  for (const graph::State& state : b.graph().states)
+    if (state.name == kGenerator) offset = Term(b, state.value);
+  const bool advances = offset.has_value();
+  for (graph::Node& node : b.graph().nodes) {
+    if (node.kind != OpKind::kRandomUniform || !node.inputs.empty() ||
+        node.attributes.text_or("generator", "philox") == "mersenne")
+      continue;
+    if (!offset) offset = Term(b, b.state(kGenerator, {DType::kI64, {}}, std::nullopt));
+    node.inputs = {offset->id()};
+  }
+  if (offset && !advances) b.add(OpKind::kUpdateState, {*offset, *offset + 1.0});
 }
 
 }  // namespace stridec::ops

@@ -27,4 +27,12 @@ struct Dropout {
 };
 Dropout dropout(Term x, Term ratio, std::optional<Term> training, const DropoutOptions& options);
 
+// The state that counts runs for draws.
+inline constexpr const char* kGenerator = "generator";
+// Makes draws differ from run to run: those of the counter-based generator read the state kGenerator. Draws
+// that were added since an earlier call join those before.
+void advance_generator(Builder& b);
+// A loop with a draw, which would give the same numbers in each iteration.
+const graph::Node* loop_with_draws(const graph::Graph& graph);
+
 }  // namespace stridec::ops

@@ -1,0 +1,236 @@
+// Random draws. Every draw is a stream of its own of a counter-based generator, which advance_generator()
+// makes differ from run to run. The distributions are PyTorch's, the numbers are not.
+#include <cmath>
+#include <limits>
+
+#include "compiler/base/text.h"
+#include "compiler/frontend/aten/call.h"
+#include "compiler/ops/composite/random.h"
+#include "compiler/ops/nodes.h"
+
+namespace stridec::aten {
+namespace {
+
+using namespace ops;
+
+// A draw uses up to two streams.
+int64_t fresh_seed(Builder& b) { return 2 * static_cast<int64_t>(b.graph().nodes.size()); }
+
+void refuse_generator(const Context& c) {
+  if (c.has("generator")) c.unsupported("a generator of random numbers as an argument");
+}
+
+// The dtype and the shape of what is drawn: those of the arguments, or of the tensor `self`.
+struct Drawn {
+  Shape shape;
+  DType dtype;
+};
+Drawn drawn(const Context& c) {
+  refuse_generator(c);
+  const bool like = c.names("self") && c.arg("self").is_tensor();
+  Drawn out{.shape = {}, .dtype = like ? c.in("self").dtype() : DType::kF32};
+  if (c.names("dtype")) out.dtype = c.dtype("dtype").value_or(out.dtype);
+  out.shape = c.names("size") ? c.sizes("size") : c.in("self").shape();
+  for (sym::Expr& dim : out.shape) dim = c.b.simplify(dim);
+  return out;
+}
+Term uniforms(Context& c, const Shape& shape) {
+  return random_uniform(c.b, shape, DType::kF32, fresh_seed(c.b));
+}
+double given(const Context& c, const char* name, double otherwise) {
+  return c.names(name) ? c.number(name) : otherwise;
+}
+
+Results rand(Context& c) {
+  const Drawn d = drawn(c);
+  const double low = given(c, "from", 0), high = given(c, "to", 1);
+  return {uniform(c.b, d.shape, low, high, d.dtype, fresh_seed(c.b))};
+}
+Results randn(Context& c) {
+  const Drawn d = drawn(c);
+  return {normal(c.b, d.shape, given(c, "mean", 0), given(c, "std", 1), d.dtype, fresh_seed(c.b))};
+}
+// The mean and the deviation are tensors or numbers.
+Results normal_of(Context& c) {
+  if (c.names("self")) return randn(c);
+  refuse_generator(c);
+  const Term mean = as_term(c.b, c.arg("mean")), deviation = as_term(c.b, c.arg("std"));
+  const DType to = c.arg("mean").is_tensor() ? mean.dtype() : deviation.dtype();
+  const Shape shape = c.names("size") ? c.sizes("size") : (widen(mean) + widen(deviation)).shape();
+  const Term z = normal(c.b, shape, 0, 1, DType::kF32, fresh_seed(c.b));
+  return {cast(z * cast(deviation, DType::kF32, false) + cast(mean, DType::kF32, false), to, false)};
+}
+
+Term whole_numbers(Context& c, const Shape& shape, sym::Expr low, sym::Expr high) {
+  c.b.require(sym::lt(low, high), "random numbers from {0} to {1}: the range is empty", {low, high});
+  // 53 random bits, so that ranges beyond 2^24 have all their numbers.
+  const Term u = random_uniform(c.b, shape, DType::kF64, fresh_seed(c.b));
+  const Term count = cast(size_as(c.b, DType::kI64, high - low), DType::kF64, false);
+  return cast(apply(OpKind::kFloor, u * count), DType::kI64, false) + size_as(c.b, DType::kI64, low);
+}
+Results randint(Context& c) {
+  Drawn d = drawn(c);
+  if (!c.names("self") && !c.has("dtype")) d.dtype = DType::kI64;
+  const sym::Expr low = c.names("low") ? c.size("low") : sym::Expr(0);
+  return {cast(whole_numbers(c, d.shape, low, c.size("high")), d.dtype, false)};
+}
+Results random_whole(Context& c) {
+  const Drawn d = drawn(c);
+  sym::Expr low = 0,
+            high = is_float(d.dtype) ? int64_t{1} << (d.dtype == DType::kF64 ? 53 : 24) : int64_t{1} << 31;
+  if (d.dtype == DType::kF16) high = 1 << 11;
+  if (d.dtype == DType::kBF16) high = 1 << 8;
+  if (is_bool(d.dtype)) high = 2;
+  if (is_integer(d.dtype) && byte_size(d.dtype) < 4)
+    high = int64_t{1} << (8 * byte_size(d.dtype) - (d.dtype == DType::kU8 ? 0 : 1));
+  if (c.names("from")) low = c.size("from");
+  if (c.has("to")) high = c.size("to");
+  return {cast(whole_numbers(c, d.shape, low, high), d.dtype, false)};
+}
+Results randperm(Context& c) {
+  refuse_generator(c);
+  const DType to = c.dtype("dtype").value_or(DType::kI64);
+  const Term keys = random_uniform(c.b, {c.b.simplify(c.size("n"))}, DType::kF64, fresh_seed(c.b));
+  return {cast(sort(keys, 0).indices, to, false)};
+}
+
+Results bernoulli_row(Context& c) {
+  const Drawn d = drawn(c);
+  if (!c.names("p")) return {bernoulli(c.in("self"), d.dtype, fresh_seed(c.b))};
+  const Term p = cast(as_term(c.b, c.arg("p")), DType::kF32, false);
+  return {cast(less(uniforms(c, d.shape), p), d.dtype, false)};
+}
+Results exponential(Context& c) {
+  const Drawn d = drawn(c);
+  const Term u = uniforms(c, d.shape);
+  return {cast(log(subtract_from(1, u)) * (-1 / given(c, "lambd", 1)), d.dtype, false)};
+}
+Results geometric(Context& c) {
+  const Drawn d = drawn(c);
+  const Term u = subtract_from(1, uniforms(c, d.shape));
+  return {cast(apply(OpKind::kCeil, log(u) / std::log1p(-c.number("p"))), d.dtype, false)};
+}
+Results cauchy(Context& c) {
+  const Drawn d = drawn(c);
+  const Term u = uniforms(c, d.shape);
+  const Term x = apply(OpKind::kTan, (u - 0.5) * M_PI) * given(c, "sigma", 1) + given(c, "median", 0);
+  return {cast(x, d.dtype, false)};
+}
+
+// Samples without replacement are the largest of log(p) plus Gumbel noise.
+Results multinomial_row(Context& c) {
+  refuse_generator(c);
+  const Term x = c.in("self"), p = widen(x);
+  const Term rows = x.rank() == 1 ? unsqueeze(p, {0}) : p;
+  const sym::Expr samples = c.b.simplify(c.size("num_samples"));
+  const Term logs = log(rows);
+  Term out = logs;
+  if (c.flag("replacement") || samples.is_const(1)) {
+    if (!samples.is_const()) c.unsupported("multinomial of a number of samples that the run decides");
+    out = multinomial(logs, samples.value(), DType::kI64, fresh_seed(c.b));
+  } else {
+    const Term u = subtract_from(1, uniforms(c, rows.shape()));
+    out = top_k(logs - log(-log(u)), 1, samples).indices;
+  }
+  return {x.rank() == 1 ? squeeze(out, {0}) : out};
+}
+
+// A factor for each element, or with `whole_channels` for each channel.
+Term kept_mask(Context& c, Term x, double p, bool whole_channels) {
+  Shape shape = x.shape();
+  if (whole_channels)
+    for (size_t d = 2; d < shape.size(); ++d) shape[d] = 1;
+  return greater_equal(uniforms(c, shape), p);
+}
+const char* input_of(const Context& c) { return c.names("input") ? "input" : "self"; }
+
+// The in-place forms write their input, and only in training.
+Results dropped(Context& c, Term value) {
+  const Term x = cast(value, c.in(input_of(c)).dtype(), false);
+  if (!c.schema.name.ends_with("_")) return {x};
+  write(c.b, c.tensor("self"), x);
+  return {c.tensor("self")};
+}
+
+// PyTorch returns the input itself in inference.
+template <bool whole_channels>
+Results dropout_row(Context& c) {
+  const double p = c.number("p");
+  if (!c.flag("train") || p == 0) return {c.tensor(input_of(c))};
+  const Term x = c.in(input_of(c)), w = widen(x);
+  if (p == 1) return dropped(c, filled(c.b, x.shape(), x.dtype(), 0));
+  const Term kept = kept_mask(c, x, p, whole_channels);
+  return dropped(c, select(expand(kept, x.shape()), w * (1 / (1 - p)), 0));
+}
+// Dropped elements have the value that SELU saturates at, and an affine map keeps mean and variance.
+template <bool whole_channels>
+Results alpha_dropout(Context& c) {
+  const double p = c.number("p");
+  if (!c.flag("train") || p == 0) return {c.tensor(input_of(c))};
+  const Term x = c.in(input_of(c)), w = widen(x);
+  if (p == 1) return dropped(c, filled(c.b, x.shape(), x.dtype(), 0));
+  constexpr double kAlpha = 1.7580993408473766;
+  const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
+  const Term kept = expand(kept_mask(c, x, p, whole_channels), x.shape());
+  return dropped(c, select(kept, w, number_like(w, -kAlpha)) * a + kAlpha * a * p);
+}
+Results native_dropout(Context& c) {
+  const Term x = c.in("input"), w = widen(x);
+  const double p = c.number("p");
+  const bool training = !c.has("train") || c.flag("train");
+  if (!training || p == 0) return {x, filled(c.b, x.shape(), DType::kBool, 1)};
+  if (p == 1) return {filled(c.b, x.shape(), x.dtype(), 0), filled(c.b, x.shape(), DType::kBool, 0)};
+  const Term kept = kept_mask(c, x, p, false);
+  return {cast(select(kept, w * (1 / (1 - p)), 0), x.dtype(), false), kept};
+}
+Results rrelu(Context& c) {
+  const Term x = c.in("self"), w = widen(x);
+  const double low = c.number("lower"), high = c.number("upper");
+  if (!c.flag("training")) return {cast(select(less(w, 0), w * ((low + high) / 2), w), x.dtype(), false)};
+  refuse_generator(c);
+  const Term slope = uniforms(c, x.shape()) * (high - low) + low;
+  return {cast(select(less_equal(w, 0), w * slope, w), x.dtype(), false)};
+}
+
+constexpr Row kRows[] = {
+    {"alpha_dropout", alpha_dropout<false>},
+    {"alpha_dropout_", alpha_dropout<false>},
+    {"bernoulli", bernoulli_row},
+    {"cauchy", cauchy},
+    {"dropout", dropout_row<false>},
+    {"dropout_", dropout_row<false>},
+    {"exponential", exponential},
+    {"feature_alpha_dropout", alpha_dropout<true>},
+    {"feature_alpha_dropout_", alpha_dropout<true>},
+    {"feature_dropout", dropout_row<true>},
+    {"feature_dropout_", dropout_row<true>},
+    {"geometric", geometric},
+    {"multinomial", multinomial_row},
+    {"native_dropout", native_dropout},
+    {"normal", normal_of},
+    {"normal_functional", randn},
+    {"rand", rand},
+    {"rand_like", rand},
+    {"randint", randint},
+    {"randint_like", randint},
+    {"randn", randn},
+    {"randn_like", randn},
+    {"random", random_whole},
+    {"randperm", randperm},
+    {"rrelu", rrelu},
+    {"uniform", rand},
+};
+
+}  // namespace
+
+std::span<const Row> random_rows() { return kRows; }
+
+void keep_generator(Builder& b) {
+  if (const graph::Node* loop = loop_with_draws(b.graph()))
+    fail(ErrorKind::kUnsupported, "unsupported-op",
+         cat("a loop draws random numbers, and would draw the same ones in each iteration: ", loop->origin),
+         "draw them before the loop and index them in it");
+  advance_generator(b);
+}
+
+}  // namespace stridec::aten

@@ -1,0 +1,185 @@
+#include "compiler/ops/composite/special.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <span>
+
+namespace stridec::ops {
+namespace {
+
+using graph::OpKind;
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// c[0] + c[1] x + c[2] x^2 + ...
+Term polynomial(std::span<const double> c, Term x) {
+  Term out = number_like(x, c.back());
+  for (size_t i = c.size() - 1; i-- > 0;) out = out * x + c[i];
+  return out;
+}
+
+Term sin_pi(Term x) {
+  const Term whole = apply(OpKind::kFloor, x);
+  const Term s = apply(OpKind::kSin, (x - whole) * std::numbers::pi);
+  const Term half = whole * 0.5;
+  return select(equal(half, apply(OpKind::kFloor, half)), s, -s);
+}
+Term is_whole(Term x) { return equal(x, apply(OpKind::kFloor, x)); }
+
+// Lanczos' approximation, for x >= 0.5.
+Term lgamma_of_positive(Term x) {
+  constexpr double kG = 7;
+  constexpr double kSeries[] = {676.5203681218851,     -1259.1392167224028,  771.32342877765313,
+                                -176.61502916214059,   12.507343278686905,   -0.13857109526572012,
+                                9.9843695780195716e-6, 1.5056327351493116e-7};
+  const Term z = x - 1;
+  Term sum = number_like(x, 0.99999999999980993);
+  for (size_t i = 0; i < std::size(kSeries); ++i)
+    sum = sum + divide_into(kSeries[i], z + static_cast<double>(i + 1));
+  const Term t = z + (kG + 0.5);
+  const Term out = (z + 0.5) * (log(t) - 1) - kG + log(sum) + 0.5 * std::log(2 * std::numbers::pi);
+  return select(apply(OpKind::kIsInf, x), x, out);
+}
+
+}  // namespace
+
+Term lgamma(Term x) {
+  const Term low = less(x, 0.5), y = select(low, subtract_from(1, x), x), g = lgamma_of_positive(y);
+  const Term reflected = subtract_from(std::log(std::numbers::pi), log(abs(sin_pi(x)))) - g;
+  const Term out = select(low, reflected, g);
+  return select(logical_or(logical_and(is_whole(x), less_equal(x, 0)), apply(OpKind::kIsInf, x)), kInf, out);
+}
+
+Term digamma(Term x) {
+  const Term low = less(x, 0.5), y = select(low, subtract_from(1, x), x);
+  Term shift = divide_into(1, y);
+  for (int k = 1; k < 6; ++k) shift = shift + divide_into(1, y + k);
+  const Term z = y + 6, r = divide_into(1, square(z));
+  // The terms B(2k) / 2k of the asymptotic series.
+  constexpr double kSeries[] = {1. / 12, -1. / 120, 1. / 252, -1. / 240, 1. / 132, -691. / 32760, 1. / 12};
+  const Term positive = log(z) - divide_into(0.5, z) - r * polynomial(kSeries, r) - shift;
+  const Term turn = x - apply(OpKind::kFloor, x);
+  const Term reflected =
+      positive - divide_into(std::numbers::pi, apply(OpKind::kTan, turn * std::numbers::pi));
+  const Term out = select(low, reflected, positive);
+  const Term pole = select(equal(x, 0), number_like(x, -kInf), number_like(x, kNan));
+  return select(logical_and(is_whole(x), less_equal(x, 0)), pole, out);
+}
+
+Term zeta(Term s, Term q) {
+  constexpr int kTerms = 32;
+  Term sum = pow(q, -s);
+  for (int k = 1; k < kTerms; ++k) sum = sum + pow(q + k, -s);
+  // The rest by Euler and Maclaurin: B(2j) / (2j)! s (s + 1) ... (s + 2j - 2) a^(1 - 2j - s).
+  constexpr double kSeries[] = {1. / 12, -1. / 720, 1. / 30240, -1. / 1209600, 1. / 47900160};
+  const Term a = q + kTerms, power = pow(a, -s);
+  sum = sum + power * (a / (s - 1) + 0.5);
+  Term factor = s * power / a;
+  for (int j = 0; j < static_cast<int>(std::size(kSeries)); ++j) {
+    sum = sum + factor * kSeries[j];
+    factor = factor * (s + (2 * j + 1)) * (s + (2 * j + 2)) / square(a);
+  }
+  const Term defined = logical_or(greater(q, 0), is_whole(s));
+  Term out = select(defined, sum, kNan);
+  out = select(logical_and(less_equal(q, 0), is_whole(q)), kInf, out);
+  return select(equal(s, 1), kInf, select(less(s, 1), kNan, out));
+}
+
+Term polygamma(int64_t order, Term x) {
+  if (order == 0) return digamma(x);
+  double factor = order % 2 == 0 ? -1 : 1;
+  for (int64_t k = 2; k <= order; ++k) factor *= static_cast<double>(k);
+  return zeta(number_like(x, static_cast<double>(order + 1)), x) * factor;
+}
+
+namespace {
+
+// The power series where it has not too many terms, and the asymptotic one.
+Term scaled_bessel_i(Term x, int order) {
+  constexpr double kSwitch = 16;
+  constexpr int kTerms = 48, kAsymptotic = 12;
+  const Term a = abs(x), near = less(a, kSwitch);
+  const Term small = select(near, a, 1), q = square(small * 0.5);
+  Term sum = number_like(x, 1);
+  for (int k = kTerms; k >= 1; --k) sum = q * sum / static_cast<double>(k * (k + order)) + 1;
+  if (order == 1) sum = sum * small * 0.5;
+  const Term large = select(near, kSwitch, a), r = divide_into(1, large * 8);
+  const double mu = 4. * order * order;
+  Term tail = number_like(x, 1);
+  for (int k = kAsymptotic; k >= 1; --k) tail = r * tail * (-(mu - std::pow(2 * k - 1, 2)) / k) + 1;
+  const Term out = select(near, sum * exp(-small), tail / sqrt(large * (2 * std::numbers::pi)));
+  return order == 1 ? select(less(x, 0), -out, out) : out;
+}
+
+}  // namespace
+
+Term scaled_bessel_i0(Term x) { return scaled_bessel_i(x, 0); }
+Term scaled_bessel_i1(Term x) { return scaled_bessel_i(x, 1); }
+
+Term erfcx(Term x) {
+  constexpr double kSeries[] = {-1.26551223, 1.00002368,  0.37409196, 0.09678418,  -0.18628806,
+                                0.27886807,  -1.13520398, 1.48851587, -0.82215223, 0.17087277};
+  const Term t = divide_into(1, abs(x) * 0.5 + 1), positive = t * exp(polynomial(kSeries, t));
+  return select(less(x, 0), exp(square(x)) * 2 - positive, positive);
+}
+
+Term erfc(Term x) { return select(less(x, 1), subtract_from(1, erf(x)), exp(-square(x)) * erfcx(x)); }
+
+Term log_ndtr(Term x) {
+  const Term z = x * std::numbers::sqrt2 * 0.5;
+  const Term low = less(x, -1), far = select(low, z, -1);
+  const Term tail = log(erfcx(-far) * 0.5) - square(far);
+  return select(low, tail, log(subtract_from(1, erfc(z) * 0.5)));
+}
+
+// Wichura's algorithm AS 241.
+Term ndtri(Term p) {
+  constexpr double kA[] = {3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427,
+                           13731.693765509461125, 45921.953931549871457, 67265.770927008700853,
+                           33430.575583588128105, 2509.0809287301226727};
+  constexpr double kB[] = {1,
+                           42.313330701600911252,
+                           687.18700749205790830,
+                           5394.1960214247511077,
+                           21213.794301586595867,
+                           39307.895800092710610,
+                           28729.085735721942674,
+                           5226.4952788528545610};
+  constexpr double kC[] = {1.42343711074968357734,   4.63033784615654529590,   5.76949722146069140550,
+                           3.64784832476320460504,   1.27045825245236838258,   0.241780725177450611770,
+                           0.0227238449892691845833, 7.74545014278341407640e-4};
+  constexpr double kD[] = {1,
+                           2.05319162663775882187,
+                           1.67638483018380384940,
+                           0.689767334985100004550,
+                           0.148103976427480074590,
+                           0.0151986665636164571966,
+                           5.47593808499534494600e-4,
+                           1.05075007164441684324e-9};
+  constexpr double kE[] = {6.65790464350110377720,    5.46378491116411436990,   1.78482653991729133580,
+                           0.296560571828504891230,   0.0265321895265761230930, 0.00124266094738807843860,
+                           2.71155556874348757815e-5, 2.01033439929228813265e-7};
+  constexpr double kF[] = {1,
+                           0.599832206555887937690,
+                           0.136929880922735805310,
+                           0.0148753612908506148525,
+                           7.86869131145613259100e-4,
+                           1.84631831751005468180e-5,
+                           1.42151175831644588870e-7,
+                           2.04426310338993978564e-15};
+  const Term q = p - 0.5, r = subtract_from(0.180625, square(q));
+  const Term middle = q * polynomial(kA, r) / polynomial(kB, r);
+  const Term least = minimum(p, subtract_from(1, p));
+  const Term inside = greater(least, 0), s = sqrt(-log(select(inside, least, 0.5)));
+  const Term u = s - 1.6, v = s - 5;
+  const Term tail =
+      select(less_equal(s, 5), polynomial(kC, u) / polynomial(kD, u), polynomial(kE, v) / polynomial(kF, v));
+  const Term far = select(inside, tail, kInf);
+  const Term out = select(less_equal(abs(q), 0.425), middle, select(less(q, 0), -far, far));
+  return select(logical_or(less(p, 0), greater(p, 1)), kNan, select(apply(OpKind::kIsNan, p), p, out));
+}
+
+Term erfinv(Term y) { return ndtri(y * 0.5 + 0.5) * (std::numbers::sqrt2 * 0.5); }
+
+}  // namespace stridec::ops
