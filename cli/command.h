@@ -39,6 +39,7 @@ std::function<int()> declare_profile(CLI::App& app, const Globals& globals);
 std::function<int()> declare_report(CLI::App& app, const Globals& globals);
 std::function<int()> declare_tune(CLI::App& app, const Globals& globals);
 std::function<int()> declare_train(CLI::App& app, const Globals& globals);
+std::function<int()> declare_rules(CLI::App& app, const Globals& globals);
 std::function<int()> declare_refit(CLI::App& app, const Globals& globals);
 std::function<int()> declare_diff(CLI::App& app, const Globals& globals);
 std::function<int()> declare_ops(CLI::App& app, const Globals& globals);
