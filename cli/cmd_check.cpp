@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
+#include "compiler/extensions.h"
 #include "compiler/frontend/import.h"
 #include "compiler/function_flags.h"
 #include "compiler/sym/phrase.h"
@@ -171,6 +172,7 @@ Json training_json(const train::Report& report) {
 int run(const CompileFlags& flags, const Globals& globals) {
   const CompileOptions options = flags.options(globals);
   name_stage("reading");
+  check_extensions(options);
   const Targets targets = select_targets(options.targets, options.cpus, options.gpus);
   // Lowering a large graph takes longer than checking it: 'inspect' shows its flops.
   constexpr size_t kMostNodes = 4000;
@@ -198,6 +200,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
       training = train::check_training(imported.graph, *options.training);
       imported.problems = training->problems;
     } else if (complete) {
+      apply_rules(imported.graph, options.extensions);
       imported.problems = unsupported_steps(imported.graph, targets);
     }
     if (code == 0) code = exit_code(imported.problems);

@@ -16,6 +16,7 @@
 #include "cli/model_summary.h"
 #include "cli/node_fates.h"
 #include "cli/output.h"
+#include "cli/rewrites_report.h"
 #include "cli/terminal.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
@@ -364,6 +365,7 @@ std::string text_of(const FunctionResult& made, const std::string& stage) {
   if (stage == "loops") return loop::to_string(made.loops);
   if (stage == "memory") return memory_text(*made.programs().front());
   if (stage == "nodes") return nodes_text(nodes_of(made));
+  if (stage == "rewrites") return rewrites_text(made.rules);
   return loop::to_string(*made.programs().front());
 }
 
@@ -375,6 +377,7 @@ Json json_of(const FunctionResult& made, const std::string& stage) {
   if (stage == "memory") return memory_json(*made.programs().front());
   if (stage == "schedule") return schedule_json(made);
   if (stage == "nodes") return nodes_json(nodes_of(made));
+  if (stage == "rewrites") return rewrites_json(made.rules);
   return {{"stage", stage}, {"text", text_of(made, stage)}};
 }
 
@@ -423,9 +426,13 @@ int run(const Flags& flags, const Globals& globals) {
       (first != std::string::npos && start[first] == '{'))
     return inspect_artifact(flags, globals);
   const std::string stage = flags.stage.empty() ? "graph" : flags.stage;
-  const CompileOptions options = flags.common.options(globals);
+  CompileOptions options = flags.common.options(globals);
+  options.extensions.explains = stage == "rewrites";
+  if (stage == "rewrites" && options.extensions.rules.empty())
+    fail(ErrorKind::kUsage, "usage", "--stage=rewrites shows what rules do, and there are none",
+         "add --rewrites FILE");
   const Stage last = !flags.graph_file.empty() || stage == "graph" ? Stage::kGraph
-                     : stage == "loops"                            ? Stage::kLoops
+                     : stage == "loops" || stage == "rewrites"     ? Stage::kLoops
                      : stage == "source" || stage == "manifest"    ? Stage::kArtifact
                                                                    : Stage::kSchedule;
   if (!flags.graph_file.empty() && options.functions.size() > 1)
@@ -454,8 +461,8 @@ std::function<int()> declare_inspect(CLI::App& app, const Globals& globals) {
   app.add_option("--stage", flags->stage,
                  "of a model what is printed (default: what it takes and consists of, and its graph); of an "
                  "artifact: manifest or nodes")
-      ->check(
-          CLI::IsMember({"graph", "loops", "schedule", "fused", "nodes", "memory", "source", "manifest"}));
+      ->check(CLI::IsMember(
+          {"graph", "loops", "schedule", "fused", "nodes", "rewrites", "memory", "source", "manifest"}));
   app.add_option("--write-graph", flags->graph_file,
                  "write the model as stridec's own serialized graph, which compiles like the model")
       ->type_name("FILE");

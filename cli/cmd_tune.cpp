@@ -93,9 +93,10 @@ int merge(const Flags& flags, const Globals& globals) {
   tune::Contents all;
   for (const std::string& file : flags.files) {
     const tune::Database database(file, true);
-    const auto& [entries, learned] = database.contents();
+    const auto& [entries, learned, extensions] = database.contents();
     all.entries.insert(all.entries.end(), entries.begin(), entries.end());
     all.learned.insert(all.learned.end(), learned.begin(), learned.end());
+    all.extensions.insert(all.extensions.end(), extensions.begin(), extensions.end());
   }
   const tune::Contents kept = tune::merged(all);
   write_file(flags.output, tune::file_text(kept));

@@ -40,6 +40,7 @@ std::function<int()> declare_report(CLI::App& app, const Globals& globals);
 std::function<int()> declare_tune(CLI::App& app, const Globals& globals);
 std::function<int()> declare_train(CLI::App& app, const Globals& globals);
 std::function<int()> declare_export(CLI::App& app, const Globals& globals);
+std::function<int()> declare_rules(CLI::App& app, const Globals& globals);
 std::function<int()> declare_refit(CLI::App& app, const Globals& globals);
 std::function<int()> declare_diff(CLI::App& app, const Globals& globals);
 std::function<int()> declare_ops(CLI::App& app, const Globals& globals);

@@ -39,6 +39,10 @@ constexpr Command kCommands[] = {
      "stridec tune model.onnx --tune-db tuned.txt --tune-seconds 120\n"
      "stridec tune model.onnx --tune-shape batch=1,sequence=128\n"
      "stridec tune show tuned.txt"},
+    {"rules", kModels, "check rewrite rules of your own, or list the operators that they can name",
+     declare_rules,
+     "stridec rules check acme.rules\n"
+     "stridec rules operators"},
     {"run", kArtifacts, "run an artifact on .npy and .npz files", declare_run,
      "stridec run model.so --input x=x.npy --output y=y.npy\n"
      "stridec run model.so --random --dim batch=2"},

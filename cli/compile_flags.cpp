@@ -10,6 +10,7 @@
 #include "cli/suggest.h"
 #include "cli/train_config.h"
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
 #include "compiler/passes/autocast.h"
 
@@ -127,6 +128,21 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
                  "an input and the output that it becomes, kept from run to run: past_key_0=present_key_0, "
                  "or past_*=present_*")
       ->type_name("INPUT=OUTPUT");
+
+  group("Extensions");
+  app.add_option("--rewrites", rewrites,
+                 "rewrite rules of your own, which are checked before their first use; of several files, in "
+                 "this order")
+      ->type_name("FILE");
+  app.add_option("--pass", passes,
+                 "a pass of your own: after=NAME, and a command that reads the graph as text and writes it. "
+                 "'stridec passes' lists the names")
+      ->type_size(2)
+      ->type_name("after=NAME COMMAND");
+  app.add_option("--plugin", plugins,
+                 "a pass of your own in a shared library with the interface of stridec/plugin.h")
+      ->type_size(2)
+      ->type_name("after=NAME FILE");
 
   group("Training");
   app.add_option("--train", training,
@@ -267,6 +283,34 @@ std::optional<train::Settings> parse_training(const CompileFlags& flags) {
   return settings;
 }
 
+// --rewrites, --pass and --plugin.
+extend::Extensions parse_extensions(const CompileFlags& flags) {
+  extend::Extensions made;
+  for (const std::string& file : flags.rewrites) {
+    if (std::ranges::count(flags.rewrites, file) > 1)
+      fail(ErrorKind::kUsage, "usage", cat("--rewrites names '", file, "' twice"), "name each file once");
+    made.rules.push_back(extend::read_rules(file));
+  }
+  constexpr std::string_view kAfter = "after=";
+  const auto add = [&](const auto& given, bool plugin) {
+    for (const auto& [place, command] : given) {
+      if (!place.starts_with(kAfter) || place.size() == kAfter.size() || command.empty())
+        fail(ErrorKind::kUsage, "usage", cat("'", place, "' does not say after which pass to run"),
+             plugin ? "write --plugin after=import pass.so" : "write --pass after=import 'python3 pass.py'");
+      made.passes.push_back(
+          {.after = place.substr(kAfter.size()),
+           .command = command,
+           .plugin = plugin,
+           .sha256 = plugin ? sha256_of_file(command) : sha256(command.data(), command.size())});
+    }
+  };
+  add(flags.passes, false);
+  add(flags.plugins, true);
+  made.max_seconds = flags.budget.seconds;
+  made.max_memory = flags.budget.memory;
+  return made;
+}
+
 CompileOptions CompileFlags::options(const Globals& globals) const {
   CompileOptions made;
   made.functions = parse_functions(functions);
@@ -346,6 +390,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   constexpr double kShareOfMeasuring = 0.6;
   made.tuning.limit = kShareOfMeasuring * budget.seconds;
   made.use_cache = !no_cache;
+  made.extensions = parse_extensions(*this);
   return made;
 }
 

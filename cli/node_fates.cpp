@@ -56,10 +56,16 @@ std::string steps_of(const NodeRow::Kernel& kernel) {
              join(kernel.steps, ", ", [](int step) { return std::to_string(step); }), ")");
 }
 
-std::string fate_of(const NodeRow& row) {
+std::string fate_without_rules(const NodeRow& row) {
   if (!row.kernels.empty()) return cat(row.fate, " ", join(row.kernels, ", ", steps_of));
   if (row.fate != "rewritten") return row.fate;
   return row.with.empty() ? cat("rewritten by ", row.by) : cat("rewritten: same as ", row.with);
+}
+
+std::string fate_of(const NodeRow& row) {
+  const std::string fate = fate_without_rules(row);
+  if (row.rules.empty() || row.by.starts_with("rule ")) return fate;
+  return cat(fate, "; rewritten by rule ", join(row.rules, ", "));
 }
 
 }  // namespace
@@ -75,6 +81,8 @@ std::vector<NodeRow> nodes_of(const FunctionResult& made) {
     for (const int step : fate.steps) add_kernel(row, names[step], step);
     row.fate = package::name(fate.kind);
     if (fate.steps.empty()) row.by = fate.by, row.with = fate.with;
+    for (const extend::RuleEffect& rule : made.rules)
+      if (std::ranges::count(rule.nodes, fate.node) > 0) row.rules.push_back(rule.rule);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -94,6 +102,11 @@ std::vector<NodeRow> nodes_of(const Json& function) {
       else
         row.by = group["by"];
     }
+  if (listed->contains("rewritten_by_rules"))
+    for (const Json& group : (*listed)["rewritten_by_rules"])
+      for (const Json& node : group["nodes"])
+        if (const auto row = rows.find(node.get<std::string>()); row != rows.end())
+          row->second.rules.push_back(group["rule"].get<std::string>());
   return in_order(std::move(rows));
 }
 
@@ -120,6 +133,7 @@ Json nodes_json(const std::vector<NodeRow>& nodes) {
     Json one = {{"node", row.node}, {"fate", row.fate}};
     if (!row.by.empty()) one["by"] = row.by;
     if (!row.with.empty()) one["with"] = row.with;
+    if (!row.rules.empty()) one["rules"] = row.rules;
     for (const NodeRow::Kernel& kernel : row.kernels)
       one["kernels"].push_back({{"name", kernel.name}, {"steps", kernel.steps}});
     all.push_back(std::move(one));

@@ -15,7 +15,8 @@ struct NodeRow {
     std::string name;
     std::vector<int> steps;  // of the runtime's profile
   };
-  std::vector<Kernel> kernels;  // of fate "kernel"; of "routine": the routine
+  std::vector<Kernel> kernels;     // of fate "kernel"; of "routine": the routine
+  std::vector<std::string> rules;  // of the user, that replaced its operations
 };
 
 // In the model's order.

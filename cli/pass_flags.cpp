@@ -11,12 +11,14 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
+#include "compiler/extensions.h"
 #include "compiler/pipeline.h"
 
 namespace stridec::cli {
 namespace {
 
 void expect_pass(const std::string& name) {
+  if (is_extension_row(name)) return;
   const Pipeline pipeline = default_pipeline();
   try {
     find_pass(pipeline, name);

@@ -12,6 +12,8 @@
 #include "compiler/base/pass.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/cuda/build.h"
+#include "compiler/extend/extensions.h"
+#include "compiler/extend/rewrite.h"
 #include "compiler/fates.h"
 #include "compiler/frontend/import.h"
 #include "compiler/graph/graph.h"
@@ -87,7 +89,8 @@ struct CompileOptions {
   // Sizes that get a program of their own in addition to the general one. The run selects the program.
   std::vector<loop::SymbolValues> specialize;
   Tuning tuning;
-  bool use_cache = true;  // of compiled kernels
+  bool use_cache = true;  // of compiled kernels, and of rules that were checked
+  extend::Extensions extensions;
   PassOptions passes;
   std::function<void(Pipeline&)> edit_pipeline;  // may be empty; edits the pass list before it runs
   Progress progress;
@@ -112,6 +115,7 @@ struct FunctionResult {
   frontend::ModelFacts facts;
   std::vector<std::string> files;    // the files that the model was read from
   NodeTrace nodes;                   // what became of the model's nodes
+  std::vector<extend::RuleEffect> rules;  // what the rules of the extensions did
   std::vector<Diagnostic> warnings;  // from the frontend
   graph::Graph graph;                // as imported, before the graph passes
   loop::Program loops;               // one nest per operator

@@ -1,6 +1,7 @@
 #include "compiler/compile.h"
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/extensions.h"
 #include "compiler/function_flags.h"
 #include "compiler/passes/autocast.h"
 #include "compiler/pipeline.h"
@@ -38,9 +39,13 @@ Compilation run(std::vector<graph::Graph> graphs, Compilation made, const Compil
     for (size_t f = 0; f < module.functions.size(); ++f)
       module.functions[f].hash.emplace(module.made.functions[f].source.model);
   Pipeline pipeline = pipeline_until(last);
+  add_extensions(pipeline, options.extensions);
   if (options.edit_pipeline) options.edit_pipeline(pipeline);
   const PassContext context{.options = values, .factors = factors_of(options.precision, module.targets)};
   module.made.stopped = !run(pipeline, module, runner, context);
+  if (last == Stage::kGraph && !options.extensions.empty())
+    for (size_t f = 0; f < module.functions.size(); ++f)
+      module.made.functions[f].graph = std::move(module.functions[f].graph);
   module.made.times = runner.times();
   return std::move(module.made);
 }
@@ -50,6 +55,7 @@ Compilation run(std::vector<graph::Graph> graphs, Compilation made, const Compil
 Compilation compile(const CompileOptions& options, Stage last) {
   try {
     PassRunner runner = make_runner(options);
+    check_extensions(options);
     Compilation made;
     std::vector<graph::Graph> graphs = import_functions(options, made);
     return run(std::move(graphs), std::move(made), options, last, std::move(runner));

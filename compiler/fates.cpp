@@ -65,21 +65,26 @@ void NodeTrace::imported(const graph::Graph& graph) {
   for (size_t i = 0; i < nodes_.size(); ++i) seen_[i].nature = natures[i];
 }
 
-void NodeTrace::mark(std::string_view pass, const std::vector<bool>& present) {
+void NodeTrace::mark(std::string_view pass, const std::vector<bool>& present,
+                     const std::map<std::string, std::string>& replaced_by) {
   for (size_t i = 0; i < seen_.size(); ++i) {
-    if (seen_[i].present && !present[i]) seen_[i].lost = std::string(pass);
+    if (seen_[i].present && !present[i]) {
+      const auto by = replaced_by.find(nodes_[i].text);
+      seen_[i].lost = by == replaced_by.end() ? std::string(pass) : by->second;
+    }
     seen_[i].present = present[i];
   }
 }
 
-void NodeTrace::after(std::string_view pass, const graph::Graph& graph) {
+void NodeTrace::after(std::string_view pass, const graph::Graph& graph,
+                      const std::map<std::string, std::string>& replaced_by) {
   const std::vector<Nature> natures = natures_of(graph);
   std::vector<bool> present(nodes_.size());
   // A node of which only views and constants are left was rewritten: its computation is elsewhere.
   for (size_t i = 0; i < nodes_.size(); ++i)
     present[i] =
         natures[i] != Nature::kNone && (natures[i] >= seen_[i].nature || natures[i] >= Nature::kControl);
-  mark(pass, present);
+  mark(pass, present, replaced_by);
 }
 
 void NodeTrace::after(std::string_view pass, const loop::Program& program) {

@@ -4,6 +4,7 @@
 // identified by their text (graph::Node::origin), which graph text, loops, schedule and manifest share.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -22,7 +23,9 @@ class NodeTrace {
 
   // The graph as imported, before dead-code elimination. Without a list of nodes the graph's origins are it.
   void imported(const graph::Graph& graph);
-  void after(std::string_view pass, const graph::Graph& graph);
+  // `replaced_by`: by a node's text, what replaced it, in place of the pass.
+  void after(std::string_view pass, const graph::Graph& graph,
+             const std::map<std::string, std::string>& replaced_by = {});
   void after(std::string_view pass, const loop::Program& program);
 
   // One for each node, in the model's order. `program`: the last that `after` was called with.
@@ -37,7 +40,8 @@ class NodeTrace {
     std::string lost = "import";  // the first pass after which it was missing
   };
 
-  void mark(std::string_view pass, const std::vector<bool>& present);
+  void mark(std::string_view pass, const std::vector<bool>& present,
+            const std::map<std::string, std::string>& replaced_by = {});
   std::vector<Nature> natures_of(const graph::Graph& graph) const;
   package::NodeFate fate_without_kernel(size_t node) const;
 

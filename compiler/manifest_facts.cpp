@@ -16,6 +16,8 @@ package::FunctionFacts function_facts(const FunctionResult& made, const std::str
                                .model_sha256 = hash,
                                .tuning = tuning_facts(made),
                                .nodes = made.nodes.fates(*made.programs().front())};
+  for (const extend::RuleEffect& rule : made.rules)
+    if (!rule.nodes.empty()) facts.rewritten.emplace_back(rule.rule, rule.nodes);
   for (const frontend::DimRange& dim : made.dims) facts.dims[dim.name] = frontend::to_string(dim);
   for (const frontend::InputShape& shape : made.shapes) facts.shapes[shape.name] = frontend::to_string(shape);
   for (const frontend::InputValue& value : made.input_values)
@@ -24,6 +26,35 @@ package::FunctionFacts function_facts(const FunctionResult& made, const std::str
     if (!variant.when.is_const(1) && made.gpu_variants.empty() &&
         variant.target.name == made.variants.front().target.name)
       facts.specializations.push_back({variant.when, &variant.program});
+  return facts;
+}
+
+package::ExtensionFacts extension_facts(const CompileOptions& options, const Compilation& made) {
+  package::ExtensionFacts facts;
+  const auto fired = [&](const extend::RuleFile& file, const extend::Rule& rule) {
+    int count = 0;
+    for (const FunctionResult& function : made.functions)
+      for (const extend::RuleEffect& effect : function.rules)
+        if (effect.file == file.path && effect.rule == rule.name) count += effect.fired;
+    return count;
+  };
+  for (const extend::RuleFile& file : options.extensions.rules) {
+    facts.rules.push_back({.file = std::filesystem::path(file.path).filename().string(),
+                           .name = file.name,
+                           .sha256 = file.sha256,
+                           .version = file.version});
+    for (const extend::Rule& rule : file.rules)
+      facts.rules.back().rules.push_back({.name = rule.name,
+                                          .check = std::string(extend::name(rule.check.kind)),
+                                          .reason = rule.check.reason,
+                                          .fired = fired(file, rule)});
+  }
+  for (const extend::UserPass& pass : options.extensions.passes)
+    facts.passes.push_back(
+        {.after = pass.after,
+         .kind = pass.plugin ? "plugin" : "command",
+         .command = pass.plugin ? std::filesystem::path(pass.command).filename().string() : pass.command,
+         .sha256 = pass.sha256});
   return facts;
 }
 
@@ -42,7 +73,8 @@ package::ManifestFacts manifest_facts(const CompileOptions& options, const Compi
                                .settings = options.settings,
                                .driver = made.device.driver,
                                .weights_file = options.weights_file,
-                               .metadata = metadata_of(options, made)};
+                               .metadata = metadata_of(options, made),
+                               .extensions = extension_facts(options, made)};
   for (size_t f = 0; f < made.functions.size(); ++f)
     facts.functions.push_back(function_facts(made.functions[f], hashes[f]));
   if (options.precision != "fp32") facts.settings["precision"] = options.precision;

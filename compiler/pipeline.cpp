@@ -347,12 +347,13 @@ bool ends_stage(const Pipeline& pipeline, size_t at) {
 }
 
 void run_row(const Pass& pass, Module& m, PassRunner& runner, const PassContext& context, bool last) {
+  m.pass = pass.name;
   if (const auto* on_module = std::get_if<Pass::OnModule>(&pass.run)) (*on_module)(m, context);
   for (size_t f = 0; pass.runs_on == RunsOn::kGraph && f < m.functions.size(); ++f) {
     graph::Graph& graph = m.functions[f].graph;
     if (const auto* on_graph = std::get_if<Pass::OnGraph>(&pass.run)) (*on_graph)(graph, context);
     runner.changed(pass, graph, label_of(m, f), kGraphHooks, last);
-    m.made.functions[f].nodes.after(pass.name, graph);
+    m.made.functions[f].nodes.after(pass.name, graph, std::exchange(m.functions[f].replaced_by, {}));
   }
   if (pass.runs_on == RunsOn::kArtifact) return runner.changed(pass);
   for (Unit& unit : units_of(pass.runs_on, m, context)) {

@@ -1,7 +1,9 @@
 // The pipeline of a compilation as a value: a list of passes that can be printed, extended and truncated.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +20,8 @@ struct ModuleFunction {
   graph::Graph graph;
   // Programs before they are scheduled for a target: the general one first, then those of --specialize.
   std::vector<codegen::cpu::Variant> programs;
+  // Of the last pass, for NodeTrace: the rule or pass that replaced a node.
+  std::map<std::string, std::string> replaced_by;
   std::optional<FileHash> hash;  // of the model file; computed in the background
 };
 
@@ -30,6 +34,7 @@ struct Module {
   codegen::cpu::BuildOptions build;
   Compilation made;           // its functions are those above
   double tuning_seconds = 0;  // spent so far
+  std::string_view pass;      // the name of the current pass
 
   bool explains() const { return last == Stage::kSchedule || last == Stage::kSource; }
   void tell(std::string_view stage, size_t done = 0, size_t total = 0, std::string_view what = {}) const {

@@ -32,6 +32,7 @@ TABLE = {
     "compiler/frontend": [BASE, SYM, GRAPH, OPS, SCHEMAS],
     "compiler/passes": [BASE, SYM, GRAPH, LOOP, OPS],
     "compiler/train": [BASE, SYM, GRAPH, OPS],
+    "compiler/extend": [BASE, SYM, GRAPH, LOOP, OPS, RUNTIME_API],
     SCHEDULE: [BASE, SYM, LOOP, KERNELS],
     CODEGEN: [BASE, SYM, LOOP, KERNELS, SCHEDULE, RUNTIME_API, IMAGE],
     "compiler/tune": [BASE, SYM, LOOP, KERNELS, SCHEDULE, CODEGEN, RUNTIME_API, "runtime"],

@@ -60,7 +60,8 @@ std::string to_string(const AttributeValue& value) {
 
 class Printer {
  public:
-  explicit Printer(const Graph& graph) : graph_(graph) {}
+  Printer(const Graph& graph, const NameContents& name_contents)
+      : graph_(graph), name_contents_(name_contents) {}
 
   std::string print() {
     line(0, cat("graph ", quoted(graph_.name)));
@@ -109,9 +110,12 @@ class Printer {
     if (value.elements) out += " " + exprs(*value.elements);
     return out;
   }
-  static std::string contents(const Type& type, const Data& data) {
+  std::string contents(const Type& type, const Data& data) const {
     const size_t width = static_cast<size_t>(byte_size(type.dtype)), count = data.size / width;
-    if (count > kInlineElements) return cat(data.size, " bytes");
+    bool named = count > kInlineElements;
+    for (size_t i = 0; i < count && !named && name_contents_ && is_float(type.dtype); ++i)
+      named = std::isnan(read_float(type.dtype, data.bytes + i * width));
+    if (named) return cat(data.size, " bytes", name_contents_ ? cat(" @", name_contents_(data)) : "");
     std::string out = "[";
     for (size_t i = 0; i < count; ++i) {
       if (i) out += ", ";
@@ -161,6 +165,7 @@ class Printer {
   }
 
   const Graph& graph_;
+  const NameContents& name_contents_;
   std::unordered_map<ValueId, int> numbers_;
   std::string out_;
 };
@@ -335,7 +340,14 @@ class Parser {
       const int64_t size = integer();
       expect("bytes");
       if (size < 0) error("a negative size");
-      if (contents_) return contents_(value, static_cast<size_t>(size));
+      std::string name;
+      if (accept("@")) {
+        const size_t end = std::min(line_.find(' '), line_.size());
+        name = line_.substr(0, end);
+        line_.remove_prefix(end);
+        space();
+      }
+      if (contents_) return contents_(value, static_cast<size_t>(size), name);
       if (size > (int64_t{1} << 32)) error("a constant without contents is too large");
       return own(std::vector<uint8_t>(static_cast<size_t>(size)));
     }
@@ -520,7 +532,10 @@ class Parser {
 
 }  // namespace
 
-std::string to_string(const Graph& graph) { return Printer(graph).print(); }
+std::string to_string(const Graph& graph) { return to_string(graph, {}); }
+std::string to_string(const Graph& graph, const NameContents& name_contents) {
+  return Printer(graph, name_contents).print();
+}
 Graph parse(std::string_view text, const Contents& contents) { return Parser(text, contents).parse(); }
 
 }  // namespace stridec::graph

@@ -30,8 +30,13 @@ namespace stridec::graph {
 
 std::string to_string(const Graph& graph);
 
-// Supplies the contents of constants whose text gives only the size. Empty: zeros.
-using Contents = std::function<Data(const Value& value, size_t bytes)>;
+// Names the contents of a constant that is not printed as numbers: `constant 31360 bytes @sha256:9f86...`.
+// Contents that numbers do not give back (NaN) are named, too.
+using NameContents = std::function<std::string(const Data& data)>;
+std::string to_string(const Graph& graph, const NameContents& name_contents);
+
+// Supplies the contents of constants whose text gives only the size, and their name. Empty: zeros.
+using Contents = std::function<Data(const Value& value, size_t bytes, const std::string& name)>;
 // Throws Error kMalformed, code "bad-graph", with the line. to_string(parse(text)) == text for any text that
 // to_string produced.
 Graph parse(std::string_view text, const Contents& contents = {});

@@ -175,11 +175,33 @@ Json nodes_of(const std::vector<NodeFate>& nodes) {
   return {{"count", count}, {"without_kernel", std::move(rows)}};
 }
 
+Json extensions_of(const ExtensionFacts& facts) {
+  Json rules = Json::array(), passes = Json::array();
+  for (const ExtensionFacts::RuleFile& file : facts.rules) {
+    Json each = Json::array();
+    for (const ExtensionFacts::Rule& rule : file.rules) {
+      each.push_back({{"name", rule.name}, {"check", rule.check}, {"fired", rule.fired}});
+      if (!rule.reason.empty()) each.back()["reason"] = rule.reason;
+    }
+    rules.push_back({{"file", file.file},
+                     {"name", file.name},
+                     {"version", file.version},
+                     {"sha256", file.sha256},
+                     {"rules", std::move(each)}});
+  }
+  for (const ExtensionFacts::Pass& pass : facts.passes)
+    passes.push_back(
+        {{"after", pass.after}, {"kind", pass.kind}, {"command", pass.command}, {"sha256", pass.sha256}});
+  return {{"rules", std::move(rules)}, {"passes", std::move(passes)}};
+}
+
 // Adds kernels, nodes and specializations.
 void add_kernels(Json& json, const FunctionFacts& function) {
   int steps = 0;  // of the runtime's profile; the general program's come first
   json["kernels"] = kernels_of(*function.program, function.tuning, steps);
   json["nodes"] = nodes_of(function.nodes);
+  for (const auto& [rule, nodes] : function.rewritten)
+    json["nodes"]["rewritten_by_rules"].push_back({{"rule", rule}, {"nodes", nodes}});
   for (const auto& [when, special] : function.specializations)
     json["specializations"].push_back({{"when", sym::to_string(when)},
                                        {"workspace_bytes", sym::to_string(special->arena_bytes)},
@@ -302,6 +324,8 @@ std::string manifest(const ManifestFacts& facts) {
   if (!first.shapes.empty()) json["shapes"] = first.shapes;
   if (!first.input_values.empty()) json["input_values"] = first.input_values;
   if (!facts.metadata.empty()) json["metadata"] = facts.metadata;
+  if (!facts.extensions.rules.empty() || !facts.extensions.passes.empty())
+    json["extensions"] = extensions_of(facts.extensions);
   add_tuning(json, first);
   if (facts.functions.size() > 1)
     for (const FunctionFacts& function : facts.functions) json["functions"].push_back(function_of(function));

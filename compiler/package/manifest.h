@@ -56,12 +56,32 @@ struct FunctionFacts {
   std::map<std::string, std::string> input_values = {};  // --input-value, by name: "16000"
   TuningFacts tuning = {};
   std::vector<NodeFate> nodes = {};  // of the model, in its order
+  // Rules of users, and the nodes that each replaced or whose operations it changed.
+  std::vector<std::pair<std::string, std::vector<std::string>>> rewritten = {};
   // Programs for specialised sizes, of the best variant, in the order in which the run tries them.
   struct Specialization {
     sym::Expr when;
     const loop::Program* program;
   };
   std::vector<Specialization> specializations = {};
+};
+
+// Rules and passes of users.
+struct ExtensionFacts {
+  struct Rule {
+    std::string name, check, reason;  // reason: of trusting it
+    int fired = 0;
+  };
+  struct RuleFile {
+    std::string file, name, sha256;
+    int version = 1;
+    std::vector<Rule> rules;
+  };
+  struct Pass {
+    std::string after, kind, command, sha256;  // kind: command or plugin
+  };
+  std::vector<RuleFile> rules;
+  std::vector<Pass> passes;
 };
 
 struct ManifestFacts {
@@ -74,6 +94,7 @@ struct ManifestFacts {
   std::string glibc;         // "2.34": the lowest version that the library runs on
   std::string weights_file;  // file name of external weights; "": embedded
   std::map<std::string, std::string> metadata = {};  // --metadata and the model's own
+  ExtensionFacts extensions = {};
 };
 
 // JSON, indented by two spaces, keys in a fixed order, ending with a newline. Equal arguments give equal

@@ -28,6 +28,7 @@ constexpr std::string_view kHeader =
     "kernel\n";
 constexpr std::string_view kFormat = "# stridec tuning ";
 constexpr std::string_view kLearned = "learned ";
+constexpr std::string_view kExtension = "extension ";
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
   std::vector<std::string_view> parts;
@@ -81,6 +82,12 @@ std::optional<Learned> parse_learned(std::string_view line) {
   read_machine(key[1], learned.key);
   learned.key.compiler = key[3];
   return learned;
+}
+
+std::optional<Extension> parse_extension(std::string_view line) {
+  const auto parts = split(line.substr(kExtension.size()), " | ");
+  if (parts.size() != 2 || parts[0].size() != 64) return std::nullopt;
+  return Extension{.sha256 = std::string(parts[0]), .name = std::string(parts[1])};
 }
 
 // The name as it appears in a line. It comes from a model, so it may contain anything.
@@ -160,6 +167,10 @@ std::string to_string(const Learned& learned) {
              number("%.4f", lesson.squares), " | ", learned.family);
 }
 
+std::string to_string(const Extension& extension) {
+  return cat(kExtension, extension.sha256, " | ", kernel_name(extension.name));
+}
+
 Contents parse_contents(const std::string& text, const std::string& file) {
   Contents contents;
   int number = 0;
@@ -170,6 +181,11 @@ Contents parse_contents(const std::string& text, const std::string& file) {
     if (!other && (line.empty() || line.starts_with("#"))) continue;
     const bool lesson = line.starts_with(kLearned);
     std::optional<Learned> learned = lesson ? parse_learned(line) : std::nullopt;
+    if (!other && line.starts_with(kExtension))
+      if (const auto extension = parse_extension(line)) {
+        contents.extensions.push_back(*extension);
+        continue;
+      }
     std::optional<Entry> entry = other || lesson ? std::nullopt : parse_line(line);
     if (learned) {
       contents.learned.push_back(*std::move(learned));
@@ -251,6 +267,12 @@ void Database::append(const Key& key, const ModelErrors& lessons) {
   if (!lines.empty()) write_lines(std::move(lines));
 }
 
+void Database::append(const Extension& extension) {
+  if (std::ranges::count(contents_.extensions, extension.sha256, &Extension::sha256) > 0) return;
+  contents_.extensions.push_back(extension);
+  write_lines(to_string(extension) + "\n");
+}
+
 void Database::write_lines(std::string lines) const {
   if (file_.empty()) return;
   const std::filesystem::path folder = std::filesystem::path(file_).parent_path();
@@ -295,6 +317,8 @@ Contents merged(const Contents& contents) {
   for (auto& [key, entry] : by_key) out.entries.push_back(std::move(entry));
   sort_stable(out.entries, [](const Entry& x, const Entry& y) { return x.kernel < y.kernel; });
   for (auto& [key, each] : learned) out.learned.push_back(std::move(each));
+  for (const Extension& extension : contents.extensions)
+    if (std::ranges::count(out.extensions, extension) == 0) out.extensions.push_back(extension);
   return out;
 }
 
@@ -302,6 +326,7 @@ std::string file_text(const Contents& contents) {
   std::string text(kHeader);
   for (const Entry& entry : contents.entries) text += to_string(entry) + "\n";
   for (const Learned& learned : contents.learned) text += to_string(learned) + "\n";
+  for (const Extension& extension : contents.extensions) text += to_string(extension) + "\n";
   return text;
 }
 

@@ -26,6 +26,11 @@
 //   learned target threads compiler | count sum squares | family
 //   learned znver5 2 0.1.0-1b4f0e98 | 24 -0.7440 0.1961 | gemm.f32.8x48 direct weights
 //
+// and one line for each file of rules and each pass of the user (compiler/extend) that a compilation which
+// measured had; --frozen refuses others:
+//
+//   extension 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae | acme.rules
+//
 // Lines are appended. Of several entries with the same key the last one counts; `learned` lines add up. Lines
 // that start with '#' are comments.
 #pragma once
@@ -81,10 +86,17 @@ struct Learned {
   ModelError lesson;
 };
 
+struct Extension {
+  std::string sha256, name;
+  bool operator==(const Extension&) const = default;
+};
+
 struct Contents {
   std::vector<Entry> entries;
   std::vector<Learned> learned;
+  std::vector<Extension> extensions;
 };
+std::string to_string(const Extension& extension);  // without the line end
 // Throws Error kMalformed ("bad-tuning") with file and line. Also detects files of another format.
 Contents parse_contents(const std::string& text, const std::string& file);
 
@@ -101,6 +113,7 @@ class Database {
   // What earlier measurements on the same machine with the same compiler have learned.
   ModelErrors lessons(const Key& key) const;
   void append(const Key& key, const ModelErrors& lessons);
+  void append(const Extension& extension);  // if it is not there
   const Contents& contents() const { return contents_; }
   const std::vector<Entry>& entries() const { return contents_.entries; }
   // The entries that `find` can return: the last one for each key, in the order of the file.

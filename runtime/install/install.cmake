@@ -32,6 +32,7 @@ if(TARGET stridec)
     endforeach()" COMPONENT program)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/runtime/include/stridec/runtime.h
+              ${PROJECT_SOURCE_DIR}/runtime/include/stridec/plugin.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stridec COMPONENT runtime)
 install(FILES ${generated}/stridec.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT runtime)
 install(FILES ${generated}/stridec-config.cmake ${generated}/stridec-config-version.cmake

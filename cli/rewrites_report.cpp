@@ -1,0 +1,45 @@
+#include "cli/rewrites_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "compiler/base/printable.h"
+#include "compiler/base/text.h"
+
+namespace stridec::cli {
+
+std::string rewrites_text(const std::vector<extend::RuleEffect>& rules) {
+  std::string out;
+  for (const extend::RuleEffect& effect : rules) {
+    out += cat(" rule ", effect.rule, " of ", printable(effect.file), ": ",
+               effect.fired == 0   ? "did not fire"
+               : effect.fired == 1 ? "fired once"
+                                   : cat("fired ", effect.fired, " times"),
+               "\n");
+    for (const std::string& node : effect.nodes) out += cat("   replaced   ", printable(node), "\n");
+    for (const auto& miss : effect.near_misses)
+      out += cat("   near miss  ", printable(miss.node), ": ", printable(miss.reason), "\n");
+    const size_t more = static_cast<size_t>(effect.missed) - effect.near_misses.size();
+    if (effect.missed > 0 && more > 0) out += cat("   and ", more, " more near misses\n");
+    if (effect.fired == 0 && effect.missed == 0) out += "   nothing in the graph begins like its match\n";
+  }
+  return out;
+}
+
+nlohmann::ordered_json rewrites_json(const std::vector<extend::RuleEffect>& rules) {
+  using Json = nlohmann::ordered_json;
+  Json all = Json::array();
+  for (const extend::RuleEffect& effect : rules) {
+    Json misses = Json::array();
+    for (const auto& miss : effect.near_misses)
+      misses.push_back({{"node", miss.node}, {"reason", miss.reason}});
+    all.push_back({{"file", effect.file},
+                   {"rule", effect.rule},
+                   {"fired", effect.fired},
+                   {"nodes", effect.nodes},
+                   {"near_misses", std::move(misses)},
+                   {"missed", effect.missed}});
+  }
+  return {{"stage", "rewrites"}, {"rules", std::move(all)}};
+}
+
+}  // namespace stridec::cli

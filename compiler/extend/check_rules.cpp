@@ -1,0 +1,510 @@
+#include "compiler/extend/check_rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "compiler/base/cache_folder.h"
+#include "compiler/base/files.h"
+#include "compiler/base/hash.h"
+#include "compiler/base/number.h"
+#include "compiler/base/numeric.h"
+#include "compiler/base/sha256.h"
+#include "compiler/base/text.h"
+#include "compiler/extend/draw.h"
+#include "compiler/extend/evaluate.h"
+#include "compiler/extend/rewrite.h"
+#include "compiler/graph/text.h"
+#include "compiler/loop/interpret.h"
+#include "compiler/ops/op_table.h"
+
+namespace stridec::extend {
+namespace {
+
+using graph::Builder;
+using graph::Graph;
+using graph::ValueId;
+using loop::HostTensor;
+
+constexpr int kMostAttempts = 12000;
+constexpr int kEnoughAttempts = 4000;  // if some instances were compared
+constexpr int kEnoughInstances = 16;
+constexpr int kDrawsOfTypes = 12, kDrawsOfAttributes = 3;
+constexpr int kMostFirings = 64;     // on the graph of a pattern
+constexpr int kFiringInstances = 8;  // on which rules are tried out
+
+// An instance of a rule: the types and values of its variables.
+struct Instance {
+  std::vector<graph::Type> types;                       // by variable
+  std::vector<size_t> alias;                            // by variable: the one whose value it is
+  std::vector<HostTensor> values;                       // by variable
+  std::map<std::string, Attr, std::less<>> attributes;  // that were drawn
+};
+
+struct Built {
+  Graph graph;
+  std::vector<ValueId> match, yield;
+  Bindings bindings;
+};
+
+class Checker {
+ public:
+  Checker(const Rule& rule, const RuleCheck& how)
+      : rule_(rule),
+        how_(how),
+        draws_(std::hash<std::string>{}(sha256(rule.text.data(), rule.text.size())) + how.seed) {
+    verdict_.rule = &rule;
+    verdict_.at = rule.at;
+  }
+
+  Verdict run() {
+    std::string why;
+    bool shaped = false;
+    for (int attempt = 0; attempt < kMostAttempts && verdict_.instances < how_.instances; ++attempt) {
+      if (attempt > kEnoughAttempts && verdict_.instances >= kEnoughInstances) break;
+      Built built;
+      const auto instance = draw(built, attempt, why);
+      if (!instance) continue;
+      shaped = true;
+      if (!compare(*instance, built)) return std::move(verdict_);
+    }
+    if (!shaped || verdict_.instances == 0) {
+      verdict_.problem = why.empty() ? "no drawn instance satisfies its conditions" : why;
+      return std::move(verdict_);
+    }
+    return std::move(verdict_);
+  }
+
+  // Graphs of the match alone, for trying out rewriting.
+  std::vector<Graph> matches(int count) {
+    std::vector<Graph> graphs;
+    std::vector<std::string> seen;
+    std::string why;
+    for (int attempt = 0; attempt < kMostAttempts / 4 && static_cast<int>(graphs.size()) < count; ++attempt) {
+      Built built;
+      if (!draw(built, 40 + attempt, why)) continue;
+      const size_t outputs = built.graph.top.results.size();
+      for (size_t i = 0; i < built.match.size(); ++i)
+        Builder(built.graph, ops::shape_table()).output(cat("y", outputs + i), built.match[i]);
+      graph::eliminate_dead_code(built.graph);
+      const std::string text = graph::to_string(built.graph);
+      if (std::ranges::count(seen, text) > 0) continue;
+      seen.push_back(text);
+      graphs.push_back(std::move(built.graph));
+    }
+    return graphs;
+  }
+
+ private:
+  // Types that fit the match are kept for some draws of values and attributes, which conditions may refuse.
+  std::optional<Instance> draw(Built& built, int attempt, std::string& why) {
+    Instance instance;
+    instance.types = draw_types(draws_, rule_, attempt / 12);
+    for (int draw = 0; draw < kDrawsOfTypes; ++draw) {
+      draw_values(instance, attempt);
+      built = {};
+      try {
+        build(instance, built, true, {});
+      } catch (const Error& error) {
+        if (why.empty()) why = cat("the match does not fit any drawn types: ", error.diagnostic.message);
+        if (draw >= kDrawsOfAttributes) return std::nullopt;
+        continue;
+      }
+      if (!meets_conditions(built, why)) continue;
+      instance.attributes = built.bindings.attributes;
+      return instance;
+    }
+    return std::nullopt;
+  }
+
+  void draw_values(Instance& instance, int attempt) {
+    const std::vector<Values> kinds = kinds_of_values(rule_.check);
+    Values values = kinds[static_cast<size_t>(attempt) % kinds.size()];
+    // Sums over nothing are 0, whatever is multiplied with them: close rules need not keep NaNs there.
+    const auto is_empty = [](const graph::Type& type) {
+      return std::ranges::any_of(type.shape, [](sym::Expr dim) { return dim.is_const(0); });
+    };
+    if (rule_.check.kind == Check::Kind::kClose && std::ranges::any_of(instance.types, is_empty))
+      values = Values::kPlain;
+    instance.alias.clear(), instance.values.clear();
+    for (size_t v = 0; v < rule_.variables.size(); ++v) {
+      const Variable& variable = rule_.variables[v];
+      instance.alias.push_back(v);
+      for (size_t u = 0; u < v && instance.alias[v] == v; ++u)
+        if (instance.types[u] == instance.types[v] && variable.constant == rule_.variables[u].constant &&
+            draws_.chance(0.1))
+          instance.alias[v] = instance.alias[u];
+      instance.values.push_back(
+          draw_tensor(draws_, instance.types[v], rule_.check, values, variable.constant));
+      for (size_t u = 0; u < v; ++u)
+        if (instance.types[u] == instance.types[v] && draws_.chance(0.1))
+          instance.values[v] = nearly_equal(instance.values[u]);
+    }
+  }
+
+  // The same values, but for the signs of zeros.
+  HostTensor nearly_equal(HostTensor tensor) {
+    for (int64_t i = 0; i < loop::element_count(tensor) && is_float(tensor.dtype); ++i)
+      if (const double value = loop::get_number(tensor, i); value == 0 && draws_.chance(0.5))
+        loop::set_number(tensor, i, -value);
+    return tensor;
+  }
+
+  bool meets_conditions(Built& built, std::string& why) {
+    try {
+      Builder builder(built.graph, ops::shape_table());
+      Evaluator evaluator(builder, built.bindings);
+      const auto holds = [&](const char* clause, const Term& term) {
+        if (evaluator.condition(term).is_const(1)) return true;
+        why = cat("no drawn instance satisfies ", clause, " ", to_string(term));
+        return false;
+      };
+      return std::ranges::all_of(rule_.where, [&](const Term& term) { return holds("where", term); }) &&
+             std::ranges::all_of(rule_.require,
+                                 [&](const Requirement& each) { return holds("require", each.condition); });
+    } catch (const Error& error) {
+      why = error.diagnostic.message;
+      return false;
+    }
+  }
+
+  // The match. `floats`: the type in place of every float type of a variable.
+  void build(const Instance& instance, Built& built, bool draws, std::optional<DType> floats) {
+    Builder builder(built.graph, ops::shape_table());
+    for (size_t v = 0; v < rule_.variables.size(); ++v) {
+      const Variable& variable = rule_.variables[v];
+      graph::Type type = instance.types[v];
+      if (floats && is_float(type.dtype)) type.dtype = *floats;
+      if (instance.alias[v] != v)
+        built.bindings.values[variable.name] =
+            built.bindings.values.at(rule_.variables[instance.alias[v]].name);
+      else if (variable.constant)
+        built.bindings.values[variable.name] =
+            builder.constant("", type, graph::own(converted(instance.values[v], type.dtype).bytes));
+      else
+        built.bindings.values[variable.name] = builder.input(variable.name, type);
+      bind_dims(variable, type, built.bindings);
+    }
+    Evaluator evaluator(builder, built.bindings);
+    if (draws) {
+      evaluator.draw = [&](graph::OpKind kind, const std::string& attribute,
+                           const std::vector<ValueId>& inputs) {
+        return draw_attribute(draws_, builder, kind, attribute, inputs);
+      };
+      evaluator.draw_parameter = [&](const std::string&, const std::string& parameter, int rank) {
+        return draw_parameter(draws_, parameter, rank);
+      };
+    } else {
+      built.bindings.attributes = instance.attributes;
+    }
+    built.match = evaluator.side(rule_.match);
+  }
+
+  static void bind_dims(const Variable& variable, const graph::Type& type, Bindings& bindings) {
+    size_t at = 0;
+    for (size_t i = 0; i < variable.dims.size(); ++i) {
+      const Dim& dim = variable.dims[i];
+      if (dim.kind == Dim::Kind::kRest) {
+        at = type.shape.size() - (variable.dims.size() - i - 1);
+        continue;
+      }
+      const auto [bound, fresh] = dim.kind == Dim::Kind::kName
+                                      ? bindings.attributes.emplace(dim.name, type.shape[at])
+                                      : std::pair(bindings.attributes.end(), true);
+      if (!fresh && bound->second != Attr(type.shape[at]))
+        fail(ErrorKind::kDoesNotFit, "does-not-fit", "dims of one name differ");
+      ++at;
+    }
+  }
+
+  static HostTensor converted(const HostTensor& from, DType to) {
+    if (from.dtype == to) return from;
+    HostTensor out = loop::make_tensor(to, from.shape);
+    for (int64_t i = 0; i < loop::element_count(from); ++i)
+      loop::set_number(out, i, loop::get_number(from, i));
+    return out;
+  }
+
+  // False: verdict_ has the problem.
+  bool compare(const Instance& instance, Built& built) {
+    Builder builder(built.graph, ops::shape_table());
+    Bindings bindings = built.bindings;
+    if (rule_.match.results.size() > 1 || rule_.match.results[0].names.size() > 1)
+      for (const Definition& each : rule_.yield.results)
+        for (const std::string& name : each.names) bindings.values.erase(name);
+    for (const Definition& each : rule_.match.locals)
+      for (const std::string& name : each.names) bindings.values.erase(name);
+    try {
+      Evaluator evaluator(builder, bindings);
+      evaluator.folds = true;
+      built.yield = evaluator.side(rule_.yield);
+    } catch (const Error& error) {
+      return refuse(instance,
+                    cat("the replacement does not fit where the match does: ", error.diagnostic.message));
+    }
+    for (size_t i = 0; i < built.match.size(); ++i) {
+      const graph::Type &was = builder.type(built.match[i]), &is = builder.type(built.yield[i]);
+      if (was != is)
+        return refuse(instance, cat("the match is ", graph::to_string(was), ", the replacement ",
+                                    graph::to_string(is)));
+    }
+    if (rule_.check.kind == Check::Kind::kTrusted) {
+      ++verdict_.instances;
+      return true;
+    }
+    for (const auto* side : {&built.match, &built.yield})
+      for (const ValueId value : *side) builder.output(cat("y", built.graph.output_names.size()), value);
+    const loop::Program program = ops::lower(built.graph);
+    std::vector<HostTensor> outputs;
+    try {
+      outputs = loop::interpret(program, inputs_of(instance));
+    } catch (const Error&) {
+      return true;  // an index out of range, for example: neither side has a value
+    }
+    ++verdict_.instances;
+    const size_t results = built.match.size();
+    for (size_t r = 0; r < results; ++r)
+      if (const int64_t at = first_difference(instance, outputs[r], outputs[results + r], r); at >= 0) {
+        shrink(instance, program, r, results);
+        return false;
+      }
+    return true;
+  }
+
+  std::vector<HostTensor> inputs_of(const Instance& instance) const {
+    std::vector<HostTensor> inputs;
+    for (size_t v = 0; v < rule_.variables.size(); ++v)
+      if (instance.alias[v] == v && !rule_.variables[v].constant) inputs.push_back(instance.values[v]);
+    return inputs;
+  }
+
+  // ---- comparing
+  // The first element that differs; -1: none.
+  int64_t first_difference(const Instance& instance, const HostTensor& match, const HostTensor& yield,
+                           size_t result) {
+    std::optional<Exact> reference;
+    for (int64_t i = 0; i < loop::element_count(match); ++i) {
+      if (same(match, yield, i)) continue;
+      if (rule_.check.kind == Check::Kind::kExact || !is_float(match.dtype)) return i;
+      const double a = loop::get_number(match, i), b = loop::get_number(yield, i);
+      const bool finite = std::isfinite(a) && std::isfinite(b);
+      // With an assumed range a narrow type may overflow where the exact result does not.
+      if (!finite && !(rule_.check.range && std::isfinite(b))) return i;
+      if (finite &&
+          std::abs(a - b) <= rule_.check.absolute + rule_.check.relative * std::max(std::abs(a), std::abs(b)))
+        continue;
+      if (!reference) reference = exact(instance, result, match.dtype);
+      if (!reference || !within_noise(match.dtype, finite ? a : b, b, *reference, i)) return i;
+    }
+    return -1;
+  }
+  static bool same(const HostTensor& x, const HostTensor& y, int64_t i) {
+    const size_t width = static_cast<size_t>(byte_size(x.dtype)), at = static_cast<size_t>(i) * width;
+    if (std::memcmp(x.bytes.data() + at, y.bytes.data() + at, width) == 0) return true;
+    return is_float(x.dtype) && std::isnan(loop::get_number(x, i)) && std::isnan(loop::get_number(y, i));
+  }
+  // The match in double precision, and how far it moves if the inputs move by their rounding errors.
+  struct Exact {
+    HostTensor value;
+    std::vector<double> noise;
+  };
+  static double unit_of(DType dtype) {
+    switch (dtype) {
+      case DType::kF16: return 0x1p-10;
+      case DType::kBF16: return 0x1p-7;
+      case DType::kF64: return 0x1p-52;
+      default: return 0x1p-23;
+    }
+  }
+  bool within_noise(DType dtype, double match, double yield, const Exact& reference, int64_t i) const {
+    const double exact = loop::get_number(reference.value, i), unit = unit_of(dtype);
+    const double least = dtype == DType::kF16 ? 0x1p-14 : 0x1p-120;
+    if (!std::isfinite(exact)) return false;
+    return std::abs(yield - exact) <=
+           rule_.check.absolute + (rule_.check.relative + 8 * unit) * std::abs(exact) +
+               4 * std::abs(match - exact) + 8 * unit * least + 4 * reference.noise[static_cast<size_t>(i)];
+  }
+  std::optional<Exact> exact(const Instance& instance, size_t result, DType dtype) {
+    try {
+      Built built;
+      build(instance, built, false, DType::kF64);
+      Builder(built.graph, ops::shape_table()).output("y", built.match[result]);
+      const loop::Program program = ops::lower(built.graph);
+      std::vector<HostTensor> inputs = inputs_of(instance);
+      for (HostTensor& input : inputs)
+        if (is_float(input.dtype)) input = converted(input, DType::kF64);
+      Exact out{.value = loop::interpret(program, inputs)[0], .noise = {}};
+      out.noise.resize(static_cast<size_t>(loop::element_count(out.value)));
+      constexpr int kPerturbations = 4;
+      for (int p = 0; p < kPerturbations; ++p) {
+        std::vector<HostTensor> moved = inputs;
+        for (HostTensor& input : moved)
+          for (int64_t i = 0; i < loop::element_count(input) && is_float(input.dtype); ++i)
+            loop::set_number(input, i,
+                             loop::get_number(input, i) * (1 + 2 * unit_of(dtype) * draws_.between(-1, 1)));
+        const HostTensor there = loop::interpret(program, moved)[0];
+        for (size_t i = 0; i < out.noise.size(); ++i)
+          out.noise[i] =
+              std::max(out.noise[i], std::abs(loop::get_number(there, static_cast<int64_t>(i)) -
+                                              loop::get_number(out.value, static_cast<int64_t>(i))));
+      }
+      return out;
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  // ---- counterexamples
+  // Replaces elements by 1 as long as the sides differ.
+  void shrink(Instance instance, const loop::Program& program, size_t r, size_t results) {
+    std::vector<HostTensor> outputs;
+    const auto differ = [&](const Instance& tried) -> int64_t {
+      try {
+        outputs = loop::interpret(program, inputs_of(tried));
+      } catch (const Error&) {
+        return -1;
+      }
+      return first_difference(tried, outputs[r], outputs[results + r], r);
+    };
+    int budget = 40;
+    for (size_t v = 0; v < instance.values.size(); ++v)
+      for (int64_t i = 0; i < loop::element_count(instance.values[v]) && budget > 0; ++i) {
+        if (instance.alias[v] != v || rule_.variables[v].constant) continue;
+        if (rule_.check.range && (rule_.check.range->first > 1 || rule_.check.range->second < 1)) continue;
+        Instance simpler = instance;
+        loop::set_number(simpler.values[v], i, 1);
+        --budget;
+        if (differ(simpler) >= 0) instance = std::move(simpler);
+      }
+    const int64_t at = differ(instance);
+    const HostTensor &match = outputs[r], &yield = outputs[results + r];
+    refuse(instance, cat("the sides differ: ", number(match, at), " and ", number(yield, at),
+                         match.shape.empty() ? std::string() : cat(" at ", place(match, at))));
+    verdict_.notes.push_back(cat("match       = ", shown(match)));
+    verdict_.notes.push_back(cat("replacement = ", shown(yield)));
+  }
+  static std::string number(const HostTensor& tensor, int64_t i) {
+    if (!is_float(tensor.dtype))
+      return cat(read_integer(tensor.dtype, tensor.bytes.data() + i * byte_size(tensor.dtype)));
+    if (std::isnan(loop::get_number(tensor, i))) return "nan";
+    std::ostringstream out;
+    out.precision(tensor.dtype == DType::kF64 ? 17 : 9);
+    out << loop::get_number(tensor, i);
+    return out.str();
+  }
+  static std::string place(const HostTensor& tensor, int64_t i) {
+    std::vector<std::string> index(tensor.shape.size());
+    for (size_t d = tensor.shape.size(); d-- > 0; i /= tensor.shape[d]) index[d] = cat(i % tensor.shape[d]);
+    return cat("[", join(index, ", "), "]");
+  }
+  static std::string shown(const HostTensor& tensor) {
+    constexpr int64_t kMost = 12;
+    std::string out = cat(stridec::name(tensor.dtype), "[",
+                          join(tensor.shape, ", ", [](int64_t d) { return cat(d); }), "] [");
+    const int64_t count = loop::element_count(tensor);
+    for (int64_t i = 0; i < std::min(count, kMost); ++i) out += cat(i ? ", " : "", number(tensor, i));
+    return out + (count > kMost ? ", ...]" : "]");
+  }
+  bool refuse(const Instance& instance, std::string problem) {
+    verdict_.problem = std::move(problem);
+    verdict_.notes.clear();
+    for (size_t v = 0; v < rule_.variables.size(); ++v)
+      verdict_.notes.push_back(
+          cat(rule_.variables[v].name, " = ",
+              instance.alias[v] == v ? shown(instance.values[v]) : rule_.variables[instance.alias[v]].name));
+    for (const auto& [name, value] : instance.attributes)
+      if (name.find('@') == std::string::npos) verdict_.notes.push_back(cat(name, " = ", to_string(value)));
+    return false;
+  }
+
+  const Rule& rule_;
+  const RuleCheck& how_;
+  Draws draws_;
+  Verdict verdict_;
+};
+
+}  // namespace
+
+Verdict check_rule(const RuleFile& file, const Rule& rule, const RuleCheck& how) {
+  Checker checker(rule, how);
+  Verdict verdict = checker.run();
+  if (!verdict.problem.empty()) return verdict;
+  for (Graph& graph : Checker(rule, how).matches(kFiringInstances)) {
+    const Rewritten made =
+        rewrite(graph, {{&file, &rule}}, {.explains = false, .most = kMostFirings, .throws = false});
+    verdict.fires = verdict.fires || made.changed();
+    if (static_cast<int>(made.trace.size()) < kMostFirings) continue;
+    verdict.problem = cat("it fires on its own replacement, without end: ", cycle_of(made.trace));
+    verdict.notes = {"'once' after its name keeps it from what it made: rule " + rule.name + " once:"};
+    return verdict;
+  }
+  return verdict;
+}
+
+std::string find_loop(const std::vector<RuleFile>& files, const RuleCheck& how) {
+  for (const RuleFile& file : files)
+    for (const Rule& rule : file.rules) {
+      const std::vector<RuleOf> together = rules_at(files, rule.at_pass);
+      for (Graph& graph : Checker(rule, how).matches(kFiringInstances / 2)) {
+        const Rewritten made =
+            rewrite(graph, together, {.explains = false, .most = kMostFirings, .throws = false});
+        if (static_cast<int>(made.trace.size()) >= kMostFirings)
+          return cat("rules fire in turn, without end: ", cycle_of(made.trace));
+      }
+    }
+  return "";
+}
+
+Diagnostic to_diagnostic(const RuleFile& file, const Verdict& verdict) {
+  try {
+    rule_error(file.text, file.path, verdict.at, cat("rule '", verdict.rule->name, "': ", verdict.problem));
+  } catch (Error& error) {
+    Diagnostic out = error.diagnostic;
+    out.code = "wrong-rule";
+    out.kind = ErrorKind::kDoesNotFit;
+    out.notes.insert(out.notes.end(), verdict.notes.begin(), verdict.notes.end());
+    out.help = "mend the rule, or say for which inputs it holds: where, check close, assume in [a, b]";
+    return out;
+  }
+}
+
+namespace {
+
+// A file for each set of rules that passed.
+std::string passed_mark(const std::vector<RuleFile>& files, const std::string& build) {
+  const std::string folder = build.empty() ? "" : cache_folder();
+  if (folder.empty()) return "";
+  std::string all = build;
+  for (const RuleFile& file : files) all += file.sha256;
+  return cat(folder, "/rules/", sha256(all.data(), all.size()));
+}
+
+}  // namespace
+
+void check_all(const std::vector<RuleFile>& files, const std::string& build) {
+  if (files.empty()) return;
+  const std::string mark = passed_mark(files, build);
+  std::error_code error;
+  if (!mark.empty() && std::filesystem::exists(mark, error)) return;
+  for (const RuleFile& file : files)
+    for (const Rule& rule : file.rules) {
+      const Verdict verdict = check_rule(file, rule);
+      if (!verdict.problem.empty()) throw Error(to_diagnostic(file, verdict));
+    }
+  if (const std::string loop = find_loop(files); !loop.empty())
+    throw Error({.kind = ErrorKind::kDoesNotFit,
+                 .code = "rules-loop",
+                 .message = loop,
+                 .where = {.file = files[0].path},
+                 .help = "give one of them a condition that the replacement does not meet"});
+  if (mark.empty()) return;
+  std::filesystem::create_directories(std::filesystem::path(mark).parent_path(), error);
+  try {
+    if (!error) write_file(mark, "");
+  } catch (const Error&) {  // a cache that cannot be written only costs time
+  }
+}
+
+}  // namespace stridec::extend

@@ -1,0 +1,39 @@
+// Tests rules before their first use: both sides of each rule run on the interpreter, over drawn types,
+// sizes, attributes and values. Also finds rules that never fire and rules that fire without end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/extend/rule.h"
+
+namespace stridec::extend {
+
+struct RuleCheck {
+  int instances = 64;
+  uint64_t seed = 0;
+};
+
+struct Verdict {
+  const Rule* rule = nullptr;
+  int instances = 0;  // that were compared
+  bool fires = false;
+  std::string problem;             // "" if the rule is accepted
+  std::vector<std::string> notes;  // the counterexample
+  Position at;                     // of the problem
+};
+
+Verdict check_rule(const RuleFile& file, const Rule& rule, const RuleCheck& how = {});
+
+// Loops among the rules of all files: "" or a sentence that names the rules which fire in turn.
+std::string find_loop(const std::vector<RuleFile>& files, const RuleCheck& how = {});
+
+// As an error of the file, with the counterexample as notes.
+Diagnostic to_diagnostic(const RuleFile& file, const Verdict& verdict);
+
+// Throws the first problem of any rule. Files that passed are remembered in the cache folder, by their hash
+// and `build`, which names this compiler; "": they are not.
+void check_all(const std::vector<RuleFile>& files, const std::string& build);
+
+}  // namespace stridec::extend

@@ -1,0 +1,270 @@
+#include "compiler/extend/draw.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/number.h"
+#include "compiler/base/numeric.h"
+
+namespace stridec::extend {
+namespace {
+
+using graph::OpKind;
+using graph::ValueId;
+
+constexpr int64_t kMostElements = 256;  // of a variable
+
+int64_t draw_size(Draws& d, int size) {
+  static const std::vector<int64_t> kSmall = {1, 2, 3, 2, 1, 0}, kLarger = {1, 2, 3, 5, 4, 8, 0, 17};
+  return size < 2 ? d.any_of(kSmall) : d.any_of(kLarger);
+}
+
+// The dims of `...`: like those of other variables, broadcast against them, or others. `sizes`: of other
+// dims, which operators may want again.
+std::vector<int64_t> draw_rest(Draws& d, const std::vector<int64_t>& base, const std::vector<int64_t>& sizes,
+                               int size) {
+  std::vector<int64_t> dims = base;
+  double kind = d.between(0, 1);
+  if (!sizes.empty() && d.chance(0.3)) {
+    dims.resize(static_cast<size_t>(d.below(6)));
+    for (int64_t& dim : dims) dim = d.chance(0.6) ? d.any_of(sizes) : draw_size(d, size);
+    return dims;
+  }
+  if (kind < 0.55) return dims;
+  if (kind < 0.7) {
+    for (int64_t& dim : dims)
+      if (d.chance(0.5)) dim = 1;
+  } else if (kind < 0.85) {
+    dims.erase(dims.begin(), dims.begin() + d.below(static_cast<int64_t>(dims.size()) + 1));
+  } else if (!dims.empty()) {
+    dims[static_cast<size_t>(d.below(static_cast<int64_t>(dims.size())))] = draw_size(d, size);
+  }
+  return dims;
+}
+
+DType draw_dtype(Draws& d, const Variable& variable, DType preferred) {
+  return std::ranges::count(variable.dtypes, preferred) > 0 && !d.chance(0.05) ? preferred
+                                                                               : d.any_of(variable.dtypes);
+}
+
+}  // namespace
+
+std::vector<graph::Type> draw_types(Draws& d, const Rule& rule, int size) {
+  std::vector<graph::Type> types;
+  if (rule.variables.empty()) return types;
+  const DType preferred = d.any_of(d.any_of(rule.variables).dtypes);
+  std::vector<int64_t> base(static_cast<size_t>(d.below(std::min(size, 3) + 1)));
+  for (int64_t& dim : base) dim = draw_size(d, size);
+  std::map<std::string, int64_t> named;
+  std::vector<int64_t> sizes;
+  for (const Variable& variable : rule.variables) {
+    graph::Type type{.dtype = draw_dtype(d, variable, preferred), .shape = {}};
+    for (const Dim& dim : variable.dims) {
+      if (dim.kind == Dim::Kind::kSize) type.shape.push_back(dim.size);
+      if (dim.kind == Dim::Kind::kName) {
+        const auto found = named.find(dim.name);
+        type.shape.push_back(
+            found != named.end() ? found->second : named.emplace(dim.name, draw_size(d, size)).first->second);
+      }
+      if (dim.kind == Dim::Kind::kRest)
+        for (const int64_t each : draw_rest(d, base, sizes, size)) type.shape.push_back(each);
+    }
+    int64_t count = 1;
+    for (sym::Expr& dim : type.shape) {
+      if (dim.value() > 8 && count * dim.value() > kMostElements) dim = 1;  // named dims then disagree
+      count *= std::max<int64_t>(dim.value(), 1);
+      sizes.push_back(dim.value());
+    }
+    types.push_back(std::move(type));
+  }
+  return types;
+}
+
+std::vector<Values> kinds_of_values(const Check& check) {
+  if (check.range || check.finite) return {Values::kPlain, Values::kLarge};
+  if (check.kind == Check::Kind::kExact)
+    return {Values::kPlain, Values::kSpecial, Values::kLarge, Values::kNan};
+  return {Values::kPlain, Values::kLarge, Values::kNan, Values::kPositiveInfinity};
+}
+
+namespace {
+
+double draw_float(Draws& d, DType dtype, const Check& check, Values values) {
+  if (check.range) {
+    const auto [low, high] = *check.range;
+    if (values == Values::kLarge && d.chance(0.3)) return d.chance(0.5) ? low : high;
+    return d.chance(0.1) && low <= 0 && high >= 0 ? 0.0 : d.between(low, high);
+  }
+  const double most = largest_finite(dtype);
+  // Where results are compared as close, values stay where products of two do not overflow.
+  const double limit = std::min(1000.0, std::sqrt(most) / 8);
+  const bool exact = check.kind == Check::Kind::kExact;
+  const double small = d.chance(0.3) ? static_cast<double>(d.below(9) - 4) : d.normal();
+  switch (values) {
+    case Values::kPlain: return d.chance(0.1) ? (d.chance(0.5) ? 0.0 : -0.0) : small;
+    case Values::kLarge:
+      if (!exact) return d.chance(0.5) ? d.between(-limit, limit) : small;
+      return std::ldexp(d.normal(), static_cast<int>(d.between(-1, 1) * std::log2(most)));
+    case Values::kNan: return d.chance(0.3) ? std::numeric_limits<double>::quiet_NaN() : small;
+    case Values::kPositiveInfinity:
+      // Positive, so that sums and products of infinities are infinite however they are associated.
+      return d.chance(0.15) ? std::numeric_limits<double>::infinity() : std::abs(small) + 0.25;
+    case Values::kSpecial: break;
+  }
+  static const std::vector<double> kSpecials = {0.0, -0.0, 1.0, -1.0, 0.5, 2.0, INFINITY, -INFINITY, NAN};
+  if (d.chance(0.2)) return d.chance(0.5) ? most : -most;
+  if (d.chance(0.1))
+    return std::ldexp(d.chance(0.5) ? 1 : -1, dtype == DType::kF16    ? -24
+                                              : dtype == DType::kF64  ? -1074
+                                              : dtype == DType::kBF16 ? -133
+                                                                      : -149);
+  return d.any_of(kSpecials);
+}
+
+int64_t draw_integer(Draws& d, DType dtype, Values values) {
+  const IntegerRange range = integer_range(dtype);
+  if (values == Values::kSpecial || values == Values::kLarge) {
+    const std::vector<int64_t> edges = {range.lo, static_cast<int64_t>(range.hi), 0, 1, range.lo + 1, -1};
+    if (d.chance(0.5)) return wrap_integer(dtype, d.any_of(edges));
+    return wrap_integer(dtype, d.below(int64_t{1} << 62) - (int64_t{1} << 61));
+  }
+  return wrap_integer(dtype, is_signed(dtype) ? d.below(9) - 4 : d.below(5));
+}
+
+}  // namespace
+
+loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& check, Values values,
+                             bool constant) {
+  std::vector<int64_t> shape;
+  for (const sym::Expr dim : type.shape) shape.push_back(dim.value());
+  loop::HostTensor tensor = loop::make_tensor(type.dtype, shape);
+  const size_t width = static_cast<size_t>(byte_size(type.dtype));
+  // Conditions on constants are often met by special numbers alone, and by one number in all elements.
+  static const std::vector<double> kConstants = {0, 0, 0, 1, 1, 2, 0.5, 4, -1, 0.25, 3, -2, 8};
+  const bool one = constant && d.chance(0.6);
+  const double number = d.any_of(kConstants);
+  for (int64_t i = 0; i < loop::element_count(tensor); ++i) {
+    uint8_t* at = tensor.bytes.data() + static_cast<size_t>(i) * width;
+    if (is_float(type.dtype)) {
+      double value = one                         ? number
+                     : constant && d.chance(0.5) ? d.any_of(kConstants)
+                                                 : draw_float(d, type.dtype, check, values);
+      write_float(type.dtype, value, at);
+    } else if (is_bool(type.dtype)) {
+      write_integer(type.dtype, d.below(2), at);
+    } else {
+      write_integer(type.dtype, one ? static_cast<int64_t>(number) : draw_integer(d, type.dtype, values), at);
+    }
+  }
+  return tensor;
+}
+
+// ---- attributes ------------------------------------------------------------------------------------------
+
+namespace {
+
+using Sizes = std::vector<sym::Expr>;
+
+Sizes draw_list(Draws& d, size_t count, const std::vector<int64_t>& among) {
+  Sizes list;
+  for (size_t i = 0; i < count; ++i) list.push_back(d.any_of(among));
+  return list;
+}
+
+Sizes draw_subset(Draws& d, int rank) {
+  Sizes dims;
+  for (int64_t i = 0; i < rank; ++i)
+    if (d.chance(0.5)) dims.push_back(i);
+  if (dims.empty() && rank > 0) dims.push_back(d.below(rank));
+  return dims;
+}
+
+Sizes draw_permutation(Draws& d, int rank) {
+  Sizes order;
+  for (int64_t i = 0; i < rank; ++i) order.push_back(i);
+  for (size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1], order[static_cast<size_t>(d.below(static_cast<int64_t>(i)))]);
+  return order;
+}
+
+// The same elements in other dims: some are merged, some of size 1 are added.
+Sizes draw_reshape(Draws& d, const graph::Shape& shape) {
+  Sizes out;
+  for (const sym::Expr dim : shape) {
+    if (d.chance(0.2)) out.push_back(1);
+    if (!out.empty() && d.chance(0.3))
+      out.back() = out.back() * dim;
+    else
+      out.push_back(dim);
+  }
+  return out;
+}
+
+Sizes draw_expansion(Draws& d, const graph::Shape& shape) {
+  Sizes out = draw_list(d, d.chance(0.3) ? 1 : 0, {1, 2, 3});
+  for (const sym::Expr dim : shape) out.push_back(dim.is_const(1) ? sym::Expr(1 + d.below(3)) : dim);
+  return out;
+}
+
+}  // namespace
+
+Attr draw_attribute(Draws& d, const graph::Builder& b, OpKind kind, const std::string& attribute,
+                    const std::vector<ValueId>& inputs) {
+  const graph::Shape shape = inputs.empty() ? graph::Shape() : b.shape(inputs[0]);
+  const int rank = static_cast<int>(shape.size());
+  const size_t dims = shape.size(), spatial = dims > 2 ? dims - 2 : 0;
+  const bool windows = kind == OpKind::kConv || kind == OpKind::kConvTranspose;
+  if (attribute == "dims") return draw_subset(d, rank);
+  if (attribute == "dim") return sym::Expr(d.below(std::max(rank, 1)));
+  if (attribute == "order") return draw_permutation(d, rank);
+  if (attribute == "shape")
+    return kind == OpKind::kExpand ? draw_expansion(d, shape) : draw_reshape(d, shape);
+  if (attribute == "to")
+    return d.any_of<DType>({DType::kF32, DType::kF16, DType::kBF16, DType::kF64, DType::kI32, DType::kI64,
+                            DType::kU8, DType::kI8, DType::kBool});
+  if (attribute == "accumulate") return d.any_of<DType>({DType::kF32, DType::kF64, b.dtype(inputs[0])});
+  if (attribute == "mode") return d.any_of<std::string>({"constant", "edge", "reflect", "wrap"});
+  if (attribute == "kind") return d.any_of<std::string>({"sum", "max", "min", "prod"});
+  if (attribute == "reduction") return d.any_of<std::string>({"none", "add", "mul", "max", "min"});
+  if (attribute == "starts") return draw_list(d, dims, {0, 0, 0, 1, 2});
+  if (attribute == "steps")
+    return d.chance(0.7) ? draw_list(d, dims, {1}) : draw_list(d, dims, {1, 1, 2, -1});
+  if (attribute == "extents") {
+    Sizes extents;
+    for (const sym::Expr dim : shape)
+      extents.push_back(d.chance(0.5) ? dim.value() : d.below(dim.value() + 1));
+    return extents;
+  }
+  if (attribute == "before" || attribute == "after") {
+    if (windows) return draw_list(d, spatial, {0, 0, 1, 2});
+    Sizes pads =
+        draw_list(d, dims, d.chance(0.2) ? std::vector<int64_t>{0, 1, -1} : std::vector<int64_t>{0, 1, 2});
+    if (d.chance(0.5))
+      for (size_t i = 0; i < std::min<size_t>(dims, 2); ++i) pads[i] = 0;
+    return pads;
+  }
+  if (attribute == "strides" || attribute == "dilations")
+    return draw_list(d, windows ? spatial : static_cast<size_t>(1 + d.below(2)), {1, 1, 2});
+  if (attribute == "window") return draw_list(d, static_cast<size_t>(1 + d.below(2)), {1, 2, 3});
+  if (attribute == "groups") return sym::Expr(d.chance(0.7) ? 1 : 2);
+  if (attribute == "k") return sym::Expr(d.below(3));
+  if (attribute == "contract_a") return Sizes{d.below(std::max(rank, 1))};
+  if (attribute == "contract_b")
+    return Sizes{d.below(std::max<int64_t>(inputs.size() > 1 ? b.rank(inputs[1]) : 1, 1))};
+  if (attribute == "batch_a" || attribute == "batch_b") return Sizes{};
+  if (attribute == "batch_dims") return sym::Expr(0);
+  return sym::Expr(d.below(2));  // a flag
+}
+
+Attr draw_parameter(Draws& d, const std::string& parameter, int rank) {
+  if (parameter == "dims") return Sizes{d.below(std::max(rank, 1))};
+  if (parameter == "first" || parameter == "second") return sym::Expr(d.below(std::max(rank, 1)));
+  if (parameter == "form") return d.any_of<std::string>({"erf", "tanh"});
+  return d.any_of<double>({1e-5, 1e-3, 0.1, 1.0});
+}
+
+}  // namespace stridec::extend

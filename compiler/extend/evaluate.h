@@ -1,0 +1,71 @@
+// Evaluates the parts of a rule: tensors through the Builder, attributes and conditions as symbolic
+// expressions.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/extend/rule.h"
+#include "compiler/extend/vocabulary.h"
+#include "compiler/graph/builder.h"
+
+namespace stridec::extend {
+
+struct Bindings {
+  std::map<std::string, graph::ValueId, std::less<>> values;  // variables and named results
+  std::map<std::string, Attr, std::less<>> attributes;        // dims and attributes
+};
+
+// The attribute that holds the shape of the operand whose extents `name` is bound to, for whole_but().
+std::string extents_of(const std::string& name);
+
+// "" if conditions have this function with this number of arguments.
+std::string problem_of_call(const Term& call);
+
+class Evaluator {
+ public:
+  Evaluator(graph::Builder& builder, Bindings& bindings) : b_(builder), bindings_(bindings) {}
+
+  // Draws the value of an attribute that nothing binds; empty: that is an error.
+  using Draw = std::function<Attr(graph::OpKind kind, const std::string& attribute,
+                                  const std::vector<graph::ValueId>& inputs)>;
+  Draw draw;
+  // Likewise for arguments of composites.
+  std::function<Attr(const std::string& composite, const std::string& parameter, int rank)> draw_parameter;
+  // Computes what depends on constants alone, so that rules do not match parts of their replacements.
+  bool folds = false;
+  // Readers of a value, for uses(x).
+  std::function<int64_t(graph::ValueId)> uses;
+
+  // The results of a side, in order; binds the names that it defines.
+  std::vector<graph::ValueId> side(const Side& side);
+  Attr attribute(const Term& term);
+  // 1 and 0 where it is decided; throws Error (kDoesNotFit) where operands do not suit it.
+  sym::Expr condition(const Term& term);
+
+ private:
+  graph::ValueId tensor(const Term& term);
+  graph::ValueId folded(graph::ValueId value);
+  std::vector<graph::ValueId> call(const Term& term);
+  std::vector<graph::ValueId> operands(const std::vector<const Term*>& terms, bool select);
+  graph::ValueId infix(const Term& term);
+  Attr argument(const Term& term, const std::function<Attr()>& drawn);
+  Attr arithmetic(const Term& term);
+  Attr function(const Term& term);
+  std::vector<double> elements(graph::ValueId value) const;
+  std::vector<double> doubles(const Term& term);
+  sym::Expr scalar(const Term& term);
+  std::vector<sym::Expr> list(const Term& term);
+  graph::ValueId variable(const Term& term) const;
+  sym::Expr comparison(const Term& term);
+  sym::Expr member(const Term& term);
+  bool is_tensor(const Term& term) const;
+
+  graph::Builder& b_;
+  Bindings& bindings_;
+  const Side* side_ = nullptr;
+};
+
+}  // namespace stridec::extend

@@ -1,0 +1,54 @@
+// Rewrites a graph by rules, to a fixed point.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/extend/rule.h"
+#include "compiler/graph/graph.h"
+
+namespace stridec::extend {
+
+// What one rule did to one graph.
+struct RuleEffect {
+  std::string file, rule;
+  int fired = 0;
+  std::vector<std::string> nodes;  // origins of the nodes that it replaced, each once
+  struct NearMiss {
+    std::string node, reason;
+    int depth = 0;  // operations of the pattern that were found there
+  };
+  std::vector<NearMiss> near_misses;  // the closest ones, at most kMostNearMisses
+  int missed = 0;                     // places that begin like the pattern
+};
+inline constexpr size_t kMostNearMisses = 8;
+
+struct Rewritten {
+  std::vector<RuleEffect> effects;        // one for each rule, in order
+  std::vector<std::string> trace;         // the rules that fired, in order
+  std::map<std::string, std::string> by;  // origin of a node -> the last rule that replaced it
+  bool changed() const { return !trace.empty(); }
+};
+
+struct RewriteOptions {
+  bool explains = false;  // collect near misses
+  int most = 0;           // firings; 0: in proportion to the graph
+  bool throws = true;     // where the bound is reached; false: stop
+};
+
+// A rule, or the file that has it, and the rules of one pass in the order in which they are tried.
+struct RuleOf {
+  const RuleFile* file;
+  const Rule* rule;
+};
+std::vector<RuleOf> rules_at(const std::vector<RuleFile>& files, std::string_view pass);
+
+// First rule first, until no rule fires. Throws Error (kDoesNotFit, "rules-loop") that names the rules which
+// fire in turn, if they do not come to an end.
+Rewritten rewrite(graph::Graph& graph, const std::vector<RuleOf>& rules, const RewriteOptions& options = {});
+
+// "a -> b -> a": the shortest repetition at the end of the trace.
+std::string cycle_of(const std::vector<std::string>& trace);
+
+}  // namespace stridec::extend
