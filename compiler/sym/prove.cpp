@@ -35,7 +35,7 @@ class Prover {
   int sums_ = 48;  // to try
   // To look at in all these sums. A try costs their number, or its square where a sum has a known sum or a
   // product for every term, so that sums of a hundred terms take milliseconds and not minutes.
-  int64_t terms_ = 4096;
+  int64_t terms_ = 65536;
   std::unordered_set<Expr, ExprHash> tried_;
   const Facts& facts_;
   const Facts::State& state_;
