@@ -325,6 +325,7 @@ std::vector<RuleOf> rules_at(const std::vector<RuleFile>& files, std::string_vie
 }
 
 Rewritten rewrite(Graph& graph, const std::vector<RuleOf>& rules, const RewriteOptions& options) {
+  if (rules.empty()) return {};
   return Rewriter(graph, rules, options).run();
 }
 
