@@ -50,7 +50,7 @@ const char* const kGraph =
     "  %7 : f32[n, 4] = reduce_sum %6 {dims=[2, 3]} from \"node 1\"\n"
     "  %8 : f32[n, 6] = gather %5 %2 {batch_dims=0, dim=0}\n"
     "  %9 : f32[n, 10] = concat %7 %8 {dim=1}\n"
-    "  %10 : f32[n, 5] = slice %9 {extents=$[n, 5], starts=$[0, 2], steps=$[1, 2]}\n"
+    "  %10 : f32[n, 5] = slice %9 {extents=$[n, 5], starts=$[0, 1], steps=$[1, 2]}\n"
     "  %11 : f32[5, n] = permute %10 {order=[1, 0]}\n"
     "  %12 : f32[5, k] = dot_general %11 %0 {accumulate=f32, batch_a=[], batch_b=[], contract_a=[1], "
     "contract_b=[0], to=f32}\n"
