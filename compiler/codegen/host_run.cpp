@@ -71,7 +71,8 @@ HostRun::HostRun(const HostVariant& variant, std::string suffix, HostMessages& m
       options_(options),
       first_step_(first_step),
       names_(program_),
-      facts_(program_.facts) {
+      facts_(program_.facts),
+      side_facts_(program_.facts) {
   for (const loop::Symbol& s : program_.symbols)
     if (s.input >= 0) known_.insert(s.var);
 }
@@ -248,7 +249,7 @@ bool HostRun::is_known(Expr e) const {
 
 // A size as it is at this place: with the conditions of the Ifs around it. Sizes that all know stay as they
 // are.
-Expr HostRun::here(Expr e) const { return is_known(e) ? e : sym::simplify(e, facts_); }
+Expr HostRun::here(Expr e) const { return is_known(e) ? e : sym::simplify(e, side_facts_); }
 
 // An output with data-dependent dims is allocated before the first step that writes it. If its dims are known
 // before a loop, the loop counts as that step.
@@ -389,12 +390,12 @@ void HostRun::loop(const loop::While& loop) {
 
 // One side of an If. Of a size that is select(condition, a, b) it knows the side's own operand.
 void HostRun::side(const loop::Steps& list, Expr condition) {
-  const sym::Facts facts = facts_;
-  facts_.assume(condition);
+  const sym::Facts facts = side_facts_;
+  side_facts_.assume(condition);
   ++depth_;
   steps(list);
   --depth_;
-  facts_ = facts;
+  side_facts_ = facts;
 }
 
 void HostRun::branch(const loop::If& s) {

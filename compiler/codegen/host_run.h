@@ -88,6 +88,8 @@ class HostRun {
   size_t first_step_;  // step numbers below belong to other programs of the variant
   HostNames names_;
   sym::Facts facts_;
+  // With the conditions of the Ifs around the place. Size expressions are evaluated before them.
+  sym::Facts side_facts_;
   std::string out_;
   int depth_ = 1;
   std::span<const loop::Step> ahead_;  // the steps that follow the current one unconditionally
