@@ -72,10 +72,13 @@ bool is_updated_in_place(const loop::Nest& nest, loop::BufferId id) {
 std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& nest,
                                 const loop::Block& block, Expr var, Expr extent, const sym::Facts& facts,
                                 int width) {
+  // In a loop that a thread group shares, threads without an iteration of their own load what others store.
+  const bool points = &block == &nest.body;
   const loop::Effects effects = loop::effects_of(nest);
   auto both = [&](loop::BufferId id) {
     return std::count(effects.reads.begin(), effects.reads.end(), id) &&
-           std::count(effects.writes.begin(), effects.writes.end(), id) && !is_updated_in_place(nest, id);
+           std::count(effects.writes.begin(), effects.writes.end(), id) &&
+           !(points && is_updated_in_place(nest, id));
   };
   // Elements at data-dependent indices: the index may be known only within the block, and there may be no
   // such element.
