@@ -7,6 +7,7 @@
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/nest_traits.h"
 
 namespace stridec::schedule {
 namespace {
@@ -19,8 +20,6 @@ using loop::ScalarOp;
 using loop::Stmt;
 using loop::ValueId;
 using sym::Expr;
-
-bool is_zero(const loop::Scalar& scalar) { return is_float(scalar.dtype) ? scalar.f == 0 : scalar.i == 0; }
 
 // The value of `var` where difference == 0, if the variable occurs once, with a factor of 1 or -1.
 std::optional<Expr> solution(Expr difference, Expr var, const sym::Facts& facts) {

@@ -11,6 +11,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/decision.h"
+#include "compiler/schedule/analysis/nest_traits.h"
 
 namespace stridec::schedule {
 namespace {
@@ -72,8 +73,6 @@ std::optional<Condition> condition_of(Expr text, const Nest& nest, const Reduce&
   c.offset = rest.value();
   return c;
 }
-
-bool is_zero(const loop::Scalar& scalar) { return is_float(scalar.dtype) ? scalar.f == 0 : scalar.i == 0; }
 
 // Collects the loads without which the summed term is zero: factors of the product, below conversions, that
 // read zero where their mask is false.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/kernels/contraction.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 
@@ -91,6 +92,21 @@ Expr extent_of(const Nest& nest, Expr var) {
   for (const Dim& dim : nest.dims)
     if (dim.var == var) return dim.extent;
   return 0;
+}
+
+void sort_as_in_memory(std::vector<loop::Dim>& dims, const loop::Program& program, const loop::Access& access,
+                       const sym::Facts& facts) {
+  const sym::Expr offset = kernels::offset_of(program, access, facts);
+  std::vector<std::pair<sym::Expr, loop::Dim>> steps;
+  for (const loop::Dim& dim : dims) {
+    const auto linear = sym::linear_in(offset, dim.var);
+    if (!linear || sym::has_index(linear->coefficient)) return;
+    steps.emplace_back(linear->coefficient, dim);
+  }
+  for (size_t i = 1; i < steps.size(); ++i)
+    for (size_t d = i; d > 0 && facts.holds(sym::gt(steps[d].first, steps[d - 1].first)); --d)
+      std::swap(steps[d], steps[d - 1]);
+  for (size_t d = 0; d < dims.size(); ++d) dims[d] = steps[d].second;
 }
 
 }  // namespace stridec::schedule

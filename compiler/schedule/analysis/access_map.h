@@ -20,6 +20,11 @@ struct Along {
 std::vector<std::optional<Along>> accesses_along(const loop::Program& program, const loop::Nest& nest,
                                                  loop::BufferId buffer, bool stores);
 
+// Sorts dims by their steps in memory, the largest first; leaves them if the access does not step evenly
+// along one of them. Dims whose steps cannot be compared keep their order.
+void sort_as_in_memory(std::vector<loop::Dim>& dims, const loop::Program& program, const loop::Access& access,
+                       const sym::Facts& facts);
+
 // The extent of the nest's dim `var`, or 0 if the nest has no such dim.
 sym::Expr extent_of(const loop::Nest& nest, sym::Expr var);
 

@@ -124,13 +124,7 @@ std::optional<std::vector<size_t>> innermost_first(const loop::Buffer& buffer) {
   return order;
 }
 
-std::vector<sym::Expr> strides_like(const loop::Buffer& like, const std::vector<sym::Expr>& shape,
-                                    const sym::Facts& facts) {
-  std::vector<size_t> order(shape.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  sort_stable(order, [&](size_t a, size_t b) {
-    return typical(like.strides[a], facts) > typical(like.strides[b], facts);
-  });
+std::vector<sym::Expr> dense_strides(const std::vector<sym::Expr>& shape, const std::vector<size_t>& order) {
   std::vector<sym::Expr> strides(shape.size());
   sym::Expr step = 1;
   for (size_t k = order.size(); k-- > 0;) {
@@ -138,6 +132,16 @@ std::vector<sym::Expr> strides_like(const loop::Buffer& like, const std::vector<
     step = step * shape[order[k]];
   }
   return strides;
+}
+
+std::vector<sym::Expr> strides_like(const loop::Buffer& like, const std::vector<sym::Expr>& shape,
+                                    const sym::Facts& facts) {
+  std::vector<size_t> order(shape.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  sort_stable(order, [&](size_t a, size_t b) {
+    return typical(like.strides[a], facts) > typical(like.strides[b], facts);
+  });
+  return dense_strides(shape, order);
 }
 
 BufferId add_part(loop::Program& program, BufferId of, const std::vector<sym::Expr>& shape) {

@@ -38,7 +38,9 @@ std::set<loop::BufferId> fixed_buffers(const loop::Program& program);
 // The buffer's dims, innermost first; nothing if its elements are not dense in memory.
 std::optional<std::vector<size_t>> innermost_first(const loop::Buffer& buffer);
 
-// Dense strides for `shape`, with the dims in the memory order of `like` at typical sizes.
+// Dense strides for `shape` with the dims in this order, outermost first.
+std::vector<sym::Expr> dense_strides(const std::vector<sym::Expr>& shape, const std::vector<size_t>& order);
+// The same, with the dims in the memory order of `like` at typical sizes.
 std::vector<sym::Expr> strides_like(const loop::Buffer& like, const std::vector<sym::Expr>& shape,
                                     const sym::Facts& facts);
 

@@ -66,6 +66,8 @@ size_t loops_of(const loop::Nest& nest) { return depth(nest.dims, nest.body); }
 
 }  // namespace
 
+bool is_zero(const loop::Scalar& scalar) { return is_float(scalar.dtype) ? scalar.f == 0 : scalar.i == 0; }
+
 int scalar_cost(const loop::Block& block) {
   int cost = 0;
   loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {

@@ -19,6 +19,7 @@ bool runs_through(const loop::Access& access, const std::vector<loop::Dim>& dims
 // do. Its readers should load the narrow input and recompute.
 bool widens(const loop::Program& program, const loop::Nest& nest);
 int scalar_cost(const loop::Block& block);
+bool is_zero(const loop::Scalar& scalar);
 // The name of the fused nest, such as "matmul+add+relu". A long name is shortened, and the part of the nest
 // with more loops, which does most of the work, keeps its name: "iota+cast+...+matmul+add", "matmul+add+...".
 std::string fused_name(const loop::Nest& producer, const loop::Nest& consumer);

@@ -25,12 +25,6 @@ constexpr double kFewPoints = 4096;  // points that a GPU shares among its multi
 constexpr double kLongLoop = 2048;   // iterations that exceed what a thread group holds in registers
 constexpr double kElements = 1 << 18;
 
-double typical_points(const std::vector<loop::Dim>& dims, const sym::Facts& facts) {
-  double points = 1;
-  for (const loop::Dim& dim : dims) points *= std::max(1.0, typical(dim.extent, facts));
-  return points;
-}
-
 std::set<BufferId> stored_by(const Stmt& stmt) {
   std::set<BufferId> out;
   loop::for_each_stmt(Block{stmt}, [&](const Stmt& inner) {

@@ -14,6 +14,7 @@
 #include "compiler/kernels/norm_prologue.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/access_map.h"
 #include "compiler/schedule/analysis/nest_traits.h"
 #include "compiler/schedule/cost/cuda_contraction_cost.h"
 #include "compiler/schedule/directives/schedule.h"
@@ -62,24 +63,6 @@ void contiguous_last(Dims& dims, const loop::Program& program,
   if (best < dims.size())
     std::rotate(dims.begin() + static_cast<std::ptrdiff_t>(best),
                 dims.begin() + static_cast<std::ptrdiff_t>(best) + 1, dims.end());
-}
-
-// Orders the dims of a factor's lines as in memory, outermost first, so that lines have one stride where
-// possible. Leaves them unchanged if their order is not known.
-void as_in_memory(Dims& dims, const loop::Program& program, const std::vector<const loop::Access*>& accesses,
-                  const sym::Facts& facts) {
-  if (accesses.size() != 1) return;
-  const Expr offset = kernels::offset_of(program, *accesses[0], facts);
-  std::vector<std::pair<Expr, loop::Dim>> steps;
-  for (const loop::Dim& dim : dims) {
-    const auto linear = sym::linear_in(offset, dim.var);
-    if (!linear || sym::has_index(linear->coefficient)) return;
-    steps.emplace_back(linear->coefficient, dim);
-  }
-  for (size_t i = 1; i < steps.size(); ++i)
-    for (size_t d = i; d > 0 && facts.holds(sym::gt(steps[d].first, steps[d - 1].first)); --d)
-      std::swap(steps[d], steps[d - 1]);
-  for (size_t d = 0; d < dims.size(); ++d) dims[d] = steps[d].second;
 }
 
 std::vector<const loop::Access*> loads_of(const Factor& factor) {
@@ -234,11 +217,13 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   if (loads.empty()) loads = weights;
   contiguous_last(sides[wide], program, stores, facts);
   contiguous_last(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);
-  as_in_memory(sides[1 - wide], program, loads_of(contraction->factors[1 - wide]), facts);
+  // In memory order the lines have one stride where possible.
+  if (const auto lines = loads_of(contraction->factors[1 - wide]); lines.size() == 1)
+    sort_as_in_memory(sides[1 - wide], program, *lines[0], facts);
   contiguous_last(depth, program, loads, facts);
   // A sum over several dims of two activations, as a weight's gradient has, steps through both as they lie.
   if (weights.empty() && lies_across(depth, program, loads, facts))
-    as_in_memory(depth, program, {loads[0]}, facts);
+    sort_as_in_memory(depth, program, *loads[0], facts);
 
   double statements = 0;                    // cost of those after the sum
   std::vector<const loop::Stmt*> epilogue;  // all but the sum, or both sums of a dual GEMM

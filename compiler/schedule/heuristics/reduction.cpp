@@ -138,8 +138,8 @@ std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, con
 // weight gradients of convolutions on many positions are, occupy few multiprocessors. One part for each point
 // of the outermost dim of the depth.
 std::optional<ReductionSplit> wish_of_gemm(const Program& program, const Nest& nest) {
-  constexpr double kFewResults =
-      1 << 17;  // at tiles of 64x128 and clusters of 8: blocks for 128 multiprocessors
+  // Tiles of 64x128 in clusters of 8 blocks occupy 128 multiprocessors.
+  constexpr double kFewResults = 1 << 17;
   constexpr double kDeep = 1 << 14, kPartDepth = 1 << 8;
   constexpr double kMostParts = 512;
   const auto contraction = loop::classify_contraction(nest);
@@ -171,6 +171,15 @@ std::optional<ReductionSplit> wish_of_gemm(const Program& program, const Nest& n
   return split;
 }
 
+void record(std::vector<Decision>* decisions, const Nest& nest, const ReductionSplit& split, bool made,
+            const std::string& reason) {
+  if (!decisions) return;
+  decisions->push_back(
+      decision_about(nest, "partial results", made,
+                     made ? to_string(loop::Schedule{.kernel = "", .directives = {to_directive(split)}})
+                          : "not split: " + reason));
+}
+
 // Splits the first reduction for which it pays; `parts` then replace the nest.
 bool split_one(Program& program, const Nest& nest, std::vector<Nest>& parts, size_t made, Sharing sharing,
                std::vector<Decision>* decisions) {
@@ -181,11 +190,7 @@ bool split_one(Program& program, const Nest& nest, std::vector<Nest>& parts, siz
     if (!split) continue;
     std::string reason;
     parts = split_reduction(program, nest, *split, &reason);
-    if (decisions)
-      decisions->push_back(decision_about(
-          nest, "partial results", !parts.empty(),
-          parts.empty() ? "not split: " + reason
-                        : to_string(loop::Schedule{.kernel = "", .directives = {to_directive(*split)}})));
+    record(decisions, nest, *split, !parts.empty(), reason);
     if (!parts.empty()) return true;
   }
   return false;
@@ -218,10 +223,7 @@ void split_deep_gemms(Program& program, std::vector<Decision>* decisions) {
     if (!split) return std::vector<Nest>{};
     std::string reason;
     std::vector<Nest> parts = split_reduction(program, nest, *split, &reason);
-    if (decisions && !parts.empty())
-      decisions->push_back(
-          decision_about(nest, "partial results", true,
-                         to_string(loop::Schedule{.kernel = "", .directives = {to_directive(*split)}})));
+    record(decisions, nest, *split, !parts.empty(), reason);
     for (Nest& part : parts) loop::renumber(part);
     return parts;
   });

@@ -182,16 +182,12 @@ bool pass_on(const Program& program, const Nest& nest, Wishes& wishes) {
   return changed;
 }
 
-std::vector<Expr> strides_with_innermost(const std::vector<Expr>& shape, int innermost) {
-  std::vector<Expr> strides(shape.size());
-  strides[innermost] = 1;
-  Expr running = shape[innermost];
-  for (int i = static_cast<int>(shape.size()) - 1; i >= 0; --i) {
-    if (i == innermost) continue;
-    strides[i] = running;
-    running = running * shape[i];
-  }
-  return strides;
+std::vector<Expr> strides_with_innermost(const std::vector<Expr>& shape, size_t innermost) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (i != innermost) order.push_back(i);
+  order.push_back(innermost);
+  return dense_strides(shape, order);
 }
 
 }  // namespace
@@ -227,7 +223,7 @@ void choose_layouts(Program& program) {
     if (fixed[i] || !may_choose(program, BufferId(i))) continue;
     const auto innermost = chosen(wishes.strength[i]);
     if (innermost && *innermost + 1 != static_cast<int>(buffer.shape.size()))
-      buffer.strides = strides_with_innermost(buffer.shape, *innermost);
+      buffer.strides = strides_with_innermost(buffer.shape, static_cast<size_t>(*innermost));
   }
 }
 

@@ -219,11 +219,7 @@ void lay(Program& program, Nest& nest, const std::vector<int>& readers, const st
     const std::vector<size_t> order =
         plain ? rows_first(access, *contraction->reduce) : std::vector<size_t>{};
     if (order.empty() || order.back() + 1 != access.index.size()) continue;
-    sym::Expr stride = 1;
-    for (size_t i = order.size(); i-- > 0;) {
-      buffer.strides[order[i]] = stride;
-      stride = stride * buffer.shape[order[i]];
-    }
+    buffer.strides = dense_strides(buffer.shape, order);
   }
 }
 

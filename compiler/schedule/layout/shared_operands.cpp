@@ -6,9 +6,12 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/base/sort.h"
 #include "compiler/kernels/contraction.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/access_map.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/layout/index_digit.h"
 
 namespace stridec::schedule {
@@ -36,33 +39,6 @@ struct Read {
   }
 };
 
-// Stable; for a few elements.
-template <typename T, typename Before>
-void insertion_sort(std::vector<T>& list, const Before& before) {
-  for (auto at = list.begin(); at != list.end(); ++at)
-    std::rotate(std::upper_bound(list.begin(), at, *at, before), at, at + 1);
-}
-
-// The stride along a variable; nothing if the access does not step evenly.
-std::optional<Expr> step_of(const Program& program, const Access& access, Expr var, const sym::Facts& facts) {
-  const auto linear = sym::linear_in(kernels::offset_of(program, access, facts), var);
-  if (!linear || sym::has_index(linear->coefficient)) return std::nullopt;
-  return linear->coefficient;
-}
-
-// Orders variables as `access` has them in memory, the slowest first; leaves them if that is not known.
-void as_in_memory(std::vector<Expr>& vars, const Program& program, const Access& access,
-                  const sym::Facts& facts) {
-  std::vector<std::pair<Expr, Expr>> steps;
-  for (Expr var : vars) {
-    const auto step = step_of(program, access, var, facts);
-    if (!step) return;
-    steps.emplace_back(*step, var);
-  }
-  insertion_sort(steps, [&](const auto& a, const auto& b) { return facts.holds(sym::gt(a.first, b.first)); });
-  for (size_t i = 0; i < vars.size(); ++i) vars[i] = steps[i].second;
-}
-
 // How a GEMM reads an operand; nothing if one of its dims is no digit of a variable.
 std::optional<Read> read_of(const Program& program, const Nest& nest, const loop::Reduce& reduce,
                             const Access& access, const Access& other) {
@@ -75,7 +51,7 @@ std::optional<Read> read_of(const Program& program, const Nest& nest, const loop
     Digit digit;
   };
   std::array<std::vector<Component>, kGroups> parts;
-  std::array<std::vector<Expr>, kGroups> vars;
+  std::array<std::vector<loop::Dim>, kGroups> vars;
   for (size_t c = 0; c < access.index.size(); ++c) {
     const auto digit = digit_of(access.index[c], dims);
     if (!digit) return std::nullopt;
@@ -83,15 +59,18 @@ std::optional<Read> read_of(const Program& program, const Nest& nest, const loop
         std::ranges::any_of(other.index, [&](Expr at) { return sym::depends_on(at, digit->var); });
     const Group group = loop::is_var_of(digit->var, reduce.dims) ? kDepth : shared ? kBatch : kOwn;
     parts[group].push_back({c, *digit});
-    if (std::ranges::count(vars[group], digit->var) == 0) vars[group].push_back(digit->var);
+    if (std::ranges::count(vars[group], digit->var, &loop::Dim::var) == 0)
+      vars[group].push_back(*std::ranges::find(dims, digit->var, &loop::Dim::var));
   }
-  as_in_memory(vars[kDepth], program, other, facts);
-  as_in_memory(vars[kOwn], program, access, facts);
+  sort_as_in_memory(vars[kDepth], program, other, facts);
+  sort_as_in_memory(vars[kOwn], program, access, facts);
   Read read;
   for (int group = 0; group < kGroups; ++group) {
     std::vector<Component>& components = parts[group];
-    insertion_sort(components, [&](const Component& a, const Component& b) {
-      const auto rank = [&](const Component& c) { return std::ranges::find(vars[group], c.digit.var); };
+    sort_stable(components, [&](const Component& a, const Component& b) {
+      const auto rank = [&](const Component& c) {
+        return std::ranges::find(vars[group], c.digit.var, &loop::Dim::var);
+      };
       if (rank(a) != rank(b)) return rank(a) < rank(b);
       return facts.holds(sym::gt(a.digit.place, b.digit.place));
     });
@@ -109,16 +88,6 @@ bool is_matrix(const loop::Buffer& buffer, const std::vector<Expr>& strides, con
       if (!sym::simplify(strides[slow] - strides[fast] * buffer.shape[fast], facts).is_const(0)) return false;
     }
   return true;
-}
-
-std::vector<Expr> strides_in(const std::vector<size_t>& order, const std::vector<Expr>& shape) {
-  std::vector<Expr> strides(shape.size());
-  Expr stride = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    strides[order[i]] = stride;
-    stride = stride * shape[order[i]];
-  }
-  return strides;
 }
 
 struct Operand {
@@ -167,7 +136,7 @@ void lay_out_shared_operands(Program& program, const std::set<BufferId>& fixed) 
     for (const Read& read : reads) {
       const std::vector<size_t> order = read.order(innermost);
       if (order.back() != innermost) continue;
-      const std::vector<Expr> strides = strides_in(order, buffer.shape);
+      const std::vector<Expr> strides = dense_strides(buffer.shape, order);
       const std::vector<bool> then = matrices(strides);
       bool loses = false;
       for (size_t i = 0; i < now.size(); ++i) loses = loses || (now[i] && !then[i]);
