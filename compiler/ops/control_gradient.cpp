@@ -4,6 +4,7 @@
 #include "compiler/ops/control_gradient.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "compiler/ops/copy_nodes.h"
@@ -196,10 +197,11 @@ struct Iteration {
     xs.insert(xs.end(), captured.begin(), captured.end());
     std::vector<ValueId> next = backward.pull_back(ys, cotangents, xs), factors;
     // Gradients flow through the copies of the products; what they computed is in the rows.
+    std::unordered_map<ValueId, ValueId> row_of_copy;
+    for (size_t k = 0; k < kept.size(); ++k) row_of_copy.emplace(copier.at(kept[k].first), rows[k]);
     for (size_t n = first_node; n < b.graph().nodes.size(); ++n)
       for (ValueId& input : b.graph().nodes[n].inputs)
-        for (size_t k = 0; k < kept.size(); ++k)
-          if (input == copier.at(kept[k].first)) input = rows[k];
+        if (const auto row = row_of_copy.find(input); row != row_of_copy.end()) input = row->second;
     for (size_t i = 0; i < next.size(); ++i) {
       if (i < active.size()) {
         next[i] = of_type(b, next[i], b.type(carried[i]));

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "compiler/ops/helpers.h"
+#include "compiler/ops/tables.h"
 
 namespace stridec::ops {
 namespace {
@@ -46,25 +46,9 @@ bool is_constant_along(Term term, const Dims& dims, int64_t rank) {
   return node && node->kind == OpKind::kExpand && is_constant_along(input_of(term, *node, 0), dims, rank);
 }
 
-// The value of a constant number.
-std::optional<double> number_of(Term term) {
-  const graph::Value& value = term.builder().graph()[term.id()];
-  const graph::Data* data = value.known_data();
-  if (!data || term.rank() != 0) return std::nullopt;
-  if (term.dtype() == DType::kF64) {
-    double wide = 0;
-    std::memcpy(&wide, data->bytes, sizeof(wide));
-    return wide;
-  }
-  if (term.dtype() != DType::kF32) return std::nullopt;
-  float narrow = 0;
-  std::memcpy(&narrow, data->bytes, sizeof(narrow));
-  return narrow;
-}
-
 // Whether the term is the number `count` of elements, a constant or a size as a float.
 bool is_count(Term term, sym::Expr count) {
-  if (const auto number = number_of(term)) return count.is_const() && *number == double(count.value());
+  if (const auto number = known_number(term)) return count.is_const() && *number == double(count.value());
   const Node* node = producer_of(term);
   if (!node || node->kind != OpKind::kCast) return false;
   const auto known = term.builder().known(node->inputs[0]);
@@ -73,7 +57,7 @@ bool is_count(Term term, sym::Expr count) {
 
 bool is_inverse_count(Term term, sym::Expr count) {
   constexpr double kRounding = 1e-6;
-  const auto number = number_of(term);
+  const auto number = known_number(term);
   return number && count.is_const() && std::fabs(*number * double(count.value()) - 1) < kRounding;
 }
 
