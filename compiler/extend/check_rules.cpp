@@ -230,16 +230,8 @@ class Checker {
   // False: verdict_ has the problem.
   bool compare(const Instance& instance, Built& built) {
     Builder builder(built.graph, ops::shape_table());
-    Bindings bindings = built.bindings;
-    if (rule_.match.results.size() > 1 || rule_.match.results[0].names.size() > 1)
-      for (const Definition& each : rule_.yield.results)
-        for (const std::string& name : each.names) bindings.values.erase(name);
-    for (const Definition& each : rule_.match.locals)
-      for (const std::string& name : each.names) bindings.values.erase(name);
     try {
-      Evaluator evaluator(builder, bindings);
-      evaluator.folds = true;
-      built.yield = evaluator.side(rule_.yield);
+      built.yield = replacement_of(builder, rule_, built.bindings);
     } catch (const Error& error) {
       return refuse(instance,
                     cat("the replacement does not fit where the match does: ", error.diagnostic.message));

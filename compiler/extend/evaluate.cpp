@@ -527,4 +527,16 @@ sym::Expr Evaluator::condition(const Term& term) {
   return scalar(term);
 }
 
+std::vector<graph::ValueId> replacement_of(graph::Builder& builder, const Rule& rule, Bindings bindings) {
+  // The replacement defines anew the names of several results, and local names.
+  if (rule.match.results.size() > 1 || rule.match.results[0].names.size() > 1)
+    for (const Definition& each : rule.yield.results)
+      for (const std::string& name : each.names) bindings.values.erase(name);
+  for (const Definition& each : rule.match.locals)
+    for (const std::string& name : each.names) bindings.values.erase(name);
+  Evaluator evaluator(builder, bindings);
+  evaluator.folds = true;
+  return evaluator.side(rule.yield);
+}
+
 }  // namespace stridec::extend

@@ -68,4 +68,8 @@ class Evaluator {
   const Side* side_ = nullptr;
 };
 
+// The results of the rule's replacement where its match binds names so. Throws Error (kDoesNotFit) where it
+// does not fit.
+std::vector<graph::ValueId> replacement_of(graph::Builder& builder, const Rule& rule, Bindings bindings);
+
 }  // namespace stridec::extend

@@ -185,17 +185,8 @@ class Rewriter {
       builder.require(match.requirements[i], cat("rule ", rule.name, ": ", sentence), values);
     }
     const size_t guards = graph_.guards.size(), symbols = graph_.symbols.size();
-    Bindings bindings = match.bindings;
-    // Names of single results stand for what is replaced in the match, and are defined anew in the yield.
-    if (rule.match.results.size() > 1 || rule.match.results[0].names.size() > 1)
-      for (const Definition& each : rule.yield.results)
-        for (const std::string& name : each.names) bindings.values.erase(name);
-    for (const Definition& each : rule.match.locals)
-      for (const std::string& name : each.names) bindings.values.erase(name);
     try {
-      Evaluator evaluator(builder, bindings);
-      evaluator.folds = true;
-      instead = evaluator.side(rule.yield);
+      instead = replacement_of(builder, rule, match.bindings);
     } catch (const Error& error) {
       return cat("the replacement does not fit: ", error.diagnostic.message);
     }
