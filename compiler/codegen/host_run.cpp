@@ -247,8 +247,7 @@ bool HostRun::is_known(Expr e) const {
   return std::all_of(vars.begin(), vars.end(), [&](Expr v) { return known_.count(v) > 0; });
 }
 
-// A size as it is at this place: with the conditions of the Ifs around it. Sizes that all know stay as they
-// are.
+// A size simplified by the conditions of the enclosing Ifs, if that is needed to know it at this place.
 Expr HostRun::here(Expr e) const { return is_known(e) ? e : sym::simplify(e, side_facts_); }
 
 // An output with data-dependent dims is allocated before the first step that writes it. If its dims are known
@@ -412,8 +411,8 @@ void HostRun::branch(const loop::If& s) {
     side(s.else_steps, sym::logical_not(s.condition));
   }
   line("}");
-  // What both sides have resized or allocated, and what either has bound: expressions behind the If read a
-  // side's symbols only in a select that has this side's condition.
+  // After the If, outputs and buffers that both sides have sized are done. Symbols that either side has bound
+  // are known: a later expression reads them only in a select on that side's condition.
   std::erase_if(resized_, [&](size_t output) { return then_resized.count(output) == 0; });
   std::erase_if(allocated_, [&](const auto& buffer) { return then_allocated.count(buffer.first) == 0; });
   known_.insert(then_known.begin(), then_known.end());
