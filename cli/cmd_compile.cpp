@@ -149,7 +149,7 @@ class Report {
     if (stage == "graph") reading(made);
     if (stage == "tuning") tuning_begins_ = Clock::now();
     if (stage_ == "tuning") tuning_seconds_ += seconds_since(tuning_begins_);
-    if (stage == "packing") tuning(made), fusing(made);
+    if (stage == "packing") tuning(made), fusing(made), recomputing(made);
     if (stage == "linking") building(made);
     stage_ = stage;
   }
@@ -195,6 +195,19 @@ class Report {
                                    counted(each.operations, "operation"), " -> ",
                                    counted(each.launches, "kernel launch", "es"), " a run on ", each.target,
                                    each.sizes.empty() ? "" : cat(" where ", each.sizes)));
+  }
+
+  void recomputing(const Compilation& made) {
+    if (!options_.memory_budget) return;
+    for (const FunctionResult& function : made.functions) {
+      const schedule::RecomputePlan& plan = function.recomputation;
+      const std::string& name = function.source.name;
+      const auto bytes = [](int64_t count) { return human_bytes(static_cast<uint64_t>(count)); };
+      progress_.line("memory", cat(name, name.empty() ? "" : ": ", bytes(plan.arena), " of tensors, ",
+                                   bytes(plan.keeping_all), " if all were kept, ", bytes(plan.least),
+                                   " at least; ", counted(plan.recomputed.size(), "tensor"),
+                                   plan.recomputed.size() == 1 ? " is" : " are", " computed again"));
+    }
   }
 
   // Code that several kernels call, such as a GEMM micro-kernel, counts as a kernel of its own.

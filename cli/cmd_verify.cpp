@@ -140,7 +140,7 @@ void take_flags(const Library& artifact, const std::string& path, CompileOptions
     if (name == "train") {
       options.training = train::parse_settings(text);
       options.functions = {{artifact.function(), options.model}};
-    } else {
+    } else if (name != "activation_memory_budget") {  // which changes no values
       (name == "precision" ? options.precision : options.settings[name]) = text;
     }
   }

@@ -12,6 +12,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
+#include "compiler/memory_budget.h"
 #include "compiler/passes/autocast.h"
 
 namespace stridec::cli {
@@ -161,6 +162,11 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
       ->type_name("NAME=VALUE,...");
   app.add_option("--freeze", frozen_weights, "weights that are not trained, also if --trainable names them")
       ->type_name("NAME");
+
+  app.add_option("--activation-memory-budget", memory_budget,
+                 "memory for a run's tensors, within which they are computed again instead of kept: a share of "
+                 "what that can save, from 0 to 1 (keep everything), or bytes: 2GiB")
+      ->type_name("BUDGET");
 
   group("Code");
   app.add_option("--mode", mode, "what to optimise for; 'stridec modes' explains them")
@@ -375,6 +381,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
            cat("it takes ", known->values));
     made.settings[key] = value;
   }
+  if (!memory_budget.empty()) made.memory_budget = parse_memory_budget(memory_budget);
   made.precision = passes::precision(precision).name;
   if (made.training && made.precision == "fp16" && made.training->loss_scale.empty())
     made.training->loss_scale = "dynamic";

@@ -21,7 +21,7 @@ struct CompileFlags {
   std::vector<std::string> rewrites;
   std::vector<std::pair<std::string, std::string>> passes, plugins;  // after=NAME, and a command or a file
   std::vector<std::string> training, trainable, frozen_weights;
-  std::string train_config, lora;
+  std::string train_config, lora, memory_budget;
   bool frozen = false;
   std::vector<std::string> settings;
   bool no_cache = false;

@@ -22,6 +22,7 @@
 #include "compiler/package/artifact.h"
 #include "compiler/schedule/fusion/fusion.h"
 #include "compiler/schedule/heuristics/explain.h"
+#include "compiler/schedule/memory/recompute.h"
 #include "compiler/train/settings.h"
 #include "compiler/tune/tune.h"
 
@@ -86,6 +87,7 @@ struct CompileOptions {
   std::string precision = "fp32";               // one of passes::precisions()
   std::map<std::string, std::string> settings;  // -O name=value; the names are those of options()
   std::string weights_file;                     // file name for external weights; "": embed the weights
+  std::optional<schedule::MemoryBudget> memory_budget;  // of a run's tensors; none: nothing is recomputed
   // Sizes that get a program of their own in addition to the general one. The run selects the program.
   std::vector<loop::SymbolValues> specialize;
   Tuning tuning;
@@ -125,6 +127,7 @@ struct FunctionResult {
   std::vector<codegen::cpu::Variant> variants;
   // For programs of variants whose parameters may be replaced (codegen/cpu/derive.h).
   std::map<const loop::Program*, codegen::cpu::Variant> derivations;
+  schedule::RecomputePlan recomputation;  // of the first variant, if there is a memory budget
   // Of the first CPU variant, if kSchedule or kSource was the last stage.
   std::vector<schedule::Choice> choices;
   std::vector<std::vector<tune::Tuned>> tuned;  // per variant; empty: schedules from the analytic model only

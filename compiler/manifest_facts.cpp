@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "compiler/loop/value_range.h"
+#include "compiler/memory_budget.h"
 #include "compiler/tuned_schedules.h"
 
 namespace stridec {
@@ -22,6 +23,7 @@ package::FunctionFacts function_facts(const FunctionResult& made, const std::str
   for (const frontend::InputShape& shape : made.shapes) facts.shapes[shape.name] = frontend::to_string(shape);
   for (const frontend::InputValue& value : made.input_values)
     facts.input_values[value.name] = frontend::to_string(value);
+  if (!made.recomputation.recomputed.empty()) facts.recomputation = &made.recomputation;
   for (const codegen::cpu::Variant& variant : made.variants)
     if (!variant.when.is_const(1) && made.gpu_variants.empty() &&
         variant.target.name == made.variants.front().target.name)
@@ -78,6 +80,8 @@ package::ManifestFacts manifest_facts(const CompileOptions& options, const Compi
   for (size_t f = 0; f < made.functions.size(); ++f)
     facts.functions.push_back(function_facts(made.functions[f], hashes[f]));
   if (options.precision != "fp32") facts.settings["precision"] = options.precision;
+  if (options.memory_budget)
+    facts.settings["activation_memory_budget"] = to_string(*options.memory_budget);
   if (options.training) facts.settings["train"] = train::to_string(*options.training);
   for (const codegen::cpu::Variant& variant : made.main().variants)
     if (variant.when.is_const(1)) facts.variants.push_back(variant.target.name);

@@ -16,6 +16,7 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/manifest_facts.h"
+#include "compiler/memory_budget.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/passes/drop_gradient_marks.h"
 #include "compiler/passes/pass_list.h"
@@ -242,6 +243,12 @@ constexpr Pass kCpuVariants[] = {
      make_cpu_variants},
     {"tuning", "tuning", RunsOn::kCpu, "Take schedules from the tuning database, or measure them.", tune_cpu},
 };
+constexpr Pass kCpuRecompute = {"recompute", "scheduling", RunsOn::kCpu,
+                                "Compute tensors again where --activation-memory-budget asks for it.",
+                                recompute_for_cpu};
+constexpr Pass kGpuRecompute = {"gpu recompute", "scheduling", RunsOn::kGpu,
+                                "Compute tensors again where --activation-memory-budget asks for it.",
+                                recompute_for_gpu};
 constexpr Pass kCpuText[] = {
     {"copies", "scheduling", RunsOn::kCpu, "Copies become loop nests; symbols of the run are declared.",
      prepare_host},
@@ -377,9 +384,12 @@ Pipeline default_pipeline() {
   append(all, schedule::gpu_loop_passes());
   all.push_back(kGpuTuning);
   append(all, schedule::gpu_passes());
+  all.push_back(kGpuRecompute);
+  append(all, schedule::gpu_memory_passes());
   append(all, schedule::cpu_loop_passes());
   append(all, kCpuVariants);
   append(all, schedule::cpu_passes());
+  all.push_back(kCpuRecompute);
   append(all, kCpuText);
   append(all, schedule::cpu_memory_passes());
   append(all, kArtifact);

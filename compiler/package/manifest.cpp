@@ -195,11 +195,27 @@ Json extensions_of(const ExtensionFacts& facts) {
   return {{"rules", std::move(rules)}, {"passes", std::move(passes)}};
 }
 
-// Adds kernels, nodes and specializations.
+// What a memory budget changed.
+Json recomputation_of(const schedule::RecomputePlan& plan) {
+  Json tensors = Json::array();
+  for (const schedule::Recomputed& each : plan.recomputed)
+    tensors.push_back({{"tensor", each.tensor},
+                       {"nodes", each.nodes},
+                       {"before", each.before},
+                       {"bytes", each.bytes},
+                       {"flops", each.flops}});
+  return {{"bytes", plan.arena},
+          {"keeping_all_bytes", plan.keeping_all},
+          {"least_bytes", plan.least},
+          {"tensors", std::move(tensors)}};
+}
+
+// Adds kernels, nodes, specializations, and to the memory what is computed again.
 void add_kernels(Json& json, const FunctionFacts& function) {
   int steps = 0;  // of the runtime's profile; the general program's come first
   json["kernels"] = kernels_of(*function.program, function.tuning, steps);
   json["nodes"] = nodes_of(function.nodes);
+  if (function.recomputation) json["memory"]["recomputation"] = recomputation_of(*function.recomputation);
   for (const auto& [rule, nodes] : function.rewritten)
     json["nodes"]["rewritten_by_rules"].push_back({{"rule", rule}, {"nodes", nodes}});
   for (const auto& [when, special] : function.specializations)

@@ -9,6 +9,7 @@
 
 #include "compiler/loop/program.h"
 #include "compiler/loop/value_range.h"
+#include "compiler/schedule/memory/recompute.h"
 
 namespace stridec::package {
 
@@ -58,6 +59,7 @@ struct FunctionFacts {
   std::vector<NodeFate> nodes = {};  // of the model, in its order
   // Rules of users, and the nodes that each replaced or whose operations it changed.
   std::vector<std::pair<std::string, std::vector<std::string>>> rewritten = {};
+  const schedule::RecomputePlan* recomputation = nullptr;  // of the best variant; null: it keeps all tensors
   // Programs for specialised sizes, of the best variant, in the order in which the run tries them.
   struct Specialization {
     sym::Expr when;

@@ -216,6 +216,9 @@ constexpr Pass kGpuLoopPasses[] = {
 constexpr Pass kGpuPasses[] = {
     {"gpu schedules", kStage, kGpu, "Choose a template, thread groups and vectors for each nest.",
      [](Program& program, const Context& c) { choose_gpu(program, *c.gpu, *c.chosen); }},
+};
+
+constexpr Pass kGpuMemoryPasses[] = {
     {"gpu memory", kStage, kGpu, "Place intermediate tensors in one arena.",
      [](Program& program, const Context&) { plan_memory(program); }},
 };
@@ -228,6 +231,7 @@ std::span<const Pass> cpu_passes() { return kCpuPasses; }
 std::span<const Pass> cpu_memory_passes() { return kCpuMemoryPasses; }
 std::span<const Pass> gpu_loop_passes() { return kGpuLoopPasses; }
 std::span<const Pass> gpu_passes() { return kGpuPasses; }
+std::span<const Pass> gpu_memory_passes() { return kGpuMemoryPasses; }
 
 void run_cpu_passes(Program& program, const CpuTarget& target) {
   const Options options;

@@ -14,6 +14,7 @@ std::span<const Pass> cpu_passes();
 std::span<const Pass> cpu_memory_passes();
 std::span<const Pass> gpu_loop_passes();
 std::span<const Pass> gpu_passes();
+std::span<const Pass> gpu_memory_passes();
 
 // Runs the passes for a CPU up to its schedules with default options, and verifies the program after each:
 // for a program that no pipeline holds. Copies, kernels and memory are the caller's.
