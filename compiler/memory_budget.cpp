@@ -51,15 +51,14 @@ Expr planned(const codegen::cuda::Variant&, const Program& program) {
 }
 
 template <class Variants>
-void recompute(Module& m, Variants FunctionResult::* variants) {
-  if (!m.options.memory_budget) return;
+void recompute(Compilation& compilation, schedule::MemoryBudget budget, Variants FunctionResult::* variants) {
   struct Unit {
     FunctionResult* function;
     size_t at;
     Expr keeping_all;
   };
   std::vector<Unit> units;
-  for (FunctionResult& made : m.made.functions)
+  for (FunctionResult& made : compilation.functions)
     for (size_t v = 0; v < (made.*variants).size(); ++v) {
       auto& variant = (made.*variants)[v];
       units.push_back({&made, v, planned(variant, variant.program)});
@@ -73,7 +72,6 @@ void recompute(Module& m, Variants FunctionResult::* variants) {
   sort_stable(units, [&](const Unit& a, const Unit& b) {
     return bytes(a.keeping_all, program_of(a)) > bytes(b.keeping_all, program_of(b));
   });
-  schedule::MemoryBudget budget = *m.options.memory_budget;
   const std::optional<int64_t> promised = budget.bytes;
   for (const Unit& unit : units) {
     auto& variant = (unit.function->*variants)[unit.at];
@@ -82,10 +80,9 @@ void recompute(Module& m, Variants FunctionResult::* variants) {
            "--activation-memory-budget in bytes needs known sizes, and those of this model are open",
            cat("fix them, as by --dim batch=8, or give a share, such as 0.5; the memory is ",
                sym::to_string(unit.keeping_all), " bytes"));
-    const schedule::RecomputePlan plan =
-        schedule::recompute(variant.program, budget, [&](const Program& program) {
-          return bytes(planned(variant, program), program);
-        });
+    const schedule::RecomputePlan plan = schedule::recompute(
+        variant.program, budget,
+        [&](const Program& program) { return bytes(planned(variant, program), program); });
     if (promised && plan.arena > *promised) out_of_reach(*unit.function, *promised, plan);
     if (!budget.bytes) budget.bytes = plan.arena;
     if (unit.at == 0) unit.function->recomputation = plan;
@@ -98,15 +95,19 @@ schedule::MemoryBudget parse_memory_budget(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"B", 1},      {"kB", 1e3},           {"KB", 1e3},            {"MB", 1e6},
-      {"GB", 1e9},   {"KiB", 1024},         {"MiB", 1024.0 * 1024}, {"GiB", 1024.0 * 1024 * 1024}};
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"B", 1},
+                                                            {"kB", 1e3},
+                                                            {"KB", 1e3},
+                                                            {"MB", 1e6},
+                                                            {"GB", 1e9},
+                                                            {"KiB", 1024},
+                                                            {"MiB", 1024.0 * 1024},
+                                                            {"GiB", 1024.0 * 1024 * 1024}};
   if (error == std::errc() && unit.empty() && number >= 0 && number <= 1) return {.share = number};
   if (error == std::errc() && number >= 0 && number < 1e12)
     for (const auto& [name, bytes] : kUnits)
       if (name == unit) return {.bytes = static_cast<int64_t>(number * bytes)};
-  fail(ErrorKind::kUsage, "bad-budget",
-       cat("--activation-memory-budget does not take '", text, "'"),
+  fail(ErrorKind::kUsage, "bad-budget", cat("--activation-memory-budget does not take '", text, "'"),
        "it takes a share from 0 (the least memory) to 1 (keep everything), or bytes: 800MB, 2GiB");
 }
 
@@ -114,9 +115,11 @@ std::string to_string(const schedule::MemoryBudget& budget) {
   return budget.bytes ? cat(*budget.bytes, "B") : cat(budget.share);
 }
 
-void recompute_for_cpu(Module& module, const PassContext&) { recompute(module, &FunctionResult::variants); }
-void recompute_for_gpu(Module& module, const PassContext&) {
-  recompute(module, &FunctionResult::gpu_variants);
+void recompute_for_cpu(Compilation& made, const schedule::MemoryBudget& budget) {
+  recompute(made, budget, &FunctionResult::variants);
+}
+void recompute_for_gpu(Compilation& made, const schedule::MemoryBudget& budget) {
+  recompute(made, budget, &FunctionResult::gpu_variants);
 }
 
 }  // namespace stridec

@@ -243,12 +243,19 @@ constexpr Pass kCpuVariants[] = {
      make_cpu_variants},
     {"tuning", "tuning", RunsOn::kCpu, "Take schedules from the tuning database, or measure them.", tune_cpu},
 };
+void recompute_cpu(Module& m, const PassContext&) {
+  if (m.options.memory_budget) recompute_for_cpu(m.made, *m.options.memory_budget);
+}
+void recompute_gpu(Module& m, const PassContext&) {
+  if (m.options.memory_budget) recompute_for_gpu(m.made, *m.options.memory_budget);
+}
+
 constexpr Pass kCpuRecompute = {"recompute", "scheduling", RunsOn::kCpu,
                                 "Compute tensors again where --activation-memory-budget asks for it.",
-                                recompute_for_cpu};
+                                recompute_cpu};
 constexpr Pass kGpuRecompute = {"gpu recompute", "scheduling", RunsOn::kGpu,
                                 "Compute tensors again where --activation-memory-budget asks for it.",
-                                recompute_for_gpu};
+                                recompute_gpu};
 constexpr Pass kCpuText[] = {
     {"copies", "scheduling", RunsOn::kCpu, "Copies become loop nests; symbols of the run are declared.",
      prepare_host},

@@ -15,6 +15,7 @@ import tempfile
 import numpy as np
 
 import adapting
+import budgeting
 import command
 import configuring
 import exporting
@@ -30,7 +31,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/pt2")]
 import gradients  # noqa: E402
 import stridec  # noqa: E402
 
-TOPICS = (adapting, configuring, exporting, narrowing, scaling, spelling)
+TOPICS = (adapting, budgeting, configuring, exporting, narrowing, scaling, spelling)
 
 results = []
 

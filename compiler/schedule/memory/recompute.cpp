@@ -13,8 +13,8 @@ using loop::Program;
 
 // Programs whose memory is planned, to choose among them.
 constexpr size_t kMostPlans = 16;
-// Of all repetitions together, as a share of the program's work.
-constexpr double kMostWork = 1;
+// Of all repetitions together, as a multiple of the program's work; it bounds the search.
+constexpr double kMostWork = 2;
 
 // The repetitions that lower the peak step by step, and the peaks: peaks[k] is that after k repetitions.
 struct Path {
@@ -71,8 +71,9 @@ std::vector<Recomputed> report_of(const Program& program, const RecomputeTimelin
     const loop::Nest& nest = nest_of(steps[at]);
     const auto next = std::find_if(steps.begin() + static_cast<std::ptrdiff_t>(at), steps.end(),
                                    [](const TimelineStep& step) { return !step.repeated; });
-    const auto* launch = next == steps.end() ? nullptr
-                                             : std::get_if<loop::Launch>(&program.steps[static_cast<size_t>(next->of)].node);
+    const auto* launch = next == steps.end()
+                             ? nullptr
+                             : std::get_if<loop::Launch>(&program.steps[static_cast<size_t>(next->of)].node);
     for (Tensor t : steps[at].writes) {
       const loop::Buffer& buffer = program[run.buffer_of(t)];
       out.push_back({.tensor = buffer.name,
@@ -99,9 +100,10 @@ RecomputePlan recompute(Program& program, const MemoryBudget& budget, const Aren
   }
   const double saving = static_cast<double>(plan.keeping_all - plan.least);
   const int64_t most = budget.bytes.value_or(plan.least + static_cast<int64_t>(saving * budget.share));
-  size_t chosen = static_cast<size_t>(std::ranges::find_if(arenas, [&](int64_t bytes) { return bytes <= most; }) -
-                                      arenas.begin());
-  if (chosen == arenas.size()) chosen = static_cast<size_t>(std::ranges::min_element(arenas) - arenas.begin());
+  size_t chosen = static_cast<size_t>(
+      std::ranges::find_if(arenas, [&](int64_t bytes) { return bytes <= most; }) - arenas.begin());
+  if (chosen == arenas.size())
+    chosen = static_cast<size_t>(std::ranges::min_element(arenas) - arenas.begin());
   plan.arena = arenas[chosen];
   if (chosen == 0) return plan;
   const RecomputeTimeline run = after(program, path, stops[chosen]);

@@ -113,7 +113,8 @@ BufferId add_buffer_like(Program& program, BufferId of) {
 
 RecomputeTimeline::RecomputeTimeline(const Program& program) : program_(program) {
   std::set<BufferId> own;
-  for (const loop::TiledGroup* group : loop::tiled_groups_of(program)) own.insert(group->own.begin(), group->own.end());
+  for (const loop::TiledGroup* group : loop::tiled_groups_of(program))
+    own.insert(group->own.begin(), group->own.end());
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const BufferId id(static_cast<int64_t>(i));
     of_.push_back(id);
@@ -218,6 +219,17 @@ std::vector<Tensor> RecomputeTimeline::siblings(Tensor tensor, const Peak& peak,
   return out;
 }
 
+// Repetitions from position `before` on that a copy of the tensor made there replaces.
+std::vector<Tensor> RecomputeTimeline::later_copies(Tensor tensor, int before) const {
+  std::vector<Tensor> out;
+  for (Tensor t : tensors_of_[static_cast<size_t>(buffer_of(tensor).value)]) {
+    if (uses_[static_cast<size_t>(t)].empty() || writer_of(t) < before) continue;
+    const TimelineStep& step = steps_[static_cast<size_t>(writer_of(t))];
+    if (step.repeated && step.writes.size() == 1) out.push_back(t);
+  }
+  return out;
+}
+
 // Builds one Repeat.
 struct RecomputeTimeline::Search {
   const RecomputeTimeline& run;
@@ -232,7 +244,8 @@ struct RecomputeTimeline::Search {
     return nullptr;
   }
   bool repeats(Tensor t) {
-    const Launch* launch = run.writers_[static_cast<size_t>(t)].empty() ? nullptr : launch_at(run.writer_of(t));
+    const Launch* launch =
+        run.writers_[static_cast<size_t>(t)].empty() ? nullptr : launch_at(run.writer_of(t));
     return launch && std::ranges::find(launch->tensors, t) != launch->tensors.end();
   }
 
@@ -286,7 +299,11 @@ std::optional<RecomputeTimeline::Repeat> RecomputeTimeline::best(const Peak& pea
         made.saved += bytes_of(sibling);
       }
       if (made.saved < peak.bytes * kLeastSaved) continue;
-      if (!best || made.saved * best->work > best->saved * made.work) best = made;
+      for (const Launch& launch : made.launches)
+        for (Tensor each : launch.tensors)
+          for (Tensor copy : later_copies(each, *next))
+            made.replaced += work_[static_cast<size_t>(steps_[static_cast<size_t>(writer_of(copy))].of)];
+      if (!best || made.saved * best->net_work() > best->saved * made.net_work()) best = made;
     }
   }
   return best;
@@ -333,7 +350,15 @@ void RecomputeTimeline::apply(const Repeat& repeat) {
     }
     added.push_back(std::move(step));
   }
-  for (const auto& [old, copy] : copies) redirect(old, copy, repeat.before);
+  std::set<int> dropped;
+  for (const auto& [old, copy] : copies) {
+    redirect(old, copy, repeat.before);
+    for (Tensor later : later_copies(old, repeat.before)) {
+      redirect(later, copy, repeat.before);
+      dropped.insert(writer_of(later));
+    }
+  }
+  for (auto at = dropped.rbegin(); at != dropped.rend(); ++at) steps_.erase(steps_.begin() + *at);
   steps_.insert(steps_.begin() + repeat.before, std::make_move_iterator(added.begin()),
                 std::make_move_iterator(added.end()));
   find_uses();

@@ -1,6 +1,7 @@
 // A run as a list of steps that can be repeated: what recompute.h searches without touching the program.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -41,8 +42,10 @@ class RecomputeTimeline {
   struct Repeat {
     int before;
     std::vector<Launch> launches = {};
-    double saved = 0;  // bytes that are no longer live at the peak
-    double work = 0;   // of all launches together, in bytes of memory traffic
+    double saved = 0;     // bytes that are no longer live at the peak
+    double work = 0;      // of all launches together, in bytes of memory traffic
+    double replaced = 0;  // of repetitions that these launches replace, likewise
+    double net_work() const { return std::max(work - replaced, 1.0); }
   };
   // The best way to free memory at the peak: the most bytes for the least work, within `work` in all.
   std::optional<Repeat> best(const Peak& peak, double work) const;
@@ -63,6 +66,7 @@ class RecomputeTimeline {
   bool is_own(Tensor tensor) const;
   bool may_repeat(int at) const;
   std::vector<Tensor> siblings(Tensor tensor, const Peak& peak, int before) const;
+  std::vector<Tensor> later_copies(Tensor tensor, int before) const;
   Tensor add_copy(Tensor of);
   int writer_of(Tensor tensor) const { return writers_[static_cast<size_t>(tensor)].front(); }
   void redirect(Tensor from, Tensor to, int begin);
