@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/tables.h"
@@ -110,6 +111,37 @@ Term narrow_factor(Term term, const Dims& dims, int64_t rank) {
   return term;
 }
 
+// The index k along `dim` where `condition` holds, with extent 1 there, if it is i == k for indices i along
+// `dim`: as of a one-hot row.
+std::optional<Term> index_where(Term condition, int64_t dim, int64_t rank) {
+  const Node* node = producer_of(condition);
+  if (!node || node->kind != OpKind::kEq) return std::nullopt;
+  for (size_t i = 0; i < 2; ++i) {
+    const Term along = input_of(condition, *node, i), at = input_of(condition, *node, 1 - i);
+    const Node* iota = producer_of(along);
+    if (iota && iota->kind == OpKind::kIota && iota->attributes.integer("dim") + rank - along.rank() == dim &&
+        is_one_along(at, {dim}, rank))
+      return at;
+  }
+  return std::nullopt;
+}
+
+// The sum over `dim` of select(i == k, x, 0), where x does not vary along `dim`: x, where k is an index.
+std::optional<Term> one_hot_sum(Term term, const Dims& dims) {
+  const Node* node = producer_of(term);
+  if (!node || node->kind != OpKind::kSelect || dims.size() != 1) return std::nullopt;
+  const Term condition = input_of(term, *node, 0), value = input_of(term, *node, 1);
+  if (known_number(input_of(term, *node, 2)) != 0.0 || !is_constant_along(value, dims, term.rank()))
+    return std::nullopt;
+  const auto at = index_where(condition, dims[0], term.rank());
+  if (!at) return std::nullopt;
+  const Term x = narrow_factor(value, dims, term.rank());
+  graph::Shape shape = term.shape();
+  const sym::Expr size = std::exchange(shape[static_cast<size_t>(dims[0])], 1);
+  const Term inside = logical_and(greater_equal(*at, 0), less(*at, size_as(term.builder(), at->dtype(), size)));
+  return expand(select(inside, x, 0.0), shape);
+}
+
 Term sum_of(Term term, const Dims& dims, const graph::Shape& shape, int deep) {
   const auto whole = [&] { return reduce_sum(term, dims, kKeep); };
   const Node* known = producer_of(term);
@@ -132,6 +164,10 @@ Term sum_of(Term term, const Dims& dims, const graph::Shape& shape, int deep) {
       if (fixed(0) && whole_shape(1)) return factor(0) * sum(1);
       return fixed(1) && whole_shape(0) ? sum(0) * factor(1) : whole();
     case OpKind::kDiv: return fixed(1) && whole_shape(0) ? sum(0) / factor(1) : whole();
+    case OpKind::kSelect: {
+      const auto picked = one_hot_sum(term, dims);
+      return picked ? *picked : whole();
+    }
     default: return whole();
   }
 }

@@ -28,6 +28,7 @@
 #include "compiler/schedule/fusion/merge_gemms.h"
 #include "compiler/schedule/fusion/norm_prologue.h"
 #include "compiler/schedule/fusion/pack_low_bit_weights.h"
+#include "compiler/schedule/fusion/rematerialize.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/heuristics/choose_gpu.h"
@@ -69,6 +70,9 @@ constexpr Pass kLoopPasses[] = {
      [](Program& program, const Context& c) {
        fuse(program, {.decisions = c.decisions, .epilogues = epilogues(c)});
      }},
+    {"rematerialize", kStage, kLoops,
+     "Compute large elementwise results again from memory where that costs less than storing them.",
+     [](Program& program, const Context& c) { rematerialize(program, c.decisions); }},
     {"narrow_updates", kStage, kLoops,
      "Restrict in-place additions to the index at which they add something.",
      [](Program& program, const Context&) { narrow_updates(program); }},
