@@ -273,53 +273,65 @@ std::optional<Expr> reserved(Ranges& ranges, Expr bytes, const sym::Facts& facts
   return most && (*most == bytes || typical(*most, facts) <= kMostReserved) ? most : std::nullopt;
 }
 
-bool loads_from(const loop::Block& block, BufferId id) {
-  bool found = false;
-  loop::for_each_stmt(block, [&](const loop::Stmt& stmt) {
-    const auto* load = std::get_if<loop::Load>(&stmt.node);
-    found = found || (load && load->access.buffer == id);
-  });
+// Whether the elements lie at the same place, if both buffers begin at the same address.
+bool same_place(const Program& program, const loop::Access& a, const loop::Access& b) {
+  if (a.mask != b.mask) return false;
+  if (a.index == b.index && program[a.buffer].strides == program[b.buffer].strides) return true;
+  return sym::simplify(loop::offset_of(program, a) - loop::offset_of(program, b), program.facts).is_const(0);
+}
+
+// The block of the nest that stores to the buffer, if it is one, with nothing but parallel loops around it.
+const loop::Block* storing_block(const loop::Block& block, BufferId id) {
+  const loop::Block* found = nullptr;
+  for (const loop::Stmt& stmt : block) {
+    const auto* store = std::get_if<loop::Store>(&stmt.node);
+    const loop::Block* here = store && store->access.buffer == id ? &block : nullptr;
+    if (const auto* loop = std::get_if<loop::For>(&stmt.node)) here = storing_block(loop->body, id);
+    if (here && found && here != found) return nullptr;
+    if (here) found = here;
+  }
   return found;
 }
 
-bool same_element(const loop::Access& a, const loop::Access& b) {
-  return a.index == b.index && a.mask == b.mask;
-}
-
-// Whether each element of `operand` is read only by the point that writes the same element of `output`, and
-// before that. No two points write the same element.
-bool dies_by_point(const loop::Nest& nest, BufferId operand, BufferId output) {
+// Whether each element of `operand` is read only by the point, or the iteration, that writes the element of
+// `output` at its place, and before that. No two points write the same element.
+bool dies_by_point(const Program& program, const loop::Nest& nest, BufferId operand, BufferId output) {
+  const loop::Block* storing = storing_block(nest.body, output);
+  if (!storing) return false;
+  int loads = 0;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    const auto* load = std::get_if<loop::Load>(&stmt.node);
+    loads += load && load->access.buffer == operand;
+  });
   std::vector<const loop::Access*> read;
-  for (const loop::Stmt& stmt : nest.body) {
+  for (const loop::Stmt& stmt : *storing) {
     if (const auto* load = std::get_if<loop::Load>(&stmt.node)) {
-      if (load->access.buffer == operand) read.push_back(&load->access);
-    } else if (const auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) {
-      if (loads_from(reduce->body, operand)) return false;
+      if (load->access.buffer == operand) read.push_back(&load->access), --loads;
     } else if (const auto* store = std::get_if<loop::Store>(&stmt.node)) {
       if (store->access.buffer != output) continue;
       if (store->update) return false;
-      std::erase_if(read, [&](const loop::Access* access) { return same_element(*access, store->access); });
+      std::erase_if(read,
+                    [&](const loop::Access* access) { return same_place(program, *access, store->access); });
     }
   }
-  // Loads after the store are in this list as well.
-  return read.empty();
+  // Loads after the store are in this list as well; those that are counted are in other blocks.
+  return read.empty() && loads == 0;
 }
 
 std::optional<BufferId> operand_of(const Program& program, const loop::Nest& nest, BufferId output,
                                    InPlace in_place) {
-  for (const loop::Stmt& stmt : nest.body)
-    if (std::holds_alternative<loop::For>(stmt.node) || std::holds_alternative<loop::Scan>(stmt.node) ||
-        std::holds_alternative<loop::Bind>(stmt.node) ||
-        (in_place == InPlace::kPointwise && std::holds_alternative<loop::Reduce>(stmt.node)))
-      return std::nullopt;
+  bool refused = false;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    refused = refused || std::holds_alternative<loop::Scan>(stmt.node) ||
+              std::holds_alternative<loop::Bind>(stmt.node) ||
+              (in_place == InPlace::kPointwise && std::holds_alternative<loop::Reduce>(stmt.node));
+  });
+  if (refused) return std::nullopt;
   const Buffer& out = program[output];
-  for (const loop::Stmt& stmt : nest.body) {
-    const auto* load = std::get_if<loop::Load>(&stmt.node);
-    if (!load) continue;
-    const BufferId operand = load->access.buffer;
+  for (BufferId operand : loop::effects_of(nest).reads) {
     const Buffer& in = program[operand];
-    if (in.storage == Storage::kArena && byte_size(in.dtype) == byte_size(out.dtype) &&
-        in.shape == out.shape && in.strides == out.strides && dies_by_point(nest, operand, output))
+    if (operand != output && in.storage == Storage::kArena && byte_size(in.dtype) == byte_size(out.dtype) &&
+        extent_in_elements(in) == extent_in_elements(out) && dies_by_point(program, nest, operand, output))
       return operand;
   }
   return std::nullopt;

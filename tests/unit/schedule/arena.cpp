@@ -53,7 +53,42 @@ bool writes_over_residual(bool reads_it_as_factor, InPlace in_place) {
   return after[t.buffer].offset == after[u.buffer].offset;
 }
 
+// u[n, 8] over t[8, n], which lie alike in memory, written by a loop in each point; the loop reads t at the
+// element that it writes, or at another one. Returns whether u has t's memory.
+bool a_loop_writes_over(bool elsewhere) {
+  Pieces p("loop");
+  const loop::View x = p.input("x", {p.n, 8});
+  const loop::View t = p.temporary("t", {8, p.n}), u = p.temporary("u", {p.n, 8});
+  p.program[t.buffer].strides = {1, 8};
+  {
+    loop::NestBuilder nest(p.program, "made");
+    const Expr i = nest.dim(p.n, "i"), j = nest.dim(8, "j");
+    nest.store(loop::whole(p.program, t.buffer), {j, i}, nest.load(x, {i, j}));
+    nest.finish();
+  }
+  {
+    loop::NestBuilder nest(p.program, "over");
+    const Expr i = nest.dim(p.n, "i");
+    nest.loop({8}, [&](const std::vector<Expr>& j) {
+      const loop::Value value = nest.load(loop::whole(p.program, t.buffer), {elsewhere ? 7 - j[0] : j[0], i});
+      nest.store(u, {i, j[0]}, value + value);
+    });
+    nest.finish();
+  }
+  p.output("y", u);
+  loop::Program after = p.program;
+  plan_memory(after);
+  loop::verify(after);
+  CHECK(same_results(p.program, after, {{p.n, 5}, {p.m, 1}}));
+  return after[t.buffer].offset == after[u.buffer].offset;
+}
+
 }  // namespace
+
+TEST_CASE("a loop writes over what the same iteration has read, at the same place in memory") {
+  CHECK(a_loop_writes_over(false));
+  CHECK(!a_loop_writes_over(true));
+}
 
 TEST_CASE("small buffers share the place of a large one that lives at other times") {
   const Sizes s;
