@@ -111,6 +111,19 @@ Term narrow_factor(Term term, const Dims& dims, int64_t rank) {
   return term;
 }
 
+// Whether the term is 0, 1, ... along `dim` of a tensor of `rank`, and does not vary along others.
+bool is_index_along(Term term, int64_t dim, int64_t rank) {
+  const Node* node = producer_of(term);
+  const int64_t at = dim - (rank - term.rank());
+  if (!node || at < 0) return false;
+  if (node->kind == OpKind::kIota) return node->attributes.integer("dim") == at;
+  const auto known = term.builder().known(term.id());
+  if (!known || term.dim(at) != sym::Expr(static_cast<int64_t>(known->size()))) return false;
+  for (size_t i = 0; i < known->size(); ++i)
+    if ((*known)[i] != sym::Expr(static_cast<int64_t>(i))) return false;
+  return true;
+}
+
 // The index k along `dim` where `condition` holds, with extent 1 there, if it is i == k for indices i along
 // `dim`: as of a one-hot row.
 std::optional<Term> index_where(Term condition, int64_t dim, int64_t rank) {
@@ -118,10 +131,7 @@ std::optional<Term> index_where(Term condition, int64_t dim, int64_t rank) {
   if (!node || node->kind != OpKind::kEq) return std::nullopt;
   for (size_t i = 0; i < 2; ++i) {
     const Term along = input_of(condition, *node, i), at = input_of(condition, *node, 1 - i);
-    const Node* iota = producer_of(along);
-    if (iota && iota->kind == OpKind::kIota && iota->attributes.integer("dim") + rank - along.rank() == dim &&
-        is_one_along(at, {dim}, rank))
-      return at;
+    if (is_index_along(along, dim, rank) && is_one_along(at, {dim}, rank)) return at;
   }
   return std::nullopt;
 }
@@ -138,7 +148,8 @@ std::optional<Term> one_hot_sum(Term term, const Dims& dims) {
   const Term x = narrow_factor(value, dims, term.rank());
   graph::Shape shape = term.shape();
   const sym::Expr size = std::exchange(shape[static_cast<size_t>(dims[0])], 1);
-  const Term inside = logical_and(greater_equal(*at, 0), less(*at, size_as(term.builder(), at->dtype(), size)));
+  const Term inside =
+      logical_and(greater_equal(*at, 0), less(*at, size_as(term.builder(), at->dtype(), size)));
   return expand(select(inside, x, 0.0), shape);
 }
 

@@ -19,8 +19,8 @@ using loop::Launch;
 using loop::Load;
 using loop::Nest;
 using loop::Program;
-using loop::Stmt;
 using loop::Steps;
+using loop::Stmt;
 using loop::Store;
 using loop::ValueId;
 
@@ -86,16 +86,16 @@ class Slicer {
     if (!stmt) return false;
     if (const auto* load = std::get_if<Load>(&stmt->node); load && writes(effects_, load->access.buffer))
       return false;
-    const bool elementwise = std::holds_alternative<loop::Let>(stmt->node) ||
-                             std::holds_alternative<loop::Constant>(stmt->node) ||
-                             std::holds_alternative<loop::IndexValue>(stmt->node) ||
-                             std::holds_alternative<Load>(stmt->node);
+    const bool elementwise =
+        std::holds_alternative<loop::Let>(stmt->node) || std::holds_alternative<loop::Constant>(stmt->node) ||
+        std::holds_alternative<loop::IndexValue>(stmt->node) || std::holds_alternative<Load>(stmt->node);
     if (!elementwise) return add_stored(id);
     bool ok = true;
     loop::for_each_use(*stmt, [&](ValueId used) { ok = ok && add(used); });
     // Variables of binds are not those of the new nest.
     loop::for_each_expr(*stmt, [&](sym::Expr e) {
-      for (sym::Expr var : sym::free_vars(e)) ok = ok && (!sym::is_index(var) || loop::is_var_of(var, site_.dims));
+      for (sym::Expr var : sym::free_vars(e))
+        ok = ok && (!sym::is_index(var) || loop::is_var_of(var, site_.dims));
     });
     if (ok) out_.body.push_back(*stmt);
     return ok;
@@ -171,7 +171,8 @@ class Rematerializer {
   bool costs_less(const Nest& producer, BufferId id) const {
     int loads = 0;
     for (const Stmt& stmt : producer.body)
-      if (const auto* load = std::get_if<Load>(&stmt.node); load && runs_through(load->access, producer.dims)) {
+      if (const auto* load = std::get_if<Load>(&stmt.node);
+          load && runs_through(load->access, producer.dims)) {
         ++loads;
         if (byte_size(program_[load->access.buffer].dtype) > byte_size(program_[id].dtype)) return false;
       }
@@ -181,11 +182,13 @@ class Rematerializer {
   // The other steps that read the buffer, if all of them load each element once.
   std::optional<std::vector<int>> readers_of(int at, BufferId id) const {
     std::vector<int> found;
-    const int all = flow_.total_readers[id.value] - (reads(flow_.effects[static_cast<size_t>(at)], id) ? 1 : 0);
+    const int all =
+        flow_.total_readers[id.value] - (reads(flow_.effects[static_cast<size_t>(at)], id) ? 1 : 0);
     for (int reader = at + 1; reader < static_cast<int>(steps_.size()); ++reader) {
       if (!reads(flow_.effects[static_cast<size_t>(reader)], id)) continue;
       const Nest* consumer = nest_at(program_, steps_, reader);
-      if (!consumer || is_contraction(*consumer) || !loads_once(*consumer, consumer->dims, consumer->body, id))
+      if (!consumer || is_contraction(*consumer) ||
+          !loads_once(*consumer, consumer->dims, consumer->body, id))
         return std::nullopt;
       found.push_back(reader);
     }
@@ -193,7 +196,8 @@ class Rematerializer {
   }
 
   // Whether one statement loads from the buffer, in loops that all move the element.
-  bool loads_once(const Nest& consumer, const std::vector<loop::Dim>& dims, const Block& block, BufferId id) const {
+  bool loads_once(const Nest& consumer, const std::vector<loop::Dim>& dims, const Block& block,
+                  BufferId id) const {
     int loads = 0;
     bool once = true;
     const std::function<void(const Block&, const std::vector<loop::Dim>&)> visit =

@@ -131,10 +131,11 @@ TEST_CASE("gradients: views") {
     const Term y = permute(x, {2, 0, 1});
     return reshape(y, {count(y.shape())}).id();
   });
-  check_gradient(
-      "expand", {numbers({3, 1})},
-      [](Builder& b, const std::vector<ValueId>& in) { return expand(Term(b, in[0]), {2, 3, 4}).id(); },
-      {.fixed = {0}});
+  check_gradient("expand", {numbers({3, 1})},
+                 [](Builder& b, const std::vector<ValueId>& in) {
+                   return expand(Term(b, in[0]), {2, 3, 4}).id();
+                 },
+                 {.fixed = {0}});
   for (int64_t step : {1, 2, 3, -1, -2})
     check_gradient(cat("slice by ", step), {numbers({3, 7})},
                    [&](Builder& b, const std::vector<ValueId>& in) {
@@ -163,16 +164,18 @@ TEST_CASE("gradients: views") {
                    [&](Builder& b, const std::vector<ValueId>& in) {
                      return ops::pad(b, in[0], {2, 0}, {1, 0}, std::nullopt, mode);
                    });
-  check_gradient(
-      "pad and cut", {numbers({3, 4}), numbers({})},
-      [](Builder& b, const std::vector<ValueId>& in) { return ops::pad(b, in[0], {1, -1}, {0, 2}, in[1]); });
+  check_gradient("pad and cut", {numbers({3, 4}), numbers({})},
+                 [](Builder& b, const std::vector<ValueId>& in) {
+                   return ops::pad(b, in[0], {1, -1}, {0, 2}, in[1]);
+                 });
   check_gradient("pieces in another order", {numbers({5, 3})},
                  [](Builder& b, const std::vector<ValueId>& in) {
                    return ops::concat(b, {ops::slice(b, in[0], 0, 2, 3), ops::slice(b, in[0], 0, 0, 2)}, 0);
                  });
-  check_gradient(
-      "concat", {numbers({2, 3}), numbers({2, 1}, 2)},
-      [](Builder& b, const std::vector<ValueId>& in) { return ops::concat(b, {in[0], in[1], in[0]}, 1); });
+  check_gradient("concat", {numbers({2, 3}), numbers({2, 1}, 2)},
+                 [](Builder& b, const std::vector<ValueId>& in) {
+                   return ops::concat(b, {in[0], in[1], in[0]}, 1);
+                 });
 }
 
 TEST_CASE("gradients: indices") {
@@ -440,6 +443,31 @@ TEST_CASE("gradients: a stopped maximum leaves no trace") {
     gradients(b, f(x), {x});
     CHECK(std::none_of(g.nodes.begin(), g.nodes.end(),
                        [](const graph::Node& node) { return node.kind == OpKind::kEq; }));
+  }
+}
+
+TEST_CASE("gradients: a one-hot row's sum is the number that it holds") {
+  // As of a cross entropy: the logarithm of a softmax at one index of each row.
+  const auto loss = [](Builder& b, const std::vector<ValueId>& in) {
+    return gather_elements(log_softmax({b, in[0]}, {1}), Term(b, in[1]), 1).id();
+  };
+  const auto labels = [](const std::vector<double>& at) { return places({3, 1, 2}, at); };
+  check_gradient("labels", {numbers({3, 4, 2}), labels({0, 3, 1, 2, 3, 3})}, loss, {.fixed = {1}});
+  check_gradient("labels from the end", {numbers({3, 4, 2}), labels({-4, -1, 1, -2, 3, 0})}, loss,
+                 {.fixed = {1}});
+
+  for (const int64_t classes : {4, 5000}) {  // 0, 1, ... as a constant, and as an iota
+    graph::Graph g;
+    Builder b(g, shape_table());
+    const ValueId x = b.input("x", {DType::kF32, {3, classes, 2}}),
+                  at = b.input("at", {DType::kI64, {3, 1, 2}});
+    const Term y(b, loss(b, {x, at}));
+    const size_t before = g.nodes.size();
+    gradients(b, y, {x});
+    CHECK(std::none_of(
+        g.nodes.begin() + static_cast<ptrdiff_t>(before), g.nodes.end(), [&](const graph::Node& node) {
+          return node.kind == OpKind::kReduceSum && g[g[node.inputs[0]].producer].kind == OpKind::kSelect;
+        }));
   }
 }
 

@@ -57,13 +57,16 @@ Program at_budget(const Program& before, const MemoryBudget& budget, RecomputePl
 
 Program parsed(std::string_view steps) {
   return parse_program(cat(R"(program t
-  input x f32 [32, 64]
-  input i f32 [32]
-  output y f32 [32, 64]
-  state s f32 [32, 64]
+  input x f32 [32, 64] ordinal 0
+  input i f32 [32] ordinal 1
+  output y f32 [32, 64] ordinal 0
+  state s f32 [32, 64] ordinal 0
   arena t f32 [32, 64]
   arena a f32 [32, 64]
   arena b f32 [32, 64]
+  inputs (x, i)
+  outputs (y)
+  states (s)
   steps
 )",
                            steps));

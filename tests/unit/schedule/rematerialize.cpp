@@ -1,0 +1,114 @@
+#include "compiler/schedule/fusion/rematerialize.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/base/text.h"
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "compiler/schedule/memory/memory_plan.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using namespace stridec::schedule;
+using namespace stridec::testing;
+
+namespace {
+
+// Rows of exponentials with their sums, and a step that reads both. `size`: of a row.
+std::string softmax_text(int64_t size, std::string_view between = "",
+                         std::string_view value = "%2 : f32 = sub %7 %0",
+                         std::string_view reader = "mul %0 %2") {
+  return cat(R"(program rows
+  symbol n = input 0 dim 0 in 1..4096
+  input x f32 [n, )",
+             size, R"(] ordinal 0
+  output y f32 [n, )",
+             size, R"(] ordinal 0
+  arena t f32 [n, )",
+             size, R"(]
+  arena m f32 [n]
+  arena s f32 [n]
+  arena e f32 [n, )",
+             size, R"(]
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 made (%i0<n, %i1<)",
+             size, R"()
+      %0 : f32 = load x[%i0, %i1]
+      %1 : f32 = mul %0 %0
+      store t[%i0, %i1] %1
+    nest 1 exps (%i0<n)
+      %0 : f32 = reduce max (%r1<)",
+             size, R"()
+        %1 : f32 = load t[%i0, %r1]
+        yield %1
+      store m[%i0] %0
+      for (%j2<)",
+             size, R"()
+        %7 : f32 = load t[%i0, %j2]
+        )",
+             value, R"(
+        %3 : f32 = exp %2
+        store e[%i0, %j2] %3
+      %4 : f32 = reduce sum (%r3<)",
+             size, R"()
+        %5 : f32 = load e[%i0, %r3]
+        yield %5
+      store s[%i0] %4
+)",
+             between, R"(    nest )", between.empty() ? 2 : 3, R"( back (%i0<n, %i1<)", size, R"()
+      %0 : f32 = load e[%i0, %i1]
+      %1 : f32 = load s[%i0]
+      %2 : f32 = div %1 %1
+      %3 : f32 = )",
+             reader, R"(
+      store y[%i0, %i1] %3
+)");
+}
+
+Program rematerialized(const Program& before) {
+  Program after = before;
+  rematerialize(after, nullptr);
+  plan_memory(after);
+  verify(after);
+  CHECK(same_results(before, after, {{sym::var("n"), 3}}));
+  return after;
+}
+
+bool keeps_exponentials(const std::string& text) {
+  const Program after = rematerialized(parse_program(text));
+  for (const Buffer& buffer : after.buffers)
+    if (buffer.name == "e" && buffer.storage == Storage::kArena) return true;
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a reader computes exponentials from what is in memory, and their row stays local") {
+  const Program after = rematerialized(parse_program(softmax_text(50000)));
+  CHECK(to_string(after, after[std::get<Launch>(after.steps[2].node).nest]) == R"(nest back (%i0<n, %i1<50000)
+  %4 : f32 = load t[%i0, %i1]
+  %5 : f32 = load m[%i0]
+  %6 : f32 = sub %4 %5
+  %7 : f32 = exp %6
+  %1 : f32 = load s[%i0]
+  %2 : f32 = div %1 %1
+  %3 : f32 = mul %7 %2
+  store y[%i0, %i1] %3
+)");
+  CHECK(!keeps_exponentials(softmax_text(50000)));
+}
+
+TEST_CASE("what is small, costly, changed or computed from more stays in memory") {
+  CHECK(keeps_exponentials(softmax_text(64)));  // it stays in a cache
+  const std::string_view change = R"(    nest 2 change (%i0<n, %i1<50000)
+      %0 : f32 = load x[%i0, %i1]
+      store t[%i0, %i1] %0
+)";
+  CHECK(keeps_exponentials(softmax_text(50000, change)));
+  CHECK(keeps_exponentials(softmax_text(50000, "", "%6 : f32 = log %7\n        %2 : f32 = sub %6 %0")));
+  CHECK(keeps_exponentials(
+      softmax_text(50000, "", "%6 : f32 = load x[%i0, %j2]\n        %2 : f32 = sub %6 %7")));
+}
