@@ -164,8 +164,8 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
       ->type_name("NAME");
 
   app.add_option("--activation-memory-budget", memory_budget,
-                 "memory for a run's tensors, within which they are computed again instead of kept: a share of "
-                 "what that can save, from 0 to 1 (keep everything), or bytes: 2GiB")
+                 "memory for a run's tensors, within which they are computed again instead of kept: a share "
+                 "of what that can save, from 0 to 1 (keep everything), or bytes: 2GiB")
       ->type_name("BUDGET");
 
   group("Code");

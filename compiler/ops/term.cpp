@@ -57,6 +57,9 @@ Term rsqrt(Term x) { return apply(OpKind::kRsqrt, x); }
 Term minimum(Term x, Operand y, Ties ties) { return extremum(OpKind::kMin, x, y, ties); }
 Term maximum(Term x, Operand y, Ties ties) { return extremum(OpKind::kMax, x, y, ties); }
 Term stop_gradient(Term x) { return apply(OpKind::kStopGradient, x); }
+Term as_softmax(Term x, Term y, const Dims& dims) {
+  return {x.builder(), x.builder().add1(OpKind::kAsSoftmax, {x.id(), y.id()}, {{"dims", dims}})};
+}
 Term less(Term x, Operand y) { return apply(OpKind::kLt, x, y); }
 Term less_equal(Term x, Operand y) { return apply(OpKind::kLe, x, y); }
 Term greater(Term x, Operand y) { return apply(OpKind::kLt, resolve(x, y), x); }

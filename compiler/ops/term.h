@@ -75,6 +75,9 @@ Term minimum(Term x, Operand y, Ties ties = Ties::kHalf);
 Term maximum(Term x, Operand y, Ties ties = Ties::kHalf);
 // x, through which no gradient flows.
 Term stop_gradient(Term x);
+// y, which is the softmax of x along `dims`, with a softmax's gradient: y * (g - sum(g * y)), which reads y
+// alone, in place of that of the formula that computes y.
+Term as_softmax(Term x, Term y, const std::vector<int64_t>& dims);
 Term less(Term x, Operand y);
 Term less_equal(Term x, Operand y);
 Term greater(Term x, Operand y);

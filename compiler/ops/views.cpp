@@ -274,6 +274,22 @@ Inferred stop_shape(Builder& b, const Node& node) {
 
 void stop_lower(Lowering& l, const Node& node) { l.alias(node.outputs[0], l.view(node.inputs[0])); }
 
+// ---- as_softmax ------------------------------------------------------------------------------------------
+
+Inferred as_softmax_shape(Builder& b, const Node& node) {
+  expect_inputs(node, 2, 2);
+  const Type x = b.type(node.inputs[0]), y = b.type(node.inputs[1]);
+  if (x.dtype != y.dtype || x.shape != y.shape) does_not_fit("x and y differ in type");
+  return {{y}};
+}
+
+void as_softmax_lower(Lowering& l, const Node& node) { l.alias(node.outputs[0], l.view(node.inputs[1])); }
+
+Ids as_softmax_gradient(Builder& b, const Node& node, const Ids& outputs) {
+  const Term y(b, node.outputs[0]), g(b, outputs[0]);
+  return {(y * (g - reduce_sum(g * y, node.attributes.integers("dims"), kKeep))).id(), ValueId()};
+}
+
 }  // namespace
 
 const OpDef def_kReshape{reshape_shape, reshape_lower, Gradient::by(reshape_gradient, "x: reshape(g)")};
@@ -285,6 +301,8 @@ const OpDef def_kSlice{slice_shape, slice_lower,
                        Gradient::by(slice_gradient, "x: g at the places of the slice, 0 elsewhere")};
 const OpDef def_kConcat{concat_shape, concat_lower,
                         Gradient::by(concat_gradient, "each input: its slice of g")};
+const OpDef def_kAsSoftmax{as_softmax_shape, as_softmax_lower,
+                           Gradient::by(as_softmax_gradient, "x: y * (g - sum(g * y)); y: none")};
 const OpDef def_kStopGradient{stop_shape, stop_lower, Gradient::flat("on purpose")};
 
 }  // namespace stridec::ops

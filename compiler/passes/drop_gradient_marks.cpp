@@ -12,11 +12,14 @@ using graph::ValueId;
 
 namespace {
 
+bool is_mark(OpKind kind) { return kind == OpKind::kStopGradient || kind == OpKind::kAsSoftmax; }
+
+// The value without marks. A mark is an alias of its last input.
 ValueId source(const Graph& graph, ValueId value) {
   while (value.valid()) {
     const graph::NodeId producer = graph[value].producer;
-    if (!producer.valid() || graph[producer].kind != OpKind::kStopGradient) break;
-    value = graph[producer].inputs[0];
+    if (!producer.valid() || !is_mark(graph[producer].kind)) break;
+    value = graph[producer].inputs.back();
   }
   return value;
 }
@@ -39,7 +42,7 @@ void drop_attributes(Node& node) {
 
 void drop_gradient_marks(Graph& graph) {
   for (Node& node : graph.nodes) {
-    if (node.kind == OpKind::kStopGradient) {
+    if (is_mark(node.kind)) {
       graph::Value& x = graph[source(graph, node.outputs[0])];
       if (x.name.empty()) x.name = graph[node.outputs[0]].name;
       continue;

@@ -1,4 +1,4 @@
-// Removes what only differentiation reads: stop_gradient nodes, the ties of min and max, and what embeddings
+// Removes what only differentiation reads: stop_gradient and as_softmax, the ties of min and max, and what embeddings
 // say of the gradients of rows. Passes and kernels then see the same graph as without them. Runs after
 // gradients were taken.
 #pragma once

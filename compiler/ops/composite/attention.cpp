@@ -45,7 +45,9 @@ Attention attend(Term q, Term k, Term v, const AttentionOptions& options) {
   const Term raised = exp(scores - top);
   Term total = reduce_sum(raised, last, kKeep);
   if (sink) total = total + exp(*sink - top);
-  const Term weights = cast(raised / total, narrow);
+  Term weights = raised / total;
+  if (!sink) weights = as_softmax(scores, weights, last);  // a sink has a gradient, too
+  weights = cast(weights, narrow);
   const Term value = cast(matmul(weights, repeat_heads(v, heads, shared), wide), narrow);
   return {value, cast(scores, narrow)};
 }

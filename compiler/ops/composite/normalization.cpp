@@ -15,7 +15,7 @@ using graph::OpKind;
 Term softmax(Term x, const Dims& dims) {
   const Term w = widen(x);
   const Term e = exp(w - stop_gradient(reduce_max(w, dims, kKeep)));
-  return cast(e / reduce_sum(e, dims, kKeep), x.dtype());
+  return cast(as_softmax(w, e / reduce_sum(e, dims, kKeep), dims), x.dtype());
 }
 
 Term log_softmax(Term x, const Dims& dims) {

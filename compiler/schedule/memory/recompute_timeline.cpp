@@ -179,8 +179,8 @@ double RecomputeTimeline::total_work() const {
   return total;
 }
 
-// The tensor that a repetition just before `before` reads where the launch at `from` reads `read`: the same or
-// a copy of it. Nothing if the contents have changed in between.
+// The tensor that a repetition just before `before` reads where the launch at `from` reads `read`: the same
+// or a copy of it. Nothing if the contents have changed in between.
 std::optional<Tensor> RecomputeTimeline::operand_at(Tensor read, int from, int before) const {
   for (int at : writers_[static_cast<size_t>(read)])
     if (at > from && at < before) return std::nullopt;
