@@ -79,7 +79,7 @@ def cases():
                             "y = concat(a * co - e * si, a * si + e * co, dim = -1)"]},
                lambda x, angle: np.concatenate([x[..., :4] * np.cos(angle) - x[..., 4:] * np.sin(angle),
                                                 x[..., :4] * np.sin(angle) + x[..., 4:] * np.cos(angle)], -1),
-               [((2, 3, 5, 8), (5, 4)), ((1, 1, 1, 8), (1, 4))], dims=[["b", 3, "s", 8], ["s", 4]],
+               [((2, 3, 5, 8), (5, 4)), ((1, 3, 1, 8), (1, 4))], dims=[["b", 3, "s", 8], ["s", 4]],
                declared={"require": [{"condition": "d % 2 == 0", "sentence": "the last dim is {0}; it has to be even"}]})
     yield Case("softmax with size", [("x", "f32", ["n", "d"])], [("y", "f32", ["n"])],
                {"formula": ["p = softmax(x / sqrt(d), dims = -1)", "y = reduce_sum(p * x, dims = 1) + 1 / d"]},
@@ -156,7 +156,7 @@ def input_types(case):
 def write_model(case, path, shapes, variant):
     """x -> [slice] -> Op -> [concat]: `strided` gives the operator views, `fused` has elementwise operators around it."""
     types = input_types(case)
-    dims = case.dims or [list(s) for s in shapes]
+    dims = list(case.dims or [list(s) for s in shapes])
     names = [name for name, _, _ in case.inputs]
     outputs = [name for name, _, _ in case.outputs]
     result_types = [types[0] if dtype == "T" else dtype for _, dtype, _ in case.outputs]
@@ -184,7 +184,7 @@ def draw(rng, shape, dtype):
 
 
 def check_case(case, form, work, run, expect):
-    ops, model, library = work / "ops.json", work / "ops.onnx", work / "ops.so"
+    ops, model, library = work / "ops.json", work / "ops.onnx", work / "case.so"
     ops.write_text(json.dumps(declaration(case, form)))
     for variant in ("plain", "strided", "fused"):
         label = f"ops {case.name}, {form}, {variant}"
