@@ -416,7 +416,7 @@ class Runner {
     return {converted(view ? *view : gathered(x, indices), dtype_of(parameter.type, parameter.at)), false};
   }
 
-  // Elements at constants, and at indices of loops of which each occurs once, if all of them are inside: a view.
+  // Elements at constants, and at indices of which each occurs once, if all of them are inside: a view.
   std::optional<Term> view_of(Term x, const std::vector<CValue>& indices) const {
     graph::Shape starts, extents, aligned(static_cast<size_t>(rank()), sym::Expr(1));
     std::vector<int64_t> steps;

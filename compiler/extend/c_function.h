@@ -16,8 +16,9 @@ namespace stridec::extend {
 struct CExpression {
   enum class Kind { kNumber, kName, kUnary, kBinary, kChoice, kCall, kCast, kLoad };
   Kind kind = Kind::kNumber;
-  std::string
-      name;  // of kName, kCall and kLoad (x[i][j]: its args are the indices); the sign of kUnary and kBinary; the type of kCast
+  // Of kName, kCall and kLoad (x[i][j]: its args are the indices); the sign of kUnary and kBinary; the type
+  // of kCast.
+  std::string name;
   double number = 0;
   int64_t integer = 0;
   std::string suffix;  // of kNumber: "f", "u", "l", "ul", ...
@@ -59,7 +60,7 @@ CFunction parse_c_function(const std::string& text, const std::string& place,
 // Whether the name is a type of C: "float", "int32_t".
 bool is_c_type(std::string_view name);
 
-// Where the elements of the outputs are: their shape, and the parameters that are their indices, in its order.
+// Where the elements of the outputs are: their shape, and the parameters that are their indices, in order.
 struct CPlace {
   graph::Shape shape;
   std::vector<std::string> indices;

@@ -336,6 +336,7 @@ def check_draft(work, run, says, expect):
     manifest = json.loads((work / "draft.json").read_text())
     listed = manifest["extensions"]["operators"][0]
     expect("manifest", listed["file"] == "drafted.json" and listed["operators"] == ["acme::Op"] and len(listed["sha256"]) == 64, listed)
+    says("the manifest does not replace the file", ["compile", model, "-o", work / "drafted.so", "--ops", file], 1, "would destroy")
     says("two files of one operator", ["check", model, "--ops", file, "--ops", file], 1, "two files of --ops declare acme::Op")
 
 
