@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
+#include "compiler/extend/user_operator.h"
 #include "compiler/extensions.h"
 #include "compiler/frontend/import.h"
 #include "compiler/function_flags.h"
@@ -180,6 +181,8 @@ int run(const CompileFlags& flags, const Globals& globals) {
   Json all = Json::array();
   int code = 0;
   std::vector<std::set<std::string>> absent;
+  const extend::Operators operators(options.extensions.operators);
+  std::vector<graph::UnknownCall> unknown;
   // All functions of a training are of one model.
   const auto functions =
       options.training ? std::vector<FunctionModel>{{"", options.model}} : options.entry_points();
@@ -191,7 +194,8 @@ int run(const CompileFlags& flags, const Globals& globals) {
                                 .input_values = own.input_values,
                                 .states = own.states,
                                 .refit = own.refit,
-                                .absent = options.functions.empty() ? nullptr : &lacks};
+                                .absent = options.functions.empty() ? nullptr : &lacks,
+                                .operators = &operators};
     if (options.training) how.training = training_import(*options.training, true);
     auto imported = frontend::import_file(function.model, how);
     const bool complete = imported.problems.empty();
@@ -204,6 +208,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
       imported.problems = unsupported_steps(imported.graph, targets);
     }
     if (code == 0) code = exit_code(imported.problems);
+    std::ranges::move(imported.unknown, std::back_inserter(unknown));
     if (!says) {
       print_problems(imported.problems);
       continue;
@@ -222,6 +227,11 @@ int run(const CompileFlags& flags, const Globals& globals) {
   }
   if (code == 0 && !options.training) check_used(options, absent);
   const bool single = options.functions.empty() || options.training;
+  if (!unknown.empty() && !globals.json && says)
+    std::printf(" draft of --ops FILE, with the shapes of this model; write the bodies\n%s",
+                extend::draft_operators(unknown).c_str());
+  if (!unknown.empty() && globals.json)
+    all.front()["ops_draft"] = Json::parse(extend::draft_operators(unknown));
   if (globals.json)
     std::printf("%s\n", (single ? all.front() : Json{{"functions", all}})
                             .dump(2, ' ', false, Json::error_handler_t::replace)

@@ -246,9 +246,10 @@ int run(const Flags& flags, const Globals& globals) {
   if (output.empty()) output = std::filesystem::path(options.model).replace_extension(".so").string();
   if (flags.common.weights == "external")
     options.weights_file = std::filesystem::path(output).stem().string() + ".weights";
-  std::vector<std::string> models;
-  for (const FunctionModel& function : options.entry_points()) models.push_back(function.model);
-  check_outputs(output, options.weights_file, models);
+  std::vector<std::string> sources = flags.common.ops;
+  sources.insert(sources.end(), flags.common.rewrites.begin(), flags.common.rewrites.end());
+  for (const FunctionModel& function : options.entry_points()) sources.push_back(function.model);
+  check_outputs(output, options.weights_file, sources);
 
   const Compilation made = compile(options);
   nlohmann::ordered_json json;

@@ -16,6 +16,7 @@ STRIDEC_SCHEMA(schema_manifest)
 STRIDEC_SCHEMA(schema_refused)
 STRIDEC_SCHEMA(schema_graph)
 STRIDEC_SCHEMA(schema_train)
+STRIDEC_SCHEMA(schema_ops)
 #undef STRIDEC_SCHEMA
 
 namespace stridec::cli {
@@ -34,6 +35,7 @@ const std::vector<Schema>& schemas() {
       {"refused", "kernels whose tuned schedule was refused, in compile's JSON (JSON schema)",
        STRIDEC_SCHEMA(schema_refused)},
       {"train", "the file of compile's --train-config (JSON schema)", STRIDEC_SCHEMA(schema_train)},
+      {"ops", "the file of --ops: operators of the user (JSON schema)", STRIDEC_SCHEMA(schema_ops)},
       {"graph", "graphs of 'inspect --write-graph' (protobuf)", STRIDEC_SCHEMA(schema_graph)},
   };
 #undef STRIDEC_SCHEMA
@@ -67,7 +69,7 @@ int run(const std::string& name, const Globals& globals) {
 
 std::function<int()> declare_schema(CLI::App& app, const Globals& globals) {
   auto name = std::make_shared<std::string>();
-  app.add_option("name", *name, "manifest, refused, train or graph; without it, a list");
+  app.add_option("name", *name, "manifest, refused, train, ops or graph; without it, a list");
   return [name, &globals] { return run(*name, globals); };
 }
 

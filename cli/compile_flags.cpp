@@ -12,6 +12,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
+#include "compiler/extend/user_operator.h"
 #include "compiler/memory_budget.h"
 #include "compiler/passes/autocast.h"
 
@@ -134,6 +135,10 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
   app.add_option("--rewrites", rewrites,
                  "rewrite rules of your own, which are checked before their first use; of several files, in "
                  "this order")
+      ->type_name("FILE");
+  app.add_option("--ops", ops,
+                 "operators of your own, declared in JSON: shapes, types and a body ('stridec schema ops'); "
+                 "'stridec check' drafts the file for a model with unknown operators")
       ->type_name("FILE");
   app.add_option("--pass", passes,
                  "a pass of your own: after=NAME, and a command that reads the graph as text and writes it. "
@@ -289,7 +294,7 @@ std::optional<train::Settings> parse_training(const CompileFlags& flags) {
   return settings;
 }
 
-// --rewrites, --pass and --plugin.
+// --rewrites, --ops, --pass and --plugin.
 extend::Extensions parse_extensions(const CompileFlags& flags) {
   extend::Extensions made;
   for (const std::string& file : flags.rewrites) {
@@ -297,6 +302,9 @@ extend::Extensions parse_extensions(const CompileFlags& flags) {
       fail(ErrorKind::kUsage, "usage", cat("--rewrites names '", file, "' twice"), "name each file once");
     made.rules.push_back(extend::read_rules(file));
   }
+  for (const std::string& file : flags.ops)
+    made.operators.push_back(std::make_shared<extend::OperatorFile>(extend::read_operators(file)));
+  extend::Operators(made.operators);  // refuses what two files declare
   constexpr std::string_view kAfter = "after=";
   const auto add = [&](const auto& given, bool plugin) {
     for (const auto& [place, command] : given) {

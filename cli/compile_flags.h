@@ -18,7 +18,7 @@ struct CompileFlags {
                                                        weights = "embed";
   std::string tune_db;
   std::vector<std::string> functions, shapes, input_values, states, refit, specialize, tune_shapes, metadata;
-  std::vector<std::string> rewrites;
+  std::vector<std::string> rewrites, ops;
   std::vector<std::pair<std::string, std::string>> passes, plugins;  // after=NAME, and a command or a file
   std::vector<std::string> training, trainable, frozen_weights;
   std::string train_config, lora, memory_budget;

@@ -8,6 +8,7 @@
 #include "compiler/base/text.h"
 #include "compiler/extend/check_rules.h"
 #include "compiler/extend/command_pass.h"
+#include "compiler/extend/user_operator.h"
 #include "compiler/tune/database.h"
 
 namespace stridec {
@@ -103,9 +104,12 @@ void check_extensions(const CompileOptions& options) {
     };
     for (const extend::RuleFile& each : extensions.rules)
       visit(each.sha256, each.name, cat("the file of rules '", each.path, "'"));
+    for (const auto& each : extensions.operators)
+      visit(each->sha256, each->name, cat("the file of operators '", each->path, "'"));
     for (const extend::UserPass& each : extensions.passes)
       visit(each.sha256, each.command, cat("the pass '", each.command, "'"));
   }
+  for (const auto& each : extensions.operators) extend::check_references(*each);
   extend::check_all(extensions.rules, options.use_cache ? this_build() : "");
 }
 

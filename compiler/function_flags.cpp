@@ -5,6 +5,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/extend/user_operator.h"
 #include "compiler/frontend/parameters.h"
 #include "compiler/train/train.h"
 #include "compiler/tune/shapes.h"
@@ -168,6 +169,7 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
   std::vector<std::vector<std::string>> refit;
   const bool several = !options.functions.empty();
   std::optional<train::Plan> plan;
+  const extend::Operators operators(options.extensions.operators);
   for (const FunctionModel& function : options.entry_points()) {
     if (options.progress) options.progress("reading", 0, 0, function.model);
     FunctionFlags flags = flags_of(options, function);
@@ -181,7 +183,8 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
                                   .refit = flags.refit,
                                   .sizes_stay_open = options.sizes_stay_open,
                                   .name = options.name,
-                                  .absent = several ? &lacks : nullptr};
+                                  .absent = several ? &lacks : nullptr,
+                                  .operators = &operators};
       imported = options.training ? import_trained(function, own, *options.training, plan)
                                   : import_whole(function.model, own);
     } catch (Error& error) {

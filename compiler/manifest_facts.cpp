@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "compiler/extend/user_operator.h"
 #include "compiler/loop/value_range.h"
 #include "compiler/memory_budget.h"
 #include "compiler/tuned_schedules.h"
@@ -50,6 +51,14 @@ package::ExtensionFacts extension_facts(const CompileOptions& options, const Com
                                           .check = std::string(extend::name(rule.check.kind)),
                                           .reason = rule.check.reason,
                                           .fired = fired(file, rule)});
+  }
+  for (const auto& file : options.extensions.operators) {
+    facts.operators.push_back({.file = std::filesystem::path(file->path).filename().string(),
+                               .name = file->name,
+                               .sha256 = file->sha256,
+                               .version = file->version});
+    for (const extend::UserOperator& op : file->operators)
+      facts.operators.back().operators.push_back(op.name);
   }
   for (const extend::UserPass& pass : options.extensions.passes)
     facts.passes.push_back(

@@ -1,9 +1,36 @@
-// The operators and names of rules.
+// The operators and names of rules and formulas.
 #pragma once
 
+#include <functional>
+#include <set>
+#include <string>
+
 #include "compiler/extend/rule.h"
+#include "compiler/extend/vocabulary.h"
 
 namespace stridec::extend {
+
+// Checks terms. `error` is called with the place and the sentence, and throws.
+class TermNames {
+ public:
+  using Fail = std::function<void(Position at, const std::string& what, const std::string& help)>;
+  explicit TermNames(Fail fail) : fail_(std::move(fail)) {}
+
+  std::set<std::string> tensors, bound;  // names of tensors; of dims and attributes
+  std::set<std::string> used;            // tensors that terms have named
+  bool formula = false;                  // numbers of `bound` and comparisons may be operands, as in no rule
+
+  // `pattern`: a name that nothing binds takes the value of the attribute in whose place it stands.
+  void tensor(const Term& term, bool pattern);
+  void condition(const Term& term);
+  [[noreturn]] void error(Position at, const std::string& what, const std::string& help = {}) const;
+
+ private:
+  void arity(const Term& term, const Split& parts, const Composite& composite) const;
+  void attribute(const Term& term, bool pattern);
+
+  Fail fail_;
+};
 
 // Throws like parse_rules() for unknown operators, unknown names and wrong numbers of arguments.
 void check_names(const RuleFile& file, const Rule& rule);

@@ -10,6 +10,7 @@
 #include "compiler/loop/interpret.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/ops/term.h"
 
 namespace stridec::extend {
 namespace {
@@ -32,10 +33,6 @@ constexpr Call kCalls[] = {
     {"==", 2},     {"!=", 2},     {"<", 2},     {"<=", 2},        {">", 2},      {">=", 2},
     {"and", 2},    {"or", 2},     {"not", 1},   {"in", 2},        {"+", 2},      {"-", 2},
     {"*", 2},      {"/", 2},      {"%", 2},     {"neg", 1},       {"append", 2}, {"shape", 1}};
-
-bool is_comparison(std::string_view name) {
-  return name == "==" || name == "!=" || name == "<" || name == "<=" || name == ">" || name == ">=";
-}
 
 sym::Expr compare(std::string_view name, sym::Expr a, sym::Expr b) {
   if (name == "==") return sym::eq(a, b);
@@ -61,6 +58,15 @@ double least_normal(DType dtype) {
   }
 }
 
+// Of a comparison between tensors; `>` and `>=` are `<` and `<=` of swapped operands.
+std::optional<OpKind> comparison_kind(std::string_view name) {
+  if (name == "==") return OpKind::kEq;
+  if (name == "!=") return OpKind::kNe;
+  if (name == "<" || name == ">") return OpKind::kLt;
+  if (name == "<=" || name == ">=") return OpKind::kLe;
+  return std::nullopt;
+}
+
 std::optional<OpKind> infix_kind(std::string_view name) {
   if (name == "+") return OpKind::kAdd;
   if (name == "-") return OpKind::kSub;
@@ -73,6 +79,13 @@ std::optional<OpKind> infix_kind(std::string_view name) {
 bool is_reduction(OpKind kind) { return kind >= OpKind::kReduceSum && kind <= OpKind::kReduceOr; }
 
 }  // namespace
+
+bool is_comparison(std::string_view name) { return comparison_kind(name).has_value(); }
+
+bool is_number_function(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"rank", "dim", "size", "len", "at", "value"};
+  return std::ranges::count(kNames, name) > 0;
+}
 
 std::string extents_of(const std::string& name) { return name + "@shape"; }
 
@@ -161,7 +174,7 @@ ValueId Evaluator::tensor(const Term& term) {
     does_not_fit(cat("'", term.name, "' has no value"));
   }
   if (term.kind == Term::Kind::kNumber) does_not_fit("a number alone has no type; write full_like(x, 0)");
-  if (infix_kind(term.name)) return infix(term);
+  if (infix_kind(term.name) || is_comparison(term.name)) return infix(term);
   const std::vector<ValueId> outputs = call(term);
   if (term.output < 0 || static_cast<size_t>(term.output) >= outputs.size())
     does_not_fit(cat("'", term.name, "' has no result ", term.output));
@@ -173,23 +186,56 @@ std::vector<ValueId> Evaluator::operands(const std::vector<const Term*>& terms, 
   std::vector<ValueId> values(terms.size());
   std::optional<DType> dtype;
   for (size_t i = 0; i < terms.size(); ++i) {
-    if (terms[i]->kind == Term::Kind::kNumber) continue;
+    if (is_number(*terms[i])) continue;
     values[i] = tensor(*terms[i]);
     if (!dtype && !(select && i == 0)) dtype = b_.dtype(values[i]);
   }
   if (!dtype) does_not_fit("an operation on numbers alone has no type");
   for (size_t i = 0; i < terms.size(); ++i)
-    if (terms[i]->kind == Term::Kind::kNumber) {
-      if (!is_float(*dtype) && terms[i]->number != std::trunc(terms[i]->number))
-        does_not_fit(cat(terms[i]->number, " is no ", stridec::name(*dtype)));
-      values[i] = b_.scalar(*dtype, terms[i]->number);
-    }
+    if (is_number(*terms[i])) values[i] = number(*terms[i], *dtype);
   return values;
+}
+
+// Whether the term is computed from numbers, attributes and dims alone.
+bool Evaluator::is_number(const Term& term) const {
+  if (term.kind == Term::Kind::kNumber) return true;
+  if (term.kind == Term::Kind::kName)
+    return !bindings_.values.contains(term.name) && bindings_.attributes.contains(term.name);
+  if (term.kind != Term::Kind::kCall) return false;
+  if (is_number_function(term.name)) return true;
+  if (!infix_kind(term.name) && !graph::parse_op(term.name)) return false;
+  return !term.args.empty() && term.attributes.empty() &&
+         std::ranges::all_of(term.args, [&](const Term& arg) { return is_number(arg); });
+}
+
+// Such a term in the arithmetic of the dtype: 1 / d is no integer among floats.
+ValueId Evaluator::number(const Term& term, DType dtype) {
+  const auto literal = [&](double value) {
+    if (!is_float(dtype) && value != std::trunc(value))
+      does_not_fit(cat(value, " is no ", stridec::name(dtype)));
+    return b_.scalar(dtype, value);
+  };
+  if (term.kind == Term::Kind::kNumber) return literal(term.number);
+  if (term.kind == Term::Kind::kCall && !is_number_function(term.name)) {
+    std::vector<ValueId> args;
+    for (const Term& arg : term.args) args.push_back(number(arg, dtype));
+    const auto kind = infix_kind(term.name) ? infix_kind(term.name) : graph::parse_op(term.name);
+    return folded(b_.add1(*kind, args));
+  }
+  const Attr value = attribute(term);
+  if (const auto* d = std::get_if<double>(&value)) return literal(*d);
+  if (const auto* e = std::get_if<sym::Expr>(&value))
+    return e->is_const() ? literal(static_cast<double>(e->value())) : ops::size_as(b_, dtype, *e).id();
+  does_not_fit(cat("'", to_string(term), "' is ", extend::to_string(value), ", not a number"));
 }
 
 ValueId Evaluator::infix(const Term& term) {
   std::vector<const Term*> args;
   for (const Term& arg : term.args) args.push_back(&arg);
+  if (is_comparison(term.name)) {
+    if (term.name[0] == '>') std::swap(args[0], args[1]);
+    return folded(b_.add1(*comparison_kind(term.name), operands(args, false)));
+  }
   return folded(b_.add1(*infix_kind(term.name), operands(args, false)));
 }
 

@@ -21,6 +21,10 @@ struct Bindings {
 // The attribute that holds the shape of the operand whose extents `name` is bound to, for whole_but().
 std::string extents_of(const std::string& name);
 
+bool is_comparison(std::string_view name);  // "==", "<", ...
+// Whether the function of conditions gives one number, so that formulas may have it as an operand: dim(x, 0).
+bool is_number_function(std::string_view name);
+
 // "" if conditions have this function with this number of arguments.
 std::string problem_of_call(const Term& call);
 
@@ -51,6 +55,8 @@ class Evaluator {
   std::vector<graph::ValueId> call(const Term& term);
   std::vector<graph::ValueId> operands(const std::vector<const Term*>& terms, bool select);
   graph::ValueId infix(const Term& term);
+  bool is_number(const Term& term) const;
+  graph::ValueId number(const Term& term, DType dtype);
   Attr argument(const Term& term, const std::function<Attr()>& drawn);
   Attr arithmetic(const Term& term);
   Attr function(const Term& term);

@@ -1,12 +1,15 @@
-// What users add to a compilation: files of rules, and passes of their own.
+// What users add to a compilation: files of rules and of operators, and passes of their own.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "compiler/extend/rule.h"
 
 namespace stridec::extend {
+
+struct OperatorFile;  // user_operator.h
 
 // A program that reads a graph as text and writes one, or a plug-in that changes it.
 struct UserPass {
@@ -18,12 +21,13 @@ struct UserPass {
 
 struct Extensions {
   std::vector<RuleFile> rules;
+  std::vector<std::shared_ptr<const OperatorFile>> operators;  // files of --ops
   std::vector<UserPass> passes;
   double max_seconds = 0;   // of one run of a pass; 0: kPassSeconds
   uint64_t max_memory = 0;  // of its process; 0: kPassMemory
   bool explains = false;    // collect near misses of rules
 
-  bool empty() const { return rules.empty() && passes.empty(); }
+  bool empty() const { return rules.empty() && passes.empty() && operators.empty(); }
 };
 
 }  // namespace stridec::extend

@@ -10,6 +10,7 @@
 #include "compiler/base/text.h"
 #include "compiler/extend/check_names.h"
 #include "compiler/extend/rule.h"
+#include "compiler/extend/vocabulary.h"
 
 namespace stridec::extend {
 namespace {
@@ -134,26 +135,22 @@ class Lexer {
   int line_ = 1;
 };
 
-struct TypeClass {
-  std::string_view name;
-  std::vector<DType> dtypes;
-};
-
-const std::vector<TypeClass>& type_classes() {
-  using enum DType;
-  static const std::vector<TypeClass> kClasses = {
-      {"float", {kF32, kF64, kF16, kBF16}},
-      {"int", {kI64, kI32, kI16, kI8, kU8, kU16, kU32, kU64}},
-      {"number", {kF32, kF64, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kU16, kU32, kU64}},
-      {"any", {kF32, kF64, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kU16, kU32, kU64, kBool}},
-  };
-  return kClasses;
-}
-
 class Parser {
  public:
   Parser(std::string_view text, const std::string& path)
       : text_(text), path_(path), tokens_(Lexer(text, path).tokens()) {}
+
+  std::vector<Definition> definitions() {
+    std::vector<Definition> out;
+    definitions(out);
+    end();
+    return out;
+  }
+  Term term() {
+    Term out = expression();
+    end();
+    return out;
+  }
 
   void parse(RuleFile& file) {
     if (accept("rules")) {
@@ -171,6 +168,9 @@ class Parser {
   }
 
  private:
+  void end() const {
+    if (token().kind != Token::Kind::kEnd) error(cat("the end expected, not ", shown(token())));
+  }
   const Token& token() const { return tokens_[at_]; }
   static std::string shown(const Token& token) {
     return token.kind == Token::Kind::kEnd ? "the end of the file" : cat("'", token.text, "'");
@@ -299,12 +299,9 @@ class Parser {
     const bool several = accept("{");
     do {
       const std::string name = word("a type");
-      const auto known = std::ranges::find(type_classes(), name, &TypeClass::name);
-      if (known != type_classes().end())
-        out.insert(out.end(), known->dtypes.begin(), known->dtypes.end());
-      else if (const auto dtype = parse_dtype(name))
-        out.push_back(*dtype);
-      else
+      const std::vector<DType> known = dtypes_named(name);
+      out.insert(out.end(), known.begin(), known.end());
+      if (known.empty())
         error(cat("'", name, "' is neither a type nor one of float, int, number, any"), tokens_[at_ - 1].at);
     } while (several && accept(","));
     if (several) expect("}");
@@ -552,6 +549,12 @@ RuleFile parse_rules(std::string text, const std::string& path) {
   for (const Rule& rule : file.rules) check_names(file, rule);
   return file;
 }
+
+std::vector<Definition> parse_definitions(std::string_view text, const std::string& path) {
+  return Parser(text, path).definitions();
+}
+
+Term parse_expression(std::string_view text, const std::string& path) { return Parser(text, path).term(); }
 
 RuleFile read_rules(const std::string& path) { return parse_rules(read_file(path), path); }
 

@@ -6,6 +6,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/match.h"
+#include "compiler/extend/requirement.h"
 #include "compiler/graph/undo.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/sym/text.h"
@@ -22,24 +23,6 @@ using graph::Region;
 using graph::ValueId;
 
 constexpr int kLeastFirings = 1000, kFiringsPerNode = 20;
-
-// What a requirement compares, for its sentence: the sides that are not constant, left before right.
-std::vector<sym::Expr> operands_of(sym::Expr condition) {
-  std::vector<sym::Expr> out;
-  for (sym::Expr side : condition.args())
-    if (!side.is_const()) out.push_back(side);
-  return out;
-}
-
-// Whether each brace of the sentence belongs to one of the placeholders {0} .. {count - 1}.
-bool fits(const std::string& sentence, size_t count) {
-  for (size_t at = sentence.find_first_of("{}"); at != std::string::npos;
-       at = sentence.find_first_of("{}", at + 3))
-    if (at + 2 >= sentence.size() || sentence[at] != '{' || sentence[at + 2] != '}' ||
-        sentence[at + 1] < '0' || sentence[at + 1] >= '0' + static_cast<int>(count))
-      return false;
-  return true;
-}
 
 class Rewriter {
  public:
@@ -177,9 +160,9 @@ class Rewriter {
       if (&of != &graph_.top || builder.is_bound_in_run(match.requirements[i]))
         return cat("require ", to_string(rule.require[i].condition),
                    ": a run can check sizes of inputs alone, and only outside loops and branches");
-      const std::vector<sym::Expr> values = operands_of(match.requirements[i]);
+      const std::vector<sym::Expr> values = compared_by(match.requirements[i]);
       const std::string& sentence = rule.require[i].sentence;
-      if (!fits(sentence, values.size()))
+      if (!is_sentence(sentence, values.size()))
         return cat("require ", to_string(rule.require[i].condition), ": '", sentence, "' may name its ",
                    values.size(), " sizes by {0}, {1} ..., and has no other braces");
       builder.require(match.requirements[i], cat("rule ", rule.name, ": ", sentence), values);

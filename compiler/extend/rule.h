@@ -103,9 +103,16 @@ struct RuleFile {
   std::vector<Rule> rules;
 };
 
+// The types that the name of a type or of a class (float, int, number, any) stands for; empty: it is neither.
+std::vector<DType> dtypes_named(std::string_view name);
+
 // Throws Error kMalformed, code "bad-rule", with file, line, column and the line itself.
 RuleFile parse_rules(std::string text, const std::string& path);
 RuleFile read_rules(const std::string& path);
+
+// `name = term; a, b = term`, and a term, in the grammar of rules. They fail as parse_rules() does.
+std::vector<Definition> parse_definitions(std::string_view text, const std::string& path);
+Term parse_expression(std::string_view text, const std::string& path);
 
 // Fails as parse_rules() does, with the line of the position.
 [[noreturn]] void rule_error(std::string_view text, const std::string& path, Position at,

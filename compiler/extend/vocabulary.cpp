@@ -191,6 +191,22 @@ const std::vector<Composite>& table() {
 }
 #undef STRIDEC_UNARY
 
+struct TypeClass {
+  std::string_view name;
+  std::vector<DType> dtypes;
+};
+
+const std::vector<TypeClass>& type_classes() {
+  using enum DType;
+  static const std::vector<TypeClass> kClasses = {
+      {"float", {kF32, kF64, kF16, kBF16}},
+      {"int", {kI64, kI32, kI16, kI8, kU8, kU16, kU32, kU64}},
+      {"number", {kF32, kF64, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kU16, kU32, kU64}},
+      {"any", {kF32, kF64, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kU16, kU32, kU64, kBool}},
+  };
+  return kClasses;
+}
+
 std::string numbers(const std::vector<double>& list) {
   return cat("[", join(list, ", ", [](double d) { return cat(d); }), "]");
 }
@@ -357,6 +373,13 @@ Attr normalized(std::string_view attribute, Attr value, int rank) {
       std::ranges::transform(*list, list->begin(), one);
   }
   return value;
+}
+
+std::vector<DType> dtypes_named(std::string_view name) {
+  const auto known = std::ranges::find(type_classes(), name, &TypeClass::name);
+  if (known != type_classes().end()) return known->dtypes;
+  if (const auto dtype = parse_dtype(name)) return {*dtype};
+  return {};
 }
 
 bool is_word(std::string_view name) {

@@ -256,7 +256,8 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
                          .only_parameters = options.training.has_value(),
                          .sizes_stay_open = options.sizes_stay_open,
                          .missing_weights_are_zero = options.missing_weights_are_zero,
-                         .absent = options.absent};
+                         .absent = options.absent,
+                         .operators = options.operators};
   for (const DimRange& dim : options.dims)
     own.dims[dim.name] = {.lower = dim.lower, .upper = dim.upper, .multiple = dim.multiple};
   for (const InputValue& value : options.input_values) own.input_values[value.name] = value.values;
@@ -274,7 +275,7 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
   ModelFacts facts = facts_of(imported.graph);
   return {std::move(imported.graph), std::move(imported.problems), std::move(imported.warnings),
           std::move(facts),          std::move(imported.summary),  {path},
-          std::move(imported.nodes)};
+          std::move(imported.nodes), std::move(imported.unknown)};
 }
 
 Imported import_torchscript(const std::string& path, const graph::Data& file, const ImportOptions& options) {
@@ -283,7 +284,8 @@ Imported import_torchscript(const std::string& path, const graph::Data& file, co
                                  .input_values = {},
                                  .replaceable = {},
                                  .sizes_stay_open = options.sizes_stay_open,
-                                 .absent = options.absent};
+                                 .absent = options.absent,
+                                 .operators = options.operators};
   for (const DimRange& dim : options.dims)
     own.dims[dim.name] = {.lower = dim.lower, .upper = dim.upper, .multiple = dim.multiple};
   for (const InputShape& shape : options.shapes) own.shapes[shape.name] = {shape.dtype, shape.sizes};
@@ -296,7 +298,7 @@ Imported import_torchscript(const std::string& path, const graph::Data& file, co
   if (!options.name.empty() && says_nothing(imported.graph.name)) imported.graph.name = options.name;
   ModelFacts facts = facts_of(imported.graph);
   return {std::move(imported.graph), std::move(imported.problems), std::move(imported.warnings),
-          std::move(facts),          std::move(imported.summary),  {path}};
+          std::move(facts),          std::move(imported.summary),  {path}, {}, std::move(imported.unknown)};
 }
 
 // The other formats say the types of their inputs themselves.
@@ -312,13 +314,15 @@ void refuse_shapes(const ImportOptions& options) {
 
 Imported import_onnx(const std::string& path, const graph::Data&, const ImportOptions& options) {
   const onnx::Model model =
-      onnx::read_model(path, {.missing_weights_are_zero = options.missing_weights_are_zero});
+      onnx::read_model(path, {.missing_weights_are_zero = options.missing_weights_are_zero,
+                              .operators = options.operators});
   onnx::ImportOptions onnx_options{.dims = {},
                                    .constants = {},
                                    .input_values = {},
                                    .items = {},
                                    .sizes_stay_open = options.sizes_stay_open,
-                                   .absent = options.absent};
+                                   .absent = options.absent,
+                                   .operators = options.operators};
   if (!options.refit.empty())
     onnx_options.replaceable = [&](std::string_view name, const graph::Type& type) {
       return selects(options.refit, name, type);
@@ -361,7 +365,8 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
   ModelFacts facts = facts_of(model);
   std::string summary = summarize(model, facts);
   return {std::move(imported.graph), std::move(problems), std::move(imported.warnings), std::move(facts),
-          std::move(summary),        std::move(files),    std::move(imported.nodes)};
+          std::move(summary),        std::move(files),    std::move(imported.nodes),
+          std::move(imported.unknown)};
 }
 
 bool is_serialized(const graph::Data& file) { return graph::is_serialized(file.bytes, file.size); }

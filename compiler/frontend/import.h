@@ -15,6 +15,7 @@
 #include "compiler/frontend/states.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/model_node.h"
+#include "compiler/graph/user_operators.h"
 
 namespace stridec::frontend {
 
@@ -66,6 +67,8 @@ struct ImportOptions {
   // If set, a flag that names what the model lacks is recorded here and ignored, instead of an error: "--dim
   // NAME", "--shape NAME", "--input-value NAME", "--state INPUT", "--refit PATTERN".
   std::set<std::string>* absent = nullptr;
+  // Operators of the user, which come before the compiler's own; null: none.
+  const graph::UserOperators* operators = nullptr;
 };
 
 // What a model consists of, for people.
@@ -87,6 +90,7 @@ struct Imported {
   std::string summary;               // "opset 18, 585 nodes, weights 437.9 MB"
   std::vector<std::string> files;    // the model file and its external data files
   std::vector<graph::ModelNode> nodes = {};
+  std::vector<graph::UnknownCall> unknown = {};  // nodes whose operators are unknown
 };
 
 // Detects the format from the contents: ONNX, or a serialized graph (compiler/graph/serialize.h). Throws

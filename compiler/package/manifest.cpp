@@ -192,7 +192,14 @@ Json extensions_of(const ExtensionFacts& facts) {
   for (const ExtensionFacts::Pass& pass : facts.passes)
     passes.push_back(
         {{"after", pass.after}, {"kind", pass.kind}, {"command", pass.command}, {"sha256", pass.sha256}});
-  return {{"rules", std::move(rules)}, {"passes", std::move(passes)}};
+  Json out = {{"rules", std::move(rules)}, {"passes", std::move(passes)}};
+  for (const ExtensionFacts::OperatorFile& file : facts.operators)
+    out["operators"].push_back({{"file", file.file},
+                                {"name", file.name},
+                                {"version", file.version},
+                                {"sha256", file.sha256},
+                                {"operators", file.operators}});
+  return out;
 }
 
 // What a memory budget changed.
@@ -340,7 +347,8 @@ std::string manifest(const ManifestFacts& facts) {
   if (!first.shapes.empty()) json["shapes"] = first.shapes;
   if (!first.input_values.empty()) json["input_values"] = first.input_values;
   if (!facts.metadata.empty()) json["metadata"] = facts.metadata;
-  if (!facts.extensions.rules.empty() || !facts.extensions.passes.empty())
+  if (!facts.extensions.rules.empty() || !facts.extensions.passes.empty() ||
+      !facts.extensions.operators.empty())
     json["extensions"] = extensions_of(facts.extensions);
   add_tuning(json, first);
   if (facts.functions.size() > 1)

@@ -68,7 +68,7 @@ struct FunctionFacts {
   std::vector<Specialization> specializations = {};
 };
 
-// Rules and passes of users.
+// Rules, operators and passes of users.
 struct ExtensionFacts {
   struct Rule {
     std::string name, check, reason;  // reason: of trusting it
@@ -82,7 +82,13 @@ struct ExtensionFacts {
   struct Pass {
     std::string after, kind, command, sha256;  // kind: command or plugin
   };
+  struct OperatorFile {
+    std::string file, name, sha256;
+    int version = 1;
+    std::vector<std::string> operators;  // "acme::Rotary"
+  };
   std::vector<RuleFile> rules;
+  std::vector<OperatorFile> operators;
   std::vector<Pass> passes;
 };
 

@@ -1,6 +1,6 @@
 """Rules and passes of users: python tests/extend/run.py [--nightly] [topic...]
 
-Topics: wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen. Rules that do not
+Topics: wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops. Rules that do not
 hold are refused with a counterexample, rules that hold are accepted, and loops are named; rules that fire keep a model's
 results; a pass that copies its input gives the same artifact; what a pass breaks is refused with a sentence. The last line is
 "N passed, N failed".
@@ -18,6 +18,8 @@ import time
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+import operators as user_operators
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -400,7 +402,11 @@ def samples(work):
     expect("weights are clustered", "@file:clustered.bin+0" in clustered.read_text(), clustered.read_text())
 
 
-TOPICS = {f.__name__: f for f in (wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen)}
+def ops(work):
+    user_operators.check(work, run, says, expect)
+
+
+TOPICS = {f.__name__: f for f in (wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops)}
 
 
 def main():

@@ -14,6 +14,7 @@
 #include "compiler/graph/builder.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/model_node.h"
+#include "compiler/graph/user_operators.h"
 
 namespace stridec::onnx {
 
@@ -49,6 +50,7 @@ struct ImportOptions {
   bool training_form = false;
   bool sizes_stay_open = false;  // symbols that `dims` fixes stay symbols; lengths and ranks are fixed
   std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
+  const graph::UserOperators* operators = nullptr;  // likewise
 };
 
 struct Imported {
@@ -56,6 +58,7 @@ struct Imported {
   std::vector<Diagnostic> problems;  // everything that is not supported, in node order
   std::vector<Diagnostic> warnings;  // where the model's declarations are wrong
   std::vector<graph::ModelNode> nodes = {};
+  std::vector<graph::UnknownCall> unknown = {};  // nodes whose operators are unknown
 };
 
 // Collects unsupported and contradictory nodes as problems instead of throwing, and skips nodes that depend

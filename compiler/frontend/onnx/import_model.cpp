@@ -18,6 +18,7 @@
 #include "compiler/frontend/onnx/node_list.h"
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/frontend/onnx/strings.h"
+#include "compiler/frontend/onnx/user_call.h"
 #include "compiler/graph/builder.h"
 #include "compiler/graph/guards.h"
 #include "compiler/graph/undo.h"
@@ -501,11 +502,13 @@ class ModelImporter : public Importer, public BranchImporter {
       inputs.push_back(name.empty() ? Slot() : lookup(name));
       failed |= !name.empty() && inputs.back().kind == Slot::Kind::kFailed;
     }
+    const bool of_user = options_.operators && options_.operators->has(user_name(n));
     if (failed) {  // unknown operators can still be reported
-      if (!find_row(n) && !find_schema(n.op_type, n.domain, n.version)) unknown_operator(n);
+      if (!of_user && !find_row(n) && !find_schema(n.op_type, n.domain, n.version)) unknown_operator(n);
       throw Skipped{};
     }
     Context context(*this, builder_, n, std::move(inputs));
+    if (of_user) return call_user(*options_.operators, context);
     // A row may cover versions before the operator existed.
     if (!has_schema(n.op_type, n.domain, n.version) &&
         has_schema(n.op_type, n.domain, newest_version(n.domain)))
@@ -565,7 +568,18 @@ class ModelImporter : public Importer, public BranchImporter {
     return out;
   }
 
-  [[noreturn]] static void unknown_operator(const Node& n) {
+  // The types of the operands as they are imported or, where a node before it failed, as declared.
+  void note_unknown(const Node& n) {
+    if (depth_ > 0 || trying_) return;
+    const auto type = [&](const std::string& name) -> std::optional<graph::Type> {
+      const Slot slot = lookup(name);
+      if (slot.kind == Slot::Kind::kTensor) return builder_.type(slot.tensor);
+      return slot.kind == Slot::Kind::kFailed ? declared_type(model_.graph, name) : std::nullopt;
+    };
+    out_.unknown.push_back(unknown_call(n, type));
+  }
+
+  [[noreturn]] void unknown_operator(const Node& n) {
     const std::string name = n.domain.empty() ? n.op_type : n.domain + "." + n.op_type;
     if (find_schema(n.op_type, n.domain, n.version))
       fail(ErrorKind::kUnsupported, "unsupported-op",
@@ -577,8 +591,10 @@ class ModelImporter : public Importer, public BranchImporter {
            cat("operator '", name, "' does not exist in version ", n.version, " of ",
                n.domain.empty() ? "ai.onnx" : n.domain, "; it came with version ", newest->since_version),
            "export the model with that opset");
+    note_unknown(n);
     fail(ErrorKind::kUnsupported, "unsupported-op", "operator '" + name + "' is unknown",
-         "replace it, or export it as a function of standard operators");
+         "declare it by --ops FILE ('stridec check' prints a draft), or export it as a function of standard "
+         "operators");
   }
 
   void report(const Node& n, Diagnostic d) {

@@ -29,6 +29,10 @@ Model parse(const std::filesystem::path& path, const ReadOptions& options) {
   Model model = parse_model(split_weights(source.file->bytes), source);
   for (const auto& [location, file] : source.external) model.external_files.push_back(file->path.string());
   if (model.ir_version < 3 && model.opsets.empty()) model.opsets[""] = 1;
+  if (options.operators)
+    std::erase_if(model.functions, [&](const Function& each) {
+      return options.operators->has(cat(each.domain.empty() ? "ai.onnx" : each.domain, "::", each.name));
+    });
   inline_functions(model);
   validate(model);
   return model;

@@ -6,12 +6,15 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/frontend/onnx/model.h"
+#include "compiler/graph/user_operators.h"
 
 namespace stridec::onnx {
 
 struct ReadOptions {
   std::filesystem::path external_data;    // folder of external data; empty: the model file's folder
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files
+  // Operators of the user, which come before the model's own functions of their names; null: none.
+  const graph::UserOperators* operators = nullptr;
 };
 
 // Reads and checks an .onnx file (model.h states the guarantees). Needs little memory beyond the mapped file,

@@ -57,6 +57,7 @@ class Pass {
     names_ = std::move(names.names);
     paths_ = std::move(names.paths);
     check_input_values();
+    importer_.operators = options_.operators;
     importer_.dead = dead_nodes(program_.graph);
     collect_unsupported(program_.graph);
     name_symbols();
@@ -68,6 +69,7 @@ class Pass {
     importer_.run(program_.graph, scope_);
     std::move(importer_.problems.begin(), importer_.problems.end(), std::back_inserter(out_.problems));
     out_.nodes = std::move(importer_.nodes);
+    out_.unknown = std::move(importer_.unknown);
     std::set<std::string> written = written_weights();
     if (!written.empty()) return written;
     if (out_.problems.empty()) {
@@ -129,6 +131,8 @@ class Pass {
           .notes = {},
           .help = {}};
       if (!s.trace.empty()) d.notes.push_back(s.trace);
+      if (!user_name(target).empty())
+        d.help = "declare it by --ops FILE; 'stridec check' prints a draft";
       if (target.starts_with("torch._functorch"))
         d.help = "call run_decompositions() on the exported program before saving it";
       out_.problems.push_back(std::move(d));
@@ -139,7 +143,7 @@ class Pass {
     for (const Node& node : graph.nodes) {
       if (importer_.dead.contains(&node)) continue;
       for (const NamedArgument& input : node.inputs) walk_argument(input.value);
-      if (is_supported(node.target)) continue;
+      if (is_supported(node.target) || importer_.is_user(node.target)) continue;
       auto& s = seen[node.target];
       if (++s.count > 1) continue;
       s.name = node.name;

@@ -12,6 +12,7 @@
 #include "compiler/graph/builder.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/model_node.h"
+#include "compiler/graph/user_operators.h"
 
 namespace stridec::pt2 {
 
@@ -30,6 +31,7 @@ struct ImportOptions {
   bool sizes_stay_open = false;  // symbols that `dims` fixes stay symbols
   bool missing_weights_are_zero = false;
   std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
+  const graph::UserOperators* operators = nullptr;  // likewise
 };
 
 struct Imported {
@@ -38,6 +40,7 @@ struct Imported {
   std::vector<Diagnostic> warnings;
   std::string summary;  // "PyTorch 2.15.0, 197 nodes, weights 44.7 MB"
   std::vector<graph::ModelNode> nodes = {};
+  std::vector<graph::UnknownCall> unknown = {};  // nodes whose operators are unknown
 };
 
 bool is_program(const graph::Data& file);

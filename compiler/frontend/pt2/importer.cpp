@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "compiler/base/text.h"
+#include "compiler/frontend/aten/user_call.h"
 #include "compiler/frontend/pt2/argument_names.h"
 #include "compiler/frontend/pt2/expression.h"
 #include "compiler/frontend/pt2/json.h"
@@ -73,6 +74,14 @@ const aten::Schema* schema_of(const std::string& target) {
   if (second == std::string::npos) return nullptr;
   return aten::find_schema(rest.substr(0, first), rest.substr(first + 1, second - first - 1),
                            rest.substr(second + 1));
+}
+
+std::string user_name(const std::string& target) {
+  if (!target.starts_with(kOps)) return "";
+  const std::string rest = short_target(target);
+  const size_t first = rest.find('.');
+  if (first == std::string::npos) return "";
+  return cat(rest.substr(0, first), "::", rest.substr(first + 1, rest.find('.', first + 1) - first - 1));
 }
 
 bool is_supported(const std::string& target) {
@@ -153,6 +162,43 @@ void Importer::cast_operands(const Graph& graph, const Node& node, std::vector<a
   }
 }
 
+std::vector<aten::NamedValue> Importer::arguments_of(const Node& node, const Scope& scope) const {
+  std::vector<aten::NamedValue> args;
+  for (const NamedArgument& input : node.inputs) args.push_back({input.name, value_of(input.value, scope)});
+  return args;
+}
+
+std::vector<Value> Importer::call_user(const Node& node, const Scope& scope) {
+  const std::vector<aten::NamedValue> args = arguments_of(node, scope);
+  for (const aten::NamedValue& v : args)
+    if (failed(v.value)) throw Failed{};
+  return aten::call_user(b, *operators, user_name(node.target), args, node.outputs.size());
+}
+
+// Tensors that failed have the types that the file declares.
+void Importer::note_unknown(const Graph& graph, const Node& node, const Scope& scope) {
+  constexpr size_t kMostCalls = 100;
+  if (user_name(node.target).empty() || unknown.size() >= kMostCalls) return;
+  const auto declared = [&](const std::string& name) -> std::optional<graph::Type> {
+    const auto meta = graph.tensors.find(name);
+    const auto type = meta == graph.tensors.end() ? std::nullopt : element_type(meta->second.scalar_type);
+    if (!type) return std::nullopt;
+    graph::Type out{type->dtype, {}};
+    for (const Size& size : meta->second.sizes) {
+      const auto e = expression(size);
+      if (!e) return std::nullopt;
+      out.shape.push_back(*e);
+    }
+    return out;
+  };
+  graph::UnknownCall call = aten::unknown_call(b, user_name(node.target), arguments_of(node, scope));
+  for (size_t i = 0; i < call.arguments.size(); ++i)
+    if (call.arguments[i].tensor && !call.arguments[i].type)
+      call.arguments[i].type = declared(node.inputs[i].value.text);
+  for (const Argument& output : node.outputs) call.results.push_back(declared(output.text));
+  unknown.push_back(std::move(call));
+}
+
 std::vector<Value> Importer::import_node(const Graph& graph, const Node& node, const Scope& scope) {
   if (is_higher_order(node.target)) return import_higher_order(*this, node, scope);
   if (is_size_op(node.target)) {
@@ -162,6 +208,7 @@ std::vector<Value> Importer::import_node(const Graph& graph, const Node& node, c
       if (failed(v)) throw Failed{};
     return {size_op(b, node.target, args)};
   }
+  if (is_user(node.target)) return call_user(node, scope);
   const aten::Schema* schema = schema_of(node.target);
   if (!schema)
     fail(ErrorKind::kUnsupported, "unsupported-op",
@@ -283,6 +330,8 @@ void Importer::run(const Graph& graph, Scope& scope) {
       for (const Argument& output : node.outputs) mark(output);
     };
     if (unsupported.contains(node.target)) {
+      b.set_origin(origin);
+      note_unknown(graph, node, scope);
       give_up();
       continue;
     }

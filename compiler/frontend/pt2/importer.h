@@ -13,8 +13,12 @@
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/pt2/archive.h"
 #include "compiler/graph/model_node.h"
+#include "compiler/graph/user_operators.h"
 
 namespace stridec::pt2 {
+
+// "acme::swiglu" for "torch.ops.acme.swiglu.default"; "" for what is no operator of torch.ops.
+std::string user_name(const std::string& target);
 
 using Scope = std::unordered_map<std::string, aten::Value>;
 
@@ -29,6 +33,10 @@ class Importer {
   std::set<std::string> unsupported;  // targets without an import, reported beforehand
   std::unordered_set<const Node*> dead;  // nodes that are left out (liveness.h)
   std::vector<graph::ModelNode> nodes;   // those that run() met
+  const graph::UserOperators* operators = nullptr;
+  std::vector<graph::UnknownCall> unknown;  // nodes of `unsupported` targets
+
+  bool is_user(const std::string& target) const { return operators && operators->has(user_name(target)); }
 
   // Runs the nodes of a graph. Nodes that cannot be imported become problems, and their results are failed.
   void run(const Graph& graph, Scope& scope);
@@ -41,9 +49,12 @@ class Importer {
 
  private:
   std::vector<aten::Value> import_node(const Graph& graph, const Node& node, const Scope& scope);
+  std::vector<aten::NamedValue> arguments_of(const Node& node, const Scope& scope) const;
+  std::vector<aten::Value> call_user(const Node& node, const Scope& scope);
   void cast_operands(const Graph& graph, const Node& node, std::vector<aten::NamedValue>& args);
   void define(const Graph& graph, const Argument& output, aten::Value value, Scope& scope);
   void check_tensor(const TensorMeta& meta, aten::Value& value);
+  void note_unknown(const Graph& graph, const Node& node, const Scope& scope);
   void note_outcome(size_t listed, const Node& node, const std::vector<aten::Value>& results,
                     const Scope& scope);
 

@@ -45,7 +45,7 @@ Value call_builtin(Evaluator& e, const std::string& space, const std::string& na
   // An operator that is missing is named although its arguments are not known.
   const bool is_operator =
       !space.empty() && space != "prim" && !(space == "aten" && is_python_function(name));
-  if (failed && is_operator && !is_supported(space, name)) e.record_unsupported(cat(space, ".", name));
+  if (failed && is_operator && !is_supported(e, space, name)) e.record_unsupported(cat(space, ".", name));
   if (space == "prim") {
     if (failed && !raises) return Value::failed();
     if (auto out = call_prim(call)) return std::move(*out);

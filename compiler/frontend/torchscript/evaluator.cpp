@@ -71,7 +71,7 @@ void Evaluator::record_unsupported(const std::string& op) {
                 .message = cat("operator ", op, " is not supported"),
                 .where = {},
                 .notes = {},
-                .help = {}}),
+                .help = "declare it by --ops FILE; 'stridec check' prints a draft"}),
          op);
 }
 

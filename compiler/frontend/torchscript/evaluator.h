@@ -15,6 +15,7 @@
 #include "compiler/frontend/torchscript/value.h"
 #include "compiler/frontend/torchscript/weights.h"
 #include "compiler/graph/builder.h"
+#include "compiler/graph/user_operators.h"
 
 namespace stridec::torchscript {
 
@@ -57,6 +58,8 @@ class Evaluator {
   std::vector<Diagnostic> problems;  // statements that could not be imported
   int version = 10;                  // of the operators
   size_t calls = 0;                  // of operators
+  const graph::UserOperators* operators = nullptr;
+  std::vector<graph::UnknownCall> unknown;  // calls of operators that nobody knows
 
   // The value of an item of data.pkl. Shared items are one value; tensors stay in the file until they are
   // read. `path` names what it is in.

@@ -37,6 +37,7 @@ class Pass {
         evaluator_(b_, archive, library, weights_, call_builtin) {
     b_.set_replaceable(options.replaceable);
     evaluator_.version = archive.version;
+    evaluator_.operators = options.operators;
     evaluator_.attribute_states = states.attributes;
   }
 
@@ -62,6 +63,7 @@ class Pass {
               "the shapes and values of --shape and --input-value are those that the program refuses");
     }
     std::ranges::move(evaluator_.problems, std::back_inserter(out_.problems));
+    out_.unknown = std::move(evaluator_.unknown);
     Written written{.storages = weights_.written(), .attributes = {}};
     if (out_.problems.empty()) written.attributes = evaluator_.changed_attributes();
     if (!written.storages.empty() || !written.attributes.empty()) return written;

@@ -15,6 +15,7 @@ struct Imported {
   std::vector<Diagnostic> problems;  // everything that prevents compilation
   std::vector<Diagnostic> warnings;
   std::string summary;  // "TorchScript, 69 operators, weights 44.7 MB"
+  std::vector<graph::UnknownCall> unknown = {};  // calls of unknown operators
 };
 
 // Whether the file is one of PyTorch's that is no exported program. import_module says of those that are no

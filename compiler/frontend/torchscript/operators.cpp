@@ -6,7 +6,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/user_call.h"
 #include "compiler/frontend/torchscript/convert.h"
 #include "compiler/frontend/torchscript/layouts.h"
 #include "compiler/frontend/torchscript/upgrade.h"
@@ -139,15 +139,45 @@ aten::Value value_for(Evaluator& e, const Value& v, const std::string& text) {
 
 }  // namespace
 
-bool is_supported(const std::string& space, const std::string& name) {
-  return std::ranges::any_of(aten::overloads(space, name),
+namespace {
+
+bool is_user(const Evaluator& e, const std::string& space, const std::string& name) {
+  return e.operators && e.operators->has(cat(space, "::", name));
+}
+
+std::vector<aten::NamedValue> named_values(Evaluator& e, const Arguments& arguments) {
+  std::vector<aten::NamedValue> out;
+  for (size_t i = 0; i < arguments.values.size(); ++i)
+    out.push_back({arguments.names[i], to_aten(e.b, arguments.values[i])});
+  return out;
+}
+
+Value call_user(Evaluator& e, const std::string& full, const std::string& name, const Arguments& arguments) {
+  e.b.set_origin(cat("node ", e.calls++, " '", e.object_path(), e.object_path().empty() ? "" : "/", name,
+                     "' (", full, ")"));
+  const std::vector<aten::Value> results =
+      aten::call_user(e.b, *e.operators, full, named_values(e, arguments), 0);
+  if (results.size() == 1) return from_aten(results[0]);
+  std::vector<Value> items;
+  for (const aten::Value& result : results) items.push_back(from_aten(result));
+  return Value::tuple(std::move(items));
+}
+
+}  // namespace
+
+bool is_supported(const Evaluator& e, const std::string& space, const std::string& name) {
+  return is_user(e, space, name) || std::ranges::any_of(aten::overloads(space, name),
                              [](const aten::Schema* s) { return aten::find_row(*s) != nullptr; });
 }
 
 Value call_operator(Evaluator& e, const std::string& space, const std::string& name, Arguments arguments) {
+  if (is_user(e, space, name)) return call_user(e, cat(space, "::", name), name, arguments);
   upgrade(e, space, name, arguments);
   const auto overloads = aten::overloads(space, name);
-  if (!is_supported(space, name)) {
+  if (!is_supported(e, space, name)) {
+    constexpr size_t kMostCalls = 100;
+    if (e.unknown.size() < kMostCalls)
+      e.unknown.push_back(aten::unknown_call(e.b, cat(space, "::", name), named_values(e, arguments)));
     e.record_unsupported(cat(space, ".", name));
     return Value::failed();
   }

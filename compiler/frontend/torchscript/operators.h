@@ -8,8 +8,8 @@
 
 namespace stridec::torchscript {
 
-// Whether some overload of the name has an import.
-bool is_supported(const std::string& space, const std::string& name);
+// Whether some overload of the name has an import, or the user declares it.
+bool is_supported(const Evaluator& e, const std::string& space, const std::string& name);
 
 // Operators that are not supported are recorded once each, and give a failed value. Throws Error for
 // arguments that no overload takes.

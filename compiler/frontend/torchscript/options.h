@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/graph/builder.h"
+#include "compiler/graph/user_operators.h"
 
 namespace stridec::torchscript {
 
@@ -31,6 +31,7 @@ struct ImportOptions {
   graph::Builder::Replaceable replaceable;  // which weights may be replaced after compilation; empty: none
   bool sizes_stay_open = false;             // sizes that `dims` fixes stay symbols
   std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
+  const graph::UserOperators* operators = nullptr;  // likewise
 };
 
 }  // namespace stridec::torchscript

@@ -1,0 +1,670 @@
+// Runs a function of one point on values of the graph: branches become selects, and loops are unrolled.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numbers>
+#include <optional>
+#include <set>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/extend/c_function.h"
+#include "compiler/extend/c_value.h"
+#include "compiler/ops/helpers.h"
+#include "compiler/ops/term.h"
+
+namespace stridec::extend {
+namespace {
+
+using graph::Builder;
+using graph::OpKind;
+using ops::Term;
+using Kind = CExpression::Kind;
+
+constexpr int kMostSteps = 100000;  // of unrolled loops
+
+struct State {
+  std::map<std::string, CValue, std::less<>> variables;
+  std::map<std::string, DType, std::less<>> types;   // of the variables
+  std::map<std::string, size_t, std::less<>> depth;  // how many reductions were open where they were declared
+  std::optional<Term> result;
+  std::optional<Term> returned;  // where the function has returned; none: nowhere
+  bool done = false;             // it has returned everywhere
+};
+
+class Runner {
+ public:
+  Runner(Builder& builder, const CFunction& function,
+         const std::map<std::string, graph::ValueId, std::less<>>& values,
+         const std::map<std::string, Attr, std::less<>>& attributes, const CPlace& place)
+      : b_(builder), function_(function), values_(values), attributes_(attributes), place_(place) {}
+
+  std::map<std::string, graph::ValueId> run() {
+    std::map<std::string, graph::ValueId> out;
+    for (const CParameter& each : function_.parameters) {
+      if (each.pointer) {
+        state_.types[cat("*", each.name)] = dtype_of(each.type, each.at);
+        state_.depth[cat("*", each.name)] = 0;
+        continue;
+      }
+      if (each.indices > 0) {
+        arrays_.emplace(each.name, &each);
+        continue;
+      }
+      state_.types[each.name] = dtype_of(each.type, each.at);
+      state_.depth[each.name] = 0;
+      assign(each.name, state_.types[each.name], parameter(each), true, each.at);
+    }
+    run(function_.body);
+    for (const CParameter& each : function_.parameters) {
+      if (!each.pointer) continue;
+      const auto found = state_.variables.find(cat("*", each.name));
+      if (found == state_.variables.end())
+        refuse(each.at, cat("output '", each.name, "' is not set on every path"));
+      out.emplace(each.name, found->second.term.id());
+    }
+    if (function_.result == "void") return out;
+    if (!state_.result || !state_.done) refuse({1, 1}, "the function does not return on every path");
+    out.emplace("", state_.result->id());
+    return out;
+  }
+
+ private:
+  [[noreturn]] void refuse(Position at, const std::string& what) const {
+    fail(ErrorKind::kDoesNotFit, "does-not-fit",
+         cat(function_.place, ":", at.line, ":", at.column, ": ", what));
+  }
+
+  DType dtype_of(const std::string& type, Position at) const {
+    if (const auto known = c_dtype(type)) return *known;
+    const auto bound = attributes_.find(type);
+    if (bound != attributes_.end())
+      if (const auto* dtype = std::get_if<DType>(&bound->second)) return *dtype;
+    refuse(at, cat("'", type, "' is no type"));
+  }
+
+  CValue parameter(const CParameter& each) const { return {scalar(each), false, output_index(each.name)}; }
+
+  std::optional<Affine> output_index(const std::string& name) const {
+    const auto found = std::ranges::find(place_.indices, name);
+    if (found == place_.indices.end()) return std::nullopt;
+    return Affine{.index = static_cast<int>(found - place_.indices.begin())};
+  }
+
+  Term scalar(const CParameter& each) const {
+    const auto rank = static_cast<int64_t>(place_.shape.size());
+    if (const auto index = output_index(each.name))
+      return ops::positions_along(b_, place_.shape[static_cast<size_t>(index->index)], index->index, rank);
+    if (const auto value = values_.find(each.name); value != values_.end()) {
+      if (!place_.indices.empty() && b_.rank(value->second) > 0)
+        refuse(each.at, cat("'", each.name, "' is a tensor: write ", each.name, "[n] and read its elements"));
+      return {b_, value->second};
+    }
+    const auto bound = attributes_.find(each.name);
+    const DType dtype = dtype_of(each.type, each.at);
+    if (bound != attributes_.end()) {
+      if (const auto* d = std::get_if<double>(&bound->second))
+        return ops::number(b_, is_float(dtype) ? dtype : DType::kF64, *d);
+      if (const auto* e = std::get_if<sym::Expr>(&bound->second))
+        return e->is_const() && !is_float(dtype)
+                   ? ops::number(b_, DType::kI64, static_cast<double>(e->value()))
+                   : ops::size_as(b_, is_float(dtype) ? dtype : DType::kI64, *e);
+    }
+    refuse(each.at, cat("parameter '", each.name, "' is no number"));
+  }
+
+  // A condition that is known when compiling.
+  std::optional<bool> known(Term condition) const {
+    const auto elements = b_.known(condition.id());
+    if (!elements || elements->size() != 1 || !elements->front().is_const()) return std::nullopt;
+    return elements->front().value() != 0;
+  }
+
+  // ---- statements
+  void run(const std::vector<CStatement>& list) {
+    for (const CStatement& each : list)
+      if (!state_.done) run(each);
+  }
+
+  void run(const CStatement& each) {
+    switch (each.kind) {
+      case CStatement::Kind::kBlock: return scoped([&] { run(each.body); });
+      case CStatement::Kind::kIf: return branch(each);
+      case CStatement::Kind::kFor: return scoped([&] { loop(each); });
+      case CStatement::Kind::kReturn: return leave(each);
+      case CStatement::Kind::kAssign: {
+        const auto type = state_.types.find(each.name);
+        if (type == state_.types.end()) refuse(each.at, cat("'", each.name, "' is not declared"));
+        return assign(each.name, type->second, value(each.value[0]), false, each.at);
+      }
+      case CStatement::Kind::kDeclare: break;
+    }
+    const DType dtype = dtype_of(each.type, each.at);
+    if (!declared_.empty() && std::ranges::count(declared_.back(), each.name) > 0)
+      refuse(each.at, cat("'", each.name, "' is declared twice"));
+    if (state_.types.contains(each.name))
+      refuse(each.at, cat("'", each.name, "' is the name of another variable"));
+    if (!declared_.empty()) declared_.back().push_back(each.name);
+    state_.types[each.name] = dtype;
+    state_.depth[each.name] = sizes_.size();
+    if (!each.value.empty()) assign(each.name, dtype, value(each.value[0]), true, each.at);
+  }
+
+  // Variables that the block declares end with it.
+  template <class Body>
+  void scoped(Body&& body) {
+    declared_.emplace_back();
+    body();
+    for (const std::string& name : declared_.back()) {
+      state_.types.erase(name);
+      state_.variables.erase(name);
+    }
+    declared_.pop_back();
+  }
+
+  void assign(const std::string& name, DType dtype, const CValue& given, bool fresh, Position at) {
+    Term value = converted(given.term, dtype);
+    const bool index = given.affine && !is_float(dtype) && info(dtype).bits >= 32;
+    const auto before = state_.variables.find(name);
+    // Outputs keep what they had where the function returned; nothing reads other variables there.
+    const bool masked = !fresh && state_.returned && name.starts_with("*");
+    if (masked && before == state_.variables.end())
+      refuse(at, cat("output '", name.substr(1), "' is not set where the function has returned before"));
+    if (masked) value = ops::select(*state_.returned, before->second.term, value);
+    state_.variables.insert_or_assign(name, CValue{value, false, index ? given.affine : std::nullopt});
+  }
+
+  void leave(const CStatement& each) {
+    if ((function_.result == "void") != each.value.empty())
+      refuse(each.at, each.value.empty() ? "the function returns a value" : "the function returns no value");
+    if (!each.value.empty()) {
+      const Term result = converted(value(each.value[0]).term, dtype_of(function_.result, each.at));
+      state_.result =
+          state_.returned && state_.result ? ops::select(*state_.returned, *state_.result, result) : result;
+    }
+    state_.done = true;
+  }
+
+  void loop(const CStatement& each) {
+    run(each.first);
+    if (is_long_reduction(each)) return reduction(each);
+    const int before = steps_;
+    while (!state_.done) {
+      const auto goes_on = known(truth(value(each.value[0]).term));
+      if (!goes_on && steps_ == before) return reduction(each);
+      if (!goes_on) refuse(each.at, "the condition of a loop depends on data");
+      if (!*goes_on) return;
+      if (++steps_ > kMostSteps) refuse(each.at, cat("loops have more than ", kMostSteps, " rounds"));
+      scoped([&] {
+        if (summed_.empty())
+          run(each.body);
+        else
+          accumulate(each.body, std::nullopt);
+      });
+      if (!state_.done) run(each.otherwise);
+    }
+  }
+
+  void branch(const CStatement& each) {
+    const Term condition = truth(value(each.value[0]).term);
+    if (const auto decided = known(condition))
+      return scoped([&] { run(*decided ? each.body : each.otherwise); });
+    const State before = state_;
+    scoped([&] { run(each.body); });
+    State yes = std::exchange(state_, before);
+    scoped([&] { run(each.otherwise); });
+    merge(condition, yes);
+  }
+
+  // state_ is that of the other branch. Variables of a branch that returned have no readers; outputs do.
+  void merge(Term condition, const State& yes) {
+    const State no = std::exchange(state_, {});
+    const auto chosen = [&](const Term& a, const Term& b) {
+      return a.id() == b.id() ? a : ops::select(condition, a, b);
+    };
+    state_.types = no.types;
+    state_.depth = no.depth;
+    for (const auto& [name, type] : no.types) {
+      const auto a = yes.variables.find(name), b = no.variables.find(name);
+      const bool has_a = a != yes.variables.end(), has_b = b != no.variables.end();
+      const bool output = name.starts_with("*");
+      if (has_a && has_b && (output || yes.done == no.done))
+        state_.variables.emplace(name, CValue{chosen(a->second.term, b->second.term)});
+      else if (!output && has_a && no.done)
+        state_.variables.emplace(name, a->second);
+      else if (!output && has_b && yes.done)
+        state_.variables.emplace(name, b->second);
+    }
+    state_.result = yes.result && no.result ? chosen(*yes.result, *no.result)
+                    : yes.result            ? yes.result
+                                            : no.result;
+    state_.done = yes.done && no.done;
+    if (!state_.done) state_.returned = returned(condition, yes, no);
+  }
+
+  static std::optional<Term> returned(Term condition, const State& yes, const State& no) {
+    const Term other = ops::logical_not(condition);
+    if (yes.done) return no.returned ? ops::logical_or(condition, *no.returned) : condition;
+    if (no.done) return yes.returned ? ops::logical_or(other, *yes.returned) : other;
+    if (!yes.returned && !no.returned) return std::nullopt;
+    if (!no.returned) return ops::logical_and(condition, *yes.returned);
+    if (!yes.returned) return ops::logical_and(other, *no.returned);
+    if (yes.returned->id() == no.returned->id()) return yes.returned;
+    return ops::select(condition, *yes.returned, *no.returned);
+  }
+
+  // ---- expressions
+  CValue value(const CExpression& e) {
+    switch (e.kind) {
+      case Kind::kNumber: return literal(e);
+      case Kind::kName: return variable(e);
+      case Kind::kLoad: return load(e);
+      case Kind::kCast: {
+        const CValue of = value(e.args[0]);
+        const DType to = dtype_of(e.name, e.at);
+        const bool index = of.affine && !is_float(to) && info(to).bits >= 32;
+        return {converted(of.term, to), false, index ? of.affine : std::nullopt};
+      }
+      case Kind::kUnary: return unary(e);
+      case Kind::kBinary: return binary(e);
+      case Kind::kCall: {
+        std::vector<CValue> args;
+        for (const CExpression& arg : e.args) args.push_back(value(arg));
+        return call_c_library(b_, e, std::move(args), [&](const std::string& what) { refuse(e.at, what); });
+      }
+      case Kind::kChoice: break;
+    }
+    const Term condition = truth(value(e.args[0]).term);
+    if (const auto decided = known(condition)) return value(e.args[*decided ? 1 : 2]);
+    const CValue a = value(e.args[1]), b = value(e.args[2]);
+    const DType dtype = common_type(a, b);
+    return {ops::select(condition, converted(a.term, dtype), converted(b.term, dtype)), are_weak(a, b)};
+  }
+
+  CValue literal(const CExpression& e) const {
+    if (e.real) {
+      const bool single = e.suffix == "f";
+      return {ops::number(b_, single ? DType::kF32 : DType::kF64, e.number), !single};
+    }
+    const bool is_unsigned = e.suffix.find('u') != std::string::npos;
+    const bool wide = e.suffix.find('l') != std::string::npos ||
+                      static_cast<uint64_t>(e.integer) > (is_unsigned ? 0xFFFFFFFFU : 0x7FFFFFFFU);
+    const DType dtype = is_unsigned ? wide ? DType::kU64 : DType::kU32 : wide ? DType::kI64 : DType::kI32;
+    return {Term(b_, b_.elements({sym::Expr(e.integer)}, {}, dtype)), false};
+  }
+
+  CValue variable(const CExpression& e) const {
+    for (const std::set<std::string>& sums : summed_)
+      if (sums.contains(e.name))
+        refuse(e.at, cat("'", e.name, "' is read before the loop over sizes that computes it ends"));
+    if (const auto found = state_.variables.find(e.name); found != state_.variables.end())
+      return found->second;
+    static constexpr std::pair<std::string_view, double> kConstants[] = {
+        {"INFINITY", INFINITY},
+        {"NAN", NAN},
+        {"M_PI", std::numbers::pi},
+        {"M_E", std::numbers::e},
+        {"M_SQRT2", std::numbers::sqrt2},
+        {"M_LN2", std::numbers::ln2},
+        {"M_SQRT1_2", 0.70710678118654752440},
+        {"M_2_SQRTPI", 1.12837916709551257390}};
+    for (const auto& [name, number] : kConstants)
+      if (name == e.name) return {ops::number(b_, DType::kF64, number), true};
+    if (e.name == "true" || e.name == "false")
+      return {ops::number(b_, DType::kBool, e.name == "true"), false};
+    refuse(e.at, state_.types.contains(e.name) ? cat("'", e.name, "' has no value on every path")
+                                               : cat("'", e.name, "' is not declared"));
+  }
+
+  CValue unary(const CExpression& e) {
+    const CValue of = value(e.args[0]);
+    if (e.name == "!") return {ops::logical_not(truth(of.term)), false};
+    const Term term = converted(of.term, promoted(of.term.dtype()));
+    if (e.name == "+") return {term, of.weak};
+    if (e.name == "-") return {-term, of.weak};
+    if (is_float(term.dtype())) refuse(e.at, "'~' takes integers");
+    return {ops::apply(OpKind::kBitNot, term), false};
+  }
+
+  CValue binary(const CExpression& e) {
+    const std::string& sign = e.name;
+    if (sign == "&&" || sign == "||") {
+      const Term left = truth(value(e.args[0]).term);
+      if (const auto decided = known(left); decided && *decided == (sign == "||")) return {left, false};
+      const Term right = truth(value(e.args[1]).term);
+      return {sign == "&&" ? ops::logical_and(left, right) : ops::logical_or(left, right), false};
+    }
+    const CValue a = value(e.args[0]), b = value(e.args[1]);
+    const bool shift = sign == "<<" || sign == ">>";
+    const DType dtype = shift ? promoted(a.term.dtype()) : common_type(a, b);
+    if (is_float(dtype) && (shift || sign == "%" || sign == "&" || sign == "|" || sign == "^"))
+      refuse(e.at, cat("'", sign, "' takes integers"));
+    if (shift && is_float(b.term.dtype())) refuse(e.at, cat("'", sign, "' takes integers"));
+    const Term x = converted(a.term, dtype), y = converted(b.term, dtype);
+    const auto made = [&](OpKind kind) {
+      return CValue{ops::apply(kind, x, y), are_weak(a, b),
+                    is_float(dtype) ? std::nullopt : affine(sign, a, b)};
+    };
+    if (sign == "+") return made(OpKind::kAdd);
+    if (sign == "-") return made(OpKind::kSub);
+    if (sign == "*") return made(OpKind::kMul);
+    if (sign == "/") return made(OpKind::kDiv);
+    if (sign == "%") return made(OpKind::kRem);
+    if (sign == "&") return made(OpKind::kBitAnd);
+    if (sign == "|") return made(OpKind::kBitOr);
+    if (sign == "^") return made(OpKind::kBitXor);
+    if (sign == "<<") return made(OpKind::kShl);
+    if (sign == ">>") return made(OpKind::kShr);
+    if (sign == "==") return {ops::equal(x, y), false};
+    if (sign == "!=") return {ops::logical_not(ops::equal(x, y)), false};
+    if (sign == "<") return {ops::less(x, y), false};
+    if (sign == "<=") return {ops::less_equal(x, y), false};
+    return {sign == ">" ? ops::less(y, x) : ops::less_equal(y, x), false};
+  }
+
+  // A size that is known as an expression.
+  std::optional<sym::Expr> known_size(Term value) const {
+    const auto elements = b_.known(value.id());
+    if (!elements || elements->size() != 1) return std::nullopt;
+    return elements->front();
+  }
+
+  std::optional<Affine> affine(const std::string& sign, const CValue& a, const CValue& b) const {
+    if (a.affine.has_value() == b.affine.has_value()) return std::nullopt;
+    const auto other = known_size(a.affine ? b.term : a.term);
+    if (!other) return std::nullopt;
+    Affine out = a.affine ? *a.affine : *b.affine;
+    if (sign == "+" || (sign == "-" && a.affine)) {
+      out.offset = sign == "+" ? out.offset + *other : out.offset - *other;
+    } else if (sign == "-") {
+      out.scale = -out.scale;
+      out.offset = *other - out.offset;
+    } else if (sign == "*" && other->is_const() && other->value() != 0 &&
+               std::abs(other->value()) < 1 << 20 && std::abs(out.scale) < 1 << 20) {
+      out.scale *= other->value();
+      out.offset = out.offset * *other;
+    } else {
+      return std::nullopt;
+    }
+    return out;
+  }
+
+  // ---- arrays
+  // Reductions are the leading dims of values, the innermost first, so that values from outside broadcast.
+  int64_t rank() const { return static_cast<int64_t>(sizes_.size() + place_.shape.size()); }
+  int64_t dim_of(int index) const {
+    const auto open = static_cast<int64_t>(sizes_.size());
+    return index < 0 ? open + index : open + index;
+  }
+  sym::Expr extent_of(int index) const {
+    return index < 0 ? sizes_[static_cast<size_t>(-1 - index)] : place_.shape[static_cast<size_t>(index)];
+  }
+
+  CValue load(const CExpression& e) {
+    const CParameter& parameter = *arrays_.at(e.name);
+    const auto found = values_.find(e.name);
+    if (found == values_.end()) refuse(e.at, cat("'", e.name, "' is no input"));
+    const Term x(b_, found->second);
+    if (x.rank() != parameter.indices)
+      refuse(parameter.at, cat("'", e.name, "' has ", x.rank(), " dims, not ", parameter.indices));
+    std::vector<CValue> indices;
+    for (const CExpression& each : e.args) {
+      indices.push_back(value(each));
+      if (is_float(indices.back().term.dtype())) refuse(each.at, "an index is an integer");
+    }
+    const auto view = view_of(x, indices);
+    return {converted(view ? *view : gathered(x, indices), dtype_of(parameter.type, parameter.at)), false};
+  }
+
+  // Elements at constants, and at indices of which each occurs once, if all of them are inside: a view.
+  std::optional<Term> view_of(Term x, const std::vector<CValue>& indices) const {
+    graph::Shape starts, extents, aligned(static_cast<size_t>(rank()), sym::Expr(1));
+    std::vector<int64_t> steps;
+    std::vector<std::pair<int64_t, int64_t>> order;  // the dim of the result, that of x
+    for (size_t d = 0; d < indices.size(); ++d) {
+      const auto& affine = indices[d].affine;
+      const auto constant = known_size(indices[d].term);
+      if (!affine && !constant) return std::nullopt;
+      const sym::Expr start = affine ? affine->offset : *constant,
+                      extent = affine ? extent_of(affine->index) : 1;
+      const int64_t scale = affine ? affine->scale : 1, at = affine ? dim_of(affine->index) : -1;
+      const sym::Expr last = start + (extent - 1) * scale, dim = x.dim(static_cast<int64_t>(d));
+      const sym::Expr low = scale > 0 ? start : last, high = scale > 0 ? last : start;
+      if (!b_.holds(sym::ge(low, 0)) || !b_.holds(sym::lt(high, dim))) return std::nullopt;
+      if (affine && std::ranges::count(order, at, &std::pair<int64_t, int64_t>::first) > 0)
+        return std::nullopt;
+      order.emplace_back(at, static_cast<int64_t>(d));
+      if (affine) aligned[static_cast<size_t>(at)] = extent;
+      starts.push_back(start);
+      extents.push_back(extent);
+      steps.push_back(scale);
+    }
+    std::ranges::sort(order);
+    std::vector<int64_t> permutation;
+    for (const auto& [at, d] : order) permutation.push_back(d);
+    const Term part(
+        b_, b_.add1(OpKind::kSlice, {x.id()}, {{"starts", starts}, {"extents", extents}, {"steps", steps}}));
+    return ops::reshape(ops::permute(part, permutation), aligned);
+  }
+
+  // Elements anywhere; indices outside are those of the nearest element.
+  Term gathered(Term x, const std::vector<CValue>& indices) const {
+    std::optional<Term> flat;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      const sym::Expr dim = x.dim(static_cast<int64_t>(d));
+      const Term index = ops::cast(indices[d].term, DType::kI64, false);
+      const Term inside = ops::maximum(ops::minimum(index, ops::size_as(b_, DType::kI64, dim - 1)), 0.0);
+      flat = flat ? *flat * ops::size_as(b_, DType::kI64, dim) + inside : inside;
+    }
+    return ops::gather(ops::reshape(x, {ops::count(x.shape())}), *flat, 0);
+  }
+
+  // Few rounds over arrays are written out: x[i + k] is a view for each k.
+  bool is_long_reduction(const CStatement& each) {
+    constexpr int64_t kFewRounds = 8;
+    if (arrays_.empty() || !is_counting(each)) return false;
+    const auto begin = known_size(state_.variables.at(each.first[0].name).term);
+    const auto limit = value(each.value[0].args[1]).term;
+    const auto end = known_size(limit);
+    if (!begin || !end || (b_.holds(sym::le(*end - *begin, kFewRounds)) && (*end - *begin).is_const()))
+      return false;
+    std::set<std::string> sums;
+    collect_sums(each.body, sums);
+    return has_sums_alone(each.body, sums);
+  }
+
+  static bool is_counting(const CStatement& each) {
+    const CExpression& condition = each.value[0];
+    return each.first.size() == 1 && each.first[0].kind == CStatement::Kind::kDeclare &&
+           !each.first[0].value.empty() && condition.kind == Kind::kBinary &&
+           (condition.name == "<" || condition.name == "<=") && condition.args[0].kind == Kind::kName &&
+           condition.args[0].name == each.first[0].name && is_step(each, each.first[0].name);
+  }
+
+  // ---- loops over sizes: for (int k = 0; k < n; ++k) s += ...;
+  void reduction(const CStatement& each) {
+    const CExpression& condition = each.value[0];
+    if (!is_counting(each))
+      refuse(each.at, "a loop whose count is no known number is of the form for (int k = 0; k < n; ++k)");
+    const std::string& name = each.first[0].name;
+    const auto begin = known_size(state_.variables.at(name).term),
+               end = known_size(value(condition.args[1]).term);
+    if (!begin || !end) refuse(each.at, "the condition of a loop depends on data");
+    const sym::Expr extent = b_.simplify(sym::max(*end - *begin + (condition.name == "<=" ? 1 : 0), 0));
+    std::set<std::string> sums;
+    collect_sums(each.body, sums);
+    sums.erase(name);
+    sizes_.push_back(extent);
+    const Affine index{.index = -static_cast<int>(sizes_.size()), .scale = 1, .offset = *begin};
+    const Term count = ops::positions_along(b_, extent, 0, rank());
+    const DType dtype = state_.types.at(name);
+    state_.variables.insert_or_assign(
+        name, CValue{ops::cast(count + ops::size_as(b_, DType::kI64, *begin), dtype, false), false, index});
+    state_.depth[name] = sizes_.size();
+    summed_.push_back(std::move(sums));
+    scoped([&] { accumulate(each.body, std::nullopt); });
+    summed_.pop_back();
+    sizes_.pop_back();
+  }
+
+  static bool is_step(const CStatement& each, const std::string& name) {
+    if (each.otherwise.size() != 1 || each.otherwise[0].kind != CStatement::Kind::kAssign ||
+        each.otherwise[0].name != name)
+      return false;
+    const CExpression& e = each.otherwise[0].value[0];
+    return e.kind == Kind::kBinary && e.name == "+" && e.args[0].kind == Kind::kName &&
+           e.args[0].name == name && e.args[1].kind == Kind::kNumber && !e.args[1].real &&
+           e.args[1].integer == 1;
+  }
+
+  // Variables of outside that a loop assigns to.
+  void collect_sums(const std::vector<CStatement>& list, std::set<std::string>& out) const {
+    collect_sums(list, out, sizes_.size());
+  }
+  void collect_sums(const std::vector<CStatement>& list, std::set<std::string>& out, size_t depth) const {
+    for (const CStatement& each : list) {
+      if (each.kind == CStatement::Kind::kAssign && state_.types.contains(each.name) &&
+          state_.depth.at(each.name) <= depth)
+        out.insert(each.name);
+      collect_sums(each.body, out, depth);
+      collect_sums(each.otherwise, out, depth);
+    }
+  }
+
+  void accumulate(const std::vector<CStatement>& list, std::optional<Term> mask) {
+    for (const CStatement& each : list) accumulate(each, mask);
+  }
+
+  void accumulate(const CStatement& each, std::optional<Term> mask) {
+    if (each.kind == CStatement::Kind::kBlock) return scoped([&] { accumulate(each.body, mask); });
+    if (each.kind == CStatement::Kind::kIf) {
+      const Term condition = truth(value(each.value[0]).term);
+      const auto both = [&](Term c) { return mask ? ops::logical_and(*mask, c) : c; };
+      scoped([&] { accumulate(each.body, both(condition)); });
+      if (!each.otherwise.empty())
+        scoped([&] { accumulate(each.otherwise, both(ops::logical_not(condition))); });
+      return;
+    }
+    if (each.kind == CStatement::Kind::kReturn) refuse(each.at, "a loop over sizes does not return");
+    if (each.kind == CStatement::Kind::kFor) {
+      if (mask) refuse(each.at, "a loop over sizes has no loop inside of an if");
+      return run(each);
+    }
+    const bool own = each.kind == CStatement::Kind::kDeclare || !summed_.back().contains(each.name);
+    if (!own) return add_up(each, mask);
+    if (mask && each.kind == CStatement::Kind::kAssign)
+      refuse(each.at, "inside of a loop over sizes an if has sums and declarations alone");
+    run(each);
+  }
+
+  // s = s + e, s = s * e, s = fmax(s, e) and their kin.
+  struct Sum {
+    std::string sign;  // "+", "-", "*", "min" or "max"
+    const CExpression* item;
+  };
+  static std::optional<Sum> sum_of(const CStatement& each) {
+    const CExpression& e = each.value[0];
+    const auto is_self = [&](const CExpression& x) { return x.kind == Kind::kName && x.name == each.name; };
+    const bool call = e.kind == Kind::kCall;
+    if ((!call && e.kind != Kind::kBinary) || e.args.size() != 2) return std::nullopt;
+    const bool right = (call || e.name != "-") && !is_self(e.args[0]) && is_self(e.args[1]);
+    if (!is_self(e.args[0]) && !right) return std::nullopt;
+    std::string sign = e.name;
+    if (call)
+      sign = sign.starts_with("fmin") || sign == "min"   ? "min"
+             : sign.starts_with("fmax") || sign == "max" ? "max"
+                                                         : "";
+    if (!(sign == "+" || sign == "-" || sign == "*" || sign == "min" || sign == "max")) return std::nullopt;
+    return Sum{sign, &e.args[right ? 0 : 1]};
+  }
+
+  // Whether a loop with this body is a reduction.
+  bool has_sums_alone(const std::vector<CStatement>& list, const std::set<std::string>& sums) const {
+    const std::function<bool(const CExpression&)> reads = [&](const CExpression& e) {
+      return (e.kind == Kind::kName && sums.contains(e.name)) || std::ranges::any_of(e.args, reads);
+    };
+    return std::ranges::all_of(list, [&](const CStatement& each) {
+      if (each.kind == CStatement::Kind::kReturn) return false;
+      const bool own = each.kind != CStatement::Kind::kAssign || !sums.contains(each.name);
+      const auto sum = own ? std::nullopt : sum_of(each);
+      if (!own && (!sum || reads(*sum->item))) return false;
+      if (own && std::ranges::any_of(each.value, reads)) return false;
+      return has_sums_alone(each.body, sums) && has_sums_alone(each.otherwise, sums);
+    });
+  }
+
+  // Over the loops since the variable was declared.
+  void add_up(const CStatement& each, std::optional<Term> mask) {
+    const auto sum = sum_of(each);
+    if (!sum)
+      refuse(each.at, cat("a loop over sizes may change '", each.name, "' by +=, -=, *=, fmin or fmax"));
+    const std::string& sign = sum->sign;
+    const bool least = sign == "min", most = sign == "max";
+    const DType dtype = state_.types.at(each.name);
+    const DType computed = is_storage_float(dtype) ? DType::kF32 : dtype;
+    Term item = converted(value(*sum->item).term, computed);
+    const auto known = state_.variables.find(each.name);
+    if (known == state_.variables.end())
+      refuse(each.at, cat("'", each.name, "' has no value before the loop"));
+    const CValue before = known->second;
+    if (mask) item = ops::select(*mask, item, neutral(sign, computed));
+    item = whole(item);
+    ops::Dims dims;
+    for (size_t d = 0; d < sizes_.size() - state_.depth.at(each.name); ++d)
+      dims.push_back(static_cast<int64_t>(d));
+    const OpKind kind = sign == "*" ? OpKind::kReduceProd
+                        : least     ? OpKind::kReduceMin
+                        : most      ? OpKind::kReduceMax
+                                    : OpKind::kReduceSum;
+    const Term total = ops::reduce(kind, item, dims);
+    const Term start = converted(before.term, computed);
+    const Term after = sign == "+"   ? start + total
+                       : sign == "-" ? start - total
+                       : sign == "*" ? start * total
+                       : least       ? ops::minimum(start, total)
+                                     : ops::maximum(start, total);
+    state_.variables.insert_or_assign(each.name, CValue{converted(after, dtype), false});
+  }
+
+  // What leaves a sum as it is.
+  Term neutral(const std::string& sign, DType dtype) const {
+    if (sign != "min" && sign != "max") return ops::number(b_, dtype, sign == "*" ? 1 : 0);
+    if (is_float(dtype)) return ops::number(b_, dtype, sign == "min" ? INFINITY : -INFINITY);
+    const int bits = info(dtype).bits - (is_signed(dtype) ? 1 : 0);
+    const auto high = static_cast<int64_t>(bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1);
+    const int64_t value = sign == "min" ? high : is_signed(dtype) ? -high - 1 : 0;
+    return Term(b_, b_.elements({sym::Expr(value)}, {}, dtype));
+  }
+
+  // The value at every round of the loops that are open, whether or not it depends on them.
+  Term whole(Term value) const {
+    graph::Shape shape(static_cast<size_t>(rank()), sym::Expr(1));
+    const size_t lead = shape.size() - static_cast<size_t>(value.rank());
+    for (size_t d = lead; d < shape.size(); ++d) shape[d] = value.dim(static_cast<int64_t>(d - lead));
+    for (size_t d = 0; d < sizes_.size(); ++d) shape[d] = sizes_[sizes_.size() - 1 - d];
+    return Term(b_, ops::broadcast_to(b_, value.id(), shape));
+  }
+
+  Builder& b_;
+  const CFunction& function_;
+  const std::map<std::string, graph::ValueId, std::less<>>& values_;
+  const std::map<std::string, Attr, std::less<>>& attributes_;
+  const CPlace& place_;
+  std::map<std::string, const CParameter*, std::less<>> arrays_;
+  std::vector<sym::Expr> sizes_;               // of the reductions that are open, from the outermost
+  std::vector<std::set<std::string>> summed_;  // variables that they change
+  State state_;
+  std::vector<std::vector<std::string>> declared_;  // by the blocks that are open
+  int steps_ = 0;
+};
+
+}  // namespace
+
+std::map<std::string, graph::ValueId> build_c_function(
+    Builder& builder, const CFunction& function,
+    const std::map<std::string, graph::ValueId, std::less<>>& values,
+    const std::map<std::string, Attr, std::less<>>& attributes, const CPlace& place) {
+  return Runner(builder, function, values, attributes, place).run();
+}
+
+}  // namespace stridec::extend

@@ -1,0 +1,188 @@
+// Compares the bodies of operators with their references, on drawn inputs.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/number.h"
+#include "compiler/base/text.h"
+#include "compiler/extend/draw.h"
+#include "compiler/extend/user_operator.h"
+#include "compiler/loop/interpret.h"
+#include "compiler/ops/op_table.h"
+
+namespace stridec::extend {
+namespace {
+
+using graph::Builder;
+using graph::ValueId;
+using loop::HostTensor;
+
+constexpr int kInstances = 12, kDraws = 200;
+
+// An attribute that has no default.
+Attr usual_value(DeclaredAttribute::Kind kind) {
+  using Kind = DeclaredAttribute::Kind;
+  switch (kind) {
+    case Kind::kInt: return sym::Expr(2);
+    case Kind::kFloat: return 0.5;
+    case Kind::kString: return std::string();
+    case Kind::kType: return DType::kF32;
+    case Kind::kInts: return std::vector<sym::Expr>{1};
+    case Kind::kFloats: break;
+  }
+  return std::vector<double>{0.5};
+}
+
+double element(const HostTensor& tensor, size_t i) {
+  const auto* at = tensor.bytes.data() + i * static_cast<size_t>(byte_size(tensor.dtype));
+  return is_float(tensor.dtype) ? read_float(tensor.dtype, at)
+                                : static_cast<double>(read_integer(tensor.dtype, at));
+}
+
+class ReferenceCheck {
+ public:
+  ReferenceCheck(const OperatorFile& file, const UserOperator& op) : file_(file), op_(op) {}
+
+  void run() {
+    int compared = 0;
+    for (int i = 0; i < kDraws && compared < kInstances; ++i) compared += compare(i);
+    if (compared == 0)
+      refuse("no drawn inputs meet its declaration", last_,
+             "leave out the reference, or weaken the declaration");
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what, std::vector<std::string> notes,
+                           const std::string& help) const {
+    throw Error({.kind = ErrorKind::kDoesNotFit,
+                 .code = "wrong-operator",
+                 .message = cat(file_.path, "#", op_.pointer, ": ", op_.name, ": ", what),
+                 .where = {.file = file_.path},
+                 .notes = std::move(notes),
+                 .help = help});
+  }
+
+  std::vector<DType> allowed(const std::string& type) const {
+    const auto variable = std::ranges::find(op_.types, type, &TypeVariable::name);
+    return variable == op_.types.end() ? dtypes_named(type) : variable->dtypes;
+  }
+
+  // Sizes of names; terms are drawn likewise, and rounds whose sizes do not fit are left out.
+  std::vector<graph::Type> draw_types(Draws& draws, int round) const {
+    std::map<std::string, DType> types;
+    std::map<std::string, std::vector<int64_t>> rests;
+    Bindings sizes;
+    const std::vector<int64_t> kSizes =
+        round < 8 ? std::vector<int64_t>{2, 4, 6} : std::vector<int64_t>{0, 1, 2, 3, 4, 8};
+    graph::Graph scratch;
+    Builder builder(scratch, ops::shape_table());
+    std::vector<graph::Type> out;
+    for (const DeclaredTensor& input : op_.inputs)
+      for (const DeclaredDim& each : input.shape)
+        if (!each.rest && each.size.kind == Term::Kind::kName)
+          sizes.attributes.emplace(each.size.name, sym::Expr(draws.any_of(kSizes)));
+    for (const DeclaredAttribute& each : op_.attributes)
+      sizes.attributes.emplace(each.name, each.otherwise ? *each.otherwise : usual_value(each.kind));
+    for (const DeclaredTensor& input : op_.inputs) {
+      const DType dtype = types.emplace(input.type, draws.any_of(allowed(input.type))).first->second;
+      graph::Type type{dtype, {}};
+      if (!input.has_shape)
+        type.shape.assign(static_cast<size_t>(draws.below(3)), sym::Expr(draws.any_of(kSizes)));
+      for (const DeclaredDim& each : input.shape) {
+        if (!each.rest) {
+          const Attr size = Evaluator(builder, sizes).attribute(each.size);
+          type.shape.push_back(std::get<sym::Expr>(size));
+          continue;
+        }
+        std::vector<int64_t> dims(static_cast<size_t>(draws.below(3)));
+        for (int64_t& dim : dims) dim = draws.any_of(kSizes);
+        if (!each.rest_name.empty()) dims = rests.emplace(each.rest_name, dims).first->second;
+        type.shape.insert(type.shape.end(), dims.begin(), dims.end());
+      }
+      out.push_back(std::move(type));
+    }
+    return out;
+  }
+
+  std::vector<HostTensor> results(const OperatorBody& body, const std::vector<graph::Type>& types,
+                                  const std::vector<HostTensor>& inputs) const {
+    graph::Graph graph;
+    Builder builder(graph, ops::shape_table());
+    graph::OperatorCall call{.name = op_.name, .arguments = {}, .outputs = op_.outputs.size()};
+    for (size_t i = 0; i < types.size(); ++i)
+      call.arguments.push_back({.name = {}, .tensor = builder.input(cat("x", i), types[i]), .value = {}});
+    for (const DeclaredAttribute& each : op_.attributes)
+      if (!each.otherwise)
+        call.arguments.push_back(
+            {.name = each.name, .tensor = {}, .value = to_graph(each.name, usual_value(each.kind))});
+    const auto outputs = build_operator(builder, op_, body, call);
+    for (size_t i = 0; i < outputs.size(); ++i) builder.output(cat("y", i), outputs[i]);
+    return loop::interpret(ops::lower(graph), inputs);
+  }
+
+  bool compare(int round) {
+    Draws draws(static_cast<uint64_t>(round) + 1);
+    std::vector<graph::Type> types;
+    std::vector<HostTensor> inputs, made, expected;
+    try {
+      types = draw_types(draws, round);
+      for (const graph::Type& type : types)
+        inputs.push_back(draw_tensor(draws, type, {}, Values::kPlain, false));
+      expected = results(op_.reference->body, types, inputs);
+    } catch (const Error& error) {
+      if (error.diagnostic.kind == ErrorKind::kInternal) throw;
+      last_ = {error.diagnostic.message};
+      return false;
+    }
+    std::vector<std::string> notes;
+    for (size_t i = 0; i < types.size(); ++i)
+      notes.push_back(cat(op_.inputs[i].name, " = ", shown(types[i], inputs[i])));
+    try {
+      made = results(op_.body, types, inputs);
+    } catch (const Error& error) {
+      refuse(cat("the body fails where the reference does not: ", error.diagnostic.message), notes, "");
+    }
+    for (size_t o = 0; o < made.size(); ++o) differ(o, made[o], expected[o], notes);
+    return true;
+  }
+
+  static std::string shown(const graph::Type& type, const HostTensor& tensor) {
+    constexpr size_t kMost = 8;
+    const size_t count = tensor.bytes.size() / static_cast<size_t>(byte_size(type.dtype));
+    std::string out = cat(graph::to_string(type), " [");
+    for (size_t i = 0; i < std::min(count, kMost); ++i) out += cat(i ? ", " : "", element(tensor, i));
+    return cat(out, count > kMost ? ", ...]" : "]");
+  }
+
+  void differ(size_t output, const HostTensor& made, const HostTensor& expected,
+              std::vector<std::string> notes) const {
+    const std::string& name = op_.outputs[output].name;
+    if (made.dtype != expected.dtype || made.bytes.size() != expected.bytes.size())
+      refuse(cat("output '", name, "' has another type or size than the reference's"), std::move(notes), "");
+    const size_t count = made.bytes.size() / static_cast<size_t>(byte_size(made.dtype));
+    for (size_t i = 0; i < count; ++i) {
+      const double a = element(made, i), b = element(expected, i);
+      if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+      if (std::abs(a - b) <=
+          op_.reference->absolute + op_.reference->relative * std::max(std::abs(a), std::abs(b)))
+        continue;
+      refuse(cat("output '", name, "' differs from the reference: ", a, " and ", b, " at element ", i),
+             std::move(notes),
+             "'relative' and 'absolute' of the reference say how near the results have to be");
+    }
+  }
+
+  const OperatorFile& file_;
+  const UserOperator& op_;
+  std::vector<std::string> last_;  // why the last drawn instance does not fit
+};
+
+}  // namespace
+
+void check_references(const OperatorFile& file) {
+  for (const UserOperator& op : file.operators)
+    if (op.reference) ReferenceCheck(file, op).run();
+}
+
+}  // namespace stridec::extend

@@ -1,0 +1,381 @@
+#include <algorithm>
+#include <set>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
+#include "compiler/base/sha256.h"
+#include "compiler/base/text.h"
+#include "compiler/extend/check_names.h"
+#include "compiler/extend/json_place.h"
+#include "compiler/extend/requirement.h"
+#include "compiler/extend/user_operator.h"
+
+namespace stridec::extend {
+namespace {
+
+using Json = JsonPlace::Json;
+using Kind = DeclaredAttribute::Kind;
+
+struct AttributeKind {
+  std::string_view name;
+  Kind kind;
+};
+constexpr AttributeKind kAttributeKinds[] = {{"int", Kind::kInt},     {"float", Kind::kFloat},
+                                             {"text", Kind::kString}, {"type", Kind::kType},
+                                             {"ints", Kind::kInts},   {"floats", Kind::kFloats}};
+
+// Runs `parse` on a text of the file; what it throws names the place of the text.
+template <class Parse>
+auto parsed(const JsonPlace& at, Parse&& parse) {
+  try {
+    return parse(at.text(), at.place());
+  } catch (Error& error) {
+    error.diagnostic.code = "bad-operator";
+    error.diagnostic.help = "docs/operators.md has the grammar of formulas";
+    throw;
+  }
+}
+
+class OperatorParser {
+ public:
+  explicit OperatorParser(const JsonPlace& at) : at_(at), names_([this](auto... args) { refuse(args...); }) {}
+
+  UserOperator parse() {
+    at_.allow({"domain", "name", "description", "types", "inputs", "outputs", "attributes", "require", "body",
+               "reference"});
+    made_.pointer = at_.pointer();
+    made_.name = cat(domain(at_.at("domain")), "::", at_.at("name").identifier());
+    if (const auto types = at_.find("types"))
+      for (const auto& [name, each] : types->members()) type_variable(name, each);
+    if (const auto attributes = at_.find("attributes"))
+      for (const auto& [name, each] : attributes->members()) attribute(name, each);
+    for (const JsonPlace& each : at_.at("inputs").items()) made_.inputs.push_back(tensor(each, true));
+    for (const JsonPlace& each : at_.at("outputs").items()) made_.outputs.push_back(tensor(each, false));
+    if (made_.outputs.empty()) at_.at("outputs").fail("an operator has an output");
+    bind_dims();
+    if (const auto all = at_.find("require"))
+      for (const JsonPlace& each : all->items()) requirement(each);
+    at_.at("body").allow({"formula", "point", "nest"});
+    made_.body = body(at_.at("body"));
+    if (const auto other = at_.find("reference")) made_.reference = reference(*other);
+    return std::move(made_);
+  }
+
+ private:
+  [[noreturn]] void refuse(Position at, const std::string& what, const std::string& help) const {
+    rule_error(text_, place_, at, what, help);
+  }
+
+  static std::string domain(const JsonPlace& at) {
+    const std::string name = at.text();
+    const bool fits = !name.empty() && std::ranges::all_of(name, [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
+    });
+    if (!fits) at.fail(cat("'", name, "' is no name of letters, digits, '_', '-' and '.'"));
+    return name;
+  }
+
+  // Types, attributes, dims and tensors have different names, since formulas use all of them.
+  void declare(const JsonPlace& at, const std::string& name) {
+    if (is_word(name) || !declared_.insert(name).second)
+      at.fail(is_word(name) ? cat("'", name, "' has a meaning in formulas; choose another name")
+                            : cat("'", name, "' is declared twice"));
+  }
+
+  void type_variable(const std::string& name, const JsonPlace& at) {
+    TypeVariable made{.name = name, .dtypes = {}};
+    declare(at, name);
+    for (const JsonPlace& each : at.items()) {
+      const std::vector<DType> known = dtypes_named(each.text());
+      if (known.empty()) each.fail(cat("'", each.text(), "' is no type"));
+      made.dtypes.insert(made.dtypes.end(), known.begin(), known.end());
+    }
+    if (made.dtypes.empty()) at.fail("a type variable stands for at least one type");
+    names_.bound.insert(name);
+    made_.types.push_back(std::move(made));
+  }
+
+  void attribute(const std::string& name, const JsonPlace& at) {
+    at.allow({"type", "default", "description"});
+    const std::string kind = at.at("type").text();
+    const auto known = std::ranges::find(kAttributeKinds, kind, &AttributeKind::name);
+    if (known == std::end(kAttributeKinds))
+      at.at("type").fail(cat("'", kind, "' is none of ", join(kAttributeKinds, ", ", [](const auto& each) {
+                               return std::string(each.name);
+                             })));
+    declare(at, name);
+    DeclaredAttribute made{.name = name, .kind = known->kind, .otherwise = {}};
+    if (const auto value = at.find("default")) made.otherwise = default_of(known->kind, *value);
+    names_.bound.insert(name);
+    made_.attributes.push_back(std::move(made));
+  }
+
+  static Attr default_of(Kind kind, const JsonPlace& at) {
+    switch (kind) {
+      case Kind::kInt:
+        if (at.value().is_boolean()) return sym::Expr(at.value().get<bool>() ? 1 : 0);
+        return sym::Expr(at.integer());
+      case Kind::kFloat: return at.number();
+      case Kind::kString: return at.text();
+      case Kind::kType: {
+        const auto dtype = parse_dtype(at.text());
+        if (!dtype) at.fail(cat("'", at.text(), "' is no type"));
+        return *dtype;
+      }
+      case Kind::kInts: {
+        std::vector<sym::Expr> list;
+        for (const JsonPlace& each : at.items()) list.emplace_back(each.integer());
+        return list;
+      }
+      case Kind::kFloats: break;
+    }
+    std::vector<double> list;
+    for (const JsonPlace& each : at.items()) list.push_back(each.number());
+    return list;
+  }
+
+  DeclaredTensor tensor(const JsonPlace& at, bool input) {
+    if (input)
+      at.allow({"name", "type", "shape", "default", "description"});
+    else
+      at.allow({"name", "type", "shape", "description"});
+    DeclaredTensor made{.name = at.at("name").identifier(), .type = at.at("type").text()};
+    declare(at.at("name"), made.name);
+    const bool variable = std::ranges::count(made_.types, made.type, &TypeVariable::name) > 0;
+    if (!variable && dtypes_named(made.type).empty())
+      at.at("type").fail(cat("'", made.type, "' is neither a type nor a member of 'types'"));
+    if (const auto otherwise = at.find("default")) made.otherwise = otherwise->number();
+    if (input) names_.tensors.insert(made.name);
+    if (const auto shape = at.find("shape")) {
+      made.has_shape = true;
+      bool rest = false;
+      for (const JsonPlace& each : shape->items()) {
+        made.shape.push_back(dim(each));
+        if (rest && made.shape.back().rest) each.fail("'...' stands twice among dims");
+        rest = rest || made.shape.back().rest;
+      }
+    }
+    return made;
+  }
+
+  static DeclaredDim dim(const JsonPlace& at) {
+    DeclaredDim made;
+    if (at.value().is_number()) {
+      made.size = {.kind = Term::Kind::kNumber, .number = static_cast<double>(at.integer()), .integer = true};
+      return made;
+    }
+    const std::string text = at.text();
+    made.rest = text.starts_with("...");
+    if (made.rest)
+      made.rest_name = text.substr(3);
+    else
+      made.size = parsed(at, parse_expression);
+    return made;
+  }
+
+  // Inputs bind the dims that they name alone; all other dims are terms over these.
+  void bind_dims() {
+    for (const DeclaredTensor& input : made_.inputs)
+      for (const DeclaredDim& each : input.shape) {
+        const std::string& name = each.rest ? each.rest_name : each.size.name;
+        const bool bare = each.rest ? !name.empty() : each.size.kind == Term::Kind::kName;
+        if (!bare || names_.bound.contains(name)) continue;
+        if (input.otherwise)
+          at_.at("inputs").fail(
+              cat("input '", input.name, "' may be left out, and alone binds '", name, "'"));
+        declare(at_.at("inputs"), name);
+        names_.bound.insert(name);
+      }
+    const auto check = [&](const JsonPlace& list, const std::vector<DeclaredTensor>& tensors) {
+      for (size_t t = 0; t < tensors.size(); ++t)
+        for (size_t d = 0; d < tensors[t].shape.size(); ++d) {
+          const DeclaredDim& each = tensors[t].shape[d];
+          const JsonPlace at = list.items()[t].at("shape").items()[d];
+          if (each.rest && !each.rest_name.empty() && !names_.bound.contains(each.rest_name))
+            at.fail(cat("nothing binds '", each.rest_name, "'"));
+          if (!each.rest && at.value().is_string()) condition(at, each.size);
+        }
+    };
+    check(at_.at("inputs"), made_.inputs);
+    check(at_.at("outputs"), made_.outputs);
+  }
+
+  void condition(const JsonPlace& at, const Term& term) {
+    enter(at);
+    parsed(at, [&](const std::string&, const std::string&) {
+      names_.condition(term);
+      return 0;
+    });
+  }
+  void enter(const JsonPlace& at) {
+    text_ = at.text();
+    place_ = at.place();
+  }
+
+  void requirement(const JsonPlace& at) {
+    at.allow({"condition", "sentence"});
+    made_.require.push_back(
+        {.condition = parsed(at.at("condition"), parse_expression), .sentence = at.at("sentence").text()});
+    condition(at.at("condition"), made_.require.back().condition);
+    if (!is_sentence(made_.require.back().sentence, made_.require.back().condition.args.size()))
+      at.at("sentence")
+          .fail("a sentence may name the sides of the comparison by {0} and {1}, and has no other braces");
+  }
+
+  OperatorReference reference(const JsonPlace& at) {
+    at.allow({"formula", "point", "nest", "relative", "absolute"});
+    OperatorReference made;
+    if (const auto number = at.find("relative")) made.relative = made.absolute = number->number();
+    if (const auto number = at.find("absolute")) made.absolute = number->number();
+    made.body = body(at);
+    return made;
+  }
+
+  OperatorBody body(const JsonPlace& at) {
+    body_ = {};
+    size_t forms = 0;
+    for (const char* form : {"formula", "point", "nest"}) forms += at.find(form).has_value();
+    if (forms != 1) at.fail("a body has one form: formula, point or nest");
+    body_.nest = at.find("nest").has_value();
+    if (const auto text = at.find(body_.nest ? "nest" : "point"))
+      point(*text);
+    else
+      formula(at.at("formula"));
+    return std::move(body_);
+  }
+
+  // A text, or its lines.
+  static std::string lines(const JsonPlace& at) {
+    if (at.value().is_string()) return at.text();
+    return join(at.items(), "\n", [](const JsonPlace& line) { return line.text(); });
+  }
+
+  void point(const JsonPlace& at) {
+    std::vector<std::string> types;
+    for (const TypeVariable& each : made_.types) types.push_back(each.name);
+    try {
+      body_.point = parse_c_function(lines(at), at.place(), types);
+    } catch (Error& error) {
+      error.diagnostic.code = "bad-operator";
+      throw;
+    }
+    check_parameters(at, *body_.point);
+    if (body_.nest) check_nest(at);
+  }
+
+  // Each output has one shape, of as many dims as there are indices.
+  void check_nest(const JsonPlace& at) const {
+    const DeclaredTensor& first = made_.outputs[0];
+    for (const DeclaredTensor& each : made_.outputs) {
+      if (!each.has_shape || std::ranges::count(each.shape, true, &DeclaredDim::rest) > 0)
+        at.fail(cat("output '", each.name, "' of a nest declares a shape without '...'"));
+      if (each.shape.size() != body_.indices.size())
+        at.fail(cat("output '", each.name, "' has ", each.shape.size(), " dims, and the function ",
+                    body_.indices.size(), " indices"));
+      for (size_t d = 0; d < each.shape.size(); ++d)
+        if (to_string(each.shape[d].size) != to_string(first.shape[d].size))
+          at.fail("the outputs of a nest have one shape");
+    }
+  }
+
+  // Parameters are inputs, attributes and dims, and pointers to outputs, by their names.
+  void check_parameters(const JsonPlace& at, const CFunction& function) {
+    const auto output = [&](const std::string& name) {
+      return std::ranges::count(made_.outputs, name, &DeclaredTensor::name) > 0;
+    };
+    std::set<std::string> seen;
+    for (const CParameter& each : function.parameters) {
+      if (!seen.insert(each.name).second) at.fail(cat("parameter '", each.name, "' is there twice"));
+      if (!body_.nest && each.indices > 0)
+        at.fail(cat("parameter '", each.name, "' is an array; a nest has arrays, a point has numbers"));
+      const bool known = names_.tensors.contains(each.name) || names_.bound.contains(each.name);
+      if (body_.nest && !each.pointer && each.indices == 0 && !known) {
+        body_.indices.push_back(each.name);
+        continue;
+      }
+      if (each.pointer ? !output(each.name)
+                       : !names_.tensors.contains(each.name) && !names_.bound.contains(each.name))
+        at.fail(cat("parameter '", each.name, "' is no ", each.pointer ? "output" : "input, attribute or dim",
+                    " of the operator"));
+    }
+    const bool returns = function.result != "void";
+    if (returns && made_.outputs.size() != 1)
+      at.fail("of several outputs each is a parameter: void f(float x, float* y, float* z)");
+    if (!returns)
+      for (const DeclaredTensor& each : made_.outputs)
+        if (!seen.contains(each.name))
+          at.fail(cat("the function has no parameter for output '", each.name, "'"));
+    if (returns && std::ranges::any_of(function.parameters, &CParameter::pointer))
+      at.fail("a function with outputs among its parameters returns void");
+  }
+
+  void formula(const JsonPlace& at) {
+    names_.formula = true;
+    const auto declared = declared_;
+    const auto tensors = names_.tensors;
+    if (at.value().is_string()) {
+      definitions(at);
+    } else {
+      for (const JsonPlace& line : at.items()) definitions(line);
+    }
+    for (const DeclaredTensor& output : made_.outputs)
+      if (!names_.tensors.contains(output.name))
+        at.fail(cat("the formula does not define '", output.name, "'"));
+    declared_ = declared;
+    names_.tensors = tensors;
+  }
+
+  // Names are used after they are defined, and defined once.
+  void definitions(const JsonPlace& at) {
+    for (Definition& each : parsed(at, parse_definitions)) {
+      if (each.names.empty()) at.fail("a formula defines names: y = x * 2");
+      enter(at);
+      parsed(at, [&](const std::string&, const std::string&) {
+        names_.tensor(each.term, false);
+        return 0;
+      });
+      const auto output = [&](const std::string& name) {
+        return std::ranges::count(made_.outputs, name, &DeclaredTensor::name) > 0;
+      };
+      for (const std::string& name : each.names) {
+        if (!output(name)) declare(at, name);
+        if (!names_.tensors.insert(name).second) at.fail(cat("'", name, "' is defined twice"));
+      }
+      body_.formula.push_back(std::move(each));
+    }
+  }
+
+  JsonPlace at_;
+  UserOperator made_;
+  OperatorBody body_;  // being parsed
+  TermNames names_;
+  std::set<std::string> declared_;
+  std::string text_, place_;  // that names_ checks
+};
+
+}  // namespace
+
+OperatorFile parse_operators(const std::string& text, const std::string& path) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    JsonPlace(json, path, "").fail(cat("no JSON: ", error.what()));
+  }
+  const JsonPlace root(json, path, "");
+  root.allow({"name", "version", "description", "operators"});
+  OperatorFile file{.path = path, .name = path, .sha256 = sha256(text.data(), text.size())};
+  if (const auto name = root.find("name")) file.name = name->text();
+  if (const auto version = root.find("version")) file.version = static_cast<int>(version->integer());
+  for (const JsonPlace& each : root.at("operators").items()) {
+    file.operators.push_back(OperatorParser(each).parse());
+    for (size_t i = 0; i + 1 < file.operators.size(); ++i)
+      if (file.operators[i].name == file.operators.back().name)
+        each.fail(cat("operator ", file.operators.back().name, " is declared twice"));
+  }
+  return file;
+}
+
+OperatorFile read_operators(const std::string& path) { return parse_operators(read_file(path), path); }
+
+}  // namespace stridec::extend
