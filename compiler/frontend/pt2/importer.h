@@ -43,6 +43,7 @@ class Importer {
   std::vector<aten::Value> import_node(const Graph& graph, const Node& node, const Scope& scope);
   void cast_operands(const Graph& graph, const Node& node, std::vector<aten::NamedValue>& args);
   void define(const Graph& graph, const Argument& output, aten::Value value, Scope& scope);
+  void round_statistics(const Graph& graph, const Argument& output, aten::Value& value);
   void check_tensor(const TensorMeta& meta, aten::Value& value);
   void note_outcome(size_t listed, const Node& node, const std::vector<aten::Value>& results,
                     const Scope& scope);
