@@ -181,8 +181,8 @@ int run(const CompileFlags& flags, const Globals& globals) {
   int code = 0;
   std::vector<std::set<std::string>> absent;
   // All functions of a training are of one model.
-  const auto functions =
-      options.training ? std::vector<FunctionModel>{{"", options.model}} : options.entry_points();
+  const auto functions = options.training ? std::vector<FunctionModel>{{"", options.model, options.method}}
+                                          : options.entry_points();
   for (const FunctionModel& function : functions) {
     const FunctionFlags own = flags_of(options, function);
     std::set<std::string>& lacks = absent.emplace_back();
@@ -191,6 +191,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
                                 .input_values = own.input_values,
                                 .states = own.states,
                                 .refit = own.refit,
+                                .method = function.method,
                                 .absent = options.functions.empty() ? nullptr : &lacks};
     if (options.training) how.training = training_import(*options.training, true);
     auto imported = frontend::import_file(function.model, how);

@@ -31,6 +31,7 @@ struct ImportOptions {
   graph::Builder::Replaceable replaceable;  // which weights may be replaced after compilation; empty: none
   bool sizes_stay_open = false;             // sizes that `dims` fixes stay symbols
   std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
+  std::string method = "forward";
 };
 
 }  // namespace stridec::torchscript
