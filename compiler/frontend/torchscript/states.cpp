@@ -1,8 +1,8 @@
 // Attributes that the entry point sets, as states of the graph.
 //
 // Where a run leaves another type than the file has (nothing, or an empty tensor), the first run differs from
-// the others: the graph has the method twice, once from the file's values and once from what a run leaves, and
-// a state that says whether there was a run.
+// the others: the graph has the method twice, once from the file's values and once from what a run leaves,
+// and a state that says whether there was a run.
 #include <algorithm>
 #include <cstring>
 
