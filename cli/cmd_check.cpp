@@ -184,8 +184,8 @@ int run(const CompileFlags& flags, const Globals& globals) {
   const extend::Operators operators(options.extensions.operators);
   std::vector<graph::UnknownCall> unknown;
   // All functions of a training are of one model.
-  const auto functions =
-      options.training ? std::vector<FunctionModel>{{"", options.model}} : options.entry_points();
+  const auto functions = options.training ? std::vector<FunctionModel>{{"", options.model, options.method}}
+                                          : options.entry_points();
   for (const FunctionModel& function : functions) {
     const FunctionFlags own = flags_of(options, function);
     std::set<std::string>& lacks = absent.emplace_back();
@@ -194,6 +194,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
                                 .input_values = own.input_values,
                                 .states = own.states,
                                 .refit = own.refit,
+                                .method = function.method,
                                 .absent = options.functions.empty() ? nullptr : &lacks,
                                 .operators = &operators};
     if (options.training) how.training = training_import(*options.training, true);

@@ -123,6 +123,7 @@ void take_flags(const Library& artifact, const std::string& path, CompileOptions
              values = manifest.value("input_values", Json::object()),
              shapes = manifest.value("shapes", Json::object());
   keep_own_states(artifact, manifest["states"], options);
+  options.method = manifest.value("method", "");
   options.input_values.clear();
   for (const auto& [name, value] : values.items())
     options.input_values.push_back(frontend::parse_input_value(cat(name, "=", value.get<std::string>())));

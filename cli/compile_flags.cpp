@@ -88,6 +88,12 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
          "or to one: --dim decode:batch=1..8")
       ->type_name("NAME=MODEL");
 
+  app.add_option(
+         "--method", methods,
+         "the method of a TorchScript module to compile in place of forward(): encode, or of one function: "
+         "--method encoder:encode")
+      ->type_name("NAME");
+
   group("Targets");
   app.add_option("--target", targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)")
       ->join(',')
@@ -325,6 +331,27 @@ extend::Extensions parse_extensions(const CompileFlags& flags) {
   return made;
 }
 
+namespace {
+
+// "encode", for every function, or "encoder:encode" for one.
+void choose_methods(const std::vector<std::string>& methods, CompileOptions& made) {
+  for (const std::string& text : methods) {
+    const size_t colon = text.find(':');
+    const std::string function = text.substr(0, colon == std::string::npos ? 0 : colon),
+                      method = text.substr(colon == std::string::npos ? 0 : colon + 1);
+    bool used = made.functions.empty() && function.empty();
+    if (used) made.method = method;
+    for (FunctionModel& own : made.functions)
+      if (function.empty() || own.name == function) own.method = method, used = true;
+    if (!used)
+      fail(ErrorKind::kUsage, "no-such-function",
+           cat("--method ", text, ": there is no function '", function, "'"),
+           "name one of --function, or write --method NAME");
+  }
+}
+
+}  // namespace
+
 CompileOptions CompileFlags::options(const Globals& globals) const {
   CompileOptions made;
   made.functions = parse_functions(functions);
@@ -336,6 +363,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.training = parse_training(*this);
   if (made.training)
     for (const std::string& name : made.training->functions) made.functions.push_back({name, model});
+  choose_methods(methods, made);
   made.model = made.functions.empty() ? model : made.functions[0].model;
   name_work(made.model);
   enforce(budget, made.model, globals);

@@ -17,7 +17,8 @@ struct CompileFlags {
   std::string model, targets, cpus, gpus, nvrtc, dims, mode = "default", precision = "fp32",
                                                        weights = "embed";
   std::string tune_db;
-  std::vector<std::string> functions, shapes, input_values, states, refit, specialize, tune_shapes, metadata;
+  std::vector<std::string> functions, methods, shapes, input_values, states, refit, specialize, tune_shapes,
+      metadata;
   std::vector<std::string> rewrites, ops;
   std::vector<std::pair<std::string, std::string>> passes, plugins;  // after=NAME, and a command or a file
   std::vector<std::string> training, trainable, frozen_weights;

@@ -63,12 +63,13 @@ struct Tuning {
 struct FunctionModel {
   std::string name;   // "": that of the model
   std::string model;  // a file in one of the formats of frontend/import.h
+  std::string method = {};  // frontend::ImportOptions
 };
 
 struct CompileOptions {
   std::string model;                            // of the only function
   std::vector<FunctionModel> functions;         // several functions, in place of `model`; names are unique
-  std::string name;                             // frontend::ImportOptions; of `model`
+  std::string name, method;                     // frontend::ImportOptions; of `model`
   std::map<std::string, std::string> metadata;  // of the caller, for the manifest
   // "cpu", "cuda". With both, the runtime uses the GPU if it can.
   std::vector<std::string> targets = {"cpu"};
@@ -99,7 +100,7 @@ struct CompileOptions {
   StageBegins stage_begins;
 
   std::vector<FunctionModel> entry_points() const {
-    return functions.empty() ? std::vector<FunctionModel>{{"", model}} : functions;
+    return functions.empty() ? std::vector<FunctionModel>{{"", model, method}} : functions;
   }
 };
 

@@ -69,7 +69,7 @@ Compilation compile(const CompileOptions& options, Stage last) {
 Compilation compile(graph::Graph graph, const CompileOptions& options, Stage last,
                     std::vector<graph::ModelNode> nodes) {
   Compilation made;
-  made.functions.push_back({.source = {.name = "", .model = options.model},
+  made.functions.push_back({.source = {.name = "", .model = options.model, .method = options.method},
                             .dims = options.dims,
                             .shapes = options.shapes,
                             .input_values = options.input_values,

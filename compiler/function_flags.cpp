@@ -183,6 +183,7 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
                                   .refit = flags.refit,
                                   .sizes_stay_open = options.sizes_stay_open,
                                   .name = options.name,
+                                  .method = function.method,
                                   .absent = several ? &lacks : nullptr,
                                   .operators = &operators};
       imported = options.training ? import_trained(function, own, *options.training, plan)

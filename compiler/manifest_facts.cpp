@@ -16,6 +16,7 @@ package::FunctionFacts function_facts(const FunctionResult& made, const std::str
                                .input_ranges = loop::input_ranges(made.loops),
                                .model_file = std::filesystem::path(made.source.model).filename().string(),
                                .model_sha256 = hash,
+                               .method = made.source.method,
                                .tuning = tuning_facts(made),
                                .nodes = made.nodes.fates(*made.programs().front())};
   for (const extend::RuleEffect& rule : made.rules)

@@ -285,7 +285,8 @@ Imported import_torchscript(const std::string& path, const graph::Data& file, co
                                  .replaceable = {},
                                  .sizes_stay_open = options.sizes_stay_open,
                                  .absent = options.absent,
-                                 .operators = options.operators};
+                                 .operators = options.operators,
+                                 .method = options.method.empty() ? "forward" : options.method};
   for (const DimRange& dim : options.dims)
     own.dims[dim.name] = {.lower = dim.lower, .upper = dim.upper, .multiple = dim.multiple};
   for (const InputShape& shape : options.shapes) own.shapes[shape.name] = {shape.dtype, shape.sizes};
@@ -299,6 +300,14 @@ Imported import_torchscript(const std::string& path, const graph::Data& file, co
   ModelFacts facts = facts_of(imported.graph);
   return {std::move(imported.graph), std::move(imported.problems), std::move(imported.warnings),
           std::move(facts),          std::move(imported.summary),  {path}, {}, std::move(imported.unknown)};
+}
+
+// A method stands in a TorchScript file alone.
+void refuse_method(const ImportOptions& options) {
+  if (!options.method.empty())
+    fail(ErrorKind::kUsage, "no-method",
+         cat("--method ", options.method, ": the model is no TorchScript module"),
+         "its only entry point is compiled without --method");
 }
 
 // The other formats say the types of their inputs themselves.
@@ -376,7 +385,7 @@ struct Format {
   const char* name;
   bool (*sniff)(const graph::Data& file);
   Imported (*import)(const std::string& path, const graph::Data& file, const ImportOptions& options);
-  bool takes_shapes = false;
+  bool torchscript = false;
 };
 constexpr Format kFormats[] = {
     {"serialized graph", is_serialized, import_graph},
@@ -392,7 +401,10 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
                          .size = mapped->bytes.size()};
   for (const Format& format : kFormats) {
     if (!format.sniff(file)) continue;
-    if (!format.takes_shapes) refuse_shapes(options);
+    if (!format.torchscript) {
+      refuse_shapes(options);
+      refuse_method(options);
+    }
     return format.import(path, file, options);
   }
   return {};

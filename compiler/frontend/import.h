@@ -63,6 +63,8 @@ struct ImportOptions {
   bool sizes_stay_open = false;
   // What a model is called whose own name is one that exporters give to every model; "": by that name.
   std::string name = {};
+  // The method of a TorchScript module that is compiled; "": forward.
+  std::string method = {};
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files
   // If set, a flag that names what the model lacks is recorded here and ignored, instead of an error: "--dim
   // NAME", "--shape NAME", "--input-value NAME", "--state INPUT", "--refit PATTERN".

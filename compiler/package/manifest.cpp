@@ -256,6 +256,7 @@ Json function_of(const FunctionFacts& function) {
                {"memory", {{"workspace_bytes", sym::to_string(program.arena_bytes)}}}};
   add_kernels(json, function);
   if (!program.parameters.empty()) json["parameters"] = parameter_names(program);
+  if (!function.method.empty()) json["method"] = function.method;
   if (!function.shapes.empty()) json["shapes"] = function.shapes;
   if (!function.input_values.empty()) json["input_values"] = function.input_values;
   add_tuning(json, function);
@@ -344,6 +345,7 @@ std::string manifest(const ManifestFacts& facts) {
   };
   add_kernels(json, first);
   if (Json parameters = parameters_of(facts); !parameters.empty()) json["parameters"] = std::move(parameters);
+  if (!first.method.empty()) json["method"] = first.method;
   if (!first.shapes.empty()) json["shapes"] = first.shapes;
   if (!first.input_values.empty()) json["input_values"] = first.input_values;
   if (!facts.metadata.empty()) json["metadata"] = facts.metadata;

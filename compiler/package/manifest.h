@@ -52,6 +52,7 @@ struct FunctionFacts {
   const loop::Program* declared = nullptr;          // has the model's shapes of parameters; null: `program`
   std::vector<loop::ValueRange> input_ranges = {};  // one per input; empty: unknown
   std::string model_file, model_sha256;             // the file's name without its folder
+  std::string method = {};                          // --method
   std::map<std::string, std::string> dims = {};     // --dim, by name: "1..64%8"
   std::map<std::string, std::string> shapes = {};   // --shape, by name: "f32[batch,3,224,224]"
   std::map<std::string, std::string> input_values = {};  // --input-value, by name: "16000"

@@ -27,14 +27,16 @@ class Prover {
     if (i.hi < 0 || depth >= kMaxDepth || sums_ == 0 || terms_ <= 0 || p.terms.empty()) return false;
     if (!tried_.insert(e).second) return false;  // tried already: the same replacements in another order
     --sums_;
+    terms_ -= count(p) * count(p);
     return by_index(e, depth) || by_operand(e, depth) || by_known_sum(p, depth) || by_variable(e, depth);
   }
 
  private:
   static constexpr int kMaxDepth = 12;
   int sums_ = 48;  // to try
-  // To look at in all these sums. A try costs their number, or its square where a sum has a known sum or a
-  // product for every term, so that sums of a hundred terms take milliseconds and not minutes.
+  // To look at in all these sums. A sum costs the square of their number, since each of its terms may be
+  // replaced, and a replacement their number: sums of a hundred terms take milliseconds and not minutes, and
+  // sums of up to 36 are not limited by this.
   int64_t terms_ = 65536;
   std::unordered_set<Expr, ExprHash> tried_;
   const Facts& facts_;

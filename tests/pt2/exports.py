@@ -1,34 +1,104 @@
-"""Whole programs against PyTorch, in both forms: python tests/pt2/exports.py DIR [NAME...]
+"""Whole programs against PyTorch, in both forms and at several sizes: python tests/pt2/exports.py [NAME...]
 
-DIR is what pt2_exports.py wrote with --core: NAME.pt2, NAME.core.pt2 and NAME.npz. Prints a line for each program and form
-that does not agree with PyTorch, with the reason, then "N passed, N failed": programs and forms. --all prints every line.
+Every program of feature_programs.py and network_programs.py, as torch.export writes it and after run_decompositions(): at the
+sizes of the example, with every symbol one larger, and with every symbol 1 where PyTorch itself runs with that. Of a program that
+draws random numbers, shapes alone are compared. Prints a line for each that does not agree with PyTorch, with the reason, then
+"N passed, N failed". Without PyTorch it prints that it is skipped.
+
+--all prints every line. --folder DIR keeps programs and arrays there, and takes those that are there from it.
 """
 
+import argparse
 import pathlib
 import sys
 import tempfile
 
+import numpy as np
+
 import compare
+
+FORMS = ("", ".core")
+SIZES = {"": None, "one larger": lambda n: n + 1, "size 1": lambda n: 1}
+# What is refused, and the word of the sentence that says why.
+REFUSED = {"custom_op": "mylib.foo.default", "custom_op.core": "mylib.foo.default", "assoc_scan": "_add_batch_dim"}
+FLOOR = 1e-30  # random weights may shrink results to any size
+
+
+def compared(path, arrays, artifact):
+    """Pairs of a label of sizes and (verdict, detail)."""
+    import torch
+
+    import sizes
+
+    reason = compare.compiled(path, artifact, seconds=500)
+    expected = REFUSED.get(path.stem)
+    if reason or expected:
+        refused = reason or "it compiles"
+        yield "", ("agrees" if expected and expected in refused else "refused", refused)
+        return
+    tolerance = compare.tolerance_of(path)
+    yield "", compare.compared(path, arrays, artifact, tolerance, FLOOR)
+    if not compare.program(path)["range_constraints"]:
+        return
+    data = np.load(arrays)
+    example = [data[f"i{k}"] for k in range(sum(n[0] == "i" for n in data))]
+    try:
+        module = torch.export.load(path).module()
+    except RuntimeError as error:  # a result of a class that is not registered here
+        yield "", ("skipped", str(error).splitlines()[0][:100])
+        return
+    for label, change in SIZES.items():
+        own = sizes.resized(path, example, change) if change else None
+        if own is None:
+            continue
+        try:
+            expected = sizes.run_pytorch(module, path, own)
+        except Exception as error:  # PyTorch refuses the size
+            yield label, ("skipped", str(error).splitlines()[0][:100])
+            continue
+        changed = artifact.with_suffix(".npz")
+        np.savez(changed, **{f"i{k}": a for k, a in enumerate(own)}, **{f"o{k}": a for k, a in enumerate(expected)})
+        yield label, compare.compared(path, changed, artifact, tolerance, FLOOR)
 
 
 def main():
-    flags = [a for a in sys.argv[1:] if a.startswith("--")]
-    folder, *names = [a for a in sys.argv[1:] if not a.startswith("--")]
-    folder = pathlib.Path(folder)
-    paths = sorted(p for p in folder.glob("*.pt2") if not names or p.name.removesuffix(".pt2").removesuffix(".core") in names)
-    passed = failed = 0
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--folder", type=pathlib.Path)
+    options = parser.parse_args()
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        print("skipped: PyTorch is not installed\n0 passed, 0 failed")
+        return 0
+    import export_programs
+
+    passed = failed = skipped = 0
     with tempfile.TemporaryDirectory() as work:
-        for path in paths:
-            name = path.name.removesuffix(".pt2")
-            arrays = folder / (name.removesuffix(".core") + ".npz")
-            if not arrays.exists():
-                continue  # PyTorch itself did not export or save it
-            verdict, detail = compare.compare(path, arrays, pathlib.Path(work) / "model.so", floor=1e-30)
-            passed, failed = passed + (verdict == "agrees"), failed + (verdict != "agrees")
-            if verdict != "agrees" or "--all" in flags:
-                print(f"{name:34} {verdict:8} {detail}", flush=True)
+        for name in options.names or export_programs.names():
+            folder = options.folder or pathlib.Path(work)
+            reason = export_programs.export(name, folder)
+            if reason:
+                skipped += 1
+                print(f"{name:34} not exported: {reason}", flush=True)
+                continue
+            for form in FORMS:
+                path = folder / f"{name}{form}.pt2"
+                if not path.exists():
+                    continue  # PyTorch does not decompose it
+                for label, (verdict, detail) in compared(path, folder / f"{name}.npz", pathlib.Path(work) / "model.so"):
+                    passed, failed = passed + (verdict == "agrees"), failed + (verdict not in ("agrees", "skipped"))
+                    skipped += verdict == "skipped"
+                    if verdict not in ("agrees", "skipped") or options.all:
+                        print(f"{name + form:34} {verdict:8} {label} {detail}", flush=True)
+            if not options.folder:
+                for path in folder.iterdir():
+                    path.unlink()
+    print(f"{skipped} skipped")
     print(f"{passed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+    return 1 if failed else 0
 
 
-main()
+if __name__ == "__main__":
+    sys.exit(main())

@@ -178,7 +178,7 @@ def fix_inputs(work):
 
 
 def agree_on_samples(work):
-    """PyTorch's own samples of operators, a fixed part of them; `python tests/pt2/operators.py DIR` runs all."""
+    """PyTorch's own samples of operators, a fixed part of them; `python tests/pt2/operators.py` runs all."""
     for path in sorted((HERE / "samples").glob("*.pt2")):
         samples = Samples(path)
         wrong = operators.wrong_results(samples, samples.all, path.with_suffix(".npz"), work)

@@ -1,5 +1,5 @@
-"""Writes tests/pt2/programs from what pt2_exports.py exported (DIR): write_programs.py DIR; without DIR, only `edges`, `bags` and
-`draws`.
+"""Writes tests/pt2/programs from what `exports.py --folder DIR` exported: write_programs.py DIR; without DIR, only `edges`, `bags`
+and `draws`.
 
 Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
 wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.

@@ -1,4 +1,4 @@
-"""Writes tests/pt2/samples from a folder of operator samples: write_samples.py DIR [--every N]
+"""Writes tests/pt2/samples from a folder that `operators.py --folder` wrote: write_samples.py DIR [--every N]
 
 Takes every N-th file of DIR, and of it the samples of little data that agree with PyTorch. Programs are deflated and lose the metadata of
 nodes, values that no sample has, and inputs that no sample reads.

@@ -208,6 +208,45 @@ def read_older_versions(work):
         expect(f"version {version}", out.tolist() == wanted, f"{out} {wanted}")
 
 
+METHODS = b"""class M(Module):
+  __parameters__ = []
+  __buffers__ = []
+  training : bool
+  def encode(self: __torch__.M,
+    image: Tensor) -> Tensor:
+    return torch.mul(image, 3)
+  def decode(self: __torch__.M,
+    code: Tensor,
+    by: int) -> Tensor:
+    return torch.sub((self).encode(code, ), by)
+"""
+
+
+def compile_methods(work):
+    """--method, alone and for the functions of one artifact; a module without forward()."""
+    path, artifact = work / "methods.pt", work / "methods.so"
+    path.write_bytes(archive({"m/data.pkl": MODULE, "m/code/__torch__.py": METHODS, "m/version": b"3\n"}))
+    says("no forward, but others", ["check", path, "--shape", "image=n"], 5, "encode", "decode", "--method")
+    says("no such method", ["check", path, "--method", "embed"], 1, "no method embed()", "encode")
+    says("a method of no function", ["check", path, "--method", "f:encode"], 1, "no function 'f'")
+    says("a method of another format", ["check", compare.ROOT / "tests/pt2/programs/plain.pt2", "--method", "f"], 1, "--method f")
+    x = np.array([1, 2], np.float32)
+    found, _, errors = command("compile", path, "--method", "encode", "--shape", "image=n", "-o", artifact)
+    expect("a method compiles", found == 0, errors)
+    if not found:
+        out = stridec.Model(str(artifact)).context(threads=1).run(x)[0]
+        expect("a method", out.tolist() == [3, 6], str(out))
+        says("a method is verified", ["verify", path, artifact], 0)
+    both = work / "both.so"
+    found, _, errors = command("compile", "--function", f"e={path}", "--function", f"d={path}", "--method", "e:encode", "--method",
+                               "d:decode", "--shape", "e:image=n", "--shape", "d:code=n", "-o", both)
+    expect("two methods compile", found == 0, errors)
+    if not found:
+        context = stridec.Model(str(both)).context(threads=1)
+        out = [context.run(x, function="e")[0].tolist(), context.run(x, np.int64(4), function="d")[0].tolist()]
+        expect("two methods", out == [[3, 6], [-1, 2]], str(out))
+
+
 def main():
     names = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
@@ -219,6 +258,7 @@ def main():
             name_what_is_missing(work)
             name_the_users_line(work)
             read_older_versions(work)
+            compile_methods(work)
             refuse(work)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     sys.exit(0 if all(results) else 1)

@@ -7,6 +7,7 @@
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/composite/reduction.h"
 
 namespace stridec::aten {
 namespace {
@@ -71,7 +72,9 @@ Results scaled_dot_product_attention(Context& c) {
                                 : scores + cast(m, scores.dtype(), false);
   }
   const Term weights = mask ? masked_softmax(scores) : softmax(scores, {scores.rank() - 1});
-  return {cast(matmul(weights, widen(v)), q.dtype(), false), weights};
+  const Term out = cast(matmul(weights, widen(v)), q.dtype(), false);
+  if (c.schema.name != "_scaled_dot_product_flash_attention_for_cpu") return {out, weights};
+  return {out, log_sum_exp(scores, {scores.rank() - 1}, false)};
 }
 
 constexpr Row kRows[] = {

@@ -90,12 +90,14 @@ Results arange(Context& c) {
   return {cast(out, to, false)};
 }
 
-// Numbers at equal distances from start to end, in f32 or f64; integers are spaced in f64.
+// Numbers at equal distances from start to end, which are rounded to the dtype first, in f32 or f64; integers
+// are spaced in f64.
 Term spaced(Context& c, DType to) {
   const sym::Expr steps = c.size("steps");
   const DType w = is_float(to) && to != DType::kF64 ? DType::kF32 : DType::kF64;
   const auto bound = [&](const char* name) {
-    return cast(c.scalar(name, is_float(to) ? w : DType::kI64), w, false);
+    return cast(cast(c.scalar(name, is_float(to) ? w : DType::kI64), is_float(to) ? to : DType::kI64, false),
+                w, false);
   };
   const Term start = bound("start"), end = bound("end");
   if (steps.is_const(1)) return expand(start, {1});

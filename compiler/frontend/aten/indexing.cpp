@@ -99,13 +99,28 @@ Results embedding_bag(Context& c) {
   return {cast(out, table.dtype(), false), bag, sizes, sizes};
 }
 
+// Bools are added as `or` and multiplied as `and`.
+struct Scattered {
+  DType dtype;
+  std::string how;
+};
+Scattered scattered_as(DType dtype, const std::string& how) {
+  if (!is_bool(dtype) || how == "none") return {dtype, how};
+  return {DType::kU8, how == "add" ? "max" : how == "mul" ? "min" : how};
+}
+Term scatter_at(Term x, Term index, Term source, int64_t dim, const std::string& how) {
+  const Scattered s = scattered_as(x.dtype(), how);
+  const Term out = scatter_elements(cast(x, s.dtype, false), index, cast(source, s.dtype, false), dim, s.how);
+  return cast(out, x.dtype(), false);
+}
+
 // Elements at flat positions.
 Results put(Context& c) {
   const Term x = c.in("self"), index = c.in("index");
   const sym::Expr n = count(index.shape());
   const Term source = reshape(cast(c.in("source"), x.dtype(), false), {n});
-  return {reshape(scatter_elements(reshape(x, {count(x.shape())}), reshape(index, {n}), source, 0,
-                                   c.flag("accumulate") ? "add" : "none"),
+  return {reshape(scatter_at(reshape(x, {count(x.shape())}), reshape(index, {n}), source, 0,
+                             c.flag("accumulate") ? "add" : "none"),
                   x.shape())};
 }
 
@@ -215,14 +230,17 @@ Dims result_order(const Indices& indices) {
   return order;
 }
 
+Term elements_at(Term x, const Indices& indices) {
+  if (indices.indexed.size() == 1)
+    return gather(x, *indices.of_dim[static_cast<size_t>(indices.indexed[0])], indices.indexed[0]);
+  const Term front = permute(x, front_order(indices));
+  return permute(gather_nd(front, tuples_of(indices)), result_order(indices));
+}
 Results index(Context& c) {
   const Term x = c.in("self");
   const Indices indices = read_indices(c, x);
   if (indices.indexed.empty()) return {x};
-  if (indices.indexed.size() == 1)
-    return {gather(x, *indices.of_dim[static_cast<size_t>(indices.indexed[0])], indices.indexed[0])};
-  const Term front = permute(x, front_order(indices));
-  return {permute(gather_nd(front, tuples_of(indices)), result_order(indices))};
+  return {elements_at(x, indices)};
 }
 
 Term put(Term x, const Indices& indices, Term values, bool accumulate) {
@@ -237,7 +255,10 @@ Term put(Term x, const Indices& indices, Term values, bool accumulate) {
     shape[i] = rows[static_cast<size_t>(order[i])];
   }
   const Term updates = permute(expand(values, shape), back);
-  const Term out = scatter_nd(front, tuples_of(indices), updates, accumulate ? "add" : "none");
+  const Scattered s = scattered_as(x.dtype(), accumulate ? "add" : "none");
+  const Term out =
+      cast(scatter_nd(cast(front, s.dtype, false), tuples_of(indices), cast(updates, s.dtype, false), s.how),
+           x.dtype(), false);
   const Dims to_front = front_order(indices);
   Dims home(to_front.size());
   for (size_t i = 0; i < to_front.size(); ++i)
@@ -259,6 +280,30 @@ Results index_put(Context& c) {
   const Indices indices = read_indices(c, x);
   if (indices.indexed.empty()) return {expand(values, x.shape())};
   return {put(x, indices, values, c.flag("accumulate"))};
+}
+
+// Indices where the mask is false may lie outside: they are clamped, and what they find is not used.
+Indices clamped_indices(Context& c, Term x) {
+  Indices indices = read_indices(c, x);
+  for (int64_t d : indices.indexed) {
+    std::optional<Term>& t = indices.of_dim[static_cast<size_t>(d)];
+    t = minimum(maximum(*t, size_as(c.b, DType::kI64, sym::Expr(0) - x.dim(d))),
+                size_as(c.b, DType::kI64, x.dim(d) - 1));
+  }
+  return indices;
+}
+Results masked_index(Context& c) {
+  const Term x = c.in("self"), mask = c.in("mask");
+  const Indices indices = clamped_indices(c, x);
+  const Term found = indices.indexed.empty() ? x : elements_at(x, indices);
+  return {select(mask, found, expand(scalar_of(c.b, c.arg("fill"), x.dtype()), {}))};
+}
+Results masked_index_put_accumulate(Context& c) {
+  const Term x = c.in("self"), mask = c.in("mask");
+  const Term values = select(mask, cast(c.in("values"), x.dtype(), false), 0);
+  const Indices indices = clamped_indices(c, x);
+  if (indices.indexed.empty()) return {is_bool(x.dtype()) ? logical_or(x, values) : x + values};
+  return {put(x, indices, values, true)};
 }
 
 Results masked_fill(Context& c) {
@@ -307,13 +352,13 @@ Results scatter_with(Context& c, const char* how) {
     const Term one = reshape(x, {1}), at = reshape(index, {1});
     const Term source = c.names("value") ? expand(scalar_of(c.b, c.arg("value"), x.dtype()), {1})
                                          : reshape(cast(c.in("src"), x.dtype(), false), {1});
-    return {reshape(scatter_elements(one, at, source, 0, how), {})};
+    return {reshape(scatter_at(one, at, source, 0, how), {})};
   }
   const int64_t dim = c.dim("dim", x.rank());
   const bool value = c.names("value");
   const Term source = value ? expand(scalar_of(c.b, c.arg("value"), x.dtype()), index.shape())
                             : covered(cast(c.in("src"), x.dtype(), false), index);
-  return {scatter_elements(x, index, source, dim, how)};
+  return {scatter_at(x, index, source, dim, how)};
 }
 Results scatter(Context& c) {
   return scatter_with(c, c.has("reduce") ? reduction_named(c, c.text("reduce")) : "none");
@@ -329,27 +374,28 @@ Results reduce_at(Context& c, Term x, Term index, Term source, int64_t dim) {
   const Term hits = scatter_elements(none, index, one, dim, "add"), hit = greater(hits, 0);
   Term start = x;
   if (!self) start = select(hit, neutral(c.b, x.dtype(), how), x);
-  Term out = scatter_elements(start, index, source, dim, how);
+  Term out = scatter_at(start, index, source, dim, how);
   if (!mean) return {out};
   const Term n = maximum(self ? hits + 1.0 : hits, 1), w = widen(out);
   const Term divisor = cast(n, w.dtype(), false);
   if (is_float(x.dtype())) return {cast(w / divisor, x.dtype(), false)};
   return {(w - apply(OpKind::kMod, w, divisor)) / divisor};
 }
+// The same for tensors without dims.
+Results reduce_scalar(Context& c, Term x, Term index, Term source) {
+  const Term y = as_term(c.b, reduce_at(c, reshape(x, {1}), reshape(index, {1}), reshape(source, {1}), 0)[0]);
+  return {reshape(y, {})};
+}
 Results scatter_reduce(Context& c) {
   const Term x = c.in("self"), index = c.in("index"), source = cast(c.in("src"), x.dtype(), false);
-  if (x.rank() == 0) {
-    const Term y =
-        as_term(c.b, reduce_at(c, reshape(x, {1}), reshape(index, {1}), reshape(source, {1}), 0)[0]);
-    return {reshape(y, {})};
-  }
+  if (x.rank() == 0) return reduce_scalar(c, x, index, source);
   return reduce_at(c, x, index, covered(source, index), c.dim("dim", x.rank()));
 }
 
 Results index_reduce(Context& c) {
   const Term x = c.in("self"), index = c.in("index"), source = cast(c.in("source"), x.dtype(), false);
+  if (x.rank() == 0) return reduce_scalar(c, x, index, source);
   const int64_t dim = c.dim("dim", x.rank());
-  if (x.rank() == 0) c.unsupported("index_reduce of a scalar");
   return reduce_at(c, x, expand(along_dim(index, dim, x.rank()), source.shape()), source, dim);
 }
 
@@ -359,21 +405,22 @@ Results along_index(Context& c, Term source, const char* how) {
   if (x.rank() == 0) {
     const Term index = reshape(c.in("index"), {1}),
                value = expand(cast(reshape(source, {1}), x.dtype(), false), {1});
-    return {reshape(scatter_elements(reshape(x, {1}), index, value, 0, how), {})};
+    return {reshape(scatter_at(reshape(x, {1}), index, value, 0, how), {})};
   }
   const int64_t dim = c.dim("dim", x.rank());
   const Term index = c.in("index");
   Shape rows = x.shape();
   rows[static_cast<size_t>(dim)] = count(index.shape());
-  return {scatter_elements(x, expand(along_dim(index, dim, x.rank()), rows),
-                           expand(cast(source, x.dtype(), false), rows), dim, how)};
+  return {scatter_at(x, expand(along_dim(index, dim, x.rank()), rows),
+                     expand(cast(source, x.dtype(), false), rows), dim, how)};
 }
 Results index_copy(Context& c) { return along_index(c, c.in("source"), "none"); }
 Results index_add(Context& c) {
   Term source = cast(c.in("source"), c.in("self").dtype(), false);
   const Value& alpha = c.arg("alpha");
   if (!(alpha.kind == Value::Kind::kInt && alpha.integer.is_const(1)))
-    source = source * c.scalar("alpha", source.dtype());
+    source = is_bool(source.dtype()) ? logical_and(source, c.scalar("alpha", DType::kBool))
+                                     : source * c.scalar("alpha", source.dtype());
   return along_index(c, source, "add");
 }
 Results index_fill(Context& c) {
@@ -419,6 +466,8 @@ constexpr Row kRows[] = {
     {"_local_scalar_dense", item},
     {"_unsafe_index", index},
     {"_unsafe_index_put", index_put},
+    {"_unsafe_masked_index", masked_index},
+    {"_unsafe_masked_index_put_accumulate", masked_index_put_accumulate},
     {"argwhere", argwhere},
     {"_embedding_bag", embedding_bag},
     {"_embedding_bag_forward_only", embedding_bag},

@@ -223,6 +223,18 @@ std::vector<Value> Importer::import_node(const Graph& graph, const Node& node, c
   return aten::call(b, *schema, std::move(args));
 }
 
+// Means, deviations and log-sum-exps beside the first result are f32 on some devices and of the input's dtype
+// on others: they get the dtype that the file states.
+void Importer::round_statistics(const Graph& graph, const Argument& output, Value& value) {
+  const auto meta = graph.tensors.find(output.text);
+  if (output.kind != Kind::kTensor || !value.is_tensor() || meta == graph.tensors.end()) return;
+  const auto type = element_type(meta->second.scalar_type);
+  const ops::Term t = aten::read(b, value.tensor);
+  if (type && !type->complex && !value.tensor.complex && type->dtype != t.dtype() && is_float(type->dtype) &&
+      t.dtype() == DType::kF32)
+    value = Value(ops::cast(t, type->dtype, false));
+}
+
 // Compares a result with what the file says of it: a difference is a defect of the import, and refused.
 void Importer::check_tensor(const TensorMeta& meta, Value& value) {
   aten::Tensor& tensor = value.tensor;
@@ -346,9 +358,11 @@ void Importer::run(const Graph& graph, Scope& scope) {
                  node.outputs.size(), " results are supported"));
       note_outcome(listed, node, results, scope);
       // Results after the first that are for the backward pass alone have other shapes with and without one.
-      for (size_t i = 0; i < node.outputs.size(); ++i)
-        if (i == 0 || node.outputs[i].kind != Kind::kTensor || read.contains(node.outputs[i].text))
-          define(graph, node.outputs[i], std::move(results[i]), scope);
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        if (i > 0 && node.outputs[i].kind == Kind::kTensor && !read.contains(node.outputs[i].text)) continue;
+        if (i > 0) round_statistics(graph, node.outputs[i], results[i]);
+        define(graph, node.outputs[i], std::move(results[i]), scope);
+      }
     } catch (const Failed&) {
       give_up();
     } catch (const std::logic_error&) {

@@ -53,6 +53,7 @@ class Importer {
   std::vector<aten::Value> call_user(const Node& node, const Scope& scope);
   void cast_operands(const Graph& graph, const Node& node, std::vector<aten::NamedValue>& args);
   void define(const Graph& graph, const Argument& output, aten::Value value, Scope& scope);
+  void round_statistics(const Graph& graph, const Argument& output, aten::Value& value);
   void check_tensor(const TensorMeta& meta, aten::Value& value);
   void note_unknown(const Graph& graph, const Node& node, const Scope& scope);
   void note_outcome(size_t listed, const Node& node, const std::vector<aten::Value>& results,

@@ -92,7 +92,7 @@ class Evaluator {
   // Those that change and are no states.
   std::map<std::string, Left> changed_attributes();
   // forward(), starting from the states. Throws Raised.
-  Value call_from_states(const Value& module, const Arguments& arguments);
+  Value call_from_states(const Value& module, const std::string& method, const Arguments& arguments);
   // Whether the next run finds another value than the file's.
   bool is_changed(const SetAttribute& set) const;
   void update_attribute_states();  // adds the nodes that keep what was set

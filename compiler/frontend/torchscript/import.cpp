@@ -24,7 +24,7 @@ struct Written {
   std::map<std::string, Evaluator::Left> attributes;
 };
 
-// One run of forward().
+// One run of forward(), or of the method chosen.
 class Pass {
  public:
   Pass(const Archive& archive, Library& library, const ImportOptions& options, const Written& states,
@@ -47,17 +47,18 @@ class Pass {
     if (!module.is(VK::kObject) || !module.object->type)
       fail(ErrorKind::kMalformed, "bad-archive", "the archive's top object is no module");
     const auto& methods = module.object->type->methods;
-    const auto forward = methods.find("forward");
-    if (forward == methods.end())
-      fail(ErrorKind::kUnsupported, "no-forward",
-           cat("the module has no method forward() but ", names_of(methods)),
-           "save a module whose forward() calls the method");
+    const auto method = methods.find(options_.method);
+    const bool chosen = options_.method != "forward";
+    if (method == methods.end())
+      fail(chosen ? ErrorKind::kUsage : ErrorKind::kUnsupported, chosen ? "no-method" : "no-forward",
+           cat("the module has no method ", options_.method, "() but ", names_of(methods)),
+           "--method NAME compiles another one");
     Inputs inputs(evaluator_, options_, archive_);
-    Arguments arguments = inputs.make(forward->second);
+    Arguments arguments = inputs.make(method->second);
     const sym::Facts given = out_.graph.facts;
     Value result;
     try {
-      result = evaluator_.call_from_states(module, arguments);
+      result = evaluator_.call_from_states(module, options_.method, arguments);
     } catch (const Raised& raised) {
       problem(ErrorKind::kDoesNotFit, "raised", cat("with these inputs the program raises: ", raised.message),
               "the shapes and values of --shape and --input-value are those that the program refuses");

@@ -24,8 +24,9 @@ bool is_module(const graph::Data& file);
 
 // Collects what is not supported as problems and goes on. Throws Error for files that cannot be read.
 //
-// Inputs. The arguments of forward(), by their names; items of tuples, lists and dicts are "pair.0",
-// "images.2" and "targets.boxes". Their types come from `shapes`, or from the example of a traced module.
+// Inputs. The arguments of forward(), or of another method that `method` names, by their names; items of
+// tuples, lists and dicts are "pair.0", "images.2" and "targets.boxes". Their types come from `shapes`, or
+// from the example of a traced module.
 // Writes. What forward() writes, in place or by setting an attribute, is a state that starts with the file's
 // value. An input that it writes has its new value in the additional output "NAME.updated".
 Imported import_module(const std::string& path, const graph::Data& file, const ImportOptions& options);

@@ -31,7 +31,7 @@ Inputs::Inputs(Evaluator& evaluator, const ImportOptions& options, const Archive
   if (!archive.traced_inputs || archive.traced_inputs->kind != Item::Kind::kDict) return;
   const auto& methods = archive.traced_inputs->items;
   for (size_t i = 0; i + 1 < methods.size(); i += 2)
-    if (methods[i]->text == "forward") samples_ = methods[i + 1]->items;
+    if (methods[i]->text == options.method) samples_ = methods[i + 1]->items;
 }
 
 sym::Expr Inputs::size(const std::string& text) {
@@ -187,8 +187,8 @@ Value Inputs::make_value(const std::string& name, const Expression& type, const 
     out.type = named;
     return out;
   }
-  Evaluator::unsupported(cat("argument '", name, "' of forward() is of type ", written(type)),
-                         "give it a default value, or wrap the module in one whose forward() takes tensors");
+  Evaluator::unsupported(cat("argument '", name, "' of ", options_.method, "() is of type ", written(type)),
+                         "give it a default value, or wrap the module in one that takes tensors");
 }
 
 void Inputs::check_options() {

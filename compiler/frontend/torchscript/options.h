@@ -32,6 +32,7 @@ struct ImportOptions {
   bool sizes_stay_open = false;             // sizes that `dims` fixes stay symbols
   std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
   const graph::UserOperators* operators = nullptr;  // likewise
+  std::string method = "forward";
 };
 
 }  // namespace stridec::torchscript

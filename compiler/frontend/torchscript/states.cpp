@@ -1,8 +1,8 @@
-// Attributes that forward() sets, as states of the graph.
+// Attributes that the entry point sets, as states of the graph.
 //
 // Where a run leaves another type than the file has (nothing, or an empty tensor), the first run differs from
-// the others: the graph has forward() twice, once from the file's values and once from what a run leaves, and
-// a state that says whether there was a run.
+// the others: the graph has the method twice, once from the file's values and once from what a run leaves,
+// and a state that says whether there was a run.
 #include <algorithm>
 #include <cstring>
 
@@ -137,8 +137,9 @@ std::map<std::string, Evaluator::Left> Evaluator::changed_attributes() {
   return out;
 }
 
-Value Evaluator::call_from_states(const Value& module, const Arguments& arguments) {
-  if (!starts_differently()) return call_method(module, "forward", arguments);
+Value Evaluator::call_from_states(const Value& module, const std::string& method,
+                                  const Arguments& arguments) {
+  if (!starts_differently()) return call_method(module, method, arguments);
   Frame frame;
   for (size_t i = 0; i < arguments.values.size(); ++i) frame.names[cat("argument", i)] = arguments.values[i];
   frames_.push_back(&frame);
@@ -164,7 +165,7 @@ Value Evaluator::call_from_states(const Value& module, const Arguments& argument
       object.object = states_[i].object;
       set_attribute(object, states_[i].name, first ? states_[i].initial : later[i]);
     }
-    frame.names["result"] = call_method(module, "forward", arguments);
+    frame.names["result"] = call_method(module, method, arguments);
     return Flow::kNext;
   };
   const Value started(aten::fresh({b, started_}));

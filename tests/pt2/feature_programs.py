@@ -1,0 +1,468 @@
+"""Small programs, each for a feature of torch.export: PROGRAMS by name.
+
+A maker returns (module, positional arguments, keyword arguments, dynamic_shapes).
+"""
+
+import collections
+
+import torch
+from torch.export import Dim
+from torch.nn import functional
+
+D = Dim.DYNAMIC
+PROGRAMS = {}
+
+
+def program(make):
+    PROGRAMS[make.__name__] = make
+    return make
+
+
+@program
+def cond():
+
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(4, 4)
+            self.b = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: self.a(x).relu(), lambda x: self.b(x) - 1, (x,))
+
+    return (M(), (torch.randn(3, 4),), {}, {"x": {0: D}})
+
+
+@program
+def cond_shape():
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            return torch.cond(x.shape[0] > 4, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
+    return (M(), (torch.randn(3, 4),), {}, {"x": {0: D}})
+
+
+@program
+def while_loop():
+    from torch._higher_order_ops.while_loop import while_loop as wl
+
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(4, 4)
+
+        def forward(self, i, x):
+            return wl(lambda i, x: i < 5, lambda i, x: (i + 1, self.a(x).tanh()), (i, x))
+
+    return (M(), (torch.tensor(0), torch.randn(3, 4)), {}, {"i": None, "x": {0: D}})
+
+
+@program
+def scan():
+    from torch._higher_order_ops.scan import scan as sc
+
+    class M(torch.nn.Module):
+        def forward(self, init, xs):
+            def comb(c, x):
+                n = c * 0.5 + x
+                return (n, n.sin())
+
+            return sc(comb, init, xs, dim=0)
+
+    return (M(), (torch.randn(4), torch.randn(6, 4)), {}, {"init": None, "xs": {0: D}})
+
+
+@program
+def assoc_scan():
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    class M(torch.nn.Module):
+        def forward(self, xs):
+            return associative_scan(lambda a, b: a * b + b, xs, 0, combine_mode="generic")
+
+    return (M(), (torch.randn(6, 4),), {}, None)
+
+
+@program
+def hop_map():
+    from torch._higher_order_ops.map import map as m_
+
+    class M(torch.nn.Module):
+        def forward(self, xs, y):
+            return m_(lambda x, y: (x + y).relu(), xs, y)
+
+    return (M(), (torch.randn(6, 4), torch.randn(4)), {}, {"xs": {0: D}, "y": None})
+
+
+class BatchNorm(torch.nn.Module):
+    """Results are also the running statistics, which the call moves."""
+
+    def __init__(self, dropout):
+        super().__init__()
+        self.conv, self.norm, self.dropout = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Dropout(dropout)
+
+    def forward(self, x):
+        y = self.dropout(self.norm(self.conv(x)).relu())
+        return y, self.norm.running_mean, self.norm.running_var, self.norm.num_batches_tracked
+
+
+@program
+def bn_train():
+    return BatchNorm(0.0).train(), (torch.randn(2, 3, 8, 8),), {}, {"x": {0: D}}
+
+
+@program
+def bn_dropout():
+    return BatchNorm(0.1).train(), (torch.randn(2, 3, 8, 8),), {}, {"x": {0: D}}
+
+
+@program
+def buf_mut():
+
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("n", torch.zeros(()))
+            self.register_buffer("hist", torch.zeros(8, 4))
+            self.register_buffer("np", torch.arange(4.0), persistent=False)
+            self.k = torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+        def forward(self, x, pos):
+            self.n.add_(1)
+            self.hist[pos] = x
+            x.mul_(2)
+            self.hist.narrow(0, 0, 2).copy_(self.np.expand(2, 4))
+            return self.hist.sum(0) * self.k + self.n + torch.tensor([5.0, 6.0, 7.0, 8.0])
+
+    return (M(), (torch.randn(2, 4), torch.tensor([1, 3])), {}, None)
+
+
+@program
+def nonzero_item():
+
+    class M(torch.nn.Module):
+        def forward(self, x, n):
+            i = x.nonzero()
+            k = n.item()
+            torch._check(k >= 1)
+            torch._check(k <= x.shape[0])
+            y = x[:k]
+            m = torch.masked_select(x, x > 0)
+            return (i, y.sum(), m * 2, torch.zeros(k, 3), i.shape[0] + k)
+
+    return (M(), (torch.randn(5), torch.tensor(3)), {}, {"x": {0: D}, "n": None})
+
+
+@program
+def item_float():
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            f = x.max().item()
+            return (x * f, x / (f + 1), torch.full((2,), f))
+
+    return (M(), (torch.randn(5),), {}, None)
+
+
+@program
+def nested_kwargs():
+
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.l = torch.nn.Linear(4, 4)
+
+        def forward(self, a, d, *, flag=True, scale=2.0, name="q", n=3, opt=None, lst=()):
+            return {
+                "y": self.l(a) + d["u"]["v"] * scale,
+                "z": [d["w"][0], (d["w"][1], a.sum())],
+                "n": a.shape[0] * n,
+                "none": opt,
+            }
+
+    return (
+        M(),
+        (torch.randn(3, 4), {"u": {"v": torch.randn(3, 4)}, "w": [torch.randn(2), torch.randn(2)]}),
+        {"scale": 1.5, "n": 7, "flag": False, "name": "zz", "opt": None, "lst": (1, 2)},
+        None,
+    )
+
+
+@program
+def int_input():
+
+    class M(torch.nn.Module):
+        def forward(self, x, n, f):
+            return (x[:, :n] * f, n + 1, n * 2.5)
+
+    return (M(), (torch.randn(3, 8), 4, 0.5), {}, {"x": {0: D}, "n": D, "f": None})
+
+
+@program
+def symexpr():
+
+    class M(torch.nn.Module):
+        def forward(self, x, y):
+            b, t, c = x.shape
+            z = x.reshape(b, t // 2, 2 * c) if t % 2 == 0 else x
+            w = torch.cat([x.flatten(), y], 0)
+            p = functional.pad(x, (0, (4 - c % 4) % 4))
+            q = functional.interpolate(x, scale_factor=2.5, mode="nearest")
+            r = functional.avg_pool1d(x, 3, stride=2, padding=1, ceil_mode=True)
+            u = torch.arange(0, t * 3 // 2)
+            v = x.unfold(1, 4, 2)
+            return (z, w, p, q, r, u, v, max(b, c), b**2, t / 2)
+
+    return (M(), (torch.randn(3, 8, 6), torch.randn(5)), {}, {"x": {0: D, 1: 2 * Dim("half", min=2, max=100), 2: D}, "y": {0: D}})
+
+
+@program
+def complex_():
+
+    class M(torch.nn.Module):
+        def forward(self, x, c):
+            f = torch.fft.rfft(x, dim=-1)
+            z = torch.view_as_complex(x.reshape(3, 4, 2))
+            p = torch.polar(x.abs(), x)
+            return (
+                f.abs(),
+                (z * c).real,
+                torch.view_as_real(z * (1 + 2j)),
+                p,
+                torch.stft(x.flatten().repeat(4), 16, return_complex=True, window=torch.hann_window(16), center=False),
+            )
+
+    return (M(), (torch.randn(3, 8), torch.randn(4, dtype=torch.complex64)), {}, None)
+
+
+@program
+def random_():
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            a = torch.rand(2, 3)
+            b = torch.randn_like(x)
+            c = torch.bernoulli(x.sigmoid())
+            d = functional.dropout(x, 0.3, True)
+            e = torch.randint(0, 5, (3,))
+            g = torch.multinomial(x.softmax(-1), 2)
+            h = torch.randperm(4)
+            n = torch.normal(0.0, 1.0, (2,))
+            u = torch.empty(3).uniform_(-1, 1)
+            return (a, b, c, d, e, g, h, n, u)
+
+    return (M(), (torch.randn(3, 8),), {}, None)
+
+
+@program
+def tied():
+
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.e = torch.nn.Embedding(20, 8)
+            self.o = torch.nn.Linear(8, 20, bias=False)
+            self.o.weight = self.e.weight
+            base = torch.randn(4, 8)
+            self.v1 = torch.nn.Parameter(base[1:3].t())
+            self.register_buffer("v2", base[::2])
+            self.register_buffer("emp", torch.empty(0, 3))
+            self.register_buffer("bf", torch.randn(3).bfloat16())
+            self.register_buffer("i8", torch.ones(3, dtype=torch.int8))
+            self.register_buffer("bo", torch.tensor([True, False]))
+
+        def forward(self, i):
+            return self.o(self.e(i)) + (
+                self.v1.sum() + self.v2.sum() + self.emp.sum() + self.bf.sum() + self.i8.sum() + self.bo.sum()
+            )
+
+    return (M(), (torch.randint(0, 20, (3,)),), {}, None)
+
+
+@program
+def sdpa():
+
+    class M(torch.nn.Module):
+        def forward(self, q, k, v, m):
+            return (
+                functional.scaled_dot_product_attention(q, k, v, attn_mask=m),
+                functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3),
+                functional.scaled_dot_product_attention(q, k[:, :2], v[:, :2], enable_gqa=True),
+            )
+
+    return (
+        M(),
+        (torch.randn(2, 4, 8, 16), torch.randn(2, 4, 8, 16), torch.randn(2, 4, 8, 16), torch.ones(8, 8).bool()),
+        {},
+        None,
+    )
+
+
+@program
+def inplace_views():
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            y = x.clone()
+            y[:, 0] = 1
+            y[1:].add_(2)
+            y.t()[0].mul_(3)
+            z = y.view(-1)
+            z[::2] = 0
+            y[y > 1] = -1
+            functional.relu(y, inplace=True)
+            y.index_add_(0, torch.tensor([0]), torch.ones(1, 4))
+            y.scatter_(1, torch.zeros(3, 1, dtype=torch.long), 2.0)
+            y.masked_fill_(y < 0, 5.0)
+            o = torch.empty(3, 4)
+            torch.add(x, y, out=o)
+            return (y, o)
+
+    return (M(), (torch.randn(3, 4),), {}, None)
+
+
+@program
+def autocast_():
+
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.l = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = self.l(x)
+            with torch.no_grad():
+                z = y * 2
+            return z.float()
+
+    return (M(), (torch.randn(3, 4),), {}, {"x": {0: D}})
+
+
+@program
+def custom_op():
+    @torch.library.custom_op("mylib::foo", mutates_args=())
+    def foo(x: torch.Tensor, s: float) -> torch.Tensor:
+        return x * s
+
+    @foo.register_fake
+    def _(x, s):
+        return torch.empty_like(x)
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            return foo(x, 2.0) + 1
+
+    return (M(), (torch.randn(3, 4),), {}, None)
+
+
+@program
+def checkpoint():
+    from torch.utils.checkpoint import checkpoint as cp
+
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.l = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return cp(lambda y: self.l(y).relu(), x, use_reentrant=False)
+
+    return (M(), (torch.randn(3, 4),), {}, None)
+
+
+@program
+def infnan():
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            return (
+                x.masked_fill(x > 0, float("-inf")),
+                torch.where(x > 0, x, float("inf")),
+                x.clamp(min=-1e30),
+                torch.full((2,), float("nan")),
+                x.nan_to_num(nan=0.5),
+                x + True,
+                x * 3,
+            )
+
+    return (M(), (torch.randn(3, 4),), {}, None)
+
+
+@program
+def namedtuple_out():
+    P = collections.namedtuple("P", "a b")
+    torch.utils._pytree._register_namedtuple(P, serialized_type_name="my.P")
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            return (P(x + 1, x.max(1)), x.sort(-1), torch.split(x, 2, 1), torch.unbind(x), torch.topk(x, 2))
+
+    return (M(), (torch.randn(3, 4),), {}, None)
+
+
+@program
+def resnet18_names():
+
+    class M(torch.nn.Module):
+        def forward(self, image, mask):
+            return (image * mask).sum(1)
+
+    b = Dim("batch", min=1, max=64)
+    return (
+        M(),
+        (torch.randn(2, 3), torch.randn(2, 3)),
+        {},
+        {"image": {0: b, 1: Dim("w", min=3, max=9)}, "mask": {0: b, 1: Dim("w", min=3, max=9)}},
+    )
+
+
+@program
+def gelu_conv_misc():
+
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.c1 = torch.nn.Conv1d(3, 4, 3, padding="same")
+            self.ct = torch.nn.ConvTranspose2d(4, 3, 3, 2)
+            self.gn = torch.nn.GroupNorm(2, 4)
+            self.inn = torch.nn.InstanceNorm1d(4, affine=True)
+            self.pr = torch.nn.PReLU()
+            self.rms = torch.nn.RMSNorm(8)
+
+        def forward(self, x):
+            y = self.inn(self.gn(self.c1(x)))
+            z = self.ct(y.unsqueeze(-1).expand(-1, -1, -1, 5))
+            a, b = functional.adaptive_max_pool1d(self.pr(y), 3, return_indices=True)
+            return (
+                self.rms(y),
+                z,
+                a,
+                b,
+                functional.grid_sample(z, torch.zeros(2, 4, 4, 2)),
+                functional.pixel_shuffle(torch.cat([z, z, z, z], 1), 2),
+                functional.unfold(z, 3),
+                torch.einsum("bct,bdt->bcd", y, y),
+                functional.cross_entropy(y.flatten(1), torch.zeros(2, dtype=torch.long)),
+                functional.interpolate(z, size=(7, 9), mode="bicubic", antialias=True),
+                torch.cdist(y, y),
+                y.std(-1),
+                torch.linalg.norm(y),
+                torch.linalg.inv(torch.eye(3) + x[0, :, :3]),
+            )
+
+    return (M().eval(), (torch.randn(2, 3, 8),), {}, None)
+
+
+@program
+def quant_pt2e():
+
+    class M(torch.nn.Module):
+        def forward(self, x, w):
+            q = torch.ops.quantized_decomposed.quantize_per_tensor(x, 0.1, 0, -128, 127, torch.int8)
+            return torch.ops.quantized_decomposed.dequantize_per_tensor(q, 0.1, 0, -128, 127, torch.int8)
+
+    import torch.ao.quantization.fx._decomposed
+
+    return (M(), (torch.randn(3, 4), torch.randn(3)), {}, None)
