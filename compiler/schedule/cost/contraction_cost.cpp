@@ -90,7 +90,8 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   tile += s.rows / tiles * kernel.line_vectors() * kEpilogueVector *
           cycles_of(stores, s.columns / (panels * kernel.line_vectors()));
   // Panels come from beyond L2 each time they were evicted.
-  const double panel = groups * kernel.vectors, bytes = byte_size(kernel.a);
+  const double panel = groups * kernel.vectors * byte_size(kernel.b) / byte_size(kernel.a),
+               bytes = byte_size(kernel.a);
   const double copied =
       lines ? (s.rows * s.copies + (s.images + blocks - 1) * s.more_lines * s.line) * s.copied_k
             : s.rows * s.k();
