@@ -15,6 +15,7 @@
 #include "cli/pass_flags.h"
 #include "cli/progress.h"
 #include "cli/refused.h"
+#include "cli/stored_weights.h"
 #include "cli/tuning_report.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
@@ -287,6 +288,8 @@ int run(const Flags& flags, const Globals& globals) {
   progress.line("wrote", cat(parts, shares.own.empty() || weights == 0 ? "" : cat("; ", text_of(shares)),
                              ", ", package::manifest_path(output), "   ", human_seconds(seconds), ", ",
                              human_bytes(peak), " peak"));
+  const StoredWeights sizes = stored_weights(made);
+  if (const std::string text = growth_text(sizes); !text.empty()) progress.line("note", text);
   Json listed = Json::array();
   for (const Contained& each : programs) {
     listed.push_back({{"target", each.target},
@@ -298,6 +301,7 @@ int run(const Flags& flags, const Globals& globals) {
                {"manifest", package::manifest_path(output)},
                {"bytes", size},
                {"weight_bytes", weights},
+               {"model_weight_bytes", sizes.of_model},
                {"weight_shares", shares.own.empty() ? Json(nullptr) : json_of(shares)},
                {"weights_file", external ? Json(options.weights_file) : Json(nullptr)},
                {"kernels", kernels},

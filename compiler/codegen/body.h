@@ -165,6 +165,8 @@ class Body {
   struct Mask {
     std::string condition, bits;
     bool only_live = true;  // bits equal the live lanes
+    // A scalar condition under which all bits are set, cheaper than `bits`; "" if there is none.
+    std::string all;
   };
   // The address of an access: lane l's element offset from the pointer is base + stride * l, base +
   // spread[l], or lanes[l] of an i64 vector.
@@ -195,6 +197,7 @@ class Body {
   std::string vector_text(sym::Expr expr, const std::string& element);  // i64xW or i32xW
   std::string vector_condition(sym::Expr expr, const std::string& element);
   Mask mask_of(const loop::Access& access);
+  bool add_ends(sym::Expr condition, std::string& all);
   Address address_of(const loop::Access& access);
   // Prints the lanes' addresses unless already printed. A vector access to contiguous elements does not need
   // them.

@@ -27,6 +27,13 @@ std::string both_bits(const std::string& a, const std::string& b) {
   return a.empty() ? b : b.empty() ? a : cat("(", a, " & ", b, ")");
 }
 
+// Whether a masked vector load is one instruction per register: of any type with AVX-512, of 32 and 64 bits
+// with AVX2.
+bool has_masked_loads(const CpuTarget& target, DType dtype, int width) {
+  const int bytes = byte_size(dtype);
+  return target.avx512 || (target.avx2 && bytes >= 4 && width * bytes >= 16);
+}
+
 }  // namespace
 
 // ---- addresses and masks ---------------------------------------------------------------------------------
@@ -127,6 +134,20 @@ bool Body::finds_neighbours(const Address& at, const std::string& bits) const {
   return !at.first.empty() && (bits.empty() || text_.target().avx512);
 }
 
+// Adds to `all` that the condition holds in all lanes, if it is a linear inequality: then it holds in all of
+// them if it holds in the first and in the last one.
+bool Body::add_ends(Expr condition, std::string& all) {
+  if (condition.op() != sym::Op::kLt && condition.op() != sym::Op::kLe) return false;
+  for (const Expr& var : sym::free_vars(condition))
+    if (lane_index_.count(var)) return false;
+  const auto linear = sym::linear_in(condition.arg(1) - condition.arg(0), lane());
+  const auto step = linear ? sym::as_const(linear->coefficient) : std::nullopt;
+  if (!step) return false;
+  const Expr end = sym::substitute(condition, lane(), *step < 0 ? width_ - 1 : 0);
+  all = conjunction(all, cat("(", scalar_text(sym::simplify(end, facts_)), ")"));
+  return true;
+}
+
 Body::Mask Body::mask_of(const loop::Access& access) {
   Mask out;
   auto add_bits = [&](const std::string& lanes) {
@@ -148,20 +169,24 @@ Body::Mask Body::mask_of(const loop::Access& access) {
     parts.assign(mask.args().begin(), mask.args().end());
   else if (!mask.is_const() || mask.value() == 0)
     parts.push_back(mask);
+  bool ends_suffice = out.bits.empty();
   for (const Expr& part : parts) {
     const Expr c = canonical(part);
-    if (lane_dependent(c))
+    if (lane_dependent(c)) {
       add_bits(vector_condition(c, fits_i32(c) ? "i32" : "i64"));
-    else
+      ends_suffice = ends_suffice && add_ends(c, out.all);
+    } else {
       out.condition = conjunction(out.condition, cat("(", scalar_text(c), ")"));
+    }
   }
+  if (!ends_suffice) out.all.clear();
   if (valid_.empty()) return out;
   for (const auto& [var, valid] : valid_) {
     bool used = sym::depends_on(access.mask, var);
     for (const Expr& index : access.index) used = used || sym::depends_on(index, var);
     if (!used) continue;
     if (valid.width > 1)
-      add_bits(valid.text);
+      add_bits(valid.text), out.all.clear();
     else
       out.condition = conjunction(out.condition, valid.text);
   }
@@ -217,9 +242,12 @@ void Body::print_load(const loop::Load& load) {
   } else if (contiguous && bits.empty()) {
     assign =
         cat(raw, " = *(const ", text_.unaligned_type(dtype, width_), "*)(", at.pointer, " + ", at.base, ");");
-  } else if (contiguous && text_.target().avx512) {
-    text_.use(cat("mload.", text_.storage_type(dtype)), width_);
+  } else if (contiguous && has_masked_loads(text_.target(), dtype, width_)) {
+    text_.use(cat(text_.target().avx512 ? "mload." : "mload_avx2.", text_.storage_type(dtype)), width_);
     assign = cat(raw, " = sd_mload", width_, "(", at.pointer, " + ", at.base, ", ", bits, ");");
+    if (!text_.target().avx512 && !mask.all.empty())
+      assign = cat("if (", mask.all, ") ", raw, " = *(const ", text_.unaligned_type(dtype, width_), "*)(",
+                   at.pointer, " + ", at.base, "); else ", assign);
   } else if (stride && can_load_strided(text_, dtype, width_, *stride, !bits.empty())) {
     assign = load_strided(text_, dtype, width_, *stride, raw, at.pointer, at.base, bits);
   } else if (!at.spread.empty() && bits.empty() && text_.target().avx512) {

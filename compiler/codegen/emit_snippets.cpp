@@ -257,6 +257,24 @@ std::string masked_memory_text(std::string_view type, int width, bool load) {
   return out + "}\n";
 }
 
+// sd_mload with AVX2, for elements of 32 and 64 bits. Pieces are 32 or 16 bytes; the sign of each integer of
+// the mask selects its element.
+std::string masked_load_avx2_text(std::string_view type, int width) {
+  const int bytes = type_bits(type) / 8, lanes = std::min(width, 32 / bytes);
+  const std::string integer = bytes == 4 ? "int" : "long long", size = lanes * bytes == 32 ? "256" : "";
+  std::string each;
+  for (int l = 0; l < lanes; ++l) each += cat(l ? ", " : "", 1 << l);
+  std::string out =
+      cat("static inline ", type, "@ sd_mload", width, "(const ", type, "* p, u64 bits) {\n  typedef ",
+          integer, " V __attribute__((__vector_size__(", lanes * bytes, ")));\n  const V each = {", each,
+          "};\n  union { V pieces[", width / lanes, "]; ", type, "@ all; } r;\n");
+  for (int i = 0; i < width / lanes; ++i)
+    out +=
+        cat("  r.pieces[", i, "] = __builtin_ia32_maskload", bytes == 4 ? "d" : "q", size, "((const V*)(p + ",
+            i * lanes, "), (V)(((V{} + (", integer, ")(bits >> ", i * lanes, ")) & each) == each));\n");
+  return out + "  return r.all;\n}\n";
+}
+
 // sd_near: gathers 32-bit elements at non-decreasing offsets up to `more` < 16 from p by one load and a
 // permutation; lanes without a bit become 0.
 std::string near_text(std::string_view type) {
@@ -490,6 +508,8 @@ Snippet make(std::string_view full, int width, bool f16c) {
     }
   } else if (op == "fourier") {
     snippet.text = fourier_text();
+  } else if (op == "mload_avx2") {
+    snippet.text = masked_load_avx2_text(type, width);
   } else if (op == "mload" || op == "mstore") {
     snippet.text = masked_memory_text(type, width, op == "mload");
   } else if (op == "quotient") {

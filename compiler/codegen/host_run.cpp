@@ -7,6 +7,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/capacity.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/memory/memory_plan.h"
@@ -145,7 +146,7 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
     // Launches run in sequence, so one slot serves all of them.
     if (scratch_slot_ < 0) scratch_slot_ = slot_count++;
     line("char* scratch;");
-    allocate("scratch", scratch_slot_, bytes, "threads");
+    allocate("scratch", cat(scratch_slot_), bytes, "threads");
     scratch = "scratch", stride = c(bytes);
   } else if (!bytes.is_const(0)) {
     scratch = cat("run->arena + ", c(launched.scratch.offset)), stride = c(bytes);
@@ -276,7 +277,8 @@ void HostRun::resize(const loop::Step& step) {
 }
 
 // Sets `name` to `bytes` bytes of a slot's memory, times `copies`. Data-dependent sizes may overflow 64 bits.
-void HostRun::allocate(const std::string& name, int slot, Expr bytes, const std::string& copies) {
+void HostRun::allocate(const std::string& name, const std::string& slot, Expr bytes,
+                       const std::string& copies) {
   line("int32_t overflow = 0;");
   line(cat("int64_t bytes = ", names_.checked_text(bytes, facts_), ";"));
   if (!copies.empty()) line(cat("overflow |= __builtin_mul_overflow(bytes, (int64_t)", copies, ", &bytes);"));
@@ -301,7 +303,7 @@ void HostRun::allocate(const loop::Step& step) {
     const std::string name = cat("m[", slot->second, "]");
     line("{");
     ++depth_;
-    allocate(name, slot->second, bytes);
+    allocate(name, cat(slot->second), bytes);
     --depth_;
     line("}");
     allocated_[id] = name;
@@ -356,21 +358,67 @@ void HostRun::bind(const loop::BindSymbol& bind) {
   bound(bind.symbol);
 }
 
+// Each growing buffer has two slots and moves between them. A variable of the generated code says which one
+// it is in.
+std::vector<HostRun::Growing> HostRun::growing_of(Expr capacity) {
+  std::vector<Growing> out;
+  for (loop::BufferId id : loop::growing_buffers(program_, capacity)) {
+    const auto own = allocated_.find(id);
+    if (own == allocated_.end()) continue;  // the loop does not use it
+    STRIDEC_CHECK(!variant_.gpu, cat("'", program_[id].name, "' grows"));
+    const auto [second, fresh] = second_slots_.try_emplace(id, slot_count);
+    slot_count += fresh;
+    const int slot = slots_.at(id);
+    out.push_back({.memory = own->second,
+                   .slot = cat("slot", depth_, "_", out.size()),
+                   .slots = slot + second->second,
+                   .bytes = schedule::extent_in_elements(program_[id]) * byte_size(program_[id].dtype)});
+    line(cat("int32_t ", out.back().slot, " = ", slot, ";"));
+  }
+  return out;
+}
+
+void HostRun::double_capacity(const std::string& counter, Expr symbol, const std::vector<Growing>& growing) {
+  const std::string capacity = cat("v[", names_.index(symbol), "]");
+  line(cat("if (", counter, " == ", capacity, ") {"));
+  ++depth_;
+  for (size_t i = 0; i < growing.size(); ++i)
+    line(cat("const int64_t held", i, " = ", c(growing[i].bytes), ";"));
+  line(cat(capacity, " *= 2;"));
+  for (size_t i = 0; i < growing.size(); ++i) {
+    const Growing& each = growing[i];
+    line("{");
+    ++depth_;
+    line(cat(each.slot, " = ", each.slots, " - ", each.slot, ";"));
+    line("char* more;");
+    allocate("more", each.slot, each.bytes);
+    line(cat("__builtin_memcpy(more, ", each.memory, ", (unsigned long)held", i, ");"));
+    line(cat(each.memory, " = more;"));
+    --depth_;
+    line("}");
+  }
+  --depth_;
+  line("}");
+}
+
 void HostRun::loop(const loop::While& loop) {
   const std::string i = cat("v[", names_.index(loop.counter), "]"), n = cat("n", depth_);
   line("{");
   ++depth_;
-  line(cat("const int64_t ", n, " = ", c(loop.trip_count), ";"));
+  const auto capacity = loop::capacity_of(program_, loop);
+  if (!capacity) line(cat("const int64_t ", n, " = ", c(loop.trip_count), ";"));
+  const std::vector<Growing> growing = capacity ? growing_of(*capacity) : std::vector<Growing>();
   const bool on_device = loop.condition.valid() && variant_.gpu;
   const std::string condition = loop.condition.valid() && !on_device
                                     ? cat(" && *(const unsigned char*)(", pointer(loop.condition), ")")
                                     : "";
-  line(cat("for (", i, " = 0; ", i, " < ", n, condition, "; ++", i, ") {"));
+  line(cat("for (", i, " = 0; ", capacity ? "1" : cat(i, " < ", n), condition, "; ++", i, ") {"));
   ++depth_;
   if (on_device) {
     line(cat("unsigned char go; if (run->read(run, &go, ", pointer(loop.condition), ", 1)) return 1;"));
     line("if (!go) break;");
   }
+  if (capacity) double_capacity(i, *capacity, growing);
   const auto before = resized_;
   const auto allocated = allocated_;
   const auto known = known_;
@@ -418,7 +466,15 @@ void HostRun::branch(const loop::If& s) {
   known_.insert(then_known.begin(), then_known.end());
 }
 
+void HostRun::set_capacities(const loop::Steps& list) {
+  for (Expr capacity : loop::capacities_of(program_, list)) {
+    line(cat("v[", names_.index(capacity), "] = ", loop::kFirstCapacity, ";"));
+    known_.insert(capacity);
+  }
+}
+
 void HostRun::steps(const loop::Steps& list) {
+  set_capacities(list);
   for (size_t at = 0; at < list.size(); ++at) step_of(list, at);
 }
 
@@ -461,6 +517,7 @@ std::string HostRun::pieces(const std::string& threads) {
     return "";
   }
   std::string functions, calls;
+  set_capacities(program_.steps);
   for (size_t at = 0, piece = 0; at < program_.steps.size(); ++piece) {
     for (const size_t end = std::min(at + kSteps, program_.steps.size()); at < end; ++at)
       step_of(program_.steps, at);

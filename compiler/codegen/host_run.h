@@ -60,6 +60,7 @@ class HostRun {
   std::string c(sym::Expr e);
   std::string pointer(loop::BufferId id);
   void line(const std::string& text);
+  void set_capacities(const loop::Steps& steps);
   void steps(const loop::Steps& steps);
   void step_of(const loop::Steps& steps, size_t at);
   void step(const loop::Step& step);
@@ -77,7 +78,16 @@ class HostRun {
   void resize(const loop::Step& step);
   void resize(size_t output);
   void allocate(const loop::Step& step);
-  void allocate(const std::string& name, int slot, sym::Expr bytes, const std::string& copies = {});
+  void allocate(const std::string& name, const std::string& slot, sym::Expr bytes,
+                const std::string& copies = {});
+  // A buffer that grows with a loop.
+  struct Growing {
+    std::string memory, slot;  // variables: its address and the slot that it is in
+    int slots;                 // sum of its two slots
+    sym::Expr bytes;
+  };
+  std::vector<Growing> growing_of(sym::Expr capacity);
+  void double_capacity(const std::string& counter, sym::Expr capacity, const std::vector<Growing>& growing);
 
   const HostVariant& variant_;
   const loop::Program& program_;
@@ -97,6 +107,7 @@ class HostRun {
   int scratch_slot_ = -1;                            // for kernels whose scratch the run allocates
   std::map<loop::BufferId, std::string> allocated_;  // buffers allocated outside the arena
   std::map<loop::BufferId, int> slots_;              // of all buffers that have been in allocated_
+  std::map<loop::BufferId, int> second_slots_;       // of buffers that grow with a loop
   std::set<sym::Expr, sym::ExprLess> known_;         // symbols that are bound at this point
   // Size expressions over the inputs' symbols, evaluated once per run: indices into an array e.
   std::map<sym::Expr, size_t, sym::ExprLess> evaluated_;

@@ -53,6 +53,7 @@ struct GemmKernel {
   int line() const { return deep ? lanes() : columns(); }  // elements per row of a tile
   int line_vectors() const { return line() / lanes(); }
   int group() const { return deep ? vector_bytes / byte_size(a) : byte_size(dtype) / byte_size(a); }
+  bool widens_b() const { return byte_size(b) < byte_size(a); }
   // The run is a multiple of this many k.
   int step() const { return tiles ? kTileBytes / byte_size(a) : group(); }
   bool runs_on(const CpuTarget& target) const {

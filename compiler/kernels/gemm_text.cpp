@@ -222,6 +222,15 @@ static inline __attribute__((always_inline)) long tile_of(long segments, long ru
 }
 )";
 
+// kDotTile for a narrower b.
+std::string widening_tile() {
+  constexpr std::string_view kLoad = "*(const loose_words*)(b + j * (L * G))";
+  return cat(
+      "typedef b_element loose_bytes __attribute__((ext_vector_type(L * G), aligned(1), may_alias));\n",
+      replaced(std::string(kDotTile), kLoad,
+               "(words)__builtin_convertvector(*(const loose_bytes*)(b + j * (L * G)), halves)"));
+}
+
 }  // namespace
 
 std::string_view gemm_type(DType dtype) {
@@ -305,7 +314,7 @@ std::string gemm_template(const GemmKernel& kernel, const CpuTarget& target) {
     out += cat("enum { G = ", kernel.group(), ", OFFSET = ", kernel.a == DType::kI8 ? "(int)0x80808080" : "0",
                " };\n");
     out += product_text(kernel, target);
-    out += kDotTile;
+    out += kernel.widens_b() ? widening_tile() : std::string(kDotTile);
   }
   return cat(out, kTileLoops);
 }

@@ -9,6 +9,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/bytecode.h"
+#include "compiler/loop/capacity.h"
 #include "compiler/loop/library.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
@@ -100,6 +101,7 @@ class Runner {
   }
 
   void run(const Steps& steps) {
+    for (Expr capacity : capacities_of(program_, steps)) bind(capacity, kFirstCapacity);
     for (const Step& step : steps) {
       std::visit([&](const auto& s) { run(s); }, step.node);
       if (options_.after_step)
@@ -272,13 +274,28 @@ class Runner {
   void run(const If& s) { run(evaluate(s.condition) != 0 ? s.then_steps : s.else_steps); }
 
   void run(const While& s) {
-    int64_t trips = evaluate(s.trip_count), i = 0;
+    const auto capacity = capacity_of(program_, s);
+    int64_t trips = capacity ? std::numeric_limits<int64_t>::max() : evaluate(s.trip_count), i = 0;
     for (; i < trips; ++i) {
       if (s.condition.valid() && read_integer_of(s.condition) == 0) break;
+      if (capacity && i == symbols_.at(*capacity)) double_capacity(*capacity);
       bind(s.counter, i);
       run(s.body);
     }
     if (s.iterations.is_var()) bind(s.iterations, i);
+  }
+
+  // Contents stay: only the first dim follows the capacity.
+  void double_capacity(Expr capacity) {
+    const std::vector<BufferId> growing = growing_buffers(program_, capacity);
+    std::vector<std::vector<uint8_t>> contents;
+    for (BufferId id : growing) {
+      memory(id);
+      contents.push_back(std::move(memory_[id.value].owned));
+    }
+    bind(capacity, 2 * symbols_.at(capacity));
+    for (size_t i = 0; i < contents.size(); ++i)
+      std::copy(contents[i].begin(), contents[i].end(), memory(growing[i]).data);
   }
 
   void run(const TiledGroup& s) {

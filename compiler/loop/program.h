@@ -278,6 +278,10 @@ struct If {
 // Runs the body for counter = 0, 1, ... while counter < trip_count and, if `condition` is valid, while that
 // bool is true (it is read before each iteration). After the loop `iterations` holds the number of completed
 // iterations.
+// A trip count that is a symbol which nothing else binds is a capacity (capacity.h): the loop has no bound on
+// its iterations, but a condition. The capacity starts at kFirstCapacity and doubles before each iteration
+// whose counter has reached it. Arena buffers whose first dim depends on it, and no other dim, keep their
+// contents then.
 struct While {
   sym::Expr counter;  // a symbol visible in the body
   sym::Expr trip_count;

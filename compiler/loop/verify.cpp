@@ -5,6 +5,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/capacity.h"
 #include "compiler/loop/library.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
@@ -367,6 +368,7 @@ class ProgramVerifier {
   }
 
   void steps(const Steps& list) {
+    for (Expr capacity : capacities_of(program_, list)) bound_.insert(capacity);
     for (const Step& s : list) std::visit([&](const auto& node) { step(node); }, s.node);
   }
   void step(const Launch& s) { nest(s.nest, false); }
@@ -386,6 +388,8 @@ class ProgramVerifier {
     steps(s.else_steps);
   }
   void step(const While& s) {
+    if (capacity_of(program_, s))
+      check(s.condition.valid(), s.counter, " counts the iterations of a loop that nothing ends");
     known(s.trip_count, "a trip count");
     if (s.condition.valid())
       check(is_bool(buffer(s.condition).dtype), "a loop's condition is ", name(buffer(s.condition).dtype));

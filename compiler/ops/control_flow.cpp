@@ -88,6 +88,15 @@ std::vector<std::vector<sym::Expr>> growths(const Node& node, const std::vector<
   return out;
 }
 
+// Whether memory is reserved for all iterations. From 2^30 on it is extended during the run, if it can be:
+// such trip counts come from limits of integer types, not from models.
+bool reserves_all(sym::Expr trip_count) {
+  constexpr int64_t kMany = int64_t{1} << 30;
+  return !trip_count.is_const() || trip_count.value() < kMany;
+}
+
+bool is_unbounded(sym::Expr trip_count) { return trip_count.is_const() && trip_count.value() >= kUnbounded; }
+
 Shape grown(Shape shape, const std::vector<sym::Expr>& growth, sym::Expr times) {
   for (size_t d = 0; d < shape.size(); ++d)
     if (!growth[d].is_const(0)) shape[d] += growth[d] * times;
@@ -119,6 +128,23 @@ Inferred loop_shape(Builder& b, const Node& node) {
   return out;
 }
 
+// Dims along which memory has to be extended: those that grow, and do not provably shrink.
+std::vector<size_t> growing_dims(const std::vector<sym::Expr>& growth, const sym::Facts& facts) {
+  std::vector<size_t> out;
+  for (size_t d = 0; d < growth.size(); ++d)
+    if (!growth[d].is_const(0) && !facts.holds(sym::le(growth[d], 0))) out.push_back(d);
+  return out;
+}
+
+// Memory of a carried value that grows, with the dim that follows the loop's capacity outermost.
+loop::View growing_memory(Lowering& l, Type type, size_t dim) {
+  std::rotate(type.shape.begin(), type.shape.begin() + static_cast<std::ptrdiff_t>(dim),
+              type.shape.begin() + static_cast<std::ptrdiff_t>(dim) + 1);
+  std::vector<int> order(type.shape.size());
+  for (size_t d = 0; d < order.size(); ++d) order[d] = static_cast<int>(d == dim ? 0 : d < dim ? d + 1 : d);
+  return loop::permute(l.temporary(type, "loop_carried"), order);
+}
+
 void loop_lower(Lowering& l, const Node& node) {
   const bool conditional = node.attributes.integer("has_condition") != 0;
   const graph::Region& body = node.regions[0];
@@ -145,23 +171,40 @@ void loop_lower(Lowering& l, const Node& node) {
     view.shape = shape;
     return view;
   };
+  // The number of iterations that memory is allocated for.
+  sym::Expr most = step.trip_count;
+  const bool extends = conditional && !reserves_all(step.trip_count);
+  std::vector<std::vector<size_t>> extended(carried);
+  bool any = carried < node.outputs.size();
+  for (size_t i = 0; extends && i < carried; ++i) {
+    extended[i] = growing_dims(growth[i], l.program().facts);
+    any = any || !extended[i].empty();
+  }
+  if (extends && any) {
+    most = step.trip_count = l.fresh_symbol("capacity", 1, kUnbounded);
+    l.program().facts.assume(sym::lt(step.counter, most));
+    l.program().facts.assume(sym::le(step.iterations, most));
+  }
   for (size_t i = 0; i < carried; ++i) {
     const Type& start = l.type(node.inputs[first + i]);
     if (grows(i)) {
-      Type room{start.dtype, grown(start.shape, growth[i], step.trip_count)};
-      for (size_t d = 0; d < room.shape.size(); ++d)
-        if (!growth[i][d].is_const(0)) room.shape[d] = sym::max(start.shape[d], room.shape[d]);
-      held.push_back(l.temporary(room, "loop_carried"));
+      Type largest{start.dtype, start.shape};
+      for (size_t d = 0; d < start.shape.size(); ++d)
+        if (!growth[i][d].is_const(0) &&
+            (!extends || std::find(extended[i].begin(), extended[i].end(), d) != extended[i].end()))
+          largest.shape[d] = sym::max(start.shape[d], start.shape[d] + growth[i][d] * most);
+      held.push_back(extended[i].empty() ? l.temporary(largest, "loop_carried")
+                                         : growing_memory(l, largest, extended[i].front()));
     } else {
       held.push_back(l.define(node.outputs[i]));
     }
     l.copy(l.view(node.inputs[first + i]), part(held[i], start.shape), "loop_carried");
     l.alias(body.parameters[i], part(held[i], l.type(body.parameters[i]).shape));
   }
-  // Stacked outputs are allocated for the maximum trip count.
+  // Stacked outputs are allocated for the largest number of iterations.
   for (size_t i = carried; i < node.outputs.size(); ++i) {
     Type type = l.type(node.outputs[i]);
-    type.shape[0] = step.trip_count;
+    type.shape[0] = most;
     stacked.push_back(conditional ? l.temporary(type, "loop_stacked") : l.define(node.outputs[i]));
   }
   l.lower_region(body, step.body, [&] {
@@ -326,6 +369,7 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
     // ones.
   }
   if (b.holds(sym::le(trip_count, 0))) return without_iterations(b, std::move(carried), body);
+  if (is_unbounded(trip_count)) trip_count = kUnbounded;  // sizes stay within 64 bits
   const size_t outside = b.graph().symbols.size();
   const sym::Expr counter = b.fresh_symbol("iteration", 0, sym::max(trip_count - 1, 0));
   std::vector<Type> types;
@@ -360,9 +404,12 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
   }
   if (grows) {
     open.reset();
-    if (trip_count.is_const() && trip_count.value() > kUnbounded)
-      fail(ErrorKind::kUnsupported, "unbounded-loop",
-           "loop: a carried value grows without a bound on the number of iterations");
+    for (size_t i = 0; i < carried.size() && !reserves_all(trip_count); ++i)
+      if (growing_dims(growth[i], b.graph().facts).size() > 1)
+        fail(ErrorKind::kUnsupported, "unbounded-loop",
+             cat("loop: ", b.display(next.carried[i]),
+                 " grows along several dims without a bound on the number of iterations"),
+             "give the loop a trip count");
     for (size_t i = 0; i < carried.size(); ++i) types[i].shape = grown(types[i].shape, growth[i], counter);
     build();
   }
@@ -411,9 +458,10 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
   }
   results.insert(results.end(), next.carried.begin(), next.carried.end());
   results.insert(results.end(), next.stacked.begin(), next.stacked.end());
-  if (!next.stacked.empty() && trip_count.is_const() && trip_count.value() > kUnbounded)
+  if (!conditional && is_unbounded(trip_count))
     fail(ErrorKind::kUnsupported, "unbounded-loop",
-         "loop: rows are stacked without a bound on the number of iterations");
+         "loop: nothing ends it: it has no trip count, and its condition is always true",
+         "give the loop a trip count, or a condition that becomes false");
   graph::Region region = open->close(std::move(results));
   std::vector<ValueId> inputs;
   if (conditional) {

@@ -227,7 +227,7 @@ Ids loop_gradient(Backward& backward, const Node& node, const Ids& outputs, cons
   const LoopParts loop(node);
   if (node.attributes.find("growth"))
     no_gradient(node, "a carried value changes its size from iteration to iteration");
-  if (const auto trips = sym::as_const(node.attributes.expr("trip_count")); trips && *trips > kUnbounded)
+  if (const auto trips = sym::as_const(node.attributes.expr("trip_count")); trips && *trips >= kUnbounded)
     no_gradient(node, "the number of iterations has no bound");
   const std::vector<size_t> active = ops::active(b, loop, wanted);
   Ids inside = ops::captured(b.graph(), node), read;

@@ -132,7 +132,7 @@ std::vector<ValueId> join_branches(Builder& b, sym::Expr condition, std::vector<
                                    const Branch& then_branch, const Branch& else_branch,
                                    const std::vector<std::optional<int64_t>>& ranks);
 
-// A larger trip count means "until the condition fails".
+// A trip count of at least this means "until the condition fails".
 inline constexpr int64_t kUnbounded = int64_t{1} << 40;
 
 struct LoopState {
@@ -149,7 +149,8 @@ struct LoopResult {
   std::vector<ValueId> carried, stacked;
 };
 // Runs at most `trip_count` iterations. If `condition` is given, the first iteration also requires it.
-// Stacked outputs need a bound on the trip count.
+// Without a bound on the trip count, memory of rows and of carried values that grow is extended during the
+// run; such a carried value may grow along one dim only.
 LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> condition,
                 std::vector<ValueId> carried, const std::function<LoopStep(const LoopState&)>& body);
 

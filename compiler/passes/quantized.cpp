@@ -55,13 +55,19 @@ std::optional<ValueId> bytes(const Graph& graph, ValueId value, DType to) {
   return q;
 }
 
-// The smallest and largest value of a byte or i32 constant.
+bool is_view(OpKind kind) {
+  return kind == OpKind::kSlice || kind == OpKind::kReshape || kind == OpKind::kPermute ||
+         kind == OpKind::kExpand;
+}
+
+// Bounds of the elements of a byte or i32 constant.
 struct Range {
   int64_t low = INT64_MAX, high = INT64_MIN;
   bool within(int64_t least, int64_t most) const { return low >= least && high <= most; }
 };
 
-std::optional<Range> range_of(const graph::Value& value) {
+std::optional<Range> range_of(const Graph& graph, ValueId id) {
+  const graph::Value& value = graph[id];
   Range range;
   const auto add = [&](int64_t number) {
     range.low = std::min(range.low, number);
@@ -84,7 +90,9 @@ std::optional<Range> range_of(const graph::Value& value) {
     for (size_t i = 0; i < data->size; ++i)
       add(is_signed(dtype) ? static_cast<int8_t>(data->bytes[i]) : int64_t{data->bytes[i]});
   } else {
-    return std::nullopt;
+    // A view has no other elements than its operand.
+    const Node* node = producer(graph, id);
+    return node && is_view(node->kind) ? range_of(graph, node->inputs[0]) : std::nullopt;
   }
   return range;
 }
@@ -92,7 +100,7 @@ std::optional<Range> range_of(const graph::Value& value) {
 // Bytes minus their zero point, in 32 bits.
 std::optional<Operand> centered(const Graph& graph, ValueId value) {
   if (const auto q = bytes(graph, value, DType::kI32)) return Operand{*q, {}, {}, {}};
-  if (const auto range = range_of(graph[value]); range && range->within(-255, 255))
+  if (const auto range = range_of(graph, value); range && range->within(-255, 255))
     return Operand{value, {}, {}, {}};
   const Node* node = producer(graph, value);
   if (!node || node->kind != OpKind::kSub) return std::nullopt;
@@ -104,7 +112,7 @@ std::optional<Operand> centered(const Graph& graph, ValueId value) {
   const auto from = cast_from(graph, zero, DType::kI32);
   const bool in_range = from && graph[*from].type.dtype == dtype;
   if (!in_range) {
-    const auto range = range_of(graph[zero]);
+    const auto range = range_of(graph, zero);
     if (!range || !range->within(is_signed(dtype) ? -128 : 0, is_signed(dtype) ? 127 : 255))
       return std::nullopt;
   }
@@ -261,8 +269,7 @@ std::optional<int64_t> known_number(Builder& b, ValueId value) {
   }
   const Node* node = producer(graph, value);
   if (!node) return std::nullopt;
-  if (node->kind == OpKind::kReshape || node->kind == OpKind::kPermute || node->kind == OpKind::kExpand ||
-      (node->kind == OpKind::kCast && graph[value].type.dtype == DType::kI32))
+  if (is_view(node->kind) || (node->kind == OpKind::kCast && graph[value].type.dtype == DType::kI32))
     return known_number(b, node->inputs[0]);
   const graph::Data* const data = graph[value].known_data();
   const auto width = static_cast<size_t>(byte_size(graph[value].type.dtype));
@@ -288,7 +295,7 @@ std::optional<Term> difference_in_bytes(Builder& b, const Operand& from, const N
   const std::optional<int64_t> zero = x.zero ? known_number(b, x.zero->id()) : std::optional<int64_t>(0);
   if (!zero) return std::nullopt;
   if (*zero == 0 && x.q.dtype() == DType::kI8) return x.q;
-  const auto range = range_of(b.graph()[from.q]);
+  const auto range = range_of(b.graph(), from.q);
   if (!range || !range->within(-128 + *zero, 127 + *zero)) return std::nullopt;
   return cast(cast(x.q, DType::kI32) - static_cast<double>(*zero), DType::kI8, false);
 }

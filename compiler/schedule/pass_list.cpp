@@ -5,6 +5,7 @@
 #include "compiler/schedule/algebra/delinearize.h"
 #include "compiler/schedule/algebra/flatten.h"
 #include "compiler/schedule/algebra/invariants.h"
+#include "compiler/schedule/algebra/loop_weights.h"
 #include "compiler/schedule/algebra/materialize_upsample.h"
 #include "compiler/schedule/algebra/merge_groups.h"
 #include "compiler/schedule/algebra/narrow_updates.h"
@@ -68,7 +69,11 @@ constexpr Pass kLoopPasses[] = {
      [](Program& program, const Context&) { flatten(program); }},
     {"fusion", kStage, kLoops, "Fuse nests that share elements or dimensions.",
      [](Program& program, const Context& c) {
-       fuse(program, {.decisions = c.decisions, .epilogues = epilogues(c)});
+       const FusionOptions options{.decisions = c.decisions, .epilogues = epilogues(c)};
+       fuse(program, options);
+       if (!sink_weights(program)) return;
+       fuse(program, options);
+       lift_weights(program);
      }},
     {"rematerialize", kStage, kLoops,
      "Compute large elementwise results again from memory where that costs less than storing them.",

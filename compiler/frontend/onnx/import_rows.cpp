@@ -70,7 +70,6 @@ constexpr Limit kLimits[] = {
     {"com.microsoft", "CDist", "euclidean and sqeuclidean"},
     {"com.microsoft", "CausalConvWithState", "one spatial dim, the state after the last position"},
     {"com.microsoft", "DecoderMaskedMultiHeadAttention", "one beam"},
-    {"com.microsoft", "DynamicQuantizeLSTM", "X and H are not rounded to bytes"},
     {"com.microsoft", "GroupQueryAttention", "no quantised cache"},
     {"com.microsoft", "MRotaryEmbedding", "no packed batches"},
     {"com.microsoft", "MatMulNBits", "2, 4 and 8 bits"},

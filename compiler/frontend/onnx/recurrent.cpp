@@ -2,7 +2,6 @@
 #include "compiler/ops/composite/recurrent.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/ops/composite/quantization.h"
 
 namespace stridec::onnx {
 namespace {
@@ -36,8 +35,14 @@ std::vector<RecurrentOptions> options_of(const Context& c, Cell cell, int64_t di
   return out;
 }
 
-template <Cell cell>
-Outputs op_recurrent(Context& c) {
+// Of a direction's 8-bit weights: inputs i and i + 1, one value per direction or per gate row.
+RecurrentScale scale_of(const Context& c, size_t i, int64_t direction) {
+  const auto one = [&](Term t) { return squeeze(slice(t, 0, direction, 1), {0}); };
+  return {one(c.in(i)), one(c.in(i + 1))};
+}
+
+// `quantized`: weights are [directions, input, gates], in 8-bit integers.
+Outputs recurrent_layer(Context& c, Cell cell, bool quantized) {
   const bool batch_first = c.integer("layout", 0) != 0;
   const auto steps_first = [&](Term t) { return batch_first ? transpose(t, 0, 1) : t; };
   const Term x = steps_first(c.in(0)), w = c.in(1), r = c.in(2);
@@ -54,10 +59,12 @@ Outputs op_recurrent(Context& c) {
       return one(state ? steps_first(c.in(input)) : c.in(input));
     };
     const bool lstm = cell == Cell::kLstm;
-    const RecurrentWeights weights{.w = one(w),
-                                   .r = one(r),
-                                   .bias = of_direction(3, false),
-                                   .peepholes = lstm ? of_direction(7, false) : std::nullopt};
+    const auto rows_first = [&](Term t) { return quantized ? transpose(t, 0, 1) : t; };
+    RecurrentWeights weights{.w = rows_first(one(w)),
+                             .r = rows_first(one(r)),
+                             .bias = of_direction(3, false),
+                             .peepholes = lstm ? of_direction(7, false) : std::nullopt};
+    if (quantized) weights.w_scale = scale_of(c, 8, d), weights.r_scale = scale_of(c, 10, d);
     const RecurrentState initial{.h = of_direction(5, true),
                                  .c = lstm ? of_direction(6, true) : std::nullopt};
     results.push_back(recurrent(cell, x, weights, c.optional(4), initial, options[static_cast<size_t>(d)]));
@@ -68,25 +75,12 @@ Outputs op_recurrent(Context& c) {
   return out;
 }
 
-// Weights [directions, in, gates] are 8-bit, with a scale and a zero point per direction or per gate row. X
-// and H, which onnxruntime quantises at every step, are not quantised.
-Outputs dynamic_quantize_lstm(Context& c) {
-  const auto weights = [&](size_t input, size_t scale) {
-    const Term w = c.in(input);
-    const auto beside = [&](Term t) {
-      return reshape(t, {t.dim(0), 1, t.rank() == 2 ? t.dim(1) : sym::Expr(1)});
-    };
-    return transpose(dequantize(w, beside(c.in(scale)), beside(c.in(scale + 1))), 1, 2);
-  };
-  Node lstm = c.node;
-  lstm.op_type = "LSTM";
-  lstm.domain = "";
-  lstm.version = 14;
-  lstm.inputs.resize(8);
-  std::vector<Slot> inputs{c.slot(0), Slot(weights(1, 8)), Slot(weights(2, 10))};
-  for (size_t i = 3; i < 8; ++i) inputs.push_back(c.has(i) ? c.slot(i) : Slot());
-  return c.importer().import_as(c, std::move(lstm), std::move(inputs));
+template <Cell cell>
+Outputs op_recurrent(Context& c) {
+  return recurrent_layer(c, cell, false);
 }
+
+Outputs dynamic_quantize_lstm(Context& c) { return recurrent_layer(c, Cell::kLstm, true); }
 
 constexpr Row kRows[] = {
     {"DynamicQuantizeLSTM", dynamic_quantize_lstm, 1, kAnyLater, "com.microsoft"},

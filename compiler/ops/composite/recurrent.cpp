@@ -6,6 +6,7 @@
 #include "compiler/base/text.h"
 #include "compiler/ops/composite/activations.h"
 #include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/quantization.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/shapes.h"
 
@@ -76,9 +77,33 @@ std::vector<Term> run(Term projected, std::vector<Term> states, std::optional<Te
   return out;
 }
 
+// The right operand of the products: a transposed weight, in floats or in scaled 8-bit integers.
+struct Matrix {
+  Term values;  // [input, gates * hidden]
+  std::optional<RecurrentScale> scale;
+
+  Term product(Term x) const {
+    if (!scale) return matmul(x, values);
+    const Quantized q = quantize_dynamically(x);
+    return quantized_matmul({q.value, q.scale, q.zero}, {values, scale->scale, scale->zero});
+  }
+  Matrix columns(sym::Expr from, sym::Expr count) const {
+    const auto part = [&](Term v) {
+      return v.rank() == 1 && !v.dim(0).is_const(1) ? slice(v, 0, from, count) : v;
+    };
+    Matrix out{slice(values, 1, from, count), {}};
+    if (scale) out.scale = RecurrentScale{part(scale->scale), part(scale->zero)};
+    return out;
+  }
+};
+
+Matrix matrix(Term weights, const std::optional<RecurrentScale>& scale) {
+  return {transpose(weights, 0, 1), scale};
+}
+
 // x W^T, plus the part of the bias that can be added before the loop.
-Term project(Term x, Term w, std::optional<Term> bias) {
-  const Term out = matmul(x, transpose(w, 0, 1));
+Term project(Term x, const RecurrentWeights& weights, std::optional<Term> bias) {
+  const Term out = matrix(weights.w, weights.w_scale).product(x);
   return bias ? out + *bias : out;
 }
 
@@ -90,21 +115,22 @@ Term clipped(Term x, double clip) { return clip > 0 ? minimum(maximum(x, -clip),
 
 RecurrentResult lstm(Term x, const RecurrentWeights& weights, std::optional<Term> lengths, Term initial_h,
                      Term initial_c, const RecurrentOptions& options) {
-  const Term w = weights.w, r = weights.r;
+  const Term r = weights.r;
   const std::optional<Term>&bias = weights.bias, &peepholes = weights.peepholes;
   const sym::Expr hidden = r.dim(1);
   Activations activations(options);
   const auto f = activations.next(), g = activations.next(), h = activations.next();
   std::optional<Term> both;
   if (bias) both = slice(*bias, 0, 0, hidden * 4) + slice(*bias, 0, hidden * 4, hidden * 4);
-  const Term projected = project(x, w, both), recurrent = transpose(r, 0, 1);
+  const Term projected = project(x, weights, both);
+  const Matrix recurrent = matrix(r, weights.r_scale);
   // Gate order: input, output, forget, cell.
   const auto peep = [&](Term gate, int64_t index, Term c) {
     return peepholes ? gate + slice(*peepholes, 0, hidden * index, hidden) * c : gate;
   };
   const auto out = run(projected, {initial_h, initial_c}, lengths, options.reverse,
                        [&](Term input, const std::vector<Term>& state) {
-                         const Term gates = input + matmul(state[0], recurrent), c = state[1];
+                         const Term gates = input + recurrent.product(state[0]), c = state[1];
                          const Term i = f(clipped(peep(part(gates, 0, hidden), 0, c), options.clip));
                          const Term keep = options.input_forget
                                                ? subtract_from(1, i)
@@ -118,7 +144,7 @@ RecurrentResult lstm(Term x, const RecurrentWeights& weights, std::optional<Term
 
 RecurrentResult gru(Term x, const RecurrentWeights& weights, std::optional<Term> lengths, Term initial_h,
                     const RecurrentOptions& options) {
-  const Term w = weights.w, r = weights.r;
+  const Term r = weights.r;
   const std::optional<Term>& bias = weights.bias;
   const sym::Expr hidden = r.dim(1);
   Activations activations(options);
@@ -133,15 +159,16 @@ RecurrentResult gru(Term x, const RecurrentWeights& weights, std::optional<Term>
     input_bias = wb + concat({rzr, options.linear_before_reset ? none : rh}, 0);
     state_bias = rh;
   }
-  const Term projected = project(x, w, input_bias), recurrent = transpose(r, 0, 1);
+  const Term projected = project(x, weights, input_bias);
+  const Matrix recurrent = matrix(r, weights.r_scale);
   // Gate order: update, reset, hidden.
   const auto out =
       run(projected, {initial_h}, lengths, options.reverse, [&](Term input, const std::vector<Term>& state) {
         const Term h = state[0];
         const auto columns = [&](int64_t from, int64_t count) {
-          return slice(recurrent, 1, hidden * from, hidden * count);
+          return recurrent.columns(hidden * from, hidden * count);
         };
-        const Term sums = options.linear_before_reset ? matmul(h, recurrent) : matmul(h, columns(0, 2));
+        const Term sums = options.linear_before_reset ? recurrent.product(h) : columns(0, 2).product(h);
         const Term z = f(clipped(part(input, 0, hidden) + part(sums, 0, hidden), options.clip));
         const Term reset = f(clipped(part(input, 1, hidden) + part(sums, 1, hidden), options.clip));
         Term inner = reset;
@@ -149,7 +176,7 @@ RecurrentResult gru(Term x, const RecurrentWeights& weights, std::optional<Term>
           const Term state_part = part(sums, 2, hidden);
           inner = reset * (state_bias ? state_part + *state_bias : state_part);
         } else {
-          inner = matmul(reset * h, columns(2, 1));
+          inner = columns(2, 1).product(reset * h);
         }
         const Term candidate = g(clipped(part(input, 2, hidden) + inner, options.clip));
         return std::vector<Term>{subtract_from(1, z) * candidate + z * h};
@@ -159,16 +186,17 @@ RecurrentResult gru(Term x, const RecurrentWeights& weights, std::optional<Term>
 
 RecurrentResult rnn(Term x, const RecurrentWeights& weights, std::optional<Term> lengths, Term initial_h,
                     const RecurrentOptions& options) {
-  const Term w = weights.w, r = weights.r;
+  const Term r = weights.r;
   const std::optional<Term>& bias = weights.bias;
   const sym::Expr hidden = r.dim(1);
   const auto f = Activations(options).next();
   std::optional<Term> both;
   if (bias) both = slice(*bias, 0, 0, hidden) + slice(*bias, 0, hidden, hidden);
-  const Term projected = project(x, w, both), recurrent = transpose(r, 0, 1);
+  const Term projected = project(x, weights, both);
+  const Matrix recurrent = matrix(r, weights.r_scale);
   const auto out =
       run(projected, {initial_h}, lengths, options.reverse, [&](Term input, const std::vector<Term>& state) {
-        return std::vector<Term>{f(clipped(input + matmul(state[0], recurrent), options.clip))};
+        return std::vector<Term>{f(clipped(input + recurrent.product(state[0]), options.clip))};
       });
   return {out[0], out[1], std::nullopt};
 }

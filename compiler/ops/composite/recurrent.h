@@ -21,9 +21,15 @@ struct RecurrentOptions {
   bool input_forget = false;             // LSTM
 };
 
+// Of weights in 8-bit integers: a scalar, or one value per row.
+struct RecurrentScale {
+  Term scale, zero;
+};
 struct RecurrentWeights {
   Term w, r;                            // [gates * hidden, input], [gates * hidden, hidden]
   std::optional<Term> bias, peepholes;  // [2 * gates * hidden]: of w, then of r; [3 * hidden]
+  // Of integers in w and r. x as a whole, and the state in every step, are quantised dynamically to u8.
+  std::optional<RecurrentScale> w_scale = {}, r_scale = {};
 };
 // What a direction starts from: [batch, hidden]; one that is missing is zero. c: LSTM.
 struct RecurrentState {

@@ -5,6 +5,7 @@
 
 #include "compiler/base/sort.h"
 #include "compiler/loop/build.h"
+#include "compiler/loop/capacity.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/typical.h"
@@ -77,8 +78,12 @@ Effects effects_of(const loop::Program& program, const loop::Step& step) {
   Effects effects;
   if (const auto* launch = std::get_if<loop::Launch>(&step.node)) effects = effects_of(program[launch->nest]);
   if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) effects.reads = {bind->buffer};
-  if (const auto* loop = std::get_if<loop::While>(&step.node); loop && loop->condition.valid())
-    effects.reads = {loop->condition};
+  if (const auto* loop = std::get_if<loop::While>(&step.node)) {
+    if (loop->condition.valid()) effects.reads = {loop->condition};
+    if (const auto capacity = loop::capacity_of(program, *loop))
+      for (BufferId id : loop::growing_buffers(program, *capacity))
+        add(effects.reads, id), add(effects.writes, id);
+  }
   if (const auto* copy = std::get_if<loop::Copy>(&step.node)) effects = {{copy->from}, {copy->to}};
   if (const auto* call = std::get_if<loop::Call>(&step.node)) {
     for (BufferId id : call->reads) add(effects.reads, id);

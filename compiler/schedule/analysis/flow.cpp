@@ -14,7 +14,10 @@ namespace {
 // Symbols that the step binds.
 std::vector<sym::Expr> bound_by(const loop::Step& step) {
   if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node)) return {bind->symbol};
-  if (const auto* loop = std::get_if<loop::While>(&step.node)) return {loop->iterations};
+  if (const auto* loop = std::get_if<loop::While>(&step.node)) {
+    if (loop->trip_count.is_var()) return {loop->iterations, loop->trip_count};  // it may be a capacity
+    return {loop->iterations};
+  }
   return {};
 }
 

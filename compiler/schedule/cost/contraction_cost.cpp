@@ -90,7 +90,8 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   tile += s.rows / tiles * kernel.line_vectors() * kEpilogueVector *
           cycles_of(stores, s.columns / (panels * kernel.line_vectors()));
   // Panels come from beyond L2 each time they were evicted.
-  const double panel = groups * kernel.vectors, bytes = byte_size(kernel.a);
+  const double panel = groups * kernel.vectors * byte_size(kernel.b) / byte_size(kernel.a),
+               bytes = byte_size(kernel.a);
   const double copied =
       lines ? (s.rows * s.copies + (s.images + blocks - 1) * s.more_lines * s.line) * s.copied_k
             : s.rows * s.k();
@@ -159,9 +160,30 @@ double computing_cycles(const Factor& factor) {
   return cost;
 }
 
+// Whether windows slide over the factor: a GEMM copies each element once for every window that it is in.
+bool has_windows(const Factor& factor) {
+  return factor.load &&
+         std::ranges::any_of(factor.load->access.index, [](Expr e) { return sym::free_vars(e).size() > 1; });
+}
+
+// Cycles of a vector of multiply-adds where points along another dim, on which the vectors do not depend, are
+// computed together: these share a load of the vector, and two vectors share a broadcast of the other factor.
+// That is for a few such points in all, such as output channels; nothing otherwise.
+std::optional<double> shared_cycles(const Dims& dims, const Factor& vectors, const sym::Facts& facts) {
+  constexpr double kTogether = 4, kFew = 16, kFused = 0.5;
+  double most = 1, all = 1;
+  for (const Dim& dim : dims) {
+    if (vectors.vars.contains(dim.var)) continue;
+    all *= typical_points({dim}, facts);
+    most = std::max(most, std::min(kTogether, typical_points({dim}, facts)));
+  }
+  if (most == 1 || all > kFew || !has_windows(vectors)) return std::nullopt;
+  return 1 / most + kFused;
+}
+
 // The general emitter vectorises one dim and keeps one accumulator per point, so a vector of multiply-adds
-// loads each factor. Along a reduced dim, every run is a loop of its own. It waits for factors that come from
-// memory.
+// loads each factor, unless neighbours along another dim share it. Along a reduced dim, every run is a loop
+// of its own. It waits for factors that come from memory.
 double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   constexpr double kRun = 6;
   const auto contraction = *kernels::match_contraction(nest);
@@ -173,6 +195,11 @@ double general_cycles(const loop::Program& program, const loop::Nest& nest, cons
     double vector = 0;
     for (const Factor& factor : contraction.factors)
       vector += vector_cycles(program, factor, dim.var, facts, target);
+    for (int side = 0; side < 2 && run == 0 && vector <= 2; ++side)
+      if (contraction.factors[side].vars.contains(dim.var) &&
+          !contraction.factors[1 - side].vars.contains(dim.var))
+        vector =
+            std::min(vector, shared_cycles(nest.dims, contraction.factors[side], facts).value_or(vector));
     least = std::min(least, steps / n * (std::ceil(n / target.lanes(4)) * vector + run));
   };
   for (const Dim& dim : nest.dims) add(dim, 0);

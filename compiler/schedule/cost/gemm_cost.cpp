@@ -26,7 +26,8 @@ double sum_cycles(const kernels::GemmKernel& kernel, double rows, double k, bool
     return steps * std::max({products, loads, kProductLatency});
   }
   const double rate = kernel.a == DType::kBF16 ? target.bf16_dots_per_cycle : target.fma_per_cycle;
-  const double fma = rows * kernel.vectors / rate;
+  const double widened = kernel.widens_b() ? kernel.vectors : 0;
+  const double fma = (rows * kernel.vectors + widened) / rate;
   const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
   double step = std::max({fma, loads, kFmaLatency});
   // Signed bytes are made unsigned; the correction is a sum of its own.

@@ -294,6 +294,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
   const bool few = points(p, candidates) < like.lanes();
   if (like.deep ? !few || rows.empty() || made_of_weights(p, a) : candidates.empty()) return;
   const bool weights = can_pack(p, b, byte_size(like.b), batch, candidates, k);
+  if (like.widens_b() && !weights) return;
   const Dims columns = choose_columns(p, candidates, b, weights);
   for (const Dim& dim : without(candidates, columns)) batch.push_back(dim);
   Stores stores = Stores::kVectors;
@@ -391,6 +392,17 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
   }
 }
 
+bool is_in_loop(const loop::Program& program, const loop::Nest& nest) {
+  bool found = false;
+  for (const loop::Step& step : program.steps)
+    if (const auto* loop = std::get_if<loop::While>(&step.node))
+      loop::for_each_step(loop->body, [&](const loop::Step& inner) {
+        const auto* launch = std::get_if<loop::Launch>(&inner.node);
+        found = found || (launch && &program[launch->nest] == &nest);
+      });
+  return found;
+}
+
 std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::Nest& nest,
                                      const CpuTarget& target, bool whole) {
   const auto contraction = kernels::match_contraction(nest);
@@ -413,6 +425,12 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
       if (a && b) add_plans(p, *a, *b, *like, target, whole, plans);
     }
   }
+  // Steps of a recurrent layer mostly have few rows, also where the batch is a symbol: panels of bytes may
+  // cost a little more, since they take half of the memory.
+  constexpr double kNarrow = 1.3;
+  if (contraction->dtype == DType::kI32 && is_in_loop(program, nest))
+    for (RankedPlan& ranked : plans)
+      if (ranked.plan.kernel->widens_b()) ranked.cycles /= kNarrow;
   sort_stable(plans, [](const RankedPlan& x, const RankedPlan& y) { return x.cycles < y.cycles; });
   return plans;
 }

@@ -289,21 +289,28 @@ class Chooser {
   }
 
   // If a loop loads a vector that neighbouring points share, a few of these points are computed together. The
-  // partial results of all of them stay in registers.
+  // partial results of all of them stay in registers. Along the last dim of the tasks they are neighbours of
+  // a task's range; along another dim, a task has a loop over that dim.
   void choose_points() {
-    constexpr int kTogether = 4;
-    constexpr double kGain = 0.8;  // highest share of the time at which it pays
     if (variation_.points == 1 || !lane_dim_ || plan_.transpose || plan_.single) return;
-    const loop::Dim *along = nullptr, *lane = nullptr;
+    const loop::Dim *last = nullptr, *lane = nullptr;
     for (const loop::Dim& dim : order_) {
       if (sym::has_index(dim.extent)) return;
-      (dim.var == *lane_dim_ ? lane : along) = &dim;
+      (dim.var == *lane_dim_ ? lane : last) = &dim;
     }
-    const int count = variation_.points ? variation_.points : kTogether;
-    if (!along || model_.trips(along->extent) < count || !can_unroll_and_jam(program_, nest_, along->var))
-      return;
-    if (!variation_.points && in_pieces(lane)) return;
-    const LoopCost::Together together{along->var, count};
+    if (!last || try_points(*last, *lane, true) || variation_.points) return;
+    for (size_t d = order_.size(); d-- > 0 && plan_.points.empty();)
+      if (&order_[d] != last && &order_[d] != lane) try_points(order_[d], *lane, false);
+  }
+
+  // Computes points along the dim together if that pays. `last`: it is the last dim of the tasks.
+  bool try_points(const loop::Dim& along, const loop::Dim& lane, bool last) {
+    constexpr double kGain = 0.8;  // highest share of the time at which it pays
+    const int count = variation_.points ? variation_.points : last ? kTogether : points_of(along);
+    if (count < 2 || model_.trips(along.extent) < count || !can_unroll_and_jam(program_, nest_, along.var))
+      return false;
+    if (last && !variation_.points && in_pieces(&lane)) return false;
+    const LoopCost::Together together{along.var, count};
     int sums = 0;
     bool shared = false;
     loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
@@ -313,18 +320,30 @@ class Chooser {
       for (const loop::Stmt& inner : reduce->body)
         if (const loop::Access* access = loop::access_of(inner);
             access && LoopCost::is_shared(inner, *access, together)) {
-          const auto stride = model_.stride(*access, lane->var);
+          const auto stride = model_.stride(*access, lane.var);
           shared = shared || (stride && !stride->is_const(0));
         }
     });
-    const double with = with_lanes(*lane, At::kTypical, &together);
-    if (!shared || with > (variation_.points ? 1 : kGain) * cycles_) return;
-    plan_.points.push_back({along->var, count});
-    int& width = plan_.width[lane->var];
+    const double with = with_lanes(lane, At::kTypical, &together);
+    if (!shared || with > (variation_.points ? 1 : kGain) * cycles_) return false;
+    plan_.points.push_back({along.var, count});
+    if (!last) inner_dim_ = along.var;
+    int& width = plan_.width[lane.var];
     const int registers = target_.avx512 ? 32 : 16;
     while (width > model_.lanes() && width / model_.lanes() * count * sums > registers / 2) width /= 2;
     point_cycles_ *= with / cycles_;
     cycles_ = with;
+    return true;
+  }
+
+  // How many points of a short dim are computed together, with as few left over as possible.
+  static constexpr int kTogether = 4;
+  int points_of(const loop::Dim& along) const {
+    const auto extent = sym::as_const(along.extent);
+    int best = kTogether;
+    for (int count = kTogether; extent && count >= 2; --count)
+      if (*extent % count < *extent % best || *extent < best) best = count;
+    return best;
   }
 
   // Whether pieces of a row are tasks: if there is a single row, or rows are long and may be few.
@@ -333,11 +352,15 @@ class Chooser {
     double least_points = 1, task = point_cycles_ * model_.trips(lane->extent);
     bool outer = false;
     for (const loop::Dim& dim : order_) {
-      if (dim.var == lane->var || (plan_.transpose && dim.var == plan_.transpose->first)) continue;
+      if (dim.var == lane->var || is_loop_of_task(dim)) continue;
       outer = true;
       least_points *= model_.trips(dim.extent, At::kLeast);
     }
     return !outer || (least_points < 16 && task > 8 * kTaskCycles);
+  }
+
+  bool is_loop_of_task(const loop::Dim& dim) const {
+    return (plan_.transpose && dim.var == plan_.transpose->first) || inner_dim_ == dim.var;
   }
 
   void choose_tasks() {
@@ -348,14 +371,15 @@ class Chooser {
       if (sym::has_index(dim.extent)) return;  // one task
       if (lane_dim_ && dim.var == *lane_dim_)
         lane = &dim;
-      else if (!plan_.transpose || dim.var != plan_.transpose->first)
+      else if (!is_loop_of_task(dim))
         outer.push_back(dim);
       else
         point_cycles_ *= model_.trips(dim.extent);  // a loop within the task
     }
     for (const loop::Dim& dim : outer) plan_.tasks.push_back(dim.var);
     const double task = point_cycles_ * (lane ? model_.trips(lane->extent) : 1);
-    if (plan_.points.empty() && in_pieces(lane)) {
+    const bool neighbours = !plan_.points.empty() && !inner_dim_;
+    if (!neighbours && in_pieces(lane)) {
       plan_.tasks.push_back(lane->var);
       const int width = plan_.width.at(lane->var);
       const double points = variation_.chunk * kTaskCycles / point_cycles_;
@@ -366,7 +390,7 @@ class Chooser {
           std::max<int64_t>(1, std::min<int64_t>(static_cast<int64_t>(variation_.chunk * kTaskCycles / task),
                                                  static_cast<int64_t>(model_.trips(outer.back().extent))));
     }
-    if (!plan_.points.empty() && outer.size() > 1) {
+    if (neighbours && outer.size() > 1) {
       const int64_t count = plan_.points[0].factor;
       plan_.chunk = (plan_.chunk + count - 1) / count * count;
     }
@@ -381,7 +405,7 @@ class Chooser {
   const LoopCost& model_;
   const loop::Nest& nest_;
   LoopPlan plan_;
-  std::optional<Expr> lane_dim_;
+  std::optional<Expr> lane_dim_, inner_dim_;  // inner_dim_: of points computed together, if not of the tasks
   std::vector<loop::Dim> order_;
   double point_cycles_ = 1;
   double cycles_ = 0;  // of the whole nest

@@ -12,6 +12,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/capacity.h"
 #include "compiler/loop/module_values.h"
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
@@ -129,6 +130,8 @@ class Ranges {
       if (const auto* loop = std::get_if<loop::While>(&step.node)) {
         given_[loop->counter] = {0, sym::max(loop->trip_count - 1, 0)};
         given_[loop->iterations] = {0, loop->trip_count};
+        if (const auto capacity = loop::capacity_of(program, *loop))
+          given_[*capacity] = {0, std::numeric_limits<int64_t>::max()};
       }
     });
   }

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/op_table.h"
 #include "harness.h"
@@ -205,6 +207,86 @@ TEST_CASE("carried sizes that grow or shrink by the same in every iteration") {
          .expected = {compute(DType::kF32, {1, 2},
                               [&](const At& i) { return at(sample(DType::kF32, {7, 2}), {6, i[1]}); })},
          .fixed = {0}});
+}
+
+TEST_CASE("a loop without a bound collects rows and grows until its condition fails") {
+  const HostTensor x = sample(DType::kF32, {2, 3}), column = sample(DType::kF32, {2, 1, 3}, 2);
+  for (const int64_t ran : {0, 1, 16, 17, 70})
+    for (const int64_t trips : {int64_t{1} << 31, std::numeric_limits<int64_t>::max()})
+      check({.name = "unbounded",
+             .inputs = {x, column, tensor(DType::kI64, {}, {double(ran)})},
+             .build =
+                 [&](Builder& b, const Ids& in) {
+                   const ValueId start = ops::lt(b, b.scalar(DType::kI64, 0), in[2]);
+                   auto result = ops::loop(b, trips, start, {in[1]}, [&](const ops::LoopState& s) {
+                     const ValueId next = ops::add(b, s.counter_value, b.scalar(DType::kI64, 1));
+                     return ops::LoopStep{ops::lt(b, next, in[2]),
+                                          {ops::concat(b, {s.carried[0], in[1]}, 1)},
+                                          {ops::mul(b, in[0], ops::cast(b, next, DType::kF32)), next,
+                                           ops::slice(b, ops::reduce_sum(b, s.carried[0], {1}), 0, 0, 1)}};
+                   });
+                   return Ids{result.carried[0], result.stacked[0],
+                              ops::add(b, result.stacked[1], result.stacked[1]), result.stacked[2]};
+                 },
+             .expected = {compute(DType::kF32, {2, 1 + ran, 3},
+                                  [&](const At& i) { return at(column, {i[0], 0, i[2]}); }),
+                          compute(DType::kF32, {ran, 2, 3},
+                                  [&](const At& i) { return at(x, {i[1], i[2]}) * double(i[0] + 1); }),
+                          compute(DType::kI64, {ran}, [](const At& i) { return 2 * double(i[0] + 1); }),
+                          compute(DType::kF32, {ran, 1, 3},
+                                  [&](const At& i) { return at(column, {0, 0, i[2]}) * double(i[0] + 1); })},
+             .tolerance = 1e-4,
+             .fixed = {1}});
+}
+
+TEST_CASE("loops without a bound may be nested") {
+  // Outer iteration i sums the i + 20 rows of an inner loop.
+  const HostTensor x = sample(DType::kF32, {5});
+  const int64_t ran = 19;
+  check({.name = "nested",
+         .inputs = {x, tensor(DType::kI64, {}, {double(ran)})},
+         .build =
+             [&](Builder& b, const Ids& in) {
+               const ValueId yes = b.elements({1}, {}, DType::kBool);
+               const auto trips = std::numeric_limits<int64_t>::max();
+               auto result = ops::loop(b, trips, yes, {in[0]}, [&](const ops::LoopState& outer) {
+                 const ValueId last = ops::add(b, outer.counter_value, b.scalar(DType::kI64, 19));
+                 auto rows = ops::loop(b, trips, yes, {in[0]}, [&](const ops::LoopState& s) {
+                   return ops::LoopStep{ops::lt(b, s.counter_value, last), {s.carried[0]}, {s.carried[0]}};
+                 });
+                 return ops::LoopStep{
+                     ops::lt(b, outer.counter_value, ops::sub(b, in[1], b.scalar(DType::kI64, 1))),
+                     {outer.carried[0]},
+                     {ops::reduce_sum(b, rows.stacked[0], {0})}};
+               });
+               return Ids{result.stacked[0]};
+             },
+         .expected = {compute(DType::kF32, {ran, 5},
+                              [&](const At& i) { return at(x, {i[1]}) * double(i[0] + 20); })},
+         .tolerance = 1e-4});
+}
+
+TEST_CASE("a loop that nothing ends is refused, and one that grows along two dims without a bound") {
+  const Case endless{
+      .name = "endless", .inputs = {sample(DType::kF32, {3})}, .build = [](Builder& b, const Ids& in) {
+        const auto trips = std::numeric_limits<int64_t>::max();
+        return Ids{ops::loop(b, trips, std::nullopt, {in[0]}, [&](const ops::LoopState& s) {
+                     return ops::LoopStep{std::nullopt, {s.carried[0]}, {s.carried[0]}};
+                   }).stacked[0]};
+      }};
+  CHECK(failure(endless, false).find("nothing ends it") != std::string::npos);
+  const Case square{
+      .name = "square", .inputs = {sample(DType::kF32, {1, 1})}, .build = [](Builder& b, const Ids& in) {
+        const auto trips = std::numeric_limits<int64_t>::max();
+        const ValueId yes = b.elements({1}, {}, DType::kBool);
+        return Ids{ops::loop(b, trips, yes, {in[0]}, [&](const ops::LoopState& s) {
+                     return ops::LoopStep{
+                         ops::lt(b, s.counter_value, b.scalar(DType::kI64, 3)),
+                         {ops::pad(b, s.carried[0], {0, 0}, {1, 1}, b.scalar(DType::kF32, 0))},
+                         {}};
+                   }).carried[0]};
+      }};
+  CHECK(failure(square, false).find("grows along several dims") != std::string::npos);
 }
 
 TEST_CASE("an update of state shows after the run") {

@@ -1,9 +1,11 @@
 #include "compiler/passes/quantized.h"
 
 #include <functional>
+#include <tuple>
 
 #include "compiler/graph/verify.h"
 #include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/recurrent.h"
 #include "tests/unit/passes/numbers.h"
 
 using namespace stridec;
@@ -242,4 +244,34 @@ TEST_CASE(
     CHECK(m.products(DType::kF8E4M3) == 0);
     CHECK(m.difference() < 1e-6);
   }
+}
+
+TEST_CASE("recurrent layers with 8-bit weights multiply bytes, before the loop and in each of its steps") {
+  for (const DType dtype : {DType::kI8, DType::kU8})
+    for (const bool per_row : {false, true})
+      for (const auto& [cell, gates, products] :
+           {std::tuple(ops::Cell::kLstm, 4, 2), {ops::Cell::kGru, 3, 3}, {ops::Cell::kRnn, 1, 2}}) {
+        const int64_t rows = gates * 5;
+        const Made m = made({{DType::kF32, {4, 2, 8}}}, [&](Builder& b, const auto& in) {
+          // The second of two directions, as a view of both.
+          const auto direction = [&](int64_t depth, unsigned seed) {
+            return squeeze(slice(drawn_constant(b, dtype, {2, rows, depth}, seed), 0, 1, 1), {0});
+          };
+          const ops::RecurrentScale scale{
+              per_row ? drawn_constant(b, DType::kF32, {rows}, 5) * 0.01 : ops::number(b, DType::kF32, 0.01),
+              ops::filled(b, per_row ? Shape(1, rows) : Shape{}, dtype, dtype == DType::kU8 ? 128 : 0)};
+          const ops::RecurrentWeights weights{.w = direction(8, 2),
+                                              .r = direction(5, 3),
+                                              .bias = {},
+                                              .peepholes = {},
+                                              .w_scale = scale,
+                                              .r_scale = scale};
+          return ops::recurrent(cell, in[0], weights, {}, {}, {.activations = ops::default_activations(cell)})
+              .y;
+        });
+        CHECK(m.products(DType::kU8) == products);
+        CHECK(m.products(DType::kI16) == 0);
+        CHECK(m.products(DType::kF32) == 0);
+        CHECK(m.difference() < 1e-5);
+      }
 }

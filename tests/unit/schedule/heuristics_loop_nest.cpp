@@ -209,6 +209,35 @@ TEST_CASE("products without a micro-kernel do several rows together, where these
   CHECK(schedule("i32", "1..3", "0").find("points") == std::string::npos);
 }
 
+TEST_CASE("output channels of a convolution share its vectors, as loops of a task") {
+  const auto schedule = [](int channels) {
+    return chosen(replaced(R"(program convolution
+  input x f32 [64, 40, 264] ordinal 0
+  output y f32 [N, 40, 264] ordinal 0
+  input w f32 [N, 64, 3, 9] ordinal 1
+  inputs (x, w)
+  outputs (y)
+  steps
+    nest 0 conv (%i0<N, %i1<40, %i2<264)
+      %0 : f32 = reduce sum (%r0<64, %r1<3, %r2<9)
+        %1 : f32 = load x[%r0, %i1 + %r1 - 1, %i2 + %r2 - 4] if 1 <= %i1 + %r1 && %i1 + %r1 <= 40 && 4 <= %i2 + %r2 && %i2 + %r2 <= 267 else 0
+        %2 : f32 = load w[%i0, %r0, %r1, %r2]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store y[%i0, %i1, %i2] %0
+)",
+                           "N", cat(channels)),
+                  "x86-64-v3");
+  };
+  for (const auto& [channels, together] : {std::pair(8, 4), {6, 3}, {4, 4}, {3, 3}, {2, 2}}) {
+    CAPTURE(channels);
+    CHECK(schedule(channels).find(cat("tasks %i1; ")) != std::string::npos);
+    CHECK(schedule(channels).find(cat("points %i0 ", together)) != std::string::npos);
+    CHECK(schedule(channels).find("vectorize %i2") != std::string::npos);
+  }
+  CHECK(schedule(1).find("points") == std::string::npos);
+}
+
 TEST_CASE("what is turned goes by tiles where no cache holds it") {
   const auto schedule = [](int64_t rows) {
     return chosen(
