@@ -15,6 +15,7 @@
 #include "compiler/loop/capacity.h"
 #include "compiler/loop/module_values.h"
 #include "compiler/loop/provenance.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/memory/arena.h"
@@ -283,42 +284,78 @@ bool same_place(const Program& program, const loop::Access& a, const loop::Acces
   return sym::simplify(loop::offset_of(program, a) - loop::offset_of(program, b), program.facts).is_const(0);
 }
 
-// The block of the nest that stores to the buffer, if it is one, with nothing but parallel loops around it.
-const loop::Block* storing_block(const loop::Block& block, BufferId id) {
-  const loop::Block* found = nullptr;
-  for (const loop::Stmt& stmt : block) {
-    const auto* store = std::get_if<loop::Store>(&stmt.node);
-    const loop::Block* here = store && store->access.buffer == id ? &block : nullptr;
-    if (const auto* loop = std::get_if<loop::For>(&stmt.node)) here = storing_block(loop->body, id);
-    if (here && found && here != found) return nullptr;
-    if (here) found = here;
+// An access, the block that it is in and its position there, the loops around, and the position of the
+// statement of the nest's body.
+struct Place {
+  const loop::Access* access;
+  const loop::Block* block;
+  size_t in_block;
+  std::vector<loop::Dim> loops;
+  size_t at;
+};
+
+struct Places {
+  std::vector<Place> loads, stores;  // of the operand, to the output; in order
+  bool parallel = true;              // the stores are in parallel loops, and none updates
+};
+
+void collect(const loop::Block& block, BufferId operand, BufferId output, bool parallel, Place& here,
+             Places& found) {
+  for (size_t i = 0; i < block.size(); ++i) {
+    const loop::Stmt& stmt = block[i];
+    if (here.loops.empty()) here.at = i;
+    here.block = &block, here.in_block = i;
+    if (const auto* load = std::get_if<loop::Load>(&stmt.node); load && load->access.buffer == operand) {
+      here.access = &load->access;
+      found.loads.push_back(here);
+    }
+    if (const auto* store = std::get_if<loop::Store>(&stmt.node); store && store->access.buffer == output) {
+      here.access = &store->access;
+      found.stores.push_back(here);
+      found.parallel = found.parallel && parallel && !store->update;
+    }
+    const loop::Block* body = loop::body_of(stmt);
+    if (!body) continue;
+    const size_t outer = here.loops.size();
+    for (const loop::Dim& dim : loop::dims_of(stmt)) here.loops.push_back(dim);
+    collect(*body, operand, output, parallel && std::holds_alternative<loop::For>(stmt.node), here, found);
+    here.loops.resize(outer);
   }
-  return found;
 }
 
-// Whether each element of `operand` is read only by the point, or the iteration, that writes the element of
-// `output` at its place, and before that. No two points write the same element.
-bool dies_by_point(const Program& program, const loop::Nest& nest, BufferId operand, BufferId output) {
-  const loop::Block* storing = storing_block(nest.body, output);
-  if (!storing) return false;
-  int loads = 0;
-  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-    const auto* load = std::get_if<loop::Load>(&stmt.node);
-    loads += load && load->access.buffer == operand;
-  });
-  std::vector<const loop::Access*> read;
-  for (const loop::Stmt& stmt : *storing) {
-    if (const auto* load = std::get_if<loop::Load>(&stmt.node)) {
-      if (load->access.buffer == operand) read.push_back(&load->access), --loads;
-    } else if (const auto* store = std::get_if<loop::Store>(&stmt.node)) {
-      if (store->access.buffer != output) continue;
-      if (store->update) return false;
-      std::erase_if(read,
-                    [&](const loop::Access* access) { return same_place(program, *access, store->access); });
-    }
+// Whether the loops around `load` visit the places that those around `store` write, for the same point.
+bool same_row(const Program& program, const Place& load, const Place& store) {
+  if (load.loops.size() != store.loops.size()) return false;
+  sym::Substitution renamed;
+  for (size_t i = 0; i < load.loops.size(); ++i) {
+    if (load.loops[i].extent != store.loops[i].extent) return false;
+    renamed[load.loops[i].var] = store.loops[i].var;
   }
-  // Loads after the store are in this list as well; those that are counted are in other blocks.
-  return read.empty() && loads == 0;
+  loop::Access access = *load.access;
+  loop::substitute(access, renamed);
+  return same_place(program, access, *store.access);
+}
+
+// Whether each element of `operand` is read only by the point that writes the element of `output` at its
+// place, and before that: in the iteration that writes it, or by an earlier statement over the same row. No
+// two points or iterations write the same element.
+bool dies_by_point(const Program& program, const loop::Nest& nest, BufferId operand, BufferId output) {
+  Places places;
+  Place here{};
+  collect(nest.body, operand, output, true, here, places);
+  if (places.stores.empty() || !places.parallel) return false;
+  const Place& store = places.stores.front();
+  for (const Place& other : places.stores)
+    if (other.block != store.block) return false;
+  return std::ranges::all_of(places.loads, [&](const Place& load) {
+    if (load.block == store.block) {
+      const Place* first = nullptr;
+      for (const Place& written : places.stores)
+        if (!first && same_place(program, *load.access, *written.access)) first = &written;
+      return first && load.in_block < first->in_block;
+    }
+    return load.at < store.at && same_row(program, load, store);
+  });
 }
 
 std::optional<BufferId> operand_of(const Program& program, const loop::Nest& nest, BufferId output,

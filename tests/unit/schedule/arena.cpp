@@ -83,7 +83,40 @@ bool a_loop_writes_over(bool elsewhere) {
   return after[t.buffer].offset == after[u.buffer].offset;
 }
 
+// u[n, 8]: rows of t[n, 8] over their sums. `after`: a second sum of the row, after u is written.
+bool a_row_is_written_over(bool after, InPlace in_place) {
+  Pieces p("rows");
+  const loop::View x = p.input("x", {p.n, 8});
+  const loop::View t = p.map("t", {x}, [](auto v) { return v[0] * v[0]; });
+  const loop::View u = p.temporary("u", {p.n, 8}), s = p.temporary("s", {p.n});
+  {
+    loop::NestBuilder nest(p.program, "over");
+    const Expr i = nest.dim(p.n, "i");
+    const auto sum = [&] {
+      return nest.reduce(loop::Combine::kSum, {8},
+                         [&](const std::vector<Expr>& k) { return nest.load(t, {i, k[0]}); });
+    };
+    const loop::Value first = sum();
+    nest.loop({8}, [&](const std::vector<Expr>& j) { nest.store(u, {i, j[0]}, nest.load(t, {i, j[0]}) / first); });
+    nest.store(s, {i}, after ? sum() : first);
+    nest.finish();
+  }
+  p.output("y", u);
+  p.output("z", s);
+  loop::Program planned = p.program;
+  plan_memory(planned, in_place);
+  loop::verify(planned);
+  CHECK(same_results(p.program, planned, {{p.n, 5}, {p.m, 1}}));
+  return planned[t.buffer].offset == planned[u.buffer].offset;
+}
+
 }  // namespace
+
+TEST_CASE("a row is written over where all that reads it comes before, or in the same iteration") {
+  CHECK(a_row_is_written_over(false, InPlace::kSums));
+  CHECK(!a_row_is_written_over(true, InPlace::kSums));
+  CHECK(!a_row_is_written_over(false, InPlace::kPointwise));  // threads share the row there
+}
 
 TEST_CASE("a loop writes over what the same iteration has read, at the same place in memory") {
   CHECK(a_loop_writes_over(false));
