@@ -13,12 +13,18 @@ namespace stridec::cli {
 StoredWeights stored_weights(const Compilation& made) {
   StoredWeights out;
   std::set<const uint8_t*> met;  // functions may share weights
-  for (const FunctionResult& function : made.functions)
+  const auto add = [&](const uint8_t* bytes, size_t size) {
+    if (bytes && met.insert(bytes).second) out.of_model += size;
+  };
+  for (const FunctionResult& function : made.functions) {
     for (const graph::Node& node : function.graph.nodes) {
       if (node.kind != graph::OpKind::kConstant) continue;
-      const graph::Data* const data = function.graph[node.outputs[0]].known_data();
-      if (data && met.insert(data->bytes).second) out.of_model += data->size;
+      if (const graph::Data* const data = function.graph[node.outputs[0]].known_data())
+        add(data->bytes, data->size);
     }
+    for (const auto* ids : {&function.loops.states, &function.loops.parameters})
+      for (loop::BufferId id : *ids) add(function.loops[id].weight.bytes, function.loops[id].weight.size);
+  }
   std::set<int64_t> places;  // the programs share one section
   for (const loop::Program* program : made.programs()) {
     out.stored = static_cast<uint64_t>(program->weight_bytes);

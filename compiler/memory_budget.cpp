@@ -51,7 +51,7 @@ Expr planned(const codegen::cuda::Variant&, const Program& program) {
 }
 
 template <class Variants>
-void recompute(Compilation& compilation, schedule::MemoryBudget budget, Variants FunctionResult::* variants) {
+void recompute(Compilation& compilation, schedule::MemoryBudget budget, Variants FunctionResult::*variants) {
   struct Unit {
     FunctionResult* function;
     size_t at;
@@ -104,9 +104,10 @@ schedule::MemoryBudget parse_memory_budget(std::string_view text) {
                                                             {"MiB", 1024.0 * 1024},
                                                             {"GiB", 1024.0 * 1024 * 1024}};
   if (error == std::errc() && unit.empty() && number >= 0 && number <= 1) return {.share = number};
-  if (error == std::errc() && number >= 0 && number < 1e12)
+  constexpr double kMost = 1e18;
+  if (error == std::errc() && number >= 0)
     for (const auto& [name, bytes] : kUnits)
-      if (name == unit) return {.bytes = static_cast<int64_t>(number * bytes)};
+      if (name == unit && number * bytes < kMost) return {.bytes = static_cast<int64_t>(number * bytes)};
   fail(ErrorKind::kUsage, "bad-budget", cat("--activation-memory-budget does not take '", text, "'"),
        "it takes a share from 0 (the least memory) to 1 (keep everything), or bytes: 800MB, 2GiB");
 }

@@ -10,6 +10,7 @@
 #include "compiler/codegen/cpu/derive.h"
 #include "compiler/codegen/host.h"
 #include "compiler/function_flags.h"
+#include "compiler/graph/gradient_marks.h"
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/loop/module_values.h"
@@ -18,7 +19,6 @@
 #include "compiler/manifest_facts.h"
 #include "compiler/memory_budget.h"
 #include "compiler/ops/op_table.h"
-#include "compiler/passes/drop_gradient_marks.h"
 #include "compiler/passes/pass_list.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/schedule/pass_list.h"
@@ -44,7 +44,7 @@ void for_each_function(Module& m, Use&& use) {
 void import_graph(Module& m, const PassContext&) {
   for_each_function(m, [](ModuleFunction& function, FunctionResult& made) {
     made.nodes.imported(function.graph);
-    passes::drop_gradient_marks(function.graph);
+    graph::drop_gradient_marks(function.graph);
     graph::eliminate_dead_code(function.graph);
     made.graph = function.graph;
   });

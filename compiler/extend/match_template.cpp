@@ -7,6 +7,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/numeric.h"
+#include "compiler/graph/gradient_marks.h"
 #include "compiler/ops/op_table.h"
 
 namespace stridec::extend {
@@ -87,6 +88,13 @@ class Comparison {
   Builder& b_;
 };
 
+// Rules see graphs without the marks of gradients.
+ValueId without_marks(Graph& graph, ValueId result) {
+  graph.top.results = {result};
+  graph::drop_gradient_marks(graph);
+  return graph.top.results[0];
+}
+
 }  // namespace
 
 std::optional<double> splat(const graph::Graph& graph, ValueId id) {
@@ -118,7 +126,8 @@ std::vector<OpKind> template_kinds(const Composite& composite) {
           arguments.emplace(parameter, 0.1);
       }
       try {
-        const ValueId result = composite.build(builder, {builder.input("x", {dtype, {2, 3}})}, arguments);
+        const ValueId result =
+            without_marks(graph, composite.build(builder, {builder.input("x", {dtype, {2, 3}})}, arguments));
         const NodeId producer = graph[result].producer;
         if (producer.valid() && std::ranges::count(kinds, graph[producer].kind) == 0)
           kinds.push_back(graph[producer].kind);
@@ -138,7 +147,7 @@ std::optional<TemplateMatch> match_template(Builder& builder, const Composite& c
   Builder inner(pattern, ops::shape_table());
   ValueId result;
   try {
-    result = composite.build(inner, {inner.input("x", *type)}, arguments);
+    result = without_marks(pattern, composite.build(inner, {inner.input("x", *type)}, arguments));
   } catch (const Error&) {
     return std::nullopt;  // the operator has no such type
   }

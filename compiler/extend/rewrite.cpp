@@ -7,6 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/extend/match.h"
 #include "compiler/extend/requirement.h"
+#include "compiler/graph/gradient_marks.h"
 #include "compiler/graph/undo.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/sym/text.h"
@@ -300,7 +301,10 @@ std::vector<RuleOf> rules_at(const std::vector<RuleFile>& files, std::string_vie
 
 Rewritten rewrite(Graph& graph, const std::vector<RuleOf>& rules, const RewriteOptions& options) {
   if (rules.empty()) return {};
-  return Rewriter(graph, rules, options).run();
+  graph::drop_gradient_marks(graph);
+  Rewritten made = Rewriter(graph, rules, options).run();
+  graph::drop_gradient_marks(graph);  // those of replacements
+  return made;
 }
 
 std::string cycle_of(const std::vector<std::string>& trace) {

@@ -44,8 +44,8 @@ struct RuleOf {
 };
 std::vector<RuleOf> rules_at(const std::vector<RuleFile>& files, std::string_view pass);
 
-// First rule first, until no rule fires. Throws Error (kDoesNotFit, "rules-loop") that names the rules which
-// fire in turn, if they do not come to an end.
+// First rule first, until no rule fires. Drops the marks of gradients, which no rule sees. Throws Error
+// (kDoesNotFit, "rules-loop") that names the rules which fire in turn, if they do not come to an end.
 Rewritten rewrite(graph::Graph& graph, const std::vector<RuleOf>& rules, const RewriteOptions& options = {});
 
 // "a -> b -> a": the shortest repetition at the end of the trace.

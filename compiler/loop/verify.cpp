@@ -388,8 +388,13 @@ class ProgramVerifier {
     steps(s.else_steps);
   }
   void step(const While& s) {
-    if (capacity_of(program_, s))
+    if (const auto capacity = capacity_of(program_, s)) {
       check(s.condition.valid(), s.counter, " counts the iterations of a loop that nothing ends");
+      // Elements stay in place when the memory grows.
+      for (BufferId id : growing_buffers(program_, *capacity))
+        for (sym::Expr stride : buffer(id).strides)
+          check(!sym::depends_on(stride, *capacity), buffer(id).name, " has a stride that grows");
+    }
     known(s.trip_count, "a trip count");
     if (s.condition.valid())
       check(is_bool(buffer(s.condition).dtype), "a loop's condition is ", name(buffer(s.condition).dtype));

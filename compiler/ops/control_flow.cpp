@@ -3,6 +3,7 @@
 // may change by a fixed amount per iteration: it is then start + counter * growth, and the buffer has the
 // largest size.
 #include <algorithm>
+#include <limits>
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
@@ -88,10 +89,10 @@ std::vector<std::vector<sym::Expr>> growths(const Node& node, const std::vector<
   return out;
 }
 
-// Whether memory is reserved for all iterations. From 2^30 on it is extended during the run, if it can be:
-// such trip counts come from limits of integer types, not from models.
+// Whether memory is reserved for all iterations. For trip counts that are limits of integer types, not of
+// models, it is extended during the run, and the condition alone ends the loop.
 bool reserves_all(sym::Expr trip_count) {
-  constexpr int64_t kMany = int64_t{1} << 30;
+  constexpr int64_t kMany = std::numeric_limits<int32_t>::max();
   return !trip_count.is_const() || trip_count.value() < kMany;
 }
 
@@ -178,6 +179,11 @@ void loop_lower(Lowering& l, const Node& node) {
   bool any = carried < node.outputs.size();
   for (size_t i = 0; extends && i < carried; ++i) {
     extended[i] = growing_dims(growth[i], l.program().facts);
+    // Where the trip count became known only after the loop was built, which checks it otherwise.
+    if (extended[i].size() > 1)
+      fail(ErrorKind::kUnsupported, "unbounded-loop",
+           "loop: a carried value grows along several dims without a bound on the number of iterations",
+           "give the loop a trip count");
     any = any || !extended[i].empty();
   }
   if (extends && any) {

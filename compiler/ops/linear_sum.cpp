@@ -111,11 +111,12 @@ Term narrow_factor(Term term, const Dims& dims, int64_t rank) {
   return term;
 }
 
-// Whether the term is 0, 1, ... along `dim` of a tensor of `rank`, and does not vary along others.
-bool is_index_along(Term term, int64_t dim, int64_t rank) {
+// Whether the term is 0, 1, ... along `dim` of a tensor of this shape, and does not vary along others.
+bool is_index_along(Term term, int64_t dim, const graph::Shape& shape) {
   const Node* node = producer_of(term);
-  const int64_t at = dim - (rank - term.rank());
-  if (!node || at < 0) return false;
+  const int64_t at = dim - (static_cast<int64_t>(shape.size()) - term.rank());
+  if (!node || at < 0 || is_float(term.dtype()) || term.dim(at) != shape[static_cast<size_t>(dim)])
+    return false;
   if (node->kind == OpKind::kIota) return node->attributes.integer("dim") == at;
   const auto known = term.builder().known(term.id());
   if (!known || term.dim(at) != sym::Expr(static_cast<int64_t>(known->size()))) return false;
@@ -126,12 +127,13 @@ bool is_index_along(Term term, int64_t dim, int64_t rank) {
 
 // The index k along `dim` where `condition` holds, with extent 1 there, if it is i == k for indices i along
 // `dim`: as of a one-hot row.
-std::optional<Term> index_where(Term condition, int64_t dim, int64_t rank) {
+std::optional<Term> index_where(Term condition, int64_t dim, const graph::Shape& shape) {
   const Node* node = producer_of(condition);
   if (!node || node->kind != OpKind::kEq) return std::nullopt;
   for (size_t i = 0; i < 2; ++i) {
     const Term along = input_of(condition, *node, i), at = input_of(condition, *node, 1 - i);
-    if (is_index_along(along, dim, rank) && is_one_along(at, {dim}, rank)) return at;
+    if (is_index_along(along, dim, shape) && is_one_along(at, {dim}, static_cast<int64_t>(shape.size())))
+      return at;
   }
   return std::nullopt;
 }
@@ -143,13 +145,13 @@ std::optional<Term> one_hot_sum(Term term, const Dims& dims) {
   const Term condition = input_of(term, *node, 0), value = input_of(term, *node, 1);
   if (known_number(input_of(term, *node, 2)) != 0.0 || !is_constant_along(value, dims, term.rank()))
     return std::nullopt;
-  const auto at = index_where(condition, dims[0], term.rank());
-  if (!at) return std::nullopt;
+  const auto found = index_where(condition, dims[0], term.shape());
+  if (!found) return std::nullopt;
+  const Term at = cast(*found, DType::kI64);  // a size need not fit into the type of its indices
   const Term x = narrow_factor(value, dims, term.rank());
   graph::Shape shape = term.shape();
   const sym::Expr size = std::exchange(shape[static_cast<size_t>(dims[0])], 1);
-  const Term inside =
-      logical_and(greater_equal(*at, 0), less(*at, size_as(term.builder(), at->dtype(), size)));
+  const Term inside = logical_and(greater_equal(at, 0), less(at, size_as(term.builder(), DType::kI64, size)));
   return expand(select(inside, x, 0.0), shape);
 }
 

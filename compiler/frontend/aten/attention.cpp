@@ -21,7 +21,8 @@ Term masked_softmax(Term scores) {
       maximum(stop_gradient(reduce_max(scores, {last}, kKeep)), std::numeric_limits<float>::lowest());
   const Term e = exp(scores - top);
   // A row with an element that is not masked has a sum of at least 1.
-  return as_softmax(scores, e / maximum(reduce_sum(e, {last}, kKeep), std::numeric_limits<float>::min()), {last});
+  const Term sum = maximum(reduce_sum(e, {last}, kKeep), std::numeric_limits<float>::min());
+  return as_softmax(scores, e / sum, {last});
 }
 
 // Repeats each head of keys or values for the query heads that share it.

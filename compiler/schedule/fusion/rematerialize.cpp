@@ -109,6 +109,9 @@ class Slicer {
       const loop::Buffer& buffer = program_[store->access.buffer];
       if (store->access.buffer == site_.store->access.buffer) continue;
       if (buffer.storage == loop::Storage::kLocal || buffer.dtype != nest_.values[id.value].dtype) continue;
+      for (sym::Expr at : store->access.index)
+        for (sym::Expr var : sym::free_vars(at))
+          if (sym::is_index(var) && !loop::is_var_of(var, site_.dims)) return false;
       out_.body.push_back({Load{id, store->access, {.dtype = buffer.dtype}}});
       return true;
     }

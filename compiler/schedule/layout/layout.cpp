@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/capacity.h"
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
@@ -217,6 +218,10 @@ void choose_layouts(Program& program) {
       for (BufferId id : call->reads) fixed[id.value] = true;
       for (BufferId id : call->writes) fixed[id.value] = true;
     }
+    // What grows keeps its elements in place, so the dim that grows stays outermost.
+    const auto* loop = std::get_if<loop::While>(&step.node);
+    if (const auto capacity = loop ? loop::capacity_of(program, *loop) : std::nullopt)
+      for (BufferId id : loop::growing_buffers(program, *capacity)) fixed[id.value] = true;
   });
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     auto& buffer = program.buffers[i];

@@ -262,11 +262,13 @@ std::vector<size_t> join_in_place(std::span<Lifetime> lives, std::span<const siz
     while (leader[i] != i) i = leader[i];
     return i;
   };
+  std::vector<int> written(lives.size(), -1);  // the last step that wrote over the item
   for (const size_t i : order) {
     const std::optional<size_t> from = operand(i);
     if (!from) continue;
     const size_t other = leader_of(*from);
-    if (other == i || lives[other].last != lives[i].first) continue;
+    if (other == i || lives[other].last != lives[i].first || written[other] == lives[i].first) continue;
+    written[other] = lives[i].first;
     lives[other].touch(lives[i].last);
     leader[i] = other;
   }

@@ -336,17 +336,35 @@ bool same_row(const Program& program, const Place& load, const Place& store) {
   return same_place(program, access, *store.access);
 }
 
+// Whether each iteration around the store, and each point, writes elements of its own.
+bool writes_apart(const loop::Nest& nest, const Place& store) {
+  const auto moves = [&](const loop::Dim& dim) {
+    return dim.extent.is_const(1) ||
+           std::ranges::any_of(store.access->index, [&](Expr at) { return sym::depends_on(at, dim.var); });
+  };
+  return std::ranges::all_of(nest.dims, moves) && std::ranges::all_of(store.loops, moves);
+}
+
 // Whether each element of `operand` is read only by the point that writes the element of `output` at its
-// place, and before that: in the iteration that writes it, or by an earlier statement over the same row. No
-// two points or iterations write the same element.
-bool dies_by_point(const Program& program, const loop::Nest& nest, BufferId operand, BufferId output) {
+// place, and before that: in the iteration that writes it or, with kSums, by an earlier statement over the
+// same row. With kPointwise, threads may share the loops of a point: each of them has its own iterations, and
+// all of them run the statements outside.
+bool dies_by_point(const Program& program, const loop::Nest& nest, BufferId operand, BufferId output,
+                   InPlace in_place) {
   Places places;
   Place here{};
   collect(nest.body, operand, output, true, here, places);
   if (places.stores.empty() || !places.parallel) return false;
   const Place& store = places.stores.front();
   for (const Place& other : places.stores)
-    if (other.block != store.block) return false;
+    if (other.block != store.block || !writes_apart(nest, other)) return false;
+  const bool shared = in_place == InPlace::kPointwise;
+  const bool loops =
+      std::ranges::any_of(nest.body, [](const loop::Stmt& stmt) { return loop::body_of(stmt) != nullptr; });
+  // Code for shared loops may load again what a local row was computed from.
+  const bool rows = std::ranges::any_of(loop::effects_of(nest).writes,
+                                        [&](BufferId id) { return program[id].storage == Storage::kLocal; });
+  if (shared && loops && (store.loops.empty() || rows)) return false;
   return std::ranges::all_of(places.loads, [&](const Place& load) {
     if (load.block == store.block) {
       const Place* first = nullptr;
@@ -354,7 +372,7 @@ bool dies_by_point(const Program& program, const loop::Nest& nest, BufferId oper
         if (!first && same_place(program, *load.access, *written.access)) first = &written;
       return first && load.in_block < first->in_block;
     }
-    return load.at < store.at && same_row(program, load, store);
+    return !shared && load.at < store.at && same_row(program, load, store);
   });
 }
 
@@ -371,7 +389,8 @@ std::optional<BufferId> operand_of(const Program& program, const loop::Nest& nes
   for (BufferId operand : loop::effects_of(nest).reads) {
     const Buffer& in = program[operand];
     if (operand != output && in.storage == Storage::kArena && byte_size(in.dtype) == byte_size(out.dtype) &&
-        extent_in_elements(in) == extent_in_elements(out) && dies_by_point(program, nest, operand, output))
+        extent_in_elements(in) == extent_in_elements(out) &&
+        dies_by_point(program, nest, operand, output, in_place))
       return operand;
   }
   return std::nullopt;

@@ -11,7 +11,7 @@
 #include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/analysis/flow.h"
 #include "compiler/schedule/analysis/typical.h"
-#include "compiler/sym/text.h"
+#include "compiler/schedule/directives/applies.h"
 
 namespace stridec::schedule {
 namespace {
@@ -69,22 +69,9 @@ void for_each_buffer(Program& program, loop::Steps& step, Visit&& visit) {
   });
 }
 
-// Whether the nest has every dim that its schedule names.
-bool has_scheduled_dims(const Nest& nest) {
-  std::set<std::string> names;
-  for (const loop::Dim& dim : nest.dims) names.insert(sym::to_string(dim.var));
-  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-    for (const loop::Dim& dim : loop::dims_of(stmt)) names.insert(sym::to_string(dim.var));
-  });
-  for (const loop::Directive& directive : nest.schedule.directives)
-    for (const std::string& arg : directive.args)
-      if (arg.starts_with('%') && !names.contains(arg)) return false;
-  return true;
-}
-
 // The nest without its stores to the buffers and what only they use; nothing if its schedule does not apply
 // to the rest.
-std::optional<Nest> without_stores(Nest nest, const std::set<BufferId>& to) {
+std::optional<Nest> without_stores(const Program& program, Nest nest, const std::set<BufferId>& to) {
   if (!nest.schedule.kernel.empty()) return std::nullopt;
   const std::function<void(loop::Block&)> drop = [&](loop::Block& block) {
     std::erase_if(block, [&](const loop::Stmt& stmt) {
@@ -96,7 +83,7 @@ std::optional<Nest> without_stores(Nest nest, const std::set<BufferId>& to) {
   };
   drop(nest.body);
   loop::eliminate_dead(nest);
-  return has_scheduled_dims(nest) ? std::optional(std::move(nest)) : std::nullopt;
+  return why_illegal(program, nest, nest.schedule).empty() ? std::optional(std::move(nest)) : std::nullopt;
 }
 
 // A buffer for results of a repetition: those of `of` for which there is no other place.
@@ -379,7 +366,7 @@ Nest RecomputeTimeline::repetition(Program& out, const TimelineStep& step,
       unread.insert(id);
   }
   if (unread.empty()) return nest;
-  if (auto rest = without_stores(nest, unread)) return *std::move(rest);
+  if (auto rest = without_stores(out, nest, unread)) return *std::move(rest);
   for (BufferId id : unread) names[id] = add_buffer_like(out, id);
   return nest;
 }

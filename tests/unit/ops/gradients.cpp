@@ -456,6 +456,13 @@ TEST_CASE("gradients: a one-hot row's sum is the number that it holds") {
   check_gradient("labels from the end", {numbers({3, 4, 2}), labels({-4, -1, 1, -2, 3, 0})}, loss,
                  {.fixed = {1}});
 
+  // 256 classes do not fit into the type of their indices.
+  const auto of_bytes = [&](Builder& b, const std::vector<ValueId>& in) {
+    return gather_elements(log_softmax({b, in[0]}, {1}), cast(Term(b, in[1]), DType::kU8), 1).id();
+  };
+  check_gradient("bytes", {numbers({1, 256, 1}), places({1, 1, 1}, {255})}, of_bytes,
+                 {.fixed = {0, 1}, .symbolic = false, .second = false, .strided = false});
+
   for (const int64_t classes : {4, 5000}) {  // 0, 1, ... as a constant, and as an iota
     graph::Graph g;
     Builder b(g, shape_table());

@@ -1,4 +1,4 @@
-#include "compiler/passes/drop_gradient_marks.h"
+#include "compiler/graph/gradient_marks.h"
 
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
@@ -35,7 +35,7 @@ TEST_CASE("without marks a graph is the one that was written without them") {
       b.output("b", x);
       b.output("c", Term(b, b.add1(OpKind::kGather, {x.id(), index.id()}, {{"dim", int64_t{0}}})));
     }
-    passes::drop_gradient_marks(g);
+    graph::drop_gradient_marks(g);
     graph::eliminate_dead_code(g);
     CHECK(graph::problems(g, ops::shape_table()).empty());
     return graph::to_string(g);
@@ -49,7 +49,7 @@ TEST_CASE("softmax and relu leave no marks") {
   const Term x(b, b.input("x", {DType::kF32, {3, 4}}));
   b.output("y", relu(softmax(x, {1})));
   Graph after = g;
-  passes::drop_gradient_marks(after);
+  graph::drop_gradient_marks(after);
   graph::eliminate_dead_code(after);
   CHECK(graph::to_string(g).find("stop_gradient") != std::string::npos);
   CHECK(graph::to_string(g).find("ties") != std::string::npos);

@@ -93,11 +93,14 @@ bool a_row_is_written_over(bool after, InPlace in_place) {
     loop::NestBuilder nest(p.program, "over");
     const Expr i = nest.dim(p.n, "i");
     const auto sum = [&] {
-      return nest.reduce(loop::Combine::kSum, {8},
-                         [&](const std::vector<Expr>& k) { return nest.load(t, {i, k[0]}); });
+      return nest.reduce(loop::Combine::kSum, {8}, [&](const std::vector<Expr>& k) {
+        return nest.load(t, {i, k[0]});
+      });
     };
     const loop::Value first = sum();
-    nest.loop({8}, [&](const std::vector<Expr>& j) { nest.store(u, {i, j[0]}, nest.load(t, {i, j[0]}) / first); });
+    nest.loop({8}, [&](const std::vector<Expr>& j) {
+      nest.store(u, {i, j[0]}, nest.load(t, {i, j[0]}) / first);
+    });
     nest.store(s, {i}, after ? sum() : first);
     nest.finish();
   }

@@ -1,14 +1,9 @@
-#include "compiler/passes/drop_gradient_marks.h"
+#include "compiler/graph/gradient_marks.h"
 
 #include <algorithm>
 #include <string_view>
 
-namespace stridec::passes {
-
-using graph::Graph;
-using graph::Node;
-using graph::OpKind;
-using graph::ValueId;
+namespace stridec::graph {
 
 namespace {
 
@@ -17,7 +12,7 @@ bool is_mark(OpKind kind) { return kind == OpKind::kStopGradient || kind == OpKi
 // The value without marks. A mark is an alias of its last input.
 ValueId source(const Graph& graph, ValueId value) {
   while (value.valid()) {
-    const graph::NodeId producer = graph[value].producer;
+    const NodeId producer = graph[value].producer;
     if (!producer.valid() || !is_mark(graph[producer].kind)) break;
     value = graph[producer].inputs.back();
   }
@@ -32,7 +27,7 @@ void replace(const Graph& graph, std::vector<ValueId>& values) {
 void drop_attributes(Node& node) {
   constexpr std::string_view kMarks[] = {"ties", "no_gradient_at", "shared_gradient"};
   if (std::ranges::none_of(kMarks, [&](std::string_view mark) { return node.attributes.find(mark); })) return;
-  graph::Attributes kept;
+  Attributes kept;
   for (const auto& [name, value] : node.attributes.items())
     if (std::ranges::count(kMarks, name) == 0) kept.set(name, value);
   node.attributes = std::move(kept);
@@ -43,15 +38,15 @@ void drop_attributes(Node& node) {
 void drop_gradient_marks(Graph& graph) {
   for (Node& node : graph.nodes) {
     if (is_mark(node.kind)) {
-      graph::Value& x = graph[source(graph, node.outputs[0])];
+      Value& x = graph[source(graph, node.outputs[0])];
       if (x.name.empty()) x.name = graph[node.outputs[0]].name;
       continue;
     }
     replace(graph, node.inputs);
-    for (graph::Region& region : node.regions) replace(graph, region.results);
+    for (Region& region : node.regions) replace(graph, region.results);
     drop_attributes(node);
   }
   replace(graph, graph.top.results);
 }
 
-}  // namespace stridec::passes
+}  // namespace stridec::graph
