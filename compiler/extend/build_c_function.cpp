@@ -1,17 +1,17 @@
 // Runs a function of one point on values of the graph: branches become selects, and loops are unrolled.
 #include <algorithm>
-#include <cmath>
-#include <functional>
-#include <numbers>
 #include <optional>
 #include <set>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/c_function.h"
+#include "compiler/extend/c_loops.h"
 #include "compiler/extend/c_value.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/term.h"
+#include "compiler/sym/guard.h"
+#include "compiler/sym/text.h"
 
 namespace stridec::extend {
 namespace {
@@ -106,9 +106,7 @@ class Runner {
       if (const auto* d = std::get_if<double>(&bound->second))
         return ops::number(b_, is_float(dtype) ? dtype : DType::kF64, *d);
       if (const auto* e = std::get_if<sym::Expr>(&bound->second))
-        return e->is_const() && !is_float(dtype)
-                   ? ops::number(b_, DType::kI64, static_cast<double>(e->value()))
-                   : ops::size_as(b_, is_float(dtype) ? dtype : DType::kI64, *e);
+        return is_float(dtype) ? ops::size_as(b_, dtype, *e) : Term(b_, b_.elements({*e}, {}, DType::kI64));
     }
     refuse(each.at, cat("parameter '", each.name, "' is no number"));
   }
@@ -286,11 +284,7 @@ class Runner {
       const bool single = e.suffix == "f";
       return {ops::number(b_, single ? DType::kF32 : DType::kF64, e.number), !single};
     }
-    const bool is_unsigned = e.suffix.find('u') != std::string::npos;
-    const bool wide = e.suffix.find('l') != std::string::npos ||
-                      static_cast<uint64_t>(e.integer) > (is_unsigned ? 0xFFFFFFFFU : 0x7FFFFFFFU);
-    const DType dtype = is_unsigned ? wide ? DType::kU64 : DType::kU32 : wide ? DType::kI64 : DType::kI32;
-    return {Term(b_, b_.elements({sym::Expr(e.integer)}, {}, dtype)), false};
+    return {Term(b_, b_.elements({sym::Expr(e.integer)}, {}, literal_type(e))), false};
   }
 
   CValue variable(const CExpression& e) const {
@@ -299,17 +293,7 @@ class Runner {
         refuse(e.at, cat("'", e.name, "' is read before the loop over sizes that computes it ends"));
     if (const auto found = state_.variables.find(e.name); found != state_.variables.end())
       return found->second;
-    static constexpr std::pair<std::string_view, double> kConstants[] = {
-        {"INFINITY", INFINITY},
-        {"NAN", NAN},
-        {"M_PI", std::numbers::pi},
-        {"M_E", std::numbers::e},
-        {"M_SQRT2", std::numbers::sqrt2},
-        {"M_LN2", std::numbers::ln2},
-        {"M_SQRT1_2", 0.70710678118654752440},
-        {"M_2_SQRTPI", 1.12837916709551257390}};
-    for (const auto& [name, number] : kConstants)
-      if (name == e.name) return {ops::number(b_, DType::kF64, number), true};
+    if (const auto constant = c_constant(e.name)) return {ops::number(b_, DType::kF64, *constant), true};
     if (e.name == "true" || e.name == "false")
       return {ops::number(b_, DType::kBool, e.name == "true"), false};
     refuse(e.at, state_.types.contains(e.name) ? cat("'", e.name, "' has no value on every path")
@@ -379,8 +363,8 @@ class Runner {
     } else if (sign == "-") {
       out.scale = -out.scale;
       out.offset = *other - out.offset;
-    } else if (sign == "*" && other->is_const() && other->value() != 0 &&
-               std::abs(other->value()) < 1 << 20 && std::abs(out.scale) < 1 << 20) {
+    } else if (sign == "*" && other->is_const() && other->value() != 0 && is_small(other->value()) &&
+               is_small(out.scale)) {
       out.scale *= other->value();
       out.offset = out.offset * *other;
     } else {
@@ -389,13 +373,12 @@ class Runner {
     return out;
   }
 
+  static bool is_small(int64_t scale) { return scale > -(1 << 20) && scale < 1 << 20; }
+
   // ---- arrays
   // Reductions are the leading dims of values, the innermost first, so that values from outside broadcast.
   int64_t rank() const { return static_cast<int64_t>(sizes_.size() + place_.shape.size()); }
-  int64_t dim_of(int index) const {
-    const auto open = static_cast<int64_t>(sizes_.size());
-    return index < 0 ? open + index : open + index;
-  }
+  int64_t dim_of(int index) const { return static_cast<int64_t>(sizes_.size()) + index; }
   sym::Expr extent_of(int index) const {
     return index < 0 ? sizes_[static_cast<size_t>(-1 - index)] : place_.shape[static_cast<size_t>(index)];
   }
@@ -413,6 +396,7 @@ class Runner {
       if (is_float(indices.back().term.dtype())) refuse(each.at, "an index is an integer");
     }
     const auto view = view_of(x, indices);
+    if (!view) require_elements(parameter, x);
     return {converted(view ? *view : gathered(x, indices), dtype_of(parameter.type, parameter.at)), false};
   }
 
@@ -447,6 +431,18 @@ class Runner {
     return ops::reshape(ops::permute(part, permutation), aligned);
   }
 
+  // An empty array has no nearest element.
+  void require_elements(const CParameter& parameter, Term x) const {
+    sym::Expr unread = 0;
+    for (const auto* list : {&place_.shape, &sizes_})
+      for (const sym::Expr size : *list) unread = sym::logical_or(unread, sym::eq(size, 0));
+    for (int64_t d = 0; d < x.rank(); ++d)
+      b_.require(sym::logical_or(sym::gt(x.dim(d), 0), unread),
+                 cat(sym::escaped(function_.name), ": dim ", d, " of '", sym::escaped(parameter.name),
+                     "' is {0}, and elements are read; give it one at least"),
+                 {x.dim(d)});
+  }
+
   // Elements anywhere; indices outside are those of the nearest element.
   Term gathered(Term x, const std::vector<CValue>& indices) const {
     std::optional<Term> flat;
@@ -468,17 +464,7 @@ class Runner {
     const auto end = known_size(limit);
     if (!begin || !end || (b_.holds(sym::le(*end - *begin, kFewRounds)) && (*end - *begin).is_const()))
       return false;
-    std::set<std::string> sums;
-    collect_sums(each.body, sums);
-    return has_sums_alone(each.body, sums);
-  }
-
-  static bool is_counting(const CStatement& each) {
-    const CExpression& condition = each.value[0];
-    return each.first.size() == 1 && each.first[0].kind == CStatement::Kind::kDeclare &&
-           !each.first[0].value.empty() && condition.kind == Kind::kBinary &&
-           (condition.name == "<" || condition.name == "<=") && condition.args[0].kind == Kind::kName &&
-           condition.args[0].name == each.first[0].name && is_step(each, each.first[0].name);
+    return !problem_of_reduction(each, sums_of(each));
   }
 
   // ---- loops over sizes: for (int k = 0; k < n; ++k) s += ...;
@@ -491,9 +477,8 @@ class Runner {
                end = known_size(value(condition.args[1]).term);
     if (!begin || !end) refuse(each.at, "the condition of a loop depends on data");
     const sym::Expr extent = b_.simplify(sym::max(*end - *begin + (condition.name == "<=" ? 1 : 0), 0));
-    std::set<std::string> sums;
-    collect_sums(each.body, sums);
-    sums.erase(name);
+    std::set<std::string> sums = sums_of(each);
+    if (const auto problem = problem_of_reduction(each, sums)) refuse(problem->at, problem->what);
     sizes_.push_back(extent);
     const Affine index{.index = -static_cast<int>(sizes_.size()), .scale = 1, .offset = *begin};
     const Term count = ops::positions_along(b_, extent, 0, rank());
@@ -507,27 +492,18 @@ class Runner {
     sizes_.pop_back();
   }
 
-  static bool is_step(const CStatement& each, const std::string& name) {
-    if (each.otherwise.size() != 1 || each.otherwise[0].kind != CStatement::Kind::kAssign ||
-        each.otherwise[0].name != name)
-      return false;
-    const CExpression& e = each.otherwise[0].value[0];
-    return e.kind == Kind::kBinary && e.name == "+" && e.args[0].kind == Kind::kName &&
-           e.args[0].name == name && e.args[1].kind == Kind::kNumber && !e.args[1].real &&
-           e.args[1].integer == 1;
-  }
-
   // Variables of outside that a loop assigns to.
-  void collect_sums(const std::vector<CStatement>& list, std::set<std::string>& out) const {
-    collect_sums(list, out, sizes_.size());
+  std::set<std::string> sums_of(const CStatement& loop) const {
+    std::set<std::string> out;
+    collect_sums(loop.body, out);
+    return out;
   }
-  void collect_sums(const std::vector<CStatement>& list, std::set<std::string>& out, size_t depth) const {
+  void collect_sums(const std::vector<CStatement>& list, std::set<std::string>& out) const {
     for (const CStatement& each : list) {
       if (each.kind == CStatement::Kind::kAssign && state_.types.contains(each.name) &&
-          state_.depth.at(each.name) <= depth)
+          state_.depth.at(each.name) <= sizes_.size())
         out.insert(each.name);
-      collect_sums(each.body, out, depth);
-      collect_sums(each.otherwise, out, depth);
+      for (const auto* part : {&each.first, &each.body, &each.otherwise}) collect_sums(*part, out);
     }
   }
 
@@ -545,7 +521,6 @@ class Runner {
         scoped([&] { accumulate(each.otherwise, both(ops::logical_not(condition))); });
       return;
     }
-    if (each.kind == CStatement::Kind::kReturn) refuse(each.at, "a loop over sizes does not return");
     if (each.kind == CStatement::Kind::kFor) {
       if (mask) refuse(each.at, "a loop over sizes has no loop inside of an if");
       return run(each);
@@ -557,83 +532,26 @@ class Runner {
     run(each);
   }
 
-  // s = s + e, s = s * e, s = fmax(s, e) and their kin.
-  struct Sum {
-    std::string sign;  // "+", "-", "*", "min" or "max"
-    const CExpression* item;
-  };
-  static std::optional<Sum> sum_of(const CStatement& each) {
-    const CExpression& e = each.value[0];
-    const auto is_self = [&](const CExpression& x) { return x.kind == Kind::kName && x.name == each.name; };
-    const bool call = e.kind == Kind::kCall;
-    if ((!call && e.kind != Kind::kBinary) || e.args.size() != 2) return std::nullopt;
-    const bool right = (call || e.name != "-") && !is_self(e.args[0]) && is_self(e.args[1]);
-    if (!is_self(e.args[0]) && !right) return std::nullopt;
-    std::string sign = e.name;
-    if (call)
-      sign = sign.starts_with("fmin") || sign == "min"   ? "min"
-             : sign.starts_with("fmax") || sign == "max" ? "max"
-                                                         : "";
-    if (!(sign == "+" || sign == "-" || sign == "*" || sign == "min" || sign == "max")) return std::nullopt;
-    return Sum{sign, &e.args[right ? 0 : 1]};
-  }
-
-  // Whether a loop with this body is a reduction.
-  bool has_sums_alone(const std::vector<CStatement>& list, const std::set<std::string>& sums) const {
-    const std::function<bool(const CExpression&)> reads = [&](const CExpression& e) {
-      return (e.kind == Kind::kName && sums.contains(e.name)) || std::ranges::any_of(e.args, reads);
-    };
-    return std::ranges::all_of(list, [&](const CStatement& each) {
-      if (each.kind == CStatement::Kind::kReturn) return false;
-      const bool own = each.kind != CStatement::Kind::kAssign || !sums.contains(each.name);
-      const auto sum = own ? std::nullopt : sum_of(each);
-      if (!own && (!sum || reads(*sum->item))) return false;
-      if (own && std::ranges::any_of(each.value, reads)) return false;
-      return has_sums_alone(each.body, sums) && has_sums_alone(each.otherwise, sums);
-    });
-  }
-
   // Over the loops since the variable was declared.
   void add_up(const CStatement& each, std::optional<Term> mask) {
-    const auto sum = sum_of(each);
-    if (!sum)
-      refuse(each.at, cat("a loop over sizes may change '", each.name, "' by +=, -=, *=, fmin or fmax"));
-    const std::string& sign = sum->sign;
-    const bool least = sign == "min", most = sign == "max";
+    const CSum sum = *sum_of(each);
     const DType dtype = state_.types.at(each.name);
     const DType computed = is_storage_float(dtype) ? DType::kF32 : dtype;
-    Term item = converted(value(*sum->item).term, computed);
+    const Term given = value(*sum.item).term;
+    if (!takes_items(sum, dtype, given.dtype()))
+      refuse(each.at, cat("'", each.name, "' is ", stridec::name(dtype),
+                          ", and a loop over sizes changes it by ", stridec::name(given.dtype()),
+                          ", which each round of C would convert; declare it as such, or cast"));
+    Term item = converted(given, computed);
     const auto known = state_.variables.find(each.name);
     if (known == state_.variables.end())
       refuse(each.at, cat("'", each.name, "' has no value before the loop"));
-    const CValue before = known->second;
-    if (mask) item = ops::select(*mask, item, neutral(sign, computed));
-    item = whole(item);
+    if (mask) item = ops::select(*mask, item, neutral(b_, sum, computed));
     ops::Dims dims;
     for (size_t d = 0; d < sizes_.size() - state_.depth.at(each.name); ++d)
       dims.push_back(static_cast<int64_t>(d));
-    const OpKind kind = sign == "*" ? OpKind::kReduceProd
-                        : least     ? OpKind::kReduceMin
-                        : most      ? OpKind::kReduceMax
-                                    : OpKind::kReduceSum;
-    const Term total = ops::reduce(kind, item, dims);
-    const Term start = converted(before.term, computed);
-    const Term after = sign == "+"   ? start + total
-                       : sign == "-" ? start - total
-                       : sign == "*" ? start * total
-                       : least       ? ops::minimum(start, total)
-                                     : ops::maximum(start, total);
+    const Term after = accumulated(b_, sum, converted(known->second.term, computed), whole(item), dims);
     state_.variables.insert_or_assign(each.name, CValue{converted(after, dtype), false});
-  }
-
-  // What leaves a sum as it is.
-  Term neutral(const std::string& sign, DType dtype) const {
-    if (sign != "min" && sign != "max") return ops::number(b_, dtype, sign == "*" ? 1 : 0);
-    if (is_float(dtype)) return ops::number(b_, dtype, sign == "min" ? INFINITY : -INFINITY);
-    const int bits = info(dtype).bits - (is_signed(dtype) ? 1 : 0);
-    const auto high = static_cast<int64_t>(bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1);
-    const int64_t value = sign == "min" ? high : is_signed(dtype) ? -high - 1 : 0;
-    return Term(b_, b_.elements({sym::Expr(value)}, {}, dtype));
   }
 
   // The value at every round of the loops that are open, whether or not it depends on them.

@@ -226,7 +226,10 @@ class CallBuilder {
     if (binds && each.rest_name.empty()) return;
     if (binds && bindings_.attributes.emplace(name, dims).second) return;
     if (each.rest_name.empty()) return;
-    const auto* bound = std::get_if<std::vector<sym::Expr>>(&bindings_.attributes.at(name));
+    const auto found = bindings_.attributes.find(name);
+    if (found == bindings_.attributes.end())
+      refuse(cat("nothing binds '...", name, "', since the model leaves out the input that does"));
+    const auto* bound = std::get_if<std::vector<sym::Expr>>(&found->second);
     if (!bound || bound->size() != dims.size())
       refuse(cat(what, " has another number of dims in '...", name, "'"));
     for (size_t i = 0; i < dims.size(); ++i) equal(dims[i], (*bound)[i], i, cat("...", name), what);

@@ -23,6 +23,7 @@ struct CExpression {
   int64_t integer = 0;
   std::string suffix;  // of kNumber: "f", "u", "l", "ul", ...
   bool real = false;   // of kNumber
+  int base = 10;       // in which an integer is written
   std::vector<CExpression> args;
   Position at;
 };

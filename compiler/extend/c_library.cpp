@@ -149,6 +149,30 @@ std::optional<DType> c_dtype(std::string_view name) {
   return known == std::end(kTypes) ? std::nullopt : std::optional(known->dtype);
 }
 
+std::optional<double> c_constant(std::string_view name) {
+  static constexpr std::pair<std::string_view, double> kConstants[] = {
+      {"INFINITY", INFINITY},
+      {"NAN", NAN},
+      {"M_PI", std::numbers::pi},
+      {"M_E", std::numbers::e},
+      {"M_SQRT2", std::numbers::sqrt2},
+      {"M_LN2", std::numbers::ln2},
+      {"M_SQRT1_2", 0.70710678118654752440},
+      {"M_2_SQRTPI", 1.12837916709551257390}};
+  for (const auto& [known, number] : kConstants)
+    if (known == name) return number;
+  return std::nullopt;
+}
+
+DType literal_type(const CExpression& integer) {
+  const bool is_unsigned = integer.suffix.find('u') != std::string::npos;
+  const bool wide = integer.suffix.find('l') != std::string::npos;
+  const auto value = static_cast<uint64_t>(integer.integer);
+  if (!wide && !is_unsigned && value <= INT32_MAX) return DType::kI32;
+  if (!wide && (is_unsigned || integer.base != 10) && value <= UINT32_MAX) return DType::kU32;
+  return !is_unsigned && value <= INT64_MAX ? DType::kI64 : DType::kU64;
+}
+
 DType promoted(DType dtype) {
   if (is_storage_float(dtype)) return DType::kF32;
   return is_narrow(dtype) ? DType::kI32 : dtype;

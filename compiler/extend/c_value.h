@@ -27,6 +27,10 @@ struct CValue {
 
 // None: the name is no type that has numbers.
 std::optional<DType> c_dtype(std::string_view name);
+// Of <math.h>: M_PI, INFINITY, ...
+std::optional<double> c_constant(std::string_view name);
+// The first type of C that has the integer: decimal literals without u are signed.
+DType literal_type(const CExpression& integer);
 // The type of arithmetic on values of this type.
 DType promoted(DType dtype);
 // The type of arithmetic between the two.

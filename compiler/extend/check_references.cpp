@@ -19,6 +19,20 @@ using graph::ValueId;
 using loop::HostTensor;
 
 constexpr int kInstances = 12, kDraws = 200;
+constexpr int64_t kMostElements = 1 << 22;  // of a value
+constexpr std::string_view kTooLarge = "too-large";
+
+void check_size(const graph::Type& type) {
+  int64_t count = 1;
+  for (const sym::Expr dim : type.shape) {
+    if (dim.is_const(0)) return;
+    if (!dim.is_const()) continue;
+    if (dim.value() > kMostElements / count)
+      fail(ErrorKind::kDoesNotFit, std::string(kTooLarge),
+           cat("a value of ", graph::to_string(type), " has more than ", kMostElements, " elements"));
+    count *= dim.value();
+  }
+}
 
 // An attribute that has no default.
 Attr usual_value(DeclaredAttribute::Kind kind) {
@@ -91,8 +105,7 @@ class ReferenceCheck {
         type.shape.assign(static_cast<size_t>(draws.below(3)), sym::Expr(draws.any_of(kSizes)));
       for (const DeclaredDim& each : input.shape) {
         if (!each.rest) {
-          const Attr size = Evaluator(builder, sizes).attribute(each.size);
-          type.shape.push_back(std::get<sym::Expr>(size));
+          type.shape.push_back(drawn_size(each.size, Evaluator(builder, sizes).attribute(each.size)));
           continue;
         }
         std::vector<int64_t> dims(static_cast<size_t>(draws.below(3)));
@@ -100,9 +113,18 @@ class ReferenceCheck {
         if (!each.rest_name.empty()) dims = rests.emplace(each.rest_name, dims).first->second;
         type.shape.insert(type.shape.end(), dims.begin(), dims.end());
       }
+      check_size(type);
       out.push_back(std::move(type));
     }
     return out;
+  }
+
+  static sym::Expr drawn_size(const Term& term, const Attr& size) {
+    const auto* e = std::get_if<sym::Expr>(&size);
+    if (!e || !e->is_const() || e->value() < 0)
+      fail(ErrorKind::kDoesNotFit, "does-not-fit",
+           cat("the size ", extend::to_string(term), " is ", extend::to_string(size)));
+    return *e;
   }
 
   std::vector<HostTensor> results(const OperatorBody& body, const std::vector<graph::Type>& types,
@@ -118,6 +140,7 @@ class ReferenceCheck {
             {.name = each.name, .tensor = {}, .value = to_graph(each.name, usual_value(each.kind))});
     const auto outputs = build_operator(builder, op_, body, call);
     for (size_t i = 0; i < outputs.size(); ++i) builder.output(cat("y", i), outputs[i]);
+    for (const graph::Value& value : graph.values) check_size(value.type);
     return loop::interpret(ops::lower(graph), inputs);
   }
 
@@ -141,6 +164,8 @@ class ReferenceCheck {
     try {
       made = results(op_.body, types, inputs);
     } catch (const Error& error) {
+      last_ = {error.diagnostic.message};
+      if (error.diagnostic.code == kTooLarge) return false;
       refuse(cat("the body fails where the reference does not: ", error.diagnostic.message), notes, "");
     }
     for (size_t o = 0; o < made.size(); ++o) differ(o, made[o], expected[o], notes);

@@ -142,13 +142,11 @@ Json draft(const std::vector<const UnknownCall*>& calls) {
 
 std::string draft_operators(const std::vector<UnknownCall>& calls) {
   std::vector<std::vector<const UnknownCall*>> by_name;
+  std::map<std::string_view, size_t> places;
   for (const UnknownCall& call : calls) {
-    const auto known =
-        std::ranges::find_if(by_name, [&](const auto& each) { return each[0]->name == call.name; });
-    if (known != by_name.end())
-      known->push_back(&call);
-    else
-      by_name.push_back({&call});
+    const auto [place, fresh] = places.emplace(call.name, by_name.size());
+    if (fresh) by_name.emplace_back();
+    by_name[place->second].push_back(&call);
   }
   Json operators = Json::array();
   for (const auto& each : by_name) operators.push_back(draft(each));

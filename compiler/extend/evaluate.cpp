@@ -225,7 +225,9 @@ ValueId Evaluator::number(const Term& term, DType dtype) {
   const Attr value = attribute(term);
   if (const auto* d = std::get_if<double>(&value)) return literal(*d);
   if (const auto* e = std::get_if<sym::Expr>(&value))
-    return e->is_const() ? literal(static_cast<double>(e->value())) : ops::size_as(b_, dtype, *e).id();
+    return !e->is_const()    ? ops::size_as(b_, dtype, *e).id()
+           : is_float(dtype) ? literal(static_cast<double>(e->value()))
+                             : b_.elements({*e}, {}, dtype);
   does_not_fit(cat("'", to_string(term), "' is ", extend::to_string(value), ", not a number"));
 }
 

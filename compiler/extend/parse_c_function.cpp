@@ -11,7 +11,8 @@
 namespace stridec::extend {
 namespace {
 
-constexpr int kMaxDepth = 100;  // of nested expressions and statements
+constexpr int kMaxDepth = 100;        // of nested expressions and statements
+constexpr int kMostOperators = 1000;  // between operands of a statement: they nest in the tree as chains
 
 constexpr std::string_view kTypes[] = {"void",     "bool",    "_Bool",    "char",    "short",    "int",
                                        "long",     "float",   "double",   "signed",  "unsigned", "int8_t",
@@ -27,6 +28,15 @@ struct Token {
   std::string text, suffix;
   Position at;
 };
+
+// Without the copies of an initializer list.
+template <class... Each>
+std::vector<CExpression> list_of(Each... each) {
+  std::vector<CExpression> out;
+  out.reserve(sizeof...(each));
+  (out.push_back(std::move(each)), ...);
+  return out;
+}
 
 class Parser {
  public:
@@ -229,6 +239,7 @@ class Parser {
 
   void statement(std::vector<CStatement>& out) {
     const Deeper deeper(*this);
+    operators_ = 0;
     CStatement made{.at = token().at};
     if (accept(";")) return;
     if (is("{")) {
@@ -236,7 +247,7 @@ class Parser {
     } else if (accept("if")) {
       made.kind = CStatement::Kind::kIf;
       expect("(");
-      made.value = {expression()};
+      made.value = list_of(expression());
       expect(")");
       made.body = single();
       if (accept("else")) made.otherwise = single();
@@ -246,7 +257,7 @@ class Parser {
       if (!is(";")) simple(made.first);
       expect(";");
       if (is(";")) error("a loop has a condition");
-      made.value = {expression()};
+      made.value = list_of(expression());
       expect(";");
       while (!is(")")) {
         simple(made.otherwise);
@@ -256,7 +267,7 @@ class Parser {
       made.body = single();
     } else if (accept("return")) {
       made.kind = CStatement::Kind::kReturn;
-      if (!is(";")) made.value = {expression()};
+      if (!is(";")) made.value = list_of(expression());
       expect(";");
     } else {
       simple(out);
@@ -275,7 +286,7 @@ class Parser {
         if (is("*")) error("pointers are not in the subset of C, but for outputs among the parameters");
         made.name = word();
         if (is("[")) error("arrays are not in the subset of C");
-        if (accept("=")) made.value = {expression()};
+        if (accept("=")) made.value = list_of(expression());
         out.push_back(std::move(made));
       } while (accept(","));
       return;
@@ -289,22 +300,22 @@ class Parser {
     const auto computed = [&](std::string sign, CExpression right) {
       return CExpression{.kind = CExpression::Kind::kBinary,
                          .name = std::move(sign),
-                         .args = {self, std::move(right)},
+                         .args = list_of(self, std::move(right)),
                          .at = made.at};
     };
     const CExpression one{.integer = 1, .at = made.at};
     if (before || is("++") || is("--")) {
       const std::string sign = before ? step : tokens_[at_++].text;
-      made.value = {computed(sign.substr(0, 1), one)};
+      made.value = list_of(computed(sign.substr(0, 1), one));
     } else if (accept("=")) {
-      made.value = {expression()};
+      made.value = list_of(expression());
     } else {
       const std::string sign = token().text;
       if (token().kind != Token::Kind::kSign || sign.size() < 2 || sign.back() != '=' || sign == "==" ||
           sign == "!=" || sign == "<=" || sign == ">=")
         error(cat("an assignment expected, not '", sign, "'"));
       ++at_;
-      made.value = {computed(sign.substr(0, sign.size() - 1), expression())};
+      made.value = list_of(computed(sign.substr(0, sign.size() - 1), expression()));
     }
     out.push_back(std::move(made));
   }
@@ -318,7 +329,7 @@ class Parser {
     CExpression yes = expression();
     expect(":");
     CExpression no = expression();
-    made.args = {std::move(condition), std::move(yes), std::move(no)};
+    made.args = list_of(std::move(condition), std::move(yes), std::move(no));
     return made;
   }
 
@@ -331,10 +342,12 @@ class Parser {
     for (;;) {
       const auto sign = std::ranges::find_if(kLevels[level], [&](std::string_view s) { return is(s); });
       if (sign == kLevels[level].end()) return left;
+      if (++operators_ > kMostOperators)
+        error(cat("a statement has more than ", kMostOperators, " operators; write it as several"));
       CExpression made{
           .kind = CExpression::Kind::kBinary, .name = std::string(*sign), .at = tokens_[at_++].at};
       CExpression right = binary(level + 1);
-      made.args = {std::move(left), std::move(right)};
+      made.args = list_of(std::move(left), std::move(right));
       left = std::move(made);
     }
   }
@@ -346,14 +359,16 @@ class Parser {
       if (accept(sign)) {
         if (sign == "*") return {.kind = CExpression::Kind::kName, .name = cat("*", word()), .at = at};
         CExpression of = unary();
-        return {
-            .kind = CExpression::Kind::kUnary, .name = std::string(sign), .args = {std::move(of)}, .at = at};
+        return {.kind = CExpression::Kind::kUnary,
+                .name = std::string(sign),
+                .args = list_of(std::move(of)),
+                .at = at};
       }
     if (is("(") && type_follows(1)) {
       ++at_;
       CExpression made{.kind = CExpression::Kind::kCast, .name = type(), .at = at};
       expect(")");
-      made.args = {unary()};
+      made.args = list_of(unary());
       return made;
     }
     return atom();
@@ -406,9 +421,12 @@ class Parser {
     const bool octal = !hex && from.text.size() > 1 && from.text[0] == '0';
     uint64_t value = 0;
     const char *begin = from.text.data() + (hex ? 2 : 0), *end = from.text.data() + from.text.size();
-    const auto [stop, status] = std::from_chars(begin, end, value, hex ? 16 : octal ? 8 : 10);
+    made.base = hex ? 16 : octal ? 8 : 10;
+    const auto [stop, status] = std::from_chars(begin, end, value, made.base);
     if (status != std::errc() || stop != end)
       error(cat("'", from.text, "' is no integer of 64 bits"), from.at);
+    if (made.base == 10 && value > INT64_MAX && from.suffix.find('u') == std::string::npos)
+      error(cat("'", from.text, "' is no signed integer of 64 bits; write ", from.text, "u"), from.at);
     made.integer = static_cast<int64_t>(value);
     return made;
   }
@@ -418,7 +436,7 @@ class Parser {
   std::map<std::string, int> arrays_;
   std::vector<Token> tokens_;
   size_t at_ = 0, pos_ = 0, line_begin_ = 0;
-  int line_ = 1, depth_ = 0;
+  int line_ = 1, depth_ = 0, operators_ = 0;
 };
 
 }  // namespace

@@ -15,7 +15,8 @@
 namespace stridec::extend {
 namespace {
 
-constexpr int kMaxDepth = 100;  // of nested expressions; a file may be hostile
+constexpr int kMaxDepth = 100;        // of nested expressions; a file may be hostile
+constexpr int kMostOperators = 1000;  // between operands of an expression: they nest in the tree as chains
 
 struct Token {
   enum class Kind { kName, kNumber, kText, kSign, kEnd };
@@ -378,9 +379,11 @@ class Parser {
     Parser& parser;
   };
 
-  static Term call(std::string name, std::vector<Term> args, Position at) {
+  template <class... Args>
+  static Term call(std::string name, Position at, Args... args) {
     Term term{.kind = Term::Kind::kCall, .name = std::move(name), .at = at};
-    term.args = std::move(args);
+    term.args.reserve(sizeof...(args));
+    (term.args.push_back(std::move(args)), ...);
     return term;
   }
   using Next = Term (Parser::*)();
@@ -389,13 +392,16 @@ class Parser {
     for (;;) {
       const auto sign = std::find_if(signs.begin(), signs.end(), [&](std::string_view s) { return is(s); });
       if (sign == signs.end()) return left;
+      if (++operators_ > kMostOperators)
+        error(cat("an expression has more than ", kMostOperators, " operators; name its parts"));
       const Position at = tokens_[at_++].at;
       const std::string name(*sign == "&&" ? "and" : *sign == "||" ? "or" : *sign);
       Term right = (this->*next)();
-      left = call(name, {std::move(left), std::move(right)}, at);
+      left = call(name, at, std::move(left), std::move(right));
     }
   }
   Term expression() {
+    if (depth_ == 0) operators_ = 0;
     const Deeper deeper(*this);
     return infix({"or", "||"}, &Parser::conjunction);
   }
@@ -404,7 +410,7 @@ class Parser {
     if (!is("not")) return infix({"==", "!=", "<=", ">=", "<", ">", "in"}, &Parser::sum);
     const Deeper deeper(*this);
     const Position at = tokens_[at_++].at;
-    return call("not", {negation()}, at);
+    return call("not", at, negation());
   }
   Term sum() { return infix({"+", "-"}, &Parser::product); }
   Term product() { return infix({"*", "/", "%"}, &Parser::prefix); }
@@ -417,7 +423,7 @@ class Parser {
       of.number = -of.number;
       return of;
     }
-    return call("neg", {std::move(of)}, at);
+    return call("neg", at, std::move(of));
   }
   Term postfix() {
     Term term = atom();
@@ -517,7 +523,7 @@ class Parser {
   const std::string& path_;
   std::vector<Token> tokens_;
   size_t at_ = 0;
-  int depth_ = 0;
+  int depth_ = 0, operators_ = 0;
 };
 
 }  // namespace

@@ -106,6 +106,50 @@ def cases():
                lambda x, z: np.full_like(x, 7), [((2, 3), (2, 3)), ((0, 3), (0, 3))], dims=[["a", "b"], ["a", "b"]])
 
 
+    # What distinguishes the types of literals: hexadecimal and octal ones may be unsigned, decimal ones are signed.
+    literals = ["float f(float x) {", "  int a = (0xFFFFFFFF > -1) + 2 * (037777777777 > -1) + 4 * (4294967295 > -1) + 8 * (0xFFFFFFFF + 1 == 0);",
+                "  int b = (0x8000000000000000 > -1) + 2 * (2147483648 > -1) + 4 * (0x80000000 > -1) + 8 * (9223372036854775808u > 1);",
+                "  return x + a + 16 * b;", "}"]
+    yield Case("literals", f32, y, {"point": literals}, lambda x: x + np.float32(4 + 8 + 16 * (2 + 8)), [((2, 3),)], dims=[["a", "b"]])
+    exact = {"formula": "y = x + (a - 9007199254740992)", "point": "int64_t f(int64_t x, int64_t a) { return x + (a - 9007199254740992); }"}
+    yield Case("attribute above 2^53", [("x", "i64", ["n"])], [("y", "i64", ["n"])], exact, lambda x: x + 1, [((5,),)], dims=[["n"]],
+               declared={"attributes": {"a": {"type": "int", "default": 9007199254740993}}})
+
+
+# Loops of a known count whose rounds do not commute, or change the count: they run round by round.
+ORDERED = ["void f(int i, const float x[n][12], float* a, float* b, float* c, float* d, float* e, float* g) {",
+           "  float s = 0, t = 0, u = 0, v = 1, w = 0, z = 0;",
+           "  int m = 12;",
+           "  for (int k = 0; k < 12; ++k) { s *= 0.5f; s += x[i][k]; }",
+           "  for (int k = 0; k < 12; ++k) { t += x[i][k]; t = fminf(t, 0.5f); }",
+           "  for (int k = 0; k < 12; ++k) if (x[i][k] > 0) u += x[i][k]; else u *= 0.5f;",
+           "  for (int k = 0; k < 12; ++k) { v *= 0.5f; for (int q = 0; q < 9; ++q) v += x[i][q]; }",
+           "  for (int k = 0; k < m; ++k) { w += x[i][k]; m -= 1; }",
+           "  for (int k = 0; k < 12; ++k) { z += x[i][k]; k += 1; }",
+           "  *a = s; *b = t; *c = u; *d = v; *e = w; *g = z;",
+           "}"]
+
+
+def ordered(x):
+    s, t, u, w, z = (np.zeros(len(x)) for _ in range(5))
+    v = np.ones(len(x))
+    for k in range(12):
+        column = x[:, k].astype(np.float64)
+        s = s * 0.5 + column
+        t = np.minimum(t + column, 0.5)
+        u = np.where(column > 0, u + column, u * 0.5)
+        v = v * 0.5 + x[:, :9].sum(1)
+        w = w + column * (k < 6)
+        z = z + column * (k % 2 == 0)
+    return tuple(r.astype(np.float32) for r in (s, t, u, v, w, z))
+
+
+def fmax_of_roots(x):
+    with np.errstate(invalid="ignore"):
+        roots = np.sqrt(x)
+    return np.fmax.reduce(roots, 1), np.fmin.reduce(roots, 1)
+
+
 def nests():
     """Nests alone: reductions, views, windows, gathers, and sizes that are terms."""
     yield Case("matmul", [("x", "f32", ["n", "k"]), ("w", "f32", ["k", "m"])], [("y", "f32", ["n", "m"])],
@@ -139,6 +183,18 @@ def nests():
     yield Case("triangle", [("x", "f32", ["n"])], [("y", "f32", ["n"])],
                {"nest": "float f(int i, const float x[n], int n) { float s = 0; for (int j = 0; j < n; ++j) if (j <= i) s += x[j]; else s -= 1; return s; }"},
                lambda x: np.cumsum(x) - (len(x) - 1 - np.arange(len(x), dtype=np.float32)), [((9,),), ((1,),)], dims=[["n"]], tolerance=1e-5)
+    yield Case("ordered loops", [("x", "f32", ["n", 12])], [(name, "f32", ["n"]) for name in "abcdeg"], {"nest": ORDERED}, ordered,
+               [((5, 12),), ((1, 12),)], dims=[["n", 12]], tolerance=1e-5)
+    yield Case("fmax ignores NaN", [("x", "f32", ["n", "d"])], [("y", "f32", ["n"]), ("z", "f32", ["n"])],
+               {"nest": ["void f(int i, const float x[n][d], int d, float* y, float* z) {", "  float most = -INFINITY, least = NAN;",
+                         "  for (int k = 0; k < d; ++k) { most = fmaxf(most, sqrtf(x[i][k])); least = fmin(sqrtf(x[i][k]), least); }",
+                         "  *y = most; *z = least;", "}"]},
+               fmax_of_roots, [((3, 40),), ((1, 50),)], dims=[["n", "d"]])
+    yield Case("integer sums", [("x", "i8", ["n"])], [("y", "i8", []), ("z", "i8", [])],
+               {"nest": ["void f(const int8_t x[n], int n, int8_t* y, int8_t* z) {", "  int8_t s = 5, m = 100;",
+                         "  for (int k = 0; k < n; ++k) { s += x[k] * 3; m = min(m, x[k]); }", "  *y = s; *z = m;", "}"]},
+               lambda x: (np.asarray(5 + 3 * x.astype(np.int64).sum()).astype(np.int8), np.minimum(x.min(initial=100), 100)), [((40,),), ((0,),)],
+               dims=[["n"]])
 
 
 def declaration(case, form):
@@ -276,11 +332,18 @@ def check_errors(work, run, says, expect):
         "C while": (one({"point": "float f(float x) { while (1) x = 1; return x; }"}), "'while' is not in the subset"),
         "C parameter": (one({"point": "float f(float z) { return z; }"}), "parameter 'z' is no input, attribute or dim"),
         "C outputs": (one({"point": "void f(float x) { }"}), "no parameter for output 'y'"),
+        "C chain": (one({"point": "float f(float x) { return x" + " + x" * 20000 + "; }"}), "a statement has more than 1000 operators"),
+        "formula chain": (one({"formula": "y = x" + " + x" * 20000}), "an expression has more than 1000 operators"),
+        "nested chains": (one({"formula": "y = " + "(" * 50 + "x" + (" + x" * 100 + ")") * 50}), "an expression has more than 1000 operators"),
+        "C literal": (one({"point": "float f(float x) { return x + 9223372036854775808; }"}), "no signed integer of 64 bits"),
         "C depth": (one({"point": "float f(float x) { return " + "(" * 5000 + "x" + ")" * 5000 + "; }"}), "nested too deeply"),
     }
     for name, (content, sentence) in wrong.items():
         file.write_text(content if isinstance(content, str) else json.dumps(content))
         says(f"ops error: {name}", ["check", model, "--ops", file], 3, sentence)
+    def over(body, variables="float s = 0;"):
+        """A nest with a loop over a size that stays open."""
+        return one({"nest": f"float f(int i, int j, const float x[n][d], int n) {{ {variables} int m = n; {body} return s; }}"})
     # What is found where the operator is called: exit code 4, with the node.
     calls = {
         "loop over data": (one({"point": "float f(float x) { float s = 0; for (int i = 0; i < x; ++i) s += i; return s; }"}), "the condition of a loop depends on data"),
@@ -293,6 +356,19 @@ def check_errors(work, run, says, expect):
         "result type": (one({"formula": "y = cast(x, f64)"}), "output 'y' is declared as f32, and the body makes f64"),
         "rank": (one(formula, inputs=[{"name": "x", "type": "f32", "shape": ["n"]}], outputs=[{"name": "y", "type": "f32"}]), "input 'x' has 2 dims"),
         "taken type": (one(formula, inputs=[{"name": "x", "type": "int"}], outputs=[{"name": "y", "type": "int"}]), "input 'x' is f32, and the operator takes"),
+        "Horner": (over("for (int k = 0; k < n; ++k) { s *= 2; s += x[k][j]; }"), "changes 's' by '*' and by '+'"),
+        "clamped sum": (over("for (int k = 0; k < n; ++k) { s += x[k][j]; s = fminf(s, 6); }"), "changes 's' by '+' and by 'fmin'"),
+        "sum or product": (over("for (int k = 0; k < n; ++k) if (x[k][j] > 0) s -= 1; else s *= 2;"), "changes 's' by '+' and by '*'"),
+        "sum of a sum": (over("for (int k = 0; k < n; ++k) { s *= 2; for (int q = 0; q < n; ++q) s += x[q][j]; }"), "changes 's' by '*' and by '+'"),
+        "two maxima": (over("for (int k = 0; k < n; ++k) { s = fmax(s, 1); s = max(s, x[k][j]); }"), "changes 's' by 'fmax' and by 'max'"),
+        "set in a loop": (over("for (int k = 0; k < n; ++k) { for (s = 0; s < 2; ) s += 1; }"), "may change 's' by"),
+        "no minimum": (over("for (int k = 0; k < n; ++k) s = fminimum(s, x[k][j]);"), "may change 's' by"),
+        "limit": (over("for (int k = 0; k < m; ++k) { s += 1; m -= 1; }"), "the limit of a loop over sizes depends on 'm'"),
+        "limit of the counter": (over("for (int k = 0; k < n - k; ++k) s += 1;"), "the limit of a loop over sizes depends on 'k'"),
+        "counter": (over("for (int k = 0; k < n; ++k) { s += 1; k += 1; }"), "changes its counter 'k'"),
+        "integer of floats": (over("for (int k = 0; k < n; ++k) s += x[k][j];", "int s = 0;"), "'s' is i32, and a loop over sizes changes it by f32"),
+        "narrow minimum": (over("for (int k = 0; k < n; ++k) s = min(s, k);", "int8_t s = 0;"), "'s' is i8, and a loop over sizes changes it by i32"),
+        "sum in a bool": (over("for (int k = 0; k < n; ++k) s += x[k][j] > 0;", "bool s = 0;"), "'s' is bool, and a loop"),
         "no attribute": (one(formula, attributes={"a": {"type": "int"}}), "attribute 'a' is missing"),
     }
     for name, (content, sentence) in calls.items():
@@ -309,6 +385,13 @@ def check_errors(work, run, says, expect):
         np.save(work / "x.npy", np.ones((rows, 8), np.float32))
         found, out, errors = run("run", work / "odd.so", "--input", f"x={work / 'x.npy'}", "--output", f"y={work / 'o.npy'}")
         expect(f"ops requirement of {rows} rows", found == code and (code == 0 or "multiples of 2" in errors + out), f"{found} {out} {errors}")
+    file.write_text(json.dumps(one({"nest": "float f(int i, const float x[n][d]) { return x[2 * i - 5][0]; }"},
+                                   outputs=[{"name": "y", "type": "f32", "shape": ["d"]}])))
+    run("compile", model, "-o", work / "empty.so", "--ops", file)
+    for rows, code in ((3, 0), (0, 4)):
+        np.save(work / "x.npy", np.ones((rows, 8), np.float32))
+        found, out, errors = run("run", work / "empty.so", "--input", f"x={work / 'x.npy'}", "--output", f"y={work / 'o.npy'}")
+        expect(f"ops elements of {rows} rows", found == code and (code == 0 or "dim 0 of 'x' is 0" in errors + out), f"{found} {out} {errors}")
 
 
 def check_draft(work, run, says, expect):
@@ -320,6 +403,9 @@ def check_draft(work, run, says, expect):
         weights=[("w", np.ones((8, 8), np.float32))], outputs=("y", "v"))
     text = says("unknown operators", ["check", model], 5, "operator 'acme.Op' is unknown", "--ops", "draft of --ops FILE")
     expect("the draft is in the text", '"domain": "acme"' in text, text)
+    many = model_of(work / "many.onnx", [helper.make_node(f"Op{i}", ["x"], [f"y{i}"], domain="acme") for i in range(150)], outputs=("y149",))
+    drafted = json.loads(run("check", many, "--format=json")[1])["ops_draft"]["operators"]
+    expect("the draft of many operators", [o["name"] for o in drafted] == [f"Op{i}" for i in range(100)], len(drafted))
     code, out, errors = run("check", model, "--format=json")
     draft = json.loads(out)["ops_draft"]
     declared = draft["operators"][0]
@@ -355,6 +441,15 @@ def check_reference(work, run, says, expect):
     }
     for name, (body, reference, code, sentence) in references.items():
         file.write_text(json.dumps(one(body, reference=reference)))
+        says(f"ops reference: {name}", ["check", model, "--ops", file], code, sentence)
+    # Declarations that few drawn sizes meet, or none.
+    shapes = {"negative size": (["n", "n - 1"], 0, ""), "no size": (["n", "scale * 2"], 4, "no drawn inputs meet its declaration"),
+              "huge size": (["count * 1000000000", "n"], 4, "no drawn inputs meet its declaration")}
+    for name, (shape, code, sentence) in shapes.items():
+        tensor = {"type": "f32", "shape": shape}
+        file.write_text(json.dumps(one({"formula": "y = x * x"}, reference={"point": "float f(float x) { return x * x; }"},
+                                       inputs=[{"name": "x", **tensor}], outputs=[{"name": "y", **tensor}],
+                                       attributes={"scale": {"type": "float", "default": 4.0}, "count": {"type": "int", "default": 9}})))
         says(f"ops reference: {name}", ["check", model, "--ops", file], code, sentence)
     function = helper.make_function("acme", "Op", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], [helper.make_opsetid("", 18)])
     graph = helper.make_graph([custom()], "f", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])],

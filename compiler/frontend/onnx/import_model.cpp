@@ -570,7 +570,8 @@ class ModelImporter : public Importer, public BranchImporter {
 
   // The types of the operands as they are imported or, where a node before it failed, as declared.
   void note_unknown(const Node& n) {
-    if (depth_ > 0 || trying_) return;
+    constexpr size_t kMostCalls = 100;
+    if (depth_ > 0 || trying_ || out_.unknown.size() >= kMostCalls) return;
     const auto type = [&](const std::string& name) -> std::optional<graph::Type> {
       const Slot slot = lookup(name);
       if (slot.kind == Slot::Kind::kTensor) return builder_.type(slot.tensor);
