@@ -466,7 +466,7 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
   results.insert(results.end(), next.stacked.begin(), next.stacked.end());
   if (!conditional && is_unbounded(trip_count))
     fail(ErrorKind::kUnsupported, "unbounded-loop",
-         "loop: nothing ends it: it has no trip count, and its condition is always true",
+         "loop: nothing ends it: its condition is always true, and it has no trip count below 2^40",
          "give the loop a trip count, or a condition that becomes false");
   graph::Region region = open->close(std::move(results));
   std::vector<ValueId> inputs;
