@@ -22,7 +22,7 @@ constexpr int kInstances = 12, kDraws = 200;
 constexpr int64_t kMostElements = 1 << 22;  // of a value
 constexpr std::string_view kTooLarge = "too-large";
 
-void check_size(const graph::Type& type) {
+void check_extents(const graph::Type& type) {
   int64_t count = 1;
   for (const sym::Expr dim : type.shape) {
     if (dim.is_const(0)) return;
@@ -113,7 +113,7 @@ class ReferenceCheck {
         if (!each.rest_name.empty()) dims = rests.emplace(each.rest_name, dims).first->second;
         type.shape.insert(type.shape.end(), dims.begin(), dims.end());
       }
-      check_size(type);
+      check_extents(type);
       out.push_back(std::move(type));
     }
     return out;
@@ -140,7 +140,7 @@ class ReferenceCheck {
             {.name = each.name, .tensor = {}, .value = to_graph(each.name, usual_value(each.kind))});
     const auto outputs = build_operator(builder, op_, body, call);
     for (size_t i = 0; i < outputs.size(); ++i) builder.output(cat("y", i), outputs[i]);
-    for (const graph::Value& value : graph.values) check_size(value.type);
+    for (const graph::Value& value : graph.values) check_extents(value.type);
     return loop::interpret(ops::lower(graph), inputs);
   }
 
