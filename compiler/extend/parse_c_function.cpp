@@ -7,6 +7,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/c_function.h"
+#include "compiler/extend/token_reader.h"
 
 namespace stridec::extend {
 namespace {
@@ -38,7 +39,7 @@ std::vector<CExpression> list_of(Each... each) {
   return out;
 }
 
-class Parser {
+class Parser : TokenReader<Token> {
  public:
   Parser(const std::string& text, const std::string& place, const std::vector<std::string>& types)
       : text_(text), place_(place), types_(types) {
@@ -149,16 +150,7 @@ class Parser {
   }
 
   // ---- syntax
-  const Token& token() const { return tokens_[at_]; }
   const Token& peek(size_t ahead) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
-  bool is(std::string_view text) const {
-    return (token().kind == Token::Kind::kName || token().kind == Token::Kind::kSign) && token().text == text;
-  }
-  bool accept(std::string_view text) {
-    if (!is(text)) return false;
-    ++at_;
-    return true;
-  }
   void expect(std::string_view text) {
     if (!accept(text))
       error(cat("'", text, "' expected, not ",
@@ -434,8 +426,7 @@ class Parser {
   const std::string &text_, &place_;
   const std::vector<std::string>& types_;
   std::map<std::string, int> arrays_;
-  std::vector<Token> tokens_;
-  size_t at_ = 0, pos_ = 0, line_begin_ = 0;
+  size_t pos_ = 0, line_begin_ = 0;
   int line_ = 1, depth_ = 0, operators_ = 0;
 };
 

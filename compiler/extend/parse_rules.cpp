@@ -10,6 +10,7 @@
 #include "compiler/base/text.h"
 #include "compiler/extend/check_names.h"
 #include "compiler/extend/rule.h"
+#include "compiler/extend/token_reader.h"
 #include "compiler/extend/vocabulary.h"
 
 namespace stridec::extend {
@@ -136,10 +137,10 @@ class Lexer {
   int line_ = 1;
 };
 
-class Parser {
+class Parser : TokenReader<Token> {
  public:
   Parser(std::string_view text, const std::string& path)
-      : text_(text), path_(path), tokens_(Lexer(text, path).tokens()) {}
+      : TokenReader(Lexer(text, path).tokens()), text_(text), path_(path) {}
 
   std::vector<Definition> definitions() {
     std::vector<Definition> out;
@@ -172,21 +173,12 @@ class Parser {
   void end() const {
     if (token().kind != Token::Kind::kEnd) error(cat("the end expected, not ", shown(token())));
   }
-  const Token& token() const { return tokens_[at_]; }
   static std::string shown(const Token& token) {
     return token.kind == Token::Kind::kEnd ? "the end of the file" : cat("'", token.text, "'");
   }
   [[noreturn]] void error(const std::string& what) const { error(what, token().at); }
   [[noreturn]] void error(const std::string& what, Position at) const {
     rule_error(text_, path_, at, what, "docs/extending.md has the grammar of rules");
-  }
-  bool is(std::string_view text) const {
-    return (token().kind == Token::Kind::kName || token().kind == Token::Kind::kSign) && token().text == text;
-  }
-  bool accept(std::string_view text) {
-    if (!is(text)) return false;
-    ++at_;
-    return true;
   }
   void expect(std::string_view text) {
     if (!accept(text)) error(cat("'", text, "' expected, not ", shown(token())));
@@ -521,8 +513,6 @@ class Parser {
 
   std::string_view text_;
   const std::string& path_;
-  std::vector<Token> tokens_;
-  size_t at_ = 0;
   int depth_ = 0, operators_ = 0;
 };
 

@@ -2,8 +2,8 @@
 
     python tests/bench/layers.py [convolutions] [recurrent] [--threads 1] [--seconds 1] [--program build/stridec]
 
-Both engines run in this process, by turns, with equal numbers of threads; the figures are medians. Convolutions say
-GFLOP/s, once as they are and once behind a Slice and a Transpose of the input (an image with its channels last).
+Both engines run in this process, by turns, with equal numbers of threads; the figures are medians. Convolutions are
+measured in GFLOP/s, alone and with a Slice and a Transpose before them (an image with its channels last).
 Recurrent layers take 50 steps: DynamicQuantizeLSTM, and a Scan whose steps multiply by MatMulInteger or by
 DynamicQuantizeMatMul; their library is shown with its size over the model's. The last column is onnxruntime's time over
 stridec's. The largest difference of outputs is relative to the largest output.

@@ -223,8 +223,8 @@ std::vector<Value> Importer::import_node(const Graph& graph, const Node& node, c
   return aten::call(b, *schema, std::move(args));
 }
 
-// Means, deviations and log-sum-exps beside the first result are f32 on some devices and of the input's dtype
-// on others: they get the dtype that the file states.
+// Some devices return means, deviations and log-sum-exps in f32, others in the input's dtype. They get the
+// dtype that the file states.
 void Importer::round_statistics(const Graph& graph, const Argument& output, Value& value) {
   const auto meta = graph.tensors.find(output.text);
   if (output.kind != Kind::kTensor || !value.is_tensor() || meta == graph.tensors.end()) return;
