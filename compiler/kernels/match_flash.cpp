@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <map>
 
 #include "compiler/base/check.h"
@@ -25,7 +26,19 @@ using sym::Expr;
 // ---- row statements --------------------------------------------------------------------------------------
 
 // Meaning of a value, or of the elements of a local row.
-enum class Role { kOther, kScore, kMax, kShifted, kWeight, kSum, kInverse, kShare, kIsNan };
+enum class Role {
+  kOther,
+  kScore,
+  kMax,
+  kShifted,
+  kWeight,
+  kSum,
+  kInverse,
+  kShare,
+  kIsNan,
+  kLogSum,
+  kLogSumExp
+};
 
 class Rows {
  public:
@@ -42,7 +55,7 @@ class Rows {
       if (!statement(stmt)) return false;
     const auto found = rows_.find(shares);
     if (found == rows_.end() || found->second != Role::kShare) return false;
-    flash_.guarded = guarded_.contains(shares);
+    flash_.guarded = bounded_ || guarded_.contains(shares);
     if (const auto fix = fixes_.find(shares); fix != fixes_.end()) {
       flash_.fixes = fix->second.first;
       flash_.fixed = fix->second.second;
@@ -94,7 +107,11 @@ class Rows {
         if (!element(inner, loop->dims[0].var)) return false;
       return true;
     }
-    if (std::holds_alternative<Store>(stmt.node)) return false;
+    if (const auto* store = std::get_if<Store>(&stmt.node)) {
+      if (role(store->value) != Role::kLogSumExp || flash_.log_sum_exp || store->update) return false;
+      flash_.log_sum_exp = store;
+      return true;
+    }
     if (const auto* let = std::get_if<Let>(&stmt.node)) return scalar(*let);
     return !loop::body_of(stmt);
   }
@@ -112,6 +129,30 @@ class Rows {
     }
     if (let.op == ScalarOp::kCast && nest_.values[let.result.value].dtype == DType::kF32) {
       roles_[let.result] = role(let.args[0]);  // a widened maximum
+      return true;
+    }
+    // PyTorch's softmax of a row that sees no key is 0: the maximum is at least the lowest number, and the sum at
+    // least the smallest. A row that sees one has a sum of at least 1.
+    for (const size_t side : {0u, 1u}) {
+      const auto least = let.op == ScalarOp::kMax ? constant_of(definitions_, let.args[side]) : std::nullopt;
+      const Role other = role(let.args[1 - side]);
+      if (!least) continue;
+      if ((other == Role::kMax && least->f <= std::numeric_limits<float>::lowest()) ||
+          (other == Role::kSum && least->f > 0 && least->f < 1)) {
+        roles_[let.result] = other;
+        bounded_ = bounded_ || other == Role::kSum;
+        return true;
+      }
+    }
+    if (let.op == ScalarOp::kLog && role(let.args[0]) == Role::kSum) {
+      roles_[let.result] = Role::kLogSum;
+      return true;
+    }
+    const auto adds = [&](size_t a) {
+      return role(let.args[a]) == Role::kMax && role(let.args[1 - a]) == Role::kLogSum;
+    };
+    if (let.op == ScalarOp::kAdd && (adds(0) || adds(1))) {
+      roles_[let.result] = Role::kLogSumExp;
       return true;
     }
     return false;
@@ -222,6 +263,7 @@ class Rows {
   std::map<ValueId, Role> roles_;
   std::map<loop::BufferId, Role> rows_;
   std::set<loop::BufferId> guarded_;
+  bool bounded_ = false;  // the sum of weights is never 0
   std::map<loop::BufferId, Fix> fixes_;
   std::set<ValueId> guarded_values_;
   std::map<ValueId, Fix> fixed_values_;
@@ -366,7 +408,9 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
   return matched;
 }
 
-bool is_flash(const loop::Schedule& schedule) { return schedule.kernel.starts_with("flash."); }
+bool is_flash(const loop::Schedule& schedule) {
+  return schedule.kernel == "flash.mma" || schedule.kernel == "flash.wgmma";
+}
 
 loop::Schedule to_schedule(const FlashPlan& plan) {
   loop::Schedule schedule{.kernel = plan.wgmma ? "flash.wgmma" : "flash.mma",
@@ -454,6 +498,7 @@ std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared, int most_r
 }
 
 std::optional<FlashPlan> split_plan(const Flash& flash, int64_t shared, int split, double keys) {
+  if (flash.log_sum_exp) return std::nullopt;
   for (int step : {64, 32, 16}) {
     const FlashPlan plan{.rows = kSplitRows, .keys = step, .split = split};
     const bool lasts = step == 16 || 2 * step * plan.parts() <= keys;
@@ -473,6 +518,7 @@ sym::Expr batches(const Flash& flash) {
 }  // namespace
 
 std::optional<FlashPlan> spread_plan(const Flash& flash, int64_t shared) {
+  if (flash.log_sum_exp) return std::nullopt;
   for (int warps : {kSplitWarps, kSplitWarps / 2})
     for (int step : {64, 32, 16}) {
       const FlashPlan plan{.rows = kSplitRows, .keys = step, .spread = 1, .warps = warps};

@@ -15,6 +15,7 @@
 #include "compiler/schedule/algebra/split_reduction.h"
 #include "compiler/schedule/algebra/widen_weights.h"
 #include "compiler/schedule/algebra/winograd.h"
+#include "compiler/schedule/fusion/attention_backward.h"
 #include "compiler/schedule/fusion/block_fusion.h"
 #include "compiler/schedule/fusion/depth_first.h"
 #include "compiler/schedule/fusion/distribute_loops.h"
@@ -163,6 +164,10 @@ constexpr Pass kGpuLoopPasses[] = {
      "Grouped-query attention: query heads of one KV head become GEMM rows, which allows split-K over keys.",
      [](Program& program, const Context&) { group_query_heads(program); }, "grouped_query",
      "Treat each query head by itself."},
+    {"gpu attention_backward", kStage, kGpu,
+     "Fuse attention's backward pass into one kernel, which computes the probabilities again.",
+     [](Program& program, const Context& c) { fuse_attention_backward(program, *c.gpu, c.decisions); },
+     "attention_fusion", "Keep the probabilities in memory."},
     {"gpu attention", kStage, kGpu, "Fuse GEMM-softmax-GEMM (attention) into one kernel.",
      [](Program& program, const Context& c) { chain_gpu(program, *c.gpu, c.decisions); }, "attention_fusion",
      "Run attention as three kernels."},

@@ -3,6 +3,7 @@
 cases: the cases of tests/train, compiled for the GPU, against PyTorch's losses. Ends with "N passed, N failed".
 steps: whole training steps (forward, backward, AdamW) of networks on random data, in mixed precision, against PyTorch: eager,
 torch.compile, and its mode reduce-overhead. Prints ms, the losses, peak memory. Needs torch, torchvision, transformers.
+    Environment: STEPS=N, the N slowest kernels of a step; PEERS, the modes of PyTorch.
 """
 
 import os
@@ -146,7 +147,7 @@ def race(name, make, data):
             print(f"{name}: stridec: {type(error).__name__}: {str(error)[:500]}", flush=True)
     model = model.cuda()
     x, t = x.cuda(), t.cuda()
-    for mode in ("eager", "default", "reduce-overhead"):
+    for mode in os.environ.get("PEERS", "eager default reduce-overhead").split():
         torch._dynamo.reset()
         torch.manual_seed(0)
         own = make().train().cuda()

@@ -20,6 +20,7 @@
 #include "compiler/codegen/object_cache.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/kernels/flash.h"
+#include "compiler/kernels/flash_backward.h"
 #include "compiler/kernels/packed_weights.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
@@ -298,7 +299,9 @@ class Run {
   // `schedule`: that of the kernel's nest.
   bool launch(const loop::Schedule& schedule, const codegen::DeviceKernel& kernel,
               std::vector<char>& workspace) {
-    const bool matrix = kernels::is_matrix(schedule), flash = kernels::is_flash(schedule);
+    const bool matrix = kernels::is_matrix(schedule), 
+               flash = kernels::is_flash(schedule) ||
+                       (schedule.kernel == kernels::kFlashBackward && !kernel.maps.empty());
     if (kernels::is_packed_weights(schedule) && !kernel.maps.empty()) return false;
     std::vector<int64_t> words;
     const std::vector<EmulatedMap> maps = maps_of(kernel);

@@ -435,6 +435,61 @@ static inline void load_peer(float (&v)[4], unsigned from, int rank) { __builtin
 static inline void meet_cluster() { sd_barrier(2); }
 )";
 
+// What only attention's backward pass uses.
+constexpr std::string_view kBackward = R"(
+SD_UNSEEN static void copy_bulk(unsigned to, const void* from, int bytes, unsigned bar) {
+  __builtin_memcpy(sd_shared + to, from, bytes);
+  sd_settle(sd_bar_at(bar), 0, -bytes);
+}
+SD_UNSEEN static void store_bulk(void* to, unsigned from, int bytes) { __builtin_memcpy(to, sd_shared + from, bytes); }
+SD_UNSEEN static void add_bulk(void* to, unsigned from, int bytes) {
+  for (int i = 0; i < bytes / 4; ++i) ((float*)to)[i] += ((const float*)(sd_shared + from))[i];
+}
+static inline void commit_bulk() {}
+static inline void wait_bulk_read() {}
+static inline void wait_bulk() {}
+static inline void fence_global() {}
+SD_UNSEEN static void wait_turn(const unsigned* at, unsigned turn) {
+  while (*at != turn) sd_machine_now->await((const int*)at, *at & 1);
+}
+SD_UNSEEN static void pass_turn(unsigned* at) { ++*at; }
+static inline void fewer_registers() {}
+static inline void more_registers() {}
+SD_UNSEEN static float2 shared_pair(unsigned at) { return *(const float2*)(sd_shared + at); }
+SD_UNSEEN static void store_four(unsigned to, float a, float b, float c, float d) {
+  const float all[4] = {a, b, c, d};
+  __builtin_memcpy(sd_shared + to, all, 16);
+}
+// Lane l gives the address of row l % 8 of matrix l / 8, and holds two elements of row l / 4 of each.
+SD_UNSEEN static void store_matrices(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d) {
+  const unsigned words[4] = {a, b, c, d};
+  const int lane = threadIdx.x % 32;
+  for (int i = 0; i < 4; ++i) {
+    const unsigned row = __shfl_sync(~0u, to, i * 8 + lane / 4);
+    *(unsigned*)(sd_shared + row + lane % 4 * 4) = words[i];
+  }
+}
+static inline unsigned fresh_thread() { return threadIdx.x; }
+static inline void power(float& x, float scale, float shift) { x = exp2f(__builtin_fmaf(x, scale, -shift)); }
+)";
+
+// `type` is f16 or bf16.
+std::string pack_text(bool half) {
+  return half ? R"(static inline unsigned pack(float low, float high) {
+  const auto bits = [](float x) { return (unsigned)__builtin_bit_cast(unsigned short, (_Float16)x); };
+  return bits(low) | bits(high) << 16;
+}
+)"
+              : R"(static inline unsigned pack(float low, float high) {
+  const auto bits = [](float x) {
+    const unsigned word = __builtin_bit_cast(unsigned, x);
+    return (word + 0x7fff + (word >> 16 & 1)) >> 16;
+  };
+  return bits(low) | bits(high) << 16;
+}
+)";
+}
+
 bool replace(std::string& text, std::string_view from, std::string_view to) {
   const size_t at = text.find(from);
   if (at == std::string::npos) return false;
@@ -470,6 +525,7 @@ void emulate_warp_groups(std::string& text) {
       std::sscanf(options.c_str(), ", p, 1, 1, %d, %d", &turned[0], &turned[1]);
     const char* more = signature.find("int more") != std::string::npos   ? "more"
                        : signature.find("int keep") != std::string::npos ? "keep"
+                       : signature.find("_first_") != std::string::npos  ? "0"
                                                                          : "1";
     const std::string with = cat(signature, "{\n  sd_group_products<", columns, ", ", depth, ", ", turned[0],
                                  ", ", turned[1], ">(d, a, b, ", more, ", sd_", a, ", sd_", b, ");\n}\n");
@@ -515,7 +571,12 @@ std::string with_tiles(std::string text, const codegen::DeviceKernel& kernel) {
   replace_ranges(text, "asm volatile(\"setmaxnreg", ";\");", "");
   replace_ranges(text, "asm volatile(\"\" : \"+l\"(n0));", ";", "");
   replace(text, codegen::cuda::barrier_declarations(), cat(kEmulatedBarriers, kCopies, kWarpGroups));
+  if (text.find("struct Backward {") != std::string::npos) {
+    constexpr std::string_view sizes = "constexpr int kDepth";
+    replace(text, sizes, cat(kBackward, pack_text(text.find("cvt.rn.f16x2") != std::string::npos), sizes));
+  }
   replace_ranges(text, "{ asm volatile(\"wgmma.wait_group", "}\n", "{}\n");
+  replace_ranges(text, "{ asm volatile(\"\" : \"+f\"(d[0])", "}\n", "{}\n");
   replace(text, kTensorMap, kEmulatedMaps);
   if (const size_t bars = text.find(kBars); bars != std::string::npos)
     text.replace(bars, text.find(';', bars) - bars,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "compiler/codegen/cuda/attention/flash.h"
+#include "compiler/codegen/cuda/attention/flash_backward.h"
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/codegen/cuda/matrix/matrix.h"
 #include "compiler/codegen/cuda/packed_weights/packed_weights.h"
@@ -9,6 +10,7 @@
 #include "compiler/codegen/cuda/reduction/reduction.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/kernels/flash.h"
+#include "compiler/kernels/flash_backward.h"
 #include "compiler/kernels/packed_weights.h"
 #include "compiler/schedule/directives/schedule.h"
 
@@ -18,6 +20,7 @@ DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const
   if (kernels::is_matrix(nest.schedule)) return emit_matrix(program, nest, target);
   if (kernels::is_packed_weights(nest.schedule)) return emit_packed_weights(program, nest, target);
   if (kernels::is_flash(nest.schedule)) return emit_flash(program, nest, target);
+  if (nest.schedule.kernel == kernels::kFlashBackward) return emit_flash_backward(program, nest, target);
   const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
   if (plan.tile) return emit_tiles(program, nest, target);
   const bool scans = std::any_of(nest.body.begin(), nest.body.end(), [](const loop::Stmt& stmt) {

@@ -24,13 +24,17 @@ using sym::Expr;
 
 constexpr int64_t kMostElements = 1 << 14;
 constexpr int64_t kMostPoints = 1 << 16;  // of a nest that is run at compile time
+// Masks have an element for each pair of positions, and replacing one saves loading it in each run.
+constexpr int64_t kMostBools = 1 << 22;
+int64_t most_elements(DType dtype) { return is_bool(dtype) ? kMostBools : kMostElements; }
+int64_t most_points(DType dtype) { return is_bool(dtype) ? kMostBools : kMostPoints; }
 constexpr int64_t kMostMagnitude = int64_t{1} << 31;
 
 // The number of elements if there are few; otherwise nothing.
 std::optional<int64_t> count_of(const loop::Buffer& buffer) {
   const auto count = sym::as_const(loop::element_count(buffer.shape));
-  if (!count || *count < 1 || *count > kMostElements || buffer.strides != loop::row_major(buffer.shape) ||
-      info(buffer.dtype).bits % 8 != 0)
+  if (!count || *count < 1 || *count > most_elements(buffer.dtype) || buffer.strides != loop::row_major(buffer.shape) ||
+      (!is_bool(buffer.dtype) && info(buffer.dtype).bits % 8 != 0))
     return std::nullopt;
   return count;
 }
@@ -42,10 +46,10 @@ int64_t points(const Block& block) {
     if (const Block* body = loop::body_of(stmt)) {
       int64_t each = points(*body);
       for (const loop::Dim& dim : loop::dims_of(stmt))
-        each = std::min(each * sym::as_const(dim.extent).value_or(kMostPoints), 2 * kMostPoints);
+        each = std::min(each * sym::as_const(dim.extent).value_or(kMostBools), 2 * kMostBools);
       sum += each;
     }
-  return std::min(sum, 2 * kMostPoints);
+  return std::min(sum, 2 * kMostBools);
 }
 
 class Contents {
@@ -80,8 +84,8 @@ class Contents {
     if (reads(effects, id)) return false;
     int64_t all = points(nest.body);
     for (const loop::Dim& dim : nest.dims)
-      all = std::min(all * sym::as_const(dim.extent).value_or(kMostPoints), 2 * kMostPoints);
-    if (all > kMostPoints) return false;
+      all = std::min(all * sym::as_const(dim.extent).value_or(kMostBools), 2 * kMostBools);
+    if (all > most_points(program_[id].dtype)) return false;
     std::vector<loop::BufferMemory> memory(program_.buffers.size());
     for (BufferId from : effects.reads) {
       if (program_[from].storage == loop::Storage::kLocal) continue;
@@ -109,10 +113,12 @@ class Contents {
 };
 
 // c0 and the integer factor of each component. For floats, which have to be all equal, the value itself.
+// For bools that are not all equal, the element is `below` where the sum is less than 0, else the opposite.
 struct Formula {
   std::optional<loop::Scalar> number;
   int64_t start = 0;
   std::vector<int64_t> factors;
+  std::optional<bool> below = {};
 };
 
 // Compares bits, since -0 is not 0.
@@ -124,8 +130,44 @@ std::optional<Formula> number_of(const loop::Buffer& buffer, const std::vector<u
   return Formula{.number = loop::float_scalar(buffer.dtype, value), .factors = {}};
 }
 
+// A mask that shows each row the positions up to a bound, which is the same for all rows (padding) or moves by one
+// from row to row (causal).
+std::optional<Formula> mask_of(const loop::Buffer& buffer, const std::vector<uint8_t>& bytes) {
+  std::vector<size_t> dims;  // that are longer than 1
+  for (size_t d = 0; d < buffer.shape.size(); ++d)
+    if (buffer.shape[d].value() > 1) dims.push_back(d);
+  if (dims.empty()) return std::nullopt;
+  const int64_t count = static_cast<int64_t>(bytes.size()), columns = buffer.shape[dims.back()].value();
+  const bool first = bytes[0] != 0;
+  for (const int64_t step : {1, 0}) {
+    if (step == 1 && dims.size() < 2) continue;
+    const int64_t rows = step ? buffer.shape[dims[dims.size() - 2]].value() : 1;
+    // The bound of the first row that changes: the number of its leading elements that equal the first one.
+    int64_t row = 0, seen = columns;
+    for (; row < rows && seen == columns; ++row) {
+      seen = 0;
+      while (seen < columns && (bytes[static_cast<size_t>(row * columns + seen)] != 0) == first) ++seen;
+    }
+    const int64_t bound = seen - step * (row - 1);
+    bool fits = seen < columns;
+    for (int64_t element = 0; element < count && fits; ++element) {
+      const int64_t column = element % columns, line = element / columns % rows;
+      fits = (bytes[static_cast<size_t>(element)] != 0) == ((column < bound + step * line) == first);
+    }
+    if (!fits) continue;
+    Formula formula{.number = {}, .start = -bound, .factors = std::vector<int64_t>(buffer.shape.size(), 0)};
+    formula.factors[dims.back()] = 1;
+    if (step) formula.factors[dims[dims.size() - 2]] = -1;
+    formula.below = first;
+    return formula;
+  }
+  return std::nullopt;
+}
+
 std::optional<Formula> formula_of(const loop::Buffer& buffer, const std::vector<uint8_t>& bytes) {
   if (is_float(buffer.dtype)) return number_of(buffer, bytes);
+  if (is_bool(buffer.dtype) && std::any_of(bytes.begin(), bytes.end(), [&](uint8_t b) { return b != bytes[0]; }))
+    return mask_of(buffer, bytes);
   const auto at = [&](int64_t element) {
     return read_integer(buffer.dtype, bytes.data() + element * byte_size(buffer.dtype));
   };
@@ -143,10 +185,6 @@ std::optional<Formula> formula_of(const loop::Buffer& buffer, const std::vector<
     }
     if (value != expected) return std::nullopt;
   }
-  // A table of bools is constant, or it is no formula.
-  if (is_bool(buffer.dtype) &&
-      std::any_of(formula.factors.begin(), formula.factors.end(), [](int64_t f) { return f != 0; }))
-    return std::nullopt;
   return formula;
 }
 
@@ -173,6 +211,7 @@ class Rewriter {
       Expr value = formula->start;
       for (size_t d = 0; d < formula->factors.size(); ++d)
         value += load->access.index[d] * formula->factors[d];
+      if (formula->below) value = *formula->below ? sym::lt(value, 0) : sym::ge(value, 0);
       stmt = {loop::IndexValue{load->result, value}};
       changed = true;
     }

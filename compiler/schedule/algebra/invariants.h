@@ -18,10 +18,11 @@ void shrink_invariants(loop::Program& program);
 //   weight positions i64 [1, 512] = 0, 1, 2, ...
 //   ... load positions[0, e] ...      ->   ... index e ...
 //
-// Replaces loads of integer and bool constants by arithmetic on their indices where all elements equal
-// c0 + c1 * i1 + c2 * i2 + .... The constants have at most a few thousand elements and come from the model or
-// from nests of Program::prepack, which are run to get them. Comparisons of positions become masks over
-// indices, and index checks become known.
+// Replaces loads of integer constants by arithmetic on their indices where all elements equal
+// c0 + c1 * i1 + c2 * i2 + ..., and loads of bool constants by a comparison where they are causal or padding masks.
+// The constants have at most a few thousand elements (masks: millions) and come from the model or from nests
+// of Program::prepack, which are run to get them. Comparisons of positions become masks over indices, and
+// index checks become known.
 void make_affine(loop::Program& program);
 
 // Runs shrink_invariants, hoist_constants and make_affine in this order; each exposes more for the next.

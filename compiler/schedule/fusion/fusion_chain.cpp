@@ -85,14 +85,30 @@ void follow_layout(Program& program, BufferId buffer) {
   }
 }
 
+// Whether the nest stores one element of the buffer at each point, outside its loops, and does not load it.
+bool is_of_points(const Nest& nest, BufferId id) {
+  int all = 0, outside = 0;
+  loop::for_each_stmt(nest.body, [&](const Stmt& stmt) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (access && access->buffer == id) ++all;
+  });
+  for (const Stmt& stmt : nest.body) {
+    const auto* store = std::get_if<loop::Store>(&stmt.node);
+    if (store && store->access.buffer == id && !store->update) ++outside;
+  }
+  return all == 1 && outside == 1;
+}
+
 int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector<int>& members,
              const ChainRule& rule, std::string* reason) {
   const int consumer = members.back();
-  // Each member's result is read by the next one alone.
+  // Each member's result is read by the next one alone, apart from numbers of whole rows.
   for (size_t i = 0; i + 1 < members.size(); ++i) {
     const Effects& made = flow.effects[members[i]];
     for (BufferId id : made.writes) {
       if (program[id].storage == Storage::kLocal) continue;
+      if (!reads(flow.effects[members[i + 1]], id) && is_of_points(nest_at(program, steps, members[i]), id))
+        continue;
       if (!made_once(program, flow, id))
         return refuse(reason, "what passes between them is needed in memory");
       if (flow.total_readers[id.value] != 1 || !reads(flow.effects[members[i + 1]], id))

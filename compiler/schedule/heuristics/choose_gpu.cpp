@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compiler/base/sort.h"
+#include "compiler/kernels/flash_backward.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/rewrite.h"
@@ -13,6 +14,7 @@
 #include "compiler/schedule/heuristics/candidates.h"
 #include "compiler/schedule/heuristics/cuda_contraction.h"
 #include "compiler/schedule/heuristics/flash.h"
+#include "compiler/schedule/heuristics/flash_backward.h"
 #include "compiler/schedule/heuristics/point_tiling.h"
 #include "compiler/schedule/layout/order_weights.h"
 
@@ -274,6 +276,7 @@ std::vector<Candidate> loop_candidates(const loop::Program& program, const loop:
 loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& nest,
                                 const GpuTarget& target) {
   if (const auto flash = choose_flash(program, nest, target)) return kernels::to_schedule(*flash);
+  if (fits_flash_backward(program, nest, target)) return {std::string(kernels::kFlashBackward), {}};
   if (auto contraction = choose_cuda_contraction(program, nest, target)) return *std::move(contraction);
   return {"", directives(choose_loops(program, nest, target))};
 }

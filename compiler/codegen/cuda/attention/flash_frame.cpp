@@ -424,6 +424,24 @@ void FlashFrame::print_factors(const std::string& sums) {
   text.close();
 }
 
+void FlashFrame::print_log_sum_exp(const std::string& row, const std::string& most, const std::string& sums) {
+  if (!flash.log_sum_exp) return;
+  text.line("#pragma unroll");
+  text.open("for (int h = 0; h < 2; ++h)");
+  text.line(cat("float all = ", sums, "[h];"));
+  text.line("all += __shfl_xor_sync(~0u, all, 1);");
+  text.line("all += __shfl_xor_sync(~0u, all, 2);");
+  text.open(cat("if (lane_id % 4 == 0 && ", row, " + h * 8 < row_count)"));
+  const std::string scale =
+      flash.scale ? cat(" * ", float_literal(static_cast<float>(*flash.scale), true)) : std::string();
+  text.line(cat("const float log_sum_exp = ", most, "[h]", scale, " + logf(all);"));
+  Body body = rows_;
+  body.set_value(flash.log_sum_exp->value, {.text = "log_sum_exp", .dtype = DType::kF32});
+  body.print({*flash.log_sum_exp});
+  text.close();
+  text.close();
+}
+
 void FlashFrame::print_value(const std::vector<const loop::Store*>& stores, const std::string& sum) {
   text.line(cat("const float sum = dead[h] ? 0.0f : ", sum, " * factor[h];"));
   Body body = values_;

@@ -46,11 +46,12 @@ std::string flash_products(int keys, int width, DType dtype) {
       " : \"n\"(kLeft) : \"memory\"); }\n");
 }
 
-std::optional<FlashSource> flash_source(const Flash& flash, const Flash::Operand& operand, int64_t depth,
-                                        Expr lines, int box, const sym::Facts& facts) {
+std::optional<FlashSource> flash_source(DType dtype, const std::vector<loop::Dim>& batch,
+                                        const Flash::Operand& operand, int64_t depth, Expr lines, int box,
+                                        const sym::Facts& facts) {
   constexpr size_t kMostDims = 5;
   constexpr int kBytes = 2;
-  FlashSource out{.map = {.buffer = operand.load->access.buffer, .dtype = flash.dtype}, .coordinates = {}};
+  FlashSource out{.map = {.buffer = operand.load->access.buffer, .dtype = dtype}, .coordinates = {}};
   out.map.dims = {depth, lines};
   out.map.strides = {operand.line * kBytes};
   out.map.box = {64, box};
@@ -80,7 +81,7 @@ std::optional<FlashSource> flash_source(const Flash& flash, const Flash::Operand
   }
   for (const auto& [index, step] : moves) {
     Expr extent = 0;
-    for (const loop::Dim& dim : flash.chain.batch) {
+    for (const loop::Dim& dim : batch) {
       if (index == dim.var) extent = dim.extent;
       if (index.op() == sym::Op::kFloorDiv && index.arg(0) == dim.var && index.arg(1).is_const())
         extent = sym::ceildiv(dim.extent, index.arg(1));

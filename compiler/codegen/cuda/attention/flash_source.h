@@ -17,9 +17,11 @@ struct FlashSource {
   std::vector<sym::Expr> coordinates;  // of the dims after the first two
 };
 
-// The tensor map with boxes of `box` lines; nothing if TMA does not support it.
-std::optional<FlashSource> flash_source(const kernels::Flash& flash, const kernels::Flash::Operand& operand,
-                                        int64_t depth, sym::Expr lines, int box, const sym::Facts& facts);
+// The tensor map with boxes of `box` lines of 64 elements; nothing if TMA does not support it. The operand's
+// base depends on the dims of `batch`.
+std::optional<FlashSource> flash_source(DType dtype, const std::vector<loop::Dim>& batch,
+                                        const kernels::Flash::Operand& operand, int64_t depth,
+                                        sym::Expr lines, int box, const sym::Facts& facts);
 
 // Device functions for d = (keep ? d : 0) + a b, with both factors in shared memory along the depth, and for
 // d += a b with a in registers and b along its columns.

@@ -30,9 +30,9 @@ class Emitter {
         slots_(kernels::query_slots(plan, f_.flash)) {
     const sym::Facts early = kernels::facts_in(program, f_.flash.scores_nest(), f_.flash.scores),
                      late = kernels::facts_in(program, f_.flash.values_nest(), f_.flash.values);
-    q_ = flash_source(f_.flash, f_.flash.q, f_.flash.depth, f_.flash.chain.row.extent, 64, early);
-    k_ = flash_source(f_.flash, f_.flash.k, f_.flash.depth, f_.flash.keys.extent, keys_, early);
-    v_ = flash_source(f_.flash, f_.flash.v, f_.flash.width, f_.flash.keys.extent, keys_, late);
+    q_ = flash_source(f_.flash.dtype, f_.flash.chain.batch, f_.flash.q, f_.flash.depth, f_.flash.chain.row.extent, 64, early);
+    k_ = flash_source(f_.flash.dtype, f_.flash.chain.batch, f_.flash.k, f_.flash.depth, f_.flash.keys.extent, keys_, early);
+    v_ = flash_source(f_.flash.dtype, f_.flash.chain.batch, f_.flash.v, f_.flash.width, f_.flash.keys.extent, keys_, late);
   }
 
   std::optional<DeviceChoice> emit(const GpuTarget& target) {
@@ -312,6 +312,7 @@ class Emitter {
     }
     text_.line("if (next >= tiles) break;");
     text_.line("const float before[2] = {l[0], l[1]};");
+    if (f_.flash.log_sum_exp) text_.line("const float most_before[2] = {m[0], m[1]};");
     if (passes()) text_.line("int passed;");
     text_.open("");
     print_tile("next");
@@ -330,7 +331,7 @@ class Emitter {
     text_.close();
     text_.line("wait_values<0>(o);");
     print_release("v");
-    print_result("before");
+    print_result("before", "most_before");
     print_pass_values("passed");
     print_pack();
     print_clear();
@@ -340,7 +341,7 @@ class Emitter {
     text_.line("barrier_wait(v_full + 8 * v_slot, v_phase);");
     print_value_products();
     text_.line("wait_values<0>(o);");
-    print_result("l");
+    print_result("l", "m");
   }
 
   void print_wait_queries() {
@@ -393,12 +394,13 @@ class Emitter {
     text_.line(cat("for (int i = 0; i < ", across_ / 2, "; ++i) o[i] = 0;"));
   }
 
-  // Stores the rows of `tile`, whose sums of weights are `sums`.
-  void print_result(const std::string& sums) {
+  // Stores the rows of `tile`, whose sums of weights are `sums`, relative to the maxima `most`.
+  void print_result(const std::string& sums, const std::string& most) {
     text_.open("");
     text_.line(cat("const float total[2] = {", sums, "[0], ", sums, "[1]};"));
     print_tile("tile");
     f_.print_rows("warp_row");
+    f_.print_log_sum_exp("warp_row", most, "total");
     f_.print_factors("total");
     f_.print_values(across_ / 8, "warp_row", true, [](const std::string& j, const std::string& e) {
       return cat("o[", j, " * 4 + ", e, "]");
