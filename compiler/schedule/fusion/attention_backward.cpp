@@ -482,6 +482,12 @@ class Fuser {
   bool find_between(const loop::Steps& steps, const Flow& flow, const Forward& forward, Backward& out) {
     std::set<int> gone = {out.dq.step, out.dk.step, out.dv.step};
     if (gone.size() != 3) return false;
+    // What the one kernel reads.
+    std::set<BufferId> kept = {forward.q.buffer, forward.k.buffer, forward.v.buffer, forward.o.buffer,
+                               out.grad.buffer};
+    for (const int step : gone)
+      for (const Stmt& stmt : nest_at(program_, steps, step)->body)
+        if (const auto* load = std::get_if<Load>(&stmt.node)) kept.insert(load->access.buffer);
     for (bool changed = true; changed;) {
       changed = false;
       for (int at = forward.values + 1; at < static_cast<int>(steps.size()); ++at) {
@@ -490,7 +496,7 @@ class Fuser {
         bool used = false;
         for (BufferId id : flow.effects[at].writes) {
           if (program_[id].storage == loop::Storage::kLocal) continue;
-          dead = dead && made_once(program_, flow, id);
+          dead = dead && !kept.contains(id) && made_once(program_, flow, id);
           int inside = 0;
           for (const int reader : gone) inside += reads(flow.effects[reader], id) ? 1 : 0;
           used = used || inside > 0;

@@ -7,8 +7,13 @@
 #include "compiler/kernels/flash_backward.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
+#include "compiler/schedule/fusion/attention_backward.h"
+#include "compiler/schedule/fusion/gpu_attention.h"
+#include "compiler/schedule/heuristics/choose_gpu.h"
 #include "compiler/schedule/heuristics/flash_backward.h"
+#include "tests/support/attention_backward_case.h"
 #include "tests/support/emulate.h"
 #include "tests/support/random_tensor.h"
 
@@ -92,6 +97,20 @@ loop::Program program_of(const Case& c) {
   return program;
 }
 
+void compare(const std::vector<HostTensor>& got, const std::vector<HostTensor>& want, double tolerance) {
+  for (size_t result = 0; result < want.size(); ++result) {
+    INFO("result ", result);
+    double error = 0, largest = 0;
+    for (int64_t i = 0; i < loop::element_count(want[result]); ++i) {
+      const double a = loop::get_number(got[result], i), b = loop::get_number(want[result], i);
+      error = std::max(error, std::isnan(a) ? HUGE_VAL : std::abs(a - b));
+      largest = std::max(largest, std::abs(b));
+    }
+    CHECK(largest > 0.01);
+    CHECK(error <= tolerance * largest);
+  }
+}
+
 void check(const Case& c, int multiprocessors = 3) {
   INFO(c.dtype, " ", c.depth, ": ", c.batch, " x ", c.heads, " x ", c.rows, " x ", c.keys, c.causal ? " causal" : "");
   GpuTarget target = gpu_target("sm_90a");
@@ -111,17 +130,7 @@ void check(const Case& c, int multiprocessors = 3) {
   size_t choices = 1;
   const auto got = test::emulate(program, inputs, target, 0, &choices);
   REQUIRE(got.has_value());
-  for (size_t result = 0; result < 3; ++result) {
-    INFO("result ", result);
-    double error = 0, largest = 0;
-    for (int64_t i = 0; i < loop::element_count(want[result]); ++i) {
-      const double a = loop::get_number((*got)[result], i), b = loop::get_number(want[result], i);
-      error = std::max(error, std::isnan(a) ? HUGE_VAL : std::abs(a - b));
-      largest = std::max(largest, std::abs(b));
-    }
-    CHECK(largest > 0.01);
-    CHECK(error <= (std::string(c.dtype) == "bf16" ? 1.6e-2 : 2e-3) * largest);
-  }
+  compare(*got, want, std::string(c.dtype) == "bf16" ? 1.6e-2 : 2e-3);
 }
 
 TEST_CASE("attention's backward pass") {
@@ -139,6 +148,33 @@ TEST_CASE("attention's backward pass with a causal mask") {
   // Queries that see no key, and keys that no query sees.
   check({.depth = 128, .heads = 1, .rows = 200, .keys = 150, .causal = true, .seen = -30});
   check({.heads = 1, .rows = 40, .keys = 300, .causal = true});
+}
+
+// The forward pass stores the log-sum-exp that the backward pass reads.
+TEST_CASE("attention forward and backward") {
+  for (const bool causal : {false, true}) {
+    INFO("causal ", causal);
+    GpuTarget target = gpu_target("sm_90a");
+    target.multiprocessors = 3;
+    const loop::Program before =
+        loop::parse_program(test::attention_backward_text({.causal = causal, .safe = causal}));
+    loop::Program program = before;
+    schedule::fuse_attention_backward(program, target);
+    schedule::chain_gpu(program, target);
+    schedule::choose_gpu(program, target, {});
+    std::vector<HostTensor> inputs;
+    for (size_t i = 0; i < program.inputs.size(); ++i) {
+      const loop::Buffer& buffer = program[program.inputs[i]];
+      inputs.push_back(test::drawn_tensor(buffer.dtype, test::shape_of(buffer), static_cast<int>(i),
+                                          [&](double unit) { return 2 * unit - 1; }));
+    }
+    size_t choices = 1;
+    for (size_t choice = 0; choice < choices; ++choice) {
+      const auto got = test::emulate(program, inputs, target, choice, &choices);
+      REQUIRE(got.has_value());
+      compare(*got, loop::interpret(before, inputs), 1.6e-2);
+    }
+  }
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "compiler/base/text.h"
 #include "compiler/kernels/flash.h"
 #include "compiler/kernels/flash_backward.h"
 #include "compiler/loop/interpret.h"
@@ -13,139 +12,13 @@
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/fusion/gpu_attention.h"
+#include "tests/support/attention_backward_case.h"
 #include "tests/support/random_tensor.h"
 
 namespace stridec::schedule {
 namespace {
 
 using loop::HostTensor;
-
-struct Case {
-  bool causal = false;
-  bool safe = false;       // PyTorch's softmax of rows that see no key
-  const char* extra = "";  // more steps
-  const char* outputs = "o, dq, dk, dv";
-};
-
-std::string text_of(const Case& c) {
-  std::string scores = "      %0 : f32 = reduce sum (%d<64)\n        %1 : bf16 = load q[%b, %h, %m, %d]\n        %2 : f32 "
-                       "= cast %1\n        %3 : bf16 = load k[%b, %h, %n, %d]\n        %4 : f32 = cast %3\n        %5 : "
-                       "f32 = mul %2 %4\n        yield %5\n      %6 : f32 = constant 0.125\n      %7 : f32 = mul %0 %6\n";
-  if (c.causal)
-    scores += "      %8 : bool = index %n <= %m\n      %9 : f32 = constant -inf\n      %10 : f32 = select %8 %7 %9\n";
-  scores += cat("      store s[%b, %h, %m, %n] %", c.causal ? 10 : 7, "\n");
-  return cat(R"(program attention
-  input q bf16 [2, 2, 70, 64] ordinal 0
-  input k bf16 [2, 2, 70, 64] ordinal 1
-  input v bf16 [2, 2, 70, 64] ordinal 2
-  input g bf16 [2, 2, 70, 64] ordinal 3
-  output o bf16 [2, 2, 70, 64] ordinal 0
-  output dq f32 [2, 2, 70, 64] ordinal 1
-  output dk f32 [2, 2, 70, 64] ordinal 2
-  output dv f32 [2, 2, 70, 64] ordinal 3
-)",
-             std::string(c.outputs).ends_with("x") ? "  output x f32 [2, 2, 70, 70] ordinal 4\n" : "", R"(  arena s f32 [2, 2, 70, 70]
-  arena p f32 [2, 2, 70, 70]
-  arena p16 bf16 [2, 2, 70, 70]
-  arena dp f32 [2, 2, 70, 70]
-  arena pdp f32 [2, 2, 70, 70]
-  arena sum f32 [2, 2, 70]
-  arena ds bf16 [2, 2, 70, 70]
-  local e f32 [70]
-  inputs (q, k, v, g)
-  outputs ()", c.outputs, R"()
-  steps
-    nest 0 scores (%b<2, %h<2, %m<70, %n<70)
-)",
-             scores, R"(    nest 1 softmax (%b<2, %h<2, %m<70)
-      %0 : f32 = reduce max (%n<70)
-        %1 : f32 = load s[%b, %h, %m, %n]
-        yield %1
-)",
-             c.safe ? "      %20 : f32 = constant -3.4028234663852886e+38\n      %21 : f32 = max %0 %20\n" : "", R"(      for (%i<70)
-        %2 : f32 = load s[%b, %h, %m, %i]
-        %3 : f32 = sub %2 %)",
-             c.safe ? 21 : 0, R"(
-        %4 : f32 = exp %3
-        store e[%i] %4
-      %5 : f32 = reduce sum (%j<70)
-        %6 : f32 = load e[%j]
-        yield %6
-)",
-             c.safe ? "      %22 : f32 = constant 1.1754943508222875e-38\n      %23 : f32 = max %5 %22\n" : "", R"(      for (%l<70)
-        %7 : f32 = load e[%l]
-        %8 : f32 = div %7 %)",
-             c.safe ? 23 : 5, R"(
-        store p[%b, %h, %m, %l] %8
-        %9 : bf16 = cast %8
-        store p16[%b, %h, %m, %l] %9
-    nest 2 values (%b<2, %h<2, %m<70, %d<64)
-      %0 : f32 = reduce sum (%n<70)
-        %1 : bf16 = load p16[%b, %h, %m, %n]
-        %2 : f32 = cast %1
-        %3 : bf16 = load v[%b, %h, %n, %d]
-        %4 : f32 = cast %3
-        %5 : f32 = mul %2 %4
-        yield %5
-      %6 : bf16 = cast %0
-      store o[%b, %h, %m, %d] %6
-    nest 3 value_gradient (%b<2, %h<2, %n<70, %d<64)
-      %0 : f32 = reduce sum (%m<70)
-        %1 : bf16 = load p16[%b, %h, %m, %n]
-        %2 : f32 = cast %1
-        %3 : bf16 = load g[%b, %h, %m, %d]
-        %4 : f32 = cast %3
-        %5 : f32 = mul %2 %4
-        yield %5
-      store dv[%b, %h, %n, %d] %0
-    nest 4 weight_gradient (%b<2, %h<2, %m<70, %n<70)
-      %0 : f32 = reduce sum (%d<64)
-        %1 : bf16 = load g[%b, %h, %m, %d]
-        %2 : f32 = cast %1
-        %3 : bf16 = load v[%b, %h, %n, %d]
-        %4 : f32 = cast %3
-        %5 : f32 = mul %2 %4
-        yield %5
-      store dp[%b, %h, %m, %n] %0
-      %6 : f32 = load p[%b, %h, %m, %n]
-      %7 : f32 = mul %0 %6
-      store pdp[%b, %h, %m, %n] %7
-    nest 5 row_sum (%b<2, %h<2, %m<70)
-      %0 : f32 = reduce sum (%n<70)
-        %1 : f32 = load pdp[%b, %h, %m, %n]
-        yield %1
-      store sum[%b, %h, %m] %0
-    nest 6 score_gradient (%b<2, %h<2, %m<70, %n<70)
-      %0 : f32 = load p[%b, %h, %m, %n]
-      %1 : f32 = load dp[%b, %h, %m, %n]
-      %2 : f32 = load sum[%b, %h, %m]
-      %3 : f32 = sub %1 %2
-      %4 : f32 = mul %0 %3
-      %5 : f32 = constant 0.125
-      %6 : f32 = mul %4 %5
-      %7 : bf16 = cast %6
-      store ds[%b, %h, %m, %n] %7
-    nest 7 key_gradient (%b<2, %h<2, %n<70, %d<64)
-      %0 : f32 = reduce sum (%m<70)
-        %1 : bf16 = load ds[%b, %h, %m, %n]
-        %2 : f32 = cast %1
-        %3 : bf16 = load q[%b, %h, %m, %d]
-        %4 : f32 = cast %3
-        %5 : f32 = mul %2 %4
-        yield %5
-      store dk[%b, %h, %n, %d] %0
-    nest 8 query_gradient (%b<2, %h<2, %m<70, %d<64)
-      %0 : f32 = reduce sum (%n<70)
-        %1 : bf16 = load ds[%b, %h, %m, %n]
-        %2 : f32 = cast %1
-        %3 : bf16 = load k[%b, %h, %n, %d]
-        %4 : f32 = cast %3
-        %5 : f32 = mul %2 %4
-        yield %5
-      store dq[%b, %h, %m, %d] %0
-)",
-             c.extra);
-}
 
 int kernels_named(const loop::Program& program, bool backward) {
   int count = 0;
@@ -158,9 +31,9 @@ int kernels_named(const loop::Program& program, bool backward) {
   return count;
 }
 
-void check(const Case& c, bool fuses = true) {
+void check(const test::AttentionBackwardCase& c, bool fuses = true) {
   const GpuTarget target = gpu_target("sm_90a");
-  const loop::Program before = loop::parse_program(text_of(c));
+  const loop::Program before = loop::parse_program(test::attention_backward_text(c));
   loop::verify(before);
   loop::Program after = before;
   fuse_attention_backward(after, target);
@@ -169,7 +42,7 @@ void check(const Case& c, bool fuses = true) {
   chain_gpu(after, target);
   loop::verify(after);
   CHECK(kernels_named(after, false) == (fuses ? 1 : 0));
-  CHECK(after.steps.size() == (fuses ? 2 : before.steps.size()));
+  CHECK(after.steps.size() == (fuses ? 3 : before.steps.size()));
   std::vector<HostTensor> inputs;
   for (size_t i = 0; i < before.inputs.size(); ++i) {
     const loop::Buffer& buffer = before[before.inputs[i]];
@@ -196,7 +69,7 @@ TEST_CASE("attention's backward pass as one nest") {
 }
 
 TEST_CASE("attention whose probabilities are needed in memory") {
-  check({.extra = R"(    nest 9 copy (%b<2, %h<2, %m<70, %n<70)
+  check({.extra = R"(    nest 10 copy (%b<2, %h<2, %m<70, %n<70)
       %0 : f32 = load p[%b, %h, %m, %n]
       store x[%b, %h, %m, %n] %0
 )",
