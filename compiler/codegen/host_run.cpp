@@ -552,15 +552,11 @@ std::string HostRun::text() {
     if (!names_.from_data(bytes)) most = sym::max(most, bytes);
   };
   auto reserve_nest = [&](const LaunchedNest& launched) {
-    Expr left = 1;  // whether the choices so far leave the sizes to the next one
-    for (const DeviceChoice& choice : launched.nest->choices) {
-      const Expr used = sym::simplify(sym::logical_and(left, choice.condition), facts_);
+    for (const DeviceChoice& choice : launched.nest->choices)
       for (const DeviceKernel& kernel : choice.launches) {
-        reserve(scratch, sym::select(used, kernel.workspace_bytes, 0));
-        reserve(counters, sym::select(used, kernel.counter_bytes, 0));
+        reserve(scratch, kernel.workspace_bytes);
+        reserve(counters, kernel.counter_bytes);
       }
-      if (choice.aligned.empty()) left = sym::logical_and(left, sym::logical_not(choice.condition));
-    }
   };
   for (const auto& [id, nest] : variant_.device_nests) reserve_nest(nest);
   for (const auto& [call, nest] : variant_.device_routines) reserve_nest(nest);

@@ -133,7 +133,8 @@ class Matcher {
     }
     if (!let || let->op != ScalarOp::kExp) return false;
     const Let* shifted = let_of(made_, let->args[0]);
-    if (!shifted || shifted->op != ScalarOp::kSub || shifted->args[1] != out_.log_sum_exp->result) return false;
+    if (!shifted || shifted->op != ScalarOp::kSub || shifted->args[1] != out_.log_sum_exp->result)
+      return false;
     ValueId score = shifted->args[0];
     if (const Let* scaled = let_of(made_, score); scaled && scaled->op == ScalarOp::kMul) {
       const auto by = constant_of(made_, scaled->args[1]);
@@ -157,8 +158,8 @@ class Matcher {
     const Let* let = let_of(made_, without_casts(score_grads_->value));
     if (!let || let->op != ScalarOp::kMul || let->args[0] != weight_) return false;
     const Let* difference = let_of(made_, let->args[1]);
-    return difference && difference->op == ScalarOp::kSub &&
-           difference->args[0] == grads_.sum->results[0] && difference->args[1] == delta_.sum->results[0];
+    return difference && difference->op == ScalarOp::kSub && difference->args[0] == grads_.sum->results[0] &&
+           difference->args[1] == delta_.sum->results[0];
   }
 
   // The loop's results: each statement that depends on a sum belongs to it.

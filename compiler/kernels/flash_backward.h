@@ -1,4 +1,5 @@
-// Matches the backward pass of attention for a kernel that never materialises a row of scores ("flash.backward").
+// Matches the backward pass of attention for a kernel that never materialises a row of scores
+// ("flash.backward").
 //
 // Types: f16 and bf16. The nest has the batch dims and keeps the weights and the gradients of scores of one
 // batch point in local buffers; the kernel computes tiles of both and keeps none (Dao, "FlashAttention-2"):
@@ -37,9 +38,9 @@ struct FlashBackward {
   };
   std::vector<loop::Dim> batch;
   loop::Dim row, keys;
-  DType dtype = DType::kBF16;  // of the factors, and of weights and gradients of scores
-  int64_t depth = 0;           // of all five factors
-  double scale = 1;            // of the scores, positive
+  DType dtype = DType::kBF16;     // of the factors, and of weights and gradients of scores
+  int64_t depth = 0;              // of all five factors
+  double scale = 1;               // of the scores, positive
   std::optional<sym::Expr> seen;  // row r sees the keys before r + seen; an expression of sizes
   Flash::Operand q, k, v, grad, o;
   DType o_dtype = DType::kBF16;
@@ -56,7 +57,8 @@ constexpr std::string_view kFlashBackward = "flash.backward";  // the schedule's
 // Whether TMA can copy tiles of q, k, v and grad, and 16 bytes of o at a time, whatever the sizes.
 bool copies_in_tiles(const loop::Program& program, const FlashBackward& flash);
 
-// The operand that `load` reads: its offset is base + line * `line` + `depth`. Nothing if it has another form.
+// The operand that `load` reads: its offset is base + line * `line` + `depth`. Nothing if it has another
+// form.
 std::optional<Flash::Operand> flash_operand(const loop::Program& program, const loop::Load& load,
                                             sym::Expr line, sym::Expr depth, const sym::Facts& facts);
 

@@ -131,8 +131,8 @@ class Rows {
       roles_[let.result] = role(let.args[0]);  // a widened maximum
       return true;
     }
-    // PyTorch's softmax of a row that sees no key is 0: the maximum is at least the lowest number, and the sum at
-    // least the smallest. A row that sees one has a sum of at least 1.
+    // PyTorch's softmax of a row that sees no key is 0: the maximum is at least the lowest number, and the
+    // sum at least the smallest. A row that sees one has a sum of at least 1.
     for (const size_t side : {0u, 1u}) {
       const auto least = let.op == ScalarOp::kMax ? constant_of(definitions_, let.args[side]) : std::nullopt;
       const Role other = role(let.args[1 - side]);

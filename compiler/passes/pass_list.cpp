@@ -2,6 +2,7 @@
 
 #include "compiler/passes/autocast.h"
 #include "compiler/passes/byte_tables.h"
+#include "compiler/passes/concat_pads.h"
 #include "compiler/passes/fold_affine.h"
 #include "compiler/passes/join_siblings.h"
 #include "compiler/passes/quantized.h"
@@ -25,6 +26,9 @@ constexpr Pass kPasses[] = {
     {"byte_tables", kStage, RunsOn::kGraph,
      "Replace elementwise chains from 8 bits to 8 bits by a 256-entry table.",
      [](Graph& graph, const Context&) { make_byte_tables(graph); }},
+    {"concat_pads", kStage, RunsOn::kGraph,
+     "Concatenate padded pieces instead of adding them (gradients of tensors that are split).",
+     [](Graph& graph, const Context&) { concat_pads(graph); }},
     {"scales", kStage, RunsOn::kGraph, "Move scalar factors from a GEMM's inputs to its output.",
      [](Graph& graph, const Context&) { sink_scales(graph); }},
     {"affine", kStage, RunsOn::kGraph,

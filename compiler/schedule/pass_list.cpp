@@ -37,6 +37,7 @@
 #include "compiler/schedule/layout/align_rows.h"
 #include "compiler/schedule/layout/concat_aliasing.h"
 #include "compiler/schedule/layout/contiguous_windows.h"
+#include "compiler/schedule/layout/forward_stores.h"
 #include "compiler/schedule/layout/layout.h"
 #include "compiler/schedule/layout/narrow_storage.h"
 #include "compiler/schedule/layout/operand_layout.h"
@@ -171,6 +172,8 @@ constexpr Pass kGpuLoopPasses[] = {
     {"gpu attention", kStage, kGpu, "Fuse GEMM-softmax-GEMM (attention) into one kernel.",
      [](Program& program, const Context& c) { chain_gpu(program, *c.gpu, c.decisions); }, "attention_fusion",
      "Run attention as three kernels."},
+    {"gpu store_forwarding", kStage, kGpu, "Store results where a copy would put them.",
+     [](Program& program, const Context& c) { forward_stores(program, c.decisions); }},
     {"gpu narrow_storage", kStage, kGpu, "Keep intermediate tensors in the type of --precision.",
      [](Program& program, const Context& c) { narrow_storage(program, c.factors); }, "narrow_storage",
      "Keep them in f32."},

@@ -9,20 +9,24 @@ namespace stridec::test {
 
 struct AttentionBackwardCase {
   bool causal = false;
-  bool safe = false;       // PyTorch's softmax, in which rows that see no key are 0
-  const char* extra = "";  // more steps
+  bool safe = false;                      // PyTorch's softmax, in which rows that see no key are 0
+  const char* extra = "";                 // more steps
   const char* outputs = "o, dq, dk, dv";  // or x, which `extra` stores, as well
 };
 
 // 2 x 2 heads of 64, 70 rows and keys.
 inline std::string attention_backward_text(const AttentionBackwardCase& c) {
-  std::string scores = "      %0 : f32 = reduce sum (%d<64)\n        %1 : bf16 = load q[%b, %h, %m, %d]\n        %2 : f32 "
-                       "= cast %1\n        %3 : bf16 = load k[%b, %h, %n, %d]\n        %4 : f32 = cast %3\n        %5 : "
-                       "f32 = mul %2 %4\n        yield %5\n      %6 : f32 = constant 0.125\n      %7 : f32 = mul %0 %6\n";
+  std::string scores =
+      "      %0 : f32 = reduce sum (%d<64)\n        %1 : bf16 = load q[%b, %h, %m, %d]\n        %2 : f32 "
+      "= cast %1\n        %3 : bf16 = load k[%b, %h, %n, %d]\n        %4 : f32 = cast %3\n        %5 : "
+      "f32 = mul %2 %4\n        yield %5\n      %6 : f32 = constant 0.125\n      %7 : f32 = mul %0 %6\n";
   if (c.causal)
-    scores += "      %8 : bool = index %n <= %m\n      %9 : f32 = constant -inf\n      %10 : f32 = select %8 %7 %9\n";
+    scores +=
+        "      %8 : bool = index %n <= %m\n      %9 : f32 = constant -inf\n      %10 : f32 = select %8 %7 "
+        "%9\n";
   scores += cat("      store s[%b, %h, %m, %n] %", c.causal ? 10 : 7, "\n");
-  return cat(R"(program attention
+  return cat(
+      R"(program attention
   input q bf16 [2, 2, 70, 64] ordinal 0
   input k bf16 [2, 2, 70, 64] ordinal 1
   input v bf16 [2, 2, 70, 64] ordinal 2
@@ -32,7 +36,8 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
   output dk f32 [2, 2, 70, 64] ordinal 2
   output dv f32 [2, 2, 70, 64] ordinal 3
 )",
-             std::string(c.outputs).ends_with("x") ? "  output x f32 [2, 2, 70, 70] ordinal 4\n" : "", R"(  arena s f32 [2, 2, 70, 70]
+      std::string(c.outputs).ends_with("x") ? "  output x f32 [2, 2, 70, 70] ordinal 4\n" : "",
+      R"(  arena s f32 [2, 2, 70, 70]
   arena p f32 [2, 2, 70, 70]
   arena p16 bf16 [2, 2, 70, 70]
   arena dp f32 [2, 2, 70, 70]
@@ -42,29 +47,32 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
   arena g bf16 [2, 2, 70, 64]
   local e f32 [70]
   inputs (q, k, v, g0)
-  outputs ()", c.outputs, R"()
+  outputs ()",
+      c.outputs, R"()
   steps
     nest 0 scores (%b<2, %h<2, %m<70, %n<70)
 )",
-             scores, R"(    nest 1 softmax (%b<2, %h<2, %m<70)
+      scores, R"(    nest 1 softmax (%b<2, %h<2, %m<70)
       %0 : f32 = reduce max (%n<70)
         %1 : f32 = load s[%b, %h, %m, %n]
         yield %1
 )",
-             c.safe ? "      %20 : f32 = constant -3.4028234663852886e+38\n      %21 : f32 = max %0 %20\n" : "", R"(      for (%i<70)
+      c.safe ? "      %20 : f32 = constant -3.4028234663852886e+38\n      %21 : f32 = max %0 %20\n" : "",
+      R"(      for (%i<70)
         %2 : f32 = load s[%b, %h, %m, %i]
         %3 : f32 = sub %2 %)",
-             c.safe ? 21 : 0, R"(
+      c.safe ? 21 : 0, R"(
         %4 : f32 = exp %3
         store e[%i] %4
       %5 : f32 = reduce sum (%j<70)
         %6 : f32 = load e[%j]
         yield %6
 )",
-             c.safe ? "      %22 : f32 = constant 1.1754943508222875e-38\n      %23 : f32 = max %5 %22\n" : "", R"(      for (%l<70)
+      c.safe ? "      %22 : f32 = constant 1.1754943508222875e-38\n      %23 : f32 = max %5 %22\n" : "",
+      R"(      for (%l<70)
         %7 : f32 = load e[%l]
         %8 : f32 = div %7 %)",
-             c.safe ? 23 : 5, R"(
+      c.safe ? 23 : 5, R"(
         store p[%b, %h, %m, %l] %8
         %9 : bf16 = cast %8
         store p16[%b, %h, %m, %l] %9
@@ -137,7 +145,7 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
         yield %5
       store dq[%b, %h, %m, %d] %0
 )",
-             c.extra);
+      c.extra);
 }
 
 }  // namespace stridec::test

@@ -299,7 +299,7 @@ class Run {
   // `schedule`: that of the kernel's nest.
   bool launch(const loop::Schedule& schedule, const codegen::DeviceKernel& kernel,
               std::vector<char>& workspace) {
-    const bool matrix = kernels::is_matrix(schedule), 
+    const bool matrix = kernels::is_matrix(schedule),
                flash = kernels::is_flash(schedule) ||
                        (schedule.kernel == kernels::kFlashBackward && !kernel.maps.empty());
     if (kernels::is_packed_weights(schedule) && !kernel.maps.empty()) return false;

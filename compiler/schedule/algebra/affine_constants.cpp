@@ -33,7 +33,8 @@ constexpr int64_t kMostMagnitude = int64_t{1} << 31;
 // The number of elements if there are few; otherwise nothing.
 std::optional<int64_t> count_of(const loop::Buffer& buffer) {
   const auto count = sym::as_const(loop::element_count(buffer.shape));
-  if (!count || *count < 1 || *count > most_elements(buffer.dtype) || buffer.strides != loop::row_major(buffer.shape) ||
+  if (!count || *count < 1 || *count > most_elements(buffer.dtype) ||
+      buffer.strides != loop::row_major(buffer.shape) ||
       (!is_bool(buffer.dtype) && info(buffer.dtype).bits % 8 != 0))
     return std::nullopt;
   return count;
@@ -130,8 +131,8 @@ std::optional<Formula> number_of(const loop::Buffer& buffer, const std::vector<u
   return Formula{.number = loop::float_scalar(buffer.dtype, value), .factors = {}};
 }
 
-// A mask that shows each row the positions up to a bound, which is the same for all rows (padding) or moves by one
-// from row to row (causal).
+// A mask that shows each row the positions up to a bound, which is the same for all rows (padding) or moves
+// by one from row to row (causal).
 std::optional<Formula> mask_of(const loop::Buffer& buffer, const std::vector<uint8_t>& bytes) {
   std::vector<size_t> dims;  // that are longer than 1
   for (size_t d = 0; d < buffer.shape.size(); ++d)
@@ -166,7 +167,8 @@ std::optional<Formula> mask_of(const loop::Buffer& buffer, const std::vector<uin
 
 std::optional<Formula> formula_of(const loop::Buffer& buffer, const std::vector<uint8_t>& bytes) {
   if (is_float(buffer.dtype)) return number_of(buffer, bytes);
-  if (is_bool(buffer.dtype) && std::any_of(bytes.begin(), bytes.end(), [&](uint8_t b) { return b != bytes[0]; }))
+  if (is_bool(buffer.dtype) &&
+      std::any_of(bytes.begin(), bytes.end(), [&](uint8_t b) { return b != bytes[0]; }))
     return mask_of(buffer, bytes);
   const auto at = [&](int64_t element) {
     return read_integer(buffer.dtype, bytes.data() + element * byte_size(buffer.dtype));

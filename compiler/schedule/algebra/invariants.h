@@ -19,7 +19,8 @@ void shrink_invariants(loop::Program& program);
 //   ... load positions[0, e] ...      ->   ... index e ...
 //
 // Replaces loads of integer constants by arithmetic on their indices where all elements equal
-// c0 + c1 * i1 + c2 * i2 + ..., and loads of bool constants by a comparison where they are causal or padding masks.
+// c0 + c1 * i1 + c2 * i2 + ..., and loads of bool constants by a comparison where they are causal or
+// padding masks.
 // The constants have at most a few thousand elements (masks: millions) and come from the model or from nests
 // of Program::prepack, which are run to get them. Comparisons of positions become masks over indices, and
 // index checks become known.

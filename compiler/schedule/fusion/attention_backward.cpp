@@ -114,7 +114,8 @@ class Fuser {
     return -1;
   }
 
-  std::optional<Forward> forward_of(const loop::Steps& steps, const Flow& flow, int values, BufferId weights) {
+  std::optional<Forward> forward_of(const loop::Steps& steps, const Flow& flow, int values,
+                                    BufferId weights) {
     Forward out{.values = values};
     // With one reader the forward pass becomes a chain as it is.
     out.softmax = writer_of(steps, flow, weights, values);
@@ -155,8 +156,8 @@ class Fuser {
     });
     const Store* main = stores.at(weights);
     for (const auto& [buffer, store] : stores)
-      if (program_[buffer].storage == loop::Storage::kArena &&
-          stored(store->value) == stored(main->value) && store->access.index == main->access.index)
+      if (program_[buffer].storage == loop::Storage::kArena && stored(store->value) == stored(main->value) &&
+          store->access.index == main->access.index)
         out.weights.push_back(buffer);
     // The dims of the softmax in their order, with the key at its place among the buffer's.
     for (Expr e : main->access.index) {
@@ -180,13 +181,14 @@ class Fuser {
     copy.buffers = program_.buffers;
     copy.facts = program_.facts;
     copy.symbols = program_.symbols;
-    const BufferId lse = loop::add_buffer(
-        copy, {.name = "log_sum_exp", .dtype = DType::kF32, .shape = shape, .strides = {}});
+    const BufferId lse =
+        loop::add_buffer(copy, {.name = "log_sum_exp", .dtype = DType::kF32, .shape = shape, .strides = {}});
     const std::string lse_name = copy[lse].name;
     for (const int at : {out.scores, out.softmax, out.values}) {
       Nest nest = *nest_at(program_, steps, at);
       if (at == out.softmax) {
-        drop_stores(nest, [&](BufferId id) { return id != weights && copy[id].storage == loop::Storage::kArena; });
+        drop_stores(nest,
+                    [&](BufferId id) { return id != weights && copy[id].storage == loop::Storage::kArena; });
         add_log_sum_exp(nest, most, sum, {lse, index});
         loop::clean(copy, nest);
       }
@@ -245,14 +247,14 @@ class Fuser {
     out.dtype = flash->dtype;
     out.scale = *flash->scale;
     if (flash->visible) {
-      const Expr seen = sym::simplify(
-          sym::substitute(*flash->visible, at) - out.row.var, out.facts);
+      const Expr seen = sym::simplify(sym::substitute(*flash->visible, at) - out.row.var, out.facts);
       if (sym::has_index(seen)) return false;
       out.seen = seen;
     }
     for (const Stmt& stmt : flash->values_nest().body)
       if (const auto* store = std::get_if<Store>(&stmt.node)) {
-        if (store->update || !store->access.mask.is_const(1) || !names.contains(copy[store->access.buffer].name))
+        if (store->update || !store->access.mask.is_const(1) ||
+            !names.contains(copy[store->access.buffer].name))
           return false;
         // Any copy of the result will do; the first one is as good as another.
         if (!is_result(*flash, *store)) continue;
@@ -295,7 +297,8 @@ class Fuser {
     for (int at = forward.values + 1; at < static_cast<int>(steps.size()); ++at) {
       const Nest* nest = nest_at(program_, steps, at);
       const auto contraction = nest ? kernels::match_contraction(*nest) : std::nullopt;
-      if (!contraction || contraction->reduce->dims.size() != 1 || contraction->dtype != DType::kF32) continue;
+      if (!contraction || contraction->reduce->dims.size() != 1 || contraction->dtype != DType::kF32)
+        continue;
       for (const size_t side : {0u, 1u}) {
         const auto* other = plain(contraction->factors[1 - side]);
         if (!other) continue;
@@ -308,7 +311,8 @@ class Fuser {
     for (int at = forward.values + 1; at < static_cast<int>(steps.size()); ++at) {
       const Nest* nest = nest_at(program_, steps, at);
       const auto contraction = nest ? kernels::match_contraction(*nest) : std::nullopt;
-      if (!contraction || contraction->reduce->dims.size() != 1 || contraction->dtype != DType::kF32) continue;
+      if (!contraction || contraction->reduce->dims.size() != 1 || contraction->dtype != DType::kF32)
+        continue;
       for (const size_t side : {0u, 1u})
         if (const auto* other = plain(contraction->factors[1 - side]))
           take_scores(values, forward, *nest, at, *contraction, side, *other, out);
@@ -391,7 +395,9 @@ class Fuser {
     element = values.resolve(std::move(element), stops);
     const Let* let = values.let_of(element);
     if (!let) return false;
-    const auto argument = [&](size_t i) { return ValueGraph::Element{element.nest, let->args[i], element.at}; };
+    const auto argument = [&](size_t i) {
+      return ValueGraph::Element{element.nest, let->args[i], element.at};
+    };
     if (let->op == ScalarOp::kSelect) {
       const auto hidden = values.constant_of(argument(2)), shown = values.constant_of(argument(1));
       const bool first = hidden && hidden->f == 0;
@@ -450,7 +456,8 @@ class Fuser {
       if (!all.contains(dim.var)) all[dim.var] = sym::substitute(dim.var, *at);
     const Load *a = plain(contraction->factors[0]), *b = plain(contraction->factors[1]);
     if (!a || !b) return false;
-    const Rows first = rows_of(a->access, all, forward.facts), second = rows_of(b->access, all, forward.facts);
+    const Rows first = rows_of(a->access, all, forward.facts),
+               second = rows_of(b->access, all, forward.facts);
     return (first == grad && second == forward.v) || (second == grad && first == forward.v);
   }
 
@@ -507,7 +514,8 @@ class Fuser {
     }
     for (BufferId id : forward.weights)
       for (int at = 0; at < static_cast<int>(steps.size()); ++at)
-        if (at != forward.values && at != forward.softmax && reads(flow.effects[at], id) && !gone.contains(at))
+        if (at != forward.values && at != forward.softmax && reads(flow.effects[at], id) &&
+            !gone.contains(at))
           return false;
     for (const int at : {out.dq.step, out.dk.step, out.dv.step}) gone.erase(at);
     out.between = std::move(gone);
@@ -540,8 +548,8 @@ class Fuser {
     const Nest& softmax = *nest_at(program_, steps, forward.softmax);
     for (const loop::Dim& dim : softmax.dims) shape.push_back(dim.extent);
     Forward own = forward;
-    own.log_sum_exp = loop::add_buffer(
-        copy, {.name = "log_sum_exp", .dtype = DType::kF32, .shape = shape, .strides = {}});
+    own.log_sum_exp =
+        loop::add_buffer(copy, {.name = "log_sum_exp", .dtype = DType::kF32, .shape = shape, .strides = {}});
     loop::Steps launch;
     if (!build(copy, steps, own, backward, launch)) return refuse("a result is stored in several places");
     Nest& nest = copy[std::get<Launch>(launch[0].node).nest];
@@ -644,8 +652,7 @@ class Fuser {
           const DType dtype = from.values[let->result.value].dtype;
           std::vector<Value> args;
           for (ValueId id : let->args) args.push_back(known.at(id));
-          known[let->result] = kernels::is_cast(let)
-                                   ? n.cast(args[0], dtype, let->op == ScalarOp::kCastSat)
+          known[let->result] = kernels::is_cast(let) ? n.cast(args[0], dtype, let->op == ScalarOp::kCastSat)
                                : let->op == ScalarOp::kBitcast ? n.bitcast(args[0], dtype)
                                                                : n.op(let->op, args);
         } else {
@@ -666,7 +673,8 @@ class Fuser {
         place.push_back(found == batch.end() ? m : found->second);
       }
       const Value shift = n.load(loop::whole(program, forward.log_sum_exp), place);
-      const Value delta = sum(depth, [&](Expr d) { return load(backward.grad, m, d) * load(forward.o, m, d); });
+      const Value delta =
+          sum(depth, [&](Expr d) { return load(backward.grad, m, d) * load(forward.o, m, d); });
       n.loop({keys}, [&](const std::vector<Expr>& inner) {
         const Expr key = inner[0];
         Value score = sum(depth, [&](Expr d) { return load(forward.q, m, d) * load(forward.k, key, d); });
@@ -681,16 +689,14 @@ class Fuser {
         n.store(grads, {m, key}, n.cast(weight * (grad - delta), forward.dtype));
       });
       n.loop({depth}, [&](const std::vector<Expr>& inner) {
-        Value dq = sum(keys, [&](Expr key) {
-          return local_load(grads, m, key) * load(forward.k, key, inner[0]);
-        });
+        Value dq =
+            sum(keys, [&](Expr key) { return local_load(grads, m, key) * load(forward.k, key, inner[0]); });
         if (forward.scale != 1) dq = dq * n.constant(DType::kF32, forward.scale);
         finish(backward.dq, m, inner[0], dq);
       });
     });
     n.loop({keys, depth}, [&](const std::vector<Expr>& at) {
-      Value dk =
-          sum(rows, [&](Expr m) { return local_load(grads, m, at[0]) * load(forward.q, m, at[1]); });
+      Value dk = sum(rows, [&](Expr m) { return local_load(grads, m, at[0]) * load(forward.q, m, at[1]); });
       const Value dv =
           sum(rows, [&](Expr m) { return local_load(weights, m, at[0]) * load(backward.grad, m, at[1]); });
       if (forward.scale != 1) dk = dk * n.constant(DType::kF32, forward.scale);

@@ -107,7 +107,8 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
     const Effects& made = flow.effects[members[i]];
     for (BufferId id : made.writes) {
       if (program[id].storage == Storage::kLocal) continue;
-      if (!reads(flow.effects[members[i + 1]], id) && is_of_points(nest_at(program, steps, members[i]), id))
+      if (i > 0 && !reads(flow.effects[members[i + 1]], id) &&
+          is_of_points(nest_at(program, steps, members[i]), id))
         continue;
       if (!made_once(program, flow, id))
         return refuse(reason, "what passes between them is needed in memory");

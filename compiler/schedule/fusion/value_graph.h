@@ -1,5 +1,5 @@
-// Follows a value through the buffers between nests, so that a rule can match a computation however fusion has
-// cut it into nests.
+// Follows a value through the buffers between nests, so that a rule can match a computation however fusion
+// has cut it into nests.
 #pragma once
 
 #include <map>
@@ -15,8 +15,8 @@ namespace stridec::schedule {
 // Of one list of steps; valid while its program, steps and flow do not change.
 class ValueGraph {
  public:
-  // A value of a nest; `at` gives the nest's index variables in terms of the variables of the element at which
-  // the walk began. Variables that are not in it stand for themselves.
+  // A value of a nest; `at` gives the nest's index variables in terms of the variables of the element at
+  // which the walk began. Variables that are not in it stand for themselves.
   struct Element {
     const loop::Nest* nest = nullptr;
     loop::ValueId value;
@@ -25,8 +25,8 @@ class ValueGraph {
 
   ValueGraph(const loop::Program& program, const loop::Steps& steps, const Flow& flow);
 
-  // Skips casts between floats, and loads of local and arena buffers that are written once, up to a load of one
-  // of `stops` or to a value of another kind.
+  // Skips casts between floats, and loads of local and arena buffers that are written once, up to a load of
+  // one of `stops` or to a value of another kind.
   Element resolve(Element element, const std::set<loop::BufferId>& stops) const;
 
   // What defines the element; null if it is of another kind.

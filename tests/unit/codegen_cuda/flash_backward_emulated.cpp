@@ -31,7 +31,8 @@ struct Case {
   const char* results = "f32";
 };
 
-// q, o and grad lie as [batch, row, head, depth], k and v as [batch, head, key, depth], dv as [batch, head, depth, key].
+// q, o and grad lie as [batch, row, head, depth], k and v as [batch, head, key, depth], dv as [batch, head,
+// depth, key].
 loop::Program program_of(const Case& c) {
   using loop::Value;
   using sym::Expr;
@@ -42,20 +43,23 @@ loop::Program program_of(const Case& c) {
     const bool input = storage == loop::Storage::kInput;
     const bool local = storage == loop::Storage::kLocal;
     std::vector<loop::BufferId>& list = input ? program.inputs : program.outputs;
-    const loop::BufferId id = loop::add_buffer(program, {.name = name,
-                                                         .dtype = dtype,
-                                                         .shape = std::move(shape),
-                                                         .strides = {},
-                                                         .storage = storage,
-                                                         .ordinal = local ? -1 : static_cast<int>(list.size())});
+    const loop::BufferId id =
+        loop::add_buffer(program, {.name = name,
+                                   .dtype = dtype,
+                                   .shape = std::move(shape),
+                                   .strides = {},
+                                   .storage = storage,
+                                   .ordinal = local ? -1 : static_cast<int>(list.size())});
     if (!local) list.push_back(id);
     return loop::whole(program, id);
   };
   using enum loop::Storage;
-  const std::vector<Expr> of_rows = {c.batch, c.rows, c.heads, c.depth}, of_keys = {c.batch, c.heads, c.keys, c.depth};
+  const std::vector<Expr> of_rows = {c.batch, c.rows, c.heads, c.depth},
+                          of_keys = {c.batch, c.heads, c.keys, c.depth};
   const auto q = add("q", narrow, of_rows, kInput), k = add("k", narrow, of_keys, kInput),
              v = add("v", narrow, of_keys, kInput), o = add("o", narrow, of_rows, kInput),
-             grad = add("grad", narrow, of_rows, kInput), l = add("l", DType::kF32, {c.batch, c.heads, c.rows}, kInput);
+             grad = add("grad", narrow, of_rows, kInput),
+             l = add("l", DType::kF32, {c.batch, c.heads, c.rows}, kInput);
   const auto dq = add("dq", wide, of_rows, kOutput), dk = add("dk", wide, of_keys, kOutput),
              dv = add("dv", wide, {c.batch, c.heads, c.depth, c.keys}, kOutput);
   const auto p = add("p", narrow, {c.rows, c.keys}, kLocal), s = add("s", narrow, {c.rows, c.keys}, kLocal);
@@ -72,24 +76,30 @@ loop::Program program_of(const Case& c) {
   n.loop({c.rows}, [&](const std::vector<Expr>& outer) {
     const Expr m = outer[0];
     const Value shift = n.load(l, {b, h, m});
-    const Value delta = sum(c.depth, [&](Expr d) { return load(grad, {b, m, h, d}) * load(o, {b, m, h, d}); });
+    const Value delta =
+        sum(c.depth, [&](Expr d) { return load(grad, {b, m, h, d}) * load(o, {b, m, h, d}); });
     n.loop({c.keys}, [&](const std::vector<Expr>& at) {
-      const Value score = sum(c.depth, [&](Expr d) { return load(q, {b, m, h, d}) * load(k, {b, h, at[0], d}); });
+      const Value score =
+          sum(c.depth, [&](Expr d) { return load(q, {b, m, h, d}) * load(k, {b, h, at[0], d}); });
       Value weight = unary(loop::ScalarOp::kExp, score * scale - shift);
       if (c.causal)
-        weight = select(n.index_value(sym::lt(at[0], m + c.seen), DType::kBool), weight, n.constant(DType::kF32, 0));
+        weight = select(n.index_value(sym::lt(at[0], m + c.seen), DType::kBool), weight,
+                        n.constant(DType::kF32, 0));
       n.store(p, {m, at[0]}, n.cast(weight, narrow));
-      const Value g = sum(c.depth, [&](Expr d) { return load(grad, {b, m, h, d}) * load(v, {b, h, at[0], d}); });
+      const Value g =
+          sum(c.depth, [&](Expr d) { return load(grad, {b, m, h, d}) * load(v, {b, h, at[0], d}); });
       n.store(s, {m, at[0]}, n.cast(weight * (g - delta), narrow));
     });
     n.loop({c.depth}, [&](const std::vector<Expr>& at) {
-      const Value all = sum(c.keys, [&](Expr key) { return load(s, {m, key}) * load(k, {b, h, key, at[0]}); });
+      const Value all =
+          sum(c.keys, [&](Expr key) { return load(s, {m, key}) * load(k, {b, h, key, at[0]}); });
       n.store(dq, {b, m, h, at[0]}, n.cast(all * scale, wide));
     });
   });
   n.loop({c.keys, c.depth}, [&](const std::vector<Expr>& at) {
     const Value k_sum = sum(c.rows, [&](Expr m) { return load(s, {m, at[0]}) * load(q, {b, m, h, at[1]}); });
-    const Value v_sum = sum(c.rows, [&](Expr m) { return load(p, {m, at[0]}) * load(grad, {b, m, h, at[1]}); });
+    const Value v_sum =
+        sum(c.rows, [&](Expr m) { return load(p, {m, at[0]}) * load(grad, {b, m, h, at[1]}); });
     n.store(dk, {b, h, at[0], at[1]}, n.cast(k_sum * scale, wide));
     n.store(dv, {b, h, at[1], at[0]}, n.cast(v_sum, wide));
   });
@@ -112,7 +122,8 @@ void compare(const std::vector<HostTensor>& got, const std::vector<HostTensor>& 
 }
 
 void check(const Case& c, int multiprocessors = 3) {
-  INFO(c.dtype, " ", c.depth, ": ", c.batch, " x ", c.heads, " x ", c.rows, " x ", c.keys, c.causal ? " causal" : "");
+  INFO(c.dtype, " ", c.depth, ": ", c.batch, " x ", c.heads, " x ", c.rows, " x ", c.keys,
+       c.causal ? " causal" : "");
   GpuTarget target = gpu_target("sm_90a");
   target.multiprocessors = multiprocessors;
   loop::Program program = program_of(c);
@@ -142,7 +153,8 @@ TEST_CASE("attention's backward pass") {
 
 TEST_CASE("attention's backward pass with a causal mask") {
   check({.rows = 270, .keys = 270, .causal = true});
-  check({.dtype = "f16", .depth = 128, .heads = 1, .rows = 140, .keys = 140, .causal = true, .results = "f16"});
+  check(
+      {.dtype = "f16", .depth = 128, .heads = 1, .rows = 140, .keys = 140, .causal = true, .results = "f16"});
   // Queries after a cache of keys.
   check({.heads = 1, .rows = 60, .keys = 260, .causal = true, .seen = 201});
   // Queries that see no key, and keys that no query sees.

@@ -27,8 +27,8 @@ using loop::Stmt;
 using loop::Store;
 using sym::Expr;
 
-// Heads whose tiles run side by side: with more, the f32 sums of dQ leave the L2; with fewer, tiles wait for turns
-// (tests/gpu/attention_backward).
+// Heads whose tiles run side by side: with more, the f32 sums of dQ leave the L2; with fewer, tiles wait
+// for turns (tests/gpu/attention_backward).
 int section_of(const FlashBackward& flash) { return !flash.seen ? 8 : flash.depth == 64 ? 32 : 16; }
 
 class Emitter {
@@ -93,10 +93,12 @@ class Emitter {
                   ", a.heads = ", integer(heads_), ";"));
     text.line(cat("a.section = a.heads < ", section_of(flash_), " ? a.heads : ", section_of(flash_), ";"));
     text.line(cat("a.seen = ", flash_.seen ? integer(*flash_.seen) : "0", ";"));
-    text.line(cat("a.scale = ", float_literal(static_cast<float>(flash_.scale * std::numbers::log2e), true), ";"));
+    text.line(
+        cat("a.scale = ", float_literal(static_cast<float>(flash_.scale * std::numbers::log2e), true), ";"));
     text.line(cat("a.ticket = (unsigned*)workspace, a.turns = (unsigned*)(workspace + ", text.size(turns_),
-                  "), a.sums = (float*)(workspace + ", text.size(sums_), "), a.deltas = (float*)(workspace + ",
-                  text.size(deltas_), "), a.parts = (float*)(workspace + ", text.size(parts_), ");"));
+                  "), a.sums = (float*)(workspace + ", text.size(sums_),
+                  "), a.deltas = (float*)(workspace + ", text.size(deltas_),
+                  "), a.parts = (float*)(workspace + ", text.size(parts_), ");"));
   }
 
   // Sets the batch dims' indices from `head`, a C expression.
@@ -106,8 +108,8 @@ class Emitter {
     print_indices(text, body, flash_.batch);
   }
 
-  // Prints the stores of two neighbouring elements x, y of a result, at columns `column` and `column + 1`. The
-  // indices of the batch and the line are set.
+  // Prints the stores of two neighbouring elements x, y of a result, at columns `column` and `column + 1`.
+  // The indices of the batch and the line are set.
   void print_pair(KernelText& text, const Body& base, const FlashBackward::Result& result) const {
     std::vector<const Store*> stores, paired;
     for (const Stmt* stmt : result.statements)
@@ -133,7 +135,8 @@ class Emitter {
       Body there = base;
       there.set_index(result.column.var, "(int64_t)column");
       text.line(cat("*(unsigned*)(", text.pointer(paired[i]->access.buffer), " + (",
-                    there.offset(paired[i]->access), ")) = pair", i, "[0] | (unsigned)pair", i, "[1] << 16;"));
+                    there.offset(paired[i]->access), ")) = pair", i, "[0] | (unsigned)pair", i,
+                    "[1] << 16;"));
     }
   }
 
@@ -187,9 +190,9 @@ class Emitter {
     text.line("if (row % kRows == 0) a.turns[at / kRows] = 0;");
     text.line("if (at == 0) *a.ticket = 0;");
     text.close();
-    const std::string declared =
-        cat(declarations(), kLoads, flash_.o_dtype == DType::kF32 ? kWideLoads : "");
-    return finish(text, {.grid = {blocks * heads_, 1, 1}, .threads = 128, .workspace_bytes = bytes_}, declared);
+    const std::string declared = cat(declarations(), kLoads, flash_.o_dtype == DType::kF32 ? kWideLoads : "");
+    return finish(text, {.grid = {blocks * heads_, 1, 1}, .threads = 128, .workspace_bytes = bytes_},
+                  declared);
   }
 
   DeviceKernel main_kernel(const GpuTarget& target) const {
@@ -228,8 +231,7 @@ class Emitter {
       text.close();
     }
     text.close(";");
-    text.open(
-        "const auto store = [&](int result, const Place& at, int key, int column, float x, float y)");
+    text.open("const auto store = [&](int result, const Place& at, int key, int column, float x, float y)");
     for (const int which : {0, 1}) {
       const FlashBackward::Result& result = which ? flash_.dv : flash_.dk;
       text.open(cat("if (result == ", which, ")"));
@@ -239,7 +241,8 @@ class Emitter {
       text.close();
     }
     text.close(";");
-    text.line(cat("attention_backward(a, shared, bars, (volatile int*)(bars + ", bars, "), locate, load, store);"));
+    text.line(
+        cat("attention_backward(a, shared, bars, (volatile int*)(bars + ", bars, "), locate, load, store);"));
     Geometry geometry{.grid = {sym::min(heads_ * key_tiles_, target.multiprocessors), 1, 1},
                       .threads = BackwardSizes::threads,
                       .blocks_sm = 1};
@@ -260,10 +263,13 @@ class Emitter {
     KernelText text(program_, kCudaText);
     Body body(text, nest_);
     print_sizes(text);
-    text.line("const int unit = blockIdx.x % 2, tile = blockIdx.x / 2 % a.row_tiles, head = blockIdx.x / 2 / a.row_tiles;");
+    text.line(
+        "const int unit = blockIdx.x % 2, tile = blockIdx.x / 2 % a.row_tiles, head = blockIdx.x / 2 / "
+        "a.row_tiles;");
     text.line("const int lane_id = threadIdx.x % 32;");
     print_place(text, body, "head");
-    text.line("const uint4* const from = (const uint4*)(a.parts + (int64_t)blockIdx.x * 4096) + threadIdx.x;");
+    text.line(
+        "const uint4* const from = (const uint4*)(a.parts + (int64_t)blockIdx.x * 4096) + threadIdx.x;");
     text.line("const bool any = seen_key_tiles(a, tile) > 0;");
     text.line("#pragma unroll");
     text.open("for (int i = 0; i < 8; ++i)");
@@ -273,9 +279,11 @@ class Emitter {
     text.line("#pragma unroll");
     text.open("for (int h = 0; h < 2; ++h)");
     text.line(
-        "const int row = tile * kRows + (kDepth == 64 ? unit * 64 : 0) + threadIdx.x / 32 * 16 + lane_id / 4 + h * 8;");
+        "const int row = tile * kRows + (kDepth == 64 ? unit * 64 : 0) + threadIdx.x / 32 * 16 + lane_id / 4 "
+        "+ h * 8;");
     text.line(
-        "const float x = __builtin_bit_cast(float, h ? sums.z : sums.x), y = __builtin_bit_cast(float, h ? sums.w : "
+        "const float x = __builtin_bit_cast(float, h ? sums.z : sums.x), y = __builtin_bit_cast(float, h ? "
+        "sums.w : "
         "sums.y);");
     text.open("if (row < a.rows)");
     body.set_index(flash_.row.var, "(int64_t)row");
@@ -283,8 +291,7 @@ class Emitter {
     text.close();
     text.close();
     text.close();
-    return finish(text,
-                  {.grid = {heads_ * row_tiles_ * 2, 1, 1}, .threads = 128, .workspace_bytes = bytes_},
+    return finish(text, {.grid = {heads_ * row_tiles_ * 2, 1, 1}, .threads = 128, .workspace_bytes = bytes_},
                   declarations());
   }
 
@@ -328,7 +335,8 @@ static inline void load_eight(float (&to)[8], const float* from) {
 
 }  // namespace
 
-DeviceNest emit_flash_backward(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target) {
+DeviceNest emit_flash_backward(const loop::Program& program, const loop::Nest& nest,
+                               const GpuTarget& target) {
   std::string reason;
   auto flash = kernels::match_flash_backward(program, nest, &reason);
   STRIDEC_CHECK(flash.has_value(), cat("nest '", nest.name, "' is no backward pass: ", reason));
@@ -339,7 +347,16 @@ DeviceNest emit_flash_backward(const loop::Program& program, const loop::Nest& n
     loop::Nest plain = nest;
     plain.schedule = {};
     DeviceNest loops = emit_points(program, plain, target);
-    for (DeviceChoice& choice : loops.choices) out.choices.push_back(std::move(choice));
+    // Scratch is reserved for any choice. The loops keep all scores there, so they ask for it only where
+    // they run.
+    const Expr runs = out.choices.empty() || !out.choices[0].aligned.empty()
+                          ? Expr(1)
+                          : sym::logical_not(out.choices[0].condition);
+    for (DeviceChoice& choice : loops.choices) {
+      for (DeviceKernel& kernel : choice.launches)
+        kernel.workspace_bytes = sym::select(runs, kernel.workspace_bytes, 0);
+      out.choices.push_back(std::move(choice));
+    }
   }
   return out;
 }

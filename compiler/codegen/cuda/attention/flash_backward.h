@@ -2,13 +2,17 @@
 // results do not depend on the run.
 //
 // Three launches share a workspace:
-//   1. of each row the sum of o times its gradient, and the log-sum-exp as a power of two, padded to whole tiles;
-//   2. the products. A thread block takes a tile of keys and walks over the tiles of rows that see it. dK and dV
-//      stay in registers; dQ's part of each step is added to an f32 buffer when its turn comes, by bulk additions
+//   1. of each row the sum of o times its gradient, and the log-sum-exp as a power of two, padded to whole
+// tiles;
+//   2. the products. A thread block takes a tile of keys and walks over the tiles of rows that see it. dK
+// and dV
+//      stay in registers; dQ's part of each step is added to an f32 buffer when its turn comes, by bulk
+// additions
 //      in the order of the tiles of keys;
 //   3. dQ from that buffer.
 //
-// A block of the second launch has two warp groups that multiply, one warp that loads, by TMA, and two that add.
+// A block of the second launch has two warp groups that multiply, one warp that loads, by TMA, and two that
+// add.
 // A tile waits for a turn of tiles with smaller numbers only, which are running or done. Source: Shah et al.,
 // "FlashAttention-3", whose tiles these are; tests/gpu/attention_backward measures the alternatives.
 #pragma once

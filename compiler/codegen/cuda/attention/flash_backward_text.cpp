@@ -5,8 +5,8 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// Step order: kLate issues the product for dQ a step late, so that the warp groups need not meet. It needs two
-// slots for dS, for which only the smaller head size leaves shared memory.
+// Step order: kLate issues the product for dQ a step late, so that the warp groups need not meet. It needs
+// two slots for dS, for which only the smaller head size leaves shared memory.
 constexpr std::string_view kSizes = R"(
 constexpr int kQuerySlots = kLate ? 2 : 3;
 constexpr int kQueryBytes = kRows * kDepth * 2, kKeyBytes = kKeys * kDepth * 2, kScoreBytes = kKeys * kRows * 2;
@@ -111,8 +111,8 @@ static inline void power(float& x, float scale, float shift) {
 #endif
 )";
 
-// The launch. A consumer thread holds, of every 8 queries, two of the keys `key` and `key + 8`: scores are computed
-// transposed, so that P and dS are first factors from registers.
+// The launch. A consumer thread holds, of every 8 queries, two of the keys `key` and `key + 8`: scores are
+// computed transposed, so that P and dS are first factors from registers.
 constexpr std::string_view kMain = R"(
 template <class Locate, class Load>
 static inline void load_tiles(const Backward& a, unsigned base, unsigned bars, volatile int* tickets, Locate locate, Load load) {
@@ -458,43 +458,46 @@ std::string numbered(const char* before, int count, const char* after) {
   return out;
 }
 
-// One product for `columns` columns. `first`: the sums are outputs alone. `a_turned`, `b_turned`: the factor's rows
-// are the depth. With `registers` the first factor is four registers.
-std::string product(const std::string& name, int columns, const char* type, bool first, bool registers, int a_turned,
-                    int b_turned) {
+// One product for `columns` columns. `first`: the sums are outputs alone. `a_turned`, `b_turned`: the
+// factor's rows are the depth. With `registers` the first factor is four registers.
+std::string product(const std::string& name, int columns, const char* type, bool first, bool registers,
+                    int a_turned, int b_turned) {
   const int sums = columns / 2, a = registers ? 4 : 1;
   const std::string a_operands =
       registers ? cat("{%", sums, ", %", sums + 1, ", %", sums + 2, ", %", sums + 3, "}") : cat("%", sums);
-  return cat("static inline void ", name, "(float (&d)[", sums, "], ", registers ? "const unsigned* a" : "unsigned long a",
+  return cat("static inline void ", name, "(float (&d)[", sums, "], ",
+             registers ? "const unsigned* a" : "unsigned long a",
              ", unsigned long b) {\n  asm volatile(\"{\\n.reg .pred p;\\nsetp.", first ? "ne" : "eq",
              ".b32 p, 0, 0;\\nwgmma.mma_async.sync.aligned.m64n", columns, "k16.f32.", type, ".", type, " {",
              numbered("%", sums, ""), "}, ", a_operands, ", %", sums + a, ", p, 1, 1, ",
-             registers ? "" : cat(a_turned, ", "), b_turned, ";\\n}\"\n      : ",
-             numbered(first ? "\"=f\"(d[" : "\"+f\"(d[", sums, "])"), "\n      : ",
-             registers ? numbered("\"r\"(a[", 4, "])") : "\"l\"(a)", ", \"l\"(b));\n}\n");
+             registers ? "" : cat(a_turned, ", "), b_turned,
+             ";\\n}\"\n      : ", numbered(first ? "\"=f\"(d[" : "\"+f\"(d[", sums, "])"),
+             "\n      : ", registers ? numbered("\"r\"(a[", 4, "])") : "\"l\"(a)", ", \"l\"(b));\n}\n");
 }
 
 // Waits with the sums as operands, so that none of their uses moves above it.
 std::string wait(const char* name, int sums) {
   return cat("template <int kLeft> static inline void ", name, "(float (&d)[", sums,
-             "]) { asm volatile(\"wgmma.wait_group.sync.aligned %", sums, ";\" : ", numbered("\"+f\"(d[", sums, "])"),
-             " : \"n\"(kLeft) : \"memory\"); }\n");
+             "]) { asm volatile(\"wgmma.wait_group.sync.aligned %", sums,
+             ";\" : ", numbered("\"+f\"(d[", sums, "])"), " : \"n\"(kLeft) : \"memory\"); }\n");
 }
 
 }  // namespace
 
 int64_t BackwardSizes::shared_bytes() const {
   const int64_t slots = depth == 64 ? 2 : 3, scores = depth == 64 ? 2 : 1;
-  return 2 * keys * depth * 2 + (slots + 2) * rows() * depth * 2 + scores * keys * rows() * 2 + 4 * 64 * 64 * 4 +
-         (slots + 2) * rows() * 4;
+  return 2 * keys * depth * 2 + (slots + 2) * rows() * depth * 2 + scores * keys * rows() * 2 +
+         4 * 64 * 64 * 4 + (slots + 2) * rows() * 4;
 }
 
 std::string flash_backward_sizes(const BackwardSizes& sizes, DType dtype, bool causal) {
-  std::string out = cat("constexpr int kDepth = ", sizes.depth, ", kRows = ", sizes.rows(),
-                        ", kKeys = ", BackwardSizes::keys, ";\nconstexpr bool kCausal = ",
-                        causal ? "true" : "false", ", kLate = ", sizes.depth == 64 ? "true" : "false", ";\n");
-  out += dtype == DType::kF16
-             ? R"(static inline float half_of(unsigned short x) {
+  std::string out =
+      cat("constexpr int kDepth = ", sizes.depth, ", kRows = ", sizes.rows(),
+          ", kKeys = ", BackwardSizes::keys, ";\nconstexpr bool kCausal = ", causal ? "true" : "false",
+          ", kLate = ", sizes.depth == 64 ? "true" : "false", ";\n");
+  out +=
+      dtype == DType::kF16
+          ? R"(static inline float half_of(unsigned short x) {
 #ifdef STRIDEC_EMULATE
   return (float)__builtin_bit_cast(_Float16, x);
 #else
@@ -504,7 +507,7 @@ std::string flash_backward_sizes(const BackwardSizes& sizes, DType dtype, bool c
 #endif
 }
 )"
-             : R"(static inline float half_of(unsigned short x) { return __builtin_bit_cast(float, (unsigned)x << 16); }
+          : R"(static inline float half_of(unsigned short x) { return __builtin_bit_cast(float, (unsigned)x << 16); }
 )";
   out += R"(static inline float low_of(unsigned pair) { return half_of((unsigned short)pair); }
 static inline float high_of(unsigned pair) { return half_of((unsigned short)(pair >> 16)); }
@@ -523,13 +526,15 @@ std::string flash_backward_products(const BackwardSizes& sizes, DType dtype) {
   out += product("multiply_dq", 64, type, false, false, 1, 1);
   out += wait("wait_scores", rows / 2) + wait("wait_rows", depth / 2) + wait("wait_dq", 32);
   // What computes these values comes before what follows.
-  out += cat("static inline void settle(float (&d)[", rows / 2, "]) { asm volatile(\"\" : ",
-             numbered("\"+f\"(d[", rows / 2, "])"), " :: \"memory\"); }\n");
+  out += cat("static inline void settle(float (&d)[", rows / 2,
+             "]) { asm volatile(\"\" : ", numbered("\"+f\"(d[", rows / 2, "])"), " :: \"memory\"); }\n");
   // Volatile: it stays before the products that read the result.
-  out += cat("#ifndef STRIDEC_EMULATE\nstatic inline unsigned pack(float low, float high) { unsigned r; asm "
-             "volatile(\"cvt.rn.",
-             type, "x2.f32 %0, %2, %1;\" : \"=r\"(r) : \"f\"(low), \"f\"(high)); return r; }\n#endif\n");
-  out += R"(// Low word of a descriptor: the address, and from bit 16 on the distance of 64-wide slabs, in units of 16 bytes.
+  out +=
+      cat("#ifndef STRIDEC_EMULATE\nstatic inline unsigned pack(float low, float high) { unsigned r; asm "
+          "volatile(\"cvt.rn.",
+          type, "x2.f32 %0, %2, %1;\" : \"=r\"(r) : \"f\"(low), \"f\"(high)); return r; }\n#endif\n");
+  out +=
+      R"(// Low word of a descriptor: the address, and from bit 16 on the distance of 64-wide slabs, in units of 16 bytes.
 static inline unsigned tile_low(unsigned at, unsigned apart) { return (at & 0x3ffff) >> 4 | apart >> 4 << 16; }
 )";
   return cat(out, kMain);

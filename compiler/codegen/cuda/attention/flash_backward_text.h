@@ -21,9 +21,9 @@ struct BackwardSizes {
 std::string flash_backward_sizes(const BackwardSizes& sizes, DType dtype, bool causal);
 
 // attention_backward(a, ..., locate, load, store), the whole main launch; follows flash_backward_sizes().
-// locate(head) gives the place of a head, for the other two: load(factor, to, bar, row, place) copies a tile (0: q,
-// 1: the gradient of o, 2: k, 3: v), and store(result, place, key, column, x, y) stores two neighbouring elements
-// of a result (0: dK, 1: dV).
+// locate(head) gives the place of a head, for the other two: load(factor, to, bar, row, place) copies a
+// tile (0: q, 1: the gradient of o, 2: k, 3: v), and store(result, place, key, column, x, y) stores two
+// neighbouring elements of a result (0: dK, 1: dV).
 std::string flash_backward_products(const BackwardSizes& sizes, DType dtype);
 
 }  // namespace stridec::codegen::cuda
