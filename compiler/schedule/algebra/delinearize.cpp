@@ -13,6 +13,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/analysis/nest_traits.h"
 
 namespace stridec::schedule {
 namespace {
@@ -257,12 +258,27 @@ class WeightSplitter {
   std::set<Place> refused_;
 };
 
+// Whether the nest is no contraction and reduces columns that a dim with divisions runs across. Thread groups
+// then need to know which of its points are neighbours in memory.
+bool reduces_columns(const Program& program, const Nest& nest) {
+  bool found = false;
+  const auto look = [&](const Stmt& stmt) {
+    const auto* load = std::get_if<loop::Load>(&stmt.node);
+    if (!load || load->access.index.empty() || !program[load->access.buffer].strides.back().is_const(1)) return;
+    const Expr last = load->access.index.back();
+    found = found || (last.op() == sym::Op::kMod && loop::is_var_of(last.arg(0), nest.dims));
+  };
+  for (const Stmt& stmt : nest.body)
+    if (const auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) loop::for_each_stmt(reduce->body, look);
+  return found && !is_contraction(nest);
+}
+
 }  // namespace
 
 void delinearize(Program& program) {
   for (Nest& nest : program.nests) {
     loop::with_provenance(nest, [&] {
-      bool changed = split_dims(nest, nest.dims, nest.body, program.facts, true);
+      bool changed = split_dims(nest, nest.dims, nest.body, program.facts, !reduces_columns(program, nest));
       changed = split_inner(nest, nest.body, program.facts) || changed;
       if (changed) loop::clean(program, nest);
     });
