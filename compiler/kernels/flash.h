@@ -9,7 +9,8 @@
 //
 // Keys n are processed in blocks with a running maximum and a running sum (Milakov and Gimelshein, "Online
 // normalizer calculation for softmax"; Dao, "FlashAttention-2"). p may be guarded by `isnan(p) ? 0 : p` and
-// by a condition of the row, `row ? c : p`.
+// by a condition of the row, `row ? c : p`. PyTorch bounds the maximum and the sum from below instead of
+// guarding: `max(maximum, lowest)`, `max(sum, smallest)`.
 //
 // Differences from the nest: the weights are rounded to the dtype of p before, not after, the division by
 // their sum, which is f32. Scores stay f32 without intermediate rounding. Keys that an index mask hides from

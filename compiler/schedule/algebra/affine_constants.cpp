@@ -139,29 +139,31 @@ std::optional<Formula> mask_of(const loop::Buffer& buffer, const std::vector<uin
     if (buffer.shape[d].value() > 1) dims.push_back(d);
   if (dims.empty()) return std::nullopt;
   const int64_t count = static_cast<int64_t>(bytes.size()), columns = buffer.shape[dims.back()].value();
-  const bool first = bytes[0] != 0;
-  for (const int64_t step : {1, 0}) {
-    if (step == 1 && dims.size() < 2) continue;
-    const int64_t rows = step ? buffer.shape[dims[dims.size() - 2]].value() : 1;
-    // The bound of the first row that changes: the number of its leading elements that equal the first one.
-    int64_t row = 0, seen = columns;
-    for (; row < rows && seen == columns; ++row) {
-      seen = 0;
-      while (seen < columns && (bytes[static_cast<size_t>(row * columns + seen)] != 0) == first) ++seen;
+  const auto at = [&](int64_t element) { return bytes[static_cast<size_t>(element)] != 0; };
+  for (const int64_t step : {1, 0})
+    for (const bool below : {true, false}) {
+      if (step == 1 && dims.size() < 2) continue;
+      const int64_t rows = step ? buffer.shape[dims[dims.size() - 2]].value() : 1;
+      // The bound within some row.
+      std::optional<int64_t> bound;
+      for (int64_t row = 0; row < rows && !bound; ++row) {
+        int64_t seen = 0;
+        while (seen < columns && at(row * columns + seen) == below) ++seen;
+        if (seen > 0 && seen < columns) bound = seen - step * row;
+      }
+      bool fits = bound.has_value();
+      for (int64_t element = 0; element < count && fits; ++element) {
+        const int64_t column = element % columns, line = element / columns % rows;
+        fits = at(element) == ((column < *bound + step * line) == below);
+      }
+      if (!fits) continue;
+      Formula formula{
+          .number = {}, .start = -*bound, .factors = std::vector<int64_t>(buffer.shape.size(), 0)};
+      formula.factors[dims.back()] = 1;
+      if (step) formula.factors[dims[dims.size() - 2]] = -1;
+      formula.below = below;
+      return formula;
     }
-    const int64_t bound = seen - step * (row - 1);
-    bool fits = seen < columns;
-    for (int64_t element = 0; element < count && fits; ++element) {
-      const int64_t column = element % columns, line = element / columns % rows;
-      fits = (bytes[static_cast<size_t>(element)] != 0) == ((column < bound + step * line) == first);
-    }
-    if (!fits) continue;
-    Formula formula{.number = {}, .start = -bound, .factors = std::vector<int64_t>(buffer.shape.size(), 0)};
-    formula.factors[dims.back()] = 1;
-    if (step) formula.factors[dims[dims.size() - 2]] = -1;
-    formula.below = first;
-    return formula;
-  }
   return std::nullopt;
 }
 

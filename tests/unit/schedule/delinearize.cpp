@@ -57,3 +57,24 @@ TEST_CASE("divisors that do not divide the extent leave the loop alone") {
   schedule::delinearize(after);
   CHECK(to_string(after) == to_string(p.program));
 }
+
+TEST_CASE("sums of columns of several matrices have a dim for the matrices") {
+  Pieces p("columns");
+  const View x = p.input("x", {3, p.n, 8});
+  const View y = p.temporary("sums", {24});
+  NestBuilder nest(p.program, "sums");
+  const auto at = nest.dims({24});
+  const Value sum = nest.reduce(Combine::kSum, {p.n}, [&](const std::vector<sym::Expr>& row) {
+    return nest.load(x, {sym::floordiv(at[0], 8), row[0], sym::mod(at[0], 8)});
+  });
+  nest.store(y, at, sum);
+  nest.finish();
+  p.output("y", y);
+  Program after = p.program;
+  schedule::delinearize(after);
+  verify(after);
+  CHECK(after.nests[0].dims.size() == 2);
+  CHECK(to_string(after).find("mod(") == std::string::npos);
+  schedule::plan_memory(after);
+  for (int64_t n : {0, 1, 5}) CHECK(same_results(p.program, after, {{p.n, n}}));
+}

@@ -7,6 +7,7 @@
 
 #include "compiler/loop/build.h"
 #include "compiler/loop/rewrite.h"
+#include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/fusion/fusion.h"
@@ -324,4 +325,52 @@ TEST_CASE("the greatest and the least of what moves one way are its ends") {
       plan_memory(cleaned);
       for (const int64_t m : {0, 1, 7}) CHECK(same_results(p.program, cleaned, {{p.n, 3}, {p.m, m}}));
     }
+}
+
+TEST_CASE("causal and padding masks of the model are comparisons of indices") {
+  struct Case {
+    const char* what;
+    std::function<bool(int64_t batch, int64_t row, int64_t key)> shown;
+    bool known;
+  };
+  const Case cases[] = {
+      {"causal", [](int64_t, int64_t row, int64_t key) { return key <= row; }, true},
+      {"after a cache", [](int64_t, int64_t row, int64_t key) { return key < row + 4; }, true},
+      {"hidden", [](int64_t, int64_t row, int64_t key) { return key > row; }, true},
+      {"later rows", [](int64_t, int64_t row, int64_t key) { return key < row - 2; }, true},
+      {"padding", [](int64_t, int64_t, int64_t key) { return key < 5; }, true},
+      {"all", [](int64_t, int64_t, int64_t) { return true; }, true},
+      {"window", [](int64_t, int64_t row, int64_t key) { return key <= row && key > row - 3; }, false},
+      {"by sequence", [](int64_t batch, int64_t, int64_t key) { return key < 3 + batch; }, false},
+      {"one hole", [](int64_t, int64_t row, int64_t key) { return key <= row && (row != 6 || key != 2); },
+       false},
+  };
+  for (const Case& c : cases) {
+    INFO(c.what);
+    Pieces p("masked");
+    auto bytes = std::make_shared<std::vector<uint8_t>>();
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t row = 0; row < 7; ++row)
+        for (int64_t key = 0; key < 9; ++key) bytes->push_back(c.shown(b, row, key) ? 1 : 0);
+    const BufferId mask = add_buffer(p.program, {.name = "mask",
+                                                 .dtype = DType::kBool,
+                                                 .shape = {2, 1, 7, 9},
+                                                 .strides = {},
+                                                 .storage = Storage::kParameter,
+                                                 .weight = {bytes, bytes->data(), bytes->size()}});
+    const View x = p.input("x", {2, p.n, 7, 9}), y = p.temporary("y", {2, p.n, 7, 9});
+    NestBuilder n(p.program, "masked");
+    const auto at = n.dims({2, p.n, 7, 9});
+    n.store(y, at,
+            select(n.load(whole(p.program, mask), {at[0], 0, at[2], at[3]}), n.load(x, at),
+                   n.constant(DType::kF32, -1)));
+    n.finish();
+    p.output("out", y);
+    Program after = p.program;
+    schedule::make_affine(after);
+    verify(after);
+    CHECK((to_string(after).find("load mask") == std::string::npos) == c.known);
+    schedule::plan_memory(after);
+    CHECK(same_results(p.program, after, {{p.n, 2}}));
+  }
 }
