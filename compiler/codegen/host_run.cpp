@@ -8,6 +8,7 @@
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/capacity.h"
+#include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/memory/memory_plan.h"
@@ -499,9 +500,9 @@ void HostRun::step(const loop::Step& step) {
                  [&](const loop::TiledGroup& s) { launch(variant_.launches.at(&s), s.name); },
                  [&](const loop::Call& s) {
                    if (variant_.gpu)
-                     launch_device(variant_.device_routines.at(&s), s.routine);
+                     launch_device(variant_.device_routines.at(&s), loop::label_of(s.routine));
                    else
-                     launch(variant_.launches.at(&s), s.routine);
+                     launch(variant_.launches.at(&s), loop::label_of(s.routine));
                  },
                  [&](const loop::Copy&) { STRIDEC_CHECK(false, "copies are launches by now"); },
              },
