@@ -147,6 +147,13 @@ class KernelBuilder {
     for (const auto& [name, value] : bindings_.attributes)
       if (const auto* dtype = std::get_if<DType>(&value); dtype && !name.starts_with("@"))
         kernel.types.emplace_back(name, *dtype);
+    kernel.callback = body_.callback;
+    for (size_t i = 0; i < sizes_.size() && body_.callback; ++i)
+      if (std::ranges::count(op_.attributes, sizes_[i].name, &DeclaredAttribute::name) > 0)
+        kernel.attributes.push_back({.kind = sizes_[i].real ? Parameter::Kind::kReal : Parameter::Kind::kSize,
+                                     .index = i,
+                                     .name = sizes_[i].name,
+                                     .text = {}});
     if (body_.c) kernel.c = text(*body_.c, kernel);
     if (body_.cuda) kernel.cuda = text(*body_.cuda, kernel);
     kernel.key = key(kernel);

@@ -58,7 +58,7 @@ class OperatorParser {
     bind_dims();
     if (const auto all = at_.find("require"))
       for (const JsonPlace& each : all->items()) requirement(each);
-    at_.at("body").allow({"formula", "point", "nest", "kernel"});
+    at_.at("body").allow({"formula", "point", "nest", "kernel", "callback"});
     made_.body = body(at_.at("body"));
     if (const auto other = at_.find("reference")) made_.reference = reference(*other);
     if (const auto formula = at_.find("gradient")) gradient(*formula);
@@ -238,8 +238,13 @@ class OperatorParser {
   OperatorBody body(const JsonPlace& at) {
     body_ = {};
     size_t forms = 0;
-    for (const char* form : {"formula", "point", "nest", "kernel"}) forms += at.find(form).has_value();
-    if (forms != 1) at.fail("a body has one form: formula, point, nest or kernel");
+    for (const char* form : {"formula", "point", "nest", "kernel", "callback"})
+      forms += at.find(form).has_value();
+    if (forms != 1) at.fail("a body has one form: formula, point, nest, kernel or callback");
+    if (const auto own = at.find("callback")) {
+      callback(*own);
+      return std::move(body_);
+    }
     if (const auto own = at.find("kernel")) {
       kernel(*own);
       return std::move(body_);
@@ -322,11 +327,7 @@ class OperatorParser {
     at.allow({"c", "cuda", "strides", "parallel", "scratch"});
     KernelBody made;
     if (!at.find("c") && !at.find("cuda")) at.fail("a kernel has a text in C ('c') or in CUDA ('cuda')");
-    for (const DeclaredTensor& output : made_.outputs)
-      if (!output.has_shape || std::ranges::any_of(output.shape, [](const DeclaredDim& each) {
-            return each.rest && each.rest_name.empty();
-          }))
-        at.fail(cat("output '", output.name, "' of a kernel declares a shape, in which '...' has a name"));
+    check_shapes(at, "a kernel");
     if (const auto list = at.find("strides")) strides(*list, made);
     if (const auto points = at.find("parallel")) made.parallel = size_term(*points);
     if (const auto bytes = at.find("scratch")) made.scratch = size_term(*bytes);
@@ -344,6 +345,26 @@ class OperatorParser {
       if (const auto shared = cuda->find("shared")) made.shared = size_term(*shared);
     }
     body_.kernel = std::move(made);
+  }
+
+  void callback(const JsonPlace& at) {
+    at.allow({"strides"});
+    check_shapes(at, "a callback");
+    for (const DeclaredAttribute& each : made_.attributes)
+      if (each.kind != Kind::kInt && each.kind != Kind::kFloat)
+        at.fail(cat("attribute '", each.name, "' is no number, and a callback gets numbers"));
+    KernelBody made{.callback = true};
+    if (const auto list = at.find("strides")) strides(*list, made);
+    body_.kernel = std::move(made);
+  }
+
+  // Sizes are known before what computes the outputs is called.
+  void check_shapes(const JsonPlace& at, const std::string& what) const {
+    for (const DeclaredTensor& output : made_.outputs)
+      if (!output.has_shape || std::ranges::any_of(output.shape, [](const DeclaredDim& each) {
+            return each.rest && each.rest_name.empty();
+          }))
+        at.fail(cat("output '", output.name, "' of ", what, " declares a shape, in which '...' has a name"));
   }
 
   Term size_term(const JsonPlace& at) {

@@ -61,6 +61,7 @@ struct KernelBody {
   std::vector<Term> grid;
   int threads = 256;
   std::optional<Term> shared;
+  bool callback = false;  // the application computes it; there is no text
 };
 
 // How a kernel runs to be checked.

@@ -54,6 +54,11 @@ std::shared_ptr<const UserKernel> find_user_kernel(std::string_view routine) {
   return found == known.kernels.end() ? nullptr : found->second;
 }
 
+bool is_callback(std::string_view routine) {
+  const auto kernel = find_user_kernel(routine);
+  return kernel && kernel->callback;
+}
+
 std::string label_of(std::string_view routine) {
   const auto kernel = find_user_kernel(routine);
   return kernel ? kernel->name : std::string(routine);

@@ -64,6 +64,9 @@ struct UserKernel {
   bool parallel = false;  // the points of the parallel domain may be computed by several calls
   std::optional<Text> c, cuda;
   int threads = 256;  // of a block of the CUDA text
+  // The application computes it: what its callback gets besides the tensors.
+  bool callback = false;
+  std::vector<Parameter> attributes;  // kSize and kReal, by their names
 
   // Computes the writes from the reads for the interpreter: by the reference if the user declares one,
   // otherwise by the text in C. The arguments are those of the call. Throws Error.
@@ -95,6 +98,9 @@ struct UserArguments {
 std::string add_user_kernel(UserKernel kernel);
 // Null if none has been added with this routine.
 std::shared_ptr<const UserKernel> find_user_kernel(std::string_view routine);
+
+// Whether the application computes the routine, which then has no kernel.
+bool is_callback(std::string_view routine);
 
 // What people call the routine: "acme::Op", or the name of a row of library.def.
 std::string label_of(std::string_view routine);

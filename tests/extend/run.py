@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import callbacks as user_callbacks
 import kernels as user_kernels
 import operators as user_operators
 
@@ -411,7 +412,11 @@ def kernels(work):
     user_kernels.check(work, run, says, expect)
 
 
-TOPICS = {f.__name__: f for f in (wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops, kernels)}
+def callbacks(work):
+    user_callbacks.check(work, run, says, expect)
+
+
+TOPICS = {f.__name__: f for f in (wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops, kernels, callbacks)}
 
 
 def main():

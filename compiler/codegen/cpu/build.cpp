@@ -158,7 +158,7 @@ void emit(Variant& variant) {
       add(launch->nest, [&] { return emit_kernel(program, program[launch->nest], variant.target); });
     if (const auto* strips = std::get_if<loop::TiledGroup>(&step.node))
       add(strips, [&] { return emit_tiled_group(program, *strips, variant.target); });
-    if (const auto* call = std::get_if<loop::Call>(&step.node))
+    if (const auto* call = std::get_if<loop::Call>(&step.node); call && !loop::is_callback(call->routine))
       add(call, [&] { return emit_routine(program, *call, variant.target); });
   });
 }
