@@ -227,6 +227,10 @@ def check_rest(work, run, says, expect):
     expect("the manifest lists it", listed["operators"] == ["acme::Op"] and len(listed["sha256"]) == 64, listed)
     (work / "empty.db").write_text("")
     says("frozen", ["compile", model, "-o", library, "--ops", file, "--frozen", "--tune-db", work / "empty.db"], 8, "is not recorded")
+    says("the listing", ["ops", "--ops", file], 0, "acme::Op", "kernel (C)", "x: f32[n, d]", "y: f32[n, d]", "none")
+    listed = json.loads(run("ops", "--ops", file, "acme::Op", "--format=json")[1])
+    expect("the listing as JSON", len(listed) == 1 and listed[0]["operator"] == "acme::Op" and listed[0]["gradient"] == "none", listed)
+    says("the listing of an unknown one", ["ops", "--ops", file, "acme::Oq"], 1, "declare no operator 'acme::Oq'", "acme::Op")
     graph = work / "kernel.stridec-graph"
     says("the graph", ["inspect", model, "--ops", file, "--write-graph", graph], 0)
     says("a graph brings no kernel", ["check", graph], 3, "no file of --ops declares the kernel 'user.acme..Op.")
