@@ -16,6 +16,7 @@
 #include "compiler/extensions.h"
 #include "compiler/frontend/import.h"
 #include "compiler/function_flags.h"
+#include "compiler/kernel_host.h"
 #include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
 #include "compiler/train/train.h"
@@ -181,7 +182,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
   Json all = Json::array();
   int code = 0;
   std::vector<std::set<std::string>> absent;
-  const extend::Operators operators(options.extensions.operators);
+  const extend::Operators operators(options.extensions.operators, kernel_host());
   std::vector<graph::UnknownCall> unknown;
   // All functions of a training are of one model.
   const auto functions = options.training ? std::vector<FunctionModel>{{"", options.model, options.method}}

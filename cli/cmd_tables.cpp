@@ -17,6 +17,7 @@
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
+#include "compiler/extend/user_operator.h"
 #include "compiler/frontend/import.h"
 #include "compiler/frontend/pytorch_operators.h"
 #include "compiler/ops/op_table.h"
@@ -138,14 +139,61 @@ int print_pytorch(const std::vector<std::string>& wanted, const Globals& globals
   return print(rows, globals);
 }
 
+std::string shown(const std::vector<extend::DeclaredTensor>& tensors) {
+  return join(tensors, ", ", [](const extend::DeclaredTensor& each) {
+    const std::string shape = join(each.shape, ", ", [](const extend::DeclaredDim& dim) {
+      return dim.rest ? cat("...", dim.rest_name) : extend::to_string(dim.size);
+    });
+    return cat(each.name, ": ", each.type, each.has_shape ? cat("[", shape, "]") : "",
+               each.otherwise ? cat(" = ", *each.otherwise) : "");
+  });
+}
+
+std::string form_of(const extend::OperatorBody& body) {
+  if (body.kernel && body.kernel->callback) return "callback";
+  if (body.kernel)
+    return cat("kernel (", body.kernel->c ? "C" : "", body.kernel->c && body.kernel->cuda ? ", " : "",
+               body.kernel->cuda ? "CUDA" : "", ")");
+  if (body.nest) return "nest";
+  return body.point ? "point" : "formula";
+}
+
+std::string gradient_of(const extend::UserOperator& op) {
+  if (!op.gradient.empty()) return "declared";
+  return op.body.kernel ? "none" : "derived";
+}
+
+// The operators of files of --ops.
+int print_declared(const std::vector<std::string>& files, const std::vector<std::string>& wanted,
+                   const Globals& globals) {
+  Rows rows = {{"operator", "body", "inputs", "outputs", "attributes", "gradient", "reference", "file"}};
+  std::vector<std::string> names;
+  for (const std::string& file : files)
+    for (const extend::UserOperator& op : extend::read_operators(file).operators) {
+      names.push_back(op.name);
+      if (!wanted.empty() && std::ranges::count(wanted, op.name) == 0) continue;
+      rows.push_back({op.name, form_of(op.body), shown(op.inputs), shown(op.outputs),
+                      join(op.attributes, ", ", [](const auto& each) { return each.name; }), gradient_of(op),
+                      op.reference ? form_of(op.reference->body) : "none", file});
+    }
+  for (const std::string& name : wanted)
+    if (std::ranges::count(names, name) == 0)
+      fail(ErrorKind::kUsage, "unknown-op", cat("the files of --ops declare no operator '", name, "'"),
+           did_you_mean(name, names));
+  return print(rows, globals);
+}
+
 }  // namespace
 
 std::function<int()> declare_ops(CLI::App& app, const Globals& globals) {
   auto wanted = std::make_shared<std::vector<std::string>>();
   auto pytorch = std::make_shared<bool>(false);
   app.add_option("operators", *wanted, "names of operators; without them, all");
+  auto files = std::make_shared<std::vector<std::string>>();
   app.add_flag("--pytorch", *pytorch, "operators of PyTorch programs (.pt2) with their overloads");
-  return [&globals, wanted, pytorch] {
+  app.add_option("--ops", *files, "operators that a file of your own declares")->type_name("FILE");
+  return [&globals, wanted, pytorch, files] {
+    if (!files->empty()) return print_declared(*files, *wanted, globals);
     if (*pytorch) return print_pytorch(*wanted, globals);
     Rows rows = {{"operator", "versions", "through", "types", "limits"}};
     std::vector<std::string> names;

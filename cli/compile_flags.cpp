@@ -146,6 +146,10 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
                  "operators of your own, declared in JSON: shapes, types and a body ('stridec schema ops'); "
                  "'stridec check' drafts the file for a model with unknown operators")
       ->type_name("FILE");
+  app.add_flag(
+      "--check-ops", check_ops,
+      "run the kernels of --ops on drawn inputs first: at several strides, with memory around tensors "
+      "that nothing may touch");
   app.add_option("--pass", passes,
                  "a pass of your own: after=NAME, and a command that reads the graph as text and writes it. "
                  "'stridec passes' lists the names")
@@ -310,6 +314,7 @@ extend::Extensions parse_extensions(const CompileFlags& flags) {
   }
   for (const std::string& file : flags.ops)
     made.operators.push_back(std::make_shared<extend::OperatorFile>(extend::read_operators(file)));
+  made.checks_ops = flags.check_ops;
   extend::Operators(made.operators);  // refuses what two files declare
   constexpr std::string_view kAfter = "after=";
   const auto add = [&](const auto& given, bool plugin) {

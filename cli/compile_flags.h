@@ -20,6 +20,7 @@ struct CompileFlags {
   std::vector<std::string> functions, methods, shapes, input_values, states, refit, specialize, tune_shapes,
       metadata;
   std::vector<std::string> rewrites, ops;
+  bool check_ops = false;
   std::vector<std::pair<std::string, std::string>> passes, plugins;  // after=NAME, and a command or a file
   std::vector<std::string> training, trainable, frozen_weights;
   std::string train_config, lora, memory_budget;
@@ -29,9 +30,8 @@ struct CompileFlags {
   double tune_seconds = 0;
   Budget budget;
 
-  void declare(CLI::App& app,
-               const std::string& what =
-                   "the model: .onnx, .pt2, .pt, or a graph of 'inspect --write-graph'");
+  void declare(CLI::App& app, const std::string& what =
+                                  "the model: .onnx, .pt2, .pt, or a graph of 'inspect --write-graph'");
   // Starts the budget. Throws a usage Error.
   CompileOptions options(const Globals& globals) const;
 };

@@ -4,6 +4,7 @@
 #include "cli/diagram.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/kernels.h"
+#include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
@@ -94,7 +95,8 @@ Diagram diagram_of(const loop::Program& program) {
   }
   for (const loop::Routine& routine : loop::routines_of(program)) {
     auto& [box, touched] = steps[routine.step];
-    box = {routine.call->routine, cat("step ", routine.step, ": ", join(routine.call->nodes, ", "))};
+    box = {loop::label_of(routine.call->routine),
+           cat("step ", routine.step, ": ", join(routine.call->nodes, ", "))};
     touched = {routine.call->reads, routine.call->writes};
   }
   for (auto& [step, made] : steps) {

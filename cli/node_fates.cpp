@@ -7,6 +7,7 @@
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/kernels.h"
+#include "compiler/loop/user_kernel.h"
 
 namespace stridec::cli {
 namespace {
@@ -74,7 +75,8 @@ std::vector<NodeRow> nodes_of(const FunctionResult& made) {
   const loop::Program& program = *made.programs().front();
   std::map<int, std::string> names;
   for (const loop::Kernel& kernel : loop::kernels_of(program)) names[kernel.step] = kernel.name;
-  for (const loop::Routine& routine : loop::routines_of(program)) names[routine.step] = routine.call->routine;
+  for (const loop::Routine& routine : loop::routines_of(program))
+    names[routine.step] = loop::label_of(routine.call->routine);
   std::vector<NodeRow> rows;
   for (const package::NodeFate& fate : made.nodes.fates(program)) {
     NodeRow row{.node = fate.node};

@@ -9,6 +9,7 @@
 #include "compiler/extend/check_rules.h"
 #include "compiler/extend/command_pass.h"
 #include "compiler/extend/user_operator.h"
+#include "compiler/kernel_host.h"
 #include "compiler/tune/database.h"
 
 namespace stridec {
@@ -109,7 +110,8 @@ void check_extensions(const CompileOptions& options) {
     for (const extend::UserPass& each : extensions.passes)
       visit(each.sha256, each.command, cat("the pass '", each.command, "'"));
   }
-  for (const auto& each : extensions.operators) extend::check_references(*each);
+  for (const auto& each : extensions.operators)
+    extend::check_references(*each, kernel_host(), extensions.checks_ops);
   extend::check_all(extensions.rules, options.use_cache ? this_build() : "");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/loop/kernels.h"
+#include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec {
@@ -147,7 +148,7 @@ std::vector<package::NodeFate> NodeTrace::fates(const loop::Program& program) co
   for (const loop::Kernel& kernel : loop::kernels_of(program))
     computed(kernel.nodes, Kind::kKernel, "", kernel.step);
   for (const loop::Routine& routine : loop::routines_of(program))
-    computed(routine.call->nodes, Kind::kRoutine, routine.call->routine, routine.step);
+    computed(routine.call->nodes, Kind::kRoutine, loop::label_of(routine.call->routine), routine.step);
   return fates;
 }
 

@@ -7,6 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/extend/user_operator.h"
 #include "compiler/frontend/parameters.h"
+#include "compiler/kernel_host.h"
 #include "compiler/train/train.h"
 #include "compiler/tune/shapes.h"
 
@@ -169,7 +170,7 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
   std::vector<std::vector<std::string>> refit;
   const bool several = !options.functions.empty();
   std::optional<train::Plan> plan;
-  const extend::Operators operators(options.extensions.operators);
+  const extend::Operators operators(options.extensions.operators, kernel_host());
   for (const FunctionModel& function : options.entry_points()) {
     if (options.progress) options.progress("reading", 0, 0, function.model);
     FunctionFlags flags = flags_of(options, function);

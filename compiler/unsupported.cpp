@@ -6,6 +6,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/capacity.h"
+#include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 #include "compiler/ops/op_table.h"
 
@@ -46,7 +47,7 @@ std::vector<Diagnostic> unsupported_steps(const loop::Program& program, const Ta
     if (!call || codegen::cuda::has_routine(call->routine)) return;
     problems.push_back({.kind = ErrorKind::kUnsupported,
                         .code = "not-on-gpu",
-                        .message = cat("routine '", call->routine, "' does not run on GPUs"),
+                        .message = cat("routine '", loop::label_of(call->routine), "' does not run on GPUs"),
                         .where = {.node = join(call->nodes, ", ")},
                         .help = "compile for the CPU, --target cpu, or cut the model there"});
   });

@@ -26,6 +26,7 @@ struct Kernel {
   // Translation units that define the functions that the text calls, under names of their own; equal ones are
   // built once.
   std::vector<std::string> support;
+  std::vector<std::string> c_support;   // the same in C
   std::vector<loop::BufferId> buffers;  // the buffers that p0, p1, ... refer to in this launch
   std::vector<sym::Expr> sizes;         // the values of s0, s1, ...: expressions of the program's symbols
   // Sentences of data checks; their numbers follow the sizes in the arguments.

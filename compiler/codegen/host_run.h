@@ -43,6 +43,8 @@ struct HostMessages {
   std::vector<std::pair<Kind, std::string>> list;
   std::map<std::pair<Kind, std::string>, size_t> numbers;  // indices into the list
   size_t number(Kind kind, const std::string& text);
+  std::vector<std::string> callbacks;  // names of operators that the application computes
+  size_t callback(const std::string& name);
 };
 
 // workspace_<suffix>, run_<suffix>, and for a GPU scratch_<suffix> and counters_<suffix>.
@@ -66,6 +68,7 @@ class HostRun {
   void step(const loop::Step& step);
   void launch(const LaunchedKernel& kernel, const std::string& name);
   const Kernel* reader_ahead() const;
+  void call_application(const loop::Call& call);
   void launch_device(const LaunchedNest& nest, const std::string& name);
   void launch_device(const DeviceKernel& kernel, int number, int64_t step);
   void bind(const loop::BindSymbol& bind);

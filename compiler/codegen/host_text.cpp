@@ -442,7 +442,11 @@ std::string host_text(const std::vector<HostFunction>& functions, const std::vec
           module.states.all.empty() ? "0" : "states", ", ", parameters.all.empty() ? "0" : "parameters", ", ",
           module.messages.list.empty() ? "0" : "messages", ",\n  ",
           options.weights_file.empty() ? "0" : c_string(options.weights_file), ", ", options.weights_bytes,
-          "ul, ", options.weights_hash, "ul, ", programs[0]->replaceable_begin, "ul};\n");
+          "ul, ", options.weights_hash, "ul, ", programs[0]->replaceable_begin, "ul, ",
+          module.messages.callbacks.empty()
+              ? "0"
+              : c_string(join(module.messages.callbacks, "", [](const std::string& s) { return s + '\0'; })),
+          ", ", module.messages.callbacks.size(), ", 0};\n");
   return out;
 }
 

@@ -60,8 +60,9 @@ std::optional<Attr> as_kind(DeclaredAttribute::Kind kind, const Attr& value) {
 
 class CallBuilder {
  public:
-  CallBuilder(Builder& builder, const UserOperator& op, const OperatorBody& body, const OperatorCall& call)
-      : b_(builder), op_(op), body_(body), call_(call), inputs_(op.inputs.size()) {}
+  CallBuilder(Builder& builder, const UserOperator& op, const OperatorBody& body, const OperatorCall& call,
+              const KernelHost& host)
+      : b_(builder), op_(op), body_(body), call_(call), host_(host), inputs_(op.inputs.size()) {}
 
   std::vector<ValueId> build() {
     bind_arguments();
@@ -75,13 +76,18 @@ class CallBuilder {
     for (size_t i = 0; i < inputs_.size(); ++i) bindings_.values.emplace(op_.inputs[i].name, *inputs_[i]);
     bind_dims();
     for (const Requirement& each : op_.require) require(each);
-    if (body_.point)
+    if (body_.kernel)
+      kernel();
+    else if (body_.point)
       point();
     else
       Evaluator(b_, bindings_).side({.results = body_.formula, .locals = {}});
     std::vector<ValueId> outputs;
     for (const DeclaredTensor& output : op_.outputs) outputs.push_back(result(output));
-    return outputs;
+    if (op_.gradient.empty()) return outputs;
+    std::vector<ValueId> inputs;
+    for (const auto& input : inputs_) inputs.push_back(*input);
+    return with_declared_gradient(b_, op_, bindings_, inputs, outputs);
   }
 
  private:
@@ -275,6 +281,23 @@ class CallBuilder {
     }
   }
 
+  void kernel() {
+    std::vector<graph::Type> results;
+    for (const DeclaredTensor& output : op_.outputs) {
+      const auto bound =
+          is_variable(output.type) ? bindings_.attributes.find(output.type) : bindings_.attributes.end();
+      const std::vector<DType> types = allowed(output.type);
+      if (bound == bindings_.attributes.end() && types.size() != 1)
+        refuse(cat("output '", output.name, "' is declared as ", output.type, ", which is no single type"));
+      results.push_back({bound == bindings_.attributes.end() ? types[0] : std::get<DType>(bound->second),
+                         declared_shape(output)});
+    }
+    std::vector<ValueId> inputs;
+    for (const auto& input : inputs_) inputs.push_back(*input);
+    const auto made = build_kernel(b_, op_, *body_.kernel, inputs, bindings_, results, host_);
+    for (size_t i = 0; i < made.size(); ++i) bindings_.values.insert_or_assign(op_.outputs[i].name, made[i]);
+  }
+
   graph::Shape broadcast_shape() {
     std::vector<graph::Shape> shapes;
     for (const auto& input : inputs_) shapes.push_back(b_.shape(*input));
@@ -284,6 +307,15 @@ class CallBuilder {
   graph::Shape declared_shape(const DeclaredTensor& declared) {
     graph::Shape shape;
     for (const DeclaredDim& each : declared.shape) {
+      if (each.rest) {
+        const auto rest = bindings_.attributes.find(each.rest_name);
+        if (rest == bindings_.attributes.end())
+          refuse(
+              cat("nothing binds '...", each.rest_name, "', since the model leaves out the input that does"));
+        const auto& dims = std::get<std::vector<sym::Expr>>(rest->second);
+        shape.insert(shape.end(), dims.begin(), dims.end());
+        continue;
+      }
       const Attr size = Evaluator(b_, bindings_).attribute(each.size);
       const auto* e = std::get_if<sym::Expr>(&size);
       if (!e)
@@ -319,6 +351,7 @@ class CallBuilder {
   const UserOperator& op_;
   const OperatorBody& body_;
   const OperatorCall& call_;
+  const KernelHost& host_;
   std::vector<std::optional<ValueId>> inputs_;
   std::vector<size_t> left_out_;
   size_t next_input_ = 0;
@@ -327,7 +360,8 @@ class CallBuilder {
 
 }  // namespace
 
-Operators::Operators(const std::vector<std::shared_ptr<const OperatorFile>>& files) {
+Operators::Operators(const std::vector<std::shared_ptr<const OperatorFile>>& files, KernelHost host)
+    : host_(std::move(host)) {
   for (const auto& file : files)
     for (const UserOperator& op : file->operators) {
       if (has(op.name))
@@ -345,12 +379,12 @@ const UserOperator* Operators::find(std::string_view name) const {
 
 std::vector<ValueId> Operators::build(Builder& builder, const OperatorCall& call) const {
   const UserOperator& op = *find(call.name);
-  return build_operator(builder, op, op.body, call);
+  return build_operator(builder, op, op.body, call, host_);
 }
 
 std::vector<ValueId> build_operator(Builder& builder, const UserOperator& op, const OperatorBody& body,
-                                    const OperatorCall& call) {
-  return CallBuilder(builder, op, body, call).build();
+                                    const OperatorCall& call, const KernelHost& host) {
+  return CallBuilder(builder, op, body, call, host).build();
 }
 
 }  // namespace stridec::extend

@@ -7,6 +7,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/draw.h"
+#include "compiler/extend/try_kernel.h"
 #include "compiler/extend/user_operator.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/ops/op_table.h"
@@ -56,14 +57,15 @@ double element(const HostTensor& tensor, size_t i) {
 
 class ReferenceCheck {
  public:
-  ReferenceCheck(const OperatorFile& file, const UserOperator& op) : file_(file), op_(op) {}
+  ReferenceCheck(const OperatorFile& file, const UserOperator& op, const KernelHost& host, bool all)
+      : file_(file), op_(op), host_(host), all_(all) {}
 
   void run() {
     int compared = 0;
     for (int i = 0; i < kDraws && compared < kInstances; ++i) compared += compare(i);
     if (compared == 0)
       refuse("no drawn inputs meet its declaration", last_,
-             "leave out the reference, or weaken the declaration");
+             op_.reference ? "leave out the reference, or weaken the declaration" : "weaken the declaration");
   }
 
  private:
@@ -127,10 +129,14 @@ class ReferenceCheck {
     return *e;
   }
 
-  std::vector<HostTensor> results(const OperatorBody& body, const std::vector<graph::Type>& types,
-                                  const std::vector<HostTensor>& inputs) const {
+  // The graph of a call.
+  struct Built {
     graph::Graph graph;
-    Builder builder(graph, ops::shape_table());
+    std::vector<ValueId> outputs;
+  };
+  Built built(const OperatorBody& body, const std::vector<graph::Type>& types) const {
+    Built made;
+    Builder builder(made.graph, ops::shape_table());
     graph::OperatorCall call{.name = op_.name, .arguments = {}, .outputs = op_.outputs.size()};
     for (size_t i = 0; i < types.size(); ++i)
       call.arguments.push_back({.name = {}, .tensor = builder.input(cat("x", i), types[i]), .value = {}});
@@ -138,11 +144,25 @@ class ReferenceCheck {
       if (!each.otherwise)
         call.arguments.push_back(
             {.name = each.name, .tensor = {}, .value = to_graph(each.name, usual_value(each.kind))});
-    const auto outputs = build_operator(builder, op_, body, call);
-    for (size_t i = 0; i < outputs.size(); ++i) builder.output(cat("y", i), outputs[i]);
-    for (const graph::Value& value : graph.values) check_extents(value.type);
-    return loop::interpret(ops::lower(graph), inputs);
+    made.outputs = build_operator(builder, op_, body, call, host_);
+    for (size_t i = 0; i < made.outputs.size(); ++i) builder.output(cat("y", i), made.outputs[i]);
+    for (const graph::Value& value : made.graph.values) check_extents(value.type);
+    return made;
   }
+
+  std::vector<HostTensor> results(const OperatorBody& body, const std::vector<graph::Type>& types,
+                                  const std::vector<HostTensor>& inputs) const {
+    return loop::interpret(ops::lower(built(body, types).graph), inputs);
+  }
+
+  std::vector<HostTensor> kernel_results(const std::vector<graph::Type>& types,
+                                         const std::vector<HostTensor>& inputs,
+                                         const KernelTrial& trial) const {
+    const Built made = built(op_.body, types);
+    return try_kernel(made.graph, made.outputs, inputs, trial, host_);
+  }
+
+  bool is_kernel() const { return op_.body.kernel.has_value(); }
 
   bool compare(int round) {
     Draws draws(static_cast<uint64_t>(round) + 1);
@@ -152,9 +172,11 @@ class ReferenceCheck {
       types = draw_types(draws, round);
       for (const graph::Type& type : types)
         inputs.push_back(draw_tensor(draws, type, {}, Values::kPlain, false));
-      expected = results(op_.reference->body, types, inputs);
+      if (op_.reference) expected = results(op_.reference->body, types, inputs);
+      if (is_kernel()) built(op_.body, types);
     } catch (const Error& error) {
-      if (error.diagnostic.kind == ErrorKind::kInternal) throw;
+      if (error.diagnostic.kind == ErrorKind::kInternal || error.diagnostic.kind == ErrorKind::kMalformed)
+        throw;
       last_ = {error.diagnostic.message};
       return false;
     }
@@ -162,14 +184,53 @@ class ReferenceCheck {
     for (size_t i = 0; i < types.size(); ++i)
       notes.push_back(cat(op_.inputs[i].name, " = ", shown(types[i], inputs[i])));
     try {
-      made = results(op_.body, types, inputs);
+      made = is_kernel() ? kernel_results(types, inputs, {}) : results(op_.body, types, inputs);
     } catch (const Error& error) {
       last_ = {error.diagnostic.message};
       if (error.diagnostic.code == kTooLarge) return false;
+      if (is_kernel()) refuse_kernel(error, std::move(notes));
       refuse(cat("the body fails where the reference does not: ", error.diagnostic.message), notes, "");
     }
-    for (size_t o = 0; o < made.size(); ++o) differ(o, made[o], expected[o], notes);
+    if (op_.reference)
+      for (size_t o = 0; o < made.size(); ++o) differ(o, made[o], expected[o], notes);
+    if (is_kernel() && all_) vary(types, inputs, made, notes);
     return true;
+  }
+
+  [[noreturn]] void refuse_kernel(const Error& error, std::vector<std::string> notes) const {
+    std::string what = error.diagnostic.message;
+    if (what.starts_with(cat(op_.name, ": "))) what = what.substr(op_.name.size() + 2);
+    refuse(what, std::move(notes), "");
+  }
+
+  // What no result may depend on.
+  void vary(const std::vector<graph::Type>& types, const std::vector<HostTensor>& inputs,
+            const std::vector<HostTensor>& made, const std::vector<std::string>& notes) const {
+    struct Variation {
+      KernelTrial trial;
+      const char* why;
+    };
+    const Variation variations[] = {
+        {{.at_start = true, .fill = 0x3c}, "is not written there, or depends on what its memory held before"},
+        {{.strided = true}, "depends on the strides, which the declaration leaves open"},
+        {{.parts = 3}, "depends on the number of calls that share the parallel domain"},
+    };
+    for (const Variation& each : variations) {
+      std::vector<HostTensor> other;
+      try {
+        other = kernel_results(types, inputs, each.trial);
+      } catch (const Error& error) {
+        refuse_kernel(error, notes);
+      }
+      for (size_t o = 0; o < made.size(); ++o) {
+        const auto bytes = static_cast<size_t>(byte_size(made[o].dtype));
+        const auto [at, unused] = std::ranges::mismatch(made[o].bytes, other[o].bytes);
+        if (at == made[o].bytes.end()) continue;
+        refuse(cat("element ", static_cast<size_t>(at - made[o].bytes.begin()) / bytes, " of output '",
+                   op_.outputs[o].name, "' ", each.why),
+               notes, "");
+      }
+    }
   }
 
   static std::string shown(const graph::Type& type, const HostTensor& tensor) {
@@ -200,14 +261,20 @@ class ReferenceCheck {
 
   const OperatorFile& file_;
   const UserOperator& op_;
+  const KernelHost& host_;
+  bool all_;
   std::vector<std::string> last_;  // why the last drawn instance does not fit
 };
 
 }  // namespace
 
-void check_references(const OperatorFile& file) {
-  for (const UserOperator& op : file.operators)
-    if (op.reference) ReferenceCheck(file, op).run();
+// A kernel in CUDA alone does not run here.
+void check_references(const OperatorFile& file, const KernelHost& host, bool all) {
+  for (const UserOperator& op : file.operators) {
+    const bool kernel = op.body.kernel.has_value();
+    if (kernel ? op.body.kernel->c && (op.reference || all) : op.reference.has_value())
+      ReferenceCheck(file, op, host, all).run();
+  }
 }
 
 }  // namespace stridec::extend

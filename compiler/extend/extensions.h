@@ -26,6 +26,7 @@ struct Extensions {
   double max_seconds = 0;   // of one run of a pass; 0: kPassSeconds
   uint64_t max_memory = 0;  // of its process; 0: kPassMemory
   bool explains = false;    // collect near misses of rules
+  bool checks_ops = false;  // run all kernels of operators on drawn inputs before they are used
 
   bool empty() const { return rules.empty() && passes.empty() && operators.empty(); }
 };

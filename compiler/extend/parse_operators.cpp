@@ -7,6 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/extend/check_names.h"
 #include "compiler/extend/json_place.h"
+#include "compiler/extend/kernel_header.h"
 #include "compiler/extend/requirement.h"
 #include "compiler/extend/user_operator.h"
 
@@ -42,8 +43,10 @@ class OperatorParser {
 
   UserOperator parse() {
     at_.allow({"domain", "name", "description", "types", "inputs", "outputs", "attributes", "require", "body",
-               "reference"});
+               "reference", "gradient"});
     made_.pointer = at_.pointer();
+    const std::string all = at_.value().dump(-1, ' ', false, Json::error_handler_t::replace);
+    made_.hash = sha256(all.data(), all.size());
     made_.name = cat(domain(at_.at("domain")), "::", at_.at("name").identifier());
     if (const auto types = at_.find("types"))
       for (const auto& [name, each] : types->members()) type_variable(name, each);
@@ -55,9 +58,10 @@ class OperatorParser {
     bind_dims();
     if (const auto all = at_.find("require"))
       for (const JsonPlace& each : all->items()) requirement(each);
-    at_.at("body").allow({"formula", "point", "nest"});
+    at_.at("body").allow({"formula", "point", "nest", "kernel", "callback"});
     made_.body = body(at_.at("body"));
     if (const auto other = at_.find("reference")) made_.reference = reference(*other);
+    if (const auto formula = at_.find("gradient")) gradient(*formula);
     return std::move(made_);
   }
 
@@ -234,8 +238,17 @@ class OperatorParser {
   OperatorBody body(const JsonPlace& at) {
     body_ = {};
     size_t forms = 0;
-    for (const char* form : {"formula", "point", "nest"}) forms += at.find(form).has_value();
-    if (forms != 1) at.fail("a body has one form: formula, point or nest");
+    for (const char* form : {"formula", "point", "nest", "kernel", "callback"})
+      forms += at.find(form).has_value();
+    if (forms != 1) at.fail("a body has one form: formula, point, nest, kernel or callback");
+    if (const auto own = at.find("callback")) {
+      callback(*own);
+      return std::move(body_);
+    }
+    if (const auto own = at.find("kernel")) {
+      kernel(*own);
+      return std::move(body_);
+    }
     body_.nest = at.find("nest").has_value();
     if (const auto text = at.find(body_.nest ? "nest" : "point"))
       point(*text);
@@ -309,15 +322,199 @@ class OperatorParser {
       at.fail("a function with outputs among its parameters returns void");
   }
 
-  void formula(const JsonPlace& at) {
+  // ---- kernels
+  void kernel(const JsonPlace& at) {
+    at.allow({"c", "cuda", "strides", "parallel", "scratch"});
+    KernelBody made;
+    if (!at.find("c") && !at.find("cuda")) at.fail("a kernel has a text in C ('c') or in CUDA ('cuda')");
+    check_shapes(at, "a kernel");
+    if (const auto list = at.find("strides")) strides(*list, made);
+    if (const auto points = at.find("parallel")) made.parallel = size_term(*points);
+    if (const auto bytes = at.find("scratch")) made.scratch = size_term(*bytes);
+    if (const auto text = at.find("c")) made.c = kernel_text(*text, made, false);
+    if (const auto cuda = at.find("cuda")) {
+      cuda->allow({"text", "grid", "threads", "shared"});
+      made.cuda = kernel_text(cuda->at("text"), made, true);
+      for (const JsonPlace& each : cuda->at("grid").items()) made.grid.push_back(size_term(each));
+      if (made.grid.empty() || made.grid.size() > 3) cuda->at("grid").fail("a grid has 1, 2 or 3 sizes");
+      if (const auto threads = cuda->find("threads")) {
+        if (threads->integer() < 1 || threads->integer() > 1024)
+          threads->fail(cat("a block has 1 to 1024 threads, not ", threads->integer()));
+        made.threads = static_cast<int>(threads->integer());
+      }
+      if (const auto shared = cuda->find("shared")) made.shared = size_term(*shared);
+    }
+    body_.kernel = std::move(made);
+  }
+
+  void callback(const JsonPlace& at) {
+    at.allow({"strides"});
+    check_shapes(at, "a callback");
+    for (const DeclaredAttribute& each : made_.attributes)
+      if (each.kind != Kind::kInt && each.kind != Kind::kFloat)
+        at.fail(cat("attribute '", each.name, "' is no number, and a callback gets numbers"));
+    KernelBody made{.callback = true};
+    if (const auto list = at.find("strides")) strides(*list, made);
+    body_.kernel = std::move(made);
+  }
+
+  // Sizes are known before what computes the outputs is called.
+  void check_shapes(const JsonPlace& at, const std::string& what) const {
+    for (const DeclaredTensor& output : made_.outputs)
+      if (!output.has_shape || std::ranges::any_of(output.shape, [](const DeclaredDim& each) {
+            return each.rest && each.rest_name.empty();
+          }))
+        at.fail(cat("output '", output.name, "' of ", what, " declares a shape, in which '...' has a name"));
+  }
+
+  Term size_term(const JsonPlace& at) {
+    if (at.value().is_number())
+      return {.kind = Term::Kind::kNumber, .number = static_cast<double>(at.integer()), .integer = true};
+    Term term = parsed(at, parse_expression);
+    condition(at, term);
+    return term;
+  }
+
+  bool is_tensor(std::string_view name) const {
+    return std::ranges::count(made_.inputs, name, &DeclaredTensor::name) > 0 ||
+           std::ranges::count(made_.outputs, name, &DeclaredTensor::name) > 0;
+  }
+
+  // One word for all tensors, or words for some.
+  void strides(const JsonPlace& at, KernelBody& made) const {
+    using Strides = loop::UserKernel::Strides;
+    const auto read = [](const JsonPlace& word) {
+      const std::string text = word.text();
+      if (text != "any" && text != "rows" && text != "dense")
+        word.fail(cat("'", text, "' is none of any, rows, dense"));
+      return text == "any" ? Strides::kAny : text == "rows" ? Strides::kRows : Strides::kDense;
+    };
+    if (at.value().is_string()) {
+      const Strides one = read(at);
+      for (const auto* list : {&made_.inputs, &made_.outputs})
+        for (const DeclaredTensor& each : *list) made.strides[each.name] = one;
+      return;
+    }
+    for (const auto& [name, word] : at.members()) {
+      if (!is_tensor(name)) word.fail(cat("'", name, "' is neither an input nor an output"));
+      made.strides[name] = read(word);
+    }
+  }
+
+  KernelBody::Text kernel_text(const JsonPlace& at, const KernelBody& body, bool cuda) const {
+    KernelBody::Text made{.source = lines(at), .place = at.place(), .function = {}, .parameters = {}};
+    KernelHeader header;
+    try {
+      header = parse_kernel_header(made.source, made.place);
+      const auto words = cat(" ", header.result, " ");
+      const auto has = [&](std::string_view word) {
+        return words.find(cat(" ", word, " ")) != std::string::npos;
+      };
+      made.function = header.function;
+      made.returns = !cuda && !has("void");
+      const bool fits = cuda ? has("__global__") && has("void")
+                             : !has("*") && (has("void") || has("int") || has("int32_t"));
+      if (!fits)
+        rule_error(made.source, made.place, header.at,
+                   cuda ? cat("'", header.function, "' is no '__global__ void'")
+                        : cat("'", header.function, "' returns void, or an int that is 0 if nothing failed"));
+      std::set<std::string> seen;
+      for (const KernelHeader::Parameter& each : header.parameters) {
+        if (const std::string problem = parameter_problem(each.name, body, cuda); !problem.empty())
+          rule_error(made.source, made.place, each.at, problem);
+        if (!seen.insert(each.name).second)
+          rule_error(made.source, made.place, each.at, cat("parameter '", each.name, "' is there twice"));
+        made.parameters.push_back(each.name);
+      }
+      for (const DeclaredTensor& each : made_.outputs)
+        if (!seen.contains(each.name))
+          rule_error(made.source, made.place, header.at,
+                     cat("'", header.function, "' has no parameter for output '", each.name, "'"));
+    } catch (Error& error) {
+      error.diagnostic.code = "bad-operator";
+      error.diagnostic.help = "docs/operators.md says which parameters a kernel may have";
+      throw;
+    }
+    return made;
+  }
+
+  // Parameters have names of the declaration, or such a name and what is asked about it.
+  std::string parameter_problem(const std::string& name, const KernelBody& body, bool cuda) const {
+    if (is_tensor(name)) return "";
+    for (const std::string_view suffix : {"_dims", "_strides", "_rank"})
+      if (name.ends_with(suffix) && is_tensor(name.substr(0, name.size() - suffix.size())))
+        return cuda && suffix != "_rank" && !has_rank(name.substr(0, name.size() - suffix.size()))
+                   ? cat("'", name, "' of a kernel in CUDA needs a shape without '...'")
+                   : "";
+    const std::string counted = name.ends_with("_count") ? name.substr(0, name.size() - 6) : name;
+    const auto attribute = std::ranges::find(made_.attributes, counted, &DeclaredAttribute::name);
+    if (attribute != made_.attributes.end()) {
+      const bool list = attribute->kind == Kind::kInts || attribute->kind == Kind::kFloats;
+      if (counted != name && !list) return cat("attribute '", counted, "' is no list");
+      if (list || attribute->kind == Kind::kInt || attribute->kind == Kind::kFloat) return "";
+      return cat("attribute '", name, "' is no number, and no text of a model reaches a compiler");
+    }
+    if (name == "begin" || name == "end")
+      return body.parallel && !cuda ? "" : cat("'", name, "' needs a 'parallel' domain of the kernel in C");
+    if (name == "scratch")
+      return body.scratch && !cuda ? "" : "'scratch' needs the bytes that the kernel in C asks for";
+    if (std::ranges::count(made_.types, name, &TypeVariable::name) > 0) return cat("'", name, "' is a type");
+    for (const DeclaredTensor& input : made_.inputs)
+      for (const DeclaredDim& each : input.shape) {
+        if (each.rest && each.rest_name == name)
+          return cat("'", name, "' is a list of dims; take ", input.name, "_dims");
+        if (!each.rest && each.size.kind == Term::Kind::kName && each.size.name == name) return "";
+      }
+    return cat("parameter '", name, "' is no input, output, attribute or dim of the operator");
+  }
+
+  bool has_rank(std::string_view tensor) const {
+    for (const auto* list : {&made_.inputs, &made_.outputs})
+      for (const DeclaredTensor& each : *list)
+        if (each.name == tensor)
+          return each.has_shape && std::ranges::count(each.shape, true, &DeclaredDim::rest) == 0;
+    return false;
+  }
+
+  void gradient(const JsonPlace& at) {
     names_.formula = true;
-    const auto declared = declared_;
     const auto tensors = names_.tensors;
+    const auto declared = declared_;
+    for (const auto* list : {&made_.inputs, &made_.outputs})
+      for (const DeclaredTensor& each : *list)
+        if (const std::string name = gradient_name(each.name); declared_.contains(name))
+          at.fail(
+              cat("'", name, "' is the gradient of '", each.name, "'; choose another name for the other"));
+    for (const DeclaredTensor& each : made_.outputs) {
+      names_.tensors.insert(each.name);
+      names_.tensors.insert(gradient_name(each.name));
+    }
+    body_ = {};
+    definitions_of(at);
+    made_.gradient = std::move(body_.formula);
+    const bool any = std::ranges::any_of(made_.inputs, [&](const DeclaredTensor& each) {
+      return names_.tensors.contains(gradient_name(each.name));
+    });
+    if (!any)
+      at.fail(cat("the formulas define no gradient, such as '",
+                  gradient_name(made_.inputs.empty() ? "x" : made_.inputs[0].name), "'"));
+    names_.tensors = tensors;
+    declared_ = declared;
+  }
+
+  void definitions_of(const JsonPlace& at) {
     if (at.value().is_string()) {
       definitions(at);
     } else {
       for (const JsonPlace& line : at.items()) definitions(line);
     }
+  }
+
+  void formula(const JsonPlace& at) {
+    names_.formula = true;
+    const auto declared = declared_;
+    const auto tensors = names_.tensors;
+    definitions_of(at);
     for (const DeclaredTensor& output : made_.outputs)
       if (!names_.tensors.contains(output.name))
         at.fail(cat("the formula does not define '", output.name, "'"));

@@ -1,16 +1,21 @@
 // Operators that the user declares in a file of `--ops` (docs/operators.md has the form).
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "compiler/extend/c_function.h"
+#include "compiler/extend/evaluate.h"
 #include "compiler/extend/rule.h"
 #include "compiler/extend/vocabulary.h"
 #include "compiler/graph/user_operators.h"
+#include "compiler/loop/user_kernel.h"
 
 namespace stridec::extend {
 
@@ -41,6 +46,42 @@ struct TypeVariable {
   std::vector<DType> dtypes;
 };
 
+// A kernel as the file declares it. The parameters of its texts are checked and have names of the
+// declaration.
+struct KernelBody {
+  struct Text {
+    std::string source, place, function;
+    bool returns = false;
+    std::vector<std::string> parameters;
+  };
+  std::optional<Text> c, cuda;
+  std::map<std::string, loop::UserKernel::Strides, std::less<>> strides;  // dense where none is given
+  std::optional<Term> parallel, scratch;  // points of the parallel domain; bytes
+  // Of CUDA: blocks per dim, threads of a block, bytes of dynamic shared memory.
+  std::vector<Term> grid;
+  int threads = 256;
+  std::optional<Term> shared;
+  bool callback = false;  // the application computes it; there is no text
+};
+
+// How a kernel runs to be checked.
+struct KernelTrial {
+  bool strided = false;   // tensors have gaps and run backwards where the declaration takes that
+  bool at_start = false;  // memory that nothing may touch is right before tensors, instead of right behind
+  uint8_t fill = 0xa5;    // what outputs hold before
+  int64_t parts = 1;      // calls, of a parallel domain
+};
+
+// What this layer cannot do with a kernel, since compilers are above it.
+struct KernelHost {
+  std::function<void(const loop::UserKernel& kernel)> check;  // throws Error if a text does not compile
+  loop::UserKernel::Run run;                                  // by the text in C
+  std::function<void(const loop::UserKernel& kernel, std::span<const loop::RoutineBuffer> reads,
+                     std::span<const loop::RoutineBuffer> writes, const std::vector<int64_t>& arguments,
+                     const KernelTrial& trial)>
+      trial;
+};
+
 // What an operator computes, in one of the forms.
 struct OperatorBody {
   std::vector<Definition> formula;  // each name is defined before it is used
@@ -48,6 +89,7 @@ struct OperatorBody {
   // Of a nest, which is a point with arrays: parameters that are indices of the outputs.
   bool nest = false;
   std::vector<std::string> indices;
+  std::optional<KernelBody> kernel;
 };
 
 // Another body that the results are compared with, on drawn inputs, before the operator is used.
@@ -59,12 +101,16 @@ struct OperatorReference {
 struct UserOperator {
   std::string name;     // "acme::Rotary"
   std::string pointer;  // its place in the file: "/operators/0"
+  std::string hash;     // of what the file says about it
   std::vector<TypeVariable> types;
   std::vector<DeclaredTensor> inputs, outputs;
   std::vector<DeclaredAttribute> attributes;
   std::vector<Requirement> require;
   OperatorBody body;
   std::optional<OperatorReference> reference;
+  // Definitions of grad_x for inputs x, over inputs, outputs y and their gradients grad_y; empty: that of the
+  // body's operations. An input without a definition has no gradient.
+  std::vector<Definition> gradient;
 };
 
 struct OperatorFile {
@@ -81,22 +127,41 @@ OperatorFile read_operators(const std::string& path);
 // The operators of all files. Throws Error kUsage if two have one name.
 class Operators : public graph::UserOperators {
  public:
-  explicit Operators(const std::vector<std::shared_ptr<const OperatorFile>>& files);
+  explicit Operators(const std::vector<std::shared_ptr<const OperatorFile>>& files, KernelHost host = {});
   bool has(std::string_view name) const override { return find(name) != nullptr; }
   std::vector<graph::ValueId> build(graph::Builder& builder, const graph::OperatorCall& call) const override;
 
  private:
   const UserOperator* find(std::string_view name) const;
   std::vector<const UserOperator*> all_;
+  KernelHost host_;
 };
+
+// The name of a tensor's gradient in formulas: "grad_x".
+std::string gradient_name(const std::string& tensor);
+// The results with the gradient that the operator declares.
+std::vector<graph::ValueId> with_declared_gradient(graph::Builder& builder, const UserOperator& op,
+                                                   const Bindings& bindings,
+                                                   const std::vector<graph::ValueId>& inputs,
+                                                   const std::vector<graph::ValueId>& results);
 
 // Builds a call, by its body or by another.
 std::vector<graph::ValueId> build_operator(graph::Builder& builder, const UserOperator& op,
-                                           const OperatorBody& body, const graph::OperatorCall& call);
+                                           const OperatorBody& body, const graph::OperatorCall& call,
+                                           const KernelHost& host = {});
 
-// Compares bodies with their references on the interpreter. Throws Error (kDoesNotFit, "wrong-operator") with
-// the inputs for which they differ.
-void check_references(const OperatorFile& file);
+// A call of a kernel, whose names have the values of `bindings`. The inputs are those of the declaration, in
+// order; `results` are the types of the outputs.
+std::vector<graph::ValueId> build_kernel(graph::Builder& builder, const UserOperator& op,
+                                         const KernelBody& body, const std::vector<graph::ValueId>& inputs,
+                                         Bindings& bindings, const std::vector<graph::Type>& results,
+                                         const KernelHost& host);
+
+// Compares bodies with their references on drawn inputs: kernels by their text in C, other bodies on the
+// interpreter. With `all`, kernels without a reference run too, and each at several strides, numbers of calls
+// and contents of memory, which change nothing. Throws Error (kDoesNotFit, "wrong-operator") with the inputs
+// for which results differ, or for which a kernel touches what is not its own.
+void check_references(const OperatorFile& file, const KernelHost& host, bool all);
 
 // A draft of a file that declares the operators of these calls: inputs, attributes and shapes as they were
 // seen. JSON, ends with a newline.

@@ -7,14 +7,19 @@ namespace stridec::graph {
 
 namespace {
 
-bool is_mark(OpKind kind) { return kind == OpKind::kStopGradient || kind == OpKind::kAsSoftmax; }
+bool is_mark(OpKind kind) {
+  return kind == OpKind::kStopGradient || kind == OpKind::kAsSoftmax || kind == OpKind::kUserGradient;
+}
 
-// The value without marks. A mark is an alias of its last input.
+// The value without marks. A mark is an alias of its last input, or its results are those of its first
+// inputs.
 ValueId source(const Graph& graph, ValueId value) {
   while (value.valid()) {
     const NodeId producer = graph[value].producer;
     if (!producer.valid() || !is_mark(graph[producer].kind)) break;
-    value = graph[producer].inputs.back();
+    const Node& mark = graph[producer];
+    value = mark.kind == OpKind::kUserGradient ? mark.inputs[static_cast<size_t>(graph[value].output)]
+                                               : mark.inputs.back();
   }
   return value;
 }
@@ -38,8 +43,10 @@ void drop_attributes(Node& node) {
 void drop_gradient_marks(Graph& graph) {
   for (Node& node : graph.nodes) {
     if (is_mark(node.kind)) {
-      Value& x = graph[source(graph, node.outputs[0])];
-      if (x.name.empty()) x.name = graph[node.outputs[0]].name;
+      for (const ValueId output : node.outputs) {
+        Value& x = graph[source(graph, output)];
+        if (x.name.empty()) x.name = graph[output].name;
+      }
       continue;
     }
     replace(graph, node.inputs);

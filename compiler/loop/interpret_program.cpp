@@ -11,6 +11,7 @@
 #include "compiler/loop/bytecode.h"
 #include "compiler/loop/capacity.h"
 #include "compiler/loop/library.h"
+#include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
@@ -358,8 +359,6 @@ class Runner {
   }
 
   void run(const Call& s) {
-    const Routine* routine = find_routine(s.routine);
-    STRIDEC_CHECK(routine, s.routine);
     auto get = [&](const std::vector<BufferId>& ids) {
       std::vector<RoutineBuffer> out;
       for (BufferId id : ids) {
@@ -370,6 +369,15 @@ class Runner {
     };
     std::vector<int64_t> arguments;
     for (Expr e : s.arguments) arguments.push_back(evaluate(e));
+    if (const auto kernel = find_user_kernel(s.routine)) {
+      if (kernel->run) return kernel->run(*kernel, get(s.reads), get(s.writes), arguments);
+      fail(
+          ErrorKind::kUnsupported, "no-reference",
+          cat(kernel->name, " has neither a reference nor a text in C, so the interpreter cannot compute it"),
+          "declare a 'reference' in the file of --ops");
+    }
+    const std::optional<RoutineContract> routine = find_routine(s.routine);
+    STRIDEC_CHECK(routine.has_value(), s.routine);
     run_routine(*routine, get(s.reads), get(s.writes), arguments);
   }
 

@@ -15,7 +15,7 @@
 namespace stridec::loop {
 namespace {
 
-constexpr Routine kRoutines[] = {
+constexpr RoutineContract kRoutines[] = {
 #define STRIDEC_ROUTINE(name, reads, writes, arguments) {name, reads, writes, arguments},
 #include "compiler/loop/library.def"
 #undef STRIDEC_ROUTINE
@@ -158,13 +158,13 @@ void mersenne_uniform(const RoutineBuffer& to, int64_t count, int64_t seed) {
 
 }  // namespace
 
-const Routine* find_routine(std::string_view name) {
-  for (const Routine& r : kRoutines)
-    if (r.name == name) return &r;
-  return nullptr;
+std::optional<RoutineContract> find_routine(std::string_view name) {
+  for (const RoutineContract& r : kRoutines)
+    if (r.name == name) return r;
+  return std::nullopt;
 }
 
-void run_routine(const Routine& routine, std::span<const RoutineBuffer> reads,
+void run_routine(const RoutineContract& routine, std::span<const RoutineBuffer> reads,
                  std::span<const RoutineBuffer> writes, const std::vector<int64_t>& a) {
   STRIDEC_CHECK(static_cast<int>(reads.size()) == routine.reads &&
                     static_cast<int>(writes.size()) == routine.writes &&

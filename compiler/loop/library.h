@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -11,18 +12,19 @@
 
 namespace stridec::loop {
 
-struct Routine {
+struct RoutineContract {
   std::string_view name;
   int reads, writes, arguments;
 };
-const Routine* find_routine(std::string_view name);  // null if there is none
+// Nothing if there is none. Kernels of users are not in the table (user_kernel.h).
+std::optional<RoutineContract> find_routine(std::string_view name);
 
 struct RoutineBuffer {
   DType dtype;
   uint8_t* data;
   int64_t elements;
 };
-void run_routine(const Routine& routine, std::span<const RoutineBuffer> reads,
+void run_routine(const RoutineContract& routine, std::span<const RoutineBuffer> reads,
                  std::span<const RoutineBuffer> writes, const std::vector<int64_t>& arguments);
 
 }  // namespace stridec::loop

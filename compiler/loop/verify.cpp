@@ -9,6 +9,7 @@
 #include "compiler/loop/library.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
+#include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/text.h"
 
@@ -432,8 +433,11 @@ class ProgramVerifier {
     for (Expr symbol : s.symbols()) bound_.erase(symbol);
   }
   void step(const Call& s) {
-    const Routine* routine = find_routine(s.routine);
-    check(routine, "no routine is called '", s.routine, "'");
+    std::optional<RoutineContract> routine = find_routine(s.routine);
+    if (const auto kernel = find_user_kernel(s.routine))
+      routine = {s.routine, static_cast<int>(kernel->reads.size()), static_cast<int>(kernel->writes.size()),
+                 static_cast<int>(UserArguments(*kernel).total)};
+    check(routine.has_value(), "no routine is called '", s.routine, "'");
     check(static_cast<int>(s.reads.size()) == routine->reads &&
               static_cast<int>(s.writes.size()) == routine->writes &&
               static_cast<int>(s.arguments.size()) == routine->arguments,

@@ -111,7 +111,27 @@ void Lowering::credit(const Node& node, size_t first) {
     if (program_.nests[i].nodes.empty()) program_.nests[i].nodes.push_back(node.origin);
 }
 
+// Sizes that the run binds may be unknown where a part is written.
+void Lowering::find_parts(const graph::Region& region) {
+  const std::unordered_set<graph::NodeId> nodes(region.nodes.begin(), region.nodes.end());
+  const auto known = [&](const graph::Shape& shape) {
+    for (const sym::Expr dim : shape)
+      for (const sym::Expr symbol : sym::free_vars(dim)) {
+        const auto found = std::ranges::find(graph_.symbols, symbol, &graph::Symbol::var);
+        if (found == graph_.symbols.end() || found->input < 0) return false;
+      }
+    return true;
+  };
+  for (const graph::NodeId id : region.nodes) {
+    const Node& node = graph_[id];
+    if (node.kind != graph::OpKind::kConcat || !known(type(node.outputs[0]).shape)) continue;
+    for (const ValueId input : node.inputs)
+      if (uses_[input.value] == 1 && nodes.contains(graph_[input].producer)) parts_.emplace(input, id);
+  }
+}
+
 void Lowering::lower_nodes(const graph::Region& region) {
+  find_parts(region);
   for (graph::NodeId id : region.nodes) {
     const Node& node = graph_[id];
     const size_t before = program_.nests.size();
@@ -218,6 +238,30 @@ View Lowering::define(ValueId id) {
   else
     view = temporary(value.type, value.name.empty() ? cat("t", id.value) : value.name);
   return *view;
+}
+
+View Lowering::define_whole(ValueId id) {
+  const std::optional<View>& view = views_[id.value];
+  return view ? *view : define(id);
+}
+
+View Lowering::define_part(ValueId id) {
+  const auto found = parts_.find(id);
+  if (found == parts_.end()) return define(id);
+  const Node& concat = graph_[found->second];
+  const ValueId result = concat.outputs[0];
+  const View whole = views_[result.value] ? *views_[result.value] : define_part(result);
+  const auto dim = static_cast<size_t>(concat.attributes.integer("dim"));
+  sym::Expr start = 0;
+  for (const ValueId input : concat.inputs) {
+    if (input == id) break;
+    start += type(input).shape[dim];
+  }
+  View part = loop::slice(whole, static_cast<int>(dim), start, type(id).shape[dim], 1);
+  if (loop::index_length(part) > loop::kLongestIndex) return define(id);
+  alias(id, std::move(part));
+  in_place_.insert(id);
+  return view(id);
 }
 
 void Lowering::alias(ValueId id, View view) {

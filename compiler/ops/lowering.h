@@ -41,6 +41,13 @@ class Lowering {
   // A new buffer for the value, which the op being lowered writes: the output's buffer if the value is an
   // output of the graph, an arena buffer otherwise.
   loop::View define(graph::ValueId value);
+  // The same, but if the value's only use is a concat of the same region, the memory is its part of the
+  // result. Only for values that are written once and wholly.
+  loop::View define_part(graph::ValueId value);
+  // For the concat: the memory of its result, which exists if a part was defined before; and whether such a
+  // part is in its place already.
+  loop::View define_whole(graph::ValueId value);
+  bool is_in_place(graph::ValueId value) const { return in_place_.contains(value); }
   // Makes the value a view of existing memory.
   void alias(graph::ValueId value, loop::View view);
   // A buffer with the view's contents, row-major in the view's shape; the view itself if it already is such a
@@ -83,6 +90,7 @@ class Lowering {
   Scope enter(loop::Steps& steps);
   void leave(Scope scope);
   void lower_nodes(const graph::Region& region);
+  void find_parts(const graph::Region& region);
   // Attributes nests from `first` on that have no node yet to this one; the last of them gets the node's
   // value.
   void credit(const graph::Node& node, size_t first);
@@ -98,6 +106,9 @@ class Lowering {
   // known elements already written to memory by the current steps
   std::vector<graph::ValueId> scope_elements_;
   std::unordered_map<graph::ValueId, loop::BufferId> outputs_;  // values stored in an output's buffer
+  // Values whose only use is this concat, and those that were defined as parts of its result.
+  std::unordered_map<graph::ValueId, graph::NodeId> parts_;
+  std::unordered_set<graph::ValueId> in_place_;
   std::vector<std::pair<graph::ValueId, graph::ValueId>> updates_;
   std::vector<int> uses_;  // of each value: reads by nodes and results of regions
   // symbols of elements that the program has not bound yet

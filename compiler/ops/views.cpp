@@ -244,11 +244,12 @@ Inferred concat_shape(Builder& b, const Node& node) {
 // Copies every part into its slice; fusion may let the part's producer write there directly.
 void concat_lower(Lowering& l, const Node& node) {
   const int dim = static_cast<int>(node.attributes.integer("dim"));
-  const loop::View to = l.define(node.outputs[0]);
+  const loop::View to = l.define_whole(node.outputs[0]);
   sym::Expr start = 0;
   for (ValueId input : node.inputs) {
     const sym::Expr extent = l.type(input).shape[static_cast<size_t>(dim)];
-    if (!extent.is_const(0)) l.copy(l.view(input), loop::slice(to, dim, start, extent, 1), "concat");
+    if (!extent.is_const(0) && !l.is_in_place(input))
+      l.copy(l.view(input), loop::slice(to, dim, start, extent, 1), "concat");
     start += extent;
   }
 }

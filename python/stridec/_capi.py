@@ -144,6 +144,35 @@ class MemoryInfo(Sized):
     ]
 
 
+class Attribute(c.Structure):
+    _fields_ = [
+        ("name", c.c_char_p),
+        ("real", c.c_int32),
+        ("reserved", c.c_int32),
+        ("integer", c.c_int64),
+        ("number", c.c_double),
+    ]
+
+
+class Call(c.Structure):
+    """stridec_call: an operator that the application computes."""
+
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("name", c.c_char_p),
+        ("inputs", c.POINTER(Tensor)),
+        ("outputs", c.POINTER(Tensor)),
+        ("attributes", c.POINTER(Attribute)),
+        ("input_count", c.c_size_t),
+        ("output_count", c.c_size_t),
+        ("attribute_count", c.c_size_t),
+        ("message", c.POINTER(c.c_char)),
+        ("message_bytes", c.c_size_t),
+    ]
+
+
+Callback = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.POINTER(Call))
+
 _P = c.c_void_p
 _STATUS = c.c_int
 _TENSORS = c.c_void_p  # an address: ctypes converts an integer faster than a pointer to a struct
@@ -193,6 +222,9 @@ _FUNCTIONS = [
     ("model_find_output", c.c_int32, _P, c.c_int32, c.c_char_p),
     ("model_metadata", _STATUS, _P, c.c_int32, c.POINTER(c.c_char_p), c.POINTER(c.c_char_p)),
     ("context_cancel", None, _P),
+    ("context_trace", _STATUS, _P, _P),
+    ("model_callback", c.c_char_p, _P, c.c_int32),
+    ("context_set_callback", _STATUS, _P, c.c_char_p, Callback, _P),
 ]
 
 

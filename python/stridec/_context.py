@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from . import _arrays, _capi
+from ._callback import Operator, Registered
 from ._errors import Error
 
 _MOST_PLANS = 256
@@ -51,6 +52,18 @@ class Context:
         self._plans: Dict[tuple, _Plan] = {}
         self._plan: Optional[_Plan] = None
         self._lock = threading.Lock()
+        self._operators: Dict[str, Registered] = {}
+        for name, function in model._operators.items():
+            self.set_callback(name, function)
+
+    def set_callback(self, name: str, function: Optional[Operator]) -> None:
+        """Computes the operator `name` ("acme::Op") of this context's runs by a function of its inputs and outputs, two lists of
+        arrays, of which it writes the second, and of its attributes, a dict. None removes it."""
+        made = Registered(function) if function else None
+        self._check(self._api.context_set_callback(self._handle, name.encode(), made.callback if made else _capi.Callback(), None))
+        self._operators.pop(name, None)
+        if made:
+            self._operators[name] = made
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) and self._handle:
@@ -327,7 +340,12 @@ class Context:
             self._fail(status)
 
     def _fail(self, status: int) -> None:
-        raise Error(self._api.context_error(self._handle).decode() or self._name(status), self._name(status))
+        error = Error(self._api.context_error(self._handle).decode() or self._name(status), self._name(status))
+        for each in self._operators.values():
+            if each.raised is not None:
+                raised, each.raised = each.raised, None
+                raise error from raised
+        raise error
 
 
 # ---- results

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from . import _arrays, _capi
+from ._callback import Operator
 from ._context import Context
 from ._convention import Convention
 from ._errors import Error
@@ -131,6 +132,7 @@ class Model:
         self._single = self.convention.single
         # Contexts of calls without state on a CPU, and by stream on a GPU. A call that fails drops its own.
         self._shared = self.device == "cpu" and not self.states and not self.parameters
+        self._operators: Dict[str, Operator] = {}
         self._contexts: List[Context] = []
         self._by_stream: Dict[Optional[int], List[Context]] = {}
         self._own: Optional[Context] = None
@@ -189,6 +191,23 @@ class Model:
         if not self._handle:
             raise Error("the model is closed")
         return Context(self, self._threads if threads is None else threads, stream)
+
+    def operators(self) -> List[str]:
+        """The operators that the application computes: set_callback() names their functions."""
+        names: List[str] = []
+        while self._api.has("model_callback") and (name := self._api.model_callback(self._handle, len(names))) is not None:
+            names.append(name.decode())
+        return names
+
+    def set_callback(self, name: str, function: Operator) -> None:
+        """Computes the operator `name` ("acme::Op") by a function of three arguments: its inputs, its outputs, which it writes
+        (two lists of NumPy arrays with strides), and its attributes, a dict. For calls of the model and contexts made later."""
+        if name not in self.operators():
+            raise Error(f"the model has no operator '{name}' that the application computes: it has {', '.join(self.operators()) or 'none'}")
+        self._operators[name] = function
+        free = [*self._contexts, *(each for list_ in self._by_stream.values() for each in list_), *([self._own] if self._own else [])]
+        for context in free:
+            context.set_callback(name, function)
 
     # ---- state
 

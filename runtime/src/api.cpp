@@ -165,6 +165,10 @@ stridec_status model_metadata(const stridec_model* model, int32_t index, const c
   return STRIDEC_OK;
 }
 
+const char* model_callback(const stridec_model* model, int32_t index) {
+  return model && index >= 0 ? callback_name(*model->module, index) : nullptr;
+}
+
 stridec_status model_manifest(const stridec_model* model, const char** json, size_t* bytes) {
   if (!model || !json || !bytes) return STRIDEC_INVALID_ARGUMENT;
   *json = model->blob.manifest.data;
@@ -312,7 +316,9 @@ constexpr stridec_api kApi = {.struct_size = sizeof(stridec_api),
                               .model_find_output = model_find_output,
                               .model_metadata = model_metadata,
                               .context_cancel = context_cancel,
-                              .context_trace = context_trace};
+                              .context_trace = context_trace,
+                              .model_callback = model_callback,
+                              .context_set_callback = context_set_callback};
 
 }  // namespace
 }  // namespace stridec::runtime

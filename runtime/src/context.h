@@ -21,6 +21,12 @@ enum class Place : int32_t { kUnknown, kDirect, kOwned, kStaged, kFetched };
 
 struct Trace;
 
+// What the application computes an operator with; null: nothing yet.
+struct Callback {
+  stridec_callback function;
+  void* user;
+};
+
 struct Step {
   int64_t calls, nanoseconds, minimum;
 };
@@ -79,7 +85,8 @@ struct stridec_context {
   const stridec_tensor* given_outputs;  // of the run in progress
   stridec_status run_status;            // status of a failure in a callback; its message is in error
 
-  stridec::runtime::Trace* trace;  // null: none
+  stridec::runtime::Callback* callbacks;  // of the module, by index
+  stridec::runtime::Trace* trace;         // null: none
   bool asynchronous;
   bool profiling;
   bool watched;  // profiling or traced: launches go through the runtime, which reads the clock
@@ -95,6 +102,9 @@ void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes);
 // GPU: waits for the timed launches and adds them to the profile.
 void collect_profile(stridec_context& context);
 int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* launch);
+int32_t call_application(stridec_abi_run* run, const stridec_abi_call* call);
+// The name of an operator that the application computes; null past the last.
+const char* callback_name(const stridec_abi_module& module, int32_t index);
 int32_t read_device(stridec_abi_run* run, void* to, const void* from, int64_t bytes);
 
 // Calls body(arg, part) for each part in [0, parts) on the context's threads.

@@ -35,6 +35,7 @@ void destroy(stridec_context* c) {
   for (int32_t i = 0; c->frames && i < c->model->module->function_count; ++i) release_frame(*c, c->frames[i]);
   free(c->frames);
   free(c->states);
+  free(c->callbacks);
   release(c->model);
   free(c);
 }
@@ -68,7 +69,8 @@ bool make_tables(stridec_context& c) {
   c.states = make_array<void*>(m.state_count);
   c.frames = make_array<Frame>(m.function_count);
   c.frame = c.frames;
-  if (!c.states || !c.frames) return false;
+  c.callbacks = make_array<Callback>(m.callback_count);
+  if (!c.states || !c.frames || !c.callbacks) return false;
   for (int32_t i = 0; i < m.function_count; ++i)
     if (!make_frame(c.model->functions[i], m.state_count, c.frames[i])) return false;
   return true;
@@ -283,6 +285,23 @@ stridec_status context_reset_state(stridec_context* c, int32_t index) {
   for (int32_t i = 0; i < count && status == STRIDEC_OK; ++i)
     if (index < 0 || i == index) status = reset_one_state(*c, i, use.message);
   return status;
+}
+
+stridec_status context_set_callback(stridec_context* c, const char* name, stridec_callback callback,
+                                    void* user) {
+  if (!c || !name) return STRIDEC_INVALID_ARGUMENT;
+  InUse use(*c);
+  if (!use) return STRIDEC_BUSY;
+  const stridec_abi_module& m = *c->model->module;
+  for (int32_t i = 0; i < m.callback_count; ++i)
+    if (!strcmp(callback_name(m, i), name)) {
+      c->callbacks[i] = {callback, user};
+      return STRIDEC_OK;
+    }
+  use.message << "the model has no operator '" << name << "' that the application computes";
+  for (int32_t i = 0; i < m.callback_count; ++i)
+    use.message << (i ? ", '" : "; it has '") << callback_name(m, i) << "'";
+  return STRIDEC_INVALID_ARGUMENT;
 }
 
 stridec_status context_profile(stridec_context* c, int32_t enable) {

@@ -21,6 +21,8 @@ stridec_status context_run_function(stridec_context* context, int32_t function, 
                                     size_t input_count, stridec_tensor* outputs, size_t output_count);
 stridec_status context_state(stridec_context* context, int32_t index, stridec_tensor* view);
 stridec_status context_reset_state(stridec_context* context, int32_t index);
+stridec_status context_set_callback(stridec_context* context, const char* name, stridec_callback callback,
+                                    void* user);
 stridec_status context_profile(stridec_context* context, int32_t enable);
 stridec_status context_function_step(stridec_context* context, int32_t function, int32_t index,
                                      stridec_step_profile* profile);

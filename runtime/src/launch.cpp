@@ -1,3 +1,6 @@
+#include <stddef.h>
+#include <string.h>
+
 #include "clock.h"
 #include "context.h"
 #include "fp_mode.h"
@@ -133,6 +136,65 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
   else
     run_parts(c, parts, body, &job);
   return static_cast<int32_t>(job.failed.load(std::memory_order_relaxed));
+}
+
+const char* callback_name(const stridec_abi_module& m, int32_t index) {
+  if (index >= m.callback_count) return nullptr;
+  const char* name = m.callbacks;
+  while (index-- > 0) name += strlen(name) + 1;
+  return name;
+}
+
+// The tensors and attributes of generated code are those of the API, but for the types.
+int32_t call_application(stridec_abi_run* run, const stridec_abi_call* call) {
+  static_assert(sizeof(stridec_abi_tensor) == sizeof(stridec_tensor) &&
+                offsetof(stridec_abi_tensor, rank) == offsetof(stridec_tensor, ndim) &&
+                offsetof(stridec_abi_tensor, dtype) == offsetof(stridec_tensor, dtype) &&
+                offsetof(stridec_abi_tensor, dims) == offsetof(stridec_tensor, shape) &&
+                offsetof(stridec_abi_tensor, strides) == offsetof(stridec_tensor, strides) &&
+                sizeof(stridec_abi_attribute) == sizeof(stridec_attribute));
+  stridec_context& c = context_of(run);
+  if (is_cancelled(c)) return 1;
+  const char* name = callback_name(*c.model->module, call->callback);
+  const Callback& callback = c.callbacks[call->callback];
+  if (!callback.function) {
+    Text message(c.error, sizeof c.error);
+    message << "operator '" << name << "' is computed by the application, which has set no callback for it";
+    c.run_status = STRIDEC_INVALID_ARGUMENT;
+    return 1;
+  }
+  for (int32_t i = 0; i < call->read_count + call->write_count; ++i) {
+    const stridec_dtype type = find_dtype(call->dtypes[i])->dlpack;
+    memcpy(&call->tensors[i].dtype, &type, sizeof type);
+  }
+  const auto* tensors = reinterpret_cast<const stridec_tensor*>(call->tensors);
+  char text[512] = "";
+  const stridec_call given = {.struct_size = sizeof(stridec_call),
+                              .name = name,
+                              .inputs = tensors,
+                              .outputs = tensors + call->read_count,
+                              .attributes = reinterpret_cast<const stridec_attribute*>(call->attributes),
+                              .input_count = static_cast<size_t>(call->read_count),
+                              .output_count = static_cast<size_t>(call->write_count),
+                              .attribute_count = static_cast<size_t>(call->attribute_count),
+                              .message = text,
+                              .message_bytes = sizeof text};
+  const bool watched = c.watched && call->step < c.frame->function->variant->step_count;
+  const int64_t begin = watched ? now_ns() : 0;
+  if (watched && c.trace) trace_step_begins(*c.trace, call->step, begin);
+  const int32_t code = callback.function(callback.user, &given);
+  if (watched) {
+    const int64_t end = now_ns();
+    if (c.profiling) record(c.frame->steps[call->step], end - begin);
+    if (c.trace) trace_step_ends(*c.trace, call->step, begin, end, 1);
+  }
+  if (!code) return 0;
+  text[sizeof text - 1] = 0;
+  Text message(c.error, sizeof c.error);
+  message << "operator '" << name << "': the callback returned " << code;
+  if (text[0]) message << ": " << text;
+  c.run_status = STRIDEC_BAD_DATA;
+  return 1;
 }
 
 int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* l) {

@@ -208,6 +208,7 @@ stridec_status execute(stridec_context& c, Text& message) {
            .allocate = allocate_slot,
            .launch_device = launch_device,
            .read = read_device,
+           .call = call_application,
            .context = &c};
   __atomic_store_n(&c.run.direct, !c.watched, __ATOMIC_SEQ_CST);
   if (c.cancelled.load()) c.run.direct = 0;

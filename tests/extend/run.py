@@ -19,6 +19,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import callbacks as user_callbacks
+import kernels as user_kernels
 import operators as user_operators
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -406,7 +408,15 @@ def ops(work):
     user_operators.check(work, run, says, expect)
 
 
-TOPICS = {f.__name__: f for f in (wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops)}
+def kernels(work):
+    user_kernels.check(work, run, says, expect)
+
+
+def callbacks(work):
+    user_callbacks.check(work, run, says, expect)
+
+
+TOPICS = {f.__name__: f for f in (wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops, kernels, callbacks)}
 
 
 def main():

@@ -20,6 +20,7 @@
 #include "compiler/codegen/embedded.h"
 #include "compiler/codegen/object_cache.h"
 #include "compiler/loop/provenance.h"
+#include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
 #include "runtime/include/stridec/abi.h"
@@ -34,12 +35,14 @@ class Kernels {
 
   int add(const Kernel& kernel, const CpuTarget& target, const std::string& nest) {
     for (const std::string& unit : kernel.support) add_text(unit, target, nest);
+    for (const std::string& unit : kernel.c_support) add_text(unit, target, nest, true);
     return add_text(kernel.text, target, nest);
   }
-  int add_text(const std::string& text, const CpuTarget& target, const std::string& nest) {
+  int add_text(const std::string& text, const CpuTarget& target, const std::string& nest, bool c = false) {
     const std::string symbol = kernel_symbol(text, target);
     auto [found, fresh] = by_symbol_.emplace(symbol, static_cast<int>(list_.size()));
-    if (fresh) list_.push_back({.symbol = symbol, .cpu = target.name, .tune = target.tune, .text = text});
+    if (fresh)
+      list_.push_back({.symbol = symbol, .cpu = target.name, .tune = target.tune, .text = text, .c = c});
     std::vector<std::string>& nests = list_[static_cast<size_t>(found->second)].nests;
     if (std::find(nests.begin(), nests.end(), nest) == nests.end()) nests.push_back(nest);
     return found->second;
@@ -105,10 +108,12 @@ void compile_all(std::vector<BuiltKernel>& kernels, const BuildOptions& options,
     } else {
       const Unit& unit = units[job - hosts];
       BuiltKernel& kernel = kernels[unit.first];
-      const std::string source = options.prelude + source_of(kernels, unit);
+      const std::string source = kernel.c ? kernel.text : options.prelude + source_of(kernels, unit);
+      const CompileOptions compile{
+          .cpu = kernel.cpu, .tune = kernel.tune, .optimize = options.optimize, .c = kernel.c};
       try {
-        kernel.object = cached_object(cache, kernel.symbol + ".cpp", source,
-                                      {kernel.cpu, kernel.tune, options.optimize, true}, &stored);
+        kernel.object =
+            cached_object(cache, cat(kernel.symbol, kernel.c ? ".c" : ".cpp"), source, compile, &stored);
       } catch (const Error& error) {
         if (!errors) throw;
         for (size_t i = unit.first; i < unit.last; ++i) (*errors)[i] = error.text;
@@ -153,7 +158,7 @@ void emit(Variant& variant) {
       add(launch->nest, [&] { return emit_kernel(program, program[launch->nest], variant.target); });
     if (const auto* strips = std::get_if<loop::TiledGroup>(&step.node))
       add(strips, [&] { return emit_tiled_group(program, *strips, variant.target); });
-    if (const auto* call = std::get_if<loop::Call>(&step.node))
+    if (const auto* call = std::get_if<loop::Call>(&step.node); call && !loop::is_callback(call->routine))
       add(call, [&] { return emit_routine(program, *call, variant.target); });
   });
 }
@@ -168,11 +173,11 @@ std::map<schedule::LaunchKey, LaunchedKernel> add_kernels(
   std::map<schedule::LaunchKey, LaunchedKernel> launches;
   for (const schedule::Scratch& scratch : variant.scratch) {
     const Kernel& kernel = variant.kernels.at(scratch.launch);
-    const std::string& name =
+    const std::string name =
         std::visit(loop::Overloaded{
-                       [&](loop::NestId id) -> const std::string& { return program[id].name; },
-                       [&](const loop::TiledGroup* group) -> const std::string& { return group->name; },
-                       [&](const loop::Call* call) -> const std::string& { return call->routine; },
+                       [&](loop::NestId id) { return program[id].name; },
+                       [&](const loop::TiledGroup* group) { return group->name; },
+                       [&](const loop::Call* call) { return loop::label_of(call->routine); },
                    },
                    scratch.launch);
     const int number = table.add(kernel, variant.target, name);
@@ -238,6 +243,7 @@ KernelObjects build_kernels(const std::vector<Kernel>& kernels, const CpuTarget&
     std::vector<int>& uses = built.uses.emplace_back();
     uses.push_back(table.add(kernel, target, ""));
     for (const std::string& unit : kernel.support) uses.push_back(table.add_text(unit, target, ""));
+    for (const std::string& unit : kernel.c_support) uses.push_back(table.add_text(unit, target, "", true));
   }
   compile_all(built.kernels, options, nullptr, &built.errors);
   return built;

@@ -52,6 +52,7 @@ struct BuiltKernel {
   std::string text;       // as compiled, but without the ABI's header
   std::string object;
   std::vector<std::string> nests;  // names of the nests that it computes
+  bool c = false;                  // the text is C, not C++
 };
 
 struct Built {

@@ -1,14 +1,18 @@
 #include "compiler/codegen/cpu/build_run.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/jit.h"
+#include "compiler/loop/user_kernel.h"
+#include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "runtime/include/stridec/abi.h"
@@ -87,6 +91,8 @@ struct CompiledProgram::Impl {
     std::vector<void*> pointers;
     std::vector<std::unique_ptr<Memory>> slots;  // memory that the run allocates
     bool out_of_memory = false;                  // a requested size overflowed 64 bits
+    std::string unknown;                         // an operator of the application that has no reference
+    std::exception_ptr thrown;                   // by a reference
   };
 
   [[noreturn]] void fail_with(const stridec_abi_failure& failure) const {
@@ -133,6 +139,51 @@ struct CompiledProgram::Impl {
     if (memory) memory->check("a buffer allocated during the run");
     memory = std::make_unique<Memory>(bytes, state.impl->options.poison);
     return memory->get();
+  }
+
+  // Computes an operator of the application by its reference.
+  static int32_t call(stridec_abi_run* run, const stridec_abi_call* call) {
+    State& state = *static_cast<State*>(run->context);
+    const stridec_abi_module& m = *state.impl->module;
+    const char* name = m.callbacks;
+    for (int32_t i = 0; i < call->callback; ++i) name += std::strlen(name) + 1;
+    state.unknown = name;
+    std::shared_ptr<const loop::UserKernel> kernel;
+    loop::for_each_step(state.impl->program().steps, [&](const loop::Step& step) {
+      const auto* each = std::get_if<loop::Call>(&step.node);
+      const auto one = each ? loop::find_user_kernel(each->routine) : nullptr;
+      if (one && one->name == name && fits(*one, *call)) kernel = one;
+    });
+    if (!kernel || !kernel->run) return 1;
+    std::vector<loop::RoutineBuffer> reads, writes;
+    std::vector<int64_t> arguments;
+    for (int32_t t = 0; t < call->read_count + call->write_count; ++t) {
+      const stridec_abi_tensor& each = call->tensors[t];
+      arguments.push_back(0);
+      arguments.insert(arguments.end(), each.dims, each.dims + 2 * each.rank);
+      (t < call->read_count ? reads : writes)
+          .push_back({kernel->tensor(static_cast<size_t>(t)).dtype, static_cast<uint8_t*>(each.data), 0});
+    }
+    std::vector<int64_t> sizes(kernel->sizes + loop::UserArguments::kLastCount, 0);
+    for (size_t i = 0; i < kernel->attributes.size(); ++i)
+      sizes[kernel->attributes[i].index] = call->attributes[i].real
+                                               ? std::bit_cast<int64_t>(call->attributes[i].number)
+                                               : call->attributes[i].integer;
+    arguments.insert(arguments.end(), sizes.begin(), sizes.end());
+    state.unknown.clear();
+    try {
+      kernel->run(*kernel, reads, writes, arguments);
+    } catch (...) {
+      state.thrown = std::current_exception();
+    }
+    return state.thrown ? 1 : 0;
+  }
+  static bool fits(const loop::UserKernel& kernel, const stridec_abi_call& call) {
+    bool fits = kernel.tensor_count() == static_cast<size_t>(call.read_count + call.write_count);
+    for (size_t t = 0; fits && t < kernel.tensor_count(); ++t)
+      fits = info(kernel.tensor(t).dtype).onnx_type == call.dtypes[t] &&
+             kernel.tensor(t).rank == static_cast<size_t>(call.tensors[t].rank);
+    return fits;
   }
 
   std::vector<loop::HostTensor> run(const std::vector<loop::HostTensor>& inputs,
@@ -189,6 +240,7 @@ struct CompiledProgram::Impl {
     run.launch = launch;
     run.resize_output = resize_output;
     run.allocate = allocate;
+    run.call = call;
     run.context = &state;
     const auto start = std::chrono::steady_clock::now();
     const int32_t status = variant.run(&run);
@@ -200,6 +252,11 @@ struct CompiledProgram::Impl {
       if (f.code) fail_with(f);
     if (state.out_of_memory)
       fail(ErrorKind::kDoesNotFit, "too-large", "a buffer whose size depends on data does not fit in memory");
+    if (state.thrown) std::rethrow_exception(state.thrown);
+    if (!state.unknown.empty())
+      fail(ErrorKind::kUnsupported, "no-reference",
+           cat("operator '", state.unknown, "' is computed by the application, and has no reference"),
+           "declare a 'reference' in the file of --ops");
     STRIDEC_CHECK(status == 0, "run() failed without a failure");
     for (size_t o = 0; o < p.outputs.size(); ++o) {
       state.output_memory[o]->check("output '" + p[p.outputs[o]].name + "'");

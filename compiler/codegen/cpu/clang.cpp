@@ -69,18 +69,24 @@ struct Compilation {
 
   std::vector<std::string> arguments() const {
     std::vector<std::string> out = {
-        "-triple", kTriple, "-emit-llvm-only", "-disable-llvm-passes", "-main-file-name", name, "-x", "c++",
-        "-std=c++20", "-O" + std::to_string(options.optimize), "-target-cpu", options.cpu, "-tune-cpu",
-        options.tune,
+        "-triple", kTriple, "-emit-llvm-only", "-disable-llvm-passes", "-main-file-name", name, "-x",
+        options.c ? "c" : "c++", options.c ? "-std=c23" : "-std=c++20",
+        "-O" + std::to_string(options.optimize), "-target-cpu", options.cpu, "-tune-cpu", options.tune,
         // 512-bit vectors in the source stay 512-bit, even if the CPU's tuning prefers 256.
-        "-mprefer-vector-width=512", "-ffreestanding", "-nostdsysteminc", "-nobuiltininc", "-fno-rtti",
-        "-fno-threadsafe-statics", "-fvisibility=hidden", "-mrelocation-model", "pic", "-pic-level", "2",
-        "-mframe-pointer=none", "-vectorize-loops", "-vectorize-slp", "-relaxed-aliasing",
+        "-mprefer-vector-width=512", "-ffreestanding", "-nostdsysteminc", "-nobuiltininc",
+        "-fvisibility=hidden", "-mrelocation-model", "pic", "-pic-level", "2", "-mframe-pointer=none",
+        "-vectorize-loops", "-vectorize-slp", "-relaxed-aliasing",
         options.fuse_multiply_add ? "-ffp-contract=fast" : "-ffp-contract=off",
         // No compiler version in the object. Warnings are for the authors of kernels (tests enable -Wall
         // there).
-        "-Qn", "-w", "-ferror-limit", "20", path};
+        "-Qn", options.c ? "-Wno-everything" : "-w", "-ferror-limit", "20", path};
     if (options.tell_accesses) out.push_back("-fsanitize=thread");
+    // What C++ does not accept either, and users get wrong: an input that is not const.
+    if (options.c)
+      out.insert(out.end(), {"-Werror=incompatible-pointer-types",
+                             "-Werror=incompatible-pointer-types-discards-qualifiers"});
+    else
+      out.insert(out.end(), {"-fno-rtti", "-fno-threadsafe-statics"});
     return out;
   }
 
@@ -90,11 +96,13 @@ struct Compilation {
     for (const std::string& s : strings) pointers.push_back(s.c_str());
 
     llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> diagnostic_options(new clang::DiagnosticOptions);
+    diagnostic_options->ShowPresumedLoc = 1;  // the files that #line names
     auto* printer = new clang::TextDiagnosticPrinter(diagnostic_stream, diagnostic_options.get());
     llvm::IntrusiveRefCntPtr<clang::DiagnosticsEngine> engine(
         new clang::DiagnosticsEngine(new clang::DiagnosticIDs, diagnostic_options, printer));
     auto invocation = std::make_shared<clang::CompilerInvocation>();
     if (!clang::CompilerInvocation::CreateFromArgs(*invocation, pointers, *engine)) return nullptr;
+    if (options.c) clang::ProcessWarningOptions(*engine, invocation->getDiagnosticOpts());
 
     llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem> files(new llvm::vfs::InMemoryFileSystem);
     files->addFile(path, 0, llvm::MemoryBuffer::getMemBufferCopy({source.data(), source.size()}, path));
@@ -207,9 +215,9 @@ std::string compile_to_assembly(std::string_view name, std::string_view source,
 }
 
 std::string object_key(std::string_view source, const CompileOptions& options) {
-  const std::string all =
-      cat(STRIDEC_COMPILER " ", options.cpu, " ", options.tune, " O", options.optimize,
-          options.fuse_multiply_add ? "" : " unfused", options.tell_accesses ? " telling" : "", "\n", source);
+  const std::string all = cat(STRIDEC_COMPILER " ", options.cpu, " ", options.tune, " O", options.optimize,
+                              options.fuse_multiply_add ? "" : " unfused",
+                              options.tell_accesses ? " telling" : "", options.c ? " C" : "", "\n", source);
   return sha256(all.data(), all.size());
 }
 

@@ -2,12 +2,16 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/emit_text.h"
 #include "compiler/codegen/fourier.h"
 #include "compiler/codegen/nms.h"
 #include "compiler/codegen/sort.h"
+#include "compiler/codegen/user_kernel.h"
 #include "compiler/loop/library.h"
+#include "compiler/loop/user_kernel.h"
+#include "compiler/sym/guard.h"
 
 namespace stridec::codegen::cpu {
 namespace {
@@ -69,6 +73,58 @@ Kernel image(const loop::Program& program, const loop::Call& call, const CpuTarg
   return text.finish(1, 1);
 }
 
+// The user's function is in a unit of its own, in C. One call computes all, or a range of the parallel
+// domain.
+Kernel user(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  const auto user = loop::find_user_kernel(call.routine);
+  if (!user->c)
+    fail(ErrorKind::kUnsupported, "not-on-cpu",
+         cat(user->name, " has no kernel in C, so it does not run on CPUs"),
+         "compile for a GPU, or add a text 'c' to the kernel");
+  const std::string all = cat(target.name, "\n", user_kernel_c(*user, "", target.f16c));
+  const std::string symbol = cat("u_", sha256(all.data(), all.size()).substr(0, 16));
+  const loop::UserArguments at(*user);
+  KernelText text(program, target);
+  std::vector<std::string> data, sizes;
+  for (size_t t = 0; t < user->tensor_count(); ++t) {
+    const size_t own = t - call.reads.size();
+    const loop::BufferId buffer = t < call.reads.size() ? call.reads[t] : call.writes[own];
+    data.push_back(
+        cat("(void*)(", text.pointer(buffer), " + ", text.size(call.arguments[at.offset(t)]), ")"));
+  }
+  for (const sym::Expr argument : call.arguments) sizes.push_back(text.size(argument));
+  const sym::Expr bytes = call.arguments[at.last(loop::UserArguments::kScratchBytes)],
+                  points = call.arguments[at.last(loop::UserArguments::kPoints)];
+  const std::string scratch = bytes.is_const(0) ? "0" : text.scratch(bytes);
+  text.line(cat("int ", symbol, "(void* const*, const int64_t*, char*, int64_t, int64_t) __asm__(\"", symbol,
+                "\") __attribute__((visibility(\"hidden\")));"));
+  text.line(cat("void* const data[] = {", join(data, ", "), "};"));
+  text.line(cat("const int64_t sizes[] = {", join(sizes, ", "), "};"));
+  if (user->parallel)
+    text.open_ranges();
+  else
+    text.open("if (begin < end)");
+  const std::string run =
+      cat(symbol, "(data, sizes, ", scratch, ", ", user->parallel ? "first_task, end_task" : "0, 1", ")");
+  if (user->c->returns) {
+    const std::string message =
+        text.message(cat(sym::escaped(user->name), ": its kernel returned {0}, which says that it failed"));
+    text.line(cat("const int code = ", run, ";"));
+    text.line(cat("if (code) { stridec_abi_fail(args, part, ", message, ", code, 0, 0, 0); return; }"));
+  } else {
+    text.line(cat(run, ";"));
+  }
+  text.close();
+  // Nothing is known of the work but the size of the results.
+  constexpr int64_t kElements = 1 << 13;
+  sym::Expr elements = 1;
+  for (size_t d = 0; d < user->writes[0].rank; ++d) elements *= call.arguments[at.dim(user->reads.size(), d)];
+  const sym::Expr grain = sym::max(1, sym::floordiv(kElements * points, sym::max(elements, 1)));
+  Kernel kernel = text.finish(user->parallel ? points : sym::Expr(1), user->parallel ? grain : sym::Expr(1));
+  kernel.c_support.push_back(user_kernel_c(*user, symbol, target.f16c));
+  return kernel;
+}
+
 }  // namespace
 
 Kernel emit_routine(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
@@ -87,6 +143,7 @@ Kernel emit_routine(const loop::Program& program, const loop::Call& call, const 
     print_ranges(text, [&] { print_fourier(text, program, call, kTaskLoop, lanes); });
     return text.finish(sym::ceildiv(rows, lanes), 1);
   }
+  if (loop::find_user_kernel(call.routine)) return user(program, call, target);
   const bool sort = call.routine == "sort";
   if (!sort && call.routine != "topk")
     fail(ErrorKind::kUnsupported, "no-routine", cat("the CPU backend has no routine '", call.routine, "'"));

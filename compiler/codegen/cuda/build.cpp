@@ -12,6 +12,7 @@
 #include "compiler/codegen/cuda/nvrtc.h"
 #include "compiler/codegen/object_cache.h"
 #include "compiler/loop/provenance.h"
+#include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 #include "runtime/include/stridec/abi.h"
 
@@ -95,7 +96,8 @@ Built emit(const std::vector<const Variant*>& variants) {
         host.device_nests[launch->nest] = tables.add(
             loop::with_provenance(nest, [&] { return emit_nest(program, nest, target); }), target, nest.name);
       } else if (const auto* call = std::get_if<loop::Call>(&step.node)) {
-        host.device_routines[call] = tables.add(emit_routine(program, *call, target), target, call->routine);
+        host.device_routines[call] =
+            tables.add(emit_routine(program, *call, target), target, loop::label_of(call->routine));
       }
     });
   }

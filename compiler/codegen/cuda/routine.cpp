@@ -13,10 +13,13 @@
 #include "compiler/codegen/fourier.h"
 #include "compiler/codegen/nms.h"
 #include "compiler/codegen/sort.h"
+#include "compiler/codegen/user_kernel.h"
+#include "compiler/loop/user_kernel.h"
 
 namespace stridec::codegen::cuda {
 
 bool has_routine(std::string_view routine) {
+  if (const auto user = loop::find_user_kernel(routine)) return user->cuda.has_value();
   return routine == "sort" || routine == "topk" || routine == "suppress" || routine == "fourier";
 }
 
@@ -269,10 +272,36 @@ DeviceKernel emit_tasks(const loop::Program& program, const loop::Call& call, co
   return finish(text, std::move(geometry));
 }
 
+// The user's kernel, with the grid that the user gives.
+DeviceKernel emit_user(const loop::Program& program, const loop::Call& call, const loop::UserKernel& user,
+                       const GpuTarget& target) {
+  using Last = loop::UserArguments;
+  const loop::UserArguments at(user);
+  KernelText text(program, kCudaText);
+  for (const char* snippet : {"to.f16", "from.f16", "to.bf16", "from.bf16"}) text.use(snippet);
+  std::vector<std::string> data, sizes;
+  for (size_t t = 0; t < user.tensor_count(); ++t) {
+    const size_t own = t - call.reads.size();
+    const loop::BufferId buffer = t < call.reads.size() ? call.reads[t] : call.writes[own];
+    data.push_back(cat(text.pointer(buffer), " + ", text.size(call.arguments[at.offset(t)])));
+  }
+  for (size_t i = 0; i < at.last(Last::kPoints); ++i) sizes.push_back(text.size(call.arguments[i]));
+  const UserCudaText made = user_kernel_cuda(user, data, sizes);
+  text.append(made.call);
+  const auto last = [&](Last::Last which) { return call.arguments[at.last(which)]; };
+  Geometry geometry{.grid = {last(Last::kGridX), last(Last::kGridY), last(Last::kGridZ)},
+                    .threads = user.threads,
+                    .shared_bytes = last(Last::kSharedBytes)};
+  geometry.waits = target.dependent_launch;
+  return finish(text, std::move(geometry), made.declarations);
+}
+
 }  // namespace
 
 DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
   STRIDEC_CHECK(has_routine(call.routine), call.routine);
+  if (const auto user = loop::find_user_kernel(call.routine))
+    return only(emit_user(program, call, *user, target));
   DeviceNest out;
   const bool sort = call.routine == "sort";
   const auto add = [&](const std::vector<sym::Expr>& conditions, const std::function<DeviceKernel()>& emit) {

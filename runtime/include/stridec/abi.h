@@ -21,7 +21,7 @@ typedef __UINT64_TYPE__ uint64_t;
 extern "C" {
 #endif
 
-#define STRIDEC_ABI_VERSION 6u
+#define STRIDEC_ABI_VERSION 7u
 #define STRIDEC_ABI_OLDEST 4u /* artifacts from this number on are read through the C API and their note */
 #define STRIDEC_ABI_INLINE static inline __attribute__((unused))
 
@@ -193,6 +193,37 @@ typedef struct stridec_abi_device_kernel {
 
 /* ---- A run ---- */
 
+/* A tensor of a call of the application: stridec_tensor of runtime.h. The runtime sets its type. */
+typedef struct stridec_abi_tensor {
+  void* data;
+  int32_t device_type, device_id;
+  int32_t rank;
+  int32_t dtype;
+  const int64_t* dims;
+  const int64_t* strides; /* in elements */
+  uint64_t byte_offset;
+} stridec_abi_tensor;
+
+/* An attribute of such a call: stridec_attribute of runtime.h. */
+typedef struct stridec_abi_attribute {
+  const char* name;
+  int32_t real; /* 1: number has the value; 0: integer */
+  int32_t reserved;
+  int64_t integer;
+  double number;
+} stridec_abi_attribute;
+
+/* A call of a function of the application. */
+typedef struct stridec_abi_call {
+  int32_t callback; /* index into stridec_abi_module.callbacks */
+  int32_t step;     /* as of a launch */
+  int32_t read_count, write_count, attribute_count;
+  int32_t reserved;
+  stridec_abi_tensor* tensors; /* reads, then writes */
+  const int32_t* dtypes;       /* ONNX TensorProto.DataType numbers */
+  const stridec_abi_attribute* attributes;
+} stridec_abi_call;
+
 typedef struct stridec_abi_run stridec_abi_run;
 
 struct stridec_abi_run {
@@ -203,7 +234,7 @@ struct stridec_abi_run {
   const void* const* inputs;
   void** outputs;
   void* const* states;
-  const char* weights;           /* start of the weights section of the artifact */
+  const char* weights; /* start of the weights section of the artifact */
   /* Add the offset of a replaceable parameter, or of one derived from it: these are in the weights section
    * too, or in a copy that the context makes when the first of them is replaced. */
   char* parameters;
@@ -238,6 +269,10 @@ struct stridec_abi_run {
   int32_t (*launch_device)(stridec_abi_run* run, const stridec_abi_device_launch* launch);
   /* Copies bytes of the run's memory to the host, after all earlier launches have finished. */
   int32_t (*read)(stridec_abi_run* run, void* to, const void* from, int64_t bytes);
+
+  /* Calls a function of the application, on the thread of the run. Returns nonzero if there is none or it
+   * failed (the runtime has the message); run() must then return 1 at once. */
+  int32_t (*call)(stridec_abi_run* run, const stridec_abi_call* call);
 
   void* context; /* owned by the runtime */
 };
@@ -343,7 +378,7 @@ typedef struct stridec_abi_module {
   int32_t spin_us; /* default for contexts that do not set spin_us; 0: the default of the runtime */
   int32_t metadata_count;
   int32_t reserved;
-  const char* metadata; /* keys and texts in turn, each zero-terminated; may be null */
+  const char* metadata;                  /* keys and texts in turn, each zero-terminated; may be null */
   const stridec_abi_function* functions; /* at least one */
   const stridec_abi_target* targets;     /* best first */
   const stridec_abi_state* states;
@@ -357,6 +392,11 @@ typedef struct stridec_abi_module {
   uint64_t weights_hash;
   /* Offset in the weights at which replaceable and derived parameters begin; they reach to the end. */
   uint64_t parameters_begin;
+
+  /* Operators that the application computes: their names, each zero-terminated. */
+  const char* callbacks;
+  int32_t callback_count;
+  int32_t reserved_end;
 } stridec_abi_module;
 
 /* Defined by the generated code, read by the runtime. */

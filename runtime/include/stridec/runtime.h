@@ -288,6 +288,36 @@ typedef struct stridec_trace_options {
 
 enum { STRIDEC_TRACE_PARTS = 1 /* parts as well as steps */ };
 
+/* ---- Operators that the application computes ---- */
+
+/* A number that an operator is called with: an attribute of the model, or a size. */
+typedef struct stridec_attribute {
+  const char* name;
+  int32_t real; /* 1: number has the value; 0: integer */
+  int32_t reserved;
+  int64_t integer;
+  double number;
+} stridec_attribute;
+
+/* A call of an operator. Tensors have shapes and, in elements, strides, which may be negative; those that the
+ * operator's declaration leaves dense are row-major. Inputs are not to be written. */
+typedef struct stridec_call {
+  size_t struct_size;
+  const char* name; /* "acme::Op" */
+  const stridec_tensor* inputs;
+  const stridec_tensor* outputs; /* the callback writes their elements, and nothing else */
+  const stridec_attribute* attributes;
+  size_t input_count, output_count, attribute_count;
+  /* A callback that fails may write a sentence here, zero-terminated, of at most message_bytes bytes. */
+  char* message;
+  size_t message_bytes;
+} stridec_call;
+
+/* Computes the outputs. Called on the thread that runs the model; it may not call functions of the context.
+ * Returns 0, or another number if it failed: the run then returns STRIDEC_BAD_DATA with the number and the
+ * message. */
+typedef int32_t (*stridec_callback)(void* user, const stridec_call* call);
+
 /* ---- Functions ---- */
 
 typedef struct stridec_api {
@@ -446,6 +476,15 @@ typedef struct stridec_api {
    * environment variable STRIDEC_PROFILE names (docs/inspecting.md). Tables of artifacts from earlier
    * compilers end before this function: compare struct_size. */
   stridec_status (*context_trace)(stridec_context* context, const stridec_trace_options* options);
+
+  /* The name of an operator that the application computes ("acme::Op": docs/operators.md), or null for an
+   * index past the last. Tables of artifacts from earlier compilers end before this function: compare
+   * struct_size. */
+  const char* (*model_callback)(const stridec_model* model, int32_t index);
+  /* Sets the function that computes such an operator in runs of this context; null removes it. A run that
+   * needs one that is not set fails with STRIDEC_INVALID_ARGUMENT. */
+  stridec_status (*context_set_callback)(stridec_context* context, const char* name,
+                                         stridec_callback callback, void* user);
 } stridec_api;
 
 /* Returns the function table, or null if the artifact does not support this version. Later versions only

@@ -1,0 +1,129 @@
+"""Operators that the application computes (--ops, body `callback`): the topic `callbacks` of run.py, by the Python package."""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+from onnx import helper
+
+from operators import custom, model_of, one
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "python"))
+import stridec  # noqa: E402
+
+
+def declaration(strides=None, reference=None, **more):
+    body = {"callback": {"strides": strides} if strides else {}}
+    return one(body, attributes={"scale": {"type": "float", "default": 2.0}, "shift": {"type": "int", "default": 1}},
+               **({"reference": reference} if reference else {}), **more)
+
+
+def scaled(inputs, outputs, attributes):
+    outputs[0][...] = inputs[0] * attributes["scale"] + attributes["shift"]
+
+
+def compiled(work, run, expect, nodes, ops, name="callback", weights=()):
+    model, file, library = model_of(work / f"{name}.onnx", nodes, weights=weights), work / "callback.ops", work / f"{name}.so"
+    file.write_text(json.dumps(ops))
+    code, out, errors = run("compile", model, "-o", library, "--ops", file)
+    expect(f"{name} compiles", code == 0, out + errors)
+    return model, file, library
+
+
+def results(model, *inputs):
+    made = list(model(*inputs).values())
+    return made[0] if len(made) == 1 else made
+
+
+def error_of(call):
+    try:
+        call()
+    except stridec.Error as error:
+        return error
+    return None
+
+
+def check(work, run, says, expect):
+    x = np.random.default_rng(3).standard_normal((5, 8)).astype(np.float32)
+    _, file, library = compiled(work, run, expect, [custom(scale=3.0)], declaration())
+    model = stridec.load(library)
+    expect("names of operators", model.operators() == ["acme::Op"], model.operators())
+    error = error_of(lambda: model(x))
+    expect("a missing callback", error is not None and error.code == "STRIDEC_INVALID_ARGUMENT" and "'acme::Op' is computed by the application" in str(error),
+           error)
+    code, out, errors = run("bench", library)
+    expect("a missing callback of a command", code != 0 and "is computed by the application" in out + errors, out + errors)
+    error = error_of(lambda: model.set_callback("acme::Other", scaled))
+    expect("an unknown name", error is not None and "it has acme::Op" in str(error), error)
+    error = error_of(lambda: model.context().set_callback("acme::Other", scaled))
+    expect("an unknown name of a context", error is not None and "'acme::Op'" in str(error), error)
+    model.set_callback("acme::Op", scaled)
+    for rows in (5, 1, 0):
+        y = results(model, x[:rows])
+        expect(f"a callback of {rows} rows", y.shape == (rows, 8) and np.allclose(y, x[:rows] * 3 + 1), y)
+
+    def broken(inputs, outputs, attributes):
+        raise ValueError("no license")
+    model.set_callback("acme::Op", broken)
+    error = error_of(lambda: model(x))
+    expect("a callback that raises", error is not None and error.code == "STRIDEC_BAD_DATA" and "ValueError: no license" in str(error) and
+           isinstance(error.__cause__, ValueError), error)
+
+    def writes_input(inputs, outputs, attributes):
+        inputs[0][...] = 0
+    model.set_callback("acme::Op", writes_input)
+    error = error_of(lambda: model(x))
+    expect("inputs are read only", error is not None and "read-only" in str(error), error)
+    model.set_callback("acme::Op", scaled)
+    expect("it works again", np.allclose(results(model, x), x * 3 + 1), "")
+    context = model.context()
+    context.profile()
+    context.run(x)
+    expect("the profile counts it", any(name == "acme::Op" and calls == 1 for name, calls, _ in context.steps()), context.steps())
+    context.set_callback("acme::Op", None)
+    expect("a callback that is removed", error_of(lambda: context.run(x)) is not None, "")
+
+    # Views, several calls, other operations around them, two outputs of other types.
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]), custom(("t",), ("a",), "first"), helper.make_node("Neg", ["a"], ["b"]),
+             custom(("b",), ("c",), "second", scale=0.5), helper.make_node("Concat", ["c", "a"], ["y"], axis=0)]
+    _, _, library = compiled(work, run, expect, nodes, declaration("any"), "views")
+    model = stridec.load(library)
+    seen = []
+
+    def watched(inputs, outputs, attributes):
+        seen.append((inputs[0].strides, outputs[0].shape))
+        scaled(inputs, outputs, attributes)
+    model.set_callback("acme::Op", watched)
+    a = x.T * 2 + 1
+    expect("views and several calls", np.allclose(results(model, x), np.concatenate([-a * 0.5 + 1, a], 0)), "")
+    expect("a transposed view is not copied", seen[0][0] == (4, 32), seen)
+    two = one({"callback": {}}, outputs=[{"name": "y", "type": "f16", "shape": ["d", "n"]}, {"name": "z", "type": "i64", "shape": []}])
+    nodes = [custom(("x",), ("a", "b")), *(helper.make_node("Cast", [a], [b], to=1) for a, b in (("a", "y"), ("b", "z")))]
+    model_path = model_of(work / "two.onnx", nodes, outputs=("y", "z"))
+    file.write_text(json.dumps(two))
+    code, out, errors = run("compile", model_path, "-o", work / "two.so", "--ops", file)
+    expect("two outputs compile", code == 0, out + errors)
+
+    def both(inputs, outputs, attributes):
+        outputs[0][...] = inputs[0].T
+        outputs[1][...] = inputs[0].size
+    model = stridec.load(work / "two.so")
+    model.set_callback("acme::Op", both)
+    y, z = results(model, x)
+    expect("two outputs", np.array_equal(y, x.T.astype(np.float16).astype(np.float32)) and z == 40, z)
+
+    # The interpreter needs a reference; errors of the file.
+    model_path, file, library = compiled(work, run, expect, [custom(scale=3.0)], declaration(), "plain")
+    says("no reference", ["verify", model_path, "--ops", file], 5, "acme::Op has neither a reference")
+    file.write_text(json.dumps(declaration(reference={"formula": "y = x * scale + shift"})))
+    says("verify runs the reference", ["verify", model_path, "--ops", file], 0)
+    says("not on GPUs", ["compile", model_path, "-o", work / "gpu.so", "--ops", file, "--target", "cuda"], 5, "'acme::Op' does not run on GPUs")
+    for name, (body, sentence) in {
+            "member": ({"callback": {"grain": 1}}, "there is no member 'grain'"),
+            "strides": ({"callback": {"strides": "most"}}, "'most' is none of any, rows, dense"),
+            "both": ({"callback": {}, "formula": "y = x"}, "a body has one form")}.items():
+        file.write_text(json.dumps(one(body)))
+        says(f"callback error: {name}", ["check", model_path, "--ops", file], 3, sentence)
+    file.write_text(json.dumps(one({"callback": {}}, attributes={"s": {"type": "text", "default": ""}})))
+    says("callback error: text", ["check", model_path, "--ops", file], 3, "attribute 's' is no number")
