@@ -33,7 +33,8 @@ StoredWeights stored_weights(const Compilation& made) {
         continue;
       const auto place = sym::as_const(buffer.offset),
                  elements = sym::as_const(schedule::extent_in_elements(buffer));
-      if (place && elements && places.insert(*place).second)
+      // Forms that are packed further have no place in the artifact.
+      if (place && *place >= 0 && elements && places.insert(*place).second)
         out.winograd += static_cast<uint64_t>(*elements * byte_size(buffer.dtype));
     }
   }

@@ -92,10 +92,12 @@ class Body {
   // unrolled by `unroll` with an independent accumulator chain each (`chain`: "" if there is one, else a C
   // loop variable), then the tail: masked by the lanes `live` (bits of a u64) or, if the target has no masks
   // or with `single`, point by point outside vector mode. `aligned`: `from` is a multiple of `width`.
+  // `narrow`: less than `width`, for a tail without masks, whose points run so many at a time as far as
+  // possible; 0: none.
   void print_strips(sym::Expr var, const std::string& from, const std::string& to,
                     std::optional<int64_t> count, int width, int unroll,
                     const std::function<void(const std::string& chain, const std::string& live)>& inside,
-                    bool aligned = false, bool single = false);
+                    bool aligned = false, bool single = false, int narrow = 0);
 
   // Prints statements for several points that differ along `along` only, interleaved statement by statement;
   // what is uniform across the points is computed once. The bodies, one per point, are copies of one body

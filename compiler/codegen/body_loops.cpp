@@ -118,7 +118,7 @@ void Body::print_loops(const std::vector<loop::Dim>& dims, size_t next, const st
 void Body::print_strips(sym::Expr var, const std::string& from, const std::string& to,
                         std::optional<int64_t> count, int width, int unroll,
                         const std::function<void(const std::string& chain, const std::string& live)>& inside,
-                        bool aligned, bool single) {
+                        bool aligned, bool single, int narrow) {
   const std::string i = text_.fresh("i");
   const int step = width * unroll;
   text_.line(cat("int64_t ", i, " = ", from, ";"));
@@ -139,17 +139,25 @@ void Body::print_strips(sym::Expr var, const std::string& from, const std::strin
     if (unroll > 1) text_.close();
     text_.close();
   }
-  if (count && *count % step == 0) return;
+  std::optional<int64_t> left = count;
+  if (left) *left %= step;
+  if (left == 0) return;
   set_index(var, i);
   if (!text_.target().avx512 || single) {
     // Loops shorter than a strip would run without vectors, and sum in one long chain of rounding errors.
-    if (unroll > 1 && !single && (!count || *count % step >= width)) {
-      text_.open(cat("for (; ", i, " + ", width, " <= ", to, "; ", i, " += ", width, ")"));
-      set_lanes(var, width, "", aligned);
+    std::vector<int> strips;
+    if (unroll > 1) strips.push_back(width);
+    if (narrow > 0) strips.push_back(narrow);
+    if (narrow > 0 && left) strips.push_back(narrow / 2);
+    for (const int lanes : strips) {
+      if (single || lanes < 2 || (left && *left < lanes)) continue;
+      text_.open(cat("for (; ", i, " + ", lanes, " <= ", to, "; ", i, " += ", lanes, ")"));
+      set_lanes(var, lanes, "", aligned);
       inside("", "");
       clear_lanes();
       text_.close();
-      if (count && *count % width == 0) return;
+      if (left) *left %= lanes;
+      if (left == 0) return;
     }
     text_.open(cat("for (; ", i, " < ", to, "; ++", i, ")"));
     inside("", "");

@@ -222,6 +222,13 @@ static inline __attribute__((always_inline)) long tile_of(long segments, long ru
 }
 )";
 
+// kTileLoops where units that do not multiply add products: with few sums, instructions of the loop over k
+// take a part of the time, unless an iteration has two groups.
+std::string unrolled_loops() {
+  constexpr std::string_view kInner = "unroll(disable)\n      for (; k < end;";
+  return replaced(std::string(kTileLoops), kInner, "unroll_count(R * V <= 6 ? 2 : 1)\n      for (; k < end;");
+}
+
 // kDotTile for a narrower b.
 std::string widening_tile() {
   constexpr std::string_view kLoad = "*(const loose_words*)(b + j * (L * G))";
@@ -316,7 +323,8 @@ std::string gemm_template(const GemmKernel& kernel, const CpuTarget& target) {
     out += product_text(kernel, target);
     out += kernel.widens_b() ? widening_tile() : std::string(kDotTile);
   }
-  return cat(out, kTileLoops);
+  const bool adds = kernel.a == DType::kI16 && !target.vnni;
+  return out + (adds ? unrolled_loops() : std::string(kTileLoops));
 }
 
 std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target) {

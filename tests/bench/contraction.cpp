@@ -53,6 +53,22 @@ Case linear(const std::string& name, int64_t m, int64_t n, int64_t k, bool trans
   return c;
 }
 
+// y[m, n] = x[m, k] w[k, n] of bytes and signed bytes, as of a quantised linear layer.
+Case bytes(const std::string& name, int64_t m, int64_t n, int64_t k) {
+  Case c{.name = name, .multiply_adds = 1.0 * m * n * k};
+  const View x = buffer(c.program, "x", {m, k}, Storage::kInput, DType::kU8);
+  const View w = buffer(c.program, "w", {k, n}, Storage::kParameter, DType::kI8);
+  const View y = buffer(c.program, "y", {m, n}, Storage::kArena);
+  NestBuilder nb(c.program, name);
+  const Expr i = nb.dim(m), j = nb.dim(n);
+  const Value sum = nb.reduce(loop::Combine::kSum, {k}, [&](const std::vector<Expr>& at) {
+    return nb.cast(nb.load(x, {i, at[0]}), DType::kI32) * nb.cast(nb.load(w, {at[0], j}), DType::kI32);
+  });
+  nb.store(y, {i, j}, nb.cast(sum, DType::kF32) * nb.constant(DType::kF32, 0.01));
+  c.nest = nb.finish();
+  return c;
+}
+
 // Attention on one [batch, s, 3, heads, d] buffer: scores = q k^T, or mixed = p v.
 Case attention(const std::string& name, int64_t batch, int64_t heads, int64_t s, int64_t d, bool values) {
   Case c{.name = name, .multiply_adds = 1.0 * batch * heads * s * s * d};
@@ -157,6 +173,9 @@ std::vector<Case> cases() {
   add(linear("lstm 1x1024x256", 1, 1024, 256, true));
   add(linear("skinny 4x3072x768", 4, 3072, 768));
   add(linear("llama 6x1408x512", 6, 1408, 512));
+  for (const int64_t m : {1, 4, 8, 32, 256})
+    for (const int64_t k : {64, 256, 512, 1024})
+      add(bytes(cat("bytes ", m, "x", 4 * k, "x", k), m, 4 * k, k));
   add(attention("attention qk 12x128x128x64", 1, 12, 128, 64, false));
   add(attention("attention pv 12x128x128x64", 1, 12, 128, 64, true));
   add(attention("attention qk 12x384x384x64", 1, 12, 384, 64, false));

@@ -36,6 +36,24 @@ def test_weights_of_variants():
     expect(" of weights shared" in done.stderr, done.stderr)
 
 
+def test_growth_of_weights():
+    """What is stored is compared with the model's weights: 3x3 convolutions in Winograd's form are larger, and compile says
+    so with the option that leaves it out; little growth is not told."""
+    said = r"note +(\d+\.\d) KB of weights are stored, (\d\.?\d?) times the model's 147\.5 KB; (\d+\.\d) KB of them are for Winograd's algorithm"
+    done = stridec("compile windows.onnx -o windows.so --cpu x86-64-v3 --format=json", 0)
+    told, note = json.loads(done.stdout), re.search(said, done.stderr)
+    expect(note and "-O winograd=false" in done.stderr, done.stderr)
+    expect(told["model_weight_bytes"] == 64 * 64 * 9 * 4, told)
+    stored, times, winograd = (float(number) for number in note.groups())
+    expect(abs(stored - told["weight_bytes"] / 1e3) < 0.1, f"{note[0]} and {told['weight_bytes']} bytes")
+    expect(times > 1.5 and abs(times - stored / 147.456) < 0.06 and winograd <= stored, note[0])
+    for command in ("windows.onnx -O winograd=false", "mlp.onnx"):  # as large as the model's; smaller than 64 KB
+        done = stridec(f"compile {command} -o windows.so --cpu x86-64-v3 --format=json", 0)
+        expect("weights are stored" not in done.stderr, done.stderr)
+    few = json.loads(done.stdout)["model_weight_bytes"] - (4 * 8 + 8) * 4
+    expect(0 <= few <= 4, f"w, b and the 0 of Relu: {done.stdout}")
+
+
 def test_tuning():
     """What is measured is replayed bit for bit; what is not in the database is refused by name."""
     import jsonschema

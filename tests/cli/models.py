@@ -41,6 +41,12 @@ def mlp():
 ODD_NAMES = ["a/b:0 c", "ü 'q' \"p\" [1]=2, {3} `4` \\n"]
 
 
+def windows():
+    """A convolution that Winograd's algorithm is for."""
+    node = helper.make_node("Conv", ["x", "w"], ["y"], "conv/Conv", pads=[1, 1, 1, 1])
+    return model([node], [value("x", [1, 64, 56, 56])], [value("y", None)], [("w", _weights(64, 64, 3, 3))])
+
+
 def sized():
     """y: x in rows of the length n, which is an input."""
     return model(
@@ -517,7 +523,7 @@ def write_all(folder):
 
     good = {"mlp": mlp(), "scaled": scaled(), "rounded": rounded(), "counted": counted(), "counting": counting(), "gather": gather(), "tower": tower(),
             "frames": frames(), "parts": parts(), "repeated": repeated(), "ranged": ranged(),
-            "softmax": chain(("Softmax", {"axis": -1})), "bytes": bytes_of(), "named": named(), "unpooled": unpooled(), "sized": sized(), "stepping": stepping(), "fated": fated(), "layers": layers()}  # fmt: skip
+            "softmax": chain(("Softmax", {"axis": -1})), "bytes": bytes_of(), "named": named(), "unpooled": unpooled(), "windows": windows(), "sized": sized(), "stepping": stepping(), "fated": fated(), "layers": layers()}  # fmt: skip
     for name, made in {**good, **bad_models(), **overflowing_models(), **bombs()}.items():
         write(name + ".onnx", made.SerializeToString())
     for name, data in bad_files(mlp().SerializeToString()).items():

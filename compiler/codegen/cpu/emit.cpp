@@ -244,6 +244,17 @@ struct LoopEmitter {
     return chunk;
   }
 
+  // Lanes of one register for the nest's widest elements where strips have several of them, or 0.
+  int narrow_width() const {
+    int bytes = 4;
+    loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+      if (const loop::Access* access = loop::access_of(stmt))
+        bytes = std::max(bytes, byte_size(program[access->buffer].dtype));
+    });
+    const int one = text.target().lanes(bytes);
+    return one < width ? one : 0;
+  }
+
   // Prints the loops of a task over tiles.
   void print_tiles(size_t next) {
     if (next == plan.blocks.size()) return print_loop(0);
@@ -387,7 +398,7 @@ struct LoopEmitter {
                 for (size_t p = 1; p < points.size(); ++p) points[p].follow(points[0], lanes->var);
                 print_inner();
               },
-              aligned, plan.single == lanes->var);
+              aligned, plan.single == lanes->var, narrow_width());
     };
     // Many masks that all lanes share hold almost everywhere: test them once, together.
     if (const std::vector<Expr> shared = shared_conditions(); !shared.empty()) {

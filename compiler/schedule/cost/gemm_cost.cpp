@@ -6,7 +6,10 @@
 namespace stridec::schedule {
 namespace {
 
-constexpr double kFmaLatency = 4;
+constexpr double kFmaLatency = 4, kAddLatency = 1;
+// Where units that do not multiply take a part: execution units for vectors over those that multiply, and
+// instructions per cycle, with those of the loop over k.
+constexpr double kUnits = 2, kIssued = 5, kLoop = 4;
 
 // For tile registers (Intel's optimization manual, "Intel AMX": a tile multiplication starts every 16 cycles,
 // one per row, and takes 52; a load reads two rows per cycle, a store writes one).
@@ -26,10 +29,14 @@ double sum_cycles(const kernels::GemmKernel& kernel, double rows, double k, bool
     return steps * std::max({products, loads, kProductLatency});
   }
   const double rate = kernel.a == DType::kBF16 ? target.bf16_dots_per_cycle : target.fma_per_cycle;
+  // Without an instruction for both, units that do not multiply add products and widen b.
+  const bool adds = kernel.a == DType::kI16 && !target.vnni;
   const double widened = kernel.widens_b() ? kernel.vectors : 0;
-  const double fma = (rows * kernel.vectors + widened) / rate;
+  const double products = rows * kernel.vectors, vectors = (adds ? 2 : 1) * products + widened,
+               fma = std::max(products, vectors / kUnits) / rate;
   const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
-  double step = std::max({fma, loads, kFmaLatency});
+  double step = std::max({fma, loads, adds ? kAddLatency : kFmaLatency});
+  if (adds) step = std::max(step, (vectors + rows + kLoop) / kIssued);
   // Signed bytes are made unsigned; the correction is a sum of its own.
   if (kernel.a == DType::kI8) step += (rows + kernel.vectors) / target.fma_per_cycle;
   return steps * step;

@@ -425,12 +425,14 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
       if (a && b) add_plans(p, *a, *b, *like, target, whole, plans);
     }
   }
-  // Steps of a recurrent layer mostly have few rows, also where the batch is a symbol: panels of bytes may
-  // cost a little more, since they take half of the memory.
-  constexpr double kNarrow = 1.3;
-  if (contraction->dtype == DType::kI32 && is_in_loop(program, nest))
+  // Panels of bytes take half of the memory, in the library and in the caches, which is worth a little. Steps
+  // of a recurrent layer mostly have few rows, also where the batch is a symbol.
+  constexpr double kNarrow = 1.1, kNarrowInLoop = 1.3;
+  if (contraction->dtype == DType::kI32) {
+    const double worth = is_in_loop(program, nest) ? kNarrowInLoop : kNarrow;
     for (RankedPlan& ranked : plans)
-      if (ranked.plan.kernel->widens_b()) ranked.cycles /= kNarrow;
+      if (ranked.plan.kernel->widens_b()) ranked.cycles /= worth;
+  }
   sort_stable(plans, [](const RankedPlan& x, const RankedPlan& y) { return x.cycles < y.cycles; });
   return plans;
 }

@@ -105,6 +105,47 @@ TEST_CASE("what several points share is loaded once") {
   CHECK(count(together, "+ 3)") > 0);
 }
 
+// Rows of `columns` sums over windows whose ends are outside.
+Program windows(Expr columns, ProgramBuilder& b) {
+  const View x = b.input("x", kF32, {5, columns}), y = b.output("y", kF32, {5, columns});
+  NestBuilder nest = b.nest("window");
+  const Expr r = nest.dim(5), q = nest.dim(columns);
+  nest.store(y, {r, q}, nest.reduce(Combine::kSum, {3}, [&](const std::vector<Expr>& u) {
+    Access at = access(x, {r, q + u[0] - 1});
+    at.mask = sym::logical_and(sym::le(1, q + u[0]), sym::le(q + u[0], columns));
+    return nest.load(at, float_scalar(kF32, 0));
+  }));
+  nest.finish();
+  return std::move(b.program);
+}
+
+TEST_CASE("what strips of several vectors leave runs in vectors") {
+  const auto has_strip = [](const Program& program, int lanes) {
+    return codegen::cpu::emit_kernel(program, program.nests[0], cpu_target("x86-64-v3"))
+               .text.find(cat(" + ", lanes, " <= ")) != std::string::npos;
+  };
+  const auto check_columns = [](const Program& program, int64_t columns) {
+    CAPTURE(columns);
+    for (const char* cpu : {"native", "x86-64-v3", "x86-64-v2"})
+      check_program(program, {random_tensor(kF32, {5, columns}, 1)}, {.relative = 1e-5, .cpu = cpu});
+  };
+  for (const char* schedule : {"tasks %i0; vectorize %i1 32", "vectorize %i1 16; points %i0 2"}) {
+    for (const int64_t columns : {3, 4, 7, 8, 12, 16, 28, 31, 56, 61, 64}) {
+      ProgramBuilder b;
+      Program program = windows(columns, b);
+      program.nests[0].schedule = parse_schedule(schedule);
+      check_columns(program, columns);
+      CHECK(has_strip(program, 8) == (columns % (schedule[0] == 't' ? 32 : 16) >= 8));
+      CHECK(has_strip(program, 4) == (columns % 8 >= 4));
+    }
+    ProgramBuilder b;
+    Program program = windows(b.symbol("n", 0, 1, 0, 100), b);
+    program.nests[0].schedule = parse_schedule(schedule);
+    for (const int64_t columns : {0, 1, 7, 8, 9, 31, 57, 99}) check_columns(program, columns);
+    CHECK(has_strip(program, 8));
+  }
+}
+
 TEST_CASE("a schedule that does not apply is not emitted") {
   Program program = program_of(DType::kF32);
   program.nests[0].schedule = parse_schedule("tasks %i0; vectorize %i1 16; points %i1 4");
