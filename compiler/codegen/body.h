@@ -47,6 +47,8 @@ struct CValue {
   std::string unrounded = {};
   double shift = 0;
   bool clamped = false;  // `unrounded` is clamped to a range in which sums and shifts are exact
+  // An i64's value as i32 in all lanes, strictly between the least and the largest i32, if available.
+  std::string as_i32 = {};
 };
 
 // How the dims of For and Reduce statements inside a body are mapped; dims that are not listed run as plain
@@ -218,6 +220,7 @@ class Body {
   void print_constant(const loop::Constant& constant);
   std::string let_text(const loop::Let& let, int width);
   std::string native_text(const loop::Let& let);
+  void narrow_comparands(const loop::Let& let, std::string& a, std::string& b);
   struct Call {
     const char* function;
     std::vector<loop::ValueId> args;

@@ -225,6 +225,15 @@ void Body::print_index_value(const loop::IndexValue& value) {
     return define(value.result,
                   cast_text(cat("(i64)(", scalar_text(expr), ")"), DType::kI64, dtype, 1, false), 1);
   const std::string element = fits_i32(expr) ? "i32" : "i64";
+  if (element == "i32" && dtype == DType::kI64) {
+    const std::string narrow = text_.fresh("n");
+    text_.line(cat("const ", text_.value_type(DType::kI32, width_), " ", narrow, " = ",
+                   vector_text(expr, element), ";"));
+    define(value.result, cast_text(narrow, DType::kI32, dtype, width_, false), width_);
+    CValue result = this->value(value.result);
+    result.as_i32 = narrow;
+    return set_value(value.result, std::move(result));
+  }
   define(value.result,
          cast_text(vector_text(expr, element), element == "i32" ? DType::kI32 : DType::kI64, dtype, width_,
                    false),

@@ -259,13 +259,30 @@ std::string Body::normal_argument(const loop::Let& let, int width) {
   return cat(factor < 0 ? "" : "-", widened(value(scaled->args[0]), width));
 }
 
+// Replaces the operands of a comparison of i64 by i32 vectors if one of them is known to fit and the other
+// fits too or is uniform: twice as many i32 fit in a register. A uniform value beyond i32 becomes its least
+// or largest value, which compares alike with everything between them.
+void Body::narrow_comparands(const loop::Let& let, std::string& a, std::string& b) {
+  const CValue &x = value(let.args[0]), &y = value(let.args[1]);
+  if (x.dtype != DType::kI64 || (x.as_i32.empty() && y.as_i32.empty())) return;
+  const auto narrow = [&](const CValue& of) -> std::string {
+    if (!of.as_i32.empty()) return of.as_i32;
+    if (of.width != 1) return "";
+    return cat("(", text_.value_type(DType::kI32, width_), ")(i32)(", of.text,
+               " < -2147483647l ? -2147483647l - 1 : ", of.text, " > 2147483647l ? 2147483647l : ", of.text,
+               ")");
+  };
+  const std::string narrow_a = narrow(x), narrow_b = narrow(y);
+  if (!narrow_a.empty() && !narrow_b.empty()) a = narrow_a, b = narrow_b;
+}
+
 std::string Body::let_text(const loop::Let& let, int width) {
   const DType result = nest_.values[let.result.value].dtype;
   const DType dtype = nest_.values[let.args.back().value].dtype;  // the operand dtype
   std::vector<std::string> args;
   for (loop::ValueId arg : let.args) args.push_back(widened(value(arg), width));
-  const std::string& a = args[0];
-  const std::string& b = args.size() > 1 ? args[1] : args[0];
+  std::string& a = args[0];
+  std::string& b = args.size() > 1 ? args[1] : args[0];
   const std::string type = text_.value_type(dtype, width);
   const bool vector = width > 1, floating = is_float(dtype), boolean = is_bool(dtype);
 
@@ -410,6 +427,7 @@ std::string Body::let_text(const loop::Let& let, int width) {
       const bool eq = let.op == ScalarOp::kEq, ne = let.op == ScalarOp::kNe, lt = let.op == ScalarOp::kLt;
       if (boolean && vector)
         return eq ? cat("~(", a, " ^ ", b, ")") : ne ? cat(a, " ^ ", b) : cat("~", a, lt ? " & " : " | ", b);
+      if (vector) narrow_comparands(let, a, b);
       return compare(eq ? "==" : ne ? "!=" : lt ? "<" : "<=");
     }
     case ScalarOp::kSelect: {

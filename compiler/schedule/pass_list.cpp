@@ -39,6 +39,7 @@
 #include "compiler/schedule/layout/contiguous_windows.h"
 #include "compiler/schedule/layout/forward_stores.h"
 #include "compiler/schedule/layout/layout.h"
+#include "compiler/schedule/layout/loop_operands.h"
 #include "compiler/schedule/layout/narrow_storage.h"
 #include "compiler/schedule/layout/operand_layout.h"
 #include "compiler/schedule/layout/pad_inputs.h"
@@ -128,6 +129,9 @@ constexpr Pass kCpuLoopPasses[] = {
     {"gemm_prologue", kStage, kCpuLoops, "Fuse elementwise producers into the GEMM's packing step.",
      [](Program& program, const Context& c) { fuse_gemm_prologues(program, c.decisions); }, "prologue_fusion",
      "Run them as kernels of their own."},
+    {"loop_operands", kStage, kCpuLoops,
+     "Copy matrices that the products of a loop read again and again into panels, once.",
+     [](Program& program, const Context&) { pack_loop_operands(program); }},
     {"horizontal_fusion", kStage, kCpuLoops, "Merge small kernels with equal iteration spaces.",
      [](Program& program, const Context& c) { fuse_horizontally(program, c.decisions); }, "horizontal_fusion",
      "Launch each of them."},

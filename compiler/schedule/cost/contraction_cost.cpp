@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "compiler/loop/analysis.h"
@@ -45,12 +46,6 @@ double imbalance(const ContractionShape& s, double tasks) {
   return sum;
 }
 
-// Cycles to store a vector with this many columns.
-double cycles_of(Stores stores, double columns) {
-  constexpr double kDrivenOut = 4;
-  return stores == Stores::kVectors ? 1 : columns * (stores == Stores::kApart ? 1 : kDrivenOut);
-}
-
 // Cycles the general emitter needs for a vector of a factor along a dim.
 double vector_cycles(const loop::Program& program, const Factor& factor, Expr var, const sym::Facts& facts,
                      const CpuTarget& target) {
@@ -60,9 +55,26 @@ double vector_cycles(const loop::Program& program, const Factor& factor, Expr va
   return unit ? 1 : target.lanes(4);
 }
 
+// Cycles for the lines of a panel's columns that come, for each k, from another place in memory: they are far
+// apart, so that each is on a page of its own, or share so few sets of L2 that they do not stay there.
+double far_row_cycles(const GemmKernel& kernel, double k, int64_t row, const CpuTarget& target) {
+  constexpr double kFarLine = 3, kWays = 8, kPages = 64;
+  constexpr int64_t kLine = 64, kPage = 4096;
+  if (row <= 0) return 0;
+  const double lines = kernel.columns() * byte_size(kernel.b) / static_cast<double>(kLine) + 0.5;
+  const int64_t span = target.l2_bytes / static_cast<int64_t>(kWays);
+  const double stay = static_cast<double>(span / std::max(kLine, std::gcd(row, span))) * kWays;
+  return k * lines > stay / 2 || (row >= kPage && k > kPages) ? lines * kFarLine : 0;
+}
+
 }  // namespace
 
-double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps unit, Stores stores,
+double scattered_cycles(ColumnAccess access) {
+  constexpr double kElement = 1, kEvicted = 4;
+  return access == ColumnAccess::kVectors ? 0 : access == ColumnAccess::kApart ? kElement : kEvicted;
+}
+
+double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps unit, double scattered,
                    const CpuTarget& target) {
   const GemmKernel& kernel = *plan.kernel;
   if (plan.b == GemmPlan::B::kCompact && s.rows == 1 && plan.bytes == 0) {
@@ -86,9 +98,13 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   double tile = sum_cycles(kernel, s.rows / tiles, s.k(), far, target) + segments * kSegment;
   if (plan.bytes > 0) tile *= kByteProducts;
   if (!kernel.tiles && !kernel.deep) tile += groups * kBroadcast * (s.rows / tiles);
+  const double far_rows = plan.b == GemmPlan::B::kDirect || plan.b == GemmPlan::B::kStage
+                              ? s.k() * far_row_cycles(kernel, s.k() / pieces, unit.b_row, target)
+                              : 0;
+  if (plan.b == GemmPlan::B::kDirect) tile += far_rows;
   tile += pieces * (kTileCall + tile_call_cycles(kernel, s.rows / tiles));
   tile += s.rows / tiles * kernel.line_vectors() * kEpilogueVector *
-          cycles_of(stores, s.columns / (panels * kernel.line_vectors()));
+          std::max(1.0, s.columns / (panels * kernel.line_vectors()) * scattered);
   // Panels come from beyond L2 each time they were evicted.
   const double panel = groups * kernel.vectors * byte_size(kernel.b) / byte_size(kernel.a),
                bytes = byte_size(kernel.a);
@@ -127,10 +143,12 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
     total += s.batch * copied * (copy + s.computing / kernel.lanes()) * copies;
   }
   if (plan.b == GemmPlan::B::kStage || (plan.b == GemmPlan::B::kCompact && plan.bytes == 0)) {
-    total += s.batch * panels * kernel.columns() * s.k() *
-             (unit.masked_b ? kMaskedElement
-              : unit.b      ? vector / kernel.lanes()
-                            : element) *
+    total += s.batch * panels *
+             (kernel.columns() * s.k() *
+                  (unit.masked_b ? kMaskedElement
+                   : unit.b      ? vector / kernel.lanes()
+                                 : element) +
+              far_rows) *
              (plan.rows_outer && panels > 1 ? blocks : 1);
   }
   return total;

@@ -21,21 +21,26 @@ struct ContractionShape {
   double k() const { return segments * run; }
 };
 
-// How the results of neighbouring columns are stored: as vectors; one by one; or one by one to addresses that
-// differ by multiples of a page. The last share a few cache lines (set conflicts), so each line is evicted
-// before the next row stores to it.
-enum class Stores { kVectors, kApart, kSameLines };
+// How an access after the sum moves from one column to the next: by vectors, or not at all; element by
+// element; or element by element to addresses that share a few sets of L1, so that lines are evicted before
+// the next row needs them.
+enum class ColumnAccess { kVectors, kApart, kSameSets };
+
+// Cycles per column of such an access beyond that of a vector.
+double scattered_cycles(ColumnAccess access);
 
 // Whether a copy meets contiguous elements, so that it moves vectors. a: the number of contiguous elements of
 // factor a, 0 if there are none. turned_a: elements of neighbouring rows of a are contiguous instead, so the
 // copy transposes. b: all elements of b are contiguous. masked_b: each element of b is bounds-checked one by
-// one.
+// one. b_row: bytes from one k to the next where columns of b are contiguous, 0 if that is not a constant.
 struct UnitSteps {
   double a = 0;
   bool turned_a = false, b = false, masked_b = false;
+  int64_t b_row = 0;
 };
 
-double plan_cycles(const kernels::GemmPlan& plan, const ContractionShape& s, UnitSteps unit, Stores stores,
+// `scattered`: scattered_cycles() of all accesses after the sum.
+double plan_cycles(const kernels::GemmPlan& plan, const ContractionShape& s, UnitSteps unit, double scattered,
                    const CpuTarget& target);
 
 // The numbers of row tiles that a task may have, largest first.

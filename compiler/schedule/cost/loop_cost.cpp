@@ -26,17 +26,9 @@ constexpr double kNear = 8;        // ... that starts at any element
 enum class Differs { kNever, kNear, kFar };
 constexpr int64_t kManyStrips = int64_t{1} << 40;
 constexpr double kScalarPenalty = 1.0;  // of one scalar access
-
-int lanes_of(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
-  int bytes = 1;
-  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-    if (const loop::Access* access = loop::access_of(stmt)) {
-      const DType dtype = program[access->buffer].dtype;
-      bytes = std::max(bytes, is_storage_float(dtype) ? 4 : byte_size(dtype));
-    }
-  });
-  return std::clamp(target.vector_bytes / bytes, 4, 64);
-}
+// The most bytes of an element that all lanes share for which it limits their number: a wider one stays a
+// scalar, or takes several registers where it meets the lanes.
+constexpr int kWidestScalar = 4;
 
 }  // namespace
 
@@ -58,12 +50,31 @@ struct LoopCost::Difference {
 };
 
 LoopCost::LoopCost(const loop::Program& program, loop::Nest nest, const CpuTarget& target)
-    : program_(program),
-      nest_(std::move(nest)),
-      target_(target),
-      facts_(loop::facts_of(program, nest_)),
-      lanes_(lanes_of(program, nest_, target)) {
+    : program_(program), nest_(std::move(nest)), target_(target), facts_(loop::facts_of(program, nest_)) {
   loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) { loop::add_facts(facts_, stmt); });
+}
+
+int LoopCost::lanes(Expr var) const {
+  const auto found = lanes_.find(var);
+  if (found != lanes_.end()) return found->second;
+  Difference known;
+  add_differences(nest_.body, var, known);
+  int bytes = 1;
+  loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
+    const loop::Access* access = loop::access_of(stmt);
+    if (!access) return;
+    const DType dtype = program_[access->buffer].dtype;
+    const int size = is_storage_float(dtype) ? 4 : byte_size(dtype);
+    bytes = std::max(bytes, differs(*access, var, known) ? size : std::min(size, kWidestScalar));
+  });
+  return lanes_[var] = std::clamp(target_.vector_bytes / bytes, 4, 64);
+}
+
+// Whether the lanes access several elements.
+bool LoopCost::differs(const loop::Access& access, Expr var, const Difference& known) const {
+  return program_[access.buffer].storage == loop::Storage::kLocal ||
+         std::any_of(access.index.begin(), access.index.end(),
+                     [&](Expr at) { return sym::depends_on(at, var) || known.of(at) != Differs::kNever; });
 }
 
 double LoopCost::trips(Expr extent, At at) const {
@@ -123,6 +134,7 @@ void LoopCost::add_differences(const loop::Block& block, Expr var, Difference& k
 }
 
 double LoopCost::access_cost(const loop::Access& access, Expr var, const Difference& known) const {
+  const int lanes = this->lanes(var);
   Differs looked_up = Differs::kNever;
   bool moves = false;
   for (const Expr& at : access.index) {
@@ -130,21 +142,21 @@ double LoopCost::access_cost(const loop::Access& access, Expr var, const Differe
     moves = moves || sym::depends_on(at, var);
   }
   if (looked_up != Differs::kNever)
-    return (looked_up == Differs::kFar || moves ? kFarGather : kGather) * lanes_;
+    return (looked_up == Differs::kFar || moves ? kFarGather : kGather) * lanes;
   if (const std::optional<Expr>& step = stride(access, var)) {
     if (step->is_const(0) || step->is_const(1)) return 1;
     constexpr double kLine = 64, kPage = 4096;
     const double bytes = std::fabs(typical(*step, facts_)) * byte_size(program_[access.buffer].dtype);
-    return (bytes < kLine ? kGather : bytes < kPage ? kFarGather : kPageGather) * lanes_;
+    return (bytes < kLine ? kGather : bytes < kPage ? kFarGather : kPageGather) * lanes;
   }
   sym::Facts facts = facts_;
   facts.set_index(loop::strip(), kManyStrips);
   const Expr offset = loop::offset_of(program_, access);
-  const auto spread = loop::spread_of(offset, var, lanes_, facts);
-  if (spread && spread->elements() <= lanes_) return kSpread;
+  const auto spread = loop::spread_of(offset, var, lanes, facts);
+  if (spread && spread->elements() <= lanes) return kSpread;
   const bool near = target_.avx512 && byte_size(program_[access.buffer].dtype) == 4 &&
                     loop::grows_by_at_most_one(offset, var, facts_) && loop::never_falls(offset, var, facts_);
-  return near ? kNear : kGather * lanes_;
+  return near ? kNear : kGather * lanes;
 }
 
 double LoopCost::of(const loop::Block& block, Expr var, At at, const Together* together) const {
@@ -200,7 +212,7 @@ double LoopCost::best(const loop::Stmt& stmt, At at, std::vector<Expr>& chosen) 
     if (sym::has_index(dim.extent) && dims.size() > 1) continue;
     if (!loop::stores_apart(*body, dim.var) || loop::moves_extents(*body, dim.var)) continue;
     const double n = trips(dim.extent, at);
-    double with = (of(*body, dim.var, at) + kLoopOverhead) * std::ceil(n / lanes_) * all / n;
+    double with = (of(*body, dim.var, at) + kLoopOverhead) * std::ceil(n / lanes(dim.var)) * all / n;
     if (std::holds_alternative<loop::Reduce>(stmt.node)) with += 12;  // reduces the lanes to one value
     if (with < least) {
       least = with;

@@ -32,7 +32,8 @@ class LoopCost {
 
   const loop::Nest& nest() const { return nest_; }
   const sym::Facts& facts() const { return facts_; }
-  int lanes() const { return lanes_; }  // vector lanes for the widest type that the nest loads or stores
+  // Vector lanes along `var`, by the widest type of which lanes load or store elements of their own.
+  int lanes(sym::Expr var) const;
   double trips(sym::Expr extent, At at = At::kTypical) const;  // at least one
   double points(At at = At::kTypical) const;
   double steps() const;  // iterations of all loops, by loop::cost_of()
@@ -51,6 +52,7 @@ class LoopCost {
 
  private:
   struct Difference;
+  bool differs(const loop::Access& access, sym::Expr var, const Difference& known) const;
   void add_differences(const loop::Block& block, sym::Expr var, Difference& known) const;
   double access_cost(const loop::Access& access, sym::Expr var, const Difference& known) const;
   double cost(const loop::Block& block, const sym::Expr* var, At at, const Together* together,
@@ -63,12 +65,12 @@ class LoopCost {
   const loop::Nest nest_;
   const CpuTarget& target_;
   sym::Facts facts_;
-  int lanes_ = 1;
   // Memoised results: all schedules of a space ask for the same values.
   template <class T>
   using PerVar = std::map<sym::Expr, T, sym::ExprLess>;
   mutable std::map<const loop::Access*, PerVar<std::optional<sym::Expr>>> strides_;
   mutable std::map<std::pair<const loop::Block*, At>, PerVar<double>> costs_;
+  mutable PerVar<int> lanes_;
   mutable std::optional<double> steps_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "compiler/base/sort.h"
 #include "compiler/kernels/block_quantized.h"
@@ -56,12 +57,14 @@ int64_t step_along(const Problem& p, const loop::Access& access, Expr var) {
   return linear ? sym::as_const(linear->coefficient).value_or(0) : 0;
 }
 
-Stores stores_along(const Problem& p, const loop::Access& access, Expr var) {
-  constexpr int64_t kPage = 4096;
+ColumnAccess access_along(const Problem& p, const loop::Access& access, Expr var) {
+  constexpr int64_t kSets = 64 * 64;  // bytes between lines of one set of L1
+  if (std::none_of(access.index.begin(), access.index.end(), [&](Expr e) { return sym::depends_on(e, var); }))
+    return ColumnAccess::kVectors;
   const int64_t step = step_along(p, access, var);
-  if (step == 1) return Stores::kVectors;
-  const bool same = step != 0 && step * byte_size(p.program[access.buffer].dtype) % kPage == 0;
-  return same ? Stores::kSameLines : Stores::kApart;
+  if (step == 1) return ColumnAccess::kVectors;
+  const int64_t apart = std::gcd(step * byte_size(p.program[access.buffer].dtype), kSets);
+  return step != 0 && 4 * apart >= kSets ? ColumnAccess::kSameSets : ColumnAccess::kApart;
 }
 
 // The dims of the vectorised factor that run as one: an innermost dim, contiguous in as much of the stores
@@ -182,13 +185,14 @@ bool made_of_weights(const Problem& p, const Factor& b) {
   });
 }
 
-// Whether b's rows are contiguous columns with one stride along k.
-bool can_read(const Problem& p, const Factor& b, const Dims& batch, const Dims& columns, const Dims& k) {
-  if (!b.load || !b.load->access.mask.is_const(1) || columns.empty()) return false;
+// The stride along k of b's rows if they are contiguous columns.
+std::optional<Expr> row_step(const Problem& p, const Factor& b, const Dims& batch, const Dims& columns,
+                             const Dims& k) {
+  if (!b.load || !b.load->access.mask.is_const(1) || columns.empty()) return std::nullopt;
   const Expr offset = kernels::offset_of(p.program, b.load->access, p.facts);
   const auto column = kernels::merged_step(offset, columns, p.facts);
   const auto step = kernels::merged_step(at_zero(offset, columns), k, p.facts);
-  return column && column->is_const(1) && step && !depends_on_any(*step, batch);
+  return column && column->is_const(1) && step && !depends_on_any(*step, batch) ? step : std::nullopt;
 }
 
 // ---- plans ------------------------------------------------------------------------------------------------
@@ -297,12 +301,10 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
   if (like.widens_b() && !weights) return;
   const Dims columns = choose_columns(p, candidates, b, weights);
   for (const Dim& dim : without(candidates, columns)) batch.push_back(dim);
-  Stores stores = Stores::kVectors;
-  for (const loop::Stmt* stmt : p.epilogue) {
-    const auto* store = std::get_if<loop::Store>(&stmt->node);
-    if (store && !columns.empty())
-      stores = std::max(stores, stores_along(p, store->access, columns.back().var));
-  }
+  double scattered = 0;
+  for (const loop::Stmt* stmt : p.epilogue)
+    if (const loop::Access* access = loop::access_of(*stmt); access && !columns.empty())
+      scattered += scattered_cycles(access_along(p, *access, columns.back().var));
 
   const int group = like.group();
   const Dims contiguous = choose_run(p, a, k);
@@ -325,7 +327,9 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     place_k(p, a, like, tap, plan, run, segments);
     Dims order = segments;
     order.insert(order.end(), run.begin(), run.end());
-    const bool readable = group == 1 && can_read(p, b, batch, columns, order);
+    const std::optional<Expr> b_row =
+        group == 1 ? row_step(p, b, batch, columns, order) : std::optional<Expr>();
+    const bool readable = b_row.has_value();
     const auto parts = !weights && group == 1 && made_of_weights(p, b)
                            ? kernels::quantized_parts(p.program, p.nest, b, columns, order)
                            : std::nullopt;
@@ -349,6 +353,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
     else if (a.load && like.a == like.dtype)
       unit.turned_a =
           kernels::stride_of_transposed_rows(p.program, a.load->access, rows, order, p.facts).has_value();
+    if (b_row) unit.b_row = sym::as_const(*b_row).value_or(0) * byte_size(like.b);
     unit.masked_b = b.load && !sym::simplify(b.load->access.mask, p.facts).is_const(1);
     // Staged weights are reordered to be contiguous (schedule/layout/order_weights.h).
     unit.b =
@@ -360,7 +365,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
       const int64_t chunk = plan.bytes > 0 ? 0 : choose_chunk(kernel, target, shape.k());
       std::vector<RankedPlan> made;
       auto add = [&](const GemmPlan& one) {
-        made.push_back({one, plan_cycles(one, shape, unit, stores, target)});
+        made.push_back({one, plan_cycles(one, shape, unit, scattered, target)});
       };
       for (const int64_t tiles : tiles_of_task(plan, shape, target)) {
         plan.tiles = tiles;

@@ -163,7 +163,7 @@ class Chooser {
           across = dim->var;
       }
     if (across.is_const()) return false;
-    const int size = std::min(model_.lanes(), 16);
+    const int size = std::min(model_.lanes(along), 16);
     auto extent = [&](Expr var) {
       for (const loop::Dim& dim : nest_.dims)
         if (dim.var == var) return sym::has_index(dim.extent) ? 0.0 : model_.trips(dim.extent);
@@ -197,7 +197,7 @@ class Chooser {
     return {cost(At::kTypical), least};
   }
   double with_lanes(const loop::Dim& dim, At at, const LoopCost::Together* together = nullptr) const {
-    const double n = model_.trips(dim.extent, at), lanes = model_.lanes();
+    const double n = model_.trips(dim.extent, at), lanes = model_.lanes(dim.var);
     return (model_.of(nest_.body, dim.var, at, together) + kLoopOverhead) * std::ceil(n / lanes) *
            model_.points(at) / n;
   }
@@ -234,7 +234,7 @@ class Chooser {
       point_cycles_ = cycles_ / model_.points();
       return;
     }
-    for (const Expr& var : inner) plan_.width[var] = model_.lanes();
+    for (const Expr& var : inner) plan_.width[var] = model_.lanes(var);
     loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {
       if (!std::holds_alternative<loop::Reduce>(stmt.node)) return;
       for (const loop::Dim& dim : loop::dims_of(stmt))
@@ -258,11 +258,11 @@ class Chooser {
       }
       lets += std::holds_alternative<loop::Let>(stmt.node) || std::holds_alternative<loop::Load>(stmt.node);
     });
-    int width = model_.lanes();
+    const int lanes = model_.lanes(dim.var);
+    int width = lanes;
     const bool waits = ((reduces || (scans && whole)) && lets <= 8) || loop::walks(nest_);
-    while (waits && width < 64 && width < 4 * model_.lanes() && model_.trips(dim.extent) >= 2 * width)
-      width *= 2;
-    return std::clamp(static_cast<int>(width * variation_.vectors), std::min(model_.lanes(), 64), 64);
+    while (waits && width < 64 && width < 4 * lanes && model_.trips(dim.extent) >= 2 * width) width *= 2;
+    return std::clamp(static_cast<int>(width * variation_.vectors), std::min(lanes, 64), 64);
   }
 
   // ---- loops and tasks ----
@@ -329,8 +329,8 @@ class Chooser {
     plan_.points.push_back({along.var, count});
     if (!last) inner_dim_ = along.var;
     int& width = plan_.width[lane.var];
-    const int registers = target_.avx512 ? 32 : 16;
-    while (width > model_.lanes() && width / model_.lanes() * count * sums > registers / 2) width /= 2;
+    const int registers = target_.avx512 ? 32 : 16, lanes = model_.lanes(lane.var);
+    while (width > lanes && width / lanes * count * sums > registers / 2) width /= 2;
     point_cycles_ *= with / cycles_;
     cycles_ = with;
     return true;

@@ -24,6 +24,32 @@ TEST_CASE("lanes that share elements, by groups and backwards") {
     }
 }
 
+TEST_CASE("comparisons of positions with labels of any size") {
+  for (const bool along : {false, true}) {  // a label for each lane, or one for all
+    ProgramBuilder b;
+    const View label = b.input("label", DType::kI64, {9});
+    const Expr n = b.symbol("n", 1, 0, 0, 64);
+    const View columns = b.input("columns", kF32, {n});
+    const std::vector<Expr> shape = along ? std::vector<Expr>{n, 9} : std::vector<Expr>{9, n};
+    for (const ScalarOp op : {ScalarOp::kEq, ScalarOp::kNe, ScalarOp::kLt, ScalarOp::kLe})
+      for (const bool swapped : {false, true}) {
+        const std::string name = cat(loop::info(op).name, swapped ? "_swapped" : "");
+        NestBuilder nb = b.nest(name);
+        const auto i = nb.dims(shape);
+        const Value at = nb.index_value(i[1] * 3 - 5), of = nb.load(label, {i[along ? 1 : 0]});
+        const Value holds = nb.op(op, swapped ? std::vector{of, at} : std::vector{at, of});
+        nb.store(b.output(name, kF32, shape), i, select(holds, nb.constant(kF32, 1), nb.constant(kF32, 2)));
+        nb.finish();
+      }
+    HostTensor labels = make_tensor(DType::kI64, {9});
+    const int64_t values[] = {
+        -5,        1,        0, 22, -(int64_t{1} << 32) + 1, (int64_t{1} << 32) - 5, (int64_t{1} << 40) + 4,
+        INT64_MIN, INT64_MAX};
+    std::memcpy(labels.bytes.data(), values, sizeof values);
+    check(b.program, {labels, random_tensor(kF32, {23}, 1)});
+  }
+}
+
 TEST_CASE("stencils whose masks hold everywhere but at the borders") {
   for (int64_t rows : {1, 2, 7}) {
     ProgramBuilder b;

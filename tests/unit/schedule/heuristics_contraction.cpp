@@ -73,6 +73,36 @@ TEST_CASE("a panel that is a little larger than its share of the cache is one pi
   CHECK(chunk_of(4096) < 4096);
 }
 
+TEST_CASE(
+    "run-time rows of b that share sets of L2 or lie pages apart are copied, others are read in place") {
+  // The gradient of a weight, dw[i, o] = sum over tokens of x[t, i] dy[t, o].
+  const auto plan_of = [](int64_t tokens, int64_t in, int64_t out) {
+    loop::Program program;
+    const auto matrix = [&](const char* name, int64_t rows, int64_t columns) {
+      return loop::whole(
+          program,
+          loop::add_buffer(program, {.name = name, .shape = {rows, columns}, .storage = Storage::kArena}));
+    };
+    const loop::View x = matrix("x", tokens, in), dy = matrix("dy", tokens, out), dw = matrix("dw", in, out);
+    NestBuilder nest(program, "gradient");
+    const auto i = nest.dims({in, out});
+    nest.store(dw, i, nest.reduce(loop::Combine::kSum, {tokens}, [&](const std::vector<Expr>& t) {
+      return nest.load(x, {t[0], i[0]}) * nest.load(dy, {t[0], i[1]});
+    }));
+    const loop::NestId id = nest.finish();
+    const auto chosen = schedule::choose_contraction(program, program[id], cpu_target("znver3"));
+    REQUIRE(chosen.has_value());
+    return kernels::to_plan(*chosen);
+  };
+  CHECK(plan_of(512, 768, 3072).b == kernels::GemmPlan::B::kStage);
+  CHECK(plan_of(512, 768, 1024).b == kernels::GemmPlan::B::kStage);
+  CHECK(plan_of(128, 768, 264).b == kernels::GemmPlan::B::kDirect);
+  // Columns follow the result's rows, also where the other factor's rows are many.
+  const kernels::GemmPlan head = plan_of(512, 8192, 256);
+  REQUIRE(head.columns.size() == 1);
+  CHECK(head.columns[0].name() == "%i1");
+}
+
 TEST_CASE("results that lie pages apart are not stored one by one") {
   // A convolution with three spatial dims. In images of 16 x 56 x 56 channels are exactly 49 pages apart, in
   // images of 15 x 56 x 56 they are not.

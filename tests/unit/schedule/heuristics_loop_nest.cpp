@@ -52,6 +52,31 @@ TEST_CASE("lanes do not share what passes between loops inside of their loop") {
   CHECK(schedule_of("0").find("vectorize %i1") == std::string::npos);
 }
 
+TEST_CASE("a wide element that all lanes share does not limit their number") {
+  const auto schedule = [](const char* label) {
+    return chosen(cat(R"(program one_hot
+  input x f32 [64, 5000] ordinal 0
+  input label i64 [5000] ordinal 1
+  output y f32 [64, 5000] ordinal 0
+  inputs (x, label)
+  outputs (y)
+  steps
+    nest 0 one_hot (%i0<64, %i1<5000)
+      %0 : f32 = load x[%i0, %i1]
+      %1 : i64 = load label[)",
+                      label, R"(]
+      %2 : i64 = index %i1
+      %3 : bool = eq %1 %2
+      %4 : f32 = exp %0
+      %5 : f32 = select %3 %0 %4
+      store y[%i0, %i1] %5
+)"),
+                  "x86-64-v3");
+  };
+  CHECK(schedule("%i0").find("vectorize %i1 8") != std::string::npos);
+  CHECK(schedule("%i1").find("vectorize %i1 4") != std::string::npos);
+}
+
 TEST_CASE("what walks from one place runs side by side, several vectors of it, and the rest point by point") {
   const auto schedule = [](const std::string& step) {
     return chosen(cat(R"(program walks
