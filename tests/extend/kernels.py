@@ -5,12 +5,13 @@ each compiled, run at several sizes, verified, and run on drawn inputs by --chec
 """
 
 import json
+import re
 
-import ml_dtypes
+import jsonschema
 import numpy as np
 from onnx import helper
 
-from operators import Case, check_case, custom, declaration, kernels_of, model_of, one
+from operators import ROOT, Case, check_case, custom, declaration, model_of, one
 
 STRIDED = ["void f(const T* x, const int64_t* x_strides, T* y, const int64_t* y_strides, int64_t n, int64_t d) {",
            "  for (int64_t i = 0; i < n; ++i)",
@@ -297,11 +298,26 @@ def check_training(work, run, says, expect):
     says("a gradient does not change inference", ["verify", model, work / "net.so", "--ops", file], 0)
 
 
+def check_documents(work, run, says, expect):
+    """Declarations meet the schema, and the example of the documentation passes its checks."""
+    schema = jsonschema.Draft202012Validator(json.loads(run("schema", "ops")[1]))
+    section = (ROOT / "docs/operators.md").read_text().split("## A kernel in C or CUDA")[1]
+    example = json.loads("{" + re.search(r"\n((?:    .*\n)+)", section)[1] + "}")
+    document = {"operators": [{"domain": "acme", "name": "Op", "types": {"T": ["f32", "f16", "bf16"]}, **example}]}
+    trained = one(kernel(GOOD), gradient="grad_x = grad_y * 2", reference={"formula": "y = x * 2", "relative": 1e-6})
+    for name, each in [("docs", document), ("gradient", trained), *((c.name, declaration(c, "kernel")) for c in [*cases(), *functions()])]:
+        problems = list(schema.iter_errors(each))
+        expect(f"kernel schema: {name}", not problems, problems[:1])
+    file = work / "docs.ops"
+    file.write_text(json.dumps(document))
+    says("the kernel of the documentation", ["check", model_of(work / "docs.onnx", [custom()]), "--ops", file, "--check-ops"], 0, "problems none")
+
+
 def check(work, run, says, expect):
     for case in [*cases(), *functions()]:
         check_case(case, "kernel", work, run, expect)
         (work / "ops.json").write_text(json.dumps(declaration(case, "kernel")))
         code, out, errors = run("check", work / "ops.onnx", "--ops", work / "ops.json", "--check-ops")
         expect(f"ops {case.name}, kernel passes --check-ops", code == 0, out + errors)
-    for part in (check_errors, check_views, check_training, check_rest):
+    for part in (check_errors, check_views, check_training, check_rest, check_documents):
         part(work, run, says, expect)
