@@ -98,7 +98,7 @@ constexpr Pass kLoopPasses[] = {
     {"layouts", kStage, kLoops, "Choose the order of each intermediate tensor's dimensions in memory.",
      [](Program& program, const Context&) { choose_layouts(program); }},
     {"pad_inputs", kStage, kLoops, "Copy the input of convolutions with few channels into a padded buffer.",
-     [](Program& program, const Context& c) { pad_inputs(program, c.decisions); }},
+     [](Program& program, const Context& c) { pad_inputs(program, Few::kChannels, c.decisions); }},
     {"names", kStage, kLoops, "Give equal nests equal dimension names, so that they share a kernel.",
      rename_dims},
 };
@@ -122,6 +122,9 @@ constexpr Pass kCpuLoopPasses[] = {
        tile_and_fuse(program, c.decisions);
      },
      "tile_and_fuse", "Write these intermediate tensors to memory."},
+    {"pad_rows", kStage, kCpuLoops,
+     "Copy the input of convolutions to few channels into a padded buffer if its rows are contiguous.",
+     [](Program& program, const Context& c) { pad_inputs(program, Few::kResults, c.decisions); }},
     {"merge_gemms", kStage, kCpuLoops,
      "Merge GEMMs that share their left operand where that reduces traffic.",
      [](Program& program, const Context& c) { merge_gemms(program, c.decisions); }, "merge_gemms",

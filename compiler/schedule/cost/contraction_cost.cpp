@@ -21,7 +21,10 @@ using Dims = std::vector<Dim>;
 
 // What the model knows of a machine beyond CpuTarget, in cycles.
 constexpr double kTileCall = 30;  // call, row addresses, loop ends
-constexpr double kSegment = 6;    // per tile and segment: addresses, loop end
+constexpr double kSegment = 6;    // per tile and segment: loop end
+// Per row of a tile and segment: its address, where the addresses of all segments take this share of L1;
+// multiply-adds hide it in runs of so many k.
+constexpr double kRowAddress = 5.5, kAddressShare = 0.25, kLongRun = 24;
 constexpr double kCopiedRun = 6;  // per run of contiguous elements copied: address, loop end
 // For transposed copies: per vector of a square block, each vector from another line; and per element outside
 // of whole blocks.
@@ -95,7 +98,10 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
   const double segments = plan.a == GemmPlan::A::kPack ? 1 : s.segments;
   const double pieces = plan.chunk > 0 ? std::ceil(s.k() / static_cast<double>(plan.chunk)) : 1;
   const bool far = groups / pieces * kernel.vectors * kernel.vector_bytes > target.l1_bytes * 0.6;
-  double tile = sum_cycles(kernel, s.rows / tiles, s.k(), far, target) + segments * kSegment;
+  const bool many = s.rows / tiles * segments * sizeof(void*) > kAddressShare * target.l1_bytes;
+  const double address = many ? kRowAddress * std::max(0.0, 1 - s.run / kLongRun) : 0;
+  double tile = sum_cycles(kernel, s.rows / tiles, s.k(), far, target) +
+                segments * (kSegment + s.rows / tiles * address);
   if (plan.bytes > 0) tile *= kByteProducts;
   if (!kernel.tiles && !kernel.deep) tile += groups * kBroadcast * (s.rows / tiles);
   const double far_rows = plan.b == GemmPlan::B::kDirect || plan.b == GemmPlan::B::kStage
@@ -229,6 +235,11 @@ double general_cycles(const loop::Program& program, const loop::Nest& nest, cons
     double elements = 1;
     for (const Dim& dim : dims)
       if (factor.vars.contains(dim.var)) elements *= typical_points({dim}, facts);
+    // Windows overlap.
+    if (factor.load) {
+      const loop::Buffer& buffer = program[factor.load->access.buffer];
+      elements = std::min(elements, typical(loop::element_count(buffer.shape), facts));
+    }
     memory = std::max(memory, elements);
     if (!factor.load) least += steps * computing_cycles(factor) / target.lanes(4);
   }

@@ -299,8 +299,9 @@ class Chooser {
       (dim.var == *lane_dim_ ? lane : last) = &dim;
     }
     if (!last || try_points(*last, *lane, true) || variation_.points) return;
+    // `last`: where pieces of a row are tasks.
     for (size_t d = order_.size(); d-- > 0 && plan_.points.empty();)
-      if (&order_[d] != last && &order_[d] != lane) try_points(order_[d], *lane, false);
+      if (&order_[d] != lane && (&order_[d] != last || in_pieces(lane))) try_points(order_[d], *lane, false);
   }
 
   // Computes points along the dim together if that pays. `last`: it is the last dim of the tasks.

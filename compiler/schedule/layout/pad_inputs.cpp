@@ -13,6 +13,8 @@
 #include "compiler/loop/view.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/decision.h"
+#include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
 namespace {
@@ -23,6 +25,11 @@ using sym::Expr;
 
 // With at least this many channels, taps in the padding are better read as rows of zeros.
 constexpr int64_t kFewChannels = 16;
+// To more channels, GEMMs are faster than loops. With fewer multiply-adds per element of the input, a copy
+// takes too much of the time, the more so where it does not stay in a core's caches.
+constexpr int64_t kFewResults = 16, kLeastProducts = 16, kLeastFarProducts = 100;
+constexpr double kNearBytes = 1 << 20;
+constexpr int64_t kLine = 64;
 
 // A component of an index: `place`, a function of the variable on_line(), which stands for `line`, a linear
 // sum of the nest's dims. `by_line` rewrites an expression that depends on the line's dims only through their
@@ -72,8 +79,8 @@ std::optional<Component> component_of(Expr e, const std::vector<loop::Dim>& dims
 class Padder {
  public:
   Padder(Program& program, const Nest& nest, const loop::Load& load, const std::vector<loop::Dim>& k,
-         const std::vector<loop::Dim>& dims, const sym::Facts& facts)
-      : program_(program), nest_(nest), load_(load), k_(k), dims_(dims), facts_(facts) {}
+         const std::vector<loop::Dim>& dims, const sym::Facts& facts, Few few)
+      : program_(program), nest_(nest), load_(load), k_(k), dims_(dims), facts_(facts), few_(few) {}
 
   std::optional<std::vector<Nest>> parts() {
     const loop::Access& access = load_.access;
@@ -120,13 +127,21 @@ class Padder {
         inside = sym::logical_and(inside, condition);
       }
     }
-    if (!few_channels(along)) return std::nullopt;
+    if (few_ == Few::kChannels ? !few_channels(along) : !few_results(along, view.shape)) return std::nullopt;
     // The mask has to let every element of the buffer through.
     if (!facts_.with(inside).holds(access.mask)) return std::nullopt;
 
+    std::vector<Expr> strides;
+    if (few_ == Few::kResults && !view.shape.empty()) {
+      // Rows begin at cache lines.
+      strides.assign(view.shape.size(), 1);
+      Expr step = sym::align_up(view.shape.back(), kLine / byte_size(from.dtype));
+      for (size_t d = view.shape.size() - 1; d-- > 0; step = step * view.shape[d]) strides[d] = step;
+    }
     const loop::BufferId to = loop::add_buffer(program_, {.name = cat(from.name, ".padded"),
                                                           .dtype = from.dtype,
                                                           .shape = view.shape,
+                                                          .strides = std::move(strides),
                                                           .storage = loop::Storage::kArena});
     loop::NestBuilder copy(program_, "pad");
     const std::vector<Expr> at = copy.dims(view.shape);
@@ -150,16 +165,45 @@ class Padder {
     return taps >= 2 && channels < kFewChannels;
   }
 
+  // Vectors of results load padded rows.
+  bool few_results(const std::set<Expr, sym::ExprLess>& along, const std::vector<Expr>& copied) const {
+    if (load_.access.mask.is_const(1)) return false;
+    int64_t taps = 1, results = 1;
+    bool rows = false;
+    for (const loop::Dim& dim : k_) {
+      const auto extent = sym::as_const(dim.extent);
+      if (!extent) return false;
+      if (along.contains(dim.var)) taps *= *extent;
+    }
+    for (const loop::Dim& dim : nest_.dims) {
+      if (along.contains(dim.var)) {
+        const auto stride = loop::stride_of(program_, load_.access, dim.var, facts_);
+        rows = rows || (stride && stride->is_const(1));
+        continue;
+      }
+      if (loop::depends_on_any(offset(), {dim})) continue;
+      const auto extent = sym::as_const(dim.extent);
+      if (!extent) return false;
+      results *= *extent;
+    }
+    const double bytes =
+        typical(loop::element_count(copied), facts_) * byte_size(program_[load_.access.buffer].dtype);
+    return rows && results <= kFewResults &&
+           taps * results >= (bytes <= kNearBytes ? kLeastProducts : kLeastFarProducts);
+  }
+  Expr offset() const { return loop::offset_of(program_, load_.access); }
+
   Program& program_;
   const Nest& nest_;
   const loop::Load& load_;
   const std::vector<loop::Dim>&k_, &dims_;
   const sym::Facts& facts_;
+  const Few few_;
 };
 
 }  // namespace
 
-std::optional<std::vector<Nest>> padded(Program& program, const Nest& nest) {
+std::optional<std::vector<Nest>> padded(Program& program, const Nest& nest, Few few) {
   const auto contraction = kernels::match_contraction(nest);
   if (!contraction) return std::nullopt;
   const std::vector<loop::Dim>& k = contraction->reduce->dims;
@@ -172,13 +216,14 @@ std::optional<std::vector<Nest>> padded(Program& program, const Nest& nest) {
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
   for (const kernels::Factor& factor : contraction->factors)
     if (factor.load)
-      if (auto parts = Padder(program, nest, *factor.load, k, dims, facts).parts()) return parts;
+      if (auto parts = Padder(program, nest, *factor.load, k, dims, facts, few).parts()) return parts;
   return std::nullopt;
 }
 
-void pad_inputs(Program& program, std::vector<Decision>* decisions) {
+void pad_inputs(Program& program, Few few, std::vector<Decision>* decisions) {
   loop::replace_nests(program, [&](const Nest& nest) {
-    auto parts = padded(program, nest);
+    if (is_in_tiled_group(program, nest)) return std::vector<Nest>();
+    auto parts = padded(program, nest, few);
     if (!parts) return std::vector<Nest>();
     if (decisions) decisions->push_back(decision_about(nest, "padding", true, "it reads a padded copy"));
     return *std::move(parts);

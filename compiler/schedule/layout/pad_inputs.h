@@ -16,6 +16,9 @@
 // With many channels, a tap in the padding is a row of zeros. With few channels the window itself is the
 // contiguous run, and it can be read in place only without a mask and without such an index function;
 // otherwise it would be gathered for each result.
+//
+// Convolutions to few channels whose input has contiguous rows are plain loops over vectors of a row. Without
+// the masks of padding each vector is a single load.
 #pragma once
 
 #include <optional>
@@ -27,8 +30,9 @@ namespace stridec::schedule {
 
 // Returns the copying nest, whose buffer is added to the program, and the nest that reads the copy. Returns
 // nothing, and adds nothing, if `nest` is no such contraction.
-std::optional<std::vector<loop::Nest>> padded(loop::Program& program, const loop::Nest& nest);
+enum class Few { kChannels, kResults };  // of inputs; of results, and inputs with contiguous rows
+std::optional<std::vector<loop::Nest>> padded(loop::Program& program, const loop::Nest& nest, Few few);
 
-void pad_inputs(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+void pad_inputs(loop::Program& program, Few few, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

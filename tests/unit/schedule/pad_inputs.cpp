@@ -44,9 +44,9 @@ Program convolution(const Window& w) {
   return p.program;
 }
 
-Program rewritten(const Program& program) {
+Program rewritten(const Program& program, schedule::Few few = schedule::Few::kChannels) {
   Program after = program;
-  schedule::pad_inputs(after);
+  schedule::pad_inputs(after, few);
   verify(after);
   return after;
 }
@@ -87,6 +87,29 @@ TEST_CASE("padded copies give what the masks gave, for every stride, dilation, p
           for (const int64_t n : {1, 2, 9, 16})
             CHECK(same_results(program, copied, {{sym::var("n"), n}, {sym::var("m"), 1}}));
         }
+}
+
+TEST_CASE("convolutions to few channels read rows of a padded copy") {
+  for (const int64_t stride : {1, 2})
+    for (const int64_t dilation : {1, 2}) {
+      const Program program = convolution(
+          {.channels = 20, .taps = 7, .stride = stride, .before = 3, .after = 2, .dilation = dilation});
+      Program copied = rewritten(program, schedule::Few::kResults);
+      const bool contiguous = stride == 1;  // in a row of results
+      CHECK(copied.steps.size() == program.steps.size() + contiguous);
+      schedule::plan_memory(copied);
+      for (const int64_t n : {1, 2, 9, 16, 50})
+        CHECK(same_results(program, copied, {{sym::var("n"), n}, {sym::var("m"), 1}}));
+    }
+  // Few multiply-adds for each element, no padding, other fills, groups.
+  for (const Window& w :
+       {Window{.channels = 20, .taps = 3, .stride = 1, .before = 1, .after = 1},
+        Window{.channels = 20, .taps = 7, .stride = 1, .before = 0, .after = 0},
+        Window{.channels = 20, .taps = 7, .stride = 1, .before = 3, .after = 3, .fill = 1},
+        Window{.channels = 20, .taps = 7, .stride = 1, .before = 3, .after = 3, .depthwise = true}}) {
+    const Program program = convolution(w);
+    CHECK(rewritten(program, schedule::Few::kResults).steps.size() == program.steps.size());
+  }
 }
 
 TEST_CASE("images padded by themselves, or read in larger ones, are copied as they are read") {
