@@ -48,6 +48,9 @@ def cases(names):
                 print(f"FAILED {path.stem}: {reason}", flush=True)
                 continue
             context = stridec.Model(str(artifact)).context()
+            for key in case.files:
+                if key.startswith("initial."):
+                    context.write_state(key.removeprefix("initial."), case[key])
             inputs = [case[key] for key in case.files if key.startswith("in.")]
             worst = 0.0
             for step, want in enumerate(case["losses"]):

@@ -264,7 +264,8 @@ bool reduces_columns(const Program& program, const Nest& nest) {
   bool found = false;
   const auto look = [&](const Stmt& stmt) {
     const auto* load = std::get_if<loop::Load>(&stmt.node);
-    if (!load || load->access.index.empty() || !program[load->access.buffer].strides.back().is_const(1)) return;
+    if (!load || load->access.index.empty()) return;
+    if (!program[load->access.buffer].strides.back().is_const(1)) return;
     const Expr last = load->access.index.back();
     found = found || (last.op() == sym::Op::kMod && loop::is_var_of(last.arg(0), nest.dims));
   };

@@ -10,8 +10,8 @@ namespace stridec::schedule {
 //
 // A dim is split where its index expressions divide by numbers that divide one another and the dim's extent,
 // which may be symbolic. The divisions disappear and the strides become visible. Dims of reductions and inner
-// loops are split, and parallel dims of nests that reduce columns; other parallel dims only where a divisor is
-// symbolic, since the schedule splits by constant divisors and can also merge such dims again.
+// loops are split, and parallel dims of nests that reduce columns; other parallel dims only where a divisor
+// is symbolic, since the schedule splits by constant divisors and can also merge such dims again.
 //
 // reduce (%c<512, %h<7, %w<7)  load x[%b, %c, %h, %w], load weight[%o, 49*%c + 7*%h + %w]
 //   ->  load x[%b, %c, %h, %w], load weight[%o, %c, %h, %w]
