@@ -2,9 +2,10 @@
 # object, STRIDEC_RUNTIME_OBJECT (target stridec_runtime_object), which goes into every artifact.
 # Neither exceptions nor RTTI nor libstdc++: what stays undefined is libc's.
 file(GLOB runtime_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/src/*.cpp)
-# Code that runs only when a trace is made: its size counts, since every artifact has it.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/runtime/src/json.cpp ${PROJECT_SOURCE_DIR}/runtime/src/step_nodes.cpp
-  ${PROJECT_SOURCE_DIR}/runtime/src/trace.cpp ${PROJECT_SOURCE_DIR}/runtime/src/trace_file.cpp PROPERTIES COMPILE_OPTIONS -Os)
+# Code that runs once per model or only when a trace is made: its size counts, since every artifact has it.
+foreach(source api cpu_features json machine model parameters step_nodes trace trace_file)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/runtime/src/${source}.cpp PROPERTIES COMPILE_OPTIONS -Os)
+endforeach()
 set(runtime_flags -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden -fPIC -U_FORTIFY_SOURCE)
 
 add_library(stridec_runtime STATIC ${runtime_sources})
