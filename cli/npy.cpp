@@ -5,6 +5,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
+#include "compiler/base/strided.h"
 #include "compiler/base/text.h"
 
 namespace stridec::cli {
@@ -66,18 +67,15 @@ std::vector<int64_t> parse_shape(const std::string& text, const std::string& pat
 std::vector<uint8_t> from_fortran(const Array& array) {
   const size_t item = static_cast<size_t>(byte_size(array.dtype));
   std::vector<uint8_t> out(array.bytes.size());
-  const int64_t count = array.count();
-  std::vector<int64_t> at(array.shape.size(), 0);
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t source = 0, stride = 1;
-    for (size_t d = 0; d < at.size(); ++d) source += at[d] * stride, stride *= array.shape[d];
-    std::memcpy(out.data() + static_cast<size_t>(i) * item,
-                array.bytes.data() + static_cast<size_t>(source) * item, item);
-    for (size_t d = at.size(); d-- > 0;) {
-      if (++at[d] < array.shape[d]) break;
-      at[d] = 0;
-    }
+  std::vector<int64_t> strides;
+  for (int64_t step = 1; const int64_t dim : array.shape) {
+    strides.push_back(step);
+    step *= dim;
   }
+  for_each_place(array.shape, strides, 0, [&](int64_t element, int64_t place) {
+    std::memcpy(out.data() + static_cast<size_t>(element) * item,
+                array.bytes.data() + static_cast<size_t>(place) * item, item);
+  });
   return out;
 }
 
@@ -89,9 +87,7 @@ int64_t Array::count() const {
   return n;
 }
 
-Array read_npy(const std::string& path, DType expected) {
-  return parse_npy(read_file(path), path, expected);
-}
+Array read_npy(const std::string& path, DType expected) { return parse_npy(read_file(path), path, expected); }
 
 Array parse_npy(const std::string& file, const std::string& path, DType expected) {
   if (file.size() < 10 || std::memcmp(file.data(), "\x93NUMPY", 6) != 0)

@@ -5,6 +5,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/strided.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/user_operator.h"
 #include "compiler/loop/interpret.h"
@@ -28,24 +29,6 @@ struct Size {
   bool real;
 };
 
-// Visits the elements of a tensor of a call in row-major order, with their places in its buffer.
-template <class Visit>
-void for_each_element(const std::vector<int64_t>& dims, const int64_t* strides, int64_t offset,
-                      const Visit& visit) {
-  int64_t count = 1;
-  for (const int64_t dim : dims) count *= dim;
-  std::vector<int64_t> at(dims.size(), 0);
-  for (int64_t i = 0; i < count; ++i) {
-    int64_t place = offset;
-    for (size_t d = 0; d < dims.size(); ++d) place += at[d] * strides[d];
-    visit(i, place);
-    for (size_t d = dims.size(); d-- > 0;) {
-      if (++at[d] < dims[d]) break;
-      at[d] = 0;
-    }
-  }
-}
-
 // Computes a call by the reference, at its sizes.
 struct ReferenceRun {
   UserOperator op;
@@ -63,11 +46,11 @@ struct ReferenceRun {
       const UserKernel::Tensor& tensor = kernel.reads[i];
       HostTensor dense = loop::make_tensor(tensor.dtype, dims_of(places, kernel, i, arguments));
       const auto bytes = static_cast<size_t>(byte_size(tensor.dtype));
-      for_each_element(dense.shape, &arguments[places.stride(i, 0)], arguments[places.offset(i)],
-                       [&](int64_t element, int64_t at) {
-                         std::memcpy(dense.bytes.data() + static_cast<size_t>(element) * bytes,
-                                     reads[i].data + static_cast<size_t>(at) * bytes, bytes);
-                       });
+      for_each_place(dense.shape, strides_of(places, kernel, i, arguments), arguments[places.offset(i)],
+                     [&](int64_t element, int64_t at) {
+                       std::memcpy(dense.bytes.data() + static_cast<size_t>(element) * bytes,
+                                   reads[i].data + static_cast<size_t>(at) * bytes, bytes);
+                     });
       graph::Type type{tensor.dtype, {}};
       for (const int64_t dim : dense.shape) type.shape.emplace_back(dim);
       call.arguments.push_back(
@@ -87,11 +70,11 @@ struct ReferenceRun {
       STRIDEC_CHECK(
           made[i].shape == dims_of(places, kernel, t, arguments) && made[i].dtype == kernel.writes[i].dtype,
           op.name);
-      for_each_element(made[i].shape, &arguments[places.stride(t, 0)], arguments[places.offset(t)],
-                       [&](int64_t element, int64_t at) {
-                         std::memcpy(writes[i].data + static_cast<size_t>(at) * bytes,
-                                     made[i].bytes.data() + static_cast<size_t>(element) * bytes, bytes);
-                       });
+      for_each_place(made[i].shape, strides_of(places, kernel, t, arguments), arguments[places.offset(t)],
+                     [&](int64_t element, int64_t at) {
+                       std::memcpy(writes[i].data + static_cast<size_t>(at) * bytes,
+                                   made[i].bytes.data() + static_cast<size_t>(element) * bytes, bytes);
+                     });
     }
   }
 
@@ -100,6 +83,10 @@ struct ReferenceRun {
     std::vector<int64_t> dims;
     for (size_t d = 0; d < kernel.tensor(tensor).rank; ++d) dims.push_back(arguments[places.dim(tensor, d)]);
     return dims;
+  }
+  static std::span<const int64_t> strides_of(const UserArguments& places, const UserKernel& kernel,
+                                             size_t tensor, const std::vector<int64_t>& arguments) {
+    return std::span(arguments).subspan(places.stride(tensor, 0), kernel.tensor(tensor).rank);
   }
 
   Attr value_of(const std::string& name, const UserArguments& places,

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "compiler/base/check.h"
+#include "compiler/base/strided.h"
 
 namespace stridec::extend {
 namespace {
@@ -38,18 +39,9 @@ struct Laid {
 
   template <class Visit>
   void for_each(const Visit& visit) {
-    int64_t count = 1;
-    for (const int64_t dim : dims) count *= dim;
-    std::vector<int64_t> at(dims.size(), 0);
-    for (int64_t i = 0; i < count; ++i) {
-      int64_t place = offset;
-      for (size_t d = 0; d < dims.size(); ++d) place += at[d] * strides[d];
-      visit(static_cast<size_t>(i) * width, static_cast<size_t>(place) * width);
-      for (size_t d = dims.size(); d-- > 0;) {
-        if (++at[d] < dims[d]) break;
-        at[d] = 0;
-      }
-    }
+    for_each_place(dims, strides, offset, [&](int64_t element, int64_t place) {
+      visit(static_cast<size_t>(element) * width, static_cast<size_t>(place) * width);
+    });
   }
 };
 

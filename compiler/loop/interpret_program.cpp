@@ -7,6 +7,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
+#include "compiler/base/strided.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/bytecode.h"
 #include "compiler/loop/capacity.h"
@@ -122,17 +123,9 @@ class Runner {
     int64_t count = product(out.shape), bytes = byte_size(b.dtype);
     out.bytes.resize(static_cast<size_t>(count * bytes));
     const uint8_t* data = memory(id).data;
-    std::vector<int64_t> at(out.shape.size(), 0);
-    int64_t offset = 0;
-    for (int64_t e = 0; e < count; ++e) {
-      std::memcpy(out.bytes.data() + e * bytes, data + offset * bytes, static_cast<size_t>(bytes));
-      for (size_t d = at.size(); d-- > 0;) {
-        offset += strides[d];
-        if (++at[d] < out.shape[d]) break;
-        offset -= strides[d] * at[d];
-        at[d] = 0;
-      }
-    }
+    for_each_place(out.shape, strides, 0, [&](int64_t element, int64_t place) {
+      std::memcpy(out.bytes.data() + element * bytes, data + place * bytes, static_cast<size_t>(bytes));
+    });
     return out;
   }
 

@@ -15,6 +15,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/sha256.h"
+#include "compiler/base/strided.h"
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/clang.h"
@@ -199,16 +200,7 @@ class Run {
   void for_each_element(const Reached& r, const Visit& visit) const {
     int64_t first = 0;
     for (size_t d = 0; d < r.dims.size(); ++d) first -= std::min<int64_t>((r.dims[d] - 1) * r.strides[d], 0);
-    std::vector<int64_t> at(r.dims.size(), 0);
-    for (int64_t i = 0; i < r.elements; ++i) {
-      int64_t place = first;
-      for (size_t d = 0; d < r.dims.size(); ++d) place += at[d] * r.strides[d];
-      visit(place);
-      for (size_t d = r.dims.size(); d-- > 0;) {
-        if (++at[d] < r.dims[d]) break;
-        at[d] = 0;
-      }
-    }
+    for_each_place(r.dims, r.strides, first, [&](int64_t, int64_t place) { visit(place); });
   }
 
   void call(Function function, const Guarded& scratch) {
@@ -265,7 +257,7 @@ class Run {
     const auto place = [&](const Guarded& memory) {
       const uint8_t *begin = memory.data(), *end = begin + memory.bytes();
       if (result.address < begin) return cat(begin - result.address, " bytes before the start of ");
-      return cat(result.address - end, " bytes behind the end of ");
+      return cat(result.address - end, " bytes past the end of ");
     };
     for (size_t t = 0; t < memory_.size(); ++t) {
       const Guarded& memory = *memory_[t];

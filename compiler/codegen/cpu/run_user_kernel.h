@@ -10,7 +10,7 @@
 namespace stridec::codegen::cpu {
 
 struct UserRunOptions {
-  bool at_start = false;   // tensors begin at the page of their start, instead of ending at that of their end
+  bool at_start = false;   // the guard page is before each tensor's first byte; else after its last
   uint8_t fill = 0xa5;     // the bytes of outputs and of scratch memory before the run
   int64_t parts = 1;       // into which a parallel domain is cut, at most one for each point
   double max_seconds = 0;  // 0: no limit
