@@ -65,7 +65,7 @@ int memcmp(const void*, const void*, size_t);
 #define isfinite(x) __builtin_isfinite(x)
 )";
 
-// Functions of math.h, for the type F: there is no libm behind a kernel.
+// Functions of math.h, for the type F. Artifacts do not link libm.
 struct Function {
   std::string_view name;
   std::vector<std::string_view> needs;  // snippets, without the type
@@ -119,7 +119,7 @@ const std::vector<Function>& functions() {
   return list;
 }
 
-// The words of a text, of which only those that it has are defined.
+// The identifiers in a text. Only the helpers that it names are defined.
 std::set<std::string, std::less<>> words_of(const std::string& text) {
   std::set<std::string, std::less<>> words;
   std::string word;
@@ -168,8 +168,8 @@ STRIDEC_CALLED __bf16 __truncsfbf2(float x) { return __builtin_bit_cast(__bf16, 
 STRIDEC_CALLED __bf16 __truncdfbf2(double x) { return __builtin_bit_cast(__bf16, (u16)sd_to_bf16(sd_odd(x))); }
 )";
 
-// What the user's text names, from the compiler's own texts. Those are C++, of which C lacks overloading and
-// std::bit_cast's builtin.
+// Definitions of the helpers that the user's text names, made from snippets. Snippets are C++; in C,
+// attributes and macros stand in for overloading and __builtin_bit_cast.
 std::string helpers(const UserKernel& kernel, const std::string& source, bool f16c) {
   const auto words = words_of(source);
   Snippets snippets(f16c);
@@ -245,7 +245,7 @@ std::string argument(const UserKernel& kernel, const Parameter& p) {
   return "";
 }
 
-// The types of stdint.h that the prelude lacks, and 16-bit floats as storage that converts to float.
+// The types of stdint.h that the CUDA prelude lacks, and 16-bit floats as types that convert to float.
 constexpr std::string_view kCudaTypes = R"(
 typedef signed char int8_t;
 typedef short int16_t;
@@ -267,7 +267,8 @@ struct bfloat16 {
 };
 )";
 
-// The user's kernels are functions that the compiler's own kernel calls, which has the bounds of the launch.
+// Turns the user's __global__ functions into device functions: a generated kernel calls them, and has the
+// launch bounds.
 std::string as_device_text(const std::string& source) {
   std::string out = replaced(source, "__global__", "static");
   constexpr std::string_view kBounds = "__launch_bounds__";

@@ -1,5 +1,5 @@
-// The texts of a user's kernel (loop/user_kernel.h) as units that compile: what they may use, in front of
-// what the user wrote, and a function behind it that the compiler's own code calls.
+// Completes the text of a user's kernel (loop/user_kernel.h) to a translation unit: declarations of what
+// the text may use, the text itself, and an entry function for the generated code.
 #pragma once
 
 #include <string>

@@ -72,8 +72,8 @@ class Scanner {
   int line_ = 1;
 };
 
-// One behind the bracket that closes the one at `at`.
-std::optional<size_t> behind(const std::vector<Token>& tokens, size_t at) {
+// The position after the bracket that closes the one at `at`.
+std::optional<size_t> after_bracket(const std::vector<Token>& tokens, size_t at) {
   int depth = 0;
   for (; at < tokens.size(); ++at) {
     const std::string& t = tokens[at].text;
@@ -98,13 +98,13 @@ KernelHeader parse_kernel_header(const std::string& text, const std::string& pla
       ++at;
       continue;
     }
-    const auto end = behind(tokens, at);
+    const auto end = after_bracket(tokens, at);
     if (!end) rule_error(text, place, tokens[at].at, cat("nothing closes this '", tokens[at].text, "'"));
     if (is(at, "(") && at > begins && tokens[at - 1].word && tokens[at - 1].text != "__attribute__") {
       // Attributes may stand between the parameters and the body.
       size_t body = *end;
       while (is(body, "__attribute__") && is(body + 1, "("))
-        body = behind(tokens, body + 1).value_or(tokens.size());
+        body = after_bracket(tokens, body + 1).value_or(tokens.size());
       if (is(body, "{")) found = at - 1, found_begins = begins;
     }
     if (is(at, "{")) begins = *end;
@@ -115,16 +115,17 @@ KernelHeader parse_kernel_header(const std::string& text, const std::string& pla
   KernelHeader made{.function = tokens[*found].text, .result = {}, .at = tokens[*found].at, .parameters = {}};
   for (size_t i = found_begins; i < *found; ++i)
     made.result += cat(i == found_begins ? "" : " ", tokens[i].text);
-  const size_t last = *behind(tokens, *found + 1) - 1;
+  const size_t last = *after_bracket(tokens, *found + 1) - 1;
   size_t first = *found + 2;
   if (last == first || (last == first + 1 && is(first, "void"))) return made;
   while (first <= last) {
     size_t end = first;
-    while (end < last && !is(end, ",")) end = is(end, "(") || is(end, "[") ? *behind(tokens, end) : end + 1;
-    size_t behind_name = first;  // before the brackets of an array
-    while (behind_name < end && !is(behind_name, "[")) ++behind_name;
-    const size_t name = behind_name - 1;
-    if (behind_name < first + 2 || !tokens[name].word)
+    while (end < last && !is(end, ","))
+      end = is(end, "(") || is(end, "[") ? *after_bracket(tokens, end) : end + 1;
+    size_t name_end = first;  // before the brackets of an array
+    while (name_end < end && !is(name_end, "[")) ++name_end;
+    const size_t name = name_end - 1;
+    if (name_end < first + 2 || !tokens[name].word)
       rule_error(text, place, tokens[std::min(first, last)].at, "a parameter has a type and a name");
     made.parameters.push_back({tokens[name].text, tokens[name].at});
     first = end + 1;

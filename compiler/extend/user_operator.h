@@ -67,7 +67,7 @@ struct KernelBody {
 // How a kernel runs to be checked.
 struct KernelTrial {
   bool strided = false;   // tensors have gaps and run backwards where the declaration takes that
-  bool at_start = false;  // memory that nothing may touch is right before tensors, instead of right behind
+  bool at_start = false;  // the guard page is before each tensor's first byte; else after its last
   uint8_t fill = 0xa5;    // what outputs hold before
   int64_t parts = 1;      // calls, of a parallel domain
 };

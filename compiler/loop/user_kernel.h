@@ -40,7 +40,7 @@ struct UserKernel {
       kNumbers,  // a constant array; the text is its elements
       kCount,    // the number of its elements, which is `index`
       kBegin,    // the first of the points of the parallel domain that the call computes
-      kEnd,      // one behind the last
+      kEnd,      // one past the last
       kScratch,
     };
     Kind kind = Kind::kData;

@@ -143,8 +143,8 @@ def check_errors(work, run, says, expect):
     loop = "for (int64_t i = 0; i < n * d; ++i) y[i] = x[i];"
     head = "(const float* x, float* y, int64_t n, int64_t d)"
     found = {
-        "reads behind": (kernel(f"void f{head} {{ {loop} y[0] += x[n * d]; }}"), "0 bytes behind the end of input 'x' f32["),
-        "writes behind": (kernel(f"void f{head} {{ {loop} y[n * d + 1] = 1; }}"), "4 bytes behind the end of output 'y' f32["),
+        "reads behind": (kernel(f"void f{head} {{ {loop} y[0] += x[n * d]; }}"), "0 bytes past the end of input 'x' f32["),
+        "writes behind": (kernel(f"void f{head} {{ {loop} y[n * d + 1] = 1; }}"), "4 bytes past the end of output 'y' f32["),
         "writes before": (kernel(f"void f{head} {{ {loop} y[-1] = 1; }}"), "reads or writes 4 bytes before the start of output 'y'"),
         "writes an input": (kernel(f"void f{head} {{ {loop} if (n * d) ((float*)x)[0] = 1; }}"), "writes to input 'x'"),
         "wild": (kernel(f"void f{head} {{ {loop} *(volatile int*)64 = 1; }}"), "reads or writes memory that is no tensor's"),
@@ -156,7 +156,7 @@ def check_errors(work, run, says, expect):
         "parts": (kernel("void f(const float* x, float* y, int64_t n, int64_t d, int64_t begin) { for (int64_t i = 0; i < n * d; ++i) y[i] = x[i] + begin; }",
                          parallel="n"), "depends on the number of calls"),
         "scratch": (kernel(["void f(const float* x, float* y, int64_t n, int64_t d, void* scratch) {",
-                            f"  float* s = scratch; s[d + 16] = 1; {loop}", "}"], scratch="d * 4"), "bytes behind the end of its scratch memory"),
+                            f"  float* s = scratch; s[d + 16] = 1; {loop}", "}"], scratch="d * 4"), "bytes past the end of its scratch memory"),
     }
     for name, (body, *sentences) in found.items():
         file.write_text(json.dumps(one(body)))
