@@ -305,6 +305,7 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
       all.push_back(std::move(candidate));
     }
   }
+  if (all.empty()) all.push_back({first, 1e3, first.kernel});  // a template without parameters
   sort_stable(all, [&](const Candidate& x, const Candidate& y) {
     const bool is_first = x.schedule == first, other_is = y.schedule == first;
     return is_first != other_is ? is_first : sooner(x, y);
