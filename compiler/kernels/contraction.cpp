@@ -40,6 +40,20 @@ Factor factor_of(const loop::Operand& operand, DType dtype) {
 
 }  // namespace
 
+const loop::Load* plain_load(const Factor& factor) {
+  const loop::Load* load = nullptr;
+  for (const Stmt* stmt : factor.slice) {
+    if (const auto* l = std::get_if<loop::Load>(&stmt->node)) {
+      if (load) return nullptr;
+      load = l;
+    } else {
+      const auto* let = std::get_if<loop::Let>(&stmt->node);
+      if (!let || let->op != loop::ScalarOp::kCast) return nullptr;
+    }
+  }
+  return load && factor.slice.size() <= 2 && load->access.mask.is_const(1) ? load : nullptr;
+}
+
 std::optional<Contraction> match_contraction(const loop::Nest& nest) {
   const auto found = loop::classify_contraction(nest);
   if (!found || found->reduce->dims.empty() || !adds_products(*found->reduce)) return std::nullopt;

@@ -28,6 +28,9 @@ struct Factor {
   Vars vars;  // dims of the nest and of the reduction that it depends on
 };
 
+// The load that the factor consists of, apart from a cast; null if it is masked or computed.
+const loop::Load* plain_load(const Factor& factor);
+
 // Holds pointers into the nest that it describes.
 struct Contraction {
   size_t at = 0;  // index of the reduction in nest.body

@@ -35,4 +35,10 @@ inline bool is_cast(const loop::Let* let) {
   return let && (let->op == loop::ScalarOp::kCast || let->op == loop::ScalarOp::kCastSat);
 }
 
+// The value that the casts at its end convert.
+inline loop::ValueId skip_casts(const Definitions& definitions, loop::ValueId id) {
+  while (is_cast(let_of(definitions, id))) id = let_of(definitions, id)->args[0];
+  return id;
+}
+
 }  // namespace stridec::kernels

@@ -58,9 +58,7 @@ class Matcher {
     if (!let || let->op != ScalarOp::kMul) return std::nullopt;
     Product out{.sum = &reduce, .at = reduce.dims[0].var};
     for (const size_t side : {0u, 1u}) {
-      ValueId id = let->args[side];
-      while (is_cast(let_of(made_, id))) id = let_of(made_, id)->args[0];
-      const auto found = made_.find(id);
+      const auto found = made_.find(skip_casts(made_, let->args[side]));
       const Load* load = found == made_.end() ? nullptr : std::get_if<Load>(&found->second->node);
       if (!load || !load->access.mask.is_const(1)) return std::nullopt;
       (side ? out.b : out.a) = load;
@@ -111,14 +109,9 @@ class Matcher {
     return program_[score_grads_->access.buffer].dtype == out_.dtype && weight() && score_gradient();
   }
 
-  ValueId without_casts(ValueId id) const {
-    while (is_cast(let_of(made_, id))) id = let_of(made_, id)->args[0];
-    return id;
-  }
-
   // The stored weight: select(seen, exp(scale * score - log_sum_exp), 0).
   bool weight() {
-    weight_ = without_casts(weights_->value);
+    weight_ = skip_casts(made_, weights_->value);
     const Let* let = let_of(made_, weight_);
     if (let && let->op == ScalarOp::kSelect) {
       const auto hidden = constant_of(made_, let->args[2]);
@@ -126,9 +119,8 @@ class Matcher {
       const auto* shown =
           found == made_.end() ? nullptr : std::get_if<loop::IndexValue>(&found->second->node);
       if (!hidden || hidden->f != 0 || !shown) return false;
-      const auto seen = seen_of(shown->expr);
-      if (!seen) return false;
-      out_.seen = seen;
+      out_.seen = seen_keys(shown->expr, out_.row.var, out_.keys.var, program_.facts);
+      if (!out_.seen) return false;
       let = let_of(made_, let->args[1]);
     }
     if (!let || let->op != ScalarOp::kExp) return false;
@@ -145,17 +137,8 @@ class Matcher {
     return score == scores_.sum->results[0];
   }
 
-  // n < m + seen, in any arrangement.
-  std::optional<Expr> seen_of(Expr shown) const {
-    const bool strict = shown.op() == sym::Op::kLt;
-    if (!strict && shown.op() != sym::Op::kLe) return std::nullopt;
-    const Expr seen = sym::simplify(
-        shown.arg(1) - shown.arg(0) + out_.keys.var - out_.row.var + (strict ? 0 : 1), program_.facts);
-    return sym::has_index(seen) ? std::nullopt : std::optional(seen);
-  }
-
   bool score_gradient() const {
-    const Let* let = let_of(made_, without_casts(score_grads_->value));
+    const Let* let = let_of(made_, skip_casts(made_, score_grads_->value));
     if (!let || let->op != ScalarOp::kMul || let->args[0] != weight_) return false;
     const Let* difference = let_of(made_, let->args[1]);
     return difference && difference->op == ScalarOp::kSub && difference->args[0] == grads_.sum->results[0] &&
@@ -303,6 +286,13 @@ bool copies_in_tiles(const loop::Program& program, const FlashBackward& flash) {
       if (program.facts.known_divisor(e) % lanes != 0) return false;
   }
   return true;
+}
+
+std::optional<Expr> seen_keys(Expr shown, Expr row, Expr key, const sym::Facts& facts) {
+  const bool strict = shown.op() == sym::Op::kLt;
+  if (!strict && shown.op() != sym::Op::kLe) return std::nullopt;
+  const Expr seen = sym::simplify(shown.arg(1) - shown.arg(0) + key - row + (strict ? 0 : 1), facts);
+  return sym::has_index(seen) ? std::nullopt : std::optional(seen);
 }
 
 std::optional<Flash::Operand> flash_operand(const loop::Program& program, const Load& load, Expr line,

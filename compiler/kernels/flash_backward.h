@@ -57,6 +57,9 @@ constexpr std::string_view kFlashBackward = "flash.backward";  // the schedule's
 // Whether TMA can copy tiles of q, k, v and grad, and 16 bytes of o at a time, whatever the sizes.
 bool copies_in_tiles(const loop::Program& program, const FlashBackward& flash);
 
+// If the condition is key < row + seen, in any arrangement: `seen`, an expression of sizes.
+std::optional<sym::Expr> seen_keys(sym::Expr shown, sym::Expr row, sym::Expr key, const sym::Facts& facts);
+
 // The operand that `load` reads: its offset is base + line * `line` + `depth`. Nothing if it has another
 // form.
 std::optional<Flash::Operand> flash_operand(const loop::Program& program, const loop::Load& load,

@@ -64,14 +64,12 @@ class Mask {
   // dtype does so only if a visible score is certain to exist.
   enum class Hides { kNo, kLowest, kInfinite };
   Hides hides(ValueId id) const {
-    while (is_cast(let_of(definitions_, id))) id = let_of(definitions_, id)->args[0];
-    const auto constant = constant_of(definitions_, id);
+    const auto constant = constant_of(definitions_, skip_casts(definitions_, id));
     if (!constant || !is_float(constant->dtype) || constant->f > -65504) return Hides::kNo;
     return std::isinf(constant->f) ? Hides::kInfinite : Hides::kLowest;
   }
   bool is_zero(ValueId id) const {
-    while (is_cast(let_of(definitions_, id))) id = let_of(definitions_, id)->args[0];
-    const auto constant = constant_of(definitions_, id);
+    const auto constant = constant_of(definitions_, skip_casts(definitions_, id));
     return constant && constant->f == 0 && constant->i == 0;
   }
 
@@ -82,8 +80,7 @@ class Mask {
     if (let->op == ScalarOp::kSelect) return of_select(*let, false);
     if (let->op != ScalarOp::kAdd) return std::nullopt;
     for (int side : {0, 1}) {
-      ValueId bias = let->args[static_cast<size_t>(side)];
-      while (is_cast(let_of(definitions_, bias))) bias = let_of(definitions_, bias)->args[0];
+      const ValueId bias = skip_casts(definitions_, let->args[static_cast<size_t>(side)]);
       const Let* select = let_of(definitions_, bias);
       if (!select) continue;
       const ValueId score = let->args[static_cast<size_t>(1 - side)];

@@ -8,6 +8,7 @@
 #include "compiler/base/check.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/kernels/definitions.h"
+#include "compiler/kernels/flash_backward.h"
 #include "compiler/kernels/flash_mask.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
@@ -271,39 +272,14 @@ class Rows {
 
 // ---- factors ---------------------------------------------------------------------------------------------
 
-// The load that a factor consists of, possibly cast to f32.
-const Load* plain_load(const Factor& factor) {
-  const Load* load = nullptr;
-  for (const Stmt* stmt : factor.slice) {
-    if (const auto* l = std::get_if<Load>(&stmt->node)) {
-      if (load) return nullptr;
-      load = l;
-    } else {
-      const auto* let = std::get_if<Let>(&stmt->node);
-      if (!let || let->op != ScalarOp::kCast) return nullptr;
-    }
-  }
-  return load && factor.slice.size() <= 2 && load->access.mask.is_const(1) ? load : nullptr;
-}
-
 std::optional<Flash::Operand> operand(const loop::Program& program, const Factor& factor, Expr line,
                                       Expr depth, const sym::Facts& facts, bool scatters = false) {
-  Flash::Operand out{.load = plain_load(factor), .base = {}, .line = {}};
-  if (!out.load) return std::nullopt;
-  const Expr offset = offset_of(program, out.load->access, facts);
-  const auto form = linear_form(offset, {line, depth});
-  if (!form || sym::has_index(form->coefficients[0])) {
-    const auto only = sym::linear_in(offset, depth);
-    if (!scatters || !only || !only->coefficient.is_const(1)) return std::nullopt;
-    out.base = only->rest;
-    out.line = 0;
-    out.scattered = true;
-    return out;
-  }
-  if (!form->coefficients[1].is_const(1)) return std::nullopt;
-  out.base = form->rest;
-  out.line = form->coefficients[0];
-  return out;
+  const Load* load = plain_load(factor);
+  if (!load) return std::nullopt;
+  if (auto found = flash_operand(program, *load, line, depth, facts)) return found;
+  const auto only = sym::linear_in(offset_of(program, load->access, facts), depth);
+  if (!scatters || !only || !only->coefficient.is_const(1)) return std::nullopt;
+  return Flash::Operand{.load = load, .base = only->rest, .line = 0, .scattered = true};
 }
 
 // The common type of both factors.

@@ -71,7 +71,7 @@ class Joining {
   }
 
   // The pieces of a sum; false if it adds up anything else.
-  bool collect(ValueId value, std::vector<Piece>& pieces) const {
+  bool collect(ValueId value, std::vector<Piece>& pieces) {
     const Graph& graph = edit_.graph();
     const Node& node = graph[graph[value].producer];
     for (ValueId input : node.inputs) {
@@ -89,7 +89,7 @@ class Joining {
   }
 
   // Sorts the pieces; false if they do not fill the dim without gaps.
-  bool join(ValueId sum, std::vector<Piece>& pieces) const {
+  bool join(ValueId sum, std::vector<Piece>& pieces) {
     const Graph& graph = edit_.graph();
     const size_t dim = pieces[0].dim;
     if (std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) { return piece.dim != dim; }))
@@ -106,7 +106,7 @@ class Joining {
     return same(end, graph[sum].type.shape[dim]);
   }
 
-  mutable Edit edit_;  // graph() is not const
+  Edit edit_;
 };
 
 }  // namespace

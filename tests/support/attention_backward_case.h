@@ -9,6 +9,8 @@ namespace stridec::test {
 
 struct AttentionBackwardCase {
   bool causal = false;
+  bool other_mask = false;                // the gradient is 0 elsewhere than where the mask hides keys
+  bool changes = false;                   // q changes between the passes
   bool safe = false;                      // PyTorch's softmax, in which rows that see no key are 0
   const char* extra = "";                 // more steps
   const char* outputs = "o, dq, dk, dv";  // or x, which `extra` stores, as well
@@ -27,7 +29,7 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
   scores += cat("      store s[%b, %h, %m, %n] %", c.causal ? 10 : 7, "\n");
   return cat(
       R"(program attention
-  input q bf16 [2, 2, 70, 64] ordinal 0
+  input q0 bf16 [2, 2, 70, 64] ordinal 0
   input k bf16 [2, 2, 70, 64] ordinal 1
   input v bf16 [2, 2, 70, 64] ordinal 2
   input g0 f32 [2, 2, 70, 64] ordinal 3
@@ -45,11 +47,15 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
   arena sum f32 [2, 2, 70]
   arena ds bf16 [2, 2, 70, 70]
   arena g bf16 [2, 2, 70, 64]
+  arena q bf16 [2, 2, 70, 64]
   local e f32 [70]
-  inputs (q, k, v, g0)
+  inputs (q0, k, v, g0)
   outputs ()",
       c.outputs, R"()
   steps
+    nest 10 queries (%b<2, %h<2, %m<70, %d<64)
+      %0 : bf16 = load q0[%b, %h, %m, %d]
+      store q[%b, %h, %m, %d] %0
     nest 0 scores (%b<2, %h<2, %m<70, %n<70)
 )",
       scores, R"(    nest 1 softmax (%b<2, %h<2, %m<70)
@@ -86,7 +92,13 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
         yield %5
       %6 : bf16 = cast %0
       store o[%b, %h, %m, %d] %6
-    nest 9 gradient (%b<2, %h<2, %m<70, %d<64)
+)",
+      c.changes ? R"(    nest 11 change (%b<2, %h<2, %m<70, %d<64)
+      %0 : bf16 = load k[%b, %h, %m, %d]
+      store q[%b, %h, %m, %d] %0
+)"
+                : "",
+      R"(    nest 9 gradient (%b<2, %h<2, %m<70, %d<64)
       %0 : f32 = load g0[%b, %h, %m, %d]
       %1 : bf16 = cast %0
       store g[%b, %h, %m, %d] %1
@@ -122,9 +134,13 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
       %2 : f32 = load sum[%b, %h, %m]
       %3 : f32 = sub %1 %2
       %4 : f32 = mul %0 %3
-      %5 : f32 = constant 0.125
-      %6 : f32 = mul %4 %5
-      %7 : bf16 = cast %6
+)",
+      c.causal || c.other_mask ? cat("      %8 : bool = index %n <= %m", c.other_mask ? " + 1" : "",
+                                     "\n      %9 : f32 = constant 0\n      %10 : f32 = select %8 %4 %9\n")
+                               : "",
+      cat("      %5 : f32 = constant 0.125\n      %6 : f32 = mul %", c.causal || c.other_mask ? 10 : 4,
+          " %5\n"),
+      R"(      %7 : bf16 = cast %6
       store ds[%b, %h, %m, %n] %7
     nest 7 key_gradient (%b<2, %h<2, %n<70, %d<64)
       %0 : f32 = reduce sum (%m<70)

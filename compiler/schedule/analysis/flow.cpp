@@ -58,6 +58,13 @@ Flow make_flow(const loop::Program& program, const loop::Steps& steps) {
   return flow;
 }
 
+int writer_before(const loop::Program& program, const loop::Steps& steps, const Flow& flow, int at,
+                  BufferId id) {
+  while (--at >= 0)
+    if (writes(flow.effects[at], id)) return nest_at(program, steps, at) ? at : -1;
+  return -1;
+}
+
 bool made_once(const loop::Program& program, const Flow& flow, BufferId id) {
   return program[id].storage == loop::Storage::kArena && flow.total_writers[id.value] == 1;
 }

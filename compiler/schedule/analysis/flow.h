@@ -15,6 +15,9 @@ struct Flow {
   std::vector<int> total_writers, total_readers;
 };
 Flow make_flow(const loop::Program& program, const loop::Steps& steps);
+// The last step before `at` that writes the buffer, if it is a launch; otherwise -1.
+int writer_before(const loop::Program& program, const loop::Steps& steps, const Flow& flow, int at,
+                  loop::BufferId id);
 // Whether the buffer is an arena buffer that exactly one step writes.
 bool made_once(const loop::Program& program, const Flow& flow, loop::BufferId id);
 // Whether, in addition, exactly one step reads it.

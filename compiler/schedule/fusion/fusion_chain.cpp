@@ -34,13 +34,6 @@ const Nest& nest_at(const Program& program, const loop::Steps& steps, int at) {
   return program[std::get<Launch>(steps[at].node).nest];
 }
 
-// The launch before `at` that writes `buffer`, or -1.
-int writer_before(const Flow& flow, const loop::Steps& steps, int at, BufferId buffer) {
-  for (int p = at - 1; p >= 0; --p)
-    if (writes(flow.effects[p], buffer)) return is_launch(steps, p) ? p : -1;
-  return -1;
-}
-
 // The paths from a contraction to `at` along buffers that one step writes and the next reads. Most steps have
 // none.
 std::vector<std::vector<int>> ways_to(const Program& program, const loop::Steps& steps, const Flow& flow,
@@ -48,7 +41,7 @@ std::vector<std::vector<int>> ways_to(const Program& program, const loop::Steps&
   std::vector<std::vector<int>> ways;
   for (BufferId id : flow.effects[at].reads) {
     if (program[id].storage != Storage::kArena) continue;
-    const int p = writer_before(flow, steps, at, id);
+    const int p = writer_before(program, steps, flow, at, id);
     if (p < 0) continue;
     const Nest& producer = nest_at(program, steps, p);
     if (is_contraction(producer)) {

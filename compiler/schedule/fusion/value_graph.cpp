@@ -13,11 +13,11 @@ using loop::Store;
 using sym::Expr;
 
 ValueGraph::ValueGraph(const loop::Program& program, const loop::Steps& steps, const Flow& flow)
-    : program_(program), steps_(steps), flow_(flow) {
+    : program_(program) {
   for (size_t at = 0; at < steps.size(); ++at)
-    if (const Nest* nest = nest_at(program_, steps_, static_cast<int>(at)))
-      for (BufferId id : flow_.effects[at].writes)
-        if (made_once(program_, flow_, id)) writers_[id] = nest;
+    if (const Nest* nest = nest_at(program, steps, static_cast<int>(at)))
+      for (BufferId id : flow.effects[at].writes)
+        if (made_once(program, flow, id)) writers_[id] = nest;
 }
 
 const Stmt* ValueGraph::definition(const Element& element) const {
@@ -27,25 +27,28 @@ const Stmt* ValueGraph::definition(const Element& element) const {
   return found == entry->second.end() ? nullptr : found->second;
 }
 
-const Let* ValueGraph::let_of(const Element& element) const {
+template <class T>
+const T* ValueGraph::definition_as(const Element& element) const {
   const Stmt* stmt = definition(element);
-  return stmt ? std::get_if<Let>(&stmt->node) : nullptr;
+  return stmt ? std::get_if<T>(&stmt->node) : nullptr;
 }
 
-const Load* ValueGraph::load_of(const Element& element) const {
-  const Stmt* stmt = definition(element);
-  return stmt ? std::get_if<Load>(&stmt->node) : nullptr;
+const Let* ValueGraph::let_of(const Element& element) const { return definition_as<Let>(element); }
+const Load* ValueGraph::load_of(const Element& element) const { return definition_as<Load>(element); }
+const loop::IndexValue* ValueGraph::index_of(const Element& element) const {
+  return definition_as<loop::IndexValue>(element);
 }
 
-const loop::Reduce* ValueGraph::reduce_of(const Element& element) const {
-  const Stmt* stmt = definition(element);
-  return stmt ? std::get_if<loop::Reduce>(&stmt->node) : nullptr;
+const loop::Reduce* ValueGraph::sum_of(const Element& element, Expr extent) const {
+  const auto* reduce = definition_as<loop::Reduce>(element);
+  return reduce && reduce->combine == loop::Combine::kSum && reduce->dims.size() == 1 &&
+                 reduce->dims[0].extent == extent
+             ? reduce
+             : nullptr;
 }
 
 std::optional<loop::Scalar> ValueGraph::constant_of(const Element& element) const {
-  const Element end = resolve(element, {});
-  const Stmt* stmt = definition(end);
-  const auto* constant = stmt ? std::get_if<loop::Constant>(&stmt->node) : nullptr;
+  const auto* constant = definition_as<loop::Constant>(resolve(element, {}));
   return constant ? std::optional(constant->value) : std::nullopt;
 }
 

@@ -32,17 +32,18 @@ class ValueGraph {
   // What defines the element; null if it is of another kind.
   const loop::Let* let_of(const Element& element) const;
   const loop::Load* load_of(const Element& element) const;
-  const loop::Reduce* reduce_of(const Element& element) const;
+  const loop::IndexValue* index_of(const Element& element) const;
+  const loop::Reduce* sum_of(const Element& element, sym::Expr extent) const;  // over one dim of this extent
   std::optional<loop::Scalar> constant_of(const Element& element) const;
 
  private:
   const loop::Stmt* definition(const Element& element) const;
+  template <class T>
+  const T* definition_as(const Element& element) const;
   // The element that was stored where `load` reads; nothing if that is not certain.
   std::optional<Element> stored(const Element& element, const loop::Load& load) const;
 
   const loop::Program& program_;
-  const loop::Steps& steps_;
-  const Flow& flow_;
   mutable std::map<const loop::Nest*, kernels::Definitions> definitions_;
   std::map<loop::BufferId, const loop::Nest*> writers_;  // of arena buffers that one launch writes
 };

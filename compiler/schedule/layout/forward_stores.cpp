@@ -83,23 +83,24 @@ class Forwarder {
   Forwarder(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
 
   void block(loop::Steps& steps) {
+    std::optional<Flow> flow;
     for (int at = static_cast<int>(steps.size()) - 1; at >= 0; --at) {
       const Nest* nest = nest_at(program_, steps, at);
       const auto copy = nest ? copy_of(*nest) : std::nullopt;
-      if (copy && forward(steps, at, *copy)) at = std::min(at, static_cast<int>(steps.size()));
+      if (!copy) continue;
+      if (!flow) flow = make_flow(program_, steps);
+      if (forward(steps, *flow, at, *copy)) flow.reset();
     }
   }
 
  private:
-  bool forward(loop::Steps& steps, int at, const Copy& copy) {
-    const Flow flow = make_flow(program_, steps);
+  bool forward(loop::Steps& steps, const Flow& flow, int at, const Copy& copy) {
     const BufferId part = copy.from.buffer, whole = copy.to.buffer;
     if (!passes_once(program_, flow, part) || program_[whole].storage != loop::Storage::kArena ||
         program_[part].dtype != program_[whole].dtype)
       return false;
-    int from = at - 1;
-    while (from >= 0 && !writes(flow.effects[from], part)) --from;
-    if (from < 0 || !nest_at(program_, steps, from)) return false;
+    const int from = writer_before(program_, steps, flow, at, part);
+    if (from < 0) return false;
     // The elements would be stored earlier.
     for (int step = from; step < at; ++step)
       if (reads(flow.effects[step], whole) ||

@@ -12,6 +12,7 @@
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/fusion/gpu_attention.h"
+#include "compiler/schedule/heuristics/candidates.h"
 #include "tests/support/attention_backward_case.h"
 #include "tests/support/random_tensor.h"
 
@@ -42,7 +43,7 @@ void check(const test::AttentionBackwardCase& c, bool fuses = true) {
   chain_gpu(after, target);
   loop::verify(after);
   CHECK(kernels_named(after, false) == (fuses ? 1 : 0));
-  CHECK(after.steps.size() == (fuses ? 3 : before.steps.size()));
+  CHECK(after.steps.size() == (fuses ? 4 : before.steps.size()));
   std::vector<HostTensor> inputs;
   for (size_t i = 0; i < before.inputs.size(); ++i) {
     const loop::Buffer& buffer = before[before.inputs[i]];
@@ -68,8 +69,30 @@ TEST_CASE("attention's backward pass as one nest") {
   check({.causal = true, .safe = true});
 }
 
+TEST_CASE("attention's backward pass has one candidate, its default") {
+  const GpuTarget target = gpu_target("sm_90a");
+  loop::Program p = loop::parse_program(test::attention_backward_text({}));
+  fuse_attention_backward(p, target);
+  loop::for_each_step(p.steps, [&](const loop::Step& step) {
+    const loop::Nest& nest = p[std::get<loop::Launch>(step.node).nest];
+    if (!kernels::match_flash_backward(p, nest)) return;
+    const auto space = candidates(p, nest, target, {});
+    REQUIRE(space.size() == 1);
+    CHECK(space[0].schedule == default_schedule(p, nest, target));
+    CHECK(space[0].schedule.kernel == kernels::kFlashBackward);
+    CHECK(refusal(p, nest, target, space[0].schedule).empty());
+  });
+}
+
+// The gradient is 0 at other keys than the mask hides, or a factor changes between the passes.
+TEST_CASE("attention whose backward pass is another function") {
+  check({.other_mask = true}, false);
+  check({.causal = true, .other_mask = true}, false);
+  check({.changes = true}, false);
+}
+
 TEST_CASE("attention whose probabilities are needed in memory") {
-  check({.extra = R"(    nest 10 copy (%b<2, %h<2, %m<70, %n<70)
+  check({.extra = R"(    nest 11 copy (%b<2, %h<2, %m<70, %n<70)
       %0 : f32 = load p[%b, %h, %m, %n]
       store x[%b, %h, %m, %n] %0
 )",

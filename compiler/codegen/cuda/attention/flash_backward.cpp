@@ -198,16 +198,14 @@ class Emitter {
   DeviceKernel main_kernel(const GpuTarget& target) const {
     KernelText text(program_, kCudaText);
     text.line("extern __shared__ __align__(1024) unsigned char shared[];");
-    const int bars = 15 + 2 * (flash_.depth == 64 ? 2 : 3);
+    const int bars = sizes_.barriers();
     text.line(cat("__shared__ alignas(8) unsigned long bars[", bars + 1, "];"));
     print_sizes(text);
     Body body(text, nest_);
-    std::vector<std::string> names;
     std::string fields;
     for (size_t d = 0; d < flash_.batch.size(); ++d) fields += cat(d ? ", t" : "t", d);
     text.line(cat("struct Place { int64_t ", fields.empty() ? "none" : fields, "; };"));
     text.open("const auto locate = [&](int head) -> Place");
-    std::string values;
     if (!flash_.batch.empty()) {
       text.line("int64_t rest = head;");
       for (size_t d = flash_.batch.size(); d-- > 0;) {

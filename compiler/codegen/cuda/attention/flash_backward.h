@@ -1,20 +1,16 @@
-// Emits attention's backward pass for Hopper (kernels/flash_backward.h). Every sum has a fixed order, so that
-// results do not depend on the run.
+// Emits attention's backward pass for Hopper (kernels/flash_backward.h). Every sum has a fixed order, so two
+// runs give the same bits.
 //
 // Three launches share a workspace:
-//   1. of each row the sum of o times its gradient, and the log-sum-exp as a power of two, padded to whole
-// tiles;
-//   2. the products. A thread block takes a tile of keys and walks over the tiles of rows that see it. dK
-// and dV
-//      stay in registers; dQ's part of each step is added to an f32 buffer when its turn comes, by bulk
-// additions
-//      in the order of the tiles of keys;
+//   1. per row: the sum of o times its gradient, and the log-sum-exp times log2(e), padded to whole tiles;
+//   2. the products: a thread block takes a tile of keys and iterates over the tiles of rows that see it.
+//      dK and dV stay in registers. The block adds each step's part of dQ to an f32 buffer by bulk
+//      reductions, in the order of the tiles of keys;
 //   3. dQ from that buffer.
 //
-// A block of the second launch has two warp groups that multiply, one warp that loads, by TMA, and two that
-// add.
-// A tile waits for a turn of tiles with smaller numbers only, which are running or done. Source: Shah et al.,
-// "FlashAttention-3", whose tiles these are; tests/gpu/attention_backward measures the alternatives.
+// A block of the second launch has two warp groups that multiply, one warp that loads by TMA, and two that
+// add. A tile waits for its turn to add, and only for tiles with smaller numbers, which are running or done.
+// Source: Shah et al., "FlashAttention-3". tests/gpu/attention_backward measures alternatives.
 #pragma once
 
 #include "compiler/base/gpu_target.h"

@@ -5,17 +5,13 @@
 namespace stridec::codegen::cuda {
 namespace {
 
-// Step order: kLate issues the product for dQ a step late, so that the warp groups need not meet. It needs
-// two slots for dS, for which only the smaller head size leaves shared memory.
 constexpr std::string_view kSizes = R"(
-constexpr int kQuerySlots = kLate ? 2 : 3;
 constexpr int kQueryBytes = kRows * kDepth * 2, kKeyBytes = kKeys * kDepth * 2, kScoreBytes = kKeys * kRows * 2;
 constexpr int kPartBytes = 64 * 64 * 4;  // of dQ: what a warp group adds in a step
 // Shared memory, in bytes from its start.
 constexpr int kAtValues = kKeyBytes, kAtQueries = kAtValues + kKeyBytes, kAtGrads = kAtQueries + kQuerySlots * kQueryBytes;
-constexpr int kAtScores = kAtGrads + 2 * kQueryBytes, kAtParts = kAtScores + (kLate ? 2 : 1) * kScoreBytes;
+constexpr int kAtScores = kAtGrads + 2 * kQueryBytes, kAtParts = kAtScores + kScoreSlots * kScoreBytes;
 constexpr int kAtSums = kAtParts + 4 * kPartBytes, kAtDeltas = kAtSums + kQuerySlots * kRows * 4;
-constexpr int kBars = 15 + 2 * kQuerySlots;
 
 struct Backward {
   int rows, keys, row_tiles, key_tiles, heads;
@@ -111,8 +107,8 @@ static inline void power(float& x, float scale, float shift) {
 #endif
 )";
 
-// The launch. A consumer thread holds, of every 8 queries, two of the keys `key` and `key + 8`: scores are
-// computed transposed, so that P and dS are first factors from registers.
+// The main launch. A consumer thread holds two of every 8 queries, for keys `key` and `key + 8`. Scores are
+// computed transposed, so that P and dS are in registers as first factors.
 constexpr std::string_view kMain = R"(
 template <class Locate, class Load>
 static inline void load_tiles(const Backward& a, unsigned base, unsigned bars, volatile int* tickets, Locate locate, Load load) {
@@ -159,7 +155,8 @@ static inline void load_tiles(const Backward& a, unsigned base, unsigned bars, v
   }
 }
 
-// Adds the parts of dQ of every second step: a thread that has to wait for an addition's end would not keep up alone.
+// Adds the parts of dQ of every second step. One thread alone would not keep up, since it waits for each
+// addition.
 static inline void add_parts(const Backward& a, unsigned base, unsigned bars, volatile int* tickets, unsigned two) {
   const unsigned p_full = bars + 16 + 16 * kQuerySlots + 32, p_empty = p_full + 16, t_full = p_empty + 24, t_empty = t_full + 16;
   int it = 0;
@@ -212,7 +209,7 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
 #pragma unroll 1
   for (int round = 0;; round++) {
     barrier_wait(t_full + 8 * (round & 1), round >> 1 & 1);
-    // Uniform, so that the tile's numbers need no registers of their own.
+    // Made uniform, so that the tile's fields need no vector registers.
     const int ticket = __shfl_sync(~0u, tickets[round & 1], 0);
     if (ticket >= a.key_tiles * a.heads) break;
     const Tile tile = tile_of(a, ticket);
@@ -273,7 +270,7 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
 #pragma unroll
         for (int i = 0; i < kRows / 4; i++) to[i] = pack(x[2 * i], x[2 * i + 1]);
       };
-      // dP becomes P * (dP - delta). kLate takes the rounded P, since its f32 has no registers any more.
+      // Replaces dP by P * (dP - delta). kLate uses the rounded P: the registers of its f32 are in use again.
       const auto to_ds = [&](float (&dp)[kRows / 2], const unsigned (&p)[kRows / 4], unsigned two) {
         const unsigned deltas = base + kAtDeltas + two * kRows * 4 + (fresh_thread() & 3) * 8;
 #pragma unroll
@@ -336,7 +333,7 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
           wait_scores<1>(dp);
           to_ds(dp, p, two);
           settle(dp);
-          // After the last step these scores are of what the ring holds, and are not read.
+          // After the last step these scores are computed from old contents of the ring and are not used.
           const int now = slot;
           advance();
           if (left > 1) barrier_wait(q_full + 8 * slot, phase);
@@ -359,7 +356,7 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
       } else {
         // S (nothing), the previous step's dQ (exponentials), dP (packing P), dV (dS and its way to shared memory), dK (the
         // next step's S). Barrier 2 + 2 * group + slot: dS of the group is there. Barrier 6 + 2 * group + slot: the group has
-        // read dS of both. In the first step dQ is of what shared memory holds, and is not read.
+        // read dS of both. In the first step dQ is computed from uninitialised memory and is not used.
 #pragma unroll 1
         for (int step = 0; step < steps; step++, it++) {
           const unsigned two = it & 1, before = two ^ 1;
@@ -485,16 +482,17 @@ std::string wait(const char* name, int sums) {
 }  // namespace
 
 int64_t BackwardSizes::shared_bytes() const {
-  const int64_t slots = depth == 64 ? 2 : 3, scores = depth == 64 ? 2 : 1;
-  return 2 * keys * depth * 2 + (slots + 2) * rows() * depth * 2 + scores * keys * rows() * 2 +
-         4 * 64 * 64 * 4 + (slots + 2) * rows() * 4;
+  const int64_t rings = query_slots() + 2;  // of queries and of gradients
+  return 2 * keys * depth * 2 + rings * rows() * depth * 2 + int64_t{score_slots()} * keys * rows() * 2 +
+         4 * 64 * 64 * 4 + rings * rows() * 4;
 }
 
 std::string flash_backward_sizes(const BackwardSizes& sizes, DType dtype, bool causal) {
   std::string out =
       cat("constexpr int kDepth = ", sizes.depth, ", kRows = ", sizes.rows(),
-          ", kKeys = ", BackwardSizes::keys, ";\nconstexpr bool kCausal = ", causal ? "true" : "false",
-          ", kLate = ", sizes.depth == 64 ? "true" : "false", ";\n");
+          ", kKeys = ", BackwardSizes::keys, ", kQuerySlots = ", sizes.query_slots(),
+          ", kScoreSlots = ", sizes.score_slots(), ";\nconstexpr bool kCausal = ", causal ? "true" : "false",
+          ", kLate = ", sizes.late() ? "true" : "false", ";\n");
   out +=
       dtype == DType::kF16
           ? R"(static inline float half_of(unsigned short x) {

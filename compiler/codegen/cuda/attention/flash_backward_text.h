@@ -11,8 +11,14 @@ namespace stridec::codegen::cuda {
 // Sizes that the text and its launch share. `depth`: the head size, 64 or 128.
 struct BackwardSizes {
   int64_t depth;
-  int rows() const { return depth == 64 ? 128 : 64; }  // queries per step
-  static constexpr int keys = 128;                     // per tile, 64 per consumer warp group
+  // Whether a step issues the product for dQ of the step before, so that the warp groups need not meet.
+  // That takes a second slot for dS, for which only the smaller head size leaves shared memory.
+  bool late() const { return depth == 64; }
+  int rows() const { return late() ? 128 : 64; }  // queries per step
+  int query_slots() const { return late() ? 2 : 3; }
+  int score_slots() const { return late() ? 2 : 1; }
+  int barriers() const { return 15 + 2 * query_slots(); }
+  static constexpr int keys = 128;  // per tile, 64 per consumer warp group
   static constexpr int threads = 384;
   int64_t shared_bytes() const;
 };

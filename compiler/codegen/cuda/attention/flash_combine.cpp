@@ -103,7 +103,7 @@ void MmaEmitter::print_meeting() {
   };
   text_.open("");
   print_counts(f_.plan.split, load);
-  f_.print_factors("l");
+  f_.print_factors("warp_row", "m", "l");
   text_.line("#pragma unroll 1");
   text_.open(cat("for (int own = warp * ", f_.plan.split, " + rank; own < ", blocks,
                  "; own += ", f_.plan.parts(), ")"));

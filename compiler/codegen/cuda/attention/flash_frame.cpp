@@ -403,7 +403,7 @@ std::string FlashFrame::powers(const std::string& difference) const {
   return cat("(", difference, ") * ", power_text());
 }
 
-void FlashFrame::print_factors(const std::string& sums) {
+void FlashFrame::print_factors(const std::string& row, const std::string& most, const std::string& sums) {
   text.line("float factor[2];");
   text.line("bool dead[2];");
   text.line("#pragma unroll");
@@ -411,6 +411,16 @@ void FlashFrame::print_factors(const std::string& sums) {
   text.line(cat("float all = ", sums, "[h];"));
   text.line("all += __shfl_xor_sync(~0u, all, 1);");
   text.line("all += __shfl_xor_sync(~0u, all, 2);");
+  if (flash.log_sum_exp) {
+    text.open(cat("if (lane_id % 4 == 0 && ", row, " + h * 8 < row_count)"));
+    const std::string scale =
+        flash.scale ? cat(" * ", float_literal(static_cast<float>(*flash.scale), true)) : std::string();
+    text.line(cat("const float log_sum_exp = ", most, "[h]", scale, " + logf(all);"));
+    Body body = rows_;
+    body.set_value(flash.log_sum_exp->value, {.text = "log_sum_exp", .dtype = DType::kF32});
+    body.print({*flash.log_sum_exp});
+    text.close();
+  }
   // Without keys, the sum is 0.
   text.line(cat("dead[h] = ", text.size(flash.keys.extent), " == 0", flash.guarded ? " || !(all > 0.0f)" : "",
                 ";"));
@@ -421,24 +431,6 @@ void FlashFrame::print_factors(const std::string& sums) {
     text.line("factor[h] = fixed[h];");
     text.close();
   }
-  text.close();
-}
-
-void FlashFrame::print_log_sum_exp(const std::string& row, const std::string& most, const std::string& sums) {
-  if (!flash.log_sum_exp) return;
-  text.line("#pragma unroll");
-  text.open("for (int h = 0; h < 2; ++h)");
-  text.line(cat("float all = ", sums, "[h];"));
-  text.line("all += __shfl_xor_sync(~0u, all, 1);");
-  text.line("all += __shfl_xor_sync(~0u, all, 2);");
-  text.open(cat("if (lane_id % 4 == 0 && ", row, " + h * 8 < row_count)"));
-  const std::string scale =
-      flash.scale ? cat(" * ", float_literal(static_cast<float>(*flash.scale), true)) : std::string();
-  text.line(cat("const float log_sum_exp = ", most, "[h]", scale, " + logf(all);"));
-  Body body = rows_;
-  body.set_value(flash.log_sum_exp->value, {.text = "log_sum_exp", .dtype = DType::kF32});
-  body.print({*flash.log_sum_exp});
-  text.close();
   text.close();
 }
 

@@ -80,11 +80,10 @@ struct FlashFrame {
   void print_shift(const std::string& most);  // sets shift[h]
   // C expression: a difference of scores as an exponent of two.
   std::string powers(const std::string& difference) const;
-  // After the last key: declares factor[h] from each thread's share of the sums, sums[h].
-  void print_factors(const std::string& sums);
-  // Stores the rows' log-sum-exp if the nest does, from the running maximum, most[h], and each thread's share
-  // of the sums, sums[h]. `row`: as for print_rows().
-  void print_log_sum_exp(const std::string& row, const std::string& most, const std::string& sums);
+  // After the last key: declares factor[h] from each thread's share of the sums, sums[h], and stores the
+  // rows' log-sum-exp if the nest does. most[h]: the maximum that the weights are relative to; `row`: as for
+  // print_rows().
+  void print_factors(const std::string& row, const std::string& most, const std::string& sums);
   // Prints the statements and stores after the second sum, for columns j * 8 + lane_id % 4 * 2 + w; `row` as
   // above. `pairs`: stores two 16-bit elements at a time, if wide_condition() holds, or eight, which four
   // threads transpose among themselves. `own`: a C expression for the only j to print; empty: all j.

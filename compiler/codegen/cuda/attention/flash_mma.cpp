@@ -109,8 +109,7 @@ void MmaEmitter::print(bool dependent) {
   if (early) text_.line("wait_predecessor();");
   print_walk(start, "key_end");
   if (splits()) return print_meeting();
-  f_.print_log_sum_exp("warp_row", "m", "l");
-  f_.print_factors("l");
+  f_.print_factors("warp_row", "m", "l");
   f_.print_values(across_ / 8, "warp_row", wide_,
                   [](const std::string& j, const std::string& e) { return cat("o[", j, "][", e, "]"); });
 }

@@ -189,7 +189,7 @@ void MmaEmitter::print_result() {
   const std::string row = cat("rows[(warp_row + h * 8) * ", pitch, " + ");
   text_.line("#pragma unroll");
   text_.line(cat("for (int h = 0; h < 2; ++h) l[h] = lane_id % 4 ? 0.0f : ", row, across_ + 1, "];"));
-  f_.print_factors("l");
+  f_.print_factors("warp_row", "m", "l");
   text_.line("#pragma unroll 1");
   text_.open(cat("for (int own = warp; own < ", across_ / 8, "; own += ", warps(), ")"));
   f_.print_values(

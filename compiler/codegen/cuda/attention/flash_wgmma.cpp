@@ -403,8 +403,7 @@ class Emitter {
     text_.line(cat("const float total[2] = {", sums, "[0], ", sums, "[1]};"));
     print_tile("tile");
     f_.print_rows("warp_row");
-    f_.print_log_sum_exp("warp_row", most, "total");
-    f_.print_factors("total");
+    f_.print_factors("warp_row", most, "total");
     f_.print_values(across_ / 8, "warp_row", true, [](const std::string& j, const std::string& e) {
       return cat("o[", j, " * 4 + ", e, "]");
     });

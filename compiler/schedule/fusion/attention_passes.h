@@ -1,0 +1,70 @@
+// Finds attention's forward pass, and its backward pass, among the nests of a program.
+//
+//   s = q k^T * scale; p = softmax(s); o = p v           the forward pass
+//   dv = p^T do; dp = do v^T; ds = p * (dp - sum(p * dp)) * scale; dq = ds k; dk = ds^T q
+//
+// Values are followed through the buffers between nests (value_graph.h), so that it does not matter how
+// fusion has cut the backward pass.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "compiler/base/gpu_target.h"
+#include "compiler/loop/program.h"
+#include "compiler/schedule/analysis/flow.h"
+
+namespace stridec::schedule {
+
+// A tensor as a nest indexes it, over the variables of a ForwardPass.
+struct TensorRows {
+  loop::BufferId buffer;
+  std::vector<sym::Expr> index;
+  bool operator==(const TensorRows&) const = default;
+};
+
+struct ForwardPass {
+  int scores = -1, softmax = -1, values = -1;  // positions of the steps
+  std::vector<loop::BufferId> weights;         // all copies of p, of several types
+  std::vector<sym::Expr> place;  // their index: the batch dims, the row and the key in some order
+  std::vector<loop::Dim> dims;   // of the softmax: the batch dims and the row
+  std::vector<loop::Dim> batch;
+  loop::Dim row, key, depth;
+  sym::Facts facts;
+  TensorRows q, k, v, o;
+  DType dtype = DType::kBF16;     // of the factors
+  double scale = 1;               // of the scores
+  std::optional<sym::Expr> seen;  // with a causal mask row r sees the keys before r + seen
+  loop::ValueId maximum, sum;     // of a row of scores and of weights, in the softmax
+  // Strides of arena buffers with which the kernel can read them.
+  std::vector<std::pair<loop::BufferId, std::vector<sym::Expr>>> layouts;
+};
+
+// The forward pass whose last contraction is the step at `values`, if the target has a kernel for it and p
+// has other readers.
+std::optional<ForwardPass> find_forward_pass(const loop::Program& program, const loop::Steps& steps,
+                                             const Flow& flow, int values, const GpuTarget& target);
+
+// One contraction of the backward pass: the step, and its index variables as those of the ForwardPass.
+struct BackwardProduct {
+  int step = -1;
+  sym::Substitution at;
+};
+
+struct BackwardPass {
+  BackwardProduct dq, dk, dv;
+  TensorRows grad;        // do
+  std::set<int> between;  // steps that compute dp and ds, which nothing else reads
+};
+
+// The backward pass that reads p, if nothing else does.
+std::optional<BackwardPass> find_backward_pass(const loop::Program& program, const loop::Steps& steps,
+                                               const Flow& flow, const ForwardPass& forward);
+
+// Removes stores from the softmax and adds one of the row's log-sum-exp, max + log(sum), to `to`.
+void store_log_sum_exp(const loop::Program& program, loop::Nest& softmax, const ForwardPass& forward,
+                       loop::BufferId to, const std::set<loop::BufferId>& dropped);
+
+}  // namespace stridec::schedule
