@@ -41,7 +41,9 @@ Compilation run(std::vector<graph::Graph> graphs, Compilation made, const Compil
   Pipeline pipeline = pipeline_until(last);
   add_extensions(pipeline, options.extensions);
   if (options.edit_pipeline) options.edit_pipeline(pipeline);
-  const PassContext context{.options = values, .factors = factors_of(options.precision, module.targets)};
+  const PassContext context{.options = values,
+                            .factors = factors_of(options.precision, module.targets),
+                            .any_gpu = !module.targets.gpus.empty()};
   module.made.stopped = !run(pipeline, module, runner, context);
   if (last == Stage::kGraph && !options.extensions.empty())
     for (size_t f = 0; f < module.functions.size(); ++f)

@@ -35,6 +35,7 @@ struct Module;  // compiler/pipeline.h: all results of a compilation so far
 struct PassContext {
   const Options& options;
   DType factors = DType::kF32;               // the type that --precision gives to GEMM operands
+  bool any_gpu = false;                      // whether a GPU is among the targets
   const CpuTarget* cpu = nullptr;            // of the current variant, for RunsOn::kCpu
   const GpuTarget* gpu = nullptr;            // likewise, for RunsOn::kGpu
   const schedule::Chosen* chosen = nullptr;  // schedules of the variant that replace the default ones

@@ -11,6 +11,7 @@
 #include "compiler/schedule/algebra/narrow_updates.h"
 #include "compiler/schedule/algebra/nonzero_padding.h"
 #include "compiler/schedule/algebra/polyphase.h"
+#include "compiler/schedule/algebra/row_blocks.h"
 #include "compiler/schedule/algebra/row_cse.h"
 #include "compiler/schedule/algebra/split_reduction.h"
 #include "compiler/schedule/algebra/widen_weights.h"
@@ -70,6 +71,11 @@ constexpr Pass kLoopPasses[] = {
      [](Program& program, const Context&) { fold_constants(program); }},
     {"flattening", kStage, kLoops, "Collapse adjacent dimensions that every access treats as one.",
      [](Program& program, const Context&) { flatten(program); }},
+    {"row_blocks", kStage, kLoops,
+     "For CPUs: run the steps around tensors that are too large to keep, such as logits, in blocks of rows.",
+     [](Program& program, const Context& c) {
+       if (!c.any_gpu) block_rows(program);
+     }},
     {"fusion", kStage, kLoops, "Fuse nests that share elements or dimensions.",
      [](Program& program, const Context& c) {
        const FusionOptions options{.decisions = c.decisions, .epilogues = epilogues(c)};

@@ -3,6 +3,8 @@
 import json
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 
 from command import CASES
 
@@ -74,6 +76,44 @@ def budgets_in_bytes(c):
     c.works("verify", "verify", CASES / "decoder.onnx", "bytes.so", "--steps", "2")
 
 
+def head_of(classes, width):
+    """tanh(x) w + b: the logits of many classes."""
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((width, classes)), "b": rng.standard_normal(classes)}
+    nodes = [("Tanh", "x", "h"), ("MatMul", "h w", "p"), ("Add", "p b", "y")]
+    graph = helper.make_graph(
+        [helper.make_node(kind, inputs.split(), [output]) for kind, inputs, output in nodes],
+        "head",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 257, width])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch", 257, classes])],
+        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def heads_in_blocks(c):
+    """The logits of many classes are in memory for a block of rows, with known and with open sizes."""
+    classes, batch, width = 20011, 8, 8
+    model = head_of(classes, width)
+    onnx.save(model, c.work / "head.onnx")
+    rng = np.random.default_rng(1)
+    data = [rng.standard_normal((batch, 257, width)).astype(np.float32), rng.integers(0, classes, (batch, 257))]
+    w, b = (numpy_helper.to_array(t).astype(np.float64) for t in model.graph.initializer)
+    logits = np.tanh(data[0].astype(np.float64)) @ w + b
+    of_labels = np.take_along_axis(logits, data[1][..., None], -1)[..., 0]
+    want = np.mean(np.log(np.sum(np.exp(logits), -1)) - of_labels)
+    states = []
+    for name, flags in (("fixed", ("--dim", f"batch={batch}")), ("open", ())):
+        c.works(f"head {name}", "compile", "head.onnx", "-o", f"{name}.so", "--train", LABELS, "-q", *flags)
+        outputs, trained_states, arena = trained(c, name, data)
+        c.expect(f"head {name}: a block", arena < 0.6 * logits.size * 4, f"{arena} {logits.size * 4}")
+        c.expect(f"head {name}: loss", np.allclose(outputs[0][0], want, rtol=1e-5), f"{outputs[0][0]} {want}")
+        states.append(trained_states)
+    # The gradients of both agree, so that Adam's moments do.
+    c.expect("head: states agree", all(np.allclose(value, states[1][name], rtol=1e-3, atol=1e-6) for name, value in states[0].items()))
+
+
 def check(c):
     budgets_agree(c)
+    heads_in_blocks(c)
     budgets_in_bytes(c)

@@ -1,0 +1,98 @@
+#include "compiler/schedule/algebra/row_blocks.h"
+
+#include <doctest/doctest.h>
+
+#include "compiler/loop/text.h"
+#include "compiler/loop/verify.h"
+#include "tests/unit/schedule/programs.h"
+
+using namespace stridec;
+using namespace stridec::loop;
+using sym::Expr;
+using testing::Pieces;
+
+namespace {
+
+struct Head {
+  Expr rows = 2100;
+  int64_t classes = 8200, width = 2;
+  bool keeps = false;   // the logits are an output as well
+  bool across = false;  // each row needs the one before
+};
+
+// The gradient of sum over rows of log sum exp(h w), in h and in w.
+Program head_of(const Head& m) {
+  Pieces p("head");
+  const View h = p.input("h", {m.rows, m.width}), w = p.input("w", {m.classes, m.width});
+  const auto product = [&](const char* name, std::vector<Expr> shape, Expr depth, auto&& term) {
+    const View out = p.temporary(name, shape);
+    NestBuilder nest(p.program, name);
+    const auto at = nest.dims(shape);
+    nest.store(out, at, nest.reduce(Combine::kSum, {depth}, [&](const std::vector<Expr>& k) {
+      return term(nest, at, k[0]);
+    }));
+    nest.finish();
+    return out;
+  };
+  const View y = product("y", {m.rows, m.classes}, m.width, [&](NestBuilder& n, const auto& at, Expr k) {
+    return n.load(h, {at[0], k}) * n.load(w, {at[1], k});
+  });
+  const View e = p.map("e", {y}, [](const auto& v) { return unary(ScalarOp::kExp, v[0]); });
+  const View s = product("s", {m.rows}, m.classes,
+                         [&](NestBuilder& n, const auto& at, Expr k) { return n.load(e, {at[0], k}); });
+  const View g = p.temporary("g", {m.rows, m.classes});
+  NestBuilder divide(p.program, "g");
+  const auto i = divide.dims(g.shape);
+  const Expr row = m.across ? sym::max(i[0] - 1, 0) : i[0];
+  divide.store(g, i, divide.load(e, i) / divide.load(s, {row}));
+  divide.finish();
+  const View logs = p.map("logs", {s}, [](const auto& v) { return unary(ScalarOp::kLog, v[0]); });
+  const View loss =
+      product("loss", {1}, m.rows, [&](NestBuilder& n, const auto&, Expr k) { return n.load(logs, {k}); });
+  const View dh = product("dh", {m.rows, m.width}, m.classes, [&](NestBuilder& n, const auto& at, Expr k) {
+    return n.load(g, {at[0], k}) * n.load(w, {k, at[1]});
+  });
+  const View dw = product("dw", {m.classes, m.width}, m.rows, [&](NestBuilder& n, const auto& at, Expr k) {
+    return n.load(g, {k, at[0]}) * n.load(h, {k, at[1]});
+  });
+  for (const auto& [name, view] : {std::pair{"loss", loss}, {"dh", dh}, {"dw", dw}}) p.output(name, view);
+  if (m.keeps) p.output("logits", y);
+  return p.program;
+}
+
+const While* loop_of(const Program& program) {
+  for (const Step& step : program.steps)
+    if (const auto* loop = std::get_if<While>(&step.node)) return loop;
+  return nullptr;
+}
+
+Program in_blocks(const Head& head) {
+  Program program = head_of(head);
+  verify(program);
+  schedule::block_rows(program);
+  CAPTURE(to_string(program));
+  verify(program);
+  return program;
+}
+
+}  // namespace
+
+TEST_CASE("a loss over many classes runs in blocks of rows, of which one is in memory") {
+  for (const int64_t rows : {2100, 2099}) {  // equal blocks, and a shorter last one
+    const Program before = head_of({.rows = rows}), after = in_blocks({.rows = rows});
+    const While* loop = loop_of(after);
+    REQUIRE(loop);
+    for (const Buffer& buffer : after.buffers)
+      if (buffer.storage == Storage::kArena && buffer.shape.size() == 2 && buffer.shape[1].is_const(8200))
+        CHECK(buffer.shape[0].value() <= 1024);
+    if (rows % 2 == 0) continue;
+    const auto inputs = testing::random_inputs(before, {}, 1);
+    CHECK(testing::close(interpret(before, inputs), interpret(after, inputs), 1e-4));
+  }
+}
+
+TEST_CASE("rows stay together where logits are kept, where a row needs another, or where they are few") {
+  CHECK(!loop_of(in_blocks({.across = true})));
+  CHECK(!loop_of(in_blocks({.rows = 700, .classes = 30000})));
+  CHECK(!loop_of(in_blocks({.rows = 2100, .classes = 1000})));
+}
