@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include "compiler/base/check.h"
+#include "compiler/base/number.h"
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/gradient.h"
@@ -276,16 +277,31 @@ Ids select_gradient(Builder& b, const Node& node, const Ids& outputs) {
       {}, sum_to(select(c, g, 0), b.shape(node.inputs[1])), sum_to(select(c, 0, g), b.shape(node.inputs[2]))};
 }
 
+// The integers that the floats of a small constant are.
+std::optional<Elements> integers_of(const Builder& b, graph::ValueId id, DType to, bool saturate) {
+  const graph::Data* const data = b.graph()[id].known_data();
+  const DType from = b.dtype(id);
+  const auto width = static_cast<size_t>(byte_size(from));
+  if (!data || data->size > static_cast<size_t>(graph::kMaxElements) * width) return std::nullopt;
+  Elements out;
+  for (size_t at = 0; at < data->size; at += width) {
+    const double value = read_float(from, data->bytes + at);
+    out.push_back(is_bool(to) ? static_cast<int64_t>(value != 0) : float_to_integer(to, value, saturate));
+  }
+  return out;
+}
+
 Inferred cast_shape(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
   const DType from = b.dtype(node.inputs[0]), to = node.attributes.dtype("to");
+  const bool saturate = node.attributes.integer_or("saturate", 0) != 0;
   std::optional<Elements> elements;
+  if (is_float(from) && !is_float(to)) elements = integers_of(b, node.inputs[0], to, saturate);
   if (!is_float(from) && !is_float(to))
     elements = fold_elements(b, node, b.shape(node.inputs[0]),
                              [&](const Elements& args) -> std::optional<sym::Expr> {
                                if (args[0].is_const())
-                                 return integer_to_integer(from, to, args[0].value(),
-                                                           node.attributes.integer_or("saturate", 0) != 0);
+                                 return integer_to_integer(from, to, args[0].value(), saturate);
                                if (is_bool(to)) return sym::ne(args[0], 0);
                                if (info(to).bits < 32) return std::nullopt;
                                return args[0];

@@ -3,6 +3,7 @@
 
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/ops/tables.h"
 
 using namespace stridec;
 using namespace stridec::ops;
@@ -16,6 +17,20 @@ struct Small {
 };
 
 }  // namespace
+
+// torch's exporter writes the numbers of a Range as floats, cast like one of its operands.
+TEST_CASE("the integers that a float constant is cast to are known") {
+  Small s;
+  const auto known = [&](std::vector<double> values, DType from, DType to) {
+    const Term x = float_table(s.b, values, from);
+    return s.b.known(cast(x, to, false));
+  };
+  CHECK(known({0, 3, -2.75}, DType::kF32, DType::kI64) == std::vector<sym::Expr>{0, 3, -2});
+  CHECK(known({1e3, 0.5}, DType::kBF16, DType::kI32) == std::vector<sym::Expr>{1000, 0});
+  CHECK(known({0, -0.0, 0.25}, DType::kF64, DType::kBool) == std::vector<sym::Expr>{0, 0, 1});
+  CHECK(!known({1.5}, DType::kF32, DType::kF16));
+  CHECK(!s.b.known(cast(Term(s.b, s.input(DType::kF32)), DType::kI64, false)));
+}
 
 TEST_CASE("a cast there and back goes where nothing is lost on the way") {
   struct Row {
