@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compiler/base/text.h"
+#include "compiler/kernels/contraction.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -48,13 +49,15 @@ class Chain {
       open_.clear();
       for (const int at : open) ok_ = ok_ && add(at);
     }
-    bool sums = false;
+    // A product of the rows and a sum over them read the same block, as in a backward pass.
+    bool sums = false, multiplies = false;
     for (const auto& [at, member] : members_) {
       ok_ = ok_ && is_consistent(nest(at), member);
       sums = sums || member.sums;
+      multiplies = multiplies || (!member.sums && multiplies_rows(nest(at)));
     }
-    if (ok_ && sums) add_small();
-    return ok_ && sums;
+    if (ok_ && sums && multiplies) add_small();
+    return ok_ && sums && multiplies;
   }
 
   const std::map<int, Member>& members() const { return members_; }
@@ -186,6 +189,15 @@ class Chain {
     return seen.size() == nest.dims.size();
   }
 
+  // Whether the nest is a product of which one factor has the rows.
+  bool multiplies_rows(const Nest& nest) const {
+    if (!kernels::match_contraction(nest)) return false;
+    const std::vector<BufferId> used = loop::buffers_of(nest);
+    return std::ranges::any_of(used, [&](BufferId id) {
+      return inner_.contains(id) && !writes(effects_of(nest), id);
+    });
+  }
+
   bool conflict(int a, int b) const {
     const auto meets = [&](const Effects& x, const Effects& y) {
       return std::ranges::any_of(x.writes, [&](BufferId id) { return touches(y, id); });
@@ -231,6 +243,7 @@ class Chain {
         ok = ok && typical_bytes(program_, id) < kLargeBytes;
       if (sums_.contains(access->buffer)) ok = ok && member.sums && std::holds_alternative<Store>(stmt.node);
       if (!row_dim_.contains(access->buffer)) return;
+      for (const Expr index : access->index) ok = ok && (!sym::has_index(index) || sym::is_index(index));
       for (size_t d = 0; d < access->index.size(); ++d)
         ok = ok &&
              (d == row_dim_.at(access->buffer) ? access->index[d] == member.row : free(access->index[d]));
