@@ -13,7 +13,9 @@
 #include "compiler/codegen/cpu/contraction_rows.h"
 #include "compiler/codegen/key_range.h"
 #include "compiler/kernels/chain.h"
+#include "compiler/kernels/chain_range.h"
 #include "compiler/kernels/flash.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/directives/schedule.h"
@@ -55,6 +57,8 @@ class Emitter {
     inner_ = schedule::parse_plan({.kernel = "", .directives = plan_.inner});
     if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips)
       attention_ = std::move(attention);
+    else
+      range_ = kernels::chain_range(program, chain_);
     divided_ = divide_results(program, chain_);
     for (kernels::Chain::Part& part : chain_.parts)
       if (!part.link) sum_where_stored(part.nest);
@@ -89,6 +93,7 @@ class Emitter {
     text_.line("const int64_t block_rows = rows * (block + 1) / blocks - block_row;");
     print_batch();
     if (attention_) print_seen();
+    if (range_) print_range();
     for (size_t i = 0; i < chain_.parts.size(); ++i)
       links_[i] ? print_link(*links_[i], chain_.parts[i]) : print_rows(chain_.parts[i]);
     text_.close_tasks();
@@ -178,25 +183,51 @@ class Emitter {
     const loop::Dim& keys = attention_->keys;
     Body scores(text_, attention_->scores_nest(), {});
     for (size_t d = 0; d < chain_.batch.size(); ++d) scores.set_index(chain_.batch[d].var, cat("batch_", d));
-    int unit = text_.target().vector_bytes / 4;
-    for (const auto& link : links_)
-      if (link) unit = std::max(unit, link->frame.step());
+    const int unit = column_unit();
     const SeenKeys seen(*attention_, text_);
     seen.print_lengths(scores);
     seen.print_hides(scores, "block_row");
     seen.print_end(scores, "seen", "(block_row + block_rows - 1)");
-    text_.line(cat("const int64_t key_end = sd_min(", text_.size(keys.extent), ", (sd_max(seen, 1) + ",
+    text_.line(cat("const int64_t column_end = sd_min(", text_.size(keys.extent), ", (sd_max(seen, 1) + ",
                    unit - 1, ") / ", unit, " * ", unit, ");"));
   }
 
-  // The row statements with loops that end at key_end.
-  loop::Nest up_to_seen(const loop::Nest& nest) const {
-    loop::Nest ended = nest;
-    loop::for_each_stmt(ended.body, [&](loop::Stmt& stmt) {
-      if (auto* loop = std::get_if<loop::For>(&stmt.node)) loop->dims[0].extent = key_end_;
-      if (auto* reduce = std::get_if<loop::Reduce>(&stmt.node)) reduce->dims[0].extent = key_end_;
+  // A whole vector, and a whole step of each micro-kernel.
+  int column_unit() const {
+    int unit = text_.target().vector_bytes / 4;
+    for (const auto& link : links_)
+      if (link) unit = std::max(unit, link->frame.step());
+    return unit;
+  }
+
+  bool begins() const { return range_ && range_->first; }
+
+  // The columns that a row of the block has, at least one unit if there are any.
+  void print_range() {
+    const int unit = column_unit();
+    const std::string extent = text_.size(range_->extent);
+    if (begins())
+      text_.line(cat("const int64_t column_begin = sd_max(0, sd_min(", extent, " - 1, block_row + ",
+                     text_.size(*range_->first), ")) / ", unit, " * ", unit, ";"));
+    const std::string last =
+        range_->end ? cat("sd_max(1, block_row + block_rows - 1 + ", text_.size(*range_->end), ")") : extent;
+    text_.line(cat("const int64_t column_end = sd_min(", extent, ", (", last, " + ", unit - 1, ") / ", unit,
+                   " * ", unit, ");"));
+  }
+
+  // The row statements with loops from column_begin to column_end.
+  loop::Nest limited(const loop::Nest& nest) const {
+    loop::Nest out = nest;
+    loop::for_each_stmt(out.body, [&](loop::Stmt& stmt) {
+      if (auto* loop = std::get_if<loop::For>(&stmt.node)) {
+        if (range_ && !range_->is_over_columns(program_, *loop)) return;
+        loop->dims[0].extent = begins() ? column_end_ - column_begin_ : column_end_;
+        if (begins()) loop::substitute(loop->body, {{loop->dims[0].var, loop->dims[0].var + column_begin_}});
+      }
+      if (auto* reduce = std::get_if<loop::Reduce>(&stmt.node); reduce && attention_)
+        reduce->dims[0].extent = column_end_;
     });
-    return ended;
+    return out;
   }
 
   void print_link(Link& link, const kernels::Chain::Part& part) {
@@ -207,10 +238,14 @@ class Emitter {
     const std::string multiply = f.print_declaration();
     f.print_shape_start();
     text_.line(cat("alignas(64) ", f.element(), " tile[", kernel.rows * kernel.line(), "];"));
-    const bool scores = attention_ && &part == &chain_.parts.front(),
-               sums = attention_ && &part == &chain_.parts.back();
+    const auto is = [&](kernels::ChainRange::Role role, const kernels::Chain::Part& of_attention) {
+      const size_t at = static_cast<size_t>(&part - chain_.parts.data());
+      return attention_ ? &part == &of_attention : range_ && range_->roles[at] == role;
+    };
+    const bool scores = is(kernels::ChainRange::Role::kColumns, chain_.parts.front()),
+               sums = is(kernels::ChainRange::Role::kSums, chain_.parts.back());
     text_.line(cat("const int64_t columns = ", text_.size(extent_of(f.columns)), ", panels = (",
-                   scores ? "key_end" : "columns", " + ", kernel.columns() - 1, ") / ", kernel.columns(),
+                   scores ? "column_end" : "columns", " + ", kernel.columns() - 1, ") / ", kernel.columns(),
                    ";"));
     text_.line(cat("const int64_t tiles = (block_rows + ", kernel.rows - 1, ") / ", kernel.rows, ";"));
     text_.line("const int64_t tile_base = block_rows / tiles, longer_tiles = block_rows % tiles;");
@@ -223,7 +258,9 @@ class Emitter {
       f.set_batch_index(part.columns[d].var, name);
     }
     link.columns->print_change();
-    text_.open("for (int64_t panel = 0; panel < panels; ++panel)");
+    text_.open(cat("for (int64_t panel = ",
+                   scores && begins() ? cat("column_begin / ", kernel.columns()) : std::string("0"),
+                   "; panel < panels; ++panel)"));
     text_.line(cat("const int64_t first_column = panel * ", kernel.columns(), ";"));
     text_.line(cat("const int64_t live_columns = sd_min(columns - first_column, ", kernel.columns(), ");"));
     link.columns->print_panel();
@@ -232,9 +269,17 @@ class Emitter {
     text_.line("const int64_t tile_rows = tile_base + (t < longer_tiles);");
     link.rows->print_tile();
     f.print_shape();
-    const std::string run = sums ? cat("(key_end + ", f.step() - 1, ") / ", f.step(), " * ", f.step())
-                                 : text_.size(sym::align_up(extent_of(f.reduced), f.step()));
-    text_.line(cat(multiply, "(tile_rows, 1, ", run, ", a_rows, b, b_stride, tile, 0, 0, 0);"));
+    std::string run = text_.size(sym::align_up(extent_of(f.reduced), f.step())), b = "b";
+    if (sums) {
+      const int step = f.step();
+      run = cat("(column_end + ", step - 1, ") / ", step, " * ", step);
+      if (begins()) {
+        run += " - column_begin";
+        b = cat("b + column_begin / ", step, " * b_stride");
+        text_.line(cat("for (int64_t i = 0; i < ", kernel.rows, "; ++i) a_rows[i] += column_begin;"));
+      }
+    }
+    text_.line(cat(multiply, "(tile_rows, 1, ", run, ", a_rows, ", b, ", b_stride, tile, 0, 0, 0);"));
     link.epilogue.print(*link.rows);
     text_.line("first_row += tile_rows;");
     text_.close();
@@ -246,9 +291,10 @@ class Emitter {
 
   void print_rows(const kernels::Chain::Part& part) {
     text_.open("for (int64_t row = block_row; row < block_row + block_rows; ++row)");
-    const loop::Nest nest = attention_ ? up_to_seen(part.nest) : part.nest;
+    const loop::Nest nest = attention_ || range_ ? limited(part.nest) : part.nest;
     Body body(text_, nest, {inner_.width, inner_.accumulators});
-    body.set_index(key_end_, "key_end");
+    body.set_index(column_begin_, "column_begin");
+    body.set_index(column_end_, "column_end");
     for (size_t d = 0; d < chain_.batch.size(); ++d) body.set_index(chain_.batch[d].var, cat("batch_", d));
     body.set_index(chain_.row.var, "row");
     for (const LocalRows& local : locals_) {
@@ -275,8 +321,9 @@ class Emitter {
   KernelText text_;
   kernels::ChainPlan plan_;
   kernels::Chain chain_;
-  std::optional<kernels::Flash> attention_;  // set if its mask hides keys from whole blocks of rows
-  const Expr key_end_ = sym::var("%key_end");
+  std::optional<kernels::Flash> attention_;   // set if its mask hides keys from whole blocks of rows
+  std::optional<kernels::ChainRange> range_;  // set if positions hide columns in another chain
+  const Expr column_begin_ = sym::var("%column_begin"), column_end_ = sym::var("%column_end");
   std::optional<DividedResults> divided_;
   std::optional<RowValue> row_value_;
   schedule::LoopPlan inner_;

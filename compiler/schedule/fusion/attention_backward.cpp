@@ -1,14 +1,20 @@
 #include "compiler/schedule/fusion/attention_backward.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <ranges>
 #include <set>
 
+#include "compiler/kernels/chain.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/flow.h"
+#include "compiler/schedule/analysis/typical.h"
 #include "compiler/schedule/fusion/attention_nest.h"
 #include "compiler/schedule/fusion/attention_passes.h"
+#include "compiler/schedule/fusion/fusion.h"
+#include "compiler/schedule/fusion/gpu_attention.h"
 #include "compiler/schedule/heuristics/flash_backward.h"
 
 namespace stridec::schedule {
@@ -25,7 +31,9 @@ bool changes(const Program& program, const Flow& flow, const ForwardPass& forwar
              const Effects& nest) {
   std::map<BufferId, int> since;  // the step of the forward pass
   for (BufferId id : {forward.v.buffer, forward.o.buffer}) since[id] = forward.values;
-  for (BufferId id : {forward.q.buffer, forward.k.buffer}) since[id] = forward.scores;
+  loop::for_each_stmt(forward.score.body, [&](const loop::Stmt& stmt) {
+    if (const auto* load = std::get_if<loop::Load>(&stmt.node)) since[load->access.buffer] = forward.scores;
+  });
   for (BufferId id : nest.reads) {
     if (static_cast<size_t>(id.value) >= program.buffers.size()) continue;  // of the nest alone
     const auto found = since.find(id);
@@ -35,14 +43,25 @@ bool changes(const Program& program, const Flow& flow, const ForwardPass& forwar
   return false;
 }
 
-// Replaces the backward pass by one launch at the place of its first step.
+// What a target makes of attention.
+struct Rule {
+  ChainAttention chain;
+  bool plain;  // scores are multiples of sums, apart from a causal mask
+  std::string what;
+  decltype(add_backward_nest)* add;
+  // Whether the target has kernels for the nests that `add` has added, and they are worth it.
+  std::function<bool(const Program& program, const std::vector<loop::NestId>& nests,
+                     const ForwardPass& forward, std::string& why)>
+      fits;
+};
+
+// Replaces the backward pass by launches at the place of its first step.
 bool apply(Program& program, loop::Steps& steps, const Flow& flow, const ForwardPass& forward,
-           const BackwardPass& backward, const GpuTarget& target, std::vector<Decision>* decisions) {
+           const BackwardPass& backward, const Rule& rule, std::vector<Decision>* decisions) {
   Decision decision;
   if (decisions)
     decision = decision_about(program, *nest_at(program, steps, forward.values),
-                              *nest_at(program, steps, backward.dv.step), true,
-                              "attention's backward pass is one kernel");
+                              *nest_at(program, steps, backward.dv.step), true, rule.what);
   const auto refuse = [&](const std::string& why) {
     if (!decisions) return false;
     decision.fused = false;
@@ -61,42 +80,83 @@ bool apply(Program& program, loop::Steps& steps, const Flow& flow, const Forward
   loop::Buffer statistic{.name = "log_sum_exp", .dtype = DType::kF32};
   for (const loop::Dim& dim : forward.dims) statistic.shape.push_back(dim.extent);
   const BufferId log_sum_exp = loop::add_buffer(copy, std::move(statistic));
-  const auto added = add_backward_nest(copy, program, steps, forward, backward, log_sum_exp);
+  const auto same = [&](const BackwardProduct& product) {
+    return static_cast<float>(product.scale) == static_cast<float>(*forward.scale);
+  };
+  if (rule.plain && !(forward.scale && same(backward.dq) && same(backward.dk)))
+    return refuse("scores are more than multiples of sums");
+  const auto added = rule.add(copy, program, steps, forward, backward, log_sum_exp);
   if (!added) return refuse("a result is not computed element by element from its sum");
-  Nest& nest = copy[*added];
   std::string why;
-  if (!fits_flash_backward(copy, nest, target, &why)) return refuse(why);
-  if (changes(program, flow, forward, gone, effects_of(nest)))
-    return refuse("a tensor that it reads changes in between");
+  if (!rule.fits(copy, *added, forward, why)) return refuse(why);
+  for (const loop::NestId id : *added)
+    if (changes(program, flow, forward, gone, effects_of(copy[id])))
+      return refuse("a tensor that it reads changes in between");
 
   program.buffers = copy.buffers;
+  std::vector<std::string> nodes;
   for (const int step : gone)
     for (const std::string& node : nest_at(program, steps, step)->nodes)
-      if (std::ranges::count(nest.nodes, node) == 0) nest.nodes.push_back(node);
+      if (std::ranges::count(nodes, node) == 0) nodes.push_back(node);
+  loop::Steps launches;
+  for (const loop::NestId id : *added) {
+    copy[id].nodes = nodes;
+    launches.push_back({Launch{loop::add_nest(program, std::move(copy[id]))}});
+  }
   std::set<BufferId> unread(forward.weights.begin(), forward.weights.end());
   for (BufferId id : effects_of(*nest_at(program, steps, forward.values)).reads) unread.erase(id);
   store_log_sum_exp(program, program[std::get<Launch>(steps[static_cast<size_t>(forward.softmax)].node).nest],
                     forward, log_sum_exp, unread);
   const int first = *gone.begin();
-  steps[static_cast<size_t>(first)].node = Launch{loop::add_nest(program, std::move(nest))};
-  for (auto step = gone.rbegin(); *step != first; ++step) steps.erase(steps.begin() + *step);
+  for (const int step : std::views::reverse(gone)) steps.erase(steps.begin() + step);
+  steps.insert(steps.begin() + first, launches.begin(), launches.end());
   if (decisions) decisions->push_back(std::move(decision));
   return true;
+}
+
+void fuse_all(Program& program, const Rule& rule, std::vector<Decision>* decisions) {
+  loop::for_each_block(program.steps, [&](loop::Steps& steps) {
+    Flow flow = make_flow(program, steps);
+    for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
+      const auto forward = find_forward_pass(program, steps, flow, at, rule.chain);
+      const auto backward = forward ? find_backward_pass(program, steps, flow, *forward) : std::nullopt;
+      if (backward && apply(program, steps, flow, *forward, *backward, rule, decisions))
+        flow = make_flow(program, steps);
+    }
+  });
+  loop::eliminate_dead_code(program);
 }
 
 }  // namespace
 
 void fuse_attention_backward(Program& program, const GpuTarget& target, std::vector<Decision>* decisions) {
-  loop::for_each_block(program.steps, [&](loop::Steps& steps) {
-    Flow flow = make_flow(program, steps);
-    for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
-      const auto forward = find_forward_pass(program, steps, flow, at, target);
-      const auto backward = forward ? find_backward_pass(program, steps, flow, *forward) : std::nullopt;
-      if (backward && apply(program, steps, flow, *forward, *backward, target, decisions))
-        flow = make_flow(program, steps);
-    }
-  });
-  loop::eliminate_dead_code(program);
+  const auto fits = [&](const Program& copy, const std::vector<loop::NestId>& nests, const ForwardPass&,
+                        std::string& why) { return fits_flash_backward(copy, copy[nests[0]], target, &why); };
+  fuse_all(program,
+           {.chain = [&](Program& p) { chain_gpu(p, target); },
+            .plain = true,
+            .add = add_backward_nest,
+            .fits = fits},
+           decisions);
+}
+
+void chain_attention_backward(Program& program, std::vector<Decision>* decisions, double large) {
+  const auto fits = [&](const Program& copy, const std::vector<loop::NestId>& nests,
+                        const ForwardPass& forward, std::string& why) {
+    for (const loop::NestId id : nests)
+      if (!kernels::match_chain(copy[id], &why)) return false;
+    double bytes = byte_size(forward.dtype) * typical(forward.key.extent, forward.facts);
+    for (const loop::Dim& dim : forward.dims) bytes *= typical(dim.extent, forward.facts);
+    if (!forward.seen && bytes < large) why = "no keys are hidden, and the probabilities are small";
+    return why.empty();
+  };
+  fuse_all(program,
+           {.chain = [](Program& p) { chain(p); },
+            .plain = false,
+            .what = "attention's backward pass computes the probabilities again",
+            .add = add_backward_chains,
+            .fits = fits},
+           decisions);
 }
 
 }  // namespace stridec::schedule

@@ -1,4 +1,4 @@
-// Attention's backward pass as one kernel (kernels/flash_backward.h).
+// Attention's backward pass without scores in memory.
 //
 //   s = q k^T; p = softmax(s); o = p v         the forward pass
 //   dv = p^T do                                p is read again, so that it stays in memory, and the forward
@@ -8,7 +8,8 @@
 //
 // The rule stores the log-sum-exp of each row of s instead of p, and computes p again from it. The row's sum
 // of p * dp is the sum of o * do (Dao et al., "FlashAttention", section 3.1), which needs no row of scores.
-// Then nothing but the forward pass's second contraction reads p, and chain_gpu() makes one kernel of it.
+// Then nothing but the forward pass's second contraction reads p, and chain() or chain_gpu() makes one
+// kernel of it.
 #pragma once
 
 #include <vector>
@@ -19,8 +20,13 @@
 
 namespace stridec::schedule {
 
-// Where the target has a kernel for both passes. Runs before chain_gpu().
+// On a GPU that has a kernel for both passes: one kernel (kernels/flash_backward.h). Runs before chain_gpu().
 void fuse_attention_backward(loop::Program& program, const GpuTarget& target,
                              std::vector<Decision>* decisions = nullptr);
+// On a CPU: two chains (add_backward_chains() in attention_nest.h). They add two products to five; with a
+// causal mask they skip hidden keys, and otherwise pay if the probabilities have `large` bytes. Runs before
+// chain().
+void chain_attention_backward(loop::Program& program, std::vector<Decision>* decisions = nullptr,
+                              double large = 64 << 20);
 
 }  // namespace stridec::schedule

@@ -9,7 +9,6 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/fusion/gpu_attention.h"
 #include "compiler/schedule/fusion/value_graph.h"
 
 namespace stridec::schedule {
@@ -55,7 +54,24 @@ bool find_statistics(const Nest& softmax, ForwardPass& out) {
   return out.maximum.valid() && out.sum.valid();
 }
 
-// Finds the buffers that hold the same values as `weights`, up to their types, and how they are indexed.
+// The weight that casts convert, and that `isnan(p) ? 0 : p` guards.
+ValueId skip_guards(const kernels::Definitions& made, ValueId id) {
+  while (true) {
+    id = kernels::skip_casts(made, id);
+    const Let* guard = kernels::let_of(made, id);
+    if (!guard || guard->op != ScalarOp::kSelect) return id;
+    const Let* test = kernels::let_of(made, guard->args[0]);
+    const auto zero = kernels::constant_of(made, guard->args[1]);
+    const ValueId guarded = kernels::skip_casts(made, guard->args[2]);
+    if (!test || test->op != ScalarOp::kIsNan || kernels::skip_casts(made, test->args[0]) != guarded ||
+        !zero || zero->f != 0)
+      return id;
+    id = guarded;
+  }
+}
+
+// Finds the buffers that hold the same values as `weights`, up to their types and what rows that see no key
+// have, and how they are indexed.
 bool find_copies(const Program& program, const Nest& softmax, BufferId weights, ForwardPass& out) {
   const auto made = kernels::definitions_of(softmax.body);
   std::map<BufferId, const Store*> stores;
@@ -65,7 +81,7 @@ bool find_copies(const Program& program, const Nest& softmax, BufferId weights, 
   const Store& main = *stores.at(weights);
   for (const auto& [buffer, store] : stores)
     if (program[buffer].storage == loop::Storage::kArena &&
-        kernels::skip_casts(made, store->value) == kernels::skip_casts(made, main.value) &&
+        skip_guards(made, store->value) == skip_guards(made, main.value) &&
         store->access.index == main.access.index)
       out.weights.push_back(buffer);
   for (Expr e : main.access.index) {
@@ -79,14 +95,14 @@ bool find_copies(const Program& program, const Nest& softmax, BufferId weights, 
          main.access.index.size() == softmax.dims.size() + 1;
 }
 
-// The forward pass alone, as chain_gpu() makes it once nothing else reads the weights.
+// The forward pass alone, as the target chains it once nothing else reads the weights.
 struct Chained {
   Program program;
   std::map<std::string, BufferId> names;  // the buffers of the whole program
 };
 
 std::optional<Chained> chained(const Program& program, const loop::Steps& steps, const ForwardPass& forward,
-                               BufferId weights, const GpuTarget& target) {
+                               BufferId weights, const ChainAttention& chain) {
   Chained out;
   Program& copy = out.program;
   copy.buffers = program.buffers;
@@ -111,7 +127,7 @@ std::optional<Chained> chained(const Program& program, const loop::Steps& steps,
     }
     copy.steps.push_back({Launch{loop::add_nest(copy, std::move(nest))}});
   }
-  chain_gpu(copy, target);
+  chain(copy);
   return copy.steps.size() == 1 ? std::optional(std::move(out)) : std::nullopt;
 }
 
@@ -124,10 +140,18 @@ bool is_result(const Flash& flash, const Store& store) {
 // Describes the factors over the softmax's own index variables, the key's and a depth's.
 bool describe(const Program& program, const Nest& softmax, const Chained& chain, ForwardPass& out) {
   const Program& copy = chain.program;
-  const auto flash = kernels::match_flash(copy, *nest_at(copy, copy.steps, 0));
-  if (!flash || !flash->log_sum_exp || !flash->scale || flash->fixes || flash->given ||
-      flash->asks_memory() || flash->depth != flash->width)
-    return false;
+  const auto flash = kernels::match_attention(copy, *nest_at(copy, copy.steps, 0), true);
+  if (!flash || !flash->log_sum_exp || flash->fixes) return false;
+  const loop::Dim& deep = flash->scores.reduce->dims[0];
+  const auto first = kernels::link_factors(flash->scores, {flash->keys}),
+             last = kernels::link_factors(flash->values, {flash->columns});
+  const Load* q = kernels::plain_load(flash->scores.factors[first->rows]);
+  const Load* k = kernels::plain_load(flash->scores.factors[first->columns]);
+  const Load* v = kernels::plain_load(flash->values.factors[last->columns]);
+  if (!q || !k || !v || deep.extent != flash->columns.extent) return false;
+  out.dtype = copy[q->access.buffer].dtype;
+  for (const Load* load : {k, v})
+    if (copy[load->access.buffer].dtype != out.dtype) return false;
   for (const loop::Buffer& buffer : copy.buffers) {
     const auto found = chain.names.find(buffer.name);
     if (found != chain.names.end() && buffer.storage == loop::Storage::kArena &&
@@ -149,7 +173,6 @@ bool describe(const Program& program, const Nest& softmax, const Chained& chain,
       out.batch.push_back(dim);
   }
   if (out.row.var == Expr()) return false;
-  const loop::Dim& deep = flash->scores.reduce->dims[0];
   out.depth = {sym::var("%depth"), deep.extent};
   out.key.extent = flash->keys.extent;
   for (const loop::Dim& dim : {out.key, out.depth}) out.facts.set_index(dim.var, dim.extent);
@@ -160,12 +183,18 @@ bool describe(const Program& program, const Nest& softmax, const Chained& chain,
     own.buffer = chain.names.at(copy[access.buffer].name);
     return own;
   };
-  out.q = rows(flash->q.load->access);
-  out.k = rows(flash->k.load->access);
-  out.v = rows(flash->v.load->access);
-  out.dtype = flash->dtype;
-  out.scale = *flash->scale;
-  if (flash->visible) {
+  out.q = rows(q->access);
+  out.k = rows(k->access);
+  out.v = rows(v->access);
+  out.score = flash->scores_nest();
+  loop::for_each_stmt(out.score.body, [&](Stmt& stmt) {
+    Access* access = loop::access_of(stmt);
+    if (access && !std::holds_alternative<Store>(stmt.node))
+      access->buffer = chain.names.at(copy[access->buffer].name);
+  });
+  out.score_at = at;
+  if (!flash->given && !flash->asks_memory()) out.scale = flash->scale;
+  if (out.scale && flash->visible) {
     out.seen = sym::simplify(sym::substitute(*flash->visible, at) - out.row.var, out.facts);
     if (sym::has_index(*out.seen)) return false;
   }
@@ -180,7 +209,7 @@ bool describe(const Program& program, const Nest& softmax, const Chained& chain,
 }
 
 std::optional<ForwardPass> forward_of(const Program& program, const loop::Steps& steps, const Flow& flow,
-                                      int values, BufferId weights, const GpuTarget& target) {
+                                      int values, BufferId weights, const ChainAttention& chain) {
   ForwardPass out{.values = values};
   const auto writer = [&](BufferId id, int before) {
     return made_once(program, flow, id) ? writer_before(program, steps, flow, before, id) : -1;
@@ -198,8 +227,8 @@ std::optional<ForwardPass> forward_of(const Program& program, const loop::Steps&
   int readers = 0;
   for (BufferId id : out.weights) readers += flow.total_readers[id.value];
   if (readers < 2) return std::nullopt;
-  const auto chain = chained(program, steps, out, weights, target);
-  return chain && describe(program, softmax, *chain, out) ? std::optional(std::move(out)) : std::nullopt;
+  const auto alone = chained(program, steps, out, weights, chain);
+  return alone && describe(program, softmax, *alone, out) ? std::optional(std::move(out)) : std::nullopt;
 }
 
 // ---- the backward pass -----------------------------------------------------------------------------------
@@ -300,12 +329,14 @@ class BackwardFinder {
     std::vector<Shown> shown;
     if (!is_score_gradient({&product.nest, product.factor, {}}, scale, place, shown)) return;
     const auto at = to_forward(product, place);
-    if (!at || static_cast<float>(scale) != static_cast<float>(forward_.scale)) return;
+    if (!at) return;
     for (const Shown& each : shown)
       if (!is_mask(each, *at)) return;
     const TensorRows other = rows_of(product.other.access, *at, forward_.facts);
-    if (at->at(product.summed) == forward_.key.var && other == forward_.k) out_.dq = {product.step, *at};
-    if (at->at(product.summed) == forward_.row.var && other == forward_.q) out_.dk = {product.step, *at};
+    if (at->at(product.summed) == forward_.key.var && other == forward_.k)
+      out_.dq = {product.step, *at, scale};
+    if (at->at(product.summed) == forward_.row.var && other == forward_.q)
+      out_.dk = {product.step, *at, scale};
   }
 
   // scale * (p * (dp - sum(p * dp))), or 0 where `shown` hides the key.
@@ -363,9 +394,25 @@ class BackwardFinder {
     return seen && sym::simplify(*seen - *forward_.seen, forward_.facts).is_const(0);
   }
 
+  // The gradient that `isnan(p) ? 0 : gradient` guards.
+  ValueGraph::Element skip_guard(ValueGraph::Element element, const std::vector<Expr>& place) const {
+    element = values_.resolve(std::move(element), {});
+    const Let* guard = values_.let_of(element);
+    if (!guard || guard->op != ScalarOp::kSelect) return element;
+    const auto argument = [&](const Let* let, size_t i, const ValueGraph::Element& of) {
+      return ValueGraph::Element{of.nest, let->args[i], of.at};
+    };
+    const ValueGraph::Element condition = values_.resolve(argument(guard, 0, element), {});
+    const Let* test = values_.let_of(condition);
+    const auto zero = values_.constant_of(argument(guard, 1, element));
+    if (!test || test->op != ScalarOp::kIsNan || !zero || zero->f != 0) return element;
+    const auto at = weight_at(argument(test, 0, condition));
+    return at && *at == place ? values_.resolve(argument(guard, 2, element), {}) : element;
+  }
+
   // dp at `place`: the sum over the depth of grad * v.
   bool is_weight_gradient(ValueGraph::Element element, const std::vector<Expr>& place) const {
-    element = values_.resolve(std::move(element), {});
+    element = skip_guard(std::move(element), place);
     const Reduce* reduce = values_.sum_of(element, forward_.depth.extent);
     const auto at = to_forward(place);
     if (!reduce || !at) return false;
@@ -453,14 +500,14 @@ class BackwardFinder {
 }  // namespace
 
 std::optional<ForwardPass> find_forward_pass(const Program& program, const loop::Steps& steps,
-                                             const Flow& flow, int values, const GpuTarget& target) {
+                                             const Flow& flow, int values, const ChainAttention& chain) {
   const Nest* last = nest_at(program, steps, values);
   const auto contraction = last ? kernels::match_contraction(*last) : std::nullopt;
   if (!contraction) return std::nullopt;
   for (const kernels::Factor& factor : contraction->factors)
     for (const Stmt* stmt : factor.slice)
       if (const auto* load = std::get_if<Load>(&stmt->node))
-        if (auto out = forward_of(program, steps, flow, values, load->access.buffer, target)) return out;
+        if (auto out = forward_of(program, steps, flow, values, load->access.buffer, chain)) return out;
   return std::nullopt;
 }
 

@@ -7,12 +7,12 @@
 // fusion has cut the backward pass.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "compiler/base/gpu_target.h"
 #include "compiler/loop/program.h"
 #include "compiler/schedule/analysis/flow.h"
 
@@ -34,23 +34,33 @@ struct ForwardPass {
   loop::Dim row, key, depth;
   sym::Facts facts;
   TensorRows q, k, v, o;
-  DType dtype = DType::kBF16;     // of the factors
-  double scale = 1;               // of the scores
-  std::optional<sym::Expr> seen;  // with a causal mask row r sees the keys before r + seen
-  loop::ValueId maximum, sum;     // of a row of scores and of weights, in the softmax
+  DType dtype = DType::kBF16;  // of the factors
+  // The contraction of q and k with what is computed of its sum, and its index variables as those here. Its
+  // only store is of the score.
+  loop::Nest score;
+  sym::Substitution score_at;
+  // If the score is a multiple of the sum, apart from a causal mask, with which row r sees the keys before
+  // r + seen.
+  std::optional<double> scale;
+  std::optional<sym::Expr> seen;
+  loop::ValueId maximum, sum;  // of a row of scores and of weights, in the softmax
   // Strides of arena buffers with which the kernel can read them.
   std::vector<std::pair<loop::BufferId, std::vector<sym::Expr>>> layouts;
 };
 
-// The forward pass whose last contraction is the step at `values`, if the target has a kernel for it and p
+// Makes one kernel of attention's forward pass where the target has one.
+using ChainAttention = std::function<void(loop::Program& program)>;
+
+// The forward pass whose last contraction is the step at `values`, if `chain` makes one kernel of it and p
 // has other readers.
 std::optional<ForwardPass> find_forward_pass(const loop::Program& program, const loop::Steps& steps,
-                                             const Flow& flow, int values, const GpuTarget& target);
+                                             const Flow& flow, int values, const ChainAttention& chain);
 
 // One contraction of the backward pass: the step, and its index variables as those of the ForwardPass.
 struct BackwardProduct {
   int step = -1;
   sym::Substitution at;
+  double scale = 1;  // of ds, as a multiple of p * (dp - sum(p * dp))
 };
 
 struct BackwardPass {

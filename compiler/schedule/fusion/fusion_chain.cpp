@@ -95,13 +95,12 @@ bool is_of_points(const Nest& nest, BufferId id) {
 int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector<int>& members,
              const ChainRule& rule, std::string* reason) {
   const int consumer = members.back();
-  // Each member's result is read by the next one alone, apart from numbers of whole rows, of which the target
-  // decides.
+  // Each member's result is read by the next one alone, apart from numbers of whole rows.
   for (size_t i = 0; i + 1 < members.size(); ++i) {
     const Effects& made = flow.effects[members[i]];
     for (BufferId id : made.writes) {
       if (program[id].storage == Storage::kLocal) continue;
-      if (rule.fits && i > 0 && !reads(flow.effects[members[i + 1]], id) &&
+      if (i > 0 && !reads(flow.effects[members[i + 1]], id) &&
           is_of_points(nest_at(program, steps, members[i]), id))
         continue;
       if (!made_once(program, flow, id))

@@ -37,8 +37,10 @@ void check(const test::AttentionBackwardCase& c, bool fuses = true) {
   const loop::Program before = loop::parse_program(test::attention_backward_text(c));
   loop::verify(before);
   loop::Program after = before;
-  fuse_attention_backward(after, target);
+  std::vector<Decision> decisions;
+  fuse_attention_backward(after, target, &decisions);
   loop::verify(after);
+  CAPTURE(decisions.empty() ? "attention was not found" : decisions[0].reason);
   CHECK(kernels_named(after, true) == (fuses ? 1 : 0));
   chain_gpu(after, target);
   loop::verify(after);
