@@ -49,15 +49,26 @@ class Chain {
       open_.clear();
       for (const int at : open) ok_ = ok_ && add(at);
     }
-    // A product of the rows and a sum over them read the same block, as in a backward pass.
-    bool sums = false, multiplies = false;
+    bool sums = false;
     for (const auto& [at, member] : members_) {
       ok_ = ok_ && is_consistent(nest(at), member);
       sums = sums || member.sums;
-      multiplies = multiplies || (!member.sums && multiplies_rows(nest(at)));
     }
-    if (ok_ && sums && multiplies) add_small();
-    return ok_ && sums && multiplies;
+    if (ok_ && sums) add_small();
+    return ok_ && sums;
+  }
+
+  // Whether blocks save time: a product of the rows and a sum over them read the same block, as in a backward
+  // pass, or adding to the sums in each block moves less memory than the tensor would.
+  bool pays(int64_t block) const {
+    double added = 0;
+    for (const auto& [at, member] : members_) {
+      if (!member.sums && multiplies_rows(nest(at))) return true;
+      if (member.sums)
+        for (const BufferId id : effects(at).writes) added += typical_bytes(program_, id);
+    }
+    return added * typical(rows_, program_.facts) / static_cast<double>(block) <=
+           typical_bytes(program_, tensor_);
   }
 
   const std::map<int, Member>& members() const { return members_; }
@@ -189,13 +200,13 @@ class Chain {
     return seen.size() == nest.dims.size();
   }
 
-  // Whether the nest is a product of which one factor has the rows.
+  // Whether the nest is a product of a tensor of rows and another one.
   bool multiplies_rows(const Nest& nest) const {
-    if (!kernels::match_contraction(nest)) return false;
-    const std::vector<BufferId> used = loop::buffers_of(nest);
-    return std::ranges::any_of(used, [&](BufferId id) {
-      return inner_.contains(id) && !writes(effects_of(nest), id);
-    });
+    const auto contraction = kernels::match_contraction(nest);
+    if (!contraction) return false;
+    const loop::Load *a = kernels::plain_load(contraction->factors[0]),
+                     *b = kernels::plain_load(contraction->factors[1]);
+    return a && b && inner_.contains(a->access.buffer) != inner_.contains(b->access.buffer);
   }
 
   bool conflict(int a, int b) const {
@@ -367,7 +378,7 @@ bool block_one(Program& program) {
       const int64_t block = rows_of_block(program, id, dim);
       if (block == 0) continue;
       Chain chain(program, flow, id, dim);
-      if (!chain.find()) continue;
+      if (!chain.find() || !chain.pays(block)) continue;
       apply(program, flow, chain, block);
       return true;
     }
