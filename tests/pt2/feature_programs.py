@@ -457,12 +457,11 @@ def gelu_conv_misc():
 
 @program
 def quant_pt2e():
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401  It registers the operators
 
     class M(torch.nn.Module):
         def forward(self, x, w):
             q = torch.ops.quantized_decomposed.quantize_per_tensor(x, 0.1, 0, -128, 127, torch.int8)
             return torch.ops.quantized_decomposed.dequantize_per_tensor(q, 0.1, 0, -128, 127, torch.int8)
-
-    import torch.ao.quantization.fx._decomposed
 
     return (M(), (torch.randn(3, 4), torch.randn(3)), {}, None)
