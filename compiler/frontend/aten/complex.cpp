@@ -341,10 +341,6 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-bool is_complex(const Value& value) {
-  return value.kind == Value::Kind::kComplex || (value.is_tensor() && value.tensor.complex);
-}
-
 Results complex_arithmetic(Context& c, ComplexOp op) {
   const Pair x = pair_of(c, "self");
   Pair y = pair_of(c, "other");

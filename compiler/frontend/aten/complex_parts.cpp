@@ -7,7 +7,6 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/frontend/aten/complex.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
 
@@ -561,6 +560,10 @@ Term length_of(Term x, Term y) {
   const Term length = larger * sqrt(square(smaller / larger) + 1);
   const Term plain = logical_or(equal(larger, 0), apply(OpKind::kIsInf, larger));
   return select(expand(plain, length.shape()), larger, length);
+}
+
+bool is_complex(const Value& value) {
+  return value.kind == Kind::kComplex || (value.is_tensor() && value.tensor.complex);
 }
 
 bool mentions_complex(std::span<const Value> values) { return std::ranges::any_of(values, complex_value); }

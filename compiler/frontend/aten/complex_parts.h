@@ -9,6 +9,8 @@
 
 namespace stridec::aten {
 
+bool is_complex(const Value& value);
+
 // A pair as one complex tensor. Both broadcast.
 Tensor joined(Term real, Term imaginary);
 
