@@ -22,6 +22,7 @@ def compile(
     *,
     kwargs: Optional[Mapping[str, Any]] = None,
     dynamic_shapes: Any = None,
+    method: Optional[str] = None,
     output: Optional[_program.Path] = None,
     strict: bool = False,
     threads: int = 0,
@@ -35,6 +36,7 @@ def compile(
     model: a path (.onnx, .pt2, .pt, .graph), a torch.nn.Module or a torch.export.ExportedProgram.
     inputs: of a module, example arguments: a tuple of positional ones, or a dict of keyword ones; `kwargs` for both.
     dynamic_shapes: of a module, as torch.export takes them. Sizes of 1 in the examples may be dynamic.
+    method: of a module or a TorchScript file: the method to compile instead of forward.
     output: where the artifact goes, with its manifest beside it. Without, it lives as long as the model.
     dims: what holds for named sizes: {"batch": (1, 64), "x.1": 128, "seq": range(8, 513, 8)}. Names of a module's sizes
     are those of its Dims, or `x.0`: the first input that has the size, and the dim.
@@ -44,13 +46,15 @@ def compile(
     """
     folder = tempfile.mkdtemp(prefix="stridec-")
     try:
-        source, names = _source(model, inputs, kwargs, dynamic_shapes, strict, folder)
+        source, names = _source(model, inputs, kwargs, dynamic_shapes, strict, method, folder)
         artifact = os.fspath(output) if output is not None else os.path.join(folder, "model.so")
         own = dict(metadata or {})
         convention = _pt2.read_convention(source)
         if convention is not None:
             own[Convention.KEY] = convention.json()
         own_dims = {names.get(name, name): size for name, size in (dims or {}).items()}
+        if method is not None and isinstance(model, (str, os.PathLike)):
+            options["method"] = method
         compile_file(source, artifact, dims=own_dims, metadata=own, **options)
         loaded = Model(artifact, threads=threads, device=device)
     except BaseException:
@@ -88,7 +92,7 @@ def compile_file(source: str, artifact: str, **options: Any) -> Dict[str, Any]:
             raise Error(text, error.code, error.exit_code, problems) from None
 
 
-def _source(model: Any, inputs: Any, kwargs: Any, dynamic_shapes: Any, strict: bool, folder: str) -> Any:
+def _source(model: Any, inputs: Any, kwargs: Any, dynamic_shapes: Any, strict: bool, method: Optional[str], folder: str) -> Any:
     """The file to compile, and the names of its dims by the user's names of them."""
     if isinstance(model, (str, os.PathLike)):
         if inputs is not None or dynamic_shapes is not None:
@@ -105,8 +109,11 @@ def _source(model: Any, inputs: Any, kwargs: Any, dynamic_shapes: Any, strict: b
             raise Error("a module needs example inputs: stridec.compile(module, (x,))")
         if isinstance(inputs, Mapping):
             inputs, kwargs = (), {**inputs, **(kwargs or {})}
-        program, names = _export.export(model, tuple(inputs or ()), dict(kwargs or {}), dynamic_shapes, strict)
+        with _export.as_forward(model, method):
+            program, names = _export.export(model, tuple(inputs or ()), dict(kwargs or {}), dynamic_shapes, strict)
     else:
+        if method is not None:
+            raise Error("an ExportedProgram has one method: export the other one")
         program, names = model, {}
     _export.save(program, path)
     return path, names

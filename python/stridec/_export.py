@@ -3,13 +3,15 @@ tuples and caches that nobody registered."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 from torch.utils import _pytree
 
+from ._attention import lower_flex_attention
 from ._errors import Error
 
 
@@ -26,13 +28,41 @@ def export(module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], shapes: A
     return program, names
 
 
+@contextlib.contextmanager
+def as_forward(module: Any, method: Optional[str]) -> Iterator[None]:
+    """The module with another method in forward's place, so that the names of its parameters stay."""
+    if method is None or method == "forward":
+        yield
+        return
+    function = getattr(module, method, None)
+    if not callable(function):
+        raise Error(f"the module has no method '{method}'")
+    before = vars(module).get("forward")
+    module.forward = function
+    try:
+        yield
+    finally:
+        del module.forward
+        if before is not None:
+            module.forward = before
+
+
 def save(program: Any, path: str) -> None:
     for spec in (program.call_spec.in_spec, program.call_spec.out_spec):
         _register_named_tuples(spec)
+    program = _without_vmap(program)
+    lower_flex_attention(program.graph_module)
     try:
         torch.export.save(program, path)
     except Exception as error:
         raise Error(f"torch.export.save cannot save the program: {type(error).__name__}: {error}", "export") from error
+
+
+def _without_vmap(program: Any) -> Any:
+    """A program that vmap left in terms of its levels, in terms of operators."""
+    nodes = [node for part in program.graph_module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes]
+    levels = any(getattr(node.target, "__module__", None) == "torch._functorch.predispatch" for node in nodes)
+    return program.run_decompositions({}) if levels else program
 
 
 # ---- classes that torch.export does not know

@@ -88,6 +88,7 @@ def flags(
     input_values: Optional[Mapping[str, int]] = None,
     refit: Union[str, Sequence[str]] = (),
     states: Optional[Mapping[str, str]] = None,
+    method: Optional[str] = None,
     mode: Optional[str] = None,
     precision: Optional[str] = None,
     options: Optional[Mapping[str, Any]] = None,
@@ -102,7 +103,7 @@ def flags(
 ) -> List[str]:
     """The flags that compile, check, inspect and verify share. `stridec compile --help` explains them."""
     found: List[str] = []
-    texts = {"target": target, "cpu": _joined(cpu), "gpu": _joined(gpu), "mode": mode, "precision": precision,
+    texts = {"target": target, "cpu": _joined(cpu), "gpu": _joined(gpu), "method": method, "mode": mode, "precision": precision,
              "weights": weights, "tune-db": os.fspath(tune_db) if tune_db is not None else None,
              "tune-seconds": tune_seconds, "max-seconds": max_seconds, "max-memory": max_memory}  # fmt: skip
     found += [f"--{name}={value}" for name, value in texts.items() if value is not None]

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from functorch.compile import make_boxed_func
 
 from . import _artifacts
+from ._attention import lower_flex_attention
 from ._call import make_call
 from ._errors import Error
 from ._graph import Program, Unserializable
@@ -76,6 +77,7 @@ def _compile(graph: torch.fx.GraphModule, settings: _Settings) -> Callable[..., 
     context = TracingContext.try_get()
     static = list(context.fw_metadata.static_input_indices) if context is not None and context.fw_metadata else []
     ranges = _ranges(graph)
+    lower_flex_attention(graph, _artifacts.decompositions())
 
     def build(frozen: Dict[int, torch.Tensor]) -> Callable[[List[Any]], List[Any]]:
         try:

@@ -237,6 +237,61 @@ def complex_():
 
 
 @program
+def fourier_operator():
+    """A layer of a Fourier neural operator: products of complex weights with low frequencies, written into zeros."""
+
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.low = torch.nn.Parameter(torch.randn(3, 5, 4, 4, dtype=torch.complex64))
+            self.high = torch.nn.Parameter(torch.randn(3, 5, 4, 4, dtype=torch.complex64))
+
+        def forward(self, x):
+            f = torch.fft.rfft2(x)
+            y = torch.zeros(x.shape[0], 5, x.shape[2], x.shape[3] // 2 + 1, dtype=torch.cfloat)
+            y[:, :, :4, :4] = torch.einsum("bixy,ioxy->boxy", f[:, :, :4, :4], self.low)
+            y[:, :, -4:, :4] = torch.einsum("bixy,ioxy->boxy", f[:, :, -4:, :4], self.high)
+            return torch.fft.irfft2(y, s=(x.shape[2], x.shape[3]))
+
+    return (M(), (torch.randn(2, 3, 16, 12),), {}, {"x": {0: D}})
+
+
+@program
+def complex_rotation():
+    """Rotary embeddings by complex numbers, with the table indexed by positions."""
+
+    class M(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            angles = torch.outer(torch.arange(32.0), 1 / 100 ** (torch.arange(0, 8, 2) / 8))
+            self.register_buffer("table", torch.polar(torch.ones_like(angles), angles))
+
+        def forward(self, x, position):
+            turn = self.table[position][:, None]
+            pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+            y = torch.view_as_real(pairs * turn).flatten(-2)
+            other = torch.cat([pairs, turn.conj().expand_as(pairs)], -1)
+            return y, other.sum(0).abs(), torch.exp(1j * x), (other @ other.mH).real, torch.where(x > 0, 1j * x, 2.0)
+
+    inputs = torch.randn(6, 3, 8), torch.arange(6)
+    return (M(), inputs, {}, {"x": {0: D}, "position": {0: D}})
+
+
+@program
+def spectrum_and_back():
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            window = torch.hann_window(16)
+            f = torch.stft(x, 16, 4, window=window, return_complex=True)
+            phase = f / (f.abs() + 1e-6)
+            y = torch.istft(f.abs().clamp(max=2) * phase, 16, 4, window=window)
+            return y, torch.istft(f, 16, 4, window=window, length=x.shape[1]), torch.log1p(f + 0.5j), torch.sqrt(f - 0.5j)
+
+    return (M(), (torch.randn(2, 64),), {}, {"x": {0: D}})
+
+
+@program
 def random_():
 
     class M(torch.nn.Module):
@@ -457,12 +512,11 @@ def gelu_conv_misc():
 
 @program
 def quant_pt2e():
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401  It registers the operators
 
     class M(torch.nn.Module):
         def forward(self, x, w):
             q = torch.ops.quantized_decomposed.quantize_per_tensor(x, 0.1, 0, -128, 127, torch.int8)
             return torch.ops.quantized_decomposed.dequantize_per_tensor(q, 0.1, 0, -128, 127, torch.int8)
-
-    import torch.ao.quantization.fx._decomposed
 
     return (M(), (torch.randn(3, 4), torch.randn(3)), {}, None)

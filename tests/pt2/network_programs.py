@@ -62,14 +62,14 @@ def auto(kind, cls="AutoModel", **options):
     return config, getattr(transformers, cls).from_config(config).eval()
 
 
-def text_model(kind, cls="AutoModel", **options):
+def text_model(kind, cls="AutoModel", fixed=False, **options):
     config, module = auto(kind, cls, **options)
     inputs = {"input_ids": tokens(least=3)}
     if config.is_encoder_decoder:
         inputs["decoder_input_ids"] = tokens(8, least=3)
     if hasattr(config, "use_cache"):
         inputs["use_cache"] = False
-    return module, (), inputs, dims_of(inputs)
+    return module, (), inputs, None if fixed else dims_of(inputs)
 
 
 def causal_model(kind, **options):
@@ -245,7 +245,18 @@ ENCODERS = {
     "roformer": {"embedding_size": 16},
     "nystromformer": {"segment_means_seq_len": 16, "num_landmarks": 4},
     "pegasus": SEQ2SEQ,
+    "deberta": {},
+    "layoutlm": {},
+    "tapas": {},
+    "xlnet": {"d_model": 32, "n_layer": 1, "n_head": 4, "d_inner": 64},
+    "xlm": {"emb_dim": 32, "n_layers": 1, "n_heads": 4},
+    "yoso": {},
+    "mra": {},
+    "splinter": {},
+    "mobilebert": {"embedding_size": 16, "intra_bottleneck_size": 16},
 }
+MIXTURE = {"num_key_value_heads": 2, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2,
+           "moe_intermediate_size": 16}  # fmt: skip
 CAUSALS = {
     "mistral": {"num_key_value_heads": 2},
     "qwen3": {"num_key_value_heads": 2, "head_dim": 8},
@@ -265,7 +276,25 @@ CAUSALS = {
     "bloom": {"n_layer": 1, "n_head": 4},
     "stablelm": {"num_key_value_heads": 2},
     "starcoder2": {"num_key_value_heads": 2},
-}
+    "qwen2": {"num_key_value_heads": 2},
+    "qwen3_moe": {**MIXTURE, "head_dim": 8},
+    "gemma2": {"num_key_value_heads": 2, "head_dim": 8},
+    "gpt_oss": {**MIXTURE, "head_dim": 8},
+    "llama4_text": {**MIXTURE, "head_dim": 8, "intermediate_size_mlp": 64},
+    "phimoe": MIXTURE,
+    "minimax": {**MIXTURE, "head_dim": 8},
+    "granitemoe": MIXTURE,
+    "olmoe": MIXTURE,
+    "doge": {"num_key_value_heads": 2},
+    "diffllama": {"num_key_value_heads": 2},
+    "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 1},
+    "persimmon": {},
+    "ctrl": {"n_embd": 32, "n_layer": 1, "n_head": 4, "dff": 64},
+    "falcon_mamba": {"state_size": 8, "fixed": True},
+    "mamba2": {"num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 1, "chunk_size": 8, "expand": 2, "fixed": True},
+    "jamba": {**MIXTURE, "num_experts": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "num_hidden_layers": 2,
+              "mamba_d_state": 8, "use_mamba_kernels": False, "fixed": True},
+}  # fmt: skip
 NETWORKS |= {f"hf.{n}": lambda n=n, o=o: text_model(n, **o) for n, o in ENCODERS.items()}
 NETWORKS |= {f"hf.{n}": lambda n=n, o=o: causal_model(n, **o) for n, o in CAUSALS.items()}
 NETWORKS |= {

@@ -6,6 +6,7 @@ DIR/NNNN.json names the operator of each output.
 """
 
 import json
+import random
 import re
 import warnings
 
@@ -71,8 +72,9 @@ class Several(torch.nn.Module):
         return tuple(outputs)
 
 
-def samples_of(pattern, dtype, most):
-    """Samples with their results; at most so many of an operator, spread over its list, which goes from plain to odd."""
+def samples_of(pattern, dtype, most, seed):
+    """Samples with their results; at most so many of an operator, spread over its list, which goes from plain to odd, or drawn
+    by the seed."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     for op in op_db:
@@ -84,7 +86,10 @@ def samples_of(pattern, dtype, most):
         except Exception:  # OpInfo's own
             continue
         step = max(1, len(found) // most) if most else 1
-        for sample in found[::step][: most or None]:
+        chosen = found[::step][: most or None]
+        if most and seed is not None:
+            chosen = random.Random(f"{seed} {name}").sample(found, min(most, len(found)))
+        for sample in chosen:
             leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
             made = Sample(name, op.op, leaves, spec)
             if sample.kwargs.get("dropout_p") or any(not is_plain(t) for t in made.tensors):
@@ -114,7 +119,7 @@ def write(batch, path):
     path.with_suffix(".json").write_text(json.dumps([sample.name for sample, results in batch for _ in results]))
 
 
-def export(folder, dtype, pattern="", most=4, per_file=32):
+def export(folder, dtype, pattern="", most=4, seed=None, per_file=32):
     """Writes the programs; how many samples PyTorch itself does not export."""
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
@@ -139,7 +144,7 @@ def export(folder, dtype, pattern="", most=4, per_file=32):
             put(items[: len(items) // 2])
             put(items[len(items) // 2 :])
 
-    for item in samples_of(pattern, getattr(torch, dtype), most):
+    for item in samples_of(pattern, getattr(torch, dtype), most, seed):
         batch.append(item)
         if len(batch) == per_file:
             put(batch)

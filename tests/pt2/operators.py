@@ -1,6 +1,7 @@
 """Samples of PyTorch's operators against PyTorch's results: python tests/pt2/operators.py [REGEX] [--dtypes float32,int64]
 
-PyTorch's own samples (OpInfo) of every operator, or of those whose name REGEX finds, at most --samples of each (4). A sample agrees,
+PyTorch's own samples (OpInfo) of every operator, or of those whose name REGEX finds, at most --samples of each (4), spread over its
+list or, with --seed, drawn at random. A sample agrees,
 is refused with a sentence, or is wrong. Prints the wrong ones, what is refused by operator, most frequent first, what
 operator_skips.txt leaves out, and "N passed, N failed"; a refused or skipped sample counts as neither. A result in half precision
 agrees as well where it is no farther than PyTorch's from the result in float64, and an index where it finds an equal value.
@@ -173,8 +174,9 @@ def compare_folder(folder, dtype, options, counts, reasons):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("pattern", nargs="?", default="")
-    parser.add_argument("--dtypes", default="float32,int64,bool,bfloat16,float16,float64")
+    parser.add_argument("--dtypes", default="float32,int64,bool,bfloat16,float16,float64,complex64")
     parser.add_argument("--samples", type=int, default=4, help="of each operator; 0: all")
+    parser.add_argument("--seed", type=int, help="draw the samples")
     parser.add_argument("--folder", type=pathlib.Path)
     parser.add_argument("--names", type=pathlib.Path)
     parser.add_argument("--check", action="store_true", help="count what is refused, compile nothing")
@@ -193,7 +195,7 @@ def main():
         for dtype in options.dtypes.split(","):
             folder = (options.folder or pathlib.Path(own)) / dtype
             if not folder.exists():
-                total["not exported"] += operator_samples.export(folder, dtype, options.pattern, options.samples)
+                total["not exported"] += operator_samples.export(folder, dtype, options.pattern, options.samples, options.seed)
             counts = collections.Counter()
             compare_folder(folder, dtype, options, counts, reasons)
             total.update(counts)

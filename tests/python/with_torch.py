@@ -104,6 +104,50 @@ def test_examples_of_size_one():
             same(compiled(*given), Scaled()(*given))
 
 
+class Coder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        return x
+
+    @torch.jit.export
+    def encode(self, x, scale: float = 1.0):
+        self.calls.add_(1)
+        return {"code": self.linear(x) * scale, "calls": self.calls.clone()}
+
+
+def test_another_method_of_a_module():
+    module = Coder().eval()
+    compiled = stridec.compile(module, (torch.ones(2, 4),), kwargs={"scale": 2.0}, method="encode", dynamic_shapes={
+        "x": {0: Dim("batch")}, "scale": None})  # fmt: skip
+    expect([state.name for state in compiled.states] == ["calls"], str(compiled.states))
+    module.calls.zero_()
+    x = torch.randn(5, 4)
+    same(compiled(x, scale=2.0), module.encode(x, scale=2.0))
+    same(module(x), x)
+    refused(lambda: stridec.compile(module, (x,), method="decode"), "STRIDEC_INVALID_ARGUMENT", "no method 'decode'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module.calls.zero_()
+        torch.jit.script(module).save("coder.pt")
+    refused(lambda: stridec.compile("coder.pt", method="decode", shapes={"x": "n,4"}), "no-method", "decode")
+    same(stridec.compile("coder.pt", method="encode", shapes={"x": "n,4"})(x), module.encode(x))
+    program = torch.export.export(net(), (x,))
+    refused(lambda: stridec.compile(program, method="encode"), "STRIDEC_INVALID_ARGUMENT", "one method")
+
+
+def test_vmap():
+    class Rows(torch.nn.Module):
+        def forward(self, x, w):
+            return torch.vmap(lambda row: (w @ row).softmax(0))(x)
+
+    given = torch.randn(3, 4), torch.randn(5, 4)
+    same(stridec.compile(Rows(), given)(*given), Rows()(*given))
+
+
 def test_errors_of_the_export_and_the_compiler():
     class Branching(torch.nn.Module):
         def forward(self, x):
@@ -237,6 +281,33 @@ def test_arguments_and_buffers_that_are_written():
             same(compiled(x), other(y))
             same(x, y)
             same(module.count, other.count)
+
+
+def test_flex_attention():
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    torch.manual_seed(0)
+    bias = torch.randn(4)
+
+    class Attention(torch.nn.Module):
+        """Scores with a bias by head and distance; the first three rows see nothing."""
+
+        def forward(self, q, k, v, mask):
+            y = flex_attention(q, k, v, lambda s, b, h, i, j: s + bias[h] * (i - j), mask, enable_gqa=True)
+            return y, flex_attention(q, k, v, lambda s, b, h, i, j: torch.tanh(s), scale=0.3, enable_gqa=True)
+
+    def make(rows):
+        mask = create_block_mask(lambda b, h, i, j: (i >= j) & (i > 2), None, None, rows, 48, "cpu")
+        return torch.randn(2, 4, rows, 8), torch.randn(2, 2, 48, 8), torch.randn(2, 2, 48, 8), mask
+
+    module, calls = Attention(), [make(rows) for rows in (32, 40, 48)]
+    torch._dynamo.reset()
+    compiled = torch.compile(module, backend="stridec")
+    with torch.no_grad():
+        for call in calls:
+            same(compiled(*call), module(*call))
+        fixed = type("Fixed", (torch.nn.Module,), {"forward": lambda self, q, k, v: module(q, k, v, calls[0][3])})()
+        same(stridec.compile(fixed, calls[0][:3])(*calls[0][:3]), module(*calls[0]))
 
 
 def test_replaced_weights():

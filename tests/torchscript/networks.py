@@ -1,9 +1,10 @@
 """Whole networks by torch.jit.script, trace and freeze against PyTorch: python tests/torchscript/networks.py [REGEX]
 
 Random weights. Needs torch and torchvision; without them it prints that it is skipped. Scripted networks have a dynamic batch
-and run at two sizes. The last line is "N passed, N failed".
+and run at two sizes. --sample N runs every N-th. The last line is "N passed, N failed".
 """
 
+import argparse
 import pathlib
 import re
 import sys
@@ -32,6 +33,87 @@ def jobs():
         yield f"{name} frozen", name, "freeze"
     for name in SEGMENTERS:
         yield f"{name} scripted", name, "script"
+
+
+    for name in OTHERS:
+        yield name, name, "other"
+
+
+def tagger(kind):
+    """A recurrent network over words, whose sizes are both open."""
+    import torch
+
+    class Tagger(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = torch.nn.Embedding(50, 16)
+            self.layers = getattr(torch.nn, kind)(16, 12, num_layers=2, bidirectional=True, batch_first=True)
+            self.tags = torch.nn.Linear(24, 7)
+
+        def forward(self, words):
+            return self.tags(self.layers(self.words(words))[0]).log_softmax(-1)
+
+    return Tagger().eval(), ["--shape", "words=i64[batch,time]"], [(torch.randint(0, 50, s),) for s in ((2, 9), (1, 1), (3, 17))]
+
+
+def quantised():
+    import torch
+
+    layers = [torch.nn.Linear(24, 40), torch.nn.ReLU(), torch.nn.Linear(40, 9)]
+    module = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(*layers).eval(), {torch.nn.Linear}, torch.qint8)
+    return module, ["--shape", "input=batch,24"], [(torch.randn(s, 24),) for s in (4, 1, 9)]
+
+
+def encoder():
+    import torch
+
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    module = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    return module, ["--shape", "src=batch,time,16"], [(torch.randn(*s, 16),) for s in ((2, 9), (1, 4))]
+
+
+def detector():
+    """Boxes of images of open sizes, with suppression of those that overlap."""
+    import torch
+    import torchvision
+
+    module = torchvision.models.detection.ssdlite320_mobilenet_v3_large(
+        weights=None, weights_backbone=None, num_classes=5, detections_per_img=20).eval()  # fmt: skip
+    for weight in module.parameters():  # PyTorch's first weights give all boxes one score
+        if weight.dim() > 1:
+            torch.nn.init.kaiming_normal_(weight)
+    return module, ["--shape", "images.0=3,h,w"], [([torch.rand(3, 200, 180)],), ([torch.rand(3, 160, 240)],)]
+
+
+OTHERS = {"LSTM tagger scripted": lambda: tagger("LSTM"), "GRU tagger scripted": lambda: tagger("GRU"),
+          "linear layers quantised": quantised, "transformer encoder scripted": encoder, "ssdlite scripted": detector}  # fmt: skip
+
+
+def flattened(value, name):
+    """(name, array) of the tensors of a value, by the artifact's names."""
+    if hasattr(value, "numpy"):
+        yield name or "output", value.numpy()
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    for key, item in items:
+        yield from flattened(item, f"{name}.{key}" if name else str(key))
+
+
+def saved_other(name, path):
+    import torch
+
+    torch.manual_seed(1)
+    module, flags, calls = OTHERS[name]()
+    made = torch.jit.script(module)
+    made.save(str(path))
+    arrays = {"flags": np.array(flags, dtype=str)}
+    names = [argument.name for argument in made.forward.schema.arguments[1:]]
+    for k, call in enumerate(calls):
+        with torch.no_grad():
+            result = made(*call)
+        for argument, value in zip(names, call):
+            arrays.update({f"{k}/in/{n}": a for n, a in flattened(value, argument)})
+        arrays.update({f"{k}/out/{n}": a for n, a in flattened(result, "")})
+    np.savez(path.with_suffix(".npz"), **arrays)
 
 
 def network(name):
@@ -84,14 +166,18 @@ def main():
         print(f"skipped: {error}\n0 passed, 0 failed")
         return
     warnings.filterwarnings("ignore")
-    pattern = sys.argv[1] if len(sys.argv) > 1 else ""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("pattern", nargs="?", default="")
+    parser.add_argument("--sample", type=int, default=1)
+    options = parser.parse_args()
     good = bad = 0
-    for job, name, how in jobs():
-        if not re.search(pattern, job):
-            continue
+    for job, name, how in [j for j in jobs() if re.search(options.pattern, j[0])][:: options.sample]:
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / f"{name}_{how}.pt"
-            saved(name, how, path)
+            if how == "other":
+                saved_other(name, path)
+            else:
+                saved(name, how, path)
             verdict, detail = compare.compare(path, path.with_suffix(".npz"), path.with_suffix(".so"), TOLERANCE, 1e-30)
         good, bad = good + (verdict == "agrees"), bad + (verdict != "agrees")
         print(f"{verdict:8} {job}: {detail}", flush=True)

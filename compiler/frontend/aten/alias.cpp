@@ -1,5 +1,6 @@
 // Copies, conversions, and operators that return their argument itself where nothing has to be copied.
 #include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/complex_parts.h"
 #include "compiler/frontend/aten/promotion.h"
 
 namespace stridec::aten {
@@ -30,8 +31,11 @@ Results contiguous(Context& c) {
 
 Results converted(Context& c, const Tensor& t, std::optional<DType> to, bool copy) {
   if (t.complex) {
-    if (to) c.unsupported("a conversion of complex numbers");
-    return {copy ? copy_of(c, t) : t};
+    if (!to) return {copy ? copy_of(c, t) : t};
+    const Term pairs = read(c.b, t);  // the real part, as PyTorch takes it with a warning
+    const int64_t last = pairs.rank() - 1;
+    const Term re = ops::squeeze(ops::slice(pairs, last, 0, 1), {last});
+    return {ops::cast(is_bool(*to) ? ops::reduce_max(ops::abs(pairs), {last}) : re, *to, false)};
   }
   const Term x = read(c.b, t);
   if (!copy && (!to || *to == x.dtype())) return {t};
@@ -44,12 +48,16 @@ Results to(Context& c) {
   if (c.names("other")) return converted(c, t, c.in("other").dtype(), copy);
   const bool known = c.names("dtype") && c.has("dtype") && c.arg("dtype").kind == Value::Kind::kDType;
   if (known && c.arg("dtype").complex_dtype) {
-    if (t.complex) return {copy ? copy_of(c, t) : t};
-    const Term re = ops::cast(read(c.b, t), c.arg("dtype").dtype, false);
-    Tensor out = fresh(
-        ops::concat({ops::unsqueeze(re, {re.rank()}), ops::unsqueeze(re * 0.0, {re.rank()})}, re.rank()));
-    out.complex = true;
-    return {out};
+    const DType to = c.arg("dtype").dtype;
+    if (t.complex) {
+      const Term pairs = read(c.b, t);
+      if (pairs.dtype() == to) return {copy ? copy_of(c, t) : t};
+      Tensor out = fresh(ops::cast(pairs, to, false));
+      out.complex = true;
+      return {out};
+    }
+    const Term re = ops::cast(read(c.b, t), to, false);
+    return {joined(re, ops::number_like(re, 0))};
   }
   return converted(c, t, c.names("dtype") ? c.dtype("dtype") : std::nullopt, copy);
 }

@@ -81,7 +81,10 @@ Results div(Context& c) {
   if (either_complex(c)) return complex_arithmetic(c, ComplexOp::kDiv);
   return {divided(c, c.has("rounding_mode") ? c.text("rounding_mode") : "")};
 }
-Results true_divide(Context& c) { return {divided(c, "")}; }
+Results true_divide(Context& c) {
+  if (either_complex(c)) return complex_arithmetic(c, ComplexOp::kDiv);
+  return {divided(c, "")};
+}
 Results floor_divide(Context& c) { return {divided(c, "floor")}; }
 
 Results remainder(Context& c) {

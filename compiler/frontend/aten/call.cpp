@@ -7,6 +7,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/frontend/aten/complex_parts.h"
 
 namespace stridec::aten {
 namespace {
@@ -118,13 +119,23 @@ std::vector<Value> bind(const Schema& schema, std::vector<NamedValue>& given) {
 void assign(Builder& b, const Schema& schema, const Tensor& to, const Value& value) {
   if (!value.is_tensor())
     fail(ErrorKind::kDoesNotFit, "bad-argument", cat(schema.full_name(), " does not give a tensor to write"));
-  if (to.complex || value.tensor.complex)
-    fail(ErrorKind::kUnsupported, "unsupported-op", cat(schema.full_name(), " writes complex numbers"));
-  const Term old = read(b, to), now = read(b, value.tensor);
+  if (value.tensor.complex && !to.complex)
+    fail(ErrorKind::kUnsupported, "unsupported-op",
+         cat(schema.full_name(), " writes complex numbers into real ones"));
+  const Term old = read(b, to);
+  Term now = read(b, value.tensor);
+  if (to.complex && !value.tensor.complex) now = read(b, joined(now, ops::number_like(now, 0)));
   if (now.rank() > old.rank())
     fail(ErrorKind::kDoesNotFit, "bad-argument",
          cat(schema.full_name(), " writes a tensor of rank ", now.rank(), " into one of rank ", old.rank()));
   write(b, to, ops::expand(ops::cast(now, old.dtype(), false), old.shape()));
+}
+
+Results run_row(Builder& b, const Schema& schema, std::vector<Value> values, const Row& row) {
+  if (mentions_complex(values))
+    if (std::optional<Results> out = by_parts(b, schema, values, row.import)) return *std::move(out);
+  Context context(b, schema, std::move(values));
+  return row.import(context);
 }
 
 // The schema that a functional row expects: the in-place or out= overload's arguments without those written.
@@ -151,8 +162,7 @@ Results call_written(Builder& b, const Schema& schema, std::vector<Value> values
     }
     values = std::move(kept);
   }
-  Context context(b, functional, std::move(values));
-  const Results results = row.import(context);
+  const Results results = run_row(b, functional, std::move(values), row);
   if (results.size() < targets.size())
     fail(ErrorKind::kUnsupported, "unsupported-op",
          cat("operator ", schema.full_name(), " is not supported"));
@@ -201,11 +211,13 @@ Results call(Builder& b, const Schema& schema, std::vector<NamedValue> arguments
          cat("operator ", schema.full_name(), " is not supported"));
   std::vector<Value> values = bind(schema, arguments);
   // A row with the full name of an in-place operator does the writing itself.
-  const bool own = row->name == schema.name || row->name == schema.full_name();
+  bool own = row->name == schema.name || row->name == schema.full_name();
+  if (own && is_in_place(schema) && mentions_complex(values))
+    if (const Row* functional = row_of(schema.name.substr(0, schema.name.size() - 1), schema.overload))
+      row = functional, own = false;
   const bool out = std::any_of(schema.arguments.begin(), schema.arguments.end(), is_out);
   if (out || (is_in_place(schema) && !own)) return call_written(b, schema, std::move(values), *row);
-  Context context(b, schema, std::move(values));
-  Results results = row->import(context);
+  Results results = run_row(b, schema, std::move(values), *row);
   if (copies_view(*row, schema))
     for (Value& value : results) value = detached(b, value);
   return results;

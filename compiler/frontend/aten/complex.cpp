@@ -1,10 +1,12 @@
 #include "compiler/frontend/aten/complex.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/complex_parts.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
@@ -22,14 +24,7 @@ Term part(Term pairs, int64_t which) {
   return squeeze(slice(pairs, pairs.rank() - 1, which, 1), {pairs.rank() - 1});
 }
 
-Value joined(const Pair& p) {
-  const Shape shape = broadcast(p.re.builder(), {p.re.shape(), p.im.shape()}, "complex");
-  const int64_t rank = std::ssize(shape);
-  Tensor out =
-      fresh(concat({unsqueeze(expand(p.re, shape), {rank}), unsqueeze(expand(p.im, shape), {rank})}, rank));
-  out.complex = true;
-  return out;
-}
+Value joined(const Pair& p) { return stridec::aten::joined(p.re, p.im); }
 
 Pair pair_of(const Context& c, const char* name) {
   const Value& v = c.arg(name);
@@ -188,6 +183,15 @@ Term conjugate(Term pairs) {
   return concat({slice(pairs, last, 0, 1), -slice(pairs, last, 1, 1)}, last);
 }
 
+// All n frequencies along a dim that has the first n / 2 + 1 of them: x[n - k] is the conjugate of x[k].
+Term whole_spectrum(Term x, int64_t dim, sym::Expr n) {
+  Builder& b = x.builder();
+  const Term k = index_along(b, {n}, 0, DType::kI64), size = size_as(b, DType::kI64, n);
+  const Term mirrored = greater(k, size_as(b, DType::kI64, sym::floordiv(n, 2)));
+  const Term at = select(mirrored, size - k, k), whole = gather(x, at, dim);
+  return select(expand(along_dim(mirrored, dim, whole.rank()), whole.shape()), conjugate(whole), whole);
+}
+
 // Real results of a spectrum whose last transformed dim has its first half alone, n / 2 + 1 of n elements.
 Term half_to_real(const Context& c, const Transform& t, sym::Expr n, bool backward) {
   Term x = complex_input(c);
@@ -196,12 +200,7 @@ Term half_to_real(const Context& c, const Transform& t, sym::Expr n, bool backwa
   x = with_size(c, x, last, sym::floordiv(n, 2) + 1);
   const Dims others(t.dims.begin(), t.dims.end() - 1);
   x = transformed(x, others, backward, 1);
-  // x[n - k] is the conjugate of x[k].
-  Builder& b = c.b;
-  const Term k = index_along(b, {n}, 0, DType::kI64), size = size_as(b, DType::kI64, n);
-  const Term mirrored = greater(k, size_as(b, DType::kI64, sym::floordiv(n, 2)));
-  const Term at = select(mirrored, size - k, k), whole = gather(x, at, last);
-  x = select(expand(along_dim(mirrored, last, whole.rank()), whole.shape()), conjugate(whole), whole);
+  x = whole_spectrum(x, last, n);
   x = part(transformed(x, {last}, backward, 1), 0);
   sym::Expr count = 1;
   for (int64_t d : t.dims) count = count * x.dim(d);
@@ -260,6 +259,47 @@ Results stft(Context& c) {
   return {out};
 }
 
+// Sums of frames [batch, n, count] that begin `hop` elements apart.
+Term overlapped(Term frames, int64_t hop) {
+  Builder& b = frames.builder();
+  const Shape grid{frames.dim(1), frames.dim(2)};
+  const sym::Expr rows = frames.dim(0), all = count(grid);
+  const sym::Expr length = b.simplify(grid[0] + (grid[1] - 1) * hop);
+  const Term at =
+      index_along(b, grid, 0, DType::kI64) + index_along(b, grid, 1, DType::kI64) * static_cast<double>(hop);
+  return scatter_elements(filled(b, {rows, length}, frames.dtype(), 0),
+                          expand(reshape(at, {1, all}), {rows, all}), reshape(frames, {rows, all}), 1, "add");
+}
+
+Results istft(Context& c) {
+  const Tensor t = c.tensor("self");
+  if (!t.complex) c.does_not_fit("istft of real numbers");
+  if (c.flag("return_complex")) c.unsupported("istft with return_complex");
+  Term x = read(c.b, t);  // [batch, frequencies, frames, 2]
+  const bool added = x.rank() == 3;
+  if (added) x = unsqueeze(x, {0});
+  const int64_t n = c.integer("n_fft"), hop = c.has("hop_length") ? c.integer("hop_length") : n / 4;
+  const int64_t width = c.has("win_length") ? c.integer("win_length") : n;
+  x = transpose(x, 1, 2);
+  x = whole_spectrum(slice(x, 2, 0, n / 2 + 1), 2, n);  // PyTorch, too, reads the first half alone
+  const double size = static_cast<double>(n);
+  Term y = part(fourier(x, true), 0) / (c.flag("normalized") ? std::sqrt(size) : size);
+  Term window = c.has("window") ? c.in("window") : filled(c.b, {width}, y.dtype(), 1);
+  const int64_t before = (n - width) / 2;
+  window = ops::pad(window, {before}, {n - width - before}, 0);
+  const Term scale = expand(reshape(square(window), {1, n, 1}), {1, n, y.dim(1)});
+  Term sums = overlapped(transpose(y * window, 1, 2), hop), weights = overlapped(scale, hop);
+  const int64_t start = c.flag("center") ? n / 2 : 0;
+  sym::Expr length = c.b.simplify(sums.dim(1) - 2 * start);
+  if (c.has("length")) {
+    length = c.size("length");
+    sums = ops::pad(sums, {0, 0}, {0, length}, 0);
+    weights = ops::pad(weights, {0, 0}, {0, length}, 1);
+  }
+  y = slice(sums, 1, start, length) / slice(weights, 1, start, length);
+  return {added ? squeeze(y, {0}) : y};
+}
+
 constexpr Row kRows[] = {
     {"_conj", conj},
     {"_conj_physical", conj},
@@ -291,6 +331,7 @@ constexpr Row kRows[] = {
     {"fft_rfft2", fourier_row<false, true>},
     {"fft_rfftn", fourier_row<false, true>},
     {"imag", one_part<1>},
+    {"istft", istft},
     {"polar", polar},
     {"real", one_part<0>},
     {"stft", stft},
@@ -300,12 +341,16 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-bool is_complex(const Value& value) {
-  return value.kind == Value::Kind::kComplex || (value.is_tensor() && value.tensor.complex);
-}
-
 Results complex_arithmetic(Context& c, ComplexOp op) {
-  const Pair x = pair_of(c, "self"), y = pair_of(c, "other");
+  const Pair x = pair_of(c, "self");
+  Pair y = pair_of(c, "other");
+  if (c.has("alpha")) {
+    const Pair a = pair_of(c, "alpha");
+    if (c.arg("alpha").kind == Value::Kind::kComplex)
+      y = {y.re * a.re - y.im * a.im, y.re * a.im + y.im * a.re};
+    else if (c.arg("alpha").kind != Value::Kind::kInt || !c.arg("alpha").integer.is_const(1))
+      y = {y.re * a.re, y.im * a.re};
+  }
   switch (op) {
     case ComplexOp::kAdd: return {joined({x.re + y.re, x.im + y.im})};
     case ComplexOp::kSub: return {joined({x.re - y.re, x.im - y.im})};

@@ -1,11 +1,11 @@
 // Complex numbers: pairs in the last dim of a real tensor.
 #pragma once
 
+#include "compiler/frontend/aten/complex_parts.h"
 #include "compiler/frontend/aten/context.h"
 
 namespace stridec::aten {
 
-bool is_complex(const Value& value);
 enum class ComplexOp { kAdd, kSub, kMul, kDiv };
 // Arithmetic where at least one operand is complex.
 Results complex_arithmetic(Context& c, ComplexOp op);

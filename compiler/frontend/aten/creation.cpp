@@ -52,6 +52,29 @@ Results scalar_tensor(Context& c) {
 
 bool is_whole(const Value& v) { return v.kind == Value::Kind::kInt || v.kind == Value::Kind::kBool; }
 
+// The integer that a number is, whatever its type; none if it is another one or not known at compile time.
+std::optional<int64_t> whole_number(const Context& c, const Value& v) {
+  if (v.kind == Value::Kind::kFloat) {
+    const auto n = static_cast<int64_t>(v.number);
+    return static_cast<double>(n) == v.number ? std::optional(n) : std::nullopt;
+  }
+  const sym::Expr e = c.b.simplify(v.integer);
+  return is_whole(v) && e.is_const() ? std::optional(e.value()) : std::nullopt;
+}
+bool known(const Context& c, const Value& start, const Value& end) {
+  const auto is_known = [&](const Value& v) {
+    return v.kind == Value::Kind::kFloat || (is_whole(v) && c.b.simplify(v.integer).is_const());
+  };
+  return is_known(start) && is_known(end);
+}
+// A bound of a range with a size that only the run knows.
+sym::Expr whole_size(const Context& c, const Value& v) {
+  if (is_whole(v)) return v.integer;
+  const auto n = whole_number(c, v);
+  if (!n) c.unsupported("arange of floats whose bounds are not known at compile time");
+  return *n;
+}
+
 Results arange(Context& c) {
   const Value none = Value::integer_of(0), one = Value::integer_of(1);
   const Value& start = c.names("start") ? c.arg("start") : none;
@@ -66,6 +89,10 @@ Results arange(Context& c) {
       c.unsupported("arange with a step that is not known at compile time");
     const sym::Expr length = by.value() > 0 ? sym::ceildiv(end.integer - start.integer, by)
                                             : sym::ceildiv(start.integer - end.integer, -by.value());
+    count = c.b.holds(sym::ge(length, 0)) ? length : sym::max(length, 0);
+  } else if (const auto by = whole_number(c, step); by && *by != 0 && !known(c, start, end)) {
+    const sym::Expr length = *by > 0 ? sym::ceildiv(whole_size(c, end) - whole_size(c, start), *by)
+                                     : sym::ceildiv(whole_size(c, start) - whole_size(c, end), -*by);
     count = c.b.holds(sym::ge(length, 0)) ? length : sym::max(length, 0);
   } else {
     const auto number = [&](const Value& v) -> double {

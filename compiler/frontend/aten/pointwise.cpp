@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/complex_parts.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/activations.h"
 
@@ -51,7 +52,8 @@ Results op_neg(Context& c) { return {-c.in("self")}; }
 Results op_abs(Context& c) {
   if (const Tensor t = c.tensor("self"); t.complex) {
     const Term pairs = read(c.b, t);
-    return {sqrt(reduce_sum(pairs * pairs, {pairs.rank() - 1}))};
+    const int64_t last = pairs.rank() - 1;
+    return {length_of(squeeze(slice(pairs, last, 0, 1), {last}), squeeze(slice(pairs, last, 1, 1), {last}))};
   }
   const Term x = c.in("self");
   return {is_bool(x.dtype()) ? x : abs(x)};
