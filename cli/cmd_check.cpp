@@ -16,6 +16,7 @@
 #include "compiler/extensions.h"
 #include "compiler/frontend/import.h"
 #include "compiler/function_flags.h"
+#include "compiler/graph/context_sizes.h"
 #include "compiler/kernel_host.h"
 #include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
@@ -46,7 +47,8 @@ std::string node_of(const sym::Guard& guard) {
 bool is_data_dependent(const graph::Graph& graph, sym::Expr e) {
   const auto vars = sym::free_vars(e);
   return std::any_of(graph.symbols.begin(), graph.symbols.end(), [&](const graph::Symbol& symbol) {
-    return symbol.input < 0 && std::find(vars.begin(), vars.end(), symbol.var) != vars.end();
+    return !graph::is_bound_before_run(graph, symbol) &&
+           std::find(vars.begin(), vars.end(), symbol.var) != vars.end();
   });
 }
 
@@ -55,7 +57,7 @@ bool is_data_dependent(const graph::Graph& graph, sym::Expr e) {
 std::vector<std::vector<std::string>> symbol_rows(const graph::Graph& graph) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& symbol : graph.symbols) {
-    if (symbol.input < 0) continue;
+    if (!graph::is_bound_before_run(graph, symbol)) continue;
     const sym::Interval range = graph.facts.bounds(symbol.var);
     const bool any = range.lo <= 0 && !range.has_hi();
     std::string text = any ? "any size" : range.has_hi() ? sym::to_string(range) : cat(range.lo, " or more");
@@ -65,10 +67,14 @@ std::vector<std::vector<std::string>> symbol_rows(const graph::Graph& graph) {
     for (const auto& guard : graph.guards)
       if (sym::bounded_variable(guard.condition) == symbol.var)
         nodes += (nodes.empty() ? "asked for by " : ", ") + node_of(guard);
-    rows.push_back({symbol.var.name(), text,
-                    cat("dim ", symbol.dim, " of '", graph.input_names[static_cast<size_t>(symbol.input)],
-                        "'", symbol.multiple == 1 ? "" : cat(" is ", symbol.multiple, " times it")),
-                    nodes});
+    std::string from =
+        symbol.input < 0
+            ? ""
+            : cat("dim ", symbol.dim, " of '", graph.input_names[static_cast<size_t>(symbol.input)], "'",
+                  symbol.multiple == 1 ? "" : cat(" is ", symbol.multiple, " times it"));
+    if (graph::is_context_size(graph, symbol.var))
+      from += from.empty() ? "a context is created with it" : "; a context is created with it";
+    rows.push_back({symbol.var.name(), text, from, nodes});
   }
   return rows;
 }
@@ -121,12 +127,16 @@ Json report_json(const std::string& file, const frontend::Imported& imported, co
   for (const auto& d : imported.problems) json["problems"].push_back(problem_json(d));
   for (const auto& d : imported.warnings) json["warnings"].push_back(problem_json(d));
   for (const auto& symbol : graph.symbols) {
-    if (symbol.input < 0) continue;
+    if (!graph::is_bound_before_run(graph, symbol)) continue;
     const sym::Interval range = graph.facts.bounds(symbol.var);
     Json entry = {{"name", symbol.var.name()}, {"minimum", std::max<int64_t>(range.lo, 0)}};
     if (range.has_hi()) entry["maximum"] = range.hi;
     entry["multiple"] = std::max<int64_t>(1, graph.facts.known_divisor(symbol.var));
-    entry["from"] = {{"input", graph.input_names[static_cast<size_t>(symbol.input)]}, {"dim", symbol.dim}};
+    if (symbol.input < 0)
+      entry["from"] = "context";
+    else
+      entry["from"] = {{"input", graph.input_names[static_cast<size_t>(symbol.input)]}, {"dim", symbol.dim}};
+    if (graph::is_context_size(graph, symbol.var)) entry["of_context"] = true;
     json["symbols"].push_back(std::move(entry));
   }
   for (const auto& guard : graph.guards)

@@ -86,7 +86,9 @@ void print_symbols_and_guards(const Json& m) {
     symbols.push_back({s["name"],
                        cat(s["minimum"].dump(), "..", s.contains("maximum") ? s["maximum"].dump() : ""),
                        s["multiple"] == 1 ? "" : "multiple of " + s["multiple"].dump(),
-                       s["from"].is_string() ? "known only during a run" : ""});
+                       s.value("of_context", false) ? "a context is created with it"
+                       : s["from"].is_string()      ? "known only during a run"
+                                                    : ""});
   if (!symbols.empty()) std::printf(" symbols\n%s", table(symbols, "   ").c_str());
   for (const Json& guard : m["guards"])
     std::printf(" needs      %s\n",

@@ -6,16 +6,21 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/parameter_file.h"
 #include "cli/parameters.h"
+#include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/package/artifact.h"
 #include "compiler/package/elf.h"
+#include "compiler/package/read_manifest.h"
+#include "runtime/include/stridec/abi.h"
+#include "runtime/include/stridec/xxh64.h"
 
 namespace stridec::cli {
 namespace {
@@ -27,6 +32,31 @@ struct RefitFlags {
   bool partial = false;
 };
 
+std::string weights_name(const std::filesystem::path& library) {
+  return library.stem().string() + ".weights";
+}
+
+// Makes the artifact name the output's file of weights. Returns the contents of that file.
+std::string replace_external(const RefitFlags& flags, std::string& file,
+                             const package::ArtifactLayout& layout, std::string& manifest,
+                             const ParameterWriter::Section& section) {
+  Json json = package::read_manifest(manifest, flags.artifact);
+  Json& name = json["memory"]["weights_file"];
+  STRIDEC_CHECK(name.is_string());  // the artifact has parameters, and no weights of its own
+  const std::filesystem::path folder = std::filesystem::path(flags.artifact).parent_path();
+  std::string weights = read_file((folder / name.get<std::string>()).string());
+  STRIDEC_CHECK(section.offset <= weights.size() && section.bytes.size() <= weights.size() - section.offset);
+  weights.replace(section.offset, section.bytes.size(), section.bytes);
+  const std::string own = weights_name(flags.output);
+  if (own.size() >= sizeof stridec_abi_weights_file::name)
+    fail(ErrorKind::kUsage, "long-name", cat("'", own, "' is too long for the name of a file"));
+  name = own;
+  manifest = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  package::replace_weights_file(file, layout, own, stridec_xxh64(weights.data(), weights.size(), 0),
+                                manifest);
+  return weights;
+}
+
 int refit(const RefitFlags& flags, const Globals& globals) {
   std::string file = read_file(flags.artifact);
   package::ArtifactLayout layout;
@@ -36,23 +66,32 @@ int refit(const RefitFlags& flags, const Globals& globals) {
     error.diagnostic.where.file = flags.artifact;
     throw;
   }
-  if (!layout.weights_bytes)
-    fail(ErrorKind::kUnsupported, "external-weights",
-         cat("'", flags.artifact, "' has its weights in a file of their own, or has none"),
-         "compile it with --weights embed");
   const ParameterFile given = read_parameters(flags.parameters);
   ParameterWriter writer(flags.artifact);
   const std::vector<std::string> unused = writer.write(given, flags.partial);
   const ParameterWriter::Section section = writer.section();
-  package::replace_weights(file, layout, section.offset, section.bytes);
+  std::string manifest = file.substr(layout.manifest_offset, layout.manifest_bytes), weights;
+  if (layout.weights_bytes)
+    package::replace_weights(file, layout, section.offset, section.bytes);
+  else
+    weights = replace_external(flags, file, layout, manifest, section);
 
-  const std::string manifest = package::manifest_path(flags.output);
+  const std::filesystem::path output(flags.output);
+  const std::string beside = package::manifest_path(flags.output),
+                    sidecar = (output.parent_path() / weights_name(output)).string();
   check_replaceable(flags.output);
-  check_replaceable(manifest);
-  UnfinishedFile library(flags.output), text(manifest);
+  check_replaceable(beside);
+  UnfinishedFile library(flags.output), text(beside);
+  std::optional<UnfinishedFile> external;
+  if (!layout.weights_bytes) {
+    check_replaceable(sidecar);
+    external.emplace(sidecar);
+    external->write(weights.data(), weights.size());
+  }
   library.write(file.data(), file.size());
-  text.write(file.data() + layout.manifest_offset, layout.manifest_bytes);
+  text.write(manifest.data(), manifest.size());
   std::filesystem::permissions(library.temporary(), std::filesystem::status(flags.artifact).permissions());
+  if (external) external->commit();
   library.commit();
   text.commit();
   if (globals.json) {

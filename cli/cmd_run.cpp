@@ -126,7 +126,7 @@ std::function<int()> declare_run(CLI::App& app, const Globals& globals) {
   app.add_option("--seed", flags->seed, "of the random data: the same number gives the same values")
       ->type_name("NUMBER");
   app.add_option("--dim", flags->dims,
-                 "sizes for --random: batch=2,sequence=128 (others are as small as it serves)")
+                 "sizes of states, and for --random: batch=2,sequence=128 (others are as small as it serves)")
       ->join(',')
       ->type_name("NAME=SIZE,...");
   declare_library_flags(app, flags->threads, flags->function, flags->variant);

@@ -32,6 +32,7 @@
 #include "compiler/frontend/parameters.h"
 #include "compiler/frontend/sample_inputs.h"
 #include "compiler/function_flags.h"
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/walk.h"
 #include "compiler/ops/op_table.h"
@@ -161,30 +162,39 @@ std::string other_model(const Library& artifact, const Flags& flags, const std::
 void check_sizes(const std::vector<frontend::DimRange>& asked, const std::vector<frontend::DimRange>& served,
                  const loop::Program& program) {
   for (const auto& dim : asked) {
-    if (std::any_of(program.symbols.begin(), program.symbols.end(),
-                    [&](const auto& symbol) { return symbol.input >= 0 && symbol.var.name() == dim.name; }))
+    if (std::any_of(program.symbols.begin(), program.symbols.end(), [&](const auto& symbol) {
+          return loop::is_bound_before_run(program, symbol) && symbol.var.name() == dim.name;
+        }))
       continue;
     const auto fixed =
         std::find_if(served.begin(), served.end(), [&](const auto& other) { return other.name == dim.name; });
     if (fixed == served.end())
       fail(ErrorKind::kUsage, "unknown-dim",
-           cat("the artifact has no size '", dim.name, "' that its inputs give"));
+           cat("the artifact has no size '", dim.name, "' of its inputs or states"));
     if (fixed->lower != dim.lower || fixed->upper != dim.upper)
       fail(ErrorKind::kDoesNotFit, "sizes-differ",
            cat("the artifact is compiled for ", dim.name, "=", frontend::to_string(*fixed)));
   }
 }
 
-Tensors run_compiled(const Compilation& made, const Tensors& inputs) {
+// Inputs, and the sizes of the context in which they run.
+struct Given {
+  Tensors inputs;
+  Sizes context;
+};
+
+Tensors run_compiled(const Compilation& made, const Given& given) {
   const codegen::cpu::Variant& variant = made.main().variants.front();
-  return codegen::cpu::run_compiled(variant.program, inputs, {.target = variant.target});
+  return codegen::cpu::run_compiled(variant.program, given.inputs,
+                                    {.target = variant.target, .context_sizes = given.context});
 }
 
 // Runs the artifact. States start from their initial values, as in the interpreter's run.
-Tensors run_artifact(Library& library, const Tensors& inputs) {
+Tensors run_artifact(Library& library, const Given& given) {
+  library.bind_context(given.context);
   library.reset_state();
   std::vector<Array> arrays;
-  for (const auto& tensor : inputs) arrays.push_back({tensor.dtype, tensor.shape, tensor.bytes});
+  for (const auto& tensor : given.inputs) arrays.push_back({tensor.dtype, tensor.shape, tensor.bytes});
   Tensors outputs;
   for (auto& array : library.run(arrays))
     outputs.push_back({array.dtype, array.shape, std::move(array.bytes)});
@@ -192,19 +202,22 @@ Tensors run_artifact(Library& library, const Tensors& inputs) {
 }
 
 // Runs the interpreter with a progress bar, because it is slow.
-Tensors interpret(const loop::Program& program, const Tensors& inputs, ProgressPrinter& progress) {
+Tensors interpret(const loop::Program& program, const Given& given, ProgressPrinter& progress) {
   int64_t total = 0, done = 0;
   loop::for_each_step(program.steps, [&](const loop::Step&) { ++total; });
   progress.update("interpreting", 0, total, "operations");
-  return loop::interpret(program, inputs, {.after_step = [&](const loop::Step&, const loop::RunState&) {
-                           progress.update("interpreting", std::min(++done, total), total, "operations");
-                         }});
+  return loop::interpret(program, given.inputs,
+                         {.after_step =
+                              [&](const loop::Step&, const loop::RunState&) {
+                                progress.update("interpreting", std::min(++done, total), total, "operations");
+                              },
+                          .context_sizes = given.context});
 }
 
-Tensors reference_outputs(const loop::Program& program, const Tensors& inputs, bool all_given,
+Tensors reference_outputs(const loop::Program& program, const Given& given, bool all_given,
                           ProgressPrinter& progress) {
   try {
-    return interpret(program, inputs, progress);
+    return interpret(program, given, progress);
   } catch (Error& error) {
     if (!all_given && error.diagnostic.help.empty())
       error.diagnostic.help =
@@ -250,7 +263,7 @@ loop::Program reference_of(const graph::Graph& graph) { return ops::lower(graph)
 // interpreter runs once, with every node's values as results. The code is compiled for each step of a
 // bisection, with the values of one node as results, so fusion with later nodes cannot hide a difference.
 std::optional<std::string> first_difference(const Compilation& made, const CompileOptions& options,
-                                            const Tensors& inputs, const Tolerance& tolerance,
+                                            const Given& inputs, const Tolerance& tolerance,
                                             ProgressPrinter& progress) {
   const graph::Graph& graph = made.main().graph;
   std::vector<graph::NodeId> nodes;
@@ -412,12 +425,14 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
     // The number of runs with random inputs is limited by time, unless it is given.
     if (i > 0 && !flags.runs_given && std::chrono::steady_clock::now() - start > kEnough) break;
     const bool sampled = samples && i == 0;
-    const Sizes sizes = all_given || sampled ? Sizes() : choose_sizes(reference, dims, i);
+    const Sizes chosen = choose_sizes(reference, dims, i), sizes = all_given || sampled ? Sizes() : chosen;
     // Random inputs that contradict each other are drawn again.
     constexpr int kDraws = 16;
-    Tensors inputs, want;
+    Given inputs;
+    Tensors want;
     for (int draw = 0; want.empty(); ++draw) {
-      inputs = sampled ? *samples : inputs_of(reference, ranges, files, sizes, i + 1000 * draw);
+      inputs.inputs = sampled ? *samples : inputs_of(reference, ranges, files, sizes, i + 1000 * draw);
+      inputs.context = context_sizes_of(reference, inputs.inputs, chosen);
       try {
         want = flags.expected.empty() ? reference_outputs(reference, inputs, all_given || sampled, progress)
                                       : given_outputs(reference, flags);

@@ -120,22 +120,23 @@ void declare_library_flags(CLI::App& app, int& threads, std::string& function, s
       ->type_name("NAME");
 }
 
-Library::Library(const std::string& path, int threads, const std::string& variant) : api_(load_api(path)) {
+Library::Library(const std::string& path, int threads, const std::string& variant)
+    : api_(load_api(path)), threads_(threads) {
   char message[512] = "";
   stridec_model_options model_options{};
   model_options.struct_size = sizeof(model_options);
   model_options.variant = variant.empty() ? nullptr : variant.c_str();
   if (const auto status = api_->model_open(&model_options, &model_, message, sizeof(message)))
     fail(kind_of(status), "cannot-open", message);
-  stridec_context_options options{};
-  options.struct_size = sizeof(options);
-  options.threads = threads;
-  options.flags = STRIDEC_CONTEXT_ASYNC;
-  if (const auto status = api_->context_create(model_, &options, &context_, message, sizeof(message)))
-    fail(kind_of(status), "cannot-open", message);
   stridec_model_info info{};
   info.struct_size = sizeof(info);
   check(api_->model_info(model_, &info));
+  for (int32_t i = 0; i < info.context_size_count; ++i) {
+    stridec_symbol_info size{.struct_size = sizeof(size)};
+    check(api_->model_context_size(model_, i, &size));
+    context_sizes_.push_back({size.name, size.minimum, size.maximum, size.multiple, true});
+  }
+  if (context_sizes_.empty()) bind_context({});
   device_ = info.device;
   if (!has_functions()) functions_ = {info.name};
   for (int32_t i = 0; has_functions() && i < info.function_count; ++i) {
@@ -144,6 +145,45 @@ Library::Library(const std::string& path, int threads, const std::string& varian
     functions_.push_back(function.name);
   }
   select("");
+}
+
+void Library::bind_context(const Sizes& sizes) {
+  Sizes own;
+  for (const SymbolDeclaration& size : context_sizes_) {
+    if (const auto found = sizes.find(size.name); found != sizes.end())
+      own.insert(*found);
+    else if (!has_size(*this, size.name))
+      own.emplace(size.name,
+                  (std::max<int64_t>(size.minimum, 1) + size.multiple - 1) / size.multiple * size.multiple);
+  }
+  if (context_ && own == bound_) return;
+  api_->context_destroy(context_);
+  context_ = nullptr;
+  std::vector<stridec_size> given;
+  for (const auto& [name, value] : own) given.push_back({name.c_str(), value});
+  stridec_context_options options{.struct_size = sizeof(options)};
+  // An artifact of an earlier compiler refuses options that it does not know, and has no such sizes.
+  if (!given.empty()) options.sizes = given.data(), options.size_count = given.size();
+  options.threads = threads_;
+  options.flags = STRIDEC_CONTEXT_ASYNC;
+  char message[512] = "";
+  if (const auto status = api_->context_create(model_, &options, &context_, message, sizeof(message)))
+    fail(kind_of(status), "cannot-open", message);
+  bound_ = std::move(own);
+}
+
+std::vector<std::string> Library::context_sizes() const {
+  std::vector<std::string> names;
+  for (const SymbolDeclaration& size : context_sizes_) names.push_back(size.name);
+  return names;
+}
+
+stridec_context* Library::context() const {
+  if (!context_)
+    fail(ErrorKind::kUsage, "missing-size",
+         cat("the states of the artifact have sizes that are not given: ", join(context_sizes(), ", ")),
+         "the command needs an artifact whose states have constant sizes");
+  return context_;
 }
 
 void Library::select(const std::string& function) {
@@ -204,7 +244,8 @@ std::vector<SymbolDeclaration> Library::symbols() const {
     info.struct_size = sizeof(info);
     check(has_functions() ? api_->model_function_symbol(model_, function_, i, &info)
                           : api_->model_symbol(model_, i, &info));
-    if (!info.from_data) symbols.push_back({info.name, info.minimum, info.maximum, info.multiple});
+    if (!info.from_data)
+      symbols.push_back({info.name, info.minimum, info.maximum, info.multiple, info.of_context != 0});
   }
   return symbols;
 }
@@ -280,9 +321,9 @@ std::vector<stridec_tensor> Library::outputs_in_place() const {
 void Library::warm_up() {
   if (api_->struct_size < offsetof(stridec_api, context_warm_up) + sizeof(api_->context_warm_up)) return;
   const std::vector<stridec_tensor> outputs = outputs_in_place();
-  check(has_functions() ? api_->context_warm_up_function(context_, function_, placed_.data(), placed_.size(),
+  check(has_functions() ? api_->context_warm_up_function(context(), function_, placed_.data(), placed_.size(),
                                                          outputs.data(), outputs.size())
-                        : api_->context_warm_up(context_, placed_.data(), placed_.size(), outputs.data(),
+                        : api_->context_warm_up(context(), placed_.data(), placed_.size(), outputs.data(),
                                                 outputs.size()));
 }
 
@@ -294,9 +335,9 @@ void Library::run_in_place() {
 void Library::check_run(const std::vector<stridec_tensor>& inputs,
                         std::vector<stridec_tensor>& outputs) const {
   check(has_functions()
-            ? api_->context_run_function(context_, function_, inputs.data(), inputs.size(), outputs.data(),
+            ? api_->context_run_function(context(), function_, inputs.data(), inputs.size(), outputs.data(),
                                          outputs.size())
-            : api_->context_run(context_, inputs.data(), inputs.size(), outputs.data(), outputs.size()));
+            : api_->context_run(context(), inputs.data(), inputs.size(), outputs.data(), outputs.size()));
 }
 
 double Library::timed_run(int row) {
@@ -315,14 +356,21 @@ double Library::timed_run(int row) {
   return seconds;
 }
 
-void Library::reset_state() { check(api_->context_reset_state(context_, -1)); }
+void Library::reset_state() { check(api_->context_reset_state(context(), -1)); }
 
 std::vector<ValueDeclaration> Library::states() const {
   stridec_model_info info{};
   info.struct_size = sizeof(info);
   check(api_->model_info(model_, &info));
-  return declarations(info.state_count,
-                      [&](int i, stridec_value_info* value) { check(api_->model_state(model_, i, value)); });
+  auto states = declarations(info.state_count, [&](int i, stridec_value_info* value) {
+    check(api_->model_state(model_, i, value));
+  });
+  for (size_t i = 0; i < states.size() && !context_sizes_.empty(); ++i) {
+    stridec_tensor view{};
+    check(api_->context_state(context(), static_cast<int32_t>(i), &view));
+    states[i].sizes.assign(view.shape, view.shape + view.ndim);
+  }
+  return states;
 }
 
 Array Library::read_state(const ValueDeclaration& state) const {
@@ -330,7 +378,7 @@ Array Library::read_state(const ValueDeclaration& state) const {
   array.bytes.resize(static_cast<size_t>(array.count()) * static_cast<size_t>(byte_size(array.dtype)));
   stridec_tensor tensor;
   describe(array, tensor);
-  check(api_->context_read_state(context_, state.name.c_str(), &tensor));
+  check(api_->context_read_state(context(), state.name.c_str(), &tensor));
   return array;
 }
 
@@ -338,16 +386,16 @@ void Library::write_state(const std::string& name, const Array& value) {
   Array array = value;
   stridec_tensor tensor;
   describe(array, tensor);
-  check(api_->context_write_state(context_, name.c_str(), &tensor));
+  check(api_->context_write_state(context(), name.c_str(), &tensor));
 }
 
-void Library::profile(bool enable) { check(api_->context_profile(context_, enable)); }
+void Library::profile(bool enable) { check(api_->context_profile(context(), enable)); }
 
 void Library::trace(const stridec_trace_options* options) {
   if (api_->struct_size < offsetof(stridec_api, context_trace) + sizeof(api_->context_trace))
     fail(ErrorKind::kUnsupported, "old-artifact", "the artifact's runtime cannot trace runs",
          "compile the model again; 'stridec bench' times its kernels as it is");
-  check(api_->context_trace(context_, options));
+  check(api_->context_trace(context(), options));
 }
 
 std::vector<Library::Step> Library::steps() const {
@@ -356,8 +404,8 @@ std::vector<Library::Step> Library::steps() const {
   for (int32_t i = 0; i < count; ++i) {
     stridec_step_profile step{};
     step.struct_size = sizeof(step);
-    check(has_functions() ? api_->context_function_step(context_, function_, i, &step)
-                          : api_->context_step(context_, i, &step));
+    check(has_functions() ? api_->context_function_step(context(), function_, i, &step)
+                          : api_->context_step(context(), i, &step));
     steps.push_back({step.name, step.calls, step.nanoseconds, step.minimum});
   }
   return steps;
@@ -366,11 +414,11 @@ std::vector<Library::Step> Library::steps() const {
 stridec_memory_info Library::memory() const {
   stridec_memory_info info{};
   info.struct_size = sizeof(info);
-  check(api_->context_memory(context_, &info));
+  check(api_->context_memory(context(), &info));
   return info;
 }
 
-int Library::threads() const { return api_->context_threads(context_); }
+int Library::threads() const { return api_->context_threads(context()); }
 
 bool has_size(const Library& library, const std::string& name) {
   const auto symbols = library.symbols();
@@ -460,11 +508,12 @@ bool breaks_guard(const nlohmann::ordered_json& manifest, const Sizes& sizes) {
 Sizes complete_sizes(const Library& library, const nlohmann::ordered_json& manifest, const Sizes& given) {
   const auto symbols = library.symbols();
   for (const auto& [name, size] : given)
-    if (!has_size(library, name))
-      fail(
-          ErrorKind::kUsage, "unknown-dim", cat("the artifact has no size '", name, "' that its inputs give"),
-          symbols.empty() ? "all its sizes are fixed"
-                          : cat("its sizes are ", join(symbols, ", ", [](const auto& s) { return s.name; })));
+    if (!has_size(library, name) && std::ranges::count(library.context_sizes(), name) == 0)
+      fail(ErrorKind::kUsage, "unknown-dim",
+           cat("the artifact has no size '", name, "' of its inputs or states"),
+           symbols.empty()
+               ? "all its sizes are fixed"
+               : cat("its sizes are ", join(symbols, ", ", [](const auto& s) { return s.name; })));
   const auto at_least = [&](int64_t wanted) {
     Sizes sizes = given;
     for (const auto& symbol : symbols) {
@@ -555,6 +604,11 @@ GivenInputs read_inputs(const Library& library, const std::vector<std::string>& 
          cat("input '", input.name, "' ", name(input.dtype), input.shape_text, " is not given"),
          cat("give --input ", input.name, "=file.npy, or --random with --dim for sizes"));
   }
+  for (const std::string& name : library.context_sizes())
+    if (!random && !sizes.contains(name) && has_size(library, name))
+      fail(ErrorKind::kUsage, "missing-size",
+           cat("the size '", name, "' of the artifact's states is not given"),
+           cat("give --dim ", name, "=NUMBER"));
   const auto manifest = library.function_manifest();
   sizes = complete_sizes(library, manifest, std::move(sizes));
   for (size_t i = 0; i < declared.size(); ++i)
@@ -563,15 +617,17 @@ GivenInputs read_inputs(const Library& library, const std::vector<std::string>& 
   return {std::move(arrays), std::move(sizes)};
 }
 
-void with_inputs(const Library& library, const std::vector<std::string>& files, const Sizes& sizes,
-                 bool random, const std::function<void(GivenInputs)>& use, uint64_t seed) {
+void with_inputs(Library& library, const std::vector<std::string>& files, const Sizes& sizes, bool random,
+                 const std::function<void(GivenInputs)>& use, uint64_t seed) {
   constexpr uint64_t kDraws = 32;
   const auto assigned = assign_files(files, names_of(library.inputs()), "input");
   const bool all_given = std::ranges::count(assigned, "") == 0;
   std::optional<Error> first;
   for (uint64_t draw = 0; draw < kDraws; ++draw) {
     try {
-      return use(read_inputs(library, files, sizes, random, draw + kDraws * seed));
+      GivenInputs given = read_inputs(library, files, sizes, random, draw + kDraws * seed);
+      library.bind_context(given.sizes);
+      return use(std::move(given));
     } catch (const Error& error) {
       if (error.diagnostic.kind != ErrorKind::kDoesNotFit || all_given) throw;
       if (!first) first = error;

@@ -27,11 +27,16 @@ struct ValueDeclaration {
       {};  // [rank], -1 for a size of the run; empty: the artifact does not list them
 };
 
-// A size that the inputs determine, and the range that the artifact supports.
+// A size that the inputs or the context determine, and the range that the artifact supports.
 struct SymbolDeclaration {
   std::string name;
   int64_t minimum, maximum, multiple;  // maximum: INT64_MAX if there is none
+  bool of_context;                     // contexts are created with it
 };
+
+// Values of the names in declared shapes ("[batch, 3, 2*h]"), given as `batch=2,h=40`.
+using Sizes = std::map<std::string, int64_t>;
+Sizes parse_sizes(const std::string& text);
 
 // Loads an artifact, which stays loaded. Throws Error if the file is not a whole artifact that this version
 // reads.
@@ -48,7 +53,8 @@ void declare_library_flags(CLI::App& app, int& threads, std::string& function, s
 void declare_drawn_inputs(CLI::App& app, std::vector<std::string>& inputs, std::string& dims);
 
 // A loaded model with one context, and one of its functions. A failed API call throws an Error with the
-// runtime's message.
+// runtime's message. If its states have sizes that contexts are created with, bind_context() comes before
+// everything that needs a context.
 class Library {
  public:
   // Selects the first function.
@@ -67,6 +73,11 @@ class Library {
   const std::vector<ValueDeclaration>& inputs() const { return inputs_; }
   const std::vector<ValueDeclaration>& outputs() const { return outputs_; }
   std::vector<SymbolDeclaration> symbols() const;
+  // Names of the sizes that contexts are created with, of all functions.
+  std::vector<std::string> context_sizes() const;
+  // Makes the context with those of the sizes, unless it has them. States get their initial values. Sizes
+  // that only states of other functions have are the smallest that are served, if they are not given.
+  void bind_context(const Sizes& sizes);
   std::string manifest() const;  // of the artifact
   // The part of the manifest about the function.
   nlohmann::ordered_json function_manifest() const;
@@ -75,7 +86,7 @@ class Library {
 
   std::vector<Array> run(const std::vector<Array>& inputs);
   void reset_state();  // to the initial values
-  // The states of all functions, and reading and writing one.
+  // The states of all functions, with the context's sizes; and reading and writing one.
   std::vector<ValueDeclaration> states() const;
   Array read_state(const ValueDeclaration& state) const;
   void write_state(const std::string& name, const Array& value);
@@ -102,6 +113,7 @@ class Library {
   int threads() const;
 
  private:
+  stridec_context* context() const;
   void check(stridec_status status) const;
   bool has_functions() const;  // of the API: artifacts of earlier compilers have one
   stridec_function_info function_info() const;
@@ -112,7 +124,10 @@ class Library {
 
   const stridec_api* api_ = nullptr;
   stridec_model* model_ = nullptr;
-  stridec_context* context_ = nullptr;
+  stridec_context* context_ = nullptr;  // null: bind_context() was not called yet
+  int threads_ = 0;
+  std::vector<SymbolDeclaration> context_sizes_;
+  Sizes bound_;  // of the context
   std::vector<std::string> functions_;
   int32_t function_ = 0;
   std::vector<ValueDeclaration> inputs_, outputs_;
@@ -124,12 +139,8 @@ class Library {
   double enqueue_seconds_ = 0;
 };
 
-// Whether its inputs determine a size of that name.
+// Whether its inputs or its context determine a size of that name.
 bool has_size(const Library& library, const std::string& name);
-
-// Values of the names in declared shapes ("[batch, 3, 2*h]"), given as `batch=2,h=40`.
-using Sizes = std::map<std::string, int64_t>;
-Sizes parse_sizes(const std::string& text);
 
 // Assigns `name=file` flags to names; "" for names without a file. A flag that is only a file is for the next
 // name without one; a .npz file is for the names of its arrays. `what` ("input") is for messages.
@@ -144,14 +155,15 @@ struct GivenInputs {
 };
 // Reads the inputs from `name=file` flags. If `random`, draws the others from the ranges in the manifest,
 // with the same result for the same `draw`. Sizes that neither a file nor `sizes` sets are the smallest
-// supported, but at least 1 and as large as the guards require. Throws Error (kUsage) for sizes that
-// contradict each other or that the library does not have, and for missing inputs.
+// supported, but at least 1 and as large as the guards require; without `random`, sizes of the context have
+// to be given. Throws Error (kUsage) for sizes that contradict each other or that the library does not have,
+// and for missing inputs.
 GivenInputs read_inputs(const Library& library, const std::vector<std::string>& files, Sizes sizes,
                         bool random, uint64_t draw);
-// Calls `use` with the inputs. Random inputs may contradict each other in ways that no range of a single
-// input describes (a reshape target). If `use` throws kDoesNotFit, inputs are drawn again a few times; then
-// the first Error is rethrown. The same `seed` gives the same values.
-void with_inputs(const Library& library, const std::vector<std::string>& files, const Sizes& sizes,
-                 bool random, const std::function<void(GivenInputs)>& use, uint64_t seed = 0);
+// Binds the context and calls `use` with the inputs. Random inputs may contradict each other in ways that no
+// range of a single input describes (a reshape target). If `use` throws kDoesNotFit, inputs are drawn again
+// a few times; then the first Error is rethrown. The same `seed` gives the same values.
+void with_inputs(Library& library, const std::vector<std::string>& files, const Sizes& sizes, bool random,
+                 const std::function<void(GivenInputs)>& use, uint64_t seed = 0);
 
 }  // namespace stridec::cli

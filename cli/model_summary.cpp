@@ -11,6 +11,7 @@
 #include "compiler/base/printable.h"
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
+#include "compiler/graph/context_sizes.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/value_range.h"
 #include "compiler/loop/walk.h"
@@ -45,7 +46,7 @@ std::optional<int64_t> size_of(const Sizes& sizes, sym::Expr var) {
 Sizes sizes_from(const graph::Graph& graph, int64_t wanted) {
   Sizes sizes;
   for (const graph::Symbol& symbol : graph.symbols) {
-    if (symbol.input < 0) continue;
+    if (!graph::is_bound_before_run(graph, symbol)) continue;
     const sym::Interval range = graph.facts.bounds(symbol.var);
     const int64_t multiple = std::max<int64_t>(1, graph.facts.known_divisor(symbol.var));
     const int64_t least = (std::max(wanted, range.lo) + multiple - 1) / multiple * multiple;

@@ -6,6 +6,7 @@
 #include "cli/random_values.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/guard.h"
 #include "compiler/sym/text.h"
@@ -60,7 +61,7 @@ Sizes choose_sizes(const loop::Program& program, const std::vector<frontend::Dim
   };
   std::vector<Choice> choices;
   for (const auto& symbol : program.symbols) {
-    if (symbol.input < 0) continue;
+    if (!loop::is_bound_before_run(program, symbol)) continue;
     const sym::Interval range = program.facts.bounds(symbol.var);
     Choice choice{symbol.var.name(), std::max<int64_t>(range.lo, 1), range.hi,
                   std::max<int64_t>(1, program.facts.known_divisor(symbol.var))};
@@ -89,6 +90,19 @@ Sizes choose_sizes(const loop::Program& program, const std::vector<frontend::Dim
   fail(ErrorKind::kDoesNotFit, "sizes-needed",
        sym::render(*broken_guard(program, candidates[0]), lookup_in(candidates[0])),
        "give sizes that fit: --dim name=size,...");
+}
+
+Sizes context_sizes_of(const loop::Program& program, const std::vector<loop::HostTensor>& inputs,
+                       const Sizes& chosen) {
+  Sizes sizes;
+  for (const loop::Symbol& symbol : program.symbols) {
+    if (!loop::is_context_size(program, symbol.var)) continue;
+    const auto input = static_cast<size_t>(symbol.input), dim = static_cast<size_t>(symbol.dim);
+    const bool given = symbol.input >= 0 && inputs.at(input).shape.size() > dim;
+    sizes[symbol.var.name()] =
+        given ? inputs[input].shape[dim] / symbol.multiple : chosen.at(symbol.var.name());
+  }
+  return sizes;
 }
 
 loop::HostTensor random_input(const loop::Program& program, size_t input, const loop::ValueRange& range,

@@ -11,11 +11,15 @@
 
 namespace stridec::cli {
 
-// A size for every symbol that the inputs determine. `dims` fixes some; the others are small, differ from
-// symbol to symbol and from run to run, are within the ranges of the program and of `dims`, and satisfy the
-// guards. If that is too much work for the interpreter, they are the smallest sizes. Throws Error with a
-// guard's sentence if no such sizes are found.
+// A size for every symbol that the inputs or the context determine. `dims` fixes some; the others are small,
+// differ from symbol to symbol and from run to run, are within the ranges of the program and of `dims`, and
+// satisfy the guards. If that is too much work for the interpreter, they are the smallest sizes. Throws
+// Error with a guard's sentence if no such sizes are found.
 Sizes choose_sizes(const loop::Program& program, const std::vector<frontend::DimRange>& dims, int run);
+
+// The sizes of the context: those of the inputs if they have them, otherwise those chosen.
+Sizes context_sizes_of(const loop::Program& program, const std::vector<loop::HostTensor>& inputs,
+                       const Sizes& chosen);
 
 // Random data for input number `input`, within its range (loop::input_ranges).
 loop::HostTensor random_input(const loop::Program& program, size_t input, const loop::ValueRange& range,

@@ -14,6 +14,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/loop/walk.h"
 
@@ -34,12 +35,16 @@ struct StepResult {
   Tensors outputs, states;
 };
 
-Tensors initial_states(const loop::Program& program) {
+Tensors initial_states(const loop::Program& program, const Sizes& sizes) {
   Tensors out;
   for (loop::BufferId id : program.states) {
     const loop::Buffer& buffer = program[id];
     std::vector<int64_t> shape;
-    for (sym::Expr dim : buffer.shape) shape.push_back(sym::as_const(dim).value());
+    for (sym::Expr dim : buffer.shape)
+      shape.push_back(sym::evaluate(dim, [&](sym::Expr symbol) -> std::optional<int64_t> {
+                        const auto found = sizes.find(symbol.name());
+                        return found == sizes.end() ? std::nullopt : std::optional(found->second);
+                      }).value());
     HostTensor& tensor = out.emplace_back(loop::make_tensor(buffer.dtype, shape));
     if (buffer.weight.bytes)
       std::copy_n(buffer.weight.bytes, std::min(buffer.weight.size, tensor.bytes.size()),
@@ -59,7 +64,16 @@ double largest_of(const HostTensor& tensor) {
 class Steps {
  public:
   Steps(const StepsToVerify& what, ProgressPrinter& progress)
-      : what_(what), progress_(progress), ranges_(loop::input_ranges(what.reference)) {
+      : what_(what), progress_(progress), ranges_(loop::input_ranges(what.reference)), dims_(what.dims) {
+    // Every step has the sizes of the context.
+    const Sizes first = choose_sizes(what.reference, dims_, 0);
+    for (const loop::Symbol& symbol : what.reference.symbols)
+      if (loop::is_context_size(what.reference, symbol.var)) {
+        const int64_t size = context_[symbol.var.name()] = first.at(symbol.var.name());
+        std::erase_if(dims_, [&](const auto& dim) { return dim.name == symbol.var.name(); });
+        dims_.push_back({.name = symbol.var.name(), .lower = size, .upper = size});
+      }
+    what.library.bind_context(context_);
     const auto declared = what.library.states();
     for (loop::BufferId id : what.reference.states) {
       const std::string& name = what.reference[id].name;
@@ -76,7 +90,7 @@ class Steps {
           order_.push_back(i);
           of_[i] = state;
         }
-    states_ = initial_states(what.reference);
+    states_ = initial_states(what.reference, context_);
     what.library.reset_state();
   }
 
@@ -115,7 +129,8 @@ class Steps {
   }
 
   StepResult interpret(const Tensors& inputs, Tensors states) {
-    Tensors outputs = loop::interpret(what_.reference, inputs, {.states = &states});
+    Tensors outputs =
+        loop::interpret(what_.reference, inputs, {.states = &states, .context_sizes = context_});
     return {std::move(outputs), std::move(states)};
   }
 
@@ -225,7 +240,7 @@ class Steps {
   }
 
   std::string one(int64_t step, Json& rows) {
-    const Sizes sizes = choose_sizes(what_.reference, what_.dims, static_cast<int>(step % 4));
+    const Sizes sizes = choose_sizes(what_.reference, dims_, static_cast<int>(step % 4));
     auto [inputs, want] = reference_step(sizes, step);
     const StepResult got = artifact_step(inputs);
     std::vector<double> of_outputs(want.outputs.size(), what_.tolerance),
@@ -256,6 +271,8 @@ class Steps {
   const StepsToVerify& what_;
   ProgressPrinter& progress_;
   std::vector<loop::ValueRange> ranges_;
+  std::vector<frontend::DimRange> dims_;
+  Sizes context_;                           // of the context, in all steps
   std::vector<ValueDeclaration> declared_;  // by position in the reference's states
   std::vector<StateOfWeight> of_;           // likewise
   std::vector<size_t> order_;               // of the forward pass

@@ -8,6 +8,7 @@
 #include "compiler/extend/user_operator.h"
 #include "compiler/frontend/parameters.h"
 #include "compiler/kernel_host.h"
+#include "compiler/loop/context_sizes.h"
 #include "compiler/train/train.h"
 #include "compiler/tune/shapes.h"
 
@@ -133,7 +134,7 @@ frontend::Imported import_trained(const FunctionModel& function, frontend::Impor
 
 bool has_size(const loop::Program& program, const std::string& name) {
   return std::any_of(program.symbols.begin(), program.symbols.end(), [&](const loop::Symbol& symbol) {
-    return symbol.input >= 0 && symbol.var.name() == name;
+    return loop::is_bound_before_run(program, symbol) && symbol.var.name() == name;
   });
 }
 

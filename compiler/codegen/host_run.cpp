@@ -8,6 +8,7 @@
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/capacity.h"
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
@@ -50,7 +51,7 @@ bool HostNames::from_data(Expr e) const { return !unknown(e).empty(); }
 std::string HostNames::unknown(Expr e) const {
   std::string out;
   for (const Expr& var : sym::free_vars(e))
-    if (var != threads_ && program_.symbols[index(var)].input < 0)
+    if (var != threads_ && !loop::is_bound_before_run(program_, program_.symbols[index(var)]))
       out += cat(out.empty() ? "(" : " || ", name(var), " < 0");
   return out.empty() ? out : out + ")";
 }
@@ -83,7 +84,7 @@ HostRun::HostRun(const HostVariant& variant, std::string suffix, HostMessages& m
       facts_(program_.facts),
       side_facts_(program_.facts) {
   for (const loop::Symbol& s : program_.symbols)
-    if (s.input >= 0) known_.insert(s.var);
+    if (loop::is_bound_before_run(program_, s)) known_.insert(s.var);
 }
 
 void HostRun::line(const std::string& text) {

@@ -7,8 +7,10 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/embedded.h"
+#include "compiler/codegen/host_context.h"
 #include "compiler/codegen/host_run.h"
 #include "compiler/loop/build.h"
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/walk.h"
 #include "compiler/sym/guard.h"
 #include "compiler/sym/text.h"
@@ -71,8 +73,8 @@ struct HostProgram {
       const sym::Interval range = program.facts.bounds(s.var);
       const int64_t lo = std::max<int64_t>(range.lo, 0);
       out += cat("  {", c_string(s.var.name()), ", ", lo, ", ", number(range.hi), ", ",
-                 std::max<int64_t>(program.facts.known_divisor(s.var), 1), ", ", s.input < 0 ? 1 : 0, ", ",
-                 is_shown(s.var) ? 1 : 0, "},\n");
+                 std::max<int64_t>(program.facts.known_divisor(s.var), 1), ", ",
+                 loop::is_bound_before_run(program, s) ? 0 : 1, ", ", is_shown(s.var) ? 1 : 0, "},\n");
     }
     out += "};\n";
   }
@@ -91,10 +93,7 @@ struct HostProgram {
 
   void check(const std::string& condition, const std::string& sentence,
              const std::vector<std::string>& values) {
-    std::string list;
-    for (size_t i = 0; i < 4; ++i) list += cat(", ", i < values.size() ? values[i] : "0");
-    out += cat("  if (!(", condition, ")) { stridec_abi_record(failure, ",
-               messages.number(HostMessages::kGuard, sentence), list, "); return 1; }\n");
+    out += check_text(condition, sentence, values, messages);
   }
 
   // Checks that the byte count of every tensor fits in 64 bits. Size arithmetic here and in the kernels
@@ -124,6 +123,7 @@ struct HostProgram {
             "(const int64_t* const* in, const void* const*, int64_t* v, stridec_abi_failure* failure) {\n");
     for (size_t i = 0; i < program.symbols.size(); ++i) {
       const loop::Symbol& s = program.symbols[i];
+      if (loop::is_context_size(program, s.var)) continue;
       if (s.input < 0) {
         out += cat("  v[", i, "] = -1;\n");
         continue;
@@ -156,14 +156,15 @@ struct HostProgram {
         const bool defines =
             std::any_of(program.symbols.begin(), program.symbols.end(), [&](const loop::Symbol& s) {
               return s.input == static_cast<int>(i) && s.dim == static_cast<int>(d) &&
-                     b.shape[d] == s.var * s.multiple;
+                     b.shape[d] == s.var * s.multiple && !loop::is_context_size(program, s.var);
             });
         if (defines) continue;
         const std::string dim = cat("in[", i, "][", d, "]");
         check(cat(dim, " == ", c(b.shape[d])),
               cat("input '", sym::escaped(b.name), "': dim ", d,
                   b.shape[d].is_const() ? "" : cat(" (", sym::escaped(sym::to_string(b.shape[d])), ")"),
-                  " is {0}, expected {1}"),
+                  of_context(b.shape[d]) ? " is {0}; the context was created for {1}"
+                                         : " is {0}, expected {1}"),
               {dim, c(b.shape[d])});
       }
     }
@@ -174,6 +175,22 @@ struct HostProgram {
       check(c(guard.condition), guard.sentence, list);
     }
     out += "  return 0;\n}\n";
+  }
+
+  bool of_context(Expr e) const {
+    const auto symbols = sym::free_vars(e);
+    return !symbols.empty() &&
+           std::ranges::all_of(symbols, [&](Expr symbol) { return loop::is_context_size(program, symbol); });
+  }
+
+  // Of each symbol, its place among the sizes of the context.
+  void context_sizes(const std::vector<Expr>& sizes) {
+    std::string rows;
+    for (const loop::Symbol& s : program.symbols) {
+      const auto at = std::ranges::find(sizes, s.var) - sizes.begin();
+      rows += cat(rows.empty() ? "" : ", ", loop::is_context_size(program, s.var) ? at : -1);
+    }
+    out += cat("static const int32_t context_sizes", suffix, "[] = {", rows, "};\n");
   }
 
   void output_dims() {
@@ -295,6 +312,7 @@ struct HostModule {
   loop::ModuleValues states = {};
   HostMessages messages = {};
   std::string out = {}, rows = {};
+  std::vector<Expr> context_sizes = {};
   size_t variant = 0;  // over all functions: the suffix of its names
 
   void add(size_t number) {
@@ -308,16 +326,19 @@ struct HostModule {
     host.values("outputs", program.outputs);
     host.bind();
     host.output_dims();
+    const bool sized = std::ranges::any_of(
+        program.symbols, [&](const loop::Symbol& s) { return loop::is_context_size(program, s.var); });
+    if (sized) host.context_sizes(context_sizes);
     out += host.out;
     int slots = 0;
     const std::string variant_rows = add_variants(variants, slots);
     out += cat("static const stridec_abi_variant variants", suffix, "[] = {\n", variant_rows, "};\n");
     const auto table = [&](bool present, const char* name) { return present ? cat(name, suffix) : "0"; };
-    rows +=
-        cat("  {", c_string(program.name), ", ", program.symbols.size(), ", ", program.inputs.size(), ", ",
-            program.outputs.size(), ", ", slots, ", ", table(!program.symbols.empty(), "symbols"), ", ",
-            table(!program.inputs.empty(), "inputs"), ", ", table(!program.outputs.empty(), "outputs"),
-            ", variants", suffix, ", bind", suffix, ", output_dims", suffix, "},\n");
+    rows += cat("  {", c_string(program.name), ", ", program.symbols.size(), ", ", program.inputs.size(),
+                ", ", program.outputs.size(), ", ", slots, ", ", table(!program.symbols.empty(), "symbols"),
+                ", ", table(!program.inputs.empty(), "inputs"), ", ",
+                table(!program.outputs.empty(), "outputs"), ", variants", suffix, ", bind", suffix,
+                ", output_dims", suffix, ", ", table(sized, "context_sizes"), "},\n");
   }
 
   std::string add_variants(const HostFunction& variants, int& slots) {
@@ -363,11 +384,12 @@ std::string stored_table(const std::string& table, const std::string& dims_name,
     const loop::Buffer& b = program[values.all[i].buffer];
     const HostNames names(program);
     const auto c = [&](Expr e) { return names.text(e, program.facts); };
-    if (!b.shape.empty())
-      dims += cat("static const int64_t ", dims_name, "_", i, "[] = {", join(b.shape, ", ", c), "};\n",
-                  HostProgram::ranges_table(program, b, cat(dims_name, "_ranges_", i)));
+    const bool fixed = std::ranges::all_of(b.shape, [](Expr e) { return e.is_const(); });
+    if (fixed && !b.shape.empty())
+      dims += cat("static const int64_t ", dims_name, "_", i, "[] = {", join(b.shape, ", ", c), "};\n");
+    dims += HostProgram::ranges_table(program, b, cat(dims_name, "_ranges_", i));
     rows += cat("  {", HostProgram::value(b, cat(dims_name, "_ranges_", i)), ", ",
-                b.shape.empty() ? "0" : cat(dims_name, "_", i), ", ",
+                fixed && !b.shape.empty() ? cat(dims_name, "_", i) : "0", ", ",
                 b.weight.size > 0 ? c(offsets[i]) : "-1", "},\n");
   }
   return cat(dims, "static const stridec_abi_state ", table, "[] = {\n", rows, "};\n");
@@ -414,6 +436,9 @@ std::string host_text(const std::vector<HostFunction>& functions, const std::vec
   const auto& declared = options.declared.empty() ? programs : options.declared;
   const loop::ModuleValues parameters = loop::module_parameters(declared);
   module.out = state_table(module.states) + parameter_table(parameters, declared, programs);
+  const ContextText context = context_text(programs, module.states, module.messages);
+  module.context_sizes = context.sizes;
+  module.out += context.text;
   for (size_t f = 0; f < functions.size(); ++f) module.add(f);
   std::string targets;
   size_t target_count = 0;
@@ -432,6 +457,9 @@ std::string host_text(const std::vector<HostFunction>& functions, const std::vec
   out += "static const stridec_abi_target targets[] = {\n" + targets + "};\n";
   out += "static const stridec_abi_function functions[] = {\n" + module.rows + "};\n";
   out += message_table(module.messages);
+  if (!options.weights_file.empty())
+    out += cat("static const stridec_abi_weights_file weights_file = {STRIDEC_ABI_WEIGHTS_MARK, ",
+               options.weights_hash, "ul, ", c_string(options.weights_file), "};\n");
   out +=
       cat("extern \"C\" const stridec_abi_module stridec_module __attribute__((visibility(\"hidden\"))) = "
           "{\n  STRIDEC_ABI_VERSION, sizeof(stridec_abi_module), ",
@@ -441,12 +469,13 @@ std::string host_text(const std::vector<HostFunction>& functions, const std::vec
           options.metadata.empty() ? "0" : c_string(metadata), ",\n  functions, targets, ",
           module.states.all.empty() ? "0" : "states", ", ", parameters.all.empty() ? "0" : "parameters", ", ",
           module.messages.list.empty() ? "0" : "messages", ",\n  ",
-          options.weights_file.empty() ? "0" : c_string(options.weights_file), ", ", options.weights_bytes,
-          "ul, ", options.weights_hash, "ul, ", programs[0]->replaceable_begin, "ul, ",
+          options.weights_file.empty() ? "0" : "&weights_file", ", ", options.weights_bytes, "ul, ",
+          programs[0]->replaceable_begin, "ul, ",
           module.messages.callbacks.empty()
               ? "0"
               : c_string(join(module.messages.callbacks, "", [](const std::string& s) { return s + '\0'; })),
-          ", ", module.messages.callbacks.size(), ", 0};\n");
+          ", ", module.messages.callbacks.size(), ", ", context.sizes.size(),
+          context.sizes.empty() ? ", 0, 0" : ", module_sizes, bind_context", "};\n");
   return out;
 }
 

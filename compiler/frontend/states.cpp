@@ -35,6 +35,22 @@ std::string replaced(const std::string& pattern, const std::string& text) {
   return star == std::string::npos ? pattern : cat(pattern.substr(0, star), text, pattern.substr(star + 1));
 }
 
+// Where a symbol comes from whose input has become a state: another input with a dim that is a multiple of
+// it, or none, so that only the context determines it.
+void take_from_another_input(const graph::Graph& graph, graph::Symbol& symbol) {
+  symbol = {.var = symbol.var};
+  for (size_t i = 0; i < graph.input_names.size(); ++i) {
+    const graph::Shape& shape = graph[graph.top.parameters[i]].type.shape;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const auto linear = sym::linear_in(shape[d], symbol.var);
+      const auto multiple = linear ? sym::as_const(linear->coefficient) : std::nullopt;
+      if (!multiple || *multiple < 1 || !linear->rest.is_const(0)) continue;
+      symbol.input = static_cast<int>(i), symbol.dim = static_cast<int>(d), symbol.multiple = *multiple;
+      return;
+    }
+  }
+}
+
 void keep(graph::Graph& graph, const std::string& input, const std::string& output) {
   const auto in = std::find(graph.input_names.begin(), graph.input_names.end(), input);
   const auto out = std::find(graph.output_names.begin(), graph.output_names.end(), output);
@@ -55,11 +71,6 @@ void keep(graph::Graph& graph, const std::string& input, const std::string& outp
       refuse(cat("--state: dim ", d, " of '", input, "' is ", sym::to_string(before), ", of '", output, "' ",
                  sym::to_string(after)),
              "a state has one size: what a run writes is what the next one reads");
-    if (!before.is_const())
-      refuse(cat("--state: dim ", d, " of '", input, "' is ", sym::to_string(before),
-                 ", and the size of a state has to be known when compiling"),
-             cat("fix it: --dim ",
-                 join(sym::free_vars(before), ",", [](sym::Expr v) { return cat(v.name(), "=1"); })));
   }
   graph.input_names.erase(in);
   graph.top.parameters.erase(graph.top.parameters.begin() + at);
@@ -67,8 +78,12 @@ void keep(graph::Graph& graph, const std::string& input, const std::string& outp
   graph.states.push_back({.name = input, .value = old, .initial = {}});
   graph.output_names.erase(out);
   graph.top.results.erase(graph.top.results.begin() + result);
-  for (graph::Symbol& symbol : graph.symbols)  // the removed input defines none: its sizes are constant
-    if (symbol.input > at) --symbol.input;
+  for (graph::Symbol& symbol : graph.symbols) {
+    if (symbol.input > at)
+      --symbol.input;
+    else if (symbol.input == at)
+      take_from_another_input(graph, symbol);
+  }
   graph::Builder(graph, ops::shape_table()).add(graph::OpKind::kUpdateState, {old, now});
 }
 

@@ -1,7 +1,8 @@
 // States: an input and an output of a model become one tensor that is kept between runs.
 //
 // `--state past=present`: the value of output `present` is the value of input `past` in the next run; the
-// caller no longer sees either. A `*` in both names matches the same text: `--state past_*=present_*`.
+// caller no longer sees either. A `*` in both names matches the same text: `--state past_*=present_*`. Sizes
+// that are symbols become sizes of the context (graph/context_sizes.h).
 #pragma once
 
 #include <set>

@@ -8,6 +8,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/graph/context_sizes.h"
 #include "compiler/graph/long_sizes.h"
 #include "compiler/sym/guard.h"
 #include "compiler/sym/text.h"
@@ -87,7 +88,7 @@ void check_sizes(const std::vector<Type>& types) {
 
 Builder::Builder(Graph& graph, const ShapeTable& shapes) : graph_(graph), shapes_(shapes), shared_(1) {
   for (const Symbol& symbol : graph.symbols)
-    if (symbol.input < 0) bound_in_run_.insert(symbol.var);
+    if (!is_bound_before_run(graph, symbol)) bound_in_run_.insert(symbol.var);
 }
 
 Region& Builder::current() { return open_.empty() ? graph_.top : open_.back().region; }
@@ -372,8 +373,7 @@ std::optional<std::vector<sym::Expr>> Builder::known(ValueId id) const {
   if (count > static_cast<size_t>(kMaxElements)) return std::nullopt;
   std::vector<sym::Expr> out;
   out.reserve(count);
-  for (size_t i = 0; i < count; ++i)
-    out.push_back(read_integer(value.type.dtype, data->bytes + i * width));
+  for (size_t i = 0; i < count; ++i) out.push_back(read_integer(value.type.dtype, data->bytes + i * width));
   return out;
 }
 

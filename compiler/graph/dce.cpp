@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "compiler/base/check.h"
+#include "compiler/graph/context_sizes.h"
 #include "compiler/graph/graph.h"
 
 namespace stridec::graph {
@@ -159,7 +160,7 @@ void eliminate_dead_code(Graph& graph) {
   // the elements, so they are dropped.
   std::unordered_set<sym::Expr, sym::ExprHash> dead;
   for (const Symbol& symbol : graph.symbols)
-    if (symbol.input < 0 && !live.mentioned(symbol.var)) dead.insert(symbol.var);
+    if (!is_bound_before_run(graph, symbol) && !live.mentioned(symbol.var)) dead.insert(symbol.var);
   std::erase_if(graph.symbols, [&](const Symbol& symbol) { return dead.contains(symbol.var); });
   if (dead.empty()) return;
   for (Value& value : graph.values) {

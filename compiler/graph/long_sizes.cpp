@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/base/text.h"
+#include "compiler/graph/context_sizes.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::graph {
@@ -80,7 +81,7 @@ sym::Expr short_size(Graph& graph, sym::Expr size, const std::string& origin, co
   const Names names = names_of(graph);
   if (const auto known = names.symbols.find(size); known != names.symbols.end()) return known->second;
   for (const Symbol& symbol : graph.symbols) {
-    if (symbol.input >= 0 || !sym::depends_on(size, symbol.var)) continue;
+    if (is_bound_before_run(graph, symbol) || !sym::depends_on(size, symbol.var)) continue;
     if (!names.has(symbol.var)) return size;
   }
   return add_name(graph, size, origin, make, names.nodes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::loop {
@@ -9,8 +10,8 @@ namespace stridec::loop {
 std::optional<sym::Expr> capacity_of(const Program& program, const While& loop) {
   const sym::Expr trips = loop.trip_count;
   if (!trips.is_var()) return std::nullopt;
-  bool free =
-      std::ranges::none_of(program.symbols, [&](const Symbol& s) { return s.var == trips && s.input >= 0; });
+  bool free = std::ranges::none_of(
+      program.symbols, [&](const Symbol& s) { return s.var == trips && is_bound_before_run(program, s); });
   for_each_step(program.steps, [&](const Step& step) {
     if (const auto* bind = std::get_if<BindSymbol>(&step.node)) free = free && bind->symbol != trips;
     if (const auto* other = std::get_if<While>(&step.node))

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -56,6 +57,8 @@ struct RunOptions {
   // By position in Program::states, read and written; absent: zeros.
   std::vector<HostTensor>* states = nullptr;
   std::function<void(const Step& step, const RunState& state)> after_step;
+  // Of the context (context_sizes.h), by name. Those that are absent come from the inputs.
+  std::map<std::string, int64_t> context_sizes = {};
 };
 
 // Runs a program: binds symbols, checks guards, returns the outputs. Throws Error kDoesNotFit if the inputs

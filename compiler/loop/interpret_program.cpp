@@ -11,6 +11,7 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/bytecode.h"
 #include "compiler/loop/capacity.h"
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/library.h"
 #include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
@@ -54,8 +55,9 @@ class Runner {
              cat("input '", b.name, "' has rank ", inputs[i].shape.size(), "; the program wants ",
                  b.shape.size()));
     }
+    bind_context_sizes();
     for (const Symbol& s : program_.symbols) {
-      if (s.input < 0) continue;
+      if (s.input < 0 || symbols_.contains(s.var)) continue;
       int64_t dim = inputs[s.input].shape[s.dim];
       if (dim % s.multiple != 0)
         fail(ErrorKind::kDoesNotFit, "input-shape",
@@ -79,6 +81,21 @@ class Runner {
       STRIDEC_CHECK(static_cast<int64_t>(inputs[i].bytes.size()) >= m.elements * byte_size(b.dtype), b.name);
     }
     check_guards(Expr());
+  }
+
+  void bind_context_sizes() {
+    for (const Symbol& s : program_.symbols) {
+      if (!is_context_size(program_, s.var)) continue;
+      const auto given = options_.context_sizes.find(s.var.name());
+      if (given == options_.context_sizes.end()) {
+        if (s.input < 0)
+          fail(ErrorKind::kDoesNotFit, "size-missing",
+               cat("the size '", s.var.name(), "' of a state is not given"));
+        continue;
+      }
+      symbols_[s.var] = given->second;
+      check_range(s.var, "a size of the context");
+    }
   }
 
   void load_states() {

@@ -4,6 +4,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 
@@ -15,10 +16,13 @@ using sym::Expr;
 sym::Substitution constants_of(const Program& program, const SymbolValues& values) {
   sym::Substitution constants;
   for (const auto& [name, value] : values) {
-    const auto named = [&, &n = name](const Symbol& s) { return s.input >= 0 && s.var.name() == n; };
+    const auto named = [&, &n = name](const Symbol& s) {
+      return is_bound_before_run(program, s) && s.var.name() == n;
+    };
     const auto symbol = std::find_if(program.symbols.begin(), program.symbols.end(), named);
     if (symbol == program.symbols.end())
-      fail(ErrorKind::kUsage, "unknown-symbol", cat("'", name, "' is no size of the model's inputs"),
+      fail(ErrorKind::kUsage, "unknown-symbol",
+           cat("'", name, "' is no size of the model's inputs or states"),
            program.symbols.empty() ? "its sizes are all fixed"
                                    : cat("its sizes are ", join(program.symbols, ", ", [](const Symbol& s) {
                                            return s.var.name();

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "compiler/base/number.h"
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/demand.h"
 #include "compiler/loop/index_range.h"
 #include "compiler/loop/walk.h"
@@ -310,8 +311,9 @@ Expr Demanded::of_inputs(Expr e) const {
   sym::Substitution least;
   for (const Expr var : sym::free_vars(e)) {
     const bool given =
-        all_known_ || std::any_of(program_.symbols.begin(), program_.symbols.end(),
-                                  [&](const Symbol& s) { return s.var == var && s.input >= 0; });
+        all_known_ || std::any_of(program_.symbols.begin(), program_.symbols.end(), [&](const Symbol& s) {
+          return s.var == var && is_bound_before_run(program_, s);
+        });
     if (given) continue;
     const sym::Interval range = program_.facts.bounds(var);
     least[var] = std::max<int64_t>(1, range.has_lo() ? range.lo : 1);

@@ -6,6 +6,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/capacity.h"
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/library.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
@@ -313,11 +314,11 @@ class ProgramVerifier {
     for (const Symbol& s : program_.symbols) {
       check(s.var.is_var() && !sym::is_index(s.var), s.var, " is not a symbol");
       check(s.multiple >= 1, s.var, " has no multiple");
+      if (is_bound_before_run(program_, s)) bound_.insert(s.var);
       if (s.input < 0) continue;
       check(s.input < static_cast<int>(program_.inputs.size()), s.var, " comes from no input");
       const Buffer& b = program_[program_.inputs[s.input]];
       check(s.dim >= 0 && s.dim < static_cast<int>(b.shape.size()), s.var, " comes from no dim of ", b.name);
-      bound_.insert(s.var);
     }
     for (NestId id : program_.prepack) nest(id, true);
     steps(program_.steps);

@@ -6,6 +6,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/graph/context_sizes.h"
 #include "compiler/loop/index_length.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/sym/guard.h"
@@ -118,7 +119,7 @@ void Lowering::find_parts(const graph::Region& region) {
     for (const sym::Expr dim : shape)
       for (const sym::Expr symbol : sym::free_vars(dim)) {
         const auto found = std::ranges::find(graph_.symbols, symbol, &graph::Symbol::var);
-        if (found == graph_.symbols.end() || found->input < 0) return false;
+        if (found == graph_.symbols.end() || !graph::is_bound_before_run(graph_, *found)) return false;
       }
     return true;
   };

@@ -8,6 +8,7 @@
 #include "compiler/codegen/cpu/link.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/package/elf.h"
+#include "runtime/include/stridec/abi.h"
 #include "runtime/include/stridec/xxh64.h"
 
 namespace stridec::package {
@@ -62,6 +63,8 @@ void for_each_byte_range(const std::vector<WeightPiece>& pieces, uint64_t total,
 
 codegen::HostOptions host_options(const Programs& programs, const std::string& weights_file) {
   codegen::HostOptions options{.weights_file = weights_file, .weights_bytes = weight_bytes(programs)};
+  if (weights_file.size() >= sizeof stridec_abi_weights_file::name)
+    fail(ErrorKind::kUsage, "long-name", cat("'", weights_file, "' is too long for the name of a file"));
   if (!weights_file.empty()) {
     stridec_xxh64_state hash = stridec_xxh64_begin(0);
     for_each_byte_range(pieces_of(programs), options.weights_bytes, [&](std::string_view bytes) {

@@ -102,6 +102,13 @@ void store(std::string& bytes, uint64_t offset, const T& value) {
   std::memcpy(bytes.data() + offset, &value, sizeof value);
 }
 
+// Computes the hash of a whole artifact again.
+void write_seal(std::string& file) {
+  uint64_t hash = 0, seal = 0;
+  STRIDEC_CHECK(stridec_seal_hash(file.data(), file.size(), nullptr, nullptr, &hash, &seal));
+  store(file, seal + offsetof(stridec_abi_seal, hash), hash);
+}
+
 // The linked file with headers rewritten for a payload after it, padded to the start of the payload.
 struct Head {
   std::string bytes;
@@ -266,7 +273,8 @@ ArtifactLayout artifact_layout(std::string_view file) {
   if (note.manifest_bytes) layout.manifest_offset = elf.offset_of(note.manifest_address);
   layout.weights_bytes = elf.bytes(layout.weights_offset, note.weights_bytes).size();
   layout.manifest_bytes = elf.bytes(layout.manifest_offset, note.manifest_bytes).size();
-  if (note.images_bytes) elf.bytes(elf.offset_of(note.images_address), note.images_bytes);
+  if (note.images_bytes) layout.images_offset = elf.offset_of(note.images_address);
+  layout.images_bytes = elf.bytes(layout.images_offset, note.images_bytes).size();
   check_seal(elf);
   return layout;
 }
@@ -275,9 +283,56 @@ void replace_weights(std::string& file, const ArtifactLayout& layout, uint64_t o
                      std::string_view bytes) {
   STRIDEC_CHECK(offset <= layout.weights_bytes && bytes.size() <= layout.weights_bytes - offset);
   std::memcpy(file.data() + layout.weights_offset + offset, bytes.data(), bytes.size());
-  uint64_t hash = 0, seal = 0;
-  STRIDEC_CHECK(stridec_seal_hash(file.data(), file.size(), nullptr, nullptr, &hash, &seal));
-  store(file, seal + offsetof(stridec_abi_seal, hash), hash);
+  write_seal(file);
+}
+
+void replace_weights_file(std::string& file, const ArtifactLayout& layout, const std::string& name,
+                          uint64_t hash, std::string_view manifest) {
+  STRIDEC_CHECK(!layout.weights_bytes && layout.manifest_bytes);
+  constexpr std::string_view kMark(STRIDEC_ABI_WEIGHTS_MARK, sizeof stridec_abi_weights_file::mark);
+  const uint64_t start = layout.manifest_offset;
+  const size_t at = file.find(kMark);
+  if (at >= start || start - at < sizeof(stridec_abi_weights_file) || file.find(kMark, at + 1) < start)
+    fail(ErrorKind::kUnsupported, "external-weights",
+         "the artifact is of a stridec that could not rename the file of its weights", "compile it again");
+  STRIDEC_CHECK(name.size() < sizeof stridec_abi_weights_file::name);
+  stridec_abi_weights_file weights = {.mark = STRIDEC_ABI_WEIGHTS_MARK, .hash = hash, .name = {}};
+  name.copy(weights.name, name.size());
+  store(file, at, weights);
+
+  // The payload is the last segment of the file: manifest, images and hash.
+  const std::string images = file.substr(layout.images_offset, layout.images_bytes);
+  file.resize(start);
+  file += manifest;
+  const uint64_t images_offset = round_up(manifest.size(), 64);
+  if (!images.empty()) file.resize(start + images_offset), file += images;
+  file.resize(start + round_up(file.size() - start, 8));
+  stridec_abi_seal last = {.mark = STRIDEC_ABI_SEAL_MARK, .hash = 0};
+  file.append(reinterpret_cast<const char*>(&last), sizeof last);
+
+  const Elf elf(file);
+  const uint64_t bytes = file.size() - start;
+  uint64_t address = 0;
+  for (size_t i = 0; i < elf.segments.size(); ++i) {
+    Elf64_Phdr segment = elf.segments[i];
+    if (segment.p_type != PT_LOAD || segment.p_offset != start) continue;
+    address = segment.p_vaddr;
+    segment.p_filesz = segment.p_memsz = bytes;
+    store(file, elf.header.e_phoff + i * sizeof segment, segment);
+  }
+  for (int i = 0; i < elf.header.e_shnum; ++i) {
+    const uint64_t place = elf.header.e_shoff + i * sizeof(Elf64_Shdr);
+    auto section = elf.read<Elf64_Shdr>(place);
+    if (section.sh_type != SHT_PROGBITS || section.sh_offset != start) continue;
+    section.sh_size = bytes;
+    store(file, place, section);
+  }
+  const uint64_t place = elf.find_note().value();
+  auto note = elf.read<stridec_abi_note>(place);
+  note.manifest_bytes = manifest.size();
+  if (!images.empty()) note.images_address = address + images_offset;
+  store(file, place, note);
+  write_seal(file);
 }
 
 LoaderNeeds loader_needs(std::string_view file) {

@@ -44,6 +44,7 @@ void write_artifact(UnfinishedFile& file, std::string_view shared_object, const 
 struct ArtifactLayout {
   uint64_t weights_offset = 0, weights_bytes = 0;
   uint64_t manifest_offset = 0, manifest_bytes = 0;
+  uint64_t images_offset = 0, images_bytes = 0;
 };
 
 // Parses a whole file in memory, which may have any contents. Throws a kMalformed Error if it is not an
@@ -53,6 +54,12 @@ ArtifactLayout artifact_layout(std::string_view file);
 // Replaces bytes of the weights section of a whole artifact in memory, which has this layout.
 void replace_weights(std::string& file, const ArtifactLayout& layout, uint64_t offset,
                      std::string_view bytes);
+
+// Names another file of external weights in a whole artifact in memory, which has this layout, no weights of
+// its own, and a name of such a file; with the manifest that says so. Throws a kUnsupported Error if the
+// artifact's format does not allow that.
+void replace_weights_file(std::string& file, const ArtifactLayout& layout, const std::string& name,
+                          uint64_t hash, std::string_view manifest);
 
 // What the dynamic section requires from the dynamic loader.
 struct LoaderNeeds {

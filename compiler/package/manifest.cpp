@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/base/text.h"
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/kernels.h"
 #include "compiler/loop/module_values.h"
 #include "compiler/loop/walk.h"
@@ -49,8 +50,8 @@ Json inputs_of(const Program& program, const std::vector<loop::ValueRange>& rang
   return inputs;
 }
 
-// Symbols to list: all that inputs determine. Of those bound during the run, only symbols that a listed size
-// uses; loop counters and checks are omitted.
+// Symbols to list: all that inputs or the context determine. Of those bound during the run, only symbols
+// that a listed size uses; loop counters and checks are omitted.
 std::set<sym::Expr, sym::ExprLess> symbols_told(const Program& program) {
   std::set<sym::Expr, sym::ExprLess> told;
   const auto tell = [&](sym::Expr e) {
@@ -62,7 +63,7 @@ std::set<sym::Expr, sym::ExprLess> symbols_told(const Program& program) {
   for (const auto& guard : program.guards) tell(guard.condition);
   tell(program.arena_bytes);
   for (const auto& symbol : program.symbols)
-    if (symbol.input >= 0) told.insert(symbol.var);
+    if (loop::is_bound_before_run(program, symbol)) told.insert(symbol.var);
   return told;
 }
 
@@ -78,7 +79,8 @@ Json symbols_of(const Program& program) {
     if (symbol.input >= 0)
       entry["from"] = {{"input", program[program.inputs[symbol.input]].name}, {"dim", symbol.dim}};
     else
-      entry["from"] = "data";
+      entry["from"] = loop::is_context_size(program, symbol.var) ? "context" : "data";
+    if (loop::is_context_size(program, symbol.var)) entry["of_context"] = true;
     symbols.push_back(std::move(entry));
   }
   return symbols;

@@ -57,6 +57,10 @@ class ModelOptions(Sized):
     ]
 
 
+class Size(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("value", c.c_int64)]
+
+
 class ContextOptions(Sized):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -69,6 +73,8 @@ class ContextOptions(Sized):
         ("memory_user", c.c_void_p),
         ("flags", c.c_uint32),
         ("stream", c.c_void_p),
+        ("sizes", c.POINTER(Size)),
+        ("size_count", c.c_size_t),
     ]
 
 
@@ -87,6 +93,7 @@ class ModelInfo(Sized):
         ("device", Device),
         ("parameter_count", c.c_int32),
         ("function_count", c.c_int32),
+        ("context_size_count", c.c_int32),
     ]
 
 
@@ -120,6 +127,7 @@ class SymbolInfo(Sized):
         ("maximum", c.c_int64),
         ("multiple", c.c_int64),
         ("from_data", c.c_int32),
+        ("of_context", c.c_int32),
     ]
 
 
@@ -225,6 +233,7 @@ _FUNCTIONS = [
     ("context_trace", _STATUS, _P, _P),
     ("model_callback", c.c_char_p, _P, c.c_int32),
     ("context_set_callback", _STATUS, _P, c.c_char_p, Callback, _P),
+    ("model_context_size", _STATUS, _P, c.c_int32, c.POINTER(SymbolInfo)),
 ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes as c
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -37,12 +37,15 @@ class Context:
     if an input is one, NumPy arrays otherwise, and belong to the caller.
     """
 
-    def __init__(self, model: Any, threads: int = 0, stream: Optional[int] = None) -> None:
+    def __init__(self, model: Any, threads: int = 0, stream: Optional[int] = None, sizes: Optional[Mapping[str, int]] = None) -> None:
         self.model = model
         self._api = model._api
         self._handle = c.c_void_p()
         flags = _capi.CONTEXT_ASYNC if stream is not None and model.device == "cuda" else 0
+        given = [(name.encode(), int(value)) for name, value in (sizes or {}).items()]
         options = _capi.ContextOptions(threads=threads, stream=stream or None, flags=flags)
+        if given:  # a runtime from before there were such sizes refuses them
+            options.sizes, options.size_count = (_capi.Size * len(given))(*given), len(given)
         message = c.create_string_buffer(512)
         status = self._api.context_create(model._handle, options, self._handle, message, len(message))
         if status:
@@ -293,11 +296,18 @@ class Context:
     def state(self, name: str) -> np.ndarray:
         """A copy of a state, or of a parameter that may be replaced."""
         value = self.model._state(name)
-        result = np.empty(value.static_shape(), value.dtype)
         tensor = _capi.Tensor()
+        result = np.empty(self._shape_of(value, tensor), value.dtype)
         _arrays.describe(tensor, result)
         self._check(self._api.context_read_state(self._handle, name.encode(), c.addressof(tensor)))
         return result
+
+    def _shape_of(self, value: Any, view: Any) -> Tuple[int, ...]:
+        """Of a state or a parameter, with the sizes of this context."""
+        if all(isinstance(size, int) for size in value.shape):
+            return value.shape
+        self._check(self._api.context_state(self._handle, self.model.states.index(value), c.addressof(view)))
+        return tuple(view.shape[: view.ndim])
 
     def write_state(self, name: str, value: Any) -> None:
         tensor, given = _capi.Tensor(), _arrays.normalized(value, self.model._state(name).dtype, name)

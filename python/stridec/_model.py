@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import threading
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -29,9 +29,6 @@ class Value:
         self.code: Tuple[int, int] = (info.dtype.code, info.dtype.bits)
         self.dtype: np.dtype = _arrays.numpy_dtype(*self.code)
         self.shape: Tuple[Union[int, str], ...] = _dims(info.shape.decode())
-
-    def static_shape(self) -> Tuple[int, ...]:
-        return tuple(int(size) for size in self.shape)
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype_name}[{', '.join(map(str, self.shape))}]"
@@ -78,6 +75,7 @@ class Model:
     """A compiled model, to be called like the module that it was made from. Threads may call it at the same time.
 
     `inputs`, `outputs` and `symbols` are those of the first function, which a call runs; contexts run the others.
+    `context_sizes` are the symbols in the shapes of states: a context is created with them.
     A model that keeps state has one context, so its calls take turns. `with` gives memory and threads back at the end.
     """
 
@@ -90,11 +88,13 @@ class Model:
         variant: Optional[str] = None,
         weights_dir: Optional[str] = None,
         copy_weights: bool = False,
+        sizes: Optional[Mapping[str, int]] = None,
     ) -> None:
         self._handle = c.c_void_p()
         self.path = os.fspath(path)
         self._api = _capi.Api(self.path)
         self._threads = threads
+        self._sizes = dict(sizes or {})
         kind, _, index = (device or "").partition(":")
         if kind not in ("", "cpu", "cuda"):
             raise Error(f"there is no device '{device}': cpu, cuda, cuda:1 ...")
@@ -123,6 +123,11 @@ class Model:
         first = self.function()
         self.inputs, self.outputs, self.symbols = first.inputs, first.outputs, first.symbols
         self.states = self._values(self._api.model_state, info.state_count)
+        self.context_sizes: Dict[str, Tuple[int, int, int]] = {}  # as symbols
+        for at in range(info.context_size_count):
+            size = _capi.SymbolInfo()
+            self._api.model_context_size(self._handle, at, size)
+            self.context_sizes[size.name.decode()] = (size.minimum, size.maximum, size.multiple)
         self.parameters = self._values(self._api.model_parameter, info.parameter_count) if info.parameter_count else []
         stored = self.metadata().get(Convention.KEY)
         names = [value.name for value in self.inputs], [value.name for value in self.outputs]
@@ -185,12 +190,14 @@ class Model:
             return None
         return torch.cuda.current_stream(self._device_index).cuda_stream
 
-    def context(self, threads: Optional[int] = None, stream: Optional[int] = None) -> Context:
+    def context(
+        self, threads: Optional[int] = None, stream: Optional[int] = None, sizes: Optional[Mapping[str, int]] = None
+    ) -> Context:
         """A context of its own: memory, threads and states that calls of the model do not share. stream: of the GPU, by its
-        address; calls then return before they have finished."""
+        address; calls then return before they have finished. sizes: of `context_sizes`, instead of those that load() was given."""
         if not self._handle:
             raise Error("the model is closed")
-        return Context(self, self._threads if threads is None else threads, stream)
+        return Context(self, self._threads if threads is None else threads, stream, {**self._sizes, **(sizes or {})})
 
     def operators(self) -> List[str]:
         """The operators that the application computes: set_callback() names their functions."""
@@ -311,5 +318,6 @@ class Model:
 
 def load(path: Union[str, "os.PathLike[str]"], **options: Any) -> Model:
     """Loads an artifact. Options are those of Model: threads, device ("cpu", "cuda:1"), variant, weights_dir,
-    copy_weights (into huge pages of this process; decoders gain a few percent)."""
+    copy_weights (into huge pages of this process; decoders gain a few percent), and sizes: of states that the shapes of
+    a run do not change, {"batch": 2, "max_len": 512}, where the model has such (Model.context_sizes)."""
     return Model(path, **options)

@@ -57,7 +57,8 @@ stridec_status model_info(const stridec_model* model, stridec_model_info* given)
                              .weights_bytes = model->blob.weights.size,
                              .device = device_of(*model),
                              .parameter_count = m.parameter_count,
-                             .function_count = m.function_count};
+                             .function_count = m.function_count,
+                             .context_size_count = m.size_count};
   return give_info(given, &info, sizeof info);
 }
 
@@ -103,17 +104,28 @@ stridec_status model_function_output(const stridec_model* model, int32_t functio
   return give_value(f->abi->outputs[index], f->outputs, index, info);
 }
 
-stridec_status model_function_symbol(const stridec_model* model, int32_t function, int32_t index,
-                                     stridec_symbol_info* given) {
-  const Function* f = find_function(model, function);
-  if (!f || !given || index < 0 || index >= f->symbol_count) return STRIDEC_INVALID_ARGUMENT;
-  const stridec_abi_symbol& s = f->abi->symbols[f->shown_symbols[index]];
+stridec_status give_symbol(const stridec_abi_symbol& s, bool of_context, stridec_symbol_info* given) {
   stridec_symbol_info info = {.name = s.name,
                               .minimum = s.minimum,
                               .maximum = s.maximum,
                               .multiple = s.multiple,
-                              .from_data = s.from_data};
+                              .from_data = s.from_data,
+                              .of_context = of_context};
   return give_info(given, &info, sizeof info);
+}
+
+stridec_status model_context_size(const stridec_model* model, int32_t index, stridec_symbol_info* info) {
+  if (!model || !info || index < 0 || index >= model->module->size_count) return STRIDEC_INVALID_ARGUMENT;
+  return give_symbol(model->module->sizes[index], true, info);
+}
+
+stridec_status model_function_symbol(const stridec_model* model, int32_t function, int32_t index,
+                                     stridec_symbol_info* given) {
+  const Function* f = find_function(model, function);
+  if (!f || !given || index < 0 || index >= f->symbol_count) return STRIDEC_INVALID_ARGUMENT;
+  const int32_t symbol = f->shown_symbols[index];
+  const bool of_context = f->abi->context_sizes && f->abi->context_sizes[symbol] >= 0;
+  return give_symbol(f->abi->symbols[symbol], of_context, given);
 }
 
 stridec_status model_input(const stridec_model* model, int32_t index, stridec_value_info* info) {
@@ -318,7 +330,8 @@ constexpr stridec_api kApi = {.struct_size = sizeof(stridec_api),
                               .context_cancel = context_cancel,
                               .context_trace = context_trace,
                               .model_callback = model_callback,
-                              .context_set_callback = context_set_callback};
+                              .context_set_callback = context_set_callback,
+                              .model_context_size = model_context_size};
 
 }  // namespace
 }  // namespace stridec::runtime

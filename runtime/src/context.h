@@ -81,6 +81,9 @@ struct stridec_context {
   stridec::runtime::Frame* frames;      // per function
   stridec::runtime::Frame* frame;       // of the function that the current call names
   void** states;                        // of the module: functions share them
+  int64_t* sizes;                       // of the module, by index
+  int64_t* state_dims;                  // of all states, concatenated
+  const int64_t** dims_of_state;        // per state, into state_dims
   stridec_abi_run run;                  // in progress; context_cancel clears its `direct`
   const stridec_tensor* given_outputs;  // of the run in progress
   stridec_status run_status;            // status of a failure in a callback; its message is in error

@@ -35,6 +35,9 @@ void destroy(stridec_context* c) {
   for (int32_t i = 0; c->frames && i < c->model->module->function_count; ++i) release_frame(*c, c->frames[i]);
   free(c->frames);
   free(c->states);
+  free(c->sizes);
+  free(c->state_dims);
+  free(c->dims_of_state);
   free(c->callbacks);
   release(c->model);
   free(c);
@@ -78,7 +81,7 @@ bool make_tables(stridec_context& c) {
 
 int64_t state_bytes(const stridec_context& c, int32_t i) {
   const stridec_abi_state& s = c.model->module->states[i];
-  return compact_bytes(s.dims, s.value.rank, byte_size(state_dtype(*c.model, i)));
+  return compact_bytes(c.dims_of_state[i], s.value.rank, byte_size(state_dtype(*c.model, i)));
 }
 
 stridec_status reset_one_state(stridec_context& c, int32_t i, Text& message) {
@@ -102,6 +105,65 @@ stridec_status reset_one_state(stridec_context& c, int32_t i, Text& message) {
   else
     memcpy(c.states[i], weights.data + s.initial, bytes);
   return done ? STRIDEC_OK : device_error(c, message);
+}
+
+// Takes the sizes that the caller gives.
+stridec_status take_sizes(stridec_context& c, const stridec_context_options& options, Text& message) {
+  const stridec_abi_module& p = *c.model->module;
+  if (options.size_count && !options.sizes) {
+    message << "the array of sizes is null";
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  for (int32_t s = 0; s < p.size_count; ++s) c.sizes[s] = -1;
+  for (size_t i = 0; i < options.size_count; ++i) {
+    const stridec_size& given = options.sizes[i];
+    int32_t s = 0;
+    while (s < p.size_count && !(given.name && !strcmp(p.sizes[s].name, given.name))) ++s;
+    if (s == p.size_count) {
+      message << "no state of the model has the size '" << (given.name ? given.name : "(null)") << "'";
+      for (s = 0; s < p.size_count; ++s)
+        message << (s ? ", '" : "; its states have '") << p.sizes[s].name << "'";
+      return STRIDEC_INVALID_ARGUMENT;
+    }
+    if (given.value < 0 || c.sizes[s] >= 0) {
+      message << "the size '" << given.name << (given.value < 0 ? "' is negative" : "' is given twice");
+      return STRIDEC_INVALID_ARGUMENT;
+    }
+    c.sizes[s] = given.value;
+  }
+  int32_t missing = 0;
+  for (int32_t s = 0; s < p.size_count; ++s)
+    if (c.sizes[s] < 0)
+      message << (missing++ ? ", '" : "states have sizes that a context is created with: '")
+              << p.sizes[s].name << "'";
+  if (!missing) return STRIDEC_OK;
+  message << (missing == 1 ? " is" : " are") << " not given (stridec_context_options.sizes)";
+  return STRIDEC_INVALID_ARGUMENT;
+}
+
+// Computes the dims of all states.
+stridec_status bind_states(stridec_context& c, const stridec_context_options& options, Text& message) {
+  const stridec_abi_module& p = *c.model->module;
+  int64_t rank = 0;
+  for (int32_t i = 0; i < p.state_count; ++i) rank += p.states[i].value.rank;
+  c.sizes = make_array<int64_t>(p.size_count);
+  c.state_dims = make_array<int64_t>(rank);
+  c.dims_of_state = make_array<const int64_t*>(p.state_count);
+  if (!c.sizes || !c.state_dims || !c.dims_of_state) return out_of_memory(message, "tables", 0);
+  int64_t* dims = c.state_dims;
+  for (int32_t i = 0; i < p.state_count; ++i) {
+    c.dims_of_state[i] = dims;
+    for (int32_t d = 0; d < p.states[i].value.rank; ++d) *dims++ = p.states[i].dims ? p.states[i].dims[d] : 0;
+  }
+  // Without runs there is no need for states: those of such sizes have no elements.
+  if (c.model->no_run && !options.size_count) return STRIDEC_OK;
+  stridec_status status = take_sizes(c, options, message);
+  stridec_abi_failure failure = {};
+  if (status == STRIDEC_OK && p.bind_context && p.bind_context(c.sizes, c.state_dims, &failure)) {
+    write_failure(message, p, failure);
+    status = STRIDEC_WRONG_SHAPE;
+  }
+  return status;
 }
 
 stridec_status make_states(stridec_context& c, Text& message) {
@@ -161,7 +223,8 @@ stridec_status fill(stridec_context& c, const stridec_context_options& options, 
     if (status != STRIDEC_OK) return status;
   }
   if (!make_tables(c)) return out_of_memory(message, "tables", 0);
-  stridec_status status = make_threads(c, options, message);
+  stridec_status status = bind_states(c, options, message);
+  if (status == STRIDEC_OK) status = make_threads(c, options, message);
   return status == STRIDEC_OK ? make_states(c, message) : status;
 }
 
@@ -266,7 +329,7 @@ stridec_status context_state(stridec_context* c, int32_t index, stridec_tensor* 
            .device = device_of(*c->model),
            .ndim = s.value.rank,
            .dtype = state_dtype(*c->model, index).dlpack,
-           .shape = const_cast<int64_t*>(s.dims),  // DLTensor has no const; callers read it
+           .shape = const_cast<int64_t*>(c->dims_of_state[index]),  // DLTensor has no const; callers read it
            .strides = nullptr,
            .byte_offset = 0};
   return STRIDEC_OK;

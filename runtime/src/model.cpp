@@ -61,23 +61,29 @@ stridec_status no_memory(Text& message) {
   return STRIDEC_OUT_OF_MEMORY;
 }
 
+// The symbols that sizes may name: `shown` are indices into them; null: all.
+struct Symbols {
+  const stridec_abi_symbol* all;
+  const int32_t* shown;
+  int32_t count;
+};
+
 // Null: no memory.
-stridec_dim* make_dims(const stridec_abi_value& value, const Function* function) {
+stridec_dim* make_dims(const stridec_abi_value& value, const Symbols& symbols) {
   auto* dims = make_array<stridec_dim>(value.rank);
   const char* text = value.dims;
   for (int32_t i = 0; dims && i < value.rank; ++i, text = next_text(text)) {
     dims[i] = {
         .minimum = value.ranges[2 * i], .maximum = value.ranges[2 * i + 1], .symbol = -1, .text = text};
-    for (int32_t s = 0; function && s < function->symbol_count; ++s)
-      if (!strcmp(function->abi->symbols[function->shown_symbols[s]].name, text)) dims[i].symbol = s;
+    for (int32_t s = 0; s < symbols.count; ++s)
+      if (!strcmp(symbols.all[symbols.shown ? symbols.shown[s] : s].name, text)) dims[i].symbol = s;
   }
   return dims;
 }
 
 // Values are an array of stridec_abi_value, or the beginnings of larger structs of `stride` bytes.
-// `function`: whose symbols their sizes name; null: their sizes are constant.
-stridec_status describe(const stridec_abi_value* values, int32_t count, size_t stride,
-                        const Function* function, ValueTexts& texts, Text& message) {
+stridec_status describe(const stridec_abi_value* values, int32_t count, size_t stride, const Symbols& symbols,
+                        ValueTexts& texts, Text& message) {
   texts.dtypes = make_array<const DType*>(count);
   texts.shapes = make_array<char*>(count);
   texts.dims = make_array<stridec_dim*>(count);
@@ -93,7 +99,7 @@ stridec_status describe(const stridec_abi_value* values, int32_t count, size_t s
     }
     size_t room = shape_bytes(value);
     texts.shapes[i] = make_array<char>(static_cast<int64_t>(room));
-    texts.dims[i] = make_dims(value, function);
+    texts.dims[i] = make_dims(value, symbols);
     if (!texts.shapes[i] || !texts.dims[i]) return no_memory(message);
     Text text(texts.shapes[i], room);
     write_shape(text, value);
@@ -101,9 +107,10 @@ stridec_status describe(const stridec_abi_value* values, int32_t count, size_t s
   return STRIDEC_OK;
 }
 
-stridec_status describe(const stridec_abi_state* stored, int32_t count, ValueTexts& texts, Text& message) {
-  return describe(count ? &stored->value : nullptr, count, sizeof(stridec_abi_state), nullptr, texts,
-                  message);
+stridec_status describe(const stridec_abi_state* stored, int32_t count, const stridec_abi_module& m,
+                        ValueTexts& texts, Text& message) {
+  return describe(count ? &stored->value : nullptr, count, sizeof(stridec_abi_state),
+                  {m.sizes, nullptr, m.size_count}, texts, message);
 }
 
 stridec_status describe(Function& f, Text& message) {
@@ -112,10 +119,11 @@ stridec_status describe(Function& f, Text& message) {
   if (!f.shown_symbols) return no_memory(message);
   for (int32_t i = 0; i < abi.symbol_count; ++i)
     if (abi.symbols[i].shown) f.shown_symbols[f.symbol_count++] = i;
+  const Symbols symbols = {abi.symbols, f.shown_symbols, f.symbol_count};
   stridec_status status =
-      describe(abi.inputs, abi.input_count, sizeof(stridec_abi_value), &f, f.inputs, message);
+      describe(abi.inputs, abi.input_count, sizeof(stridec_abi_value), symbols, f.inputs, message);
   if (status == STRIDEC_OK)
-    status = describe(abi.outputs, abi.output_count, sizeof(stridec_abi_value), &f, f.outputs, message);
+    status = describe(abi.outputs, abi.output_count, sizeof(stridec_abi_value), symbols, f.outputs, message);
   if (status != STRIDEC_OK) return status;
   f.step_names = make_array<const char*>(f.variant->step_count);
   if (!f.step_names) return no_memory(message);
@@ -138,8 +146,8 @@ stridec_status describe_module(stridec_model& model, Text& message) {
     model.functions[i].index = i;
     status = describe(model.functions[i], message);
   }
-  if (status == STRIDEC_OK) status = describe(m.states, m.state_count, model.states, message);
-  if (status == STRIDEC_OK) status = describe(m.parameters, m.parameter_count, model.parameters, message);
+  if (status == STRIDEC_OK) status = describe(m.states, m.state_count, m, model.states, message);
+  if (status == STRIDEC_OK) status = describe(m.parameters, m.parameter_count, m, model.parameters, message);
   return status;
 }
 

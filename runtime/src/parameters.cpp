@@ -36,6 +36,7 @@ stridec_status own_parameters(stridec_context& c, Text& message) {
 // A state or a parameter.
 struct Stored {
   const stridec_abi_state* entry;
+  const int64_t* dims;
   const DType* dtype;
   int32_t state;  // its index; -1: a parameter
   int64_t bytes;
@@ -47,17 +48,18 @@ stridec_status find(const stridec_context& c, const char* name, Stored& out, Tex
     message << "the name of the state is null";
     return STRIDEC_INVALID_ARGUMENT;
   }
-  out = {nullptr, nullptr, -1, 0};
+  out = {nullptr, nullptr, nullptr, -1, 0};
   for (int32_t i = 0; i < p.state_count && !out.entry; ++i)
-    if (!strcmp(p.states[i].value.name, name)) out = {&p.states[i], &state_dtype(*c.model, i), i, 0};
+    if (!strcmp(p.states[i].value.name, name))
+      out = {&p.states[i], c.dims_of_state[i], &state_dtype(*c.model, i), i, 0};
   for (int32_t i = 0; i < p.parameter_count && !out.entry; ++i)
     if (!strcmp(p.parameters[i].value.name, name))
-      out = {&p.parameters[i], c.model->parameters.dtypes[i], -1, 0};
+      out = {&p.parameters[i], p.parameters[i].dims, c.model->parameters.dtypes[i], -1, 0};
   if (!out.entry) {
     message << "there is no state or replaceable parameter '" << name << "'";
     return STRIDEC_INVALID_ARGUMENT;
   }
-  out.bytes = compact_bytes(out.entry->dims, out.entry->value.rank, byte_size(*out.dtype));
+  out.bytes = compact_bytes(out.dims, out.entry->value.rank, byte_size(*out.dtype));
   if (out.bytes < 0 ||
       (out.state < 0 && (out.entry->initial < begin_of(c) ||
                          static_cast<uint64_t>(out.entry->initial) + static_cast<uint64_t>(out.bytes) >
@@ -73,9 +75,14 @@ stridec_status check(const stridec_context& c, const Stored& stored, const strid
   stridec_status status =
       check_tensor("state", value, *stored.dtype, t, device_of(*c.model), /*need_data=*/true, message);
   for (int32_t d = 0; status == STRIDEC_OK && d < value.rank; ++d)
-    if (t.shape[d] != stored.entry->dims[d]) {
-      message << "state '" << value.name << "': its shape is " << Dims{stored.entry->dims, value.rank} << "; "
+    if (t.shape[d] != stored.dims[d]) {
+      message << "state '" << value.name << "': its shape is " << Dims{stored.dims, value.rank} << "; "
               << Dims{t.shape, value.rank} << " given";
+      if (!stored.entry->dims) {
+        const char* size = value.dims;
+        for (int32_t i = 0; i < d; ++i) size += strlen(size) + 1;
+        message << "; dim " << d << " (" << size << ") is " << stored.dims[d] << " in this context";
+      }
       status = STRIDEC_WRONG_SHAPE;
     }
   return status;
@@ -90,12 +97,11 @@ stridec_status find(const stridec_context& c, const char* name, const stridec_te
 
 stridec_status read(stridec_context& c, const stridec_tensor& from, const Stored& stored, char* to,
                     Text& message) {
-  return gather(c, from, stored.entry->dims, stored.entry->value.rank, byte_size(*stored.dtype), to, message);
+  return gather(c, from, stored.dims, stored.entry->value.rank, byte_size(*stored.dtype), to, message);
 }
 stridec_status write(stridec_context& c, const char* from, const Stored& stored, const stridec_tensor& to,
                      Text& message) {
-  return scatter(c, from, to, stored.entry->dims, stored.entry->value.rank, byte_size(*stored.dtype),
-                 message);
+  return scatter(c, from, to, stored.dims, stored.entry->value.rank, byte_size(*stored.dtype), message);
 }
 
 // The run of a derivation, whose memory is the host's.

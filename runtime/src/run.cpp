@@ -94,6 +94,8 @@ stridec_status bind_inputs(stridec_context& c, const stridec_tensor* inputs, siz
     if (status != STRIDEC_OK) return status;
     c.frame->bind_data[i] = c.cuda ? c.host_staging.data : c.frame->inputs[i];
   }
+  for (int32_t i = 0; p.context_sizes && i < p.symbol_count; ++i)
+    if (p.context_sizes[i] >= 0) c.frame->symbols[i] = c.sizes[p.context_sizes[i]];
   stridec_abi_failure failure = {};
   if (p.bind(c.frame->input_dims, c.frame->bind_data, c.frame->symbols, &failure) != 0) {
     write_failure(message, *c.model->module, failure);

@@ -62,7 +62,7 @@ void own_folder(char* out, size_t room) {
 
 stridec_status open_file(const stridec_abi_module& module, const char* folder, bool check_hash, Blob& blob,
                          Text& message) {
-  const char* name = module.weights_file;
+  const char* name = module.weights_file->name;
   if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, "..")) {
     message << "the artifact names '" << name << "' as its weights file; a plain file name is expected";
     return STRIDEC_BAD_ARTIFACT;
@@ -100,7 +100,7 @@ stridec_status open_file(const stridec_abi_module& module, const char* folder, b
     sentence() << "cannot be mapped into memory (" << size << " bytes)";
     return STRIDEC_OUT_OF_MEMORY;
   }
-  if (check_hash && stridec_xxh64(mapping, size, 0) != module.weights_hash) {
+  if (check_hash && stridec_xxh64(mapping, size, 0) != module.weights_file->hash) {
     if (mapping) munmap(mapping, size);
     sentence() << "its contents are not this artifact's weights (the hash differs)";
     return STRIDEC_BAD_WEIGHTS;

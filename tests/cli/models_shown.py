@@ -146,9 +146,10 @@ def test_messages():
     expect("--> missing.txt" in error and "--> mlp.onnx" not in error and "stridec tune --tune-db missing.txt" in error, error)
     made = model([helper.make_node("Add", ["c", "x"], ["d"])], [value("c", ["batch", 4]), value("x", ["batch", 4])], [value("d", ["batch", 4])])
     onnx.save(made, "states.onnx")
-    error = stridec("compile states.onnx -o said.so --state c=d", 1).stderr
-    expect("dim 0 of 'c' is batch, and the size of a state has to be known" in error and "--dim batch=1" in error, error)
-    stridec("compile states.onnx -o said.so --state c=d --dim batch=2", 0)
+    made = model([helper.make_node("Concat", ["c", "x"], ["d"], axis=0)], [value("c", ["old", 4]), value("x", ["n", 4])], [value("d", ["new", 4])])
+    onnx.save(made, "growing.onnx")
+    error = stridec("compile growing.onnx -o said.so --state c=d", 1).stderr
+    expect("dim 0 of 'c' is old, of 'd' n + old" in error and "a state has one size" in error, error)
     with zipfile.ZipFile("program.pt2", "w") as archive:
         archive.writestr("program/archive_format", "pt2")
         archive.writestr("program/models/model.json", "{}")

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from harness import expect, stridec
+from harness import expect, nvrtc, stridec
 
 GENERATOR = np.random.default_rng(20261128)
 
@@ -154,3 +154,30 @@ def test_refit_refused():
             file.write(damaged)
         done = stridec(f"refit refused.so --parameters {name}.safetensors -o never.so", 3)
         expect("bad-safetensors" in done.stderr and not os.path.exists("never.so"), f"{name}: {done.stderr}")
+
+
+def test_refit_of_external_weights():
+    """The new library names a new file of weights; the old artifact stays whole. The name may be longer or shorter."""
+    prepare_models()
+    os.makedirs("elsewhere", exist_ok=True)
+    library = nvrtc()
+    gpu = ["--target", "cpu,cuda", "--gpu", "sm_90a", "--nvrtc", library] if library else []
+    for flags in ([], gpu):
+        stridec(["compile", "first.onnx", "-o", "outside.so", "--refit", "*", "--weights", "external", *flags], 0)
+        stridec(["compile", "second.onnx", "-o", "outside_second.so", "--refit", "*", "--weights", "external", *flags], 0)
+        old = None if flags else run("outside.so")
+        for name in ("outside_much_longer", "o", os.path.join("elsewhere", "outside")):
+            stridec(f"refit outside.so --parameters second.onnx -o {name}.so", 0)
+            expect(open(f"{name}.weights", "rb").read() == open("outside_second.weights", "rb").read(), name)
+            manifest = open(f"{name}.json").read()
+            expect(json.loads(manifest)["memory"]["weights_file"] == os.path.basename(name) + ".weights", manifest)
+            expect(json.loads(stridec(f"inspect {name}.so --format=json", 0).stdout) == json.loads(manifest), "the manifest within")
+            if flags:
+                continue
+            np.testing.assert_allclose(run(f"{name}.so"), run("outside_second.so"), rtol=1e-5, atol=1e-6)
+            np.testing.assert_array_equal(run("outside.so"), old)
+        # In place, and twice: what is written is an artifact like any other.
+        stridec("refit o.so --parameters first.onnx -o o.so", 0)
+        expect(open("o.weights", "rb").read() == open("outside.weights", "rb").read(), "the weights of the first again")
+        stridec("refit outside.so --parameters first.onnx -o outside.so", 0)
+        stridec("inspect o.so", 0)

@@ -13,7 +13,6 @@
 #include "compiler/codegen/cpu/jit.h"
 #include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "runtime/include/stridec/abi.h"
 
@@ -186,6 +185,33 @@ struct CompiledProgram::Impl {
     return fits;
   }
 
+  // Binds the sizes of the context among the symbols; returns the dims of all states.
+  std::vector<int64_t> bind_context(const std::vector<loop::HostTensor>& inputs,
+                                    std::vector<int64_t>& symbols) const {
+    const loop::Program& p = program();
+    std::vector<int64_t> sizes(static_cast<size_t>(module->size_count) + 1), dims;
+    for (size_t i = 0; i < p.symbols.size() && abi->context_sizes; ++i) {
+      if (abi->context_sizes[i] < 0) continue;
+      const loop::Symbol& symbol = p.symbols[i];
+      const auto given = options.context_sizes.find(symbol.var.name());
+      if (given == options.context_sizes.end() && symbol.input < 0)
+        stridec::fail(ErrorKind::kDoesNotFit, "size-missing",
+                      cat("the size '", symbol.var.name(), "' of a state is not given"));
+      symbols[i] = given != options.context_sizes.end()
+                       ? given->second
+                       : inputs[static_cast<size_t>(symbol.input)].shape[static_cast<size_t>(symbol.dim)] /
+                             symbol.multiple;
+      sizes[static_cast<size_t>(abi->context_sizes[i])] = symbols[i];
+    }
+    for (int32_t s = 0; s < module->state_count; ++s) {
+      const stridec_abi_state& state = module->states[s];
+      for (int32_t d = 0; d < state.value.rank; ++d) dims.push_back(state.dims ? state.dims[d] : 0);
+    }
+    stridec_abi_failure failure{};
+    if (module->bind_context && module->bind_context(sizes.data(), dims.data(), &failure)) fail_with(failure);
+    return dims;
+  }
+
   std::vector<loop::HostTensor> run(const std::vector<loop::HostTensor>& inputs,
                                     std::vector<loop::HostTensor>* states) {
     const loop::Program& p = program();
@@ -198,6 +224,7 @@ struct CompiledProgram::Impl {
     std::vector<const void*> unread(inputs.size(), nullptr);
     std::vector<int64_t> symbols(static_cast<size_t>(abi->symbol_count) + 1);
     stridec_abi_failure failure{};
+    const std::vector<int64_t> state_dims = bind_context(inputs, symbols);
     if (abi->bind(dims.data(), unread.data(), symbols.data(), &failure)) fail_with(failure);
     size_t rank = 0;
     for (loop::BufferId id : p.outputs) rank += p[id].shape.size();
@@ -216,11 +243,13 @@ struct CompiledProgram::Impl {
       at += n;
     }
     const stridec_abi_variant& variant = abi->variants[0];
+    const int64_t* dim = state_dims.data();
     std::vector<std::unique_ptr<Memory>> state_memory;
     std::vector<void*> state_pointers(1);
     for (size_t s = 0; s < p.states.size(); ++s) {
       const loop::Buffer& b = p[p.states[s]];
-      const int64_t bytes = schedule::extent_in_elements(b).value() * byte_size(b.dtype);
+      int64_t bytes = byte_size(b.dtype);
+      for (size_t d = 0; d < b.shape.size(); ++d) bytes *= *dim++;
       state_memory.push_back(std::make_unique<Memory>(bytes, false));
       if (states && s < states->size()) std::ranges::copy((*states)[s].bytes, state_memory[s]->get());
       state_pointers.insert(state_pointers.end() - 1, state_memory[s]->get());

@@ -1,7 +1,9 @@
 // Compiles and runs a program in this process: for tests, `verify` and the tuner.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "compiler/codegen/cpu/build.h"
@@ -12,8 +14,9 @@ namespace stridec::codegen::cpu {
 struct RunCompiledOptions {
   CpuTarget target = cpu_target("native");
   BuildOptions build;
-  int parts = 3;       // number of parts that every launch is split into
-  bool poison = true;  // fresh memory holds bytes 0xa5 instead of zeros
+  int parts = 3;                                      // number of parts that every launch is split into
+  bool poison = true;                                 // fresh memory holds bytes 0xa5 instead of zeros
+  std::map<std::string, int64_t> context_sizes = {};  // as in loop::RunOptions
 };
 
 // A program as machine code. Weights and memory are planned if they are not yet; prepack nests are run.

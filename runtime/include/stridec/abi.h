@@ -21,7 +21,7 @@ typedef __UINT64_TYPE__ uint64_t;
 extern "C" {
 #endif
 
-#define STRIDEC_ABI_VERSION 7u
+#define STRIDEC_ABI_VERSION 8u
 #define STRIDEC_ABI_OLDEST 4u /* artifacts from this number on are read through the C API and their note */
 #define STRIDEC_ABI_INLINE static inline __attribute__((unused))
 
@@ -305,8 +305,10 @@ typedef struct stridec_abi_value {
  * the same memory. */
 typedef struct stridec_abi_state {
   stridec_abi_value value;
-  const int64_t* dims; /* constant: the memory of a context does not depend on the shapes of a run */
-  int64_t initial;     /* offset of the initial value in the weights; -1: zeros (of a state) */
+  /* The memory of a context does not depend on the shapes of a run. Null: the module's bind_context computes
+   * them, if the rank is not 0. */
+  const int64_t* dims;
+  int64_t initial; /* offset of the initial value in the weights; -1: zeros (of a state) */
 } stridec_abi_state;
 
 enum { STRIDEC_ABI_CPU = 0, STRIDEC_ABI_CUDA = 1 }; /* stridec_abi_target.device */
@@ -357,16 +359,29 @@ typedef struct stridec_abi_function {
   const stridec_abi_value* outputs;
   const stridec_abi_variant* variants; /* one per target of the module */
 
-  /* Computes the symbols from the inputs and checks every guard. The runtime has already checked dtype and
-   * rank. If STRIDEC_ABI_READ_BY_BIND is set for input i, input_data[i] is compact, or null if its values
-   * are not known yet; for other inputs it is always null. Returns nonzero and the failure if a guard is
-   * false. */
+  /* Computes the symbols from the inputs and checks every guard. Symbols that are sizes of the context have
+   * their values already. The runtime has already checked dtype and rank. If STRIDEC_ABI_READ_BY_BIND is set
+   * for input i, input_data[i] is compact, or null if its values are not known yet; for other inputs it is
+   * always null. Returns nonzero and the failure if a guard is false. */
   int32_t (*bind)(const int64_t* const* input_dims, const void* const* input_data, int64_t* symbols,
                   stridec_abi_failure* failure);
 
   /* Dims of all outputs, concatenated; -1 for those that depend on data and are not known yet. */
   void (*output_dims)(const int64_t* symbols, int64_t* dims);
+
+  /* Of each symbol: its index among the module's sizes, or -1. Null: none is a size of the context. */
+  const int32_t* context_sizes;
 } stridec_abi_function;
+
+/* External weights: a file beside the artifact. Programs that write an artifact with other weights find the
+ * mark in the library, where it occurs once, and change what follows it. */
+#define STRIDEC_ABI_WEIGHTS_MARK "stridec.weights" /* 16 bytes with its zero */
+
+typedef struct stridec_abi_weights_file {
+  char mark[16];  /* STRIDEC_ABI_WEIGHTS_MARK */
+  uint64_t hash;  /* XXH64 of the file's bytes (seed 0, stridec/xxh64.h) */
+  char name[256]; /* zero-terminated, without a slash */
+} stridec_abi_weights_file;
 
 typedef struct stridec_abi_module {
   uint32_t abi_version; /* STRIDEC_ABI_VERSION */
@@ -385,18 +400,22 @@ typedef struct stridec_abi_module {
   const stridec_abi_state* parameters; /* those that the user may replace, with the models' names */
   const stridec_abi_message* messages;
 
-  /* External weights file (null: weights are in the artifact, see stridec_abi_note): a file name without a
-   * slash, and the XXH64 of its bytes (seed 0, stridec/xxh64.h). weights_bytes applies to both cases. */
-  const char* weights_file;
+  /* Null: weights are in the artifact, see stridec_abi_note. weights_bytes applies to both cases. */
+  const stridec_abi_weights_file* weights_file;
   uint64_t weights_bytes;
-  uint64_t weights_hash;
   /* Offset in the weights at which replaceable and derived parameters begin; they reach to the end. */
   uint64_t parameters_begin;
 
   /* Operators that the application computes: their names, each zero-terminated. */
   const char* callbacks;
   int32_t callback_count;
-  int32_t reserved_end;
+
+  /* Sizes that contexts are created with: the symbols in the shapes of states. */
+  int32_t size_count;
+  const stridec_abi_symbol* sizes;
+  /* Checks the sizes of a context and computes the dims of all states, concatenated. Returns nonzero and the
+   * failure if a size is not served. Null if size_count is 0. */
+  int32_t (*bind_context)(const int64_t* sizes, int64_t* state_dims, stridec_abi_failure* failure);
 } stridec_abi_module;
 
 /* Defined by the generated code, read by the runtime. */

@@ -133,7 +133,7 @@ enum {
    * the pages of the file are used. */
   STRIDEC_MODEL_COPY_WEIGHTS = 2,
   /* Open the artifact although this machine may run none of its variants: to read its manifest, or to read
-   * and write its parameters. Contexts refuse to run. */
+   * and write its parameters. Contexts refuse to run, and may be created without the sizes of states. */
   STRIDEC_MODEL_NO_RUN = 4,
   /* Compare the contents of the artifact's file with the hash that it carries (XXH64, at memory speed), and
    * fail with STRIDEC_BAD_ARTIFACT if they differ. Detects damage, not forgery. */
@@ -155,6 +155,12 @@ typedef struct stridec_pool_options {
   int32_t spin_us;
 } stridec_pool_options;
 
+/* A size of the states of a context. */
+typedef struct stridec_size {
+  const char* name;
+  int64_t value;
+} stridec_size;
+
 typedef struct stridec_context_options {
   size_t struct_size;
   int32_t threads; /* as in stridec_pool_options; with parallel_for: the number of parts to split work into */
@@ -169,6 +175,10 @@ typedef struct stridec_context_options {
   void* memory_user;
   uint32_t flags; /* STRIDEC_CONTEXT_* */
   void* stream;   /* for a model on a GPU: a CUstream or cudaStream_t; null: the device's default stream */
+  /* The sizes of the model's states (model_context_size), each once, in any order. Runs of the context have
+   * these sizes: inputs whose shapes name them must agree. May be null if the model has none. */
+  const stridec_size* sizes;
+  size_t size_count;
 } stridec_context_options;
 
 enum {
@@ -191,6 +201,7 @@ typedef struct stridec_model_info {
   stridec_device device;   /* where the model runs */
   int32_t parameter_count; /* weights that may be replaced (compiled with --refit) */
   int32_t function_count;
+  int32_t context_size_count; /* sizes that contexts are created with */
 } stridec_model_info;
 
 /* An entry point of the model. Functions have their own inputs, outputs and sizes, and share weights and
@@ -204,8 +215,9 @@ typedef struct stridec_function_info {
 /* A size. minimum == maximum: a constant. */
 typedef struct stridec_dim {
   int64_t minimum, maximum; /* maximum is INT64_MAX if there is no upper bound */
-  int32_t symbol;           /* index for model_symbol if the size is one symbol; otherwise -1 */
-  const char* text;         /* "768", "batch", "2*seq" */
+  /* If the size is one symbol: its index for model_symbol, of a state for model_context_size. Otherwise -1 */
+  int32_t symbol;
+  const char* text; /* "768", "batch", "2*seq" */
 } stridec_dim;
 
 typedef struct stridec_value_info {
@@ -225,6 +237,7 @@ typedef struct stridec_symbol_info {
   int64_t minimum, maximum; /* the supported range; maximum is INT64_MAX if there is no upper bound */
   int64_t multiple;         /* values are multiples of it */
   int32_t from_data;        /* 1: known only after a run, such as a number of non-zero elements */
+  int32_t of_context;       /* 1: contexts are created with it (stridec_context_options.sizes) */
 } stridec_symbol_info;
 
 typedef struct stridec_step_profile {
@@ -485,6 +498,10 @@ typedef struct stridec_api {
    * needs one that is not set fails with STRIDEC_INVALID_ARGUMENT. */
   stridec_status (*context_set_callback)(stridec_context* context, const char* name,
                                          stridec_callback callback, void* user);
+
+  /* A size that contexts are created with, because the shape of a state names it. Tables of artifacts from
+   * earlier compilers end before this function: compare struct_size. Their states have constant sizes. */
+  stridec_status (*model_context_size)(const stridec_model* model, int32_t index, stridec_symbol_info* info);
 } stridec_api;
 
 /* Returns the function table, or null if the artifact does not support this version. Later versions only

@@ -105,7 +105,8 @@ TEST_CASE("a warm-up reads the weights") {
   constexpr size_t kBytes = 16 << 20;
   folder.write("weights", std::string(kBytes, 'w'));
   stridec_abi_module program = gather();
-  program.weights_file = "weights";
+  const stridec_abi_weights_file file = {.mark = STRIDEC_ABI_WEIGHTS_MARK, .hash = 0, .name = "weights"};
+  program.weights_file = &file;
   program.weights_bytes = kBytes;
   const std::string directory = folder.path.string();
   const stridec_model_options options = {.struct_size = sizeof options,

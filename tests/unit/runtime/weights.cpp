@@ -28,10 +28,10 @@ struct External {
   std::string directory = folder.path.string();
   stridec_abi_module program = counter();
   stridec_model_options options = {.struct_size = sizeof options, .weights_dir = directory.c_str()};
-  External() {
-    program.weights_file = "counter.weights";
-    program.weights_hash = stridec_xxh64(weights, sizeof weights, 0);
-  }
+  stridec_abi_weights_file file = {.mark = STRIDEC_ABI_WEIGHTS_MARK,
+                                   .hash = stridec_xxh64(weights, sizeof weights, 0),
+                                   .name = "counter.weights"};
+  External() { program.weights_file = &file; }
 };
 
 }  // namespace
@@ -95,7 +95,7 @@ TEST_CASE("a wrong weights file is refused with what is wrong") {
   fs::create_directory(e.folder.path / "counter.weights");
   CHECK(message() == "it is not a regular file");
 
-  e.program.weights_file = "../counter.weights";
+  strcpy(e.file.name, "../counter.weights");
   CHECK(message(STRIDEC_BAD_ARTIFACT) ==
         "the artifact names '../counter.weights' as its weights file; a plain file name is expected");
 }
