@@ -7,9 +7,11 @@
 
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/given_inputs.h"
 #include "cli/kernel_costs.h"
 #include "cli/library.h"
 #include "cli/output.h"
+#include "cli/reference_operators.h"
 #include "compiler/base/gpu_target.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
@@ -23,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   std::string artifact, compare, dims, variant, function;
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, ops;
   int threads = 0;
   double seconds = 3;
   int most_rows = 20;
@@ -54,12 +56,14 @@ int runs_in_a_row(Library& library) {
                     std::max(1, kLaunches / std::max<int>(1, static_cast<int>(library.steps().size()))));
 }
 
-std::vector<Subject> make_subjects(const Flags& flags) {
+std::vector<Subject> make_subjects(const Flags& flags, const Globals& globals) {
+  const OperatorFiles operators = read_operator_files(flags.ops);
   std::vector<Subject> subjects;
   for (const std::string& path : {flags.artifact, flags.compare})
     if (!path.empty())
       subjects.push_back({.library = std::make_unique<Library>(path, flags.threads, flags.variant)});
   for (Subject& subject : subjects) {
+    use_references(*subject.library, operators, globals);
     // An artifact to compare with may be that of one function alone.
     if (&subject == &subjects.front() || subject.library->functions().size() > 1)
       subject.library->select(flags.function);
@@ -130,8 +134,22 @@ std::vector<Row> profile(Subject& subject, const Sizes& sizes, const Roof& roof)
     row.moving = row.bytes / level.rate;
     rows.push_back(std::move(row));
   }
-  for (size_t i = 0; i < steps.size(); ++i)
-    if (!seen[i]) rows.push_back(add({.name = steps[i].name}, steps[i]));
+  const auto facts = steps_of(subject.library->function_manifest(), sizes);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (seen[i]) continue;
+    Row row = add({.name = steps[i].name}, steps[i]);
+    const auto known = facts.find(static_cast<int>(i));
+    if (known != facts.end() && known->second.kernel == row.name) {
+      const auto calls = static_cast<double>(row.calls);
+      row.nodes = known->second.nodes;
+      row.call_bytes = known->second.bytes;
+      row.flops = known->second.flops * calls, row.bytes = known->second.bytes * calls;
+      const Roof::Level level = roof.level_of(row.call_bytes);
+      row.compute = row.flops / roof.flops_of("");
+      row.level = level.name, row.moving = row.bytes / level.rate;
+    }
+    rows.push_back(std::move(row));
+  }
   std::erase_if(rows, [](const Row& row) { return row.calls == 0 && row.seconds == 0; });
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
   return rows;
@@ -156,7 +174,7 @@ std::string share_of_bandwidth(double bytes, double seconds, const Roof& roof, c
 }
 
 int bench(const Flags& flags, const Globals& globals) {
-  std::vector<Subject> subjects = make_subjects(flags);
+  std::vector<Subject> subjects = make_subjects(flags, globals);
   const auto start = std::chrono::steady_clock::now();
   auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -272,6 +290,7 @@ std::function<int()> declare_bench(CLI::App& app, const Globals& globals) {
   app.add_option("--compare", flags->compare, "another .so, timed in turn with the first")->type_name("FILE");
   declare_drawn_inputs(app, flags->inputs, flags->dims);
   declare_library_flags(app, flags->threads, flags->function, flags->variant);
+  declare_reference_operators(app, flags->ops);
   app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero)->type_name("SECONDS");
   app.add_option("--rows", flags->most_rows, "kernels to list")->check(zero_or_more)->type_name("NUMBER");
   return [flags, &globals] { return bench(*flags, globals); };

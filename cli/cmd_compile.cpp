@@ -19,10 +19,12 @@
 #include "cli/tuning_report.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
+#include "compiler/base/printable.h"
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
 #include "compiler/loop/kernels.h"
+#include "compiler/own_kernels.h"
 #include "compiler/package/weight_shares.h"
 #include "compiler/sym/text.h"
 
@@ -191,6 +193,13 @@ class Report {
   }
 
   void fusing(const Compilation& made) {
+    for (const FunctionResult& function : made.functions) {
+      for (const Diagnostic& warning : function.warnings)
+        if (warning.code == kOwnKernel) progress_.line("warning", warning_text(warning));
+      for (const extend::KernelChoice& each : function.kernels)
+        if (each.kind == extend::KernelChoice::Kind::kChosen)
+          progress_.line("kernels", cat(printable(each.kernel), " computes ", printable(each.node)));
+    }
     for (const Contained& each : contained(made))
       progress_.line("fusing", cat(each.function, each.function.empty() ? "" : ": ",
                                    counted(each.operations, "operation"), " -> ",

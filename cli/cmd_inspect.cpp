@@ -368,6 +368,7 @@ std::string text_of(const FunctionResult& made, const std::string& stage) {
   if (stage == "memory") return memory_text(*made.programs().front());
   if (stage == "nodes") return nodes_text(nodes_of(made));
   if (stage == "rewrites") return rewrites_text(made.rules);
+  if (stage == "kernels") return own_kernels_text(made.kernels);
   return loop::to_string(*made.programs().front());
 }
 
@@ -380,6 +381,7 @@ Json json_of(const FunctionResult& made, const std::string& stage) {
   if (stage == "schedule") return schedule_json(made);
   if (stage == "nodes") return nodes_json(nodes_of(made));
   if (stage == "rewrites") return rewrites_json(made.rules);
+  if (stage == "kernels") return own_kernels_json(made.kernels);
   return {{"stage", stage}, {"text", text_of(made, stage)}};
 }
 
@@ -433,10 +435,14 @@ int run(const Flags& flags, const Globals& globals) {
   if (stage == "rewrites" && options.extensions.rules.empty())
     fail(ErrorKind::kUsage, "usage", "--stage=rewrites shows what rules do, and there are none",
          "add --rewrites FILE");
-  const Stage last = !flags.graph_file.empty() || stage == "graph" ? Stage::kGraph
-                     : stage == "loops" || stage == "rewrites"     ? Stage::kLoops
-                     : stage == "source" || stage == "manifest"    ? Stage::kArtifact
-                                                                   : Stage::kSchedule;
+  if (stage == "kernels" && options.extensions.kernels.empty())
+    fail(ErrorKind::kUsage, "usage",
+         "--stage=kernels shows which kernels of your own are chosen, and there are none",
+         "add --kernels FOLDER");
+  const Stage last = !flags.graph_file.empty() || stage == "graph"                   ? Stage::kGraph
+                     : stage == "loops" || stage == "rewrites" || stage == "kernels" ? Stage::kLoops
+                     : stage == "source" || stage == "manifest"                      ? Stage::kArtifact
+                                                                                     : Stage::kSchedule;
   if (!flags.graph_file.empty() && options.functions.size() > 1)
     fail(ErrorKind::kUsage, "usage", "a graph file has one function", "write one for each model");
   if (!globals.diagram.empty() && stage != "graph" && stage != "fused" && stage != "schedule")
@@ -463,8 +469,8 @@ std::function<int()> declare_inspect(CLI::App& app, const Globals& globals) {
   app.add_option("--stage", flags->stage,
                  "of a model what is printed (default: what it takes and consists of, and its graph); of an "
                  "artifact: manifest or nodes")
-      ->check(CLI::IsMember(
-          {"graph", "loops", "schedule", "fused", "nodes", "rewrites", "memory", "source", "manifest"}));
+      ->check(CLI::IsMember({"graph", "loops", "schedule", "fused", "nodes", "rewrites", "kernels", "memory",
+                             "source", "manifest"}));
   app.add_option("--write-graph", flags->graph_file,
                  "write the model as stridec's own serialized graph, which compiles like the model")
       ->type_name("FILE");

@@ -7,10 +7,12 @@
 
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/given_inputs.h"
 #include "cli/kernel_costs.h"
 #include "cli/library.h"
 #include "cli/output.h"
 #include "cli/profile_rows.h"
+#include "cli/reference_operators.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
@@ -26,7 +28,7 @@ constexpr int kTracedRuns = 20;  // in the file
 
 struct Flags {
   std::string artifact, dims, variant, function, trace, group = "kernel", sort = "total";
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, ops;
   int threads = 0, runs = 0, most_rows = 30;
   double seconds = 2;
 };
@@ -225,6 +227,7 @@ Group group_of(const std::string& name) {
 int profile(const Flags& flags, const Globals& globals) {
   Library library(flags.artifact, flags.threads, flags.variant);
   library.select(flags.function);
+  use_references(library, read_operator_files(flags.ops), globals);
   const Measured measured = measure(library, flags);
   const Roof roof = roof_of(library);
   std::vector<std::string> names;
@@ -249,6 +252,7 @@ std::function<int()> declare_profile(CLI::App& app, const Globals& globals) {
   app.add_option("artifact", flags->artifact, "the .so")->required();
   declare_drawn_inputs(app, flags->inputs, flags->dims);
   declare_library_flags(app, flags->threads, flags->function, flags->variant);
+  declare_reference_operators(app, flags->ops);
   app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero)->type_name("SECONDS");
   app.add_option("--runs", flags->runs, "measure so many runs (default: as --seconds says)")
       ->check(above_zero)

@@ -5,10 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/given_inputs.h"
 #include "cli/library.h"
 #include "cli/npy.h"
 #include "cli/npz.h"
 #include "cli/output.h"
+#include "cli/reference_operators.h"
 #include "compiler/base/number.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
@@ -20,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   std::string artifact, dims, variant, function;
-  std::vector<std::string> inputs, outputs;
+  std::vector<std::string> inputs, outputs, ops;
   bool random = false;
   int threads = 0;
   uint64_t seed = 0;
@@ -76,6 +78,7 @@ void write_archive(const std::string& path, const Library& library, const std::v
 int run(const Flags& flags, const Globals& globals) {
   Library library(flags.artifact, flags.threads, flags.variant);
   library.select(flags.function);
+  use_references(library, read_operator_files(flags.ops), globals);
   std::vector<std::string> archives, others;
   for (const std::string& flag : flags.outputs) (is_archive(flag) ? archives : others).push_back(flag);
   const auto output_files = assign_files(others, names_of(library.outputs()), "output");
@@ -130,6 +133,7 @@ std::function<int()> declare_run(CLI::App& app, const Globals& globals) {
       ->join(',')
       ->type_name("NAME=SIZE,...");
   declare_library_flags(app, flags->threads, flags->function, flags->variant);
+  declare_reference_operators(app, flags->ops);
   return [flags, &globals] { return run(*flags, globals); };
 }
 

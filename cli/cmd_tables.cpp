@@ -139,7 +139,13 @@ int print_pytorch(const std::vector<std::string>& wanted, const Globals& globals
   return print(rows, globals);
 }
 
-std::string shown(const std::vector<extend::DeclaredTensor>& tensors) {
+// A variadic tensor, the last two, is one that any number may be.
+std::string shown(std::vector<extend::DeclaredTensor> tensors, bool variadic) {
+  if (variadic) {
+    tensors.pop_back();
+    std::string& name = tensors.back().name;
+    name = cat(name.substr(0, name.size() - 2), "@...");
+  }
   return join(tensors, ", ", [](const extend::DeclaredTensor& each) {
     const std::string shape = join(each.shape, ", ", [](const extend::DeclaredDim& dim) {
       return dim.rest ? cat("...", dim.rest_name) : extend::to_string(dim.size);
@@ -172,7 +178,8 @@ int print_declared(const std::vector<std::string>& files, const std::vector<std:
     for (const extend::UserOperator& op : extend::read_operators(file).operators) {
       names.push_back(op.name);
       if (!wanted.empty() && std::ranges::count(wanted, op.name) == 0) continue;
-      rows.push_back({op.name, form_of(op.body), shown(op.inputs), shown(op.outputs),
+      rows.push_back({op.name, form_of(op.body), shown(op.inputs, op.variadic && op.variadic->input),
+                      shown(op.outputs, op.variadic && op.variadic->output),
                       join(op.attributes, ", ", [](const auto& each) { return each.name; }), gradient_of(op),
                       op.reference ? form_of(op.reference->body) : "none", file});
     }

@@ -9,6 +9,7 @@
 
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/given_inputs.h"
 #include "cli/library.h"
 #include "cli/loss_curve.h"
 #include "cli/output.h"

@@ -16,11 +16,15 @@
 #include "cli/command.h"
 #include "cli/compare.h"
 #include "cli/compile_flags.h"
+#include "cli/first_difference.h"
+#include "cli/given_inputs.h"
 #include "cli/library.h"
 #include "cli/npz.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/random_inputs.h"
+#include "cli/reference_operators.h"
+#include "cli/repro.h"
 #include "cli/tolerance.h"
 #include "cli/verify_steps.h"
 #include "compiler/base/file_hash.h"
@@ -50,6 +54,8 @@ struct Flags {
   int runs = 3;
   int64_t steps = 0;  // above 0: as many runs in a row, whose states are compared too
   bool runs_given = false;
+  std::string repro = "repro";  // a folder for what differs
+  bool no_repro = false;
   double tolerance = -1;  // below 0: the default of the model's types
 };
 
@@ -177,18 +183,6 @@ void check_sizes(const std::vector<frontend::DimRange>& asked, const std::vector
   }
 }
 
-// Inputs, and the sizes of the context in which they run.
-struct Given {
-  Tensors inputs;
-  Sizes context;
-};
-
-Tensors run_compiled(const Compilation& made, const Given& given) {
-  const codegen::cpu::Variant& variant = made.main().variants.front();
-  return codegen::cpu::run_compiled(variant.program, given.inputs,
-                                    {.target = variant.target, .context_sizes = given.context});
-}
-
 // Runs the artifact. States start from their initial values, as in the interpreter's run.
 Tensors run_artifact(Library& library, const Given& given) {
   library.bind_context(given.context);
@@ -201,19 +195,6 @@ Tensors run_artifact(Library& library, const Given& given) {
   return outputs;
 }
 
-// Runs the interpreter with a progress bar, because it is slow.
-Tensors interpret(const loop::Program& program, const Given& given, ProgressPrinter& progress) {
-  int64_t total = 0, done = 0;
-  loop::for_each_step(program.steps, [&](const loop::Step&) { ++total; });
-  progress.update("interpreting", 0, total, "operations");
-  return loop::interpret(program, given.inputs,
-                         {.after_step =
-                              [&](const loop::Step&, const loop::RunState&) {
-                                progress.update("interpreting", std::min(++done, total), total, "operations");
-                              },
-                          .context_sizes = given.context});
-}
-
 Tensors reference_outputs(const loop::Program& program, const Given& given, bool all_given,
                           ProgressPrinter& progress) {
   try {
@@ -224,87 +205,6 @@ Tensors reference_outputs(const loop::Program& program, const Given& given, bool
           "inputs that are not given are random; give ones that fit: --input name=file.npy";
     throw;
   }
-}
-
-// The graph with the outputs of these nodes as its results.
-graph::Graph with_results(const graph::Graph& graph, std::span<const graph::NodeId> nodes) {
-  graph::Graph cut = graph;
-  cut.top.results.clear();
-  cut.output_names.clear();
-  for (graph::NodeId node : nodes)
-    for (graph::ValueId value : graph[node].outputs) {
-      cut.output_names.push_back(cat("value", cut.output_names.size()));
-      cut.top.results.push_back(value);
-    }
-  return cut;
-}
-
-// The kernels that compute part of a node, and what else they compute.
-std::string kernels_with(const loop::Program& program, const std::string& origin) {
-  std::string text;
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    const auto* launch = std::get_if<loop::Launch>(&step.node);
-    if (!launch || !text.empty()) return;
-    const loop::Nest& nest = program[launch->nest];
-    if (std::find(nest.nodes.begin(), nest.nodes.end(), origin) == nest.nodes.end()) return;
-    text = cat(", in kernel '", nest.name, "'");
-    std::vector<std::string> others = nest.nodes;
-    std::erase(others, origin);
-    if (!others.empty()) text += cat(" (fused with ", join(others, ", "), ")");
-  });
-  return text;
-}
-
-// The meaning of the model: every operation separately, as imported. No pass runs on it, so passes are
-// verified too.
-loop::Program reference_of(const graph::Graph& graph) { return ops::lower(graph); }
-
-// The first of the top level's nodes whose results differ between this build's code and the interpreter. The
-// interpreter runs once, with every node's values as results. The code is compiled for each step of a
-// bisection, with the values of one node as results, so fusion with later nodes cannot hide a difference.
-std::optional<std::string> first_difference(const Compilation& made, const CompileOptions& options,
-                                            const Given& inputs, const Tolerance& tolerance,
-                                            ProgressPrinter& progress) {
-  const graph::Graph& graph = made.main().graph;
-  std::vector<graph::NodeId> nodes;
-  std::vector<size_t> first;  // index of the first value of each node
-  size_t values = 0;
-  for (graph::NodeId id : graph.top.nodes) {
-    if (graph[id].outputs.empty() || graph[id].kind == graph::OpKind::kConstant) continue;
-    nodes.push_back(id);
-    first.push_back(values);
-    values += graph[id].outputs.size();
-  }
-  if (nodes.empty()) return std::nullopt;
-  const graph::Graph all = with_results(graph, nodes);
-  const auto reference = [&](const graph::Graph& g) { return interpret(reference_of(g), inputs, progress); };
-  const Tensors want = reference(all);
-  const std::vector<Allowed> allowed = allowed_differences(all, want, tolerance, reference);
-  const auto differs = [&](size_t n) {
-    try {
-      const Compilation cut = compile(with_results(graph, {&nodes[n], 1}), options, Stage::kSchedule);
-      const Tensors got = run_compiled(cut, inputs);
-      for (size_t i = 0; i < got.size(); ++i)
-        if (allowed[first[n] + i].exceeded_by(compare(got[i], want[first[n] + i]))) return true;
-      return false;
-    } catch (const Error&) {
-      return true;
-    }
-  };
-  size_t low = 0, high = nodes.size();  // differs(high) is true, or high is the end
-  while (low < high) {
-    const size_t middle = (low + high) / 2;
-    progress.update("bisecting", static_cast<int64_t>(nodes.size() - (high - low)),
-                    static_cast<int64_t>(nodes.size()), "nodes");
-    if (differs(middle))
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  if (high == nodes.size()) return std::nullopt;
-  const graph::Node& node = graph[nodes[high]];
-  return cat(node.origin.empty() ? "an operation" : node.origin, ", ", graph::name(node.kind),
-             kernels_with(made.main().variants.front().program, node.origin));
 }
 
 // ", batch 2, sequence 3"
@@ -348,6 +248,25 @@ Json verify_in_a_row(const StepsToVerify& what, Json compared, const std::string
   return report(std::move(compared), globals, found.steps, found.failure);
 }
 
+// Writes the folder of --repro, and says so in `compared` and in the failure.
+void leave_repro(const Flags& flags, const DifferenceSearch& search,
+                 const std::optional<FirstDifference>& first, const std::vector<std::string>& names,
+                 Json& compared, std::string& failure) {
+  if (flags.no_repro || (!first && flags.artifact.empty())) return;
+  // A graph file has no texts of kernels.
+  const auto& nodes = search.made.main().graph.nodes;
+  const bool whole = first && std::ranges::count(nodes, graph::OpKind::kUserKernel, &graph::Node::kind) == 0;
+  try {
+    compared["repro"] = whole ? write_repro(flags.repro, search, *first, flags.common)
+                              : write_repro(flags.repro, flags.artifact, names, search.given.inputs, flags.common);
+    compared["repro"]["folder"] = flags.repro;
+    failure += cat("; '", flags.repro, "' has ", whole ? "the smallest model that differs, and " : "",
+                   "its inputs: ", compared["repro"]["command"].get<std::string>());
+  } catch (const std::exception& error) {
+    failure += cat("; '", flags.repro, "' could not be written: ", error.what());
+  }
+}
+
 // A training step is what --steps is about, unless the user names another function.
 std::string function_of(const Flags& flags, const Library& library) {
   const bool trains = std::ranges::count(library.functions(), "train_step") > 0;
@@ -367,6 +286,7 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   if (!flags.artifact.empty()) {
     library.emplace(flags.artifact, 0);
     library->select(function_of(flags, *library));
+    use_references(*library, options.extensions.operators, globals);
     hash.emplace(options.model);
     take_flags(*library, flags.artifact, options);
   } else if (std::ranges::count(options.targets, "cpu") == 0) {
@@ -485,14 +405,18 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
       failure += cat(worst.error, " at ", position(want[worst.output], worst.element), " (expected ",
                      worst.want, ", got ", worst.got, "), mean ", worst.mean, "; allowed ", most, ", mean ",
                      allowed[worst.output].mean);
-    if (const auto node = first_difference(made, options, inputs, tolerance, progress))
-      failure += "; first difference at " + *node;
+    const DifferenceSearch search{made, options, inputs, tolerance, progress};
+    const auto first = first_difference(search);
+    if (first)
+      failure += "; first difference at " + first->text;
     else
       failure += library && library->device().type == STRIDEC_DEVICE_CUDA
                      ? "; this build's code for a CPU agrees with the interpreter"
                  : library ? "; this build's own code agrees with the interpreter: compile the artifact again"
                            : "; the interpreter agrees with the compiled code";
     if (!other.empty()) failure += cat("; ", other);
+    if (first) compared["difference"] = difference_json(graph, *first);
+    leave_repro(flags, search, first, names_of(reference, reference.inputs), compared, failure);
     return report(compared, globals, runs, failure);
   }
   return report(compared, globals, runs, "");
@@ -572,6 +496,10 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
   app.add_option("--expect", flags->expected,
                  "name=file.npy for every output, or all.npz, instead of the interpreter's")
       ->type_name("[NAME=]FILE");
+  app.add_option("--repro", flags->repro,
+                 "the folder that gets the smallest model that differs, its inputs and repro.json")
+      ->type_name("FOLDER");
+  app.add_flag("--no-repro", flags->no_repro, "write nothing where results differ");
   app.add_option("--runs", flags->runs,
                  "how many random inputs to try (default: 3, fewer where they take long)")
       ->check(above_zero)

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cli/checks.h"
+#include "cli/given_inputs.h"
 #include "cli/interrupt.h"
 #include "cli/library.h"
 #include "cli/suggest.h"
@@ -12,6 +13,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
+#include "compiler/extend/kernel_file.h"
 #include "compiler/extend/user_operator.h"
 #include "compiler/memory_budget.h"
 #include "compiler/passes/autocast.h"
@@ -146,6 +148,10 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
                  "operators of your own, declared in JSON: shapes, types and a body ('stridec schema ops'); "
                  "'stridec check' drafts the file for a model with unknown operators")
       ->type_name("FILE");
+  app.add_option("--kernels", kernels,
+                 "a folder of kernels in C of your own for operations that the compiler knows; each is "
+                 "compared with the compiler's in results and time, and stands where it is faster")
+      ->type_name("FOLDER");
   app.add_flag(
       "--check-ops", check_ops,
       "run the kernels of --ops on drawn inputs first: at several strides, with memory around tensors "
@@ -314,6 +320,9 @@ extend::Extensions parse_extensions(const CompileFlags& flags) {
   }
   for (const std::string& file : flags.ops)
     made.operators.push_back(std::make_shared<extend::OperatorFile>(extend::read_operators(file)));
+  for (const std::string& folder : flags.kernels)
+    for (const std::string& file : extend::kernel_files(folder))
+      made.kernels.push_back(std::make_shared<extend::KernelFile>(extend::read_kernels(file)));
   made.checks_ops = flags.check_ops;
   extend::Operators(made.operators);  // refuses what two files declare
   constexpr std::string_view kAfter = "after=";

@@ -19,7 +19,7 @@ struct CompileFlags {
   std::string tune_db;
   std::vector<std::string> functions, methods, shapes, input_values, states, refit, specialize, tune_shapes,
       metadata;
-  std::vector<std::string> rewrites, ops;
+  std::vector<std::string> rewrites, ops, kernels;  // kernels: folders
   bool check_ops = false;
   std::vector<std::pair<std::string, std::string>> passes, plugins;  // after=NAME, and a command or a file
   std::vector<std::string> training, trainable, frozen_weights;

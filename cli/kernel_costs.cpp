@@ -74,6 +74,11 @@ std::map<int, StepFacts> steps_of(const Json& function, const Sizes& sizes) {
   for (const Json& group : (*nodes)["without_kernel"])
     for (const Json& step : group.value("steps", none))
       steps[step.get<int>()] = {.kernel = group["by"], .schedule = {}, .nodes = group["nodes"]};
+  for (const Json& routine : function.value("routines", none)) {
+    StepFacts& step = steps[routine["step"].get<int>()];
+    step.kernel = routine["name"], step.nodes = routine["nodes"];
+    step.flops = evaluate(routine, "flops", sizes), step.bytes = evaluate(routine, "bytes", sizes);
+  }
   return steps;
 }
 

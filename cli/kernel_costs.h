@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/given_inputs.h"
 #include "cli/library.h"
 #include "compiler/tune/peak.h"
 

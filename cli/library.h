@@ -1,6 +1,7 @@
 // A loaded artifact, for `run`, `bench` and `verify`: opened with dlopen, called through the C API.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -36,7 +37,6 @@ struct SymbolDeclaration {
 
 // Values of the names in declared shapes ("[batch, 3, 2*h]"), given as `batch=2,h=40`.
 using Sizes = std::map<std::string, int64_t>;
-Sizes parse_sizes(const std::string& text);
 
 // Loads an artifact, which stays loaded. Throws Error if the file is not a whole artifact that this version
 // reads.
@@ -48,9 +48,6 @@ stridec_dtype dlpack_dtype(DType dtype);
 
 // --threads, --function and --variant.
 void declare_library_flags(CLI::App& app, int& threads, std::string& function, std::string& variant);
-
-// --input and --dim, for commands that draw the inputs which are not given.
-void declare_drawn_inputs(CLI::App& app, std::vector<std::string>& inputs, std::string& dims);
 
 // A loaded model with one context, and one of its functions. A failed API call throws an Error with the
 // runtime's message. If its states have sizes that contexts are created with, bind_context() comes before
@@ -85,6 +82,11 @@ class Library {
   stridec_device device() const { return device_; }  // the device that the model runs on
 
   std::vector<Array> run(const std::vector<Array>& inputs);
+  // Operators that the application computes, and what computes one from now on. What it throws ends the run.
+  std::vector<std::string> operators() const;
+  using Operator = std::function<void(const stridec_call&)>;
+  void set_operator(const std::string& name, Operator function);
+
   void reset_state();  // to the initial values
   // The states of all functions, with the context's sizes; and reading and writing one.
   std::vector<ValueDeclaration> states() const;
@@ -115,6 +117,7 @@ class Library {
  private:
   stridec_context* context() const;
   void check(stridec_status status) const;
+  static int32_t call_operator(void* user, const stridec_call* call);
   bool has_functions() const;  // of the API: artifacts of earlier compilers have one
   stridec_function_info function_info() const;
   void describe(Array& array, stridec_tensor& tensor) const;
@@ -132,38 +135,14 @@ class Library {
   int32_t function_ = 0;
   std::vector<ValueDeclaration> inputs_, outputs_;
 
+  std::map<std::string, Operator, std::less<>> operators_;
+  mutable std::exception_ptr thrown_;  // by an operator in the last run
+
   std::vector<Array> arrays_;  // storage of `placed_`
   std::vector<stridec_tensor> placed_;
   stridec_device device_{STRIDEC_DEVICE_CPU, 0};
   std::unique_ptr<tune::GpuDevice> gpu_;  // set once something was placed on a GPU
   double enqueue_seconds_ = 0;
 };
-
-// Whether its inputs or its context determine a size of that name.
-bool has_size(const Library& library, const std::string& name);
-
-// Assigns `name=file` flags to names; "" for names without a file. A flag that is only a file is for the next
-// name without one; a .npz file is for the names of its arrays. `what` ("input") is for messages.
-std::vector<std::string> assign_files(const std::vector<std::string>& given,
-                                      const std::vector<std::string>& names, const std::string& what);
-std::vector<std::string> names_of(const std::vector<ValueDeclaration>& values);
-
-// One array per input, and the sizes that they determine.
-struct GivenInputs {
-  std::vector<Array> arrays;
-  Sizes sizes;
-};
-// Reads the inputs from `name=file` flags. If `random`, draws the others from the ranges in the manifest,
-// with the same result for the same `draw`. Sizes that neither a file nor `sizes` sets are the smallest
-// supported, but at least 1 and as large as the guards require; without `random`, sizes of the context have
-// to be given. Throws Error (kUsage) for sizes that contradict each other or that the library does not have,
-// and for missing inputs.
-GivenInputs read_inputs(const Library& library, const std::vector<std::string>& files, Sizes sizes,
-                        bool random, uint64_t draw);
-// Binds the context and calls `use` with the inputs. Random inputs may contradict each other in ways that no
-// range of a single input describes (a reshape target). If `use` throws kDoesNotFit, inputs are drawn again
-// a few times; then the first Error is rethrown. The same `seed` gives the same values.
-void with_inputs(Library& library, const std::vector<std::string>& files, const Sizes& sizes, bool random,
-                 const std::function<void(GivenInputs)>& use, uint64_t seed = 0);
 
 }  // namespace stridec::cli

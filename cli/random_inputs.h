@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cli/given_inputs.h"
 #include "cli/library.h"
 #include "compiler/frontend/import.h"
 #include "compiler/loop/interpret.h"

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/output.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 
@@ -40,6 +41,29 @@ nlohmann::ordered_json rewrites_json(const std::vector<extend::RuleEffect>& rule
                    {"missed", effect.missed}});
   }
   return {{"stage", "rewrites"}, {"rules", std::move(all)}};
+}
+
+std::string own_kernels_text(const std::vector<extend::KernelChoice>& kernels) {
+  std::string out;
+  for (const extend::KernelChoice& each : kernels) {
+    out += cat(" ", printable(each.kernel), " at ", printable(each.node), ": ", extend::name(each.kind));
+    if (each.user_seconds > 0)
+      out += cat(", ", human_seconds(each.user_seconds), " beside ", human_seconds(each.own_seconds));
+    out += each.reason.empty() ? "\n" : cat(": ", printable(each.reason), "\n");
+  }
+  return out.empty() ? " no kernel of --kernels computes a part of this graph\n" : out;
+}
+
+nlohmann::ordered_json own_kernels_json(const std::vector<extend::KernelChoice>& kernels) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const extend::KernelChoice& each : kernels)
+    all.push_back({{"kernel", each.kernel},
+                   {"node", each.node},
+                   {"choice", extend::name(each.kind)},
+                   {"reason", each.reason},
+                   {"seconds", each.user_seconds},
+                   {"own_seconds", each.own_seconds}});
+  return {{"stage", "kernels"}, {"kernels", std::move(all)}};
 }
 
 }  // namespace stridec::cli

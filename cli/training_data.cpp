@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cli/given_inputs.h"
 #include "cli/npz.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"

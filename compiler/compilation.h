@@ -61,8 +61,8 @@ struct Tuning {
 
 // An entry point of the artifact.
 struct FunctionModel {
-  std::string name;   // "": that of the model
-  std::string model;  // a file in one of the formats of frontend/import.h
+  std::string name;         // "": that of the model
+  std::string model;        // a file in one of the formats of frontend/import.h
   std::string method = {};  // frontend::ImportOptions
 };
 
@@ -116,12 +116,13 @@ struct FunctionResult {
   std::vector<frontend::InputValue> input_values;
   std::string summary;  // of the model: "opset 18, 585 nodes, weights 437.9 MB"
   frontend::ModelFacts facts;
-  std::vector<std::string> files;    // the files that the model was read from
-  NodeTrace nodes;                   // what became of the model's nodes
-  std::vector<extend::RuleEffect> rules;  // what the rules of the extensions did
-  std::vector<Diagnostic> warnings;  // from the frontend
-  graph::Graph graph;                // as imported, before the graph passes
-  loop::Program loops;               // one nest per operator
+  std::vector<std::string> files;             // the files that the model was read from
+  NodeTrace nodes;                            // what became of the model's nodes
+  std::vector<extend::RuleEffect> rules;      // what the rules of the extensions did
+  std::vector<extend::KernelChoice> kernels;  // where kernels of the user could stand
+  std::vector<Diagnostic> warnings;           // from the frontend
+  graph::Graph graph;                         // as imported, before the graph passes
+  loop::Program loops;                        // one nest per operator
   std::vector<schedule::Decision> decisions;
   // Fused, laid out, scheduled, with memory planned; best first. The programs for specialised sizes follow
   // their variant.

@@ -8,14 +8,16 @@
 #include "compiler/base/text.h"
 #include "compiler/extend/check_rules.h"
 #include "compiler/extend/command_pass.h"
+#include "compiler/extend/kernel_file.h"
 #include "compiler/extend/user_operator.h"
 #include "compiler/kernel_host.h"
+#include "compiler/own_kernels.h"
 #include "compiler/tune/database.h"
 
 namespace stridec {
 namespace {
 
-constexpr std::string_view kRewrites = "rewrites", kUserPass = "pass ";
+constexpr std::string_view kRewrites = "rewrites", kUserPass = "pass ", kOwnKernels = "own kernels";
 
 // Rows hold views of their names, which outlive the pipeline.
 std::string_view interned(const std::string& name) {
@@ -81,7 +83,7 @@ void check_recorded(const tune::Database& database, const std::string& sha256, c
 std::string this_build() { return tune::this_compiler(); }
 
 bool is_extension_row(std::string_view name) {
-  return name.starts_with(kRewrites) || name.starts_with(kUserPass);
+  return name.starts_with(kRewrites) || name.starts_with(kUserPass) || name == kOwnKernels;
 }
 
 void check_extensions(const CompileOptions& options) {
@@ -107,6 +109,8 @@ void check_extensions(const CompileOptions& options) {
       visit(each.sha256, each.name, cat("the file of rules '", each.path, "'"));
     for (const auto& each : extensions.operators)
       visit(each->sha256, each->name, cat("the file of operators '", each->path, "'"));
+    for (const auto& each : extensions.kernels)
+      visit(each->sha256, each->name, cat("the file of kernels '", each->path, "'"));
     for (const extend::UserPass& each : extensions.passes)
       visit(each.sha256, each.command, cat("the pass '", each.command, "'"));
   }
@@ -119,6 +123,10 @@ void add_extensions(Pipeline& pipeline, const extend::Extensions& extensions) {
   const auto has = [&](const std::string& name) {
     return std::ranges::find(pipeline, name, &Pass::name) != pipeline.end();
   };
+  if (!extensions.kernels.empty() && has("import"))
+    insert_after(pipeline, "import",
+                 {kOwnKernels, kStage, RunsOn::kGraph, "Kernels of the user, where they are faster.",
+                  run_own_kernels});
   // Inserted from the last one on, so that those after one pass keep their order; rules come first.
   for (size_t i = extensions.passes.size(); i-- > 0;) {
     const extend::UserPass& pass = extensions.passes[i];

@@ -1,7 +1,9 @@
 #include "compiler/manifest_facts.h"
 
+#include <algorithm>
 #include <filesystem>
 
+#include "compiler/extend/kernel_file.h"
 #include "compiler/extend/user_operator.h"
 #include "compiler/loop/value_range.h"
 #include "compiler/memory_budget.h"
@@ -61,6 +63,20 @@ package::ExtensionFacts extension_facts(const CompileOptions& options, const Com
     for (const extend::UserOperator& op : file->operators)
       facts.operators.back().operators.push_back(op.name);
   }
+  for (const auto& file : options.extensions.kernels) {
+    facts.kernels.push_back({.file = std::filesystem::path(file->path).filename().string(),
+                             .name = file->name,
+                             .sha256 = file->sha256});
+    for (const extend::OwnKernel& kernel : file->kernels) {
+      int chosen = 0;
+      for (const FunctionResult& function : made.functions)
+        chosen +=
+            static_cast<int>(std::ranges::count_if(function.kernels, [&](const extend::KernelChoice& each) {
+              return each.kernel == kernel.op.name && each.kind == extend::KernelChoice::Kind::kChosen;
+            }));
+      facts.kernels.back().kernels.emplace_back(kernel.op.name, chosen);
+    }
+  }
   for (const extend::UserPass& pass : options.extensions.passes)
     facts.passes.push_back(
         {.after = pass.after,
@@ -90,8 +106,7 @@ package::ManifestFacts manifest_facts(const CompileOptions& options, const Compi
   for (size_t f = 0; f < made.functions.size(); ++f)
     facts.functions.push_back(function_facts(made.functions[f], hashes[f]));
   if (options.precision != "fp32") facts.settings["precision"] = options.precision;
-  if (options.memory_budget)
-    facts.settings["activation_memory_budget"] = to_string(*options.memory_budget);
+  if (options.memory_budget) facts.settings["activation_memory_budget"] = to_string(*options.memory_budget);
   if (options.training) facts.settings["train"] = train::to_string(*options.training);
   for (const codegen::cpu::Variant& variant : made.main().variants)
     if (variant.when.is_const(1)) facts.variants.push_back(variant.target.name);

@@ -325,7 +325,12 @@ std::string user_kernel_c(const UserKernel& kernel, const std::string& symbol, b
   out += helpers(kernel, text.source, f16c);
   for (const auto& [name, dtype] : kernel.types)
     out += cat("typedef ", user_element_type(dtype, false), " ", name, ";\n");
-  out += cat("#line 1 ", quoted(text.place), "\n", text.source, "\n");
+  // Names of one text are not those of another: an artifact may have several.
+  out +=
+      "#pragma clang diagnostic ignored \"-Wundefined-internal\"\n"
+      "#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = any(function, "
+      "variable(is_global)))\n";
+  out += cat("#line 1 ", quoted(text.place), "\n", text.source, "\n#pragma clang attribute pop\n");
   out += cat("#line 1 ", quoted(cat(text.place, " (the call of ", text.function, ")")), "\n");
   out += cat("__attribute__((visibility(\"hidden\"))) int ", symbol,
              "(void* const* data, const int64_t* sizes, char* scratch, int64_t begin, int64_t end) {\n");

@@ -1,15 +1,11 @@
 // Builds a call of a kernel that the user gives, and what the interpreter runs in its place.
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
-#include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
-#include "compiler/base/strided.h"
 #include "compiler/base/text.h"
+#include "compiler/extend/run_reference.h"
 #include "compiler/extend/user_operator.h"
-#include "compiler/loop/interpret.h"
-#include "compiler/ops/op_table.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::extend {
@@ -17,7 +13,6 @@ namespace {
 
 using graph::Builder;
 using graph::ValueId;
-using loop::HostTensor;
 using loop::RoutineBuffer;
 using loop::UserArguments;
 using loop::UserKernel;
@@ -38,55 +33,22 @@ struct ReferenceRun {
   void operator()(const UserKernel& kernel, std::span<const RoutineBuffer> reads,
                   std::span<const RoutineBuffer> writes, const std::vector<int64_t>& arguments) const {
     const UserArguments places(kernel);
-    graph::Graph graph;
-    Builder builder(graph, ops::shape_table());
-    graph::OperatorCall call{.name = op.name, .arguments = {}, .outputs = op.outputs.size()};
-    std::vector<HostTensor> inputs;
-    for (size_t i = 0; i < reads.size(); ++i) {
-      const UserKernel::Tensor& tensor = kernel.reads[i];
-      HostTensor dense = loop::make_tensor(tensor.dtype, dims_of(places, kernel, i, arguments));
-      const auto bytes = static_cast<size_t>(byte_size(tensor.dtype));
-      for_each_place(dense.shape, strides_of(places, kernel, i, arguments), arguments[places.offset(i)],
-                     [&](int64_t element, int64_t at) {
-                       std::memcpy(dense.bytes.data() + static_cast<size_t>(element) * bytes,
-                                   reads[i].data + static_cast<size_t>(at) * bytes, bytes);
-                     });
-      graph::Type type{tensor.dtype, {}};
-      for (const int64_t dim : dense.shape) type.shape.emplace_back(dim);
-      call.arguments.push_back(
-          {.name = op.inputs[i].name, .tensor = builder.input(tensor.name, type), .value = {}});
-      inputs.push_back(std::move(dense));
+    std::vector<CallTensor> tensors;
+    for (size_t t = 0; t < kernel.tensor_count(); ++t) {
+      const UserKernel::Tensor& tensor = kernel.tensor(t);
+      const RoutineBuffer& buffer = t < reads.size() ? reads[t] : writes[t - reads.size()];
+      CallTensor& made = tensors.emplace_back(tensor.dtype);
+      for (size_t d = 0; d < tensor.rank; ++d) {
+        made.dims.push_back(arguments[places.dim(t, d)]);
+        made.strides.push_back(arguments[places.stride(t, d)]);
+      }
+      made.data = buffer.data + arguments[places.offset(t)] * byte_size(tensor.dtype);
     }
+    std::map<std::string, Attr, std::less<>> values;
     for (const DeclaredAttribute& each : op.attributes)
-      call.arguments.push_back({.name = each.name,
-                                .tensor = {},
-                                .value = to_graph(each.name, value_of(each.name, places, arguments))});
-    const std::vector<ValueId> outputs = build_operator(builder, op, op.reference->body, call);
-    for (size_t i = 0; i < outputs.size(); ++i) builder.output(kernel.writes[i].name, outputs[i]);
-    const std::vector<HostTensor> made = loop::interpret(ops::lower(graph), inputs);
-    for (size_t i = 0; i < made.size(); ++i) {
-      const size_t t = reads.size() + i;
-      const auto bytes = static_cast<size_t>(byte_size(made[i].dtype));
-      STRIDEC_CHECK(
-          made[i].shape == dims_of(places, kernel, t, arguments) && made[i].dtype == kernel.writes[i].dtype,
-          op.name);
-      for_each_place(made[i].shape, strides_of(places, kernel, t, arguments), arguments[places.offset(t)],
-                     [&](int64_t element, int64_t at) {
-                       std::memcpy(writes[i].data + static_cast<size_t>(at) * bytes,
-                                   made[i].bytes.data() + static_cast<size_t>(element) * bytes, bytes);
-                     });
-    }
-  }
-
-  static std::vector<int64_t> dims_of(const UserArguments& places, const UserKernel& kernel, size_t tensor,
-                                      const std::vector<int64_t>& arguments) {
-    std::vector<int64_t> dims;
-    for (size_t d = 0; d < kernel.tensor(tensor).rank; ++d) dims.push_back(arguments[places.dim(tensor, d)]);
-    return dims;
-  }
-  static std::span<const int64_t> strides_of(const UserArguments& places, const UserKernel& kernel,
-                                             size_t tensor, const std::vector<int64_t>& arguments) {
-    return std::span(arguments).subspan(places.stride(tensor, 0), kernel.tensor(tensor).rank);
+      values.emplace(each.name, value_of(each.name, places, arguments));
+    const std::span all(tensors);
+    run_reference(op, all.first(reads.size()), all.subspan(reads.size()), values);
   }
 
   Attr value_of(const std::string& name, const UserArguments& places,
@@ -156,6 +118,8 @@ class KernelBuilder {
     for (size_t i = 0; i < 3; ++i)
       sizes.push_back(i < body_.grid.size() ? size(body_.grid[i], "the grid") : 1);
     sizes.push_back(body_.shared ? size(*body_.shared, "the shared memory") : 0);
+    sizes.push_back(body_.flops ? cost(*body_.flops, "flops") : 0);
+    sizes.push_back(body_.bytes ? cost(*body_.bytes, "bytes") : bytes_of(inputs, results));
     graph::Attributes attributes{{"sizes", sizes}};
     if (!shapes.empty()) attributes.set("shapes", shapes);
     attributes.set("kernel", loop::add_user_kernel(std::move(kernel)));
@@ -187,6 +151,28 @@ class KernelBuilder {
                cat(sym::escaped(op_.name), ": ", what, " ", sym::escaped(extend::to_string(term)), " is {0}"),
                {*e});
     return *e;
+  }
+
+  // No run depends on it, so that no run fails where it is negative.
+  sym::Expr cost(const Term& term, const std::string& what) {
+    const Attr value = Evaluator(b_, bindings_).attribute(term);
+    const auto* e = std::get_if<sym::Expr>(&value);
+    if (!e)
+      fail(ErrorKind::kDoesNotFit, "does-not-fit",
+           cat(op_.name, ": its ", what, " '", extend::to_string(term), "' are ", extend::to_string(value),
+               ", not a size"));
+    return b_.simplify(sym::max(*e, 0));
+  }
+  sym::Expr bytes_of(const std::vector<ValueId>& inputs, const std::vector<graph::Type>& results) {
+    sym::Expr all = 0;
+    const auto add = [&](const graph::Type& type) {
+      sym::Expr bytes = byte_size(type.dtype);
+      for (const sym::Expr dim : type.shape) bytes *= dim;
+      all += bytes;
+    };
+    for (const ValueId input : inputs) add(b_.type(input));
+    for (const graph::Type& type : results) add(type);
+    return b_.simplify(all);
   }
 
   UserKernel::Text text(const KernelBody::Text& declared, const UserKernel& kernel) const {

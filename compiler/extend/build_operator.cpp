@@ -6,6 +6,7 @@
 #include "compiler/base/text.h"
 #include "compiler/extend/evaluate.h"
 #include "compiler/extend/requirement.h"
+#include "compiler/extend/run_reference.h"
 #include "compiler/extend/user_operator.h"
 #include "compiler/ops/shapes.h"
 #include "compiler/ops/term.h"
@@ -154,10 +155,7 @@ class CallBuilder {
   }
 
   // Of an input's declaration; one type variable is one type in a call.
-  std::vector<DType> allowed(const std::string& type) const {
-    const auto variable = std::ranges::find(op_.types, type, &TypeVariable::name);
-    return variable == op_.types.end() ? dtypes_named(type) : variable->dtypes;
-  }
+  std::vector<DType> allowed(const std::string& type) const { return types_of(op_, type); }
   bool is_variable(const std::string& type) const {
     return std::ranges::count(op_.types, type, &TypeVariable::name) > 0;
   }
@@ -378,7 +376,10 @@ const UserOperator* Operators::find(std::string_view name) const {
 }
 
 std::vector<ValueId> Operators::build(Builder& builder, const OperatorCall& call) const {
-  const UserOperator& op = *find(call.name);
+  const UserOperator& declared = *find(call.name);
+  const auto tensors =
+      std::ranges::count_if(call.arguments, [](const Argument& each) { return !each.value; });
+  const UserOperator op = instance_of(declared, static_cast<size_t>(tensors), call.outputs);
   return build_operator(builder, op, op.body, call, host_);
 }
 

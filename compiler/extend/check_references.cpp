@@ -1,12 +1,14 @@
 // Compares the bodies of operators with their references, on drawn inputs.
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <cstring>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/base/ulps.h"
 #include "compiler/extend/draw.h"
+#include "compiler/extend/run_reference.h"
 #include "compiler/extend/try_kernel.h"
 #include "compiler/extend/user_operator.h"
 #include "compiler/loop/interpret.h"
@@ -55,6 +57,13 @@ double element(const HostTensor& tensor, size_t i) {
                                 : static_cast<double>(read_integer(tensor.dtype, at));
 }
 
+uint64_t bits(const HostTensor& tensor, size_t i) {
+  const auto width = static_cast<size_t>(byte_size(tensor.dtype));
+  uint64_t out = 0;
+  std::memcpy(&out, tensor.bytes.data() + i * width, width);
+  return out;
+}
+
 class ReferenceCheck {
  public:
   ReferenceCheck(const OperatorFile& file, const UserOperator& op, const KernelHost& host, bool all)
@@ -79,10 +88,7 @@ class ReferenceCheck {
                  .help = help});
   }
 
-  std::vector<DType> allowed(const std::string& type) const {
-    const auto variable = std::ranges::find(op_.types, type, &TypeVariable::name);
-    return variable == op_.types.end() ? dtypes_named(type) : variable->dtypes;
-  }
+  std::vector<DType> allowed(const std::string& type) const { return types_of(op_, type); }
 
   // Sizes of names; terms are drawn likewise, and rounds whose sizes do not fit are left out.
   std::vector<graph::Type> draw_types(Draws& draws, int round) const {
@@ -241,6 +247,18 @@ class ReferenceCheck {
     return cat(out, count > kMost ? ", ...]" : "]");
   }
 
+  bool near(const HostTensor& made, const HostTensor& expected, size_t i) const {
+    const OperatorReference& reference = *op_.reference;
+    if (!reference.ulps || !is_float(made.dtype)) {
+      const double a = element(made, i), b = element(expected, i);
+      const double relative = reference.ulps ? 0 : reference.relative;
+      return std::abs(a - b) <=
+             (reference.ulps ? 0 : reference.absolute) + relative * std::max(std::abs(a), std::abs(b));
+    }
+    return ulps_between(made.dtype, bits(made, i), bits(expected, i)) <=
+           static_cast<uint64_t>(*reference.ulps);
+  }
+
   void differ(size_t output, const HostTensor& made, const HostTensor& expected,
               std::vector<std::string> notes) const {
     const std::string& name = op_.outputs[output].name;
@@ -250,12 +268,10 @@ class ReferenceCheck {
     for (size_t i = 0; i < count; ++i) {
       const double a = element(made, i), b = element(expected, i);
       if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-      if (std::abs(a - b) <=
-          op_.reference->absolute + op_.reference->relative * std::max(std::abs(a), std::abs(b)))
-        continue;
+      if (near(made, expected, i)) continue;
       refuse(cat("output '", name, "' differs from the reference: ", a, " and ", b, " at element ", i),
              std::move(notes),
-             "'relative' and 'absolute' of the reference say how near the results have to be");
+             "'relative' and 'absolute', or 'ulp', of the reference say how near the results have to be");
     }
   }
 
@@ -272,8 +288,15 @@ class ReferenceCheck {
 void check_references(const OperatorFile& file, const KernelHost& host, bool all) {
   for (const UserOperator& op : file.operators) {
     const bool kernel = op.body.kernel.has_value();
-    if (kernel ? op.body.kernel->c && (op.reference || all) : op.reference.has_value())
+    if (!(kernel ? op.body.kernel->c && (op.reference || all) : op.reference.has_value())) continue;
+    if (!op.variadic) {
       ReferenceCheck(file, op, host, all).run();
+      continue;
+    }
+    for (const size_t count : {1, 2, 3}) {
+      const UserOperator instance = op.variadic->instance(count, count);
+      ReferenceCheck(file, instance, host, all).run();
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include "compiler/base/numeric.h"
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
+#include "compiler/base/ulps.h"
 #include "compiler/extend/draw.h"
 #include "compiler/extend/evaluate.h"
 #include "compiler/extend/rewrite.h"
@@ -280,6 +281,12 @@ class Checker {
     for (int64_t i = 0; i < loop::element_count(match); ++i) {
       if (same(match, yield, i)) continue;
       if (rule_.check.kind == Check::Kind::kExact || !is_float(match.dtype)) return i;
+      if (rule_.check.kind == Check::Kind::kUlp) {
+        if (ulps_between(match.dtype, bits(match, i), bits(yield, i)) >
+            static_cast<uint64_t>(rule_.check.ulps))
+          return i;
+        continue;
+      }
       const double a = loop::get_number(match, i), b = loop::get_number(yield, i);
       const bool finite = std::isfinite(a) && std::isfinite(b);
       // With an assumed range a narrow type may overflow where the exact result does not.
@@ -291,6 +298,12 @@ class Checker {
       if (!reference || !within_noise(match.dtype, finite ? a : b, b, *reference, i)) return i;
     }
     return -1;
+  }
+  static uint64_t bits(const HostTensor& x, int64_t i) {
+    const auto width = static_cast<size_t>(byte_size(x.dtype));
+    uint64_t out = 0;
+    std::memcpy(&out, x.bytes.data() + static_cast<size_t>(i) * width, width);
+    return out;
   }
   static bool same(const HostTensor& x, const HostTensor& y, int64_t i) {
     const size_t width = static_cast<size_t>(byte_size(x.dtype)), at = static_cast<size_t>(i) * width;

@@ -86,12 +86,30 @@ std::vector<graph::Type> draw_types(Draws& d, const Rule& rule, int size) {
 
 std::vector<Values> kinds_of_values(const Check& check) {
   if (check.range || check.finite) return {Values::kPlain, Values::kLarge};
-  if (check.kind == Check::Kind::kExact)
+  if (check.kind == Check::Kind::kExact || check.kind == Check::Kind::kUlp)
     return {Values::kPlain, Values::kSpecial, Values::kLarge, Values::kNan};
   return {Values::kPlain, Values::kLarge, Values::kNan, Values::kPositiveInfinity};
 }
 
 namespace {
+
+// An integer just beside one that a type of `bits` bits rounds to even: what rounds twice, differs there.
+int64_t beside_midpoint(Draws& d, int bits, int64_t offset) {
+  const int64_t odd = 2 * d.below(int64_t{1} << (bits - 1)) + 1;
+  return (odd << d.below(62 - bits)) + offset;
+}
+
+// The same as a number around 1, as near as the type has one.
+double near_midpoint(Draws& d, DType dtype) {
+  const int bits = d.any_of(std::vector<int>{2, 3, 4, 8, 11});
+  const double number = std::ldexp(static_cast<double>(2 * d.below(int64_t{1} << bits) + 1),
+                                   static_cast<int>(d.below(6)) - bits);
+  const double unit = dtype == DType::kF64   ? 0x1p-52
+                      : dtype == DType::kF32 ? 0x1p-23
+                      : dtype == DType::kF16 ? 0x1p-10
+                                             : 0x1p-7;
+  return (d.chance(0.5) ? number : -number) * (1 + static_cast<double>(d.below(3) - 1) * unit);
+}
 
 double draw_float(Draws& d, DType dtype, const Check& check, Values values) {
   if (check.range) {
@@ -102,12 +120,13 @@ double draw_float(Draws& d, DType dtype, const Check& check, Values values) {
   const double most = largest_finite(dtype);
   // Where results are compared as close, values stay where products of two do not overflow.
   const double limit = std::min(1000.0, std::sqrt(most) / 8);
-  const bool exact = check.kind == Check::Kind::kExact;
+  const bool exact = check.kind == Check::Kind::kExact || check.kind == Check::Kind::kUlp;
   const double small = d.chance(0.3) ? static_cast<double>(d.below(9) - 4) : d.normal();
   switch (values) {
     case Values::kPlain: return d.chance(0.1) ? (d.chance(0.5) ? 0.0 : -0.0) : small;
     case Values::kLarge:
       if (!exact) return d.chance(0.5) ? d.between(-limit, limit) : small;
+      if (d.chance(0.3)) return near_midpoint(d, dtype);
       return std::ldexp(d.normal(), static_cast<int>(d.between(-1, 1) * std::log2(most)));
     case Values::kNan: return d.chance(0.3) ? std::numeric_limits<double>::quiet_NaN() : small;
     case Values::kPositiveInfinity:
@@ -130,6 +149,8 @@ int64_t draw_integer(Draws& d, DType dtype, Values values) {
   if (values == Values::kSpecial || values == Values::kLarge) {
     const std::vector<int64_t> edges = {range.lo, static_cast<int64_t>(range.hi), 0, 1, range.lo + 1, -1};
     if (d.chance(0.5)) return wrap_integer(dtype, d.any_of(edges));
+    if (d.chance(0.3))
+      return wrap_integer(dtype, beside_midpoint(d, d.chance(0.5) ? 25 : 54, d.below(3) - 1));
     return wrap_integer(dtype, d.below(int64_t{1} << 62) - (int64_t{1} << 61));
   }
   return wrap_integer(dtype, is_signed(dtype) ? d.below(9) - 4 : d.below(5));

@@ -17,6 +17,7 @@ class JsonPlace {
       : value_(value), file_(std::move(file)), pointer_(std::move(pointer)) {}
 
   const Json& value() const { return value_; }
+  const std::string& file() const { return file_; }
   const std::string& pointer() const { return pointer_; }
   std::string place() const;  // "acme.json#/operators/0"
 

@@ -2,12 +2,12 @@
 #include <set>
 
 #include "compiler/base/diagnostic.h"
-#include "compiler/base/files.h"
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/check_names.h"
 #include "compiler/extend/json_place.h"
 #include "compiler/extend/kernel_header.h"
+#include "compiler/extend/parse_operator.h"
 #include "compiler/extend/requirement.h"
 #include "compiler/extend/user_operator.h"
 
@@ -43,7 +43,7 @@ class OperatorParser {
 
   UserOperator parse() {
     at_.allow({"domain", "name", "description", "types", "inputs", "outputs", "attributes", "require", "body",
-               "reference", "gradient"});
+               "reference", "gradient", "cost"});
     made_.pointer = at_.pointer();
     const std::string all = at_.value().dump(-1, ' ', false, Json::error_handler_t::replace);
     made_.hash = sha256(all.data(), all.size());
@@ -60,6 +60,7 @@ class OperatorParser {
       for (const JsonPlace& each : all->items()) requirement(each);
     at_.at("body").allow({"formula", "point", "nest", "kernel", "callback"});
     made_.body = body(at_.at("body"));
+    if (const auto own = at_.find("cost")) cost(*own);
     if (const auto other = at_.find("reference")) made_.reference = reference(*other);
     if (const auto formula = at_.find("gradient")) gradient(*formula);
     return std::move(made_);
@@ -227,10 +228,16 @@ class OperatorParser {
   }
 
   OperatorReference reference(const JsonPlace& at) {
-    at.allow({"formula", "point", "nest", "relative", "absolute"});
+    at.allow({"formula", "point", "nest", "relative", "absolute", "ulp"});
     OperatorReference made;
     if (const auto number = at.find("relative")) made.relative = made.absolute = number->number();
     if (const auto number = at.find("absolute")) made.absolute = number->number();
+    if (const auto number = at.find("ulp")) {
+      if (at.find("relative") || at.find("absolute"))
+        number->fail("'ulp' stands in place of 'relative' and 'absolute'");
+      made.ulps = number->integer();
+      if (*made.ulps < 0) number->fail("a number of units in the last place is not negative");
+    }
     made.body = body(at);
     return made;
   }
@@ -356,6 +363,15 @@ class OperatorParser {
     KernelBody made{.callback = true};
     if (const auto list = at.find("strides")) strides(*list, made);
     body_.kernel = std::move(made);
+  }
+
+  // Operations of the other forms are counted.
+  void cost(const JsonPlace& at) {
+    at.allow({"flops", "bytes"});
+    if (!made_.body.kernel)
+      at.fail("a cost is that of a kernel or a callback; other bodies are operations, which are counted");
+    if (const auto flops = at.find("flops")) made_.body.kernel->flops = size_term(*flops);
+    if (const auto bytes = at.find("bytes")) made_.body.kernel->bytes = size_term(*bytes);
   }
 
   // Sizes are known before what computes the outputs is called.
@@ -552,27 +568,6 @@ class OperatorParser {
 
 }  // namespace
 
-OperatorFile parse_operators(const std::string& text, const std::string& path) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    JsonPlace(json, path, "").fail(cat("no JSON: ", error.what()));
-  }
-  const JsonPlace root(json, path, "");
-  root.allow({"name", "version", "description", "operators"});
-  OperatorFile file{.path = path, .name = path, .sha256 = sha256(text.data(), text.size())};
-  if (const auto name = root.find("name")) file.name = name->text();
-  if (const auto version = root.find("version")) file.version = static_cast<int>(version->integer());
-  for (const JsonPlace& each : root.at("operators").items()) {
-    file.operators.push_back(OperatorParser(each).parse());
-    for (size_t i = 0; i + 1 < file.operators.size(); ++i)
-      if (file.operators[i].name == file.operators.back().name)
-        each.fail(cat("operator ", file.operators.back().name, " is declared twice"));
-  }
-  return file;
-}
-
-OperatorFile read_operators(const std::string& path) { return parse_operators(read_file(path), path); }
+UserOperator parse_operator(const JsonPlace& declaration) { return OperatorParser(declaration).parse(); }
 
 }  // namespace stridec::extend

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <set>
 
@@ -335,6 +336,12 @@ class Parser : TokenReader<Token> {
   void check(Check& out) {
     if (accept("exact")) {
       out.kind = Check::Kind::kExact;
+    } else if (accept("ulp")) {
+      out.kind = Check::Kind::kUlp;
+      const double count = number();
+      if (!(count >= 0 && count <= 1e6) || count != std::floor(count))
+        error("a number of units in the last place from 0 to 1000000 expected");
+      out.ulps = static_cast<int64_t>(count);
     } else if (accept("close")) {
       out.kind = Check::Kind::kClose;
       out.absolute = out.relative = number();
@@ -344,7 +351,7 @@ class Parser : TokenReader<Token> {
       out.kind = Check::Kind::kTrusted;
       out.reason = text("the reason for trusting the rule");
     } else {
-      error(cat("exact, close or trusted expected, not ", shown(token())));
+      error(cat("exact, ulp, close or trusted expected, not ", shown(token())));
     }
     if (!accept("assume")) return;
     if (accept("finite")) {
@@ -582,7 +589,8 @@ std::string to_string(const Term& term) {
 }
 
 std::string_view name(Check::Kind kind) {
-  return kind == Check::Kind::kExact ? "exact" : kind == Check::Kind::kClose ? "close" : "trusted";
+  static constexpr std::string_view kNames[] = {"exact", "ulp", "close", "trusted"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 }  // namespace stridec::extend

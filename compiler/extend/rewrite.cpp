@@ -134,7 +134,7 @@ class Rewriter {
     const size_t nodes = graph_.nodes.size(), guards = graph_.guards.size();
     const graph::Undo undo(graph_);
     std::vector<ValueId> instead;
-    std::string problem = build(of, root, rule, match, instead);
+    std::string problem = build(of, root, rules_[r], match, instead);
     const std::vector<NodeId> added = take_added(nodes, instead);
     if (problem.empty()) problem = misplaced(of, root, match, instead, nodes);
     if (!problem.empty()) {
@@ -152,8 +152,9 @@ class Rewriter {
     return "";
   }
 
-  std::string build(Region& of, NodeId root, const Rule& rule, const Match& match,
+  std::string build(Region& of, NodeId root, const RuleOf& own, const Match& match,
                     std::vector<ValueId>& instead) {
+    const Rule& rule = *own.rule;
     Builder builder(graph_, ops::shape_table());
     builder.set_origin(graph_[root].origin);
     for (size_t i = 0; i < match.requirements.size(); ++i) {
@@ -170,7 +171,8 @@ class Rewriter {
     }
     const size_t guards = graph_.guards.size(), symbols = graph_.symbols.size();
     try {
-      instead = replacement_of(builder, rule, match.bindings);
+      instead = own.build ? own.build(builder, match.bindings)
+                          : replacement_of(builder, rule, match.bindings);
     } catch (const Error& error) {
       return cat("the replacement does not fit: ", error.diagnostic.message);
     }

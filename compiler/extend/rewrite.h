@@ -1,6 +1,7 @@
 // Rewrites a graph by rules, to a fixed point.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -8,7 +9,13 @@
 #include "compiler/extend/rule.h"
 #include "compiler/graph/graph.h"
 
+namespace stridec::graph {
+class Builder;
+}
+
 namespace stridec::extend {
+
+struct Bindings;  // evaluate.h
 
 // What one rule did to one graph.
 struct RuleEffect {
@@ -41,6 +48,10 @@ struct RewriteOptions {
 struct RuleOf {
   const RuleFile* file;
   const Rule* rule;
+  // Builds the replacement in place of the rule's yield, if it is set. What it throws says why the rule does
+  // not fire there.
+  using Build = std::function<std::vector<graph::ValueId>(graph::Builder& builder, const Bindings& bindings)>;
+  Build build = {};
 };
 std::vector<RuleOf> rules_at(const std::vector<RuleFile>& files, std::string_view pass);
 

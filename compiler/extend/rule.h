@@ -70,8 +70,9 @@ struct Requirement {
 };
 
 struct Check {
-  enum class Kind { kExact, kClose, kTrusted };
+  enum class Kind { kExact, kUlp, kClose, kTrusted };
   Kind kind = Kind::kExact;
+  int64_t ulps = 0;                  // of kUlp
   double relative = 0, absolute = 0;  // absolute: where it is not given, as relative
   bool finite = false;
   std::optional<std::pair<double, double>> range;  // of the inputs
@@ -120,6 +121,6 @@ Term parse_expression(std::string_view text, const std::string& path);
 
 // As the file has it, roughly, for messages.
 std::string to_string(const Term& term);
-std::string_view name(Check::Kind kind);  // "exact", "close", "trusted"
+std::string_view name(Check::Kind kind);  // "exact", "ulp", "close", "trusted"
 
 }  // namespace stridec::extend

@@ -57,6 +57,7 @@ struct KernelBody {
   std::optional<Text> c, cuda;
   std::map<std::string, loop::UserKernel::Strides, std::less<>> strides;  // dense where none is given
   std::optional<Term> parallel, scratch;  // points of the parallel domain; bytes
+  std::optional<Term> flops, bytes;       // of a call; bytes: the sizes of all tensors where none are given
   // Of CUDA: blocks per dim, threads of a block, bytes of dynamic shared memory.
   std::vector<Term> grid;
   int threads = 256;
@@ -96,6 +97,16 @@ struct OperatorBody {
 struct OperatorReference {
   OperatorBody body;
   double relative = 1e-5, absolute = 1e-5;
+  std::optional<int64_t> ulps;  // units in the last place, in place of both
+};
+
+struct UserOperator;
+// Of an operator whose last input or output stands for any number of tensors.
+struct Variadic {
+  bool input = false, output = false;
+  size_t inputs = 0, outputs = 0;  // the number of the others
+  // The operator with this many tensors in place of the variadic input and output.
+  std::function<UserOperator(size_t inputs, size_t outputs)> instance;
 };
 
 struct UserOperator {
@@ -111,7 +122,13 @@ struct UserOperator {
   // Definitions of grad_x for inputs x, over inputs, outputs y and their gradients grad_y; empty: that of the
   // body's operations. An input without a definition has no gradient.
   std::vector<Definition> gradient;
+  // If set, the members above are those of two tensors in each variadic place.
+  std::shared_ptr<const Variadic> variadic = {};
 };
+
+// The operator for a call with so many tensors; itself if it is not variadic. Throws Error kDoesNotFit if
+// there are too few.
+UserOperator instance_of(const UserOperator& op, size_t inputs, size_t outputs);
 
 struct OperatorFile {
   std::string path, name;

@@ -82,7 +82,18 @@ struct UserKernel {
 // Positions in Call::arguments: for each tensor, reads first, its offset, dims and strides; then the sizes,
 // and last a fixed number of others.
 struct UserArguments {
-  enum Last : uint8_t { kPoints, kScratchBytes, kGridX, kGridY, kGridZ, kSharedBytes, kLastCount };
+  // kFlops and kBytes: of the call, for cost models and profiles; kFlops is 0 where nothing is known.
+  enum Last : uint8_t {
+    kPoints,
+    kScratchBytes,
+    kGridX,
+    kGridY,
+    kGridZ,
+    kSharedBytes,
+    kFlops,
+    kBytes,
+    kLastCount
+  };
   explicit UserArguments(const UserKernel& kernel);
   size_t offset(size_t tensor) const { return at[tensor]; }
   size_t dim(size_t tensor, size_t d) const { return at[tensor] + 1 + d; }

@@ -8,6 +8,7 @@
 #include "compiler/loop/context_sizes.h"
 #include "compiler/loop/kernels.h"
 #include "compiler/loop/module_values.h"
+#include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 #include "compiler/package/version.h"
 #include "compiler/sym/text.h"
@@ -129,6 +130,25 @@ Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
   return kernels;
 }
 
+// Kernels of the user's operators, which are no kernels of the compiler's.
+Json user_routines(const Program& program) {
+  Json routines = Json::array();
+  for (const loop::Routine& each : loop::routines_of(program)) {
+    const auto kernel = loop::find_user_kernel(each.call->routine);
+    if (!kernel) continue;
+    const loop::UserArguments at(*kernel);
+    const auto last = [&](loop::UserArguments::Last which) {
+      return sym::to_string(each.call->arguments[at.last(which)]);
+    };
+    routines.push_back({{"name", kernel->name},
+                        {"step", each.step},
+                        {"flops", last(loop::UserArguments::kFlops)},
+                        {"bytes", last(loop::UserArguments::kBytes)},
+                        {"nodes", each.call->nodes}});
+  }
+  return routines;
+}
+
 // Parts of the library that NOTICE has sections for, beside kernels made for the model.
 Json parts_of(const ManifestFacts& facts) {
   static const std::map<std::string, std::string, std::less<>> kParts = {{"image_size", "image"},
@@ -201,6 +221,12 @@ Json extensions_of(const ExtensionFacts& facts) {
                                 {"version", file.version},
                                 {"sha256", file.sha256},
                                 {"operators", file.operators}});
+  for (const ExtensionFacts::KernelFile& file : facts.kernels) {
+    Json each = Json::array();
+    for (const auto& [name, chosen] : file.kernels) each.push_back({{"name", name}, {"chosen", chosen}});
+    out["kernels"].push_back(
+        {{"file", file.file}, {"name", file.name}, {"sha256", file.sha256}, {"kernels", std::move(each)}});
+  }
   return out;
 }
 
@@ -223,6 +249,8 @@ Json recomputation_of(const schedule::RecomputePlan& plan) {
 void add_kernels(Json& json, const FunctionFacts& function) {
   int steps = 0;  // of the runtime's profile; the general program's come first
   json["kernels"] = kernels_of(*function.program, function.tuning, steps);
+  if (Json routines = user_routines(*function.program); !routines.empty())
+    json["routines"] = std::move(routines);
   json["nodes"] = nodes_of(function.nodes);
   if (function.recomputation) json["memory"]["recomputation"] = recomputation_of(*function.recomputation);
   for (const auto& [rule, nodes] : function.rewritten)
@@ -352,7 +380,7 @@ std::string manifest(const ManifestFacts& facts) {
   if (!first.input_values.empty()) json["input_values"] = first.input_values;
   if (!facts.metadata.empty()) json["metadata"] = facts.metadata;
   if (!facts.extensions.rules.empty() || !facts.extensions.passes.empty() ||
-      !facts.extensions.operators.empty())
+      !facts.extensions.operators.empty() || !facts.extensions.kernels.empty())
     json["extensions"] = extensions_of(facts.extensions);
   add_tuning(json, first);
   if (facts.functions.size() > 1)

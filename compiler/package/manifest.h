@@ -88,8 +88,13 @@ struct ExtensionFacts {
     int version = 1;
     std::vector<std::string> operators;  // "acme::Rotary"
   };
+  struct KernelFile {
+    std::string file, name, sha256;
+    std::vector<std::pair<std::string, int>> kernels;  // how many places each was chosen for
+  };
   std::vector<RuleFile> rules;
   std::vector<OperatorFile> operators;
+  std::vector<KernelFile> kernels;
   std::vector<Pass> passes;
 };
 

@@ -99,9 +99,15 @@ def flags(
     tune_seconds: Optional[float] = None,
     max_seconds: Optional[float] = None,
     max_memory: Optional[str] = None,
+    ops: Union[Path, Sequence[Path]] = (),
+    check_ops: bool = False,
+    rewrites: Union[Path, Sequence[Path]] = (),
+    passes: Sequence[Tuple[str, str]] = (),
+    plugins: Sequence[Tuple[str, Path]] = (),
     cache: bool = True,
 ) -> List[str]:
-    """The flags that compile, check, inspect and verify share. `stridec compile --help` explains them."""
+    """The flags that compile, check, inspect and verify share. `stridec compile --help` explains them. passes and plugins: pairs
+    of the name of a pass ("import") and what runs after it."""
     found: List[str] = []
     texts = {"target": target, "cpu": _joined(cpu), "gpu": _joined(gpu), "method": method, "mode": mode, "precision": precision,
              "weights": weights, "tune-db": os.fspath(tune_db) if tune_db is not None else None,
@@ -123,7 +129,11 @@ def flags(
         found += ["-O", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
     for name, value in (metadata or {}).items():
         found += ["--metadata", f"{name}={value}"]
-    return found + (["--frozen"] if frozen else []) + ([] if cache else ["--no-cache"])
+    found += _files("--ops", ops) + _files("--rewrites", rewrites)
+    for flag, pairs in (("--pass", passes), ("--plugin", plugins)):
+        for after, what in pairs:
+            found += [flag, f"after={after}", os.fspath(what)]
+    return found + (["--check-ops"] if check_ops else []) + (["--frozen"] if frozen else []) + ([] if cache else ["--no-cache"])
 
 
 def size_text(size: Size) -> str:
@@ -132,6 +142,11 @@ def size_text(size: Size) -> str:
         last = size[-1]
         return f"{size[0]}..{last}" + (f"%{size.step}" if size.step > 1 else "")
     return f"{size[0]}..{size[1]}" if isinstance(size, tuple) else str(size)
+
+
+def _files(flag: str, files: Union[Path, Sequence[Path]]) -> List[str]:
+    listed = [files] if isinstance(files, (str, os.PathLike)) else files
+    return [text for file in listed for text in (flag, os.fspath(file))]
 
 
 def _joined(value: Union[str, Sequence[str], None]) -> Optional[str]:
@@ -161,13 +176,15 @@ def verify(
     expect: Optional[Mapping[str, Any]] = None,
     runs: Optional[int] = None,
     tolerance: Optional[float] = None,
+    repro: Optional[Path] = None,
     **options: Any,
 ) -> Dict[str, Any]:
     """Compares an artifact with the reference interpreter, or with expected outputs. `pass` says whether they agree; a
-    difference raises nothing. inputs and expect: arrays by name."""
+    difference raises nothing. inputs and expect: arrays by name. repro: a folder for the smallest model that differs."""
     arguments = [os.fspath(model)] + ([os.fspath(artifact)] if artifact is not None else [])
     arguments += [f"--runs={runs}"] if runs is not None else []
     arguments += [f"--tolerance={tolerance}"] if tolerance is not None else []
+    arguments += ["--no-repro"] if repro is None else [f"--repro={os.fspath(repro)}"]
     with tempfile.TemporaryDirectory(prefix="stridec-") as folder:
         arguments += _archives(folder, {"--input": inputs, "--expect": expect})
         return run("verify", *arguments, *flags(**options), accept=(0, _MISMATCH))[1]
@@ -182,11 +199,13 @@ def bench(
     variant: Optional[str] = None,
     seconds: Optional[float] = None,
     compare: Optional[Path] = None,
+    ops: Union[Path, Sequence[Path]] = (),
 ) -> Dict[str, Any]:
-    """Times an artifact as a whole (`median_seconds`) and by kernel."""
+    """Times an artifact as a whole (`median_seconds`) and by kernel. ops: files that declare operators which the application
+    computes; their references compute them here."""
     given = {"threads": threads, "variant": variant, "seconds": seconds, "compare": compare}
     arguments = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    arguments += [f"--dim={name}={size}" for name, size in (dims or {}).items()]
+    arguments += [f"--dim={name}={size}" for name, size in (dims or {}).items()] + _files("--ops", ops)
     with tempfile.TemporaryDirectory(prefix="stridec-") as folder:
         return run("bench", os.fspath(artifact), *arguments, *_archives(folder, {"--input": inputs}))[1]
 
@@ -203,14 +222,15 @@ def profile(
     runs: Optional[int] = None,
     group: str = "kernel",
     trace: Optional[Path] = None,
+    ops: Union[Path, Sequence[Path]] = (),
 ) -> Dict[str, Any]:
     """Where the artifact's time goes: `rows` by `group` (kernel, step, node or scope), which add up to `nanoseconds`.
 
-    `trace` is a file for trace events of the first runs."""
+    `trace` is a file for trace events of the first runs. ops: as of bench()."""
     given = {"threads": threads, "variant": variant, "function": function, "seconds": seconds, "runs": runs, "group": group,
              "trace": None if trace is None else os.fspath(trace)}  # fmt: skip
     arguments = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    arguments += [f"--dim={name}={size}" for name, size in (dims or {}).items()]
+    arguments += [f"--dim={name}={size}" for name, size in (dims or {}).items()] + _files("--ops", ops)
     with tempfile.TemporaryDirectory(prefix="stridec-") as folder:
         return run("profile", os.fspath(artifact), *arguments, *_archives(folder, {"--input": inputs}))[1]
 

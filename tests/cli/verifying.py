@@ -1,6 +1,8 @@
 """What `verify` allows: it follows the types that a model computes in, and an artifact of another model is called so."""
 
 import json
+import os
+import shlex
 
 import numpy as np
 import onnx
@@ -104,3 +106,67 @@ def test_verify_of_another_model():
     onnx.save(made, "again.onnx")
     done = stridec("verify again.onnx mlp.so --runs 1", 0)
     expect("warning[other-model]: 'mlp.so' was compiled from 'mlp.onnx'" in done.stderr, done.stderr)
+
+
+def chain():
+    """Sizes that stay open, a shape that is computed, a branch, constants: a product, tanh, a sum, a softmax, a reshape."""
+    rng = np.random.default_rng(3)
+    weights = [("w", rng.standard_normal((8, 8)).astype(np.float32)), ("last", np.array([-1], np.int64)), ("zero", np.int64(0))]
+    yes = helper.make_graph([helper.make_node("Neg", ["soft"], ["yes"], "negate")], "yes", [], [value("yes", ["n", 8])])
+    no = helper.make_graph([helper.make_node("Abs", ["soft"], ["no"], "absolute")], "no", [], [value("no", ["n", 8])])
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "product"), helper.make_node("Tanh", ["h"], ["t"], "squash"),
+             helper.make_node("Add", ["t", "z"], ["s"], "sum"), helper.make_node("Softmax", ["s"], ["soft"], "shares"),
+             helper.make_node("ReduceSum", ["x"], ["all"], "total", keepdims=0), helper.make_node("Cast", ["zero"], ["edge"], "edge", to=1),
+             helper.make_node("Greater", ["all", "edge"], ["positive"], "compare"),
+             helper.make_node("If", ["positive"], ["chosen"], "choice", then_branch=yes, else_branch=no),
+             helper.make_node("Reshape", ["chosen", "last"], ["flat"], "flatten"), helper.make_node("Exp", ["flat"], ["y"], "grow")]
+    return model(nodes, [value("x", ["n", 8]), value("z", ["n", 8])], [value("y", None)], weights)
+
+
+def test_verify_leaves_the_smallest_model():
+    """A pass that breaks one operation, or two that stand together: what is left has these alone, compiles, and differs again."""
+    made = chain()
+    del made.graph.output[0].type.tensor_type.shape.dim[:]
+    made.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(made, "chain.onnx")
+    stridec("verify chain.onnx --runs 1", 0)
+    with open("bad.rules", "w") as file:
+        file.write('rule bad:\n  let x: float[...], y: float[...]\n  match tanh(x) + y\n  yield tanh(x) - y\n  check trusted "to be found"\n')
+    cases = {"--pass after=import \"sed 's/= tanh /= sin /'\"": ("squash", "Tanh", {"tanh"}, ["h"]),
+             "--rewrites bad.rules": ("sum", "Add", {"tanh", "add"}, ["h", "z"]),
+             "--pass after=import \"sed 's/= abs /= exp /; s/= neg /= exp /'\"": ("choice", "If", {"if"}, None),
+             "--pass after=import \"sed '/Exp/s/= exp /= neg /'\"": ("grow", "Exp", {"exp"}, None)}
+    for flags, (name, op, kinds, inputs) in cases.items():
+        told = json.loads(stridec(f"verify chain.onnx --runs 1 --dim n=5 {flags} --repro 'left over' --format=json", 8).stdout)
+        what, left = told["difference"], told["repro"]
+        expect(f"'{name}' ({op})" in what["node"] and what["type"].startswith("f32[") and what["element"] and what["expected"] != what["got"], told)
+        # An If has no operands, and reads values of outside.
+        expect((op == "If" or what["inputs"]) and all("type" in row or row["declared"] for row in what["inputs"]), what)
+        files = set(os.listdir("left over"))
+        expect(files == {"model.graph", "inputs.npz", "expected.npz", "repro.json"}, files)
+        with open("left over/repro.json") as file:
+            stored = json.load(file)
+        expect({**stored, "folder": "left over"} == left, stored)
+        text = stridec(["inspect", "left over/model.graph", "--stage=graph"], 0).stdout
+        found = {word for word in ("dot_general", "tanh", "add", "exp", "if", "reduce_sum", "reshape") if f"= {word} " in text}
+        expect(kinds <= found and len(found) <= len(kinds) + (1 if inputs is None else 0), f"{flags}: {text}")
+        if inputs:
+            expect(sorted(left["inputs"]) == sorted(inputs) and all(each == "f32[5, 8]" for each in left["inputs"].values()), left)
+            expect(left["nodes"] == len(kinds), left)
+        stridec(["compile", "left over/model.graph", "-o", "left.so"], 0)
+        again = stridec(shlex.split(left["command"])[1:] + ["--no-repro", "--format=json"], 8)
+        told = json.loads(again.stdout)
+        expect(f"'{name}' ({op})" in told["difference"]["node"] and "repro" not in told, told)
+        stridec(["verify", "left over/model.graph", "--input", "left over/inputs.npz"], 0)  # without what breaks it
+        stridec(["run", "left.so", "-i", "left over/inputs.npz", "-o", "found.npz"], 0)
+        wanted, found = np.load("left over/expected.npz"), np.load("found.npz")
+        expect(all(np.allclose(wanted[key], found[key], rtol=1e-4, atol=1e-5) for key in wanted.files), "expected.npz")
+    # An artifact that differs while this build's code does not: the inputs alone.
+    stridec("compile chain.onnx -o chain.so --rewrites bad.rules", 0)
+    done = stridec("verify chain.onnx chain.so --runs 1 --repro 'only inputs'", 8)
+    expect("'only inputs' has its inputs: stridec verify chain.onnx chain.so --input 'only inputs/inputs.npz'" in done.stdout, done.stdout)
+    expect(set(os.listdir("only inputs")) == {"inputs.npz", "repro.json"}, os.listdir("only inputs"))
+    stridec(["verify", "chain.onnx", "chain.so", "--input", "only inputs/inputs.npz", "--no-repro"], 8)
+    with open("a file", "w"):
+        pass
+    expect("could not be written" in stridec("verify chain.onnx --runs 1 --rewrites bad.rules --repro 'a file'", 8).stdout, "a file in its place")

@@ -102,6 +102,21 @@ def kernel(text, **more):
 GOOD = "void f(const float* x, float* y, int64_t n, int64_t d) { for (int64_t i = 0; i < n * d; ++i) y[i] = x[i] * 2; }"
 
 
+def check_names(work, run, says, expect):
+    """Two operators whose texts have the same names of functions and variables."""
+    text = "static float of(float v) {{ return v {0} 2; }}\nfloat table = {1};\nvoid f(const float* x, float* y, int64_t n, int64_t d) " \
+           "{{ for (int64_t i = 0; i < n * d; ++i) y[i] = of(x[i]) + table; }}"
+    first, second = one(kernel(text.format("*", 1)))["operators"][0], one(kernel(text.format("+", 3)))["operators"][0]
+    model, file, library = work / "names.onnx", work / "names.ops", work / "names.so"
+    model_of(model, [custom(("x",), ("h",)), helper.make_node("Other", ["h"], ["y"], name="other", domain="acme")])
+    file.write_text(json.dumps({"operators": [first, {**second, "name": "Other"}]}))
+    says("two texts with one name compile", ["compile", model, "-o", library, "--ops", file], 0)
+    x = np.ones((3, 8), np.float32)
+    np.save(work / "x.npy", x)
+    says("two texts with one name run", ["run", library, "--input", f"x={work / 'x.npy'}", "--output", f"y={work / 'y.npy'}"], 0)
+    expect("two texts with one name", np.array_equal(np.load(work / "y.npy"), (x * 2 + 1) + 2 + 3), np.load(work / "y.npy"))
+
+
 def check_errors(work, run, says, expect):
     model, file = model_of(work / "kernel.onnx", [custom()]), work / "kernel.json"
     wrong = {
@@ -319,5 +334,5 @@ def check(work, run, says, expect):
         (work / "ops.json").write_text(json.dumps(declaration(case, "kernel")))
         code, out, errors = run("check", work / "ops.onnx", "--ops", work / "ops.json", "--check-ops")
         expect(f"ops {case.name}, kernel passes --check-ops", code == 0, out + errors)
-    for part in (check_errors, check_views, check_training, check_rest, check_documents):
+    for part in (check_names, check_errors, check_views, check_training, check_rest, check_documents):
         part(work, run, says, expect)

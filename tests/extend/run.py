@@ -1,7 +1,7 @@
 """Rules and passes of users: python tests/extend/run.py [--nightly] [topic...]
 
-Topics: wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops. Rules that do not
-hold are refused with a counterexample, rules that hold are accepted, and loops are named; rules that fire keep a model's
+Topics: wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops, variadic, kernels, callbacks,
+own. Rules that do not hold are refused with a counterexample, rules that hold are accepted, and loops are named; rules that fire keep a model's
 results; a pass that copies its input gives the same artifact; what a pass breaks is refused with a sentence. The last line is
 "N passed, N failed".
 """
@@ -22,6 +22,8 @@ from onnx import TensorProto, helper, numpy_helper
 import callbacks as user_callbacks
 import kernels as user_kernels
 import operators as user_operators
+import own as own_kernels
+import variadic as user_variadic
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -109,7 +111,7 @@ def errors(work):
         "no root": ("rule a:\n let x: float[n]\n match x\n yield x", "3:8", "begins with an operation"),
         "effect": ("rule a:\n let x: float[n]\n match update_state(x, x)\n yield x", "3:8", "cannot be in a rule"),
         "twice": ("rule a:\n let x: float[n], x: float[n]\n match relu(x)\n yield x", "2:19", "declared twice"),
-        "check": ("rule a:\n let x: float[n]\n match relu(x)\n yield x\n check roughly", "5:8", "exact, close or trusted"),
+        "check": ("rule a:\n let x: float[n]\n match relu(x)\n yield x\n check roughly", "5:8", "exact, ulp, close or trusted"),
         "pass": ("rule a at nowhere:\n let x: float[n]\n match relu(x)\n yield relu(x)\n check trusted \"t\"", "", ""),
         "deep": ("rule a:\n let x: float[n]\n match " + "-(" * 500 + "x" + ")" * 500 + "\n yield x", "3:", "too deeply"),
     }
@@ -408,6 +410,14 @@ def ops(work):
     user_operators.check(work, run, says, expect)
 
 
+def variadic(work):
+    user_variadic.check(work, run, says, expect)
+
+
+def own(work):
+    own_kernels.check(work, run, says, expect)
+
+
 def kernels(work):
     user_kernels.check(work, run, says, expect)
 
@@ -416,7 +426,7 @@ def callbacks(work):
     user_callbacks.check(work, run, says, expect)
 
 
-TOPICS = {f.__name__: f for f in (wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops, kernels, callbacks)}
+TOPICS = {f.__name__: f for f in (wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops, variadic, kernels, callbacks, own)}
 
 
 def main():

@@ -92,7 +92,8 @@ Kernel user(const loop::Program& program, const loop::Call& call, const CpuTarge
     data.push_back(
         cat("(void*)(", text.pointer(buffer), " + ", text.size(call.arguments[at.offset(t)]), ")"));
   }
-  for (const sym::Expr argument : call.arguments) sizes.push_back(text.size(argument));
+  for (size_t i = 0; i < at.last(loop::UserArguments::kFlops); ++i)
+    sizes.push_back(text.size(call.arguments[i]));
   const sym::Expr bytes = call.arguments[at.last(loop::UserArguments::kScratchBytes)],
                   points = call.arguments[at.last(loop::UserArguments::kPoints)];
   const std::string scratch = bytes.is_const(0) ? "0" : text.scratch(bytes);
@@ -115,11 +116,15 @@ Kernel user(const loop::Program& program, const loop::Call& call, const CpuTarge
     text.line(cat(run, ";"));
   }
   text.close();
-  // Nothing is known of the work but the size of the results.
-  constexpr int64_t kElements = 1 << 13;
-  sym::Expr elements = 1;
-  for (size_t d = 0; d < user->writes[0].rank; ++d) elements *= call.arguments[at.dim(user->reads.size(), d)];
-  const sym::Expr grain = sym::max(1, sym::floordiv(kElements * points, sym::max(elements, 1)));
+  // A part has so many flops and bytes. Where no flops are declared, the bytes are those of the results.
+  constexpr int64_t kWork = 1 << 15;
+  const sym::Expr flops = call.arguments[at.last(loop::UserArguments::kFlops)];
+  sym::Expr work = flops + call.arguments[at.last(loop::UserArguments::kBytes)];
+  if (flops.is_const(0)) {
+    work = byte_size(DType::kF32);
+    for (size_t d = 0; d < user->writes[0].rank; ++d) work *= call.arguments[at.dim(user->reads.size(), d)];
+  }
+  const sym::Expr grain = sym::max(1, sym::floordiv(kWork * points, sym::max(work, 1)));
   Kernel kernel = text.finish(user->parallel ? points : sym::Expr(1), user->parallel ? grain : sym::Expr(1));
   kernel.c_support.push_back(user_kernel_c(*user, symbol, target.f16c));
   return kernel;

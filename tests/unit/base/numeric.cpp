@@ -4,6 +4,9 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
+
+#include "compiler/base/ulps.h"
 
 using namespace stridec;
 
@@ -144,4 +147,25 @@ TEST_CASE("integers wrap or saturate") {
   CHECK(integer_to_integer(DType::kU64, DType::kI8, -1, true) == 127);
   CHECK(integer_to_integer(DType::kI64, DType::kU8, -1, true) == 0);
   CHECK(integer_to_integer(DType::kI64, DType::kU64, -1, true) == 0);
+}
+
+TEST_CASE("units in the last place count the floats of the type") {
+  const auto between = [](DType type, double a, double b) {
+    return ulps_between(type, encode_float(type, a), encode_float(type, b));
+  };
+  for (DType type : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64, DType::kF8E4M3, DType::kF4E2M1}) {
+    CHECK(between(type, 1, 1) == 0);
+    CHECK(between(type, 0.0, -0.0) == 0);
+    CHECK(between(type, 1, -1) == 2 * between(type, 0, 1));
+  }
+  CHECK(between(DType::kF32, 1, std::nextafter(1.0f, 2.0f)) == 1);
+  CHECK(between(DType::kF32, std::nextafter(0.0f, -1.0f), std::nextafter(0.0f, 1.0f)) == 2);
+  CHECK(between(DType::kBF16, 1, 1.0078125) == 1);
+  CHECK(between(DType::kF8E8M0, 1, 4) == 2);
+  const double infinite = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  CHECK(between(DType::kF32, nan, nan) == 0);
+  CHECK(between(DType::kF32, infinite, infinite) == 0);
+  CHECK(between(DType::kF32, infinite, largest_finite(DType::kF32)) == UINT64_MAX);
+  CHECK(between(DType::kF32, nan, 1) == UINT64_MAX);
+  CHECK(between(DType::kF64, infinite, -infinite) == UINT64_MAX);
 }

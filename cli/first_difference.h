@@ -1,0 +1,70 @@
+// Searches for the first operation of a model whose compiled code differs from the interpreter, and for the
+// smallest part of the model around it that still differs.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/compare.h"
+#include "cli/progress.h"
+#include "cli/tolerance.h"
+#include "compiler/compile.h"
+#include "compiler/graph/graph.h"
+#include "compiler/loop/program.h"
+
+namespace stridec::cli {
+
+// The meaning of a model: every operation separately, as imported. No pass runs on it, so passes are verified
+// too.
+loop::Program reference_of(const graph::Graph& graph);
+
+// Inputs, and the sizes of the context in which they run.
+struct Given {
+  Tensors inputs;
+  Sizes context;
+};
+
+// Runs the interpreter with a progress bar, because it is slow.
+Tensors interpret(const loop::Program& program, const Given& given, ProgressPrinter& progress);
+
+// Runs this build's code for the first CPU variant.
+Tensors run_compiled(const Compilation& made, const Given& given);
+
+// A difference of one operation's results.
+struct FirstDifference {
+  graph::NodeId node;     // of the graph as imported
+  std::string text;       // "node 3 'a' (Add), add, in kernel 'add' (fused with ...)"
+  Difference difference;  // output: of the node; element < 0: the code failed
+  std::string error;      // what it failed with
+  loop::HostTensor want;
+  std::map<graph::ValueId, loop::HostTensor> values;  // of the interpreter, of all operations at the top
+};
+
+struct DifferenceSearch {
+  const Compilation& made;  // of the model
+  const CompileOptions& options;
+  const Given& given;
+  const Tolerance& tolerance;
+  ProgressPrinter& progress;
+};
+
+// The first of the top level's nodes whose results differ between this build's code and the interpreter;
+// none: they agree. The interpreter runs once, with every node's values as results. The code is compiled for
+// each step of a bisection, with the values of one node as results, so fusion with later nodes cannot hide a
+// difference.
+std::optional<FirstDifference> first_difference(const DifferenceSearch& search);
+
+// A part of the model that differs: the graph, whose inputs may be values of the model, and their contents.
+struct SmallestPart {
+  graph::Graph graph;
+  Tensors inputs, expected;
+  size_t nodes = 0;
+};
+// The fewest operations before the difference that still differ, as far as a search of some seconds finds
+// them.
+SmallestPart smallest_part(const DifferenceSearch& search, const FirstDifference& found);
+
+}  // namespace stridec::cli

@@ -1,0 +1,137 @@
+#include "cli/repro.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "cli/npz.h"
+#include "compiler/base/files.h"
+#include "compiler/base/text.h"
+#include "compiler/graph/serialize.h"
+
+namespace stridec::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+// For a shell.
+std::string quoted(const std::string& text) {
+  const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) ||
+           std::string_view("_-./=,:+").find(c) != std::string_view::npos;
+  });
+  return plain ? text : cat("'", replaced(text, "'", "'\\''"), "'");
+}
+
+// The flags that decide what is compiled, but for sizes and what names parts of the model.
+std::string flags_text(const CompileFlags& flags) {
+  std::string out;
+  const auto add = [&](const std::string& flag, const std::string& value) {
+    out += cat(" ", flag, " ", quoted(value));
+  };
+  if (flags.precision != "fp32") add("--precision", flags.precision);
+  if (!flags.cpus.empty()) add("--cpu", flags.cpus);
+  if (flags.mode != "default") add("--mode", flags.mode);
+  for (const std::string& setting : flags.settings) add("-O", setting);
+  for (const std::string& file : flags.rewrites) add("--rewrites", fs::absolute(file).string());
+  for (const std::string& file : flags.ops) add("--ops", fs::absolute(file).string());
+  for (const auto& [after, command] : flags.passes) add(cat("--pass ", quoted(after)), command);
+  for (const auto& [after, file] : flags.plugins)
+    add(cat("--plugin ", quoted(after)), fs::absolute(file).string());
+  return out;
+}
+
+std::vector<std::pair<std::string, Array>> arrays_of(const std::vector<std::string>& names,
+                                                     const Tensors& tensors) {
+  std::vector<std::pair<std::string, Array>> arrays;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    arrays.emplace_back(names[i], Array{tensors[i].dtype, tensors[i].shape, tensors[i].bytes});
+  return arrays;
+}
+
+std::string type_text(const loop::HostTensor& tensor) {
+  return cat(name(tensor.dtype), "[", join(tensor.shape, ", ", [](int64_t d) { return cat(d); }), "]");
+}
+
+// JSON has no NaN and no infinities.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(cat(value)); }
+
+void write_json(const std::string& folder, const Json& json) {
+  write_file((fs::path(folder) / "repro.json").string(),
+             json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace
+
+Json difference_json(const graph::Graph& graph, const FirstDifference& found) {
+  const graph::Node& node = graph[found.node];
+  Json json = {{"node", node.origin}, {"op", graph::name(node.kind)}, {"inputs", Json::array()}};
+  for (const graph::ValueId input : node.inputs) {
+    const auto value = found.values.find(input);
+    Json row = {{"name", graph[input].name}, {"declared", graph::to_string(graph[input].type)}};
+    if (value != found.values.end()) row["type"] = type_text(value->second);
+    json["inputs"].push_back(std::move(row));
+  }
+  const Difference& difference = found.difference;
+  json["output"] = difference.output;
+  json["declared"] = graph::to_string(graph[node.outputs[difference.output]].type);
+  json["type"] = type_text(found.want);
+  if (!found.error.empty()) {
+    json["error"] = found.error;
+    return json;
+  }
+  json["element"] = position(found.want, difference.element);
+  json["expected"] = number(difference.want);
+  json["got"] = number(difference.got);
+  json["difference"] = number(difference.error);
+  return json;
+}
+
+Json write_repro(const std::string& folder, const DifferenceSearch& search, const FirstDifference& found,
+                 const CompileFlags& flags) {
+  const SmallestPart part = smallest_part(search, found);
+  const fs::path to = folder;
+  fs::create_directories(to);
+  const std::string model = (to / "model.graph").string(), inputs = (to / "inputs.npz").string();
+  UnfinishedFile file(model);
+  graph::serialize(part.graph, [&](const uint8_t* bytes, size_t size) { file.write(bytes, size); });
+  file.commit();
+  std::string command = cat("stridec verify ", quoted(model));
+  if (!part.inputs.empty()) {
+    write_npz(inputs, arrays_of(part.graph.input_names, part.inputs));
+    command += cat(" --input ", quoted(inputs));
+  }
+  write_npz((to / "expected.npz").string(), arrays_of(part.graph.output_names, part.expected));
+  Json shapes = Json::object();
+  for (size_t i = 0; i < part.inputs.size(); ++i)
+    shapes[part.graph.input_names[i]] = type_text(part.inputs[i]);
+  Json json = {{"model", flags.model},
+               {"difference", difference_json(search.made.main().graph, found)},
+               {"nodes", part.nodes},
+               {"inputs", std::move(shapes)},
+               {"command", command + flags_text(flags)}};
+  write_json(folder, json);
+  return json;
+}
+
+Json write_repro(const std::string& folder, const std::string& artifact,
+                 const std::vector<std::string>& names, const Tensors& inputs, const CompileFlags& flags) {
+  fs::create_directories(folder);
+  const std::string file = (fs::path(folder) / "inputs.npz").string();
+  std::string command = cat("stridec verify ", quoted(flags.model));
+  if (!artifact.empty()) command += cat(" ", quoted(artifact));
+  if (!inputs.empty()) {
+    write_npz(file, arrays_of(names, inputs));
+    command += cat(" --input ", quoted(file));
+  }
+  Json json = {{"model", flags.model},
+               {"artifact", artifact},
+               {"inputs", Json::object()},
+               {"command", command + flags_text(flags)}};
+  for (size_t i = 0; i < inputs.size(); ++i) json["inputs"][names[i]] = type_text(inputs[i]);
+  write_json(folder, json);
+  return json;
+}
+
+}  // namespace stridec::cli

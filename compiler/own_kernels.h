@@ -1,0 +1,16 @@
+// Kernels of the user (--kernels) at the places of a graph that they compute: each is compared with the
+// compiler's own kernels in results and in time, in a child process, and stands there if it is faster.
+#pragma once
+
+#include "compiler/base/pass.h"
+#include "compiler/pipeline.h"
+
+namespace stridec {
+
+// The code of warnings about kernels that are wrong or fail.
+inline constexpr const char* kOwnKernel = "own-kernel";
+
+// A pass on the graph. With --frozen nothing runs: what the tuning database says is repeated.
+void run_own_kernels(Module& module, const PassContext& context);
+
+}  // namespace stridec
