@@ -1,0 +1,158 @@
+"""Pages of `stridec report` in a browser: python tests/report/run.py [--screenshots FOLDER] [name...]
+
+In a headless Chromium (Debian: apt-get install chromium-headless-shell), from file://: no message on the console, no request but
+the page, no name of a model that runs; what is folded opens and has what it is about; links reach what they name; the drawing and
+the view of memory have sizes, and nothing in them lies outside. Pages of large models load in time. Without the browser it prints
+that it is skipped. The last line is "N passed, N failed". Environment: stridec (the program, default build/stridec).
+"""
+
+import base64
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import chromium
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "models"))
+import models as light_models  # noqa: E402
+
+STRIDEC = os.environ.get("stridec", str(ROOT / "build" / "stridec"))
+SLOW_FACTOR = 4  # of seconds, since others may use the machine
+results = []
+
+CANARIES = ["</script><script>window.canary=1</script>", "\"><img src=x onerror=window.canary=1>", "<svg onload=window.canary=1>", "javascript:window.canary=1",
+            "&lt;script&gt;window.canary=1&lt;/script&gt;", "\u202egnp.exe", "a\u0000b", "'" * 40, "x" * 10000, "</style><style>*{display:none}", "{{7*7}}", "]]>",
+            "<!--", "--><script>window.canary=1</script>", "\U0001f600"]
+
+
+def expect(name, condition, detail=""):
+    results.append(bool(condition))
+    if not condition:
+        print(f"FAILED {name}: {detail}", flush=True)
+
+
+def report(model, page, *more):
+    done = subprocess.run([STRIDEC, "report", str(model), "-o", str(page), "--format=json", *more], capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        sys.exit(f"report of {model}: exit {done.returncode}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def value(name, shape):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def hostile(path):
+    """Names of nodes, values, sizes and weights that are no names."""
+    nodes, last = [], CANARIES[1]
+    for i, name in enumerate(CANARIES):
+        clean = name.replace("\x00", "0")
+        nodes.append(helper.make_node("MatMul" if i % 4 == 0 else "Tanh", [last, "</title>w"] if i % 4 == 0 else [last], [f"{clean}{i}"], clean))
+        last = f"{clean}{i}"
+    graph = helper.make_graph(nodes, "</h1><script>window.canary=1</script>", [value(CANARIES[1], ["<b>n", 4])], [value(last, ["<b>n", 4])],
+                              [numpy_helper.from_array(np.eye(4, dtype=np.float32), "</title>w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+
+
+def chain(path, count):
+    """A model of so many nodes, in scopes."""
+    ops = [("Relu", 1), ("Add", 2), ("Tanh", 1), ("Mul", 2), ("Softmax", 1)]
+    nodes, last = [], "x"
+    for i in range(count):
+        op, arity = ops[i % len(ops)]
+        nodes.append(helper.make_node(op, [last, "w"][:arity], [f"v{i}"], name=f"/layer{i // 100}/block{i // 10 % 10}/{op}_{i}"))
+        last = f"v{i}"
+    graph = helper.make_graph(nodes, "chain", [value("x", ["n", 8])], [value(last, ["n", 8])], [numpy_helper.from_array(np.ones(8, np.float32), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+
+
+FOLDED = """(() => { const all = [...document.querySelectorAll('details')];
+  all.forEach(d => d.open = true);
+  return all.map(d => [d.querySelector('summary').textContent, d.getBoundingClientRect().height - d.querySelector('summary').getBoundingClientRect().height,
+                       d.textContent.length]); })()"""
+LINKS = "[...document.querySelectorAll('a')].map(a => [a.getAttribute('href'), !!document.querySelector(a.getAttribute('href'))])"
+OUTSIDE = """[...document.querySelectorAll('svg')].map(svg => { const all = svg.getBoundingClientRect();
+  return [all.width, all.height, [...svg.querySelectorAll('rect')].filter(r => { const b = r.getBoundingClientRect();
+    return b.left < all.left - 1 || b.top < all.top - 1 || b.right > all.right + 1 || b.bottom > all.bottom + 1; }).length] })"""
+
+
+def look(browser, name, page, told, seconds, shots):
+    took = browser.open(page)
+    expect(f"{name}: loads", took < seconds * SLOW_FACTOR, f"{took:.1f} s")
+    expect(f"{name}: no request but the page", len(browser.asked) == 1 and browser.asked[0].startswith("file://"), browser.asked[:3])
+    expect(f"{name}: nothing on the console", not browser.said, browser.said[:3])
+    expect(f"{name}: no name runs", browser.value("window.canary === undefined"), "a canary ran")
+    elements = browser.value("document.getElementsByTagName('*').length")
+    text = browser.value("document.body.innerText")
+    for function in told["functions"]:
+        for kernel in function["kernels"]:
+            if kernel["name"] not in text:
+                expect(f"{name}: kernel {kernel['name']}", False, text[:200])
+    start = time.monotonic()
+    nodes = sum(len(function["nodes"]) for function in told["functions"])
+    folded = browser.value(FOLDED) if nodes < 10000 else []
+    # A kernel's loops, for example, may be empty text for none.
+    closed = [summary for summary, height, length in folded if height <= 0 and length > len(summary)]
+    expect(f"{name}: what is folded opens", not closed, closed[:5])
+    expect(f"{name}: opens in time", time.monotonic() - start < 10 * SLOW_FACTOR, f"{time.monotonic() - start:.1f} s")
+    lost = [href for href, there in browser.value(LINKS) if not there]
+    expect(f"{name}: links reach what they name", not lost, lost[:3])
+    drawings = browser.value(OUTSIDE)
+    expect(f"{name}: drawings have sizes, and all of them inside", all(w > 0 and h > 0 and outside == 0 for w, h, outside in drawings), drawings)
+    stored = browser.value("JSON.parse(document.getElementById('report').textContent).functions.length")
+    expect(f"{name}: its data are those of JSON", stored == len(told["functions"]), stored)
+    expect(f"{name}: stays quiet", not browser.said and len(browser.asked) == 1, (browser.said[:3], browser.asked[:3]))
+    if shots:
+        browser.call("Page.reload")
+        picture = browser.call("Page.captureScreenshot", format="png")["data"]
+        (pathlib.Path(shots) / f"{name}.png").write_bytes(base64.b64decode(picture))
+    return elements
+
+
+def main():
+    arguments = sys.argv[1:]
+    shots = arguments.pop(arguments.index("--screenshots") + 1) if "--screenshots" in arguments else None
+    names = [a for a in arguments if not a.startswith("-")]
+    program = chromium.find()
+    if not program:
+        print("skipped: there is no Chromium (apt-get install chromium-headless-shell)\n0 passed, 0 failed")
+        return
+    with tempfile.TemporaryDirectory() as folder, chromium.Chromium(program) as browser:
+        work = pathlib.Path(folder)
+        hostile(work / "hostile.onnx")
+        chain(work / "nodes5000.onnx", 5000)
+        if os.environ.get("STRIDEC_NIGHTLY"):
+            chain(work / "nodes20000.onnx", 20000)
+        filled = lambda name: lambda: light_models.fill_model(name, folder)
+        models = {"hostile": (work / "hostile.onnx", 1, None), "mobilenet": (filled("mobilenet_v2"), 2, 1.5e6), "tagger": (filled("tagger"), 2, 1.5e6),
+                  "bert": (filled("bert_base"), 2, 1e6), "unet": (filled("unet"), 2, None), "nodes5000": (work / "nodes5000.onnx", 2, None),
+                  **({"nodes20000": (work / "nodes20000.onnx", 4, 10e6)} if os.environ.get("STRIDEC_NIGHTLY") else {})}
+        for name, (model, seconds, most) in models.items():
+            if names and name not in names:
+                continue
+            model = model() if callable(model) else model
+            page = work / f"{name}.html"
+            told = report(model, page, *(["--sources", "none"] if name.startswith("nodes") else []))
+            size = page.stat().st_size
+            expect(f"{name}: size", most is None or size < most, f"{size} bytes")
+            elements = look(browser, name, page, told, seconds, shots)
+            print(f" {name}: {size / 1e6:.2f} MB, {elements} elements", flush=True)
+            if name == "mobilenet":  # of the artifact, from its manifest
+                subprocess.run([STRIDEC, "compile", str(model), "-o", str(work / "m.so")], check=True, capture_output=True)
+                told = report(work / "m.so", work / "artifact.html")
+                look(browser, "artifact", work / "artifact.html", told, seconds, shots)
+    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    main()
