@@ -49,9 +49,15 @@ def _attention(node: torch.fx.Node) -> Optional[Tuple[Any, tuple, Dict[str, Any]
     given = _bound(node)
     mask = given.get("attn_mask", given.get("attn_bias"))
     options = {"attn_mask": mask, "dropout_p": given.get("dropout_p", 0.0), "is_causal": given.get("is_causal", False),
-               "scale": given.get("scale")}
+               "scale": given.get("scale"), "enable_gqa": _groups(given["query"], given["key"])}
     return (_aten.scaled_dot_product_attention.default, (given["query"], given["key"], given["value"]),
             {key: value for key, value in options.items() if value is not None})
+
+
+def _groups(query: torch.fx.Node, key: torch.fx.Node) -> Optional[bool]:
+    """Whether a head of the keys serves several of the queries, which the fused kernels take without saying so."""
+    heads = [node.meta["val"].shape[-3] if node.meta["val"].dim() > 2 else 1 for node in (query, key)]
+    return True if all(isinstance(n, int) for n in heads) and heads[0] != heads[1] else None
 
 
 def _cast(node: torch.fx.Node) -> Tuple[Any, tuple, Dict[str, Any]]:

@@ -283,6 +283,13 @@ def test_arguments_and_buffers_that_are_written():
             same(module.count, other.count)
 
 
+def test_attention_with_groups_of_heads():
+    def attend(q, k, v):
+        return (torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),)
+
+    compare(attend, (torch.randn(2, 4, 6, 8), torch.randn(2, 2, 6, 8), torch.randn(2, 2, 6, 8)))
+
+
 def test_flex_attention():
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 

@@ -43,7 +43,11 @@ Results scaled_dot_product_attention(Context& c) {
   if (c.names("dropout_p") && c.number("dropout_p") != 0)
     c.unsupported("attention with dropout", "export the module in eval mode: module.eval()");
   if (q.rank() < 2) c.does_not_fit("attention takes [..., sequence, width]");
-  if (c.names("enable_gqa") && c.flag("enable_gqa")) {
+  // The fused kernel takes fewer heads of keys than of queries without saying so.
+  const bool fused = c.schema.name == "_scaled_dot_product_flash_attention_for_cpu";
+  const bool fewer = fused && q.rank() == 4 && k.rank() == 4 && q.dim(1).is_const() && k.dim(1).is_const() &&
+                     q.dim(1).value() != k.dim(1).value();
+  if (fewer || (c.names("enable_gqa") && c.flag("enable_gqa"))) {
     k = shared_heads(c.b, k, q.dim(q.rank() - 3));
     v = shared_heads(c.b, v, q.dim(q.rank() - 3));
   }
@@ -74,7 +78,7 @@ Results scaled_dot_product_attention(Context& c) {
   }
   const Term weights = mask ? masked_softmax(scores) : softmax(scores, {scores.rank() - 1});
   const Term out = cast(matmul(weights, widen(v)), q.dtype(), false);
-  if (c.schema.name != "_scaled_dot_product_flash_attention_for_cpu") return {out, weights};
+  if (!fused) return {out, weights};
   return {out, log_sum_exp(scores, {scores.rank() - 1}, false)};
 }
 

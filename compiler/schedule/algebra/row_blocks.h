@@ -18,9 +18,9 @@
 namespace stridec::schedule {
 
 // For programs of CPUs alone: a GPU has the memory, and records a run without loops as one graph. Runs before
-// fusion, while each nest is one operation. The steps that touch the tensors of rows, and those
-// between them, must be launches that treat each row by itself or sum over rows; one at least must sum. Rows of
-// windows (convolutions) stay together.
+// fusion, while each nest is one operation. The steps that touch the tensors of rows, and those between them,
+// must be launches that treat each row by itself or sum over rows; one at least must sum. Rows of windows
+// (convolutions) stay together.
 void block_rows(loop::Program& program);
 
 }  // namespace stridec::schedule
