@@ -257,8 +257,9 @@ void leave_repro(const Flags& flags, const DifferenceSearch& search,
   const auto& nodes = search.made.main().graph.nodes;
   const bool whole = first && std::ranges::count(nodes, graph::OpKind::kUserKernel, &graph::Node::kind) == 0;
   try {
-    compared["repro"] = whole ? write_repro(flags.repro, search, *first, flags.common)
-                              : write_repro(flags.repro, flags.artifact, names, search.given.inputs, flags.common);
+    compared["repro"] =
+        whole ? write_repro(flags.repro, search, *first, flags.common)
+              : write_repro(flags.repro, flags.artifact, names, search.given.inputs, flags.common);
     compared["repro"]["folder"] = flags.repro;
     failure += cat("; '", flags.repro, "' has ", whole ? "the smallest model that differs, and " : "",
                    "its inputs: ", compared["repro"]["command"].get<std::string>());

@@ -37,9 +37,8 @@ CallTensor tensor_of(const UserOperator& op, const extend::DeclaredTensor& decla
   CallTensor made;
   const std::vector<DType> types = extend::types_of(op, declared.type);
   // Types of fewer bits lie in memory as bytes.
-  auto type = std::ranges::find_if(types, [&](DType each) {
-    return is_type(each, given.dtype) && info(each).bits == given.dtype.bits;
-  });
+  auto type = std::ranges::find_if(
+      types, [&](DType each) { return is_type(each, given.dtype) && info(each).bits == given.dtype.bits; });
   if (type == types.end())
     type = std::ranges::find_if(types, [&](DType each) { return is_type(each, given.dtype); });
   if (type == types.end())

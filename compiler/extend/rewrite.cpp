@@ -171,8 +171,8 @@ class Rewriter {
     }
     const size_t guards = graph_.guards.size(), symbols = graph_.symbols.size();
     try {
-      instead = own.build ? own.build(builder, match.bindings)
-                          : replacement_of(builder, rule, match.bindings);
+      instead =
+          own.build ? own.build(builder, match.bindings) : replacement_of(builder, rule, match.bindings);
     } catch (const Error& error) {
       return cat("the replacement does not fit: ", error.diagnostic.message);
     }

@@ -72,7 +72,7 @@ struct Requirement {
 struct Check {
   enum class Kind { kExact, kUlp, kClose, kTrusted };
   Kind kind = Kind::kExact;
-  int64_t ulps = 0;                  // of kUlp
+  int64_t ulps = 0;                   // of kUlp
   double relative = 0, absolute = 0;  // absolute: where it is not given, as relative
   bool finite = false;
   std::optional<std::pair<double, double>> range;  // of the inputs
