@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/compare.h"
+#include "cli/library.h"
 #include "cli/progress.h"
 #include "cli/tolerance.h"
 #include "compiler/compile.h"
