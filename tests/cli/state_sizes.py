@@ -33,13 +33,13 @@ def decoder(new):
 
 
 def prepare():
-    """decoder.so with one entry point, cached.so with two, once."""
-    if os.path.exists("cached.so"):
+    """sized_decoder.so with one entry point, sized_pair.so with two, once."""
+    if os.path.exists("sized_pair.so"):
         return
-    onnx.save(decoder(1), "decoder.onnx")
-    onnx.save(decoder("n"), "prompt.onnx")
-    stridec(f"compile decoder.onnx -o decoder.so {FLAGS}", 0)
-    stridec(f"compile --function prompt=prompt.onnx --function decode=decoder.onnx -o cached.so {FLAGS} --dim n=1..8", 0)
+    onnx.save(decoder(1), "sized_decoder.onnx")
+    onnx.save(decoder("n"), "sized_prompt.onnx")
+    stridec(f"compile sized_decoder.onnx -o sized_decoder.so {FLAGS}", 0)
+    stridec(f"compile --function prompt=sized_prompt.onnx --function decode=sized_decoder.onnx -o sized_pair.so {FLAGS} --dim n=1..8", 0)
 
 
 def expected(cache, k, at):
@@ -52,22 +52,22 @@ def expected(cache, k, at):
 def test_commands_take_sizes_of_states():
     """check, inspect, run, bench, profile and verify; what is missing is named."""
     prepare()
-    text = stridec(f"check decoder.onnx {FLAGS}", 0).stdout
+    text = stridec(f"check sized_decoder.onnx {FLAGS}", 0).stdout
     expect("max_len" in text and "a context is created with it" in text, text)
-    symbols = {s["name"]: s for s in json.loads(stridec("inspect decoder.so --format=json", 0).stdout)["symbols"]}
+    symbols = {s["name"]: s for s in json.loads(stridec("inspect sized_decoder.so --format=json", 0).stdout)["symbols"]}
     expect(symbols["max_len"] == {"name": "max_len", "minimum": 8, "maximum": 64, "multiple": 8, "from": "context", "of_context": True}, symbols)
     expect(symbols["batch"]["from"] == {"input": "k", "dim": 0} and symbols["batch"]["of_context"] is True, symbols)
-    expect("past" in (text := stridec("inspect decoder.so", 0).stdout) and "a context is created with it" in text, text)
-    stridec("verify decoder.onnx decoder.so --state past=present --runs 3", 0)
-    stridec("verify decoder.onnx decoder.so --state past=present --dim batch=2,max_len=24", 0)
-    stridec("verify decoder.onnx decoder.so --state past=present --steps 4", 0)
-    stridec("verify prompt.onnx cached.so --function prompt --state past=present --runs 2", 0)
-    stridec("bench decoder.so --dim batch=2,max_len=32 --seconds 0.1", 0)
-    stridec("profile decoder.so --dim batch=2,max_len=32 --seconds 0.1", 0)
-    stridec("run decoder.so --random --dim max_len=16", 0)
+    expect("past" in (text := stridec("inspect sized_decoder.so", 0).stdout) and "a context is created with it" in text, text)
+    stridec("verify sized_decoder.onnx sized_decoder.so --state past=present --runs 3", 0)
+    stridec("verify sized_decoder.onnx sized_decoder.so --state past=present --dim batch=2,max_len=24", 0)
+    stridec("verify sized_decoder.onnx sized_decoder.so --state past=present --steps 4", 0)
+    stridec("verify sized_prompt.onnx sized_pair.so --function prompt --state past=present --runs 2", 0)
+    stridec("bench sized_decoder.so --dim batch=2,max_len=32 --seconds 0.1", 0)
+    stridec("profile sized_decoder.so --dim batch=2,max_len=32 --seconds 0.1", 0)
+    stridec("run sized_decoder.so --random --dim max_len=16", 0)
     np.save("k.npy", np.ones((2, HEADS, 1, WIDTH), np.float32))
     np.save("at.npy", np.zeros((2, HEADS, 1, WIDTH), np.int64))
-    files = "run decoder.so -i k=k.npy -i at=at.npy"
+    files = "run sized_decoder.so -i k=k.npy -i at=at.npy"
     stridec(f"{files} --dim max_len=16", 0)
     error = stridec(files, 1).stderr
     expect("the size 'max_len' of the artifact's states is not given" in error and "--dim max_len=" in error, error)
@@ -75,8 +75,8 @@ def test_commands_take_sizes_of_states():
     expect("a context with max_len 12; this artifact serves multiples of 8" in error, error)
     error = stridec(f"{files} --dim max_len=16,batch=3", 1).stderr
     expect("gives batch 2, where it is 3" in error, error)
-    expect("unknown-dim" in stridec("bench decoder.so --dim length=3 --seconds 0.1", 1).stderr, "a size that nobody has")
-    error = stridec("compile decoder.onnx -o never.so --state past=present --dim max_len=8..16,length=3", 1).stderr
+    expect("unknown-dim" in stridec("bench sized_decoder.so --dim length=3 --seconds 0.1", 1).stderr, "a size that nobody has")
+    error = stridec("compile sized_decoder.onnx -o never.so --state past=present --dim max_len=8..16,length=3", 1).stderr
     expect("length" in error, error)
 
 
@@ -87,7 +87,7 @@ def test_contexts_of_other_sizes():
     import stridec as module
 
     draw = np.random.default_rng(3)
-    with module.load("cached.so", sizes={"max_len": 16}) as artifact:
+    with module.load("sized_pair.so", sizes={"max_len": 16}) as artifact:
         expect(artifact.context_sizes == {"batch": (1, 4, 1), "max_len": (8, 64, 8)}, artifact.context_sizes)
         for batch, length in ((1, 8), (3, 64)):
             context = artifact.context(sizes={"batch": batch, "max_len": length})
