@@ -308,7 +308,7 @@ def check_errors(work, run, says, expect):
     wrong = {
         "no JSON": ("{", "bad.json#: no JSON"),
         "member": ({"operators": [], "kernels": 1}, "#/kernels: there is no member 'kernels'"),
-        "missing": ({"operators": [{"domain": "acme"}]}, "#/operators/0: member 'name' is missing"),
+        "missing": ({"operators": [{"domain": "acme"}]}, "#/operators/0: member 'inputs' is missing"),
         "type": (one(formula, inputs=[{"name": "x", "type": "f31"}]), "#/operators/0/inputs/0/type: 'f31' is neither a type"),
         "kind": (one(formula, attributes={"a": {"type": "double"}}), "#/operators/0/attributes/a/type: 'double' is none of int,"),
         "default": (one(formula, attributes={"a": {"type": "int", "default": 1.5}}), "#/operators/0/attributes/a/default: an integer"),
