@@ -158,6 +158,7 @@ void Library::bind_context(const Sizes& sizes) {
   if (const auto status = api_->context_create(model_, &options, &context_, message, sizeof(message)))
     fail(kind_of(status), "cannot-open", message);
   bound_ = std::move(own);
+  for (const auto& [name, function] : operators_) register_operator(name);
 }
 
 std::vector<std::string> Library::context_sizes() const {
@@ -367,7 +368,11 @@ int32_t Library::call_operator(void* user, const stridec_call* call) {
 
 void Library::set_operator(const std::string& name, Operator function) {
   operators_.insert_or_assign(name, std::move(function));
-  check(api_->context_set_callback(context(), name.c_str(), call_operator, this));
+  if (context_) register_operator(name);
+}
+
+void Library::register_operator(const std::string& name) {
+  check(api_->context_set_callback(context_, name.c_str(), call_operator, this));
 }
 
 void Library::reset_state() { check(api_->context_reset_state(context(), -1)); }

@@ -82,7 +82,8 @@ class Library {
   stridec_device device() const { return device_; }  // the device that the model runs on
 
   std::vector<Array> run(const std::vector<Array>& inputs);
-  // Operators that the application computes, and what computes one from now on. What it throws ends the run.
+  // The operators that the application computes. set_operator() registers a function that computes one; an
+  // exception from it ends the run.
   std::vector<std::string> operators() const;
   using Operator = std::function<void(const stridec_call&)>;
   void set_operator(const std::string& name, Operator function);
@@ -117,6 +118,7 @@ class Library {
  private:
   stridec_context* context() const;
   void check(stridec_status status) const;
+  void register_operator(const std::string& name);
   static int32_t call_operator(void* user, const stridec_call* call);
   bool has_functions() const;  // of the API: artifacts of earlier compilers have one
   stridec_function_info function_info() const;

@@ -92,6 +92,16 @@ def check_commands(work, run, says, expect):
     code, out, errors = run("compile", model, "-o", library, "--ops", file)
     expect("two outputs with a reference compile", code == 0, out + errors)
     says("two outputs with a reference", ["verify", model, library, "--ops", file], 0, says_so)
+    # A state whose sizes a context is created with: runs of several sizes take several contexts.
+    nodes = [custom(("x",), ("a",)), helper.make_node("Add", ["state", "a"], ["next"]), helper.make_node("Neg", ["next"], ["y"])]
+    model = model_of(work / "sized.onnx", nodes, inputs=[(name, ["n", 8]) for name in ("state", "x")], outputs=("y", "next"))
+    file, library = work / "sized.ops", work / "sized.so"
+    file.write_text(json.dumps(one({"callback": {}}, reference={"formula": "y = x * 2"})))
+    code, out, errors = run("compile", model, "-o", library, "--ops", file, "--state", "state=next", "--dim", "n=1..4")
+    expect("a sized state compiles", code == 0, out + errors)
+    says("a sized state", ["verify", model, library, "--ops", file, "--state", "state=next", "--runs", "3"], 0, says_so)
+    for n in (1, 3):
+        says(f"a sized state of {n}", ["run", library, "--ops", file, "--random", "--dim", f"n={n}"], 0, says_so)
     # Another file than the artifact's, and one without the operator.
     other = {"operators": [{**two["operators"][0], "inputs": two["operators"][0]["inputs"][:1], "reference": {"formula": two["operators"][0]["reference"]["formula"][1:]
                             + ["y = cast(transpose(x, first = 0, second = 1), f16)"]}}]}
