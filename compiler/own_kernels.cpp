@@ -13,6 +13,7 @@
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
+#include "compiler/extend/draw.h"
 #include "compiler/extend/evaluate.h"
 #include "compiler/extend/kernel_file.h"
 #include "compiler/extend/rewrite.h"
@@ -116,20 +117,18 @@ graph::Graph graph_of(const OwnKernel& kernel, const extend::OperatorBody& body,
   return graph;
 }
 
-// Numbers around 0, without special ones: the interpreter has seen these.
+// Numbers around 0. Special ones have been compared with the interpreter before.
 std::vector<HostTensor> inputs_of(const Site& site) {
   std::vector<HostTensor> inputs;
-  uint64_t state = 88172645463325252u;
+  extend::Draws draws(1);
   for (size_t i = 0; i < site.types.size(); ++i) {
     if (site.constants[i]) continue;
     std::vector<int64_t> shape;
     for (const sym::Expr dim : site.types[i].shape) shape.push_back(dim.value());
     HostTensor& tensor = inputs.emplace_back(loop::make_tensor(site.types[i].dtype, shape));
-    for (int64_t e = 0; e < loop::element_count(tensor); ++e) {
-      state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-      const double unit = static_cast<double>(state >> 11) * 0x1p-53;
-      loop::set_number(tensor, e, is_float(tensor.dtype) ? 2 * unit - 1 : std::floor(4 * unit));
-    }
+    for (int64_t e = 0; e < loop::element_count(tensor); ++e)
+      loop::set_number(tensor, e,
+                       is_float(tensor.dtype) ? draws.between(-1, 1) : static_cast<double>(draws.below(4)));
   }
   return inputs;
 }
@@ -201,7 +200,8 @@ class Chooser {
   }
 
  private:
-  // What is no matter of this place ends the compilation, after rewriting.
+  // An error that is not about this place (a kernel that does not compile) ends the compilation after
+  // rewriting.
   std::vector<ValueId> build(const OwnKernel& kernel, Builder& builder, const Bindings& bindings) {
     try {
       return replacement(kernel, builder, bindings);
@@ -374,7 +374,7 @@ class Chooser {
     return choice;
   }
 
-  // Both by turns in a child process.
+  // Times both kernels by turns, in a child process.
   void compete(const OwnKernel& kernel, CompiledProgram& own, CompiledProgram& made,
                const std::vector<HostTensor>& inputs, KernelChoice& choice) const {
     using tune::Event;

@@ -140,28 +140,28 @@ class KernelBuilder {
             .strides = strides == body_.strides.end() ? UserKernel::Strides::kDense : strides->second};
   }
 
-  sym::Expr size(const Term& term, const std::string& what) {
+  // The value of an expression of the declaration, which has to be a size. `what` begins the message.
+  sym::Expr expression(const Term& term, const std::string& what) {
     const Attr value = Evaluator(b_, bindings_).attribute(term);
     const auto* e = std::get_if<sym::Expr>(&value);
     if (!e)
       fail(ErrorKind::kDoesNotFit, "does-not-fit",
-           cat(op_.name, ": ", what, " '", extend::to_string(term), "' is ", extend::to_string(value),
-               ", not a size"));
-    b_.require(sym::ge(*e, 0),
-               cat(sym::escaped(op_.name), ": ", what, " ", sym::escaped(extend::to_string(term)), " is {0}"),
-               {*e});
+           cat(op_.name, ": ", what, " ", extend::to_string(value), ", not a size"));
     return *e;
+  }
+
+  sym::Expr size(const Term& term, const std::string& what) {
+    const std::string text = extend::to_string(term);
+    const sym::Expr e = expression(term, cat(what, " '", text, "' is"));
+    b_.require(sym::ge(e, 0), cat(sym::escaped(op_.name), ": ", what, " ", sym::escaped(text), " is {0}"),
+               {e});
+    return e;
   }
 
   // No run depends on it, so that no run fails where it is negative.
   sym::Expr cost(const Term& term, const std::string& what) {
-    const Attr value = Evaluator(b_, bindings_).attribute(term);
-    const auto* e = std::get_if<sym::Expr>(&value);
-    if (!e)
-      fail(ErrorKind::kDoesNotFit, "does-not-fit",
-           cat(op_.name, ": its ", what, " '", extend::to_string(term), "' are ", extend::to_string(value),
-               ", not a size"));
-    return b_.simplify(sym::max(*e, 0));
+    return b_.simplify(
+        sym::max(expression(term, cat("its ", what, " '", extend::to_string(term), "' are")), 0));
   }
   sym::Expr bytes_of(const std::vector<ValueId>& inputs, const std::vector<graph::Type>& results) {
     sym::Expr all = 0;

@@ -93,13 +93,14 @@ std::vector<Values> kinds_of_values(const Check& check) {
 
 namespace {
 
-// An integer just beside one that a type of `bits` bits rounds to even: what rounds twice, differs there.
-int64_t beside_midpoint(Draws& d, int bits, int64_t offset) {
+// A tie of rounding to a float with `bits - 1` significant bits, plus `offset`. Next to a tie, rounding twice
+// differs from rounding once.
+int64_t near_tie(Draws& d, int bits, int64_t offset) {
   const int64_t odd = 2 * d.below(int64_t{1} << (bits - 1)) + 1;
   return (odd << d.below(62 - bits)) + offset;
 }
 
-// The same as a number around 1, as near as the type has one.
+// A float around 1 at or next to a tie, as near as the type has one.
 double near_midpoint(Draws& d, DType dtype) {
   const int bits = d.any_of(std::vector<int>{2, 3, 4, 8, 11});
   const double number = std::ldexp(static_cast<double>(2 * d.below(int64_t{1} << bits) + 1),
@@ -149,8 +150,7 @@ int64_t draw_integer(Draws& d, DType dtype, Values values) {
   if (values == Values::kSpecial || values == Values::kLarge) {
     const std::vector<int64_t> edges = {range.lo, static_cast<int64_t>(range.hi), 0, 1, range.lo + 1, -1};
     if (d.chance(0.5)) return wrap_integer(dtype, d.any_of(edges));
-    if (d.chance(0.3))
-      return wrap_integer(dtype, beside_midpoint(d, d.chance(0.5) ? 25 : 54, d.below(3) - 1));
+    if (d.chance(0.3)) return wrap_integer(dtype, near_tie(d, d.chance(0.5) ? 25 : 54, d.below(3) - 1));
     return wrap_integer(dtype, d.below(int64_t{1} << 62) - (int64_t{1} << 61));
   }
   return wrap_integer(dtype, is_signed(dtype) ? d.below(9) - 4 : d.below(5));

@@ -85,4 +85,14 @@ void JsonPlace::allow(std::initializer_list<std::string_view> keys) const {
                     join(keys, ", ", [](std::string_view k) { return std::string(k); })));
 }
 
+JsonPlace::Json parse_json(const std::string& text, const std::string& file) {
+  JsonPlace::Json json;
+  try {
+    json = JsonPlace::Json::parse(text);
+  } catch (const JsonPlace::Json::exception& error) {
+    JsonPlace(json, file, "").fail(cat("no JSON: ", error.what()));
+  }
+  return json;
+}
+
 }  // namespace stridec::extend

@@ -40,4 +40,7 @@ class JsonPlace {
   std::string file_, pointer_;
 };
 
+// Parses the text of a file. Throws Error kMalformed like fail().
+JsonPlace::Json parse_json(const std::string& text, const std::string& file);
+
 }  // namespace stridec::extend

@@ -119,12 +119,7 @@ std::string_view name(KernelChoice::Kind kind) {
 }
 
 KernelFile parse_kernels(const std::string& text, const std::string& path) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    JsonPlace(json, path, "").fail(cat("no JSON: ", error.what()));
-  }
+  const Json json = parse_json(text, path);
   const JsonPlace root(json, path, "");
   root.allow({"name", "description", "kernels"});
   KernelFile file{.path = path, .name = path, .sha256 = sha256(text.data(), text.size())};

@@ -1,4 +1,4 @@
-// Kernels of one's own for operations that the compiler knows (--kernels): a file declares each as an
+// Kernels of the user for operations that the compiler knows (--kernels): a file declares each as an
 // operator with a kernel in C, and the operations that it computes, which are its pattern and its reference.
 #pragma once
 

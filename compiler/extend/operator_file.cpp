@@ -50,12 +50,7 @@ UserOperator instance_of(const UserOperator& op, size_t inputs, size_t outputs) 
 }
 
 OperatorFile parse_operators(const std::string& text, const std::string& path) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    JsonPlace(json, path, "").fail(cat("no JSON: ", error.what()));
-  }
+  const Json json = parse_json(text, path);
   const JsonPlace root(json, path, "");
   root.allow({"name", "version", "description", "operators"});
   OperatorFile file{.path = path, .name = path, .sha256 = sha256(text.data(), text.size())};

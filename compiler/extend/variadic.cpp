@@ -42,7 +42,7 @@ std::string with_words(const std::string& text,
   return out;
 }
 
-// The begin of the item of a list that ends before `end`: behind the last comma or opening bracket around it.
+// Where the list item that ends before `end` begins: after the last comma or unclosed bracket before it.
 size_t item_begin(const std::string& text, size_t end) {
   int depth = 0;
   for (size_t at = end; at-- > 0;) {
@@ -54,7 +54,7 @@ size_t item_begin(const std::string& text, size_t end) {
   return 0;
 }
 
-// The bracket that the one at `close` closes.
+// The position of the bracket that matches the one at `close`.
 std::optional<size_t> opening_of(const std::string& text, size_t close) {
   int depth = 0;
   for (size_t at = close; at-- > 0;) {
@@ -90,7 +90,7 @@ class Expander {
   }
 
  private:
-  // Names that stand before '@', with the number of tensors.
+  // Records the names that may be followed by '@', with their number of tensors.
   void add_list(const char* list, size_t count) {
     const JsonPlace last = at_.at(list).items().back();
     const std::string name = last.at("name").identifier();
@@ -113,7 +113,7 @@ class Expander {
     return out;
   }
 
-  // How many tensors the names of a text stand for.
+  // The number of tensors that each name followed by '@' in the text stands for; all have to agree.
   size_t count_of(const std::string& text, const JsonPlace& at) const {
     std::optional<size_t> count;
     std::string first;
@@ -170,7 +170,7 @@ class Expander {
     return made;
   }
 
-  // All texts below; `code`: of C, whose statements end at braces too.
+  // The value with all texts in it expanded. `code`: they are C, whose statements also end at braces.
   Json walked(const JsonPlace& at, bool code) const {
     if (at.value().is_string()) return statements(lists(at.text(), at), at, code);
     Json made = at.value();
@@ -250,7 +250,7 @@ class Expander {
     return made;
   }
 
-  // What is left of '@' repeats the statement that it stands in, on one line.
+  // Repeats each statement that still has an '@', once for each tensor, on one line.
   std::string statements(const std::string& text, const JsonPlace& at, bool code) const {
     if (text.find('@') == std::string::npos) return text;
     std::string out;
