@@ -7,6 +7,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/graph/context_sizes.h"
+#include "compiler/loop/fresh_symbol.h"
 #include "compiler/loop/index_length.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/sym/guard.h"
@@ -315,17 +316,7 @@ void Lowering::bind_symbol(sym::Expr symbol, const View& scalar, sym::Expr lower
 }
 
 sym::Expr Lowering::fresh_symbol(const std::string& hint, sym::Expr lower, sym::Expr upper) {
-  auto taken = [&](const std::string& name) {
-    return std::any_of(program_.symbols.begin(), program_.symbols.end(),
-                       [&](const loop::Symbol& s) { return s.var.name() == name; });
-  };
-  std::string name = hint;
-  while (taken(name)) name = cat(hint, "..", next_symbol_++);
-  const sym::Expr symbol = sym::var(name);
-  program_.symbols.push_back({.var = symbol});
-  program_.facts.assume(sym::le(lower, symbol));
-  program_.facts.assume(sym::le(symbol, upper));
-  return symbol;
+  return loop::fresh_symbol(program_, hint, lower, upper, next_symbol_);
 }
 
 void Lowering::update_state(ValueId state, ValueId value) {

@@ -9,6 +9,7 @@
 #include "compiler/base/text.h"
 #include "compiler/kernels/contraction.h"
 #include "compiler/loop/build.h"
+#include "compiler/loop/fresh_symbol.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/flow.h"
@@ -99,8 +100,8 @@ class Chain {
         ok_ && writers == 1 && flow_.total_writers[id.value] == 1 && flow_.total_readers[id.value] == readers;
   }
 
-  // Small tensors of rows that only members touch are kept for a block as well: indices stay plain, and
-  // fusion finds in the loop what it would find outside.
+  // Small tensors of rows that only members touch hold one block as well, so that their indices stay plain
+  // variables and fusion works in the loop as it does outside.
   void add_small() {
     for (const auto& [id, dim] : row_dim_) {
       const loop::Buffer& buffer = program_[id];
@@ -123,7 +124,7 @@ class Chain {
            (found->extent == rows_ || program_.facts.holds(sym::eq(found->extent, rows_)));
   }
 
-  // Adds a step, by the variable at which it accesses the rows of a tensor that is known to have them.
+  // Adds a step. Its row variable is the one with which it indexes the rows of a tensor found before.
   bool add(int at) {
     if (members_.contains(at)) return true;
     const Nest* nest = nest_at(program_, program_.steps, at);
@@ -291,27 +292,15 @@ int64_t rows_of_block(const Program& program, BufferId tensor, size_t dim) {
   return block;
 }
 
-Expr new_symbol(Program& program, const std::string& hint) {
-  std::string name = hint;
-  for (int i = 1; std::ranges::any_of(program.symbols, [&](const auto& s) { return s.var.name() == name; });
-       ++i)
-    name = cat(hint, "..", i);
-  program.symbols.push_back({.var = sym::var(name)});
-  return program.symbols.back().var;
-}
-
 void apply(Program& program, const Flow& flow, const Chain& chain, int64_t block) {
-  const Expr rows = chain.rows(), counter = new_symbol(program, "row_block"),
-             trips = sym::ceildiv(rows, block);
+  int next = 1;
+  const Expr rows = chain.rows(), trips = sym::ceildiv(rows, block),
+             counter = loop::fresh_symbol(program, "row_block", 0, trips - 1, next);
   loop::While blocks{.counter = counter,
                      .trip_count = trips,
                      .condition = {},
-                     .iterations = new_symbol(program, "row_blocks"),
+                     .iterations = loop::fresh_symbol(program, "row_blocks", 0, trips, next),
                      .body = {}};
-  program.facts.assume(sym::le(0, counter));
-  program.facts.assume(sym::lt(counter, trips));
-  program.facts.assume(sym::le(0, blocks.iterations));
-  program.facts.assume(sym::le(blocks.iterations, trips));
   program.facts.assume(sym::lt(counter * block, rows));
   const bool equal = program.facts.holds(sym::eq(sym::mod(rows, block), 0));
   const Expr extent = equal ? Expr(block) : sym::min(block, rows - counter * block);

@@ -9,8 +9,8 @@
 // The loss over a large vocabulary is such a chain: its logits and their gradient are the largest tensors of
 // a training step ("cut cross-entropy", Wijmans et al., arXiv 2411.09009, does it in one kernel). Sums over
 // rows are accumulated from block to block in order, so that results do not depend on threads. Blocks have
-// enough rows for products to run at their speed: what is read and written once per block, the weight and its
-// gradient, is little beside that.
+// enough rows that reading the weight and updating its gradient, once per block, takes little of the time of
+// the products.
 #pragma once
 
 #include "compiler/loop/program.h"
