@@ -254,8 +254,7 @@ int run(const Flags& flags, const Globals& globals) {
   if (output.empty() && !options.functions.empty())
     fail(ErrorKind::kUsage, "usage", "an artifact of functions needs a name", "give --output name.so");
   if (output.empty()) output = std::filesystem::path(options.model).replace_extension(".so").string();
-  if (flags.common.weights == "external")
-    options.weights_file = std::filesystem::path(output).stem().string() + ".weights";
+  if (flags.common.weights == "external") options.weights_file = package::weights_name(output);
   std::vector<std::string> sources = flags.common.ops;
   sources.insert(sources.end(), flags.common.rewrites.begin(), flags.common.rewrites.end());
   for (const FunctionModel& function : options.entry_points()) sources.push_back(function.model);

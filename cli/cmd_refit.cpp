@@ -32,10 +32,6 @@ struct RefitFlags {
   bool partial = false;
 };
 
-std::string weights_name(const std::filesystem::path& library) {
-  return library.stem().string() + ".weights";
-}
-
 // Makes the artifact name the output's file of weights. Returns the contents of that file.
 std::string replace_external(const RefitFlags& flags, std::string& file,
                              const package::ArtifactLayout& layout, std::string& manifest,
@@ -47,7 +43,7 @@ std::string replace_external(const RefitFlags& flags, std::string& file,
   std::string weights = read_file((folder / name.get<std::string>()).string());
   STRIDEC_CHECK(section.offset <= weights.size() && section.bytes.size() <= weights.size() - section.offset);
   weights.replace(section.offset, section.bytes.size(), section.bytes);
-  const std::string own = weights_name(flags.output);
+  const std::string own = package::weights_name(flags.output);
   if (own.size() >= sizeof stridec_abi_weights_file::name)
     fail(ErrorKind::kUsage, "long-name", cat("'", own, "' is too long for the name of a file"));
   name = own;
@@ -76,16 +72,16 @@ int refit(const RefitFlags& flags, const Globals& globals) {
   else
     weights = replace_external(flags, file, layout, manifest, section);
 
-  const std::filesystem::path output(flags.output);
-  const std::string beside = package::manifest_path(flags.output),
-                    sidecar = (output.parent_path() / weights_name(output)).string();
+  const std::filesystem::path folder = std::filesystem::path(flags.output).parent_path();
+  const std::string manifest_file = package::manifest_path(flags.output),
+                    weights_file = (folder / package::weights_name(flags.output)).string();
   check_replaceable(flags.output);
-  check_replaceable(beside);
-  UnfinishedFile library(flags.output), text(beside);
+  check_replaceable(manifest_file);
+  UnfinishedFile library(flags.output), text(manifest_file);
   std::optional<UnfinishedFile> external;
   if (!layout.weights_bytes) {
-    check_replaceable(sidecar);
-    external.emplace(sidecar);
+    check_replaceable(weights_file);
+    external.emplace(weights_file);
     external->write(weights.data(), weights.size());
   }
   library.write(file.data(), file.size());

@@ -118,4 +118,8 @@ std::string manifest_path(const std::string& library) {
   return std::filesystem::path(library).replace_extension(".json").string();
 }
 
+std::string weights_name(const std::string& library) {
+  return std::filesystem::path(library).stem().string() + ".weights";
+}
+
 }  // namespace stridec::package

@@ -44,5 +44,7 @@ class StagedArtifact {
 
 // The path of the manifest of a library: "model.so" -> "model.json".
 std::string manifest_path(const std::string& library);
+// The name, in the same folder, of the file of external weights.
+std::string weights_name(const std::string& library);
 
 }  // namespace stridec::package
