@@ -1,6 +1,5 @@
 #include "compiler/kernels/chain_range.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 
@@ -16,7 +15,6 @@ using loop::For;
 using loop::Load;
 using loop::Store;
 using sym::Expr;
-using Role = ChainRange::Role;
 
 class Finder {
  public:
@@ -24,7 +22,7 @@ class Finder {
 
   std::optional<ChainRange> find() {
     for (const Chain::Part& part : chain_.parts) {
-      out_.roles.push_back(Role::kOther);
+      out_.sums.push_back(false);
       if (!(part.link ? add_link(part) : add_rows(part))) return std::nullopt;
     }
     for (const BufferId id : summed_) {
@@ -61,7 +59,7 @@ class Finder {
       if (dims.size() != 1 || !is_at(rows->access, dims[0].var) || !columns_.contains(rows->access.buffer))
         return false;
       summed_.insert(rows->access.buffer);
-      out_.roles.back() = Role::kSums;
+      out_.sums.back() = true;
       return true;
     }
     bool ok = part.columns.size() == 1 && has_extent(part.columns[0].extent);
@@ -72,7 +70,6 @@ class Finder {
       ok = is_store && is_local(access->buffer) && is_at(*access, part.columns[0].var);
       columns_.insert(access->buffer);
     });
-    out_.roles.back() = Role::kColumns;
     return ok;
   }
 
@@ -93,7 +90,6 @@ class Finder {
       visit(stmt);
       if (const loop::Block* body = loop::body_of(stmt)) loop::for_each_stmt(*body, visit);
     }
-    out_.roles.back() = Role::kColumns;
     return ok;
   }
 
@@ -139,13 +135,6 @@ class Finder {
 };
 
 }  // namespace
-
-bool ChainRange::is_over_columns(const loop::Program& program, const For& loop) const {
-  return std::ranges::any_of(loop.body, [&](const loop::Stmt& stmt) {
-    const auto* store = std::get_if<Store>(&stmt.node);
-    return store && program[store->access.buffer].storage == loop::Storage::kLocal;
-  });
-}
 
 std::optional<ChainRange> chain_range(const loop::Program& program, const Chain& chain) {
   return Finder(program, chain).find();

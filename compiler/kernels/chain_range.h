@@ -11,17 +11,12 @@
 namespace stridec::kernels {
 
 struct ChainRange {
-  enum class Role {
-    kOther,
-    kColumns,  // a link that fills columns, or row statements with loops over them
-    kSums      // a link that sums over columns
-  };
-  std::vector<Role> roles;  // of the chain's parts
-  sym::Expr extent;         // of the columns
-  // Row r has the columns from r + first on, and those before r + end.
+  // By part of the chain: whether it is a link that sums over columns. Other links fill columns, and all
+  // `for` loops of row statements are over columns.
+  std::vector<bool> sums;
+  sym::Expr extent;  // of the columns
+  // Row r has the columns from r + first on, or those before r + end.
   std::optional<sym::Expr> first, end;
-  // The loops over columns in row statements.
-  bool is_over_columns(const loop::Program& program, const loop::For& loop) const;
 };
 
 // Nothing if no columns are hidden, or if a chain's statements use hidden ones.

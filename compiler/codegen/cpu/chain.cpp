@@ -55,10 +55,12 @@ class Emitter {
                   cat("nest '", nest.name, "' is no chain: ", reason));
     chain_ = *std::move(matched);
     inner_ = schedule::parse_plan({.kernel = "", .directives = plan_.inner});
-    if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips)
+    if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips) {
       attention_ = std::move(attention);
-    else
-      range_ = kernels::chain_range(program, chain_);
+      sums_ = {false, false, true};
+    } else if ((range_ = kernels::chain_range(program, chain_))) {
+      sums_ = range_->sums;
+    }
     divided_ = divide_results(program, chain_);
     for (kernels::Chain::Part& part : chain_.parts)
       if (!part.link) sum_where_stored(part.nest);
@@ -192,7 +194,7 @@ class Emitter {
                    unit - 1, ") / ", unit, " * ", unit, ");"));
   }
 
-  // A whole vector, and a whole step of each micro-kernel.
+  // The multiple to which column ranges are rounded: a vector, and a step of each micro-kernel.
   int column_unit() const {
     int unit = text_.target().vector_bytes / 4;
     for (const auto& link : links_)
@@ -220,7 +222,6 @@ class Emitter {
     loop::Nest out = nest;
     loop::for_each_stmt(out.body, [&](loop::Stmt& stmt) {
       if (auto* loop = std::get_if<loop::For>(&stmt.node)) {
-        if (range_ && !range_->is_over_columns(program_, *loop)) return;
         loop->dims[0].extent = begins() ? column_end_ - column_begin_ : column_end_;
         if (begins()) loop::substitute(loop->body, {{loop->dims[0].var, loop->dims[0].var + column_begin_}});
       }
@@ -238,14 +239,10 @@ class Emitter {
     const std::string multiply = f.print_declaration();
     f.print_shape_start();
     text_.line(cat("alignas(64) ", f.element(), " tile[", kernel.rows * kernel.line(), "];"));
-    const auto is = [&](kernels::ChainRange::Role role, const kernels::Chain::Part& of_attention) {
-      const size_t at = static_cast<size_t>(&part - chain_.parts.data());
-      return attention_ ? &part == &of_attention : range_ && range_->roles[at] == role;
-    };
-    const bool scores = is(kernels::ChainRange::Role::kColumns, chain_.parts.front()),
-               sums = is(kernels::ChainRange::Role::kSums, chain_.parts.back());
+    const bool sums = !sums_.empty() && sums_[static_cast<size_t>(&part - chain_.parts.data())],
+               fills = !sums_.empty() && !sums;
     text_.line(cat("const int64_t columns = ", text_.size(extent_of(f.columns)), ", panels = (",
-                   scores ? "column_end" : "columns", " + ", kernel.columns() - 1, ") / ", kernel.columns(),
+                   fills ? "column_end" : "columns", " + ", kernel.columns() - 1, ") / ", kernel.columns(),
                    ";"));
     text_.line(cat("const int64_t tiles = (block_rows + ", kernel.rows - 1, ") / ", kernel.rows, ";"));
     text_.line("const int64_t tile_base = block_rows / tiles, longer_tiles = block_rows % tiles;");
@@ -259,7 +256,7 @@ class Emitter {
     }
     link.columns->print_change();
     text_.open(cat("for (int64_t panel = ",
-                   scores && begins() ? cat("column_begin / ", kernel.columns()) : std::string("0"),
+                   fills && begins() ? cat("column_begin / ", kernel.columns()) : std::string("0"),
                    "; panel < panels; ++panel)"));
     text_.line(cat("const int64_t first_column = panel * ", kernel.columns(), ";"));
     text_.line(cat("const int64_t live_columns = sd_min(columns - first_column, ", kernel.columns(), ");"));
@@ -291,7 +288,7 @@ class Emitter {
 
   void print_rows(const kernels::Chain::Part& part) {
     text_.open("for (int64_t row = block_row; row < block_row + block_rows; ++row)");
-    const loop::Nest nest = attention_ || range_ ? limited(part.nest) : part.nest;
+    const loop::Nest nest = sums_.empty() ? part.nest : limited(part.nest);
     Body body(text_, nest, {inner_.width, inner_.accumulators});
     body.set_index(column_begin_, "column_begin");
     body.set_index(column_end_, "column_end");
@@ -323,6 +320,7 @@ class Emitter {
   kernels::Chain chain_;
   std::optional<kernels::Flash> attention_;   // set if its mask hides keys from whole blocks of rows
   std::optional<kernels::ChainRange> range_;  // set if positions hide columns in another chain
+  std::vector<bool> sums_;  // of either: by part, whether a link sums over columns and does not fill them
   const Expr column_begin_ = sym::var("%column_begin"), column_end_ = sym::var("%column_end");
   std::optional<DividedResults> divided_;
   std::optional<RowValue> row_value_;
