@@ -99,7 +99,7 @@ void use_references(Library& library, const OperatorFiles& files, const Globals&
     const UserOperator* op = find(files, name);
     if (op && op->reference) {
       by_reference.push_back(printable(name));
-      // The files outlive neither the caller's scope nor the library by themselves.
+      // The capture keeps the files, which `op` points into.
       library.set_operator(name, [files, op](const stridec_call& call) { compute(*op, call); });
       continue;
     }

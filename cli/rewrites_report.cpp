@@ -48,7 +48,7 @@ std::string own_kernels_text(const std::vector<extend::KernelChoice>& kernels) {
   for (const extend::KernelChoice& each : kernels) {
     out += cat(" ", printable(each.kernel), " at ", printable(each.node), ": ", extend::name(each.kind));
     if (each.user_seconds > 0)
-      out += cat(", ", human_seconds(each.user_seconds), " beside ", human_seconds(each.own_seconds));
+      out += cat(", ", human_seconds(each.user_seconds), " against ", human_seconds(each.own_seconds));
     out += each.reason.empty() ? "\n" : cat(": ", printable(each.reason), "\n");
   }
   return out.empty() ? " no kernel of --kernels computes a part of this graph\n" : out;

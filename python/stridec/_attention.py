@@ -37,15 +37,13 @@ def _replace(module: torch.fx.GraphModule, node: torch.fx.Node, decompositions: 
 
     operands: List[torch.fx.Node] = []
 
-    def tensors_first(value: Any) -> Any:
-        if not isinstance(value, torch.fx.Node):
-            return value
-        if value.op == "get_attr" and isinstance(_attribute(module, value.target), torch.nn.Module):
-            return value
-        operands.append(value)
+    def collect(value: torch.fx.Node) -> torch.fx.Node:
+        is_function = value.op == "get_attr" and isinstance(_attribute(module, value.target), torch.nn.Module)
+        if not is_function:
+            operands.append(value)
         return value
 
-    torch.fx.node.map_arg((node.args, node.kwargs), tensors_first)
+    torch.fx.node.map_arg((node.args, node.kwargs), collect)
     operands = list(dict.fromkeys(operands))
     values = [_value(module, operand) for operand in operands]
 

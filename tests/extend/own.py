@@ -1,4 +1,4 @@
-"""Kernels of one's own for operations that the compiler knows (--kernels): the topic `own` of run.py.
+"""Kernels of the user for operations that the compiler knows (--kernels): the topic `own` of run.py.
 
 Kernels that win, that lose, that are wrong at once or at large sizes only, and that crash: each is a result, and the artifact
 computes what the model says.
@@ -86,7 +86,7 @@ def check(work, run, says, expect):
     expect("each has two times", all(row["seconds"] > 0 and row["own_seconds"] > 0 for row in found.values()), found)
     expect("a plain loop loses to ours", found["gemm"]["choice"] == "slower" and found["gemm"]["node"] == "node 0 'product' (MatMul)", found["gemm"])
     expect("what needs no sorting wins", found.get("sum_of_sorted", {}).get("choice") == "chosen", found)
-    says("as text", ["inspect", model, "--stage=kernels", "--kernels", folder], 0, "gemm at node 0 'product' (MatMul): slower,", "beside")
+    says("as text", ["inspect", model, "--stage=kernels", "--kernels", folder], 0, "gemm at node 0 'product' (MatMul): slower,", "against")
     code, out, errors = run("compile", model, "-o", library, "--kernels", folder)
     expect("compiles", code == 0, out + errors)
     manifest = json.loads(library.with_suffix(".json").read_text())

@@ -245,7 +245,7 @@ class BackwardFinder {
         weights_(forward.weights.begin(), forward.weights.end()) {}
 
   std::optional<BackwardPass> find() {
-    // The gradient of o, which the others multiply, is known by the product that reads p.
+    // The product that reads p tells which tensor is the gradient of o; the other products read it too.
     for_each_product([&](const Product& product) { take_values(product); });
     if (out_.dv.step < 0) return std::nullopt;
     for_each_product([&](const Product& product) { take_scores(product); });
