@@ -97,19 +97,9 @@ Imported import_graph(const std::string& path, const graph::Data& file, const Im
   if (!options.input_values.empty() && !options.absent)
     fail(ErrorKind::kUsage, "bad-input-value", "a serialized graph has its inputs' values in it, or none",
          "give --input-value where the graph is written from the ONNX model");
-  for (const DimRange& dim : options.dims) {
-    const sym::Expr symbol = sym::var(dim.name);
-    const bool known = std::any_of(out.graph.symbols.begin(), out.graph.symbols.end(),
-                                   [&](const graph::Symbol& s) { return s.var == symbol && s.input >= 0; });
-    if (!known && options.absent) {
-      options.absent->insert(cat("--dim ", dim.name));
-      continue;
-    }
-    if (!known) fail(ErrorKind::kUsage, "bad-dim", cat("the graph has no size named '", dim.name, "'"));
-    if (options.sizes_stay_open && dim.fixed()) continue;
-    out.graph.facts.set_range(symbol, dim.lower, dim.upper);
-    if (dim.multiple > 1) out.graph.facts.set_divisible(symbol, dim.multiple);
-  }
+  graph::NamedSizes sizes(options.dims, options.sizes_stay_open);
+  sizes.restrict(out.graph);
+  sizes.check_used(options.absent);
   for (const graph::Value& value : out.graph.values) graph::check_size(value.type);
   make_parameters(out.graph, options.refit);
   out.facts = facts_of(out.graph);
@@ -250,7 +240,7 @@ void add_statistics(const onnx::Graph& graph, Names& names) {
 }
 
 Imported import_pt2(const std::string& path, const graph::Data& file, const ImportOptions& options) {
-  pt2::ImportOptions own{.dims = {},
+  pt2::ImportOptions own{.dims = options.dims,
                          .input_values = {},
                          .replaceable = {},
                          .only_parameters = options.training.has_value(),
@@ -258,8 +248,6 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
                          .missing_weights_are_zero = options.missing_weights_are_zero,
                          .absent = options.absent,
                          .operators = options.operators};
-  for (const DimRange& dim : options.dims)
-    own.dims[dim.name] = {.lower = dim.lower, .upper = dim.upper, .multiple = dim.multiple};
   for (const InputValue& value : options.input_values) own.input_values[value.name] = value.values;
   if (!options.refit.empty())
     own.replaceable = [&](std::string_view name, const graph::Type& type) {
@@ -279,7 +267,7 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
 }
 
 Imported import_torchscript(const std::string& path, const graph::Data& file, const ImportOptions& options) {
-  torchscript::ImportOptions own{.dims = {},
+  torchscript::ImportOptions own{.dims = options.dims,
                                  .shapes = {},
                                  .input_values = {},
                                  .replaceable = {},
@@ -287,8 +275,6 @@ Imported import_torchscript(const std::string& path, const graph::Data& file, co
                                  .absent = options.absent,
                                  .operators = options.operators,
                                  .method = options.method.empty() ? "forward" : options.method};
-  for (const DimRange& dim : options.dims)
-    own.dims[dim.name] = {.lower = dim.lower, .upper = dim.upper, .multiple = dim.multiple};
   for (const InputShape& shape : options.shapes) own.shapes[shape.name] = {shape.dtype, shape.sizes};
   for (const InputValue& value : options.input_values) own.input_values[value.name] = value.values;
   if (!options.refit.empty())
@@ -296,10 +282,15 @@ Imported import_torchscript(const std::string& path, const graph::Data& file, co
       return selects(options.refit, name, type);
     };
   torchscript::Imported imported = torchscript::import_module(path, file, own);
-  if (!options.name.empty() && says_nothing(imported.graph.name)) imported.graph.name = options.name;
   ModelFacts facts = facts_of(imported.graph);
-  return {std::move(imported.graph), std::move(imported.problems), std::move(imported.warnings),
-          std::move(facts),          std::move(imported.summary),  {path}, {}, std::move(imported.unknown)};
+  return {std::move(imported.graph),
+          std::move(imported.problems),
+          std::move(imported.warnings),
+          std::move(facts),
+          std::move(imported.summary),
+          {path},
+          {},
+          std::move(imported.unknown)};
 }
 
 // A method stands in a TorchScript file alone.
@@ -322,10 +313,9 @@ void refuse_shapes(const ImportOptions& options) {
 }
 
 Imported import_onnx(const std::string& path, const graph::Data&, const ImportOptions& options) {
-  const onnx::Model model =
-      onnx::read_model(path, {.missing_weights_are_zero = options.missing_weights_are_zero,
-                              .operators = options.operators});
-  onnx::ImportOptions onnx_options{.dims = {},
+  const onnx::Model model = onnx::read_model(
+      path, {.missing_weights_are_zero = options.missing_weights_are_zero, .operators = options.operators});
+  onnx::ImportOptions onnx_options{.dims = options.dims,
                                    .constants = {},
                                    .input_values = {},
                                    .items = {},
@@ -351,9 +341,6 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
     };
   }
   for (const InputValue& value : options.input_values) onnx_options.input_values[value.name] = value.values;
-  for (const DimRange& dim : options.dims)
-    onnx_options.dims[dim.name] = {
-        .lower = dim.lower.value_or(1), .upper = dim.upper, .multiple = dim.multiple};
   // ONNX's checker gives better messages about a node than a failed import, so its findings come first.
   std::vector<Diagnostic> problems = onnx::check_model(model);
   const auto is_known = [&, checked = problems.size()](const Diagnostic& problem) {
@@ -364,7 +351,6 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
   };
   onnx::Imported imported = onnx::import_model(model, onnx_options);
   apart.release(imported.graph);
-  if (!options.name.empty() && says_nothing(imported.graph.name)) imported.graph.name = options.name;
   for (auto& problem : imported.problems) {
     if (problem.where.file.empty()) problem.where.file = path;
     if (!is_known(problem)) problems.push_back(std::move(problem));
@@ -373,9 +359,9 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
   files.insert(files.begin(), path);
   ModelFacts facts = facts_of(model);
   std::string summary = summarize(model, facts);
-  return {std::move(imported.graph), std::move(problems), std::move(imported.warnings), std::move(facts),
-          std::move(summary),        std::move(files),    std::move(imported.nodes),
-          std::move(imported.unknown)};
+  return {std::move(imported.graph), std::move(problems),        std::move(imported.warnings),
+          std::move(facts),          std::move(summary),         std::move(files),
+          std::move(imported.nodes), std::move(imported.unknown)};
 }
 
 bool is_serialized(const graph::Data& file) { return graph::is_serialized(file.bytes, file.size); }
@@ -414,6 +400,7 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
 
 Imported import_file(const std::string& path, const ImportOptions& options) {
   Imported out = import_any(path, options);
+  if (!options.name.empty() && says_nothing(out.graph.name)) out.graph.name = options.name;
   if (out.problems.empty()) {
     keep_states(out.graph, options.states, options.absent);
     check_parameters(out.graph, options.refit, options.absent);

@@ -15,17 +15,12 @@
 #include "compiler/frontend/states.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/model_node.h"
+#include "compiler/graph/named_sizes.h"
 #include "compiler/graph/user_operators.h"
 
 namespace stridec::frontend {
 
-// `--dim batch=1..64%8`: a range and a divisor that the caller guarantees for a named size of the model.
-struct DimRange {
-  std::string name;
-  std::optional<int64_t> lower, upper;
-  int64_t multiple = 1;
-  bool fixed() const { return lower && upper == lower; }
-};
+using DimRange = graph::SizeRange;  // of `--dim batch=1..64%8`
 // Parses "batch=1..64,seq=1..512%8,h=32". Throws a usage Error.
 std::vector<DimRange> parse_dims(std::string_view text);
 
@@ -89,8 +84,8 @@ struct Imported {
   std::vector<Diagnostic> problems;
   std::vector<Diagnostic> warnings;  // where the model's declarations are wrong, and what is used instead
   ModelFacts facts = {};
-  std::string summary;               // "opset 18, 585 nodes, weights 437.9 MB"
-  std::vector<std::string> files;    // the model file and its external data files
+  std::string summary;             // "opset 18, 585 nodes, weights 437.9 MB"
+  std::vector<std::string> files;  // the model file and its external data files
   std::vector<graph::ModelNode> nodes = {};
   std::vector<graph::UnknownCall> unknown = {};  // nodes whose operators are unknown
 };

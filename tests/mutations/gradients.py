@@ -15,13 +15,12 @@ import argparse
 import os
 import random
 import re
-import shlex
 import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.path.join(ROOT, os.environ.get("build", "build"))
+from mutant import ROOT, Test
+
 OPS = os.path.join(ROOT, "compiler", "ops")
 SECONDS = 600  # for the tests of one mutant
 
@@ -101,39 +100,14 @@ def mutants():
         yield from ((name, *m) for m in (mutants_of_table if name.endswith(".def") else mutants_of_source)(name, text))
 
 
-def commands():
-    """The compile command of each file of compiler/ops, and the command that links test_ops."""
-    lines = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", "test_ops"], capture_output=True, text=True, check=True).stdout
-    lines = lines.splitlines()
-    compiles = {}
-    for line in lines:
-        match = re.search(r" -c (\S*/compiler/ops/(\w+\.cpp))$", line)
-        if match:
-            compiles[match.group(2)] = line
-    return compiles, [line for line in lines if " -o test_ops " in line][-1]
-
-
-def run_mutant(name, text, compiles, link, folder):
+def run_mutant(test, name, text, folder):
     """None: it does not compile. Otherwise whether a test failed."""
     source = name if name.endswith(".cpp") else name.replace(".def", ".cpp")
-    os.makedirs(os.path.join(folder, "compiler", "ops"), exist_ok=True)
-    with open(os.path.join(folder, "compiler", "ops", name), "w", encoding="utf-8") as file:
-        file.write(text)
-    words = shlex.split(compiles[source])
-    path = os.path.join(folder, "compiler", "ops", name) if name.endswith(".cpp") else words[-1]
-    made = os.path.join(folder, "mutant.o")
-    words[words.index("-o") + 1] = made
-    words[words.index("-MF") + 1] = os.path.join(folder, "mutant.d")
-    words[-1] = path
-    words = [word for word in words if not word.endswith("ccache")]
-    words[1:1] = ["-I" + folder]
-    if subprocess.run(words, cwd=BUILD, capture_output=True, check=False).returncode:
+    made = test.build(f"compiler/ops/{source}", f"compiler/ops/{name}", text, folder)
+    if made is None:
         return None
-    test = os.path.join(folder, "test_ops")
-    command = link.replace(" -o test_ops ", f" {made} -o {test} ")
-    subprocess.run(command, cwd=BUILD, shell=True, capture_output=True, check=True)
     try:
-        ran = subprocess.run([test, "-tc=gradients*", "--abort-after=1"], cwd=ROOT, capture_output=True, timeout=SECONDS, check=False)
+        ran = subprocess.run([made, "-tc=gradients*", "--abort-after=1"], cwd=ROOT, capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return True
     return ran.returncode != 0
@@ -152,11 +126,11 @@ def main():
     if options.list:
         print("\n".join(label for _, label, _ in chosen))
         return 0
-    compiles, link = commands()
+    test = Test("test_ops")
     passed = failed = 0
     for name, label, text in chosen:
         with tempfile.TemporaryDirectory() as folder:
-            result = run_mutant(name, text, compiles, link, folder)
+            result = run_mutant(test, name, text, folder)
         if result is None:
             print("does not compile:", label, flush=True)
             continue

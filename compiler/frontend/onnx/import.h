@@ -14,17 +14,10 @@
 #include "compiler/graph/builder.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/model_node.h"
+#include "compiler/graph/named_sizes.h"
 #include "compiler/graph/user_operators.h"
 
 namespace stridec::onnx {
-
-// `--dim name=lower..upper%multiple` for a symbol.
-struct DimRange {
-  int64_t lower = 0;
-  std::optional<int64_t> upper;
-  int64_t multiple = 1;
-  bool fixed() const { return upper == lower; }
-};
 
 // The contents of a sequence or optional input, one shape per tensor; no shape: as the model declares it. The
 // items of sequence `x` are the inputs `x[0]`, `x[1]`, ...; the tensor in optional `x` is input `x`.
@@ -34,9 +27,9 @@ struct InputItems {
 };
 
 struct ImportOptions {
-  // By symbol; lower == upper fixes it. The name of a sequence or optional input stands for its length,
-  // NAME.rank for a rank that the model leaves open.
-  std::map<std::string, DimRange> dims;
+  // By symbol. The name of a sequence or optional input stands for its length, NAME.rank for a rank that the
+  // model leaves open.
+  std::vector<graph::SizeRange> dims;
   // Inputs with a value known at compile time; they are not inputs of the artifact.
   std::map<std::string, Tensor> constants;
   // Integer inputs whose elements the caller guarantees, one value for all elements or one per element. They
@@ -49,7 +42,7 @@ struct ImportOptions {
   // Batch normalization with replaceable statistics is in its training form, and updates them; dropout drops.
   bool training_form = false;
   bool sizes_stay_open = false;  // symbols that `dims` fixes stay symbols; lengths and ranks are fixed
-  std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
+  std::set<std::string>* absent = nullptr;          // frontend::ImportOptions
   const graph::UserOperators* operators = nullptr;  // likewise
 };
 

@@ -114,10 +114,10 @@ class Importer {
   // Imports the subgraph's nodes at the builder's current position, with `parameters` as its inputs, and
   // returns its outputs. The caller opens and closes the region. Names of enclosing graphs are visible.
   virtual Outputs inline_graph(const Graph& graph, std::vector<Slot> parameters) = 0;
-  // The value of a name of the top graph after substituting values for some names: imports the nodes in
-  // between again at the builder's current position.
-  virtual Slot import_again(const std::string& name,
-                            const std::vector<std::pair<std::string, Slot>>& instead) = 0;
+  // The value of a name with tensors in place of those of some names: copies the nodes in between to the
+  // builder's current position.
+  virtual Slot recompute(const std::string& name,
+                         const std::vector<std::pair<std::string, Slot>>& instead) = 0;
   // The rank of a name in the graph being imported; none if the model does not determine it.
   virtual std::optional<int64_t> declared_rank(const std::string& name) = 0;
   // Imports a node in place of the current one (a function body, a rewritten operator).

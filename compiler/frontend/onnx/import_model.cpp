@@ -13,8 +13,8 @@
 #include "compiler/frontend/onnx/declared_ranks.h"
 #include "compiler/frontend/onnx/declared_types.h"
 #include "compiler/frontend/onnx/import_branches.h"
+#include "compiler/frontend/onnx/import_inputs.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/frontend/onnx/input_symbols.h"
 #include "compiler/frontend/onnx/node_list.h"
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/frontend/onnx/strings.h"
@@ -22,8 +22,8 @@
 #include "compiler/graph/builder.h"
 #include "compiler/graph/guards.h"
 #include "compiler/graph/undo.h"
-#include "compiler/ops/fixed_input.h"
 #include "compiler/ops/op_table.h"
+#include "compiler/ops/unknowns.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::onnx {
@@ -31,25 +31,43 @@ namespace {
 
 using Scope = std::unordered_map<std::string, Slot>;
 
+// The values that Gradient nodes differentiate with respect to or hold.
+std::unordered_set<std::string> named_by_gradients(const Graph& top) {
+  std::unordered_set<std::string> names;
+  for (const Node& node : top.nodes) {
+    if (node.op_type != "Gradient") continue;
+    for (const Attribute& attribute : node.attributes)
+      if (attribute.name == "xs" || attribute.name == "zs")
+        names.insert(attribute.strings.begin(), attribute.strings.end());
+  }
+  return names;
+}
+
 class ModelImporter : public Importer, public BranchImporter {
  public:
   ModelImporter(const Model& model, const ImportOptions& options)
-      : model_(model), options_(options), builder_(out_.graph, ops::shape_table()) {
+      : model_(model),
+        options_(options),
+        builder_(out_.graph, ops::shape_table()),
+        unknowns_(named_by_gradients(model.graph)) {
     out_.nodes = list_nodes(model);
     for (graph::ModelNode& node : out_.nodes) listed_[node.text] = &node;
   }
 
   Imported run() {
     out_.graph.name = model_.graph.name;
-    builder_.set_replaceable(options_.replaceable);
+    builder_.set_replaceable([this](std::string_view name, const graph::Type& type) {
+      return unknowns_.has(name, type) || (options_.replaceable && options_.replaceable(name, type));
+    });
     scopes_.emplace_back();
     levels_.emplace_back(model_.graph, nullptr);
-    add_inputs();
+    import_inputs(model_, options_, builder_, out_.problems, scopes_.back());
     const sym::Facts given = out_.graph.facts;
     add_initializers(model_.graph);
     add_nodes(model_.graph);
     add_outputs();
     check_inner_shapes(model_, builder_, [&](const std::string& name) { return find(name); }, out_.warnings);
+    unknowns_.release(out_.graph, options_.replaceable);
     graph::drop_implied_guards(out_.graph, given);
     return std::move(out_);
   }
@@ -89,40 +107,15 @@ class ModelImporter : public Importer, public BranchImporter {
     return std::nullopt;
   }
 
-  Slot import_again(const std::string& name,
-                    const std::vector<std::pair<std::string, Slot>>& instead) override {
-    if (depth_ >= 16) fail(ErrorKind::kMalformed, "cycle", "'" + name + "' depends on itself");
-    ++depth_;
-    scopes_.emplace_back(instead.begin(), instead.end());
-    const AtExit leave([&] { scopes_.pop_back(), --depth_; });
-    const std::vector<Node>& nodes = model_.graph.nodes;
-    // The nodes that change, and those of them that the name depends on.
-    std::unordered_set<std::string> changed, needed{name};
-    for (const auto& [key, slot] : instead) changed.insert(key);
-    std::vector<const Node*> changing, again;
-    for (const Node& n : nodes) {
-      if (!reads_any(n, changed)) continue;
-      changing.push_back(&n);
-      for (const auto& output : n.outputs)
-        if (!output.empty()) changed.insert(output);
-    }
-    for (auto n = changing.rbegin(); n != changing.rend(); ++n) {
-      const auto& outputs = (*n)->outputs;
-      if (std::none_of(outputs.begin(), outputs.end(), [&](const auto& o) { return needed.contains(o); }))
-        continue;
-      again.push_back(*n);
-      for (const auto& read : names_read(**n)) needed.insert(read);
-    }
-    const size_t before = out_.problems.size();
-    for (auto n = again.rbegin(); n != again.rend(); ++n) {
-      // A node whose output is substituted keeps the substitute.
-      const bool given = std::any_of((*n)->outputs.begin(), (*n)->outputs.end(), [&](const auto& o) {
-        return std::any_of(instead.begin(), instead.end(), [&](const auto& i) { return i.first == o; });
-      });
-      if (!given) add_node(**n);
-      if (out_.problems.size() > before) throw Skipped{};
-    }
-    return lookup(name);
+  Slot recompute(const std::string& name, const std::vector<std::pair<std::string, Slot>>& instead) override {
+    const Slot y = lookup(name);
+    if (y.kind == Slot::Kind::kFailed && find(name)) throw Skipped{};
+    if (y.kind != Slot::Kind::kTensor) return y;
+    std::vector<std::pair<ValueId, ValueId>> values;
+    for (const auto& [key, slot] : instead)
+      if (const Slot old = lookup(key); old.kind == Slot::Kind::kTensor)
+        values.emplace_back(old.tensor, slot.tensor);
+    return Term(builder_, unknowns_.recompute(builder_, y.tensor, values));
   }
 
   std::optional<Diagnostic> try_region(const std::function<void()>& build) override {
@@ -184,157 +177,6 @@ class ModelImporter : public Importer, public BranchImporter {
     if (slot->kind != Slot::Kind::kInitializer) return std::nullopt;
     std::vector<Dim> out;
     for (int64_t d : slot->initializer->dims) out.push_back({.value = d, .param = ""});
-    return out;
-  }
-
-  void add_inputs() {
-    InputSymbols symbols(model_.graph, options_);
-    std::vector<std::pair<std::string, std::optional<Input>>> inputs;
-    for (const ValueInfo& v : model_.graph.inputs) {
-      if (auto given = options_.constants.find(v.name); given != options_.constants.end()) {
-        if (given->second.elem_type != v.type.elem_type)
-          fail(ErrorKind::kUsage, "constant-type",
-               cat("input '", v.name, "' is ", elem_type_name(v.type.elem_type), ", but its constant is ",
-                   elem_type_name(given->second.elem_type)));
-        Slot& slot = scopes_.back()[v.name];
-        slot.kind = Slot::Kind::kInitializer;
-        slot.initializer = &given->second;
-        continue;
-      }
-      inputs.emplace_back(v.name, input_of(v, symbols));
-    }
-    symbols.check_flags();
-    symbols.set_ranges(out_.graph.facts);
-    for (auto& [name, input] : inputs) scopes_.back()[name] = input ? add_input(*input) : Slot();
-    for (const auto& [name, values] : options_.input_values) fix_input(name, values);
-  }
-
-  void fix_input(const std::string& name, const std::vector<int64_t>& values) {
-    const auto found = scopes_.back().find(name);
-    const bool absent = found == scopes_.back().end() || found->second.kind == Slot::Kind::kInitializer;
-    if (absent && options_.absent) {
-      options_.absent->insert(cat("--input-value ", name));
-      return;
-    }
-    if (absent)
-      fail(ErrorKind::kUsage, "bad-input-value", cat("the model has no input '", name, "'"),
-           cat("its inputs are ",
-               join(model_.graph.inputs, ", ", [](const ValueInfo& input) { return input.name; })));
-    Slot& slot = found->second;
-    if (slot.kind == Slot::Kind::kFailed) return;
-    const bool tensor = slot.kind == Slot::Kind::kTensor;
-    slot = ops::fixed_input(builder_, name,
-                            tensor ? std::optional(Term(builder_, slot.tensor)) : std::nullopt, values);
-  }
-
-  static constexpr int64_t kMaxItems = 4096;
-
-  // An input of the model, as one or more inputs of the artifact.
-  struct Input {
-    Slot::Kind kind = Slot::Kind::kTensor;
-    std::string name;
-    graph::Type type;          // tensors and strings
-    std::vector<Input> items;  // of a sequence; of a map: keys and values
-  };
-
-  Slot add_input(Input& input) {
-    if (input.kind == Slot::Kind::kEmptyOptional) return Slot::empty_optional();
-    if (input.kind == Slot::Kind::kMap) {
-      Slot keys = add_input(input.items.at(0)), values = add_input(input.items.at(1));
-      return Slot::map(std::move(keys), std::move(values));
-    }
-    if (input.kind == Slot::Kind::kSequence) {
-      std::vector<Slot> items;
-      for (Input& item : input.items) items.push_back(add_input(item));
-      return Slot::sequence(std::move(items));
-    }
-    try {
-      const Term term(builder_, builder_.input(input.name, std::move(input.type)));
-      return input.kind == Slot::Kind::kStrings ? Slot(from_bytes(term)) : Slot(term);
-    } catch (Error& e) {
-      e.diagnostic.where = {.file = model_.file, .tensor = "input '" + input.name + "'"};
-      throw;
-    }
-  }
-
-  std::optional<Input> input_of(const ValueInfo& v, InputSymbols& symbols) {
-    const auto problem = [&](std::string code, std::string message, std::string help) {
-      out_.problems.push_back({.kind = ErrorKind::kUnsupported,
-                               .code = std::move(code),
-                               .message = std::move(message),
-                               .where = {.file = model_.file, .tensor = "input '" + v.name + "'"},
-                               .help = std::move(help)});
-      return std::nullopt;
-    };
-    const auto tensor = [&](const std::string& name, const Type& type,
-                            const std::vector<Dim>* given) -> std::optional<Input> {
-      if (type.kind != Type::Kind::kTensor)
-        return problem("unsupported-type", "inputs of type " + type_name(v.type) + " are not supported",
-                       "tensors, maps, optionals, and sequences of tensors can be inputs");
-      const bool strings = type.elem_type == kElemString;
-      const auto dtype = strings ? DType::kU8 : dtype_from_onnx(type.elem_type);
-      if (!dtype)
-        return problem("unsupported-dtype",
-                       "element type " + elem_type_name(type.elem_type) + " is not supported", "");
-      if (!given && type.shape) given = &*type.shape;
-      std::vector<Dim> unnamed;
-      if (!given)
-        if (const auto rank = symbols.given(v.name + ".rank"); rank && *rank <= 64) {
-          unnamed.resize(static_cast<size_t>(*rank));
-          given = &unnamed;
-        }
-      if (!given)
-        return problem(
-            "unknown-rank", "the model does not say how many dims the input has",
-            cat("export the model with the shapes of its inputs, or say it: --dim ", v.name, ".rank=2"));
-      Input out{
-          .kind = strings ? Slot::Kind::kStrings : Slot::Kind::kTensor, .name = name, .type = {*dtype, {}}};
-      for (size_t i = 0; i < given->size(); ++i) out.type.shape.push_back(symbols.dim(name, i, (*given)[i]));
-      if (strings) out.type.shape.push_back(symbols.dim(name, 0, {.value = {}, .param = name + ".bytes"}));
-      return out;
-    };
-    if (v.type.kind == Type::Kind::kMap && !v.type.element.empty()) {
-      const std::vector<Dim> entries{{.value = {}, .param = v.name + ".size"}};
-      auto keys =
-          tensor(v.name + ".keys", {.kind = Type::Kind::kTensor, .elem_type = v.type.elem_type}, &entries);
-      auto values = tensor(v.name + ".values", v.type.element[0], &entries);
-      if (!keys || !values) return std::nullopt;
-      return Input{.kind = Slot::Kind::kMap, .name = v.name, .items = {std::move(*keys), std::move(*values)}};
-    }
-    const auto found = options_.items.find(v.name);
-    InputItems counted;
-    const InputItems* items = found == options_.items.end() ? nullptr : &found->second;
-    if (!items && v.type.kind != Type::Kind::kTensor)
-      if (const auto length = symbols.given(v.name); length && *length <= kMaxItems) {
-        const bool sequence = v.type.kind == Type::Kind::kSequence ||
-                              (!v.type.element.empty() && v.type.element[0].kind == Type::Kind::kSequence);
-        counted.present = sequence || *length > 0;
-        counted.shapes.resize(static_cast<size_t>(*length));
-        items = &counted;
-      }
-    const Type* type = &v.type;
-    if (type->kind == Type::Kind::kOptional && !type->element.empty()) {
-      if (items && !items->present) return Input{.kind = Slot::Kind::kEmptyOptional};
-      type = &type->element[0];
-    }
-    const auto shape = [&](size_t i) {
-      return items && i < items->shapes.size() && items->shapes[i] ? &*items->shapes[i] : nullptr;
-    };
-    if (type->kind != Type::Kind::kSequence || type->element.empty()) {
-      if (type != &v.type && !items)
-        return problem("optional-input", "whether the optional input is there must be known at compile time",
-                       cat("say it: --dim ", v.name, "=1, or --dim ", v.name, "=0"));
-      return tensor(v.name, *type, shape(0));
-    }
-    if (!items)
-      return problem("sequence-length", "the number of tensors in the sequence must be known at compile time",
-                     cat("say it: --dim ", v.name, "=3"));
-    Input out{.kind = Slot::Kind::kSequence, .name = v.name};
-    for (size_t i = 0; i < items->shapes.size(); ++i) {
-      auto item = tensor(cat(v.name, "[", i, "]"), type->element[0], shape(i));
-      if (!item) return std::nullopt;
-      out.items.push_back(std::move(*item));
-    }
     return out;
   }
 
@@ -475,6 +317,8 @@ class ModelImporter : public Importer, public BranchImporter {
     for (size_t i = 0; i < n.outputs.size(); ++i) {
       if (n.outputs[i].empty()) continue;
       Slot slot = i < outputs.size() ? outputs[i] : Slot();
+      if (slot.kind == Slot::Kind::kTensor)
+        slot.tensor = unknowns_.apart(builder_, n.outputs[i], slot.tensor);
       if (slot.kind == Slot::Kind::kTensor && depth_ == 0) builder_.set_name(slot.tensor, n.outputs[i]);
       scopes_.back()[n.outputs[i]] = std::move(slot);
     }
@@ -641,6 +485,7 @@ class ModelImporter : public Importer, public BranchImporter {
   const ImportOptions& options_;
   Imported out_;
   Builder builder_;
+  ops::Unknowns unknowns_;
   std::vector<Scope> scopes_;
   std::vector<Level> levels_;
   const Node* node_ = nullptr;  // being imported

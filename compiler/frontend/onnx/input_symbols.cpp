@@ -32,7 +32,8 @@ bool is_placeholder(std::string_view text) {
 
 }  // namespace
 
-InputSymbols::InputSymbols(const Graph& graph, const ImportOptions& options) : options_(options) {
+InputSymbols::InputSymbols(const Graph& graph, const ImportOptions& options)
+    : sizes_(options.dims, options.sizes_stay_open) {
   for (const ValueInfo& v : graph.inputs) {
     if (!v.type.shape) continue;
     for (const Dim& d : *v.type.shape) {
@@ -49,51 +50,16 @@ InputSymbols::InputSymbols(const Graph& graph, const ImportOptions& options) : o
 
 sym::Expr InputSymbols::dim(const std::string& input, size_t position, const Dim& d) {
   if (d.value) return *d.value;
-  if (is_placeholder(d.param)) return symbol(cat(input, ".", position));
+  if (is_placeholder(d.param)) return sizes_.size(cat(input, ".", position));
   if (auto e = parsed(d.param)) {
     const auto vars = sym::free_vars(*e);
     if (std::all_of(vars.begin(), vars.end(), [&](sym::Expr v) { return given_.count(v) > 0; })) {
       sym::Substitution fixed;
-      for (sym::Expr v : vars) fixed[v] = symbol(v.name());
+      for (sym::Expr v : vars) fixed[v] = sizes_.size(v.name());
       return sym::substitute(*e, fixed);
     }
   }
-  return symbol(d.param);
-}
-
-std::optional<int64_t> InputSymbols::given(const std::string& name) {
-  used_.insert(name);
-  auto it = options_.dims.find(name);
-  if (it == options_.dims.end() || !it->second.fixed()) return std::nullopt;
-  return it->second.lower;
-}
-
-void InputSymbols::check_flags() const {
-  for (const auto& [name, range] : options_.dims) {
-    if (used_.count(name)) continue;
-    if (options_.absent) {
-      options_.absent->insert(cat("--dim ", name));
-      continue;
-    }
-    std::vector<std::string> names(used_.begin(), used_.end());
-    fail(ErrorKind::kUsage, "unknown-dim", "the model has no dim '" + name + "'",
-         names.empty() ? "all dims of its inputs are fixed" : "its dims are " + join(names, ", "));
-  }
-}
-
-void InputSymbols::set_ranges(sym::Facts& facts) const {
-  for (const auto& [name, range] : options_.dims) {
-    if (range.fixed() || !used_.count(name)) continue;
-    facts.set_range(sym::var(name), range.lower, range.upper);
-    if (range.multiple > 1) facts.set_divisible(sym::var(name), range.multiple);
-  }
-}
-
-sym::Expr InputSymbols::symbol(const std::string& name) {
-  used_.insert(name);
-  auto it = options_.dims.find(name);
-  const bool fixed = it != options_.dims.end() && it->second.fixed() && !options_.sizes_stay_open;
-  return fixed ? it->second.lower : sym::var(name);
+  return sizes_.size(d.param);
 }
 
 }  // namespace stridec::onnx

@@ -9,8 +9,7 @@
 #include <unordered_set>
 
 #include "compiler/frontend/onnx/import.h"
-#include "compiler/sym/expr.h"
-#include "compiler/sym/facts.h"
+#include "compiler/graph/named_sizes.h"
 
 namespace stridec::onnx {
 
@@ -25,18 +24,13 @@ class InputSymbols {
   // "*"), is named "x.0", "x.1", ...
   sym::Expr dim(const std::string& input, size_t position, const Dim& d);
   // A value that `--dim` has to fix: the length of a sequence, the rank of a tensor. None if it does not.
-  std::optional<int64_t> given(const std::string& name);
+  std::optional<int64_t> given(const std::string& name) { return sizes_.given(name); }
 
-  // Throws a usage Error if a name in `--dim` was never used.
-  void check_flags() const;
-  void set_ranges(sym::Facts& facts) const;
+  const graph::NamedSizes& sizes() const { return sizes_; }
 
  private:
-  sym::Expr symbol(const std::string& name);
-
-  const ImportOptions& options_;
+  graph::NamedSizes sizes_;
   std::unordered_set<sym::Expr, sym::ExprHash> given_;  // symbols that are a dim of some input by themselves
-  std::set<std::string> used_;
 };
 
 }  // namespace stridec::onnx

@@ -65,9 +65,8 @@ Outputs adam(Context& c) {
   });
 }
 
-// y's derivatives with respect to the inputs, which correspond to xs, then zs. They are computed with
-// unknowns for xs, so that constants are not folded into the differentiated expression, and then evaluated at
-// the inputs.
+// y's derivatives with respect to the inputs, which correspond to xs, then zs: those of y as a function of
+// unknowns for xs, evaluated at the inputs.
 Outputs gradient(Context& c) {
   const auto xs = c.texts("xs"), zs = c.texts("zs");
   const std::string y = c.text("y", "");
@@ -87,7 +86,7 @@ Outputs gradient(Context& c) {
     instead.emplace_back(known ? zs[i - xs.size()] : xs[i],
                          known ? Slot(c.in(i)) : Slot(Term(c.b, unknowns[i])));
   }
-  const Slot value = c.importer().import_again(y, instead);
+  const Slot value = c.importer().recompute(y, instead);
   if (value.kind != Slot::Kind::kTensor)
     c.does_not_fit(cat("'", y, "' is no tensor that is computed before"));
   const std::vector<ValueId> slopes = gradients(c.b, value.tensor, unknowns);

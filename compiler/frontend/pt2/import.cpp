@@ -131,8 +131,7 @@ class Pass {
           .notes = {},
           .help = {}};
       if (!s.trace.empty()) d.notes.push_back(s.trace);
-      if (!user_name(target).empty())
-        d.help = "declare it by --ops FILE; 'stridec check' prints a draft";
+      if (!user_name(target).empty()) d.help = "declare it by --ops FILE; 'stridec check' prints a draft";
       if (target.starts_with("torch._functorch"))
         d.help = "call run_decompositions() on the exported program before saving it";
       out_.problems.push_back(std::move(d));
@@ -155,14 +154,6 @@ class Pass {
   }
 
   // ---- symbols
-  sym::Expr symbol(const std::string& name) {
-    used_names_.insert(name);
-    const auto given = options_.dims.find(name);
-    if (given != options_.dims.end() && given->second.fixed() && !options_.sizes_stay_open)
-      return *given->second.lower;
-    return sym::var(name);
-  }
-
   // A symbol that is a dim of an input by itself is named after the first such dim; one that occurs in
   // multiples only keeps PyTorch's name.
   void name_symbols() {
@@ -180,26 +171,15 @@ class Pass {
             });
         if (e && e->is_var() && found.size() == 1) {
           if (!importer_.symbols.contains(found[0]))
-            importer_.symbols.emplace(found[0], symbol(dim_name(names_[i], d)));
+            importer_.symbols.emplace(found[0], sizes_.size(dim_name(names_[i], d)));
         } else {
           derived.insert(derived.end(), found.begin(), found.end());
         }
       }
     }
     for (const std::string& s : derived)
-      if (!importer_.symbols.contains(s)) importer_.symbols.emplace(s, symbol(s));
-    for (const auto& [name, range] : options_.dims) {
-      if (used_names_.contains(name)) continue;
-      if (options_.absent) {
-        options_.absent->insert(cat("--dim ", name));
-        continue;
-      }
-      fail(ErrorKind::kUsage, "unknown-dim", "the program has no dim '" + name + "'",
-           used_names_.empty()
-               ? "all dims of its inputs are fixed"
-               : "its dims are " +
-                     join(std::vector<std::string>(used_names_.begin(), used_names_.end()), ", "));
-    }
+      if (!importer_.symbols.contains(s)) importer_.symbols.emplace(s, sizes_.size(s));
+    sizes_.check_used(options_.absent);
   }
 
   void set_ranges() {
@@ -214,11 +194,7 @@ class Pass {
       }
       facts.set_range(e, lower, upper);
     }
-    for (const auto& [name, range] : options_.dims) {
-      if (range.fixed() || !used_names_.contains(name)) continue;
-      facts.set_range(sym::var(name), range.lower, range.upper);
-      if (range.multiple > 1) facts.set_divisible(sym::var(name), range.multiple);
-    }
+    sizes_.set_ranges(facts);
   }
 
   const TensorMeta* user_meta(size_t i) const {
@@ -501,7 +477,7 @@ class Pass {
   Scope scope_;
   std::vector<std::string> names_;  // of the program's inputs
   std::vector<Path> paths_;
-  std::set<std::string> used_names_;  // of symbols
+  graph::NamedSizes sizes_{options_.dims, options_.sizes_stay_open};
   std::vector<Weighed> weights_, state_tensors_, inputs_;
   std::map<std::string, Value> updated_inputs_;  // by name in the graph
   uint64_t weight_bytes_ = 0;

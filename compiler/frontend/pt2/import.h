@@ -12,25 +12,19 @@
 #include "compiler/graph/builder.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/model_node.h"
+#include "compiler/graph/named_sizes.h"
 #include "compiler/graph/user_operators.h"
 
 namespace stridec::pt2 {
 
-// `--dim name=lower..upper%multiple` for a symbol.
-struct DimRange {
-  std::optional<int64_t> lower, upper;
-  int64_t multiple = 1;
-  bool fixed() const { return lower && upper == lower; }
-};
-
 struct ImportOptions {
-  std::map<std::string, DimRange> dims;
+  std::vector<graph::SizeRange> dims;
   std::map<std::string, std::vector<int64_t>> input_values;  // the only elements of inputs of integers
   graph::Builder::Replaceable replaceable;  // which weights may be replaced after compilation; empty: none
-  bool only_parameters = false;  // buffers and constants are not replaceable
-  bool sizes_stay_open = false;  // symbols that `dims` fixes stay symbols
+  bool only_parameters = false;             // buffers and constants are not replaceable
+  bool sizes_stay_open = false;             // symbols that `dims` fixes stay symbols
   bool missing_weights_are_zero = false;
-  std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
+  std::set<std::string>* absent = nullptr;          // frontend::ImportOptions
   const graph::UserOperators* operators = nullptr;  // likewise
 };
 

@@ -27,7 +27,7 @@ bool is_of(const Expression& type, std::string_view name) {
 }  // namespace
 
 Inputs::Inputs(Evaluator& evaluator, const ImportOptions& options, const Archive& archive)
-    : e_(evaluator), options_(options) {
+    : e_(evaluator), options_(options), sizes_(options.dims, options.sizes_stay_open) {
   if (!archive.traced_inputs || archive.traced_inputs->kind != Item::Kind::kDict) return;
   const auto& methods = archive.traced_inputs->items;
   for (size_t i = 0; i + 1 < methods.size(); i += 2)
@@ -36,16 +36,11 @@ Inputs::Inputs(Evaluator& evaluator, const ImportOptions& options, const Archive
 
 sym::Expr Inputs::size(const std::string& text) {
   if (text[0] >= '0' && text[0] <= '9') return static_cast<int64_t>(std::stoll(text));
-  const auto given = options_.dims.find(text);
-  const bool fixed = given != options_.dims.end() && given->second.fixed() && !options_.sizes_stay_open;
-  const sym::Expr out = fixed ? sym::Expr(*given->second.lower) : sym::var(text);
-  if (!sizes_.insert(text).second || fixed) return out;
-  sym::Facts& facts = e_.b.facts();
-  facts.set_range(out, 0, std::nullopt);
-  if (given != options_.dims.end() && !given->second.fixed()) {
-    facts.set_range(out, given->second.lower.value_or(0), given->second.upper);
-    if (given->second.multiple > 1) facts.set_divisible(out, given->second.multiple);
-  }
+  const bool known = sizes_.used().contains(text);
+  const sym::Expr out = sizes_.size(text);
+  if (known || out.is_const()) return out;
+  e_.b.facts().set_range(out, 0, std::nullopt);
+  sizes_.set_ranges(e_.b.facts());
   return out;
 }
 
@@ -198,18 +193,15 @@ void Inputs::check_options() {
       options_.absent->insert(cat(flag, " ", name));
       return;
     }
-    fail(ErrorKind::kUsage, flag[2] == 'd' ? "unknown-dim" : "unknown-input",
-         cat(flag, ": the module has no ", what, " '", name, "'"),
+    fail(ErrorKind::kUsage, "unknown-input", cat(flag, ": the module has no ", what, " '", name, "'"),
          known.empty() ? cat("it has no ", what) : cat("its ", what, "s are ", join(known, ", ")));
   };
   const std::vector<std::string>& inputs = e_.b.graph().input_names;
-  const std::vector<std::string> sizes(sizes_.begin(), sizes_.end());
   for (const auto& [name, type] : options_.shapes)
     if (!used_.contains(name)) lacks("--shape", name, "input", inputs);
   for (const auto& [name, value] : options_.input_values)
     if (!used_.contains(name)) lacks("--input-value", name, "input", inputs);
-  for (const auto& [name, range] : options_.dims)
-    if (!sizes_.contains(name)) lacks("--dim", name, "size", sizes);
+  sizes_.check_used(options_.absent);
 }
 
 Arguments Inputs::make(const Function& function) {

@@ -45,7 +45,8 @@ class Inputs {
   const ImportOptions& options_;
   std::vector<ItemRef> samples_;  // of a traced module, by parameter
   std::vector<Missing> missing_;
-  std::set<std::string> sizes_, used_;  // names of sizes, and of inputs
+  graph::NamedSizes sizes_;
+  std::set<std::string> used_;  // names of inputs
   std::vector<Input> tensors_;
 };
 

@@ -8,16 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "compiler/graph/named_sizes.h"
 #include "compiler/graph/user_operators.h"
 
 namespace stridec::torchscript {
 
-// `--dim name=lower..upper%multiple`.
-struct DimRange {
-  std::optional<int64_t> lower, upper;
-  int64_t multiple = 1;
-  bool fixed() const { return lower && upper == lower; }
-};
 // `--shape name=f32[batch,3]`.
 struct InputType {
   std::optional<DType> dtype;      // none: f32
@@ -25,7 +20,7 @@ struct InputType {
 };
 
 struct ImportOptions {
-  std::map<std::string, DimRange> dims;
+  std::vector<graph::SizeRange> dims;
   std::map<std::string, InputType> shapes;
   std::map<std::string, std::vector<int64_t>> input_values;  // the only elements of inputs of integers
   graph::Builder::Replaceable replaceable;  // which weights may be replaced after compilation; empty: none

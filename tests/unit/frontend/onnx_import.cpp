@@ -12,6 +12,8 @@
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/onnx/schema.h"
 #include "compiler/graph/verify.h"
+#include "compiler/loop/interpret.h"
+#include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/sym/text.h"
 #include "tests/unit/frontend/import_bytes.h"
@@ -51,14 +53,13 @@ TEST_CASE("dims of inputs: expressions, opaque names, ranges, fixed symbols") {
                .outputs = {value_info("y", {-1, -1, -1})}};
   const std::string content = model(g);
   CHECK(output_type(import_bytes(content)) == "f32[batch, 8*h8, `floor(q/2) or so`]");
-  const Imported ranged = import_bytes(content, {.dims = {{"batch", {.lower = 1, .upper = 64, .multiple = 8}},
-                                                          {"h8", {.lower = 3, .upper = 3}}},
-                                                 .constants = {}});
+  const Imported ranged =
+      import_bytes(content, {.dims = {{"batch", 1, 64, 8}, {"h8", 3, 3}}, .constants = {}});
   CHECK(output_type(ranged) == "f32[batch, 24, `floor(q/2) or so`]");
   CHECK(ranged.graph.facts.bounds(sym::var("batch")).hi == 64);
   CHECK(ranged.graph.facts.known_divisor(sym::var("batch")) == 8);
   try {
-    import_bytes(content, {.dims = {{"bath", {}}}, .constants = {}});
+    import_bytes(content, {.dims = {{.name = "bath"}}, .constants = {}});
     CHECK(false);
   } catch (const Error& e) {
     CHECK(e.diagnostic.kind == ErrorKind::kUsage);
@@ -310,6 +311,45 @@ TEST_CASE("a gradient that depends on no unknown is computed where it is used") 
   CHECK(output_type(m) == "f32[n, m]");
   CHECK(output_type(m, 1) == "f32[n, k]");
   CHECK(graph::problems(m.graph, ops::shape_table()).empty());
+}
+
+TEST_CASE("a gradient is that of a function of the named values, whatever else has them") {
+  const auto names = [](const std::string& name, const std::vector<std::string>& values, bool list) {
+    std::string out = text(1, name) + number(20, list ? 8 : 3);
+    for (const std::string& value : values) out += text(list ? 9 : 4, value);
+    return out;
+  };
+  const auto gradient = [&](const std::vector<std::string>& xs, const std::vector<std::string>& zs,
+                            std::vector<std::string> inputs) {
+    std::vector<std::string> attributes = {names("xs", xs, true), names("y", {"y"}, false)};
+    if (!zs.empty()) attributes.push_back(names("zs", zs, true));
+    GraphBytes g{
+        .nodes = {node("Relu", {"x"}, {"a"}), node("Relu", {"x"}, {"b"}), node("Identity", {"a"}, {"c"}),
+                  node("Mul", {"a", "b"}, {"t"}), node("Mul", {"t", "c"}, {"y"}),
+                  node("Gradient", std::move(inputs), {"d"}, std::move(attributes),
+                       "ai.onnx.preview.training")},
+        .inputs = {symbolic_input("x", {"n"}), symbolic_input("at", {"n"})},
+        .outputs = {value_info("d", {-1}), value_info("y", {-1})}};
+    Imported m = import_bytes(model(g, 17, opset("ai.onnx.preview.training", 1)));
+    REQUIRE(m.problems.empty());
+    CHECK(graph::problems(m.graph, ops::shape_table()).empty());
+    loop::HostTensor x = loop::make_tensor(DType::kF32, {1}), at = x;
+    loop::set_number(x, 0, 3);
+    loop::set_number(at, 0, 5);
+    const auto results = loop::interpret(ops::lower(m.graph), {x, at});
+    CHECK(loop::get_number(results[1], 0) == 27);
+    graph::eliminate_dead_code(m.graph);
+    for (const graph::Node& each : m.graph.nodes) CHECK(each.kind != graph::OpKind::kStopGradient);
+    return loop::get_number(results[0], 0);
+  };
+  CHECK(gradient({"a"}, {}, {"a"}) == 18);           // a * b * a, not a * a * a
+  CHECK(gradient({"b"}, {}, {"b"}) == 9);            // a * b * a
+  CHECK(gradient({"b"}, {}, {"at"}) == 9);           // linear in b
+  CHECK(gradient({"a"}, {}, {"at"}) == 30);          // at 5: 2 * 5 * 3
+  CHECK(gradient({"a"}, {"c"}, {"a", "c"}) == 9);    // c is held: b * c
+  CHECK(gradient({"x"}, {}, {"x"}) == 27);           // 3 * x * x
+  CHECK(gradient({"x"}, {"b"}, {"x", "at"}) == 30);  // x * 5 * x
+  CHECK(gradient({"t"}, {"c"}, {"at", "x"}) == 3);
 }
 
 TEST_CASE("a range by steps of 0 is refused") {

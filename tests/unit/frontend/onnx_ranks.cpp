@@ -42,14 +42,12 @@ TEST_CASE("Squeeze without axes: what is known of sizes decides") {
     return import_bytes(model(squeezed(dims, of_any_rank("y"))), options);
   };
   CHECK(output_type(compiled({"1", "3", "1", "4"})) == "f32[3, 4]");
-  const Imported large =
-      compiled({"b", "1", "4"}, {.dims = {{"b", {.lower = 2, .upper = 8}}}, .constants = {}});
+  const Imported large = compiled({"b", "1", "4"}, {.dims = {{"b", 2, 8}}, .constants = {}});
   CHECK(output_type(large) == "f32[b, 4]");
   CHECK(guards(large).empty());
-  const Imported one =
-      compiled({"b", "3", "4"}, {.dims = {{"b", {.lower = 1, .upper = 1}}}, .constants = {}});
+  const Imported one = compiled({"b", "3", "4"}, {.dims = {{"b", 1, 1}}, .constants = {}});
   CHECK(output_type(one) == "f32[3, 4]");
-  const Imported none = compiled({"b", "1"}, {.dims = {{"b", {.lower = 0, .upper = 0}}}, .constants = {}});
+  const Imported none = compiled({"b", "1"}, {.dims = {{"b", 0, 0}}, .constants = {}});
   CHECK(output_type(none) == "f32[0]");
 }
 
@@ -167,7 +165,7 @@ TEST_CASE("If: a declared rank decides between branches of several ranks") {
   const Imported second = import_bytes(model(g));
   CHECK(output_type(second) == "f32[b, 4]");
   CHECK(has_guard(second, "takes the then_branch, which is left out"));
-  const Imported fixed = import_bytes(model(g), {.dims = {{"b", {.lower = 2, .upper = 8}}}, .constants = {}});
+  const Imported fixed = import_bytes(model(g), {.dims = {{"b", 2, 8}}, .constants = {}});
   CHECK(guards(fixed).empty());
 }
 
