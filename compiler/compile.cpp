@@ -43,7 +43,8 @@ Compilation run(std::vector<graph::Graph> graphs, Compilation made, const Compil
   if (options.edit_pipeline) options.edit_pipeline(pipeline);
   const PassContext context{.options = values,
                             .factors = factors_of(options.precision, module.targets),
-                            .any_gpu = !module.targets.gpus.empty()};
+                            .any_gpu = !module.targets.gpus.empty(),
+                            .graphs = values.flag("cudagraphs", mode(options.mode).graphs)};
   module.made.stopped = !run(pipeline, module, runner, context);
   if (last == Stage::kGraph && !options.extensions.empty())
     for (size_t f = 0; f < module.functions.size(); ++f)

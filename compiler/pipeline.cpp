@@ -180,7 +180,7 @@ void assemble(Module& m, const PassContext& context) {
   m.build.host.metadata = metadata_of(m.options, m.made);
   m.build.host.spin_us = chosen.spin_us;
   m.build.host.thread_cost = chosen.thread_cost;
-  m.build.host.graphs = context.options.flag("cudagraphs", chosen.graphs) ? kGraphs : 0;
+  m.build.host.graphs = context.graphs ? kGraphs : 0;
   std::vector<codegen::cpu::FunctionVariants> functions;
   auto device = m.made.device.host.begin();
   for (const FunctionResult& made : m.made.functions) {

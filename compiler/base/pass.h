@@ -36,6 +36,7 @@ struct PassContext {
   const Options& options;
   DType factors = DType::kF32;               // the type that --precision gives to GEMM operands
   bool any_gpu = false;                      // whether a GPU is among the targets
+  bool graphs = false;                       // whether a GPU's launches are recorded as CUDA graphs
   const CpuTarget* cpu = nullptr;            // of the current variant, for RunsOn::kCpu
   const GpuTarget* gpu = nullptr;            // likewise, for RunsOn::kGpu
   const schedule::Chosen* chosen = nullptr;  // schedules of the variant that replace the default ones

@@ -185,7 +185,7 @@ void HostRun::launch(const LaunchedKernel& launched, const std::string& name) {
   line("}");
 }
 
-void HostRun::launch_device(const DeviceKernel& kernel, int number, int64_t step) {
+void HostRun::launch_device(const DeviceKernel& kernel, int number, int64_t step, bool concurrent) {
   const Kernel& code = kernel.code;
   std::vector<std::string> words;
   for (loop::BufferId id : code.buffers) words.push_back(cat("(int64_t)(", pointer(id), ")"));
@@ -220,15 +220,38 @@ void HostRun::launch_device(const DeviceKernel& kernel, int number, int64_t step
            c(kernel.grid[1]), ", ", c(kernel.grid[2]), "}, ", c(kernel.shared_bytes), ", ",
            c(kernel.workspace_bytes), ", ", c(kernel.counter_bytes), ", ", words.empty() ? "0" : "w", ", ",
            kernel.maps.empty() ? "0" : "t", ", ", words.size(), ", ", kernel.maps.size(), ", ",
-           kernel.fails ? 1 : 0, ", 0};"));
+           kernel.fails ? 1 : 0, ", ", concurrent ? 1 : 0, "};"));
   line("if (run->launch_device(run, &l)) return 1;");
 }
 
+// Whether the nest may join the group of concurrent launches before it. All launches share one workspace, one
+// set of counters and one failure slot, and the second kernel of a nest depends on the first.
+bool HostRun::joins_group(const DeviceNest& nest) {
+  bool single = true, workspace = false, counters = false, fails = false;
+  for (const DeviceChoice& choice : nest.choices) {
+    single = single && choice.launches.size() == 1;
+    for (const DeviceKernel& kernel : choice.launches) {
+      workspace = workspace || !kernel.workspace_bytes.is_const(0);
+      counters = counters || !kernel.counter_bytes.is_const(0);
+      fails = fails || kernel.fails;
+    }
+  }
+  const bool joins = single && !(workspace && group_.workspace) && !(counters && group_.counters) &&
+                     !(fails && group_.fails);
+  if (!joins) group_ = {};
+  group_ = {.workspace = workspace || group_.workspace,
+            .counters = counters || group_.counters,
+            .fails = fails || group_.fails};
+  return joins;
+}
+
 // Launches the first choice whose condition holds.
-void HostRun::launch_device(const LaunchedNest& launched, const std::string& name) {
+void HostRun::launch_device(const LaunchedNest& launched, const std::string& name, bool concurrent) {
   const size_t step = step_names.size();
   step_names.push_back(name);
   const std::vector<DeviceChoice>& choices = launched.nest->choices;
+  if (!concurrent) group_ = {};
+  const bool joins = joins_group(*launched.nest) && concurrent;
   for (size_t i = 0; i < choices.size(); ++i) {
     const DeviceChoice& choice = choices[i];
     std::string condition = choice.condition.is_const(1) ? "" : cat("(", c(choice.condition), ")");
@@ -242,7 +265,7 @@ void HostRun::launch_device(const LaunchedNest& launched, const std::string& nam
     for (size_t k = 0; k < choice.launches.size(); ++k) {
       line("{");
       ++depth_;
-      launch_device(choice.launches[k], launched.kernels[i][k], k == 0 ? static_cast<int64_t>(step) : -1);
+      launch_device(choice.launches[k], launched.kernels[i][k], k == 0 ? static_cast<int64_t>(step) : -1, joins);
       --depth_;
       line("}");
     }
@@ -498,7 +521,7 @@ void HostRun::step(const loop::Step& step) {
   std::visit(loop::Overloaded{
                  [&](const loop::Launch& s) {
                    if (variant_.gpu)
-                     launch_device(variant_.device_nests.at(s.nest), program_[s.nest].name);
+                     launch_device(variant_.device_nests.at(s.nest), program_[s.nest].name, s.concurrent);
                    else
                      launch(variant_.launches.at(s.nest), program_[s.nest].name);
                  },
@@ -510,7 +533,7 @@ void HostRun::step(const loop::Step& step) {
                    if (loop::is_callback(s.routine))
                      call_application(s);
                    else if (variant_.gpu)
-                     launch_device(variant_.device_routines.at(&s), loop::label_of(s.routine));
+                     launch_device(variant_.device_routines.at(&s), loop::label_of(s.routine), false);
                    else
                      launch(variant_.launches.at(&s), loop::label_of(s.routine));
                  },

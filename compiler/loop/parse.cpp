@@ -216,14 +216,17 @@ class Parser {
     Steps out;
     while (more(depth)) {
       Cursor c = next();
+      const bool concurrent = c.accept("concurrent");
       if (c.accept("nest")) {
-        out.push_back({Launch{nest(c, depth + 1)}});
+        out.push_back({Launch{nest(c, depth + 1), concurrent}});
         continue;
       }
       if (c.accept("launch")) {
         int64_t id = small(c);
         used_.emplace_back(id, c);
-        out.push_back({Launch{NestId(id)}});
+        out.push_back({Launch{NestId(id), concurrent}});
+      } else if (concurrent) {
+        c.fail("only launches are concurrent");
       } else if (c.accept("bind")) {
         BindSymbol s;
         s.symbol = c.variable();

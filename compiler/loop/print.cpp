@@ -137,12 +137,12 @@ class Printer {
 
   // ---- steps
 
-  void launch(NestId id) {
-    if (printed_[id.value]) return line(cat("launch ", id.value));
+  void launch(NestId id, const char* how = "") {
+    if (printed_[id.value]) return line(cat(how, "launch ", id.value));
     printed_[id.value] = true;
     std::string text = std::move(out_);
     out_.clear();
-    text += nest(program_[id], cat("nest ", id.value, " "));
+    text += nest(program_[id], cat(how, "nest ", id.value, " "));
     out_ = std::move(text);
   }
 
@@ -151,7 +151,7 @@ class Printer {
     for (const Step& step : list) std::visit([&](const auto& s) { this->step(s); }, step.node);
     --depth_;
   }
-  void step(const Launch& s) { launch(s.nest); }
+  void step(const Launch& s) { launch(s.nest, s.concurrent ? "concurrent " : ""); }
   void step(const BindSymbol& s) {
     line(cat("bind ", expr(s.symbol), " = ", buffer_name(s.buffer), " in [", expr(s.lower), ", ",
              expr(s.upper), "] ", quoted(s.sentence),

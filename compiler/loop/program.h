@@ -260,6 +260,9 @@ using Steps = std::vector<Step>;
 
 struct Launch {
   NestId nest;
+  // May run at the same time as the launch directly before it, and as those with which that one does. None of
+  // them touches what another one writes.
+  bool concurrent = false;
 };
 // Reads one integer from memory into a symbol (data-dependent sizes, trip counts). Fails with `sentence` if
 // it is outside [lower, upper]. The placeholders {0}, {1}, {2} stand for the value and the bounds, or for

@@ -1,10 +1,12 @@
 #include "compiler/loop/verify.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_set>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/capacity.h"
 #include "compiler/loop/context_sizes.h"
 #include "compiler/loop/library.h"
@@ -372,6 +374,28 @@ class ProgramVerifier {
   void steps(const Steps& list) {
     for (Expr capacity : capacities_of(program_, list)) bound_.insert(capacity);
     for (const Step& s : list) std::visit([&](const auto& node) { step(node); }, s.node);
+    groups(list);
+  }
+  // Concurrent launches follow a launch, and none touches what another one of their group writes.
+  void groups(const Steps& list) const {
+    std::set<BufferId> read, written;
+    for (size_t at = 0; at < list.size(); ++at) {
+      const auto* launch = std::get_if<Launch>(&list[at].node);
+      if (!launch || !launch->concurrent) read.clear(), written.clear();
+      if (!launch) continue;
+      const Nest& nest = program_[launch->nest];
+      check(!launch->concurrent || (at > 0 && std::holds_alternative<Launch>(list[at - 1].node)), nest.name,
+            " is concurrent with no launch");
+      const Effects effects = effects_of(nest);
+      for (BufferId id : effects.writes)
+        check(!read.contains(id) && !written.contains(id), nest.name, " writes '", buffer(id).name,
+              "', which a concurrent launch touches");
+      for (BufferId id : effects.reads)
+        check(!written.contains(id), nest.name, " reads '", buffer(id).name,
+              "', which a concurrent launch writes");
+      read.insert(effects.reads.begin(), effects.reads.end());
+      written.insert(effects.writes.begin(), effects.writes.end());
+    }
   }
   void step(const Launch& s) { nest(s.nest, false); }
   void step(const BindSymbol& s) {

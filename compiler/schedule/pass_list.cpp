@@ -35,6 +35,7 @@
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/heuristics/choose_gpu.h"
+#include "compiler/schedule/heuristics/concurrent_launches.h"
 #include "compiler/schedule/layout/align_rows.h"
 #include "compiler/schedule/layout/concat_aliasing.h"
 #include "compiler/schedule/layout/contiguous_windows.h"
@@ -250,6 +251,13 @@ constexpr Pass kGpuLoopPasses[] = {
 constexpr Pass kGpuPasses[] = {
     {"gpu schedules", kStage, kGpu, "Choose a template, thread groups and vectors for each nest.",
      [](Program& program, const Context& c) { choose_gpu(program, *c.gpu, *c.chosen); }},
+    {"gpu concurrent_launches", kStage, kGpu,
+     "With CUDA graphs: order launches that do not depend on each other as groups, which run at the same time.",
+     [](Program& program, const Context& c) {
+       if (c.graphs) group_launches(program);
+     },
+     "concurrent_launches",
+     "Run one kernel after another."},
 };
 
 constexpr Pass kGpuMemoryPasses[] = {

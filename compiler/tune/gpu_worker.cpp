@@ -320,7 +320,7 @@ class GpuRunner : public Runner {
                                                  .word_count = static_cast<int32_t>(words.size()),
                                                  .map_count = static_cast<int32_t>(maps.size()),
                                                  .fails = launch.fails,
-                                                 .reserved = 0};
+                                                 .concurrent = 0};
         if (runtime::cuda_launch(*loaded.context, given, loaded.workspace, loaded.counters)) return false;
       }
     }

@@ -142,6 +142,7 @@ struct CudaContext {
   CudaGraphs** graphs_of;  // per function; null: its launches are enqueued directly
   int32_t function_count;
   CudaGraphs* graphs;  // of the function that runs
+  bool in_group;       // a launch that runs came since the last one that was not concurrent
 };
 
 namespace {
@@ -413,6 +414,7 @@ bool cuda_end(CudaContext& c) {
 }
 
 int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* workspace, void* counters) {
+  if (!l.concurrent) c.in_group = false;  // even if it does nothing
   if (l.grid[0] <= 0 || l.grid[1] <= 0 || l.grid[2] <= 0) return 0;
   const stridec_abi_device_kernel& kernel = c.model->target->kernels[l.kernel];
   // One pointer per parameter; the driver knows the offsets (maps are aligned to 64 bytes).
@@ -454,9 +456,11 @@ int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* wo
       static_cast<uint32_t>(kernel.threads),
       static_cast<uint32_t>(l.shared_bytes),
       kernel.dependent != 0,
+      l.concurrent && c.in_group,
       parameters,
       l.map_count,
       count};
+  c.in_group = true;
   if (c.graphs && graphs_add(*c.graphs, launch)) return 0;
   Current current(*c.model);
   if (c.graphs && !ok(c, kernel.symbol, graphs_flush(*c.graphs, c.stream))) return 1;

@@ -46,6 +46,7 @@ enum {
   kAttributeDependentLaunch = 6,
   kStreamNonBlocking = 1,
   kCaptureThreadLocal = 1,
+  kCaptureSetDependencies = 1,
 };
 
 // name, symbol version to request, parameters
@@ -87,6 +88,8 @@ enum {
   F(StreamEndCapture, "cuStreamEndCapture", (void*, void**))                                              \
   F(StreamGetCaptureInfo, "cuStreamGetCaptureInfo",                                                       \
     (void*, int32_t*, uint64_t*, void**, void* const**, size_t*))                                         \
+  F(StreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies",                                 \
+    (void*, void**, size_t, uint32_t))                                                                    \
   F(GraphInstantiate, "cuGraphInstantiateWithFlags", (void**, void*, uint64_t))                           \
   F(GraphSetParams, "cuGraphExecKernelNodeSetParams", (void*, void*, const NodeParams*))                  \
   F(GraphLaunch, "cuGraphLaunch", (void*, void*))                                                         \

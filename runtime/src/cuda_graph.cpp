@@ -16,7 +16,7 @@ struct Node {
   void* function;
   uint32_t grid[3];
   uint32_t threads, shared_bytes;
-  uint32_t dependent;
+  uint16_t dependent, concurrent;
   int32_t map_count, count;
   size_t offset;  // of its parameters in the list's bytes
 };
@@ -86,7 +86,7 @@ bool same_kernels(const List& a, const List& b) {
   if (a.count != b.count || a.used != b.used) return false;
   for (int32_t i = 0; i < a.count; ++i)
     if (a.nodes[i].function != b.nodes[i].function || a.nodes[i].count != b.nodes[i].count ||
-        a.nodes[i].map_count != b.nodes[i].map_count)
+        a.nodes[i].map_count != b.nodes[i].map_count || a.nodes[i].concurrent != b.nodes[i].concurrent)
       return false;
   return true;
 }
@@ -127,8 +127,15 @@ struct CudaGraphs {
 namespace {
 
 KernelLaunch launch_of(CudaGraphs& g, const List& list, const Node& node) {
-  return {node.function,       {node.grid[0], node.grid[1], node.grid[2]}, node.threads,   node.shared_bytes,
-          node.dependent != 0, parameters_of(list, node, g.parameters),    node.map_count, node.count};
+  return {node.function,
+          {node.grid[0], node.grid[1], node.grid[2]},
+          node.threads,
+          node.shared_bytes,
+          node.dependent != 0,
+          node.concurrent != 0,
+          parameters_of(list, node, g.parameters),
+          node.map_count,
+          node.count};
 }
 
 void clear(Graph& graph) {
@@ -166,8 +173,17 @@ CUresult record(CudaGraphs& g, Graph& graph) {
   CUresult status = g.stream ? 0 : driver.StreamCreate(&g.stream, kStreamNonBlocking);
   if (!status) status = driver.StreamBeginCapture(g.stream, kCaptureThreadLocal);
   if (status) return status;
+  // Every launch of a group gets edges from all launches of the group before it.
+  int32_t group = 0, before = 0;  // where the two groups begin
   for (int32_t i = 0; i < graph.list.count && !status; ++i) {
-    status = launch_kernel(launch_of(g, graph.list, graph.list.nodes[i]), g.stream);
+    KernelLaunch launch = launch_of(g, graph.list, graph.list.nodes[i]);
+    if (!launch.concurrent) before = group, group = i;
+    const int32_t edges = group - before;
+    if (launch.concurrent || edges > 1)
+      status = driver.StreamUpdateCaptureDependencies(g.stream, graph.nodes + before,
+                                                      static_cast<size_t>(edges), kCaptureSetDependencies);
+    launch.dependent = launch.dependent && edges == 1;
+    if (!status) status = launch_kernel(launch, g.stream);
     int32_t state = 0;
     uint64_t id = 0;
     void* whole = nullptr;
@@ -271,8 +287,9 @@ bool graphs_add(CudaGraphs& g, const KernelLaunch& l) {
   if (!g.waits) return false;
   Node node = {l.function,  {l.grid[0], l.grid[1], l.grid[2]},
                l.threads,   l.shared_bytes,
-               l.dependent, l.map_count,
-               l.count,     0};
+               l.dependent, l.concurrent,
+               l.map_count, l.count,
+               0};
   const size_t bytes = parameter_bytes(node);
   node.offset = g.waiting.used;
   if (!reserve(g.waiting, g.waiting.count + 1, g.waiting.used + bytes) ||

@@ -21,7 +21,8 @@ struct KernelLaunch {
   void* function;
   uint32_t grid[3];
   uint32_t threads, shared_bytes;
-  bool dependent;  // may start before its predecessor has finished
+  bool dependent;   // may start before its predecessor has finished
+  bool concurrent;  // as stridec_abi_device_launch, counting only launches that run
   void** parameters;
   int32_t map_count, count;  // parameters: map_count maps of 128 bytes, then words
 };

@@ -3,7 +3,7 @@
 cases: the cases of tests/train, compiled for the GPU, against PyTorch's losses. Ends with "N passed, N failed".
 steps: whole training steps (forward, backward, AdamW) of networks on random data, in mixed precision, against PyTorch: eager,
 torch.compile, and its mode reduce-overhead. Prints ms, the losses, peak memory. Needs torch, torchvision, transformers.
-    Environment: STEPS=N, the N slowest kernels of a step; PEERS, the modes of PyTorch.
+    Environment: STEPS=N, the N slowest kernels of a step; PEERS, the modes of PyTorch; FLAGS, more flags of stridec compile.
 """
 
 import os
@@ -27,6 +27,7 @@ PROGRAM = os.path.abspath(sys.argv[1])
 
 def build(model, artifact, *flags):
     command = [PROGRAM, "compile", str(model), "-o", str(artifact), "-q", "--target", "cuda", *flags]
+    command += os.environ.get("FLAGS", "").split()
     start = time.time()
     done = subprocess.run(command, capture_output=True, text=True, timeout=400)
     return done.stderr.strip() if done.returncode else None, time.time() - start
@@ -126,7 +127,8 @@ def race(name, make, data):
         try:
             torch.export.save(torch.export.export(model, (x,)), file)
             train = "loss=cross_entropy,logits=output,labels=t,optimizer=adamw,lr=1e-5,functions=train_step"
-            reason, seconds = build(file, artifact, "--train", train, "--precision", "bf16")
+            reason, seconds = build(file, artifact, "--train", train, "--precision", "bf16",
+                                    "--mode", "reduce-overhead")  # fmt: skip
             if reason:
                 print(f"{name}: stridec: {reason}", flush=True)
             else:

@@ -33,6 +33,7 @@ struct Node {
   std::string symbol;
   uint32_t grid[3], block[3], shared_bytes;
   std::string parameters;
+  std::vector<void*> after;  // of a captured launch: nodes of its graph
 };
 struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
@@ -54,7 +55,7 @@ struct Module {
 struct Stream {
   bool capturing = false;
   Graph* graph = nullptr;
-  void* last = nullptr;  // node of `graph`
+  std::vector<void*> last;  // nodes of `graph` on which the next launch depends
 };
 
 constexpr FakeCuda kSettings = {1, 90, 1 << 30, nullptr, 0, 0, 0, 0, 0, 0};
@@ -323,15 +324,16 @@ bool parameters_of(const Function& function, void** given, std::string& out) {
 int32_t launch(const LaunchConfig* config, void* given, void** parameters, void**) {
   FAKE_CONTEXT_CALL("cuLaunchKernelEx")
   const auto& function = *static_cast<const Function*>(given);
-  Node node{function.name, {}, {}, config->shared_bytes, {}};
+  Node node{function.name, {}, {}, config->shared_bytes, {}, {}};
   std::memcpy(node.grid, config->grid, sizeof node.grid);
   std::memcpy(node.block, config->block, sizeof node.block);
   if (!parameters_of(function, parameters, node.parameters)) return kInvalidValue;
   State& s = state();
   Stream& stream = s.streams[config->stream];
   if (stream.capturing) {
+    node.after = stream.last;
     stream.graph->nodes.push_back(std::make_unique<Node>(std::move(node)));
-    stream.last = stream.graph->nodes.back().get();
+    stream.last = {stream.graph->nodes.back().get()};
     return kSuccess;
   }
   ++s.counts.launches;
@@ -353,7 +355,7 @@ int32_t begin_capture(void* handle, int32_t) {
   FAKE_CONTEXT_CALL("cuStreamBeginCapture")
   Stream& stream = state().streams[handle];
   if (!handle || stream.capturing) return kInvalidValue;  // the default stream cannot be captured
-  stream = {.capturing = true, .graph = new Graph, .last = nullptr};
+  stream = {.capturing = true, .graph = new Graph, .last = {}};
   ++state().counts.captures;
   return kSuccess;
 }
@@ -372,8 +374,16 @@ int32_t capture_info(void* handle, int32_t* status, uint64_t* id, void** graph, 
   *status = stream.capturing;
   *id = 1;
   *graph = stream.graph;
-  *last = &stream.last;
-  *count = stream.last ? 1 : 0;
+  *last = stream.last.data();
+  *count = stream.last.size();
+  return kSuccess;
+}
+int32_t update_dependencies(void* handle, void** nodes, size_t count, uint32_t flags) {
+  FAKE_CONTEXT_CALL("cuStreamUpdateCaptureDependencies")
+  Stream& stream = state().streams[handle];
+  constexpr uint32_t kSet = 1;
+  if (!stream.capturing || flags != kSet) return kInvalidValue;
+  stream.last.assign(nodes, nodes + count);
   return kSuccess;
 }
 int32_t instantiate(void** exec, void* graph, uint64_t) {
@@ -408,10 +418,22 @@ int32_t set_params(void* exec, void* node, const NodeParams* params) {
   }
   return kInvalidHandle;
 }
+// Of the nodes whose predecessors have run, the one that was captured last runs first, so that a missing edge
+// shows.
 int32_t graph_launch(void* exec, void* stream) {
   FAKE_CONTEXT_CALL("cuGraphLaunch")
   ++state().counts.replays;
-  for (const auto& [origin, node] : static_cast<const Exec*>(exec)->nodes) run(node, stream, true);
+  const auto& nodes = static_cast<const Exec*>(exec)->nodes;
+  std::set<const void*> done;
+  while (done.size() < nodes.size())
+    for (size_t i = nodes.size(); i-- > 0;) {
+      const auto& [origin, node] = nodes[i];
+      const bool ready = std::ranges::all_of(node.after, [&](void* before) { return done.contains(before); });
+      if (!ready || done.contains(origin)) continue;
+      done.insert(origin);
+      run(node, stream, true);
+      break;
+    }
   return kSuccess;
 }
 int32_t exec_destroy(void* exec) {
@@ -536,6 +558,7 @@ const std::map<std::string, void*>& functions() {
       {"cuStreamBeginCapture", reinterpret_cast<void*>(begin_capture)},
       {"cuStreamEndCapture", reinterpret_cast<void*>(end_capture)},
       {"cuStreamGetCaptureInfo", reinterpret_cast<void*>(capture_info)},
+      {"cuStreamUpdateCaptureDependencies", reinterpret_cast<void*>(update_dependencies)},
       {"cuGraphInstantiateWithFlags", reinterpret_cast<void*>(instantiate)},
       {"cuGraphExecKernelNodeSetParams", reinterpret_cast<void*>(set_params)},
       {"cuGraphLaunch", reinterpret_cast<void*>(graph_launch)},

@@ -78,7 +78,11 @@ class TimelineMaker {
         continue;
       }
       const auto* launch = std::get_if<loop::Launch>(&step.node);
-      const int at = launch ? tick({&program_[launch->nest]}) : tick();
+      if (launch && launch->concurrent)
+        timeline_.nests.back().push_back(&program_[launch->nest]);  // at the time of the launch before it
+      else
+        launch ? tick({&program_[launch->nest]}) : tick();
+      const int at = static_cast<int>(timeline_.nests.size()) - 1;
       if (launch) timeline_.launches[launch->nest].touch(at);
       if (const auto* call = std::get_if<loop::Call>(&step.node)) timeline_.launches[call].touch(at);
       const Effects effects = effects_of(program_, step);

@@ -176,8 +176,8 @@ typedef struct stridec_abi_device_launch {
   const int64_t* words;
   const stridec_abi_tensor_map* maps;
   int32_t word_count, map_count;
-  int32_t fails; /* 1: one parameter is the failure slot */
-  int32_t reserved;
+  int32_t fails;      /* 1: one parameter is the failure slot */
+  int32_t concurrent; /* 1: depends neither on the launch before it nor on those that that one may run with */
 } stridec_abi_device_launch;
 
 enum { STRIDEC_ABI_DEVICE_WORDS = 480, STRIDEC_ABI_DEVICE_MAPS = 16 }; /* maxima of one launch */

@@ -63,6 +63,7 @@ std::string after(const Pass& pass, const std::string& text) {
   const CpuTarget cpu = cpu_target("x86-64-v3");
   const PassContext context{.options = options,
                             .factors = DType::kBF16,
+                            .graphs = true,
                             .cpu = &cpu,
                             .gpu = &gpu_target("sm_90a"),
                             .chosen = &none};

@@ -68,6 +68,24 @@ graph::Graph attention_model() {
   return g;
 }
 
+// Two products of different operands, whose results meet in the last kernel.
+graph::Graph branches() {
+  graph::Graph g;
+  g.name = "branches";
+  graph::Builder b(g, ops::shape_table());
+  const graph::ValueId x = b.input("x", {DType::kF32, {sym::var("rows"), kWidth}});
+  graph::ValueId sums[2];
+  for (int side = 0; side < 2; ++side) {
+    std::vector<uint8_t> bytes(sizeof(float) * kWidth * kWidth, static_cast<uint8_t>(1 + side));
+    const graph::ValueId w =
+        b.constant(cat("w", side), {DType::kF32, {kWidth, kWidth}}, graph::own(std::move(bytes)));
+    const graph::ValueId a = b.add1(side ? graph::OpKind::kNeg : graph::OpKind::kExp, {x});
+    sums[side] = ops::softmax({b, ops::matmul(b, a, w)}, {1});
+  }
+  b.output("y", ops::mul(b, sums[0], sums[1]));
+  return g;
+}
+
 struct Artifact {
   Folder folder;
   std::string library;
@@ -459,6 +477,27 @@ TEST_CASE("a shape's runs are one graph from the second on, with the parameters 
   REQUIRE(running.run(z, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);  // another shape starts again
   CHECK(fake_cuda_counts()->replays == 0);
   CHECK(fake_cuda_counts()->launches == kernels);
+}
+
+// The fake driver runs the last of the launches that may run.
+TEST_CASE("launches that do not depend on each other have no edge between them") {
+  const Artifact artifact(branches(), {"cuda"}, "reduce-overhead");
+  Running running(artifact);
+  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+  std::vector<float> x(2 * kWidth, 1.0f), y;
+  const auto parameters = [&] {
+    Launches seen;
+    REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+    return seen.parameters;
+  };
+  const std::vector<std::string> direct = parameters();
+  parameters();
+  const std::vector<std::string> graph = parameters();
+  REQUIRE(direct.size() >= 3);
+  REQUIRE(graph.size() == direct.size());
+  CHECK(graph != direct);
+  CHECK(std::is_permutation(graph.begin(), graph.end(), direct.begin()));
+  CHECK(graph.back() == direct.back());
 }
 
 TEST_CASE("more shapes than are kept; a driver that does not record") {
