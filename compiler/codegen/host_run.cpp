@@ -265,7 +265,8 @@ void HostRun::launch_device(const LaunchedNest& launched, const std::string& nam
     for (size_t k = 0; k < choice.launches.size(); ++k) {
       line("{");
       ++depth_;
-      launch_device(choice.launches[k], launched.kernels[i][k], k == 0 ? static_cast<int64_t>(step) : -1, joins);
+      launch_device(choice.launches[k], launched.kernels[i][k], k == 0 ? static_cast<int64_t>(step) : -1,
+                    joins);
       --depth_;
       line("}");
     }

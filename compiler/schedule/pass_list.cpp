@@ -252,12 +252,12 @@ constexpr Pass kGpuPasses[] = {
     {"gpu schedules", kStage, kGpu, "Choose a template, thread groups and vectors for each nest.",
      [](Program& program, const Context& c) { choose_gpu(program, *c.gpu, *c.chosen); }},
     {"gpu concurrent_launches", kStage, kGpu,
-     "With CUDA graphs: order launches that do not depend on each other as groups, which run at the same time.",
+     "With CUDA graphs: order launches that do not depend on each other as groups, which run at the same "
+     "time.",
      [](Program& program, const Context& c) {
        if (c.graphs) group_launches(program);
      },
-     "concurrent_launches",
-     "Run one kernel after another."},
+     "concurrent_launches", "Run one kernel after another."},
 };
 
 constexpr Pass kGpuMemoryPasses[] = {

@@ -285,10 +285,14 @@ bool graphs_replay(CudaGraphs& g, void* stream) {
 
 bool graphs_add(CudaGraphs& g, const KernelLaunch& l) {
   if (!g.waits) return false;
-  Node node = {l.function,  {l.grid[0], l.grid[1], l.grid[2]},
-               l.threads,   l.shared_bytes,
-               l.dependent, l.concurrent,
-               l.map_count, l.count,
+  Node node = {l.function,
+               {l.grid[0], l.grid[1], l.grid[2]},
+               l.threads,
+               l.shared_bytes,
+               l.dependent,
+               l.concurrent,
+               l.map_count,
+               l.count,
                0};
   const size_t bytes = parameter_bytes(node);
   node.offset = g.waiting.used;
