@@ -35,8 +35,14 @@ std::vector<graph::Type> draw_types(Draws& draws, const Rule& rule, int size);
 // What the values of an instance are like.
 enum class Values { kPlain, kLarge, kNan, kPositiveInfinity, kSpecial };
 std::vector<Values> kinds_of_values(const Check& check);
+struct FloatFormat {
+  int bits = 0;   // of the significand, with the leading one
+  int most = 0;   // the largest number is below 2^(most + 1)
+  int least = 0;  // the smallest positive number is 2^least
+};
+// `formats`: where a rule rounds to them, numbers next to their ties are drawn too.
 loop::HostTensor draw_tensor(Draws& draws, const graph::Type& type, const Check& check, Values values,
-                             bool constant);
+                             bool constant, const std::vector<FloatFormat>& formats = {});
 
 Attr draw_attribute(Draws& draws, const graph::Builder& builder, graph::OpKind kind,
                     const std::string& attribute, const std::vector<graph::ValueId>& inputs);
