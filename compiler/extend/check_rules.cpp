@@ -15,7 +15,6 @@
 #include "compiler/base/text.h"
 #include "compiler/base/ulps.h"
 #include "compiler/extend/draw.h"
-#include "compiler/extend/draw_rounding.h"
 #include "compiler/extend/evaluate.h"
 #include "compiler/extend/rewrite.h"
 #include "compiler/graph/text.h"

@@ -9,7 +9,6 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/numeric.h"
-#include "compiler/extend/draw_rounding.h"
 
 namespace stridec::extend {
 namespace {

@@ -7,9 +7,16 @@
 #include <vector>
 
 #include "compiler/base/dtype.h"
-#include "compiler/extend/draw.h"
+#include "compiler/extend/draws.h"
+#include "compiler/extend/rule.h"
 
 namespace stridec::extend {
+
+struct FloatFormat {
+  int bits = 0;   // of the significand, with the leading one
+  int most = 0;   // the largest number is below 2^(most + 1)
+  int least = 0;  // the smallest positive number is 2^least
+};
 
 // The float types that a rule with casts names, or that its variables may have. Empty: it casts nothing.
 std::vector<FloatFormat> formats_of(const Rule& rule);
