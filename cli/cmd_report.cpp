@@ -9,6 +9,7 @@
 #include "cli/compile_flags.h"
 #include "cli/manifest_file.h"
 #include "cli/output.h"
+#include "cli/report_compare.h"
 #include "cli/report_data.h"
 #include "cli/report_page.h"
 #include "compiler/base/files.h"
@@ -22,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   CompileFlags common;
-  std::string output, sources = "all";
+  std::string output, compared, sources = "all";
 };
 
 // Whether the file is an artifact or a manifest, by its first bytes.
@@ -38,9 +39,8 @@ bool is_artifact(const std::string& path) {
          (first != std::string_view::npos && text[first] == '{');
 }
 
-Json functions_of_artifact(const Flags& flags) {
-  const Json manifest = package::read_manifest(read_manifest_text(flags.common.model), flags.common.model);
-  const std::vector<std::string>& names = flags.common.functions;
+Json functions_of_artifact(const std::string& path, const std::vector<std::string>& names) {
+  const Json manifest = package::read_manifest(read_manifest_text(path), path);
   Json functions = Json::array();
   for (const Json& function : package::functions_of(manifest))
     if (names.empty() || std::ranges::count(names, function["name"].get<std::string>()) > 0)
@@ -63,11 +63,35 @@ Json functions_of_model(const Flags& flags, const Globals& globals) {
   return functions;
 }
 
+std::string title_of(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  return name.empty() ? "report" : name;
+}
+
+// The data of another report, or of an artifact.
+Json other_report(const Flags& flags) {
+  const std::string& path = flags.compared;
+  const std::string text = read_manifest_text(path);
+  if (Json read = Json::parse(text, nullptr, false); read.is_object() && read.contains("title")) return read;
+  return {{"title", title_of(path)}, {"functions", functions_of_artifact(path, flags.common.functions)}};
+}
+
+Json compared_with(const Json& here, const Flags& flags) {
+  const Json there = other_report(flags);
+  try {
+    return compare_reports(here, there);
+  } catch (const Json::exception& error) {
+    fail(ErrorKind::kMalformed, "bad-report", cat("'", flags.compared, "' is no report: ", error.what()),
+         "'stridec schema report' prints the form of the file");
+  }
+}
+
 int report(const Flags& flags, const Globals& globals) {
   const std::string& model = flags.common.model;
-  const std::string name = std::filesystem::path(model).filename().string();
-  Json all = {{"schema_version", "1.0"}, {"title", name.empty() ? "report" : name}};
-  all["functions"] = is_artifact(model) ? functions_of_artifact(flags) : functions_of_model(flags, globals);
+  Json all = {{"schema_version", "1.1"}, {"title", title_of(model)}};
+  all["functions"] = is_artifact(model) ? functions_of_artifact(model, flags.common.functions)
+                                        : functions_of_model(flags, globals);
+  if (!flags.compared.empty()) all["compare"] = compared_with(all, flags);
   if (globals.json) std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   if (flags.output.empty()) {
     if (!globals.json)
@@ -93,6 +117,9 @@ std::function<int()> declare_report(CLI::App& app, const Globals& globals) {
       ->type_name("FILE");
   app.add_option("--sources", flags->sources, "none: without the loops and the source of each kernel")
       ->check(CLI::IsMember({"all", "none"}));
+  app.add_option("--compare", flags->compared,
+                 "an artifact, a manifest, or a report's JSON: the nodes that are computed otherwise there")
+      ->type_name("FILE");
   return [flags, &globals] { return report(*flags, globals); };
 }
 

@@ -17,6 +17,7 @@ STRIDEC_SCHEMA(schema_refused)
 STRIDEC_SCHEMA(schema_graph)
 STRIDEC_SCHEMA(schema_train)
 STRIDEC_SCHEMA(schema_ops)
+STRIDEC_SCHEMA(schema_report)
 #undef STRIDEC_SCHEMA
 
 namespace stridec::cli {
@@ -36,6 +37,7 @@ const std::vector<Schema>& schemas() {
        STRIDEC_SCHEMA(schema_refused)},
       {"train", "the file of compile's --train-config (JSON schema)", STRIDEC_SCHEMA(schema_train)},
       {"ops", "the file of --ops: operators of the user (JSON schema)", STRIDEC_SCHEMA(schema_ops)},
+      {"report", "what 'report --format=json' prints (JSON schema)", STRIDEC_SCHEMA(schema_report)},
       {"graph", "graphs of 'inspect --write-graph' (protobuf)", STRIDEC_SCHEMA(schema_graph)},
   };
 #undef STRIDEC_SCHEMA
@@ -69,7 +71,7 @@ int run(const std::string& name, const Globals& globals) {
 
 std::function<int()> declare_schema(CLI::App& app, const Globals& globals) {
   auto name = std::make_shared<std::string>();
-  app.add_option("name", *name, "manifest, refused, train, ops or graph; without it, a list");
+  app.add_option("name", *name, "manifest, refused, train, ops, report or graph; without it, a list");
   return [name, &globals] { return run(*name, globals); };
 }
 

@@ -141,6 +141,26 @@ std::string memory_html(const Json& memory) {
   return out + "</svg></div>\n<p>Steps of the run from left to right, addresses from bottom to top.</p>\n";
 }
 
+std::string compare_html(const Json& compare) {
+  std::string out = cat("<h2 id=\"compare\">Compared with ", text_of(compare["with"]), "</h2>\n");
+  if (compare["functions"].empty()) return out + "<p>The two have no function in common.</p>\n";
+  for (const Json& function : compare["functions"]) {
+    out += cat("<h3>", text_of(function["name"]), "</h3>\n<p>", function["kernels_here"].dump(),
+               " different kernels here, ", function["kernels_there"].dump(), " there.</p>\n");
+    if (function["nodes"].empty()) {
+      out += "<p>The same nodes are in the same kernels, which have the same schedules.</p>\n";
+      continue;
+    }
+    out += "<table><tr><th>node</th><th>what differs</th><th>here</th><th>there</th></tr>\n";
+    for (const Json& node : function["nodes"])
+      out +=
+          cat("<tr><td>", text_of(node["node"]), "</td><td>", text_of(node["change"]), "</td><td><code>",
+              text_of(node["here"]), "</code></td><td><code>", text_of(node["there"]), "</code></td></tr>\n");
+    out += "</table>\n";
+  }
+  return out;
+}
+
 // The data without what the page shows as text, so that another program can read the page. No `<` ends it
 // early.
 std::string embedded(Json report) {
@@ -162,6 +182,7 @@ std::string embedded(Json report) {
 std::string report_page(const Json& report) {
   std::string out = cat(kHead, "<title>", text_of(report["title"]), "</title></head><body>\n<h1>",
                         text_of(report["title"]), "</h1>\n");
+  if (report.contains("compare")) out += compare_html(report["compare"]);
   size_t number = 0;
   for (const Json& function : report["functions"]) {
     const std::string id = cat("f", number++);

@@ -6,8 +6,9 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/c_function.h"
+#include "compiler/extend/c_index.h"
 #include "compiler/extend/c_loops.h"
-#include "compiler/extend/c_value.h"
+#include "compiler/extend/evaluate.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/term.h"
 #include "compiler/sym/guard.h"
@@ -22,6 +23,7 @@ using ops::Term;
 using Kind = CExpression::Kind;
 
 constexpr int kMostSteps = 100000;  // of unrolled loops
+constexpr int kMostPieces = 8;      // each is a copy of the function
 
 struct State {
   std::map<std::string, CValue, std::less<>> variables;
@@ -32,12 +34,29 @@ struct State {
   bool done = false;             // it has returned everywhere
 };
 
+// A range of the indices, and where it may be split in two.
+struct CPiece {
+  CPlace place;
+  std::vector<sym::Expr> begins;  // by dim of the place, whose shape has the extents
+};
+struct CSplit {
+  int index = 0;
+  sym::Expr at;  // from the begin of the piece
+};
+
 class Runner {
  public:
   Runner(Builder& builder, const CFunction& function,
          const std::map<std::string, graph::ValueId, std::less<>>& values,
-         const std::map<std::string, Attr, std::less<>>& attributes, const CPlace& place)
-      : b_(builder), function_(function), values_(values), attributes_(attributes), place_(place) {}
+         const std::map<std::string, Attr, std::less<>>& attributes, const CPiece& piece, bool may_split)
+      : b_(builder),
+        function_(function),
+        values_(values),
+        attributes_(attributes),
+        indices_(piece.place.indices),
+        begins_(piece.begins),
+        may_split_(may_split),
+        ranges_{.shape = piece.place.shape} {}
 
   std::map<std::string, graph::ValueId> run() {
     std::map<std::string, graph::ValueId> out;
@@ -69,6 +88,9 @@ class Runner {
     return out;
   }
 
+  // After run(): where two pieces read views, and one reads single elements.
+  const std::optional<CSplit>& split() const { return split_; }
+
  private:
   [[noreturn]] void refuse(Position at, const std::string& what) const {
     fail(ErrorKind::kDoesNotFit, "does-not-fit",
@@ -86,17 +108,21 @@ class Runner {
   CValue parameter(const CParameter& each) const { return {scalar(each), false, output_index(each.name)}; }
 
   std::optional<Affine> output_index(const std::string& name) const {
-    const auto found = std::ranges::find(place_.indices, name);
-    if (found == place_.indices.end()) return std::nullopt;
-    return Affine{.index = static_cast<int>(found - place_.indices.begin())};
+    const auto found = std::ranges::find(indices_, name);
+    if (found == indices_.end()) return std::nullopt;
+    const auto dim = found - indices_.begin();
+    return Affine{.index = static_cast<int>(dim), .offset = begins_[static_cast<size_t>(dim)]};
   }
 
   Term scalar(const CParameter& each) const {
-    const auto rank = static_cast<int64_t>(place_.shape.size());
-    if (const auto index = output_index(each.name))
-      return ops::positions_along(b_, place_.shape[static_cast<size_t>(index->index)], index->index, rank);
+    const auto rank = static_cast<int64_t>(ranges_.shape.size());
+    if (const auto index = output_index(each.name)) {
+      const Term local =
+          ops::positions_along(b_, ranges_.shape[static_cast<size_t>(index->index)], index->index, rank);
+      return index->offset.is_const(0) ? local : local + ops::size_as(b_, DType::kI64, index->offset);
+    }
     if (const auto value = values_.find(each.name); value != values_.end()) {
-      if (!place_.indices.empty() && b_.rank(value->second) > 0)
+      if (!indices_.empty() && b_.rank(value->second) > 0)
         refuse(each.at, cat("'", each.name, "' is a tensor: write ", each.name, "[n] and read its elements"));
       return {b_, value->second};
     }
@@ -144,7 +170,7 @@ class Runner {
       refuse(each.at, cat("'", each.name, "' is the name of another variable"));
     if (!declared_.empty()) declared_.back().push_back(each.name);
     state_.types[each.name] = dtype;
-    state_.depth[each.name] = sizes_.size();
+    state_.depth[each.name] = ranges_.sizes.size();
     if (!each.value.empty()) assign(each.name, dtype, value(each.value[0]), true, each.at);
   }
 
@@ -324,10 +350,13 @@ class Runner {
     if (is_float(dtype) && (shift || sign == "%" || sign == "&" || sign == "|" || sign == "^"))
       refuse(e.at, cat("'", sign, "' takes integers"));
     if (shift && is_float(b.term.dtype())) refuse(e.at, cat("'", sign, "' takes integers"));
+    const IndexComparison range = compare(b_, ranges_, sign, a, b, dtype);
+    if (range.decided) return {ops::number(b_, DType::kBool, *range.decided), false};
+    if (range.boundary && range.index >= 0) boundaries_.push_back({range.index, *range.boundary});
     const Term x = converted(a.term, dtype), y = converted(b.term, dtype);
     const auto made = [&](OpKind kind) {
       return CValue{ops::apply(kind, x, y), are_weak(a, b),
-                    is_float(dtype) ? std::nullopt : affine(sign, a, b)};
+                    is_float(dtype) ? std::nullopt : affine(b_, sign, a, b)};
     };
     if (sign == "+") return made(OpKind::kAdd);
     if (sign == "-") return made(OpKind::kSub);
@@ -346,43 +375,15 @@ class Runner {
     return {sign == ">" ? ops::less(y, x) : ops::less_equal(y, x), false};
   }
 
-  // A size that is known as an expression.
-  std::optional<sym::Expr> known_size(Term value) const {
-    const auto elements = b_.known(value.id());
-    if (!elements || elements->size() != 1) return std::nullopt;
-    return elements->front();
+  // An index that is not inside may be so between the boundaries of its comparisons.
+  void wish_split(Term x, const std::vector<CValue>& indices) {
+    if (!may_split_ || split_) return;
+    const std::set<int> outside = read_outside(b_, ranges_, x, indices);
+    for (const CSplit& each : boundaries_)
+      if (!split_ && outside.contains(each.index)) split_ = each;
   }
-
-  std::optional<Affine> affine(const std::string& sign, const CValue& a, const CValue& b) const {
-    if (a.affine.has_value() == b.affine.has_value()) return std::nullopt;
-    const auto other = known_size(a.affine ? b.term : a.term);
-    if (!other) return std::nullopt;
-    Affine out = a.affine ? *a.affine : *b.affine;
-    if (sign == "+" || (sign == "-" && a.affine)) {
-      out.offset = sign == "+" ? out.offset + *other : out.offset - *other;
-    } else if (sign == "-") {
-      out.scale = -out.scale;
-      out.offset = *other - out.offset;
-    } else if (sign == "*" && other->is_const() && other->value() != 0 && is_small(other->value()) &&
-               is_small(out.scale)) {
-      out.scale *= other->value();
-      out.offset = out.offset * *other;
-    } else {
-      return std::nullopt;
-    }
-    return out;
-  }
-
-  static bool is_small(int64_t scale) { return scale > -(1 << 20) && scale < 1 << 20; }
 
   // ---- arrays
-  // Reductions are the leading dims of values, the innermost first, so that values from outside broadcast.
-  int64_t rank() const { return static_cast<int64_t>(sizes_.size() + place_.shape.size()); }
-  int64_t dim_of(int index) const { return static_cast<int64_t>(sizes_.size()) + index; }
-  sym::Expr extent_of(int index) const {
-    return index < 0 ? sizes_[static_cast<size_t>(-1 - index)] : place_.shape[static_cast<size_t>(index)];
-  }
-
   CValue load(const CExpression& e) {
     const CParameter& parameter = *arrays_.at(e.name);
     const auto found = values_.find(e.name);
@@ -395,46 +396,17 @@ class Runner {
       indices.push_back(value(each));
       if (is_float(indices.back().term.dtype())) refuse(each.at, "an index is an integer");
     }
-    const auto view = view_of(x, indices);
-    if (!view) require_elements(parameter, x);
-    return {converted(view ? *view : gathered(x, indices), dtype_of(parameter.type, parameter.at)), false};
-  }
-
-  // Elements at constants, and at indices of which each occurs once, if all of them are inside: a view.
-  std::optional<Term> view_of(Term x, const std::vector<CValue>& indices) const {
-    graph::Shape starts, extents, aligned(static_cast<size_t>(rank()), sym::Expr(1));
-    std::vector<int64_t> steps;
-    std::vector<std::pair<int64_t, int64_t>> order;  // the dim of the result, that of x
-    for (size_t d = 0; d < indices.size(); ++d) {
-      const auto& affine = indices[d].affine;
-      const auto constant = known_size(indices[d].term);
-      if (!affine && !constant) return std::nullopt;
-      const sym::Expr start = affine ? affine->offset : *constant,
-                      extent = affine ? extent_of(affine->index) : 1;
-      const int64_t scale = affine ? affine->scale : 1, at = affine ? dim_of(affine->index) : -1;
-      const sym::Expr last = start + (extent - 1) * scale, dim = x.dim(static_cast<int64_t>(d));
-      const sym::Expr low = scale > 0 ? start : last, high = scale > 0 ? last : start;
-      if (!b_.holds(sym::ge(low, 0)) || !b_.holds(sym::lt(high, dim))) return std::nullopt;
-      if (affine && std::ranges::count(order, at, &std::pair<int64_t, int64_t>::first) > 0)
-        return std::nullopt;
-      order.emplace_back(at, static_cast<int64_t>(d));
-      if (affine) aligned[static_cast<size_t>(at)] = extent;
-      starts.push_back(start);
-      extents.push_back(extent);
-      steps.push_back(scale);
-    }
-    std::ranges::sort(order);
-    std::vector<int64_t> permutation;
-    for (const auto& [at, d] : order) permutation.push_back(d);
-    const Term part(
-        b_, b_.add1(OpKind::kSlice, {x.id()}, {{"starts", starts}, {"extents", extents}, {"steps", steps}}));
-    return ops::reshape(ops::permute(part, permutation), aligned);
+    const auto view = view_of(b_, ranges_, x, indices);
+    if (!view) wish_split(x, indices);
+    if (!view && !split_) require_elements(parameter, x);
+    return {converted(view ? *view : gathered(b_, x, indices), dtype_of(parameter.type, parameter.at)),
+            false};
   }
 
   // An empty array has no nearest element.
   void require_elements(const CParameter& parameter, Term x) const {
     sym::Expr unread = 0;
-    for (const auto* list : {&place_.shape, &sizes_})
+    for (const auto* list : {&ranges_.shape, &ranges_.sizes})
       for (const sym::Expr size : *list) unread = sym::logical_or(unread, sym::eq(size, 0));
     for (int64_t d = 0; d < x.rank(); ++d)
       b_.require(sym::logical_or(sym::gt(x.dim(d), 0), unread),
@@ -443,25 +415,13 @@ class Runner {
                  {x.dim(d)});
   }
 
-  // Elements anywhere; indices outside are those of the nearest element.
-  Term gathered(Term x, const std::vector<CValue>& indices) const {
-    std::optional<Term> flat;
-    for (size_t d = 0; d < indices.size(); ++d) {
-      const sym::Expr dim = x.dim(static_cast<int64_t>(d));
-      const Term index = ops::cast(indices[d].term, DType::kI64, false);
-      const Term inside = ops::maximum(ops::minimum(index, ops::size_as(b_, DType::kI64, dim - 1)), 0.0);
-      flat = flat ? *flat * ops::size_as(b_, DType::kI64, dim) + inside : inside;
-    }
-    return ops::gather(ops::reshape(x, {ops::count(x.shape())}), *flat, 0);
-  }
-
   // Few rounds over arrays are written out: x[i + k] is a view for each k.
   bool is_long_reduction(const CStatement& each) {
     constexpr int64_t kFewRounds = 8;
     if (arrays_.empty() || !is_counting(each)) return false;
-    const auto begin = known_size(state_.variables.at(each.first[0].name).term);
+    const auto begin = known_size(b_, state_.variables.at(each.first[0].name).term);
     const auto limit = value(each.value[0].args[1]).term;
-    const auto end = known_size(limit);
+    const auto end = known_size(b_, limit);
     if (!begin || !end || (b_.holds(sym::le(*end - *begin, kFewRounds)) && (*end - *begin).is_const()))
       return false;
     return !problem_of_reduction(each, sums_of(each));
@@ -473,23 +433,23 @@ class Runner {
     if (!is_counting(each))
       refuse(each.at, "a loop whose count is no known number is of the form for (int k = 0; k < n; ++k)");
     const std::string& name = each.first[0].name;
-    const auto begin = known_size(state_.variables.at(name).term),
-               end = known_size(value(condition.args[1]).term);
+    const auto begin = known_size(b_, state_.variables.at(name).term),
+               end = known_size(b_, value(condition.args[1]).term);
     if (!begin || !end) refuse(each.at, "the condition of a loop depends on data");
     const sym::Expr extent = b_.simplify(sym::max(*end - *begin + (condition.name == "<=" ? 1 : 0), 0));
     std::set<std::string> sums = sums_of(each);
     if (const auto problem = problem_of_reduction(each, sums)) refuse(problem->at, problem->what);
-    sizes_.push_back(extent);
-    const Affine index{.index = -static_cast<int>(sizes_.size()), .scale = 1, .offset = *begin};
-    const Term count = ops::positions_along(b_, extent, 0, rank());
+    ranges_.sizes.push_back(extent);
+    const Affine index{.index = -static_cast<int>(ranges_.sizes.size()), .scale = 1, .offset = *begin};
+    const Term count = ops::positions_along(b_, extent, 0, ranges_.rank());
     const DType dtype = state_.types.at(name);
     state_.variables.insert_or_assign(
         name, CValue{ops::cast(count + ops::size_as(b_, DType::kI64, *begin), dtype, false), false, index});
-    state_.depth[name] = sizes_.size();
+    state_.depth[name] = ranges_.sizes.size();
     summed_.push_back(std::move(sums));
     scoped([&] { accumulate(each.body, std::nullopt); });
     summed_.pop_back();
-    sizes_.pop_back();
+    ranges_.sizes.pop_back();
   }
 
   // Variables of outside that a loop assigns to.
@@ -501,7 +461,7 @@ class Runner {
   void collect_sums(const std::vector<CStatement>& list, std::set<std::string>& out) const {
     for (const CStatement& each : list) {
       if (each.kind == CStatement::Kind::kAssign && state_.types.contains(each.name) &&
-          state_.depth.at(each.name) <= sizes_.size())
+          state_.depth.at(each.name) <= ranges_.sizes.size())
         out.insert(each.name);
       for (const auto* part : {&each.first, &each.body, &each.otherwise}) collect_sums(*part, out);
     }
@@ -548,7 +508,7 @@ class Runner {
       refuse(each.at, cat("'", each.name, "' has no value before the loop"));
     if (mask) item = ops::select(*mask, item, neutral(b_, sum, computed));
     ops::Dims dims;
-    for (size_t d = 0; d < sizes_.size() - state_.depth.at(each.name); ++d)
+    for (size_t d = 0; d < ranges_.sizes.size() - state_.depth.at(each.name); ++d)
       dims.push_back(static_cast<int64_t>(d));
     const Term after = accumulated(b_, sum, converted(known->second.term, computed), whole(item), dims);
     state_.variables.insert_or_assign(each.name, CValue{converted(after, dtype), false});
@@ -556,10 +516,10 @@ class Runner {
 
   // The value at every round of the loops that are open, whether or not it depends on them.
   Term whole(Term value) const {
-    graph::Shape shape(static_cast<size_t>(rank()), sym::Expr(1));
+    graph::Shape shape(static_cast<size_t>(ranges_.rank()), sym::Expr(1));
     const size_t lead = shape.size() - static_cast<size_t>(value.rank());
     for (size_t d = lead; d < shape.size(); ++d) shape[d] = value.dim(static_cast<int64_t>(d - lead));
-    for (size_t d = 0; d < sizes_.size(); ++d) shape[d] = sizes_[sizes_.size() - 1 - d];
+    for (size_t d = 0; d < ranges_.sizes.size(); ++d) shape[d] = ranges_.sizes[ranges_.sizes.size() - 1 - d];
     return Term(b_, ops::broadcast_to(b_, value.id(), shape));
   }
 
@@ -567,13 +527,52 @@ class Runner {
   const CFunction& function_;
   const std::map<std::string, graph::ValueId, std::less<>>& values_;
   const std::map<std::string, Attr, std::less<>>& attributes_;
-  const CPlace& place_;
+  const std::vector<std::string>& indices_;
+  const std::vector<sym::Expr>& begins_;
+  const bool may_split_;
+  std::vector<CSplit> boundaries_;  // of comparisons
+  std::optional<CSplit> split_;
   std::map<std::string, const CParameter*, std::less<>> arrays_;
-  std::vector<sym::Expr> sizes_;               // of the reductions that are open, from the outermost
+  CRanges ranges_;
   std::vector<std::set<std::string>> summed_;  // variables that they change
   State state_;
   std::vector<std::vector<std::string>> declared_;  // by the blocks that are open
   int steps_ = 0;
+};
+
+class PieceBuilder {
+ public:
+  PieceBuilder(Builder& builder, const CFunction& function,
+               const std::map<std::string, graph::ValueId, std::less<>>& values,
+               const std::map<std::string, Attr, std::less<>>& attributes)
+      : b_(builder), function_(function), values_(values), attributes_(attributes) {}
+
+  std::map<std::string, graph::ValueId> build(const CPiece& piece) {
+    Runner runner(b_, function_, values_, attributes_, piece, pieces_ < kMostPieces);
+    auto made = runner.run();
+    if (!runner.split()) return made;
+    const CSplit split = *runner.split();  // what was built has no reader
+    const auto at = static_cast<size_t>(split.index);
+    const auto part = [&](sym::Expr begin, sym::Expr extent) {
+      CPiece of = piece;
+      of.begins[at] = of.begins[at] + begin;
+      of.place.shape[at] = extent;
+      auto values = build(of);
+      for (auto& [name, value] : values) value = ops::broadcast_to(b_, value, of.place.shape);
+      return values;
+    };
+    ++pieces_;
+    const auto first = part(0, split.at), second = part(split.at, piece.place.shape[at] - split.at);
+    for (auto& [name, value] : made) value = ops::concat(b_, {first.at(name), second.at(name)}, split.index);
+    return made;
+  }
+
+ private:
+  Builder& b_;
+  const CFunction& function_;
+  const std::map<std::string, graph::ValueId, std::less<>>& values_;
+  const std::map<std::string, Attr, std::less<>>& attributes_;
+  int pieces_ = 1;
 };
 
 }  // namespace
@@ -582,7 +581,8 @@ std::map<std::string, graph::ValueId> build_c_function(
     Builder& builder, const CFunction& function,
     const std::map<std::string, graph::ValueId, std::less<>>& values,
     const std::map<std::string, Attr, std::less<>>& attributes, const CPlace& place) {
-  return Runner(builder, function, values, attributes, place).run();
+  const std::vector<sym::Expr> begins(place.shape.size(), sym::Expr(0));
+  return PieceBuilder(builder, function, values, attributes).build({place, begins});
 }
 
 }  // namespace stridec::extend

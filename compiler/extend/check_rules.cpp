@@ -55,7 +55,8 @@ class Checker {
   Checker(const Rule& rule, const RuleCheck& how)
       : rule_(rule),
         how_(how),
-        draws_(std::hash<std::string>{}(sha256(rule.text.data(), rule.text.size())) + how.seed) {
+        draws_(std::hash<std::string>{}(sha256(rule.text.data(), rule.text.size())) + how.seed),
+        formats_(formats_of(rule)) {
     verdict_.rule = &rule;
     verdict_.at = rule.at;
   }
@@ -63,7 +64,9 @@ class Checker {
   Verdict run() {
     std::string why;
     bool shaped = false;
-    for (int attempt = 0; attempt < kMostAttempts && verdict_.instances < how_.instances; ++attempt) {
+    // What a cast loses, it loses for few of the types and values.
+    const int wanted = formats_.empty() ? how_.instances : 2 * how_.instances;
+    for (int attempt = 0; attempt < kMostAttempts && verdict_.instances < wanted; ++attempt) {
       if (attempt > kEnoughAttempts && verdict_.instances >= kEnoughInstances) break;
       Built built;
       const auto instance = draw(built, attempt, why);
@@ -138,7 +141,7 @@ class Checker {
             draws_.chance(0.1))
           instance.alias[v] = instance.alias[u];
       instance.values.push_back(
-          draw_tensor(draws_, instance.types[v], rule_.check, values, variable.constant));
+          draw_tensor(draws_, instance.types[v], rule_.check, values, variable.constant, formats_));
       for (size_t u = 0; u < v; ++u)
         if (instance.types[u] == instance.types[v] && draws_.chance(0.1))
           instance.values[v] = nearly_equal(instance.values[u]);
@@ -427,6 +430,7 @@ class Checker {
   const Rule& rule_;
   const RuleCheck& how_;
   Draws draws_;
+  const std::vector<FloatFormat> formats_;
   Verdict verdict_;
 };
 

@@ -159,7 +159,7 @@ int64_t draw_integer(Draws& d, DType dtype, Values values) {
 }  // namespace
 
 loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& check, Values values,
-                             bool constant) {
+                             bool constant, const std::vector<FloatFormat>& formats) {
   std::vector<int64_t> shape;
   for (const sym::Expr dim : type.shape) shape.push_back(dim.value());
   loop::HostTensor tensor = loop::make_tensor(type.dtype, shape);
@@ -168,9 +168,19 @@ loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& che
   static const std::vector<double> kConstants = {0, 0, 0, 1, 1, 2, 0.5, 4, -1, 0.25, 3, -2, 8};
   const bool one = constant && d.chance(0.6);
   const double number = d.any_of(kConstants);
+  const bool exact = check.kind == Check::Kind::kExact || check.kind == Check::Kind::kUlp;
+  const bool ties = exact && !check.range && !formats.empty() && !one &&
+                    (values == Values::kLarge || values == Values::kSpecial);
   for (int64_t i = 0; i < loop::element_count(tensor); ++i) {
     uint8_t* at = tensor.bytes.data() + static_cast<size_t>(i) * width;
-    if (is_float(type.dtype)) {
+    const bool tie = ties && d.chance(0.7);
+    if (tie && is_float(type.dtype)) {
+      const auto drawn = draw_float_at_tie(d, type.dtype, formats);
+      write_float(type.dtype, drawn ? *drawn : draw_float(d, type.dtype, check, values), at);
+    } else if (tie && !is_bool(type.dtype)) {
+      const auto drawn = draw_integer_at_tie(d, type.dtype, formats);
+      write_integer(type.dtype, drawn ? *drawn : draw_integer(d, type.dtype, values), at);
+    } else if (is_float(type.dtype)) {
       double value = one                         ? number
                      : constant && d.chance(0.5) ? d.any_of(kConstants)
                                                  : draw_float(d, type.dtype, check, values);

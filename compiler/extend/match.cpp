@@ -1,12 +1,9 @@
 #include "compiler/extend/match.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "compiler/base/diagnostic.h"
-#include "compiler/base/number.h"
-#include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/match_template.h"
 #include "compiler/sym/text.h"
@@ -22,56 +19,12 @@ using graph::ValueId;
 constexpr int kMostSteps = 20000;  // of one place; commutative operators multiply the ways to match
 constexpr size_t kMostCandidates = 256;
 
-std::optional<OpKind> kind_of(const Term& term) {
-  if (term.kind != Term::Kind::kCall || term.name == "matmul" || find_composite(term.name))
-    return std::nullopt;
-  if (term.name == "+") return OpKind::kAdd;
-  if (term.name == "-") return OpKind::kSub;
-  if (term.name == "*") return OpKind::kMul;
-  if (term.name == "/") return OpKind::kDiv;
-  if (term.name == "neg") return OpKind::kNeg;
-  return graph::parse_op(term.name);
-}
-
-bool keeps_dims(const Term& term) {
-  return std::ranges::any_of(split(term).attributes, [](const auto& item) {
-    return item.first == "keep" && item.second->kind == Term::Kind::kNumber && item.second->number != 0;
-  });
-}
-
 }  // namespace
-
-std::vector<OpKind> root_kinds(const Rule& rule) {
-  const Term& term = rule.match.results.back().term;
-  if (term.name == "matmul") return {OpKind::kDotGeneral};
-  if (const Composite* composite = find_composite(term.name)) return template_kinds(*composite);
-  if (keeps_dims(term)) return {OpKind::kReshape};
-  return {*kind_of(term)};
-}
-
-GraphIndex::GraphIndex(const graph::Graph& graph) {
-  grow(graph);
-  look(graph, graph.top);
-}
-
-void GraphIndex::grow(const graph::Graph& graph) {
-  users.resize(graph.values.size());
-  held.resize(graph.values.size());
-  region.resize(graph.nodes.size());
-}
-
-void GraphIndex::look(const graph::Graph& graph, const graph::Region& of) {
-  for (const NodeId id : of.nodes) {
-    region[id.value] = &of;
-    for (const ValueId input : graph[id].inputs) users[input.value].push_back(id);
-    for (const graph::Region& inner : graph[id].regions) look(graph, inner);
-  }
-  for (const ValueId result : of.results) ++held[result.value];
-}
 
 // ---- reasons ---------------------------------------------------------------------------------------------
 
 std::string Matcher::shown(ValueId value) const {
+  if (!explains_) return {};
   const NodeId producer = b_.graph()[value].producer;
   if (!b_.graph()[value].name.empty()) return cat("'", b_.graph()[value].name, "'");
   if (!producer.valid()) return "a parameter";
@@ -90,20 +43,21 @@ bool Matcher::fails(const State& state, const Args&... args) {
 
 // ---- goals -----------------------------------------------------------------------------------------------
 
-std::optional<Match> Matcher::match(const Rule& rule, NodeId root) {
-  rule_ = &rule;
+std::optional<Match> Matcher::match(const Pattern& pattern, NodeId root) {
+  pattern_ = &pattern;
+  rule_ = &pattern.rule();
   region_ = index_.region[root.value];
   mismatch_ = {};
   steps_ = 0;
-  const Definition& last = rule.match.results.back();
-  const Node& node = b_.graph()[root];
-  const size_t output = last.names.size() > 1 ? 0 : static_cast<size_t>(std::max(last.term.output, 0));
-  if (node.outputs.size() < std::max(last.names.size(), output + 1)) return std::nullopt;
-  root_ = node.outputs[output];
+  const std::optional<ValueId> value = root_value(*rule_, b_.graph()[root]);
+  if (!value) return std::nullopt;
+  root_ = *value;
+  const Definition& last = rule_->match.results.back();
   State state;
   state.goals.push_back({&last.term, root_});
   for (size_t i = 0; i < last.names.size(); ++i)
-    state.made.bindings.values[last.names[i]] = node.outputs[output + i];
+    state.made.bindings.values[last.names[i]] =
+        b_.graph()[root].outputs[static_cast<size_t>(b_.graph()[root_].output) + i];
   if (!solve(state)) return std::nullopt;
   return std::move(state.made);
 }
@@ -115,15 +69,14 @@ bool Matcher::solve(State& state) {
     state.goals.pop_back();
     const Term& term = *goal.term;
     // A commutative operator tries both orders, each with the rest of the goals.
-    const auto kind = kind_of(term);
-    if (kind && is_commutative(*kind) && term.args.size() == 2) {
+    if (const PatternPart& part = pattern_->part(term); part.commutative) {
       State turned = state;
       if (step(state, goal) && solve(state)) return true;
       const NodeId producer = b_.graph()[goal.value].producer;
-      if (!producer.valid() || b_.graph()[producer].kind != *kind) return false;
+      if (!producer.valid() || b_.graph()[producer].kind != *part.op) return false;
       const Node& node = b_.graph()[producer];
       turned.made.nodes.push_back(producer);
-      if (!attributes(turned, split(term), node)) return false;
+      if (!attributes(turned, part.split, node)) return false;
       turned.goals.push_back({&term.args[0], node.inputs[1]});
       turned.goals.push_back({&term.args[1], node.inputs[0]});
       state = std::move(turned);
@@ -136,13 +89,16 @@ bool Matcher::solve(State& state) {
 
 bool Matcher::step(State& state, const Goal& goal) {
   const Term& term = *goal.term;
-  if (term.kind == Term::Kind::kName) return name(state, term, goal.value);
-  if (term.kind == Term::Kind::kNumber) return number(state, term, goal.value);
-  if (term.name == "matmul") return matmul(state, term, goal.value);
-  if (const Composite* row = find_composite(term.name)) return composite(state, term, *row, goal.value);
-  const auto kind = kind_of(term);
-  return keeps_dims(term) ? kept_reduction(state, term, *kind, goal.value)
-                          : primitive(state, term, *kind, goal.value);
+  const PatternPart& part = pattern_->part(term);
+  switch (part.kind) {
+    case PatternPart::Kind::kName: return name(state, term, goal.value);
+    case PatternPart::Kind::kNumber: return number(state, term, goal.value);
+    case PatternPart::Kind::kPrimitive: return primitive(state, term, part, goal.value);
+    case PatternPart::Kind::kKeptReduction: return kept_reduction(state, part, goal.value);
+    case PatternPart::Kind::kMatmul: return matmul(state, term, goal.value);
+    case PatternPart::Kind::kComposite: return composite(state, term, part, goal.value);
+  }
+  return false;
 }
 
 bool Matcher::name(State& state, const Term& term, ValueId value) {
@@ -150,31 +106,28 @@ bool Matcher::name(State& state, const Term& term, ValueId value) {
   if (const auto bound = values.find(term.name); bound != values.end())
     return bound->second == value ||
            fails(state, "'", term.name, "' would be both ", shown(bound->second), " and ", shown(value));
-  if (const Variable* variable = rule_->find(term.name)) return bind(state, *variable, value);
-  for (const auto* list : {&rule_->match.locals, &rule_->match.results})
-    for (const Definition& each : *list)
-      for (size_t i = 0; i < each.names.size(); ++i)
-        if (each.names[i] == term.name) {
-          const NodeId producer = b_.graph()[value].producer;
-          if (each.names.size() > 1) {
-            if (!producer.valid() || b_.graph()[value].output != static_cast<int>(i) ||
-                b_.graph()[producer].outputs.size() < each.names.size())
-              return fails(state, shown(value), " is not result ", i, " of '", each.term.name, "'");
-            for (size_t k = 0; k < each.names.size(); ++k)
-              values[each.names[k]] = b_.graph()[producer].outputs[k];
-            state.goals.push_back({&each.term, b_.graph()[producer].outputs[0]});
-            return true;
-          }
-          values[term.name] = value;
-          state.goals.push_back({&each.term, value});
-          return true;
-        }
-  return false;
+  const PatternPart& part = pattern_->part(term);
+  if (part.variable) return bind(state, *part.variable, value);
+  if (!part.definition) return false;
+  const Definition& each = *part.definition;
+  if (each.names.size() > 1) {
+    const NodeId producer = b_.graph()[value].producer;
+    const auto i = std::ranges::find(each.names, term.name) - each.names.begin();
+    if (!producer.valid() || b_.graph()[value].output != static_cast<int>(i) ||
+        b_.graph()[producer].outputs.size() < each.names.size())
+      return fails(state, shown(value), " is not result ", i, " of '", each.term.name, "'");
+    for (size_t k = 0; k < each.names.size(); ++k) values[each.names[k]] = b_.graph()[producer].outputs[k];
+    state.goals.push_back({&each.term, b_.graph()[producer].outputs[0]});
+    return true;
+  }
+  values[term.name] = value;
+  state.goals.push_back({&each.term, value});
+  return true;
 }
 
 bool Matcher::equal(const Attr& a, const Attr& b) const {
   if (a == b) return true;
-  if (const auto *x = std::get_if<sym::Expr>(&a), *y = std::get_if<sym::Expr>(&b); x && y)
+  if (const auto* x = std::get_if<sym::Expr>(&a), *y = std::get_if<sym::Expr>(&b); x && y)
     return b_.holds(sym::eq(*x, *y));
   const auto *x = std::get_if<std::vector<sym::Expr>>(&a), *y = std::get_if<std::vector<sym::Expr>>(&b);
   return x && y &&
@@ -190,6 +143,7 @@ bool Matcher::unify(State& state, const std::string& name, const Attr& value) {
 bool Matcher::bind(State& state, const Variable& variable, ValueId value) {
   const graph::Type& type = b_.type(value);
   const auto wrong = [&](const std::string& why) {
+    if (!explains_) return false;
     return fails(state, "variable '", variable.name, "': ", shown(value), " is ", graph::to_string(type),
                  why);
   };
@@ -213,12 +167,9 @@ bool Matcher::bind(State& state, const Variable& variable, ValueId value) {
 }
 
 bool Matcher::number(const State& state, const Term& term, ValueId value) {
-  const auto constant = splat(b_.graph(), value);
+  const std::optional<double>& constant = index_.splat(b_.graph(), value);
   if (!constant) return fails(state, shown(value), " is not the number ", to_string(term));
-  const DType dtype = b_.dtype(value);
-  const double wanted = is_float(dtype) ? round_float(dtype, term.number) : term.number;
-  const bool same = *constant == wanted && std::signbit(*constant) == std::signbit(wanted);
-  return same || std::abs(*constant - term.number) <= term.tolerance * std::abs(term.number) ||
+  return is_number(term, b_.dtype(value), *constant) ||
          fails(state, "a constant is ", *constant, ", not ", to_string(term));
 }
 
@@ -274,12 +225,13 @@ bool Matcher::attributes(State& state, const Split& parts, const Node& node) {
   return true;
 }
 
-bool Matcher::primitive(State& state, const Term& term, OpKind kind, ValueId value) {
+bool Matcher::primitive(State& state, const Term& term, const PatternPart& part, ValueId value) {
+  const OpKind kind = *part.op;
+  const Split& parts = part.split;
   const NodeId producer = b_.graph()[value].producer;
   if (!producer.valid() || b_.graph()[producer].kind != kind)
     return fails(state, shown(value), ", where the rule has ", graph::name(kind));
   const Node& node = b_.graph()[producer];
-  const Split parts = split(term);
   if (b_.graph()[value].output != term.output) return fails(state, shown(value), " is another result");
   if (node.inputs.size() != parts.tensors.size())
     return fails(state, graph::name(kind), " has ", node.inputs.size(), " operands, the rule has ",
@@ -291,7 +243,8 @@ bool Matcher::primitive(State& state, const Term& term, OpKind kind, ValueId val
 }
 
 // reshape(reduce(x)) to x's dims with size 1 in place of those that are reduced.
-bool Matcher::kept_reduction(State& state, const Term& term, OpKind kind, ValueId value) {
+bool Matcher::kept_reduction(State& state, const PatternPart& part, ValueId value) {
+  const OpKind kind = *part.op;
   const graph::Graph& graph = b_.graph();
   const NodeId reshape = graph[value].producer;
   const NodeId reduction = reshape.valid() && graph[reshape].kind == OpKind::kReshape
@@ -306,7 +259,7 @@ bool Matcher::kept_reduction(State& state, const Term& term, OpKind kind, ValueI
   if (!equal(Attr(std::vector<sym::Expr>(kept)), Attr(std::vector<sym::Expr>(b_.shape(value)))))
     return fails(state, shown(value), " does not keep the reduced dims");
   state.made.nodes.insert(state.made.nodes.end(), {reshape, reduction});
-  Split parts = split(term);
+  Split parts = part.split;
   std::erase_if(parts.attributes, [](const auto& item) { return item.first == "keep"; });
   if (!attributes(state, parts, node)) return false;
   state.goals.push_back({parts.tensors[0], node.inputs[0]});
@@ -359,8 +312,8 @@ bool Matcher::matmul(State& state, const Term& term, ValueId value) {
   return true;
 }
 
-bool Matcher::composite(State& state, const Term& term, const Composite& row, ValueId value) {
-  const Split parts = split(term);
+bool Matcher::composite(State& state, const Term& term, const PatternPart& part, ValueId value) {
+  const Split& parts = part.split;
   const int rank = b_.rank(value);
   // Unknown arguments: `dims` is tried dim by dim, any other is a number that the comparison finds.
   Arguments arguments;
@@ -386,7 +339,7 @@ bool Matcher::composite(State& state, const Term& term, const Composite& row, Va
   }
   for (int64_t dim = 0; dim < (dims_name.empty() ? 1 : rank); ++dim) {
     if (!dims_name.empty()) arguments["dims"] = std::vector<sym::Expr>{dim};
-    const auto found = match_template(b_, row, arguments, value);
+    const auto found = match_template(b_, *part.composite, arguments, value);
     if (!found) continue;
     if (!dims_name.empty() && !unify(state, dims_name, arguments["dims"])) return false;
     if (!number_name.empty() && (!found->number || !unify(state, number_name, *found->number))) return false;

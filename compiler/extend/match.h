@@ -5,21 +5,10 @@
 #include <vector>
 
 #include "compiler/extend/evaluate.h"
-#include "compiler/extend/rule.h"
+#include "compiler/extend/pattern.h"
 #include "compiler/graph/builder.h"
 
 namespace stridec::extend {
-
-// Who reads each value, and where each node is. Kept up to date by rewriting.
-struct GraphIndex {
-  explicit GraphIndex(const graph::Graph& graph);
-  void look(const graph::Graph& graph, const graph::Region& region);
-  void grow(const graph::Graph& graph);  // after nodes and values were added
-
-  std::vector<std::vector<graph::NodeId>> users;  // by value; a node for each of its operands
-  std::vector<int> held;                          // by value: how many region results it is
-  std::vector<const graph::Region*> region;       // by node; null: not in the graph
-};
 
 struct Match {
   Bindings bindings;
@@ -40,7 +29,7 @@ class Matcher {
   Matcher(graph::Builder& builder, const GraphIndex& index, bool explains)
       : b_(builder), index_(index), explains_(explains) {}
 
-  std::optional<Match> match(const Rule& rule, graph::NodeId root);
+  std::optional<Match> match(const Pattern& pattern, graph::NodeId root);
   const Mismatch& mismatch() const { return mismatch_; }
 
  private:
@@ -58,9 +47,9 @@ class Matcher {
   bool name(State& state, const Term& term, graph::ValueId value);
   bool bind(State& state, const Variable& variable, graph::ValueId value);
   bool number(const State& state, const Term& term, graph::ValueId value);
-  bool primitive(State& state, const Term& term, graph::OpKind kind, graph::ValueId value);
-  bool composite(State& state, const Term& term, const Composite& row, graph::ValueId value);
-  bool kept_reduction(State& state, const Term& term, graph::OpKind kind, graph::ValueId value);
+  bool primitive(State& state, const Term& term, const PatternPart& part, graph::ValueId value);
+  bool composite(State& state, const Term& term, const PatternPart& part, graph::ValueId value);
+  bool kept_reduction(State& state, const PatternPart& part, graph::ValueId value);
   bool matmul(State& state, const Term& term, graph::ValueId value);
   bool attributes(State& state, const Split& parts, const graph::Node& node);
   bool unify(State& state, const std::string& name, const Attr& value);
@@ -76,14 +65,12 @@ class Matcher {
   graph::Builder& b_;
   const GraphIndex& index_;
   const bool explains_;
+  const Pattern* pattern_ = nullptr;
   const Rule* rule_ = nullptr;
   const graph::Region* region_ = nullptr;
   graph::ValueId root_;
   Mismatch mismatch_;
   int steps_ = 0;
 };
-
-// The operations that the last result of the pattern may begin with.
-std::vector<graph::OpKind> root_kinds(const Rule& rule);
 
 }  // namespace stridec::extend

@@ -24,6 +24,8 @@ using graph::Region;
 using graph::ValueId;
 
 constexpr int kLeastFirings = 1000, kFiringsPerNode = 20;
+// Beyond them, it costs less to look at every node again.
+constexpr size_t kMostUnsettled = 1000;
 
 class Rewriter {
  public:
@@ -31,10 +33,16 @@ class Rewriter {
       : graph_(graph), rules_(rules), options_(options), index_(graph) {
     most_ = options.most > 0 ? options.most
                              : kLeastFirings + kFiringsPerNode * static_cast<int>(graph.nodes.size());
+    patterns_.reserve(rules.size());
     for (size_t r = 0; r < rules.size(); ++r) {
-      made_.effects.push_back({.file = rules[r].file->path, .rule = rules[r].rule->name});
-      for (const OpKind kind : root_kinds(*rules[r].rule)) by_kind_[static_cast<size_t>(kind)].push_back(r);
+      const Rule& rule = *rules[r].rule;
+      made_.effects.push_back({.file = rules[r].file->path, .rule = rule.name});
+      const Pattern& pattern = patterns_.emplace_back(rule);
+      for (const OpKind kind : pattern.root_kinds()) by_kind_[static_cast<size_t>(kind)].push_back(r);
+      reach_ = std::max(reach_, pattern.depth() + 1);  // and the reader of what a variable is bound to
+      if (rule.match.results.size() > 1) keeps_settled_ = false;
     }
+    if (options.explains) keeps_settled_ = false;  // every sweep tells its near misses
   }
 
   Rewritten run() {
@@ -57,28 +65,64 @@ class Rewriter {
     for (const NodeId id : nodes) {
       for (size_t r = 0; r < graph_[id].regions.size() && !stopped_; ++r)
         changed = region(graph_[id].regions[r]) || changed;
-      if (dead_.contains(id)) continue;
+      if (dead_.contains(id) || is_settled(id)) continue;
+      bool settled = true;
       for (const size_t rule : by_kind_[static_cast<size_t>(graph_[id].kind)])
-        if (fire(of, id, rule)) {
+        if (fire(of, id, rule, settled)) {
           changed = true;
+          settled = false;
           break;
         }
+      if (settled) settle(id);
       if (stopped_) break;
     }
     return changed;
   }
 
-  bool fire(Region& of, NodeId root, size_t r) {
+  // A node is settled where no pattern matches, until something changes that one of them may read there.
+  bool is_settled(NodeId id) const { return was_settled(id) && settled_[id.value] == epoch_; }
+  void settle(NodeId id) {
+    if (!keeps_settled_) return;
+    if (!was_settled(id)) settled_.resize(graph_.nodes.size());
+    settled_[id.value] = epoch_;
+  }
+  void unsettle_all() { ++epoch_; }
+  // After the producer or the readers of these values have changed: what computes them, and what is computed
+  // from them in as many steps as a pattern has.
+  void unsettle(std::vector<ValueId> values) {
+    if (!keeps_settled_) return;
+    std::set<NodeId> seen;
+    for (const ValueId value : values)
+      if (const NodeId producer = graph_[value].producer; was_settled(producer)) settled_[producer.value] = 0;
+    for (int step = 0; step < reach_ && !values.empty(); ++step) {
+      std::vector<ValueId> above;
+      for (const ValueId value : values)
+        for (const NodeId user : index_.users[value.value]) {
+          if (!seen.insert(user).second) continue;
+          if (seen.size() > kMostUnsettled) return unsettle_all();
+          if (was_settled(user)) settled_[user.value] = 0;
+          above.insert(above.end(), graph_[user].outputs.begin(), graph_[user].outputs.end());
+        }
+      values = std::move(above);
+    }
+  }
+  bool was_settled(NodeId id) const { return id.valid() && static_cast<size_t>(id.value) < settled_.size(); }
+
+  // `settled`: set to false where the pattern matches, but its replacement does not fit.
+  bool fire(Region& of, NodeId root, size_t r, bool& settled) {
     RuleEffect& effect = made_.effects[r];
     const Rule& rule = *rules_[r].rule;
     if (const auto by = made_by_.find(root); by != made_by_.end() && by->second == r) return false;
+    // A near miss is told by the whole match.
+    if (!options_.explains && !patterns_[r].may_match(graph_, index_, root)) return false;
     if (!prover_) prover_.emplace(graph_, ops::shape_table());
     Matcher matcher(*prover_, index_, options_.explains);
-    const auto match = matcher.match(rule, root);
+    const auto match = matcher.match(patterns_[r], root);
     if (!match) {
       if (options_.explains) missed(effect, rule, root, matcher.mismatch());
       return false;
     }
+    settled = false;
     const std::string problem = replace(of, root, r, *match);
     prover_.reset();
     if (!problem.empty()) {
@@ -144,11 +188,20 @@ class Rewriter {
       return problem;
     }
     place(of, root, added);
-    for (const NodeId id : added) made_by_[id] = r;
+    std::vector<ValueId> touched = match.results;
+    touched.insert(touched.end(), instead.begin(), instead.end());
+    for (const NodeId id : added) {
+      made_by_[id] = r;
+      touched.insert(touched.end(), graph_[id].inputs.begin(), graph_[id].inputs.end());
+    }
     if (!rule.once)
       for (const ValueId value : instead) made_by_.erase(graph_[value].producer);
     for (size_t i = 0; i < instead.size(); ++i) redirect(match.results[i], instead[i]);
-    for (const NodeId id : match.nodes) drop_if_unread(id);
+    for (const NodeId id : match.nodes) drop_if_unread(id, touched);
+    if (graph_.guards.size() > guards)
+      unsettle_all();  // what was not proved may be now
+    else
+      unsettle(std::move(touched));
     return "";
   }
 
@@ -259,7 +312,8 @@ class Rewriter {
       for (Region& inner : graph_[id].regions) replace_results(inner, from, to);
   }
 
-  void drop_if_unread(NodeId first) {
+  // Adds the values that lose a reader.
+  void drop_if_unread(NodeId first, std::vector<ValueId>& lost) {
     std::vector<NodeId> work = {first};
     while (!work.empty()) {
       const NodeId id = work.back();
@@ -271,6 +325,7 @@ class Rewriter {
       if (read || !node.regions.empty() || !dead_.insert(id).second) continue;
       for (const ValueId input : node.inputs) {
         std::erase(index_.users[input.value], id);
+        lost.push_back(input);
         if (graph_[input].producer.valid()) work.push_back(graph_[input].producer);
       }
     }
@@ -281,7 +336,12 @@ class Rewriter {
   const RewriteOptions& options_;
   GraphIndex index_;
   Rewritten made_;
+  std::vector<Pattern> patterns_;  // by rule
   std::vector<size_t> by_kind_[graph::kOpCount];
+  bool keeps_settled_ = true;
+  int reach_ = 0;
+  std::vector<int> settled_;  // by node: the epoch in which it was
+  int epoch_ = 1;
   std::optional<Builder> prover_;  // of the graph as it is
   std::set<NodeId> dead_;
   // The rule whose replacement has the node inside. It is not applied there: the author has written that part

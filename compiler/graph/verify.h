@@ -10,7 +10,8 @@
 
 namespace stridec::graph {
 
-// All problems found, one sentence each; at most 20.
+// All problems found, one sentence each; at most 20. For graphs that others wrote: branches have the sizes of
+// their node's results, provably.
 std::vector<std::string> problems(const Graph& graph, const ShapeTable& shapes);
 
 // For use between passes: throws kInternal with the problems and the text of the graph.

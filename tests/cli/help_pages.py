@@ -94,7 +94,7 @@ def test_schema():
     with open(os.path.join(ROOT, "schemas", "manifest.schema.json"), encoding="utf-8") as file:
         expect(stridec("schema manifest", 0).stdout == file.read(), "another schema")
     names = [row["schema"] for row in json.loads(stridec("schema --format=json", 0).stdout)]
-    expect(names == ["manifest", "refused", "train", "ops", "graph"] and all(stridec(f"schema {name}", 0).stdout for name in names), names)
+    expect(names == ["manifest", "refused", "train", "ops", "report", "graph"] and all(stridec(f"schema {name}", 0).stdout for name in names), names)
     expect("did you mean 'manifest'?" in stridec("schema manifst", 1).stderr, "a misspelt name")
 
 

@@ -150,6 +150,17 @@ def fmax_of_roots(x):
     return np.fmax.reduce(roots, 1), np.fmin.reduce(roots, 1)
 
 
+def neighbours(x):
+    n, d = x.shape
+    y, z = np.zeros_like(x), np.zeros_like(x)
+    for i in range(n):
+        for j in range(d):
+            back = d - 1 - j
+            y[i, j] = (x[i - 1, j] if i else 0) + (x[i + 1, j] if i + 1 < n else 0)
+            z[i, j] = x[i, back if back < 2 or i > 3 else back - 2]
+    return y, z
+
+
 def nests():
     """Nests alone: reductions, views, windows, gathers, and sizes that are terms."""
     yield Case("matmul", [("x", "f32", ["n", "k"]), ("w", "f32", ["k", "m"])], [("y", "f32", ["n", "m"])],
@@ -183,6 +194,23 @@ def nests():
     yield Case("triangle", [("x", "f32", ["n"])], [("y", "f32", ["n"])],
                {"nest": "float f(int i, const float x[n], int n) { float s = 0; for (int j = 0; j < n; ++j) if (j <= i) s += x[j]; else s -= 1; return s; }"},
                lambda x: np.cumsum(x) - (len(x) - 1 - np.arange(len(x), dtype=np.float32)), [((9,),), ((1,),)], dims=[["n"]], tolerance=1e-5)
+    yield Case("halves", [("x", "T", ["b", "n", "d"]), ("c", "f32", ["n", "d / 2"])], [("y", "T", ["b", "n", "d"])],
+               {"nest": ["T f(int p, int i, int l, const float x[b][n][d], const float c[n][h], int d) {", "  int middle = d / 2;",
+                         "  if (l >= middle) return x[p][i][l - middle] * c[i][l - middle] + x[p][i][l];",
+                         "  return x[p][i][l] * c[i][l] - x[p][i][l + middle];", "}"]},
+               lambda x, c: np.concatenate([x[..., :c.shape[1]] * c - x[..., c.shape[1]:], x[..., :c.shape[1]] * c + x[..., c.shape[1]:]], -1).astype(x.dtype),
+               [((2, 3, 8), (3, 4)), ((1, 5, 2), (5, 1)), ((0, 1, 4), (1, 2))], types={"T": ["f16", "f32"]}, low="f16",
+               dims=[["b", "n", "d"], ["n", "h"]], tolerance=4e-3, declared={"require": [{"condition": "d % 2 == 0", "sentence": "{0} is odd"}]})
+    nest = ["void f(int i, int j, const float x[n][d], int n, int d, float* y, float* z) {",
+            "  *y = (i == 0 ? 0 : x[i - 1][j]) + (n - 1 != i ? x[i + 1][j] : 0);",
+            "  int back = d - 1 - j; *z = back < 2 || i > 3 ? x[i][back] : x[i][back - 2]; }"]
+    for name, shapes, require in (("neighbours", [((7, 5),), ((1, 2),), ((2, 1),), ((0, 3),)], []),
+                                  ("neighbours of many", [((7, 5),), ((5, 3),)], [{"condition": "n > 4", "sentence": "{0}"}, {"condition": "d > 2", "sentence": "{0}"}])):
+        yield Case(name, [("x", "f32", ["n", "d"])], [("y", "f32", ["n", "d"]), ("z", "f32", ["n", "d"])], {"nest": nest}, neighbours, shapes,
+                   dims=[["n", "d"]], declared={"require": require})
+    yield Case("wrapped index", [("x", "f32", ["n"])], [("y", "f32", ["n"])],
+               {"nest": "float f(int i, const float x[n], int n) { unsigned k = i - 1; return k < n ? x[k] : -1; }"},
+               lambda x: np.concatenate([np.full(min(len(x), 1), -1, x.dtype), x[:-1]]), [((4,),), ((1,),)], dims=[["n"]])
     yield Case("ordered loops", [("x", "f32", ["n", 12])], [(name, "f32", ["n"]) for name in "abcdeg"], {"nest": ORDERED}, ordered,
                [((5, 12),), ((1, 12),)], dims=[["n", 12]], tolerance=1e-5)
     yield Case("fmax ignores NaN", [("x", "f32", ["n", "d"])], [("y", "f32", ["n"]), ("z", "f32", ["n"])],
@@ -480,6 +508,18 @@ def kernels_of(run, model, *more):
     return len(json.loads(out)["kernels"]) if code == 0 else out + errors
 
 
+def check_views(work, run, says, expect):
+    """Between the boundaries of comparisons, elements of an array are views: nothing is gathered, also where sizes are symbols."""
+    for case in nests():
+        if case.name not in ("halves", "neighbours of many"):
+            continue
+        ops, model = work / "views.json", work / "views.onnx"
+        ops.write_text(json.dumps(declaration(case, "nest")))
+        write_model(case, model, case.shapes[0], "plain")
+        code, out, errors = run("inspect", model, "--stage=loops", "--ops", ops)
+        expect(f"{case.name}: views", code == 0 and "store y" in out and "gather" not in out, errors or [r for r in out.splitlines() if "gather" in r])
+
+
 def check_fusion(work, run, says, expect):
     """As many kernels as the built-in expression, and the same weights after steps of training: the gradient is derived."""
     rng = np.random.default_rng(7)
@@ -512,5 +552,5 @@ def check(work, run, says, expect):
     for case in [*cases(), *nests()]:
         for form in case.bodies:
             check_case(case, form, work, run, expect)
-    for part in (check_errors, check_draft, check_reference, check_documents, check_fusion):
+    for part in (check_errors, check_draft, check_reference, check_documents, check_views, check_fusion):
         part(work, run, says, expect)

@@ -2,7 +2,8 @@
 
 In a headless Chromium (Debian: apt-get install chromium-headless-shell), from file://: no message on the console, no request but
 the page, no name of a model that runs; what is folded opens and has what it is about; links reach what they name; the drawing and
-the view of memory have sizes, and nothing in them lies outside. Pages of large models load in time. Without the browser it prints
+the view of memory have sizes, and nothing in them lies outside. Pages of large models load in time. The data have the form of
+`stridec schema report`; two artifacts are compared by nodes. Without the browser it prints
 that it is skipped. The last line is "N passed, N failed". Environment: stridec (the program, default build/stridec).
 """
 
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 
+import jsonschema
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -27,6 +29,7 @@ import models as light_models  # noqa: E402
 
 STRIDEC = os.environ.get("stridec", str(ROOT / "build" / "stridec"))
 SLOW_FACTOR = 4  # of seconds, since others may use the machine
+SCHEMA = jsonschema.Draft202012Validator(json.loads(subprocess.run([STRIDEC, "schema", "report"], check=True, capture_output=True).stdout))
 results = []
 
 CANARIES = ["</script><script>window.canary=1</script>", "\"><img src=x onerror=window.canary=1>", "<svg onload=window.canary=1>", "javascript:window.canary=1",
@@ -44,7 +47,10 @@ def report(model, page, *more):
     done = subprocess.run([STRIDEC, "report", str(model), "-o", str(page), "--format=json", *more], capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         sys.exit(f"report of {model}: exit {done.returncode}: {done.stderr}")
-    return json.loads(done.stdout)
+    told = json.loads(done.stdout)
+    problems = list(SCHEMA.iter_errors(told))
+    expect(f"{pathlib.Path(page).stem}: its JSON has the form of the schema", not problems, [(list(p.absolute_path), p.message[:200]) for p in problems[:3]])
+    return told
 
 
 def value(name, shape):
@@ -83,6 +89,46 @@ LINKS = "[...document.querySelectorAll('a')].map(a => [a.getAttribute('href'), !
 OUTSIDE = """[...document.querySelectorAll('svg')].map(svg => { const all = svg.getBoundingClientRect();
   return [all.width, all.height, [...svg.querySelectorAll('rect')].filter(r => { const b = r.getBoundingClientRect();
     return b.left < all.left - 1 || b.top < all.top - 1 || b.right > all.right + 1 || b.bottom > all.bottom + 1; }).length] })"""
+
+
+def seeded(path):
+    """A product with an epilogue, and nodes that have nothing to do with it."""
+    rng = np.random.default_rng(3)
+    weights = [numpy_helper.from_array(rng.standard_normal((256, 256), np.float32), "w")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], "product"), helper.make_node("Relu", ["p"], ["y"], "epilogue"),
+             helper.make_node("ReduceMax", ["z"], ["m"], "far", keepdims=0), helper.make_node("Tanh", ["m"], ["t"], "farther")]
+    graph = helper.make_graph(nodes, "seeded", [value("x", [128, 256]), value("z", [64, 64])], [value("y", [128, 256]), value("t", [])], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9), path)
+
+
+def compare(browser, work):
+    """Two artifacts, joined on the model's nodes: what one option changes is all that differs; names run nothing here either."""
+    seeded(work / "seeded.onnx")
+    for name, more in (("fused", []), ("apart", ["-O", "epilogue_fusion=false"])):
+        subprocess.run([STRIDEC, "compile", str(work / "seeded.onnx"), "-o", str(work / f"{name}.so"), *more], check=True, capture_output=True)
+    told = report(work / "fused.so", work / "compare.html", "--compare", str(work / "apart.so"))
+    found = {row["node"].split("'")[1]: (row["change"], row["here"], row["there"]) for row in told["compare"]["functions"][0]["nodes"]}
+    expect("compare: the nodes whose fusion is turned off", set(found) == {"product", "epilogue"} and {c for c, _, _ in found.values()} == {"fused differently"}, found)
+    look(browser, "compare", work / "compare.html", told, 1, None)
+    rows = browser.value("[...document.querySelectorAll('#compare ~ table')][0].innerText")
+    expect("compare: the page has them", "product" in rows and "epilogue" in rows and "far" not in rows, rows[:300])
+    same = report(work / "fused.so", work / "same.html", "--compare", str(work / "fused.json"))
+    expect("compare: an artifact with itself", same["compare"]["functions"][0]["nodes"] == [], same["compare"])
+    again = work / "again.html"
+    report(work / "fused.so", again, "--compare", str(work / "apart.so"))
+    expect("compare: equal bytes", again.read_bytes() == (work / "compare.html").read_bytes())
+    other = report(work / "hostile.onnx", work / "other.html", "--sources", "none")
+    for node in other["functions"][0]["nodes"]:
+        node["fate"] = "<script>window.canary=1</script>"
+        node.pop("kernels", None)
+    other["title"] = "</h2><img src=x onerror=window.canary=1>"
+    (work / "other.json").write_text(json.dumps(other))
+    told = report(work / "hostile.onnx", work / "hostile.html", "--compare", str(work / "other.json"))
+    expect("compare: every node differs", len(told["compare"]["functions"][0]["nodes"]) == len(told["functions"][0]["nodes"]))
+    look(browser, "hostile compare", work / "hostile.html", told, 1, None)
+    (work / "bad.json").write_text('{"title": "x", "functions": [{"name": 1}]}')
+    done = subprocess.run([STRIDEC, "report", str(work / "fused.so"), "-o", str(again), "--compare", str(work / "bad.json")], capture_output=True, text=True)
+    expect("compare: what is no report", done.returncode == 3 and "is no report" in done.stderr, (done.returncode, done.stderr))
 
 
 def look(browser, name, page, told, seconds, shots):
@@ -136,6 +182,8 @@ def main():
         models = {"hostile": (work / "hostile.onnx", 1, None), "mobilenet": (filled("mobilenet_v2"), 2, 1.5e6), "tagger": (filled("tagger"), 2, 1.5e6),
                   "bert": (filled("bert_base"), 2, 1e6), "unet": (filled("unet"), 2, None), "nodes5000": (work / "nodes5000.onnx", 2, None),
                   **({"nodes20000": (work / "nodes20000.onnx", 4, 10e6)} if os.environ.get("STRIDEC_NIGHTLY") else {})}
+        if not names or "compare" in names:
+            compare(browser, work)
         for name, (model, seconds, most) in models.items():
             if names and name not in names:
                 continue

@@ -1,0 +1,29 @@
+// Draws numbers at and next to those where rounding to a float type changes its direction. There, rounding to
+// a wider type first gives another result than rounding once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/base/dtype.h"
+#include "compiler/extend/draws.h"
+#include "compiler/extend/rule.h"
+
+namespace stridec::extend {
+
+struct FloatFormat {
+  int bits = 0;   // of the significand, with the leading one
+  int most = 0;   // the largest number is below 2^(most + 1)
+  int least = 0;  // the smallest positive number is 2^least
+};
+
+// The float types that a rule with casts names, or that its variables may have. Empty: it casts nothing.
+std::vector<FloatFormat> formats_of(const Rule& rule);
+
+// None: no format is narrower than the type.
+std::optional<int64_t> draw_integer_at_tie(Draws& draws, DType dtype,
+                                           const std::vector<FloatFormat>& formats);
+std::optional<double> draw_float_at_tie(Draws& draws, DType dtype, const std::vector<FloatFormat>& formats);
+
+}  // namespace stridec::extend
