@@ -291,6 +291,7 @@ def complex_algebra():
             return (
                 torch.linalg.inv(z), torch.linalg.solve(w, torch.view_as_complex(b)), torch.linalg.det(w), sign, log, lower,
                 torch.cholesky_solve(z, lower), z.prod(0), w.cumprod(1), z.float_power(1.5), w.asin(), z.atanh(), z.diagonal(0, 1, 2),
+                torch.linalg.matrix_norm(z), functional.l1_loss(z, z.mT), torch.isclose(w, w.mT), torch.masked_select(z, z.real > 0),
             )  # fmt: skip
 
     inputs = torch.randn(2, 3, 3, 2), torch.randn(2, 3, 2, 2, dtype=torch.float64)

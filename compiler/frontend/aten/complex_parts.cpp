@@ -6,6 +6,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/complex_rules.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/nodes.h"
@@ -306,13 +307,44 @@ Results interpolated(const ComplexCall& c) {
   const Complex z = c.pair("self");
   return {joined_value(z + c.pair("weight") * (c.pair("end") - z))};
 }
+// Operators of the difference of two tensors that look at its length alone.
 Results distance(const ComplexCall& c) {
-  const Complex x = c.pair("self"), y = c.pair("other");
+  const std::string_view other = c.given("target") ? "target" : c.given("x2") ? "x2" : "other";
+  const size_t x = c.given("x1") ? place_of(c.schema, "x1") : 0, y = place_of(c.schema, other);
+  Complex difference = c.pair(c.schema.arguments[x].name) - c.pair(other);
   std::vector<Value> own = c.values;
-  own[0] = Value(length(x - y));
-  const Term t = as_term(c.b, own[0]);
-  own[1] = Value(expand(number_like(t, 0), t.shape()));
+  if (c.given("eps")) {  // it is added to the difference
+    difference.re = difference.re + scalar_of(c.b, c.value("eps"), difference.re.dtype());
+    own[place_of(c.schema, "eps")] = Value::number_of(0);
+  }
+  const Term size = length(difference);
+  own[x] = Value(size);
+  own[y] = Value(expand(ops::number_like(size, 0), size.shape()));
   return c.run(std::move(own));
+}
+// |self - other| <= atol + rtol |other|, and equal infinities.
+Results nearness(const ComplexCall& c) {
+  const Complex x = c.pair("self"), y = c.pair("other");
+  const Term far = length(x - y), same = logical_and(equal(x.re, y.re), equal(x.im, y.im));
+  const auto number = [&](const char* name) { return scalar_of(c.b, c.value(name), far.dtype()); };
+  const Term near = less_equal(far, length(y) * number("rtol") + number("atol"));
+  Term out = logical_or(same, logical_and(near, equal(far - far, 0)));
+  const auto no_number = [](const Complex& z) {
+    return logical_or(apply(OpKind::kIsNan, z.re), apply(OpKind::kIsNan, z.im));
+  };
+  if (c.value("equal_nan").integer.is_const(1))
+    out = logical_or(out, logical_and(no_number(x), no_number(y)));
+  return {out};
+}
+// Indexing by a mask of the shape that both have together.
+Results selection(const ComplexCall& c) {
+  const Shape shape = broadcast(
+      c.b, {shape_of(c.b, c.value("self").tensor), shape_of(c.b, c.value("mask").tensor)}, "masked_select");
+  const Complex z = c.pair("self");
+  const Value mask(expand(as_term(c.b, c.value("mask")), shape));
+  const Value all = joined_value({expand(z.re, shape), expand(z.im, shape)});
+  return call(c.b, *find_schema("aten", "index", "Tensor"),
+              {{"self", all}, {"indices", Value::list({mask})}});
 }
 
 Results adjoint(const ComplexCall& c) {
@@ -336,7 +368,15 @@ const Table& rules() {
                         {"einsum", einsum},
                         {"eq", equality},
                         {"lerp", interpolated},
+                        {"frobenius_norm", norm},
+                        {"isclose", nearness},
+                        {"l1_loss", distance},
+                        {"linalg_matrix_norm", norm},
+                        {"linalg_norm", norm},
                         {"linalg_vector_norm", norm},
+                        {"masked_select", selection},
+                        {"norm", norm},
+                        {"pairwise_distance", distance},
                         {"mH", adjoint},
                         {"matrix_H", adjoint},
                         {"ne", equality},
