@@ -1,4 +1,4 @@
-// Linear algebra of complex matrices, and products of elements.
+// Linear algebra of complex matrices, products of elements, and operators that others compute.
 #include <optional>
 
 #include "compiler/frontend/aten/call.h"
@@ -6,6 +6,7 @@
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/creation.h"
 #include "compiler/ops/nodes.h"
+#include "compiler/ops/shapes.h"
 
 namespace stridec::aten {
 namespace {
@@ -132,6 +133,17 @@ Results logdet(const ComplexCall& c) {
   return {joined_value({s.log, apply(OpKind::kAtan2, s.sign.im, s.sign.re)})};
 }
 
+// Indexing by a mask of the shape that both have together.
+Results selection(const ComplexCall& c) {
+  const Shape shape = broadcast(
+      c.b, {shape_of(c.b, c.value("self").tensor), shape_of(c.b, c.value("mask").tensor)}, "masked_select");
+  const Complex z = c.pair("self");
+  const Value mask(expand(as_term(c.b, c.value("mask")), shape));
+  const Value all = joined_value({expand(z.re, shape), expand(z.im, shape)});
+  return call(c.b, *find_schema("aten", "index", "Tensor"),
+              {{"self", all}, {"indices", Value::list({mask})}});
+}
+
 constexpr ComplexRule kRules[] = {
     {"_linalg_det", det},
     {"_linalg_slogdet", slogdet},
@@ -154,6 +166,7 @@ constexpr ComplexRule kRules[] = {
     {"linalg_solve_ex", in_ring},
     {"linalg_solve_triangular", solve_triangular},
     {"logdet", logdet},
+    {"masked_select", selection},
     {"matrix_power", in_ring},
     {"prod", prod},
     {"slogdet", slogdet},

@@ -6,7 +6,6 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/complex_rules.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/nodes.h"
@@ -336,17 +335,6 @@ Results nearness(const ComplexCall& c) {
     out = logical_or(out, logical_and(no_number(x), no_number(y)));
   return {out};
 }
-// Indexing by a mask of the shape that both have together.
-Results selection(const ComplexCall& c) {
-  const Shape shape = broadcast(
-      c.b, {shape_of(c.b, c.value("self").tensor), shape_of(c.b, c.value("mask").tensor)}, "masked_select");
-  const Complex z = c.pair("self");
-  const Value mask(expand(as_term(c.b, c.value("mask")), shape));
-  const Value all = joined_value({expand(z.re, shape), expand(z.im, shape)});
-  return call(c.b, *find_schema("aten", "index", "Tensor"),
-              {{"self", all}, {"indices", Value::list({mask})}});
-}
-
 Results adjoint(const ComplexCall& c) {
   const Results re = c.run(c.parts(false)), im = c.run(c.parts(true));
   return {joined(as_term(c.b, re.at(0)), -as_term(c.b, im.at(0)))};
@@ -374,7 +362,6 @@ const Table& rules() {
                         {"linalg_matrix_norm", norm},
                         {"linalg_norm", norm},
                         {"linalg_vector_norm", norm},
-                        {"masked_select", selection},
                         {"norm", norm},
                         {"pairwise_distance", distance},
                         {"mH", adjoint},
