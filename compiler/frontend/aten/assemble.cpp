@@ -206,7 +206,7 @@ Results kron(Context& c) {
 }
 
 Results vander(Context& c) {
-  const Term x = c.in("x");
+  const Term given = c.in("x"), x = given.rank() == 0 ? unsqueeze(given, {0}) : given;
   const DType to = is_float(x.dtype()) ? x.dtype() : DType::kI64;
   const int64_t last = x.rank();
   const sym::Expr n = c.has("N") ? c.size("N") : x.dim(last - 1);
