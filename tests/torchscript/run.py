@@ -58,7 +58,7 @@ def take_shapes(work):
     says("a dtype", ["check", PROGRAMS / "lstm.pt", "--shape", "ids=i32[b,t]"], 0, "i32")
     says("a wrong dtype", ["check", PROGRAMS / "lstm.pt", "--shape", "ids=x32[b,t]"], 1, "no dtype 'x32'")
     says("no input of this name", ["check", scripted, *shape, "--shape", "mask=3"], 1, "no input 'mask'", "image")
-    says("no size of this name", ["check", scripted, *shape, "--dim", "time=3"], 1, "no size 'time'")
+    says("no size of this name", ["check", scripted, *shape, "--dim", "time=3"], 1, "no dim 'time'")
     for bad in ("image", "image=", "image=1,,2", "image=f32[1", "image=-1", "image=1xa"):
         says(f"--shape {bad}", ["check", scripted, "--shape", bad], 1, "bad-shape")
     says("a shape that does not fit", ["check", scripted, "--shape", "image=1,4,8,8"], 4, "conv2d")
