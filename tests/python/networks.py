@@ -31,7 +31,9 @@ FAMILIES = {
     "beit_base_patch16_224": VIT, "eva02_tiny_patch14_224": VIT, "vit_tiny_patch16_224": VIT, "deit3_small_patch16_224": VIT,
     "vit_relpos_small_patch16_224": VIT, "swinv2_tiny_window8_256": SWIN, "twins_svt_small": dict(depths=(1, 1, 1, 1)),
     "visformer_tiny": {}, "mobilenetv3_small_050": {}, "mobilenetv4_conv_small_050": {}, "tinynet_e": {}, "convnext_atto": {},
-    "regnetx_002": {}, "regnety_002": {}, "resnet10t": {},
+    "regnetx_002": {}, "regnety_002": {}, "resnet10t": {}, "tnt_s_patch16_224": dict(depth=2), "davit_tiny": dict(depths=(1, 1, 1, 1)),
+    "lcnet_035": {}, "skresnet18": {}, "pit_ti_224": {}, "starnet_s050": {}, "pvt_v2_b0": {}, "ese_vovnet19b_slim": {},
+    "repghostnet_050": {},
 }  # fmt: skip
 SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, vocab_size=97)
 LANGUAGE = {
