@@ -278,6 +278,27 @@ def complex_rotation():
 
 
 @program
+def complex_algebra():
+    """Systems of complex equations of an open number, in both precisions, and functions with branch cuts."""
+
+    class M(torch.nn.Module):
+        def forward(self, a, b):
+            z = torch.view_as_complex(a)
+            w = z.to(torch.complex128) * (0.1 + 0.3j)
+            spread = z @ z.mH + 3 * torch.eye(z.shape[-1])
+            lower = torch.linalg.cholesky(spread)
+            sign, log = torch.linalg.slogdet(z)
+            return (
+                torch.linalg.inv(z), torch.linalg.solve(w, torch.view_as_complex(b)), torch.linalg.det(w), sign, log, lower,
+                torch.cholesky_solve(z, lower), z.prod(0), w.cumprod(1), z.float_power(1.5), w.asin(), z.atanh(), z.diagonal(0, 1, 2),
+                torch.linalg.matrix_norm(z), functional.l1_loss(z, z.mT), torch.isclose(w, w.mT), torch.masked_select(z, z.real > 0),
+            )  # fmt: skip
+
+    inputs = torch.randn(2, 3, 3, 2), torch.randn(2, 3, 2, 2, dtype=torch.float64)
+    return (M(), inputs, {}, {"a": {0: D}, "b": {0: D}})
+
+
+@program
 def spectrum_and_back():
 
     class M(torch.nn.Module):

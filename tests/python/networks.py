@@ -1,7 +1,9 @@
 """Networks by torch.compile(backend="stridec") against eager PyTorch: python tests/python/networks.py [name...]
 
 Random weights, small sizes. Needs torch with torchvision, timm and transformers; without torch it prints that it is skipped.
-Each network runs at two sizes of the batch. --freeze: weights as constants. The last line is "N passed, N failed".
+Each network runs at two sizes of the batch. --freeze: weights as constants. --open: the batch is open from the first call, so that
+each network compiles once. --seconds N: no network is begun after N seconds, and those that are left are named. Other names of
+torchvision and timm are taken, too. The last line is "N passed, N failed".
 """
 
 import argparse
@@ -22,6 +24,17 @@ VISION = ["alexnet", "vgg11", "resnet18", "resnext50_32x4d", "densenet121", "goo
 TIMM = ["resnetv2_50", "efficientnetv2_s", "convnextv2_atto", "deit_tiny_patch16_224", "mixer_s32_224", "levit_128s",
         "mobilevit_xxs", "ghostnet_050", "repvgg_a0", "xcit_nano_12_p16_224", "poolformer_s12", "edgenext_xx_small",
         "fastvit_t8", "crossvit_tiny_240", "cait_xxs24_224"]  # fmt: skip
+# Further families of timm, cut where options can cut them.
+VIT = dict(depth=2, embed_dim=48, num_heads=3)
+SWIN = dict(depths=(1, 1, 1, 1), embed_dim=24, num_heads=(1, 2, 4, 8))
+FAMILIES = {
+    "beit_base_patch16_224": VIT, "eva02_tiny_patch14_224": VIT, "vit_tiny_patch16_224": VIT, "deit3_small_patch16_224": VIT,
+    "vit_relpos_small_patch16_224": VIT, "swinv2_tiny_window8_256": SWIN, "twins_svt_small": dict(depths=(1, 1, 1, 1)),
+    "visformer_tiny": {}, "mobilenetv3_small_050": {}, "mobilenetv4_conv_small_050": {}, "tinynet_e": {}, "convnext_atto": {},
+    "regnetx_002": {}, "regnety_002": {}, "resnet10t": {}, "tnt_s_patch16_224": dict(depth=2), "davit_tiny": dict(depths=(1, 1, 1, 1)),
+    "lcnet_035": {}, "skresnet18": {}, "pit_ti_224": {}, "starnet_s050": {}, "pvt_v2_b0": {}, "ese_vovnet19b_slim": {},
+    "repghostnet_050": {},
+}  # fmt: skip
 SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, vocab_size=97)
 LANGUAGE = {
     "Bert": SMALL, "Roberta": SMALL, "DistilBert": dict(dim=32, n_layers=2, n_heads=4, hidden_dim=64, vocab_size=97),
@@ -38,18 +51,20 @@ def network(name):
     """The module in eval mode, and a function that makes inputs for a batch."""
     import torch
 
-    if name in VISION:
-        import torchvision
+    import timm
+    import torchvision
 
+    if name in VISION or (name not in TIMM and name not in FAMILIES and hasattr(torchvision.models, name)):
         options = {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
         module = getattr(torchvision.models, name)(weights=None, **options)
-        size = {"inception_v3": 299, "vit_b_32": 224, "swin_t": 224, "maxvit_t": 224}.get(name, 96)
+        fixed = name.startswith(("vit", "swin", "maxvit"))
+        size = 299 if name == "inception_v3" else 224 if fixed else 96
         return module.eval(), lambda batch: (torch.randn(batch, 3, size, size),)
-    if name in TIMM:
-        import timm
-
-        module = timm.create_model(name, pretrained=False).eval()
+    if name in TIMM or timm.is_model(name):
+        cut = FAMILIES.get(name, {})
+        module = timm.create_model(name, pretrained=False, **cut).eval()
         size = module.pretrained_cfg["input_size"][-1] if module.pretrained_cfg.get("fixed_input_size") else 128
+        size = cut.get("img_size", size)
         return module, lambda batch: (torch.randn(batch, 3, size, size),)
     import transformers
 
@@ -81,7 +96,7 @@ def difference(expected, actual):
     return worst
 
 
-def run(name, options):
+def run(name, options, is_open):
     import torch
 
     torch.manual_seed(0)
@@ -95,6 +110,9 @@ def run(name, options):
     with torch.no_grad():
         for batch in (2, 3):
             inputs = make(batch)
+            if is_open:
+                for x in inputs:
+                    torch._dynamo.mark_dynamic(x, 0)
             worst = max(worst, difference(tensors(module(*inputs)), tensors(compiled(*inputs))))
     return worst, time.perf_counter() - started
 
@@ -103,8 +121,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
     parser.add_argument("--freeze", action="store_true")
+    parser.add_argument("--open", action="store_true")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
-    names = options.names or [*VISION, *TIMM, *LANGUAGE]
+    names = options.names or [*VISION, *TIMM, *FAMILIES, *LANGUAGE]
     try:
         import torch
     except ImportError:
@@ -116,10 +136,13 @@ def main():
     if "stridec" not in torch._dynamo.list_backends():
         torch._dynamo.register_backend(stridec.torch_backend.backend, name="stridec")
     warnings.simplefilter("ignore")
-    failed = 0
-    for name in names:
+    failed, begun = 0, time.perf_counter()
+    for i, name in enumerate(names):
+        if time.perf_counter() - begun > options.seconds:
+            print(f"left: {' '.join(names[i:])}\n{i - failed} passed, {failed} failed")
+            return 1 if failed else 0
         try:
-            worst, seconds = run(name, {"freeze": options.freeze})
+            worst, seconds = run(name, {"freeze": options.freeze}, options.open)
             verdict = "agrees" if worst <= TOLERANCE else "DIFFERS"
             text = f"{worst:.1e} {seconds:.0f} s"
         except Exception as error:  # whatever the network, PyTorch or the compiler raises

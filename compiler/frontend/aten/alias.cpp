@@ -1,6 +1,6 @@
 // Copies, conversions, and operators that return their argument itself where nothing has to be copied.
 #include "compiler/frontend/aten/call.h"
-#include "compiler/frontend/aten/complex_parts.h"
+#include "compiler/frontend/aten/complex_value.h"
 #include "compiler/frontend/aten/promotion.h"
 
 namespace stridec::aten {
@@ -91,12 +91,30 @@ Results fill_(Context& c) { return fill_in_place(c, "value"); }
 Results zero_(Context& c) { return fill_in_place(c, nullptr); }
 
 constexpr Row kRows[] = {
-    {"_to_copy", to},   {"alias", same},          {"clone", clone},       {"contiguous", contiguous},
-    {"copy", copy},     {"copy_", copy_},         {"cpu", same},          {"detach", same},
-    {"detach_", same},  {"detach_copy", clone},   {"alias_copy", clone},  {"fill", fill},
-    {"fill_", fill_},   {"lift", same},           {"lift_fresh", same},   {"lift_fresh_copy", clone},
-    {"positive", same}, {"requires_grad_", same}, {"resolve_conj", same}, {"resolve_neg", same},
-    {"to", to},         {"type_as", type_as},     {"zero", zero},         {"zero_", zero_},
+    {"_to_copy", to, Numbers::kComplex},
+    {"alias", same, Numbers::kComplex},
+    {"clone", clone, Numbers::kComplex},
+    {"contiguous", contiguous, Numbers::kComplex},
+    {"copy", copy},
+    {"copy_", copy_},
+    {"cpu", same, Numbers::kComplex},
+    {"detach", same, Numbers::kComplex},
+    {"detach_", same, Numbers::kComplex},
+    {"detach_copy", clone, Numbers::kComplex},
+    {"alias_copy", clone, Numbers::kComplex},
+    {"fill", fill},
+    {"fill_", fill_},
+    {"lift", same, Numbers::kComplex},
+    {"lift_fresh", same, Numbers::kComplex},
+    {"lift_fresh_copy", clone, Numbers::kComplex},
+    {"positive", same, Numbers::kComplex},
+    {"requires_grad_", same, Numbers::kComplex},
+    {"resolve_conj", same, Numbers::kComplex},
+    {"resolve_neg", same, Numbers::kComplex},
+    {"to", to, Numbers::kComplex},
+    {"type_as", type_as, Numbers::kComplex},
+    {"zero", zero},
+    {"zero_", zero_},
 };
 
 }  // namespace

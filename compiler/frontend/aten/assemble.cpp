@@ -206,7 +206,7 @@ Results kron(Context& c) {
 }
 
 Results vander(Context& c) {
-  const Term x = c.in("x");
+  const Term given = c.in("x"), x = given.rank() == 0 ? unsqueeze(given, {0}) : given;
   const DType to = is_float(x.dtype()) ? x.dtype() : DType::kI64;
   const int64_t last = x.rank();
   const sym::Expr n = c.has("N") ? c.size("N") : x.dim(last - 1);
@@ -258,9 +258,9 @@ Results sum_to_size(Context& c) {
 
 constexpr Row kRows[] = {
     {"as_strided_scatter", view_scatter},
-    {"atleast_1d", atleast<1>},
-    {"atleast_2d", atleast<2>},
-    {"atleast_3d", atleast<3>},
+    {"atleast_1d", atleast<1>, Numbers::kComplex},
+    {"atleast_2d", atleast<2>, Numbers::kComplex},
+    {"atleast_3d", atleast<3>, Numbers::kComplex},
     {"block_diag", block_diag},
     {"cartesian_prod", cartesian_prod},
     {"column_stack", column_stack},
@@ -269,11 +269,11 @@ constexpr Row kRows[] = {
     {"diag_embed", diag_embed},
     {"diagflat", diagflat},
     {"diagonal_scatter", view_scatter},
-    {"dsplit", split_along<2>},
+    {"dsplit", split_along<2>, Numbers::kComplex},
     {"dstack", stacked<3>},
     {"fliplr", flipped<1>},
     {"flipud", flipped<0>},
-    {"hsplit", split_along<1>},
+    {"hsplit", split_along<1>, Numbers::kComplex},
     {"hstack", stacked<1>},
     {"kron", kron},
     {"linalg_vander", vander},
@@ -283,7 +283,7 @@ constexpr Row kRows[] = {
     {"tril_indices", triangle_indices<false>},
     {"triu_indices", triangle_indices<true>},
     {"vander", vander},
-    {"vsplit", split_along<0>},
+    {"vsplit", split_along<0>, Numbers::kComplex},
     {"vstack", stacked<2>},
 };
 

@@ -55,7 +55,7 @@ Results nothing(Context&) { return {}; }
 
 constexpr Row kRows[] = {
     {"_assert_async", assert_tensor},         {"_assert_scalar", assert_scalar},
-    {"_linalg_check_errors", nothing},        {"_assert_tensor_metadata", assert_metadata},
+    {"_linalg_check_errors", nothing},        {"_assert_tensor_metadata", assert_metadata, Numbers::kComplex},
     {"sym_constrain_range", constrain_range}, {"sym_constrain_range_for_size", constrain_range},
 };
 

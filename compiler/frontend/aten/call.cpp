@@ -8,6 +8,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/complex_parts.h"
+#include "compiler/frontend/aten/complex_value.h"
 
 namespace stridec::aten {
 namespace {
@@ -131,9 +132,17 @@ void assign(Builder& b, const Schema& schema, const Tensor& to, const Value& val
   write(b, to, ops::expand(ops::cast(now, old.dtype(), false), old.shape()));
 }
 
+bool has_tensor(const Value& v) { return v.is_tensor() || std::ranges::any_of(v.items, has_tensor); }
+
+[[noreturn]] void refuse_complex(const Schema& schema) {
+  fail(ErrorKind::kUnsupported, "unsupported-op", schema.full_name() + " of complex numbers");
+}
+
 Results run_row(Builder& b, const Schema& schema, std::vector<Value> values, const Row& row) {
-  if (mentions_complex(values))
+  if (mentions_complex(values)) {
     if (std::optional<Results> out = by_parts(b, schema, values, row.import)) return *std::move(out);
+    if (row.numbers == Numbers::kReal) refuse_complex(schema);
+  }
   Context context(b, schema, std::move(values));
   return row.import(context);
 }
@@ -162,6 +171,10 @@ Results call_written(Builder& b, const Schema& schema, std::vector<Value> values
     }
     values = std::move(kept);
   }
+  // Without tensors to read, what is written says whether the numbers are complex.
+  if (std::ranges::none_of(values, has_tensor) && std::ranges::any_of(targets, &Tensor::complex) &&
+      !has_complex_rule(functional))
+    refuse_complex(schema);
   const Results results = run_row(b, functional, std::move(values), row);
   if (results.size() < targets.size())
     fail(ErrorKind::kUnsupported, "unsupported-op",

@@ -6,7 +6,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
-#include "compiler/frontend/aten/complex_parts.h"
+#include "compiler/frontend/aten/complex_value.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
@@ -16,27 +16,11 @@ namespace {
 
 using namespace ops;
 
-struct Pair {
-  Term re, im;
-};
-
 Term part(Term pairs, int64_t which) {
   return squeeze(slice(pairs, pairs.rank() - 1, which, 1), {pairs.rank() - 1});
 }
 
-Value joined(const Pair& p) { return stridec::aten::joined(p.re, p.im); }
-
-Pair pair_of(const Context& c, const char* name) {
-  const Value& v = c.arg(name);
-  if (v.kind == Value::Kind::kComplex)
-    return {number(c.b, DType::kF32, v.number), number(c.b, DType::kF32, v.imaginary)};
-  if (v.is_tensor() && v.tensor.complex) {
-    const Term t = read(c.b, v.tensor);
-    return {part(t, 0), part(t, 1)};
-  }
-  const Term re = cast(as_term(c.b, v), DType::kF32, false);
-  return {re, re * 0.0};
-}
+Complex pair_of(const Context& c, const char* name) { return aten::pair_of(c.b, c.arg(name)); }
 
 Results view_as_real(Context& c) {
   Tensor out = c.tensor("self");
@@ -63,16 +47,15 @@ Results one_part(Context& c) {
   out.complex = false;
   return {out};
 }
-Results complex(Context& c) { return {joined({c.in("real"), c.in("imag")})}; }
+Results complex(Context& c) { return {joined_value({c.in("real"), c.in("imag")})}; }
 Results polar(Context& c) {
   const Term r = c.in("abs"), angle = c.in("angle");
-  return {joined({r * apply(OpKind::kCos, angle), r * apply(OpKind::kSin, angle)})};
+  return {joined_value({r * apply(OpKind::kCos, angle), r * apply(OpKind::kSin, angle)})};
 }
 Results conj(Context& c) {
   const Tensor t = c.tensor("self");
   if (!t.complex) return {t};
-  const Pair p = pair_of(c, "self");
-  return {joined({p.re, -p.im})};
+  return {joined_value(conjugate(pair_of(c, "self")))};
 }
 Results angle(Context& c) {
   const Tensor t = c.tensor("self");
@@ -81,7 +64,7 @@ Results angle(Context& c) {
     const Term out = select(less(w, 0), number_like(w, std::numbers::pi), number_like(w, 0));
     return {select(apply(OpKind::kIsNan, w), w, expand(out, w.shape()))};
   }
-  const Pair p = pair_of(c, "self");
+  const Complex p = pair_of(c, "self");
   return {apply(OpKind::kAtan2, p.im, p.re)};
 }
 
@@ -301,63 +284,66 @@ Results istft(Context& c) {
 }
 
 constexpr Row kRows[] = {
-    {"_conj", conj},
-    {"_conj_physical", conj},
-    {"_fft_c2c", fft_c2c},
-    {"_fft_c2r", fft_c2r},
-    {"_fft_r2c", fft_r2c},
-    {"angle", angle},
-    {"complex", complex},
-    {"conj", conj},
-    {"conj_physical", conj},
-    {"fft_fft", fourier_row<false, false>},
-    {"fft_fft2", fourier_row<false, false>},
-    {"fft_fftn", fourier_row<false, false>},
-    {"fft_fftshift", fft_shift<false>},
-    {"fft_hfft", half_to_real_row<false>},
-    {"fft_hfft2", half_to_real_row<false>},
-    {"fft_hfftn", half_to_real_row<false>},
-    {"fft_ifft", fourier_row<true, false>},
-    {"fft_ifft2", fourier_row<true, false>},
-    {"fft_ifftn", fourier_row<true, false>},
-    {"fft_ifftshift", fft_shift<true>},
-    {"fft_ihfft", fft_ihfft},
-    {"fft_ihfft2", fft_ihfft},
-    {"fft_ihfftn", fft_ihfft},
-    {"fft_irfft", half_to_real_row<true>},
-    {"fft_irfft2", half_to_real_row<true>},
-    {"fft_irfftn", half_to_real_row<true>},
-    {"fft_rfft", fourier_row<false, true>},
-    {"fft_rfft2", fourier_row<false, true>},
-    {"fft_rfftn", fourier_row<false, true>},
-    {"imag", one_part<1>},
-    {"istft", istft},
-    {"polar", polar},
-    {"real", one_part<0>},
-    {"stft", stft},
-    {"view_as_complex", view_as_complex},
-    {"view_as_real", view_as_real},
+    {"_conj", conj, Numbers::kComplex},
+    {"_conj_physical", conj, Numbers::kComplex},
+    {"_fft_c2c", fft_c2c, Numbers::kComplex},
+    {"_fft_c2r", fft_c2r, Numbers::kComplex},
+    {"_fft_r2c", fft_r2c, Numbers::kComplex},
+    {"angle", angle, Numbers::kComplex},
+    {"complex", complex, Numbers::kComplex},
+    {"conj", conj, Numbers::kComplex},
+    {"conj_physical", conj, Numbers::kComplex},
+    {"fft_fft", fourier_row<false, false>, Numbers::kComplex},
+    {"fft_fft2", fourier_row<false, false>, Numbers::kComplex},
+    {"fft_fftn", fourier_row<false, false>, Numbers::kComplex},
+    {"fft_fftshift", fft_shift<false>, Numbers::kComplex},
+    {"fft_hfft", half_to_real_row<false>, Numbers::kComplex},
+    {"fft_hfft2", half_to_real_row<false>, Numbers::kComplex},
+    {"fft_hfftn", half_to_real_row<false>, Numbers::kComplex},
+    {"fft_ifft", fourier_row<true, false>, Numbers::kComplex},
+    {"fft_ifft2", fourier_row<true, false>, Numbers::kComplex},
+    {"fft_ifftn", fourier_row<true, false>, Numbers::kComplex},
+    {"fft_ifftshift", fft_shift<true>, Numbers::kComplex},
+    {"fft_ihfft", fft_ihfft, Numbers::kComplex},
+    {"fft_ihfft2", fft_ihfft, Numbers::kComplex},
+    {"fft_ihfftn", fft_ihfft, Numbers::kComplex},
+    {"fft_irfft", half_to_real_row<true>, Numbers::kComplex},
+    {"fft_irfft2", half_to_real_row<true>, Numbers::kComplex},
+    {"fft_irfftn", half_to_real_row<true>, Numbers::kComplex},
+    {"fft_rfft", fourier_row<false, true>, Numbers::kComplex},
+    {"fft_rfft2", fourier_row<false, true>, Numbers::kComplex},
+    {"fft_rfftn", fourier_row<false, true>, Numbers::kComplex},
+    {"imag", one_part<1>, Numbers::kComplex},
+    {"istft", istft, Numbers::kComplex},
+    {"polar", polar, Numbers::kComplex},
+    {"real", one_part<0>, Numbers::kComplex},
+    {"stft", stft, Numbers::kComplex},
+    {"view_as_complex", view_as_complex, Numbers::kComplex},
+    {"view_as_real", view_as_real, Numbers::kComplex},
 };
 
 }  // namespace
 
 Results complex_arithmetic(Context& c, ComplexOp op) {
-  const Pair x = pair_of(c, "self");
-  Pair y = pair_of(c, "other");
+  const Value &self = c.arg("self"), &other = c.arg("other");
+  const DType dtype = float_type(result_type(c.b, {self, other}));
+  const Complex x = aten::pair_of(c.b, self, dtype);
+  Complex y = aten::pair_of(c.b, other, dtype);
   if (c.has("alpha")) {
-    const Pair a = pair_of(c, "alpha");
-    if (c.arg("alpha").kind == Value::Kind::kComplex)
-      y = {y.re * a.re - y.im * a.im, y.re * a.im + y.im * a.re};
-    else if (c.arg("alpha").kind != Value::Kind::kInt || !c.arg("alpha").integer.is_const(1))
-      y = {y.re * a.re, y.im * a.re};
+    const Value& alpha = c.arg("alpha");
+    if (alpha.kind == Value::Kind::kComplex)
+      y = y * aten::pair_of(c.b, alpha, dtype);
+    else if (alpha.kind != Value::Kind::kInt || !alpha.integer.is_const(1))
+      y = {y.re * c.scalar("alpha", dtype), y.im * c.scalar("alpha", dtype)};
   }
   switch (op) {
-    case ComplexOp::kAdd: return {joined({x.re + y.re, x.im + y.im})};
-    case ComplexOp::kSub: return {joined({x.re - y.re, x.im - y.im})};
-    case ComplexOp::kMul: return {joined({x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re})};
+    case ComplexOp::kAdd: return {joined_value(x + y)};
+    case ComplexOp::kSub: return {joined_value(x - y)};
+    case ComplexOp::kMul: return {joined_value(x * y)};
     case ComplexOp::kDiv: {
       const Term size = square(y.re) + square(y.im);
-      return {joined({(x.re * y.re + x.im * y.im) / size, (x.im * y.re - x.re * y.im) / size})};
+      const Complex z = x * conjugate(y);
+      return {joined_value({z.re / size, z.im / size})};
     }
   }
   return {};

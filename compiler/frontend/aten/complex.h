@@ -1,7 +1,7 @@
 // Complex numbers: pairs in the last dim of a real tensor.
 #pragma once
 
-#include "compiler/frontend/aten/complex_parts.h"
+#include "compiler/frontend/aten/complex_value.h"
 #include "compiler/frontend/aten/context.h"
 
 namespace stridec::aten {

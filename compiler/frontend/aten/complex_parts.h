@@ -9,18 +9,9 @@
 
 namespace stridec::aten {
 
-bool is_complex(const Value& value);
-
-// A pair as one complex tensor. Both broadcast.
-Tensor joined(Term real, Term imaginary);
-
-// The length of the vector (x, y).
-Term length_of(Term x, Term y);
-
-// Whether a value, or an item of a list, is complex, or is a complex dtype.
-bool mentions_complex(std::span<const Value> values);
-
-// The results, or none if the operator has no rule here. `row` is its row for real numbers.
+// Whether complex_rules.h has a rule for an operator, or for the one that it is the in-place form of.
+bool has_complex_rule(const Schema& schema);
+// The results, or none if the operator has no rule. `row` is its row for real numbers.
 std::optional<Results> by_parts(Builder& b, const Schema& schema, const std::vector<Value>& values,
                                 ImportFn row);
 

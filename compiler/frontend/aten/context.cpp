@@ -19,7 +19,7 @@ int64_t normal_dim(int64_t dim, int64_t rank) {
 }
 
 DType dtype_of_number(const Value& value) {
-  if (value.kind == Kind::kFloat) return DType::kF32;
+  if (value.kind == Kind::kFloat || value.kind == Kind::kComplex) return DType::kF32;
   return value.kind == Kind::kBool ? DType::kBool : DType::kI64;
 }
 

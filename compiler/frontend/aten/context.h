@@ -78,11 +78,16 @@ DType dtype_of_number(const Value& value);
 
 using ImportFn = Results (*)(Context& c);
 
+// What numbers a row may be given. Those for kComplex tell complex tensors apart, or treat all tensors alike.
+// Other rows never see one: the operator has a rule of complex_rules.h, or is refused.
+enum class Numbers : uint8_t { kReal, kComplex };
+
 // A name ("add") stands for all overloads; "add.Tensor" for one. A row of an operator also serves its
 // in-place variant ("add_") and its `out=` overloads.
 struct Row {
   std::string_view name;
   ImportFn import;
+  Numbers numbers = Numbers::kReal;
 };
 
 }  // namespace stridec::aten

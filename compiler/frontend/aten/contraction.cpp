@@ -162,7 +162,8 @@ Results linalg_solve(Context& c) {
     for (int64_t d = 0; d < b.rank(); ++d) vector = vector && b.dim(d) == a.dim(d);
   }
   Results out = solve_of(c, a, b, c.flag("left"), vector);
-  if (c.schema.name == "linalg_solve_ex")
+  if (c.schema.name == "_linalg_solve_ex") out.resize(3, Value::failed());  // no factors
+  if (c.schema.name != "linalg_solve")
     out.emplace_back(filled(c.b, Shape(a.shape().begin(), a.shape().end() - 2), DType::kI32, 0));
   return out;
 }
@@ -216,6 +217,9 @@ Results op_determinant(Context& c) { return {determinant(c.in(c.names("A") ? "A"
 
 constexpr Row kRows[] = {
     {"__matmul__", matmul_row},
+    {"_linalg_det", op_determinant},
+    {"_linalg_slogdet", slogdet},
+    {"_linalg_solve_ex", linalg_solve},
     {"addbmm", addbmm},
     {"addmm", addmm},
     {"addmv", addmv},

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "compiler/frontend/aten/call.h"
-#include "compiler/frontend/aten/complex_parts.h"
+#include "compiler/frontend/aten/complex_value.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/activations.h"
 
@@ -50,11 +50,7 @@ Results frac(Context& c) {
 
 Results op_neg(Context& c) { return {-c.in("self")}; }
 Results op_abs(Context& c) {
-  if (const Tensor t = c.tensor("self"); t.complex) {
-    const Term pairs = read(c.b, t);
-    const int64_t last = pairs.rank() - 1;
-    return {length_of(squeeze(slice(pairs, last, 0, 1), {last}), squeeze(slice(pairs, last, 1, 1), {last}))};
-  }
+  if (is_complex(c.arg("self"))) return {length(pair_of(c.b, c.arg("self")))};
   const Term x = c.in("self");
   return {is_bool(x.dtype()) ? x : abs(x)};
 }
@@ -156,10 +152,7 @@ Results signbit(Context& c) {
   return {less(x, 0)};
 }
 
-Results isreal(Context& c) {
-  if (c.tensor("self").complex) c.unsupported("isreal of complex numbers");
-  return {constant_truth(c.in("self"), true)};
-}
+Results isreal(Context& c) { return {constant_truth(c.in("self"), true)}; }
 
 enum class Compare { kEq, kNe, kLt, kLe, kGt, kGe };
 
@@ -198,8 +191,8 @@ Results shift(Context& c) {
 }
 
 constexpr Row kRows[] = {
-    {"abs", op_abs},
-    {"absolute", op_abs},
+    {"abs", op_abs, Numbers::kComplex},
+    {"absolute", op_abs, Numbers::kComplex},
     {"acos", float_unary<OpKind::kAcos>},
     {"acosh", float_unary<OpKind::kAcosh>},
     {"arccos", float_unary<OpKind::kAcos>},

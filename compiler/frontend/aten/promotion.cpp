@@ -46,9 +46,9 @@ DType result_type(Builder& b, std::span<const Value> values) {
     if (v.is_tensor()) {
       const Term t = read(b, v.tensor);
       const bool weak = v.tensor.wrapped;
-      merge(weak            ? seen.number
-            : t.rank() == 0 ? seen.zero
-                            : seen.dims,
+      merge(weak                            ? seen.number
+            : shape_of(b, v.tensor).empty() ? seen.zero
+                                            : seen.dims,
             weak && is_float(t.dtype()) ? DType::kF32 : t.dtype());
     } else if (v.is_number()) {
       merge(seen.number, dtype_of_number(v));

@@ -146,14 +146,17 @@ Moments moments(Context& c) {
   return {keep ? variance : squeeze(variance, dims), keep ? mean : squeeze(mean, dims)};
 }
 Results var(Context& c) { return {cast(moments(c).variance, c.in("self").dtype(), false)}; }
-Results std(Context& c) { return {cast(sqrt(moments(c).variance), c.in("self").dtype(), false)}; }
+Results std(Context& c) {
+  return {cast(root_or_zero(moments(c).variance, 0.5), c.in("self").dtype(), false)};
+}
 Results var_mean(Context& c) {
   const Moments m = moments(c);
   return {cast(m.variance, c.in("self").dtype(), false), cast(m.mean, c.in("self").dtype(), false)};
 }
 Results std_mean(Context& c) {
   const Moments m = moments(c);
-  return {cast(sqrt(m.variance), c.in("self").dtype(), false), cast(m.mean, c.in("self").dtype(), false)};
+  return {cast(root_or_zero(m.variance, 0.5), c.in("self").dtype(), false),
+          cast(m.mean, c.in("self").dtype(), false)};
 }
 
 Results logsumexp(Context& c) {

@@ -219,9 +219,9 @@ constexpr Row kRows[] = {
     {"select_scatter", select_scatter},
     {"slice_scatter", slice_scatter},
     {"stack", stack},
-    {"sym_numel", sym_numel},
-    {"sym_size", sym_size},
-    {"sym_stride", sym_stride},
+    {"sym_numel", sym_numel, Numbers::kComplex},
+    {"sym_size", sym_size, Numbers::kComplex},
+    {"sym_stride", sym_stride, Numbers::kComplex},
     {"tile", tile},
 };
 

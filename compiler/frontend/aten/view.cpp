@@ -332,48 +332,52 @@ Results unbind(Context& c) {
 Results diagonal(Context& c) {
   const Tensor t = c.tensor(c.names("self") ? "self" : "A");
   const Shape shape = shape_of(c.b, t);
-  if (t.complex) c.unsupported("diagonals of complex numbers");
   const int64_t rank = std::ssize(shape), offset = c.integer("offset"), first = c.dim("dim1", rank),
                 second = c.dim("dim2", rank);
   const sym::Expr n = shape[static_cast<size_t>(first)], m = shape[static_cast<size_t>(second)];
   const sym::Expr length =
       c.b.simplify(sym::max(0, offset >= 0 ? sym::min(n, m - offset) : sym::min(n + offset, m)));
   const sym::Expr start = offset >= 0 ? sym::Expr(offset) : m * -offset;
-  return {view_of(t, [=](Term base) {
+  return {view_of(t, [=](Term base) {  // the parts of complex numbers stay in the last dim
     Dims order;
-    for (int64_t d = 0; d < base.rank(); ++d)
+    for (int64_t d = 0; d < rank; ++d)
       if (d != first && d != second) order.push_back(d);
     order.push_back(first);
     order.push_back(second);
+    for (int64_t d = rank; d < base.rank(); ++d) order.push_back(d);
     const Term moved = ops::permute(base, order);
-    Shape flat(moved.shape().begin(), moved.shape().end() - 2);
+    Shape flat(moved.shape().begin(), moved.shape().begin() + rank - 2);
     flat.push_back(n * m);
+    flat.insert(flat.end(), moved.shape().begin() + rank, moved.shape().end());
     Builder& b = base.builder();
     const Term at = ops::index_along(b, {length}, 0, DType::kI64) * ops::size_as(b, DType::kI64, m + 1) +
                     ops::size_as(b, DType::kI64, start);
-    return ops::gather(ops::reshape(moved, flat), at, base.rank() - 2);
+    return ops::gather(ops::reshape(moved, flat), at, rank - 2);
   })};
 }
 
 Results unfold(Context& c) {
   const Tensor t = c.tensor("self");
   const Shape shape = shape_of(c.b, t);
-  if (t.complex || shape.empty()) c.unsupported("unfold of this tensor");
+  if (shape.empty()) c.unsupported("unfold of a scalar");
   const int64_t dim = c.dim("dimension", std::ssize(shape)), size = c.integer("size"),
                 step = c.integer("step");
   const sym::Expr n = shape[static_cast<size_t>(dim)];
   c.b.require(sym::ge(n, size), "unfold: windows of {1} in a dim of size {0}", {n, size});
   const sym::Expr windows = c.b.simplify(sym::floordiv(n - size, step) + 1);
+  const bool complex = t.complex;
   return {view_of(t, [=](Term base) {
     Builder& b = base.builder();
     const Shape grid{windows, size};
     const Term at = ops::index_along(b, grid, 0, DType::kI64) * static_cast<double>(step) +
                     ops::index_along(b, grid, 1, DType::kI64);
     const Term all = ops::gather(base, at, dim);
+    const int64_t rank = all.rank() - (complex ? 1 : 0);
     Dims order;
-    for (int64_t d = 0; d < all.rank(); ++d)
+    for (int64_t d = 0; d < rank; ++d)
       if (d != dim + 1) order.push_back(d);
     order.push_back(dim + 1);
+    if (complex) order.push_back(rank);
     return ops::permute(all, order);
   })};
 }
@@ -400,47 +404,47 @@ Results as_strided(Context& c) {
 }
 
 constexpr Row kRows[] = {
-    {"_reshape_alias", reshape},
-    {"_unsafe_view", view},
-    {"adjoint", matrix_h},
-    {"as_strided", as_strided},
-    {"broadcast_to", expand},
-    {"chunk", chunk},
-    {"diagonal", diagonal},
-    {"expand", expand},
-    {"expand_as", expand_as},
-    {"flatten", flatten},
-    {"linalg_diagonal", diagonal},
-    {"mH", matrix_h},
-    {"mT", matrix_t},
-    {"matrix_H", matrix_h},
-    {"moveaxis", movedim},
-    {"movedim", movedim},
-    {"narrow", narrow},
-    {"numpy_T", numpy_t},
-    {"permute", permute},
-    {"ravel", ravel},
-    {"reshape", reshape},
-    {"reshape_as", shape_as},
-    {"select", select},
-    {"slice", slice},
-    {"split", split},
-    {"split_with_sizes", split},
-    {"squeeze", squeeze},
-    {"swapaxes", transpose},
-    {"swapdims", transpose},
-    {"t", t_row},
-    {"tensor_split", tensor_split},
-    {"transpose", transpose},
-    {"unbind", unbind},
-    {"unflatten", unflatten},
-    {"unfold", unfold},
-    {"unsafe_chunk", chunk},
-    {"unsafe_split", split},
-    {"unsafe_split_with_sizes", split},
-    {"unsqueeze", unsqueeze},
-    {"view", view},
-    {"view_as", shape_as},
+    {"_reshape_alias", reshape, Numbers::kComplex},
+    {"_unsafe_view", view, Numbers::kComplex},
+    {"adjoint", matrix_h, Numbers::kComplex},
+    {"as_strided", as_strided, Numbers::kComplex},
+    {"broadcast_to", expand, Numbers::kComplex},
+    {"chunk", chunk, Numbers::kComplex},
+    {"diagonal", diagonal, Numbers::kComplex},
+    {"expand", expand, Numbers::kComplex},
+    {"expand_as", expand_as, Numbers::kComplex},
+    {"flatten", flatten, Numbers::kComplex},
+    {"linalg_diagonal", diagonal, Numbers::kComplex},
+    {"mH", matrix_h, Numbers::kComplex},
+    {"mT", matrix_t, Numbers::kComplex},
+    {"matrix_H", matrix_h, Numbers::kComplex},
+    {"moveaxis", movedim, Numbers::kComplex},
+    {"movedim", movedim, Numbers::kComplex},
+    {"narrow", narrow, Numbers::kComplex},
+    {"numpy_T", numpy_t, Numbers::kComplex},
+    {"permute", permute, Numbers::kComplex},
+    {"ravel", ravel, Numbers::kComplex},
+    {"reshape", reshape, Numbers::kComplex},
+    {"reshape_as", shape_as, Numbers::kComplex},
+    {"select", select, Numbers::kComplex},
+    {"slice", slice, Numbers::kComplex},
+    {"split", split, Numbers::kComplex},
+    {"split_with_sizes", split, Numbers::kComplex},
+    {"squeeze", squeeze, Numbers::kComplex},
+    {"swapaxes", transpose, Numbers::kComplex},
+    {"swapdims", transpose, Numbers::kComplex},
+    {"t", t_row, Numbers::kComplex},
+    {"tensor_split", tensor_split, Numbers::kComplex},
+    {"transpose", transpose, Numbers::kComplex},
+    {"unbind", unbind, Numbers::kComplex},
+    {"unflatten", unflatten, Numbers::kComplex},
+    {"unfold", unfold, Numbers::kComplex},
+    {"unsafe_chunk", chunk, Numbers::kComplex},
+    {"unsafe_split", split, Numbers::kComplex},
+    {"unsafe_split_with_sizes", split, Numbers::kComplex},
+    {"unsqueeze", unsqueeze, Numbers::kComplex},
+    {"view", view, Numbers::kComplex},
+    {"view_as", shape_as, Numbers::kComplex},
 };
 
 }  // namespace

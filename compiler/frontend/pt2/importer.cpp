@@ -350,7 +350,10 @@ void Importer::run(const Graph& graph, Scope& scope) {
     b.set_origin(origin);
     try {
       std::vector<Value> results = import_node(graph, node, scope);
-      while (results.size() < node.outputs.size() && node.outputs[results.size()].kind == Kind::kNone)
+      const auto unread = [&](const Argument& a) {
+        return a.kind == Kind::kNone || (a.kind == Kind::kTensor && !read.contains(a.text));
+      };
+      while (results.size() < node.outputs.size() && unread(node.outputs[results.size()]))
         results.emplace_back();
       if (results.size() < node.outputs.size())
         fail(ErrorKind::kUnsupported, "unsupported-op",

@@ -82,18 +82,24 @@ Term cosine_similarity(Term x, Term y, int64_t dim, double epsilon) {
   return reduce_sum((x / length) * (y / other), {dim});
 }
 
+Term root_or_zero(Term x, double exponent) {
+  const Term none = equal(x, 0), some = select(none, 1, x);
+  return select(none, 0, exponent == 0.5 ? sqrt(some) : pow(some, exponent));
+}
+
 Term p_norm(Term x, double p, const Dims& dims, bool keep) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Term w = widen(x), size = abs(w);
   const auto rounded = [&](Term t) { return cast(t, x.dtype()); };
   const auto nonzero = [](Term t) { return cast(logical_not(equal(t, 0)), t.dtype()); };
   if (x.rank() == 0 || dims.empty()) return p == 0 ? nonzero(x) : abs(x);
-  if (p == 2) return rounded(sqrt(reduce_sum(square(w), dims, keep)));
+  if (p == 2) return rounded(root_or_zero(reduce_sum(square(w), dims, keep), 0.5));
   if (p == 1) return rounded(reduce_sum(size, dims, keep));
   if (p == 0) return rounded(reduce_sum(nonzero(w), dims, keep));
   if (p == kInfinity) return rounded(reduce_max(size, dims, keep));
   if (p == -kInfinity) return rounded(reduce_min(size, dims, keep));
-  return rounded(pow(reduce_sum(pow(size, p), dims, keep), 1 / p));
+  if (p < 0) return rounded(pow(reduce_sum(pow(size, p), dims, keep), 1 / p));
+  return rounded(root_or_zero(reduce_sum(root_or_zero(size, p), dims, keep), 1 / p));
 }
 
 }  // namespace stridec::ops

@@ -33,6 +33,9 @@ ClassLoss class_nll(Term logs, Term target, std::optional<Term> weight, int64_t 
 
 // x y / sqrt(max(x^2, epsilon^2) max(y^2, epsilon^2)) along dim, of operands that broadcast.
 Term cosine_similarity(Term x, Term y, int64_t dim, double epsilon);
+// x to the power of a positive exponent. No gradient flows where x is 0, as in PyTorch's norms and
+// deviations.
+Term root_or_zero(Term x, double exponent);
 // The p-norm of x along dim, in x's dtype.
 Term p_norm(Term x, double p, const Dims& dims, bool keep);
 

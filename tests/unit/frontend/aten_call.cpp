@@ -1,10 +1,12 @@
 // Schemas, type promotion, and functionalisation: writes through views are seen by other views.
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <string>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/complex_parts.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/graph/text.h"
 #include "compiler/ops/op_table.h"
@@ -134,6 +136,46 @@ TEST_CASE_FIXTURE(Fixture, "call: scalars, empty tensors and no differences") {
   CHECK(text(one("diff", "default", {{"self", x}, {"n", i(0)}, {"append", x}})) == "1 4 9 ");
   CHECK(text(one("diff", "default", {{"self", x}})) == "3 5 ");
   CHECK(text(one("diff", "default", {{"self", x}, {"n", i(7)}})) == "");
+}
+
+// A value of a type, of which there may be no default; complex for tensors.
+std::optional<Value> value_of_type(Builder& b, const std::string& type) {
+  Tensor tensor = fresh(ops::filled(b, {2, 2, 2}, DType::kF32, 1));
+  tensor.complex = true;
+  if (type == "Tensor") return tensor;
+  if (type == "Tensor[]") return Value::list({tensor, tensor});
+  if (type == "Scalar" || type == "float") return Value::number_of(1);
+  if (type == "int" || type == "SymInt" || type == "bool") return Value::integer_of(1);
+  if (type.starts_with("int[") || type.starts_with("SymInt[")) return Value::list({Value::integer_of(1)});
+  return std::nullopt;
+}
+
+TEST_CASE_FIXTURE(Fixture, "call: complex numbers go to operators with a rule, and no others") {
+  int refused = 0;
+  for (const auto rows : {pointwise_rows(), activation_rows(), arithmetic_rows(), reduction_rows(),
+                          order_rows(), loss_rows(), pooling_rows(), normalization_rows(), special_rows(),
+                          statistics_rows(), indexing_rows(), random_rows(), resize_rows()})
+    for (const Row& row : rows)
+      for (const Schema* schema : overloads("aten", row.name.substr(0, row.name.find('.')))) {
+        const Row* found = find_row(*schema);
+        if (!found || found->numbers == Numbers::kComplex || has_complex_rule(*schema)) continue;
+        std::vector<NamedValue> arguments;
+        bool tensors = false, known = true;
+        for (const SchemaArgument& a : schema->arguments) {
+          if (a.default_text) continue;
+          const std::optional<Value> value = value_of_type(b, a.type);
+          known = known && value;
+          tensors = tensors || a.type.starts_with("Tensor");
+          if (value) arguments.push_back({a.name, *value});
+        }
+        if (!tensors || !known) continue;
+        INFO(schema->full_name());
+        CHECK_THROWS_WITH_AS(call(b, *schema, arguments), doctest::Contains("of complex numbers"), Error);
+        ++refused;
+      }
+  CHECK(refused > 100);
+  CHECK_FALSE(has_complex_rule(*find_schema("aten", "isin", "Tensor_Tensor")));
+  CHECK(has_complex_rule(*find_schema("aten", "float_power_", "Scalar")));
 }
 
 TEST_CASE_FIXTURE(Fixture, "call: out=, defaults, and what is refused") {

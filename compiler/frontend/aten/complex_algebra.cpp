@@ -1,0 +1,180 @@
+// Linear algebra of complex matrices, products of elements, and operators that others compute.
+#include <optional>
+
+#include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/complex_rules.h"
+#include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/composite/creation.h"
+#include "compiler/ops/nodes.h"
+#include "compiler/ops/shapes.h"
+
+namespace stridec::aten {
+namespace {
+
+using namespace ops;
+
+const char* matrix_name(const ComplexCall& c) {
+  return place_of(c.schema, "A") < c.schema.arguments.size() ? "A" : "self";
+}
+bool flag(const ComplexCall& c, std::string_view name) {
+  return c.given(name) && c.value(name).integer.is_const(1);
+}
+int64_t dim_of(const ComplexCall& c, int64_t rank) {
+  const sym::Expr dim = c.b.simplify(c.value("dim").integer);
+  if (!dim.is_const()) c.unsupported();
+  return normal_dim(dim.value(), rank);
+}
+
+Results prod(const ComplexCall& c) {
+  c.expect_dtype();
+  Complex z = c.pair("self");
+  if (!c.given("dim")) {
+    const Shape flat{count(z.re.shape())};
+    return {joined_value(product({reshape(z.re, flat), reshape(z.im, flat)}, 0))};
+  }
+  if (z.re.rank() == 0) return {joined_value(z)};
+  const int64_t dim = dim_of(c, z.re.rank());
+  z = product(z, dim);
+  if (flag(c, "keepdim")) z = {unsqueeze(z.re, {dim}), unsqueeze(z.im, {dim})};
+  return {joined_value(z)};
+}
+Results cumprod(const ComplexCall& c) {
+  c.expect_dtype();
+  const Complex z = c.pair("self");
+  return {joined_value(z.re.rank() == 0 ? z : cumulative_product(z, dim_of(c, z.re.rank())))};
+}
+
+// Operators of the ring of matrices, in which real forms compute as the complex matrices do. A vector is one
+// column: its parts stand one below the other.
+Results in_ring(const ComplexCall& c) {
+  std::vector<Value> own = c.values;
+  std::optional<Shape> column;  // the shape of the first matrix without its last dim
+  bool vector = false;
+  for (Value& v : own) {
+    if (!v.is_tensor()) continue;
+    const Complex z = pair_of(c.b, v, float_type(result_type(c.b, c.values)));
+    const Shape shape = z.re.shape();
+    vector = shape.size() == 1 || (column && shape == *column);
+    if (!vector && shape.size() < 2) c.unsupported();
+    if (!column) column = Shape(shape.begin(), shape.end() - 1);
+    v = vector ? Value(concat({z.re, z.im}, z.re.rank() - 1)) : Value(real_form(z));
+  }
+  Results out = c.run(std::move(own));
+  const Term y = as_term(c.b, out.at(0));
+  const int64_t last = y.rank() - 1;
+  if (!vector) {
+    out[0] = joined_value(from_real_form(y));
+  } else {
+    const sym::Expr n = c.b.simplify(sym::floordiv(y.dim(last), 2));
+    out[0] = joined_value({slice(y, last, 0, n), slice(y, last, n, n)});
+  }
+  return out;
+}
+
+Results called(const ComplexCall& c, const char* name, std::vector<NamedValue> arguments) {
+  return call(c.b, *find_schema("aten", name, ""), std::move(arguments));
+}
+Complex swapped(const Complex& z) {
+  const int64_t rank = z.re.rank();
+  if (rank < 2) fail(ErrorKind::kDoesNotFit, "bad-argument", "a matrix has two dims");
+  return {transpose(z.re, rank - 2, rank - 1), transpose(z.im, rank - 2, rank - 1)};
+}
+Complex triangle_of(const Complex& z, bool upper, bool unit) {
+  const Complex kept{triangle(z.re, 0, upper), triangle(z.im, 0, upper)};
+  if (!unit) return kept;
+  const int64_t rank = z.re.rank();
+  const Term diagonal = eye(z.re.builder(), {z.re.dim(rank - 2), z.re.dim(rank - 1)}, 0);
+  return {select(diagonal, 1, kept.re), select(diagonal, 0, kept.im)};
+}
+Results solve_triangular(const ComplexCall& c) {
+  const Complex a = triangle_of(c.pair("self"), flag(c, "upper"), flag(c, "unitriangular"));
+  return called(c, "linalg_solve",
+                {{"A", joined_value(a)}, {"B", joined_value(c.pair("B"))}, {"left", c.value("left")}});
+}
+Results triangular_solve(const ComplexCall& c) {
+  Complex a = triangle_of(c.pair("A"), flag(c, "upper"), flag(c, "unitriangular"));
+  if (flag(c, "transpose")) a = swapped(a);
+  Results out = called(c, "linalg_solve", {{"A", joined_value(a)}, {"B", joined_value(c.pair("self"))}});
+  out.push_back(c.value("A"));
+  return out;
+}
+Results cholesky(const ComplexCall& c) {
+  const Complex lower = complex_cholesky(c.pair("self"));
+  Results out{joined_value(flag(c, "upper") ? conjugate(swapped(lower)) : lower)};
+  if (c.name == "linalg_cholesky_ex") {
+    const Shape& shape = lower.re.shape();
+    out.emplace_back(filled(c.b, Shape(shape.begin(), shape.end() - 2), DType::kI32, 0));
+  }
+  return out;
+}
+Results cholesky_solve(const ComplexCall& c) {
+  Complex lower = c.pair("input2");
+  if (flag(c, "upper")) lower = conjugate(swapped(lower));
+  lower = triangle_of(lower, false, false);
+  const Value a = called(
+      c, "matmul", {{"self", joined_value(lower)}, {"other", joined_value(conjugate(swapped(lower)))}})[0];
+  return called(c, "linalg_solve", {{"A", a}, {"B", joined_value(c.pair("self"))}});
+}
+Results multi_dot(const ComplexCall& c) {
+  const std::vector<Value>& all = c.values.at(0).items;
+  if (all.empty()) c.unsupported();
+  Value out = all[0];
+  for (size_t i = 1; i < all.size(); ++i) out = called(c, "matmul", {{"self", out}, {"other", all[i]}})[0];
+  return {out};
+}
+
+Results det(const ComplexCall& c) { return {joined_value(determinant(c.pair(matrix_name(c))))}; }
+Results slogdet(const ComplexCall& c) {
+  const ComplexSignedLog s = complex_log_determinant(c.pair(matrix_name(c)));
+  return {joined_value(s.sign), s.log};
+}
+Results logdet(const ComplexCall& c) {
+  const ComplexSignedLog s = complex_log_determinant(c.pair("self"));
+  return {joined_value({s.log, apply(OpKind::kAtan2, s.sign.im, s.sign.re)})};
+}
+
+// Indexing by a mask of the shape that both have together.
+Results selection(const ComplexCall& c) {
+  const Shape shape = broadcast(
+      c.b, {shape_of(c.b, c.value("self").tensor), shape_of(c.b, c.value("mask").tensor)}, "masked_select");
+  const Complex z = c.pair("self");
+  const Value mask(expand(as_term(c.b, c.value("mask")), shape));
+  const Value all = joined_value({expand(z.re, shape), expand(z.im, shape)});
+  return call(c.b, *find_schema("aten", "index", "Tensor"),
+              {{"self", all}, {"indices", Value::list({mask})}});
+}
+
+constexpr ComplexRule kRules[] = {
+    {"_linalg_det", det},
+    {"_linalg_slogdet", slogdet},
+    {"_linalg_solve_ex", in_ring},
+    {"chain_matmul", multi_dot},
+    {"cholesky", cholesky},
+    {"cholesky_solve", cholesky_solve},
+    {"cumprod", cumprod},
+    {"det", det},
+    {"inverse", in_ring},
+    {"linalg_cholesky", cholesky},
+    {"linalg_cholesky_ex", cholesky},
+    {"linalg_det", det},
+    {"linalg_inv", in_ring},
+    {"linalg_inv_ex", in_ring},
+    {"linalg_matrix_power", in_ring},
+    {"linalg_multi_dot", multi_dot},
+    {"linalg_slogdet", slogdet},
+    {"linalg_solve", in_ring},
+    {"linalg_solve_ex", in_ring},
+    {"linalg_solve_triangular", solve_triangular},
+    {"logdet", logdet},
+    {"masked_select", selection},
+    {"matrix_power", in_ring},
+    {"prod", prod},
+    {"slogdet", slogdet},
+    {"triangular_solve", triangular_solve},
+};
+
+}  // namespace
+
+std::span<const ComplexRule> complex_algebra_rules() { return kRules; }
+
+}  // namespace stridec::aten
