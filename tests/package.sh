@@ -1,6 +1,11 @@
 #!/bin/bash
 # runtime/install/package.sh: the same bytes twice; the tarball and the .deb unpack, and what is in them runs and compiles a model.
-# The last line is "N passed, N failed".
+# Both are installed in bare roots of Debian 12 and Ubuntu 24.04, the tarball in one with glibc 2.28 too (tests/package/in_root.sh);
+# the Dockerfile's image is built and used (tests/package/image.sh), and so are the steps of the GitHub workflow sample
+# (tests/package/workflow.py). The last line is "N passed, N failed".
+#
+# Roots come from the archives of their systems and stay in $STRIDEC_CACHE/roots. Where one cannot be made the test says so in a
+# line and does without: Debian's is always wanted, glibc 2.28's needs STRIDEC_GLIBC (tests/package/make_root.sh).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export build=${build:-build}
@@ -26,8 +31,8 @@ old_enough() {
   echo "$newest"
   [ "$(printf '%s\n' "$newest" GLIBC_2.28 | sort -V | tail -1)" = GLIBC_2.28 ]
 }
-compiles() {
-  "$python" - "$work/add.onnx" <<'PYTHON'
+write_model() {
+  "$python" - "$work/model.onnx" <<'PYTHON'
 import sys
 import onnx
 from onnx import TensorProto, helper
@@ -35,9 +40,20 @@ x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n"]) for n in "xy"
 graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "add", [x], [y])
 onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), sys.argv[1])
 PYTHON
-  "$1" compile "$work/add.onnx" -o "$work/add.so" && "$1" run "$work/add.so" --random --dim n=3
+}
+compiles() { "$1" compile "$work/model.onnx" --cpu x86-64-v3 -o "$work/model.so" && "$1" run "$work/model.so" --random --dim n=3; }
+
+# root NAME [optional]: makes the root unless it is there. Where it cannot be made, that is a failure or a line.
+roots=${STRIDEC_CACHE:-$HOME/.cache/stridec}/roots
+root() {
+  [ -f "$roots/$1.tar" ] && return
+  bash tests/package/make_root.sh "$1" "$roots/$1.tar" > "$work/log" 2>&1 && return
+  if [ "${2:-}" = optional ]; then echo "without $1: $(tail -1 "$work/log")"; else check "a root of $1" bash -c "cat '$work/log'; false"; fi
+  return 1
 }
 
+check "what these tests need" .ci/setup --packages
+check "a model" write_model
 check "packages" bash runtime/install/package.sh "$work/one"
 check "and once more" bash runtime/install/package.sh "$work/two"
 for file in "$work"/one/*; do check "the same bytes: ${file##*/}" cmp "$file" "$work/two/${file##*/}"; done
@@ -57,5 +73,23 @@ for file in include/stridec/runtime.h include/stridec/plugin.h share/man/man1/st
 check "and pkg-config's file" bash -c "find '$work/deb' -name stridec.pc | grep ."
 check "owners are root" bash -c "! dpkg-deb -c '$work'/one/*.deb | grep -v ' root/root '"
 check "fields" bash -c "dpkg-deb -f '$work'/one/*.deb Depends | grep -q 'libc6 (>= 2.28)'"
+
+for name in debian12 "ubuntu24.04 optional" "glibc2.28 optional"; do
+  # shellcheck disable=SC2086
+  root $name || continue
+  name=${name% *}
+  packages=("$work"/one/*)
+  for file in "${packages[@]}"; do
+    case $name:$file in *SHA256SUMS | glibc2.28:*.deb) continue ;; esac
+    check "$name: ${file##*/}" bash tests/package/in_root.sh "$roots/$name.tar" "$file" "$work/model.onnx" "$work/model.so"
+  done
+done
+
+if root debian12-image; then
+  check "the Dockerfile's image" bash tests/package/image.sh "$roots/debian12-image.tar" "$work/one" "$work/model.onnx"
+fi
+check "hadolint" "${STRIDEC_CACHE:-$HOME/.cache/stridec}/lint/bin/hadolint" Dockerfile
+check "the GitHub workflow sample" "$python" tests/package/workflow.py "$work/one"
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

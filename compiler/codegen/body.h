@@ -253,6 +253,10 @@ class Body {
   // Prints one reduction per body in shared loops; `inside` prints the statements that compute the terms.
   static void print_reduces(std::vector<Body>& bodies, const loop::Reduce& reduce,
                             const std::function<void()>& inside);
+  // Where vectors of results add up vectors from many places of a tensor that L2 does not hold, which are
+  // more streams than a core follows by itself: asks L2 for the lines that the next row of results reads
+  // first. Places may share a set of L1, so L1 is left alone.
+  void print_next_row(const loop::Reduce& reduce);
 
   // body_loops.cpp
   void print_reduce(const loop::Reduce& reduce);

@@ -4,6 +4,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/body.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::codegen {
@@ -67,6 +68,48 @@ void Body::print_together(std::vector<Body>& bodies, sym::Expr along,
   }
 }
 
+void Body::print_next_row(const loop::Reduce& reduce) {
+  constexpr int64_t kLine = 64, kPage = 4096, kStreams = 8;
+  if (text_.is_cuda() || width_ == 1 || !lane_var_) return;
+  for (const loop::Stmt& stmt : reduce.body) {
+    const auto* load = std::get_if<loop::Load>(&stmt.node);
+    if (!load || text_.program()[load->access.buffer].storage == loop::Storage::kLocal) continue;
+    const loop::Buffer& buffer = text_.program()[load->access.buffer];
+    const auto step = [&](sym::Expr var) -> std::optional<int64_t> {
+      const auto stride = loop::stride_of(text_.program(), load->access, var, facts_);
+      return stride ? sym::as_const(*stride) : std::nullopt;
+    };
+    const int64_t item = byte_size(buffer.dtype);
+    double bytes = static_cast<double>(item);
+    for (sym::Expr extent : buffer.shape)
+      bytes *= static_cast<double>(sym::as_const(extent).value_or(1 << 20));
+    if (step(*lane_var_) != 1 || bytes <= static_cast<double>(text_.target().l2_bytes)) continue;
+    int64_t row = 0;
+    for (const loop::Dim& dim : nest_.dims) {
+      const int64_t each = dim.var == *lane_var_ || !index_.contains(dim.var) ? 0 : step(dim.var).value_or(0);
+      if (each * item >= kLine && (row == 0 || each < row)) row = each;
+    }
+    std::vector<std::string> conditions;
+    int64_t streams = row > 0 ? 1 : 0;
+    for (const loop::Dim& dim : reduce.dims) {
+      const int64_t each = step(dim.var).value_or(0);
+      // Places whole pages apart share sets of L2 too, and what is asked for early evicts what is still read.
+      if (each <= 0 || each * item % kPage == 0) streams = 0;
+      if (each * item < kLine)
+        conditions.push_back(cat(index(dim.var), " == 0"));
+      else if (each <= row)
+        conditions.push_back(
+            cat(index(dim.var), " >= ", index(dim.extent), " - ", std::max<int64_t>(1, row / each)));
+      else
+        streams *= sym::as_const(dim.extent).value_or(kStreams);
+    }
+    if (streams < kStreams) continue;
+    text_.line(cat(conditions.empty() ? "" : cat("if (", join(conditions, " && "), ") "),
+                   "__builtin_prefetch(", text_.pointer(load->access.buffer), " + (", offset(load->access),
+                   " + ", row, "), 0, 2);"));
+  }
+}
+
 void Body::print_reduces(std::vector<Body>& bodies, const loop::Reduce& reduce,
                          const std::function<void()>& inside) {
   Body& first = bodies[0];
@@ -81,6 +124,7 @@ void Body::print_reduces(std::vector<Body>& bodies, const loop::Reduce& reduce,
   int width = 1;
   const std::string loops = text.capture([&] {
     first.print_loops(reduce.dims, 0, [&] {
+      first.print_next_row(reduce);
       inside();
       for (const Body& body : bodies)
         for (loop::ValueId id : reduce.yields) width = std::max(width, body.value(id).width);

@@ -32,10 +32,11 @@
 
 namespace stridec::kernels {
 
-constexpr int kGemmStep = 8;    // k, or groups of k, between prefetches
-constexpr int kGemmPause = 2;   // the same between two calls of other work (gemm_template())
-constexpr int kTileRows = 16;   // rows of a tile register
-constexpr int kTileBytes = 64;  // bytes per row of a tile register
+constexpr int kGemmStep = 8;      // k, or groups of k, between prefetches
+constexpr int kGemmPause = 2;     // the same between two calls of other work (gemm_template())
+constexpr int kTileRows = 16;     // rows of a tile register
+constexpr int kMostOfPairs = 64;  // magnitude of b, for pairs of products by bytes of a: 2 * 255 * 64 < 2^15
+constexpr int kTileBytes = 64;    // bytes per row of a tile register
 
 struct GemmKernel {
   std::string_view name;  // "gemm.f32.8x48"
@@ -47,6 +48,8 @@ struct GemmKernel {
   bool CpuTarget::* instruction = nullptr;  // required CPU feature
   bool tiles = false;                       // uses tile registers
   bool deep = false;                        // vectorises along k
+  // Adds pairs of products in 16 bits, which holds what kMostOfPairs bounds; for CPUs without vpdpbusd.
+  bool pairs = false;
 
   int lanes() const { return vector_bytes / byte_size(dtype); }
   int columns() const { return deep ? vectors : vectors * lanes(); }
@@ -54,10 +57,13 @@ struct GemmKernel {
   int line_vectors() const { return line() / lanes(); }
   int group() const { return deep ? vector_bytes / byte_size(a) : byte_size(dtype) / byte_size(a); }
   bool widens_b() const { return byte_size(b) < byte_size(a); }
+  // Whether products are added by an instruction of its own.
+  bool adds_apart(const CpuTarget& target) const { return pairs || (a == DType::kI16 && !target.vnni); }
   // The run is a multiple of this many k.
   int step() const { return tiles ? kTileBytes / byte_size(a) : group(); }
   bool runs_on(const CpuTarget& target) const {
-    return vector_bytes == target.vector_bytes && (!instruction || target.*instruction);
+    return vector_bytes == target.vector_bytes && (!instruction || target.*instruction) &&
+           !(pairs && target.vnni);
   }
 };
 

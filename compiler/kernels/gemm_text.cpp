@@ -12,6 +12,8 @@ constexpr GemmKernel kKernels[] = {
   {name, DType::dtype, DType::dtype, DType::dtype, bytes, rows, vectors, nullptr},
 #define STRIDEC_DOT_KERNEL(name, a, b, dtype, instruction, bytes, rows, vectors) \
   {name, DType::a, DType::b, DType::dtype, bytes, rows, vectors, instruction},
+#define STRIDEC_PAIR_KERNEL(name, a, b, dtype, bytes, rows, vectors) \
+  {name, DType::a, DType::b, DType::dtype, bytes, rows, vectors, nullptr, false, false, true},
 #define STRIDEC_DEEP_KERNEL(name, a, b, dtype, instruction, bytes, rows, columns) \
   {name, DType::a, DType::b, DType::dtype, bytes, rows, columns, instruction, false, true},
 #define STRIDEC_TILE_KERNEL(name, a, b, dtype, instruction, rows, vectors) \
@@ -20,6 +22,7 @@ constexpr GemmKernel kKernels[] = {
 #include "compiler/kernels/kernels.def"
 #undef STRIDEC_GEMM_KERNEL
 #undef STRIDEC_DOT_KERNEL
+#undef STRIDEC_PAIR_KERNEL
 #undef STRIDEC_DEEP_KERNEL
 #undef STRIDEC_TILE_KERNEL
 #undef STRIDEC_WINDOW_KERNEL
@@ -297,6 +300,11 @@ std::string product_text(const GemmKernel& kernel, const CpuTarget& target) {
                "#define PRODUCT(sum, row, column) ((sum) + (vec)__builtin_ia32_pmaddwd", bits,
                "((halves)(row), (halves)(column)))\n");
   }
+  if (kernel.pairs)
+    return cat("typedef short halves __attribute__((ext_vector_type(", kernel.vector_bytes / 2, ")));\n",
+               "typedef char bytes __attribute__((ext_vector_type(", kernel.vector_bytes, ")));\n",
+               "#define PRODUCT(sum, row, column) ((sum) + (vec)__builtin_ia32_pmaddwd", bits,
+               "(__builtin_ia32_pmaddubsw", bits, "((bytes)(row), (bytes)(column)), (halves)(1)))\n");
   return cat("#define PRODUCT(sum, row, column) __builtin_ia32_vpdpbusd", bits, "(sum, row, column)\n");
 }
 
@@ -323,8 +331,7 @@ std::string gemm_template(const GemmKernel& kernel, const CpuTarget& target) {
     out += product_text(kernel, target);
     out += kernel.widens_b() ? widening_tile() : std::string(kDotTile);
   }
-  const bool adds = kernel.a == DType::kI16 && !target.vnni;
-  return out + (adds ? unrolled_loops() : std::string(kTileLoops));
+  return out + (kernel.adds_apart(target) ? unrolled_loops() : std::string(kTileLoops));
 }
 
 std::string gemm_text(const GemmKernel& kernel, const CpuTarget& target) {

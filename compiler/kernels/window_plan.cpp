@@ -15,12 +15,14 @@ constexpr WindowKernel kKernels[] = {
   {name, DType::a, DType::b, DType::dtype, instruction},
 #define STRIDEC_GEMM_KERNEL(name, dtype, bytes, rows, vectors)
 #define STRIDEC_DOT_KERNEL(name, a, b, dtype, instruction, bytes, rows, vectors)
+#define STRIDEC_PAIR_KERNEL(name, a, b, dtype, bytes, rows, vectors)
 #define STRIDEC_DEEP_KERNEL(name, a, b, dtype, instruction, bytes, rows, columns)
 #define STRIDEC_TILE_KERNEL(name, a, b, dtype, instruction, rows, vectors)
 #include "compiler/kernels/kernels.def"
 #undef STRIDEC_WINDOW_KERNEL
 #undef STRIDEC_GEMM_KERNEL
 #undef STRIDEC_DOT_KERNEL
+#undef STRIDEC_PAIR_KERNEL
 #undef STRIDEC_DEEP_KERNEL
 #undef STRIDEC_TILE_KERNEL
 };

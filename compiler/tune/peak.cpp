@@ -158,7 +158,7 @@ Peaks measure_peaks(const CpuTarget& target, int threads) {
     const bool known =
         std::any_of(peaks.products.begin(), peaks.products.end(),
                     [&](const Peaks::Product& p) { return p.a == kernel.a && p.tiles == kernel.tiles; });
-    if (known || kernel.deep || !kernel.runs_on(target)) continue;
+    if (known || kernel.deep || kernel.pairs || !kernel.runs_on(target)) continue;
     codegen::Jit jit;
     jit.add_object(object_of(products_text(kernel, target), target));
     const double seconds =

@@ -5,14 +5,15 @@
 #
 # The program needs glibc 2.28 and nothing else (cli/old_glibc), so the tarball runs on any distribution since then. Both
 # files have the same bytes each time: names are sorted, owners are root, and times are SOURCE_DATE_EPOCH, by default
-# that of the last commit.
+# that of the last commit. Where there is no repository SOURCE_DATE_EPOCH must be set.
 set -euo pipefail
 out=${1:?usage: package.sh OUT_FOLDER}
 cd "$(dirname "$0")/../.."
 build=${build:-build}
 mkdir -p "$out"
 out=$(realpath "$out")
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)} TZ=UTC LC_ALL=C
+[ -n "${SOURCE_DATE_EPOCH:-}" ] || SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
 umask 022
 version=$(sed -nE 's/^project\(stridec VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
 work=$(mktemp -d)

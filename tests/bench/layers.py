@@ -1,7 +1,7 @@
 """Times single layers against onnxruntime: convolutions with few output channels, recurrent layers with 8-bit weights, and
 products of few rows by 8-bit weights.
 
-    python tests/bench/layers.py [convolutions] [recurrent] [products] [--only TEXT...] [--threads 1,2] [--rounds 5] [--steps]
+    python tests/bench/layers.py [convolutions] [recurrent] [products] [--only TEXT...] [--threads 1,2] [--rounds 5] [--bits 8] [--steps]
 
 Both engines run in this process by turns, with equal numbers of threads; of one thread, processor time is taken. Convolutions are measured alone and
 with a Slice and a Transpose before them (an image with its channels last). Recurrent layers: DynamicQuantizeLSTM over
@@ -41,7 +41,7 @@ CONVOLUTIONS = [
     (32, 1, (1, 1), 256, 256),
     (32, 4, (1, 7), 1, 16000),
 ]
-HIDDEN, BATCHES, STEPS = (64, 256, 512, 1024), (1, 8), (1, 32, 128)
+HIDDEN, BATCHES, STEPS = (64, 128, 256, 512, 1024), (1, 8), (1, 32, 128)
 SCAN_STEPS = 50
 PRODUCTS = ((64, 256), (256, 1024), (512, 512), (512, 2048), (1024, 4096))
 
@@ -89,9 +89,13 @@ def convolutions(rng):
 # ---- recurrent layers ----
 
 
+BITS = [8]
+
+
 def quantized(rng, *shape):
-    """Weights of the whole range, most of them small, as of trained layers."""
-    return np.clip(np.round(rng.standard_normal(shape) * 30), -128, 127).astype(np.int8)
+    """Weights of the whole range of BITS, most of them small, as of trained layers."""
+    half = 1 << (BITS[0] - 1)
+    return np.clip(np.round(rng.standard_normal(shape) * half * 0.234), -half, half - 1).astype(np.int8)
 
 
 def lstm(rng, hidden, batch, steps):
@@ -243,6 +247,8 @@ def parse_flags():
     parser.add_argument("--threads", default="1", metavar="COUNT,...")
     parser.add_argument("--rounds", type=arguments.count, default=5)
     parser.add_argument("--block", type=arguments.positive, default=0.02, help="seconds of each engine in each round")
+    parser.add_argument("--bits", type=int, choices=[7, 8], default=8,
+                        help="of weights; 7: as onnxruntime's quantisation with reduce_range makes them")
     parser.add_argument("--steps", action="store_true", help="the slowest kernels of each layer below it")
     flags = parser.parse_args()
     try:
@@ -255,6 +261,7 @@ def parse_flags():
 
 def main():
     flags = parse_flags()
+    BITS[0] = flags.bits
     parent = os.environ.get("build", "build")
     for kind in flags.kinds or KINDS:
         rng = np.random.default_rng(0)

@@ -68,7 +68,8 @@ void check_plan(const Case& c, const kernels::GemmPlan& plan, const CpuTarget& t
                 const std::vector<loop::Bindings>& shapes) {
   loop::Nest nest = c.program[c.nest];
   kernels::GemmPlan unpacked = plan;
-  // The program's weights are not packed.
+  // The program's weights are not packed; kernels that widen them read nothing else.
+  if (plan.kernel->widens_b()) return;
   if (plan.b == kernels::GemmPlan::B::kWeights) unpacked.b = kernels::GemmPlan::B::kStage;
   nest.schedule = kernels::to_schedule(unpacked);
   CAPTURE(nest.name);

@@ -225,6 +225,9 @@ Memory::Memory(const loop::Program& program, const loop::Bindings& symbols, unsi
     element_bytes.push_back(byte_size(buffer.dtype));
     bytes.emplace_back(static_cast<size_t>(elements * byte_size(buffer.dtype)));
     fill(buffer.dtype, bytes.back(), random);
+    // What a plan knows of a weight must hold.
+    if (buffer.weight.bytes && buffer.weight.size == bytes.back().size())
+      std::copy_n(buffer.weight.bytes, buffer.weight.size, bytes.back().begin());
   }
 }
 

@@ -50,7 +50,7 @@ class CompiledKernel {
   std::shared_ptr<void> code_;
 };
 
-// Memory for every buffer of a program, filled with small random values.
+// Memory for every buffer of a program, filled with small random values; weights have their own.
 struct Memory {
   Memory(const loop::Program& program, const loop::Bindings& symbols, unsigned seed = 1);
   std::vector<std::vector<uint8_t>> bytes;

@@ -30,9 +30,10 @@ double sum_cycles(const kernels::GemmKernel& kernel, double rows, double k, bool
   }
   const double rate = kernel.a == DType::kBF16 ? target.bf16_dots_per_cycle : target.fma_per_cycle;
   // Without an instruction for both, units that do not multiply add products and widen b.
-  const bool adds = kernel.a == DType::kI16 && !target.vnni;
+  const bool adds = kernel.adds_apart(target);
   const double widened = kernel.widens_b() ? kernel.vectors : 0;
-  const double products = rows * kernel.vectors, vectors = (adds ? 2 : 1) * products + widened,
+  const double products = (kernel.pairs ? 2 : 1) * rows * kernel.vectors,
+               vectors = products + (adds ? rows * kernel.vectors : 0) + widened,
                fma = std::max(products, vectors / kUnits) / rate;
   const double loads = (rows + kernel.vectors) * kernel.vector_bytes / target.load_bytes_per_cycle;
   double step = std::max({fma, loads, adds ? kAddLatency : kFmaLatency});

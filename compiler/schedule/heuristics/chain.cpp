@@ -79,7 +79,7 @@ std::vector<RankedChainPlan> chain_space(const loop::Program& program, const loo
     for (const loop::Dim& dim : contraction->reduce->dims) link.k *= typical(dim.extent, program.facts);
     for (const kernels::GemmKernel& kernel : kernels::gemm_kernels()) {
       const bool fits =
-          kernel.dtype == contraction->dtype && kernel.runs_on(target) && !kernel.deep &&
+          kernel.dtype == contraction->dtype && kernel.runs_on(target) && !kernel.deep && !kernel.pairs &&
           kernels::as_elements(part.nest, contraction->factors[factors.rows], kernel.a).has_value() &&
           kernels::as_elements(part.nest, contraction->factors[factors.columns], kernel.b).has_value();
       if (fits) link.kernels.push_back(&kernel);

@@ -185,6 +185,16 @@ bool made_of_weights(const Problem& p, const Factor& b) {
   });
 }
 
+// Whether b is a weight whose values are known to be of [-most, most].
+bool is_small(const loop::Program& program, const Factor& b, int most) {
+  if (!b.load) return false;
+  const loop::Buffer& buffer = program[b.load->access.buffer];
+  if (!loop::is_constant(buffer) || !buffer.weight.bytes || buffer.dtype != DType::kI8) return false;
+  const auto* bytes = reinterpret_cast<const int8_t*>(buffer.weight.bytes);
+  return std::all_of(bytes, bytes + buffer.weight.size,
+                     [&](int8_t value) { return value >= -most && value <= most; });
+}
+
 // The stride along k of b's rows if they are contiguous columns.
 std::optional<Expr> row_step(const Problem& p, const Factor& b, const Dims& batch, const Dims& columns,
                              const Dims& k) {
@@ -427,7 +437,8 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
     for (int side = 0; side < 2; ++side) {
       const auto a = kernels::as_elements(nest, contraction->factors[1 - side], like->a),
                  b = kernels::as_elements(nest, contraction->factors[side], like->b);
-      if (a && b) add_plans(p, *a, *b, *like, target, whole, plans);
+      if (!a || !b || (like->pairs && !is_small(program, *b, kernels::kMostOfPairs))) continue;
+      add_plans(p, *a, *b, *like, target, whole, plans);
     }
   }
   // Panels of bytes take half of the memory, in the library and in the caches, which is worth a little. Steps
@@ -436,7 +447,7 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
   if (contraction->dtype == DType::kI32) {
     const double worth = is_in_loop(program, nest) ? kNarrowInLoop : kNarrow;
     for (RankedPlan& ranked : plans)
-      if (ranked.plan.kernel->widens_b()) ranked.cycles /= worth;
+      if (ranked.plan.kernel->widens_b() || ranked.plan.kernel->pairs) ranked.cycles /= worth;
   }
   sort_stable(plans, [](const RankedPlan& x, const RankedPlan& y) { return x.cycles < y.cycles; });
   return plans;

@@ -1,4 +1,6 @@
 // Loop directives without a template: `tile`, `points` and `transpose`, with different sizes and dtypes.
+#include "compiler/base/text.h"
+#include "compiler/loop/text.h"
 #include "compiler/schedule/directives/applies.h"
 #include "tests/unit/codegen_cpu/emit_harness.h"
 
@@ -83,6 +85,36 @@ TEST_CASE("loops in tiles pass over every point once") {
               "tile %a 16; vectorize %b 8"},
              {"tasks %b; chunk 16; tile %a 16; vectorize %b 8; transpose %a 8",
               "tile %b 40; tile %a 3; vectorize %b 8; transpose %a 8", "tile %a 7; tile %b 9; order %b %a"});
+}
+
+TEST_CASE("lines that the next row reads first are asked for, where many places of a large tensor are read") {
+  const auto asked = [](const char* channels, const char* height, const char* width) {
+    std::string text = R"(program convolution
+  input x f32 [C, H, W] ordinal 0
+  output y f32 [8, H, W] ordinal 0
+  input w f32 [8, C, 3] ordinal 1
+  inputs (x, w)
+  outputs (y)
+  steps
+    nest 0 conv (%i0<8, %i1<H, %i2<W)
+      %0 : f32 = reduce sum (%r0<C, %r1<3)
+        %1 : f32 = load x[%r0, %i1 + %r1 - 1, %i2] if 1 <= %i1 + %r1 && %i1 + %r1 <= H else 0
+        %2 : f32 = load w[%i0, %r0, %r1]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store y[%i0, %i1, %i2] %0
+)";
+    for (const auto& [name, value] : {std::pair("C", channels), {"H", height}, {"W", width}})
+      text = replaced(text, name, value);
+    Program program = loop::parse_program(text);
+    program.nests[0].schedule = parse_schedule("tasks %i1; points %i0 4; vectorize %i2 8");
+    return codegen::cpu::emit_kernel(program, program.nests[0], cpu_target("x86-64-v3"))
+               .text.find("__builtin_prefetch") != std::string::npos;
+  };
+  CHECK(asked("64", "172", "264"));
+  CHECK_FALSE(asked("64", "17", "24"));    // L2 holds it
+  CHECK_FALSE(asked("3", "1720", "264"));  // few places
+  CHECK_FALSE(asked("64", "224", "224"));  // places are whole pages apart
 }
 
 TEST_CASE("what several points share is loaded once") {

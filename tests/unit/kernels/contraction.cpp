@@ -148,7 +148,7 @@ TEST_CASE("register tiles fit the registers and hide the latency of multiply-add
     if (kernel.tiles) continue;
     const int registers = kernel.vector_bytes == 64 ? 32 : 16;
     const bool adds = kernel.a == DType::kI16 || kernel.vector_bytes == 16;  // no fused multiply-add
-    const int product = adds ? 1 : 0;
+    const int product = kernel.pairs ? 2 : adds ? 1 : 0;                     // and a vector of ones
     const int kept = kernel.deep ? std::min(kernel.rows, kernel.vectors) : kernel.vectors;
     CHECK(kernel.rows * kernel.vectors + kept + 1 + product <= registers);
     CHECK(kernel.rows * kernel.vectors >= 8);
