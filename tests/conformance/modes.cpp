@@ -280,7 +280,7 @@ struct Attempt {
   // Compiles for exactly these sizes.
   Compilation made_for(onnx::ImportOptions options, const OtherSizes& other, Machine machine) const {
     for (const auto& [symbol, size] : other.sizes)
-      options.dims[symbol.name()] = {.lower = size, .upper = size, .multiple = 1};
+      options.dims.push_back({.name = symbol.name(), .lower = size, .upper = size, .multiple = 1});
     return made_of(model, test.model, options, Stage::kSchedule, machine);
   }
 

@@ -21,7 +21,7 @@ typedef __UINT64_TYPE__ uint64_t;
 extern "C" {
 #endif
 
-#define STRIDEC_ABI_VERSION 8u
+#define STRIDEC_ABI_VERSION 9u
 #define STRIDEC_ABI_OLDEST 4u /* artifacts from this number on are read through the C API and their note */
 #define STRIDEC_ABI_INLINE static inline __attribute__((unused))
 
