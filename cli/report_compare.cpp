@@ -54,7 +54,7 @@ std::map<std::string, Place> places_of(const Json& function) {
   return places;
 }
 
-std::string told(const Place& place) {
+std::string summary_of(const Place& place) {
   return place.kernels.empty() ? place.fate : join(place.kernels, ", ");
 }
 
@@ -70,17 +70,17 @@ Json compare_functions(const Json& here, const Json& there) {
     const auto other = b.find(node);
     const Place& mine = a.at(node);
     if (other == b.end())
-      add(node, "only here", told(mine), "");
+      add(node, "only here", summary_of(mine), "");
     else if (mine.fate != other->second.fate)
-      add(node, "fate", told(mine), told(other->second));
+      add(node, "fate", summary_of(mine), summary_of(other->second));
     else if (mine.together != other->second.together)
-      add(node, "fused differently", told(mine), told(other->second));
+      add(node, "fused differently", summary_of(mine), summary_of(other->second));
     else if (mine.schedules != other->second.schedules)
       add(node, "schedule", join(mine.schedules, " | "), join(other->second.schedules, " | "));
   }
   for (const Json& row : there.at("nodes"))
     if (const std::string node = text_at(row, "node"); !a.contains(node))
-      add(node, "only there", "", told(b.at(node)));
+      add(node, "only there", "", summary_of(b.at(node)));
   return {{"name", here.at("name")},
           {"kernels_here", here.at("kernels").size()},
           {"kernels_there", there.at("kernels").size()},

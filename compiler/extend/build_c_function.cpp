@@ -188,14 +188,13 @@ class Runner {
 
   void assign(const std::string& name, DType dtype, const CValue& given, bool fresh, Position at) {
     Term value = converted(given.term, dtype);
-    const bool index = given.affine && !is_float(dtype) && info(dtype).bits >= 32;
     const auto before = state_.variables.find(name);
     // Outputs keep what they had where the function returned; nothing reads other variables there.
     const bool masked = !fresh && state_.returned && name.starts_with("*");
     if (masked && before == state_.variables.end())
       refuse(at, cat("output '", name.substr(1), "' is not set where the function has returned before"));
     if (masked) value = ops::select(*state_.returned, before->second.term, value);
-    state_.variables.insert_or_assign(name, CValue{value, false, index ? given.affine : std::nullopt});
+    state_.variables.insert_or_assign(name, CValue{value, false, as_type(b_, ranges_, given.affine, dtype)});
   }
 
   void leave(const CStatement& each) {
@@ -286,8 +285,7 @@ class Runner {
       case Kind::kCast: {
         const CValue of = value(e.args[0]);
         const DType to = dtype_of(e.name, e.at);
-        const bool index = of.affine && !is_float(to) && info(to).bits >= 32;
-        return {converted(of.term, to), false, index ? of.affine : std::nullopt};
+        return {converted(of.term, to), false, as_type(b_, ranges_, of.affine, to)};
       }
       case Kind::kUnary: return unary(e);
       case Kind::kBinary: return binary(e);
@@ -356,7 +354,7 @@ class Runner {
     const Term x = converted(a.term, dtype), y = converted(b.term, dtype);
     const auto made = [&](OpKind kind) {
       return CValue{ops::apply(kind, x, y), are_weak(a, b),
-                    is_float(dtype) ? std::nullopt : affine(b_, sign, a, b)};
+                    as_type(b_, ranges_, affine(b_, sign, a, b), dtype)};
     };
     if (sign == "+") return made(OpKind::kAdd);
     if (sign == "-") return made(OpKind::kSub);

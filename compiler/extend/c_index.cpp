@@ -97,6 +97,13 @@ std::optional<Affine> affine(const Builder& builder, const std::string& sign, co
   return out;
 }
 
+std::optional<Affine> as_type(const Builder& builder, const CRanges& ranges,
+                              const std::optional<Affine>& index, DType dtype) {
+  if (!index || is_float(dtype) || info(dtype).bits < 32) return std::nullopt;
+  const bool wraps = !is_signed(dtype) && !builder.holds(sym::ge(ends_of(ranges, *index).low, 0));
+  return wraps ? std::nullopt : index;
+}
+
 IndexComparison compare(const Builder& builder, const CRanges& ranges, const std::string& sign,
                         const CValue& a, const CValue& b, DType dtype) {
   if (!is_comparison(sign) || is_float(dtype) || a.affine.has_value() == b.affine.has_value()) return {};

@@ -31,6 +31,11 @@ std::optional<sym::Expr> known_size(const graph::Builder& builder, ops::Term val
 std::optional<Affine> affine(const graph::Builder& builder, const std::string& sign, const CValue& a,
                              const CValue& b);
 
+// The index as a value of this type. None: the type has no such values, or may wrap them; an index that is not
+// negative is taken to fit 32 bits.
+std::optional<Affine> as_type(const graph::Builder& builder, const CRanges& ranges,
+                              const std::optional<Affine>& index, DType dtype);
+
 struct IndexComparison {
   int index = 0;                      // Affine::index
   std::optional<bool> decided;        // it is so for all indices

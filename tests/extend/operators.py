@@ -211,6 +211,9 @@ def nests():
     yield Case("wrapped index", [("x", "f32", ["n"])], [("y", "f32", ["n"])],
                {"nest": "float f(int i, const float x[n], int n) { unsigned k = i - 1; return k < n ? x[k] : -1; }"},
                lambda x: np.concatenate([np.full(min(len(x), 1), -1, x.dtype), x[:-1]]), [((4,),), ((1,),)], dims=[["n"]])
+    yield Case("wrapped and widened index", [("x", "f32", ["n"])], [("y", "f32", ["n"])],
+               {"nest": "float f(int i, const float x[n], int n) { int64_t k = (int64_t)(unsigned)(i - 1) + 1; return k == 0 ? 7 : x[i]; }"},
+               lambda x: x, [((4,),), ((1,),)], dims=[["n"]])
     yield Case("ordered loops", [("x", "f32", ["n", 12])], [(name, "f32", ["n"]) for name in "abcdeg"], {"nest": ORDERED}, ordered,
                [((5, 12),), ((1, 12),)], dims=[["n", 12]], tolerance=1e-5)
     yield Case("fmax ignores NaN", [("x", "f32", ["n", "d"])], [("y", "f32", ["n"]), ("z", "f32", ["n"])],
