@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <optional>
 #include <unordered_map>
 
 #include "compiler/base/text.h"
@@ -15,15 +15,39 @@ namespace {
 using loop::BufferId;
 using loop::Kernel;
 using loop::Program;
-using Nodes = std::set<int>;  // of the model, by number
+using Numbers = std::vector<int>;  // ascending
+using Nodes = Numbers;             // of the model
 
 bool holds(const Nodes& all, const Nodes& some) {
   return std::includes(all.begin(), all.end(), some.begin(), some.end());
 }
 
-bool meet(const Nodes& a, const Nodes& b) {
-  return std::any_of(a.begin(), a.end(), [&](int node) { return b.contains(node); });
+bool meet(const Numbers& a, const Numbers& b) {
+  for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {
+    if (*x == *y) return true;
+    *x < *y ? ++x : ++y;
+  }
+  return false;
 }
+
+// Numbers texts in the order in which they come.
+class Numbering {
+ public:
+  int number(const std::string& text) {
+    return numbers_.emplace(text, static_cast<int>(numbers_.size())).first->second;
+  }
+  template <class Texts>
+  Numbers of(const Texts& texts) {
+    Numbers out;
+    for (const std::string& text : texts) out.push_back(number(text));
+    std::ranges::sort(out);
+    out.erase(std::ranges::unique(out).begin(), out.end());
+    return out;
+  }
+
+ private:
+  std::unordered_map<std::string, int> numbers_;
+};
 
 class Finder {
  public:
@@ -32,36 +56,39 @@ class Finder {
     int count = 0;
     number_blocks(program.steps, count);
     for (const Kernel& kernel : kernels) {
-      of_kernel_.push_back(numbered(kernel.nodes));
+      of_kernel_.push_back(nodes_.of(kernel.nodes));
+      for (const int node : of_kernel_.back()) kernels_of_[node].push_back(of_kernel_.size() - 1);
       effects_.push_back(effects(kernel));
     }
     for (size_t d = 0; d < decisions.size(); ++d) {
-      of_producer_.push_back(numbered(decisions[d].producer_nodes));
-      of_consumer_.push_back(numbered(decisions[d].consumer_nodes));
+      of_producer_.push_back(nodes_.of(decisions[d].producer_nodes));
+      of_consumer_.push_back(nodes_.of(decisions[d].consumer_nodes));
       const Nodes& nodes = decisions[d].apart ? of_producer_[d] : of_consumer_[d];
       if (!nodes.empty()) about_[*nodes.begin()].push_back(d);
       if (decisions[d].fused && decisions[d].producer_nodes.empty())
         for (const std::string& part : decisions[d].passing) moved_[part] = decisions[d].consumer;
     }
+    for (const Decision& decision : decisions) {
+      std::vector<std::string> places;
+      for (const std::string& name : decision.passing) places.push_back(place_of(name));
+      passing_.push_back(buffers_.of(places));
+    }
   }
 
   std::vector<Unfused> run() {
-    for (size_t to = 0; to < kernels_.size(); ++to)
+    for (size_t to = 0; to < kernels_.size(); ++to) {
+      const std::vector<size_t> about = decisions_about(of_kernel_[to]);
       for (size_t from = 0; from < to; ++from)
-        if (const std::set<std::string> passing = passing_between(from, to); !passing.empty())
-          add(from, to, passing);
+        if (const Numbers passing = passing_between(from, to); !passing.empty())
+          add(from, to, passing, about);
+    }
+    for (size_t i = 0; i < found_.size(); ++i)
+      place_in_found_.emplace(std::pair(found_[i].producer, found_[i].consumer), i);
     for (size_t d = 0; d < decisions_.size(); ++d) add_others(d);
     return std::move(found_);
   }
 
  private:
-  Nodes numbered(const std::vector<std::string>& nodes) {
-    Nodes out;
-    for (const std::string& node : nodes)
-      out.insert(numbers_.emplace(node, static_cast<int>(numbers_.size())).first->second);
-    return out;
-  }
-
   // The buffer that now holds the contents of the one with this name.
   const std::string& place_of(const std::string& name) const {
     const auto found = moved_.find(name);
@@ -101,12 +128,12 @@ class Finder {
     return all;
   }
 
-  // Names of the buffers that `from` writes and `to` reads.
-  std::set<std::string> passing_between(size_t from, size_t to) const {
-    std::set<std::string> names;
+  // Numbers of the buffers that `from` writes and `to` reads.
+  Numbers passing_between(size_t from, size_t to) {
+    std::vector<std::string> names;
     for (const BufferId id : effects_[from].writes)
-      if (reads(effects_[to], id) && !apart(from, to, id)) names.insert(program_[id].name);
-    return names;
+      if (reads(effects_[to], id) && !apart(from, to, id)) names.push_back(program_[id].name);
+    return buffers_.of(names);
   }
 
   // Whether the kernels access disjoint parts of the buffer.
@@ -119,25 +146,24 @@ class Finder {
     return true;
   }
 
-  void add(size_t from, size_t to, const std::set<std::string>& passing) {
+  // `about`: decisions_about(the nodes of `to`).
+  void add(size_t from, size_t to, const Numbers& passing, const std::vector<size_t>& about) {
     const Nodes &producer = of_kernel_[from], &consumer = of_kernel_[to];
     Unfused pair{&kernels_[from], &kernels_[to], {}, {}};
     // from decisions about other producers, made before the buffer was moved to its place
     Unfused stored = pair;
     std::vector<std::string> made;  // how one operator became several kernels
-    for (const size_t d : decisions_about(consumer)) {
+    for (const size_t d : about) {
       const Decision& decision = decisions_[d];
       const bool by_producer = holds(producer, of_producer_[d]);
       if (decision.apart && decision.fused && by_producer && holds(consumer, of_producer_[d]))
         made.push_back(cat(decision.consumer, ": ", decision.reason));
       if (decision.apart || decision.fused || !holds(consumer, of_consumer_[d])) continue;
-      const bool passes = std::ranges::any_of(
-          decision.passing, [&](const std::string& name) { return passing.contains(place_of(name)); });
+      const bool passes = meet(passing_[d], passing);
       // Nodes alone do not tell whether the decision was about nests within one of the two kernels; the
       // buffers do.
-      Nodes both = of_producer_[d];
-      both.insert(of_consumer_[d].begin(), of_consumer_[d].end());
-      const bool within = holds(producer, both) || holds(consumer, both);
+      const bool within =
+          (by_producer && holds(producer, of_consumer_[d])) || holds(consumer, of_producer_[d]);
       if (by_producer ? within && !passes : !passes) continue;
       used_[d] = true;
       say(by_producer ? pair : stored, decision);
@@ -157,24 +183,30 @@ class Finder {
     if (used_[d] || decision.apart || decision.fused || producer.empty() || consumer.empty() ||
         meet(producer, consumer))
       return;
-    Nodes both = producer;
-    both.insert(consumer.begin(), consumer.end());
+    Nodes both;
+    std::ranges::set_union(producer, consumer, std::back_inserter(both));
     if (least_of(both)) return;
     const auto from = least_of(producer), to = least_of(consumer);
     if (!from || !to) return;
-    auto known = std::ranges::find_if(found_, [&](const Unfused& pair) {
-      return pair.producer == &kernels_[*from] && pair.consumer == &kernels_[*to];
-    });
-    if (known == found_.end())
-      known = found_.insert(known, Unfused{&kernels_[*from], &kernels_[*to], {}, {}});
-    say(*known, decision);
+    const auto [known, fresh] =
+        place_in_found_.emplace(std::pair(&kernels_[*from], &kernels_[*to]), found_.size());
+    if (fresh) found_.push_back({&kernels_[*from], &kernels_[*to], {}, {}});
+    say(found_[known->second], decision);
   }
 
   // The kernel with the fewest nodes that contains all of these; among equals the last, which reads what the
   // others compute for it.
   std::optional<size_t> least_of(const Nodes& nodes) const {
+    // One of the kernels of the node that fewest kernels compute.
+    const std::vector<size_t>* few = nullptr;
+    for (const int node : nodes) {
+      const auto found = kernels_of_.find(node);
+      if (found == kernels_of_.end()) return std::nullopt;
+      if (!few || found->second.size() < few->size()) few = &found->second;
+    }
+    if (!few) return std::nullopt;
     std::optional<size_t> least;
-    for (size_t k = 0; k < kernels_.size(); ++k)
+    for (const size_t k : *few)
       if (holds(of_kernel_[k], nodes) && (!least || of_kernel_[k].size() <= of_kernel_[*least].size()))
         least = k;
     return least;
@@ -197,8 +229,10 @@ class Finder {
   const Program& program_;
   const std::vector<Kernel>& kernels_;
   const std::vector<Decision>& decisions_;
-  std::unordered_map<std::string, int> numbers_;
+  Numbering nodes_, buffers_;
   std::vector<Nodes> of_kernel_, of_producer_, of_consumer_;
+  std::vector<Numbers> passing_;                             // by decision: buffers, at their new places
+  std::unordered_map<int, std::vector<size_t>> kernels_of_;  // by node
   std::vector<Effects> effects_;
   // decisions by the first node of their consumer, or of their only nest
   std::map<int, std::vector<size_t>> about_;
@@ -206,6 +240,7 @@ class Finder {
   std::unordered_map<std::string, std::string> moved_;  // each moved buffer's new place
   std::vector<bool> used_;
   std::vector<Unfused> found_;
+  std::map<std::pair<const Kernel*, const Kernel*>, size_t> place_in_found_;
 };
 
 }  // namespace
