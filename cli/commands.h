@@ -13,7 +13,7 @@ namespace stridec::cli {
 
 std::span<const Command> commands();
 
-// The commands' options with the places that parsing fills.
+// The parser of all commands, and the variables that it sets.
 struct CommandLine {
   std::unique_ptr<CLI::App> app;
   Globals globals;

@@ -18,8 +18,8 @@
 
 namespace stridec::cli {
 
-// The meaning of a model: every operation separately, as imported. No pass runs on it, so passes are verified
-// too.
+// The reference program of a model: each operation of the imported graph, lowered separately. No pass runs on
+// it, so the comparison covers passes too.
 loop::Program reference_of(const graph::Graph& graph);
 
 // Inputs, and the sizes of the context in which they run.
@@ -36,12 +36,12 @@ Tensors run_compiled(const Compilation& made, const Given& given);
 
 // A difference of one operation's results.
 struct FirstDifference {
-  graph::NodeId node;     // of the graph as imported
+  graph::NodeId node;     // of the imported graph
   std::string text;       // "node 3 'a' (Add), add, in kernel 'add' (fused with ...)"
-  Difference difference;  // output: of the node; element < 0: the code failed
-  std::string error;      // what it failed with
+  Difference difference;  // Difference::output counts the node's outputs; element < 0: the code failed
+  std::string error;      // the message of that failure
   loop::HostTensor want;
-  std::map<graph::ValueId, loop::HostTensor> values;  // of the interpreter, of all operations at the top
+  std::map<graph::ValueId, loop::HostTensor> values;  // the interpreter's, of all top-level operations
 };
 
 struct DifferenceSearch {
@@ -52,20 +52,19 @@ struct DifferenceSearch {
   ProgressPrinter& progress;
 };
 
-// The first of the top level's nodes whose results differ between this build's code and the interpreter;
-// none: they agree. The interpreter runs once, with every node's values as results. The code is compiled for
-// each step of a bisection, with the values of one node as results, so fusion with later nodes cannot hide a
-// difference.
+// The first top-level node whose results differ between this build's code and the interpreter; nullopt if all
+// agree. The interpreter runs once, with every node's values as results. Each step of a bisection compiles
+// the graph with the values of one node as results, so fusion with later nodes cannot hide a difference.
 std::optional<FirstDifference> first_difference(const DifferenceSearch& search);
 
-// A part of the model that differs: the graph, whose inputs may be values of the model, and their contents.
+// A part of the model that differs. Its inputs may be intermediate values of the model.
 struct SmallestPart {
   graph::Graph graph;
   Tensors inputs, expected;
   size_t nodes = 0;
 };
-// The fewest operations before the difference that still differ, as far as a search of some seconds finds
-// them.
+// Reduces the operations that lead to the difference to as few as still differ. The search is greedy and ends
+// after some seconds.
 SmallestPart smallest_part(const DifferenceSearch& search, const FirstDifference& found);
 
 }  // namespace stridec::cli

@@ -1,4 +1,4 @@
-// The inputs of runs that a command makes: read from files, or drawn.
+// Inputs of the runs of a command: read from files, or drawn at random.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,17 @@ class App;
 
 namespace stridec::cli {
 
-// --input and --dim, for commands that draw the inputs which are not given.
+// Declares --input and --dim for commands that draw the inputs that are not given.
 void declare_drawn_inputs(CLI::App& app, std::vector<std::string>& inputs, std::string& dims);
 
-// Whether its inputs or its context determine a size of that name.
+// Whether the selected function has a size of this name that its inputs or the context determine.
 bool has_size(const Library& library, const std::string& name);
 
 Sizes parse_sizes(const std::string& text);
 
-// Assigns `name=file` flags to names; "" for names without a file. A flag that is only a file is for the next
-// name without one; a .npz file is for the names of its arrays. `what` ("input") is for messages.
+// Assigns `name=file` flags to names; "" for names without a file. A flag that is only a file is assigned
+// to the next name without one; a .npz file is assigned to the names of its arrays. `what` ("input") is for
+// messages.
 std::vector<std::string> assign_files(const std::vector<std::string>& given,
                                       const std::vector<std::string>& names, const std::string& what);
 std::vector<std::string> names_of(const std::vector<ValueDeclaration>& values);

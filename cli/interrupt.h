@@ -1,5 +1,4 @@
-// Handles Ctrl-C, SIGTERM and SIGHUP (the terminal is closed): removes unfinished files and exits with code
-// 130.
+// Handles Ctrl-C, SIGTERM and SIGHUP (closed terminal): removes unfinished files and exits with code 130.
 #pragma once
 
 #include <string>
@@ -9,7 +8,7 @@ namespace stridec::cli {
 
 void handle_interrupts();
 
-// Sets the file that the message names.
+// Sets the input file that the message of an interruption names.
 void name_work(std::string_view file);
 std::string named_work();
 

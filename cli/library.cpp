@@ -67,8 +67,8 @@ std::vector<ValueDeclaration> declarations(int count, Query&& query) {
   return out;
 }
 
-// The loader maps what the headers of a file promise. An access to pages that a truncated file lacks would
-// end the process.
+// The loader maps the segments that a file's headers describe. An access beyond the end of a truncated file
+// would end the process.
 void check_whole(const std::string& path) {
   const MappedText file(path);
   if (file.text().empty()) fail(ErrorKind::kMalformed, "bad-artifact", cat("'", path, "' is empty"));
@@ -150,7 +150,7 @@ void Library::bind_context(const Sizes& sizes) {
   std::vector<stridec_size> given;
   for (const auto& [name, value] : own) given.push_back({name.c_str(), value});
   stridec_context_options options{.struct_size = sizeof(options)};
-  // An artifact of an earlier compiler refuses options that it does not know, and has no such sizes.
+  // Sizes are set only if there are any: artifacts of earlier compilers have none and refuse unknown options.
   if (!given.empty()) options.sizes = given.data(), options.size_count = given.size();
   options.threads = threads_;
   options.flags = STRIDEC_CONTEXT_ASYNC;
@@ -293,7 +293,7 @@ void Library::place(std::vector<Array> inputs) {
   if (device_.type == STRIDEC_DEVICE_CUDA && !gpu_) gpu_ = std::make_unique<tune::GpuDevice>(device_.id);
   for (size_t i = 0; i < arrays_.size(); ++i) {
     describe(arrays_[i], placed_[i]);
-    // A few integers may be sizes, which a program reads on the host; callers usually have them there.
+    // Small integer tensors may hold sizes, which the host program reads. Callers usually keep them there.
     constexpr size_t kSizes = 64;
     const bool sizes = !is_float(arrays_[i].dtype) && arrays_[i].bytes.size() <= kSizes;
     if (!gpu_ || sizes) continue;

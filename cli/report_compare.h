@@ -1,13 +1,14 @@
-// What became of the same nodes of a model in two reports.
+// Compares two reports node by node.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
 namespace stridec::cli {
 
-// For each function that both reports have: the nodes whose fate, kernel (by the nodes that share it) or
-// schedule differ, joined on the nodes, in the order of `here`; then those that only `there` has. Functions
-// are joined by name, or where each report has one. Throws nlohmann's exceptions where `there` is no report.
+// Lists, for each function of both reports, the nodes that only `here` has or that differ in fate, in the
+// nodes that share their kernel, or in schedule, in the order of `here`; then those that only `there` has.
+// Functions are matched by name; if each report has only one function, these match. Throws nlohmann's
+// exceptions if `there` is no report.
 nlohmann::ordered_json compare_reports(const nlohmann::ordered_json& here,
                                        const nlohmann::ordered_json& there);
 

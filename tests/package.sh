@@ -1,11 +1,11 @@
 #!/bin/bash
-# runtime/install/package.sh: the same bytes twice; the tarball and the .deb unpack, and what is in them runs and compiles a model.
-# Both are installed in bare roots of Debian 12 and Ubuntu 24.04, the tarball in one with glibc 2.28 too (tests/package/in_root.sh);
-# the Dockerfile's image is built and used (tests/package/image.sh), and so are the steps of the GitHub workflow sample
-# (tests/package/workflow.py). The last line is "N passed, N failed".
+# Tests runtime/install/package.sh: two builds give the same bytes; the tarball and the .deb unpack, and their program compiles a
+# model. Both are installed in bare roots of Debian 12 and Ubuntu 24.04, the tarball also in one with glibc 2.28
+# (tests/package/in_root.sh). The Dockerfile's image is built and used (tests/package/image.sh), and the steps of the GitHub
+# workflow sample run (tests/package/workflow.py). The last line is "N passed, N failed".
 #
-# Roots come from the archives of their systems and stay in $STRIDEC_CACHE/roots. Where one cannot be made the test says so in a
-# line and does without: Debian's is always wanted, glibc 2.28's needs STRIDEC_GLIBC (tests/package/make_root.sh).
+# Roots are made from the archives of their systems and stay in $STRIDEC_CACHE/roots. Debian's are required. If Ubuntu's or
+# glibc 2.28's, which needs STRIDEC_GLIBC (tests/package/make_root.sh), cannot be made, the test prints a line and skips it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export build=${build:-build}
@@ -24,7 +24,7 @@ check() {
   fi
 }
 
-# What a program asks of glibc at most.
+# Whether a program needs no glibc newer than 2.28. Prints the newest version that it needs.
 old_enough() {
   local newest
   newest=$(objdump -T "$1" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)
@@ -43,7 +43,8 @@ PYTHON
 }
 compiles() { "$1" compile "$work/model.onnx" --cpu x86-64-v3 -o "$work/model.so" && "$1" run "$work/model.so" --random --dim n=3; }
 
-# root NAME [optional]: makes the root unless it is there. Where it cannot be made, that is a failure or a line.
+# root NAME [optional]: makes the root unless it exists. If that fails, prints a line for an optional root and reports a failure
+# for others.
 roots=${STRIDEC_CACHE:-$HOME/.cache/stridec}/roots
 root() {
   [ -f "$roots/$1.tar" ] && return

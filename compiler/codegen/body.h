@@ -69,8 +69,8 @@ class Body {
   void set_index(sym::Expr var, std::string c);
   // Adds the range of a variable of an enclosing loop that is not among the nest's dims.
   void add_dim(const loop::Dim& dim) { facts_.set_index(dim.var, dim.extent); }
-  // Runs `var` along `width` lanes, a power of two. `live`: the active lanes, as a C expression of a u64's
-  // bits; "" = all. `aligned`: lane 0 stands for a multiple of `width`.
+  // Runs `var` along `width` lanes, a power of two. `live`: the active lanes, as the bits of a u64 (a C
+  // expression); "": all. `aligned`: lane 0 stands for a multiple of `width`.
   void set_lanes(sym::Expr var, int width, std::string live = {}, bool aligned = false);
   void clear_lanes();
   void set_value(loop::ValueId id, CValue value);
@@ -81,7 +81,8 @@ class Body {
   // argument.
   void set_buffer(loop::BufferId buffer, std::string pointer, std::vector<sym::Expr> strides);
 
-  // Mask conjuncts, as written in accesses, that hold in all that is printed from here on; {}: none.
+  // Sets the mask conjuncts, as written in accesses, that hold in all statements printed from here on. {}:
+  // none.
   void assume(std::vector<sym::Expr> conditions) { assumed_ = std::move(conditions); }
 
   // ---- printing ----
@@ -90,12 +91,12 @@ class Body {
 
   // Prints plain loops over dims, the first outermost.
   void print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside);
-  // Prints a vectorised loop along `var` from `from` to `to` (C expressions; `count` points if known),
-  // unrolled by `unroll` with an independent accumulator chain each (`chain`: "" if there is one, else a C
-  // loop variable), then the tail: masked by the lanes `live` (bits of a u64) or, if the target has no masks
-  // or with `single`, point by point outside vector mode. `aligned`: `from` is a multiple of `width`.
-  // `narrow`: less than `width`, for a tail without masks, whose points run so many at a time as far as
-  // possible; 0: none.
+  // Prints a vectorised loop along `var` from `from` to `to` (C expressions; `count` points if known). It is
+  // unrolled by `unroll`, with an independent accumulator chain for each copy (`chain`: the C loop variable
+  // that numbers the copies; "" if there is one). The tail is masked by the lanes `live` (bits of a u64). On
+  // targets without masks, or with `single`, it runs point by point outside vector mode instead. `narrow`: on
+  // targets without masks, unless `single`, the tail first runs in vectors of this width, less than `width`;
+  // 0: it does not. `aligned`: `from` is a multiple of `width`.
   void print_strips(sym::Expr var, const std::string& from, const std::string& to,
                     std::optional<int64_t> count, int width, int unroll,
                     const std::function<void(const std::string& chain, const std::string& live)>& inside,
@@ -224,7 +225,7 @@ class Body {
   struct Call {
     const char* function;
     std::vector<loop::ValueId> args;
-    bool negated = false;  // the arguments
+    bool negated = false;  // the function takes the negated arguments
   };
   std::optional<Call> coarse_call(const loop::Let& let) const;
   std::string normal_argument(const loop::Let& let, int width);
@@ -253,9 +254,9 @@ class Body {
   // Prints one reduction per body in shared loops; `inside` prints the statements that compute the terms.
   static void print_reduces(std::vector<Body>& bodies, const loop::Reduce& reduce,
                             const std::function<void()>& inside);
-  // Where vectors of results add up vectors from many places of a tensor that L2 does not hold, which are
-  // more streams than a core follows by itself: asks L2 for the lines that the next row of results reads
-  // first. Places may share a set of L1, so L1 is left alone.
+  // Prefetches into L2 the lines that the next row of results is the first to read. This is for reduces that
+  // read many places of a tensor larger than L2: they have more streams than the hardware prefetcher follows.
+  // Places may share a set of L1, so nothing is prefetched into L1.
   void print_next_row(const loop::Reduce& reduce);
 
   // body_loops.cpp
@@ -271,7 +272,7 @@ class Body {
   std::map<sym::Expr, std::string, sym::ExprLess> index_;
   // Bound variables that differ between lanes: an i64 vector.
   std::map<sym::Expr, std::string, sym::ExprLess> lane_index_;
-  // Those of them that are bytes: a vector of u8.
+  // The variables of lane_index_ that are bytes: a vector of u8.
   std::map<sym::Expr, std::string, sym::ExprLess> byte_index_;
   std::map<sym::Expr, CValue, sym::ExprLess> valid_;  // conditions of variables bound with kSkip
   std::map<loop::BufferId, Memory> buffers_;

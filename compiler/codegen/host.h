@@ -14,20 +14,21 @@
 
 namespace stridec::codegen {
 
-// A kernel as launches refer to it.
+// A CPU kernel: the symbol that launches call, and the scratch memory that they provide.
 struct LaunchedKernel {
   std::string symbol;
   const Kernel* kernel = nullptr;
   schedule::Scratch scratch;
 };
 
-// A nest or routine for a GPU: the index of each of its kernels in the variant's table, per choice.
+// A nest or routine on a GPU. `kernels`: for each choice of the nest, the indices of its kernels in the
+// target's table.
 struct LaunchedNest {
   const DeviceNest* nest = nullptr;
   std::vector<std::vector<int>> kernels;
 };
 
-// A row of that table.
+// A row of a DeviceTable.
 struct DeviceRow {
   std::string symbol;
   int threads = 0, cluster = 1;
@@ -43,19 +44,19 @@ struct HostVariant {
   const loop::Program* program = nullptr;
   std::map<schedule::LaunchKey, LaunchedKernel> launches;  // kernels inside tiled groups have no entry
 
-  // Computes the program's derived parameters (cpu/derive.h) on the host; null: there are none.
+  // Computes the program's derived parameters (cpu/derive.h) on the host; null if there are none.
   const loop::Program* derivation = nullptr;
   std::map<schedule::LaunchKey, LaunchedKernel> derivation_launches;
 
-  // Set: this is a GPU variant, which uses the fields below instead of `launches`.
+  // Set for a GPU variant, which uses the fields below instead of `launches`.
   const GpuTarget* gpu = nullptr;
   std::map<loop::NestId, LaunchedNest> device_nests;
   std::map<const loop::Call*, LaunchedNest> device_routines;
 };
 
-// The variants of a function, best first; a general program (`when` is 1) is followed by those of the same
-// CPU for particular sizes, which the run prefers in their order. All functions have code for the same
-// targets, in the same order.
+// The variants of a function, best first. A general program (`when` is 1) is followed by programs of the same
+// CPU for particular sizes. A run takes the first of these whose `when` holds, or else the general program.
+// All functions have code for the same targets, in the same order.
 using HostFunction = std::vector<HostVariant>;
 
 // The kernels of a GPU target, which all functions launch by their index.

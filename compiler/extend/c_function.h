@@ -1,5 +1,5 @@
-// A function in a subset of C (docs/operators.md) that computes one element of each output, as a syntax tree,
-// and its meaning as operations of the graph. No text of it reaches a C compiler.
+// Parses a function in a subset of C (docs/operators.md) that computes one element of each output, and builds
+// it from operations of the graph. The text never reaches a C compiler.
 #pragma once
 
 #include <map>
@@ -16,14 +16,14 @@ namespace stridec::extend {
 struct CExpression {
   enum class Kind { kNumber, kName, kUnary, kBinary, kChoice, kCall, kCast, kLoad };
   Kind kind = Kind::kNumber;
-  // Of kName, kCall and kLoad (x[i][j]: its args are the indices); the sign of kUnary and kBinary; the type
-  // of kCast.
+  // kName, kCall, kLoad (x[i][j], args: the indices): the name. kUnary, kBinary: the operator. kCast: the
+  // type.
   std::string name;
   double number = 0;
   int64_t integer = 0;
   std::string suffix;  // of kNumber: "f", "u", "l", "ul", ...
   bool real = false;   // of kNumber
-  int base = 10;       // in which an integer is written
+  int base = 10;       // of an integer literal: 8, 10 or 16
   std::vector<CExpression> args;
   Position at;
 };
@@ -34,16 +34,16 @@ struct CStatement {
   std::string type, name;  // of kDeclare and kAssign
   std::vector<CExpression>
       value;  // of kDeclare, kAssign and kReturn: at most one; of kIf, kFor: the condition
-  std::vector<CStatement> first;      // of kFor: what runs before it
+  std::vector<CStatement> first;      // of kFor: the initialisation
   std::vector<CStatement> body;       // of kBlock, kIf, kFor
-  std::vector<CStatement> otherwise;  // of kIf: else; of kFor: after each round
+  std::vector<CStatement> otherwise;  // of kIf: the else branch; of kFor: the increment
   Position at;
 };
 
 struct CParameter {
   std::string type, name;
   bool pointer = false;  // an output
-  int indices = 0;       // float x[n][d]: how many it has; 0: a number
+  int indices = 0;       // number of array dims, 2 in float x[n][d]; 0: a scalar
   Position at;
 };
 
@@ -55,20 +55,20 @@ struct CFunction {
   std::string text, place;  // for errors
 };
 
-// Throws Error like parse_rules(), for what is not in the subset. `types`: names that stand for types.
+// Throws Error like parse_rules() for text outside the subset. `types`: further names of types.
 CFunction parse_c_function(const std::string& text, const std::string& place,
                            const std::vector<std::string>& types);
 // Whether the name is a type of C: "float", "int32_t".
 bool is_c_type(std::string_view name);
 
-// Where the elements of the outputs are: their shape, and the parameters that are their indices, in order.
+// The shape of the outputs, and the parameters that index their elements, in the order of the dims.
 struct CPlace {
   graph::Shape shape;
   std::vector<std::string> indices;
 };
 
-// The outputs by the names of pointers, and the result as "". Names are those of inputs, attributes and dims;
-// `types` are what names of types stand for. Throws Error (kDoesNotFit).
+// The outputs by the names of their pointers, and the function's result as "". `values` are the inputs;
+// `attributes` are attributes, dims, and the types that names of types stand for. Throws Error (kDoesNotFit).
 std::map<std::string, graph::ValueId> build_c_function(
     graph::Builder& builder, const CFunction& function,
     const std::map<std::string, graph::ValueId, std::less<>>& values,

@@ -74,7 +74,7 @@ void TermNames::arity(const Term& term, const Split& parts, const Composite& com
       error(value->at, cat("'", term.name, "' has no argument '", name, "'"));
 }
 
-// In a pattern a name that nothing else binds takes the attribute's value.
+// In a pattern, a name that stands for no tensor is bound to the attribute's value.
 void TermNames::attribute(const Term& term, bool pattern) {
   if (pattern && term.kind == Term::Kind::kName && !is_word(term.name) && !tensors.contains(term.name)) {
     bound.insert(term.name);

@@ -1,5 +1,5 @@
-// Draws numbers at and next to those where rounding to a float type changes its direction. There, rounding to
-// a wider type first gives another result than rounding once.
+// Draws numbers at and next to the ties of a float type: the midpoints of neighbouring numbers. There,
+// rounding to a wider type first may give another result than rounding once.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct FloatFormat {
   int least = 0;  // the smallest positive number is 2^least
 };
 
-// The float types that a rule with casts names, or that its variables may have. Empty: it casts nothing.
+// The float types that a rule with casts names, or that its variables may have. Empty without casts.
 std::vector<FloatFormat> formats_of(const Rule& rule);
 
-// None: no format is narrower than the type.
+// These return nullopt if `dtype` holds no tie of the drawn format.
 std::optional<int64_t> draw_integer_at_tie(Draws& draws, DType dtype,
                                            const std::vector<FloatFormat>& formats);
 std::optional<double> draw_float_at_tie(Draws& draws, DType dtype, const std::vector<FloatFormat>& formats);

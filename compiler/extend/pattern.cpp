@@ -15,9 +15,10 @@ using graph::NodeId;
 using graph::OpKind;
 using graph::ValueId;
 
-// Of one place: commutative operators multiply the ways to look at it. Beyond them, the place may match.
+// The most steps of may_match() at one node: commutative operators multiply the alternatives. Beyond this
+// limit it returns true.
 constexpr int kMostSteps = 200;
-// Definitions that name each other.
+// The most nested definitions that depth_of() follows.
 constexpr int kMostNames = 64;
 
 std::optional<OpKind> kind_of(const Term& term) {
@@ -134,7 +135,7 @@ int Pattern::depth_of(const Term& term, int names) const {
     case PatternPart::Kind::kPrimitive: return below + 1;
     case PatternPart::Kind::kKeptReduction:
     case PatternPart::Kind::kMatmul: return below + 2;
-    // More than any has: the operations of its template.
+    // No template has more operations.
     case PatternPart::Kind::kComposite: return below + 32;
   }
   return below;
@@ -180,7 +181,7 @@ bool Pattern::may_match(const Graph& graph, const GraphIndex& index, const Term&
     }
     case PatternPart::Kind::kMatmul: {
       if (!producer.valid() || graph[producer].kind != OpKind::kDotGeneral) return false;
-      // An operand may be an expansion that the match leaves out.
+      // The match may skip the expansion of an operand.
       for (size_t i = 0; i < 2; ++i) {
         const ValueId input = graph[producer].inputs[i];
         const NodeId expand = graph[input].producer;

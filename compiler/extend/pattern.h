@@ -1,5 +1,5 @@
-// A rule's pattern, prepared for matching: what each of its terms stands for is looked up once, and a test
-// that costs little leaves out most of the places where it does not occur.
+// A rule's pattern, prepared for matching: each term is resolved once, and a cheap test rejects most nodes at
+// which the pattern does not occur.
 #pragma once
 
 #include <optional>
@@ -12,23 +12,23 @@
 
 namespace stridec::extend {
 
-// Who reads each value, and where each node is. Kept up to date by rewriting.
+// The users of each value and the region of each node. Rewriting keeps the index up to date.
 struct GraphIndex {
   explicit GraphIndex(const graph::Graph& graph);
   void look(const graph::Graph& graph, const graph::Region& region);
-  void grow(const graph::Graph& graph);  // after nodes and values were added, or taken back
+  void grow(const graph::Graph& graph);  // call after nodes and values were added or removed
   // splat() of match_template.h, computed once for each value.
   const std::optional<double>& splat(const graph::Graph& graph, graph::ValueId value) const;
 
-  std::vector<std::vector<graph::NodeId>> users;  // by value; a node for each of its operands
-  std::vector<int> held;                          // by value: how many region results it is
+  std::vector<std::vector<graph::NodeId>> users;  // by value; a node occurs once per operand
+  std::vector<int> held;                          // by value: number of region results that are this value
   std::vector<const graph::Region*> region;       // by node; null: not in the graph
 
  private:
   mutable std::vector<std::optional<std::optional<double>>> splats_;  // by value
 };
 
-// What a term of a pattern is.
+// A resolved term of a pattern.
 struct PatternPart {
   enum class Kind { kName, kNumber, kPrimitive, kKeptReduction, kMatmul, kComposite };
   Kind kind = Kind::kName;
@@ -46,12 +46,12 @@ class Pattern {
 
   const Rule& rule() const { return rule_; }
   const PatternPart& part(const Term& term) const { return parts_.at(&term); }
-  // The operations that the last result may begin with.
+  // The kinds of the operation that produces the last result.
   const std::vector<graph::OpKind>& root_kinds() const { return root_kinds_; }
-  // How many operations lie between the root and what the rule reads, at most.
+  // An upper bound on the operations on a path from an input of the pattern to its root, inclusive.
   int depth() const { return depth_; }
-  // False where Matcher::match() would find no match at this node: by operations, numbers, dtypes and ranks
-  // alone. True says nothing.
+  // A cheap necessary condition for Matcher::match() at this node, by operations, numbers, dtypes and ranks
+  // only.
   bool may_match(const graph::Graph& graph, const GraphIndex& index, graph::NodeId root) const;
 
  private:
@@ -66,10 +66,10 @@ class Pattern {
   int depth_ = 0;
 };
 
-// Whether a number of a pattern stands for the number that all elements of a constant of this dtype are.
+// Whether the number `term` matches a tensor of this dtype whose elements all equal `constant`.
 bool is_number(const Term& term, DType dtype, double constant);
 
-// The value of the root node that the last result of the pattern is; nullopt: the node has too few.
+// The output of the root node that is the pattern's last result; nullopt if the node has too few outputs.
 std::optional<graph::ValueId> root_value(const Rule& rule, const graph::Node& node);
 
 }  // namespace stridec::extend

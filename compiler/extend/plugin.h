@@ -1,4 +1,4 @@
-// Passes of users inside of the compiler: a shared library with the C interface of
+// Runs a user's pass inside the compiler's process: a shared library with the C interface of
 // runtime/include/stridec/plugin.h.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace stridec::extend {
 
-// Throws Error: kUnreadable where the library cannot be loaded, kToolchain where its pass fails, kMalformed
-// where the graph that it leaves cannot be used.
+// Throws Error: kUnreadable if the library cannot be loaded, kToolchain if its pass fails, kMalformed if the
+// graph that it returns is invalid.
 graph::Graph run_plugin(const graph::Graph& graph, const UserPass& pass);
 
 }  // namespace stridec::extend

@@ -1,5 +1,6 @@
-// Operators whose last input, or last output, stands for any number of tensors ("variadic": true in a file of
-// --ops): the declaration for a given number, by expanding its texts. docs/operators.md has the notation.
+// Expands the declaration of a variadic operator for a given number of tensors. The last input or the last
+// output of such an operator stands for any number of tensors ("variadic": true in a file of --ops).
+// docs/operators.md describes the notation.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ struct VariadicCounts {
 };
 
 // Whether the member `list` ("inputs", "outputs") of a declaration ends with a variadic tensor. Throws
-// Error if another one than the last is variadic.
+// Error if any other tensor is variadic.
 bool is_variadic(const JsonPlace& declaration, const char* list);
 
 // The declaration with tensors x_0, x_1, ... in place of a variadic x. Throws Error kMalformed for texts that

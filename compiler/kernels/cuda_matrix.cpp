@@ -230,7 +230,7 @@ const loop::Load* load_of(const loop::Program& program, const Factor& factor, DT
     }
   }
   if (!load || program[load->access.buffer].dtype != element) return nullptr;
-  // Intermediate casts would have to be to the contraction's dtype only.
+  // A second cast might round.
   if (factor.slice.size() > 2) return nullptr;
   const bool zero = load->fill.f == 0 && load->fill.i == 0 && !std::signbit(load->fill.f);
   return load->access.mask.is_const(1) || zero ? load : nullptr;
@@ -289,7 +289,7 @@ int64_t given_bytes(const MatrixKernel& k) { return int64_t{k.rows} * (k.columns
 }  // namespace
 
 int64_t given_at(const MatrixKernel& k) {
-  // Of a multiprocessor; and of a block, for barriers and the driver.
+  // Bytes of shared memory: kShared per multiprocessor, kOthers per block for barriers and the driver.
   constexpr int64_t kShared = 227 << 10, kOthers = 1 << 10;
   const bool room = (ring_bytes(k) + given_bytes(k) + kOthers) * k.blocks_sm <= kShared;
   return room ? ring_bytes(k) : 0;

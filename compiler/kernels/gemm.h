@@ -14,8 +14,8 @@
 // tile's FMAs hide the stores. Per kGemmStep of k it prefetches `lines` cache lines, starting at `ahead`: if
 // the next panel of b comes from memory, the first tile to use it would otherwise wait for it.
 //
-// Deep kernels vectorise along k: their groups are as long as the vectors, columns are single, and the lanes
-// of an accumulator are summed after the last k.
+// Deep kernels vectorise along k: a group fills a vector, an accumulator belongs to a single column, and its
+// lanes are summed after the last k.
 //
 // Kernels for tile registers (Intel AMX) multiply 16 rows by 16 columns over 64 bytes of a row at once.
 // There, run is a multiple of these 64 bytes, rows of a are read to the end of the run, and the rows of a
@@ -33,9 +33,9 @@
 namespace stridec::kernels {
 
 constexpr int kGemmStep = 8;      // k, or groups of k, between prefetches
-constexpr int kGemmPause = 2;     // the same between two calls of other work (gemm_template())
+constexpr int kGemmPause = 2;     // k, or groups of k, between calls of rest() (gemm_template())
 constexpr int kTileRows = 16;     // rows of a tile register
-constexpr int kMostOfPairs = 64;  // magnitude of b, for pairs of products by bytes of a: 2 * 255 * 64 < 2^15
+constexpr int kMostOfPairs = 64;  // the largest |b| for GemmKernel::pairs: 2 * 255 * 64 < 2^15
 constexpr int kTileBytes = 64;    // bytes per row of a tile register
 
 struct GemmKernel {
@@ -48,7 +48,7 @@ struct GemmKernel {
   bool CpuTarget::* instruction = nullptr;  // required CPU feature
   bool tiles = false;                       // uses tile registers
   bool deep = false;                        // vectorises along k
-  // Adds pairs of products in 16 bits, which holds what kMostOfPairs bounds; for CPUs without vpdpbusd.
+  // Adds pairs of products in 16 bits; kMostOfPairs prevents overflow. For CPUs without vpdpbusd.
   bool pairs = false;
 
   int lanes() const { return vector_bytes / byte_size(dtype); }
@@ -57,7 +57,7 @@ struct GemmKernel {
   int line_vectors() const { return line() / lanes(); }
   int group() const { return deep ? vector_bytes / byte_size(a) : byte_size(dtype) / byte_size(a); }
   bool widens_b() const { return byte_size(b) < byte_size(a); }
-  // Whether products are added by an instruction of its own.
+  // Whether a separate instruction adds the products to the accumulators.
   bool adds_apart(const CpuTarget& target) const { return pairs || (a == DType::kI16 && !target.vnni); }
   // The run is a multiple of this many k.
   int step() const { return tiles ? kTileBytes / byte_size(a) : group(); }
@@ -87,8 +87,8 @@ std::string_view gemm_type(DType dtype);
 //   extern "C" void SHAPE_SYMBOL(int64_t rows);
 std::string gemm_shape_symbol(const GemmKernel& kernel, const CpuTarget& target);
 
-// The kernel's multiply-accumulate instruction as the macro PRODUCT(sum, row, column). An expression over
-// vectors `vec` of sums and factors, where factors are `words` if there are groups. For tile registers, a
+// The kernel's multiply-accumulate instruction as the macro PRODUCT(sum, row, column). It is an expression
+// over vectors `vec` of sums and factors; with groups, factors are `words`. For tile registers it is a
 // statement over register numbers.
 std::string product_text(const GemmKernel& kernel, const CpuTarget& target);
 

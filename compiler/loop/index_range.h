@@ -11,7 +11,7 @@ namespace stridec::loop {
 struct IndexRange {
   sym::Expr least, most;  // free of index variables
 };
-// Nothing if some dim moves the expression by a step that is not a constant or is negative.
+// Nothing if the expression is not linear in some dim, or its coefficient is negative or not a constant.
 std::optional<IndexRange> range_of(sym::Expr e, const std::vector<Dim>& dims);
 
 }  // namespace stridec::loop

@@ -74,8 +74,8 @@ struct Elf {
            std::memcmp(note.name, STRIDEC_ABI_NOTE_NAME, sizeof note.name) == 0;
   }
 
-  // Location of the runtime's note, before and after the PT_NOTE is rewritten. Afterwards it is found through
-  // the section that the linker placed in the first segment.
+  // The file offset of the runtime's note. make_head() replaces the PT_NOTE segment; after that, the note is
+  // found in the first PT_LOAD segment, where the linker placed its section.
   std::optional<uint64_t> find_note() const {
     for (const Elf64_Phdr& s : segments) {
       const bool holds_notes = s.p_type == PT_NOTE || (s.p_type == PT_LOAD && s.p_offset == 0);
@@ -102,14 +102,14 @@ void store(std::string& bytes, uint64_t offset, const T& value) {
   std::memcpy(bytes.data() + offset, &value, sizeof value);
 }
 
-// Computes the hash of a whole artifact again.
+// Recomputes the hash of a complete artifact.
 void write_seal(std::string& file) {
   uint64_t hash = 0, seal = 0;
   STRIDEC_CHECK(stridec_seal_hash(file.data(), file.size(), nullptr, nullptr, &hash, &seal));
   store(file, seal + offsetof(stridec_abi_seal, hash), hash);
 }
 
-// The linked file with headers rewritten for a payload after it, padded to the start of the payload.
+// The linked file, padded to the start of the payload that follows it. Its headers describe the payload.
 struct Head {
   std::string bytes;
   uint64_t manifest_offset;  // in the payload
@@ -170,7 +170,7 @@ Head make_head(std::string_view shared_object, const Payload& payload) {
   header.e_shnum += 1;
   store(head.bytes, 0, header);
 
-  // Loadable segments must ascend by address: the new one follows the last of them.
+  // Loadable segments must ascend by address, so the new one follows the last of them.
   std::vector<Elf64_Phdr> segments(elf.segments.begin(), note_segment);
   segments.insert(segments.end(), note_segment + 1, elf.segments.end());
   const auto last_load = std::find_if(segments.rbegin(), segments.rend(),
@@ -222,7 +222,7 @@ struct Writer {
   }
 };
 
-// Writes everything except the hash at the end.
+// Writes the payload except the hash at its end.
 void write_payload(Writer& writer, const Head& head, const Payload& payload) {
   const uint64_t start = head.bytes.size();
   for (const WeightPiece& piece : payload.weights) {

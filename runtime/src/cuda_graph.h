@@ -1,11 +1,11 @@
 // Executes the launches of a run as a CUDA graph, which is recorded once per shape and enqueued by one call.
 //
 // A run computes the parameters of all its launches, which are collected in a list. graphs_end() compares the
-// list with the parameters that the shape's graph has, updates the nodes that differ (buffers that moved),
-// and launches the graph. A graph is recorded when a shape occurs for the second time, and recorded again if
+// list with the parameters in the shape's graph, updates the nodes that differ (buffers that moved), and
+// launches the graph. A graph is recorded when a shape occurs for the second time, and recorded again if
 // the kernels differ. The least recently used graph is evicted. A graph never decides what runs: it is
-// another way to enqueue the same list. Launches that cannot wait (graphs_flush) are enqueued directly, as
-// are all launches after the driver has refused to record.
+// another way to enqueue the same list. graphs_flush() directly enqueues the launches that cannot
+// wait for the end of the run. After the driver has refused to record, all launches are enqueued directly.
 //
 // A list that is complete at the end of the run depends only on the symbols and addresses of the run, because
 // everything that reads data or allocates memory flushes the list. If both equal those of the graph's last
@@ -22,7 +22,7 @@ struct KernelLaunch {
   uint32_t grid[3];
   uint32_t threads, shared_bytes;
   bool dependent;   // may start before its predecessor has finished
-  bool concurrent;  // as stridec_abi_device_launch, counting only launches that run
+  bool concurrent;  // as in stridec_abi_device_launch, where launches that do nothing do not count
   void** parameters;
   int32_t map_count, count;  // parameters: map_count maps of 128 bytes, then words
 };
@@ -46,7 +46,8 @@ void graphs_begin(CudaGraphs& graphs, const RunKey& key, bool record);
 bool graphs_replay(CudaGraphs& graphs, void* stream);
 // Copies the launch to the list. Returns false if the caller must enqueue it.
 bool graphs_add(CudaGraphs& graphs, const KernelLaunch& launch);
-int32_t graphs_flush(CudaGraphs& graphs, void* stream);  // both return a CUresult
+// These return a CUresult.
+int32_t graphs_flush(CudaGraphs& graphs, void* stream);
 int32_t graphs_end(CudaGraphs& graphs, void* stream);
 
 }  // namespace stridec::runtime

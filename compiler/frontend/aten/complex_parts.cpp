@@ -17,7 +17,7 @@ namespace {
 using namespace ops;
 using Kind = Value::Kind;
 
-// -- operators that are linear in what they move: the results' parts are the results of the parts
+// -- linear operators: a part of the result is the result for that part of the arguments
 
 const std::unordered_set<std::string_view>& linear_operators() {
   static const auto* const out = new std::unordered_set<std::string_view>{"_unsafe_index",
@@ -113,7 +113,7 @@ const std::unordered_set<std::string_view>& linear_operators() {
   return *out;
 }
 
-// Their imaginary parts are zero unless a number says otherwise.
+// Operators that fill with ones, whose imaginary part is zero.
 bool is_ones(std::string_view name) {
   return name == "ones" || name == "ones_like" || name == "new_ones" || name == "eye";
 }
@@ -121,7 +121,7 @@ bool is_ones(std::string_view name) {
 // Operators that take only a shape and a dtype from their argument.
 bool is_shaped_like(std::string_view name) { return name.ends_with("_like") || name.starts_with("new_"); }
 
-// -- products of two arguments, plus a third one
+// -- products of two arguments, with an optional addend
 
 struct Product {
   const char* x;
@@ -165,14 +165,14 @@ const std::unordered_map<std::string_view, Product>& products() {
   return *out;
 }
 
-// Operators of truth: a number is true if a part is not zero.
+// Operators on truth values: a complex number is true if its real or imaginary part is not zero.
 std::span<const std::string_view> truth_operators() {
   static constexpr std::string_view kNames[] = {
       "all",        "any",         "argwhere", "count_nonzero", "logical_and",   "logical_not",
       "logical_or", "logical_xor", "nonzero",  "nonzero_numpy", "nonzero_static"};
   return kNames;
 }
-// Sums of squares of deviations.
+// Variances and standard deviations: the variance is the sum of the variances of the parts.
 std::span<const std::string_view> spread_operators() {
   static constexpr std::string_view kNames[] = {"std", "std_mean", "var", "var_mean"};
   return kNames;
@@ -200,7 +200,7 @@ Results linear(const ComplexCall& c) {
   return out;
 }
 
-// x y of two arguments, each of which may be real.
+// x * y + addend, where each operand may be real.
 Results product(const ComplexCall& c) {
   const Product& rule = products().at(c.name);
   const size_t x = place_of(c.schema, rule.x), y = place_of(c.schema, rule.y);
@@ -208,7 +208,8 @@ Results product(const ComplexCall& c) {
   if (x >= c.values.size() || y >= c.values.size()) c.unsupported();
   for (const Value& v : c.values)
     if (v.kind == Kind::kComplex) c.unsupported();
-  // Of parts of x and y, with the real (0) or imaginary (1) part of the addend, or nothing (2).
+  // The product of a part of x and a part of y, plus the real (0) or imaginary (1) part of the addend, or
+  // nothing (2).
   const auto term = [&](bool of_x, bool of_y, int with) {
     std::vector<Value> own = c.values;
     own[x] = part_of(c.b, own[x], of_x);
@@ -288,7 +289,7 @@ Results equality(const ComplexCall& c) {
   return {c.name == "eq" ? same : logical_not(same)};
 }
 
-// A norm of complex numbers is that of their sizes.
+// A norm of complex numbers is the norm of their absolute values.
 Results norm(const ComplexCall& c) {
   c.expect_dtype();
   std::vector<Value> own = c.values;
@@ -306,7 +307,7 @@ Results interpolated(const ComplexCall& c) {
   const Complex z = c.pair("self");
   return {joined_value(z + c.pair("weight") * (c.pair("end") - z))};
 }
-// Operators of the difference of two tensors that look at its length alone.
+// Operators that depend only on the absolute value of the difference of two tensors.
 Results distance(const ComplexCall& c) {
   const std::string_view other = c.given("target") ? "target" : c.given("x2") ? "x2" : "other";
   const size_t x = c.given("x1") ? place_of(c.schema, "x1") : 0, y = place_of(c.schema, other);

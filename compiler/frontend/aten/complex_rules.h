@@ -1,4 +1,4 @@
-// How operators of real numbers compute complex ones: a rule for each operator that has one, by families.
+// Rules that import operators on complex numbers as operators on their real and imaginary parts, by family.
 #pragma once
 
 #include <span>
@@ -10,7 +10,8 @@
 
 namespace stridec::aten {
 
-// An operator, its arguments and its row for real numbers. In-place operators have the name without "_".
+// A call with complex arguments. `row` imports the operator for real arguments. `name` is the operator's
+// name, without the "_" of in-place operators.
 struct ComplexCall {
   Builder& b;
   const Schema& schema;
@@ -21,14 +22,15 @@ struct ComplexCall {
   [[noreturn]] void unsupported() const;
   const Value& value(std::string_view argument) const;
   bool given(std::string_view argument) const;  // in the schema and not None
-  // The parts of an argument in the dtype that all arguments have together; a real one has an imaginary part
-  // of zeros.
+  // The parts of an argument in the common dtype of all arguments. A real argument has an imaginary part of
+  // zeros.
   ops::Complex pair(std::string_view argument) const;
-  // The results for real arguments.
+  // Imports the operator for real arguments.
   Results run(std::vector<Value> own) const;
-  // The arguments with the real or imaginary part of all that is moved.
+  // The arguments, with the real or imaginary part of each value that the operator moves. Indices, masks and
+  // similar arguments stay.
   std::vector<Value> parts(bool imaginary) const;
-  // Refuses a real dtype for complex arguments: it drops a part.
+  // Refuses a real dtype for complex arguments, because it drops the imaginary part.
   void expect_dtype() const;
 };
 

@@ -1,4 +1,5 @@
-// Values that are complex: pairs in the last dim of a real tensor, and numbers with an imaginary part.
+// Complex values: real tensors whose last dim holds the real and the imaginary part, and numbers with an
+// imaginary part.
 #pragma once
 
 #include <span>
@@ -9,19 +10,19 @@
 namespace stridec::aten {
 
 bool is_complex(const Value& value);
-// Whether a value, or an item of a list, is complex, or is a complex dtype.
+// Whether a value, or an item of a list, is complex or a complex dtype.
 bool mentions_complex(const Value& value);
 bool mentions_complex(std::span<const Value> values);
 
-// A pair as one complex tensor. Both broadcast.
+// Joins two parts, which broadcast, into one complex tensor.
 Tensor joined(Term real, Term imaginary);
 Value joined_value(const ops::Complex& z);
 Value joined_value(Builder& b, const Value& re, const Value& im);
 
-// The parts of a real or complex number, in its own dtype or in another one.
+// The parts of a real or complex value, in its own dtype or in `dtype`.
 ops::Complex pair_of(Builder& b, const Value& v);
 ops::Complex pair_of(Builder& b, const Value& v, DType dtype);
-// A part of a value, and of each item of a list.
+// The real or imaginary part of a value; of a list, that of each item.
 Value part_of(Builder& b, const Value& v, bool imaginary);
 
 }  // namespace stridec::aten

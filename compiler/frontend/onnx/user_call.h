@@ -1,4 +1,4 @@
-// Nodes whose operators are the user's, or unknown.
+// Imports nodes of operators that the user declares (--ops), and describes nodes of unknown operators.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,8 @@ std::string user_name(const Node& node);  // "acme::Rotary", "ai.onnx::Gelu"
 // Throws Error for inputs that are no tensors and attributes that are no numbers, texts or lists of numbers.
 Outputs call_user(const graph::UserOperators& operators, Context& context);
 
-// As `value_info` or an output of the graph declares it. Dims without a name or value get symbols.
+// The type that `value_info` or an output of the graph declares for a value, if any. Dims without a name or
+// value get symbols.
 std::optional<graph::Type> declared_type(const Graph& graph, const std::string& name);
 
 using TypeOf = std::function<std::optional<graph::Type>(const std::string& name)>;

@@ -1,4 +1,4 @@
-// Which nodes of a program compute nothing that anybody reads.
+// Finds the dead nodes of a program: their results and effects have no uses.
 #pragma once
 
 #include <unordered_set>
@@ -7,8 +7,8 @@
 
 namespace stridec::pt2 {
 
-// A node that writes in place is needed if a needed value shares the storage, or an input of the graph does.
-// Higher-order operators, operators without a schema and those without results are always needed.
+// A node that writes in place is live if a live value or an input of the graph shares the storage.
+// Higher-order operators, operators without a schema and operators without results are always live.
 std::unordered_set<const Node*> dead_nodes(const Graph& graph);
 
 }  // namespace stridec::pt2

@@ -1,5 +1,5 @@
-// Complex numbers as pairs of real tensors of one floating dtype, and linear algebra of them by elimination
-// with row exchanges, in f32 or wider.
+// Complex numbers as pairs of real tensors of one floating dtype, and their linear algebra, in f32 or wider.
+// Determinants use elimination with row exchanges.
 #pragma once
 
 #include "compiler/ops/term.h"
@@ -17,31 +17,31 @@ Complex operator*(const Complex& x, const Complex& y);
 Complex operator*(const Complex& x, double n);
 Complex reciprocal(const Complex& z);
 Complex conjugate(const Complex& z);
-// The length of the vector (re, im), without squares that overflow or vanish.
+// The absolute value, computed without squares that overflow or underflow.
 Term length(const Complex& z);
 Complex select(Term condition, const Complex& x, const Complex& y);
-// A real number, and a number in the shape of another.
+// `re` with an imaginary part of zeros; the number (re, im) in the shape of z.
 Complex real(Term re);
 Complex number_like(const Complex& z, double re, double im);
 
-// Products along dim: of all elements, without dim, and of the elements up to each one.
+// Products along `dim`: of all elements, where the result lacks `dim`; of the elements up to each one.
 Complex product(const Complex& x, int64_t dim);
 Complex cumulative_product(const Complex& x, int64_t dim);
 
-// Of each matrix [n, n] in the last two dims. The determinant of a singular matrix is 0.
+// The determinant of each matrix [n, n] in the last two dims; 0 for a singular one.
 Complex determinant(const Complex& x);
-// The determinant's direction, a number of length 1 or 0, and the logarithm of its length.
+// The determinant divided by its absolute value, or 0, and the logarithm of the absolute value.
 struct ComplexSignedLog {
   Complex sign;
   Term log;
 };
 ComplexSignedLog complex_log_determinant(const Complex& x);
-// The lower triangle l with l l^H = x for a Hermitian positive definite x, of which the lower triangle is
+// The lower triangle l with l l^H = x for a Hermitian positive definite x. Only the lower triangle of x is
 // read.
 Complex complex_cholesky(const Complex& x);
 
-// The matrix [[re, -im], [im, re]] of real numbers. Sums, products and inverses of such matrices are those of
-// the complex ones.
+// The matrix [[re, -im], [im, re]] of real numbers. Sums, products and inverses of such matrices are the
+// real forms of those of the complex matrices.
 Term real_form(const Complex& x);
 Complex from_real_form(Term x);
 

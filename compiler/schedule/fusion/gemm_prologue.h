@@ -6,9 +6,9 @@
 //
 // Examples are a normalisation and an activation before a 1x1 convolution, which cannot be folded into
 // earlier weights, and channels scaled by their content (squeeze-and-excitation, ConvNeXt's response
-// normalisation). t is neither stored nor loaded, and there is one kernel less. In return a block of rows is
-// copied to scratch, once for all columns, where the GEMM would have read it in place. So the GEMM must have
-// many columns, t must be large, and no element may be read by several rows, as in a window.
+// normalisation). t is neither stored nor loaded, and there is one kernel less. The cost is a copy of each
+// block of rows to scratch, once for all columns, where the GEMM would have read it in place. So the GEMM
+// must have many columns, t must be large, and no element may be read by several rows, as in a window.
 #pragma once
 
 #include <vector>

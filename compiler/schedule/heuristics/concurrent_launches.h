@@ -1,5 +1,4 @@
-// Moves launches that do not depend on each other next to each other and marks them, so that a GPU may run
-// them at the same time.
+// Moves independent launches next to each other and marks them, so that a GPU may run them at the same time.
 //
 //   dx = dy * w^T                  dx = dy * w^T
 //   dx -> n                        concurrent: dw = x^T * dy
@@ -11,9 +10,9 @@
 // the next. A backward pass is full of such launches: gradients of weights and biases, rounded weights,
 // optimizer updates.
 //
-// Launches move up by at most kWindow steps, so that hardly more memory is live at a time, and a group has at
-// most kMost members. A chain of dependent launches stays as it is: its kernels start early
-// (programmatic dependent launch), which a node with several predecessors cannot.
+// Launches move up by less than kWindow steps, which limits the growth of live memory. A group has at most
+// kMost members. A chain of dependent launches stays as it is: its kernels start early (programmatic
+// dependent launch), which a node with several predecessors cannot.
 #pragma once
 
 #include "compiler/loop/program.h"

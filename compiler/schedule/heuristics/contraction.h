@@ -20,8 +20,8 @@ struct RankedPlan {
 // b, and way to read a. Empty if the nest is no contraction or no micro-kernel fits it.
 std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target);
-// All plans that the model distinguishes: contraction_plans() with further task sizes, loop orders, ways to
-// read b and splits of the depth. Each can run; best first.
+// All valid plans that the model distinguishes, best first: contraction_plans() with further task sizes, loop
+// orders, ways to read b and splits of the depth.
 std::vector<RankedPlan> contraction_space(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target);
 

@@ -1,4 +1,4 @@
-// One factor of a GEMM on its way to shared memory.
+// Prints the code that copies tiles of one factor of a GEMM to shared memory.
 //
 // A tile consists of lines of `width()` elements, along the depth (one line per row) or along the rows (one
 // line per step of the depth), whichever way the factor is contiguous in memory. It has the same orientation
@@ -23,13 +23,13 @@ namespace stridec::codegen::cuda {
 class MatrixSide {
  public:
   // `name`: "a" or "b". `vectors`: 16-byte copies if the factor allows them for some sizes; see condition().
-  // `engine`: by TMA where possible.
+  // `engine`: uses TMA where possible.
   MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors, bool engine);
 
-  // The condition under which the text is correct; the buffer also has to begin at a multiple of 16 bytes.
+  // The printed code is correct only under this condition, and if the buffer is aligned to 16 bytes.
   sym::Expr condition() const { return condition_; }
   bool vector() const { return lanes_ > 1; }
-  std::optional<loop::BufferId> buffer() const;  // the buffer read by vectors
+  std::optional<loop::BufferId> buffer() const;  // set if it is read by vectors
   bool is_weight() const {
     return load_ && f_.program[load_->access.buffer].storage == loop::Storage::kParameter;
   }
@@ -51,7 +51,7 @@ class MatrixSide {
   void print_line();   // declares a thread's line, and its position in it
   void print_start();  // also declares addresses that are constant over a tile
   void print_issue();  // issues the copies of the tile of step `next` to `fill_tile`, a shared-memory address
-  void print_deposit();  // stores to `fill_tile` what was loaded through registers
+  void print_deposit();  // stores the elements that were loaded into registers to `fill_tile`
   // Transposes `staged_tile` into `turned_tile` (offsets in shared memory); a thread transposes the pieces
   // that it copied.
   void print_turn();
@@ -66,7 +66,7 @@ class MatrixSide {
   // Whether threads own register tiles, which they read along the rows.
   bool is_threads() const { return !f_.kernel.is_tensor() && !f_.kernel.is_sliced(); }
   std::string place_taken(const std::string& line, const std::string& at) const;
-  int pitch() const;  // distance of lines of thread tiles, in elements
+  int pitch() const;  // distance between lines of thread tiles, in elements
   int width() const;  // elements per line, as threads copy them
   int lines() const;
   int pieces() const;      // per thread
