@@ -5,6 +5,7 @@
 #include "compiler/frontend/aten/complex_rules.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/creation.h"
+#include "compiler/ops/composite/linear_algebra.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
 
@@ -99,7 +100,7 @@ Results triangular_solve(const ComplexCall& c) {
   return out;
 }
 Results cholesky(const ComplexCall& c) {
-  const Complex lower = complex_cholesky(c.pair("self"));
+  const Complex lower = cholesky(c.pair("self"));
   Results out{joined_value(flag(c, "upper") ? conjugate(swapped(lower)) : lower)};
   if (c.name == "linalg_cholesky_ex") {
     const Shape& shape = lower.re.shape();
@@ -125,11 +126,11 @@ Results multi_dot(const ComplexCall& c) {
 
 Results det(const ComplexCall& c) { return {joined_value(determinant(c.pair(matrix_name(c))))}; }
 Results slogdet(const ComplexCall& c) {
-  const ComplexSignedLog s = complex_log_determinant(c.pair(matrix_name(c)));
+  const SignedLog<Complex> s = log_determinant(c.pair(matrix_name(c)));
   return {joined_value(s.sign), s.log};
 }
 Results logdet(const ComplexCall& c) {
-  const ComplexSignedLog s = complex_log_determinant(c.pair("self"));
+  const SignedLog<Complex> s = log_determinant(c.pair("self"));
   return {joined_value({s.log, apply(OpKind::kAtan2, s.sign.im, s.sign.re)})};
 }
 

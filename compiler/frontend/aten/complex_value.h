@@ -5,7 +5,7 @@
 #include <span>
 
 #include "compiler/frontend/aten/value.h"
-#include "compiler/ops/composite/complex_algebra.h"
+#include "compiler/ops/composite/complex.h"
 
 namespace stridec::aten {
 

@@ -1,5 +1,4 @@
-// Complex numbers as pairs of real tensors of one floating dtype, and their linear algebra, in f32 or wider.
-// Determinants use elimination with row exchanges.
+// Complex numbers as pairs of real tensors of one floating dtype. linear_algebra.h has functions of matrices.
 #pragma once
 
 #include "compiler/ops/term.h"
@@ -10,6 +9,12 @@ namespace stridec::ops {
 struct Complex {
   Term re, im;
 };
+
+// Applies the same function of real tensors to both parts.
+template <class Function>
+Complex each(const Complex& z, const Function& function) {
+  return {function(z.re), function(z.im)};
+}
 
 Complex operator+(const Complex& x, const Complex& y);
 Complex operator-(const Complex& x, const Complex& y);
@@ -27,18 +32,6 @@ Complex number_like(const Complex& z, double re, double im);
 // Products along `dim`: of all elements, where the result lacks `dim`; of the elements up to each one.
 Complex product(const Complex& x, int64_t dim);
 Complex cumulative_product(const Complex& x, int64_t dim);
-
-// The determinant of each matrix [n, n] in the last two dims; 0 for a singular one.
-Complex determinant(const Complex& x);
-// The determinant divided by its absolute value, or 0, and the logarithm of the absolute value.
-struct ComplexSignedLog {
-  Complex sign;
-  Term log;
-};
-ComplexSignedLog complex_log_determinant(const Complex& x);
-// The lower triangle l with l l^H = x for a Hermitian positive definite x. Only the lower triangle of x is
-// read.
-Complex complex_cholesky(const Complex& x);
 
 // The matrix [[re, -im], [im, re]] of real numbers. Sums, products and inverses of such matrices are the
 // real forms of those of the complex matrices.
