@@ -24,8 +24,8 @@ Term has_sign(Term x) { return logical_or(less(x, 0), logical_and(equal(x, 0), l
 
 Complex plus(const Complex& z, double n) { return {z.re + n, z.im}; }
 Complex one_minus(const Complex& z) { return {subtract_from(1, z.re), -z.im}; }
-Complex turned(const Complex& z) { return {-z.im, z.re}; }       // i z
-Complex turned_back(const Complex& z) { return {z.im, -z.re}; }  // -i z
+Complex times_i(const Complex& z) { return {-z.im, z.re}; }
+Complex times_minus_i(const Complex& z) { return {z.im, -z.re}; }
 
 Complex exponential(const Complex& z) {
   const Term size = exp(z.re);
@@ -36,8 +36,8 @@ Complex exponential_minus_one(const Complex& z) {
   return {apply(OpKind::kExpm1, z.re) * cos(z.im) - square(half) * 2, exp(z.re) * sin(z.im)};
 }
 Complex logarithm(const Complex& z) { return {log(length(z)), atan2(z.im, z.re)}; }
-// The root with the larger part comes from a sum, so that nothing cancels; the other one from it. A negative
-// zero for the imaginary part is below the branch cut.
+// The larger part of the square root comes from a sum, so that nothing cancels; the smaller part is computed
+// from it. An imaginary part of -0.0 is below the branch cut.
 Complex root(const Complex& z) {
   const Term larger = sqrt((length(z) + abs(z.re)) * 0.5), none = equal(larger, 0);
   const Term other = select(none, ops::number_like(larger, 0), abs(z.im) / (larger * 2));
@@ -45,10 +45,10 @@ Complex root(const Complex& z) {
   const Term im = select(right, other, larger);
   return {select(right, larger, other), select(below, -im, im)};
 }
-Complex hyperbolic_tangent(const Complex& z) {
+Complex tanh_of(const Complex& z) {
   const Term x = within(z.re, 20) * 2, y = z.im * 2;  // beyond, it is 1 in any precision
-  const Term below = cosh(x) + cos(y);
-  return {sinh(x) / below, sin(y) / below};
+  const Term divisor = cosh(x) + cos(y);
+  return {sinh(x) / divisor, sin(y) / divisor};
 }
 Complex logistic(const Complex& z) {
   return reciprocal(plus(exponential({-within(z.re, 40), -z.im}), 1));  // exp() of more has no inverse
@@ -59,48 +59,48 @@ Complex direction(const Complex& z) {
   return {part(z.re), part(z.im)};
 }
 // W. Kahan, "Branch cuts for complex elementary functions", 1987.
-Complex arc_sine(const Complex& z) {
-  const Complex below = root(one_minus(z)), above = root(plus(z, 1));
-  return {atan2(z.re, (below * above).re), asinh((conjugate(below) * above).im)};
+Complex inverse_sine(const Complex& z) {
+  const Complex minus_root = root(one_minus(z)), plus_root = root(plus(z, 1));
+  return {atan2(z.re, (minus_root * plus_root).re), asinh((conjugate(minus_root) * plus_root).im)};
 }
-Complex arc_cosine(const Complex& z) {
-  const Complex below = root(one_minus(z)), above = root(plus(z, 1));
-  return {atan2(below.re, above.re) * 2, asinh((conjugate(above) * below).im)};
+Complex inverse_cosine(const Complex& z) {
+  const Complex minus_root = root(one_minus(z)), plus_root = root(plus(z, 1));
+  return {atan2(minus_root.re, plus_root.re) * 2, asinh((conjugate(plus_root) * minus_root).im)};
 }
-Complex area_cosine(const Complex& z) {
-  const Complex below = root(plus(z, -1)), above = root(plus(z, 1));
-  return {asinh((conjugate(below) * above).re), atan2(below.im, above.re) * 2};
+Complex inverse_cosh(const Complex& z) {
+  const Complex minus_root = root(plus(z, -1)), plus_root = root(plus(z, 1));
+  return {asinh((conjugate(minus_root) * plus_root).re), atan2(minus_root.im, plus_root.re) * 2};
 }
-Complex area_sine(const Complex& z) { return turned_back(arc_sine(turned(z))); }
-Complex area_tangent(const Complex& z) {
+Complex inverse_sinh(const Complex& z) { return times_minus_i(inverse_sine(times_i(z))); }
+Complex inverse_tanh(const Complex& z) {
   const Term y2 = square(z.im), left = subtract_from(1, z.re);
   const Term re = apply(OpKind::kLog1p, z.re * 4 / (square(left) + y2)) * 0.25;
   return {re, atan2(z.im * 2, left * (z.re + 1) - y2) * 0.5};
 }
-Complex arc_tangent(const Complex& z) { return turned_back(area_tangent(turned(z))); }
-Complex sinus(const Complex& z) { return {sin(z.re) * cosh(z.im), cos(z.re) * sinh(z.im)}; }
+Complex inverse_tangent(const Complex& z) { return times_minus_i(inverse_tanh(times_i(z))); }
+Complex sine(const Complex& z) { return {sin(z.re) * cosh(z.im), cos(z.re) * sinh(z.im)}; }
 Complex cardinal_sine(const Complex& z) {
   const Complex x = z * std::numbers::pi;
   const Term none = logical_and(equal(z.re, 0), equal(z.im, 0));
   const Complex one = ops::number_like(x, 1, 0);
-  return select(none, one, sinus(x) * reciprocal(select(none, one, x)));
+  return select(none, one, sine(x) * reciprocal(select(none, one, x)));
 }
 
 using Function = Complex (*)(const Complex& z);
 const std::unordered_map<std::string_view, Function>& functions() {
   static const auto* const out = new std::unordered_map<std::string_view, Function>{
-      {"acos", arc_cosine},
-      {"acosh", area_cosine},
-      {"arccos", arc_cosine},
-      {"arccosh", area_cosine},
-      {"arcsin", arc_sine},
-      {"arcsinh", area_sine},
-      {"arctan", arc_tangent},
-      {"arctanh", area_tangent},
-      {"asin", arc_sine},
-      {"asinh", area_sine},
-      {"atan", arc_tangent},
-      {"atanh", area_tangent},
+      {"acos", inverse_cosine},
+      {"acosh", inverse_cosh},
+      {"arccos", inverse_cosine},
+      {"arccosh", inverse_cosh},
+      {"arcsin", inverse_sine},
+      {"arcsinh", inverse_sinh},
+      {"arctan", inverse_tangent},
+      {"arctanh", inverse_tanh},
+      {"asin", inverse_sine},
+      {"asinh", inverse_sinh},
+      {"atan", inverse_tangent},
+      {"atanh", inverse_tanh},
       {"cos", [](const Complex& z) { return Complex{cos(z.re) * cosh(z.im), -(sin(z.re) * sinh(z.im))}; }},
       {"cosh", [](const Complex& z) { return Complex{cosh(z.re) * cos(z.im), sinh(z.re) * sin(z.im)}; }},
       {"exp", exponential},
@@ -115,7 +115,7 @@ const std::unordered_map<std::string_view, Function>& functions() {
       {"sgn", direction},
       {"sigmoid", logistic},
       {"silu", [](const Complex& z) { return z * logistic(z); }},
-      {"sin", sinus},
+      {"sin", sine},
       {"sinc", cardinal_sine},
       {"sinh", [](const Complex& z) { return Complex{sinh(z.re) * cos(z.im), cosh(z.re) * sin(z.im)}; }},
       {"special_expit", logistic},
@@ -123,9 +123,8 @@ const std::unordered_map<std::string_view, Function>& functions() {
       {"special_sinc", cardinal_sine},
       {"sqrt", root},
       {"square", [](const Complex& z) { return z * z; }},
-      {"tan",
-       [](const Complex& z) { return turned_back(hyperbolic_tangent(turned(z))); }},  // tan(z) = -i tanh(i z)
-      {"tanh", hyperbolic_tangent},
+      {"tan", [](const Complex& z) { return times_minus_i(tanh_of(times_i(z))); }},  // tan(z) = -i tanh(i z)
+      {"tanh", tanh_of},
   };
   return *out;
 }

@@ -1,8 +1,8 @@
 #include "compiler/frontend/aten/complex_parts.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -19,99 +19,22 @@ using Kind = Value::Kind;
 
 // -- linear operators: a part of the result is the result for that part of the arguments
 
-const std::unordered_set<std::string_view>& linear_operators() {
-  static const auto* const out = new std::unordered_set<std::string_view>{"_unsafe_index",
-                                                                          "_unsafe_index_put",
-                                                                          "_unsafe_masked_index",
-                                                                          "as_strided_scatter",
-                                                                          "block_diag",
-                                                                          "broadcast_tensors",
-                                                                          "cartesian_prod",
-                                                                          "cat",
-                                                                          "channel_shuffle",
-                                                                          "column_stack",
-                                                                          "combinations",
-                                                                          "concat",
-                                                                          "concatenate",
-                                                                          "constant_pad_nd",
-                                                                          "copy",
-                                                                          "cumsum",
-                                                                          "cumulative_trapezoid",
-                                                                          "diag",
-                                                                          "diag_embed",
-                                                                          "diagflat",
-                                                                          "diagonal_copy",
-                                                                          "diagonal_scatter",
-                                                                          "diff",
-                                                                          "dstack",
-                                                                          "empty",
-                                                                          "empty_like",
-                                                                          "expand_copy",
-                                                                          "eye",
-                                                                          "fill",
-                                                                          "flip",
-                                                                          "fliplr",
-                                                                          "flipud",
-                                                                          "full",
-                                                                          "full_like",
-                                                                          "gather",
-                                                                          "gradient",
-                                                                          "hstack",
-                                                                          "im2col",
-                                                                          "index",
-                                                                          "index_add",
-                                                                          "index_copy",
-                                                                          "index_fill",
-                                                                          "index_put",
-                                                                          "index_select",
-                                                                          "masked_fill",
-                                                                          "masked_scatter",
-                                                                          "mean",
-                                                                          "meshgrid",
-                                                                          "nan_to_num",
-                                                                          "native_channel_shuffle",
-                                                                          "neg",
-                                                                          "negative",
-                                                                          "new_empty",
-                                                                          "new_full",
-                                                                          "new_ones",
-                                                                          "new_zeros",
-                                                                          "ones",
-                                                                          "ones_like",
-                                                                          "pad",
-                                                                          "pixel_shuffle",
-                                                                          "pixel_unshuffle",
-                                                                          "put",
-                                                                          "repeat",
-                                                                          "repeat_interleave",
-                                                                          "roll",
-                                                                          "rot90",
-                                                                          "row_stack",
-                                                                          "rsub",
-                                                                          "scalar_tensor",
-                                                                          "scatter",
-                                                                          "scatter_add",
-                                                                          "select_scatter",
-                                                                          "slice_scatter",
-                                                                          "stack",
-                                                                          "sum",
-                                                                          "sum_to_size",
-                                                                          "take",
-                                                                          "take_along_dim",
-                                                                          "tile",
-                                                                          "trace",
-                                                                          "trapezoid",
-                                                                          "trapz",
-                                                                          "tril",
-                                                                          "triu",
-                                                                          "unfold_copy",
-                                                                          "vstack",
-                                                                          "where",
-                                                                          "zero",
-                                                                          "zeros",
-                                                                          "zeros_like"};
-  return *out;
-}
+constexpr std::string_view kLinear[] = {
+    // clang-format off
+    "_unsafe_index", "_unsafe_index_put", "_unsafe_masked_index", "as_strided_scatter", "block_diag",
+    "broadcast_tensors", "cartesian_prod", "cat", "channel_shuffle", "column_stack", "combinations",
+    "concat", "concatenate", "constant_pad_nd", "copy", "cumsum", "cumulative_trapezoid", "diag",
+    "diag_embed", "diagflat", "diagonal_copy", "diagonal_scatter", "diff", "dstack", "empty", "empty_like",
+    "expand_copy", "eye", "fill", "flip", "fliplr", "flipud", "full", "full_like", "gather", "gradient",
+    "hstack", "im2col", "index", "index_add", "index_copy", "index_fill", "index_put", "index_select",
+    "masked_fill", "masked_scatter", "mean", "meshgrid", "nan_to_num", "native_channel_shuffle", "neg",
+    "negative", "new_empty", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "pad",
+    "pixel_shuffle", "pixel_unshuffle", "put", "repeat", "repeat_interleave", "roll", "rot90", "row_stack",
+    "rsub", "scalar_tensor", "scatter", "scatter_add", "select_scatter", "slice_scatter", "stack", "sum",
+    "sum_to_size", "take", "take_along_dim", "tile", "trace", "trapezoid", "trapz", "tril", "triu",
+    "unfold_copy", "vstack", "where", "zero", "zeros", "zeros_like",
+    // clang-format on
+};
 
 // Operators that fill with ones, whose imaginary part is zero.
 bool is_ones(std::string_view name) {
@@ -369,7 +292,7 @@ const Table& rules() {
                         {"matrix_H", adjoint},
                         {"ne", equality},
                         {"not_equal", equality}};
-    for (const std::string_view name : linear_operators()) t->emplace(name, linear);
+    for (const std::string_view name : kLinear) t->emplace(name, linear);
     for (const auto& [name, rule] : products()) t->emplace(name, product);
     for (const std::string_view name : truth_operators()) t->emplace(name, truth);
     for (const std::string_view name : spread_operators()) t->emplace(name, spread);

@@ -2,6 +2,7 @@
 // filled in, as terms, sizes or constants.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -89,5 +90,13 @@ struct Row {
   ImportFn import;
   Numbers numbers = Numbers::kReal;
 };
+
+// The rows of a family that takes complex numbers throughout.
+template <size_t N>
+constexpr std::array<Row, N> for_complex(const Row (&rows)[N]) {
+  std::array<Row, N> out{};
+  for (size_t i = 0; i < N; ++i) out[i] = {rows[i].name, rows[i].import, Numbers::kComplex};
+  return out;
+}
 
 }  // namespace stridec::aten
