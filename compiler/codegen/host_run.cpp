@@ -224,34 +224,12 @@ void HostRun::launch_device(const DeviceKernel& kernel, int number, int64_t step
   line("if (run->launch_device(run, &l)) return 1;");
 }
 
-// Whether the nest may join the group of concurrent launches before it. All launches share one workspace, one
-// set of counters and one failure slot, and the second kernel of a nest depends on the first.
-bool HostRun::joins_group(const DeviceNest& nest) {
-  bool single = true, workspace = false, counters = false, fails = false;
-  for (const DeviceChoice& choice : nest.choices) {
-    single = single && choice.launches.size() == 1;
-    for (const DeviceKernel& kernel : choice.launches) {
-      workspace = workspace || !kernel.workspace_bytes.is_const(0);
-      counters = counters || !kernel.counter_bytes.is_const(0);
-      fails = fails || kernel.fails;
-    }
-  }
-  const bool joins = single && !(workspace && group_.workspace) && !(counters && group_.counters) &&
-                     !(fails && group_.fails);
-  if (!joins) group_ = {};
-  group_ = {.workspace = workspace || group_.workspace,
-            .counters = counters || group_.counters,
-            .fails = fails || group_.fails};
-  return joins;
-}
-
 // Launches the first choice whose condition holds.
 void HostRun::launch_device(const LaunchedNest& launched, const std::string& name, bool concurrent) {
   const size_t step = step_names.size();
   step_names.push_back(name);
   const std::vector<DeviceChoice>& choices = launched.nest->choices;
-  if (!concurrent) group_ = {};
-  const bool joins = joins_group(*launched.nest) && concurrent;
+  const bool joins = group_.add(*launched.nest, concurrent);
   for (size_t i = 0; i < choices.size(); ++i) {
     const DeviceChoice& choice = choices[i];
     std::string condition = choice.condition.is_const(1) ? "" : cat("(", c(choice.condition), ")");

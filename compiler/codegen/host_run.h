@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/codegen/host.h"
+#include "compiler/codegen/launch_group.h"
 #include "compiler/loop/module_values.h"
 
 namespace stridec::codegen {
@@ -71,7 +72,6 @@ class HostRun {
   void call_application(const loop::Call& call);
   void launch_device(const LaunchedNest& nest, const std::string& name, bool concurrent);
   void launch_device(const DeviceKernel& kernel, int number, int64_t step, bool concurrent);
-  bool joins_group(const DeviceNest& nest);
   void bind(const loop::BindSymbol& bind);
   void bound(sym::Expr symbol);  // prints the guards that were waiting for the symbol
   void loop(const loop::While& loop);
@@ -108,11 +108,7 @@ class HostRun {
   int depth_ = 1;
   std::span<const loop::Step> ahead_;  // the steps that follow the current one unconditionally
   std::set<size_t> resized_;
-  // What the kernels of the current group of concurrent launches use.
-  struct Group {
-    bool workspace = false, counters = false, fails = false;
-  };
-  Group group_;
+  LaunchGroup group_;
   int scratch_slot_ = -1;                            // for kernels whose scratch the run allocates
   std::map<loop::BufferId, std::string> allocated_;  // buffers allocated outside the arena
   std::map<loop::BufferId, int> slots_;              // of all buffers that have been in allocated_

@@ -14,6 +14,7 @@
 #include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/memory/memory_plan.h"
+#include "compiler/schedule/memory/weight_plan.h"
 #include "runtime/include/stridec/abi.h"
 
 namespace stridec::codegen::cpu {
