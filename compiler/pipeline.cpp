@@ -20,7 +20,7 @@
 #include "compiler/memory_budget.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/passes/pass_list.h"
-#include "compiler/schedule/memory/memory_plan.h"
+#include "compiler/schedule/memory/weight_plan.h"
 #include "compiler/schedule/pass_list.h"
 #include "compiler/sym/text.h"
 #include "compiler/tuned_schedules.h"

@@ -6,6 +6,7 @@
 
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/memory/memory_plan.h"
+#include "compiler/schedule/memory/weight_plan.h"
 #include "compiler/sym/text.h"
 #include "tests/unit/schedule/programs.h"
 

@@ -1,0 +1,131 @@
+#include "compiler/schedule/memory/weight_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "compiler/base/check.h"
+#include "compiler/loop/module_values.h"
+#include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/effects.h"
+
+namespace stridec::schedule {
+namespace {
+
+using loop::Buffer;
+using loop::BufferId;
+using loop::Program;
+using loop::Storage;
+using sym::Expr;
+
+constexpr int64_t kAlignment = 64;
+// Alignment of large weights, where the padding is negligible: a GPU's copies that begin between its cache
+// lines of 128 bytes take a third longer.
+constexpr int64_t kWeightAlignment = 256;
+
+// A hash of a few samples: equal contents have equal fingerprints.
+uint64_t fingerprint(const loop::WeightData& data) {
+  uint64_t hash = data.size;
+  const size_t step = std::max<size_t>(1, data.size / 64);
+  for (size_t i = 0; i < data.size; i += step) hash = hash * 0x9e3779b97f4a7c15u + data.bytes[i];
+  return hash;
+}
+
+// Reserves memory for the buffer at the end of the weights.
+int64_t place_bytes(const Buffer& buffer, int64_t& total) {
+  const auto count = sym::as_const(extent_in_elements(buffer));
+  STRIDEC_CHECK(count.has_value(), buffer.name);
+  const int64_t bytes = *count * byte_size(buffer.dtype);
+  if (bytes >= 16 * kWeightAlignment)
+    total = (total + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
+  const int64_t place = total;
+  total += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return place;
+}
+
+// The parameters that runs read, in the order of first use, then those that derivations read and write.
+std::vector<BufferId> parameters_read(const Program& program) {
+  std::vector<BufferId> out;
+  const auto add = [&](const std::vector<BufferId>& ids) {
+    for (BufferId id : ids)
+      if (program[id].storage == Storage::kParameter) out.push_back(id);
+  };
+  loop::for_each_step(program.steps, [&](const loop::Step& step) { add(effects_of(program, step).reads); });
+  for (loop::NestId id : program.prepack) {
+    const Effects effects = effects_of(program[id]);
+    const bool derives = std::any_of(effects.writes.begin(), effects.writes.end(),
+                                     [&](BufferId to) { return program[to].replaceable; });
+    if (derives) add(effects.reads), add(effects.writes);
+  }
+  return out;
+}
+
+// Places replaceable parameters, and those derived from them, after all constants. A named parameter has one
+// place for all programs; each program has its own derived ones.
+void place_replaceable(std::span<Program* const> programs, int64_t& total) {
+  std::map<loop::ValueKey, Expr> named;
+  for (Program* program : programs) {
+    const std::vector<loop::ValueKey> keys = loop::value_keys(*program, program->parameters);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      Buffer& buffer = (*program)[program->parameters[i]];
+      const auto [found, fresh] = named.try_emplace(keys[i], -1);
+      if (fresh) found->second = place_bytes(buffer, total);
+      buffer.offset = found->second;
+    }
+    for (BufferId id : parameters_read(*program))
+      if ((*program)[id].offset == Expr(-1)) (*program)[id].offset = place_bytes((*program)[id], total);
+  }
+}
+
+}  // namespace
+
+void plan_weights(std::span<Program* const> programs, EqualWeights equal) {
+  int64_t total = 0;
+  // Equal bytes: the same memory, or packed equally for two variants.
+  std::map<const uint8_t*, int64_t> by_address;
+  std::multimap<std::pair<size_t, uint64_t>, const Buffer*> by_contents;
+  const auto compared = [&](const Buffer& buffer) {
+    return buffer.prepacked || equal == EqualWeights::kByContents;
+  };
+  auto same = [&](const Buffer& buffer) -> std::optional<int64_t> {
+    const auto& data = buffer.weight;
+    if (const auto found = by_address.find(data.bytes); found != by_address.end() && data.size > 0)
+      return found->second;
+    if (!compared(buffer) || data.size == 0) return std::nullopt;
+    const auto [first, last] = by_contents.equal_range({data.size, fingerprint(data)});
+    for (auto it = first; it != last; ++it)
+      if (std::memcmp(it->second->weight.bytes, data.bytes, data.size) == 0)
+        return sym::as_const(it->second->offset);
+    return std::nullopt;
+  };
+  for (Program* program : programs) {
+    for (Buffer& buffer : program->buffers)
+      if (buffer.storage == Storage::kParameter || buffer.storage == Storage::kState) buffer.offset = -1;
+    auto place = [&](BufferId id) {
+      Buffer& buffer = (*program)[id];
+      if (buffer.offset != Expr(-1)) return;
+      if (const auto shared = same(buffer)) {
+        buffer.offset = *shared;
+        return;
+      }
+      buffer.offset = place_bytes(buffer, total);
+      by_address[buffer.weight.bytes] = buffer.offset.value();
+      if (compared(buffer))
+        by_contents.emplace(std::pair(buffer.weight.size, fingerprint(buffer.weight)), &buffer);
+    };
+    for (BufferId id : parameters_read(*program))
+      if (loop::is_constant((*program)[id])) place(id);
+    for (BufferId id : program->states)
+      if ((*program)[id].weight.size > 0) place(id);
+  }
+  for (Program* program : programs) program->weight_bytes = total, program->replaceable_begin = 0;
+  if (std::ranges::all_of(programs, [](const Program* program) { return program->parameters.empty(); }))
+    return;
+  const int64_t begin = total = (total + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
+  place_replaceable(programs, total);
+  for (Program* program : programs) program->weight_bytes = total, program->replaceable_begin = begin;
+}
+
+}  // namespace stridec::schedule
