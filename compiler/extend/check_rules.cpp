@@ -64,7 +64,7 @@ class Checker {
   Verdict run() {
     std::string why;
     bool shaped = false;
-    // What a cast loses, it loses for few of the types and values.
+    // A cast loses information for few of the types and values.
     const int wanted = formats_.empty() ? how_.instances : 2 * how_.instances;
     for (int attempt = 0; attempt < kMostAttempts && verdict_.instances < wanted; ++attempt) {
       if (attempt > kEnoughAttempts && verdict_.instances >= kEnoughInstances) break;

@@ -39,7 +39,7 @@ std::optional<Formats> draw_formats(Draws& d, int bits, const std::vector<FloatF
   };
   std::vector<FloatFormat> narrower = between(0, bits);
   if (narrower.empty()) return std::nullopt;
-  // The widest one has none between: it is drawn less often.
+  // No format lies between the widest one and the value: it is drawn less often.
   if (narrower.size() > 1 && d.chance(0.5))
     narrower.erase(std::ranges::max_element(narrower, {}, &FloatFormat::bits));
   Formats made{.narrow = d.any_of(narrower), .wide = {}};
@@ -47,7 +47,7 @@ std::optional<Formats> draw_formats(Draws& d, int bits, const std::vector<FloatF
   return made;
 }
 
-// Where a value lies beside a tie.
+// 0: at the tie; 1, -1: on this side of it.
 int64_t draw_side(Draws& d) { return d.chance(0.1) ? 0 : d.chance(0.5) ? 1 : -1; }
 
 // An odd number of one bit more than the format has.

@@ -24,7 +24,7 @@ using graph::Region;
 using graph::ValueId;
 
 constexpr int kLeastFirings = 1000, kFiringsPerNode = 20;
-// Beyond them, it costs less to look at every node again.
+// Above this number, looking at every node again costs less.
 constexpr size_t kMostUnsettled = 1000;
 
 class Rewriter {
@@ -42,7 +42,7 @@ class Rewriter {
       reach_ = std::max(reach_, pattern.depth() + 1);  // and the reader of what a variable is bound to
       if (rule.match.results.size() > 1) keeps_settled_ = false;
     }
-    if (options.explains) keeps_settled_ = false;  // every sweep tells its near misses
+    if (options.explains) keeps_settled_ = false;  // every sweep reports its near misses
   }
 
   Rewritten run() {
@@ -113,7 +113,7 @@ class Rewriter {
     RuleEffect& effect = made_.effects[r];
     const Rule& rule = *rules_[r].rule;
     if (const auto by = made_by_.find(root); by != made_by_.end() && by->second == r) return false;
-    // A near miss is told by the whole match.
+    // Only the whole match can explain a near miss.
     if (!options_.explains && !patterns_[r].may_match(graph_, index_, root)) return false;
     if (!prover_) prover_.emplace(graph_, ops::shape_table());
     Matcher matcher(*prover_, index_, options_.explains);

@@ -10,17 +10,17 @@ root_tar=$(realpath "$1") package=$(realpath "$2") model=$(realpath "$3") artifa
 root=$(mktemp -d)
 trap 'rm -rf --one-file-system "$root"' EXIT
 tar -C "$root" -xf "$root_tar"
-mkdir -p "$root/work" "$root/proc"
+mkdir -p "$root/srv" "$root/proc"
 cp "$package" "$root/tmp/"
-cp "$model" "$root/work/model.onnx"
-chmod 1777 "$root/work"
+cp "$model" "$root/srv/model.onnx"
+chmod 1777 "$root/srv"
 file=/tmp/${package##*/}
 
 # inside USER COMMAND...: a process of its own, with /proc and nothing else of this machine, no network, and a plain environment.
 inside() {
   local user=$1
   shift
-  unshare -m -n -p -f --mount-proc="$root/proc" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/work LC_ALL=C \
+  unshare -m -n -p -f --mount-proc="$root/proc" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/srv LC_ALL=C \
     chroot --userspec="$user:$user" "$root" "$@"
 }
 step() { echo "== $*"; }
@@ -34,29 +34,29 @@ case $package in
     ;;
   *)
     step "tar -x"
-    inside 0 tar -C /work -xzf "$file"
-    stridec=/$(cd "$root" && echo work/stridec-*/bin/stridec)
+    inside 0 tar -C /srv -xzf "$file"
+    stridec=/$(cd "$root" && echo srv/stridec-*/bin/stridec)
     ;;
 esac
 
 step "version"
 inside 1000 "$stridec" --version
 step "compile, run, verify"
-inside 1000 "$stridec" check /work/model.onnx
-inside 1000 "$stridec" compile --cpu x86-64-v3 /work/model.onnx -o /work/model.so
-inside 1000 "$stridec" run /work/model.so --random --dim n=3
-inside 1000 "$stridec" verify /work/model.onnx /work/model.so --dim n=5
-cmp "$artifact" "$root/work/model.so"
+inside 1000 "$stridec" check /srv/model.onnx
+inside 1000 "$stridec" compile --cpu x86-64-v3 /srv/model.onnx -o /srv/model.so
+inside 1000 "$stridec" run /srv/model.so --random --dim n=3
+inside 1000 "$stridec" verify /srv/model.onnx /srv/model.so --dim n=5
+cmp "$artifact" "$root/srv/model.so"
 step "exit codes"
 code=0
-inside 1000 "$stridec" compile /work/missing.onnx -o /work/missing.so || code=$?
+inside 1000 "$stridec" compile /srv/missing.onnx -o /srv/missing.so || code=$?
 [ $code = 2 ] || { echo "exit code $code of a missing file"; exit 1; }
 
 case $package in
   *.deb)
     step "dpkg --remove"
     inside 0 dpkg --purge stridec
-    left=$(find "$root" -xdev -path "$root/work" -prune -o -path "$root/tmp" -prune -o -path "$root/proc" -prune -o -name '*stridec*' -print)
+    left=$(find "$root" -xdev -path "$root/srv" -prune -o -path "$root/tmp" -prune -o -path "$root/proc" -prune -o -name '*stridec*' -print)
     [ -z "$left" ] || { echo "left: $left"; exit 1; }
     ;;
 esac

@@ -33,13 +33,10 @@ bool meet(const Numbers& a, const Numbers& b) {
 // Numbers texts in the order in which they come.
 class Numbering {
  public:
-  int number(const std::string& text) {
-    return numbers_.emplace(text, static_cast<int>(numbers_.size())).first->second;
-  }
-  template <class Texts>
-  Numbers of(const Texts& texts) {
+  Numbers of(const std::vector<std::string>& texts) {
     Numbers out;
-    for (const std::string& text : texts) out.push_back(number(text));
+    for (const std::string& text : texts)
+      out.push_back(numbers_.emplace(text, static_cast<int>(numbers_.size())).first->second);
     std::ranges::sort(out);
     out.erase(std::ranges::unique(out).begin(), out.end());
     return out;
