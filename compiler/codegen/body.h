@@ -257,7 +257,7 @@ class Body {
   // Prefetches into L2 the lines that the next row of results is the first to read. This is for reduces that
   // read many places of a tensor larger than L2: they have more streams than the hardware prefetcher follows.
   // Places may share a set of L1, so nothing is prefetched into L1.
-  void print_next_row(const loop::Reduce& reduce);
+  void prefetch_next_row(const loop::Reduce& reduce);
 
   // body_loops.cpp
   void print_reduce(const loop::Reduce& reduce);

@@ -68,7 +68,7 @@ void Body::print_together(std::vector<Body>& bodies, sym::Expr along,
   }
 }
 
-void Body::print_next_row(const loop::Reduce& reduce) {
+void Body::prefetch_next_row(const loop::Reduce& reduce) {
   constexpr int64_t kLine = 64, kPage = 4096, kStreams = 8;
   if (text_.is_cuda() || width_ == 1 || !lane_var_) return;
   for (const loop::Stmt& stmt : reduce.body) {
@@ -93,7 +93,7 @@ void Body::print_next_row(const loop::Reduce& reduce) {
     int64_t streams = row > 0 ? 1 : 0;
     for (const loop::Dim& dim : reduce.dims) {
       const int64_t each = step(dim.var).value_or(0);
-      // Places whole pages apart share sets of L2 too, and what is asked for early evicts what is still read.
+      // Addresses whole pages apart map to the same cache sets, where a prefetch evicts lines still in use.
       if (each <= 0 || each * item % kPage == 0) streams = 0;
       if (each * item < kLine)
         conditions.push_back(cat(index(dim.var), " == 0"));
@@ -124,7 +124,7 @@ void Body::print_reduces(std::vector<Body>& bodies, const loop::Reduce& reduce,
   int width = 1;
   const std::string loops = text.capture([&] {
     first.print_loops(reduce.dims, 0, [&] {
-      first.print_next_row(reduce);
+      first.prefetch_next_row(reduce);
       inside();
       for (const Body& body : bodies)
         for (loop::ValueId id : reduce.yields) width = std::max(width, body.value(id).width);
