@@ -7,7 +7,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/codegen/cpu/build.h"
 #include "compiler/codegen/cpu/jit.h"
-#include "compiler/schedule/memory/memory_plan.h"
+#include "compiler/schedule/memory/weight_plan.h"
 #include "runtime/src/context_api.h"
 #include "runtime/src/model.h"
 
