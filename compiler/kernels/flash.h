@@ -4,8 +4,9 @@
 //   s[n] = f(sum over d of q[row, d] * k[n, d])         the first link, f pointwise
 //   p[n] = exp(s[n] - max over n of s) / sum over n     row statements, in any form that fusion leaves
 //   o[j] = g(sum over n of p[n] * v[n, j])              the second link, g pointwise
-//   L = max over n of s + log(sum over n of exp(..))    optional: the row's log-sum-exp, which a backward
-//                                                       pass reads (kernels/flash_backward.h)
+//   M = max over n of s; S = log(sum over n of exp(s[n] - M)); L = M + S
+//                                                       optional: what a backward pass reads of the row
+//                                                       (schedule/fusion/attention_nest.h)
 //
 // Keys n are processed in blocks with a running maximum and a running sum (Milakov and Gimelshein, "Online
 // normalizer calculation for softmax"; Dao, "FlashAttention-2"). p may be guarded by `isnan(p) ? 0 : p` and
@@ -69,8 +70,13 @@ struct Flash {
   // row ? fixed : p. `fixes` (the condition) and `fixed` are values of part 1; `row_statements` compute them.
   std::optional<loop::ValueId> fixes, fixed;
   std::vector<const loop::Stmt*> row_statements;
-  // In part 1: stores L. Plans in which warps split the keys do not support it.
-  const loop::Store* log_sum_exp = nullptr;
+  // In part 1: stores of the row's maximum, the logarithm of its sum, or both added. Plans in which warps
+  // split the keys do not support them.
+  struct Statistic {
+    const loop::Store* store;
+    bool maximum, log_sum;
+  };
+  std::vector<Statistic> statistics;
   // Number of keys that the index mask leaves visible: an expression of the row dim, in which it does not
   // decrease, and of `lengths`. Keys from there on are hidden.
   std::optional<sym::Expr> visible;

@@ -109,8 +109,11 @@ class Rows {
       return true;
     }
     if (const auto* store = std::get_if<Store>(&stmt.node)) {
-      if (role(store->value) != Role::kLogSumExp || flash_.log_sum_exp || store->update) return false;
-      flash_.log_sum_exp = store;
+      const Role what = role(store->value);
+      const bool both = what == Role::kLogSumExp, maximum = both || what == Role::kMax,
+                 log_sum = both || what == Role::kLogSum;
+      if ((!maximum && !log_sum) || store->update) return false;
+      flash_.statistics.push_back({store, maximum, log_sum});
       return true;
     }
     if (const auto* let = std::get_if<Let>(&stmt.node)) return scalar(*let);
@@ -474,7 +477,7 @@ std::optional<FlashPlan> mma_plan(const Flash& flash, int64_t shared, int most_r
 }
 
 std::optional<FlashPlan> split_plan(const Flash& flash, int64_t shared, int split, double keys) {
-  if (flash.log_sum_exp) return std::nullopt;
+  if (!flash.statistics.empty()) return std::nullopt;
   for (int step : {64, 32, 16}) {
     const FlashPlan plan{.rows = kSplitRows, .keys = step, .split = split};
     const bool lasts = step == 16 || 2 * step * plan.parts() <= keys;
@@ -494,7 +497,7 @@ sym::Expr batches(const Flash& flash) {
 }  // namespace
 
 std::optional<FlashPlan> spread_plan(const Flash& flash, int64_t shared) {
-  if (flash.log_sum_exp) return std::nullopt;
+  if (!flash.statistics.empty()) return std::nullopt;
   for (int warps : {kSplitWarps, kSplitWarps / 2})
     for (int step : {64, 32, 16}) {
       const FlashPlan plan{.rows = kSplitRows, .keys = step, .spread = 1, .warps = warps};

@@ -10,6 +10,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/kernels/cuda_matrix.h"
+#include "compiler/kernels/streamed_chain.h"
 #include "runtime/src/cuda.h"
 #include "runtime/src/cuda_driver.h"
 #include "runtime/src/text.h"
@@ -163,7 +164,7 @@ double GpuDevice::time(const std::function<void()>& enqueue) {
 
 double GpuDevice::Peaks::flops_of(std::string_view schedule) const {
   const std::string_view name = schedule.substr(0, schedule.find(':'));
-  if (name.starts_with("flash.")) return tensor;
+  if (name.starts_with("flash.") || name == kernels::kStreamedChain) return tensor;
   const kernels::MatrixKernel* kernel = kernels::find_matrix_kernel(name);
   if (!kernel) return name.starts_with("words.") ? tensor : scalar;
   return kernel->is_tensor() ? tensor * 2 / kernel->element_bytes : scalar * 4 / kernel->element_bytes;

@@ -17,6 +17,7 @@ struct AttentionBackwardCase {
   const char* extra = "";                 // more steps
   const char* outputs = "o, dq, dk, dv";  // or x, which `extra` stores, as well
   bool additive = false;                  // a mask in memory is added to the scores
+  bool hidden = false;                    // a mask in memory hides keys, and their gradients are set to 0
   const char* dtype = "bf16";             // of the factors
   std::string rows = "70", keys = "70", depth = "64";
   const char* ahead = "0";  // keys that row 0 sees after the first
@@ -38,6 +39,11 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
   if (c.additive)
     scores +=
         "      %8 : f32 = load mask[%m, %n]\n      %9 : f32 = add %7 %8\n      store s[%b, %h, %m, %n] %9\n";
+  else if (c.hidden)
+    scores +=
+        "      %8 : f32 = load mask[%m, %n]\n      %9 : f32 = constant 0\n      %10 : bool = lt %9 %8\n      "
+        "%11 : f32 = "
+        "constant -inf\n      %12 : f32 = select %10 %7 %11\n      store s[%b, %h, %m, %n] %12\n";
   else
     scores += cat("      store s[%b, %h, %m, %n] %", c.causal ? 10 : 7, "\n");
   std::string text = cat(
@@ -150,9 +156,12 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
 )",
       c.causal || c.other_mask ? cat("      %8 : bool = index %n <= %m + AHEAD", c.other_mask ? " + 1" : "",
                                      "\n      %9 : f32 = constant 0\n      %10 : f32 = select %8 %4 %9\n")
-                               : "",
-      cat("      %5 : f32 = constant 0.125\n      %6 : f32 = mul %", c.causal || c.other_mask ? 10 : 4,
-          " %5\n"),
+      : c.hidden
+          ? "      %11 : f32 = load mask[%m, %n]\n      %9 : f32 = constant 0\n      %8 : bool = lt %9 %11\n"
+            "      %10 : f32 = select %8 %4 %9\n"
+          : "",
+      cat("      %5 : f32 = constant 0.125\n      %6 : f32 = mul %",
+          c.causal || c.other_mask || c.hidden ? 10 : 4, " %5\n"),
       R"(      %7 : FACTOR = cast %6
       store ds[%b, %h, %m, %n] %7
     nest 7 key_gradient (%b<2, %h<2, %n<KEYS, %d<DEPTH)

@@ -22,6 +22,7 @@
 #include "compiler/kernels/flash.h"
 #include "compiler/kernels/flash_backward.h"
 #include "compiler/kernels/packed_weights.h"
+#include "compiler/kernels/streamed_chain.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
 #include "tests/support/emulated_text.h"
@@ -300,7 +301,7 @@ class Run {
   bool launch(const loop::Schedule& schedule, const codegen::DeviceKernel& kernel,
               std::vector<char>& workspace) {
     const bool matrix = kernels::is_matrix(schedule),
-               flash = kernels::is_flash(schedule) ||
+               flash = kernels::is_flash(schedule) || schedule.kernel == kernels::kStreamedChain ||
                        (schedule.kernel == kernels::kFlashBackward && !kernel.maps.empty());
     if (kernels::is_packed_weights(schedule) && !kernel.maps.empty()) return false;
     std::vector<int64_t> words;

@@ -5,6 +5,7 @@
 #include <map>
 #include <ranges>
 #include <set>
+#include <span>
 
 #include "compiler/kernels/chain.h"
 #include "compiler/loop/rewrite.h"
@@ -16,6 +17,7 @@
 #include "compiler/schedule/fusion/fusion.h"
 #include "compiler/schedule/fusion/gpu_attention.h"
 #include "compiler/schedule/heuristics/flash_backward.h"
+#include "compiler/schedule/heuristics/streamed_chain.h"
 
 namespace stridec::schedule {
 namespace {
@@ -55,20 +57,9 @@ struct Rule {
       fits;
 };
 
-// Replaces the backward pass by launches at the place of its first step.
-bool apply(Program& program, loop::Steps& steps, const Flow& flow, const ForwardPass& forward,
-           const BackwardPass& backward, const Rule& rule, std::vector<Decision>* decisions) {
-  Decision decision;
-  if (decisions)
-    decision = decision_about(program, *nest_at(program, steps, forward.values),
-                              *nest_at(program, steps, backward.dv.step), true, rule.what);
-  const auto refuse = [&](const std::string& why) {
-    if (!decisions) return false;
-    decision.fused = false;
-    decision.reason = "attention's backward pass stays apart: " + why;
-    decisions->push_back(std::move(decision));
-    return false;
-  };
+// Replaces the backward pass by launches at the place of its first step, or returns why not.
+std::optional<std::string> apply(Program& program, loop::Steps& steps, const Flow& flow,
+                                 const ForwardPass& forward, const BackwardPass& backward, const Rule& rule) {
   std::set<int> gone = backward.between;
   for (const BackwardProduct* product : {&backward.dq, &backward.dk, &backward.dv})
     gone.insert(product->step);
@@ -77,21 +68,19 @@ bool apply(Program& program, loop::Steps& steps, const Flow& flow, const Forward
   copy.buffers = program.buffers;
   copy.facts = program.facts;
   for (const auto& [id, strides] : forward.layouts) copy[id].strides = strides;
-  loop::Buffer statistic{.name = "log_sum_exp", .dtype = DType::kF32};
-  for (const loop::Dim& dim : forward.dims) statistic.shape.push_back(dim.extent);
-  const BufferId log_sum_exp = loop::add_buffer(copy, std::move(statistic));
+  const RowStatistics statistics = add_row_statistics(copy, forward.dims, rule.plain);
   const auto same = [&](const BackwardProduct& product) {
-    return static_cast<float>(product.scale) == static_cast<float>(*forward.scale);
+    return product.scale && static_cast<float>(*product.scale) == static_cast<float>(*forward.scale);
   };
   if (rule.plain && !(forward.scale && same(backward.dq) && same(backward.dk)))
-    return refuse("scores are more than multiples of sums");
-  const auto added = rule.add(copy, program, steps, forward, backward, log_sum_exp);
-  if (!added) return refuse("a result is not computed element by element from its sum");
+    return "scores are more than multiples of sums";
+  const auto added = rule.add(copy, program, steps, forward, backward, statistics);
+  if (!added) return "a result is not computed element by element from its sum";
   std::string why;
-  if (!rule.fits(copy, *added, forward, why)) return refuse(why);
+  if (!rule.fits(copy, *added, forward, why)) return why;
   for (const loop::NestId id : *added)
     if (changes(program, flow, forward, gone, effects_of(copy[id])))
-      return refuse("a tensor that it reads changes in between");
+      return "a tensor that it reads changes in between";
 
   program.buffers = copy.buffers;
   std::vector<std::string> nodes;
@@ -105,22 +94,43 @@ bool apply(Program& program, loop::Steps& steps, const Flow& flow, const Forward
   }
   std::set<BufferId> unread(forward.weights.begin(), forward.weights.end());
   for (BufferId id : effects_of(*nest_at(program, steps, forward.values)).reads) unread.erase(id);
-  store_log_sum_exp(program, program[std::get<Launch>(steps[static_cast<size_t>(forward.softmax)].node).nest],
-                    forward, log_sum_exp, unread);
+  store_row_statistics(program,
+                       program[std::get<Launch>(steps[static_cast<size_t>(forward.softmax)].node).nest],
+                       forward, statistics, unread);
   const int first = *gone.begin();
   for (const int step : std::views::reverse(gone)) steps.erase(steps.begin() + step);
   steps.insert(steps.begin() + first, launches.begin(), launches.end());
-  if (decisions) decisions->push_back(std::move(decision));
-  return true;
+  return std::nullopt;
 }
 
-void fuse_all(Program& program, const Rule& rule, std::vector<Decision>* decisions) {
+// Applies the first of the rules that can be applied.
+bool apply_any(Program& program, loop::Steps& steps, const Flow& flow, const ForwardPass& forward,
+               const BackwardPass& backward, std::span<const Rule> rules, std::vector<Decision>* decisions) {
+  Decision decision;
+  if (decisions)
+    decision = decision_about(program, *nest_at(program, steps, forward.values),
+                              *nest_at(program, steps, backward.dv.step), true, "");
+  std::string before;  // why the rules before cannot be applied
+  for (const Rule& rule : rules) {
+    const auto refused = apply(program, steps, flow, forward, backward, rule);
+    decision.fused = !refused;
+    decision.reason = refused ? "attention's backward pass stays apart: " + *refused : rule.what + before;
+    if (!refused) break;
+    before = ", because " + *refused;
+  }
+  const bool fused = decision.fused;
+  if (decisions) decisions->push_back(std::move(decision));
+  return fused;
+}
+
+// All rules have one way to make a kernel of the forward pass.
+void fuse_all(Program& program, std::span<const Rule> rules, std::vector<Decision>* decisions) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
     Flow flow = make_flow(program, steps);
     for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
-      const auto forward = find_forward_pass(program, steps, flow, at, rule.chain);
+      const auto forward = find_forward_pass(program, steps, flow, at, rules[0].chain);
       const auto backward = forward ? find_backward_pass(program, steps, flow, *forward) : std::nullopt;
-      if (backward && apply(program, steps, flow, *forward, *backward, rule, decisions))
+      if (backward && apply_any(program, steps, flow, *forward, *backward, rules, decisions))
         flow = make_flow(program, steps);
     }
   });
@@ -130,14 +140,29 @@ void fuse_all(Program& program, const Rule& rule, std::vector<Decision>* decisio
 }  // namespace
 
 void fuse_attention_backward(Program& program, const GpuTarget& target, std::vector<Decision>* decisions) {
-  const auto fits = [&](const Program& copy, const std::vector<loop::NestId>& nests, const ForwardPass&,
-                        std::string& why) { return fits_flash_backward(copy, copy[nests[0]], target, &why); };
-  fuse_all(program,
-           {.chain = [&](Program& p) { chain_gpu(p, target); },
-            .plain = true,
-            .add = add_backward_nest,
-            .fits = fits},
-           decisions);
+  const auto chain = [&](Program& p) { chain_gpu(p, target); };
+  const auto fits_one = [&](const Program& copy, const std::vector<loop::NestId>& nests, const ForwardPass&,
+                            std::string& why) {
+    return fits_flash_backward(copy, copy[nests[0]], target, &why);
+  };
+  const auto fits_chains = [&](const Program& copy, const std::vector<loop::NestId>& nests,
+                               const ForwardPass&, std::string& why) {
+    return std::ranges::all_of(nests | std::views::drop(1), [&](loop::NestId id) {
+      return !streamed_chain_plans(copy, copy[id], target, &why).empty();
+    });
+  };
+  const Rule rules[] = {
+      {.chain = chain,
+       .plain = true,
+       .what = "attention's backward pass is one kernel",
+       .add = add_backward_nest,
+       .fits = fits_one},
+      {.chain = chain,
+       .plain = false,
+       .what = "attention's backward pass computes the probabilities again, by rows and by keys",
+       .add = add_streamed_backward_chains,
+       .fits = fits_chains}};
+  fuse_all(program, rules, decisions);
 }
 
 void chain_attention_backward(Program& program, std::vector<Decision>* decisions, double large) {
@@ -150,13 +175,12 @@ void chain_attention_backward(Program& program, std::vector<Decision>* decisions
     if (!forward.seen && bytes < large) why = "no keys are hidden, and the probabilities are small";
     return why.empty();
   };
-  fuse_all(program,
-           {.chain = [](Program& p) { chain(p); },
-            .plain = false,
-            .what = "attention's backward pass computes the probabilities again",
-            .add = add_backward_chains,
-            .fits = fits},
-           decisions);
+  const Rule rules[] = {{.chain = [](Program& p) { chain(p); },
+                         .plain = false,
+                         .what = "attention's backward pass computes the probabilities again",
+                         .add = add_backward_chains,
+                         .fits = fits}};
+  fuse_all(program, rules, decisions);
 }
 
 }  // namespace stridec::schedule

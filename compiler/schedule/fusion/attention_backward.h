@@ -20,7 +20,9 @@
 
 namespace stridec::schedule {
 
-// On a GPU that has a kernel for both passes: one kernel (kernels/flash_backward.h). Runs before chain_gpu().
+// On a GPU: one kernel where the target has one that fits (kernels/flash_backward.h); otherwise two that
+// stream over keys and over rows (kernels/streamed_chain.h), at two more products, with any mask. Runs before
+// chain_gpu().
 void fuse_attention_backward(loop::Program& program, const GpuTarget& target,
                              std::vector<Decision>* decisions = nullptr);
 // On a CPU: two chains (add_backward_chains() in attention_nest.h). They add two products to five; with a

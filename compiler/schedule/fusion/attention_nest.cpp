@@ -21,14 +21,14 @@ using sym::Expr;
 class NestMaker {
  public:
   NestMaker(loop::Program& into, const loop::Program& program, const loop::Steps& steps,
-            const ForwardPass& forward, const BackwardPass& backward, loop::BufferId log_sum_exp,
+            const ForwardPass& forward, const BackwardPass& backward, const RowStatistics& statistics,
             const std::string& name)
       : into_(into),
         program_(program),
         steps_(steps),
         forward_(forward),
         backward_(backward),
-        log_sum_exp_(log_sum_exp),
+        statistics_(statistics),
         n_(into, name) {}
 
   std::optional<loop::NestId> one_kernel() {
@@ -37,9 +37,8 @@ class NestMaker {
     open_batch();
     n_.loop({rows}, [&](const std::vector<Expr>& at) {
       const Expr m = at[0];
-      const Value shift = n_.load(loop::whole(into_, log_sum_exp_), row_index(m));
-      const Value delta =
-          sum(depth, [&](Expr d) { return load(backward_.grad, m, d) * load(forward_.o, m, d); });
+      const Shift shift = shift_of(m);
+      const Value delta = row_sum(m);
       n_.loop({keys}, [&](const std::vector<Expr>& inner) {
         const Expr key = inner[0];
         const Value product =
@@ -53,13 +52,13 @@ class NestMaker {
       n_.loop({depth}, [&](const std::vector<Expr>& inner) {
         const Value dq =
             sum(keys, [&](Expr key) { return load(grads, m, key) * load(forward_.k, key, inner[0]); });
-        finish(backward_.dq, m, inner[0], scaled(dq, backward_.dq.scale));
+        finish(backward_.dq, m, inner[0], scaled(dq, *backward_.dq.scale));
       });
     });
     n_.loop({keys, depth}, [&](const std::vector<Expr>& at) {
       const Value dk =
           scaled(sum(rows, [&](Expr m) { return load(grads, m, at[0]) * load(forward_.q, m, at[1]); }),
-                 backward_.dk.scale);
+                 *backward_.dk.scale);
       const Value dv =
           sum(rows, [&](Expr m) { return load(weights, m, at[0]) * load(backward_.grad, m, at[1]); });
       finish(backward_.dk, at[0], at[1], dk);
@@ -68,30 +67,42 @@ class NestMaker {
     return made();
   }
 
-  // The chain that has the rows of q. Stores D, the sum of do o, to `deltas`.
-  std::optional<loop::NestId> row_chain(loop::BufferId deltas) {
+  // Stores D, the sum of do o, to `deltas`.
+  std::optional<loop::NestId> row_sums(loop::BufferId deltas) {
+    open_batch();
+    const Expr m = n_.dim(forward_.row.extent);
+    n_.store(loop::whole(into_, deltas), row_index(m), row_sum(m));
+    return made();
+  }
+
+  // The chain that has the rows of q, and computes D and stores it to `deltas` or reads it there.
+  std::optional<loop::NestId> summing_row_chain(loop::BufferId deltas) { return row_chain(deltas, true); }
+  std::optional<loop::NestId> streamed_row_chain(loop::BufferId deltas) { return row_chain(deltas, false); }
+  std::optional<loop::NestId> row_chain(loop::BufferId deltas, bool stores) {
     const Expr keys = forward_.key.extent, depth = forward_.depth.extent;
     const loop::View scores = local("scores", {keys}, DType::kF32),
                      weight_grads = local("weight_grads", {keys}, DType::kF32),
                      grads = local("score_grads", {keys});
     open_batch();
     const Expr m = n_.dim(forward_.row.extent);
+    const bool sums = backward_.dq.reads_sum;
     for_each_sum(scores, keys, forward_.q, m, forward_.k,
-                 [&](Value sum, Expr key) { return score_of(sum, m, key); });
+                 [&](Value sum, Expr key) { return sums ? sum : score_of(sum, m, key); });
     for_each_sum(weight_grads, keys, backward_.grad, m, forward_.v);
-    const Value shift = n_.load(loop::whole(into_, log_sum_exp_), row_index(m));
-    const Value delta =
-        sum(depth, [&](Expr d) { return load(backward_.grad, m, d) * load(forward_.o, m, d); });
-    n_.store(loop::whole(into_, deltas), row_index(m), delta);
+    const Shift shift = shift_of(m);
+    const Value delta = stores ? row_sum(m) : n_.load(loop::whole(into_, deltas), row_index(m));
+    if (stores) n_.store(loop::whole(into_, deltas), row_index(m), delta);
     n_.loop({keys}, [&](const std::vector<Expr>& at) {
-      const Value weight = weight_of(n_.load(scores, at), shift, m, at[0]);
-      n_.store(grads, at, n_.cast(weight * (n_.load(weight_grads, at) - delta), forward_.dtype));
+      const Value sum = n_.load(scores, at);
+      const Value weight = weight_of(sums ? score_of(sum, m, at[0]) : sum, shift, m, at[0]);
+      const Value grad = weight * (n_.load(weight_grads, at) - delta);
+      n_.store(grads, at, n_.cast(gradient_of(backward_.dq, {m, at[0], sum, weight, grad}), forward_.dtype));
     });
     n_.loop({depth}, [&](const std::vector<Expr>& at) {
       const Value dq = sum(keys, [&](Expr key) {
         return n_.cast(n_.load(grads, {key}), DType::kF32) * load(forward_.k, key, at[0]);
       });
-      finish(backward_.dq, m, at[0], scaled(dq, backward_.dq.scale));
+      finish(backward_.dq, m, at[0], scaled(dq, backward_.dq.scale.value_or(1)));
     });
     return made();
   }
@@ -104,15 +115,19 @@ class NestMaker {
                      weights = local("weights", {rows}), grads = local("score_grads", {rows});
     open_batch();
     const Expr key = n_.dim(forward_.key.extent);
+    const bool sums = backward_.dk.reads_sum;
     for_each_sum(scores, rows, forward_.k, key, forward_.q,
-                 [&](Value sum, Expr m) { return score_of(sum, m, key); });
+                 [&](Value sum, Expr m) { return sums ? sum : score_of(sum, m, key); });
     for_each_sum(weight_grads, rows, forward_.v, key, backward_.grad);
     n_.loop({rows}, [&](const std::vector<Expr>& at) {
-      const Value shift = n_.load(loop::whole(into_, log_sum_exp_), row_index(at[0])),
-                  delta = n_.load(loop::whole(into_, deltas), row_index(at[0]));
-      const Value weight = weight_of(n_.load(scores, at), shift, at[0], key);
+      const Shift shift = shift_of(at[0]);
+      const Value delta = n_.load(loop::whole(into_, deltas), row_index(at[0]));
+      const Value sum = n_.load(scores, at);
+      const Value weight = weight_of(sums ? score_of(sum, at[0], key) : sum, shift, at[0], key);
       n_.store(weights, at, n_.cast(weight, forward_.dtype));
-      n_.store(grads, at, n_.cast(weight * (n_.load(weight_grads, at) - delta), forward_.dtype));
+      const Value grad = weight * (n_.load(weight_grads, at) - delta);
+      n_.store(grads, at,
+               n_.cast(gradient_of(backward_.dk, {at[0], key, sum, weight, grad}), forward_.dtype));
     });
     const auto product = [&](const loop::View& factor, const TensorRows& other, Expr column) {
       return sum(rows,
@@ -122,7 +137,8 @@ class NestMaker {
       finish(backward_.dv, key, at[0], product(weights, backward_.grad, at[0]));
     });
     n_.loop({depth}, [&](const std::vector<Expr>& at) {
-      finish(backward_.dk, key, at[0], scaled(product(grads, forward_.q, at[0]), backward_.dk.scale));
+      finish(backward_.dk, key, at[0],
+             scaled(product(grads, forward_.q, at[0]), backward_.dk.scale.value_or(1)));
     });
     return made();
   }
@@ -143,6 +159,12 @@ class NestMaker {
                                                        .shape = std::move(shape),
                                                        .strides = {},
                                                        .storage = loop::Storage::kLocal}));
+  }
+
+  // The sum of do o in a row.
+  Value row_sum(Expr m) {
+    return sum(forward_.depth.extent,
+               [&](Expr d) { return load(backward_.grad, m, d) * load(forward_.o, m, d); });
   }
 
   // to[i] = what `of` makes of the sum over the depth of line[line_at, :] * other[i, :].
@@ -167,10 +189,70 @@ class NestMaker {
     return *score;
   }
 
-  // p of a score; `shift`: the row's log-sum-exp, which is no number if the row sees no key.
-  Value weight_of(Value score, Value shift, Expr row, Expr key) {
+  // What ds is computed from, in a row and at a key.
+  struct Place {
+    Expr row, key;
+    Value sum, weight, base;  // q k, p, and p * (dp - sum(p * dp))
+  };
+
+  // ds without the factor `scale` of a product that has one.
+  Value gradient_of(const BackwardProduct& product, const Place& place) {
+    return product.scale ? place.base : cloned(product.gradient, product, place);
+  }
+
+  Value cloned(ValueGraph::Element element, const BackwardProduct& product, const Place& place) {
+    const ValueGraph& values = *backward_.values;
+    element = values.resolve(std::move(element),
+                             std::set<loop::BufferId>(forward_.weights.begin(), forward_.weights.end()));
+    if (element.nest == product.base.nest && element.value == product.base.value) return place.base;
+    sym::Substitution at = batch_;
+    at[forward_.row.var] = place.row;
+    at[forward_.key.var] = place.key;
+    const auto here = [&](Expr e) {
+      return sym::substitute(sym::substitute(sym::substitute(e, element.at), product.at), at);
+    };
+    const DType dtype = element.nest->values[element.value.value].dtype;
+    const auto wide = [&](Value value) { return is_float(dtype) ? n_.cast(value, DType::kF32) : value; };
+    if (const auto constant = values.constant_of(element)) return wide(n_.constant(*constant));
+    if (const auto* index = values.index_of(element)) return n_.index_value(here(index->expr), dtype);
+    if (const loop::Load* load = values.load_of(element)) {
+      if (std::ranges::count(forward_.weights, load->access.buffer)) return place.weight;
+      Access access{load->access.buffer, {}};
+      for (Expr e : load->access.index) access.index.push_back(here(e));
+      access.mask = here(load->access.mask);
+      return wide(n_.load(access, load->fill));
+    }
+    const loop::Let* let = values.let_of(element);
+    if (!let) return place.sum;
+    std::vector<Value> args;
+    for (ValueId id : let->args) args.push_back(cloned({element.nest, id, element.at}, product, place));
+    return computed(*let, dtype, args);
+  }
+
+  // The value of the statement for these arguments, which may have wider float types than its own.
+  Value computed(const loop::Let& let, DType dtype, std::vector<Value> args) {
+    if (kernels::is_cast(&let)) return n_.cast(args[0], dtype, let.op == loop::ScalarOp::kCastSat);
+    if (let.op == loop::ScalarOp::kBitcast) return n_.bitcast(args[0], dtype);
+    return n_.op(let.op, args);
+  }
+
+  // What is subtracted from the scores of a row: L, or M and then S.
+  struct Shift {
+    Value first;
+    std::optional<Value> second;
+  };
+  Shift shift_of(Expr row) {
+    const auto load = [&](loop::BufferId id) { return n_.load(loop::whole(into_, id), row_index(row)); };
+    if (statistics_.log_sum_exp.valid()) return {load(statistics_.log_sum_exp), {}};
+    return {load(statistics_.maximum), load(statistics_.log_sum)};
+  }
+
+  // p of a score. The shift is not finite if the row sees no key.
+  Value weight_of(Value score, const Shift& shift, Expr row, Expr key) {
     const auto zero = [&] { return n_.constant(DType::kF32, 0); };
-    const Value weight = unary(loop::ScalarOp::kExp, score - shift);
+    Value exponent = score - shift.first;
+    if (shift.second) exponent = exponent - *shift.second;
+    const Value weight = unary(loop::ScalarOp::kExp, exponent);
     if (forward_.seen)
       return select(n_.index_value(sym::lt(key, row + *forward_.seen), DType::kBool), weight, zero());
     if (forward_.scale) return weight;
@@ -246,10 +328,7 @@ class NestMaker {
         const DType dtype = from.values[let->result.value].dtype;
         std::vector<Value> args;
         for (ValueId id : let->args) args.push_back(known.at(id));
-        known[let->result] = kernels::is_cast(let)
-                                 ? n_.cast(args[0], dtype, let->op == loop::ScalarOp::kCastSat)
-                             : let->op == loop::ScalarOp::kBitcast ? n_.bitcast(args[0], dtype)
-                                                                   : n_.op(let->op, args);
+        known[let->result] = computed(*let, dtype, std::move(args));
       } else {
         pointwise_ = false;
       }
@@ -261,7 +340,7 @@ class NestMaker {
   const loop::Steps& steps_;
   const ForwardPass& forward_;
   const BackwardPass& backward_;
-  const loop::BufferId log_sum_exp_;
+  const RowStatistics statistics_;
   loop::NestBuilder n_;
   sym::Substitution batch_;  // the batch dims' variables
   bool pointwise_ = true;
@@ -273,23 +352,47 @@ std::optional<std::vector<loop::NestId>> add_backward_nest(loop::Program& into, 
                                                            const loop::Steps& steps,
                                                            const ForwardPass& forward,
                                                            const BackwardPass& backward,
-                                                           loop::BufferId log_sum_exp) {
-  NestMaker maker(into, program, steps, forward, backward, log_sum_exp, "attention_backward");
+                                                           const RowStatistics& statistics) {
+  NestMaker maker(into, program, steps, forward, backward, statistics, "attention_backward");
   const auto nest = maker.one_kernel();
   return nest ? std::optional(std::vector{*nest}) : std::nullopt;
 }
 
-std::optional<std::vector<loop::NestId>> add_backward_chains(
-    loop::Program& into, const loop::Program& program, const loop::Steps& steps, const ForwardPass& forward,
-    const BackwardPass& backward, loop::BufferId log_sum_exp) {
+namespace {
+
+loop::BufferId add_deltas(loop::Program& into, const ForwardPass& forward) {
   loop::Buffer statistic{.name = "delta", .dtype = DType::kF32};
   for (const loop::Dim& dim : forward.dims) statistic.shape.push_back(dim.extent);
-  const loop::BufferId deltas = loop::add_buffer(into, std::move(statistic));
-  NestMaker rows(into, program, steps, forward, backward, log_sum_exp, "attention_backward_rows");
-  const auto first = rows.row_chain(deltas);
-  NestMaker keys(into, program, steps, forward, backward, log_sum_exp, "attention_backward_keys");
+  return loop::add_buffer(into, std::move(statistic));
+}
+
+}  // namespace
+
+std::optional<std::vector<loop::NestId>> add_backward_chains(
+    loop::Program& into, const loop::Program& program, const loop::Steps& steps, const ForwardPass& forward,
+    const BackwardPass& backward, const RowStatistics& statistics) {
+  const loop::BufferId deltas = add_deltas(into, forward);
+  NestMaker rows(into, program, steps, forward, backward, statistics, "attention_backward_rows");
+  const auto first = rows.summing_row_chain(deltas);
+  NestMaker keys(into, program, steps, forward, backward, statistics, "attention_backward_keys");
   const auto second = first ? keys.key_chain(deltas) : std::nullopt;
   return second ? std::optional(std::vector{*first, *second}) : std::nullopt;
+}
+
+std::optional<std::vector<loop::NestId>> add_streamed_backward_chains(
+    loop::Program& into, const loop::Program& program, const loop::Steps& steps, const ForwardPass& forward,
+    const BackwardPass& backward, const RowStatistics& statistics) {
+  const loop::BufferId deltas = add_deltas(into, forward);
+  std::vector<loop::NestId> nests;
+  for (const auto& [name, make] : {std::pair("attention_backward_sums", &NestMaker::row_sums),
+                                   {"attention_backward_rows", &NestMaker::streamed_row_chain},
+                                   {"attention_backward_keys", &NestMaker::key_chain}}) {
+    NestMaker maker(into, program, steps, forward, backward, statistics, name);
+    const auto nest = (maker.*make)(deltas);
+    if (!nest) return std::nullopt;
+    nests.push_back(*nest);
+  }
+  return nests;
 }
 
 }  // namespace stridec::schedule

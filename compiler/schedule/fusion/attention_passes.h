@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -15,6 +16,7 @@
 
 #include "compiler/loop/program.h"
 #include "compiler/schedule/analysis/flow.h"
+#include "compiler/schedule/fusion/value_graph.h"
 
 namespace stridec::schedule {
 
@@ -24,6 +26,7 @@ struct TensorRows {
   std::vector<sym::Expr> index;
   bool operator==(const TensorRows&) const = default;
 };
+TensorRows rows_of(const loop::Access& access, const sym::Substitution& at, const sym::Facts& facts);
 
 struct ForwardPass {
   int scores = -1, softmax = -1, values = -1;  // positions of the steps
@@ -60,21 +63,42 @@ std::optional<ForwardPass> find_forward_pass(const loop::Program& program, const
 struct BackwardProduct {
   int step = -1;
   sym::Substitution at;
-  double scale = 1;  // of ds, as a multiple of p * (dp - sum(p * dp))
+  // Of dq and dk. ds as a multiple of g = p * (dp - sum(p * dp)), where it is one or the mask hides the key;
+  // otherwise ds is a pointwise function of g: that of `gradient`, in which the element `base` is g. It may
+  // read weights, tensors in memory and, if `reads_sum`, the sum of q k.
+  std::optional<double> scale = 1;
+  ValueGraph::Element gradient, base;
+  bool reads_sum = false;
 };
 
 struct BackwardPass {
   BackwardProduct dq, dk, dv;
   TensorRows grad;        // do
   std::set<int> between;  // steps that compute dp and ds, which nothing else reads
+  // Of the program, while it does not change.
+  std::shared_ptr<const ValueGraph> values;
 };
+
+// Whether the element is the sum of q k in the program's own nest of the scores.
+bool is_score_sum(const loop::Program& program, const loop::Steps& steps, const ForwardPass& forward,
+                  const ValueGraph::Element& element);
 
 // The backward pass that reads p, if nothing else does.
 std::optional<BackwardPass> find_backward_pass(const loop::Program& program, const loop::Steps& steps,
                                                const Flow& flow, const ForwardPass& forward);
 
-// Removes stores from the softmax and adds one of the row's log-sum-exp, max + log(sum), to `to`.
-void store_log_sum_exp(const loop::Program& program, loop::Nest& softmax, const ForwardPass& forward,
-                       loop::BufferId to, const std::set<loop::BufferId>& dropped);
+// What the backward pass reads of each row of scores, to compute p again: the maximum M and the logarithm S
+// of the sum of exp(s - M), or, of scores that are multiples of finite sums, M + S alone. In that sum S would
+// be lost where a mask adds a large number to all scores of a row. Buffers over `dims`; the others are
+// invalid.
+struct RowStatistics {
+  loop::BufferId maximum, log_sum, log_sum_exp;
+};
+RowStatistics add_row_statistics(loop::Program& program, const std::vector<loop::Dim>& dims, bool combined,
+                                 loop::Storage storage = loop::Storage::kArena);
+
+// Removes stores from the softmax and adds those of the rows' statistics.
+void store_row_statistics(const loop::Program& program, loop::Nest& softmax, const ForwardPass& forward,
+                          const RowStatistics& to, const std::set<loop::BufferId>& dropped);
 
 }  // namespace stridec::schedule

@@ -16,6 +16,7 @@
 #include "compiler/schedule/heuristics/flash.h"
 #include "compiler/schedule/heuristics/flash_backward.h"
 #include "compiler/schedule/heuristics/point_tiling.h"
+#include "compiler/schedule/heuristics/streamed_chain.h"
 #include "compiler/schedule/layout/order_weights.h"
 
 namespace stridec::schedule {
@@ -277,6 +278,8 @@ loop::Schedule default_schedule(const loop::Program& program, const loop::Nest& 
                                 const GpuTarget& target) {
   if (const auto flash = choose_flash(program, nest, target)) return kernels::to_schedule(*flash);
   if (fits_flash_backward(program, nest, target)) return {std::string(kernels::kFlashBackward), {}};
+  if (const auto plans = streamed_chain_plans(program, nest, target); !plans.empty())
+    return kernels::to_schedule(plans[0]);
   if (auto contraction = choose_cuda_contraction(program, nest, target)) return *std::move(contraction);
   return {"", directives(choose_loops(program, nest, target))};
 }
@@ -293,6 +296,11 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
                    plan.wgmma   ? "flash.wgmma"
                    : plan.split ? "flash.mma split"
                                 : "flash.mma"});
+  }
+  for (const kernels::StreamedChainPlan& plan : streamed_chain_plans(program, nest, target)) {
+    loop::Schedule schedule = kernels::to_schedule(plan);
+    const bool is_first = schedule == first;
+    all.push_back({std::move(schedule), is_first ? 1e3 : 1.1e3, std::string(kernels::kStreamedChain)});
   }
   if (all.empty())
     for (RankedSchedule& ranked : contraction_schedules(program, nest, target, shapes, around))

@@ -32,7 +32,11 @@ int kernels_named(const loop::Program& program, bool backward) {
   return count;
 }
 
-void check(const test::AttentionBackwardCase& c, bool fuses = true) {
+// Kernels of the backward pass: one, two that stream over columns, or those that store the scores.
+enum class Backward { kOne, kStreamed, kApart };
+
+void check(const test::AttentionBackwardCase& c, Backward kind = Backward::kOne) {
+  const bool one = kind == Backward::kOne, fuses = kind != Backward::kApart;
   const GpuTarget target = gpu_target("sm_90a");
   const loop::Program before = loop::parse_program(test::attention_backward_text(c));
   loop::verify(before);
@@ -41,11 +45,11 @@ void check(const test::AttentionBackwardCase& c, bool fuses = true) {
   fuse_attention_backward(after, target, &decisions);
   loop::verify(after);
   CAPTURE(decisions.empty() ? "attention was not found" : decisions[0].reason);
-  CHECK(kernels_named(after, true) == (fuses ? 1 : 0));
+  CHECK(kernels_named(after, true) == (one ? 1 : 0));
   chain_gpu(after, target);
   loop::verify(after);
   CHECK(kernels_named(after, false) == (fuses ? 1 : 0));
-  CHECK(after.steps.size() == (fuses ? 4 : before.steps.size()));
+  CHECK(after.steps.size() == (one ? 4 : fuses ? 6 : before.steps.size()));
   std::vector<HostTensor> inputs;
   for (size_t i = 0; i < before.inputs.size(); ++i) {
     const loop::Buffer& buffer = before[before.inputs[i]];
@@ -86,11 +90,15 @@ TEST_CASE("attention's backward pass has one candidate, its default") {
   });
 }
 
-// The gradient is 0 at other keys than the mask hides, or a factor changes between the passes.
-TEST_CASE("attention whose backward pass is another function") {
-  check({.other_mask = true}, false);
-  check({.causal = true, .other_mask = true}, false);
-  check({.changes = true}, false);
+TEST_CASE("attention with masks in memory, or whose gradient is 0 at other keys than its mask hides") {
+  check({.additive = true}, Backward::kStreamed);
+  check({.hidden = true}, Backward::kStreamed);
+  check({.other_mask = true}, Backward::kStreamed);
+  check({.causal = true, .other_mask = true}, Backward::kStreamed);
+}
+
+TEST_CASE("attention of which a factor changes between the passes") {
+  check({.changes = true}, Backward::kApart);
 }
 
 TEST_CASE("attention whose probabilities are needed in memory") {
@@ -99,7 +107,7 @@ TEST_CASE("attention whose probabilities are needed in memory") {
       store x[%b, %h, %m, %n] %0
 )",
          .outputs = "o, dq, dk, dv, x"},
-        false);
+        Backward::kApart);
 }
 
 }  // namespace

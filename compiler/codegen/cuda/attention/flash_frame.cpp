@@ -411,14 +411,18 @@ void FlashFrame::print_factors(const std::string& row, const std::string& most, 
   text.line(cat("float all = ", sums, "[h];"));
   text.line("all += __shfl_xor_sync(~0u, all, 1);");
   text.line("all += __shfl_xor_sync(~0u, all, 2);");
-  if (flash.log_sum_exp) {
+  if (!flash.statistics.empty()) {
     text.open(cat("if (lane_id % 4 == 0 && ", row, " + h * 8 < row_count)"));
     const std::string scale =
         flash.scale ? cat(" * ", float_literal(static_cast<float>(*flash.scale), true)) : std::string();
-    text.line(cat("const float log_sum_exp = ", most, "[h]", scale, " + logf(all);"));
-    Body body = rows_;
-    body.set_value(flash.log_sum_exp->value, {.text = "log_sum_exp", .dtype = DType::kF32});
-    body.print({*flash.log_sum_exp});
+    for (size_t i = 0; i < flash.statistics.size(); ++i) {
+      const auto& [store, maximum, log_sum] = flash.statistics[i];
+      text.line(cat("const float statistic", i, " = ", maximum ? cat(most, "[h]", scale) : "",
+                    maximum && log_sum ? " + " : "", log_sum ? "logf(all)" : "", ";"));
+      Body body = rows_;
+      body.set_value(store->value, {.text = cat("statistic", i), .dtype = DType::kF32});
+      body.print({*store});
+    }
     text.close();
   }
   // Without keys, the sum is 0.

@@ -81,7 +81,7 @@ struct FlashFrame {
   // C expression: a difference of scores as an exponent of two.
   std::string powers(const std::string& difference) const;
   // After the last key: declares factor[h] from each thread's share of the sums, sums[h], and stores the
-  // rows' log-sum-exp if the nest does. most[h]: the maximum that the weights are relative to; `row`: as for
+  // rows' statistics if the nest does. most[h]: the maximum that the weights are relative to; `row`: as for
   // print_rows().
   void print_factors(const std::string& row, const std::string& most, const std::string& sums);
   // Prints the statements and stores after the second sum, for columns j * 8 + lane_id % 4 * 2 + w; `row` as

@@ -7,10 +7,10 @@
 #include "compiler/codegen/cuda/matrix/matrix.h"
 
 namespace stridec::codegen::cuda {
-namespace {
+using sym::Expr;
 
-// Copies lines of kHeld elements, `pitch` elements apart, to swizzled lines of kPadded elements, zero-padded.
-constexpr std::string_view kLines = R"(
+std::string_view load_lines_declarations() {
+  return R"(
 template <int kLines, int kPadded, int kHeld, int kThreads, bool kWide, class Bits>
 static inline void load_lines(unsigned to, const Bits* from, int64_t pitch, int64_t count, int thread) {
   constexpr int kBytes = sizeof(Bits), kLanes = kWide ? 16 / kBytes : 1, kPieces = kPadded / kLanes;
@@ -40,10 +40,7 @@ static inline void load_lines(unsigned to, const Bits* from, int64_t pitch, int6
   }
 }
 )";
-
-}  // namespace
-
-using sym::Expr;
+}
 
 MmaEmitter::MmaEmitter(const loop::Program& program, const loop::Nest& nest, const kernels::FlashPlan& plan,
                        bool wide, bool assumes)
@@ -67,8 +64,8 @@ DeviceKernel MmaEmitter::emit(const GpuTarget& target) {
 std::string MmaEmitter::declarations() const {
   const DType dtype = f_.flash.dtype, element = words() ? DType::kTF32 : dtype;
   return cat(memory_declarations(), mma_declarations(element, element, DType::kF32),
-             flash_declarations(dtype), words() ? words_declarations() : std::string_view(), kLines,
-             fours_declarations());
+             flash_declarations(dtype), words() ? words_declarations() : std::string_view(),
+             load_lines_declarations(), fours_declarations());
 }
 
 void MmaEmitter::print_load(const char* name, const std::string& to, int lines, int padded, int64_t held,

@@ -183,6 +183,10 @@ class MmaEmitter {
   const int deep_, across_;
 };
 
+// Device function load_lines<kLines, kPadded, kHeld, kThreads, kWide>(): copies lines of kHeld elements,
+// `pitch` elements apart, to swizzled lines of kPadded elements in shared memory, zero-padded.
+std::string_view load_lines_declarations();
+
 // Device functions for tf32 values.
 std::string_view words_declarations();
 

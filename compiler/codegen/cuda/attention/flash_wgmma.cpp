@@ -315,7 +315,7 @@ class Emitter {
     }
     text_.line("if (next >= tiles) break;");
     text_.line("const float before[2] = {l[0], l[1]};");
-    if (f_.flash.log_sum_exp) text_.line("const float most_before[2] = {m[0], m[1]};");
+    if (!f_.flash.statistics.empty()) text_.line("const float most_before[2] = {m[0], m[1]};");
     if (passes()) text_.line("int passed;");
     text_.open("");
     print_tile("next");

@@ -9,7 +9,6 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/fusion/value_graph.h"
 
 namespace stridec::schedule {
 namespace {
@@ -30,208 +29,7 @@ using loop::Store;
 using loop::ValueId;
 using sym::Expr;
 
-TensorRows rows_of(const Access& access, const sym::Substitution& at, const sym::Facts& facts) {
-  TensorRows out{.buffer = access.buffer, .index = {}};
-  for (Expr e : access.index) out.index.push_back(sym::simplify(sym::substitute(e, at), facts));
-  return out;
-}
-
-// ---- the forward pass ------------------------------------------------------------------------------------
-
-// Finds the maximum and the sum of a softmax.
-bool find_statistics(const Nest& softmax, ForwardPass& out) {
-  const auto found = [&](const Reduce& reduce, ValueId& result) {
-    const bool first = !result.valid();
-    result = reduce.results[0];
-    return first && softmax.values[result.value].dtype == DType::kF32;
-  };
-  for (const Stmt& stmt : softmax.body)
-    if (const auto* reduce = std::get_if<Reduce>(&stmt.node)) {
-      const bool is_max = reduce->combine == loop::Combine::kMax;
-      if (!is_max && reduce->combine != loop::Combine::kSum) return false;
-      if (!found(*reduce, is_max ? out.maximum : out.sum)) return false;
-    }
-  return out.maximum.valid() && out.sum.valid();
-}
-
-// The weight that casts convert, and that `isnan(p) ? 0 : p` guards.
-ValueId skip_guards(const kernels::Definitions& made, ValueId id) {
-  while (true) {
-    id = kernels::skip_casts(made, id);
-    const Let* guard = kernels::let_of(made, id);
-    if (!guard || guard->op != ScalarOp::kSelect) return id;
-    const Let* test = kernels::let_of(made, guard->args[0]);
-    const auto zero = kernels::constant_of(made, guard->args[1]);
-    const ValueId guarded = kernels::skip_casts(made, guard->args[2]);
-    if (!test || test->op != ScalarOp::kIsNan || kernels::skip_casts(made, test->args[0]) != guarded ||
-        !zero || zero->f != 0)
-      return id;
-    id = guarded;
-  }
-}
-
-// Finds the buffers that hold the same values as `weights`, up to their types and what rows that see no key
-// have, and how they are indexed.
-bool find_copies(const Program& program, const Nest& softmax, BufferId weights, ForwardPass& out) {
-  const auto made = kernels::definitions_of(softmax.body);
-  std::map<BufferId, const Store*> stores;
-  loop::for_each_stmt(softmax.body, [&](const Stmt& stmt) {
-    if (const auto* store = std::get_if<Store>(&stmt.node)) stores[store->access.buffer] = store;
-  });
-  const Store& main = *stores.at(weights);
-  for (const auto& [buffer, store] : stores)
-    if (program[buffer].storage == loop::Storage::kArena &&
-        skip_guards(made, store->value) == skip_guards(made, main.value) &&
-        store->access.index == main.access.index)
-      out.weights.push_back(buffer);
-  for (Expr e : main.access.index) {
-    if (!sym::is_index(e)) return false;
-    out.place.push_back(e);
-    if (loop::is_var_of(e, softmax.dims)) continue;
-    if (out.key.var != Expr()) return false;
-    out.key.var = e;
-  }
-  return out.key.var != Expr() && main.access.mask.is_const(1) && !main.update &&
-         main.access.index.size() == softmax.dims.size() + 1;
-}
-
-// The forward pass alone, as the target chains it once nothing else reads the weights.
-struct Chained {
-  Program program;
-  std::map<std::string, BufferId> names;  // the buffers of the whole program
-};
-
-std::optional<Chained> chained(const Program& program, const loop::Steps& steps, const ForwardPass& forward,
-                               BufferId weights, const ChainAttention& chain) {
-  Chained out;
-  Program& copy = out.program;
-  copy.buffers = program.buffers;
-  copy.facts = program.facts;
-  copy.symbols = program.symbols;
-  for (size_t i = 0; i < program.buffers.size(); ++i)
-    out.names[program.buffers[i].name] = BufferId(static_cast<int64_t>(i));
-  // Outputs stay in memory, although no step of the copy reads them.
-  loop::Buffer statistic{.name = "log_sum_exp", .dtype = DType::kF32, .storage = loop::Storage::kOutput};
-  for (const loop::Dim& dim : nest_at(program, steps, forward.softmax)->dims)
-    statistic.shape.push_back(dim.extent);
-  const BufferId log_sum_exp = loop::add_buffer(copy, std::move(statistic));
-  for (BufferId id : effects_of(*nest_at(program, steps, forward.values)).writes)
-    copy[id].storage = loop::Storage::kOutput;
-  for (const int at : {forward.scores, forward.softmax, forward.values}) {
-    Nest nest = *nest_at(program, steps, at);
-    if (at == forward.softmax) {
-      std::set<BufferId> others;
-      for (BufferId id : effects_of(nest).writes)
-        if (id != weights && copy[id].storage == loop::Storage::kArena) others.insert(id);
-      store_log_sum_exp(copy, nest, forward, log_sum_exp, others);
-    }
-    copy.steps.push_back({Launch{loop::add_nest(copy, std::move(nest))}});
-  }
-  chain(copy);
-  return copy.steps.size() == 1 ? std::optional(std::move(out)) : std::nullopt;
-}
-
-// Whether the store's value is the second contraction's sum, up to its type.
-bool is_result(const Flash& flash, const Store& store) {
-  const auto made = kernels::definitions_of(flash.values_nest().body);
-  return kernels::skip_casts(made, store.value) == flash.values.reduce->results[0];
-}
-
-// Describes the factors over the softmax's own index variables, the key's and a depth's.
-bool describe(const Program& program, const Nest& softmax, const Chained& chain, ForwardPass& out) {
-  const Program& copy = chain.program;
-  const auto flash = kernels::match_attention(copy, *nest_at(copy, copy.steps, 0), true);
-  if (!flash || !flash->log_sum_exp || flash->fixes) return false;
-  const loop::Dim& deep = flash->scores.reduce->dims[0];
-  const auto first = kernels::link_factors(flash->scores, {flash->keys}),
-             last = kernels::link_factors(flash->values, {flash->columns});
-  const Load* q = kernels::plain_load(flash->scores.factors[first->rows]);
-  const Load* k = kernels::plain_load(flash->scores.factors[first->columns]);
-  const Load* v = kernels::plain_load(flash->values.factors[last->columns]);
-  if (!q || !k || !v || deep.extent != flash->columns.extent) return false;
-  out.dtype = copy[q->access.buffer].dtype;
-  for (const Load* load : {k, v})
-    if (copy[load->access.buffer].dtype != out.dtype) return false;
-  for (const loop::Buffer& buffer : copy.buffers) {
-    const auto found = chain.names.find(buffer.name);
-    if (found != chain.names.end() && buffer.storage == loop::Storage::kArena &&
-        buffer.strides != program[found->second].strides)
-      out.layouts.emplace_back(found->second, buffer.strides);
-  }
-  out.dims = softmax.dims;
-  out.facts = program.facts;
-  sym::Substitution at;
-  const auto& statistic = flash->log_sum_exp->access.index;
-  for (size_t d = 0; d < softmax.dims.size(); ++d) {
-    const loop::Dim& dim = softmax.dims[d];
-    if (!sym::is_index(statistic[d])) return false;
-    at[statistic[d]] = dim.var;
-    out.facts.set_index(dim.var, dim.extent);
-    if (statistic[d] == flash->chain.row.var)
-      out.row = dim;
-    else
-      out.batch.push_back(dim);
-  }
-  if (out.row.var == Expr()) return false;
-  out.depth = {sym::var("%depth"), deep.extent};
-  out.key.extent = flash->keys.extent;
-  for (const loop::Dim& dim : {out.key, out.depth}) out.facts.set_index(dim.var, dim.extent);
-  at[flash->keys.var] = at[flash->values.reduce->dims[0].var] = out.key.var;
-  at[deep.var] = at[flash->columns.var] = out.depth.var;
-  const auto rows = [&](const Access& access) {
-    TensorRows own = rows_of(access, at, out.facts);
-    own.buffer = chain.names.at(copy[access.buffer].name);
-    return own;
-  };
-  out.q = rows(q->access);
-  out.k = rows(k->access);
-  out.v = rows(v->access);
-  out.score = flash->scores_nest();
-  loop::for_each_stmt(out.score.body, [&](Stmt& stmt) {
-    Access* access = loop::access_of(stmt);
-    if (access && !std::holds_alternative<Store>(stmt.node))
-      access->buffer = chain.names.at(copy[access->buffer].name);
-  });
-  out.score_at = at;
-  if (!flash->given && !flash->asks_memory()) out.scale = flash->scale;
-  if (out.scale && flash->visible) {
-    out.seen = sym::simplify(sym::substitute(*flash->visible, at) - out.row.var, out.facts);
-    if (sym::has_index(*out.seen)) return false;
-  }
-  for (const Stmt& stmt : flash->values_nest().body)
-    if (const auto* store = std::get_if<Store>(&stmt.node)) {
-      if (store->update || !store->access.mask.is_const(1) ||
-          !chain.names.contains(copy[store->access.buffer].name))
-        return false;
-      if (is_result(*flash, *store)) out.o = rows(store->access);
-    }
-  return !out.o.index.empty();
-}
-
-std::optional<ForwardPass> forward_of(const Program& program, const loop::Steps& steps, const Flow& flow,
-                                      int values, BufferId weights, const ChainAttention& chain) {
-  ForwardPass out{.values = values};
-  const auto writer = [&](BufferId id, int before) {
-    return made_once(program, flow, id) ? writer_before(program, steps, flow, before, id) : -1;
-  };
-  out.softmax = writer(weights, values);
-  if (out.softmax < 0) return std::nullopt;
-  const Nest& softmax = *nest_at(program, steps, out.softmax);
-  if (!find_statistics(softmax, out)) return std::nullopt;
-  for (BufferId id : flow.effects[out.softmax].reads) {
-    const int at = writer(id, out.softmax);
-    if (at >= 0 && kernels::match_contraction(*nest_at(program, steps, at))) out.scores = at;
-  }
-  if (out.scores < 0 || !find_copies(program, softmax, weights, out)) return std::nullopt;
-  // With one reader the forward pass becomes a chain as it is.
-  int readers = 0;
-  for (BufferId id : out.weights) readers += flow.total_readers[id.value];
-  if (readers < 2) return std::nullopt;
-  const auto alone = chained(program, steps, out, weights, chain);
-  return alone && describe(program, softmax, *alone, out) ? std::optional(std::move(out)) : std::nullopt;
-}
-
-// ---- the backward pass -----------------------------------------------------------------------------------
+constexpr int kMostValues = 200;  // of a function of ds
 
 class BackwardFinder {
  public:
@@ -241,7 +39,8 @@ class BackwardFinder {
         steps_(steps),
         flow_(flow),
         forward_(forward),
-        values_(program, steps, flow),
+        graph_(std::make_shared<const ValueGraph>(program, steps, flow)),
+        values_(*graph_),
         weights_(forward.weights.begin(), forward.weights.end()) {}
 
   std::optional<BackwardPass> find() {
@@ -250,6 +49,7 @@ class BackwardFinder {
     if (out_.dv.step < 0) return std::nullopt;
     for_each_product([&](const Product& product) { take_scores(product); });
     if (out_.dq.step < 0 || out_.dk.step < 0 || !find_between()) return std::nullopt;
+    out_.values = graph_;
     return std::move(out_);
   }
 
@@ -324,19 +124,68 @@ class BackwardFinder {
   }
 
   void take_scores(const Product& product) {
-    double scale = 1;
+    const ValueGraph::Element factor{&product.nest, product.factor, {}};
+    BackwardProduct found{
+        .step = product.step, .at = {}, .scale = std::nullopt, .gradient = factor, .base = {}};
     std::vector<Expr> place;
-    std::vector<Shown> shown;
-    if (!is_score_gradient({&product.nest, product.factor, {}}, scale, place, shown)) return;
+    int budget = kMostValues;
+    if (!find_base(factor, found, place, budget)) return;
     const auto at = to_forward(product, place);
-    if (!at) return;
-    for (const Shown& each : shown)
-      if (!is_mask(each, *at)) return;
+    if (!at || !reads_known(factor, found, *at)) return;
+    found.at = *at;
+    double scale = 1;
+    std::vector<Shown> shown;
+    if (is_score_gradient(factor, scale, place, shown) &&
+        std::ranges::all_of(shown, [&](const Shown& each) { return is_mask(each, *at); }))
+      found.scale = scale;
     const TensorRows other = rows_of(product.other.access, *at, forward_.facts);
-    if (at->at(product.summed) == forward_.key.var && other == forward_.k)
-      out_.dq = {product.step, *at, scale};
-    if (at->at(product.summed) == forward_.row.var && other == forward_.q)
-      out_.dk = {product.step, *at, scale};
+    if (at->at(product.summed) == forward_.key.var && other == forward_.k) out_.dq = found;
+    if (at->at(product.summed) == forward_.row.var && other == forward_.q) out_.dk = found;
+  }
+
+  // Finds the one element p * (dp - sum(p * dp)) that `element` is a pointwise function of, and its place.
+  bool find_base(ValueGraph::Element element, BackwardProduct& out, std::vector<Expr>& place,
+                 int& budget) const {
+    if (--budget < 0) return false;
+    element = values_.resolve(std::move(element), weights_);
+    const Let* let = values_.let_of(element);
+    if (!let) return false;
+    std::vector<Expr> here;
+    if (is_base(element, here)) {
+      const bool first = place.empty();
+      if (first) out.base = element;
+      if (first) place = here;
+      return here == place && same_value(element, out.base);
+    }
+    bool any = false;
+    for (const ValueId arg : let->args)
+      any = find_base({element.nest, arg, element.at}, out, place, budget) || any;
+    return any;
+  }
+
+  static bool same_value(const ValueGraph::Element& a, const ValueGraph::Element& b) {
+    return a.nest == b.nest && a.value == b.value;
+  }
+
+  // Whether all that the function reads apart from its base can be computed at any place of the backward
+  // pass: weights at the same place, the sum of q k, and tensors in memory, which go to `loaded_`.
+  bool reads_known(ValueGraph::Element element, BackwardProduct& out, const sym::Substitution& at) {
+    element = values_.resolve(std::move(element), weights_);
+    if (same_value(element, out.base) || values_.index_of(element) || values_.constant_of(element))
+      return true;
+    if (const Let* let = values_.let_of(element))
+      return std::ranges::all_of(
+          let->args, [&](ValueId arg) { return reads_known({element.nest, arg, element.at}, out, at); });
+    if (const Load* load = values_.load_of(element)) {
+      if (program_[load->access.buffer].storage == loop::Storage::kLocal) return false;
+      if (weights_.contains(load->access.buffer)) return weight_at(element) == weight_at(weight_of(out.base));
+      loaded_.insert(load->access.buffer);
+      return true;
+    }
+    ValueGraph::Element there = element;
+    for (auto& [var, e] : there.at) e = sym::substitute(e, at);
+    out.reads_sum = is_score_sum(program_, steps_, forward_, there);
+    return out.reads_sum;
   }
 
   // scale * (p * (dp - sum(p * dp))), or 0 where `shown` hides the key.
@@ -370,10 +219,18 @@ class BackwardFinder {
         scale *= by->f;
         return is_score_gradient(argument(1 - side), scale, place, shown);
       }
+    return is_base(element, place);
+  }
+
+  // p * (dp - sum(p * dp)), and the place of p.
+  bool is_base(const ValueGraph::Element& element, std::vector<Expr>& place) const {
+    const Let* let = values_.let_of(element);
+    if (!let || let->op != ScalarOp::kMul) return false;
     for (const size_t side : {0u, 1u}) {
-      const auto at = weight_at(argument(side));
+      const auto at = weight_at({element.nest, let->args[side], element.at});
       if (!at) continue;
-      const ValueGraph::Element rest = values_.resolve(argument(1 - side), weights_);
+      const ValueGraph::Element rest =
+          values_.resolve({element.nest, let->args[1 - side], element.at}, weights_);
       const Let* difference = values_.let_of(rest);
       if (!difference || difference->op != ScalarOp::kSub) return false;
       place = *at;
@@ -383,13 +240,23 @@ class BackwardFinder {
     return false;
   }
 
+  // Of a base: the factor that is p.
+  ValueGraph::Element weight_of(const ValueGraph::Element& base) const {
+    const Let* let = values_.let_of(base);
+    const ValueGraph::Element first{base.nest, let->args[0], base.at};
+    return weight_at(first) ? first : ValueGraph::Element{base.nest, let->args[1], base.at};
+  }
+
   // Whether it hides the keys that the forward pass hides: there p is 0, and so is ds without the condition.
   bool is_mask(const Shown& shown, const sym::Substitution& at) const {
-    const ValueGraph::Element condition = values_.resolve(shown.condition, {});
+    ValueGraph::Element condition = values_.resolve(shown.condition, {});
+    bool value = shown.value;
+    for (const Let* no; (no = values_.let_of(condition)) && no->op == ScalarOp::kNot; value = !value)
+      condition = values_.resolve({condition.nest, no->args[0], condition.at}, {});
     const auto* index = values_.index_of(condition);
     if (!index || !forward_.seen) return false;
     Expr holds = sym::substitute(sym::substitute(index->expr, condition.at), at);
-    if (!shown.value) holds = sym::logical_not(holds);
+    if (!value) holds = sym::logical_not(holds);
     const auto seen = kernels::seen_keys(holds, forward_.row.var, forward_.key.var, forward_.facts);
     return seen && sym::simplify(*seen - *forward_.seen, forward_.facts).is_const(0);
   }
@@ -457,6 +324,7 @@ class BackwardFinder {
     // What the one kernel reads.
     std::set<BufferId> kept = {forward_.q.buffer, forward_.k.buffer, forward_.v.buffer, forward_.o.buffer,
                                out_.grad.buffer};
+    kept.insert(loaded_.begin(), loaded_.end());
     for (const int step : gone)
       for (const Stmt& stmt : nest_at(program_, steps_, step)->body)
         if (const auto* load = std::get_if<Load>(&stmt.node)) kept.insert(load->access.buffer);
@@ -492,46 +360,46 @@ class BackwardFinder {
   const loop::Steps& steps_;
   const Flow& flow_;
   const ForwardPass& forward_;
-  const ValueGraph values_;
+  const std::shared_ptr<const ValueGraph> graph_;
+  const ValueGraph& values_;
   const std::set<BufferId> weights_;
+  std::set<BufferId> loaded_;  // what the functions of ds load
   BackwardPass out_;
 };
 
 }  // namespace
 
-std::optional<ForwardPass> find_forward_pass(const Program& program, const loop::Steps& steps,
-                                             const Flow& flow, int values, const ChainAttention& chain) {
-  const Nest* last = nest_at(program, steps, values);
-  const auto contraction = last ? kernels::match_contraction(*last) : std::nullopt;
-  if (!contraction) return std::nullopt;
-  for (const kernels::Factor& factor : contraction->factors)
-    for (const Stmt* stmt : factor.slice)
-      if (const auto* load = std::get_if<Load>(&stmt->node))
-        if (auto out = forward_of(program, steps, flow, values, load->access.buffer, chain)) return out;
-  return std::nullopt;
+bool is_score_sum(const Program& program, const loop::Steps& steps, const ForwardPass& forward,
+                  const ValueGraph::Element& element) {
+  const Nest& scores = *nest_at(program, steps, forward.scores);
+  const Nest& softmax = *nest_at(program, steps, forward.softmax);
+  const auto contraction = kernels::match_contraction(scores);
+  if (element.nest != &scores || !contraction || element.value != contraction->reduce->results[0])
+    return false;
+  // Both nests index what passes between them.
+  std::map<BufferId, const Access*> stored;
+  for (const Stmt& stmt : scores.body)
+    if (const auto* store = std::get_if<Store>(&stmt.node)) stored[store->access.buffer] = &store->access;
+  bool found = false, same = true;
+  loop::for_each_stmt(softmax.body, [&](const Stmt& stmt) {
+    const auto* load = std::get_if<Load>(&stmt.node);
+    const auto from = load ? stored.find(load->access.buffer) : stored.end();
+    if (from == stored.end()) return;
+    found = true;
+    const std::vector<Expr>& index = from->second->index;
+    for (size_t d = 0; d < index.size(); ++d) {
+      const Expr var = load->access.index[d];
+      const Expr there = loop::is_var_of(var, softmax.dims) ? var : forward.key.var;
+      const auto at = element.at.find(index[d]);
+      same = same && at != element.at.end() && at->second == there;
+    }
+  });
+  return found && same;
 }
 
 std::optional<BackwardPass> find_backward_pass(const Program& program, const loop::Steps& steps,
                                                const Flow& flow, const ForwardPass& forward) {
   return BackwardFinder(program, steps, flow, forward).find();
-}
-
-void store_log_sum_exp(const Program& program, Nest& softmax, const ForwardPass& forward, BufferId to,
-                       const std::set<BufferId>& dropped) {
-  const auto drop = [&](auto&& self, loop::Block& block) -> void {
-    std::erase_if(block, [&](const Stmt& stmt) {
-      const auto* store = std::get_if<Store>(&stmt.node);
-      return store && dropped.contains(store->access.buffer);
-    });
-    for (Stmt& stmt : block)
-      if (loop::Block* body = loop::body_of(stmt)) self(self, *body);
-  };
-  drop(drop, softmax.body);
-  loop::Writer writer{softmax, softmax.body};
-  const ValueId log = writer.let(ScalarOp::kLog, DType::kF32, {forward.sum});
-  writer.store({to, loop::vars_of(softmax.dims)},
-               writer.let(ScalarOp::kAdd, DType::kF32, {forward.maximum, log}));
-  loop::clean(program, softmax);
 }
 
 }  // namespace stridec::schedule
