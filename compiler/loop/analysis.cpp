@@ -81,8 +81,14 @@ bool stores_apart(const Block& block, sym::Expr var) {
 
 Effects effects_of(const Nest& nest) {
   Effects out;
-  auto add = [](std::vector<BufferId>& ids, BufferId id) {
-    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  // An optimizer's update of all weights is one nest, which touches hundreds of buffers.
+  std::vector<bool> seen[2];
+  auto add = [&](std::vector<BufferId>& ids, BufferId id) {
+    std::vector<bool>& known = seen[&ids == &out.writes];
+    const auto at = static_cast<size_t>(id.value);
+    if (at >= known.size()) known.resize(at + 1);
+    if (!known[at]) ids.push_back(id);
+    known[at] = true;
   };
   for_each_stmt(nest.body, [&](const Stmt& s) {
     if (auto* load = std::get_if<Load>(&s.node)) add(out.reads, load->access.buffer);
@@ -93,6 +99,15 @@ Effects effects_of(const Nest& nest) {
     }
   });
   return out;
+}
+
+bool updates_memory(const Nest& nest) {
+  bool found = false;
+  for_each_stmt(nest.body, [&](const Stmt& s) {
+    const auto* store = std::get_if<Store>(&s.node);
+    found = found || (store && store->update);
+  });
+  return found;
 }
 
 bool walks(const Nest& nest) {

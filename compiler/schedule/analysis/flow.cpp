@@ -52,6 +52,7 @@ Flow make_flow(const loop::Program& program, const loop::Steps& steps) {
         if (!reads(all, id)) all.reads.push_back(id);
       for (BufferId id : effects.writes)
         if (!writes(all, id)) all.writes.push_back(id);
+      all.updates = all.updates || effects.updates;
     });
     flow.effects.push_back(std::move(all));
   }

@@ -308,7 +308,7 @@ class Asker {
   bool is_task(Expr var) const {
     return std::find(plan_.tasks.begin(), plan_.tasks.end(), var) != plan_.tasks.end();
   }
-  bool updates() const { return loop::effects_of(nest_).updates; }
+  bool updates() const { return loop::updates_memory(nest_); }
 
   static constexpr const char* kNotThere = "?";
 

@@ -21,6 +21,23 @@ int links(const Flow& flow, int producer, int consumer) {
                                         [&](auto id) { return reads(flow.effects[consumer], id); }));
 }
 
+// Counts the links from any step to one that may read many buffers.
+class Links {
+ public:
+  Links(const Program& program, const Flow& flow, int consumer) : flow_(flow), read_(program.buffers.size()) {
+    for (const loop::BufferId id : flow.effects[consumer].reads) read_[static_cast<size_t>(id.value)] = true;
+  }
+  bool reads(loop::BufferId id) const { return read_[static_cast<size_t>(id.value)]; }
+  int from(int producer) const {
+    return static_cast<int>(
+        std::ranges::count_if(flow_.effects[producer].writes, [&](loop::BufferId id) { return reads(id); }));
+  }
+
+ private:
+  const Flow& flow_;
+  std::vector<bool> read_;
+};
+
 // Phase order: epilogue fusion first, since it is free. Then pointwise work moves to its uses, including the
 // pieces of concatenations that were split by then, which leaves fewer and simpler nests to merge.
 enum class Phase { kEpilogues, kInline, kInlinePieces, kMerge };
@@ -63,10 +80,11 @@ class Fuser {
     // An epilogue whose result is larger than its input waits: its readers may inline it.
     if (phase == Phase::kEpilogues && widens(program_, nest_at(steps, consumer))) return -1;
     // Number of writers of its inputs not yet visited; lets the search stop early in long programs.
-    int left = -links(flow, consumer, consumer);
+    const Links to_consumer(program_, flow, consumer);
+    int left = -to_consumer.from(consumer);
     for (loop::BufferId id : flow.effects[consumer].reads) left += flow.total_writers[id.value];
     for (int p = consumer - 1; p >= 0 && left > 0; --p) {
-      const int met = links(flow, p, consumer);
+      const int met = to_consumer.from(p);
       left -= met;
       if (met == 0) continue;
       if (!std::holds_alternative<Launch>(steps[p].node)) continue;
@@ -74,8 +92,7 @@ class Fuser {
       const bool inlines = phase == Phase::kInline || phase == Phase::kInlinePieces;
       Decision decision;
       if (decisions_)
-        decision = decision_about(program_, nest_at(steps, p), nest_at(steps, consumer), true,
-                                  inlines ? "inlined" : "merged", bytes_between(flow, p, consumer));
+        decision = between(steps, flow, p, consumer, to_consumer, inlines ? "inlined" : "merged");
       std::string reason;
       int at = -1;
       if (phase == Phase::kEpilogues && stays(flow, p, consumer) && is_pointwise(nest_at(steps, consumer)) &&
@@ -141,6 +158,19 @@ class Fuser {
       return writes(flow.effects[producer], id) &&
              (program_[id].storage != loop::Storage::kArena || flow.total_readers[id.value] > 1);
     });
+  }
+
+  // A decision that fuses the two, with what `flow` knows of them.
+  Decision between(const Steps& steps, const Flow& flow, int producer, int consumer, const Links& links,
+                   const char* how) const {
+    const loop::Nest& reader = nest_at(steps, consumer);
+    Decision out = decision_about(nest_at(steps, producer), reader.name, true, how,
+                                  bytes_between(flow, producer, consumer));
+    out.apart = false;
+    out.consumer_nodes = reader.nodes;
+    for (const loop::BufferId id : flow.effects[producer].writes)
+      if (links.reads(id)) out.passing.push_back(program_[id].name);
+    return out;
   }
 
   sym::Expr bytes_between(const Flow& flow, int producer, int consumer) const {

@@ -95,7 +95,6 @@ std::optional<Nest> split_like(const Program& program, const Nest& producer, con
   std::optional<Nest> split;
   for (size_t p = 0; p < producer.dims.size(); ++p) {
     const Dim whole = producer.dims[p];
-    if (is_contraction(producer) && runs_through_weights(program, producer, whole.var)) continue;
     std::vector<Digit> digits;
     for (const Exchange& exchange : exchanges) {
       if (exchange.first.empty() || exchange.second.empty()) continue;
@@ -105,6 +104,7 @@ std::optional<Nest> split_like(const Program& program, const Nest& producer, con
       }
     }
     if (digits.size() < 2) continue;
+    if (is_contraction(producer) && runs_through_weights(program, producer, whole.var)) continue;
     Expr count = 1;
     for (const Digit& digit : digits) count = count * consumer.dims[digit.dim].extent;
     if (!program.facts.holds(sym::eq(count, whole.extent))) continue;
@@ -159,7 +159,11 @@ std::optional<Nest> split_groups(const Program& program, const Nest& first, cons
 }
 
 Exchanges exchanges_between(const Nest& first, const Nest& second) {
-  const Effects before = effects_of(first), after = effects_of(second);
+  return exchanges_between(first, second, effects_of(first), effects_of(second));
+}
+
+Exchanges exchanges_between(const Nest& first, const Nest& second, const Effects& before,
+                            const Effects& after) {
   Exchanges found;
   for (BufferId id : before.writes)
     if (reads(after, id)) found.passing.push_back({stores_to(first, id), loads_from(second, id)});

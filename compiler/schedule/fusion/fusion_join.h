@@ -23,6 +23,9 @@ struct Exchanges {
   std::vector<Exchange> ordered;  // `passing`, and what the second writes that the first touches
 };
 Exchanges exchanges_between(const loop::Nest& first, const loop::Nest& second);
+// The same, with the nests' effects.
+Exchanges exchanges_between(const loop::Nest& first, const loop::Nest& second, const Effects& before,
+                            const Effects& after);
 
 // Returns the producer with a dim split where the consumer indexes the intermediate by
 // `outer * inner.extent + inner`: for example a GEMM over all tokens followed by a nest over each sentence.

@@ -122,27 +122,27 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
               std::string* reason, bool columns) {
   const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
   const loop::NestId consumer_id = std::get<Launch>(steps[consumer_at].node).nest;
-  if (effects_of(program[producer_id]).updates || effects_of(program[consumer_id]).updates)
+  if (flow.effects[producer_at].updates || flow.effects[consumer_at].updates)
     return refuse(reason, "one scatters");
-  const auto split = split_like(program, program[producer_id], program[consumer_id],
-                                exchanges_between(program[producer_id], program[consumer_id]).passing);
-  const Nest& producer = split ? *split : program[producer_id];
-  // The epilogue of a grouped contraction runs over all channels, so its dim is split.
-  const auto epilogue = is_contraction(producer) && is_pointwise(program[consumer_id])
-                            ? split_like(program, program[consumer_id], producer,
-                                         turned(exchanges_between(producer, program[consumer_id]).passing))
-                            : std::nullopt;
-  const auto groups =
-      columns && !is_contraction(producer) && has_loops(producer) && is_pointwise(program[consumer_id])
-          ? split_groups(program, producer, program[consumer_id],
-                         exchanges_between(producer, program[consumer_id]).passing)
-          : std::nullopt;
-  const Nest& consumer = epilogue ? *epilogue : groups ? *groups : program[consumer_id];
-
   for (BufferId id : flow.effects[producer_at].writes)
     if (reads(flow.effects[consumer_at], id) && flow.total_writers[id.value] != 1)
       return refuse(reason, "what passes between them is written in several places");
-  const auto [passing, ordered] = exchanges_between(producer, consumer);
+  const Effects &before = flow.effects[producer_at], &after = flow.effects[consumer_at];
+  Exchanges exchanges = exchanges_between(program[producer_id], program[consumer_id], before, after);
+  const auto split = split_like(program, program[producer_id], program[consumer_id], exchanges.passing);
+  const Nest& producer = split ? *split : program[producer_id];
+  if (split) exchanges = exchanges_between(producer, program[consumer_id], before, after);
+  const bool contraction = is_contraction(producer), pointwise = is_pointwise(program[consumer_id]);
+  // The epilogue of a grouped contraction runs over all channels, so its dim is split.
+  const auto epilogue = contraction && pointwise
+                            ? split_like(program, program[consumer_id], producer, turned(exchanges.passing))
+                            : std::nullopt;
+  const auto groups = columns && !contraction && has_loops(producer) && pointwise
+                          ? split_groups(program, producer, program[consumer_id], exchanges.passing)
+                          : std::nullopt;
+  const Nest& consumer = epilogue ? *epilogue : groups ? *groups : program[consumer_id];
+  if (epilogue || groups) exchanges = exchanges_between(producer, consumer, before, after);
+  const auto& [passing, ordered] = exchanges;
   const Matching matching = match_dims(program, producer, consumer, ordered);
   const std::vector<Dim> producer_rest = unmatched(producer.dims, matching, true);
   const std::vector<Dim> consumer_rest = unmatched(consumer.dims, matching, false);
@@ -153,9 +153,9 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
 
   const bool same_domain = producer_rest.empty() && consumer_rest.empty();
   if (is_contraction(consumer)) return refuse(reason, "the consumer is a contraction");
-  if (is_contraction(producer) && (!same_domain || has_loops(consumer)))
+  if (contraction && (!same_domain || has_loops(consumer)))
     return refuse(reason, "the producer is a contraction and the consumer no epilogue");
-  if (is_contraction(producer) && updates_large_state(program, flow, consumer_at, consumer))
+  if (contraction && updates_large_state(program, flow, consumer_at, consumer))
     return refuse(reason, "it updates a large state, in one pass with the rest of the update");
   if (!same_domain) {
     std::vector<Dim> rows;
