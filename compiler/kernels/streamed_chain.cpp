@@ -174,7 +174,9 @@ int registers(const StreamedChainPlan& plan, const StreamedChain& chain) {
   int64_t count = 0;
   for (const StreamedChain::Sum& sum : chain.sums) count += line_of(chain.fills[sum.fill]) / 2;
   const auto step = static_cast<int64_t>(chain.fills.size()) * plan.columns / 2;  // f32
-  const auto weights = static_cast<int64_t>(chain.sums.size()) * plan.columns / 4;
+  // Fragments of weights, which f32 has twice: the tf32 part and the rest.
+  const int64_t words = chain.dtype == DType::kF32 ? 4 : chain.dtype == DType::kTF32 ? 2 : 1;
+  const auto weights = static_cast<int64_t>(chain.sums.size()) * words * plan.columns / 4;
   return static_cast<int>(count + step + weights);
 }
 

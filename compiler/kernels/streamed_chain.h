@@ -13,7 +13,7 @@
 // columns is loaded once. No statement combines columns apart from the sums. The two chains of attention's
 // backward pass have this form (schedule/fusion/attention_nest.h).
 //
-// Types: f16 and bf16 factors, sums in f32.
+// Types of factors: f16, bf16, tf32, and f32 as sums of two tf32 values (kernels/flash.h); sums are in f32.
 //
 // Text form:
 //   tile ROWS COLUMNS    rows per thread block, 16 per warp, and columns per step

@@ -23,8 +23,9 @@ std::vector<StreamedChainPlan> streamed_chain_plans(const loop::Program& program
     if (reason) *reason = why;
     return std::vector<StreamedChainPlan>();
   };
-  if (chain->dtype != DType::kF16 && chain->dtype != DType::kBF16)
-    return refuse("its factors are not 16-bit floats");
+  if (chain->dtype != DType::kF16 && chain->dtype != DType::kBF16 && chain->dtype != DType::kTF32 &&
+      chain->dtype != DType::kF32)
+    return refuse("its factors are not floats of 16 or 32 bits");
   std::vector<StreamedChainPlan> plans;
   for (const StreamedChainPlan& plan : kTiles)
     if (kernels::shared_bytes(plan, *chain) <= target.shared_bytes &&

@@ -66,7 +66,8 @@ void check(const AttentionBackwardCase& c, const char* gpu = "sm_80") {
         }
         CAPTURE(result);
         CHECK(largest > 0.01);
-        CHECK(error <= (std::string(c.dtype) == "bf16" ? 1.6e-2 : 2e-3) * largest);
+        const std::string type = c.dtype;
+        CHECK(error <= (type == "bf16" ? 1.6e-2 : type == "f32" ? 2e-5 : 2e-3) * largest);
       }
     }
   };
@@ -88,6 +89,13 @@ TEST_CASE("attention's backward pass by rows and by keys, with masks") {
   check({.hidden = true, .dtype = "f16", .rows = "70", .keys = "90", .depth = "32"});
   // Queries after a cache of keys.
   check({.causal = true, .rows = "60", .keys = "200", .depth = "32", .ahead = "140"});
+}
+
+TEST_CASE("attention's backward pass by rows and by keys, of 32-bit floats") {
+  check({.dtype = "f32"});
+  check({.causal = true, .dtype = "f32", .rows = "75", .keys = "75", .depth = "33"});
+  check({.additive = true, .dtype = "f32", .rows = "70", .keys = "90"}, "sm_90a");
+  check({.hidden = true, .dtype = "tf32", .rows = "70", .keys = "90", .depth = "32"});
 }
 
 TEST_CASE("each tile of a streamed chain") {

@@ -235,13 +235,12 @@ void MmaEmitter::print_prefetch(const std::string& start, const std::string& sto
   }
 }
 
-std::string MmaEmitter::place(const std::string& tile, int line_bytes, const std::string& line,
-                              const std::string& at) {
+std::string place(const std::string& tile, int line_bytes, const std::string& line, const std::string& at) {
   return cat(tile, " + swizzled<", line_bytes, ">(", line, ", ", at, ")");
 }
 
-std::string MmaEmitter::place_on(const std::string& place, int line_bytes, const std::string& lines,
-                                 const std::string& at) {
+std::string place_on(const std::string& place, int line_bytes, const std::string& lines,
+                     const std::string& at) {
   return cat("swizzled_on<", line_bytes, ">(", place, ", ", at, ") + ", lines, " * ", line_bytes);
 }
 
@@ -250,7 +249,8 @@ void MmaEmitter::print_products() {
       "const unsigned q_lane = ",
       place("q_tile", deep_line(), cat(own_rows(), " + lane_id % 16"), "lane_id / 16 * 16"), ", k_lane = ",
       place("k_tile", deep_line(), "lane_id % 8 + lane_id / 16 * 8", "lane_id / 8 % 2 * 16"), ";"));
-  if (words()) return print_word_products();
+  if (words())
+    return word_products().print_products("s", "small", keys(), deep_, deep_line(), "q_lane", "k_lane");
   text_.line(cat("float s[", keys() / 8, "][4] = {};"));
   text_.line("#pragma unroll");
   text_.open(cat("for (int k = 0; k < ", deep_, "; k += 16)"));
@@ -301,7 +301,9 @@ void MmaEmitter::print_weights() {
 }
 
 void MmaEmitter::print_sums() {
-  if (words()) return print_word_sums();
+  if (words())
+    return word_products().print_sums(
+        "o", [](const std::string& at) { return "s" + at; }, keys(), across_, across_line(), "v_tile");
   text_.line(cat("const unsigned v_lane = ",
                  place("v_tile", across_line(), "lane_id % 8 + lane_id / 8 % 2 * 8", "lane_id / 16 * 16"),
                  ";"));

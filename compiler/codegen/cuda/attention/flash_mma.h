@@ -10,8 +10,44 @@
 #include "compiler/base/gpu_target.h"
 #include "compiler/codegen/cuda/attention/flash_frame.h"
 #include "compiler/codegen/device_kernel.h"
+#include "compiler/codegen/emit_text.h"
 
 namespace stridec::codegen::cuda {
+
+// Addresses in tiles of lines in shared memory. place(): of byte `at` of a line. place_on(): that address
+// moved by `lines` lines (a multiple of 8) and `at` bytes (a multiple of 32), from a place in the first 32
+// bytes of a line. The thread-dependent part is then the same for all loads.
+std::string place(const std::string& tile, int line_bytes, const std::string& line, const std::string& at);
+std::string place_on(const std::string& place, int line_bytes, const std::string& lines,
+                     const std::string& at);
+
+// Prints products of 32-bit elements: of tf32, or of f32 (`twofold`) as sums of two tf32 values. A warp has
+// 16 rows.
+class WordProducts {
+ public:
+  WordProducts(KernelText& text, bool twofold) : text_(text), twofold_(twofold) {}
+
+  // Declares `sums`, [columns / 8][4], and `small` for its small parts: the products over `depth` elements of
+  // lines of `line_bytes`. The lanes' places are those of 16-bit elements: q_lane, of the rows, and k_lane,
+  // of the columns.
+  void print_products(const std::string& sums, const std::string& small, int columns, int depth,
+                      int line_bytes, const std::string& q_lane, const std::string& k_lane);
+  // Adds to o[across / 8][4] the products of weights and the lines of the tile. `weight`: a C expression of
+  // the f32 at a place "[block of 8 columns][element]".
+  using Weight = std::function<std::string(const std::string& place)>;
+  void print_sums(const std::string& o, const Weight& weight, int columns, int across, int line_bytes,
+                  const std::string& tile);
+
+ private:
+  void print_split(const std::string& name, int count);  // splits words into their tf32 part and the rest
+  // Sums for two blocks of 8 columns, from fragments a and b; the arguments are C expressions in i, the
+  // block.
+  void print_pair(const std::string& sum, const std::string& small, const std::string& a,
+                  const std::string& b);
+
+  KernelText& text_;
+  const bool twofold_;
+};
 
 // A warp owns 16 rows of the tile. Thread t of it owns, in each block of 8 keys or columns, two elements of
 // row t / 4 and two 8 rows below. If warps split the keys, each owns all 16 rows of the tile and works alone,
@@ -97,13 +133,6 @@ class MmaEmitter {
   // Bytes per line of queries and keys, and of values.
   int deep_line() const { return deep_ * f_.flash.bytes(); }
   int across_line() const { return across_ * f_.flash.bytes(); }
-  // place(): address of byte `at` of a line of a tile in shared memory. place_on(): that address moved by
-  // `lines` lines (a multiple of 8) and `at` bytes (a multiple of 32), from a place in the first 32 bytes of
-  // a line. The thread-dependent part is then the same for all loads.
-  static std::string place(const std::string& tile, int line_bytes, const std::string& line,
-                           const std::string& at);
-  static std::string place_on(const std::string& place, int line_bytes, const std::string& lines,
-                              const std::string& at);
   bool words() const { return f_.flash.bytes() == 4; }
   const char* bits() const { return words() ? "unsigned" : "unsigned short"; }
   std::string declarations() const;
@@ -167,15 +196,7 @@ class MmaEmitter {
 
   void print_sums();
 
-  // The same for tf32, and for f32 as sums of two tf32 values.
-  void print_word_products();
-  void print_word_sums();
-  void print_split(const std::string& name, int count);  // splits words into their tf32 part and the rest
-  // Sums for two blocks of 8 columns, from fragments a and b; the arguments are C expressions in i, the
-  // block.
-  void print_pair(const std::string& sum, const std::string& small, const std::string& a,
-                  const std::string& b);
-  bool twofold() const { return f_.flash.dtype == DType::kF32; }
+  WordProducts word_products() { return {text_, f_.flash.dtype == DType::kF32}; }
 
   FlashFrame f_;
   KernelText& text_;

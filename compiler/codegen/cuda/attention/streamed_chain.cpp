@@ -52,10 +52,10 @@ class Emitter {
   // Whether the factors' rows begin at multiples of 16 bytes, relative to the buffers, whatever the sizes.
   bool has_wide_rows() const {
     return std::ranges::all_of(chain_.fills, [&](const StreamedChain::Fill& fill) {
-      bool ok = fill.depth % 8 == 0;
+      bool ok = fill.depth * bytes() % 16 == 0;
       for (const kernels::Flash::Operand* operand : {&fill.row, &fill.column})
         for (Expr e : {operand->base, operand->line})
-          ok = ok && (e.is_const(0) || program_.facts.known_divisor(e) % 8 == 0);
+          ok = ok && (e.is_const(0) || program_.facts.known_divisor(e) * bytes() % 16 == 0);
       return ok;
     });
   }
@@ -71,21 +71,25 @@ class Emitter {
 
   DeviceKernel emit(const GpuTarget& target) {
     print(target.dependent_launch);
+    const DType element = words() ? DType::kTF32 : chain_.dtype;
     Expr batches = 1;
     for (const loop::Dim& dim : chain_.chain.batch) batches *= dim.extent;
     Geometry geometry{.grid = {batches * row_tiles(), 1, 1}, .threads = threads()};
     geometry.shared_bytes = kernels::shared_bytes(plan_, chain_);
     geometry.dependent_launch = target.dependent_launch;
     return finish(text_, std::move(geometry),
-                  cat(memory_declarations(), mma_declarations(chain_.dtype, chain_.dtype, DType::kF32),
-                      load_lines_declarations()));
+                  cat(memory_declarations(), mma_declarations(element, element, DType::kF32),
+                      words() ? words_declarations() : std::string_view(), load_lines_declarations()));
   }
 
  private:
   Expr row_tiles() const { return sym::ceildiv(chain_.chain.row.extent, plan_.rows); }
   int threads() const { return plan_.rows * 2; }
   static int padded(const StreamedChain::Fill& fill) { return static_cast<int>(kernels::padded(fill.depth)); }
-  static int line_bytes(const StreamedChain::Fill& fill) { return 2 * padded(fill); }
+  int bytes() const { return byte_size(chain_.dtype); }
+  bool words() const { return bytes() == 4; }
+  WordProducts word_products() { return {text_, chain_.dtype == DType::kF32}; }
+  int line_bytes(const StreamedChain::Fill& fill) const { return bytes() * padded(fill); }
   int row_bytes() const {
     int bytes = 0;
     for (const StreamedChain::Fill& fill : chain_.fills) bytes += plan_.rows * line_bytes(fill);
@@ -220,7 +224,8 @@ class Emitter {
       for (const bool column : {false, true}) {
         const kernels::Flash::Operand& operand = column ? fill.column : fill.row;
         const std::string name = cat(column ? "b" : "a", i);
-        text_.line(cat("const unsigned short* const ", name, "_from = (const unsigned short*)",
+        const char* const bits = words() ? "unsigned" : "unsigned short";
+        text_.line(cat("const ", bits, "* const ", name, "_from = (const ", bits, "*)",
                        text_.pointer(operand.load->access.buffer), " + ",
                        bodies_.at(fill.part).index(operand.base), ";"));
         text_.line(cat("const int64_t ", name, "_line = ", text_.size(operand.line), ";"));
@@ -245,39 +250,22 @@ class Emitter {
                  cat("end - ", first));
   }
 
-  static std::string place(const std::string& tile, int line_bytes, const std::string& line,
-                           const std::string& at) {
-    return cat(tile, " + swizzled<", line_bytes, ">(", line, ", ", at, ")");
-  }
-  static std::string place_on(const std::string& place, int line_bytes, const std::string& lines,
-                              const std::string& at) {
-    return cat("swizzled_on<", line_bytes, ">(", place, ", ", at, ") + ", lines, " * ", line_bytes);
-  }
-
   // The product of the tile's rows and the step's columns, and the statements after it.
   void print_fill(size_t i) {
     const StreamedChain::Fill& fill = chain_.fills[i];
     const int bytes = line_bytes(fill);
-    text_.line(cat("float s", i, "[", plan_.columns / 8, "][4] = {};"));
-    text_.open("");
-    text_.line(cat("const unsigned b_tile = ring + stage * ", stage_bytes(), " + ", stage_bytes(i), ";"));
-    text_.line(cat("const unsigned a_lane = ",
-                   place(cat("a", i, "_tile"), bytes, "warp * 16 + lane_id % 16", "lane_id / 16 * 16"),
-                   ", b_lane = ",
-                   place("b_tile", bytes, "lane_id % 8 + lane_id / 16 * 8", "lane_id / 8 % 2 * 16"), ";"));
-    text_.line("#pragma unroll");
-    text_.open(cat("for (int k = 0; k < ", padded(fill), "; k += 16)"));
-    text_.line("unsigned a[4];");
-    text_.line(cat("load_matrices(a, ", place_on("a_lane", bytes, "0", "k * 2"), ");"));
-    text_.line("#pragma unroll");
-    text_.open(cat("for (int j = 0; j < ", plan_.columns / 16, "; ++j)"));
-    text_.line("unsigned b[4];");
-    text_.line(cat("load_matrices(b, ", place_on("b_lane", bytes, "j * 16", "k * 2"), ");"));
-    text_.line(cat("multiply(s", i, "[2 * j], a, b[0], b[1]);"));
-    text_.line(cat("multiply(s", i, "[2 * j + 1], a, b[2], b[3]);"));
-    text_.close();
-    text_.close();
-    text_.close();
+    text_.line(
+        cat("const unsigned b", i, "_tile = ring + stage * ", stage_bytes(), " + ", stage_bytes(i), ";"));
+    text_.line(cat(
+        "const unsigned a", i,
+        "_lane = ", place(cat("a", i, "_tile"), bytes, "warp * 16 + lane_id % 16", "lane_id / 16 * 16"),
+        ", b", i, "_lane = ",
+        place(cat("b", i, "_tile"), bytes, "lane_id % 8 + lane_id / 16 * 8", "lane_id / 8 % 2 * 16"), ";"));
+    if (words())
+      word_products().print_products(cat("s", i), cat("small", i), plan_.columns, padded(fill), bytes,
+                                     cat("a", i, "_lane"), cat("b", i, "_lane"));
+    else
+      print_product(i);
     open_rows();
     open_elements(plan_.columns);
     Body body = body_of(*fill.part);
@@ -286,6 +274,25 @@ class Emitter {
                    {.text = cat("s", i, "[j][2 * h + w]"), .dtype = DType::kF32});
     for (const Stmt* stmt : slice(fill.part->nest.body, fill.contraction.at, {}, true)) body.print(*stmt);
     close_elements();
+    text_.close();
+  }
+
+  // Of 16-bit elements.
+  void print_product(size_t i) {
+    const StreamedChain::Fill& fill = chain_.fills[i];
+    const int bytes = line_bytes(fill);
+    text_.line(cat("float s", i, "[", plan_.columns / 8, "][4] = {};"));
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int k = 0; k < ", padded(fill), "; k += 16)"));
+    text_.line("unsigned a[4];");
+    text_.line(cat("load_matrices(a, ", place_on(cat("a", i, "_lane"), bytes, "0", "k * 2"), ");"));
+    text_.line("#pragma unroll");
+    text_.open(cat("for (int j = 0; j < ", plan_.columns / 16, "; ++j)"));
+    text_.line("unsigned b[4];");
+    text_.line(cat("load_matrices(b, ", place_on(cat("b", i, "_lane"), bytes, "j * 16", "k * 2"), ");"));
+    text_.line(cat("multiply(s", i, "[2 * j], a, b[0], b[1]);"));
+    text_.line(cat("multiply(s", i, "[2 * j + 1], a, b[2], b[3]);"));
+    text_.close();
     text_.close();
   }
 
@@ -322,10 +329,17 @@ class Emitter {
     text_.close();
     text_.close();
     text_.open("");
+    const std::string tile = cat("b", sum.fill, "_tile");
+    if (words()) {
+      const auto weight = [&](const std::string& at) {
+        return chain_.dtype == DType::kTF32 ? cat("__builtin_bit_cast(float, ", weights, at, ")")
+                                            : weights + at;
+      };
+      word_products().print_sums(cat("o", i), weight, plan_.columns, padded(fill), bytes, tile);
+      return text_.close();
+    }
     text_.line(cat("const unsigned b_lane = ",
-                   place(cat("ring + stage * ", stage_bytes(), " + ", stage_bytes(sum.fill)), bytes,
-                         "lane_id % 8 + lane_id / 8 % 2 * 8", "lane_id / 16 * 16"),
-                   ";"));
+                   place(tile, bytes, "lane_id % 8 + lane_id / 8 % 2 * 8", "lane_id / 16 * 16"), ";"));
     text_.line("#pragma unroll");
     text_.open(cat("for (int k = 0; k < ", plan_.columns / 16, "; ++k)"));
     text_.line("unsigned a[4];");
