@@ -254,7 +254,7 @@ std::function<int()> declare_profile(CLI::App& app, const Globals& globals) {
   declare_library_flags(app, flags->threads, flags->function, flags->variant);
   declare_reference_operators(app, flags->ops);
   app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero)->type_name("SECONDS");
-  app.add_option("--runs", flags->runs, "measure so many runs (default: as --seconds says)")
+  app.add_option("--runs", flags->runs, "how many runs to measure (default: as many as fit into --seconds)")
       ->check(above_zero)
       ->type_name("NUMBER");
   app.add_option(

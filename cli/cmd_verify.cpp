@@ -176,11 +176,30 @@ void check_sizes(const std::vector<frontend::DimRange>& asked, const std::vector
         std::find_if(served.begin(), served.end(), [&](const auto& other) { return other.name == dim.name; });
     if (fixed == served.end())
       fail(ErrorKind::kUsage, "unknown-dim",
-           cat("the artifact has no size '", dim.name, "' of its inputs or states"));
+           cat("no input or state of the artifact has the size '", dim.name, "'"));
     if (fixed->lower != dim.lower || fixed->upper != dim.upper)
       fail(ErrorKind::kDoesNotFit, "sizes-differ",
            cat("the artifact is compiled for ", dim.name, "=", frontend::to_string(*fixed)));
   }
+}
+
+// Throws if the artifact keeps a state that the model has as an input: --state was left out.
+void check_states(const Library& artifact, const loop::Program& reference) {
+  const Json manifest = artifact.function_manifest();
+  const auto in_manifest = [&](const char* list, const std::string& name) {
+    return std::ranges::any_of(manifest[list], [&](const Json& each) { return each["name"] == name; });
+  };
+  const auto quoted = [](const std::string& name) { return cat("'", printable(name), "'"); };
+  std::vector<std::string> kept = names_of(reference, reference.inputs);
+  std::erase_if(kept, [&](const std::string& name) { return !in_manifest("states", name); });
+  if (kept.empty()) return;
+  std::vector<std::string> returned = names_of(reference, reference.outputs);
+  std::erase_if(returned, [&](const std::string& name) { return in_manifest("outputs", name); });
+  fail(ErrorKind::kUsage, "missing-state",
+       cat("the artifact keeps ", join(kept, ", ", quoted), " from run to run; the model has ",
+           kept.size() == 1 ? "it as an input" : "them as inputs"),
+       cat("give the --state that the artifact was compiled with: --state ", printable(kept[0]), "=OUTPUT",
+           returned.empty() ? "" : cat(", where OUTPUT is one of ", join(returned, ", ", quoted))));
 }
 
 // Runs the artifact. States start from their initial values, as in the interpreter's run.
@@ -292,7 +311,8 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
     take_flags(*library, flags.artifact, options);
   } else if (std::ranges::count(options.targets, "cpu") == 0) {
     fail(ErrorKind::kUsage, "no-such-target", "code made in memory runs on a CPU, and no CPU is a target",
-         "verify an artifact: stridec compile --target cuda -o model.so, and its name behind the model's");
+         "compile an artifact and verify that: stridec compile model.onnx --target cuda -o model.so, then "
+         "stridec verify model.onnx model.so");
   }
   options.targets = {"cpu"};  // for code of this build, to compare or to search for the difference
   options.gpus.clear();
@@ -306,7 +326,10 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   const Tolerance tolerance = flags.tolerance >= 0
                                   ? Tolerance{flags.tolerance, "given", false}
                                   : default_tolerance(graph, passes::precision(options.precision));
-  if (library) check_sizes(dims, options.dims, reference);
+  if (library) {
+    check_sizes(dims, options.dims, reference);
+    check_states(*library, reference);
+  }
   const auto files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input");
   const bool all_given = std::find(files.begin(), files.end(), "") == files.end();
   // The first run has the samples of the model file, if the user chooses neither inputs nor sizes.
@@ -450,7 +473,8 @@ void find_model(Flags& flags) {
   const std::filesystem::path path = std::filesystem::path(flags.artifact).parent_path() / name;
   if (name.empty() || !std::filesystem::exists(path))
     fail(ErrorKind::kUsage, "no-model",
-         cat("'", printable(name), "', which '", flags.artifact, "' was compiled from, is not beside it"),
+         cat("'", printable(name), "', from which '", flags.artifact,
+             "' was compiled, is not in the artifact's folder"),
          cat("write stridec verify MODEL ", flags.artifact, " --steps ", flags.steps));
   flags.common.model = path.string();
 }
@@ -467,12 +491,12 @@ int run(const Flags& given, const Globals& globals) {
       fail(ErrorKind::kUsage, "usage", "--steps compares with the interpreter, not with --expect");
     find_model(one);
     if (one.artifact.empty())
-      fail(ErrorKind::kUsage, "usage", "--steps is about an artifact",
+      fail(ErrorKind::kUsage, "usage", "--steps needs an artifact",
            "write stridec verify model.onnx model.so --steps 10");
   }
   if (functions.empty() || !one.function.empty()) return finish(verify(one, globals), globals);
   if (!given.artifact.empty() || given.common.model.empty())
-    fail(ErrorKind::kUsage, "usage", "functions with their models are verified in one artifact",
+    fail(ErrorKind::kUsage, "usage", "--function NAME=MODEL needs one artifact that holds the functions",
          "write stridec verify model.so --function prefill=prefill.onnx --function decode=decode.onnx");
   one.artifact = given.common.model;
   Json all = {{"pass", true}, {"functions", Json::array()}};
@@ -494,8 +518,9 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
   app.add_option("-i,--input", flags->inputs,
                  "name=file.npy, or all.npz (others are random; sizes by --dim, or small ones that fit)")
       ->type_name("[NAME=]FILE");
-  app.add_option("--expect", flags->expected,
-                 "name=file.npy for every output, or all.npz, instead of the interpreter's")
+  app.add_option(
+         "--expect", flags->expected,
+         "the expected outputs, instead of the interpreter's: name=file.npy for every output, or all.npz")
       ->type_name("[NAME=]FILE");
   app.add_option("--repro", flags->repro,
                  "the folder that gets the smallest model that differs, its inputs and repro.json")
@@ -506,11 +531,10 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
       ->check(above_zero)
       ->type_name("NUMBER")
       ->each([flags](const std::string&) { flags->runs_given = true; });
-  app.add_option(
-         "--steps", flags->steps,
-         "runs in a row of an artifact that keeps states (of its function train_step, if it has one): "
-         "outputs and every state are compared after each; the model may be left out if it is beside "
-         "the artifact")
+  app.add_option("--steps", flags->steps,
+                 "how many consecutive runs to compare of an artifact with states (of its function "
+                 "train_step, if it has one): outputs and all states are compared after each; the model may "
+                 "be left out if it is in the artifact's folder")
       ->check(above_zero)
       ->type_name("NUMBER");
   app.add_option("--tolerance", flags->tolerance,

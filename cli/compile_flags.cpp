@@ -53,7 +53,7 @@ std::vector<loop::SymbolValues> combinations(const std::vector<std::string>& fla
       fail(ErrorKind::kUsage, "bad-size",
            longer.empty()
                ? cat("'", flag, "' is not of the form name=size,size")
-               : cat("--specialize asks for ", longer.size(), " programs; ", kMost, " are the most"),
+               : cat("--specialize asks for ", longer.size(), " programs; the limit is ", kMost, ""),
            "write --specialize batch=1,8");
     all = std::move(longer);
   }
@@ -150,7 +150,7 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
       ->type_name("FILE");
   app.add_option("--kernels", kernels,
                  "a folder of kernels in C of your own for operations that the compiler knows; each is "
-                 "compared with the compiler's in results and time, and stands where it is faster")
+                 "compared with the compiler's in results and time, and is used where it is faster")
       ->type_name("FOLDER");
   app.add_flag(
       "--check-ops", check_ops,
@@ -178,28 +178,27 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
                  "weights that are trained: NAME, or a pattern such as 'decoder.*' (default: '*')")
       ->type_name("NAME");
   app.add_option("--lora", lora,
-                 "train low-rank adapters beside weights that stay as they are: "
+                 "train low-rank adapters for weights that stay as they are: "
                  "rank=8,alpha=16,targets=*q_proj*|*v_proj*")
       ->type_name("NAME=VALUE,...");
   app.add_option("--freeze", frozen_weights, "weights that are not trained, also if --trainable names them")
       ->type_name("NAME");
 
   app.add_option("--activation-memory-budget", memory_budget,
-                 "memory for a run's tensors, within which they are computed again instead of kept: a share "
-                 "of what that can save, from 0 to 1 (keep everything), or bytes: 2GiB")
+                 "limit of the memory for a run's tensors: some are computed again instead of kept. From 0 "
+                 "(least memory) to 1 (keep everything), or in bytes: 2GiB")
       ->type_name("BUDGET");
 
   group("Code");
   app.add_option("--mode", mode, "what to optimise for; 'stridec modes' explains them")
       ->type_name(choices(modes()));
-  app.add_option(
-         "--precision", precision,
-         "of products of matrices and convolutions: fp32 (what the model says), tf32 (on a GPU), bf16, "
-         "fp16")
+  app.add_option("--precision", precision,
+                 "precision of GEMMs and convolutions: fp32 (what the model says), tf32 (on a GPU), bf16, "
+                 "fp16")
       ->type_name(choices(passes::precisions()));
   app.add_option("-O", settings, "an option of the optimiser; 'stridec options' lists them")
       ->type_name("KEY=VALUE");
-  app.add_option("--weights", weights, "embed them in the library, or external: a file beside it")
+  app.add_option("--weights", weights, "embed: in the library; external: in a file next to it")
       ->check(CLI::IsMember({"embed", "external"}));
 
   app.add_option("--metadata", metadata, "text for the manifest: version=1.4; may be repeated")
@@ -210,10 +209,9 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
                  "tuning database: schedules are taken from it, and max-autotune adds to it (default: this "
                  "user's, with max-autotune)")
       ->type_name("FILE");
-  app.add_flag(
-      "--frozen", frozen,
-      "take the schedule of every kernel that is tuned from the database, and fail where one is missing; "
-      "parts of strips are not tuned");
+  app.add_flag("--frozen", frozen,
+               "take all schedules from the database, and fail where one is missing; parts of tiled groups "
+               "are not tuned");
   app.add_option(
          "--tune-shape", tune_shapes,
          "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them")
@@ -298,7 +296,7 @@ std::optional<train::Settings> parse_training(const CompileFlags& flags) {
     return std::nullopt;
   }
   if (!flags.functions.empty() || !flags.refit.empty())
-    fail(ErrorKind::kUsage, "bad-train", cat("--train goes together with neither --function nor --refit"),
+    fail(ErrorKind::kUsage, "bad-train", cat("--train cannot be combined with --function or --refit"),
          "its functions are named by functions=train_step+predict; their weights can be written at run time");
   std::vector<std::string> texts = flags.training;
   if (!flags.train_config.empty()) texts.insert(texts.begin(), read_train_config(flags.train_config));
@@ -370,7 +368,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   CompileOptions made;
   made.functions = parse_functions(functions);
   if (model.empty() && made.functions.empty())
-    fail(ErrorKind::kUsage, "usage", "a model is needed", "name a file, or files by --function name=model");
+    fail(ErrorKind::kUsage, "usage", "no model is given", "name a file, or files by --function name=model");
   if (!model.empty() && !made.functions.empty())
     fail(ErrorKind::kUsage, "usage", cat("'", model, "' is given in addition to functions"),
          cat("name its function: --function name=", model));
@@ -397,11 +395,11 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   }
   const auto targeted = [&](const char* name) { return std::ranges::count(made.targets, name) > 0; };
   if (!made.gpus.empty() && !targeted("cuda"))
-    fail(ErrorKind::kUsage, "no-such-target", "--gpu says for which GPUs to build, and no GPU is a target",
-         "--target cuda, or --target cpu,cuda for both in one library");
+    fail(ErrorKind::kUsage, "no-such-target", "--gpu needs a GPU among the targets",
+         "add --target cuda, or --target cpu,cuda for both in one library");
   if (!made.cpus.empty() && !targeted("cpu"))
-    fail(ErrorKind::kUsage, "no-such-target", "--cpu says for which CPUs to build, and no CPU is a target",
-         "--target cpu,cuda for both in one library");
+    fail(ErrorKind::kUsage, "no-such-target", "--cpu needs a CPU among the targets",
+         "add --target cpu,cuda for both in one library");
   made.dims = frontend::parse_dims(dims);
   for (const std::string& shape : shapes) made.shapes.push_back(frontend::parse_input_shape(shape));
   for (const std::string& value : input_values)
@@ -424,7 +422,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
     const std::string value = equals == std::string::npos ? "" : setting.substr(equals + 1),
                       values = cat("|", known->values, "|");
     if (equals == std::string::npos)
-      fail(ErrorKind::kUsage, "unknown-value", cat("option '", key, "' is given no value"),
+      fail(ErrorKind::kUsage, "unknown-value", cat("option '", key, "' needs a value"),
            cat("write -O ", key, "=", known->values));
     if (values.find(cat("|", value, "|")) == std::string::npos)
       fail(ErrorKind::kUsage, "unknown-value", cat("option '", key, "' does not take '", value, "'"),
@@ -437,7 +435,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
     made.training->loss_scale = "dynamic";
   made.specialize = combinations(specialize);
   if (!made.specialize.empty() && !targeted("cpu"))
-    fail(ErrorKind::kUsage, "no-such-target", "--specialize adds programs for CPUs, and no CPU is a target",
+    fail(ErrorKind::kUsage, "no-such-target", "--specialize adds programs for CPUs, but no CPU is a target",
          "leave it out: on a GPU each run's sizes choose among kernels; or --target cpu,cuda");
   made.tuning.database = tune_db;
   made.tuning.frozen = frozen;

@@ -22,7 +22,7 @@ std::string warning_text(const Diagnostic& warning);
 void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& globals);
 
 // Throws Error if output to stdout was not written completely. Output that nobody reads any more (`| head`)
-// is no error.
+// is not an error.
 void finish_output();
 
 // Pads columns to the widest cell. Cells of wide columns are wrapped where the table is wider than columns()

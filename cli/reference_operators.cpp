@@ -108,7 +108,7 @@ void use_references(Library& library, const OperatorFiles& files, const Globals&
     library.set_operator(name, [name, help](const stridec_call&) {
       fail(ErrorKind::kUnsupported, "no-reference",
            cat("operator '", printable(name),
-               "' is computed by the application, and has no reference that a command could run"),
+               "' is computed by the application, and has no reference that commands can run"),
            help);
     });
   }

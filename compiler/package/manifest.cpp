@@ -130,7 +130,7 @@ Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
   return kernels;
 }
 
-// Kernels of the user's operators, which are no kernels of the compiler's.
+// Kernels of the user's operators, which are not kernels of the compiler's.
 Json user_routines(const Program& program) {
   Json routines = Json::array();
   for (const loop::Routine& each : loop::routines_of(program)) {

@@ -77,7 +77,7 @@ Results called(const ComplexCall& c, const char* name, std::vector<NamedValue> a
 }
 Complex swapped(const Complex& z) {
   const int64_t rank = z.re.rank();
-  if (rank < 2) fail(ErrorKind::kDoesNotFit, "bad-argument", "a matrix has two dims");
+  if (rank < 2) fail(ErrorKind::kDoesNotFit, "bad-argument", "a matrix must have two dims");
   return {transpose(z.re, rank - 2, rank - 1), transpose(z.im, rank - 2, rank - 1)};
 }
 Complex triangle_of(const Complex& z, bool upper, bool unit) {

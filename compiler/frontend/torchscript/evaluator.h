@@ -89,7 +89,7 @@ class Evaluator {
   };
   // Those that are states, by their paths.
   std::map<std::string, Left> attribute_states;
-  // Those that change and are no states.
+  // Those that change and are not states.
   std::map<std::string, Left> changed_attributes();
   // forward(), starting from the states. Throws Raised.
   Value call_from_states(const Value& module, const std::string& method, const Arguments& arguments);

@@ -65,7 +65,7 @@ bool apply(Program& program, loop::Steps& steps, const Flow& flow, const Forward
   const auto refuse = [&](const std::string& why) {
     if (!decisions) return false;
     decision.fused = false;
-    decision.reason = "attention's backward pass stays apart: " + why;
+    decision.reason = "attention's backward pass is not fused: " + why;
     decisions->push_back(std::move(decision));
     return false;
   };

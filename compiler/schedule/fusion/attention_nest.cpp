@@ -167,7 +167,7 @@ class NestMaker {
     return *score;
   }
 
-  // p of a score; `shift`: the row's log-sum-exp, which is no number if the row sees no key.
+  // p of a score; `shift`: the row's log-sum-exp, which is not a number if the row sees no key.
   Value weight_of(Value score, Value shift, Expr row, Expr key) {
     const auto zero = [&] { return n_.constant(DType::kF32, 0); };
     const Value weight = unary(loop::ScalarOp::kExp, score - shift);

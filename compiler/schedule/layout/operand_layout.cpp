@@ -23,7 +23,7 @@ using loop::Program;
 using sym::Expr;
 
 // The buffer's dims, outermost first: those of the GEMM's points in their present order, then those of the
-// depth. Empty if a dim of the depth is no index of the buffer.
+// depth. Empty if a dim of the depth is not an index of the buffer.
 std::vector<size_t> rows_first(const loop::Access& access, const loop::Reduce& reduce) {
   std::vector<size_t> order;
   for (size_t c = 0; c < access.index.size(); ++c)

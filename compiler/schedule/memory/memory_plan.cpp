@@ -32,7 +32,7 @@ constexpr int64_t kTooMany = int64_t{1} << 45;
 
 struct Timeline {
   std::vector<Lifetime> lifetimes;  // by buffer
-  // By step: the nests that it runs; none if it is no launch.
+  // By step: the nests that it runs; none if it is not a launch.
   std::vector<std::vector<const loop::Nest*>> nests;
   std::map<LaunchKey, Lifetime> launches;
 };

@@ -163,7 +163,7 @@ TEST_CASE("a product stays one of floats where a scale runs along its sum") {
 }
 
 TEST_CASE(
-    "a product stays one of floats where one factor is no quantised number, or where 32 bits may be too "
+    "a product stays one of floats where one factor is not a quantised number, or where 32 bits may be too "
     "few") {
   const Made mixed = made({{DType::kU8, {3, 20}}, {DType::kF32, {20, 4}}},
                           [&](Builder&, const auto& in) { return matmul(real(in[0], 0.02, 5), in[1]); });

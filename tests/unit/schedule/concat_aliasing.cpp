@@ -88,7 +88,7 @@ TEST_CASE("of a chain of concatenations the last one owns the memory") {
   CHECK(text.find("[%i0, %i1 + 9]") != std::string::npos);
   REQUIRE(decisions.size() == 6);
   CHECK(decisions[0].fused);
-  CHECK(decisions[0].reason == "lies in it: stored once");
+  CHECK(decisions[0].reason == "stored in it, without a copy");
 }
 
 TEST_CASE("slices begin at whole pieces, and so do their rows, where that is asked for") {
@@ -215,7 +215,7 @@ TEST_CASE("nothing lies in a larger buffer where a run would have more memory al
   REQUIRE(decisions.size() == 2);
   CHECK(!decisions[0].fused);
   CHECK(decisions[0].producer == p.program[a.buffer].name);
-  CHECK(decisions[0].reason == "does not lie in it: more memory would be alive at once");
+  CHECK(decisions[0].reason == "not stored in it: peak memory would grow");
   CHECK(decisions[1].fused);
 }
 

@@ -344,7 +344,7 @@ TEST_CASE("reflections of reflections become one nest as long as their index sta
   CHECK(launches(reflected(12)) < 5);
 }
 
-TEST_CASE("what costs nothing to compute again is no second result of a contraction") {
+TEST_CASE("what costs nothing to compute again is not a second result of a contraction") {
   Pieces p("square");
   const View x = p.input("x", {p.n, 5}), w = p.input("w", {5, 6});
   const View product = p.matmul(x, w);

@@ -46,7 +46,7 @@ TEST_CASE("small nests over the same dims are one, whether they pass something o
   CHECK(joined(p, &decisions) == 1);
   REQUIRE(decisions.size() == 1);
   CHECK(decisions[0].fused);
-  CHECK(decisions[0].reason == "joined: 5 small nests over the same dims are one launch");
+  CHECK(decisions[0].reason == "joined: 5 small nests over the same dims become one launch");
 }
 
 TEST_CASE("parts of a concatenation are siblings") {

@@ -138,7 +138,7 @@ TEST_CASE("parts of one buffer are products that may pass each other, but not wh
   const Result result = joined(q);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
-  CHECK(result.decisions[0].reason == "a step between them is in the way");
+  CHECK(result.decisions[0].reason == "a step between them prevents it");
 }
 
 TEST_CASE("products that stay apart") {
@@ -154,13 +154,13 @@ TEST_CASE("products that stay apart") {
   CHECK(reasons([](Pieces& p, const View& x) {
           p.output("a", layer(p, x, 12, 480, 1));
           p.output("b", layer(p, x, 12, 480, 2));
-        }) == "one product would take 99 % of the time of both");
+        }) == "one GEMM would take 99 % of the time of both");
   // The epilogue is more work than the GEMMs.
   CHECK(reasons([](Pieces& p, const View& x) {
           p.output("a", layer(p, x, 12, 10, 1));
           p.output("b", layer(p, x, 12, 40, 2, false));
-        }) == "one product would take 234 % of the time of both");
-  // Another input, another depth; right operands that are no weights.
+        }) == "one GEMM would take 234 % of the time of both");
+  // Another input, another depth; right operands that are not weights.
   CHECK(reasons([](Pieces& p, const View& x) {
           p.output("a", layer(p, x, 12, 10, 1));
           p.output("b", layer(p, p.input("other", {p.n, 12}), 12, 4, 2));

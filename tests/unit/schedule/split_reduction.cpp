@@ -309,7 +309,7 @@ TEST_CASE("what cannot be split says why") {
   CHECK(refusal(before, "split_reduction %r9") == "no reduction of the nest runs over %r9");
   CHECK(refusal(before, "split_reduction %r2 %r5") == "the reduction does not run over %r5");
   CHECK(refusal(before, "split_reduction %r2 join %i7") == "no parallel dim %i7");
-  CHECK(refusal(before, "split_reduction %r2 by 4") == "strips want a reduction over one dim");
+  CHECK(refusal(before, "split_reduction %r2 by 4") == "tiles need a reduction over one dim");
 }
 
 TEST_CASE("long reductions of few points are split, short ones and those of many points are not") {

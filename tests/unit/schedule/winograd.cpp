@@ -258,5 +258,5 @@ TEST_CASE("convolutions that share no transform") {
   CHECK(reason(siblings(64, {100, 50})) ==
         "one transform of what both read, and 92 % of their time, but the weights of both would be too large "
         "for a cache");
-  CHECK(reason(siblings(32, {32, 32}, true)) == "a step between them is in the way");
+  CHECK(reason(siblings(32, {32, 32}, true)) == "a step between them prevents it");
 }
