@@ -95,7 +95,7 @@ Measured measure(Library& library, const Flags& flags) {
     timed_runs(library, flags.runs > 0 ? std::min(flags.runs, kTracedRuns) : kTracedRuns, 0);
     library.trace(nullptr);
   }
-  // Without the trace, before and after it: other work on the machine comes and goes.
+  // Timed without the trace before and after it, since the load of the machine varies.
   std::vector<double> plain = timed_runs(library, flags.runs, flags.seconds / 4);
   Recorder recorder;
   const stridec_trace_options options = {

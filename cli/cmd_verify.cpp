@@ -463,7 +463,7 @@ int finish(const Json& result, const Globals& globals) {
   return result["pass"].get<bool>() ? 0 : static_cast<int>(ErrorKind::kMismatch);
 }
 
-// `verify model.so --steps 10` looks for the model beside the artifact, under the name that its manifest has.
+// `verify model.so --steps 10` looks for the model in the artifact's folder, under the name in the manifest.
 void find_model(Flags& flags) {
   if (!flags.artifact.empty() || !flags.common.model.ends_with(".so")) return;
   flags.artifact = flags.common.model;

@@ -10,7 +10,7 @@
 
 namespace stridec::extend {
 
-// s = s + e, s = s * e, s = fmax(s, e) and their kin.
+// s = s + e, s = s * e, s = fmax(s, e) and the like.
 struct CSum {
   std::string sign;          // "+", "-", "*", "min" or "max"
   bool ignores_nan = false;  // fmin and fmax

@@ -182,7 +182,7 @@ ValueId Evaluator::tensor(const Term& term) {
   return folded(outputs[static_cast<size_t>(term.output)]);
 }
 
-// A number takes the dtype of the operands beside it; `select`: those after the first.
+// A number takes the dtype of the other operands; `select`: of those after the first.
 std::vector<ValueId> Evaluator::operands(const std::vector<const Term*>& terms, bool select) {
   std::vector<ValueId> values(terms.size());
   std::optional<DType> dtype;

@@ -101,7 +101,7 @@ KernelHeader parse_kernel_header(const std::string& text, const std::string& pla
     const auto end = after_bracket(tokens, at);
     if (!end) rule_error(text, place, tokens[at].at, cat("no bracket closes this '", tokens[at].text, "'"));
     if (is(at, "(") && at > begins && tokens[at - 1].word && tokens[at - 1].text != "__attribute__") {
-      // Attributes may stand between the parameters and the body.
+      // Attributes may follow the parameters.
       size_t body = *end;
       while (is(body, "__attribute__") && is(body + 1, "("))
         body = after_bracket(tokens, body + 1).value_or(tokens.size());

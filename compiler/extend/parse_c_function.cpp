@@ -170,7 +170,7 @@ class Parser : TokenReader<Token> {
     return next.kind == Token::Kind::kName && (next.text == "const" || is_type(next.text));
   }
 
-  // "unsigned long" and its kin as the types of stdint.h.
+  // "unsigned long" and the like as the types of stdint.h.
   std::string type() {
     while (accept("const")) {
     }

@@ -263,7 +263,7 @@ class Expander {
       const bool end =
           (depth == 0 && (c == ';' || (code && (c == '{' || c == '}')))) || c == '\n' || i + 1 == text.size();
       if (!end) continue;
-      // A semicolon ends a statement of C, and stands between those of formulas.
+      // A semicolon ends a statement of C, and separates those of formulas.
       const bool own = i + 1 == text.size() ? c != '}' || !code : code && c == ';';
       const std::string part = text.substr(begin, i + (own ? 1 : 0) - begin);
       if (part.find('@') == std::string::npos) {

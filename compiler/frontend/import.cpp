@@ -293,7 +293,7 @@ Imported import_torchscript(const std::string& path, const graph::Data& file, co
           std::move(imported.unknown)};
 }
 
-// A method stands in a TorchScript file alone.
+// Only TorchScript files have methods.
 void refuse_method(const ImportOptions& options) {
   if (!options.method.empty())
     fail(ErrorKind::kUsage, "no-method",

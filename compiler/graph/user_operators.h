@@ -1,5 +1,5 @@
 // The interface through which frontends reach operators that the user declares (compiler/extend), and what
-// they note about operators that nobody declares.
+// they note about undeclared operators.
 #pragma once
 
 #include <optional>

@@ -149,7 +149,7 @@ Json user_routines(const Program& program) {
   return routines;
 }
 
-// Parts of the library that NOTICE has sections for, beside kernels made for the model.
+// Parts of the library that NOTICE has sections for, in addition to kernels made for the model.
 Json parts_of(const ManifestFacts& facts) {
   static const std::map<std::string, std::string, std::less<>> kParts = {{"image_size", "image"},
                                                                          {"image_decode", "image"},

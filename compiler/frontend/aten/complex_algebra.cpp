@@ -46,7 +46,7 @@ Results cumprod(const ComplexCall& c) {
 }
 
 // Operators of the ring of matrices, in which real forms compute as the complex matrices do. A vector is one
-// column: its parts stand one below the other.
+// column: its parts are stacked.
 Results in_ring(const ComplexCall& c) {
   std::vector<Value> own = c.values;
   std::optional<Shape> column;  // the shape of the first matrix without its last dim

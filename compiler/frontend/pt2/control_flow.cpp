@@ -160,7 +160,7 @@ std::vector<Value> op_map(const Call& c) {
   return over_rows(c, c.graph(0), {}, operands(c, c.list(1)), operands(c, c.list(2)));
 }
 
-// A region that runs where it stands. It shares the storages of its operands.
+// A region that runs in place. It shares the storages of its operands.
 std::vector<Value> inlined(const Call& c, size_t graph, size_t first) {
   std::vector<Value> given;
   for (size_t i = first; i < c.node.inputs.size(); ++i) {

@@ -22,7 +22,7 @@ struct Imported {
 // import_module says what they are.
 bool is_module(const graph::Data& file);
 
-// Collects what is not supported as problems and goes on. Throws Error for files that cannot be read.
+// Collects what is not supported as problems and continues. Throws Error for files that cannot be read.
 //
 // Inputs. The arguments of forward(), or of another method that `method` names, by their names; items of
 // tuples, lists and dicts are "pair.0", "images.2" and "targets.boxes". Their types come from `shapes`, or

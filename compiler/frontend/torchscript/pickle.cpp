@@ -84,7 +84,7 @@ class Machine final : public frontend::PickleMachine<Item> {
   void reduce() {
     const ItemRef args = pop(), f = pop();
     if (f->kind != Kind::kName) bad("calls something that is not a function");
-    // The value of an enum stands by itself.
+    // The value of an enum is stored by itself.
     const bool one = args->kind != Kind::kTuple && f->text.starts_with(kOfProgram);
     if (args->kind != Kind::kTuple && !one) bad("calls something that is not a function");
     push(called(f->text, one ? std::vector{args} : args->items));

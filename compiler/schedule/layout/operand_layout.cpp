@@ -146,7 +146,7 @@ bool divides(const loop::Access& access) {
 }
 
 // Returns the GEMM after a copy of the operand that it reads in windows. Returns nothing if it reads none, or
-// reads each element seldom.
+// reads each element rarely.
 std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
   // Least number of results that read an element: gathered tiles run at a fifth of the speed of boxes.
   constexpr int64_t kReadsWorthCopy = 64;
