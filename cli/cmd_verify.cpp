@@ -26,6 +26,7 @@
 #include "cli/reference_operators.h"
 #include "cli/repro.h"
 #include "cli/tolerance.h"
+#include "cli/verified_run.h"
 #include "cli/verify_steps.h"
 #include "compiler/base/file_hash.h"
 #include "compiler/base/pattern.h"
@@ -293,22 +294,17 @@ std::string function_of(const Flags& flags, const Library& library) {
   return flags.steps > 0 && flags.function.empty() && trains ? "train_step" : flags.function;
 }
 
-// `other`: is set to why the artifact is not the model's.
-Json verify(const Flags& flags, const Globals& globals, std::string& other) {
-  const auto start = std::chrono::steady_clock::now();
-  ProgressPrinter progress(globals);
-  CompileOptions options = flags.common.options(globals);
-  // --dim gives the sizes of the runs. Fixed sizes and ranges are the artifact's, like all other flags of its
-  // compilation.
-  const auto dims = options.dims;
-  std::optional<Library> library;
-  std::optional<FileHash> hash;
+// Opens the artifact, if one is given, and takes the flags of its compilation into `options`. `other`: is set
+// to why the artifact is not the model's.
+void open_artifact(const Flags& flags, const Globals& globals, CompileOptions& options,
+                   std::optional<Library>& library, std::string& other) {
   if (!flags.artifact.empty()) {
     library.emplace(flags.artifact, 0);
     library->select(function_of(flags, *library));
     use_references(*library, options.extensions.operators, globals);
-    hash.emplace(options.model);
+    FileHash hash(options.model);
     take_flags(*library, flags.artifact, options);
+    other = other_model(*library, flags, hash.get());
   } else if (std::ranges::count(options.targets, "cpu") == 0) {
     fail(ErrorKind::kUsage, "no-such-target", "code made in memory runs on a CPU, and no CPU is a target",
          "compile an artifact and verify that: stridec compile model.onnx --target cuda -o model.so, then "
@@ -317,8 +313,66 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   options.targets = {"cpu"};  // for code of this build, to compare or to search for the difference
   options.gpus.clear();
   options.sizes_stay_open = !library;
-  if (hash) other = other_model(*library, flags, hash->get());
   if (!other.empty()) note(cat("warning[other-model]: ", other), globals);
+}
+
+// What is compared, which is printed too.
+Json compared_of(const Flags& flags, const Globals& globals, const Library* library, const Compilation& made,
+                 const std::string& precision, const Tolerance& tolerance) {
+  Json compared = {{"model", flags.common.model},
+                   {"artifact", flags.artifact},
+                   {"variant", library ? library->variant() : made.main().variants.front().target.name},
+                   {"precision", precision},
+                   {"tolerance", tolerance.relative},
+                   {"tolerance_of", tolerance.reason},
+                   {"quantized", tolerance.quantized}};
+  const bool named = library && library->functions().size() > 1;
+  if (!globals.json && !globals.quiet)
+    std::printf(
+        "%s %s against %s, %s\n", named ? cat(" ", library->function(), ":").c_str() : "",
+        cat(library ? flags.artifact : "this build's code", ", ", compared["variant"].get<std::string>(), ",")
+            .c_str(),
+        flags.expected.empty() ? "the interpreter" : "the given outputs", to_string(tolerance).c_str());
+  return compared;
+}
+
+// The expected outputs. Random inputs that contradict each other are drawn again: `draw` gives those of an
+// attempt. `fixed`: they are not random.
+Tensors expected_outputs(const Flags& flags, const loop::Program& reference,
+                         const std::function<Given(int)>& draw, bool fixed, Given& inputs,
+                         ProgressPrinter& progress) {
+  constexpr int kDraws = 16;
+  for (int attempt = 0;; ++attempt) {
+    inputs = draw(attempt);
+    try {
+      return flags.expected.empty() ? reference_outputs(reference, inputs, fixed, progress)
+                                    : given_outputs(reference, flags);
+    } catch (const Error& error) {
+      if (fixed || error.diagnostic.kind != ErrorKind::kDoesNotFit || attempt + 1 == kDraws) throw;
+    }
+  }
+}
+
+// What the first differing node says about a failure; `first`: none differs in this build's code.
+std::string cause_text(const std::optional<FirstDifference>& first, const Library* library) {
+  if (first) return "; first difference at " + first->text;
+  if (!library) return "; the interpreter agrees with the compiled code";
+  return library->device().type == STRIDEC_DEVICE_CUDA
+             ? "; this build's code for a CPU agrees with the interpreter"
+             : "; this build's own code agrees with the interpreter: compile the artifact again";
+}
+
+// `other`: is set to why the artifact is not the model's.
+Json verify(const Flags& flags, const Globals& globals, std::string& other) {
+  const auto start = std::chrono::steady_clock::now();
+  ProgressPrinter progress(globals);
+  CompileOptions options = flags.common.options(globals);
+  // --dim gives the sizes of the runs. Fixed sizes and ranges are the artifact's, like all other flags of its
+  // compilation.
+  const auto dims = options.dims;
+  std::optional<Library> opened;
+  open_artifact(flags, globals, options, opened, other);
+  Library* const library = opened ? &*opened : nullptr;
   const Compilation made = compile(options, Stage::kSchedule);
   print_warnings(made.main().warnings, globals);
   const graph::Graph& graph = made.main().graph;
@@ -336,25 +390,9 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   const auto samples = flags.inputs.empty() && flags.expected.empty() && dims.empty()
                            ? samples_of(reference, flags.common.model)
                            : std::nullopt;
-  const int count = all_given ? 1 : std::max(1, flags.runs);
-  const auto ranges = loop::input_ranges(reference);
-  Json compared = {{"model", flags.common.model},
-                   {"artifact", flags.artifact},
-                   {"variant", library ? library->variant() : made.main().variants.front().target.name},
-                   {"precision", options.precision},
-                   {"tolerance", tolerance.relative},
-                   {"tolerance_of", tolerance.reason},
-                   {"quantized", tolerance.quantized},
-                   {"other_model", other}};
-  const bool named = library && library->functions().size() > 1;
-  if (named) compared["function"] = library->function();
-  const bool says = !globals.json && !globals.quiet;
-  if (says)
-    std::printf(
-        "%s %s against %s, %s\n", named ? cat(" ", library->function(), ":").c_str() : "",
-        cat(library ? flags.artifact : "this build's code", ", ", compared["variant"].get<std::string>(), ",")
-            .c_str(),
-        flags.expected.empty() ? "the interpreter" : "the given outputs", to_string(tolerance).c_str());
+  Json compared = compared_of(flags, globals, library, made, options.precision, tolerance);
+  compared["other_model"] = other;
+  if (library && library->functions().size() > 1) compared["function"] = library->function();
   if (flags.steps > 0)
     return verify_in_a_row({.library = *library,
                             .graph = graph,
@@ -364,80 +402,39 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
                             .dims = dims,
                             .steps = flags.steps},
                            std::move(compared), other, globals);
+  const auto ranges = loop::input_ranges(reference);
   Json runs = Json::array();
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0, count = all_given ? 1 : std::max(1, flags.runs); i < count; ++i) {
     // The number of runs with random inputs is limited by time, unless it is given.
     if (i > 0 && !flags.runs_given && std::chrono::steady_clock::now() - start > kEnough) break;
     const bool sampled = samples && i == 0;
     const Sizes chosen = choose_sizes(reference, dims, i), sizes = all_given || sampled ? Sizes() : chosen;
-    // Random inputs that contradict each other are drawn again.
-    constexpr int kDraws = 16;
-    Given inputs;
-    Tensors want;
-    for (int draw = 0; want.empty(); ++draw) {
-      inputs.inputs = sampled ? *samples : inputs_of(reference, ranges, files, sizes, i + 1000 * draw);
-      inputs.context = context_sizes_of(reference, inputs.inputs, chosen);
-      try {
-        want = flags.expected.empty() ? reference_outputs(reference, inputs, all_given || sampled, progress)
-                                      : given_outputs(reference, flags);
-        break;
-      } catch (const Error& error) {
-        if (all_given || sampled || error.diagnostic.kind != ErrorKind::kDoesNotFit || draw + 1 == kDraws)
-          throw;
-      }
-    }
-    const Tensors got = library ? run_artifact(*library, inputs) : run_compiled(made, inputs);
-    if (got.size() != want.size())
-      fail(ErrorKind::kMismatch, "output-count",
-           cat("the artifact has ", got.size(), " outputs, the model ", want.size()), "compile it again");
-    const auto differences = compare(got, want);
-    const auto exceeds = [&](const std::vector<Allowed>& most) {
-      return std::ranges::find_if(differences,
-                                  [&](const Difference& d) { return most[d.output].exceeded_by(d); });
+    const auto draw = [&](int attempt) {
+      Given given;
+      given.inputs = sampled ? *samples : inputs_of(reference, ranges, files, sizes, i + 1000 * attempt);
+      given.context = context_sizes_of(reference, given.inputs, chosen);
+      return given;
     };
-    std::vector<Allowed> allowed(want.size(), {tolerance.relative, tolerance.relative});
-    // The interpreter is slow, so it finds out what roundings can change only where this matters.
-    if (exceeds(allowed) != differences.end()) {
-      const auto reference_run = [&](const graph::Graph& each) {
-        return interpret(reference_of(each), inputs, progress);
-      };
-      const Tensors own = flags.expected.empty() || !tolerance.quantized ? want : reference_run(graph);
-      allowed = allowed_differences(graph, own, tolerance, reference_run);
-    }
-    const auto failed = exceeds(allowed);
-    const Difference worst = failed != differences.end() ? *failed
-                             : differences.empty()
-                                 ? Difference()
-                                 : *std::ranges::max_element(differences, {}, &Difference::error);
-    const double most = allowed.empty() ? tolerance.relative : allowed[worst.output].largest;
+    VerifiedRun run;
+    run.want = expected_outputs(flags, reference, draw, all_given || sampled, run.inputs, progress);
+    run.got = library ? run_artifact(*library, run.inputs) : run_compiled(made, run.inputs);
+    judge(run, graph, tolerance, !flags.expected.empty(), progress);
+    const Difference worst = run.worst();
+    const double most = run.allowed.empty() ? tolerance.relative : run.allowed[worst.output].largest;
     runs.push_back(
         {{"run", i}, {"sizes", sizes}, {"difference", worst.error}, {"mean", worst.mean}, {"allowed", most}});
-    if (failed == differences.end()) {
-      if (says)
+    if (!run.failed()) {
+      if (!globals.json && !globals.quiet)
         std::printf(" ok    run %d%s%s: largest difference %.1e, mean %.1e%s\n", i + 1,
                     text_of(sizes).c_str(), sampled ? " (the file's sample inputs)" : "", worst.error,
                     worst.mean,
                     most > tolerance.relative ? cat("; roundings can change ", most).c_str() : "");
       continue;
     }
-    const std::string& output = reference[reference.outputs[worst.output]].name;
-    std::string failure = cat("output '", output, "': ");
-    if (got[worst.output].shape != want[worst.output].shape ||
-        got[worst.output].dtype != want[worst.output].dtype)
-      failure += "its shape or type differs";
-    else
-      failure += cat(worst.error, " at ", position(want[worst.output], worst.element), " (expected ",
-                     worst.want, ", got ", worst.got, "), mean ", worst.mean, "; allowed ", most, ", mean ",
-                     allowed[worst.output].mean);
-    const DifferenceSearch search{made, options, inputs, tolerance, progress};
+    std::string failure = failure_text(run, worst, reference[reference.outputs[worst.output]].name);
+    const DifferenceSearch search{made, options, run.inputs, tolerance, progress};
     const auto first = first_difference(search);
-    if (first)
-      failure += "; first difference at " + first->text;
-    else
-      failure += library && library->device().type == STRIDEC_DEVICE_CUDA
-                     ? "; this build's code for a CPU agrees with the interpreter"
-                 : library ? "; this build's own code agrees with the interpreter: compile the artifact again"
-                           : "; the interpreter agrees with the compiled code";
+    failure += cause_text(first, library);
     if (!other.empty()) failure += cat("; ", other);
     if (first) compared["difference"] = difference_json(graph, *first);
     leave_repro(flags, search, first, names_of(reference, reference.inputs), compared, failure);
