@@ -48,7 +48,7 @@ struct sd_machine {
 #undef X
   return cat(out, R"(};
 extern "C" sd_machine* sd_machine_now = nullptr;
-// What the machine does is not an access of the kernel's.
+// What the machine does is no access of the kernel's.
 #define SD_UNSEEN __attribute__((disable_sanitizer_instrumentation))
 )",
              functions, R"(

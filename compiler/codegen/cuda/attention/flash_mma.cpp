@@ -20,7 +20,7 @@ static inline void load_lines(unsigned to, const Bits* from, int64_t pitch, int6
       const int line = thread / kPieces, at = thread % kPieces * kLanes;
       const Bits* const source = from + line * pitch + at;
       const unsigned place = to + swizzled<kPadded * kBytes>(line, at * kBytes);
-      // line and i have no bits in common.
+      // Bits that line and i share are none.
       #pragma unroll
       for (int i = 0; i < kLines; i += kApart)
         copy_async<16>((place ^ turn_of<kPadded * kBytes>(i) << 4) + i * kPadded * kBytes, source + i * pitch);

@@ -40,7 +40,7 @@ template <int kBytes> static inline unsigned swizzled_on(unsigned place, int at)
 )";
 
 constexpr std::string_view kMemory = R"(
-// The first of kBytes, followed by zeros.
+// The first of kBytes; zeros behind them.
 template <int kBytes> static inline void copy_some(unsigned to, const void* from, unsigned bytes) {
   if (kBytes == 16)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory");

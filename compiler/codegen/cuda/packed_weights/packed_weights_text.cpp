@@ -25,7 +25,7 @@ static inline unsigned sd_prmt(unsigned x, unsigned y, unsigned how) {
   return out;
 }
 static inline unsigned sd_and_or(unsigned x, unsigned mask, unsigned bits) { return (x & mask) | bits; }
-// a * b + c, which is not a number that has to be rounded.
+// a * b + c, which is no number that has to be rounded.
 static inline unsigned sd_fma2(unsigned a, unsigned b, unsigned c) {
   unsigned out = 0;
   for (int i = 0; i < 2; ++i) {
