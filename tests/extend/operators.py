@@ -337,7 +337,7 @@ def check_errors(work, run, says, expect):
     model, file = model_of(work / "custom.onnx", [custom()]), work / "bad.json"
     formula = {"formula": "y = x"}
     wrong = {
-        "no JSON": ("{", "bad.json#: no JSON"),
+        "no JSON": ("{", "bad.json#: not valid JSON"),
         "member": ({"operators": [], "kernels": 1}, "#/kernels: unknown member 'kernels'"),
         "missing": ({"operators": [{"domain": "acme"}]}, "#/operators/0: member 'inputs' is missing"),
         "type": (one(formula, inputs=[{"name": "x", "type": "f31"}]), "#/operators/0/inputs/0/type: 'f31' is neither a type"),
@@ -453,7 +453,7 @@ def check_draft(work, run, says, expect):
     manifest = json.loads((work / "draft.json").read_text())
     listed = manifest["extensions"]["operators"][0]
     expect("manifest", listed["file"] == "drafted.json" and listed["operators"] == ["acme::Op"] and len(listed["sha256"]) == 64, listed)
-    says("the manifest does not replace the file", ["compile", model, "-o", work / "drafted.so", "--ops", file], 1, "would destroy")
+    says("the manifest does not replace the file", ["compile", model, "-o", work / "drafted.so", "--ops", file], 1, "would overwrite")
     says("two files of one operator", ["check", model, "--ops", file, "--ops", file], 1, "two files of --ops declare acme::Op")
 
 

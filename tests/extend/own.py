@@ -143,7 +143,7 @@ def check(work, run, says, expect):
 
     # Files that are wrong.
     wrong = {
-        "no JSON": ("{", "no JSON"),
+        "no JSON": ("{", "not valid JSON"),
         "member": ({"kernels": [], "operators": []}, "unknown member 'operators'"),
         "no pattern": ({"kernels": [{k: v for k, v in gemm().items() if k != "computes"}]}, "member 'computes' is missing"),
         "no kernel": ({"kernels": [{**gemm(), "body": {"formula": "y = matmul(x, w)"}}]}, "the body must be a kernel"),

@@ -176,7 +176,7 @@ def check_errors(work, run, says, expect):
         ends = (3, 4) if name == "C" else (3,)
         expect(f"variadic error: {name}", code in ends and sentence in " ".join((out + errors).split()), f"{code} {out} {errors}")
     file.write_text(json.dumps(op(good, (t("a", ["n", "d"], "f32"), xs))))
-    says("variadic error: too few", ["check", model_of(work / "few.onnx", [custom(("x",))]), "--ops", file], 4, "has 1 inputs, and the operator takes 2 or more",
+    says("variadic error: too few", ["check", model_of(work / "few.onnx", [custom(("x",))]), "--ops", file], 4, "has 1 inputs, but the operator takes 2 or more",
          "node 0 'custom'")
     two = op({"formula": "ys@ = xs@ * 2"}, outputs=(t("ys", ["n", "d"], "f32", variadic=True),))
     file.write_text(json.dumps(two))
