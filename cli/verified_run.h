@@ -32,8 +32,8 @@ struct VerifiedRun {
   }
 };
 
-// Sets the run's differences and what is allowed. `outputs_given`: by the user, not by the interpreter. Throws
-// Error if the numbers of outputs differ.
+// Sets the run's differences and what is allowed. `outputs_given`: by the user, not by the interpreter.
+// Throws Error if the numbers of outputs differ.
 void judge(VerifiedRun& run, const graph::Graph& graph, const Tolerance& tolerance, bool outputs_given,
            ProgressPrinter& progress);
 
