@@ -184,7 +184,7 @@ static Term narrow(Term q, Term scale) {
   return (cast(q, DType::kF32) - cast(zero, DType::kF32)) * scale;
 }
 
-TEST_CASE("floats of 8 bits are multiplied as they are, with one scale behind") {
+TEST_CASE("8-bit floats are multiplied as they are, followed by one scale") {
   for (const DType data : {DType::kF8E4M3, DType::kF8E5M2})
     for (const DType weights : {DType::kF8E4M3, DType::kF8E5M2}) {
       const Made m = made({{data, {3, 20}}}, [&](Builder& b, const auto& in) {

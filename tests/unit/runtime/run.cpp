@@ -99,7 +99,7 @@ TEST_CASE("strides of inputs are respected: transposed, reversed, broadcast, wit
   }
 }
 
-TEST_CASE("strided outputs are scattered, and nothing beside their elements is touched") {
+TEST_CASE("strided outputs are scattered, and only their elements are written") {
   Model model(scale());
   Context context(model);
   Scale s(3, 5);

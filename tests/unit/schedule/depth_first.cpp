@@ -266,7 +266,7 @@ Program normalised(int64_t width, int64_t channels, const Layer& layer) {
   return program;
 }
 
-TEST_CASE("statistics are taken of rows while these lie in a cache, and the rows stay") {
+TEST_CASE("statistics of rows are computed while the rows are in cache, and the rows are stored") {
   for (const Layer& layer : {Layer{32, 3, 1, 1, 1}, Layer{32, 3, 2, 1, 0}, Layer{32}}) {
     const Program before = normalised(600, 32, layer);
     REQUIRE(before.steps.size() == 4);

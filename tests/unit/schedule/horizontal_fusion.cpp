@@ -56,7 +56,7 @@ TEST_CASE("parts of a concatenation are siblings") {
   CHECK(joined(p) == 2);  // the copy to the output has a dim of 32
 }
 
-TEST_CASE("nests that another one stands between join where they may pass it") {
+TEST_CASE("nests with another one between them join where they may pass it") {
   for (const bool blocked : {false, true}) {
     Pieces p("between");
     const View x = p.input("x", {p.n, 16}), y = p.input("y", {p.n, 16});

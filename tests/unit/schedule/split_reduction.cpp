@@ -114,7 +114,7 @@ TEST_CASE("partial results of a mean, then of a variance") {
   check_same(before, split(before, "split_reduction %r4 %r5", &reason));
 }
 
-TEST_CASE("a variance is taken apart with its mean") {
+TEST_CASE("a variance is split together with its mean") {
   Program before = group_statistics(4);
   before.facts.set_range(sym::var("m"), 1, 1000);
   std::string reason;

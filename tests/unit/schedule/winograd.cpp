@@ -126,7 +126,7 @@ TEST_CASE("tiles of 2x2 and 4x4 give what the convolution gives, also at the bor
     }
 }
 
-TEST_CASE("what is no such convolution says why") {
+TEST_CASE("other convolutions give the reason why not") {
   const std::string window = "the window is not 3x3, stride 1";
   CHECK(refusal({.taps = 2}) == window);
   CHECK(refusal({.stride = 2}) == window);

@@ -64,7 +64,7 @@ TEST_CASE("equal kernels are tuned once, from the space of candidates, and repla
   }
 }
 
-TEST_CASE("what an entry has otherwise than is wanted is told by name") {
+TEST_CASE("what differs between an entry and the request is named") {
   const Key wanted{
       .structure = "0", .shape = "1x128,64x128", .target = "znver5", .device = "", .compiler = "0.1.0-a"};
   Key key = wanted;

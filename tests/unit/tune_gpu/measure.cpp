@@ -158,7 +158,7 @@ TEST_CASE("a GPU that is lost between two faults ends the race with the reason")
   CHECK(measure(race.subjects, {.seconds = 0.05}, &gpu)[0].kind == Kind::kTimed);
 }
 
-TEST_CASE("what stands in the way of measuring on a GPU is a sentence") {
+TEST_CASE("what prevents measuring on a GPU is a sentence") {
   Race race;
   fake_cuda()->capability = 80;
   CHECK(Gpu(race.target).problem().find("compute capability 8.0") != std::string::npos);
