@@ -49,8 +49,8 @@ double alpha_of(const ParameterFile& file, std::optional<double> given) {
     if (const train::Settings settings = train::parse_settings(train->second); settings.lora)
       return settings.lora->alpha;
   fail(ErrorKind::kUsage, "no-alpha",
-       "the file has adapters, and does not say by which alpha they were trained",
-       "'stridec train --save' writes it; of another file: --lora-alpha 16");
+       "the file has adapters but does not say which alpha they were trained with",
+       "'stridec train --save' records it; give it for other files: --lora-alpha 16");
 }
 
 // The dims of each weight that its adapter's matrices belong to, from the model's graph.

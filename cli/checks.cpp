@@ -17,11 +17,11 @@ double number_of(const std::string& text) {
 }  // namespace
 
 std::string above_zero(const std::string& text) {
-  return number_of(text) > 0 ? "" : cat("'", text, "' is no number above zero");
+  return number_of(text) > 0 ? "" : cat("'", text, "' is not a positive number");
 }
 
 std::string zero_or_more(const std::string& text) {
-  return number_of(text) >= 0 ? "" : cat("'", text, "' is no number of zero or more");
+  return number_of(text) >= 0 ? "" : cat("'", text, "' is not zero or a positive number");
 }
 
 }  // namespace stridec::cli

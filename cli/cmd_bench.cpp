@@ -169,7 +169,7 @@ std::string share_of_bandwidth(double bytes, double seconds, const Roof& roof, c
   const std::string most =
       cat(number(level.rate * 1e-9, "%.1f"), " that ", gpu ? "a copy" : level.name, " reaches");
   const double share = bytes / seconds / level.rate;
-  if (share > 1) return cat("more than the ", most, ": kernels find in caches what others left there");
+  if (share > 1) return cat("more than the ", most, ": kernels find data of earlier ones in caches");
   return cat(number(100 * share, "%.0f %% of "), most);
 }
 
@@ -266,7 +266,7 @@ int bench(const Flags& flags, const Globals& globals) {
     std::printf("%s beside kernels: %s (launches, guards)\n", table(cells).c_str(),
                 human_seconds(median - in_kernels).c_str());
   else
-    std::printf("%s kernels one by one take %s: they run again for this, with the clock read around each\n",
+    std::printf("%s kernels timed one by one take %s, in another run with the clock read around each\n",
                 table(cells).c_str(), human_seconds(in_kernels).c_str());
   const auto memory = first.library->memory();
   std::printf(" memory: arena %s, scratch %s, staging %s\n", human_bytes(memory.arena_bytes).c_str(),

@@ -99,7 +99,7 @@ void print_text(const std::string& file, const frontend::Imported& imported, con
     const graph::Type& type = graph[graph.top.results[i]].type;
     if (std::any_of(type.shape.begin(), type.shape.end(),
                     [&](sym::Expr dim) { return is_data_dependent(graph, dim); }))
-      std::printf(" note       output '%s' %s has a size that only the data tells\n",
+      std::printf(" note       output '%s' %s has a size that depends on the data\n",
                   printable(graph.output_names[i]).c_str(), graph::to_string(type).c_str());
   }
   for (const Diagnostic& warning : imported.warnings)

@@ -55,11 +55,12 @@ void check_outputs(const std::string& output, const std::string& weights,
     for (const std::string& source : sources)
       if (std::filesystem::equivalent(targets[i], source, error))
         fail(ErrorKind::kUsage, "overwrites-input",
-             cat("writing '", targets[i], "' would destroy '", source, "', which is read"),
+             cat("writing '", targets[i], "' would overwrite '", source, "', which is an input"),
              "choose another name: --output name.so");
     if (std::find(targets.begin(), targets.begin() + static_cast<std::ptrdiff_t>(i), targets[i]) !=
         targets.begin() + static_cast<std::ptrdiff_t>(i))
-      fail(ErrorKind::kUsage, "same-output", cat("library and manifest would both be '", targets[i], "'"),
+      fail(ErrorKind::kUsage, "same-output",
+           cat("library and manifest would have one path, '", targets[i], "'"),
            "choose another name for the library: --output name.so");
   }
 }
@@ -291,7 +292,7 @@ int run(const Flags& flags, const Globals& globals) {
   const std::string parts =
       external
           ? cat(output, " (", human_bytes(size), "), ", options.weights_file, " (", human_bytes(weights), ")")
-          : cat(output, " (", human_bytes(size), ", ", human_bytes(size - weights), " beside weights)");
+          : cat(output, " (", human_bytes(size), ", ", human_bytes(size - weights), " without weights)");
   const Weights shares = weights_of(programs, made.programs());
   progress.line("wrote", cat(parts, shares.own.empty() || weights == 0 ? "" : cat("; ", text_of(shares)),
                              ", ", package::manifest_path(output), "   ", human_seconds(seconds), ", ",
@@ -326,9 +327,9 @@ int run(const Flags& flags, const Globals& globals) {
 std::function<int()> declare_compile(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   app.option_defaults()->group("Files");
-  app.add_option(
-         "-o,--output", flags->output,
-         "the shared library to write; the manifest goes beside it (default: the model's name with .so)")
+  app.add_option("-o,--output", flags->output,
+                 "the shared library to write; the manifest is written next to it (default: the model's name "
+                 "with .so)")
       ->type_name("FILE");
   flags->common.declare(app);
   flags->passes.declare(app);

@@ -433,11 +433,11 @@ int run(const Flags& flags, const Globals& globals) {
   CompileOptions options = flags.common.options(globals);
   options.extensions.explains = stage == "rewrites";
   if (stage == "rewrites" && options.extensions.rules.empty())
-    fail(ErrorKind::kUsage, "usage", "--stage=rewrites shows what rules do, and there are none",
+    fail(ErrorKind::kUsage, "usage", "--stage=rewrites shows what rules do, and no rules are given",
          "add --rewrites FILE");
   if (stage == "kernels" && options.extensions.kernels.empty())
     fail(ErrorKind::kUsage, "usage",
-         "--stage=kernels shows which kernels of your own are chosen, and there are none",
+         "--stage=kernels shows which kernels of your own are chosen, and none are given",
          "add --kernels FOLDER");
   const Stage last = !flags.graph_file.empty() || stage == "graph"                   ? Stage::kGraph
                      : stage == "loops" || stage == "rewrites" || stage == "kernels" ? Stage::kLoops
@@ -446,7 +446,7 @@ int run(const Flags& flags, const Globals& globals) {
   if (!flags.graph_file.empty() && options.functions.size() > 1)
     fail(ErrorKind::kUsage, "usage", "a graph file has one function", "write one for each model");
   if (!globals.diagram.empty() && stage != "graph" && stage != "fused" && stage != "schedule")
-    fail(ErrorKind::kUsage, "no-diagram", cat("the stage '", stage, "' is not drawn"),
+    fail(ErrorKind::kUsage, "no-diagram", cat("the stage '", stage, "' cannot be drawn"),
          "--format=dot and svg are for --stage=graph, fused and schedule");
   const Compilation made = compile(options, last);
   for (const FunctionResult& function : made.functions) print_warnings(function.warnings, globals);
@@ -467,14 +467,14 @@ std::function<int()> declare_inspect(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   flags->common.declare(app, "a model (.onnx), an artifact (.so) or a manifest (.json)");
   app.add_option("--stage", flags->stage,
-                 "of a model what is printed (default: what it takes and consists of, and its graph); of an "
-                 "artifact: manifest or nodes")
+                 "what to print of a model (default: its inputs, outputs and graph), or of an artifact: "
+                 "manifest or nodes")
       ->check(CLI::IsMember({"graph", "loops", "schedule", "fused", "nodes", "rewrites", "kernels", "memory",
                              "source", "manifest"}));
   app.add_option("--write-graph", flags->graph_file,
                  "write the model as stridec's own serialized graph, which compiles like the model")
       ->type_name("FILE");
-  app.add_option("--kernel", flags->kernel, "with --stage=source: this kernel alone, counted from 1")
+  app.add_option("--kernel", flags->kernel, "with --stage=source: only this kernel, counted from 1")
       ->check(above_zero)
       ->type_name("NUMBER");
   return [flags, &globals] { return run(*flags, globals); };

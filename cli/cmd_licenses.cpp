@@ -79,7 +79,7 @@ int print_artifact(const std::string& path, const Globals& globals) {
   }
   std::printf("%s  contains %s%s\n\n", path.c_str(),
               join(parts, ", ", [](const auto& p) { return p; }).c_str(),
-              known ? "" : " at most: its compiler did not record its parts");
+              known ? "" : " at most: the stridec that compiled it did not record its parts");
   print(cat("stridec: ", kLicense, ", Copyright (c) ", kCopyright, "\n"));
   print(
       "The runtime and the kernels. The LLVM exception permits to distribute them in the artifact without\n"

@@ -95,7 +95,7 @@ Measured measure(Library& library, const Flags& flags) {
     timed_runs(library, flags.runs > 0 ? std::min(flags.runs, kTracedRuns) : kTracedRuns, 0);
     library.trace(nullptr);
   }
-  // Without the trace, before and after it: other work on the machine comes and goes.
+  // Timed without the trace before and after it, since the load of the machine varies.
   std::vector<double> plain = timed_runs(library, flags.runs, flags.seconds / 4);
   Recorder recorder;
   const stridec_trace_options options = {
@@ -254,7 +254,7 @@ std::function<int()> declare_profile(CLI::App& app, const Globals& globals) {
   declare_library_flags(app, flags->threads, flags->function, flags->variant);
   declare_reference_operators(app, flags->ops);
   app.add_option("--seconds", flags->seconds, "how long to measure")->check(above_zero)->type_name("SECONDS");
-  app.add_option("--runs", flags->runs, "measure so many runs (default: as --seconds says)")
+  app.add_option("--runs", flags->runs, "how many runs to measure (default: as many as fit into --seconds)")
       ->check(above_zero)
       ->type_name("NUMBER");
   app.add_option(

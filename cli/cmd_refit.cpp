@@ -98,7 +98,7 @@ int refit(const RefitFlags& flags, const Globals& globals) {
   std::printf("%s  %zu of %zu parameters replaced\n", flags.output.c_str(), writer.written().size(),
               writer.count());
   if (!unused.empty())
-    note(cat("the file has ", unused.size(), " tensors that are no parameters of the artifact: ",
+    note(cat("the file has ", unused.size(), " tensors that are not parameters of the artifact: ",
              join(std::vector<std::string>(unused.begin(),
                                            unused.begin() + std::min<size_t>(unused.size(), 5)),
                   ", ", [](const std::string& name) { return name; }),
@@ -119,7 +119,7 @@ std::function<int()> declare_refit(CLI::App& app, const Globals& globals) {
       ->required()
       ->type_name("FILE");
   app.add_flag("--partial", flags->partial, "parameters that the file lacks keep their values");
-  app.add_option("-o,--output", flags->output, "the library to write; the manifest goes beside it")
+  app.add_option("-o,--output", flags->output, "the library to write; the manifest is written next to it")
       ->required()
       ->type_name("FILE");
   return [flags, &globals] { return refit(*flags, globals); };

@@ -81,7 +81,7 @@ Json compared_with(const Json& here, const Flags& flags) {
   try {
     return compare_reports(here, there);
   } catch (const Json::exception& error) {
-    fail(ErrorKind::kMalformed, "bad-report", cat("'", flags.compared, "' is no report: ", error.what()),
+    fail(ErrorKind::kMalformed, "bad-report", cat("'", flags.compared, "' is not a report: ", error.what()),
          "'stridec schema report' prints the form of the file");
   }
 }
@@ -95,7 +95,7 @@ int report(const Flags& flags, const Globals& globals) {
   if (globals.json) std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   if (flags.output.empty()) {
     if (!globals.json)
-      fail(ErrorKind::kUsage, "usage", "a file for the page is missing", "write -o report.html");
+      fail(ErrorKind::kUsage, "usage", "no file for the page is given", "write -o report.html");
     return 0;
   }
   const std::string page = report_page(all);

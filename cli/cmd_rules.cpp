@@ -39,7 +39,7 @@ int check(const Flags& flags, const Globals& globals) {
   std::vector<extend::RuleFile> files;
   for (const std::string& path : flags.files) files.push_back(extend::read_rules(path));
   if (files.empty())
-    fail(ErrorKind::kUsage, "usage", "a file of rules is needed", "stridec rules check acme.rules");
+    fail(ErrorKind::kUsage, "usage", "no file of rules is given", "stridec rules check acme.rules");
   Json all = Json::array();
   std::vector<std::vector<std::string>> rows = {{"rule", "check"}};
   std::vector<Diagnostic> problems;
@@ -109,7 +109,7 @@ std::function<int()> declare_rules(CLI::App& app, const Globals& globals) {
       ->check(CLI::Range(1, 100000))
       ->capture_default_str()
       ->type_name("NUMBER");
-  app.add_option("--seed", flags->check.seed, "draws other instances")->type_name("NUMBER");
+  app.add_option("--seed", flags->check.seed, "seed of the instances")->type_name("NUMBER");
   return [flags, &globals] { return flags->action == "check" ? check(*flags, globals) : operators(globals); };
 }
 

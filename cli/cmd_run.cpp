@@ -126,10 +126,11 @@ std::function<int()> declare_run(CLI::App& app, const Globals& globals) {
   app.add_option("-o,--output", flags->outputs, "name=file.npy, for each output to keep; or all.npz, for all")
       ->type_name("[NAME=]FILE");
   app.add_flag("--random", flags->random, "random data for inputs that are not given");
-  app.add_option("--seed", flags->seed, "of the random data: the same number gives the same values")
+  app.add_option("--seed", flags->seed, "seed of the random data: the same number gives the same values")
       ->type_name("NUMBER");
   app.add_option("--dim", flags->dims,
-                 "sizes of states, and for --random: batch=2,sequence=128 (others are as small as it serves)")
+                 "sizes of states, and for --random: batch=2,sequence=128 (default: the smallest that the "
+                 "model allows)")
       ->join(',')
       ->type_name("NAME=SIZE,...");
   declare_library_flags(app, flags->threads, flags->function, flags->variant);

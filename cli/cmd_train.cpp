@@ -95,7 +95,7 @@ void resume(Library& library, const std::string& path, const Globals& globals) {
   }
   if (file.tensors.size() > states.size())
     note(cat("'", path, "' has ", file.tensors.size() - states.size(),
-             " tensors that are no states of the "
+             " tensors that are not states of the "
              "artifact"),
          globals);
 }
@@ -172,7 +172,7 @@ int run(const Flags& flags, const Globals& globals) {
       fail(ErrorKind::kDoesNotFit, "diverged",
            cat("the loss of step ", first + i + 1, " is ", std::isnan(result.loss) ? "nan" : "infinite",
                flags.save_every > 0 ? "" : "; nothing was saved"),
-           "a lower learning rate, clip_norm=1, or other data");
+           "try a lower learning rate, clip_norm=1, or other data");
     const std::string text = cat("loss ", result.loss, ", gradient norm ", result.grad_norm);
     progress.update("training", i + 1, flags.steps, text);
     if ((i + 1) % shown == 0 || i + 1 == flags.steps)
@@ -208,25 +208,25 @@ std::function<int()> declare_train(CLI::App& app, const Globals& globals) {
                  "samples, once for each input: name=file.npy, or all.npz; the first dim counts samples")
       ->type_name("[NAME=]FILE");
   app.add_option("--steps", flags->steps, "how many updates")->check(above_zero)->type_name("NUMBER");
-  app.add_option("--batch", flags->batch, "samples a step (default: what the model fixes, or 32)")
+  app.add_option("--batch", flags->batch, "samples per step (default: the model's batch size, or 32)")
       ->check(above_zero)
       ->type_name("NUMBER");
   app.add_option("--accumulate", flags->accumulate,
-                 "batches whose gradients an update has; needs the functions accumulate and apply")
+                 "how many batches' gradients one update sums; needs the functions accumulate and apply")
       ->check(above_zero)
       ->type_name("NUMBER");
   app.add_option("--lr", flags->rate, "the learning rate, if it is an input")
       ->check(zero_or_more)
       ->type_name("RATE");
-  app.add_option("--seed", flags->seed, "of the order of the samples")->type_name("NUMBER");
+  app.add_option("--seed", flags->seed, "seed of the order of the samples")->type_name("NUMBER");
   app.add_option("--save", flags->save, "a .safetensors file for parameters and all other states, at the end")
       ->type_name("FILE");
-  app.add_option("--save-every", flags->save_every, "also after so many steps")
+  app.add_option("--save-every", flags->save_every, "also save every this many steps")
       ->check(above_zero)
       ->type_name("STEPS");
   app.add_option("--resume", flags->resume, "a file of --save to go on from")->type_name("FILE");
   app.add_option("--curve", flags->curve, "an .svg file for the losses")->type_name("FILE");
-  app.add_option("--log", flags->log, "report every so many steps (default: ten times)")
+  app.add_option("--log", flags->log, "report every this many steps (default: ten times in all)")
       ->check(above_zero)
       ->type_name("STEPS");
   app.add_option("--threads", flags->threads, "(default: STRIDEC_THREADS, or as many as the process may use)")

@@ -121,7 +121,7 @@ int prune(const Flags& flags, const Globals& globals) {
 
 int fill(const Flags& flags, const Globals& globals) {
   if (flags.common.model.empty() && flags.common.functions.empty())
-    fail(ErrorKind::kUsage, "usage", "a model is needed, or one of show, merge, prune",
+    fail(ErrorKind::kUsage, "usage", "no model is given, nor one of show, merge, prune",
          "'stridec tune --help' lists what it takes");
   ProgressPrinter progress(globals);
   CompileOptions options = flags.common.options(globals);
@@ -161,12 +161,14 @@ std::function<int()> declare_tune(CLI::App& app, const Globals& globals) {
   flags->common.declare(app);
   app.require_subcommand(0, 1);
   flags->show =
-      app.add_subcommand("show", "list the entries of a tuning database, of each key the one that holds");
+      app.add_subcommand("show", "list the entries of a tuning database: for each key the one that is used");
   flags->show
       ->add_option("file", flags->files, "the database (default: the one of --tune-db, or this user's)")
       ->expected(0, 1);
   flags->merge = app.add_subcommand("merge", "write one database out of several, sorted, each key once");
-  flags->merge->add_option("files", flags->files, "databases; of equal keys the one that tried more holds")
+  flags->merge
+      ->add_option("files", flags->files,
+                   "databases; of entries with equal keys the one that tried more candidates is kept")
       ->required();
   flags->merge->add_option("-o,--output", flags->output, "the file to write")->required()->type_name("FILE");
   flags->prune =

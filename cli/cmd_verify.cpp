@@ -26,6 +26,7 @@
 #include "cli/reference_operators.h"
 #include "cli/repro.h"
 #include "cli/tolerance.h"
+#include "cli/verified_run.h"
 #include "cli/verify_steps.h"
 #include "compiler/base/file_hash.h"
 #include "compiler/base/pattern.h"
@@ -176,11 +177,30 @@ void check_sizes(const std::vector<frontend::DimRange>& asked, const std::vector
         std::find_if(served.begin(), served.end(), [&](const auto& other) { return other.name == dim.name; });
     if (fixed == served.end())
       fail(ErrorKind::kUsage, "unknown-dim",
-           cat("the artifact has no size '", dim.name, "' of its inputs or states"));
+           cat("no input or state of the artifact has the size '", dim.name, "'"));
     if (fixed->lower != dim.lower || fixed->upper != dim.upper)
       fail(ErrorKind::kDoesNotFit, "sizes-differ",
            cat("the artifact is compiled for ", dim.name, "=", frontend::to_string(*fixed)));
   }
+}
+
+// Throws if the artifact keeps a state that the model has as an input: --state was left out.
+void check_states(const Library& artifact, const loop::Program& reference) {
+  const Json manifest = artifact.function_manifest();
+  const auto in_manifest = [&](const char* list, const std::string& name) {
+    return std::ranges::any_of(manifest[list], [&](const Json& each) { return each["name"] == name; });
+  };
+  const auto quoted = [](const std::string& name) { return cat("'", printable(name), "'"); };
+  std::vector<std::string> kept = names_of(reference, reference.inputs);
+  std::erase_if(kept, [&](const std::string& name) { return !in_manifest("states", name); });
+  if (kept.empty()) return;
+  std::vector<std::string> returned = names_of(reference, reference.outputs);
+  std::erase_if(returned, [&](const std::string& name) { return in_manifest("outputs", name); });
+  fail(ErrorKind::kUsage, "missing-state",
+       cat("the artifact keeps ", join(kept, ", ", quoted), " from run to run; the model has ",
+           kept.size() == 1 ? "it as an input" : "them as inputs"),
+       cat("give the --state that the artifact was compiled with: --state ", printable(kept[0]), "=OUTPUT",
+           returned.empty() ? "" : cat(", where OUTPUT is one of ", join(returned, ", ", quoted))));
 }
 
 // Runs the artifact. States start from their initial values, as in the interpreter's run.
@@ -274,6 +294,74 @@ std::string function_of(const Flags& flags, const Library& library) {
   return flags.steps > 0 && flags.function.empty() && trains ? "train_step" : flags.function;
 }
 
+// Opens the artifact, if one is given, and takes the flags of its compilation into `options`. `other`: is set
+// to why the artifact is not the model's.
+void open_artifact(const Flags& flags, const Globals& globals, CompileOptions& options,
+                   std::optional<Library>& library, std::string& other) {
+  if (!flags.artifact.empty()) {
+    library.emplace(flags.artifact, 0);
+    library->select(function_of(flags, *library));
+    use_references(*library, options.extensions.operators, globals);
+    FileHash hash(options.model);
+    take_flags(*library, flags.artifact, options);
+    other = other_model(*library, flags, hash.get());
+  } else if (std::ranges::count(options.targets, "cpu") == 0) {
+    fail(ErrorKind::kUsage, "no-such-target", "code made in memory runs on a CPU, and no CPU is a target",
+         "compile an artifact and verify that: stridec compile model.onnx --target cuda -o model.so, then "
+         "stridec verify model.onnx model.so");
+  }
+  options.targets = {"cpu"};  // for code of this build, to compare or to search for the difference
+  options.gpus.clear();
+  options.sizes_stay_open = !library;
+  if (!other.empty()) note(cat("warning[other-model]: ", other), globals);
+}
+
+// What is compared, which is printed too.
+Json compared_of(const Flags& flags, const Globals& globals, const Library* library, const Compilation& made,
+                 const std::string& precision, const Tolerance& tolerance) {
+  Json compared = {{"model", flags.common.model},
+                   {"artifact", flags.artifact},
+                   {"variant", library ? library->variant() : made.main().variants.front().target.name},
+                   {"precision", precision},
+                   {"tolerance", tolerance.relative},
+                   {"tolerance_of", tolerance.reason},
+                   {"quantized", tolerance.quantized}};
+  const bool named = library && library->functions().size() > 1;
+  if (!globals.json && !globals.quiet)
+    std::printf(
+        "%s %s against %s, %s\n", named ? cat(" ", library->function(), ":").c_str() : "",
+        cat(library ? flags.artifact : "this build's code", ", ", compared["variant"].get<std::string>(), ",")
+            .c_str(),
+        flags.expected.empty() ? "the interpreter" : "the given outputs", to_string(tolerance).c_str());
+  return compared;
+}
+
+// The expected outputs. Random inputs that contradict each other are drawn again: `draw` gives those of an
+// attempt. `fixed`: they are not random.
+Tensors expected_outputs(const Flags& flags, const loop::Program& reference,
+                         const std::function<Given(int)>& draw, bool fixed, Given& inputs,
+                         ProgressPrinter& progress) {
+  constexpr int kDraws = 16;
+  for (int attempt = 0;; ++attempt) {
+    inputs = draw(attempt);
+    try {
+      return flags.expected.empty() ? reference_outputs(reference, inputs, fixed, progress)
+                                    : given_outputs(reference, flags);
+    } catch (const Error& error) {
+      if (fixed || error.diagnostic.kind != ErrorKind::kDoesNotFit || attempt + 1 == kDraws) throw;
+    }
+  }
+}
+
+// What the first differing node says about a failure; `first`: none differs in this build's code.
+std::string cause_text(const std::optional<FirstDifference>& first, const Library* library) {
+  if (first) return "; first difference at " + first->text;
+  if (!library) return "; the interpreter agrees with the compiled code";
+  return library->device().type == STRIDEC_DEVICE_CUDA
+             ? "; this build's code for a CPU agrees with the interpreter"
+             : "; this build's own code agrees with the interpreter: compile the artifact again";
+}
+
 // `other`: is set to why the artifact is not the model's.
 Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   const auto start = std::chrono::steady_clock::now();
@@ -282,23 +370,9 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   // --dim gives the sizes of the runs. Fixed sizes and ranges are the artifact's, like all other flags of its
   // compilation.
   const auto dims = options.dims;
-  std::optional<Library> library;
-  std::optional<FileHash> hash;
-  if (!flags.artifact.empty()) {
-    library.emplace(flags.artifact, 0);
-    library->select(function_of(flags, *library));
-    use_references(*library, options.extensions.operators, globals);
-    hash.emplace(options.model);
-    take_flags(*library, flags.artifact, options);
-  } else if (std::ranges::count(options.targets, "cpu") == 0) {
-    fail(ErrorKind::kUsage, "no-such-target", "code made in memory runs on a CPU, and no CPU is a target",
-         "verify an artifact: stridec compile --target cuda -o model.so, and its name behind the model's");
-  }
-  options.targets = {"cpu"};  // for code of this build, to compare or to search for the difference
-  options.gpus.clear();
-  options.sizes_stay_open = !library;
-  if (hash) other = other_model(*library, flags, hash->get());
-  if (!other.empty()) note(cat("warning[other-model]: ", other), globals);
+  std::optional<Library> opened;
+  open_artifact(flags, globals, options, opened, other);
+  Library* const library = opened ? &*opened : nullptr;
   const Compilation made = compile(options, Stage::kSchedule);
   print_warnings(made.main().warnings, globals);
   const graph::Graph& graph = made.main().graph;
@@ -306,32 +380,19 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   const Tolerance tolerance = flags.tolerance >= 0
                                   ? Tolerance{flags.tolerance, "given", false}
                                   : default_tolerance(graph, passes::precision(options.precision));
-  if (library) check_sizes(dims, options.dims, reference);
+  if (library) {
+    check_sizes(dims, options.dims, reference);
+    check_states(*library, reference);
+  }
   const auto files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input");
   const bool all_given = std::find(files.begin(), files.end(), "") == files.end();
   // The first run has the samples of the model file, if the user chooses neither inputs nor sizes.
   const auto samples = flags.inputs.empty() && flags.expected.empty() && dims.empty()
                            ? samples_of(reference, flags.common.model)
                            : std::nullopt;
-  const int count = all_given ? 1 : std::max(1, flags.runs);
-  const auto ranges = loop::input_ranges(reference);
-  Json compared = {{"model", flags.common.model},
-                   {"artifact", flags.artifact},
-                   {"variant", library ? library->variant() : made.main().variants.front().target.name},
-                   {"precision", options.precision},
-                   {"tolerance", tolerance.relative},
-                   {"tolerance_of", tolerance.reason},
-                   {"quantized", tolerance.quantized},
-                   {"other_model", other}};
-  const bool named = library && library->functions().size() > 1;
-  if (named) compared["function"] = library->function();
-  const bool says = !globals.json && !globals.quiet;
-  if (says)
-    std::printf(
-        "%s %s against %s, %s\n", named ? cat(" ", library->function(), ":").c_str() : "",
-        cat(library ? flags.artifact : "this build's code", ", ", compared["variant"].get<std::string>(), ",")
-            .c_str(),
-        flags.expected.empty() ? "the interpreter" : "the given outputs", to_string(tolerance).c_str());
+  Json compared = compared_of(flags, globals, library, made, options.precision, tolerance);
+  compared["other_model"] = other;
+  if (library && library->functions().size() > 1) compared["function"] = library->function();
   if (flags.steps > 0)
     return verify_in_a_row({.library = *library,
                             .graph = graph,
@@ -341,80 +402,39 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
                             .dims = dims,
                             .steps = flags.steps},
                            std::move(compared), other, globals);
+  const auto ranges = loop::input_ranges(reference);
   Json runs = Json::array();
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0, count = all_given ? 1 : std::max(1, flags.runs); i < count; ++i) {
     // The number of runs with random inputs is limited by time, unless it is given.
     if (i > 0 && !flags.runs_given && std::chrono::steady_clock::now() - start > kEnough) break;
     const bool sampled = samples && i == 0;
     const Sizes chosen = choose_sizes(reference, dims, i), sizes = all_given || sampled ? Sizes() : chosen;
-    // Random inputs that contradict each other are drawn again.
-    constexpr int kDraws = 16;
-    Given inputs;
-    Tensors want;
-    for (int draw = 0; want.empty(); ++draw) {
-      inputs.inputs = sampled ? *samples : inputs_of(reference, ranges, files, sizes, i + 1000 * draw);
-      inputs.context = context_sizes_of(reference, inputs.inputs, chosen);
-      try {
-        want = flags.expected.empty() ? reference_outputs(reference, inputs, all_given || sampled, progress)
-                                      : given_outputs(reference, flags);
-        break;
-      } catch (const Error& error) {
-        if (all_given || sampled || error.diagnostic.kind != ErrorKind::kDoesNotFit || draw + 1 == kDraws)
-          throw;
-      }
-    }
-    const Tensors got = library ? run_artifact(*library, inputs) : run_compiled(made, inputs);
-    if (got.size() != want.size())
-      fail(ErrorKind::kMismatch, "output-count",
-           cat("the artifact has ", got.size(), " outputs, the model ", want.size()), "compile it again");
-    const auto differences = compare(got, want);
-    const auto exceeds = [&](const std::vector<Allowed>& most) {
-      return std::ranges::find_if(differences,
-                                  [&](const Difference& d) { return most[d.output].exceeded_by(d); });
+    const auto draw = [&](int attempt) {
+      Given given;
+      given.inputs = sampled ? *samples : inputs_of(reference, ranges, files, sizes, i + 1000 * attempt);
+      given.context = context_sizes_of(reference, given.inputs, chosen);
+      return given;
     };
-    std::vector<Allowed> allowed(want.size(), {tolerance.relative, tolerance.relative});
-    // The interpreter is slow, so it finds out what roundings can change only where this matters.
-    if (exceeds(allowed) != differences.end()) {
-      const auto reference_run = [&](const graph::Graph& each) {
-        return interpret(reference_of(each), inputs, progress);
-      };
-      const Tensors own = flags.expected.empty() || !tolerance.quantized ? want : reference_run(graph);
-      allowed = allowed_differences(graph, own, tolerance, reference_run);
-    }
-    const auto failed = exceeds(allowed);
-    const Difference worst = failed != differences.end() ? *failed
-                             : differences.empty()
-                                 ? Difference()
-                                 : *std::ranges::max_element(differences, {}, &Difference::error);
-    const double most = allowed.empty() ? tolerance.relative : allowed[worst.output].largest;
+    VerifiedRun run;
+    run.want = expected_outputs(flags, reference, draw, all_given || sampled, run.inputs, progress);
+    run.got = library ? run_artifact(*library, run.inputs) : run_compiled(made, run.inputs);
+    judge(run, graph, tolerance, !flags.expected.empty(), progress);
+    const Difference worst = run.worst();
+    const double most = run.allowed.empty() ? tolerance.relative : run.allowed[worst.output].largest;
     runs.push_back(
         {{"run", i}, {"sizes", sizes}, {"difference", worst.error}, {"mean", worst.mean}, {"allowed", most}});
-    if (failed == differences.end()) {
-      if (says)
+    if (!run.failed()) {
+      if (!globals.json && !globals.quiet)
         std::printf(" ok    run %d%s%s: largest difference %.1e, mean %.1e%s\n", i + 1,
                     text_of(sizes).c_str(), sampled ? " (the file's sample inputs)" : "", worst.error,
                     worst.mean,
                     most > tolerance.relative ? cat("; roundings can change ", most).c_str() : "");
       continue;
     }
-    const std::string& output = reference[reference.outputs[worst.output]].name;
-    std::string failure = cat("output '", output, "': ");
-    if (got[worst.output].shape != want[worst.output].shape ||
-        got[worst.output].dtype != want[worst.output].dtype)
-      failure += "its shape or type differs";
-    else
-      failure += cat(worst.error, " at ", position(want[worst.output], worst.element), " (expected ",
-                     worst.want, ", got ", worst.got, "), mean ", worst.mean, "; allowed ", most, ", mean ",
-                     allowed[worst.output].mean);
-    const DifferenceSearch search{made, options, inputs, tolerance, progress};
+    std::string failure = failure_text(run, worst, reference[reference.outputs[worst.output]].name);
+    const DifferenceSearch search{made, options, run.inputs, tolerance, progress};
     const auto first = first_difference(search);
-    if (first)
-      failure += "; first difference at " + first->text;
-    else
-      failure += library && library->device().type == STRIDEC_DEVICE_CUDA
-                     ? "; this build's code for a CPU agrees with the interpreter"
-                 : library ? "; this build's own code agrees with the interpreter: compile the artifact again"
-                           : "; the interpreter agrees with the compiled code";
+    failure += cause_text(first, library);
     if (!other.empty()) failure += cat("; ", other);
     if (first) compared["difference"] = difference_json(graph, *first);
     leave_repro(flags, search, first, names_of(reference, reference.inputs), compared, failure);
@@ -440,7 +460,7 @@ int finish(const Json& result, const Globals& globals) {
   return result["pass"].get<bool>() ? 0 : static_cast<int>(ErrorKind::kMismatch);
 }
 
-// `verify model.so --steps 10` looks for the model beside the artifact, under the name that its manifest has.
+// `verify model.so --steps 10` looks for the model in the artifact's folder, under the name in the manifest.
 void find_model(Flags& flags) {
   if (!flags.artifact.empty() || !flags.common.model.ends_with(".so")) return;
   flags.artifact = flags.common.model;
@@ -450,7 +470,8 @@ void find_model(Flags& flags) {
   const std::filesystem::path path = std::filesystem::path(flags.artifact).parent_path() / name;
   if (name.empty() || !std::filesystem::exists(path))
     fail(ErrorKind::kUsage, "no-model",
-         cat("'", printable(name), "', which '", flags.artifact, "' was compiled from, is not beside it"),
+         cat("'", printable(name), "', from which '", flags.artifact,
+             "' was compiled, is not in the artifact's folder"),
          cat("write stridec verify MODEL ", flags.artifact, " --steps ", flags.steps));
   flags.common.model = path.string();
 }
@@ -467,12 +488,12 @@ int run(const Flags& given, const Globals& globals) {
       fail(ErrorKind::kUsage, "usage", "--steps compares with the interpreter, not with --expect");
     find_model(one);
     if (one.artifact.empty())
-      fail(ErrorKind::kUsage, "usage", "--steps is about an artifact",
+      fail(ErrorKind::kUsage, "usage", "--steps needs an artifact",
            "write stridec verify model.onnx model.so --steps 10");
   }
   if (functions.empty() || !one.function.empty()) return finish(verify(one, globals), globals);
   if (!given.artifact.empty() || given.common.model.empty())
-    fail(ErrorKind::kUsage, "usage", "functions with their models are verified in one artifact",
+    fail(ErrorKind::kUsage, "usage", "--function NAME=MODEL needs one artifact that holds the functions",
          "write stridec verify model.so --function prefill=prefill.onnx --function decode=decode.onnx");
   one.artifact = given.common.model;
   Json all = {{"pass", true}, {"functions", Json::array()}};
@@ -494,8 +515,9 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
   app.add_option("-i,--input", flags->inputs,
                  "name=file.npy, or all.npz (others are random; sizes by --dim, or small ones that fit)")
       ->type_name("[NAME=]FILE");
-  app.add_option("--expect", flags->expected,
-                 "name=file.npy for every output, or all.npz, instead of the interpreter's")
+  app.add_option(
+         "--expect", flags->expected,
+         "the expected outputs, instead of the interpreter's: name=file.npy for every output, or all.npz")
       ->type_name("[NAME=]FILE");
   app.add_option("--repro", flags->repro,
                  "the folder that gets the smallest model that differs, its inputs and repro.json")
@@ -506,11 +528,10 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
       ->check(above_zero)
       ->type_name("NUMBER")
       ->each([flags](const std::string&) { flags->runs_given = true; });
-  app.add_option(
-         "--steps", flags->steps,
-         "runs in a row of an artifact that keeps states (of its function train_step, if it has one): "
-         "outputs and every state are compared after each; the model may be left out if it is beside "
-         "the artifact")
+  app.add_option("--steps", flags->steps,
+                 "how many consecutive runs to compare of an artifact with states (of its function "
+                 "train_step, if it has one): outputs and all states are compared after each; the model may "
+                 "be left out if it is in the artifact's folder")
       ->check(above_zero)
       ->type_name("NUMBER");
   app.add_option("--tolerance", flags->tolerance,

@@ -167,7 +167,7 @@ std::string commands_with(const CLI::App& app, const std::string& option) {
   const std::string first = arguments.empty() ? "" : arguments[0];
   const auto names = command_names();
   if (std::ranges::count(names, first) == 0) {
-    if (first.empty()) usage("a command is needed", "'stridec --help' lists the commands");
+    if (first.empty()) usage("no command is given", "'stridec --help' lists the commands");
     if (first[0] == '-')
       usage(cat("unknown option '", first, "' in front of the command"),
             "name the command first: stridec COMMAND [options]; 'stridec --help' lists the commands");

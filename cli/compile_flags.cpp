@@ -53,7 +53,7 @@ std::vector<loop::SymbolValues> combinations(const std::vector<std::string>& fla
       fail(ErrorKind::kUsage, "bad-size",
            longer.empty()
                ? cat("'", flag, "' is not of the form name=size,size")
-               : cat("--specialize asks for ", longer.size(), " programs; ", kMost, " are the most"),
+               : cat("--specialize asks for ", longer.size(), " programs; the limit is ", kMost, ""),
            "write --specialize batch=1,8");
     all = std::move(longer);
   }
@@ -77,13 +77,10 @@ std::string choices(const Rows& rows) {
   return cat("{", join(names_in(rows), ","), "}");
 }
 
-}  // namespace
-
-void CompileFlags::declare(CLI::App& app, const std::string& what) {
-  const auto group = [&](const char* name) { app.option_defaults()->group(name); };
-  app.add_option("model", model, what);
+void declare_model(CLI::App& app, CompileFlags& f, const std::string& what) {
+  app.add_option("model", f.model, what);
   app.add_option(
-         "--function", functions,
+         "--function", f.functions,
          "an entry point of the artifact and its model, once for each, in place of the model: "
          "prefill=prefill.onnx. Functions share equal weights, and states and replaceable weights of one "
          "name. Flags that name a size, an input, a state or a weight apply to every function that has it, "
@@ -91,154 +88,180 @@ void CompileFlags::declare(CLI::App& app, const std::string& what) {
       ->type_name("NAME=MODEL");
 
   app.add_option(
-         "--method", methods,
+         "--method", f.methods,
          "the method of a TorchScript module to compile in place of forward(): encode, or of one function: "
          "--method encoder:encode")
       ->type_name("NAME");
+}
 
-  group("Targets");
-  app.add_option("--target", targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)")
+void declare_targets(CLI::App& app, CompileFlags& f) {
+  app.option_defaults()->group("Targets");
+  app.add_option("--target", f.targets, "cpu, cuda, or cpu,cuda: both in one library (default: cpu)")
       ->join(',')
       ->type_name("LIST");
   app.add_option(
-         "--cpu", cpus,
+         "--cpu", f.cpus,
          "CPU variants to build: x86-64-v2, x86-64-v3, x86-64-v4, znver4, ... (default: this machine's)")
       ->join(',')
       ->type_name("LIST");
-  app.add_option("--gpu", gpus, "GPU variants to build: sm_80, sm_90a, ptx, ... (default: sm_90a,sm_80,ptx)")
+  app.add_option("--gpu", f.gpus,
+                 "GPU variants to build: sm_80, sm_90a, ptx, ... (default: sm_90a,sm_80,ptx)")
       ->join(',')
       ->type_name("LIST");
-  app.add_option("--nvrtc", nvrtc, "the library that builds GPU kernels: libnvrtc.so.13 or its folder")
+  app.add_option("--nvrtc", f.nvrtc, "the library that builds GPU kernels: libnvrtc.so.13 or its folder")
       ->type_name("FILE");
+}
 
-  group("Sizes, values and states");
-  app.add_option("--dim", dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224")
+void declare_sizes(CLI::App& app, CompileFlags& f) {
+  app.option_defaults()->group("Sizes, values and states");
+  app.add_option("--dim", f.dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224")
       ->join(',')
       ->type_name("NAME=SIZES");
   app.add_option(
-         "--specialize", specialize,
+         "--specialize", f.specialize,
          "sizes that get a program of their own in addition to the general one: batch=1,8 (of several "
          "flags, every combination)")
       ->type_name("NAME=LIST");
-  app.add_option("--shape", shapes,
+  app.add_option("--shape", f.shapes,
                  "the type of an input of a TorchScript file, which has none: image=batch,3,224,224, "
                  "image=1x3x224x224 or ids=i64[batch,time]")
       ->type_name("NAME=SIZES");
   app.add_option(
-         "--input-value", input_values,
+         "--input-value", f.input_values,
          "the only value of an input of integers: sr=16000. The input stays, a run with another value is "
          "refused, and what other values need is left out (branches of an If, ranks)")
       ->type_name("NAME=VALUE");
   app.add_option(
-         "--refit", refit,
+         "--refit", f.refit,
          "weights that may be replaced after compilation, by 'stridec refit' or the C API: NAME, or a "
          "pattern such as 'encoder.*' or '*'")
       ->type_name("NAME");
-  app.add_option("--state", states,
+  app.add_option("--state", f.states,
                  "an input and the output that it becomes, kept from run to run: past_key_0=present_key_0, "
                  "or past_*=present_*")
       ->type_name("INPUT=OUTPUT");
+}
 
-  group("Extensions");
-  app.add_option("--rewrites", rewrites,
+void declare_extensions(CLI::App& app, CompileFlags& f) {
+  app.option_defaults()->group("Extensions");
+  app.add_option("--rewrites", f.rewrites,
                  "rewrite rules of your own, which are checked before their first use; of several files, in "
                  "this order")
       ->type_name("FILE");
-  app.add_option("--ops", ops,
+  app.add_option("--ops", f.ops,
                  "operators of your own, declared in JSON: shapes, types and a body ('stridec schema ops'); "
                  "'stridec check' drafts the file for a model with unknown operators")
       ->type_name("FILE");
-  app.add_option("--kernels", kernels,
+  app.add_option("--kernels", f.kernels,
                  "a folder of kernels in C of your own for operations that the compiler knows; each is "
-                 "compared with the compiler's in results and time, and stands where it is faster")
+                 "compared with the compiler's in results and time, and is used where it is faster")
       ->type_name("FOLDER");
   app.add_flag(
-      "--check-ops", check_ops,
+      "--check-ops", f.check_ops,
       "run the kernels of --ops on drawn inputs first: at several strides, with memory around tensors "
       "that nothing may touch");
-  app.add_option("--pass", passes,
+  app.add_option("--pass", f.passes,
                  "a pass of your own: after=NAME, and a command that reads the graph as text and writes it. "
                  "'stridec passes' lists the names")
       ->type_size(2)
       ->type_name("after=NAME COMMAND");
-  app.add_option("--plugin", plugins,
+  app.add_option("--plugin", f.plugins,
                  "a pass of your own in a shared library with the interface of stridec/plugin.h")
       ->type_size(2)
       ->type_name("after=NAME FILE");
+}
 
-  group("Training");
-  app.add_option("--train", training,
+void declare_training(CLI::App& app, CompileFlags& f) {
+  app.option_defaults()->group("Training");
+  app.add_option("--train", f.training,
                  "compile functions that train the model: loss=mse,output=y,target=t,optimizer=adamw; "
                  "'stridec losses' and 'stridec optimizers' list what there is")
       ->type_name("NAME=VALUE,...");
-  app.add_option("--train-config", train_config,
+  app.add_option("--train-config", f.train_config,
                  "the settings of --train in a JSON file; --train replaces single ones")
       ->type_name("FILE");
-  app.add_option("--trainable", trainable,
+  app.add_option("--trainable", f.trainable,
                  "weights that are trained: NAME, or a pattern such as 'decoder.*' (default: '*')")
       ->type_name("NAME");
-  app.add_option("--lora", lora,
-                 "train low-rank adapters beside weights that stay as they are: "
+  app.add_option("--lora", f.lora,
+                 "train low-rank adapters for weights that stay as they are: "
                  "rank=8,alpha=16,targets=*q_proj*|*v_proj*")
       ->type_name("NAME=VALUE,...");
-  app.add_option("--freeze", frozen_weights, "weights that are not trained, also if --trainable names them")
+  app.add_option("--freeze", f.frozen_weights, "weights that are not trained, also if --trainable names them")
       ->type_name("NAME");
 
-  app.add_option("--activation-memory-budget", memory_budget,
-                 "memory for a run's tensors, within which they are computed again instead of kept: a share "
-                 "of what that can save, from 0 to 1 (keep everything), or bytes: 2GiB")
+  app.add_option("--activation-memory-budget", f.memory_budget,
+                 "limit of the memory for a run's tensors: some are computed again instead of kept. From 0 "
+                 "(least memory) to 1 (keep everything), or in bytes: 2GiB")
       ->type_name("BUDGET");
+}
 
-  group("Code");
-  app.add_option("--mode", mode, "what to optimise for; 'stridec modes' explains them")
+void declare_code(CLI::App& app, CompileFlags& f) {
+  app.option_defaults()->group("Code");
+  app.add_option("--mode", f.mode, "what to optimise for; 'stridec modes' explains them")
       ->type_name(choices(modes()));
-  app.add_option(
-         "--precision", precision,
-         "of products of matrices and convolutions: fp32 (what the model says), tf32 (on a GPU), bf16, "
-         "fp16")
+  app.add_option("--precision", f.precision,
+                 "precision of GEMMs and convolutions: fp32 (what the model says), tf32 (on a GPU), bf16, "
+                 "fp16")
       ->type_name(choices(passes::precisions()));
-  app.add_option("-O", settings, "an option of the optimiser; 'stridec options' lists them")
+  app.add_option("-O", f.settings, "an option of the optimiser; 'stridec options' lists them")
       ->type_name("KEY=VALUE");
-  app.add_option("--weights", weights, "embed them in the library, or external: a file beside it")
+  app.add_option("--weights", f.weights, "embed: in the library; external: in a file next to it")
       ->check(CLI::IsMember({"embed", "external"}));
 
-  app.add_option("--metadata", metadata, "text for the manifest: version=1.4; may be repeated")
+  app.add_option("--metadata", f.metadata, "text for the manifest: version=1.4; may be repeated")
       ->type_name("KEY=VALUE");
+}
 
-  group("Tuning");
-  app.add_option("--tune-db", tune_db,
+void declare_tuning(CLI::App& app, CompileFlags& f) {
+  app.option_defaults()->group("Tuning");
+  app.add_option("--tune-db", f.tune_db,
                  "tuning database: schedules are taken from it, and max-autotune adds to it (default: this "
                  "user's, with max-autotune)")
       ->type_name("FILE");
-  app.add_flag(
-      "--frozen", frozen,
-      "take the schedule of every kernel that is tuned from the database, and fail where one is missing; "
-      "parts of strips are not tuned");
+  app.add_flag("--frozen", f.frozen,
+               "take all schedules from the database, and fail where one is missing; parts of tiled groups "
+               "are not tuned");
   app.add_option(
-         "--tune-shape", tune_shapes,
+         "--tune-shape", f.tune_shapes,
          "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them")
       ->type_name("NAME=SIZE,...");
   app.add_option(
-         "--tune-seconds", tune_seconds,
+         "--tune-seconds", f.tune_seconds,
          "about how long to measure, all programs together; kernels that get no time keep their default "
          "schedules (default: 45 for each program)")
       ->check(above_zero)
       ->type_name("SECONDS");
+}
 
-  group("Limits");
+void declare_limits(CLI::App& app, CompileFlags& f) {
+  app.option_defaults()->group("Limits");
   app.add_option(
-         "--max-seconds", budget.seconds,
+         "--max-seconds", f.budget.seconds,
          "end with exit code 6 after this time; measuring ends in time, and what was measured stays in "
          "the database (default: no limit)")
       ->check(above_zero)
       ->type_name("SECONDS");
-  app.add_option("--max-memory", budget.memory,
+  app.add_option("--max-memory", f.budget.memory,
                  "end with exit code 6 if more memory is needed, not counting mapped files: 600MB, 2GB "
                  "(default: no limit)")
       ->transform(CLI::AsSizeValue(true))
       ->type_name("SIZE");
-  app.add_flag("--no-cache", no_cache, "build every kernel anew");
-  group("Options");
+  app.add_flag("--no-cache", f.no_cache, "build every kernel anew");
+}
+
+}  // namespace
+
+void CompileFlags::declare(CLI::App& app, const std::string& what) {
+  declare_model(app, *this, what);
+  declare_targets(app, *this);
+  declare_sizes(app, *this);
+  declare_extensions(app, *this);
+  declare_training(app, *this);
+  declare_code(app, *this);
+  declare_tuning(app, *this);
+  declare_limits(app, *this);
+  app.option_defaults()->group("Options");
 }
 
 namespace {
@@ -298,7 +321,7 @@ std::optional<train::Settings> parse_training(const CompileFlags& flags) {
     return std::nullopt;
   }
   if (!flags.functions.empty() || !flags.refit.empty())
-    fail(ErrorKind::kUsage, "bad-train", cat("--train goes together with neither --function nor --refit"),
+    fail(ErrorKind::kUsage, "bad-train", cat("--train cannot be combined with --function or --refit"),
          "its functions are named by functions=train_step+predict; their weights can be written at run time");
   std::vector<std::string> texts = flags.training;
   if (!flags.train_config.empty()) texts.insert(texts.begin(), read_train_config(flags.train_config));
@@ -364,13 +387,48 @@ void choose_methods(const std::vector<std::string>& methods, CompileOptions& mad
   }
 }
 
+void add_metadata(const std::vector<std::string>& metadata, CompileOptions& made) {
+  for (const std::string& text : metadata) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      fail(ErrorKind::kUsage, "bad-metadata", cat("'", text, "' is not of the form key=text"),
+           "write --metadata version=1.4");
+    if (!made.metadata.emplace(text.substr(0, equals), text.substr(equals + 1)).second)
+      fail(ErrorKind::kUsage, "bad-metadata", cat("--metadata names '", text.substr(0, equals), "' twice"),
+           "write each key once");
+  }
+}
+
+// The -O flags.
+void add_settings(const std::vector<std::string>& settings, CompileOptions& made) {
+  for (const auto& setting : settings) {
+    const size_t equals = setting.find('=');
+    const std::string key = setting.substr(0, equals);
+    const auto known = std::find_if(stridec::options().begin(), stridec::options().end(),
+                                    [&](const OptionInfo& o) { return o.name == key; });
+    if (known == stridec::options().end())
+      fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", key, "'"),
+           cat(did_you_mean(key, names_in(stridec::options())),
+               "'stridec options' lists them; write -O name=value"));
+    const std::string value = equals == std::string::npos ? "" : setting.substr(equals + 1),
+                      values = cat("|", known->values, "|");
+    if (equals == std::string::npos)
+      fail(ErrorKind::kUsage, "unknown-value", cat("option '", key, "' needs a value"),
+           cat("write -O ", key, "=", known->values));
+    if (values.find(cat("|", value, "|")) == std::string::npos)
+      fail(ErrorKind::kUsage, "unknown-value", cat("option '", key, "' does not take '", value, "'"),
+           cat("it takes ", known->values));
+    made.settings[key] = value;
+  }
+}
+
 }  // namespace
 
 CompileOptions CompileFlags::options(const Globals& globals) const {
   CompileOptions made;
   made.functions = parse_functions(functions);
   if (model.empty() && made.functions.empty())
-    fail(ErrorKind::kUsage, "usage", "a model is needed", "name a file, or files by --function name=model");
+    fail(ErrorKind::kUsage, "usage", "no model is given", "name a file, or files by --function name=model");
   if (!model.empty() && !made.functions.empty())
     fail(ErrorKind::kUsage, "usage", cat("'", model, "' is given in addition to functions"),
          cat("name its function: --function name=", model));
@@ -386,22 +444,14 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.gpus = split_list(gpus);
   made.nvrtc = nvrtc;
   made.name = std::filesystem::path(made.model).stem().string();
-  for (const std::string& text : metadata) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0)
-      fail(ErrorKind::kUsage, "bad-metadata", cat("'", text, "' is not of the form key=text"),
-           "write --metadata version=1.4");
-    if (!made.metadata.emplace(text.substr(0, equals), text.substr(equals + 1)).second)
-      fail(ErrorKind::kUsage, "bad-metadata", cat("--metadata names '", text.substr(0, equals), "' twice"),
-           "write each key once");
-  }
+  add_metadata(metadata, made);
   const auto targeted = [&](const char* name) { return std::ranges::count(made.targets, name) > 0; };
   if (!made.gpus.empty() && !targeted("cuda"))
-    fail(ErrorKind::kUsage, "no-such-target", "--gpu says for which GPUs to build, and no GPU is a target",
-         "--target cuda, or --target cpu,cuda for both in one library");
+    fail(ErrorKind::kUsage, "no-such-target", "--gpu needs a GPU among the targets",
+         "add --target cuda, or --target cpu,cuda for both in one library");
   if (!made.cpus.empty() && !targeted("cpu"))
-    fail(ErrorKind::kUsage, "no-such-target", "--cpu says for which CPUs to build, and no CPU is a target",
-         "--target cpu,cuda for both in one library");
+    fail(ErrorKind::kUsage, "no-such-target", "--cpu needs a CPU among the targets",
+         "add --target cpu,cuda for both in one library");
   made.dims = frontend::parse_dims(dims);
   for (const std::string& shape : shapes) made.shapes.push_back(frontend::parse_input_shape(shape));
   for (const std::string& value : input_values)
@@ -412,32 +462,14 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   if (std::none_of(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == mode; }))
     fail(ErrorKind::kUsage, "unknown-mode", cat("there is no mode '", mode, "'"),
          cat(did_you_mean(mode, names_in(modes())), "'stridec modes' lists them"));
-  for (const auto& setting : settings) {
-    const size_t equals = setting.find('=');
-    const std::string key = setting.substr(0, equals);
-    const auto known = std::find_if(stridec::options().begin(), stridec::options().end(),
-                                    [&](const OptionInfo& o) { return o.name == key; });
-    if (known == stridec::options().end())
-      fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", key, "'"),
-           cat(did_you_mean(key, names_in(stridec::options())),
-               "'stridec options' lists them; write -O name=value"));
-    const std::string value = equals == std::string::npos ? "" : setting.substr(equals + 1),
-                      values = cat("|", known->values, "|");
-    if (equals == std::string::npos)
-      fail(ErrorKind::kUsage, "unknown-value", cat("option '", key, "' is given no value"),
-           cat("write -O ", key, "=", known->values));
-    if (values.find(cat("|", value, "|")) == std::string::npos)
-      fail(ErrorKind::kUsage, "unknown-value", cat("option '", key, "' does not take '", value, "'"),
-           cat("it takes ", known->values));
-    made.settings[key] = value;
-  }
+  add_settings(settings, made);
   if (!memory_budget.empty()) made.memory_budget = parse_memory_budget(memory_budget);
   made.precision = passes::precision(precision).name;
   if (made.training && made.precision == "fp16" && made.training->loss_scale.empty())
     made.training->loss_scale = "dynamic";
   made.specialize = combinations(specialize);
   if (!made.specialize.empty() && !targeted("cpu"))
-    fail(ErrorKind::kUsage, "no-such-target", "--specialize adds programs for CPUs, and no CPU is a target",
+    fail(ErrorKind::kUsage, "no-such-target", "--specialize adds programs for CPUs, but no CPU is a target",
          "leave it out: on a GPU each run's sizes choose among kernels; or --target cpu,cuda");
   made.tuning.database = tune_db;
   made.tuning.frozen = frozen;

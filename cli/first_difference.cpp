@@ -149,7 +149,7 @@ class Reducer {
     return part;
   }
 
-  // Constants are no operations: they stay constants.
+  // Constants are not operations: they stay constants.
   std::vector<NodeId> producers(NodeId id) const {
     std::set<ValueId> uses;
     add_uses(graph(), id, uses);

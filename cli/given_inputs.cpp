@@ -19,7 +19,7 @@ void declare_drawn_inputs(CLI::App& app, std::vector<std::string>& inputs, std::
   app.add_option("-i,--input", inputs,
                  "name=file.npy, or all.npz (others are random, within the ranges of the manifest)")
       ->type_name("[NAME=]FILE");
-  app.add_option("--dim", dims, "sizes: batch=1,sequence=128 (others are as small as it serves)")
+  app.add_option("--dim", dims, "sizes: batch=1,sequence=128 (default: the smallest that the model allows)")
       ->join(',')
       ->type_name("NAME=SIZE,...");
 }
@@ -114,7 +114,7 @@ Sizes complete_sizes(const Library& library, const nlohmann::ordered_json& manif
   for (const auto& [name, size] : given)
     if (!has_size(library, name) && std::ranges::count(library.context_sizes(), name) == 0)
       fail(ErrorKind::kUsage, "unknown-dim",
-           cat("the artifact has no size '", name, "' of its inputs or states"),
+           cat("no input or state of the artifact has the size '", name, "'"),
            symbols.empty()
                ? "all its sizes are fixed"
                : cat("its sizes are ", join(symbols, ", ", [](const auto& s) { return s.name; })));

@@ -146,17 +146,17 @@ std::string text_of(const Choice& choice, const char* indent) {
   std::string text =
       cat(indent,
           choice.given            ? (choice.cycles > 0 ? "measured best" : "given")
-          : choice.in_tiled_group ? "the model's choice, as for all parts of strips, which are not tuned"
-                                  : "the model's choice",
+          : choice.in_tiled_group ? "the cost model's choice; parts of tiled groups are not tuned"
+                                  : "the cost model's choice",
           "; ", choice.space == 1 ? "the only candidate" : cat("one of ", choice.space, " candidates"));
   // An edited entry: a schedule that applies need not be a candidate.
   if (choice.cycles == 0) return text + "; the schedule in the database is none of these\n";
   char cycles[32];
   std::snprintf(cycles, sizeof(cycles), "%.3g", choice.cycles);
-  text += cat(", ", cycles, " cycles of a core expected");
+  text += cat(", ", cycles, " core cycles expected");
   const size_t shown = std::min(kOthers, choice.others.size());
   for (size_t i = 0; i < shown; ++i)
-    text += cat(i == 0 ? "; others, of these cycles: " : ", ", choice.others[i].family, " ",
+    text += cat(i == 0 ? "; others, in multiples of these cycles: " : ", ", choice.others[i].family, " ",
                 ratio(choice.others[i].cycles, choice.cycles));
   if (choice.others.size() > shown) text += cat(", ", choice.others.size() - shown, " more");
   return text + "\n";
@@ -188,7 +188,7 @@ std::string text_of(const Pair& pair) {
   const auto of = [](const std::string& nodes) { return nodes.empty() ? "" : " of " + nodes; };
   return cat(" separate  ", pair.producer, of(pair.producer_nodes), " -> ", pair.consumer,
              of(pair.consumer_nodes), ": ",
-             pair.reasons.empty() ? "no rule of fusion is about such kernels" : join(pair.reasons, "; "),
+             pair.reasons.empty() ? "no fusion rule covers such kernels" : join(pair.reasons, "; "),
              pair.bytes > 0 ? cat("; would save ", human_bytes(pair.bytes)) : "", times(pair.times), "\n");
 }
 

@@ -22,7 +22,7 @@ Roof roof_of(Library& library) {
                      {"memory_bytes_per_second", peaks.memory}}};
   }
   const CpuTarget& target = cpu_target(library.variant());
-  // Threads that share a processor have together the rate of one.
+  // Threads that share a processor have the rate of one together.
   const int threads = std::min(library.threads(), processors());
   const tune::Peaks peaks = tune::measure_peaks(target, threads);
   return {

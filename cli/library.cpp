@@ -95,7 +95,7 @@ const stridec_api* load_api(const std::string& path) {
   const stridec_api* const api = get_api ? get_api(STRIDEC_API_VERSION) : nullptr;
   if (!api)
     fail(ErrorKind::kMalformed, "bad-artifact",
-         cat("'", path, "' is no artifact of stridec, or of a version that this one does not know"));
+         cat("'", path, "' is not an artifact of stridec, or has a format that this version does not know"));
   // The handle is not closed: the process may still have threads that run code of the library.
   return api;
 }
@@ -103,8 +103,8 @@ const stridec_api* load_api(const std::string& path) {
 void declare_library_flags(CLI::App& app, int& threads, std::string& function, std::string& variant) {
   app.add_option("--threads", threads, "(default: STRIDEC_THREADS, or as many as the process may use)")
       ->type_name("NUMBER");
-  app.add_option("--function", function, "entry point, instead of the first")->type_name("NAME");
-  app.add_option("--variant", variant, "variant, instead of the best that this machine runs")
+  app.add_option("--function", function, "entry point (default: the first)")->type_name("NAME");
+  app.add_option("--variant", variant, "variant (default: the best that this machine runs)")
       ->type_name("NAME");
 }
 

@@ -1,4 +1,4 @@
-// The manifest of an artifact, or one that lies in a file of its own.
+// The manifest of an artifact, or one in a file of its own.
 #pragma once
 
 #include <string>

@@ -22,7 +22,7 @@ constexpr DescriptorName kDescriptors[] = {
 };
 
 [[noreturn]] void malformed(const std::string& path, const std::string& why) {
-  fail(ErrorKind::kMalformed, "bad-npy", cat("'", path, "' is no .npy file that can be read: ", why));
+  fail(ErrorKind::kMalformed, "bad-npy", cat("'", path, "' is not a readable .npy file: ", why));
 }
 
 // The value of a key in the header's Python dict, up to the comma or brace after it.
@@ -30,7 +30,7 @@ std::string value_of(const std::string& header, const std::string& key, const st
   size_t at = header.find("'" + key + "'");
   if (at == std::string::npos) malformed(path, "its header has no '" + key + "'");
   at = header.find(':', at);
-  if (at == std::string::npos) malformed(path, "its header is cut short");
+  if (at == std::string::npos) malformed(path, "its header is truncated");
   ++at;
   while (at < header.size() && header[at] == ' ') ++at;
   size_t end = at;
@@ -96,7 +96,7 @@ Array parse_npy(const std::string& file, const std::string& path, DType expected
   uint32_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data() + 8, wide ? 4 : 2);
   const size_t start = (wide ? 12u : 10u) + size_t{header_bytes};
-  if (start > file.size()) malformed(path, "its header is cut short");
+  if (start > file.size()) malformed(path, "its header is truncated");
   const std::string header = file.substr(wide ? 12 : 10, header_bytes);
   std::string descriptor = value_of(header, "descr", path);
   if (descriptor.size() >= 2) descriptor = descriptor.substr(1, descriptor.size() - 2);
@@ -109,7 +109,7 @@ Array parse_npy(const std::string& file, const std::string& path, DType expected
   if (!known && descriptor == cat("<V", byte_size(expected))) array.dtype = expected, known = true;
   if (!known)
     fail(ErrorKind::kUnsupported, "npy-dtype",
-         cat("'", path, "' holds elements of type '", descriptor, "', which stridec does not read"));
+         cat("'", path, "' holds elements of type '", descriptor, "', which stridec does not support"));
   // Types that NumPy lacks are stored as unsigned integers of their size.
   if (array.dtype != expected && byte_size(array.dtype) == byte_size(expected) &&
       info(array.dtype).kind == DTypeKind::kUnsigned &&
@@ -120,7 +120,7 @@ Array parse_npy(const std::string& file, const std::string& path, DType expected
     if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(d), &bytes))
       malformed(path, "its shape is too large");
   if (file.size() - start < bytes)
-    malformed(path, cat("its shape needs ", bytes, " bytes and it has ", file.size() - start));
+    malformed(path, cat("its shape needs ", bytes, " bytes, but it has ", file.size() - start));
   array.bytes.assign(file.begin() + static_cast<int64_t>(start),
                      file.begin() + static_cast<int64_t>(start + bytes));
   if (value_of(header, "fortran_order", path) == "True") array.bytes = from_fortran(array);

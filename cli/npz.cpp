@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kEnding = ".npy";  // of a member
 
 [[noreturn]] void malformed(const std::string& path, const std::string& why) {
-  fail(ErrorKind::kMalformed, "bad-npz", cat("'", path, "' is no .npz file that can be read: ", why));
+  fail(ErrorKind::kMalformed, "bad-npz", cat("'", path, "' is not a readable .npz file: ", why));
 }
 
 ZipFile open_archive(const std::string& path) {

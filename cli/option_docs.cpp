@@ -54,14 +54,14 @@ const std::vector<EnvironmentVariable>& environment_variables() {
   static const std::vector<EnvironmentVariable> kVariables = {
       {"STRIDEC_CACHE", "the folder of the kernel cache and of this user's tuning database"},
       {"XDG_CACHE_HOME", "without STRIDEC_CACHE: the folder is 'stridec' in it (default: ~/.cache)"},
-      {"STRIDEC_THREADS", "how many threads an artifact has that is given no number"},
+      {"STRIDEC_THREADS", "how many threads an artifact uses if the caller gives no number"},
       {"STRIDEC_PROFILE",
        "a file for a trace of the runs of artifacts, also in applications; %p: process, %m: model"},
       {"STRIDEC_PROFILE_RUNS", "how many runs of each context it has (default: 100; 0: all)"},
       {"STRIDEC_NVRTC", "the library that compiles GPU kernels, or its folder; --nvrtc comes first"},
       {"NO_COLOR", "set to anything: no colours"},
       {"TERM", "dumb: neither colours nor a progress bar"},
-      {"COLUMNS", "the width of tables where output is no terminal (default: 100)"},
+      {"COLUMNS", "the width of tables where output is not a terminal (default: 100)"},
   };
   return kVariables;
 }

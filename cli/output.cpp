@@ -59,7 +59,7 @@ void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& glob
 
 namespace {
 
-// Whether stdout is a pipe or a socket that nobody reads any more.
+// Whether stdout is a pipe or a socket whose reader has closed it.
 bool reader_is_gone() {
   pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
   return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
@@ -71,7 +71,7 @@ void finish_output() {
   errno = 0;
   std::cout.flush();
   if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout) return;
-  // An earlier write may have failed, whose errno is lost.
+  // An earlier write may have failed; its errno is lost.
   if (errno == EPIPE || reader_is_gone()) return;
   const bool space = errno == ENOSPC;
   fail(space ? ErrorKind::kOverBudget : ErrorKind::kUnreadable, space ? "no-space" : "cannot-write",

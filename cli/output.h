@@ -21,8 +21,8 @@ std::string warning_text(const Diagnostic& warning);
 // A line on stderr for each; silent with --quiet.
 void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& globals);
 
-// Throws Error if output to stdout was not written completely. Output that nobody reads any more (`| head`)
-// is no error.
+// Throws Error if output to stdout was not written completely. A reader that closes the pipe
+// (`| head`) is not an error.
 void finish_output();
 
 // Pads columns to the widest cell. Cells of wide columns are wrapped where the table is wider than columns()

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 [[noreturn]] void malformed(const std::string& why) {
-  fail(ErrorKind::kMalformed, "bad-safetensors", cat("the file is no whole safetensors file: ", why));
+  fail(ErrorKind::kMalformed, "bad-safetensors", cat("the file is not a valid safetensors file: ", why));
 }
 
 constexpr std::pair<std::string_view, DType> kTypes[] = {
@@ -43,10 +43,10 @@ FileTensor parse_tensor(const std::string& name, const Json& entry, std::string_
   FileTensor out{.dtype = dtype_of(entry["dtype"].get<std::string>(), name), .shape = {}, .bytes = {}};
   uint64_t bytes = static_cast<uint64_t>(byte_size(out.dtype));
   for (const Json& dim : entry["shape"]) {
-    if (!dim.is_number_unsigned()) malformed(cat("tensor '", name, "' has a dim that is no size"));
+    if (!dim.is_number_unsigned()) malformed(cat("tensor '", name, "' has a dim that is not a size"));
     const uint64_t size = dim.get<uint64_t>();
     if (size > INT64_MAX || __builtin_mul_overflow(bytes, size, &bytes))
-      malformed(cat("tensor '", name, "' is larger than memory can be"));
+      malformed(cat("tensor '", name, "' is too large for memory"));
     out.shape.push_back(static_cast<int64_t>(size));
   }
   const Json &first = entry["data_offsets"][0], &end = entry["data_offsets"][1];
@@ -141,9 +141,9 @@ ParameterFile parse_safetensors(std::string_view file) {
   uint64_t header = 0;
   if (file.size() < 8) malformed("it has fewer than 8 bytes");
   std::memcpy(&header, file.data(), 8);
-  if (header > kMostHeader || header > file.size() - 8) malformed("its header is cut short");
+  if (header > kMostHeader || header > file.size() - 8) malformed("its header is truncated");
   const Json json = Json::parse(file.substr(8, header), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) malformed("its header is no JSON object");
+  if (!json.is_object()) malformed("its header is not a JSON object");
   const std::string_view data = file.substr(8 + header);
   ParameterFile out;
   for (const auto& [name, entry] : json.items()) {

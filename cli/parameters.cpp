@@ -11,7 +11,7 @@ namespace stridec::cli {
 ParameterWriter::ParameterWriter(const std::string& artifact) : api_(load_api(artifact)) {
   if (api_->struct_size <= offsetof(stridec_api, context_parameters))
     fail(ErrorKind::kUnsupported, "no-parameters",
-         cat("'", artifact, "' is of an older stridec, which had no replaceable parameters"),
+         cat("'", artifact, "' was compiled by an older stridec, which had no replaceable parameters"),
          "compile it again with --refit");
   char message[512] = "";
   stridec_model_options options{};

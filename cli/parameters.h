@@ -17,7 +17,7 @@ class ParameterWriter {
   ParameterWriter(const ParameterWriter&) = delete;
   ParameterWriter& operator=(const ParameterWriter&) = delete;
 
-  // Writes every parameter from the tensor of its name. Returns the names of tensors that are no parameters.
+  // Writes every parameter from the tensor of its name. Returns the names of tensors that are not parameters.
   // Throws one Error for all tensors that are missing (unless `partial`) or have another type or shape.
   std::vector<std::string> write(const ParameterFile& given, bool partial);
   const std::vector<std::string>& written() const { return written_; }

@@ -63,7 +63,7 @@ PassOptions PassFlags::options(const Globals& globals, std::vector<PassDump>* du
   if (!stop_after.empty()) expect_pass(stop_after);
   if (!dump_folder.empty()) {
     if (dump_after.empty())
-      fail(ErrorKind::kUsage, "nothing-to-dump", "--dump-dir without --dump-after",
+      fail(ErrorKind::kUsage, "nothing-to-dump", "--dump-dir needs --dump-after",
            "name passes, or all of them: --dump-after=all");
     std::error_code error;
     if (!std::filesystem::is_directory(dump_folder, error))

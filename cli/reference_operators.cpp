@@ -23,7 +23,7 @@ using extend::UserOperator;
        "give the file of --ops that the artifact was compiled with");
 }
 
-// DLPack of the runtime: formats that it lacks are integers of their size.
+// Types that DLPack lacks are passed as integers of their size.
 bool is_type(DType dtype, const stridec_dtype& given) {
   const stridec_dtype own = dlpack_dtype(dtype);
   const auto equal = [&](uint8_t code) { return code == given.code && own.bits == given.bits; };
@@ -36,7 +36,7 @@ CallTensor tensor_of(const UserOperator& op, const extend::DeclaredTensor& decla
                      const stridec_tensor& given) {
   CallTensor made;
   const std::vector<DType> types = extend::types_of(op, declared.type);
-  // Types of fewer bits lie in memory as bytes.
+  // Types of fewer than 8 bits are stored as bytes.
   auto type = std::ranges::find_if(
       types, [&](DType each) { return is_type(each, given.dtype) && info(each).bits == given.dtype.bits; });
   if (type == types.end())
@@ -89,7 +89,7 @@ OperatorFiles read_operator_files(const std::vector<std::string>& files) {
   OperatorFiles made;
   for (const std::string& file : files)
     made.push_back(std::make_shared<OperatorFile>(extend::read_operators(file)));
-  const extend::Operators once(made);  // refuses what two files declare
+  const extend::Operators once(made);  // refuses an operator that two files declare
   return made;
 }
 
@@ -108,7 +108,7 @@ void use_references(Library& library, const OperatorFiles& files, const Globals&
     library.set_operator(name, [name, help](const stridec_call&) {
       fail(ErrorKind::kUnsupported, "no-reference",
            cat("operator '", printable(name),
-               "' is computed by the application, and has no reference that a command could run"),
+               "' is computed by the application, and has no reference that commands can run"),
            help);
     });
   }

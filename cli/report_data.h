@@ -1,4 +1,4 @@
-// What `report` shows, as data: the same for a compilation and, as far as it goes, for a manifest.
+// What `report` shows, as data: the same for a compilation and, as far as its data allow, for a manifest.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -29,7 +29,7 @@ std::vector<std::string> words_of(const std::string& text, const std::string& fi
         quote = c;
         const size_t end = text.find(quote, at + 1);
         if (end == std::string::npos)
-          fail(ErrorKind::kUsage, "bad-response-file", cat("'", file, "': a quotation does not end"),
+          fail(ErrorKind::kUsage, "bad-response-file", cat("'", file, "': a quote is not closed"),
                "close it, or write \\' and \\\" for plain quotes");
       } else if (c == quote) {
         quote = 0;

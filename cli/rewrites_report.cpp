@@ -21,7 +21,8 @@ std::string rewrites_text(const std::vector<extend::RuleEffect>& rules) {
       out += cat("   near miss  ", printable(miss.node), ": ", printable(miss.reason), "\n");
     const size_t more = static_cast<size_t>(effect.missed) - effect.near_misses.size();
     if (effect.missed > 0 && more > 0) out += cat("   and ", more, " more near misses\n");
-    if (effect.fired == 0 && effect.missed == 0) out += "   nothing in the graph begins like its match\n";
+    if (effect.fired == 0 && effect.missed == 0)
+      out += "   no operation of the graph matches the root of its pattern\n";
   }
   return out;
 }

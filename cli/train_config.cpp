@@ -76,7 +76,7 @@ std::string matched_text(const std::string& key, const Json& value, const char* 
   std::string settings;
   for (const auto& [name, number] : value.items()) {
     if (name == patterns) continue;
-    if (!number.is_number() && !number.is_boolean()) refuse(cat(key, ".", name), "is no number");
+    if (!number.is_number() && !number.is_boolean()) refuse(cat(key, ".", name), "is not a number");
     settings += cat(settings.empty() ? "" : ",", name, "=",
                     number.is_boolean() ? std::to_string(number.get<bool>()) : number_text(number));
   }
@@ -85,7 +85,7 @@ std::string matched_text(const std::string& key, const Json& value, const char* 
 
 std::string item_text(const std::string& key, const Json& value) {
   if (key == "group") {
-    if (!value.is_array()) refuse(key, "is no list");
+    if (!value.is_array()) refuse(key, "is not a list");
     return join(value, ",",
                 [&](const Json& group) { return cat("group=", matched_text(key, group, "match")); });
   }
@@ -97,7 +97,7 @@ std::string item_text(const std::string& key, const Json& value) {
 
 std::string settings_text(const Json& json) {
   if (!json.is_object())
-    fail(ErrorKind::kMalformed, "bad-train-config", "the file is no JSON object",
+    fail(ErrorKind::kMalformed, "bad-train-config", "the file is not a JSON object",
          "'stridec schema train' prints its form");
   const std::vector<std::string> known = known_keys();
   std::string out;

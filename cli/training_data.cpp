@@ -55,7 +55,7 @@ TrainingData::TrainingData(const Library& library, const std::vector<std::string
   if (batch_ == 0) batch_ = std::min(kUsualBatch, samples_);
   if (samples_ < batch_ || batch_ < 1)
     fail(ErrorKind::kDoesNotFit, "too-few-samples", cat(samples_, " samples do not fill a batch of ", batch_),
-         "give --batch a smaller number");
+         "give a smaller --batch");
   current_ = arrays_;
   for (Array& array : current_) {
     array.shape[0] = batch_;

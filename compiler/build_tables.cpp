@@ -12,8 +12,7 @@ namespace stridec {
 
 const std::vector<Mode>& modes() {
   static const std::vector<Mode> kModes = {
-      {.name = "default",
-       .meaning = "schedules by the analytical model, no measuring; what a compile in CI wants"},
+      {.name = "default", .meaning = "schedules by the cost model, without measuring; suits compiling in CI"},
       {.name = "reduce-overhead",
        .meaning =
            "lowest latency of small models: idle threads stay awake for 2 ms, so that handing out work takes "

@@ -119,7 +119,7 @@ struct FunctionResult {
   std::vector<std::string> files;             // the files that the model was read from
   NodeTrace nodes;                            // what became of the model's nodes
   std::vector<extend::RuleEffect> rules;      // what the rules of the extensions did
-  std::vector<extend::KernelChoice> kernels;  // where kernels of the user could stand
+  std::vector<extend::KernelChoice> kernels;  // where kernels of the user could be used
   std::vector<Diagnostic> warnings;           // from the frontend
   graph::Graph graph;                         // as imported, before the graph passes
   loop::Program loops;                        // one nest per operator

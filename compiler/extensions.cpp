@@ -63,7 +63,7 @@ void check_place(const Pipeline& pipeline, const std::string& pass, const std::s
   for (const Pass& each : pipeline)
     if (each.runs_on == RunsOn::kGraph) names.emplace_back(each.name);
   fail(ErrorKind::kUsage, "unknown-pass",
-       cat(what, " stands after '", pass, "', which is no pass on the graph"),
+       cat(what, " is to run after '", pass, "', which is not a pass on the graph"),
        cat("passes on the graph: ", join(names, ", ")));
 }
 

@@ -8,7 +8,7 @@
 
 namespace stridec {
 
-// Checks the rules, that each pass stands after a pass on the graph, and with --frozen that the tuning
+// Checks the rules, that each pass is placed after a pass on the graph, and with --frozen that the tuning
 // database has the hashes of all. Throws Error.
 void check_extensions(const CompileOptions& options);
 

@@ -238,7 +238,7 @@ void check_sizes(const CompileOptions& options, std::span<const loop::Program* c
           return !sizes_of(*program, {{given, size}}, options).empty();
         });
         if (!known)
-          fail(ErrorKind::kUsage, "unknown-symbol", cat(flag, ": '", given, "' is no size of a function"),
+          fail(ErrorKind::kUsage, "unknown-symbol", cat(flag, ": '", given, "' is not a size of a function"),
                "'stridec inspect' lists the sizes of a model's inputs");
       }
   };

@@ -1,5 +1,5 @@
 // Kernels of the user (--kernels) at the places of a graph that they compute: each is compared with the
-// compiler's own kernels in results and in time, in a child process, and stands there if it is faster.
+// compiler's own kernels in results and in time, in a child process, and is used if it is faster.
 #pragma once
 
 #include "compiler/base/pass.h"

@@ -4,7 +4,7 @@
 
 Each model is compiled as far as text (no toolchain runs) for x86-64-v3 and x86-64-v4, for sm_90a, and for sm_90a in
 fp16. A refactoring leaves every hash as it is. A change that alters texts is accepted by --update, which prints which
-kernels of each model changed and the unified diff of the first; its commit says why that is no loss.
+kernels of each model changed and the unified diff of the first; its commit says why that is not a loss.
 
 The golden file holds hashes alone. Texts are kept in the cache under their hash, so that a later change can be shown as
 a diff; where the cache lacks the old text, --against takes it from the replay program of another build folder.

@@ -104,7 +104,7 @@ ZipBytes inflate_member(const ZipFile& zip, const uint8_t* from, const ZipEntry&
     fail(ErrorKind::kOverBudget, "archive-size",
          cat("there is no memory for the ", entry.size, " bytes of member '", entry.name, "'"));
   z_stream stream = {};
-  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) damaged(zip, "zlib does not start");
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) damaged(zip, "zlib cannot be initialised");
   const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, inflateEnd);
   constexpr uint64_t kChunk = uint64_t{1} << 30;
   uint64_t read = 0, written = 0;
@@ -135,7 +135,7 @@ ZipFile open_zip(ZipBytes file, std::string help) {
   ZipFile zip{.file = std::move(file), .help = std::move(help), .entries = {}};
   const Directory directory = find_directory(zip);
   if (directory.entries > kMostEntries || directory.entries * kCentralSize > directory.size)
-    damaged(zip, cat("its directory has no room for ", directory.entries, " members"));
+    damaged(zip, cat("its directory is too small for ", directory.entries, " members"));
   const uint8_t* at = zip.file.bytes + directory.offset;
   uint64_t left = directory.size;
   for (uint64_t i = 0; i < directory.entries; ++i) {

@@ -3,8 +3,8 @@
 // Each result is within 4.3 units in the last place of the exact value over the whole range, with the limits,
 // infinities and NaNs of C's functions; results may be subnormal. Results are rounded: a final multiplication
 // is not contracted with an addition that follows the call. Methods: argument reduction in two or three parts
-// (Cody and Waite), polynomials interpolated at Chebyshev points; math_text.cpp has the constants with their
-// sources.
+// (Cody and Waite), polynomials interpolated at Chebyshev points. math_functions.h has the notation of the
+// texts, math_text.cpp the constants with their sources.
 #pragma once
 
 #include <optional>

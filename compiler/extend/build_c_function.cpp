@@ -102,7 +102,7 @@ class Runner {
     const auto bound = attributes_.find(type);
     if (bound != attributes_.end())
       if (const auto* dtype = std::get_if<DType>(&bound->second)) return *dtype;
-    refuse(at, cat("'", type, "' is no type"));
+    refuse(at, cat("'", type, "' is not a type"));
   }
 
   CValue parameter(const CParameter& each) const { return {scalar(each), false, output_index(each.name)}; }
@@ -134,7 +134,7 @@ class Runner {
       if (const auto* e = std::get_if<sym::Expr>(&bound->second))
         return is_float(dtype) ? ops::size_as(b_, dtype, *e) : Term(b_, b_.elements({*e}, {}, DType::kI64));
     }
-    refuse(each.at, cat("parameter '", each.name, "' is no number"));
+    refuse(each.at, cat("parameter '", each.name, "' is not a number"));
   }
 
   // A condition that is known when compiling.
@@ -385,14 +385,14 @@ class Runner {
   CValue load(const CExpression& e) {
     const CParameter& parameter = *arrays_.at(e.name);
     const auto found = values_.find(e.name);
-    if (found == values_.end()) refuse(e.at, cat("'", e.name, "' is no input"));
+    if (found == values_.end()) refuse(e.at, cat("'", e.name, "' is not an input"));
     const Term x(b_, found->second);
     if (x.rank() != parameter.indices)
       refuse(parameter.at, cat("'", e.name, "' has ", x.rank(), " dims, not ", parameter.indices));
     std::vector<CValue> indices;
     for (const CExpression& each : e.args) {
       indices.push_back(value(each));
-      if (is_float(indices.back().term.dtype())) refuse(each.at, "an index is an integer");
+      if (is_float(indices.back().term.dtype())) refuse(each.at, "an index must be an integer");
     }
     const auto view = view_of(b_, ranges_, x, indices);
     if (!view) wish_split(x, indices);
@@ -409,7 +409,7 @@ class Runner {
     for (int64_t d = 0; d < x.rank(); ++d)
       b_.require(sym::logical_or(sym::gt(x.dim(d), 0), unread),
                  cat(sym::escaped(function_.name), ": dim ", d, " of '", sym::escaped(parameter.name),
-                     "' is {0}, and elements are read; give it one at least"),
+                     "' is {0}, but elements are read: it needs at least one"),
                  {x.dim(d)});
   }
 
@@ -429,7 +429,8 @@ class Runner {
   void reduction(const CStatement& each) {
     const CExpression& condition = each.value[0];
     if (!is_counting(each))
-      refuse(each.at, "a loop whose count is no known number is of the form for (int k = 0; k < n; ++k)");
+      refuse(each.at,
+             "a loop whose count is not known when compiling must have the form for (int k = 0; k < n; ++k)");
     const std::string& name = each.first[0].name;
     const auto begin = known_size(b_, state_.variables.at(name).term),
                end = known_size(b_, value(condition.args[1]).term);
@@ -480,13 +481,13 @@ class Runner {
       return;
     }
     if (each.kind == CStatement::Kind::kFor) {
-      if (mask) refuse(each.at, "a loop over sizes has no loop inside of an if");
+      if (mask) refuse(each.at, "a loop over sizes cannot contain a loop inside of an if");
       return run(each);
     }
     const bool own = each.kind == CStatement::Kind::kDeclare || !summed_.back().contains(each.name);
     if (!own) return add_up(each, mask);
     if (mask && each.kind == CStatement::Kind::kAssign)
-      refuse(each.at, "inside of a loop over sizes an if has sums and declarations alone");
+      refuse(each.at, "inside of a loop over sizes, an if can contain only sums and declarations");
     run(each);
   }
 
@@ -499,7 +500,7 @@ class Runner {
     if (!takes_items(sum, dtype, given.dtype()))
       refuse(each.at, cat("'", each.name, "' is ", stridec::name(dtype),
                           ", and a loop over sizes changes it by ", stridec::name(given.dtype()),
-                          ", which each round of C would convert; declare it as such, or cast"));
+                          ", which C would convert in each iteration; declare it with that type, or cast"));
     Term item = converted(given, computed);
     const auto known = state_.variables.find(each.name);
     if (known == state_.variables.end())

@@ -98,7 +98,8 @@ class CallBuilder {
 
   void bind_arguments() {
     if (call_.outputs > op_.outputs.size())
-      refuse(cat("the model's node has ", call_.outputs, " outputs, and the operator ", op_.outputs.size()));
+      refuse(
+          cat("the model's node has ", call_.outputs, " outputs, but the operator has ", op_.outputs.size()));
     for (const Argument& each : call_.arguments) {
       if (each.name.empty())
         positional(each);
@@ -107,12 +108,12 @@ class CallBuilder {
     }
     for (const DeclaredAttribute& each : op_.attributes)
       if (!bindings_.attributes.contains(each.name)) {
-        if (!each.otherwise) refuse(cat("attribute '", each.name, "' is missing, and has no default"));
+        if (!each.otherwise) refuse(cat("attribute '", each.name, "' is missing and has no default"));
         bindings_.attributes.emplace(each.name, *each.otherwise);
       }
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (!inputs_[i] && !op_.inputs[i].otherwise)
-        refuse(cat("input '", op_.inputs[i].name, "' is missing, and has no default"));
+        refuse(cat("input '", op_.inputs[i].name, "' is missing and has no default"));
   }
 
   void positional(const Argument& each) {
@@ -131,7 +132,7 @@ class CallBuilder {
   void named(const Argument& each) {
     for (size_t i = 0; i < inputs_.size(); ++i)
       if (op_.inputs[i].name == each.name) {
-        if (each.value) refuse(cat("input '", each.name, "' is no tensor in the model"));
+        if (each.value) refuse(cat("input '", each.name, "' is not a tensor in the model"));
         inputs_[i] = each.tensor;
         return;
       }
@@ -167,7 +168,7 @@ class CallBuilder {
       const DType dtype = b_.dtype(*inputs_[i]);
       if (std::ranges::count(allowed(declared.type), dtype) == 0)
         refuse(
-            cat("input '", declared.name, "' is ", stridec::name(dtype), ", and the operator takes ",
+            cat("input '", declared.name, "' is ", stridec::name(dtype), ", but the operator takes ",
                 join(allowed(declared.type), ", ", [](DType t) { return std::string(stridec::name(t)); })));
       if (!is_variable(declared.type)) continue;
       const auto [bound, fresh] = bindings_.attributes.emplace(declared.type, dtype);
@@ -201,7 +202,7 @@ class CallBuilder {
     const auto rest = std::ranges::find(declared.shape, true, &DeclaredDim::rest);
     const size_t fixed = declared.shape.size() - (rest == declared.shape.end() ? 0 : 1);
     if (shape.size() < fixed || (rest == declared.shape.end() && shape.size() != fixed))
-      refuse(cat(what, " has ", shape.size(), " dims, and the operator declares ", fixed,
+      refuse(cat(what, " has ", shape.size(), " dims, but the operator declares ", fixed,
                  rest == declared.shape.end() ? "" : " or more"));
     size_t at = 0;
     for (const DeclaredDim& each : declared.shape) {
@@ -232,7 +233,7 @@ class CallBuilder {
     if (each.rest_name.empty()) return;
     const auto found = bindings_.attributes.find(name);
     if (found == bindings_.attributes.end())
-      refuse(cat("nothing binds '...", name, "', since the model leaves out the input that does"));
+      refuse(cat("'...", name, "' is not bound: the model leaves out the input that binds it"));
     const auto* bound = std::get_if<std::vector<sym::Expr>>(&found->second);
     if (!bound || bound->size() != dims.size())
       refuse(cat(what, " has another number of dims in '...", name, "'"));
@@ -286,7 +287,8 @@ class CallBuilder {
           is_variable(output.type) ? bindings_.attributes.find(output.type) : bindings_.attributes.end();
       const std::vector<DType> types = allowed(output.type);
       if (bound == bindings_.attributes.end() && types.size() != 1)
-        refuse(cat("output '", output.name, "' is declared as ", output.type, ", which is no single type"));
+        refuse(
+            cat("output '", output.name, "' is declared as ", output.type, ", which is not a single type"));
       results.push_back({bound == bindings_.attributes.end() ? types[0] : std::get<DType>(bound->second),
                          declared_shape(output)});
     }
@@ -308,8 +310,7 @@ class CallBuilder {
       if (each.rest) {
         const auto rest = bindings_.attributes.find(each.rest_name);
         if (rest == bindings_.attributes.end())
-          refuse(
-              cat("nothing binds '...", each.rest_name, "', since the model leaves out the input that does"));
+          refuse(cat("'...", each.rest_name, "' is not bound: the model leaves out the input that binds it"));
         const auto& dims = std::get<std::vector<sym::Expr>>(rest->second);
         shape.insert(shape.end(), dims.begin(), dims.end());
         continue;

@@ -123,7 +123,7 @@ class Library {
       for (const Term& each : x) ids.push_back(each.id());
       return {Term(b_, b_.add1(row()->kind, ids)), weak};
     }
-    if (two) {  // the other one, if one is no number
+    if (two) {  // the other one, if one is not a number
       const Term least = name == "fmin" ? ops::minimum(x[0], x[1]) : ops::maximum(x[0], x[1]);
       const Term first = ops::select(ops::apply(OpKind::kIsNan, x[1]), x[0], least);
       return {ops::select(ops::apply(OpKind::kIsNan, x[0]), x[1], first), weak};

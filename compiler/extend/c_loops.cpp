@@ -50,7 +50,7 @@ class ReductionCheck {
 
  private:
   std::optional<CProblem> check(const CStatement& each) {
-    if (each.kind == CStatement::Kind::kReturn) return CProblem{each.at, "a loop over sizes does not return"};
+    if (each.kind == CStatement::Kind::kReturn) return CProblem{each.at, "a loop over sizes cannot return"};
     if (each.kind == CStatement::Kind::kAssign && changed_.contains(each.name)) return update(each);
     for (const CExpression& value : each.value)
       if (auto problem = reads(value)) return problem;
@@ -67,7 +67,7 @@ class ReductionCheck {
     const auto [known, fresh] = classes_.emplace(each.name, class_of(*sum));
     if (!fresh && known->second != class_of(*sum))
       return CProblem{each.at, cat("a loop over sizes changes '", each.name, "' by '", known->second,
-                                   "' and by '", class_of(*sum), "'; its rounds have to commute")};
+                                   "' and by '", class_of(*sum), "'; its iterations must commute")};
     return reads(*sum->item);
   }
 

@@ -10,7 +10,7 @@
 
 namespace stridec::extend {
 
-// s = s + e, s = s * e, s = fmax(s, e) and their kin.
+// s = s + e, s = s * e, s = fmax(s, e) and the like.
 struct CSum {
   std::string sign;          // "+", "-", "*", "min" or "max"
   bool ignores_nan = false;  // fmin and fmax
@@ -26,8 +26,8 @@ struct CProblem {
   Position at;
   std::string what;
 };
-// Why a counting loop that changes the variables `changed` of outside is no reduction. None: it is one; each
-// of them is updated in one way and read nowhere, and the number of rounds does not depend on them.
+// Why a counting loop that changes the outer variables `changed` is not a reduction. None: it is one; each of
+// them is updated in one way and read nowhere, and the number of iterations does not depend on them.
 std::optional<CProblem> problem_of_reduction(const CStatement& loop, const std::set<std::string>& changed);
 
 // What leaves a sum as it is.

@@ -25,7 +25,7 @@ struct CValue {
   std::optional<Affine> affine = {};
 };
 
-// None: the name is no type that has numbers.
+// None: the name is not a type that has numbers.
 std::optional<DType> c_dtype(std::string_view name);
 // Of <math.h>: M_PI, INFINITY, ...
 std::optional<double> c_constant(std::string_view name);

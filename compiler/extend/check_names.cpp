@@ -31,12 +31,12 @@ void TermNames::tensor(const Term& term, bool pattern) {
       if (formula && bound.contains(term.name)) return;
       if (!tensors.contains(term.name))
         error(term.at, cat("'", term.name, "' is not declared"),
-              formula ? "inputs, attributes, dims, and names that stand before it can be used"
+              formula ? "inputs, attributes, dims and names that are defined before it can be used"
                       : cat("declare its type: let ", term.name, ": float[...]"));
       used.insert(term.name);
       return;
     case Term::Kind::kCall: break;
-    default: error(term.at, "a tensor expected");
+    default: error(term.at, "expected a tensor");
   }
   if (is_infix(term.name) || (formula && is_comparison(term.name))) {
     for (const Term& arg : term.args) tensor(arg, pattern);
@@ -54,7 +54,7 @@ void TermNames::tensor(const Term& term, bool pattern) {
     error(term.at, cat("'", term.name, "' cannot be in a ", formula ? "formula" : "rule",
                        ": it has an effect, a body, or data"));
   if (pattern && composite && !composite->input_of && term.name != "matmul")
-    error(term.at, cat("'", term.name, "' is for replacements"),
+    error(term.at, cat("'", term.name, "' can only be in a replacement"),
           "write the match with the operations that 'stridec inspect --stage=graph' shows");
   const Split parts = extend::split(term);
   if (composite) arity(term, parts, *composite);
@@ -65,10 +65,9 @@ void TermNames::tensor(const Term& term, bool pattern) {
 void TermNames::arity(const Term& term, const Split& parts, const Composite& composite) const {
   if (parts.tensors.size() != static_cast<size_t>(composite.tensors) ||
       term.args.size() > static_cast<size_t>(composite.tensors) + composite.parameters.size())
-    error(term.at,
-          cat("'", term.name, "' takes ", composite.tensors, " tensors",
-              composite.parameters.empty() ? std::string() : " and the arguments ",
-              join(composite.parameters, ", ", [](std::string_view p) { return std::string(p); })));
+    error(term.at, cat("'", term.name, "' takes ", composite.tensors, " tensors",
+                       composite.parameters.empty() ? std::string() : " and the arguments ",
+                       join(composite.parameters, ", ", [](std::string_view p) { return std::string(p); })));
   for (const auto& [name, value] : parts.attributes)
     if (std::ranges::count(composite.parameters, name) == 0)
       error(value->at, cat("'", term.name, "' has no argument '", name, "'"));
@@ -86,8 +85,7 @@ void TermNames::attribute(const Term& term, bool pattern) {
 void TermNames::condition(const Term& term) {
   if (term.kind == Term::Kind::kName && !bound.contains(term.name) && !tensors.contains(term.name) &&
       !is_word(term.name))
-    error(term.at, cat("nothing binds '", term.name, "'"),
-          "dims are bound by 'let', attributes by the match");
+    error(term.at, cat("'", term.name, "' is not bound"), "dims are bound by 'let', attributes by the match");
   if (term.kind == Term::Kind::kCall)
     if (const std::string why = problem_of_call(term); !why.empty()) error(term.at, why);
   for (const Term& arg : term.args) condition(arg);

@@ -20,7 +20,7 @@ class TermNames {
   std::set<std::string> used;            // tensors that terms have named
   bool formula = false;                  // numbers of `bound` and comparisons may be operands, as in no rule
 
-  // `pattern`: a name that nothing binds takes the value of the attribute in whose place it stands.
+  // `pattern`: an unbound name takes the value of the attribute in whose place it is.
   void tensor(const Term& term, bool pattern);
   void condition(const Term& term);
   [[noreturn]] void error(Position at, const std::string& what, const std::string& help = {}) const;

@@ -73,7 +73,7 @@ class ReferenceCheck {
     int compared = 0;
     for (int i = 0; i < kDraws && compared < kInstances; ++i) compared += compare(i);
     if (compared == 0)
-      refuse("no drawn inputs meet its declaration", last_,
+      refuse("no random inputs satisfy its declaration", last_,
              op_.reference ? "leave out the reference, or weaken the declaration" : "weaken the declaration");
   }
 

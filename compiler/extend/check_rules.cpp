@@ -75,7 +75,7 @@ class Checker {
       if (!compare(*instance, built)) return std::move(verdict_);
     }
     if (!shaped || verdict_.instances == 0) {
-      verdict_.problem = why.empty() ? "no drawn instance satisfies its conditions" : why;
+      verdict_.problem = why.empty() ? "no random instance satisfies its conditions" : why;
       return std::move(verdict_);
     }
     return std::move(verdict_);
@@ -112,7 +112,7 @@ class Checker {
       try {
         build(instance, built, true, {});
       } catch (const Error& error) {
-        if (why.empty()) why = cat("the match does not fit any drawn types: ", error.diagnostic.message);
+        if (why.empty()) why = cat("the match does not fit any random types: ", error.diagnostic.message);
         if (draw >= kDrawsOfAttributes) return std::nullopt;
         continue;
       }
@@ -162,7 +162,7 @@ class Checker {
       Evaluator evaluator(builder, built.bindings);
       const auto holds = [&](const char* clause, const Term& term) {
         if (evaluator.condition(term).is_const(1)) return true;
-        why = cat("no drawn instance satisfies ", clause, " ", to_string(term));
+        why = cat("no random instance satisfies ", clause, " ", to_string(term));
         return false;
       };
       return std::ranges::all_of(rule_.where, [&](const Term& term) { return holds("where", term); }) &&

@@ -14,7 +14,7 @@ inline constexpr double kPassSeconds = 60;
 inline constexpr uint64_t kPassMemory = uint64_t{4} << 30;
 
 // Runs the pass. Throws Error: kToolchain where the command fails, kOverBudget where it takes too long,
-// kMalformed where what it writes is no graph with the same inputs, outputs, states and symbols.
+// kMalformed where what it writes is not a graph with the same inputs, outputs, states and symbols.
 graph::Graph run_pass(const graph::Graph& graph, const UserPass& pass, const Extensions& limits);
 
 }  // namespace stridec::extend

@@ -39,7 +39,7 @@ std::optional<Formats> draw_formats(Draws& d, int bits, const std::vector<FloatF
   };
   std::vector<FloatFormat> narrower = between(0, bits);
   if (narrower.empty()) return std::nullopt;
-  // No format lies between the widest one and the value: it is drawn less often.
+  // No format is between the widest one and the value: it is drawn less often.
   if (narrower.size() > 1 && d.chance(0.5))
     narrower.erase(std::ranges::max_element(narrower, {}, &FloatFormat::bits));
   Formats made{.narrow = d.any_of(narrower), .wide = {}};

@@ -91,7 +91,8 @@ std::string extents_of(const std::string& name) { return name + "@shape"; }
 
 std::string problem_of_call(const Term& call) {
   const auto known = std::ranges::find(kCalls, call.name, &Call::name);
-  if (known == std::end(kCalls)) return cat("conditions and attributes have no function '", call.name, "'");
+  if (known == std::end(kCalls))
+    return cat("'", call.name, "' is not a function of conditions and attributes");
   if (known->args != call.args.size() || !call.attributes.empty())
     return cat("'", call.name, "' takes ", known->args, known->args == 1 ? " argument" : " arguments");
   return "";
@@ -181,7 +182,7 @@ ValueId Evaluator::tensor(const Term& term) {
   return folded(outputs[static_cast<size_t>(term.output)]);
 }
 
-// A number takes the dtype of the operands beside it; `select`: those after the first.
+// A number takes the dtype of the other operands; `select`: of those after the first.
 std::vector<ValueId> Evaluator::operands(const std::vector<const Term*>& terms, bool select) {
   std::vector<ValueId> values(terms.size());
   std::optional<DType> dtype;
@@ -208,11 +209,11 @@ bool Evaluator::is_number(const Term& term) const {
          std::ranges::all_of(term.args, [&](const Term& arg) { return is_number(arg); });
 }
 
-// Such a term in the arithmetic of the dtype: 1 / d is no integer among floats.
+// Such a term in the arithmetic of the dtype: 1 / d is not an integer among floats.
 ValueId Evaluator::number(const Term& term, DType dtype) {
   const auto literal = [&](double value) {
     if (!is_float(dtype) && value != std::trunc(value))
-      does_not_fit(cat(value, " is no ", stridec::name(dtype)));
+      does_not_fit(cat(value, " is not a value of ", stridec::name(dtype)));
     return b_.scalar(dtype, value);
   };
   if (term.kind == Term::Kind::kNumber) return literal(term.number);
@@ -304,7 +305,8 @@ bool Evaluator::is_tensor(const Term& term) const {
 ValueId Evaluator::variable(const Term& term) const {
   const auto bound =
       term.kind == Term::Kind::kName ? bindings_.values.find(term.name) : bindings_.values.end();
-  if (bound == bindings_.values.end()) does_not_fit(cat("'", to_string(term), "' is no tensor of the rule"));
+  if (bound == bindings_.values.end())
+    does_not_fit(cat("'", to_string(term), "' is not a tensor of the rule"));
   return bound->second;
 }
 
@@ -354,7 +356,7 @@ std::vector<double> Evaluator::doubles(const Term& term) {
   if (const auto* list = std::get_if<std::vector<double>>(&value)) return *list;
   if (const auto* e = std::get_if<sym::Expr>(&value); e && e->is_const())
     return {static_cast<double>(e->value())};
-  does_not_fit(cat("'", to_string(term), "' is no number that is known when compiling"));
+  does_not_fit(cat("'", to_string(term), "' is not a number that is known when compiling"));
 }
 
 Attr Evaluator::attribute(const Term& term) {
@@ -374,7 +376,7 @@ Attr Evaluator::attribute(const Term& term) {
       if (is_tensor(term)) return elements(bindings_.values.at(term.name));
       if (const auto dtype = parse_dtype(term.name)) return *dtype;
       return term.name;
-    case Term::Kind::kSet: does_not_fit("a set stands after 'in'");
+    case Term::Kind::kSet: does_not_fit("a set can only follow 'in'");
     case Term::Kind::kCall: break;
   }
   if (is_comparison(term.name) || term.name == "and" || term.name == "or" || term.name == "not" ||
@@ -419,7 +421,7 @@ Attr Evaluator::arithmetic(const Term& term) {
     return std::holds_alternative<double>(a) || std::holds_alternative<std::vector<double>>(a);
   };
   if (std::ranges::any_of(args, real)) {
-    if (!infix_kind(term.name)) does_not_fit(cat("'", term.name, "' is for integers"));
+    if (!infix_kind(term.name)) does_not_fit(cat("'", term.name, "' takes integers"));
     std::vector<double> all = doubles(term);
     if (all.size() == 1) return all[0];
     return all;
@@ -491,7 +493,7 @@ sym::Expr Evaluator::comparison(const Term& term) {
     return holds ? 1 : 0;
   }
   if (left.index() >= 2 || right.index() >= 2) {  // texts and dtypes
-    if (term.name != "==" && term.name != "!=") does_not_fit(cat("'", term.name, "' is for numbers"));
+    if (term.name != "==" && term.name != "!=") does_not_fit(cat("'", term.name, "' takes numbers"));
     return (left == right) == (term.name == "==") ? 1 : 0;
   }
   const std::vector<sym::Expr> x = list(term.args[0]), y = list(term.args[1]);
@@ -506,7 +508,7 @@ sym::Expr Evaluator::comparison(const Term& term) {
 sym::Expr Evaluator::member(const Term& term) {
   const Term& set = term.args[1];
   if (set.kind != Term::Kind::kSet && set.kind != Term::Kind::kList)
-    does_not_fit("a set of values stands after 'in': {64, 128}");
+    does_not_fit("expected a set of values after 'in', such as {64, 128}");
   const Attr value = attribute(term.args[0]);
   sym::Expr any = 0;
   for (const Term& element : set.args) {

@@ -32,7 +32,7 @@ class Evaluator {
  public:
   Evaluator(graph::Builder& builder, Bindings& bindings) : b_(builder), bindings_(bindings) {}
 
-  // Draws the value of an attribute that nothing binds; empty: that is an error.
+  // Draws the value of an unbound attribute; empty: an unbound attribute is an error.
   using Draw = std::function<Attr(graph::OpKind kind, const std::string& attribute,
                                   const std::vector<graph::ValueId>& inputs)>;
   Draw draw;

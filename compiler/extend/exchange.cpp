@@ -141,10 +141,10 @@ Data Exchange::from_file(size_t bytes, std::string path) const {
                       std::ranges::count(std::filesystem::path(path), std::filesystem::path("..")) == 0;
   std::error_code error;
   if (!inside || !std::filesystem::is_regular_file(std::filesystem::symlink_status(file, error)))
-    bad_graph(cat("'@file:", path, "' is no file in STRIDEC_PASS_DIR"));
+    bad_graph(cat("'@file:", path, "' is not a file in STRIDEC_PASS_DIR"));
   const std::string text = read_file(file.string());
   if (offset > text.size() || text.size() - offset < bytes)
-    bad_graph(cat("'@file:", path, "' has ", text.size(), " bytes, and ", bytes, " are read at ", offset));
+    bad_graph(cat("'@file:", path, "' has ", text.size(), " bytes, but ", bytes, " are read at ", offset));
   return graph::own({text.begin() + static_cast<std::ptrdiff_t>(offset),
                      text.begin() + static_cast<std::ptrdiff_t>(offset + bytes)});
 }

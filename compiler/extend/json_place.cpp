@@ -27,7 +27,7 @@ void JsonPlace::fail(const std::string& what, const std::string& help) const {
 }
 
 std::string JsonPlace::text() const {
-  if (!value_.is_string()) fail("a text expected");
+  if (!value_.is_string()) fail("expected a string");
   return value_.get<std::string>();
 }
 
@@ -37,29 +37,29 @@ std::string JsonPlace::identifier() const {
   const bool fits = !name.empty() && letter(name[0]) && std::ranges::all_of(name, [&](char c) {
     return letter(c) || std::isdigit(static_cast<unsigned char>(c));
   });
-  if (!fits) fail(cat("'", name, "' is no name of letters, digits and '_'"));
+  if (!fits) fail(cat("'", name, "' is not a name of letters, digits and '_'"));
   return name;
 }
 
 int64_t JsonPlace::integer() const {
-  if (!value_.is_number_integer()) fail("an integer expected");
+  if (!value_.is_number_integer()) fail("expected an integer");
   return value_.get<int64_t>();
 }
 
 double JsonPlace::number() const {
-  if (!value_.is_number()) fail("a number expected");
+  if (!value_.is_number()) fail("expected a number");
   return value_.get<double>();
 }
 
 std::vector<JsonPlace> JsonPlace::items() const {
-  if (!value_.is_array()) fail("an array expected");
+  if (!value_.is_array()) fail("expected an array");
   std::vector<JsonPlace> out;
   for (size_t i = 0; i < value_.size(); ++i) out.emplace_back(value_[i], file_, cat(pointer_, "/", i));
   return out;
 }
 
 std::vector<std::pair<std::string, JsonPlace>> JsonPlace::members() const {
-  if (!value_.is_object()) fail("an object expected");
+  if (!value_.is_object()) fail("expected an object");
   std::vector<std::pair<std::string, JsonPlace>> out;
   for (const auto& [key, each] : value_.items())
     out.emplace_back(key, JsonPlace(each, file_, cat(pointer_, "/", escaped_key(key))));
@@ -67,7 +67,7 @@ std::vector<std::pair<std::string, JsonPlace>> JsonPlace::members() const {
 }
 
 std::optional<JsonPlace> JsonPlace::find(const char* key) const {
-  if (!value_.is_object()) fail("an object expected");
+  if (!value_.is_object()) fail("expected an object");
   const auto found = value_.find(key);
   if (found == value_.end()) return std::nullopt;
   return JsonPlace(*found, file_, cat(pointer_, "/", key));
@@ -81,7 +81,7 @@ JsonPlace JsonPlace::at(const char* key) const {
 void JsonPlace::allow(std::initializer_list<std::string_view> keys) const {
   for (const auto& [key, each] : members())
     if (std::find(keys.begin(), keys.end(), key) == keys.end())
-      each.fail(cat("there is no member '", key, "'; the members are ",
+      each.fail(cat("unknown member '", key, "'; the members are ",
                     join(keys, ", ", [](std::string_view k) { return std::string(k); })));
 }
 
@@ -90,7 +90,7 @@ JsonPlace::Json parse_json(const std::string& text, const std::string& file) {
   try {
     json = JsonPlace::Json::parse(text);
   } catch (const JsonPlace::Json::exception& error) {
-    JsonPlace(json, file, "").fail(cat("no JSON: ", error.what()));
+    JsonPlace(json, file, "").fail(cat("not valid JSON: ", error.what()));
   }
   return json;
 }

@@ -42,7 +42,7 @@ Dim dim_of(const DeclaredDim& declared, const JsonPlace& at) {
   if (declared.size.kind == Term::Kind::kName) return {.kind = Dim::Kind::kName, .name = declared.size.name};
   if (declared.size.kind == Term::Kind::kNumber)
     return {.kind = Dim::Kind::kSize, .name = "", .size = static_cast<int64_t>(declared.size.number)};
-  at.fail("a dim of an input of a kernel is a name, a number or '...'; 'where' has conditions on them");
+  at.fail("a dim of an input of a kernel must be a name, a number or '...'; write conditions in 'where'");
 }
 
 std::vector<Variable> variables_of(const UserOperator& op, const JsonPlace& inputs) {
@@ -52,10 +52,10 @@ std::vector<Variable> variables_of(const UserOperator& op, const JsonPlace& inpu
     const JsonPlace at = inputs.items()[i];
     Variable variable{.name = input.name, .dtypes = types_of(op, input.type), .dtypes_text = input.type};
     if (const auto constant = at.find("const")) {
-      if (!constant->value().is_boolean()) constant->fail("true or false expected");
+      if (!constant->value().is_boolean()) constant->fail("expected true or false");
       variable.constant = constant->value().get<bool>();
     }
-    if (input.otherwise) at.fail("an input of a kernel has no default");
+    if (input.otherwise) at.fail("an input of a kernel cannot have a default");
     for (size_t d = 0; d < input.shape.size(); ++d)
       variable.dims.push_back(dim_of(input.shape[d], at.at("shape").items()[d]));
     if (!input.has_shape) variable.dims.push_back({.kind = Dim::Kind::kRest, .name = ""});
@@ -77,10 +77,9 @@ Side pattern_of(const UserOperator& op, const JsonPlace& computes) {
     (result ? side.results : side.locals).push_back(each);
   }
   if (!std::ranges::equal(named, op.outputs, {}, {}, &DeclaredTensor::name))
-    computes.fail(
-        "the results are defined in the order of the outputs, each in a definition of outputs alone");
+    computes.fail("the definitions must name the outputs in their order, and nothing else");
   for (const Definition& each : side.results)
-    if (each.term.kind != Term::Kind::kCall) computes.fail("a result is an operation");
+    if (each.term.kind != Term::Kind::kCall) computes.fail("a result must be an operation");
   return side;
 }
 
@@ -88,9 +87,9 @@ OwnKernel parse_kernel(const JsonPlace& at) {
   at.allow({"name", "description", "types", "inputs", "outputs", "attributes", "require", "body", "cost",
             "computes", "where", "cpu", "relative", "absolute", "ulp"});
   const JsonPlace computes = at.at("computes");
-  if (!at.at("body").find("kernel")) at.at("body").fail("the body is a kernel");
+  if (!at.at("body").find("kernel")) at.at("body").fail("the body must be a kernel");
   if (!at.at("body").at("kernel").find("c"))
-    at.at("body").at("kernel").fail("a kernel has a text 'c': it runs on CPUs");
+    at.at("body").at("kernel").fail("the kernel needs a text 'c', since it runs on CPUs");
   const Json json = as_operator(at);
   OwnKernel made{.op = parse_operator(JsonPlace(json, at.file(), at.pointer())), .rule = {}, .cpu = ""};
   made.op.name = made.op.name.substr(std::string_view("kernels::").size());
@@ -105,7 +104,7 @@ OwnKernel parse_kernel(const JsonPlace& at) {
     made.cpu = cpu->text();
     const bool known = std::ranges::count(cpu_targets(), made.cpu, &CpuTarget::name) > 0;
     if (!known)
-      cpu->fail(cat("'", made.cpu, "' is none of ",
+      cpu->fail(cat("'", made.cpu, "' is not one of ",
                     join(cpu_targets(), ", ", [](const CpuTarget& row) { return row.name; })));
   }
   return made;

@@ -99,9 +99,9 @@ KernelHeader parse_kernel_header(const std::string& text, const std::string& pla
       continue;
     }
     const auto end = after_bracket(tokens, at);
-    if (!end) rule_error(text, place, tokens[at].at, cat("nothing closes this '", tokens[at].text, "'"));
+    if (!end) rule_error(text, place, tokens[at].at, cat("no bracket closes this '", tokens[at].text, "'"));
     if (is(at, "(") && at > begins && tokens[at - 1].word && tokens[at - 1].text != "__attribute__") {
-      // Attributes may stand between the parameters and the body.
+      // Attributes may follow the parameters.
       size_t body = *end;
       while (is(body, "__attribute__") && is(body + 1, "("))
         body = after_bracket(tokens, body + 1).value_or(tokens.size());
@@ -126,7 +126,7 @@ KernelHeader parse_kernel_header(const std::string& text, const std::string& pla
     while (name_end < end && !is(name_end, "[")) ++name_end;
     const size_t name = name_end - 1;
     if (name_end < first + 2 || !tokens[name].word)
-      rule_error(text, place, tokens[std::min(first, last)].at, "a parameter has a type and a name");
+      rule_error(text, place, tokens[std::min(first, last)].at, "a parameter must have a type and a name");
     made.parameters.push_back({tokens[name].text, tokens[name].at});
     first = end + 1;
   }

@@ -127,7 +127,7 @@ bool Matcher::name(State& state, const Term& term, ValueId value) {
 
 bool Matcher::equal(const Attr& a, const Attr& b) const {
   if (a == b) return true;
-  if (const auto* x = std::get_if<sym::Expr>(&a), *y = std::get_if<sym::Expr>(&b); x && y)
+  if (const auto *x = std::get_if<sym::Expr>(&a), *y = std::get_if<sym::Expr>(&b); x && y)
     return b_.holds(sym::eq(*x, *y));
   const auto *x = std::get_if<std::vector<sym::Expr>>(&a), *y = std::get_if<std::vector<sym::Expr>>(&b);
   return x && y &&
@@ -283,7 +283,7 @@ bool Matcher::matmul(State& state, const Term& term, ValueId value) {
   if ((!plain && !batched) || list("batch_a") != dims || list("batch_b") != dims ||
       list("contract_a") != std::vector<int64_t>{x - 1} ||
       list("contract_b") != std::vector<int64_t>{std::max<int64_t>(y - 2, 0)})
-    return fails(state, "a dot_general is not of the form of matmul");
+    return fails(state, "a dot_general does not have the form of matmul");
   const graph::Attributes usual = defaults(node.kind, {b_.dtype(node.inputs[0]), b_.dtype(node.inputs[1])});
   for (const char* name : {"accumulate", "to"})
     if (node.attributes.find(name) && *node.attributes.find(name) != *usual.find(name))
@@ -413,7 +413,7 @@ bool Matcher::finish(State& state) {
     for (const std::string& name : each.names) state.made.results.push_back(values.at(name));
   if (state.made.results.empty()) state.made.results = {root_};
   for (const NodeId id : nodes) {
-    if (index_.region[id.value] != region_) return fails(state, "a part stands outside the loop or branch");
+    if (index_.region[id.value] != region_) return fails(state, "a part is outside the loop or branch");
     for (const ValueId output : graph[id].outputs) {
       if (graph[output].elements) return fails(state, shown(output), " consists of sizes");
       if (rule_->shared || std::ranges::count(state.made.results, output) > 0) continue;

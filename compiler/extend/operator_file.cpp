@@ -41,7 +41,7 @@ UserOperator instance_of(const UserOperator& op, size_t inputs, size_t outputs) 
     if (!many) return 1;
     if (given <= others)
       fail(ErrorKind::kDoesNotFit, "does-not-fit",
-           cat(op.name, ": the model's node has ", given, " ", what, ", and the operator takes ", others + 1,
+           cat(op.name, ": the model's node has ", given, " ", what, ", but the operator takes ", others + 1,
                " or more"));
     return given - others;
   };

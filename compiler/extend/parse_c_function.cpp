@@ -61,7 +61,7 @@ class Parser : TokenReader<Token> {
     }
     expect(")");
     made.body = block();
-    if (token().kind != Token::Kind::kEnd) error("one function expected, and then the end");
+    if (token().kind != Token::Kind::kEnd) error("expected one function and nothing after it");
     return made;
   }
 
@@ -131,7 +131,7 @@ class Parser : TokenReader<Token> {
                                       kInteger[] = {"", "u", "l", "ul", "lu", "ll", "ull", "llu"};
     const bool fits = token.kind == Token::Kind::kReal ? std::ranges::count(kReal, token.suffix) > 0
                                                        : std::ranges::count(kInteger, token.suffix) > 0;
-    if (!fits) error(cat("'", token.text, token.suffix, "' is no number"), token.at);
+    if (!fits) error(cat("'", token.text, token.suffix, "' is not a number"), token.at);
   }
 
   void sign(Token& token) {
@@ -153,11 +153,11 @@ class Parser : TokenReader<Token> {
   const Token& peek(size_t ahead) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
   void expect(std::string_view text) {
     if (!accept(text))
-      error(cat("'", text, "' expected, not ",
+      error(cat("expected '", text, "', not ",
                 token().kind == Token::Kind::kEnd ? "the end" : cat("'", token().text, "'")));
   }
   std::string word() {
-    if (token().kind != Token::Kind::kName || is_type(token().text)) error("a name expected");
+    if (token().kind != Token::Kind::kName || is_type(token().text)) error("expected a name");
     if (std::ranges::count(kRefused, token().text) > 0)
       error(cat("'", token().text, "' is not in the subset of C"));
     return tokens_[at_++].text;
@@ -170,11 +170,11 @@ class Parser : TokenReader<Token> {
     return next.kind == Token::Kind::kName && (next.text == "const" || is_type(next.text));
   }
 
-  // "unsigned long" and its kin as the types of stdint.h.
+  // "unsigned long" and the like as the types of stdint.h.
   std::string type() {
     while (accept("const")) {
     }
-    if (!type_follows()) error("a type expected");
+    if (!type_follows()) error("expected a type");
     std::vector<std::string> words;
     while (token().kind == Token::Kind::kName && is_type(token().text)) words.push_back(tokens_[at_++].text);
     while (accept("const")) {
@@ -184,7 +184,7 @@ class Parser : TokenReader<Token> {
     for (const std::string& word : words)
       if (word != "unsigned" && word != "signed" && word != "int" && word != "long" && word != "short" &&
           word != "char")
-        error(cat("'", join(words, " "), "' is no type"));
+        error(cat("'", join(words, " "), "' is not a type"));
     const std::string bits = has("char") ? "8" : has("short") ? "16" : has("long") ? "64" : "32";
     return cat(has("unsigned") ? "uint" : "int", bits, "_t");
   }
@@ -193,7 +193,7 @@ class Parser : TokenReader<Token> {
     CParameter made{.at = token().at};
     made.type = type();
     made.pointer = accept("*");
-    if (made.type == "void") error("a parameter has a type", made.at);
+    if (made.type == "void") error("a parameter must have a type", made.at);
     accept("restrict"), accept("__restrict"), accept("__restrict__");
     made.name = word();
     for (; accept("["); ++made.indices) {
@@ -248,7 +248,7 @@ class Parser : TokenReader<Token> {
       expect("(");
       if (!is(";")) simple(made.first);
       expect(";");
-      if (is(";")) error("a loop has a condition");
+      if (is(";")) error("a loop needs a condition");
       made.value = list_of(expression());
       expect(";");
       while (!is(")")) {
@@ -272,7 +272,7 @@ class Parser : TokenReader<Token> {
   void simple(std::vector<CStatement>& out) {
     if (type_follows()) {
       const std::string type = this->type();
-      if (type == "void") error("a variable has a type");
+      if (type == "void") error("a variable needs a type");
       do {
         CStatement made{.kind = CStatement::Kind::kDeclare, .type = type, .at = token().at};
         if (is("*")) error("pointers are not in the subset of C, but for outputs among the parameters");
@@ -305,7 +305,7 @@ class Parser : TokenReader<Token> {
       const std::string sign = token().text;
       if (token().kind != Token::Kind::kSign || sign.size() < 2 || sign.back() != '=' || sign == "==" ||
           sign == "!=" || sign == "<=" || sign == ">=")
-        error(cat("an assignment expected, not '", sign, "'"));
+        error(cat("expected an assignment, not '", sign, "'"));
       ++at_;
       made.value = list_of(computed(sign.substr(0, sign.size() - 1), expression()));
     }
@@ -392,7 +392,7 @@ class Parser : TokenReader<Token> {
   CExpression load(CExpression made) {
     made.kind = CExpression::Kind::kLoad;
     const auto array = arrays_.find(made.name);
-    if (array == arrays_.end()) error(cat("'", made.name, "' is no array among the parameters"), made.at);
+    if (array == arrays_.end()) error(cat("'", made.name, "' is not an array among the parameters"), made.at);
     while (accept("[")) {
       made.args.push_back(expression());
       expect("]");
@@ -416,9 +416,9 @@ class Parser : TokenReader<Token> {
     made.base = hex ? 16 : octal ? 8 : 10;
     const auto [stop, status] = std::from_chars(begin, end, value, made.base);
     if (status != std::errc() || stop != end)
-      error(cat("'", from.text, "' is no integer of 64 bits"), from.at);
+      error(cat("'", from.text, "' is not an integer of 64 bits"), from.at);
     if (made.base == 10 && value > INT64_MAX && from.suffix.find('u') == std::string::npos)
-      error(cat("'", from.text, "' is no signed integer of 64 bits; write ", from.text, "u"), from.at);
+      error(cat("'", from.text, "' is not a signed integer of 64 bits; write ", from.text, "u"), from.at);
     made.integer = static_cast<int64_t>(value);
     return made;
   }

@@ -54,7 +54,7 @@ class OperatorParser {
       for (const auto& [name, each] : attributes->members()) attribute(name, each);
     for (const JsonPlace& each : at_.at("inputs").items()) made_.inputs.push_back(tensor(each, true));
     for (const JsonPlace& each : at_.at("outputs").items()) made_.outputs.push_back(tensor(each, false));
-    if (made_.outputs.empty()) at_.at("outputs").fail("an operator has an output");
+    if (made_.outputs.empty()) at_.at("outputs").fail("an operator needs an output");
     bind_dims();
     if (const auto all = at_.find("require"))
       for (const JsonPlace& each : all->items()) requirement(each);
@@ -76,7 +76,7 @@ class OperatorParser {
     const bool fits = !name.empty() && std::ranges::all_of(name, [](char c) {
       return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
     });
-    if (!fits) at.fail(cat("'", name, "' is no name of letters, digits, '_', '-' and '.'"));
+    if (!fits) at.fail(cat("'", name, "' is not a name of letters, digits, '_', '-' and '.'"));
     return name;
   }
 
@@ -92,10 +92,10 @@ class OperatorParser {
     declare(at, name);
     for (const JsonPlace& each : at.items()) {
       const std::vector<DType> known = dtypes_named(each.text());
-      if (known.empty()) each.fail(cat("'", each.text(), "' is no type"));
+      if (known.empty()) each.fail(cat("'", each.text(), "' is not a type"));
       made.dtypes.insert(made.dtypes.end(), known.begin(), known.end());
     }
-    if (made.dtypes.empty()) at.fail("a type variable stands for at least one type");
+    if (made.dtypes.empty()) at.fail("a type variable needs at least one type");
     names_.bound.insert(name);
     made_.types.push_back(std::move(made));
   }
@@ -105,7 +105,7 @@ class OperatorParser {
     const std::string kind = at.at("type").text();
     const auto known = std::ranges::find(kAttributeKinds, kind, &AttributeKind::name);
     if (known == std::end(kAttributeKinds))
-      at.at("type").fail(cat("'", kind, "' is none of ", join(kAttributeKinds, ", ", [](const auto& each) {
+      at.at("type").fail(cat("'", kind, "' is not one of ", join(kAttributeKinds, ", ", [](const auto& each) {
                                return std::string(each.name);
                              })));
     declare(at, name);
@@ -124,7 +124,7 @@ class OperatorParser {
       case Kind::kString: return at.text();
       case Kind::kType: {
         const auto dtype = parse_dtype(at.text());
-        if (!dtype) at.fail(cat("'", at.text(), "' is no type"));
+        if (!dtype) at.fail(cat("'", at.text(), "' is not a type"));
         return *dtype;
       }
       case Kind::kInts: {
@@ -156,7 +156,7 @@ class OperatorParser {
       bool rest = false;
       for (const JsonPlace& each : shape->items()) {
         made.shape.push_back(dim(each));
-        if (rest && made.shape.back().rest) each.fail("'...' stands twice among dims");
+        if (rest && made.shape.back().rest) each.fail("'...' occurs twice among the dims");
         rest = rest || made.shape.back().rest;
       }
     }
@@ -187,7 +187,7 @@ class OperatorParser {
         if (!bare || names_.bound.contains(name)) continue;
         if (input.otherwise)
           at_.at("inputs").fail(
-              cat("input '", input.name, "' may be left out, and alone binds '", name, "'"));
+              cat("only input '", input.name, "' binds '", name, "', and it may be left out"));
         declare(at_.at("inputs"), name);
         names_.bound.insert(name);
       }
@@ -197,7 +197,7 @@ class OperatorParser {
           const DeclaredDim& each = tensors[t].shape[d];
           const JsonPlace at = list.items()[t].at("shape").items()[d];
           if (each.rest && !each.rest_name.empty() && !names_.bound.contains(each.rest_name))
-            at.fail(cat("nothing binds '", each.rest_name, "'"));
+            at.fail(cat("'", each.rest_name, "' is not bound"));
           if (!each.rest && at.value().is_string()) condition(at, each.size);
         }
     };
@@ -224,7 +224,8 @@ class OperatorParser {
     condition(at.at("condition"), made_.require.back().condition);
     if (!is_sentence(made_.require.back().sentence, made_.require.back().condition.args.size()))
       at.at("sentence")
-          .fail("a sentence may name the sides of the comparison by {0} and {1}, and has no other braces");
+          .fail(
+              "a sentence can name the sides of the comparison by {0} and {1}, and cannot have other braces");
   }
 
   OperatorReference reference(const JsonPlace& at) {
@@ -234,9 +235,9 @@ class OperatorParser {
     if (const auto number = at.find("absolute")) made.absolute = number->number();
     if (const auto number = at.find("ulp")) {
       if (at.find("relative") || at.find("absolute"))
-        number->fail("'ulp' stands in place of 'relative' and 'absolute'");
+        number->fail("'ulp' cannot be combined with 'relative' or 'absolute'");
       made.ulps = number->integer();
-      if (*made.ulps < 0) number->fail("a number of units in the last place is not negative");
+      if (*made.ulps < 0) number->fail("a number of units in the last place cannot be negative");
     }
     made.body = body(at);
     return made;
@@ -247,7 +248,7 @@ class OperatorParser {
     size_t forms = 0;
     for (const char* form : {"formula", "point", "nest", "kernel", "callback"})
       forms += at.find(form).has_value();
-    if (forms != 1) at.fail("a body has one form: formula, point, nest, kernel or callback");
+    if (forms != 1) at.fail("a body must have exactly one of formula, point, nest, kernel and callback");
     if (const auto own = at.find("callback")) {
       callback(*own);
       return std::move(body_);
@@ -288,13 +289,13 @@ class OperatorParser {
     const DeclaredTensor& first = made_.outputs[0];
     for (const DeclaredTensor& each : made_.outputs) {
       if (!each.has_shape || std::ranges::count(each.shape, true, &DeclaredDim::rest) > 0)
-        at.fail(cat("output '", each.name, "' of a nest declares a shape without '...'"));
+        at.fail(cat("output '", each.name, "' of a nest must declare a shape without '...'"));
       if (each.shape.size() != body_.indices.size())
-        at.fail(cat("output '", each.name, "' has ", each.shape.size(), " dims, and the function ",
+        at.fail(cat("output '", each.name, "' has ", each.shape.size(), " dims, but the function has ",
                     body_.indices.size(), " indices"));
       for (size_t d = 0; d < each.shape.size(); ++d)
         if (to_string(each.shape[d].size) != to_string(first.shape[d].size))
-          at.fail("the outputs of a nest have one shape");
+          at.fail("the outputs of a nest must have one shape");
     }
   }
 
@@ -305,9 +306,9 @@ class OperatorParser {
     };
     std::set<std::string> seen;
     for (const CParameter& each : function.parameters) {
-      if (!seen.insert(each.name).second) at.fail(cat("parameter '", each.name, "' is there twice"));
+      if (!seen.insert(each.name).second) at.fail(cat("parameter '", each.name, "' occurs twice"));
       if (!body_.nest && each.indices > 0)
-        at.fail(cat("parameter '", each.name, "' is an array; a nest has arrays, a point has numbers"));
+        at.fail(cat("parameter '", each.name, "' is an array: arrays are for a nest, a point takes numbers"));
       const bool known = names_.tensors.contains(each.name) || names_.bound.contains(each.name);
       if (body_.nest && !each.pointer && each.indices == 0 && !known) {
         body_.indices.push_back(each.name);
@@ -315,25 +316,25 @@ class OperatorParser {
       }
       if (each.pointer ? !output(each.name)
                        : !names_.tensors.contains(each.name) && !names_.bound.contains(each.name))
-        at.fail(cat("parameter '", each.name, "' is no ", each.pointer ? "output" : "input, attribute or dim",
-                    " of the operator"));
+        at.fail(cat("parameter '", each.name, "' is not an ",
+                    each.pointer ? "output" : "input, attribute or dim", " of the operator"));
     }
     const bool returns = function.result != "void";
     if (returns && made_.outputs.size() != 1)
-      at.fail("of several outputs each is a parameter: void f(float x, float* y, float* z)");
+      at.fail("with several outputs each must be a parameter: void f(float x, float* y, float* z)");
     if (!returns)
       for (const DeclaredTensor& each : made_.outputs)
         if (!seen.contains(each.name))
           at.fail(cat("the function has no parameter for output '", each.name, "'"));
     if (returns && std::ranges::any_of(function.parameters, &CParameter::pointer))
-      at.fail("a function with outputs among its parameters returns void");
+      at.fail("a function with outputs among its parameters must return void");
   }
 
   // ---- kernels
   void kernel(const JsonPlace& at) {
     at.allow({"c", "cuda", "strides", "parallel", "scratch"});
     KernelBody made;
-    if (!at.find("c") && !at.find("cuda")) at.fail("a kernel has a text in C ('c') or in CUDA ('cuda')");
+    if (!at.find("c") && !at.find("cuda")) at.fail("a kernel needs a text in C ('c') or in CUDA ('cuda')");
     check_shapes(at, "a kernel");
     if (const auto list = at.find("strides")) strides(*list, made);
     if (const auto points = at.find("parallel")) made.parallel = size_term(*points);
@@ -343,10 +344,11 @@ class OperatorParser {
       cuda->allow({"text", "grid", "threads", "shared"});
       made.cuda = kernel_text(cuda->at("text"), made, true);
       for (const JsonPlace& each : cuda->at("grid").items()) made.grid.push_back(size_term(each));
-      if (made.grid.empty() || made.grid.size() > 3) cuda->at("grid").fail("a grid has 1, 2 or 3 sizes");
+      if (made.grid.empty() || made.grid.size() > 3)
+        cuda->at("grid").fail("a grid must have 1, 2 or 3 sizes");
       if (const auto threads = cuda->find("threads")) {
         if (threads->integer() < 1 || threads->integer() > 1024)
-          threads->fail(cat("a block has 1 to 1024 threads, not ", threads->integer()));
+          threads->fail(cat("a block can have 1 to 1024 threads, not ", threads->integer()));
         made.threads = static_cast<int>(threads->integer());
       }
       if (const auto shared = cuda->find("shared")) made.shared = size_term(*shared);
@@ -359,7 +361,7 @@ class OperatorParser {
     check_shapes(at, "a callback");
     for (const DeclaredAttribute& each : made_.attributes)
       if (each.kind != Kind::kInt && each.kind != Kind::kFloat)
-        at.fail(cat("attribute '", each.name, "' is no number, and a callback gets numbers"));
+        at.fail(cat("attribute '", each.name, "' is not a number, but a callback takes only numbers"));
     KernelBody made{.callback = true};
     if (const auto list = at.find("strides")) strides(*list, made);
     body_.kernel = std::move(made);
@@ -369,7 +371,8 @@ class OperatorParser {
   void cost(const JsonPlace& at) {
     at.allow({"flops", "bytes"});
     if (!made_.body.kernel)
-      at.fail("a cost is that of a kernel or a callback; other bodies are operations, which are counted");
+      at.fail(
+          "'cost' is only for kernels and callbacks: the cost of other bodies follows from their operations");
     if (const auto flops = at.find("flops")) made_.body.kernel->flops = size_term(*flops);
     if (const auto bytes = at.find("bytes")) made_.body.kernel->bytes = size_term(*bytes);
   }
@@ -380,7 +383,8 @@ class OperatorParser {
       if (!output.has_shape || std::ranges::any_of(output.shape, [](const DeclaredDim& each) {
             return each.rest && each.rest_name.empty();
           }))
-        at.fail(cat("output '", output.name, "' of ", what, " declares a shape, in which '...' has a name"));
+        at.fail(
+            cat("output '", output.name, "' of ", what, " must declare a shape, in which '...' has a name"));
   }
 
   Term size_term(const JsonPlace& at) {
@@ -402,7 +406,7 @@ class OperatorParser {
     const auto read = [](const JsonPlace& word) {
       const std::string text = word.text();
       if (text != "any" && text != "rows" && text != "dense")
-        word.fail(cat("'", text, "' is none of any, rows, dense"));
+        word.fail(cat("'", text, "' is not one of any, rows, dense"));
       return text == "any" ? Strides::kAny : text == "rows" ? Strides::kRows : Strides::kDense;
     };
     if (at.value().is_string()) {
@@ -431,15 +435,16 @@ class OperatorParser {
       const bool fits = cuda ? has("__global__") && has("void")
                              : !has("*") && (has("void") || has("int") || has("int32_t"));
       if (!fits)
-        rule_error(made.source, made.place, header.at,
-                   cuda ? cat("'", header.function, "' is no '__global__ void'")
-                        : cat("'", header.function, "' returns void, or an int that is 0 if nothing failed"));
+        rule_error(
+            made.source, made.place, header.at,
+            cuda ? cat("'", header.function, "' is not a '__global__ void'")
+                 : cat("'", header.function, "' must return void, or an int that is 0 if nothing failed"));
       std::set<std::string> seen;
       for (const KernelHeader::Parameter& each : header.parameters) {
         if (const std::string problem = parameter_problem(each.name, body, cuda); !problem.empty())
           rule_error(made.source, made.place, each.at, problem);
         if (!seen.insert(each.name).second)
-          rule_error(made.source, made.place, each.at, cat("parameter '", each.name, "' is there twice"));
+          rule_error(made.source, made.place, each.at, cat("parameter '", each.name, "' occurs twice"));
         made.parameters.push_back(each.name);
       }
       for (const DeclaredTensor& each : made_.outputs)
@@ -466,9 +471,9 @@ class OperatorParser {
     const auto attribute = std::ranges::find(made_.attributes, counted, &DeclaredAttribute::name);
     if (attribute != made_.attributes.end()) {
       const bool list = attribute->kind == Kind::kInts || attribute->kind == Kind::kFloats;
-      if (counted != name && !list) return cat("attribute '", counted, "' is no list");
+      if (counted != name && !list) return cat("attribute '", counted, "' is not a list");
       if (list || attribute->kind == Kind::kInt || attribute->kind == Kind::kFloat) return "";
-      return cat("attribute '", name, "' is no number, and no text of a model reaches a compiler");
+      return cat("attribute '", name, "' is not a number: kernels cannot take texts");
     }
     if (name == "begin" || name == "end")
       return body.parallel && !cuda ? "" : cat("'", name, "' needs a 'parallel' domain of the kernel in C");
@@ -481,7 +486,7 @@ class OperatorParser {
           return cat("'", name, "' is a list of dims; take ", input.name, "_dims");
         if (!each.rest && each.size.kind == Term::Kind::kName && each.size.name == name) return "";
       }
-    return cat("parameter '", name, "' is no input, output, attribute or dim of the operator");
+    return cat("parameter '", name, "' is not an input, output, attribute or dim of the operator");
   }
 
   bool has_rank(std::string_view tensor) const {
@@ -499,8 +504,7 @@ class OperatorParser {
     for (const auto* list : {&made_.inputs, &made_.outputs})
       for (const DeclaredTensor& each : *list)
         if (const std::string name = gradient_name(each.name); declared_.contains(name))
-          at.fail(
-              cat("'", name, "' is the gradient of '", each.name, "'; choose another name for the other"));
+          at.fail(cat("'", name, "' is the gradient of '", each.name, "'; rename the other one"));
     for (const DeclaredTensor& each : made_.outputs) {
       names_.tensors.insert(each.name);
       names_.tensors.insert(gradient_name(each.name));
@@ -512,7 +516,7 @@ class OperatorParser {
       return names_.tensors.contains(gradient_name(each.name));
     });
     if (!any)
-      at.fail(cat("the formulas define no gradient, such as '",
+      at.fail(cat("the formulas must define a gradient, such as '",
                   gradient_name(made_.inputs.empty() ? "x" : made_.inputs[0].name), "'"));
     names_.tensors = tensors;
     declared_ = declared;
@@ -541,7 +545,7 @@ class OperatorParser {
   // Names are used after they are defined, and defined once.
   void definitions(const JsonPlace& at) {
     for (Definition& each : parsed(at, parse_definitions)) {
-      if (each.names.empty()) at.fail("a formula defines names: y = x * 2");
+      if (each.names.empty()) at.fail("a formula must define names: y = x * 2");
       enter(at);
       parsed(at, [&](const std::string&, const std::string&) {
         names_.tensor(each.term, false);

@@ -162,7 +162,7 @@ class Parser : TokenReader<Token> {
       file.version = static_cast<int>(integer());
     }
     while (token().kind != Token::Kind::kEnd) {
-      if (!is("rule")) error(cat("'rule' expected, not ", shown(token())));
+      if (!is("rule")) error(cat("expected 'rule', not ", shown(token())));
       file.rules.push_back(rule());
       for (size_t i = 0; i + 1 < file.rules.size(); ++i)
         if (file.rules[i].name == file.rules.back().name)
@@ -172,7 +172,7 @@ class Parser : TokenReader<Token> {
 
  private:
   void end() const {
-    if (token().kind != Token::Kind::kEnd) error(cat("the end expected, not ", shown(token())));
+    if (token().kind != Token::Kind::kEnd) error(cat("expected the end, not ", shown(token())));
   }
   static std::string shown(const Token& token) {
     return token.kind == Token::Kind::kEnd ? "the end of the file" : cat("'", token.text, "'");
@@ -182,20 +182,20 @@ class Parser : TokenReader<Token> {
     rule_error(text_, path_, at, what, "docs/extending.md has the grammar of rules");
   }
   void expect(std::string_view text) {
-    if (!accept(text)) error(cat("'", text, "' expected, not ", shown(token())));
+    if (!accept(text)) error(cat("expected '", text, "', not ", shown(token())));
   }
   std::string text(const std::string& what) {
-    if (token().kind != Token::Kind::kText) error(cat(what, " expected, in quotes, not ", shown(token())));
+    if (token().kind != Token::Kind::kText) error(cat("expected ", what, " in quotes, not ", shown(token())));
     return tokens_[at_++].text;
   }
   std::string word(const std::string& what) {
     if (token().kind != Token::Kind::kName || keywords().contains(token().text))
-      error(cat(what, " expected, not ", shown(token())));
+      error(cat("expected ", what, ", not ", shown(token())));
     return tokens_[at_++].text;
   }
   double number() {
     const bool negative = accept("-");
-    if (token().kind != Token::Kind::kNumber) error(cat("a number expected, not ", shown(token())));
+    if (token().kind != Token::Kind::kNumber) error(cat("expected a number, not ", shown(token())));
     const double value = std::strtod(tokens_[at_++].text.c_str(), nullptr);
     return negative ? -value : value;
   }
@@ -204,7 +204,7 @@ class Parser : TokenReader<Token> {
     int64_t value = 0;
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (token().kind != Token::Kind::kNumber || status != std::errc() || end != digits.data() + digits.size())
-      error(cat("an integer expected, not ", shown(token())));
+      error(cat("expected an integer, not ", shown(token())));
     ++at_;
     return value;
   }
@@ -225,7 +225,7 @@ class Parser : TokenReader<Token> {
       else if (accept("once"))
         made.once = true;
       else
-        error(cat("':' expected, not ", shown(token())));
+        error(cat("expected ':', not ", shown(token())));
     }
     expect(":");
     while (token().kind != Token::Kind::kEnd && !is("rule")) clause(made);
@@ -257,7 +257,7 @@ class Parser : TokenReader<Token> {
       expect("=>");
       side(made.yield);
     } else {
-      error(cat("a clause expected (let, match, yield, where, require, check), not ", shown(token())));
+      error(cat("expected a clause (let, match, yield, where, require, check), not ", shown(token())));
     }
   }
 
@@ -274,7 +274,7 @@ class Parser : TokenReader<Token> {
     while (!is("]")) {
       Dim dim;
       if (accept("...")) {
-        if (rest) error("'...' stands twice among dims");
+        if (rest) error("'...' occurs twice among the dims");
         rest = true;
         dim.kind = Dim::Kind::kRest;
       } else if (token().kind == Token::Kind::kNumber) {
@@ -303,12 +303,12 @@ class Parser : TokenReader<Token> {
 
   // `term`, `a = term; b = term`, `a, b = term`, then `with c = term; ...`.
   void side(Side& out) {
-    if (!out.results.empty()) error("a rule has one match and one yield");
+    if (!out.results.empty()) error("a rule can have only one match and one yield");
     definitions(out.results);
     if (accept("with")) {
       definitions(out.locals);
       for (const Definition& local : out.locals)
-        if (local.names.empty()) error("'with' defines names: with m = reduce_max(x)", local.term.at);
+        if (local.names.empty()) error("'with' must define names: with m = reduce_max(x)", local.term.at);
     }
   }
   bool names_follow() const {
@@ -340,18 +340,18 @@ class Parser : TokenReader<Token> {
       out.kind = Check::Kind::kUlp;
       const double count = number();
       if (!(count >= 0 && count <= 1e6) || count != std::floor(count))
-        error("a number of units in the last place from 0 to 1000000 expected");
+        error("expected a number of units in the last place from 0 to 1000000");
       out.ulps = static_cast<int64_t>(count);
     } else if (accept("close")) {
       out.kind = Check::Kind::kClose;
       out.absolute = out.relative = number();
       if (token().kind == Token::Kind::kNumber) out.absolute = number();
-      if (!(out.relative >= 0 && out.relative < 1)) error("a relative error from 0 to 1 expected");
+      if (!(out.relative >= 0 && out.relative < 1)) error("expected a relative error from 0 to 1");
     } else if (accept("trusted")) {
       out.kind = Check::Kind::kTrusted;
       out.reason = text("the reason for trusting the rule");
     } else {
-      error(cat("exact, ulp, close or trusted expected, not ", shown(token())));
+      error(cat("expected exact, ulp, close or trusted, not ", shown(token())));
     }
     if (!accept("assume")) return;
     if (accept("finite")) {
@@ -364,7 +364,7 @@ class Parser : TokenReader<Token> {
     expect(",");
     const double high = number();
     expect("]");
-    if (!(low < high)) error("a range [low, high] expected");
+    if (!(low < high)) error("expected a range [low, high]");
     out.finite = true;
     out.range = {low, high};
   }
@@ -510,12 +510,14 @@ class Parser : TokenReader<Token> {
     };
     if (made.match.results.size() > 1 || made.match.results[0].names.size() > 1)
       if (names_of(made.match) != names_of(made.yield) || names_of(made.match).empty())
-        error(cat("rule '", made.name, "' has several results; match and yield name the same, in one order"),
+        error(cat("rule '", made.name,
+                  "' has several results: match and yield must name the same ones in the same order"),
               made.at);
     if (made.match.results.size() == 1 && made.yield.results.size() != 1)
       error(cat("rule '", made.name, "' matches one result and yields ", made.yield.results.size()), made.at);
     for (const Definition& result : made.match.results)
-      if (result.term.kind != Term::Kind::kCall) error("a match begins with an operation", result.term.at);
+      if (result.term.kind != Term::Kind::kCall)
+        error("a match must begin with an operation", result.term.at);
   }
 
   std::string_view text_;

@@ -156,7 +156,7 @@ class Rewriter {
 
   void missed(RuleEffect& effect, const Rule& rule, NodeId root, const Mismatch& why) {
     if (why.depth == 0 || why.reason.empty()) return;
-    // Of a pattern of several operations, one that has only its root is no near miss.
+    // Of a pattern of several operations, one that has only its root is not a near miss.
     const bool single = std::ranges::none_of(rule.match.results, [](const Definition& each) {
       return std::ranges::any_of(each.term.args,
                                  [](const Term& arg) { return arg.kind == Term::Kind::kCall; });
@@ -218,8 +218,8 @@ class Rewriter {
       const std::vector<sym::Expr> values = compared_by(match.requirements[i]);
       const std::string& sentence = rule.require[i].sentence;
       if (!is_sentence(sentence, values.size()))
-        return cat("require ", to_string(rule.require[i].condition), ": '", sentence, "' may name its ",
-                   values.size(), " sizes by {0}, {1} ..., and has no other braces");
+        return cat("require ", to_string(rule.require[i].condition), ": '", sentence, "' can name its ",
+                   values.size(), " sizes by {0}, {1} ..., and cannot have other braces");
       builder.require(match.requirements[i], cat("rule ", rule.name, ": ", sentence), values);
     }
     const size_t guards = graph_.guards.size(), symbols = graph_.symbols.size();
@@ -364,7 +364,7 @@ std::vector<RuleOf> rules_at(const std::vector<RuleFile>& files, std::string_vie
 Rewritten rewrite(Graph& graph, const std::vector<RuleOf>& rules, const RewriteOptions& options) {
   if (rules.empty()) return {};
   graph::drop_gradient_marks(graph);
-  graph::eliminate_dead_code(graph);  // a mark that nothing reads is no reader either
+  graph::eliminate_dead_code(graph);  // a mark that nothing reads is not a reader either
   Rewritten made = Rewriter(graph, rules, options).run();
   graph::drop_gradient_marks(graph);  // those of replacements
   return made;
@@ -374,7 +374,7 @@ std::string cycle_of(const std::vector<std::string>& trace) {
   const size_t n = trace.size();
   size_t length = 1;
   for (; length < n / 2; ++length) {
-    // Three turns, so that a rule that fires twice in one turn is no cycle of its own.
+    // Three turns, so that a rule that fires twice in one turn is not a cycle of its own.
     bool repeats = true;
     for (size_t i = 0; i < std::min(2 * length, n - length) && repeats; ++i)
       repeats = trace[n - 1 - i] == trace[n - 1 - i - length];

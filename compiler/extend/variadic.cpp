@@ -127,7 +127,7 @@ class Expander {
       count = known->second;
       first = name;
     }
-    if (!count) at.fail(cat("'", trimmed(text), "' names no variadic tensor, as x@"));
+    if (!count) at.fail(cat("'", trimmed(text), "' must name a variadic tensor, as x@ does"));
     return *count;
   }
 
@@ -235,7 +235,7 @@ class Expander {
     const std::string sign = item.substr(end);
     item = trimmed(item.substr(0, end));
     if (sign.empty() || item.empty())
-      at.fail("'...' follows an operator or a comma: (x@ + ...), max(x@, ...)");
+      at.fail("'...' must follow an operator or a comma: (x@ + ...), max(x@, ...)");
     const size_t count = count_of(item, at);
     std::string made = at_index(item, 0);
     if (sign != ",") {
@@ -263,7 +263,7 @@ class Expander {
       const bool end =
           (depth == 0 && (c == ';' || (code && (c == '{' || c == '}')))) || c == '\n' || i + 1 == text.size();
       if (!end) continue;
-      // A semicolon ends a statement of C, and stands between those of formulas.
+      // A semicolon ends a statement of C, and separates those of formulas.
       const bool own = i + 1 == text.size() ? c != '}' || !code : code && c == ';';
       const std::string part = text.substr(begin, i + (own ? 1 : 0) - begin);
       if (part.find('@') == std::string::npos) {
@@ -292,11 +292,11 @@ bool is_variadic(const JsonPlace& declaration, const char* list) {
   for (size_t i = 0; i < items.size(); ++i) {
     const auto flag = items[i].find("variadic");
     if (!flag) continue;
-    if (!flag->value().is_boolean()) flag->fail("true or false expected");
+    if (!flag->value().is_boolean()) flag->fail("expected true or false");
     if (!flag->value().get<bool>()) continue;
-    if (i + 1 < items.size()) flag->fail("the last one alone may stand for any number of tensors");
+    if (i + 1 < items.size()) flag->fail("only the last one can stand for any number of tensors");
     if (items[i].find("default"))
-      flag->fail("a variadic input has no default: the model gives one tensor at least");
+      flag->fail("a variadic input cannot have a default: it stands for at least one tensor");
     return true;
   }
   return false;

@@ -20,7 +20,7 @@ struct VariadicCounts {
 bool is_variadic(const JsonPlace& declaration, const char* list);
 
 // The declaration with tensors x_0, x_1, ... in place of a variadic x. Throws Error kMalformed for texts that
-// use '@' wrongly, and kDoesNotFit where two lists of different lengths stand together.
+// use '@' wrongly, and kDoesNotFit where lists of different lengths are combined.
 JsonPlace::Json expanded(const JsonPlace& declaration, const VariadicCounts& counts);
 
 }  // namespace stridec::extend

@@ -37,7 +37,7 @@ const Composite* find_composite(std::string_view name);
 
 // The names of attributes that primitives accept as arguments after their tensor.
 std::vector<std::string_view> positional(graph::OpKind kind);
-// The tensors and the attributes of a call, in whichever of the two places they stand.
+// The tensors and the attributes of a call, whether they are given by position or by name.
 struct Split {
   std::vector<const Term*> tensors;
   std::vector<std::pair<std::string, const Term*>> attributes;

@@ -138,7 +138,7 @@ std::vector<DimRange> parse_dims(std::string_view text) {
            cat("'", item, "': no multiple of ", dim.multiple, " is in the range"));
     if (std::any_of(dims.begin(), dims.end(), [&](const DimRange& other) { return other.name == dim.name; }))
       fail(ErrorKind::kUsage, "bad-dim", cat("'", dim.name, "' is named twice"),
-           "say all about a size in one range");
+           "give one range for each size");
     dims.push_back(std::move(dim));
   }
   return dims;
@@ -183,7 +183,7 @@ namespace {
 
 using Names = std::set<std::string, std::less<>>;
 
-// Whether a weight that no node updates is trained. `buffers`: weights that are no parameters.
+// Whether a weight that no node updates is trained. `buffers`: weights that are not parameters.
 bool is_trained(const TrainingImport& training, std::string_view name, const graph::Type& type,
                 const Names& buffers) {
   if (!is_float(type.dtype) || matches_any(training.frozen, name)) return false;
@@ -293,11 +293,11 @@ Imported import_torchscript(const std::string& path, const graph::Data& file, co
           std::move(imported.unknown)};
 }
 
-// A method stands in a TorchScript file alone.
+// Only TorchScript files have methods.
 void refuse_method(const ImportOptions& options) {
   if (!options.method.empty())
     fail(ErrorKind::kUsage, "no-method",
-         cat("--method ", options.method, ": the model is no TorchScript module"),
+         cat("--method ", options.method, ": the model is not a TorchScript module"),
          "its only entry point is compiled without --method");
 }
 

@@ -37,8 +37,8 @@ std::string to_string(const InputValue& value);       // "16000", "1,0,1"
 
 // The weights that a training changes (compiler/train).
 struct TrainingImport {
-  // Floats by name, with `*`, without `frozen`. Scalars, and what the file says is no parameter (buffers of a
-  // PyTorch module), are only trained if the whole name is given.
+  // Floats by name, with `*`, without `frozen`. Scalars, and weights that the file does not call parameters
+  // (buffers of a PyTorch module), are only trained if the whole name is given.
   std::vector<std::string> trainable, frozen;
   // Weights that stay constants, but share no value with an equal constant.
   std::vector<std::string> apart = {};

@@ -49,8 +49,7 @@ InputShape parse_input_shape(std::string_view text) {
     if (open > 0) {
       out.dtype = parse_dtype(trimmed(rest.substr(0, open)));
       if (!out.dtype)
-        fail(ErrorKind::kUsage, "bad-shape",
-             cat("'", text, "': there is no dtype '", rest.substr(0, open), "'"),
+        fail(ErrorKind::kUsage, "bad-shape", cat("'", text, "': unknown dtype '", rest.substr(0, open), "'"),
              "the dtypes are f32, f16, bf16, f64, i64, i32, bool and others: write 'ids=i64[batch,time]'");
     }
     rest = trimmed(rest.substr(open + 1, rest.size() - open - 2));

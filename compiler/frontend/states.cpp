@@ -64,13 +64,13 @@ void keep(graph::Graph& graph, const std::string& input, const std::string& outp
   if (graph[now].type.dtype != type.dtype || graph[now].type.shape.size() != type.shape.size())
     refuse(cat("--state: input '", input, "' is ", graph::to_string(type), ", output '", output, "' is ",
                graph::to_string(graph[now].type)),
-           "a state has one type");
+           "a state must have one type");
   for (size_t d = 0; d < type.shape.size(); ++d) {
     const sym::Expr before = type.shape[d], after = graph[now].type.shape[d];
     if (before != after)
       refuse(cat("--state: dim ", d, " of '", input, "' is ", sym::to_string(before), ", of '", output, "' ",
                  sym::to_string(after)),
-             "a state has one size: what a run writes is what the next one reads");
+             "a state must have one size, since each run reads what the last one wrote");
   }
   graph.input_names.erase(in);
   graph.top.parameters.erase(graph.top.parameters.begin() + at);

@@ -44,7 +44,7 @@ void check_size(const Type& type) {
   }
   if (bytes.is_const() && bytes.value() > kMostBytes)
     fail(ErrorKind::kDoesNotFit, "size-overflow",
-         cat("a tensor takes ", bytes, " bytes; no address space has room for it"));
+         cat("a tensor takes ", bytes, " bytes, more than the address space holds"));
 }
 
 Data own(std::vector<uint8_t> bytes) {

@@ -81,7 +81,7 @@ struct Value {
   std::optional<Data> data;  // only for constants; of a parameter: its initial value
   // A parameter: a constant whose bytes the user may replace after compilation. Nothing may depend on them.
   bool replaceable = false;
-  // The bytes that compilation may depend on; null for parameters and for values that are no constants.
+  // The bytes that compilation may depend on; null for parameters and for values that are not constants.
   const Data* known_data() const { return data && !replaceable ? &*data : nullptr; }
   // The contents of a small integer or bool tensor as expressions, row-major, if they are known: results of
   // Shape, Gather, Concat, and arithmetic on sizes. Never set on floats.

@@ -135,13 +135,13 @@ struct Reader {
   }
   DType dtype(const std::string& text) const {
     const auto type = parse_dtype(text);
-    if (!type) malformed(cat("'", text.substr(0, 40), "' is no dtype"));
+    if (!type) malformed(cat("'", text.substr(0, 40), "' is not a dtype"));
     return *type;
   }
   Data data(const schema::Data& from) const {
     const uint64_t room = file.size - contents;
     if (from.offset() > room || from.size() > room - from.offset() || from.offset() % kAlign != 0)
-      malformed("a constant lies outside the file");
+      malformed("a constant is outside the file");
     return {.owner = file.owner,
             .bytes = file.bytes + contents + from.offset(),
             .size = static_cast<size_t>(from.size())};
@@ -209,7 +209,7 @@ struct Reader {
     }
     for (const schema::Node& n : in.nodes()) {
       const auto kind = parse_op(n.op());
-      if (!kind) malformed(cat("'", n.op().substr(0, 40), "' is no op of this build"));
+      if (!kind) malformed(cat("'", n.op().substr(0, 40), "' is not an op of this build"));
       const NodeId id(static_cast<int64_t>(graph.nodes.size()));
       Node& node = graph.nodes.emplace_back();
       node.kind = *kind;
@@ -270,10 +270,10 @@ Graph deserialize(const Data& file, const ShapeTable& shapes) {
   if (!is_serialized(file.bytes, file.size)) malformed("it does not begin with SDGRAPH");
   if (file.bytes[7] != kMagic[7])
     malformed(cat("version ", int{file.bytes[7]}, ", this build reads ", int{kMagic[7]}));
-  if (file.size < kHeader) malformed("it is cut short");
+  if (file.size < kHeader) malformed("it is truncated");
   const uint64_t size = read_u64(file.bytes + 8);
   if (size > file.size - kHeader || size > static_cast<uint64_t>(std::numeric_limits<int>::max()))
-    malformed("it is cut short");
+    malformed("it is truncated");
   schema::Graph message;
   if (!message.ParseFromArray(file.bytes + kHeader, static_cast<int>(size)))
     malformed("the message is damaged");

@@ -188,7 +188,7 @@ class Parser {
       graph_.top.results.push_back(use());
       next_line();
     }
-    if (!done_) error("a line too much");
+    if (!done_) error("unexpected line");
     return std::move(graph_);
   }
 
@@ -240,7 +240,7 @@ class Parser {
     space();
     size_t n = 0;
     while (n < line_.size() && in_word(line_[n])) ++n;
-    if (n == 0) error("a word expected");
+    if (n == 0) error("expected a word");
     const std::string_view out = line_.substr(0, n);
     line_.remove_prefix(n);
     space();
@@ -250,7 +250,7 @@ class Parser {
     const std::string_view text = word();
     int64_t value = 0;
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (status != std::errc() || end != text.data() + text.size()) error("an integer expected");
+    if (status != std::errc() || end != text.data() + text.size()) error("expected an integer");
     return value;
   }
   static bool is_integer_text(std::string_view text) {
@@ -260,12 +260,12 @@ class Parser {
     double value = 0;
     if (text == "nan") return std::nan("");
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (status != std::errc() || end != text.data() + text.size()) error("a number expected");
+    if (status != std::errc() || end != text.data() + text.size()) error("expected a number");
     return value;
   }
   std::string string() {
     space();
-    if (!line_.starts_with('"')) error("a quoted text expected");
+    if (!line_.starts_with('"')) error("expected a quoted string");
     std::string out;
     size_t i = 1;
     for (; i < line_.size() && line_[i] != '"'; ++i) {
@@ -274,7 +274,7 @@ class Parser {
       else
         out += line_[i];
     }
-    if (i >= line_.size()) error("a text without end");
+    if (i >= line_.size()) error("a string is not closed");
     line_.remove_prefix(i + 1);
     space();
     return out;
@@ -311,7 +311,7 @@ class Parser {
     expect("%");
     const int64_t number = integer();
     const ValueId id(static_cast<int64_t>(graph_.values.size()));
-    if (!values_.emplace(number, id).second) error("a value is made twice");
+    if (!values_.emplace(number, id).second) error("a value is defined twice");
     Value value;
     space();
     if (line_.starts_with('"')) value.name = string();
@@ -326,12 +326,12 @@ class Parser {
   ValueId use() {
     expect("%");
     auto it = values_.find(integer());
-    if (it == values_.end()) error("a value that is not made before");
+    if (it == values_.end()) error("a value is used before it is defined");
     return it->second;
   }
   DType dtype(std::string_view text) {
     const auto type = parse_dtype(text);
-    if (!type) error(cat("'", text, "' is no dtype"));
+    if (!type) error(cat("'", text, "' is not a dtype"));
     return *type;
   }
   Data data(const Value& value) {
@@ -400,7 +400,7 @@ class Parser {
     Symbol symbol;
     space();
     symbol.var = expr(" ");
-    if (!symbol.var.is_var()) error("a symbol expected");
+    if (!symbol.var.is_var()) error("expected a symbol");
     const std::string_view range = word();
     if (range != "any") {
       const size_t dots = range.find("..");
@@ -408,7 +408,7 @@ class Parser {
         if (text.empty()) return std::optional<int64_t>();
         int64_t value = 0;
         const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-        if (status != std::errc() || end != text.data() + text.size()) error("a range expected");
+        if (status != std::errc() || end != text.data() + text.size()) error("expected a range");
         return std::optional(value);
       };
       if (dots == std::string_view::npos) {
@@ -468,7 +468,7 @@ class Parser {
   void node(NodeId id) {
     const std::string_view op = word();
     const auto kind = parse_op(op);
-    if (!kind) error(cat("'", op, "' is no op"));
+    if (!kind) error(cat("'", op, "' is not an op"));
     Node& node = graph_[id];
     node.kind = *kind;
     if (*kind == OpKind::kConstant) {

@@ -1,11 +1,11 @@
-// Takes back what a discarded region has added to its graph.
+// Removes what a discarded region has added to its graph.
 #pragma once
 
 #include "compiler/graph/graph.h"
 
 namespace stridec::graph {
 
-// Remembers the symbols and facts of a graph. Calling it removes those that have come since. Names of long
+// Remembers the symbols and facts of a graph. Calling it removes those added since. Names of long
 // sizes stay, since they depend on the inputs alone; the region's nodes stay, but are dead.
 class Undo {
  public:

@@ -1,5 +1,5 @@
 // The interface through which frontends reach operators that the user declares (compiler/extend), and what
-// they note about operators that nobody declares.
+// they note about undeclared operators.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace stridec::graph {
 // A node of the model whose operator is the user's.
 struct OperatorCall {
   struct Argument {
-    std::string name;  // "": the next input or, of what is no tensor, the next attribute
+    std::string name;  // "": the next input or, of what is not a tensor, the next attribute
     // At most one of the two; neither: the argument is left out.
     std::optional<ValueId> tensor = {};
     std::optional<AttributeValue> value = {};
@@ -35,7 +35,7 @@ class UserOperators {
 // A node whose operator neither the compiler nor the user knows, for a draft of its declaration.
 struct UnknownCall {
   struct Argument {
-    std::string name;              // "": positional
+    std::string name;               // "": positional
     std::optional<Type> type = {};  // of a tensor, if it is known
     bool tensor = false;
     std::optional<AttributeValue> value = {};

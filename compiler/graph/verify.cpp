@@ -71,7 +71,7 @@ class Verifier {
     for (sym::Expr e : list)
       for (sym::Expr v : sym::free_vars(e))
         if (!symbols_.contains(v))
-          say(cat(where, " mentions ", sym::to_string(v), ", which is no symbol of the graph"));
+          say(cat(where, " mentions ", sym::to_string(v), ", which is not a symbol of the graph"));
   }
 
   void contents(const Value& value, const Data& data) {
@@ -174,8 +174,8 @@ struct Retyper {
     }
   }
 
-  // Whether the branch that is open has the node's results. An unproved size is no error of a pass of ours,
-  // but of a file: nothing later compares the branch with the node.
+  // Whether the branch that is open has the node's results. An unproved size is not an error of one of our
+  // passes, but of a file: nothing later compares the branch with the node.
   void branch(const Graph& graph, const Node& node, NodeId id, size_t r, sym::Expr assumption) {
     if (node.regions.size() != 2) return;  // the shape function says so
     const auto &results = node.regions[r].results, &others = node.regions[1 - r].results;

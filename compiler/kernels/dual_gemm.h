@@ -33,7 +33,7 @@ struct DualGemm {
 
 // Returns nothing if the nest is not of this form.
 std::optional<DualGemm> match_dual_gemm(const loop::Nest& nest);
-// Returns the combined GEMM, or the nest itself if it is no dual GEMM.
+// Returns the combined GEMM, or the nest itself if it is not a dual GEMM.
 loop::Nest product_of(const loop::Nest& nest);
 
 // If two sums of the nest differ in exactly one load each, returns these loads.

@@ -33,7 +33,7 @@ class Matcher {
   Matcher(const loop::Program& program, const loop::Nest& nest)
       : program_(program), nest_(nest), made_(definitions_of(nest.body)) {}
 
-  std::string reason = "it is no backward pass of attention";
+  std::string reason = "it is not a backward pass of attention";
 
   std::optional<FlashBackward> match() {
     std::vector<const For*> loops;

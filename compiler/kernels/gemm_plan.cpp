@@ -126,7 +126,7 @@ std::vector<loop::Dim> dims_by_name(const loop::Nest& nest, const Contraction& c
       }
     }
   }
-  STRIDEC_CHECK(dims.size() == vars.size(), "a schedule names dims that the nest has not");
+  STRIDEC_CHECK(dims.size() == vars.size(), "a schedule names dims that the nest does not have");
   return dims;
 }
 

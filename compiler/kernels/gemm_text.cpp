@@ -225,8 +225,8 @@ static inline __attribute__((always_inline)) long tile_of(long segments, long ru
 }
 )";
 
-// kTileLoops where units that do not multiply add products: with few sums, instructions of the loop over k
-// take a part of the time, unless an iteration has two groups.
+// kTileLoops for targets where adds_apart(): with few sums, loop instructions take a part of the time, unless
+// an iteration has two groups of k.
 std::string unrolled_loops() {
   constexpr std::string_view kInner = "unroll(disable)\n      for (; k < end;";
   return replaced(std::string(kTileLoops), kInner, "unroll_count(R * V <= 6 ? 2 : 1)\n      for (; k < end;");

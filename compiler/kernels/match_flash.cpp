@@ -48,7 +48,7 @@ class Rows {
     rows_[flash.score->access.buffer] = Role::kScore;
   }
 
-  std::string reason = "its row statements are no softmax";
+  std::string reason = "its row statements are not a softmax";
 
   // Fills in the Flash; `shares` is the local buffer that the second link reads.
   bool match(loop::BufferId shares) {
@@ -368,7 +368,7 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
 
   const auto dtype = factor_dtype(first.nest, flash.scores);
   if (!dtype || factor_dtype(last.nest, flash.values) != dtype)
-    return refuse("its factors are no 16-bit floats, tf32 or f32 of one kind");
+    return refuse("its factors are not 16-bit floats, tf32 or f32 of one kind");
   flash.dtype = *dtype;
   const LinkFactors a = *link_factors(flash.scores, first.columns),
                     b = *link_factors(flash.values, last.columns);

@@ -49,10 +49,10 @@ class Runner {
       const Buffer& b = program_[program_.inputs[i]];
       if (inputs[i].dtype != b.dtype)
         fail(ErrorKind::kDoesNotFit, "input-dtype",
-             cat("input '", b.name, "' is ", name(inputs[i].dtype), "; the program wants ", name(b.dtype)));
+             cat("input '", b.name, "' is ", name(inputs[i].dtype), "; the program expects ", name(b.dtype)));
       if (inputs[i].shape.size() != b.shape.size())
         fail(ErrorKind::kDoesNotFit, "input-rank",
-             cat("input '", b.name, "' has rank ", inputs[i].shape.size(), "; the program wants ",
+             cat("input '", b.name, "' has rank ", inputs[i].shape.size(), "; the program expects ",
                  b.shape.size()));
     }
     bind_context_sizes();
@@ -167,7 +167,7 @@ class Runner {
     int64_t v = symbols_.at(symbol);
     if (!range.contains(v))
       fail(ErrorKind::kDoesNotFit, "out-of-range",
-           cat(what, " (", symbol, ") is ", v, "; the program serves ", to_string(range)));
+           cat(what, " (", symbol, ") is ", v, "; the program supports ", to_string(range)));
   }
 
   // Checks the guards that can be evaluated now: all of them, or those that mention `symbol`, which has just

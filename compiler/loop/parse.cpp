@@ -32,7 +32,7 @@ std::vector<Line> split(std::string_view text) {
     line.remove_prefix(spaces);
     if (line.empty() || line[0] == '#') continue;
     Cursor at(line, number, spaces);
-    if (spaces % 2 != 0) at.fail("indentation is two spaces a level");
+    if (spaces % 2 != 0) at.fail("expected indentation of two spaces per level");
     if (spaces / 2 > kMaxDepth) at.fail("too deeply nested");
     out.push_back({static_cast<int>(spaces / 2), number, line});
   }
@@ -153,7 +153,7 @@ class Parser {
   DType dtype(Cursor& c) {
     std::string text = c.word();
     if (std::optional<DType> t = parse_dtype(text)) return *t;
-    c.fail(cat("no dtype is called '", text, "'"));
+    c.fail(cat("unknown dtype '", text, "'"));
   }
 
   void buffer(Cursor& c, Storage storage) {
@@ -163,14 +163,14 @@ class Parser {
     const std::string label = b.name;
     if (c.accept("called")) b.name = c.string();
     b.strides = c.accept("strides") ? c.expr_list() : row_major(b.shape);
-    if (b.strides.size() != b.shape.size()) c.fail("one stride per dim");
+    if (b.strides.size() != b.shape.size()) c.fail("expected one stride per dim");
     if (c.accept("ordinal")) b.ordinal = static_cast<int>(small(c));
     b.prepacked = c.accept("prepacked");
     b.replaceable = c.accept("replaceable");
     if (c.accept("at")) b.offset = c.expr();
     if (c.accept("bytes")) weight(c, b);
     if (!buffers_.emplace(label, BufferId(static_cast<int64_t>(program_.buffers.size()))).second)
-      c.fail(cat("a second buffer is called '", label, "'"));
+      c.fail(cat("a second buffer is named '", label, "'"));
     program_.buffers.push_back(std::move(b));
   }
 
@@ -191,7 +191,7 @@ class Parser {
   BufferId buffer_id(Cursor& c) {
     std::string name = c.name();
     auto it = buffers_.find(name);
-    if (it == buffers_.end()) c.fail(cat("no buffer is called '", name, "'"));
+    if (it == buffers_.end()) c.fail(cat("unknown buffer '", name, "'"));
     return it->second;
   }
   std::vector<BufferId> buffers(Cursor& c) {
@@ -234,12 +234,12 @@ class Parser {
         s.buffer = buffer_id(c);
         c.expect("in");
         std::vector<Expr> range = c.expr_list();
-        if (range.size() != 2) c.fail("a range is [lower, upper]");
+        if (range.size() != 2) c.fail("expected a range [lower, upper]");
         s.lower = range[0];
         s.upper = range[1];
         s.sentence = c.string();
         if (!c.done()) s.values = c.expr_list();
-        if (s.values.size() > 4) c.fail("a sentence has four values at most");
+        if (s.values.size() > 4) c.fail("a sentence can have four values at most");
         out.push_back({std::move(s)});
       } else if (c.accept("if")) {
         If s{.condition = c.expr(), .then_steps = {}, .else_steps = {}};
@@ -375,7 +375,7 @@ class Parser {
     if (c.accept(")")) return out;
     do {
       Dim d{.var = c.variable(), .extent = {}};
-      if (!sym::is_index(d.var)) c.fail("an index variable starts with %");
+      if (!sym::is_index(d.var)) c.fail("an index variable must start with %");
       c.expect("<");
       d.extent = c.expr();
       out.push_back(d);
@@ -434,7 +434,8 @@ class Parser {
     while (more(depth)) {
       Cursor c = next();
       if (c.accept("yield")) {
-        if (!yields || !yields->empty() || more(depth)) c.fail("only a reduce or scan yields, and last");
+        if (!yields || !yields->empty() || more(depth))
+          c.fail("only a reduce or a scan can yield, as its last statement");
         while (!c.done()) yields->push_back(c.value());
         return out;
       }
@@ -486,7 +487,7 @@ class Parser {
     }
     std::string op = c.word();
     std::optional<ScalarOp> known = parse_scalar_op(op);
-    if (!known) c.fail(cat("no operation is called '", op, "'"));
+    if (!known) c.fail(cat("unknown operation '", op, "'"));
     Let s{.result = result, .op = *known, .args = {}};
     while (!c.done()) s.args.push_back(c.value());
     return {std::move(s)};
@@ -495,7 +496,7 @@ class Parser {
   Combine combine(Cursor& c) {
     std::string text = c.word();
     if (std::optional<Combine> known = parse_combine(text)) return *known;
-    c.fail(cat("no combine is called '", text, "'"));
+    c.fail(cat("unknown combine '", text, "'"));
   }
 
   Stmt store(Cursor& c, bool update) {
@@ -542,7 +543,7 @@ class Parser {
     s.results = std::move(results);
     s.reverse = c.accept("reverse");
     std::vector<Dim> dim = dims(c);
-    if (dim.size() != 1) c.fail("a scan has one dim");
+    if (dim.size() != 1) c.fail("a scan must have one dim");
     s.dim = dim[0];
     c.expect("[");
     if (!c.accept("]")) {

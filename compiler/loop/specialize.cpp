@@ -22,7 +22,7 @@ sym::Substitution constants_of(const Program& program, const SymbolValues& value
     const auto symbol = std::find_if(program.symbols.begin(), program.symbols.end(), named);
     if (symbol == program.symbols.end())
       fail(ErrorKind::kUsage, "unknown-symbol",
-           cat("'", name, "' is no size of the model's inputs or states"),
+           cat("'", name, "' is not a size of the model's inputs or states"),
            program.symbols.empty() ? "its sizes are all fixed"
                                    : cat("its sizes are ", join(program.symbols, ", ", [](const Symbol& s) {
                                            return s.var.name();

@@ -441,7 +441,7 @@ class ProgramVerifier {
     }
     for (BufferId id : s.own)
       check(buffer(id).storage == Storage::kArena, buffer(id).name,
-            " is no strip's own: it has other storage");
+            " is not local to the strips: it has other storage");
     for (const TiledGroup::Carried& each : s.carried) {
       const auto is_size = [&](Expr symbol) {
         return std::any_of(s.sizes.begin(), s.sizes.end(),
@@ -453,7 +453,7 @@ class ProgramVerifier {
             s.name, " carries rows of ", buffer(each.buffer).name, " that no strip makes");
     }
     for (const Step& inner : s.body)
-      check(std::holds_alternative<Launch>(inner.node), s.name, " has a step that is no launch");
+      check(std::holds_alternative<Launch>(inner.node), s.name, " has a step that is not a launch");
     steps(s.body);
     for (Expr symbol : s.symbols()) bound_.erase(symbol);
   }

@@ -218,7 +218,7 @@ Inferred conv_shape(Builder& b, const Node& node) {
   const Shape &x = b.shape(node.inputs[0]), &w = b.shape(node.inputs[1]);
   const Windows win = windows(node, spatial);
   expect_equal(b, x[1], w[1] * win.groups,
-               cat("conv: the input has {0} channels, the weight with ", win.groups, " groups wants {1}"));
+               cat("conv: the input has {0} channels, the weight with ", win.groups, " groups expects {1}"));
   b.require(sym::eq(sym::mod(w[0], win.groups), 0),
             cat("conv: {0} output channels in ", win.groups, " groups"), {w[0]});
   Shape shape{x[0], w[0]};
@@ -279,7 +279,7 @@ Inferred conv_transpose_shape(Builder& b, const Node& node) {
   const size_t spatial = spatial_rank(b, node);
   const Shape &x = b.shape(node.inputs[0]), &w = b.shape(node.inputs[1]);
   const Windows win = windows(node, spatial);
-  expect_equal(b, x[1], w[0], "conv_transpose: the input has {0} channels, the weight wants {1}");
+  expect_equal(b, x[1], w[0], "conv_transpose: the input has {0} channels, the weight expects {1}");
   b.require(sym::eq(sym::mod(w[0], win.groups), 0),
             cat("conv_transpose: {0} input channels in ", win.groups, " groups"), {w[0]});
   const auto extra = node.attributes.exprs("output_extra");

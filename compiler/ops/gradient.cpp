@@ -170,7 +170,7 @@ Ids Backward::apply(const Node& node, const Ids& outputs, const Ids& wanted) {
     d.where.node = node.origin;
     d.where.op = std::string(graph::name(node.kind));
     obstacles_.push_back(d);
-    Ids out;  // the walk goes on, to find all obstacles
+    Ids out;  // the walk continues, to find all obstacles
     for (ValueId v : wanted) out.push_back(zeros_like(builder_, v).id());
     return out;
   }

@@ -25,7 +25,7 @@ std::vector<graph::ValueId> gradients(graph::Builder& builder, graph::ValueId y,
 // result means that no gradient reaches xs[i].
 Ids pull_back(graph::Builder& builder, const Ids& ys, const Ids& cotangents, const Ids& xs);
 
-// Everything that stands between the xs and a loss y.
+// Everything that prevents gradients of a loss y in the xs.
 struct MissingGradients {
   struct Unreached {
     graph::ValueId x;

@@ -74,7 +74,7 @@ Term decode_image(Term bytes, const std::string& format) {
           {{"symbol", sizes.back()},
            {"lower", sym::Expr(1)},
            {"upper", sym::Expr(kMostImageSize)},
-           {"sentence", std::string("the bytes are no image of a supported form")}});
+           {"sentence", std::string("the bytes are not an image of a supported form")}});
   }
   const auto decoded =
       b.add(OpKind::kImageDecode, {bytes}, {{"height", sizes[0]}, {"width", sizes[1]}, {"format", format}});

@@ -456,8 +456,7 @@ Inferred scatter_nd_shape(Builder& b, const Node& node) {
   Shape expected = part(indices, 0, indices.size() - 1);
   append(expected, part(data, tuple_size(b, node, 0)));
   if (expected.size() != updates.size())
-    does_not_fit(
-        cat("scatter_nd: updates ", to_string(updates), " where ", to_string(expected), " is wanted"));
+    does_not_fit(cat("scatter_nd: updates are ", to_string(updates), ", not ", to_string(expected)));
   for (size_t d = 0; d < expected.size(); ++d)
     expect_equal(b, updates[d], expected[d], cat("scatter_nd: dim ", d, " of the updates is {0}, not {1}"));
   return {{b.type(node.inputs[0])}, {}};

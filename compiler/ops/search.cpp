@@ -82,7 +82,7 @@ Inferred tree_walk_shape(Builder& b, const Node& node) {
   if (b.dtype(node.inputs[1]) != DType::kU64 || b.dtype(node.inputs[2]) != DType::kU32 ||
       !(apart || x.dtype == DType::kF32) || feature_at <= child_at || feature_at > child_at + 32 ||
       feature_at >= kTreeEqualBit)
-    does_not_fit("tree_walk: words of nodes are not as they should be");
+    does_not_fit("tree_walk: the nodes have an unknown layout");
   return {{{DType::kU32, {x.shape[0], b.shape(node.inputs[2])[0]}}}, {}};
 }
 

@@ -37,7 +37,7 @@ sym::Expr broadcast_dim(Builder& b, sym::Expr x, sym::Expr y, const std::string&
   if (b.holds(one_x)) return y;
   const bool x_follows = follows_one(b, x, y), y_follows = follows_one(b, y, x);
   const std::string sentence =
-      what + ": dims {0} and {1} do not broadcast: they have to be equal or one of them 1";
+      what + ": dims {0} and {1} do not broadcast: they must be equal, or one of them 1";
   if (x_follows && y_follows) {
     b.require(equal, sentence, {x, y});
     return shorter(x, y);

@@ -15,13 +15,14 @@ Inferred suppress_shape(Builder& b, const Node& node) {
   if (corners.dtype != DType::kF32 || corners.shape.size() != 3)
     does_not_fit(cat("suppress: corners are f32 [rows, 4, boxes], not ", graph::to_string(corners)));
   if (!is_bool(eligible.dtype) || eligible.shape.size() != 2)
-    does_not_fit(cat("suppress: who is eligible is bool [rows, boxes], not ", graph::to_string(eligible)));
+    does_not_fit(cat("suppress: the mask of eligible boxes must be bool [rows, boxes], not ",
+                     graph::to_string(eligible)));
   b.require(sym::eq(corners.shape[1], 4), "suppress: {0} corners instead of 4", {corners.shape[1]});
   for (size_t d : {0, 1})
     b.require(sym::eq(eligible.shape[d], corners.shape[2 * d]), "suppress: {0} and {1} boxes or rows",
               {eligible.shape[d], corners.shape[2 * d]});
   if (b.type(node.inputs[2]) != Type{DType::kI64, {}} || b.type(node.inputs[3]) != Type{DType::kF32, {}})
-    does_not_fit("suppress: how many are kept at most is an i64 scalar, the overlap an f32 scalar");
+    does_not_fit("suppress: the limit of boxes must be an i64 scalar, and the overlap an f32 scalar");
   return {{eligible}, {}};
 }
 

@@ -97,7 +97,7 @@ Ids window_spread_gradient(Builder& b, const Node& node, const Ids& outputs) {
     attributes.set("kind", std::string("sum"));
     return {b.add1(OpKind::kReduceWindow, {u}, std::move(attributes))};
   }
-  // A window that lies outside the input has no position. Its index is one past the end, where the padding
+  // A window outside of the input has no position. Its index is one past the end, where the padding
   // holds a zero.
   const size_t spatial = pooling_windows(node).spatial();
   const Term flat = flat_places(u, spatial), places = flat_places({b, node.inputs[1]}, spatial);

@@ -35,7 +35,7 @@ struct Elf {
   explicit Elf(std::string_view file) : file(file), header(read<Elf64_Ehdr>(0)) {
     if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
         header.e_machine != EM_X86_64 || header.e_type != ET_DYN || header.e_phentsize != sizeof(Elf64_Phdr))
-      malformed("the file is no x86-64 shared object");
+      malformed("the file is not an x86-64 shared object");
     if (header.e_phnum > STRIDEC_SEAL_MOST_SEGMENTS)
       malformed(cat("the file has ", header.e_phnum, " segments"));
     for (int i = 0; i < header.e_phnum; ++i)
@@ -43,7 +43,7 @@ struct Elf {
   }
 
   std::string_view bytes(uint64_t offset, uint64_t size) const {
-    if (offset > file.size() || size > file.size() - offset) malformed("the file is cut short");
+    if (offset > file.size() || size > file.size() - offset) malformed("the file is truncated");
     return file.substr(offset, size);
   }
 
@@ -57,7 +57,7 @@ struct Elf {
   std::string text(uint64_t offset) const {
     const std::string_view rest = bytes(offset, file.size() - std::min<uint64_t>(offset, file.size()));
     const size_t end = rest.find('\0');
-    if (end == rest.npos) malformed("the file is cut short");
+    if (end == rest.npos) malformed("the file is truncated");
     return std::string(rest.substr(0, end));
   }
 
@@ -65,7 +65,7 @@ struct Elf {
     for (const Elf64_Phdr& s : segments)
       if (s.p_type == PT_LOAD && address >= s.p_vaddr && address - s.p_vaddr < s.p_filesz)
         return s.p_offset + (address - s.p_vaddr);
-    malformed("an address lies outside the file's segments");
+    malformed("an address is outside the file's segments");
   }
 
   bool is_note(uint64_t offset) const {
@@ -89,7 +89,7 @@ struct Elf {
 void check_seal(const Elf& elf) {
   switch (stridec_seal_check(elf.file.data(), elf.file.size())) {
     case STRIDEC_SEAL_INTACT: return;
-    case STRIDEC_SEAL_CUT_SHORT: malformed("the file is cut short");
+    case STRIDEC_SEAL_CUT_SHORT: malformed("the file is truncated");
     default:
       malformed(
           "the file was altered since stridec wrote it: its contents do not have the hash that it names");
@@ -294,7 +294,8 @@ void replace_weights_file(std::string& file, const ArtifactLayout& layout, const
   const size_t at = file.find(kMark);
   if (at >= start || start - at < sizeof(stridec_abi_weights_file) || file.find(kMark, at + 1) < start)
     fail(ErrorKind::kUnsupported, "external-weights",
-         "the artifact is of a stridec that could not rename the file of its weights", "compile it again");
+         "the artifact was compiled by a stridec whose artifacts cannot rename the file of their weights",
+         "compile it again");
   STRIDEC_CHECK(name.size() < sizeof stridec_abi_weights_file::name);
   stridec_abi_weights_file weights = {.mark = STRIDEC_ABI_WEIGHTS_MARK, .hash = hash, .name = {}};
   name.copy(weights.name, name.size());

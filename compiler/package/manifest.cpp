@@ -130,7 +130,7 @@ Json kernels_of(const Program& program, const TuningFacts& tuning, int& steps) {
   return kernels;
 }
 
-// Kernels of the user's operators, which are no kernels of the compiler's.
+// Kernels of the user's operators, which are not kernels of the compiler's.
 Json user_routines(const Program& program) {
   Json routines = Json::array();
   for (const loop::Routine& each : loop::routines_of(program)) {
@@ -149,7 +149,7 @@ Json user_routines(const Program& program) {
   return routines;
 }
 
-// Parts of the library that NOTICE has sections for, beside kernels made for the model.
+// Parts of the library that NOTICE has sections for, in addition to kernels made for the model.
 Json parts_of(const ManifestFacts& facts) {
   static const std::map<std::string, std::string, std::less<>> kParts = {{"image_size", "image"},
                                                                          {"image_decode", "image"},

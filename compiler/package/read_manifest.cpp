@@ -29,9 +29,9 @@ class Checker {
     if (const auto alternatives = rule.find("oneOf"); alternatives != rule.end()) {
       const bool fits = std::any_of(alternatives->begin(), alternatives->end(),
                                     [&](const Json& one) { return check(one, value, at).empty(); });
-      return fits ? "" : at + " is of no form that it may have";
+      return fits ? "" : at + " has none of the allowed forms";
     }
-    if (rule.contains("const") && value != rule["const"]) return at + " has another value than it may have";
+    if (rule.contains("const") && value != rule["const"]) return at + " has a value that is not allowed";
     if (rule.contains("type") && !has_type(rule["type"], value))
       return cat(at, " is not of the type ", rule["type"].dump());
     if (rule.contains("minimum") && value < rule["minimum"]) return at + " is too small";
@@ -92,7 +92,8 @@ Json read_manifest(std::string_view text, const std::string& file) {
   if (wrong.empty() && !manifest["schema_version"].get_ref<const std::string&>().starts_with("1."))
     wrong = cat("its version is ", manifest["schema_version"].dump(), "; this stridec reads 1");
   if (!wrong.empty())
-    fail(ErrorKind::kMalformed, "bad-manifest", cat("'", file, "' holds no manifest of stridec: ", wrong));
+    fail(ErrorKind::kMalformed, "bad-manifest",
+         cat("'", file, "' does not hold a manifest of stridec: ", wrong));
   return manifest;
 }
 

@@ -20,7 +20,7 @@ class Parser {
     if (text_.size() > kMaxText) error("the expression is longer than 64 KiB");
     Expr e = any();
     space();
-    if (at_ != text_.size()) error("an operator or the end is expected here");
+    if (at_ != text_.size()) error("expected an operator or the end");
     return e;
   }
 
@@ -46,7 +46,7 @@ class Parser {
   }
 
   void expect(std::string_view token) {
-    if (!take(token)) error(cat("'", token, "' is expected here"));
+    if (!take(token)) error(cat("expected '", token, "'"));
   }
 
   struct Nested {
@@ -144,7 +144,7 @@ class Parser {
     std::string_view name = text_.substr(begin, at_ - begin);
     if (!is_plain_name(c == '%' ? name.substr(1) : name)) {
       at_ = begin;
-      error("a number, a name or '(' is expected here");
+      error("expected a number, a name or '('");
     }
     if (is_function_name(name) && take("(")) return call(name);
     return var(name);

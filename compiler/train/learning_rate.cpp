@@ -45,7 +45,7 @@ double number(const std::string& text, std::string_view item) {
   double value = 0;
   const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
   if (error != std::errc() || end != item.data() + item.size() || !(value >= 0 && value < 1e30))
-    refuse(text, cat("'", item, "' is no number of at least 0"));
+    refuse(text, cat("'", item, "' is not a number of at least 0"));
   return value;
 }
 
@@ -74,7 +74,7 @@ Parsed parse(const std::string& text) {
     } else {
       const std::string key(trimmed(item.substr(0, equals)));
       if (equals == std::string_view::npos || schedule->form.find(cat(" ", key, "=")) == std::string::npos)
-        refuse(text, cat("'", item, "' is no setting of it"));
+        refuse(text, cat("'", item, "' is not a setting of it"));
       out.numbers[key] = number(text, trimmed(item.substr(equals + 1)));
     }
     first = false;

@@ -92,7 +92,7 @@ class Tracer {
     const bool second = node.inputs[1] == value;
     const auto& contract = node.attributes.integers(second ? "contract_b" : "contract_a");
     if (node.inputs[0] == node.inputs[1] || dims.size() != 2 || contract.size() != 1)
-      why_ = cat("it is no matrix of a product (", node.origin, ")");
+      why_ = cat("it is not a matrix of a product (", node.origin, ")");
     else
       add(id, dims[static_cast<size_t>(contract[0])], dims[static_cast<size_t>(1 - contract[0])]);
   }

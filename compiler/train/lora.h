@@ -1,7 +1,7 @@
 // Low-rank adapters (Hu et al. 2021, arXiv:2106.09685). A product x W with a frozen weight W gets a second
-// one beside it, with two small trained matrices: y = x W + (alpha / rank) (x A^T) B^T, A [rank, in], B [out,
-// rank], as PEFT has them. W stays a constant, so that its product is laid out and packed as in inference. A
-// convolution likewise: A is a convolution of `rank` channels with W's window, B one of 1x1.
+// one in parallel, with two small trained matrices: y = x W + (alpha / rank) (x A^T) B^T, A [rank, in],
+// B [out, rank], as PEFT has them. W stays a constant, so that its product is laid out and packed as in
+// inference. A convolution likewise: A is a convolution of `rank` channels with W's window, B one of 1x1.
 #pragma once
 
 #include <string>

@@ -228,14 +228,14 @@ constexpr Setting kKl[] = {{"output", "", "logarithms of probabilities"},
 constexpr Setting kFocal[] = {{"logits", "", "the model's output"},
                               kPair[1],
                               {"alpha", "0.25", "weight of ones; negative: none"},
-                              {"gamma", "2", "how much less easy elements count"},
+                              {"gamma", "2", "exponent that lowers the weight of easy elements"},
                               kReduction};
 constexpr Setting kDice[] = {
     {"logits", "", "the model's output"}, kPair[1], {"smooth", "1", "added above and below"}, kReduction};
 constexpr Setting kTriplet[] = {{"anchor", "", "an output of the model"},
                                 {"positive", "", "an output of the model"},
                                 {"negative", "", "an output of the model"},
-                                {"margin", "1", "how much farther the negative must be"},
+                                {"margin", "1", "how much farther away the negative must be"},
                                 kReduction};
 constexpr Setting kInfoNce[] = {{"output", "", "an output of the model, [batch, features]"},
                                 {"keys", "", "an output of the model, [batch, features]"},
@@ -243,9 +243,9 @@ constexpr Setting kInfoNce[] = {{"output", "", "an output of the model, [batch, 
                                 kReduction};
 constexpr Setting kCtc[] = {
     {"logits", "", "the model's output, logits or logarithms of probabilities"},
-    {"labels", "", "[batch, most] classes without blanks; what is after a row's length may be anything"},
-    {"input_lengths", "", "[batch]: how many steps of a row count"},
-    {"target_lengths", "", "[batch]: how many labels of a row count"},
+    {"labels", "", "[batch, longest] classes without blanks; elements after a row's length are ignored"},
+    {"input_lengths", "", "[batch]: the number of steps of each row"},
+    {"target_lengths", "", "[batch]: the number of labels of each row"},
     {"layout", "TNC", "of the output: TNC, [steps, batch, classes], or NTC"},
     {"blank", "0", "the class of no label"},
     {"zero_infinity", "false", "true: labels that do not fit into the steps cost nothing"},

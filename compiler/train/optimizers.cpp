@@ -297,14 +297,15 @@ constexpr Setting kAdafactorSettings[] = {
     {"eps2", "1e-3", "least size of a parameter"},
     {"d", "1", "limit of an update's size"},
     {"weight_decay", "0", "shrinks the parameter by lr * weight_decay"}};
-constexpr Setting kMuonSettings[] = {{"lr", "1e-3", "learning rate"},
-                                     {"momentum", "0.95", "decay of the momentum of matrices"},
-                                     {"nesterov", "1", "1: Nesterov momentum"},
-                                     {"weight_decay", "0.1", "shrinks the parameter by lr * weight_decay"},
-                                     {"other_lr", "1", "times the rate for parameters that are no matrices"},
-                                     kBeta1,
-                                     kBeta2,
-                                     kEps};
+constexpr Setting kMuonSettings[] = {
+    {"lr", "1e-3", "learning rate"},
+    {"momentum", "0.95", "decay of the momentum of matrices"},
+    {"nesterov", "1", "1: Nesterov momentum"},
+    {"weight_decay", "0.1", "shrinks the parameter by lr * weight_decay"},
+    {"other_lr", "1", "factor of the rate for parameters that are not matrices"},
+    kBeta1,
+    kBeta2,
+    kEps};
 
 constexpr Optimizer kOptimizers[] = {
     {"sgd", "b = momentum b + (1 - dampening) g, b = g in step 1; p -= lr b, or lr (g + momentum b)",

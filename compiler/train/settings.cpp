@@ -24,7 +24,7 @@ bool is_number(std::string_view text) {
 }
 
 double number(const std::string& key, std::string_view text) {
-  if (!is_number(text)) refuse(cat(key, "='", text, "' is no number"), cat("write ", key, "=0.1"));
+  if (!is_number(text)) refuse(cat(key, "='", text, "' is not a number"), cat("write ", key, "=0.1"));
   double value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   if (!std::isfinite(value)) refuse(cat(key, " is ", text), "it has to be finite");
@@ -231,7 +231,7 @@ void check(const Settings& s) {
   if (const auto found = s.of_loss.find("reduction"); found != s.of_loss.end()) {
     const bool batch = loss.name == "kl" && found->second == "batchmean";
     if (found->second != "mean" && found->second != "sum" && !batch)
-      refuse(cat("reduction=", found->second, " is none of the loss ", loss.name), "write mean or sum");
+      refuse(cat("the loss ", loss.name, " has no reduction '", found->second, "'"), "write mean or sum");
   }
   const auto check_numbers = [&](const std::map<std::string, double>& numbers, bool group) {
     for (const auto& [key, value] : numbers)
@@ -243,12 +243,12 @@ void check(const Settings& s) {
   for (const Group& group : s.groups) check_numbers(group.settings, true);
   for (const auto& [key, value] : s.of_optimizer)
     if (key.starts_with("beta") && key != "beta2_decay" && (value < 0 || value >= 1))
-      refuse(cat(key, " is ", value), "a decay is at least 0 and below 1");
+      refuse(cat(key, " is ", value), "a decay must be at least 0 and below 1");
   if (s.clip_norm < 0 || s.clip_value < 0) refuse("a limit of gradients is below 0", "0 sets no limit");
   if (!s.loss_scale.empty() && s.loss_scale != "none" && s.loss_scale != "dynamic")
     refuse(cat("loss_scale=", s.loss_scale), "write loss_scale=dynamic or loss_scale=none");
   if (!s.states.empty() && s.states != "bf16") refuse(cat("states=", s.states), "write states=bf16");
-  if (s.ema < 0 || s.ema >= 1) refuse(cat("ema is ", s.ema), "a decay is at least 0 and below 1");
+  if (s.ema < 0 || s.ema >= 1) refuse(cat("ema is ", s.ema), "a decay must be at least 0 and below 1");
   if (!s.learning_rate.empty()) check_rate(s.learning_rate);
   for (const std::string& function : s.functions)
     if (std::ranges::find(kFunctions, function) == std::end(kFunctions))

@@ -18,7 +18,7 @@ struct Group {
   std::map<std::string, double> settings;  // of the optimizer, and lr_scale
 };
 
-// Low-rank adapters beside frozen weights (lora.h).
+// Low-rank adapters of frozen weights (lora.h).
 struct Lora {
   std::vector<std::string> targets;  // names with `*`
   int64_t rank = 8;
@@ -35,8 +35,8 @@ struct Settings {
   // A number, "input" (the input `lr` of train_step), or a schedule (learning_rate.h); "": the optimizer's
   // default.
   std::string learning_rate;
-  // Names with `*` of the weights that are trained; a weight that both lists match is frozen. In the text,
-  // `|` stands between two of them. With adapters only they are trained, unless `trainable` is given.
+  // Names with `*` of the weights that are trained; a weight that both lists match is frozen. `|` separates
+  // them in the text. With adapters only they are trained, unless `trainable` is given.
   std::vector<std::string> trainable = {"*"}, frozen;
   std::optional<Lora> lora;
   double clip_norm = 0;    // limits the norm of all gradients together; 0: no limit

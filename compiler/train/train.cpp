@@ -127,7 +127,7 @@ std::vector<ValueId> ids_of(const std::vector<Weight>& weights) {
 }
 
 // Turns the weights of the plan into states, adds adapters, and turns the other replaceable weights into
-// plain constants. The builder has added no node yet. `prefix` goes before the names of trained ones.
+// plain constants. The builder has added no node yet. `prefix` precedes the names of trained ones.
 std::vector<Weight> make_states(graph::Builder& b, const Plan& plan, const Settings& settings,
                                 const std::string& prefix) {
   Graph& graph = b.graph();

@@ -25,7 +25,7 @@ namespace stridec::train {
 struct Plan {
   std::vector<std::string> parameters;  // by gradients
   std::vector<std::string> statistics;  // by the model itself: running means of batch normalization
-  std::vector<std::string> adapted;     // stay constants, with trained adapters beside them (lora.h)
+  std::vector<std::string> adapted;     // stay constants, with trained adapters (lora.h)
   bool scales_loss = false;             // loss_scale.h
   std::vector<std::string> unreached;   // selected, but the loss does not depend on them: they stay constants
 };

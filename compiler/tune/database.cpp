@@ -195,7 +195,7 @@ Contents parse_contents(const std::string& text, const std::string& file) {
       Error error({.kind = ErrorKind::kMalformed,
                    .code = "bad-tuning",
                    .message = cat("line ", number,
-                                  other ? " names another format" : " is no entry of a tuning database"),
+                                  other ? " has another format" : " is not an entry of a tuning database"),
                    .help = "'stridec tune' writes such files; remove the line, or the file"});
       error.diagnostic.where.file = file;
       throw error;

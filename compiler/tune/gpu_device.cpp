@@ -125,7 +125,7 @@ const std::string& GpuDevice::name() const { return state_->name; }
 
 void* GpuDevice::copy(const void* from, size_t bytes) {
   void* to = state_->allocate(bytes);
-  if (!to) fail(ErrorKind::kOverBudget, "out-of-memory", "the GPU's memory does not hold the inputs");
+  if (!to) fail(ErrorKind::kOverBudget, "out-of-memory", "the GPU's memory is too small for the inputs");
   state_->check(runtime::cuda_upload(*state_->context, to, from, static_cast<int64_t>(bytes)) &&
                 runtime::cuda_wait(*state_->context));
   return to;

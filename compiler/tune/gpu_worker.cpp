@@ -252,7 +252,7 @@ class GpuRunner : public Runner {
     const runtime::Allocator allocator = runtime::cuda_allocator(device_);
     auto* memory = static_cast<char*>(
         allocator.allocate(allocator.user, static_cast<size_t>(std::max<int64_t>(bytes, 256)), 256));
-    if (!memory) throw Fault{"the GPU's memory does not hold what is measured"};
+    if (!memory) throw Fault{"the GPU's memory is too small for what is measured"};
     memory_.push_back(memory);
     return memory;
   }

@@ -18,7 +18,7 @@ void check(const loop::Program& program, const Sizes& given) {
     const auto names = join(program.symbols, ", ", [](const loop::Symbol& s) { return s.var.name(); });
     if (symbol == program.symbols.end())
       fail(ErrorKind::kUsage, "unknown-symbol",
-           cat("--tune-shape names '", name, "', which is no size of the model"),
+           cat("--tune-shape names '", name, "', which is not a size of the model"),
            names.empty() ? "its sizes are all fixed" : cat("its sizes are ", names));
     if (!program.facts.bounds(symbol->var).contains(value))
       fail(ErrorKind::kUsage, "shape-range",

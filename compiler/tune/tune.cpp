@@ -79,7 +79,7 @@ std::vector<std::string> notes_of_others(const loop::Program& program, const Tun
   std::vector<std::string> notes;
   for (const Entry& entry : database.held()) {
     if (entry.key.structure != wanted.structure || entry.key.is_gpu() != wanted.is_gpu()) continue;
-    std::string note = cat("it has one for ", difference(entry.key, wanted, symbols), "; wanted is one for ",
+    std::string note = cat("it has one for ", difference(entry.key, wanted, symbols), ", but needs one for ",
                            difference(wanted, entry.key, symbols));
     if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
   }

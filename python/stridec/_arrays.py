@@ -100,7 +100,7 @@ class Foreign:
         except TypeError:  # a producer of before DLPack 1.0
             self.capsule = value.__dlpack__(**options)
         except (BufferError, RuntimeError, ValueError) as error:
-            raise Error(f"a {type(value).__name__} does not lend its memory: {error}", "STRIDEC_WRONG_TYPE") from None
+            raise Error(f"a {type(value).__name__} does not export its memory: {error}", "STRIDEC_WRONG_TYPE") from None
         self.read_only = False
         if _is_valid(self.capsule, b"dltensor_versioned"):
             managed = _Versioned.from_address(_pointer(self.capsule, b"dltensor_versioned"))
@@ -262,7 +262,7 @@ def check_outputs(outputs: list, inputs: list) -> list:
             if not value.flags.writeable:
                 raise Error(f"{what} is read-only", "STRIDEC_INVALID_ARGUMENT")
             if any(step % value.dtype.itemsize for step in value.strides):
-                raise Error(f"{what} has strides that are no multiples of its elements", "STRIDEC_WRONG_TYPE")
+                raise Error(f"{what} has strides that are not multiples of its elements", "STRIDEC_WRONG_TYPE")
         elif hasattr(value, "__dlpack__"):
             value = Foreign(value)
             if value.read_only:

@@ -253,7 +253,7 @@ class Api:
         except OSError as error:
             raise Error(f"cannot load '{path}': {error}", "STRIDEC_BAD_ARTIFACT") from None
         except AttributeError:
-            raise Error(f"'{path}' is a library, but no artifact of stridec", "STRIDEC_BAD_ARTIFACT") from None
+            raise Error(f"'{path}' is a library, but not an artifact of stridec", "STRIDEC_BAD_ARTIFACT") from None
         get_api.restype = c.POINTER(_Table)
         table = get_api(c.c_uint32(API_VERSION))
         if not table:

@@ -334,7 +334,7 @@ def _attribute(module: Any, target: str) -> Any:
 
 class Program:
     """A graph as an exported program. Its inputs are those placeholders that something reads: tensors, then integers that
-    are no dim of a tensor. Frozen placeholders are weights instead."""
+    are not a dim of a tensor. Frozen placeholders are weights instead."""
 
     def __init__(self, module: torch.fx.GraphModule, frozen: Dict[int, torch.Tensor], ranges: Dict[Any, Tuple[int, int]]) -> None:
         self.constants: Dict[str, torch.Tensor] = {}

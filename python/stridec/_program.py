@@ -26,7 +26,7 @@ def find_program() -> str:
     given = os.environ.get("STRIDEC_PROGRAM")
     if given:
         if not os.access(given, os.X_OK):
-            raise Error(f"STRIDEC_PROGRAM is '{given}', which is no program", "no-program")
+            raise Error(f"STRIDEC_PROGRAM is '{given}', which is not a program", "no-program")
         return given
     package = os.path.dirname(os.path.abspath(__file__))
     folders = [
@@ -42,7 +42,7 @@ def find_program() -> str:
     found = shutil.which("stridec")
     if found:
         return found
-    raise Error("the program 'stridec' is not there: install the wheel, or set STRIDEC_PROGRAM to its path", "no-program")
+    raise Error("the program 'stridec' was not found: install the wheel, or set STRIDEC_PROGRAM to its path", "no-program")
 
 
 def _is_binary(path: str) -> bool:

@@ -12,7 +12,7 @@ _COMPLEX = (9, 10, 11)  # complex32, complex64, complex128 in the numbering of t
 
 
 def read_convention(path: str) -> Optional[Convention]:
-    """None if the file is no exported program of one model; the program itself says what is wrong with it then."""
+    """None if the file is not an exported program of one model; the program itself says what is wrong with it then."""
     try:
         with zipfile.ZipFile(path) as archive:
             models = [name for name in archive.namelist() if "models/" in name and name.endswith(".json")]

@@ -172,7 +172,7 @@ stridec_status make_states(stridec_context& c, Text& message) {
   for (int32_t i = 0; i < p.state_count; ++i) {
     int64_t bytes = state_bytes(c, i);
     if (bytes < 0 || __builtin_add_overflow(total, align_up(bytes), &total)) {
-      message << "state '" << p.states[i].value.name << "' is larger than memory can be";
+      message << "state '" << p.states[i].value.name << "' is too large for memory";
       return STRIDEC_BAD_ARTIFACT;
     }
   }
@@ -209,7 +209,7 @@ stridec_status make_threads(stridec_context& c, const stridec_context_options& o
 
 stridec_status fill(stridec_context& c, const stridec_context_options& options, Text& message) {
   if (!options.allocate != !options.release) {
-    message << "allocate and release are given both or neither";
+    message << "allocate and release must be given together";
     return STRIDEC_INVALID_ARGUMENT;
   }
   c.allocator = {options.allocate, options.release, options.memory_user,
@@ -272,12 +272,11 @@ stridec_status out_of_memory(Text& message, const char* what, int64_t bytes) {
 
 stridec_status check_threads(int32_t threads, int32_t spin_us, Text& message) {
   if (threads < 0 || threads > kMaxThreads) {
-    message << "threads is " << threads << "; 0 (as many as the process may use) to " << kMaxThreads
-            << " expected";
+    message << "threads is " << threads << "; expected 0 (as many as the process may use) to " << kMaxThreads;
     return STRIDEC_INVALID_ARGUMENT;
   }
   if (spin_us < -1) {
-    message << "spin_us is " << spin_us << "; -1 (none), 0 (the default) or microseconds expected";
+    message << "spin_us is " << spin_us << "; expected -1 (none), 0 (the default) or microseconds";
     return STRIDEC_INVALID_ARGUMENT;
   }
   return STRIDEC_OK;

@@ -221,7 +221,7 @@ bool cuda_usable(const stridec_abi_target& target, int32_t id, Text& reason) {
     case State::kNoLibrary: reason << "there is no NVIDIA driver (libcuda.so.1)"; return false;
     case State::kTooOld: reason << "the NVIDIA driver is older than 525.60"; return false;
     default:
-      reason << "the NVIDIA driver does not start: ";
+      reason << "the NVIDIA driver cannot be initialised: ";
       write_status(init_status, reason);
       return false;
   }
@@ -280,7 +280,7 @@ stridec_status cuda_open(const stridec_abi_target& target, int32_t first_image, 
   status = driver.Upload(m->weights, weights.data, weights.size, nullptr);
   if (!status) status = driver.StreamSynchronize(nullptr);
   if (status) {
-    message << "the weights do not reach GPU " << id << ": ";
+    message << "the weights cannot be copied to GPU " << id << ": ";
     write_status(status, message);
     return STRIDEC_DEVICE_ERROR;
   }

@@ -14,7 +14,7 @@ struct Json {
 };
 
 Json json_document(const char* text, size_t bytes);
-Json json_member(Json object, const char* key);  // invalid: it is missing, or `object` is no object
+Json json_member(Json object, const char* key);  // invalid: it is missing, or `object` is not an object
 Json json_first(Json array);                     // invalid: no elements, or no array
 Json json_next(Json element);                    // the next element of its array
 int64_t json_integer(Json value, int64_t otherwise);

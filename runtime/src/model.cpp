@@ -305,7 +305,7 @@ stridec_status fill(stridec_model& model, const stridec_model_options& options, 
   const stridec_abi_module& p = *model.module;
   const int32_t type = options.device_type;
   if (type != 0 && type != STRIDEC_DEVICE_CPU && type != STRIDEC_DEVICE_CUDA) {
-    message << "device_type is " << type << "; 0 (any), 1 (CPU) or 2 (CUDA) expected";
+    message << "device_type is " << type << "; expected 0 (any), 1 (CPU) or 2 (CUDA)";
     return STRIDEC_INVALID_ARGUMENT;
   }
   model.device_id = options.device_id;

@@ -70,7 +70,7 @@ stridec_status bind_inputs(stridec_context& c, const stridec_tensor* inputs, siz
     if (status != STRIDEC_OK) break;
     bool read = p.inputs[i].flags & STRIDEC_ABI_READ_BY_BIND;
     if (read && on_device(t)) {
-      message << "input '" << p.inputs[i].name << "': sizes depend on its values; host memory is expected";
+      message << "input '" << p.inputs[i].name << "': sizes depend on its values; expected host memory";
       return STRIDEC_WRONG_TYPE;
     }
     c.frame->input_dims[i] = t.shape;
@@ -362,8 +362,8 @@ stridec_status place_output(stridec_context& c, int32_t i, const stridec_tensor*
     for (int32_t d = 0; d < value.rank; ++d) {
       bool exact = d > 0 && !given->strides;
       if (given->shape[d] == dims[d] || (given->shape[d] > dims[d] && !exact)) continue;
-      message << "output '" << value.name << "': its shape is " << Dims{given->shape, value.rank} << "; "
-              << Dims{dims, value.rank} << " is needed";
+      message << "output '" << value.name << "': its shape is " << Dims{given->shape, value.rank}
+              << "; expected " << Dims{dims, value.rank};
       return STRIDEC_WRONG_SHAPE;
     }
     c.frame->outputs[i] = data_of(*given);

@@ -120,19 +120,19 @@ stridec_status check_tensor(const char* role, const stridec_abi_value& value, co
   if (t.device.type != STRIDEC_DEVICE_CPU && !on_device) {
     sentence() << "it is on a device of DLPack type " << t.device.type;
     if (device.type == STRIDEC_DEVICE_CPU)
-      message << "; memory of the CPU (type 1) is expected";
+      message << "; expected memory of the CPU (type 1)";
     else
-      message << " (id " << t.device.id << "); memory of the CPU (type 1) or of the model's GPU (type 2, id "
-              << device.id << ") is expected";
+      message << " (id " << t.device.id
+              << "); expected memory of the CPU (type 1) or of the model's GPU (type 2, id " << device.id
+              << ")";
     return STRIDEC_WRONG_TYPE;
   }
   if (!accepts(type, t.dtype)) {
-    sentence() << "its dtype is " << t.dtype << "; " << type.name << " is expected";
+    sentence() << "its dtype is " << t.dtype << "; expected " << type.name;
     return STRIDEC_WRONG_TYPE;
   }
   if (t.ndim != value.rank) {
-    sentence() << "it has " << t.ndim << (t.ndim == 1 ? " dim" : " dims") << "; " << value.rank
-               << " expected";
+    sentence() << "it has " << t.ndim << (t.ndim == 1 ? " dim" : " dims") << "; expected " << value.rank;
     return STRIDEC_WRONG_TYPE;
   }
   if (t.ndim && !t.shape) {

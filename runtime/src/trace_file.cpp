@@ -81,7 +81,7 @@ bool trace_file_open(TraceFile& file, const char* path, bool shared) {
   if (shared && begins_with(file.fd, line)) {
     file.first = false;
   } else {
-    syscall(SYS_ftruncate, file.fd, 0);  // fails for what is no regular file
+    syscall(SYS_ftruncate, file.fd, 0);  // fails for what is not a regular file
     trace_file_add(file, line);
     file.first = false;
     trace_file_flush(file);

@@ -16,7 +16,7 @@ constexpr size_t kTracePage = 4096;
 
 struct TraceFile {
   int fd = -1;        // -1: none
-  bool mine = false;  // nobody else appends: it gets its closing bracket
+  bool mine = false;  // no other process appends: the file gets its closing bracket
   bool first = true;  // no event was written yet
   size_t used = 0;    // bytes in `page`
   size_t room = 0;    // left in the page of the file

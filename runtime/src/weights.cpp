@@ -64,7 +64,7 @@ stridec_status open_file(const stridec_abi_module& module, const char* folder, b
                          Text& message) {
   const char* name = module.weights_file->name;
   if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, "..")) {
-    message << "the artifact names '" << name << "' as its weights file; a plain file name is expected";
+    message << "the artifact names '" << name << "' as its weights file; expected a plain file name";
     return STRIDEC_BAD_ARTIFACT;
   }
   auto sentence = [&]() -> Text& { return message << "weights file '" << folder << '/' << name << "': "; };
@@ -76,7 +76,7 @@ stridec_status open_file(const stridec_abi_module& module, const char* folder, b
     if (error == ELOOP)
       sentence() << "it is a symbolic link, which is not followed";
     else if (error == ENOENT || error == ENOTDIR)
-      sentence() << "there is none; it belongs beside the artifact (or name its folder in weights_dir)";
+      sentence() << "it does not exist; put it next to the artifact, or name its folder in weights_dir";
     else
       sentence() << "cannot be opened (errno " << error << ")";
     return STRIDEC_BAD_WEIGHTS;
@@ -140,7 +140,7 @@ stridec_status find_blob(const stridec_abi_note& note, const char* base, const s
   if (note.manifest_bytes) blob.manifest = {base + note.manifest_address, note.manifest_bytes};
   if (note.images_bytes) blob.images = {base + note.images_address, note.images_bytes};
   if (!whole(blob.weights) || !whole(blob.manifest) || !whole(blob.images)) {
-    message << "the artifact's file is cut short: its weights or manifest are not all there";
+    message << "the artifact's file is truncated: its weights or manifest are incomplete";
     return STRIDEC_BAD_ARTIFACT;
   }
   if (module.weights_file) {
@@ -149,7 +149,7 @@ stridec_status find_blob(const stridec_abi_note& note, const char* base, const s
     return open_file(module, weights_dir ? weights_dir : folder, check_hash, blob, message);
   }
   if (blob.weights.size != module.weights_bytes) {
-    message << "the artifact holds " << blob.weights.size << " bytes of weights and was made for "
+    message << "the artifact holds " << blob.weights.size << " bytes of weights, but was made for "
             << module.weights_bytes;
     return STRIDEC_BAD_ARTIFACT;
   }

@@ -77,7 +77,7 @@ class Model {
     auto get_api = reinterpret_cast<stridec_get_api_fn>(dlsym(library.get(), "stridec_get_api"));
     api_ = get_api ? get_api(STRIDEC_API_VERSION) : nullptr;
     if (!api_)
-      throw Failure(STRIDEC_BAD_ARTIFACT, path + " is no model of stridec, or one of another version");
+      throw Failure(STRIDEC_BAD_ARTIFACT, path + " is not a model of stridec, or one of another version");
     char message[512];
     stridec_model* model;
     stridec_status status = api_->model_open(options, &model, message, sizeof message);
@@ -151,11 +151,11 @@ class Context {
     if (api.struct_size < offsetof(stridec_api, context_warm_up) + sizeof api.context_warm_up)
       return;  // compiled before there was such a function
     std::vector<stridec_tensor> outputs(static_cast<size_t>(model_.function(function).output_count));
-    stridec_status status =
-        function ? api.context_warm_up_function(context_.get(), function, inputs.data(), inputs.size(),
-                                                outputs.data(), outputs.size())
-                 : api.context_warm_up(context_.get(), inputs.data(), inputs.size(), outputs.data(),
-                                       outputs.size());
+    stridec_status status = function
+                                ? api.context_warm_up_function(context_.get(), function, inputs.data(),
+                                                               inputs.size(), outputs.data(), outputs.size())
+                                : api.context_warm_up(context_.get(), inputs.data(), inputs.size(),
+                                                      outputs.data(), outputs.size());
     if (status != STRIDEC_OK) throw Failure(status, api.context_error(context_.get()));
   }
 

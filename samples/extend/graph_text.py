@@ -41,7 +41,7 @@ def read():
     """The lines of the graph; Node objects in place of the lines that are nodes."""
     lines = sys.stdin.read().splitlines()
     if not lines or lines[0] != "stridec-graph 1":
-        sys.exit("this is no text of version 1")
+        sys.exit("this is not a text of version 1")
     return [Node(match) if (match := NODE.match(line)) else line for line in lines]
 
 

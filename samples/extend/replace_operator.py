@@ -14,7 +14,7 @@ LINEAR, CUBIC = 1.1283791671, 0.1009109
 def main():
     lines, out, count = graph_text.read(), [], 0
     number = 1 + max((line.number for line in lines if isinstance(line, graph_text.Node)), default=0)
-    # Values of lines that are no Nodes (several results, known sizes) have numbers, too.
+    # Values of lines that are not Nodes (several results, known sizes) have numbers, too.
     number += sum(line.count("%") for line in lines if isinstance(line, str))
     for node in lines:
         if not isinstance(node, graph_text.Node) or node.op != "erf" or node.dtype not in ("f32", "f64"):

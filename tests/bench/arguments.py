@@ -22,7 +22,7 @@ def from_zero(text):
 
 def _whole(text, least):
     if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from {least} on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {least} on")
     return int(text)
 
 
@@ -33,7 +33,7 @@ def positive(text):
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number above 0")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0")
     return value
 
 

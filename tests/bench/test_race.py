@@ -127,7 +127,7 @@ def test_networks():
 def test_sentences():
     for shape, sentence in (
         ("x=3x64", "no sizes for the input 'ids'"),
-        ("x=3x64,ids=3,z=1", "'z' is no INPUT=SIZES"),
+        ("x=3x64,ids=3,z=1", "'z' is not an INPUT=SIZES"),
         ("x=3x65,ids=3", "the model's input is nx64"),
         ("x=3x64,ids=three", "ids=three: sizes are written"),
     ):
@@ -141,12 +141,12 @@ def test_arguments():
     """Nothing is printed but the usage and one sentence."""
     own = ["own.onnx", "--shape", "x=3x64,ids=3"]
     for program, arguments, sentence in (
-        ("race.py", [*own, "--rounds", "0"], "argument --rounds: '0' is no whole number from 1 on"),
-        ("race.py", [*own, "--seconds", "-1"], "argument --seconds: '-1' is no number above 0"),
-        ("race.py", [*own, "--seconds", "nan"], "argument --seconds: 'nan' is no number above 0"),
-        ("race.py", [*own, "--threads", "0"], "argument --threads: '0' is no whole number from 1 on"),
+        ("race.py", [*own, "--rounds", "0"], "argument --rounds: '0' is not a whole number from 1 on"),
+        ("race.py", [*own, "--seconds", "-1"], "argument --seconds: '-1' is not a number above 0"),
+        ("race.py", [*own, "--seconds", "nan"], "argument --seconds: 'nan' is not a number above 0"),
+        ("race.py", [*own, "--threads", "0"], "argument --threads: '0' is not a whole number from 1 on"),
         ("race.py", [*own, "--case", "1"], "argument --case: own has no case 1; its cases are 0 to 0"),
-        ("race.py", [*own, "--case", "-1"], "argument --case: '-1' is no whole number from 0 on"),
+        ("race.py", [*own, "--case", "-1"], "argument --case: '-1' is not a whole number from 0 on"),
         ("race.py", ["--case", "99"], "argument --case: recommender has no case 99"),
         ("race.py", ["swin", "nonsense"], "no model nonsense; there are "),
         ("race.py", ["stridec"], "no model stridec; there are "),
@@ -154,16 +154,16 @@ def test_arguments():
         ("threads.py", ["nonsense"], "no model nonsense; there are "),
         ("threads.py", [], "name a model or more, or give --products"),
         ("threads.py", ["tagger", "--case", "99"], "argument --case: tagger has no case 99"),
-        ("threads.py", ["tagger", "--threads", "0"], "argument --threads: '0' is no whole number from 1 on"),
+        ("threads.py", ["tagger", "--threads", "0"], "argument --threads: '0' is not a whole number from 1 on"),
         ("threads.py", ["tagger", "--threads", "1000000"], "argument --threads: this machine has "),
         ("threads.py", ["tagger", "--precisions", "f32"], "argument --precisions: no precision f32; there are fp32,"),
-        ("threads.py", ["--products", "--sizes", "3x4"], "argument --sizes: '3x4' is no size of a product"),
+        ("threads.py", ["--products", "--sizes", "3x4"], "argument --sizes: '3x4' is not a size of a product"),
         ("ops.py", ["nonsense"], "no case begins with nonsense; there are Abs,"),
-        ("ops.py", ["Relu", "--rounds", "0"], "argument --rounds: '0' is no whole number from 1 on"),
-        ("ops.py", ["Relu", "--block", "0"], "argument --block: '0' is no number above 0"),
+        ("ops.py", ["Relu", "--rounds", "0"], "argument --rounds: '0' is not a whole number from 1 on"),
+        ("ops.py", ["Relu", "--block", "0"], "argument --block: '0' is not a number above 0"),
         ("ops.py", ["--case", "99"], "unrecognized arguments: --case"),
         ("memory.py", ["tagger", "--case", "99"], "argument --case: tagger has no case 99"),
-        ("weight_only.py", ["--layers", "0"], "argument --layers: '0' is no whole number from 1 on"),
+        ("weight_only.py", ["--layers", "0"], "argument --layers: '0' is not a whole number from 1 on"),
         ("weight_only.py", ["--engines", "nonsense"], "argument --engines: no engine nonsense; there are "),
     ):
         done = timed(program, *arguments)

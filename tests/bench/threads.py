@@ -136,7 +136,7 @@ def thread_counts(text):
 
 def product_size(text):
     if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){2}", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no size of a product, as in 512x768x3072")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size of a product, as in 512x768x3072")
     return text
 
 

@@ -69,7 +69,7 @@ def test_no_option_takes_a_positional():
 
 
 def test_closed_pipe():
-    """A reader that goes away is no error, whatever the length of the output."""
+    """A reader that goes away is not an error, whatever the length of the output."""
     for command in ("ops", "inspect mlp.onnx --stage=source", "modes", "--help", "compile --help", "exit-codes --format=json"):
         read, write = os.pipe()
         os.close(read)

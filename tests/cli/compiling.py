@@ -72,7 +72,7 @@ def test_tuning():
     expect(all("measured" in kernel for kernel in manifest["kernels"]), f"kernels {manifest['kernels']}")
     done = stridec("compile mlp.onnx -o lost.so --tune-db tuned.txt --frozen --tune-shape batch=4000", 8)
     expect("error[not-tuned]" in done.stderr and f"'{entries[0]['kernel']}'" in done.stderr, done.stderr)
-    expect("it has one for sizes up to batch=8; wanted is one for sizes up to batch=4096" in done.stderr, done.stderr)
+    expect("it has one for sizes up to batch=8, but needs one for sizes up to batch=4096" in done.stderr, done.stderr)
     expect(not os.path.exists("lost.so"), "an artifact is left")
 
     # A schedule written by hand that the kernel cannot have: the error and `inspect` say where it differs.

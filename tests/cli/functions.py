@@ -133,6 +133,10 @@ def test_commands_of_functions():
     only = json.loads(stridec("inspect both.so --function decode --format=json", 0).stdout)
     expect(only == {**manifest_of("both.json"), "functions": manifest_of("both.json")["functions"][1:]}, only)
     expect(re.search(r"^ ok ", stridec("verify decode.onnx both.so --function decode --state past=present", 0).stdout, re.M), "verify")
+    for more in ("", " --steps 2"):
+        told = stridec(f"verify decode.onnx both.so --function decode{more}", 1).stderr
+        expect("error[missing-state]: the artifact keeps 'past' from run to run" in told, told)
+        expect("--state past=OUTPUT, where OUTPUT is one of 'present'" in told, told)
     done = stridec(f"verify both.so {FUNCTIONS} --format=json", 0)
     told = json.loads(done.stdout)
     expect(told["pass"] and [f["function"] for f in told["functions"]] == ["prefill", "decode"], done.stdout)
@@ -173,7 +177,7 @@ def test_functions_that_do_not_fit():
     refused(f"{FUNCTIONS} --dim decode:n=1..8", "unknown-name", "no function's model has 'decode:n'")
     refused(f"{FUNCTIONS} --state a=b", "unknown-name", "--state: no function's model has 'a'")
     expect("no function's model has 'm'" in stridec(f"check {FUNCTIONS} --dim m=1..8", 1).stderr, "check")
-    refused(f"{FUNCTIONS} --specialize m=1", "unknown-symbol", "'m' is no size of a function")
+    refused(f"{FUNCTIONS} --specialize m=1", "unknown-symbol", "'m' is not a size of a function")
     refused(f"prefill.onnx {FUNCTIONS}", "usage", "in addition to functions")
     refused("--function prefill.onnx", "bad-function", "not of the form name=model")
     refused("--function a=one.onnx --function a=one.onnx", "bad-function", "two functions are named 'a'")

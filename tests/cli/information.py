@@ -124,7 +124,7 @@ def test_schedule():
             expect(nest["candidates"] > 0 and nest["expected_cycles"] > 0 and nest["chosen_by"] == "model", f"kernel {kernel}")
     expect(any(nest["others"] for kernel in told["kernels"] for nest in kernel["nests"]), f"kernels {told['kernels']}")
     text = stridec("inspect mlp.onnx --stage=schedule", 0).stdout
-    expect("; saves " in text and "the model's choice; one of " in text, text)
+    expect("; saves " in text and "the cost model's choice; one of " in text, text)
 
 
 def test_separate_kernels():

@@ -496,7 +496,7 @@ def bombs():
 
 
 def bad_files(good):
-    """name: bytes of files that are no models; `good` is the bytes of a model."""
+    """name: bytes of files that are not models; `good` is the bytes of a model."""
     rng = np.random.default_rng(3)
     return {
         "empty.onnx": b"",

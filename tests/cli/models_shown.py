@@ -94,7 +94,7 @@ def test_archives():
     stridec("run mlp.so -i stored.npz -o all.npz", 0)
     expect(open("all.npz", "rb").read() == first, "the same run gives other bytes")
     stridec("verify mlp.onnx mlp.so -i stored.npz --expect all.npz", 0)
-    expect("no input 'y'" in stridec("run mlp.so -i deflated.npz", 1).stderr, "an array that is no input")
+    expect("no input 'y'" in stridec("run mlp.so -i deflated.npz", 1).stderr, "an array that is not an input")
     expect("has no array 'z'" in stridec("run mlp.so -i x=stored.npz:z", 1).stderr, "a missing array")
     # Many arrays, large ones, other types.
     arrays = {"table": x.astype(np.float32)[:3, :4], "index": np.array([0, 2]), "left": x[:2, :2], "right": x[:2, :2]}
@@ -149,7 +149,7 @@ def test_messages():
     made = model([helper.make_node("Concat", ["c", "x"], ["d"], axis=0)], [value("c", ["old", 4]), value("x", ["n", 4])], [value("d", ["new", 4])])
     onnx.save(made, "growing.onnx")
     error = stridec("compile growing.onnx -o said.so --state c=d", 1).stderr
-    expect("dim 0 of 'c' is old, of 'd' n + old" in error and "a state has one size" in error, error)
+    expect("dim 0 of 'c' is old, of 'd' n + old" in error and "a state must have one size" in error, error)
     with zipfile.ZipFile("program.pt2", "w") as archive:
         archive.writestr("program/archive_format", "pt2")
         archive.writestr("program/models/model.json", "{}")

@@ -65,7 +65,7 @@ def test_verify_quantized():
         # A tolerance that is given is all that is allowed.
         stridec(f"verify quantized.onnx --dim n={ROWS} --runs 2 --tolerance 1e-4", 8)
 
-        # Given outputs are no measure of what roundings can change.
+        # Given outputs are not a measure of what roundings can change.
         np.save("rows.npy", np.random.default_rng(9).standard_normal((ROWS, 64)).astype(np.float32))
         stridec("compile quantized.onnx -o quantized.so", 0)
         stridec("run quantized.so -i x=rows.npy -o rows_out.npy", 0)

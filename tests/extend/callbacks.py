@@ -192,10 +192,10 @@ def check(work, run, says, expect):
     says("verify runs the reference", ["verify", model_path, "--ops", file], 0)
     says("not on GPUs", ["compile", model_path, "-o", work / "gpu.so", "--ops", file, "--target", "cuda"], 5, "'acme::Op' does not run on GPUs")
     for name, (body, sentence) in {
-            "member": ({"callback": {"grain": 1}}, "there is no member 'grain'"),
-            "strides": ({"callback": {"strides": "most"}}, "'most' is none of any, rows, dense"),
-            "both": ({"callback": {}, "formula": "y = x"}, "a body has one form")}.items():
+            "member": ({"callback": {"grain": 1}}, "unknown member 'grain'"),
+            "strides": ({"callback": {"strides": "most"}}, "'most' is not one of any, rows, dense"),
+            "both": ({"callback": {}, "formula": "y = x"}, "a body must have exactly one of")}.items():
         file.write_text(json.dumps(one(body)))
         says(f"callback error: {name}", ["check", model_path, "--ops", file], 3, sentence)
     file.write_text(json.dumps(one({"callback": {}}, attributes={"s": {"type": "text", "default": ""}})))
-    says("callback error: text", ["check", model_path, "--ops", file], 3, "attribute 's' is no number")
+    says("callback error: text", ["check", model_path, "--ops", file], 3, "attribute 's' is not a number")

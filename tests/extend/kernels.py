@@ -120,25 +120,25 @@ def check_names(work, run, says, expect):
 def check_errors(work, run, says, expect):
     model, file = model_of(work / "kernel.onnx", [custom()]), work / "kernel.json"
     wrong = {
-        "no text": (one({"kernel": {}}), "/body/kernel: a kernel has a text in C"),
-        "member": (one(kernel(GOOD, grain=1)), "/body/kernel/grain: there is no member 'grain'"),
+        "no text": (one({"kernel": {}}), "/body/kernel: a kernel needs a text in C"),
+        "member": (one(kernel(GOOD, grain=1)), "/body/kernel/grain: unknown member 'grain'"),
         "no function": (one(kernel("int x;")), "/body/kernel/c:1:1: the text defines no function"),
-        "open": (one(kernel("void f(float* y) {")), "/body/kernel/c:1:18: nothing closes this '{'"),
+        "open": (one(kernel("void f(float* y) {")), "/body/kernel/c:1:18: no bracket closes this '{'"),
         "parameter": (one(kernel(["void f(const float* x,", "       float* y, int64_t m) { }"])),
-                      "/body/kernel/c:2:26: parameter 'm' is no input, output, attribute or dim"),
-        "unnamed": (one(kernel("void f(const float*, float* y) { }")), "a parameter has a type and a name"),
-        "twice": (one(kernel("void f(float* y, float* y) { }")), "parameter 'y' is there twice"),
+                      "/body/kernel/c:2:26: parameter 'm' is not an input, output, attribute or dim"),
+        "unnamed": (one(kernel("void f(const float*, float* y) { }")), "a parameter must have a type and a name"),
+        "twice": (one(kernel("void f(float* y, float* y) { }")), "parameter 'y' occurs twice"),
         "no output": (one(kernel("void f(const float* x) { }")), "'f' has no parameter for output 'y'"),
-        "result": (one(kernel("float f(const float* x, float* y) { return 1; }")), "'f' returns void, or an int"),
+        "result": (one(kernel("float f(const float* x, float* y) { return 1; }")), "'f' must return void, or an int"),
         "range": (one(kernel("void f(float* y, int64_t begin) { }")), "'begin' needs a 'parallel' domain"),
         "scratch": (one(kernel("void f(float* y, void* scratch) { }")), "'scratch' needs the bytes"),
-        "text": (one(kernel("void f(float* y, const char* s) { }"), attributes={"s": {"type": "text"}}), "no text of a model reaches a compiler"),
-        "strides": (one(kernel(GOOD, strides="some")), "/body/kernel/strides: 'some' is none of any, rows, dense"),
+        "text": (one(kernel("void f(float* y, const char* s) { }"), attributes={"s": {"type": "text"}}), "kernels cannot take texts"),
+        "strides": (one(kernel(GOOD, strides="some")), "/body/kernel/strides: 'some' is not one of any, rows, dense"),
         "stride of": (one(kernel(GOOD, strides={"z": "any"})), "/body/kernel/strides/z: 'z' is neither an input nor an output"),
-        "parallel": (one(kernel(GOOD, parallel="m")), "/body/kernel/parallel:1:1: nothing binds 'm'"),
-        "shape": (one(kernel(GOOD), outputs=[{"name": "y", "type": "f32"}]), "output 'y' of a kernel declares a shape"),
-        "grid": (one({"kernel": {"cuda": {"text": "__global__ void f(float* y) { }", "grid": []}}}), "a grid has 1, 2 or 3 sizes"),
-        "global": (one({"kernel": {"cuda": {"text": "void f(float* y) { }", "grid": [1]}}}), "'f' is no '__global__ void'"),
+        "parallel": (one(kernel(GOOD, parallel="m")), "/body/kernel/parallel:1:1: 'm' is not bound"),
+        "shape": (one(kernel(GOOD), outputs=[{"name": "y", "type": "f32"}]), "output 'y' of a kernel must declare a shape"),
+        "grid": (one({"kernel": {"cuda": {"text": "__global__ void f(float* y) { }", "grid": []}}}), "a grid must have 1, 2 or 3 sizes"),
+        "global": (one({"kernel": {"cuda": {"text": "void f(float* y) { }", "grid": [1]}}}), "'f' is not a '__global__ void'"),
         "threads": (one({"kernel": {"cuda": {"text": "__global__ void f(float* y) { }", "grid": [1], "threads": 2000}}}), "1 to 1024 threads"),
         "does not compile": (one(kernel(["void f(const float* x, float* y) {", "  y[0] = z;", "}"])), "the text does not compile",
                              "/body/kernel/c:2:10: error: use of undeclared identifier 'z'"),
@@ -146,7 +146,7 @@ def check_errors(work, run, says, expect):
         "other type": (one(kernel("void f(const double* x, float* y) { y[0] = x[0]; }")), "the text does not compile", "double"),
         "include": (one(kernel(["#include </etc/passwd>", GOOD])), "the text does not compile", "/body/kernel/c:1:10: fatal error"),
         "unknown function": (one(kernel("void f(float* y) { puts(\"\"); }")), "the text does not compile", "/body/kernel/c:1:20: error"),
-        "extern": (one(kernel("int puts(const char*); void f(float* y) { puts(\"\"); }")), "refers to what is not there", "puts"),
+        "extern": (one(kernel("int puts(const char*); void f(float* y) { puts(\"\"); }")), "refers to undefined names", "puts"),
     }
     for name, (content, *sentences) in wrong.items():
         file.write_text(json.dumps(content))
@@ -162,7 +162,7 @@ def check_errors(work, run, says, expect):
         "writes behind": (kernel(f"void f{head} {{ {loop} y[n * d + 1] = 1; }}"), "4 bytes past the end of output 'y' f32["),
         "writes before": (kernel(f"void f{head} {{ {loop} y[-1] = 1; }}"), "reads or writes 4 bytes before the start of output 'y'"),
         "writes an input": (kernel(f"void f{head} {{ {loop} if (n * d) ((float*)x)[0] = 1; }}"), "writes to input 'x'"),
-        "wild": (kernel(f"void f{head} {{ {loop} *(volatile int*)64 = 1; }}"), "reads or writes memory that is no tensor's"),
+        "wild": (kernel(f"void f{head} {{ {loop} *(volatile int*)64 = 1; }}"), "reads or writes memory outside of its tensors"),
         "divides": (kernel(f"void f{head} {{ {loop} volatile int z = 0; y[0] = 7 / z; }}"), "divides an integer by zero"),
         "endless": (kernel(f"void f{head} {{ {loop} for (volatile int i = 0; i < 1;) {{ }} }}"), "runs for more than 10 seconds"),
         "fails": (kernel(f"int f{head} {{ {loop} return n == 2 ? 7 : 0; }}"), "returned 7, which says that it failed"),
@@ -300,7 +300,7 @@ def check_training(work, run, says, expect):
     file.write_text(json.dumps(one(kernel(silu))))
     says("check names what has no gradient", ["check", model, "--ops", file, "--train", TRAIN], 5, "acme::Op has a kernel, which has no gradient", "custom")
     wrong = {
-        "undefined": ("g = grad_y", 3, "/gradient: the formulas define no gradient, such as 'grad_x'"),
+        "undefined": ("g = grad_y", 3, "/gradient: the formulas must define a gradient, such as 'grad_x'"),
         "name": ("grad_x = grad_z", 3, "/gradient:1:10: 'grad_z' is not declared"),
         "shape": ("grad_x = reduce_sum(grad_y, dims = 0)", 4, "the gradient of 'x' is f32"),
         "type": ("grad_x = cast(grad_y, i32)", 4, "the gradient of 'x' is i32"),

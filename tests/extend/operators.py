@@ -337,16 +337,16 @@ def check_errors(work, run, says, expect):
     model, file = model_of(work / "custom.onnx", [custom()]), work / "bad.json"
     formula = {"formula": "y = x"}
     wrong = {
-        "no JSON": ("{", "bad.json#: no JSON"),
-        "member": ({"operators": [], "kernels": 1}, "#/kernels: there is no member 'kernels'"),
+        "no JSON": ("{", "bad.json#: not valid JSON"),
+        "member": ({"operators": [], "kernels": 1}, "#/kernels: unknown member 'kernels'"),
         "missing": ({"operators": [{"domain": "acme"}]}, "#/operators/0: member 'inputs' is missing"),
         "type": (one(formula, inputs=[{"name": "x", "type": "f31"}]), "#/operators/0/inputs/0/type: 'f31' is neither a type"),
         "kind": (one(formula, attributes={"a": {"type": "double"}}), "#/operators/0/attributes/a/type: 'double' is none of int,"),
         "default": (one(formula, attributes={"a": {"type": "int", "default": 1.5}}), "#/operators/0/attributes/a/default: an integer"),
         "twice": (one(formula, attributes={"x": {"type": "int"}}), "'x' is declared twice"),
         "word": (one(formula, attributes={"sum": {"type": "int"}}), "'sum' has a meaning in formulas"),
-        "dim": (one(formula, outputs=[{"name": "y", "type": "f32", "shape": ["n", "e + 1"]}]), "/outputs/0/shape/1:1:1: nothing binds 'e'"),
-        "syntax": (one({"formula": "y = x +"}), "/body/formula:1:8: an expression expected"),
+        "dim": (one(formula, outputs=[{"name": "y", "type": "f32", "shape": ["n", "e + 1"]}]), "/outputs/0/shape/1:1:1: 'e' is not bound"),
+        "syntax": (one({"formula": "y = x +"}), "/body/formula:1:8: expected an expression"),
         "name": (one({"formula": ["a = x", "y = a * z"]}), "/body/formula/1:1:9: 'z' is not declared"),
         "order": (one({"formula": ["y = a", "a = x"]}), "/body/formula/0:1:5: 'a' is not declared"),
         "cycle": (one({"formula": ["y = y + 1"]}), "/body/formula/0:1:5: 'y' is not declared"),
@@ -354,19 +354,19 @@ def check_errors(work, run, says, expect):
         "operator": (one({"formula": "y = frobnicate(x)"}), "/body/formula:1:5: there is no operator 'frobnicate'"),
         "arity": (one({"formula": "y = matmul(x)"}), "'matmul' takes 2 tensors"),
         "effect": (one({"formula": "y = update_state(x, x)"}), "cannot be in a formula"),
-        "form": (one({"formula": "y = x", "point": ""}), "/body: a body has one form"),
-        "require": (one(formula, require=[{"condition": "e > 0", "sentence": ""}]), "/require/0/condition:1:1: nothing binds 'e'"),
-        "braces": (one(formula, require=[{"condition": "d > 0", "sentence": "{9}"}]), "/require/0/sentence: a sentence may name"),
-        "C syntax": (one({"point": ["float f(float x) {", "  return x +;", "}"]}), "/body/point:2:13: a name expected"),
+        "form": (one({"formula": "y = x", "point": ""}), "/body: a body must have exactly one of"),
+        "require": (one(formula, require=[{"condition": "e > 0", "sentence": ""}]), "/require/0/condition:1:1: 'e' is not bound"),
+        "braces": (one(formula, require=[{"condition": "d > 0", "sentence": "{9}"}]), "/require/0/sentence: a sentence can name"),
+        "C syntax": (one({"point": ["float f(float x) {", "  return x +;", "}"]}), "/body/point:2:13: expected a name"),
         "C array": (one({"point": "float f(float x) { float a[3]; return x; }"}), "arrays are not in the subset"),
         "C preprocessor": (one({"point": "#include <x.h>\nfloat f(float x) { return x; }"}), "/body/point:1:1: '#' is not in the subset"),
         "C while": (one({"point": "float f(float x) { while (1) x = 1; return x; }"}), "'while' is not in the subset"),
-        "C parameter": (one({"point": "float f(float z) { return z; }"}), "parameter 'z' is no input, attribute or dim"),
+        "C parameter": (one({"point": "float f(float z) { return z; }"}), "parameter 'z' is not an input, attribute or dim"),
         "C outputs": (one({"point": "void f(float x) { }"}), "no parameter for output 'y'"),
         "C chain": (one({"point": "float f(float x) { return x" + " + x" * 20000 + "; }"}), "a statement has more than 1000 operators"),
         "formula chain": (one({"formula": "y = x" + " + x" * 20000}), "an expression has more than 1000 operators"),
         "nested chains": (one({"formula": "y = " + "(" * 15 + "x" + (" + x" * 100 + ")") * 15}), "an expression has more than 1000 operators"),
-        "C literal": (one({"point": "float f(float x) { return x + 9223372036854775808; }"}), "no signed integer of 64 bits"),
+        "C literal": (one({"point": "float f(float x) { return x + 9223372036854775808; }"}), "not a signed integer of 64 bits"),
         "C depth": (one({"point": "float f(float x) { return " + "(" * 5000 + "x" + ")" * 5000 + "; }"}), "nested too deeply"),
     }
     for name, (content, sentence) in wrong.items():
@@ -383,10 +383,10 @@ def check_errors(work, run, says, expect):
         "unset": (one({"point": "float f(float x) { float s; if (x > 0) s = x; return s; }"}), "'s' has no value on every path"),
         "function": (one({"point": "float f(float x) { return gamma(x); }"}), "there is no function 'gamma'"),
         "bits of float": (one({"point": "float f(float x) { return x & 1; }"}), "'&' takes integers"),
-        "shape": (one({"formula": "y = reduce_sum(x, dims = 0)"}), "output 'y' has 1 dims, and the operator declares 2"),
+        "shape": (one({"formula": "y = reduce_sum(x, dims = 0)"}), "output 'y' has 1 dims, but the operator declares 2"),
         "result type": (one({"formula": "y = cast(x, f64)"}), "output 'y' is declared as f32, and the body makes f64"),
         "rank": (one(formula, inputs=[{"name": "x", "type": "f32", "shape": ["n"]}], outputs=[{"name": "y", "type": "f32"}]), "input 'x' has 2 dims"),
-        "taken type": (one(formula, inputs=[{"name": "x", "type": "int"}], outputs=[{"name": "y", "type": "int"}]), "input 'x' is f32, and the operator takes"),
+        "taken type": (one(formula, inputs=[{"name": "x", "type": "int"}], outputs=[{"name": "y", "type": "int"}]), "input 'x' is f32, but the operator takes"),
         "Horner": (over("for (int k = 0; k < n; ++k) { s *= 2; s += x[k][j]; }"), "changes 's' by '*' and by '+'"),
         "clamped sum": (over("for (int k = 0; k < n; ++k) { s += x[k][j]; s = fminf(s, 6); }"), "changes 's' by '+' and by 'fmin'"),
         "sum or product": (over("for (int k = 0; k < n; ++k) if (x[k][j] > 0) s -= 1; else s *= 2;"), "changes 's' by '+' and by '*'"),
@@ -453,7 +453,7 @@ def check_draft(work, run, says, expect):
     manifest = json.loads((work / "draft.json").read_text())
     listed = manifest["extensions"]["operators"][0]
     expect("manifest", listed["file"] == "drafted.json" and listed["operators"] == ["acme::Op"] and len(listed["sha256"]) == 64, listed)
-    says("the manifest does not replace the file", ["compile", model, "-o", work / "drafted.so", "--ops", file], 1, "would destroy")
+    says("the manifest does not replace the file", ["compile", model, "-o", work / "drafted.so", "--ops", file], 1, "would overwrite")
     says("two files of one operator", ["check", model, "--ops", file, "--ops", file], 1, "two files of --ops declare acme::Op")
 
 
@@ -468,14 +468,14 @@ def check_reference(work, run, says, expect):
         "far": ({"formula": "y = x * 1.001"}, {"formula": "y = x"}, 4, "reference.json#/operators/0: acme::Op: output 'y' differs from the reference"),
         "zero size": ({"formula": "y = x + reduce_max(x, dims = [0, 1]) * 0"}, {"formula": "y = x", "absolute": 1}, 0, ""),
         "bad": ({"formula": "y = x"}, {"formula": "y = q"}, 3, "/operators/0/reference/formula:1:5: 'q' is not declared"),
-        "never": ({"formula": "y = x"}, {"formula": "y = reshape(x, shape = [d + 1, n])"}, 4, "no drawn inputs meet its declaration"),
+        "never": ({"formula": "y = x"}, {"formula": "y = reshape(x, shape = [d + 1, n])"}, 4, "no random inputs satisfy its declaration"),
     }
     for name, (body, reference, code, sentence) in references.items():
         file.write_text(json.dumps(one(body, reference=reference)))
         says(f"ops reference: {name}", ["check", model, "--ops", file], code, sentence)
     # Declarations that few drawn sizes meet, or none.
-    shapes = {"negative size": (["n", "n - 1"], 0, ""), "no size": (["n", "scale * 2"], 4, "no drawn inputs meet its declaration"),
-              "huge size": (["count * 1000000000", "n"], 4, "no drawn inputs meet its declaration")}
+    shapes = {"negative size": (["n", "n - 1"], 0, ""), "no size": (["n", "scale * 2"], 4, "no random inputs satisfy its declaration"),
+              "huge size": (["count * 1000000000", "n"], 4, "no random inputs satisfy its declaration")}
     for name, (shape, code, sentence) in shapes.items():
         tensor = {"type": "f32", "shape": shape}
         file.write_text(json.dumps(one({"formula": "y = x * x"}, reference={"point": "float f(float x) { return x * x; }"},

@@ -126,7 +126,7 @@ def check(work, run, says, expect):
     expect("conditions that are", "gemm" in choices(), "")
     declare(gemm(require=[{"condition": "m == 47", "sentence": "{0}"}]))
     row = choices()["gemm"]
-    expect("a requirement that no drawn sizes meet", row["choice"] == "wrong" and "no drawn inputs meet its declaration" in row["reason"], row)
+    expect("a requirement that no drawn sizes meet", row["choice"] == "wrong" and "no random inputs satisfy its declaration" in row["reason"], row)
 
     # The database: recorded, and repeated without measuring.
     declare(SORTED, gemm())
@@ -143,16 +143,16 @@ def check(work, run, says, expect):
 
     # Files that are wrong.
     wrong = {
-        "no JSON": ("{", "no JSON"),
-        "member": ({"kernels": [], "operators": []}, "there is no member 'operators'"),
+        "no JSON": ("{", "not valid JSON"),
+        "member": ({"kernels": [], "operators": []}, "unknown member 'operators'"),
         "no pattern": ({"kernels": [{k: v for k, v in gemm().items() if k != "computes"}]}, "member 'computes' is missing"),
-        "no kernel": ({"kernels": [{**gemm(), "body": {"formula": "y = matmul(x, w)"}}]}, "the body is a kernel"),
+        "no kernel": ({"kernels": [{**gemm(), "body": {"formula": "y = matmul(x, w)"}}]}, "the body must be a kernel"),
         "pattern": ({"kernels": [gemm(computes="y = matmul(x, z)")]}, "'z' is not declared"),
-        "no operation": ({"kernels": [{**CHAIN, "computes": "y = x"}]}, "a result is an operation"),
-        "dims": ({"kernels": [{**SORTED, "inputs": [f32("x", ["n", "d"]), f32("z", ["2 * n"])]}]}, "a dim of an input of a kernel is a name"),
+        "no operation": ({"kernels": [{**CHAIN, "computes": "y = x"}]}, "a result must be an operation"),
+        "dims": ({"kernels": [{**SORTED, "inputs": [f32("x", ["n", "d"]), f32("z", ["2 * n"])]}]}, "a dim of an input of a kernel must be a name"),
         "cpu": ({"kernels": [gemm(cpu="pentium")]}, "'pentium' is none of"),
         "text": ({"kernels": [gemm(replaced("float s = 0;", "float s = z;"))]}, "does not compile"),
-        "const": ({"kernels": [{**CHAIN, "inputs": [{**CHAIN["inputs"][0], "const": 1}]}]}, "true or false expected"),
+        "const": ({"kernels": [{**CHAIN, "inputs": [{**CHAIN["inputs"][0], "const": 1}]}]}, "expected true or false"),
     }
     for name, (content, sentence) in wrong.items():
         file.write_text(content if isinstance(content, str) else json.dumps(content))

@@ -100,15 +100,15 @@ def loops(work):
 
 def errors(work):
     cases = {
-        "no colon": ("rule a\n match x", "2:2", "':' expected"),
+        "no colon": ("rule a\n match x", "2:2", "expected ':'"),
         "unknown operator": ("rule a:\n let x: float[...]\n match frob(x)\n yield x", "3:8", "no operator 'frob'"),
         "undeclared": ("rule a:\n match relu(x)\n yield x", "2:13", "'x' is not declared"),
-        "unbound": ("rule a:\n let x: float[n]\n match relu(x)\n where m > 1\n yield x", "4:8", "nothing binds 'm'"),
+        "unbound": ("rule a:\n let x: float[n]\n match relu(x)\n where m > 1\n yield x", "4:8", "'m' is not bound"),
         "type": ("rule a:\n let x: f31[n]\n match relu(x)\n yield x", "2:9", "'f31' is neither"),
         "no yield": ("rule a:\n let x: float[n]\n match relu(x)\n", "1:6", "has no yield"),
         "text": ("rule a:\n let x: float[n]\n match relu(x)\n require n > 1\n yield x", "5:2", "in quotes"),
-        "function": ("rule a:\n let x: float[n]\n match relu(x)\n where prime(n)\n yield x", "4:8", "no function 'prime'"),
-        "no root": ("rule a:\n let x: float[n]\n match x\n yield x", "3:8", "begins with an operation"),
+        "function": ("rule a:\n let x: float[n]\n match relu(x)\n where prime(n)\n yield x", "4:8", "'prime' is not a function"),
+        "no root": ("rule a:\n let x: float[n]\n match x\n yield x", "3:8", "must begin with an operation"),
         "effect": ("rule a:\n let x: float[n]\n match update_state(x, x)\n yield x", "3:8", "cannot be in a rule"),
         "twice": ("rule a:\n let x: float[n], x: float[n]\n match relu(x)\n yield x", "2:19", "declared twice"),
         "check": ("rule a:\n let x: float[n]\n match relu(x)\n yield x\n check roughly", "5:8", "exact, ulp, close or trusted"),
@@ -119,7 +119,7 @@ def errors(work):
         file = work / "bad.rules"
         file.write_text(text + "\n")
         if name == "pass":
-            says("error pass", ["inspect", model(work), "--rewrites", file, "--stage=graph"], 1, "no pass on the graph", "import")
+            says("error pass", ["inspect", model(work), "--rewrites", file, "--stage=graph"], 1, "not a pass on the graph", "import")
             continue
         says(f"error {name}", ["rules", "check", file], 3, f"bad.rules:{place}", sentence, "^")
 
@@ -282,7 +282,7 @@ def passes(work):
     says("dies", compile_with("kill -SEGV $$"), 7, "signal 11")
     says("writes nothing", compile_with("true"), 3, "wrote nothing")
     says("writes something else", compile_with("echo hello"), 3, "the first line is not 'stridec-graph 1'")
-    says("unknown operator", compile_with("sed 's/= mul /= frobnicate /; s/= div /= frobnicate /'"), 3, "'frobnicate' is no op")
+    says("unknown operator", compile_with("sed 's/= mul /= frobnicate /; s/= div /= frobnicate /'"), 3, "'frobnicate' is not an op")
     says("renames an output", compile_with("sed 's/output \"y\"/output \"z\"/'"), 3, "outputs were added, removed or renamed")
     says("changes an input", compile_with("sed 's/f32\\[n, 16\\]/f64[n, 16]/'"), 3, "was f32[n, 16] and is f64[n, 16]")
     says("drops a guard or symbol", compile_with("grep -v symbol"), 3, "symbols were added, removed or changed")
@@ -290,7 +290,7 @@ def passes(work):
     says("weights that are not there", compile_with("sed 's/@sha256:./@sha256:x/'"), 3, "there are no contents")
     says("takes too long", compile_with("sleep 60", "--max-seconds", "2"), 6)
     says("takes too much memory", compile_with("python3 -c 'x = bytearray(1 << 31)'", "--max-memory", "1GB"), 7, "exit code 1", "MemoryError")
-    says("stands nowhere", ["compile", path, "--pass", "after=nowhere", "cat"], 1, "'nowhere', which is no pass on the graph")
+    says("stands nowhere", ["compile", path, "--pass", "after=nowhere", "cat"], 1, "'nowhere', which is not a pass on the graph")
     says("needs a place", ["compile", path, "--pass", "import", "cat"], 1, "after which pass")
     code, _, text = run(*compile_with("sed 's/= add /= mul /'"))
     y, said = outputs_of(work, out, {"x": np.full((1, 16), 0.25, np.float32)})

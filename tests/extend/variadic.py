@@ -82,7 +82,7 @@ def cases():
     yield Many("split", [t("x", ["n", "d"])], [t("ys", ["n", "d / ys_count"], variadic=True)], {
         "formula": "ys@ = slice(x, starts = [0, d / ys_count * ys_index], extents = [n, d / ys_count], steps = [1, 1])"},
         "", lambda x: None, lambda n, k: [((3, 1, 0)[k], 6 * n)], fixed=1, results=lambda n: n,
-        declared={"require": [{"condition": "d % ys_count == 0", "sentence": "{0} is no multiple"}]}, dims=lambda n: [["n", "d"]])
+        declared={"require": [{"condition": "d % ys_count == 0", "sentence": "{0} is not a multiple"}]}, dims=lambda n: [["n", "d"]])
 
 
 def declared(case, form, **more):
@@ -154,21 +154,21 @@ def check_errors(work, run, says, expect):
         return {"operators": [{"domain": "acme", "name": "Op", "inputs": list(inputs), "outputs": list(outputs), "body": body, **more}]}
     good = {"formula": "y = (xs@ + ...)"}
     wrong = {
-        "not the last": (op(good, (xs, t("a", ["n"], "f32"))), "/inputs/0/variadic: the last one alone"),
-        "default": (op(good, ({**xs, "default": 1},)), "a variadic input has no default"),
-        "no list": (op(good, ({**xs, "variadic": 2},)), "/inputs/0/variadic: true or false expected"),
+        "not the last": (op(good, (xs, t("a", ["n"], "f32"))), "/inputs/0/variadic: only the last one"),
+        "default": (op(good, ({**xs, "default": 1},)), "a variadic input cannot have a default"),
+        "no list": (op(good, ({**xs, "variadic": 2},)), "/inputs/0/variadic: expected true or false"),
         "unknown": (op({"formula": "y = (zs@ + ...)"}), "'zs@' is neither a variadic tensor nor a dim of one"),
         "the name alone": (op({"formula": "y = xs + 1"}), "'xs' is not declared"),
         "defined for each": (op({"formula": "y = xs@ * 2"}), "'y' is defined twice"),
-        "syntax": (op({"formula": "y = (xs@ + ...) +"}), "an expression expected"),
+        "syntax": (op({"formula": "y = (xs@ + ...) +"}), "expected an expression"),
         "no function": (op({"formula": "y = (xs@, ...)"}), "needs the name of a function"),
         "C": (op({"point": "float f(float xs@...) { return (xs@ + ...) + z; }"}), "'z' is not declared"),
         "taken": (op(good, (t("xs_0", ["n", "d"], "f32"), xs)), "'xs_0' is declared twice"),
-        "cost of a formula": (op(good, cost={"flops": "n * d"}), "/cost: a cost is that of a kernel or a callback"),
-        "cost": (op({"callback": {}}, cost={"flops": "q"}), "/cost/flops:1:1: nothing binds 'q'"),
-        "cost member": (op({"callback": {}}, cost={"loads": 1}), "there is no member 'loads'"),
-        "ulp and relative": (op(good, reference={"formula": "y = (xs@ + ...)", "ulp": 1, "relative": 1}), "'ulp' stands in place of"),
-        "ulp": (op(good, reference={"formula": "y = (xs@ + ...)", "ulp": -1}), "is not negative"),
+        "cost of a formula": (op(good, cost={"flops": "n * d"}), "/cost: 'cost' is only for kernels and callbacks"),
+        "cost": (op({"callback": {}}, cost={"flops": "q"}), "/cost/flops:1:1: 'q' is not bound"),
+        "cost member": (op({"callback": {}}, cost={"loads": 1}), "unknown member 'loads'"),
+        "ulp and relative": (op(good, reference={"formula": "y = (xs@ + ...)", "ulp": 1, "relative": 1}), "'ulp' cannot be combined with"),
+        "ulp": (op(good, reference={"formula": "y = (xs@ + ...)", "ulp": -1}), "cannot be negative"),
     }
     for name, (content, sentence) in wrong.items():
         file.write_text(json.dumps(content))
@@ -176,7 +176,7 @@ def check_errors(work, run, says, expect):
         ends = (3, 4) if name == "C" else (3,)
         expect(f"variadic error: {name}", code in ends and sentence in " ".join((out + errors).split()), f"{code} {out} {errors}")
     file.write_text(json.dumps(op(good, (t("a", ["n", "d"], "f32"), xs))))
-    says("variadic error: too few", ["check", model_of(work / "few.onnx", [custom(("x",))]), "--ops", file], 4, "has 1 inputs, and the operator takes 2 or more",
+    says("variadic error: too few", ["check", model_of(work / "few.onnx", [custom(("x",))]), "--ops", file], 4, "has 1 inputs, but the operator takes 2 or more",
          "node 0 'custom'")
     two = op({"formula": "ys@ = xs@ * 2"}, outputs=(t("ys", ["n", "d"], "f32", variadic=True),))
     file.write_text(json.dumps(two))

@@ -3,11 +3,11 @@
     python tests/fuzz/random_models.py [--count N] [--seed S] [--first I] [--keep FOLDER] [--record FILE] [--gpu | --emulated]
     python tests/fuzz/random_models.py --write FOLDER --gpu ...    for a machine that has no onnx: tests/gpu/run.sh
 
-Graph number i of seed S is always the same one, and so is the form in which it is compiled: with the sizes of the file,
+The number i and the seed S determine the graph, and the form in which it is compiled: with the sizes of the file,
 several graphs as one model, or alone with a symbol for each size, run at its own and at other sizes; kernels as they are
 for users (-O3) or, in half the time, without optimisation (-O0); with --gpu for the GPU of this machine, with --emulated for
-a GPU whose kernels run on the CPU, with a check for races. What onnxruntime cannot run is compiled code against the
-interpreter. When a model of several graphs differs, each of them is tried alone. What differs is shrunk to few nodes and
+a GPU whose kernels run on the CPU, with a check for races. Where onnxruntime cannot run a graph, compiled code is
+compared with the interpreter. When a model of several graphs differs, each of them is tried alone. What differs is shrunk to few nodes and
 left in FOLDER/<name> (model.onnx and its data). FILE gets a line for the record (record.py). The last line is "N passed, N failed";
 before it, how many graphs of which seed were compared. --write runs nothing but onnxruntime and leaves the cases in FOLDER, a folder
 for each form, as onnx_backend takes them.
@@ -138,9 +138,9 @@ def main():
     notes, compared, failed = collections.Counter(), 0, 0
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     with tempfile.TemporaryDirectory() as temporary:
-        os.environ["STRIDEC_CACHE"] = temporary + "/cache"  # random kernels are no use to anybody else
+        os.environ["STRIDEC_CACHE"] = temporary + "/cache"  # random kernels are of no use later
         if flags.gpu == "emulated":
-            os.environ.setdefault("STRIDEC_NVRTC", "none")  # what NVRTC builds, the public suite tells
+            os.environ.setdefault("STRIDEC_NVRTC", "none")  # the public suite tests NVRTC's builds
         for first in range(flags.first, flags.first + flags.count, flags.batch):
             work = pathlib.Path(temporary) / "batch"
             shutil.rmtree(work, ignore_errors=True)

@@ -32,7 +32,7 @@ def entries(text):
         elif match := GRAPHS.fullmatch(line) or PARSERS.fullmatch(line):
             found.append(("graphs" if match.re is GRAPHS else "parsers", match.groupdict(), []))
         else:
-            sys.exit(f"line {number} of the record is no entry: {line}")
+            sys.exit(f"line {number} of the record is not an entry: {line}")
     return found
 
 

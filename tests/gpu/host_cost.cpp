@@ -137,7 +137,7 @@ void measure(const Kernels& kernels, const std::string& argument, int64_t rows, 
   if (!library) give_up(dlerror());
   auto get_api = reinterpret_cast<stridec_get_api_fn>(dlsym(library, "stridec_get_api"));
   const stridec_api* api = get_api ? get_api(STRIDEC_API_VERSION) : nullptr;
-  if (!api) give_up(std::string(path) + " is no artifact of this version");
+  if (!api) give_up(std::string(path) + " is not an artifact of this version");
   void* stream = nullptr;
   good(driver.StreamCreate(&stream, stridec::runtime::kStreamNonBlocking), "cuStreamCreate");
   stridec_model* model = nullptr;

@@ -35,7 +35,7 @@ IMAGES = [(32, 256, 56, 56), (32, 64, 112, 112), (7, 96, 55, 55)]
 
 
 def node(kind, ins, out="y", **attributes):
-    """Of names; what is no name is a constant of it."""
+    """Of names; what is not a name is a constant of it."""
     names, constants = [], []
     for i, value in enumerate(ins):
         if not isinstance(value, str):

@@ -142,7 +142,7 @@ def file_cases(path, shapes):
         given = dict(part.split("=", 1) if "=" in part else (part, None) for part in text.split(","))
         for name in given:
             if name not in inputs or given[name] is None:
-                raise ValueError(f"{text}: '{name}' is no INPUT=SIZES; {path} has the inputs {', '.join(inputs)}")
+                raise ValueError(f"{text}: '{name}' is not an INPUT=SIZES; {path} has the inputs {', '.join(inputs)}")
         arrays = {}
         for name, tensor in inputs.items():
             if name not in given:
@@ -158,7 +158,7 @@ def file_cases(path, shapes):
                 raise ValueError(f"{name}={sizes}: the model's input is {wanted}")
             dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
             if dtype.kind not in "fiub":
-                raise ValueError(f"the input '{name}' has elements that are no numbers")
+                raise ValueError(f"the input '{name}' has elements that are not numbers")
             arrays[name] = _draw(rng, dtype.name, shape, 0, int(below or 2))
         yield ", ".join(f"{name} {'x'.join(map(str, array.shape))}" for name, array in arrays.items()), arrays
 

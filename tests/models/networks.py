@@ -3,21 +3,9 @@ is at the end. Their weights are drawn from a seed. tests/bench/race.py times th
 """
 
 import numpy as np
-from architectures import (
-    causal_bias,
-    densenet,
-    efficientnet,
-    inverted_residual,
-    pooling_pyramid,
-    rotary_angles,
-    rotary_layer,
-    split_stage,
-    swin,
-    t5,
-    twice_as_large,
-    whisper_encoder,
-)
+from architectures import densenet, efficientnet, inverted_residual, pooling_pyramid, split_stage, swin, twice_as_large
 from net import Net, onnx
+from sequence_architectures import causal_bias, rotary_angles, rotary_layer, t5, whisper_encoder
 
 # ---- images ----
 

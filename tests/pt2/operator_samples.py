@@ -15,7 +15,7 @@ import torch
 
 import sizes
 
-# Results that differ from run to run, or that are no function of the inputs.
+# Results that differ from run to run, or that are not a function of the inputs.
 RANDOM = re.compile(
     r"^(bernoulli|cauchy|exponential|geometric|log_normal|multinomial|normal|rand|uniform|empty|new_empty|svd_lowrank|pca_lowrank|"
     r"nn\.functional\.((alpha_|feature_alpha_)?dropout|rrelu|fractional_max_pool)|torch_ops_aten__(flash|efficient))"

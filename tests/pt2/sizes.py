@@ -32,7 +32,7 @@ def changed(symbolic, change):
 def resized(path, arrays, change):
     """The artifact's inputs with each symbol's hint replaced by change(hint): the example's elements, repeated.
 
-    None if the program has no symbol, or a size is no symbol or multiple of one.
+    None if the program has no symbol, or a size is not a symbol or multiple of one.
     """
     graph = compare.program(path)["graph_module"]
     out, seen = [], False

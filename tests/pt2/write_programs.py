@@ -85,7 +85,7 @@ def write_own(make):
 
 
 def write_draws():
-    """Random draws, whose results are no function of the inputs: run.py checks their distributions."""
+    """Random draws, whose results are not a function of the inputs: run.py checks their distributions."""
     import torch
 
     class Draws(torch.nn.Module):

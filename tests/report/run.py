@@ -58,7 +58,7 @@ def value(name, shape):
 
 
 def hostile(path):
-    """Names of nodes, values, sizes and weights that are no names."""
+    """Names of nodes, values, sizes and weights that are not names."""
     nodes, last = [], CANARIES[1]
     for i, name in enumerate(CANARIES):
         clean = name.replace("\x00", "0")
@@ -128,7 +128,7 @@ def compare(browser, work):
     look(browser, "hostile compare", work / "hostile.html", told, 1, None)
     (work / "bad.json").write_text('{"title": "x", "functions": [{"name": 1}]}')
     done = subprocess.run([STRIDEC, "report", str(work / "fused.so"), "-o", str(again), "--compare", str(work / "bad.json")], capture_output=True, text=True)
-    expect("compare: what is no report", done.returncode == 3 and "is no report" in done.stderr, (done.returncode, done.stderr))
+    expect("compare: what is not a report", done.returncode == 3 and "is not a report" in done.stderr, (done.returncode, done.stderr))
 
 
 def look(browser, name, page, told, seconds, shots):

@@ -377,7 +377,7 @@ class Run {
                     "a map's dim is empty, or too large");
       STRIDEC_CHECK(
           d == 0 || (map.strides[d] % 16 == 0 && map.strides[d] > 0 && map.strides[d] < int64_t{1} << 40),
-          "a map's stride is no multiple of 16 bytes, or too large");
+          "a map's stride is not a multiple of 16 bytes, or too large");
       STRIDEC_CHECK(map.windows || (map.box[d] >= 1 && map.box[d] <= 256), "a box is too large");
       STRIDEC_CHECK(map.steps[d] >= 1 && map.steps[d] <= 8, "a map's steps are too large");
     }

@@ -492,7 +492,7 @@ int32_t encode(void* map, int32_t dtype, uint32_t rank, void* address, const uin
     good &= rule(steps[i] >= 1 && steps[i] <= 8, "element stride is not 1 to 8");
     if (i + 1 < rank)
       good &= rule(strides[i] % 16 == 0 && strides[i] < uint64_t{1} << 40,
-                   "stride is no multiple of 16 below 2^40");
+                   "stride is not a multiple of 16 below 2^40");
   }
   good &= rule(inner % 16 == 0, "box has rows of no multiple of 16 bytes");
   good &= rule(!kSwizzled[swizzle] || inner <= kSwizzled[swizzle], "box has rows wider than its swizzle");

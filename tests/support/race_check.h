@@ -4,7 +4,7 @@
 // Barriers order the threads of a block, warp barriers those of a warp. Blocks of a launch are ordered only
 // by counters, which they acquire and release: a thread at a counter sees everything that earlier visitors'
 // blocks did or saw before their last barrier. The other threads of its block see it after their next
-// barrier. Launches are ordered. A shuffle is no barrier: it exchanges values but does not order memory.
+// barrier. Launches are ordered. A shuffle is not a barrier: it exchanges values but does not order memory.
 //
 // Two reading threads per byte are remembered between two barriers, which suffices to find any race. Other
 // atomic accesses are not tracked. Cooperating thread groups within a warp count as the whole warp.

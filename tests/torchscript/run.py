@@ -56,7 +56,7 @@ def take_shapes(work):
     says("a traced module's example", ["check", traced], 0, "[1, 3, 8, 8]")
     says("another shape than the example's", ["check", traced, "--shape", "image=5,3,16,16"], 0, "[5, 3, 16, 16]")
     says("a dtype", ["check", PROGRAMS / "lstm.pt", "--shape", "ids=i32[b,t]"], 0, "i32")
-    says("a wrong dtype", ["check", PROGRAMS / "lstm.pt", "--shape", "ids=x32[b,t]"], 1, "no dtype 'x32'")
+    says("a wrong dtype", ["check", PROGRAMS / "lstm.pt", "--shape", "ids=x32[b,t]"], 1, "unknown dtype 'x32'")
     says("no input of this name", ["check", scripted, *shape, "--shape", "mask=3"], 1, "no input 'mask'", "image")
     says("no size of this name", ["check", scripted, *shape, "--dim", "time=3"], 1, "no dim 'time'")
     for bad in ("image", "image=", "image=1,,2", "image=f32[1", "image=-1", "image=1xa"):
@@ -174,7 +174,7 @@ def refuse(work):
         "deep brackets": (module("return " + "(" * 100_000), 3, "nested too deeply"),
         "a long chain": (module("return x" + ".a" * 100_000), 3, "too long"),
         "deep blocks": (module("\n".join("  " * i + "if True:" for i in range(300))), 3, "nested too deeply"),
-        "a name that nothing defines": (module("return y"), 3, "nothing defines 'y'"),
+        "a name that nothing defines": (module("return y"), 3, "'y' is not defined"),
         "a constant that is not there": (module("return CONSTANTS.c9999"), 3, "no constant 'c9999'"),
         "an inlining bomb": (module("return __torch__.f0(x, )", more=BOMB), 6, "too-many-steps"),
         "a loop of 10^9": (module("for i in range(1000000000):\n  y = torch.relu(x)\nreturn x"), 6, "too-many-steps"),

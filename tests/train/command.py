@@ -112,8 +112,8 @@ def verify_steps(c):
     out = json.loads(c.works("a bias without effect", "verify", CASES / "residual.onnx", "noise.so", "--steps", 4, "--format", "json"))
     c.expect("its name", out["noisy"] == ["inner.bias"], str(out["noisy"]))
     (c.work / "mlp.onnx").unlink()
-    c.refused("no model", 1, "is not beside it", "verify", "m.so", "--steps", 3)
-    c.refused("no artifact", 1, "--steps is about an artifact", "verify", CASES / "mlp.onnx", "--steps", 3)
+    c.refused("no model", 1, "is not in the artifact's folder", "verify", "m.so", "--steps", 3)
+    c.refused("no artifact", 1, "--steps needs an artifact", "verify", CASES / "mlp.onnx", "--steps", 3)
     c.refused("zero steps", 1, "--steps", "verify", CASES / "mlp.onnx", "m.so", "--steps", 0)
 
 
@@ -142,7 +142,7 @@ def refuse(c):
         ("setting", "loss=mse,output=y,target=t,betas=1", "has a setting 'betas'"),
         ("decay", "loss=mse,output=y,target=t,beta1=1", "at least 0 and below 1"),
         ("rate", "loss=mse,output=y,target=t,lr=cosine(1)", "total must be given"),
-        ("number", "loss=cross_entropy,logits=y,labels=t,label_smoothing=much", "label_smoothing='much' is no number"),
+        ("number", "loss=cross_entropy,logits=y,labels=t,label_smoothing=much", "label_smoothing='much' is not a number"),
         ("function", "loss=mse,output=y,target=t,functions=fit", "no function 'fit'"),
     ):  # fmt: skip
         c.refused(name, 1, sentence, "compile", model, "-o", "r.so", "--train", text)

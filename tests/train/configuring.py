@@ -49,7 +49,7 @@ def refuse(c):
         c.refused(name, code, sentence, "compile", CASES / "mlp.onnx", "-o", "r.so", "--train-config", "train.json")
     for text in ("[]", "{", ""):
         (c.work / "train.json").write_text(text)
-        c.refused(f"file {text!r}", 3, "no JSON object", "compile", CASES / "mlp.onnx", "-o", "r.so", "--train-config", "train.json")
+        c.refused(f"file {text!r}", 3, "not a JSON object", "compile", CASES / "mlp.onnx", "-o", "r.so", "--train-config", "train.json")
     c.refused("no file", 2, "absent.json", "compile", CASES / "mlp.onnx", "-o", "r.so", "--train-config", "absent.json")
 
 

@@ -38,8 +38,8 @@ def label(c, cases):
                     np.array([0, wrong, 1]), function=function, keeps=False)  # fmt: skip
     context = model.context()
     refused(c, "fewer labels", context, "dim 0 (batch) is 2, expected 3", x, np.zeros(2, np.int64))
-    refused(c, "labels of 32 bits", context, "its dtype is i32; i64 is expected", x, np.zeros(3, np.int32))
-    refused(c, "labels that are floats", context, "its dtype is f32; i64 is expected", x, np.zeros(3, np.float32))
+    refused(c, "labels of 32 bits", context, "its dtype is i32; expected i64", x, np.zeros(3, np.int32))
+    refused(c, "labels that are floats", context, "its dtype is f32; expected i64", x, np.zeros(3, np.float32))
     before = values(context)
     for n, ignored in ((3, np.full(3, -100)), (0, np.zeros(0, np.int64))):
         loss, norm = (float(v) for v in context.run(x[:n], ignored, function="train_step"))
@@ -77,7 +77,7 @@ def joined(header, data):
 
 
 def checkpoint(c, cases):
-    """--resume with files that are no save of this training. The file of --save stays as it is."""
+    """--resume with files that are not a save of this training. The file of --save stays as it is."""
     np.save(c.work / "hx.npy", np.random.default_rng(1).standard_normal((40, 6)).astype(np.float32))
     np.save(c.work / "ht.npy", np.arange(40) % 4)
     data = ("--data", "x0=hx.npy", "--data", "t=ht.npy")
@@ -92,26 +92,26 @@ def checkpoint(c, cases):
     whole = (c.work / "good.safetensors").read_bytes()
     cases_of = {
         "nothing": (b"", 3, "fewer than 8 bytes"),
-        "a length alone": (whole[:8], 3, "header is cut short"),
-        "half a header": (whole[:100], 3, "header is cut short"),
+        "a length alone": (whole[:8], 3, "header is truncated"),
+        "half a header": (whole[:100], 3, "header is truncated"),
         "half of the data": (whole[: len(whole) - len(tail) // 2], 3, "data_offsets"),
         "one byte less": (whole[:-1], 3, "data_offsets"),
         "one byte more": (whole + b"\0", 3, "belong to no tensor"),
-        "a long header": (struct.pack("<Q", 2**63) + whole[8:], 3, "header is cut short"),
-        "not JSON": (joined("{" + " " * 20, tail), 3, "no JSON object"),
-        "a list": (joined("[]", tail), 3, "no JSON object"),
-        "deep": (joined("[" * 100_000, tail), 3, "no JSON object"),
-        "an entry that is no object": (joined({**header, name: 3}, tail), 3, "lacks dtype, shape or data_offsets"),
+        "a long header": (struct.pack("<Q", 2**63) + whole[8:], 3, "header is truncated"),
+        "not JSON": (joined("{" + " " * 20, tail), 3, "not a JSON object"),
+        "a list": (joined("[]", tail), 3, "not a JSON object"),
+        "deep": (joined("[" * 100_000, tail), 3, "not a JSON object"),
+        "an entry that is not an object": (joined({**header, name: 3}, tail), 3, "lacks dtype, shape or data_offsets"),
         "no offsets": (joined({**header, name: {"dtype": "F32", "shape": [5, 6]}}, tail), 3, "lacks dtype"),
         "overlapping": (joined({**header, name: header[name], other: {**header[other], "data_offsets": [begin, begin + 80]}}, tail),
                         3, "overlaps another one"),
         "offsets beyond the file": (joined(entry(data_offsets=[begin + 2**40, end + 2**40]), tail), 3, "data_offsets"),
         "negative offsets": (joined(entry(data_offsets=[-120, 0]), tail), 3, "data_offsets"),
-        "offsets that are no integers": (joined(entry(data_offsets=[0.5, 120.5]), tail), 3, "data_offsets"),
+        "offsets that are not integers": (joined(entry(data_offsets=[0.5, 120.5]), tail), 3, "data_offsets"),
         "offsets in the wrong order": (joined(entry(data_offsets=[end, begin]), tail), 3, "data_offsets"),
         "a shape larger than its data": (joined(entry(shape=[50, 6]), tail), 3, "data_offsets"),
-        "a huge shape": (joined(entry(shape=[2**40, 2**40]), tail), 3, "larger than memory"),
-        "a negative shape": (joined(entry(shape=[-5, -6]), tail), 3, "a dim that is no size"),
+        "a huge shape": (joined(entry(shape=[2**40, 2**40]), tail), 3, "too large for memory"),
+        "a negative shape": (joined(entry(shape=[-5, -6]), tail), 3, "a dim that is not a size"),
         "an unknown type": (joined(entry(dtype="F33"), tail), 3, "unknown type 'F33'"),
         "another shape": (joined(entry(shape=[6, 5]), tail), 4, "'first.weight' is f32[6, 5], the artifact's is f32[5, 6]"),
         "another type": (joined(entry(dtype="I32"), tail), 4, "'first.weight' is i32[5, 6]"),

@@ -52,7 +52,7 @@ class Emitter {
     std::string reason;
     auto matched = kernels::match_chain(nest, &reason);
     STRIDEC_CHECK(matched && matched->row.var == plan_.row,
-                  cat("nest '", nest.name, "' is no chain: ", reason));
+                  cat("nest '", nest.name, "' is not a chain: ", reason));
     chain_ = *std::move(matched);
     inner_ = schedule::parse_plan({.kernel = "", .directives = plan_.inner});
     if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips) {

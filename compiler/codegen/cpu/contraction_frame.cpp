@@ -15,7 +15,7 @@ ContractionFrame::ContractionFrame(KernelText& text, const loop::Program& progra
                                    kernels::GemmPlan contraction_plan, const loop::Nest* points)
     : program(program), nest(nest), text(text), plan(std::move(contraction_plan)) {
   auto matched = kernels::match_contraction(nest);
-  STRIDEC_CHECK(matched.has_value(), cat("nest '", nest.name, "' is no contraction"));
+  STRIDEC_CHECK(matched.has_value(), cat("nest '", nest.name, "' is not a contraction"));
   contraction = *std::move(matched);
   facts = kernels::facts_in(program, nest, contraction);
   auto named = [&](const std::vector<sym::Expr>& vars) {

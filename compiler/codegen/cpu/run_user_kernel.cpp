@@ -66,7 +66,7 @@ Function function_of(const UserKernel& kernel) {
     throw Error({.kind = ErrorKind::kMalformed,
                  .code = "bad-operator",
                  .message = cat(kernel.c->place, ": ", kernel.name,
-                                ": the text refers to what is not there: ", error.diagnostic.message),
+                                ": the text refers to undefined names: ", error.diagnostic.message),
                  .where = {},
                  .notes = error.diagnostic.notes,
                  .help = "docs/operators.md lists the functions that a kernel in C may call"});
@@ -211,7 +211,8 @@ class Run {
     const int64_t parts = kernel_.parallel ? std::min(options_.parts, points) : 1;
     const pid_t child = fork();
     if (child < 0)
-      fail(ErrorKind::kOverBudget, "no-process", cat("no process for a kernel: ", std::strerror(errno)));
+      fail(ErrorKind::kOverBudget, "no-process",
+           cat("cannot start a process for a kernel: ", std::strerror(errno)));
     if (child == 0) {
       shared_result = result;
       catch_faults();
@@ -267,7 +268,7 @@ class Run {
       return cat("reads or writes ", place(memory), shown(t));
     }
     if (scratch.holds(result.address)) return cat("reads or writes ", place(scratch), "its scratch memory");
-    return "reads or writes memory that is no tensor's";
+    return "reads or writes memory outside of its tensors";
   }
 
   void take_back(size_t t) const {

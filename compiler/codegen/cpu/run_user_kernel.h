@@ -1,5 +1,5 @@
 // Runs the kernels of users in C (loop/user_kernel.h) for the interpreter: compiled for this machine, in a
-// process of their own, whose tensors lie between pages that nothing may touch.
+// process of their own, whose tensors are between guard pages.
 #pragma once
 
 #include <span>

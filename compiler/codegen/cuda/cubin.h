@@ -17,7 +17,7 @@ struct Resources {
   int stack_loads = 0, stack_stores = 0;  // instructions that access it
 };
 
-// Resources of the kernel `symbol`; zeros if the bytes are no cubin.
+// Resources of the kernel `symbol`; zeros if the bytes are not cubin.
 Resources resources_of(std::string_view cubin, const std::string& symbol);
 
 // Blocks of `threads` threads and `dynamic_bytes` of dynamic shared memory that a multiprocessor holds at a

@@ -130,7 +130,7 @@ Nvrtc::Nvrtc(const std::string& given) {
   functions_->version(&major_, &minor);
   version_ = cat(major_, ".", minor);
   // NVRTC loads this library by its name alone, so the loader finds it only in its own folders, unless it is
-  // loaded already. Where it lies elsewhere the attempt fails, and NVRTC says what it looked for.
+  // loaded already. If it is elsewhere, the attempt fails and NVRTC says what it looked for.
   if (const fs::path folder = fs::path(path_).parent_path(); !folder.empty())
     (void)dlopen((folder / cat("libnvrtc-builtins.so.", version_)).c_str(), RTLD_NOW | RTLD_LOCAL);
   functions_->architecture_count(&count);

@@ -19,7 +19,7 @@ Results call_named(Context& c, const std::string& name, const std::string& overl
   return call(c.b, *schema, std::move(args));
 }
 
-// At least n dims, where the new ones stand as in NumPy.
+// At least n dims, with the new ones where NumPy puts them.
 Tensor at_least(Context& c, const Value& v, size_t n) {
   const size_t rank = shape_of(c.b, v.tensor).size();
   Value out = v;

@@ -189,7 +189,7 @@ Results call_written(Builder& b, const Schema& schema, std::vector<Value> values
 
 constexpr std::string_view kCopy = "_copy";
 
-// "permute_copy" is permute whose result is no view.
+// "permute_copy" is permute whose result is not a view.
 bool copies_view(const Row& row, const Schema& schema) {
   return schema.name.ends_with(kCopy) && !row.name.starts_with(schema.name);
 }

@@ -46,7 +46,7 @@ Results cumprod(const ComplexCall& c) {
 }
 
 // Operators of the ring of matrices, in which real forms compute as the complex matrices do. A vector is one
-// column: its parts stand one below the other.
+// column: its parts are stacked.
 Results in_ring(const ComplexCall& c) {
   std::vector<Value> own = c.values;
   std::optional<Shape> column;  // the shape of the first matrix without its last dim
@@ -77,7 +77,7 @@ Results called(const ComplexCall& c, const char* name, std::vector<NamedValue> a
 }
 Complex swapped(const Complex& z) {
   const int64_t rank = z.re.rank();
-  if (rank < 2) fail(ErrorKind::kDoesNotFit, "bad-argument", "a matrix has two dims");
+  if (rank < 2) fail(ErrorKind::kDoesNotFit, "bad-argument", "a matrix must have two dims");
   return {transpose(z.re, rank - 2, rank - 1), transpose(z.im, rank - 2, rank - 1)};
 }
 Complex triangle_of(const Complex& z, bool upper, bool unit) {

@@ -11,11 +11,11 @@ namespace {
 using namespace ops;
 using Kind = Value::Kind;
 
-// Arguments that say where or how far, not what.
+// Arguments that select or place elements, and are not data: they stay real.
 bool is_control(std::string_view name) {
   return is_any_of(name, {"index", "indices", "mask", "condition", "repeats", "x", "spacing"});
 }
-// Numbers among the arguments that are moved.
+// Numbers that become elements of the result.
 bool is_moved_number(std::string_view name) {
   return is_any_of(name, {"value", "fill_value", "s", "self", "other"});
 }

@@ -30,7 +30,7 @@ Term scalar_of(Builder& b, const Value& value, DType dtype) {
     return {b, b.elements({static_cast<int64_t>(value.number)}, {}, dtype)};
   }
   if (value.kind != Kind::kInt && value.kind != Kind::kBool)
-    fail(ErrorKind::kUnsupported, "unsupported-value", "a number is wanted, not a value of another kind");
+    fail(ErrorKind::kUnsupported, "unsupported-value", "expected a number, not a value of another kind");
   if (value.integer.is_const()) {
     if (is_float(dtype)) return ops::number(b, dtype, static_cast<double>(value.integer.value()));
     if (is_bool(dtype)) return {b, b.elements({value.integer.value() != 0}, {}, dtype)};

@@ -123,7 +123,7 @@ Results matrix_power(Context& c) {
   Term x = c.in("self");
   int64_t n = c.integer("n");
   const int64_t rank = x.rank();
-  if (rank < 2) c.does_not_fit("a matrix has two dims");
+  if (rank < 2) c.does_not_fit("a matrix must have two dims");
   if (n < 0) x = inverse(x), n = -n;
   if (n == 0) {
     const Shape shape{x.dim(rank - 2), x.dim(rank - 1)};

@@ -155,7 +155,7 @@ Results eye(Context& c) {
 template <bool upper>
 Results triangle(Context& c) {
   const Term x = c.in("self");
-  if (x.rank() < 2) c.does_not_fit("a matrix has two dims");
+  if (x.rank() < 2) c.does_not_fit("a matrix must have two dims");
   const Shape shape{x.dim(x.rank() - 2), x.dim(x.rank() - 1)};
   const Term row = index_along(c.b, shape, 0, DType::kI64) + scalar_of(c.b, c.arg("diagonal"), DType::kI64),
              column = index_along(c.b, shape, 1, DType::kI64);

@@ -220,7 +220,7 @@ Term tuples_of(const Indices& indices) {
     parts.push_back(unsqueeze(*indices.of_dim[static_cast<size_t>(d)], {std::ssize(indices.shape)}));
   return concat(parts, std::ssize(indices.shape));
 }
-// Where the indices' dims stand in the result: the order that brings [indices..., others...] there.
+// The position of the indices' dims in the result: the order that brings [indices..., others...] there.
 Dims result_order(const Indices& indices) {
   const int64_t count = std::ssize(indices.shape), lead = indices.adjacent ? indices.indexed.front() : 0;
   Dims order;
@@ -282,7 +282,7 @@ Results index_put(Context& c) {
   return {put(x, indices, values, c.flag("accumulate"))};
 }
 
-// Indices where the mask is false may lie outside: they are clamped, and what they find is not used.
+// Indices where the mask is false may be out of range: they are clamped, and their elements are not used.
 Indices clamped_indices(Context& c, Term x) {
   Indices indices = read_indices(c, x);
   for (int64_t d : indices.indexed) {

@@ -85,7 +85,7 @@ bool is_viewable(Builder& b, const Tensor& tensor, const Shape& shape) {
   const Shape old = shape_of(b, tensor);
   const std::vector<sym::Expr>& strides = *tensor.strides;
   if (strides.size() != old.size()) return false;
-  // Runs of dims that lie one after the other in memory; a new dim must not cross their borders.
+  // Runs of dims that are adjacent in memory; a new dim must not cross their borders.
   size_t at = shape.size();
   sym::Expr run = 1;
   for (size_t d = old.size(); d-- > 0;) {

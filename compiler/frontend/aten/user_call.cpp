@@ -23,7 +23,7 @@ std::optional<graph::AttributeValue> list_value(const std::vector<Value>& items)
   return list;
 }
 
-// None: the value is no attribute.
+// None: the value is not an attribute.
 std::optional<graph::AttributeValue> attribute_value(const Value& value) {
   switch (value.kind) {
     case Value::Kind::kInt:

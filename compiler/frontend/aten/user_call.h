@@ -1,4 +1,4 @@
-// Calls of operators of the user, and drafts of those that nobody declares.
+// Calls of operators of the user, and drafts of those that are not declared.
 #pragma once
 
 #include <string>

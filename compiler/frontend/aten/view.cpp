@@ -120,7 +120,7 @@ Results permute(Context& c) {
   Dims sorted = order;
   std::sort(sorted.begin(), sorted.end());
   for (size_t i = 0; i < sorted.size(); ++i)
-    if (sorted[i] != static_cast<int64_t>(i)) c.does_not_fit("dims is no permutation");
+    if (sorted[i] != static_cast<int64_t>(i)) c.does_not_fit("dims is not a permutation");
   if (std::ssize(order) != rank) c.does_not_fit(cat(order.size(), " dims for a tensor of rank ", rank));
   return {permute_view(t, order)};
 }
@@ -147,7 +147,7 @@ Results t_row(Context& c) {
 Results matrix_t(Context& c) {
   const Tensor t = c.tensor("self");
   const int64_t rank = rank_of(c, t);
-  if (rank < 2) c.does_not_fit("a matrix has two dims");
+  if (rank < 2) c.does_not_fit("a matrix must have two dims");
   return {swapped(t, rank, rank - 2, rank - 1)};
 }
 Results matrix_h(Context& c) {
@@ -231,7 +231,7 @@ Results slice(Context& c) {
   const Shape shape = shape_of(c.b, t);
   if (shape.empty()) c.does_not_fit("slice of a tensor without dims");
   const int64_t dim = c.dim("dim", std::ssize(shape)), step = c.integer("step");
-  if (step < 1) c.does_not_fit("a slice's step is positive");
+  if (step < 1) c.does_not_fit("a slice's step must be positive");
   const Slice s =
       python_slice(c.b, shape[static_cast<size_t>(dim)], bound(c, "start"), bound(c, "end"), step);
   const bool whole = s.start.is_const(0) && s.extent == shape[static_cast<size_t>(dim)] && step == 1;
@@ -282,7 +282,7 @@ Results split(Context& c) {
 Results chunk(Context& c) {
   const Tensor t = c.tensor("self");
   const int64_t dim = c.dim("dim", rank_of(c, t)), chunks = c.integer("chunks");
-  if (chunks < 1) c.does_not_fit("the number of chunks is positive");
+  if (chunks < 1) c.does_not_fit("the number of chunks must be positive");
   const sym::Expr size = shape_of(c.b, t)[static_cast<size_t>(dim)];
   if (!size.is_const()) {
     // Exactly `chunks` parts if the size is a multiple, as the trace had it.

@@ -46,9 +46,8 @@ constexpr Limit kLimits[] = {
     {"", "DeformConv", "two spatial dims"},
     {"", "ImageDecoder", "RGB, BGR and grayscale"},
     {"", "Loop",
-     "a sequence that is carried wants a known number of iterations; sizes that are carried grow or shrink "
-     "by "
-     "the same in each"},
+     "a carried sequence needs a known number of iterations; carried sizes change by the same amount in each "
+     "iteration"},
     {"", "MaxUnpool",
      "indices of a MaxPool in the model count in output_shape; others count in the shape that the attributes "
      "give, unless output_shape is smaller in a dim"},

@@ -80,7 +80,7 @@ bool has_parent_component(const std::string& location) {
   return false;
 }
 
-// `path` relative to `root`, which it has to lie below; "": it does not. Both without links.
+// `path` relative to `root`, or "" if it is not below `root`. Both without links.
 std::string relative_below(const std::filesystem::path& path, const std::filesystem::path& root) {
   const auto [end, at] = std::mismatch(root.begin(), root.end(), path.begin(), path.end());
   if (root.empty() || end != root.end()) return "";

@@ -37,7 +37,7 @@ struct DataFolders {
 };
 
 // Maps a file named by the model. `location` is untrusted. It is looked up in `given`, then in `real`, and
-// must be a regular file that lies, after following links, in one of the folders or below; without links on
+// must be a regular file that is, after following links, in one of the folders or below; without links on
 // the way it is opened without following any. The file must have no second hard link (which could expose
 // another user's file). Throws Error "external-data" with the requested location; the caller adds the tensor.
 std::shared_ptr<const MappedFile> map_beneath(const DataFolders& folders, const std::string& location);

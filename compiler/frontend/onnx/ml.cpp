@@ -117,7 +117,7 @@ Labels labels_of(const Context& c, const std::string& what) {
   out.floats = c.numbers(what + "_floats");
   if (!out.integers.empty()) out.dtype = DType::kI64;
   if ((out.strings.empty() ? 0 : 1) + (out.integers.empty() ? 0 : 1) + (out.floats.empty() ? 0 : 1) != 1)
-    c.does_not_fit("exactly one list of " + what + " is wanted");
+    c.does_not_fit("expected exactly one list of " + what);
   return out;
 }
 

@@ -67,7 +67,7 @@ Outputs dict_vectorizer(Context& c) {
   const Map map = map_of(c, 0);
   std::vector<std::string> texts = c.texts("string_vocabulary");
   Dims numbers = c.integers("int64_vocabulary");
-  if (texts.empty() == numbers.empty()) c.does_not_fit("exactly one vocabulary is wanted");
+  if (texts.empty() == numbers.empty()) c.does_not_fit("expected exactly one vocabulary");
   const bool strings = map.keys.kind == Slot::Kind::kStrings;
   if (strings == texts.empty()) c.does_not_fit("the vocabulary is of another type than the map's keys");
   // A repeated key of the vocabulary gives repeated columns.
@@ -92,7 +92,7 @@ Outputs dict_vectorizer(Context& c) {
 // the text "0.f", as in onnxruntime.
 Outputs cast_map(Context& c) {
   const Map map = map_of(c, 0);
-  if (map.keys.kind != Slot::Kind::kTensor) c.does_not_fit("the map's keys are no integers");
+  if (map.keys.kind != Slot::Kind::kTensor) c.does_not_fit("the map's keys are not integers");
   const Term keys(c.b, map.keys.tensor);
   const std::string to = c.text("cast_to", "TO_FLOAT"), form = c.text("map_form", "DENSE");
   std::optional<Term> entry;

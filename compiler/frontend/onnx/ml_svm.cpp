@@ -61,7 +61,7 @@ Outputs svm_regressor(Context& c) {
 Outputs svm_classifier(Context& c) {
   const auto classes = static_cast<int64_t>(
       std::max(c.texts("classlabels_strings").size(), c.integers("classlabels_ints").size()));
-  if (classes < 1) c.does_not_fit("classlabels_strings or classlabels_ints is wanted");
+  if (classes < 1) c.does_not_fit("classlabels_strings or classlabels_ints is missing");
   const Dims sizes = c.integers("vectors_per_class");
   const std::string transform = c.text("post_transform", "NONE");
   const auto best = [&](Term scores) { return arg_max(scores, 1); };

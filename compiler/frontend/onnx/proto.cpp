@@ -57,7 +57,7 @@ Bytes external_bytes(const ::onnx::TensorProto& proto, uint64_t expected, Tensor
          "tensor '" + proto.name() + "': external data names no file");
   if (!source.external_data)
     fail(ErrorKind::kUnsupported, "external-data",
-         "tensor '" + proto.name() + "' lies in another file, '" + location + "'");
+         "tensor '" + proto.name() + "' is stored in another file, '" + location + "'");
   if (length && *length != expected)
     fail(ErrorKind::kMalformed, "external-data",
          cat("tensor '", proto.name(), "' takes ", expected, " bytes, but its external data has length ",
@@ -77,7 +77,7 @@ Bytes external_bytes(const ::onnx::TensorProto& proto, uint64_t expected, Tensor
          cat("tensor '", proto.name(), "': file '", location, "' ends at ", size, "; bytes ", offset, "..",
              offset + expected, " are asked for"),
          cat("copy or download '", file->path.string(),
-             "' again: it was cut short, or belongs to another model"));
+             "' again: it is truncated, or belongs to another model"));
   return {file, file->bytes.data() + offset, expected};
 }
 

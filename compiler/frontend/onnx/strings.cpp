@@ -46,7 +46,7 @@ Strings constant_strings(Builder& b, const std::vector<std::string>& texts, Shap
 
 Strings strings_of(Builder& b, const Slot& slot) {
   if (slot.kind != Slot::Kind::kStrings)
-    fail(ErrorKind::kDoesNotFit, "not-strings", "a string tensor is wanted");
+    fail(ErrorKind::kDoesNotFit, "not-strings", "expected a string tensor");
   return {Term(b, slot.tensor), Term(b, slot.pool)};
 }
 

@@ -88,7 +88,7 @@ Outputs gradient(Context& c) {
   }
   const Slot value = c.importer().recompute(y, instead);
   if (value.kind != Slot::Kind::kTensor)
-    c.does_not_fit(cat("'", y, "' is no tensor that is computed before"));
+    c.does_not_fit(cat("'", y, "' is not a tensor that is computed before"));
   const std::vector<ValueId> slopes = gradients(c.b, value.tensor, unknowns);
   // The region itself is discarded.
   NodeCopier copier(c.b);

@@ -7,7 +7,7 @@
 namespace stridec::onnx {
 namespace {
 
-// Numbers of a tensor that stands in an attribute; none: they are too many, or no numbers.
+// The numbers of a tensor in an attribute; none: they are too many, or not numbers.
 std::optional<graph::AttributeValue> numbers_of(const Tensor& tensor) {
   constexpr int64_t kMost = 4096;
   const auto dtype = tensor.dtype();

@@ -12,7 +12,8 @@ namespace stridec::onnx {
 
 std::string user_name(const Node& node);  // "acme::Rotary", "ai.onnx::Gelu"
 
-// Throws Error for inputs that are no tensors and attributes that are no numbers, texts or lists of numbers.
+// Throws Error for inputs that are not tensors, and for attributes that are not numbers, texts or lists of
+// numbers.
 Outputs call_user(const graph::UserOperators& operators, Context& context);
 
 // The type that `value_info` or an output of the graph declares for a value, if any. Dims without a name or

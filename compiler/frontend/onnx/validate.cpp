@@ -117,7 +117,7 @@ class GraphValidator {
         if (it == producer_.end()) {
           if (!defined_.count(name) && !visible(name))
             bad(&g_.nodes[i], "undefined-name",
-                "reads '" + name + "', which is no input, no initializer and no node's output", name);
+                "reads '" + name + "', which is not an input, no initializer and no node's output", name);
           continue;
         }
         ordered = ordered && it->second < i;

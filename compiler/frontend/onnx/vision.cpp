@@ -83,7 +83,7 @@ Outputs op_roi_align(Context& c) {
 
 Outputs op_crop_and_resize(Context& c) {
   const Dims crop = c.integers_of(3, "crop_size");
-  if (crop.size() != 2) c.does_not_fit("crop_size is two positive numbers");
+  if (crop.size() != 2) c.does_not_fit("crop_size must be two positive numbers");
   const std::string mode = c.text("mode", "bilinear");
   if (mode != "bilinear" && mode != "nearest") c.does_not_fit(cat("mode is '", mode, "'"));
   return {crop_and_resize(c.in(0), c.in(1), c.in(2),
@@ -95,7 +95,7 @@ Outputs op_crop_and_resize(Context& c) {
 
 Outputs op_max_roi_pool(Context& c) {
   const Dims pooled = c.integers("pooled_shape");
-  if (pooled.size() != 2) c.does_not_fit("pooled_shape is two positive numbers");
+  if (pooled.size() != 2) c.does_not_fit("pooled_shape must be two positive numbers");
   return {
       max_roi_pool(c.in(0), c.in(1),
                    {.height = pooled[0], .width = pooled[1], .spatial_scale = c.number("spatial_scale", 1)})};

@@ -134,7 +134,7 @@ class PickleMachine {
   void append(std::vector<Ref> items, Kind kind) {
     Item& to = *top();
     if (keeps_nothing(to)) return;
-    if (to.kind != kind) bad("adds items to what is no container");
+    if (to.kind != kind) bad("adds items to something that is not a container");
     place(to, items);
     to.items.insert(to.items.end(), std::make_move_iterator(items.begin()),
                     std::make_move_iterator(items.end()));

@@ -55,14 +55,15 @@ void read_payloads(const ZipFile& zip, const std::string& folder, const std::str
 // A dict of tensors as torch.save writes it: an archive in the archive.
 void read_saved_tensors(const ZipFile& zip, const ZipEntry& entry, Archive& out) {
   const Saved saved = read_saved(read_entry(zip, entry), cat("'", entry.name, "'"));
-  if (saved.value->kind != Item::Kind::kDict) malformed(cat("'", entry.name, "' is no dict of tensors"));
+  if (saved.value->kind != Item::Kind::kDict) malformed(cat("'", entry.name, "' is not a dict of tensors"));
   const auto& items = saved.value->items;
   for (size_t i = 0; i + 1 < items.size(); i += 2) {
     const std::string& name = items[i]->text;
     const Item& value = *items[i + 1];
-    if (items[i]->kind != Item::Kind::kString) malformed(cat("'", entry.name, "' has a key that is no name"));
+    if (items[i]->kind != Item::Kind::kString)
+      malformed(cat("'", entry.name, "' has a key that is not a name"));
     if (value.kind != Item::Kind::kTensor) {
-      out.refused[name] = value.text.empty() ? "it is no tensor" : cat("it is an object of ", value.text);
+      out.refused[name] = value.text.empty() ? "it is not a tensor" : cat("it is an object of ", value.text);
       continue;
     }
     const ZipEntry* storage = find_storage(saved, value.text);

@@ -29,7 +29,8 @@ struct Call {
     return node.inputs[i].value;
   }
   const Graph& graph(size_t i) const {
-    if (!argument(i).graph) malformed(cat("argument ", i, " of ", short_target(node.target), " is no graph"));
+    if (!argument(i).graph)
+      malformed(cat("argument ", i, " of ", short_target(node.target), " is not a graph"));
     return *argument(i).graph;
   }
   Value value(size_t i) const {
@@ -71,7 +72,7 @@ void expect_unwritten(const Call& c, const std::vector<Value>& values) {
 std::vector<ValueId> tensors(const Call& c, const std::vector<Value>& values) {
   std::vector<ValueId> out;
   for (const Value& v : values) {
-    if (!v.is_tensor() && v.kind != Value::Kind::kInt) c.unsupported("a result that is no tensor");
+    if (!v.is_tensor() && v.kind != Value::Kind::kInt) c.unsupported("a result that is not a tensor");
     if (v.is_tensor() && v.tensor.complex) c.unsupported("a result of complex numbers");
     out.push_back(aten::as_term(c.b(), v).id());
   }
@@ -159,7 +160,7 @@ std::vector<Value> op_map(const Call& c) {
   return over_rows(c, c.graph(0), {}, operands(c, c.list(1)), operands(c, c.list(2)));
 }
 
-// A region that runs where it stands. It shares the storages of its operands.
+// A region that runs in place. It shares the storages of its operands.
 std::vector<Value> inlined(const Call& c, size_t graph, size_t first) {
   std::vector<Value> given;
   for (size_t i = first; i < c.node.inputs.size(); ++i) {

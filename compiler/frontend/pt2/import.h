@@ -39,7 +39,7 @@ struct Imported {
 
 bool is_program(const graph::Data& file);
 
-// Collects what is not supported as problems and goes on. Throws Error for files that cannot be read.
+// Collects what is not supported as problems and continues. Throws Error for files that cannot be read.
 //
 // Names. Inputs and outputs are named by their place in the module's arguments and results ("past.0.key").
 // A symbolic dim is named after the first input that has it ("x.0").

@@ -106,7 +106,7 @@ Value Importer::value_of(const Argument& a, const Scope& scope) const {
     case Kind::kSymFloat:
     case Kind::kSymBool: {
       const auto found = scope.find(a.text);
-      if (found == scope.end()) malformed(cat("nothing defines '", a.text, "'"));
+      if (found == scope.end()) malformed(cat("'", a.text, "' is not defined"));
       return found->second;
     }
     case Kind::kInt: return Value::integer_of(a.integer);

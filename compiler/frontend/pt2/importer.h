@@ -17,7 +17,7 @@
 
 namespace stridec::pt2 {
 
-// "acme::swiglu" for "torch.ops.acme.swiglu.default"; "" for what is no operator of torch.ops.
+// "acme::swiglu" for "torch.ops.acme.swiglu.default"; "" for what is not an operator of torch.ops.
 std::string user_name(const std::string& target);
 
 using Scope = std::unordered_map<std::string, aten::Value>;
@@ -29,8 +29,8 @@ class Importer {
   graph::Builder& b;
   std::map<std::string, sym::Expr> symbols;  // of the program's expressions: "s77"
   std::vector<Diagnostic> problems;
-  bool autocast = false;              // the nodes are in a region of torch.autocast
-  std::set<std::string> unsupported;  // targets without an import, reported beforehand
+  bool autocast = false;                 // the nodes are in a region of torch.autocast
+  std::set<std::string> unsupported;     // targets without an import, reported beforehand
   std::unordered_set<const Node*> dead;  // nodes that are left out (liveness.h)
   std::vector<graph::ModelNode> nodes;   // those that run() met
   const graph::UserOperators* operators = nullptr;

@@ -55,7 +55,7 @@ class Machine final : public frontend::PickleMachine<Item> {
     const bool storage = id->kind == Kind::kTuple && id->items.size() == 5 &&
                          id->items[0]->text == "storage" && id->items[1]->kind == Kind::kOther &&
                          id->items[2]->kind == Kind::kString;
-    if (!storage) unsupported("a reference that is no storage");
+    if (!storage) unsupported("a reference that is not a storage");
     Ref out = make(Kind::kOther);
     out->text = "storage";
     out->items = {id->items[1], id->items[2]};
@@ -67,7 +67,7 @@ class Machine final : public frontend::PickleMachine<Item> {
     push(called(f, args));
   }
   Ref called(const Ref& f, const Ref& args) {
-    if (args->kind != Kind::kTuple || f->kind != Kind::kOther) bad("calls what is no function");
+    if (args->kind != Kind::kTuple || f->kind != Kind::kOther) bad("calls something that is not a function");
     const std::vector<Ref>& a = args->items;
     if (f->text == "collections OrderedDict" && a.empty()) return make(Kind::kDict);
     if (f->text.starts_with("torch._utils _rebuild_parameter") && !a.empty()) return a[0];
@@ -100,7 +100,7 @@ class Machine final : public frontend::PickleMachine<Item> {
   std::vector<Size> sizes(const Ref& tuple) const {
     std::vector<Size> out;
     for (const Ref& item : tuple->items) {
-      if (item->kind != Kind::kInt) bad("has a tensor whose sizes are no integers");
+      if (item->kind != Kind::kInt) bad("has a tensor whose sizes are not integers");
       out.push_back({.value = item->integer, .text = {}});
     }
     return out;

@@ -25,7 +25,7 @@ struct Item {
   bool placed = false;                       // in another item: it is complete
 };
 
-// Throws Error kMalformed for bytes that are no pickle, kUnsupported for one that builds something from
+// Throws Error kMalformed for bytes that are not a pickle, kUnsupported for one that builds something from
 // other opcodes than torch.save's.
 std::shared_ptr<Item> read_pickle(std::string_view bytes);
 

@@ -63,7 +63,7 @@ Argument decode_bool(const Json& json) {
 }
 Argument decode_string(const Json& json) { return named(Kind::kString, string_of(json, "as_string")); }
 
-// A SymIntArgument and its kin: a name, or the value itself.
+// A SymIntArgument and the like: a name, or the value itself.
 Argument decode_symbolic(const Json& json, Kind kind) {
   const Union u = union_of(json, "a symbolic argument");
   if (u.tag == "as_name") return named(kind, string_of(u.value, "as_name"));

@@ -108,7 +108,7 @@ struct Program {
 // Throws Error kMalformed for text that is not such a program, kUnsupported for another major version.
 Program decode_program(std::string_view json);
 
-// One weight of PayloadConfig: where its storage is in the archive and how the tensor lies in it.
+// One weight of PayloadConfig: where its storage is in the archive, and the tensor's layout in it.
 struct Payload {
   std::string path;
   bool pickled = false;

@@ -9,7 +9,7 @@
 namespace stridec::pt2 {
 
 // The path of each leaf in order: {"past", "0", "key"}. `fields` has the field names of registered named
-// tuples. Throws Error kMalformed for text that is no tree spec.
+// tuples. Throws Error kMalformed for text that is not a tree spec.
 using Path = std::vector<std::string>;
 std::vector<Path> leaf_paths(std::string_view spec, const std::map<std::string, Path>& fields);
 

@@ -13,8 +13,8 @@ struct Weight {
   bool complex = false;
   graph::Data data;  // points into the archive where the tensor is contiguous, a copy otherwise
 };
-// Throws Error for tensors that lie outside of their storage, have unknown types, or are not there: exported
-// from fake tensors. With `missing_is_zero`, the latter are zeros.
+// Throws Error for tensors that exceed their storage, have unknown types, or are missing, as in programs
+// exported from fake tensors. With `missing_is_zero`, the latter are zeros.
 Weight read_weight(const std::string& name, const StoredTensor& stored, bool missing_is_zero);
 
 }  // namespace stridec::pt2

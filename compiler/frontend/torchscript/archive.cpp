@@ -145,7 +145,7 @@ Archive read_archive(const graph::Data& file) {
   out.module = read_member(out.zip, out.root + "data.pkl");
   out.constants = read_member(out.zip, out.root + "constants.pkl");
   if (out.constants && out.constants->kind != Item::Kind::kTuple)
-    fail(ErrorKind::kMalformed, "bad-archive", "constants.pkl is no tuple");
+    fail(ErrorKind::kMalformed, "bad-archive", "constants.pkl is not a tuple");
   try {
     out.traced_inputs = read_member(out.zip, out.root + "traced_inputs.pkl");
   } catch (const Error&) {

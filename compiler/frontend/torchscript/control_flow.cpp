@@ -323,7 +323,7 @@ class ControlFlow {
     VK kind = VK::kTensor;
     bool complex = false;
     ValueId start;
-    // An integer that every iteration changes by the same amount is no carried value.
+    // An integer that every iteration changes by the same amount is not a carried value.
     bool inductive = false;
     sym::Expr first = 0, step = 0;
     std::shared_ptr<aten::Storage> storage;  // that the body writes; null: a name

@@ -18,7 +18,7 @@ struct ElementType {
 std::optional<ElementType> element_type(int64_t number);
 std::string element_type_name(int64_t number);
 int64_t element_type_number(DType dtype, bool complex);
-// "FloatStorage" of a pickle. None for names that are no storage.
+// "FloatStorage" of a pickle. None for names that are not storage.
 std::optional<int64_t> storage_element_type(std::string_view storage);
 
 }  // namespace stridec::torchscript

@@ -397,7 +397,7 @@ Value Evaluator::constant(const std::string& name) {
     fail(ErrorKind::kMalformed, "bad-source", cat("the archive has no constant '", name, "'"));
   const Item& item = *archive_.constants->items[at];
   if (item.kind != Item::Kind::kTensor)
-    unsupported(cat("constant '", name, "' is no tensor"),
+    unsupported(cat("constant '", name, "' is not a tensor"),
                 "torch.jit.optimize_for_inference hides weights: save the module before it");
   const Value out(weights_.load("constants", item.tensor, name));
   constants_.emplace(name, out);
@@ -423,7 +423,7 @@ Value Evaluator::evaluate(const Expression& e, Frame& frame) {
     case EK::kName: {
       const auto found = frame.names.find(e.text);
       if (found == frame.names.end())
-        fail(ErrorKind::kMalformed, "bad-source", cat("nothing defines '", e.text, "', at ", place()));
+        fail(ErrorKind::kMalformed, "bad-source", cat("'", e.text, "' is not defined, at ", place()));
       return found->second;
     }
     case EK::kAttribute: {

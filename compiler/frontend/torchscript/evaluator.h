@@ -59,7 +59,7 @@ class Evaluator {
   int version = 10;                  // of the operators
   size_t calls = 0;                  // of operators
   const graph::UserOperators* operators = nullptr;
-  std::vector<graph::UnknownCall> unknown;  // calls of operators that nobody knows
+  std::vector<graph::UnknownCall> unknown;  // calls of unknown operators
 
   // The value of an item of data.pkl. Shared items are one value; tensors stay in the file until they are
   // read. `path` names what it is in.
@@ -89,7 +89,7 @@ class Evaluator {
   };
   // Those that are states, by their paths.
   std::map<std::string, Left> attribute_states;
-  // Those that change and are no states.
+  // Those that change and are not states.
   std::map<std::string, Left> changed_attributes();
   // forward(), starting from the states. Throws Raised.
   Value call_from_states(const Value& module, const std::string& method, const Arguments& arguments);
@@ -97,7 +97,7 @@ class Evaluator {
   bool is_changed(const SetAttribute& set) const;
   void update_attribute_states();  // adds the nodes that keep what was set
 
-  // -- where the evaluation stands, for messages
+  // -- the place of the evaluation, for messages
   std::string place() const;
   std::string object_path() const { return paths_.empty() ? "" : paths_.back(); }
   void record(Error error, const std::string& op);

@@ -45,7 +45,7 @@ class Pass {
   Written run() {
     const Value module = evaluator_.from_pickle(archive_.module, "");
     if (!module.is(VK::kObject) || !module.object->type)
-      fail(ErrorKind::kMalformed, "bad-archive", "the archive's top object is no module");
+      fail(ErrorKind::kMalformed, "bad-archive", "the archive's top object is not a module");
     const auto& methods = module.object->type->methods;
     const auto method = methods.find(options_.method);
     const bool chosen = options_.method != "forward";

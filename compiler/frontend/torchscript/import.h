@@ -14,15 +14,15 @@ struct Imported {
   graph::Graph graph;
   std::vector<Diagnostic> problems;  // everything that prevents compilation
   std::vector<Diagnostic> warnings;
-  std::string summary;  // "TorchScript, 69 operators, weights 44.7 MB"
+  std::string summary;                           // "TorchScript, 69 operators, weights 44.7 MB"
   std::vector<graph::UnknownCall> unknown = {};  // calls of unknown operators
 };
 
-// Whether the file is one of PyTorch's that is no exported program. import_module says of those that are no
-// TorchScript what they are.
+// Whether the file is one of PyTorch's, but not an exported program. Of files that are not TorchScript,
+// import_module says what they are.
 bool is_module(const graph::Data& file);
 
-// Collects what is not supported as problems and goes on. Throws Error for files that cannot be read.
+// Collects what is not supported as problems and continues. Throws Error for files that cannot be read.
 //
 // Inputs. The arguments of forward(), or of another method that `method` names, by their names; items of
 // tuples, lists and dicts are "pair.0", "images.2" and "targets.boxes". Their types come from `shapes`, or

@@ -84,7 +84,7 @@ class Lexer {
       add(Kind::kIndent);
     }
     for (; width < indents_.back(); indents_.pop_back()) add(Kind::kDedent);
-    if (width != indents_.back()) bad("the indentation fits no block");
+    if (width != indents_.back()) bad("the indentation matches no block");
     return true;
   }
 
@@ -188,7 +188,7 @@ class Lexer {
     const bool arrow = text_.substr(at_, 2) == "->";
     if (!arrow && std::string_view("()[]{}:,.=-+*@").find(c) == std::string_view::npos)
       bad(cat("the character with code ", static_cast<int>(static_cast<unsigned char>(c)),
-              " is not of such a source"));
+              " is not allowed in the source of TorchScript"));
     add(Kind::kSymbol).text = arrow ? "->" : std::string(1, c);
     at_ += arrow ? 2 : 1;
   }

@@ -334,9 +334,9 @@ class Parser {
       s.targets.push_back(left.text);
       return;
     }
-    if (left.kind != Kind::kTuple) bad("a value is assigned to what is no name");
+    if (left.kind != Kind::kTuple) bad("a value is assigned to something that is not a name");
     for (const Expression& item : left.items) {
-      if (item.kind != Kind::kName) bad("a value is assigned to what is no name");
+      if (item.kind != Kind::kName) bad("a value is assigned to something that is not a name");
       s.targets.push_back(item.text);
     }
     // "a, = x" unpacks one value.

@@ -51,7 +51,7 @@ class Machine final : public frontend::PickleMachine<Item> {
     const bool storage = id->kind == Kind::kTuple && id->items.size() == 5 &&
                          id->items[0]->text == "storage" && id->items[1]->kind == Kind::kName &&
                          id->items[2]->kind == Kind::kString;
-    if (!storage) unsupported("a reference that is no storage");
+    if (!storage) unsupported("a reference that is not a storage");
     const std::string& type = id->items[1]->text;
     const auto number = storage_element_type(std::string_view(type).substr(type.find(' ') + 1));
     if (!number || !type.starts_with("torch ")) unsupported(cat("a storage of type ", type));
@@ -75,17 +75,18 @@ class Machine final : public frontend::PickleMachine<Item> {
   void build() {
     ItemRef state = pop();
     Item& to = *top();
-    if (to.kind != Kind::kObject || !to.items.empty()) bad("sets the state of what is no new object");
+    if (to.kind != Kind::kObject || !to.items.empty())
+      bad("sets the state of something that is not a new object");
     place(to, {state});
     to.items = {std::move(state)};
   }
 
   void reduce() {
     const ItemRef args = pop(), f = pop();
-    if (f->kind != Kind::kName) bad("calls what is no function");
-    // The value of an enum stands by itself.
+    if (f->kind != Kind::kName) bad("calls something that is not a function");
+    // The value of an enum is stored by itself.
     const bool one = args->kind != Kind::kTuple && f->text.starts_with(kOfProgram);
-    if (args->kind != Kind::kTuple && !one) bad("calls what is no function");
+    if (args->kind != Kind::kTuple && !one) bad("calls something that is not a function");
     push(called(f->text, one ? std::vector{args} : args->items));
   }
   ItemRef called(const std::string& f, const std::vector<ItemRef>& a) {
@@ -111,7 +112,7 @@ class Machine final : public frontend::PickleMachine<Item> {
   std::vector<int64_t> integers(const ItemRef& tuple) const {
     std::vector<int64_t> out;
     for (const ItemRef& item : tuple->items) {
-      if (item->kind != Kind::kInt) bad("has a tensor whose sizes are no integers");
+      if (item->kind != Kind::kInt) bad("has a tensor whose sizes are not integers");
       out.push_back(item->integer);
     }
     return out;

@@ -50,7 +50,7 @@ struct Item {
   bool placed = false;  // in another item: it is complete
 };
 
-// Throws Error kMalformed for bytes that are no pickle or that are damaged, kUnsupported for opcodes and
+// Throws Error kMalformed for bytes that are not a pickle or that are damaged, kUnsupported for opcodes and
 // globals that TorchScript does not write.
 ItemRef read_pickle(std::string_view bytes, const std::string& what);
 

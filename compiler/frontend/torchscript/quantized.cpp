@@ -37,7 +37,7 @@ struct Packed {
 };
 Packed unpack(Evaluator& e, const Value& packed) {
   if (!packed.is(VK::kObject) || !packed.object->fields.contains("0") || !packed.object->fields.contains("1"))
-    unsupported(cat(kind_name(packed), " is no packed weight"));
+    unsupported(cat(kind_name(packed), " is not a packed weight"));
   const Value& weight = packed.object->fields.at("0");
   const Value& bias = packed.object->fields.at("1");
   Packed out{.weight = tensor_of(e, packed, weight), .scale = {}, .zero = {}, .bias = {}};

@@ -89,7 +89,7 @@ Result to_int(const Call& c) {
   if (v.is(VK::kString)) {
     char* end = nullptr;
     const long long n = std::strtoll(v.text.c_str(), &end, 10);
-    if (v.text.empty() || *end) throw Raised{cat("ValueError: '", v.text, "' is no integer")};
+    if (v.text.empty() || *end) throw Raised{cat("ValueError: '", v.text, "' is not an integer")};
     return Value::of_integer(static_cast<int64_t>(n));
   }
   if (v.is(VK::kFloat) && !(std::abs(v.number) < 9e18))
@@ -102,7 +102,7 @@ Result to_float(const Call& c) {
   if (v.is(VK::kString)) {
     char* end = nullptr;
     const double n = std::strtod(v.text.c_str(), &end);
-    if (v.text.empty() || *end) throw Raised{cat("ValueError: '", v.text, "' is no float")};
+    if (v.text.empty() || *end) throw Raised{cat("ValueError: '", v.text, "' is not a float")};
     return Value::of_float(n);
   }
   if (v.is_whole()) {

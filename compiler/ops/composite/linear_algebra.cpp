@@ -138,7 +138,7 @@ template <class T>
 Square<T> square_of(const T& x) {
   const Term real = real_part(x);
   Builder& b = real.builder();
-  if (real.rank() < 2) does_not_fit(cat("a matrix is wanted, not ", to_string(real.shape())));
+  if (real.rank() < 2) does_not_fit(cat("expected a matrix, not ", to_string(real.shape())));
   const int64_t last = real.rank() - 1;
   const sym::Expr n = real.dim(last);
   b.require(sym::eq(real.dim(last - 1), n), "a matrix of {0} x {1} is not square", {real.dim(last - 1), n});

@@ -58,7 +58,7 @@ Term multi_margin(Term x, Term target, double p, double margin, std::optional<Te
 
 namespace {
 
-// x[label] along dim 1 of x, or along the only dim of class weights. A negative label is no label.
+// x[label] along dim 1 of x, or along the only dim of class weights. A negative label is not a label.
 Term at_label(Term x, Term label) {
   const graph::Attributes attributes = {{"dim", int64_t{x.rank() > 1}}, {"wrap", int64_t{0}}};
   graph::Builder& b = x.builder();

@@ -90,7 +90,7 @@ Term log_cumulative_sum_exp(Term x, int64_t dim) {
 Picked kth_value(Term x, int64_t dim, sym::Expr k) {
   Builder& b = x.builder();
   b.require(sym::logical_and(sym::ge(k, 1), sym::le(k, x.dim(dim))),
-            "element {0} in order is wanted of a dim of size {1}", {k, x.dim(dim)});
+            "the element of rank {0} is asked for in a dim of size {1}", {k, x.dim(dim)});
   const Ordered sorted = sort(sortable(x), dim);
   return {cast(squeeze(slice(sorted.values, dim, k - 1, 1), {dim}), x.dtype()),
           squeeze(slice(sorted.indices, dim, k - 1, 1), {dim})};

@@ -101,7 +101,7 @@ Term max_roi_pool(Term x, Term given, const RoiPoolOptions& options) {
   Builder& b = x.builder();
   const Term rois = cast(given, DType::kF32);
   const int64_t pooled[] = {options.height, options.width};
-  if (pooled[0] < 1 || pooled[1] < 1) does_not_fit("pooled_shape is two positive numbers");
+  if (pooled[0] < 1 || pooled[1] < 1) does_not_fit("pooled_shape must be two positive numbers");
   const double scale = options.spatial_scale, lowest = -std::numeric_limits<double>::infinity();
   const sym::Expr regions = rois.dim(0);
   const Term batch = cast(reshape(slice(rois, 1, 0, 1), {regions}), DType::kI64);

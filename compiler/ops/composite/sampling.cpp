@@ -157,7 +157,7 @@ Term crop_and_resize(Term x, Term given, Term batch, const CropOptions& options)
   Builder& b = x.builder();
   const Term rois = cast(given, DType::kF32), images = cast(batch, DType::kI64);
   const int64_t crop[] = {options.height, options.width};
-  if (crop[0] < 1 || crop[1] < 1) does_not_fit("a crop has a positive height and width");
+  if (crop[0] < 1 || crop[1] < 1) does_not_fit("a crop must have a positive height and width");
   const sym::Expr regions = rois.dim(0);
   const Shape all{regions, crop[0], crop[1]};
   std::vector<Term> position;

@@ -258,8 +258,8 @@ class WeightSplitter {
   std::set<Place> refused_;
 };
 
-// Whether the nest is no contraction and reduces columns that a dim with divisions runs across. Thread groups
-// then need to know which of its points are neighbours in memory.
+// Whether the nest is not a contraction and reduces columns that a dim with divisions runs across. Thread
+// groups then need to know which of its points are neighbours in memory.
 bool reduces_columns(const Program& program, const Nest& nest) {
   bool found = false;
   const auto look = [&](const Stmt& stmt) {

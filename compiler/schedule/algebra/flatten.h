@@ -10,7 +10,7 @@ namespace stridec::schedule {
 //   ->  nest (%i<64*batch, ...)  store t[%i, ...] f(x[%i, ...], mask[mod(%i, 64), ...])
 //       nest (%i<64*batch, ...)  load t[%i, ...]
 //
-// Example: an addition to every batch of windows stands between two GEMMs over all windows; afterwards all
+// Example: an addition to every batch of windows is between two GEMMs over all windows; afterwards all
 // three share their dims. Applies to arena buffers that one pointwise nest stores and whose readers all
 // combine the same two neighbouring dims. The last dim, which is contiguous in memory, is not merged.
 void flatten(loop::Program& program);

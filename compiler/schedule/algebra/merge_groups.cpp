@@ -109,7 +109,7 @@ class ChannelJoiner {
     const auto size = extent_of(product->k, *channel);
     groups.channel = {*channel, *size};
     const auto count = sym::as_const(groups.group.extent), width = sym::as_const(groups.column.extent);
-    // Depthwise convolutions (one channel per group) are no GEMM, and they read their input once.
+    // Depthwise convolutions (one channel per group) are not GEMMs, and they read their input once.
     if (!count || !width || *size < 2) return std::nullopt;
     while (*count % (2 * groups.together) == 0 && 2 * groups.together * std::max(*size, *width) <= kChannels)
       groups.together *= 2;

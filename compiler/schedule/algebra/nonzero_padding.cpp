@@ -154,7 +154,7 @@ class Borders {
                                        .prepacked = true});
   }
 
-  // Adds sums[columns, taps]: the weights summed over the reduced dims that are no taps.
+  // Adds sums[columns, taps]: the weights summed over the reduced dims that are not taps.
   loop::BufferId sum_channels() {
     std::vector<Expr> shape, extents;
     std::vector<Dim> channels;

@@ -73,7 +73,7 @@ class Splitter {
     for (Expr var : split_.keep)
       if (!find(reduce_->dims, var)) return cat("the reduction does not run over ", var.name());
     if (split_.strip && (split_.keep.size() != 1 || reduce_->dims.size() != 1 || split_.join))
-      return "strips want a reduction over one dim";
+      return "tiles need a reduction over one dim";
     if (split_.join && !find(nest_.dims, *split_.join)) return cat("no parallel dim ", split_.join->name());
     for (const auto* dims : {&nest_.dims, &reduce_->dims})
       for (const Dim& dim : *dims)
@@ -434,7 +434,7 @@ ReductionSplit to_reduction_split(const loop::Directive& directive) {
   const auto& args = directive.args;
   auto dim = [&](size_t i) {
     if (i >= args.size() || args[i].size() < 2 || args[i][0] != '%')
-      bad(cat("wants a dim as argument ", i + 1));
+      bad(cat("needs a dim as argument ", i + 1));
     return sym::var(args[i]);
   };
   size_t i = 0;
@@ -444,7 +444,7 @@ ReductionSplit to_reduction_split(const loop::Directive& directive) {
     const std::string number = i + 1 < args.size() ? args[i + 1] : "";
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), split.strip);
     if (error != std::errc() || end != number.data() + number.size() || split.strip < 1)
-      bad(cat("wants a positive number as argument ", i + 2));
+      bad(cat("needs a positive number as argument ", i + 2));
     i += 2;
   }
   if (i < args.size() && args[i] == "join") {

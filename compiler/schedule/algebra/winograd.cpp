@@ -237,12 +237,13 @@ class Applying {
     const int percent = static_cast<int>(100 * choice.cycles / (family.choice.cycles + other.choice.cycles));
     const std::string time = cat("one transform of what both read, and ", percent, " % of their time");
     if (!choice.cached && (family.choice.cached || other.choice.cached))
-      return note(false, cat(time, ", but what passes between transforms would be too large for a cache"));
+      return note(false,
+                  cat(time, ", but the intermediates between the transforms would be too large for a cache"));
     if (choice.streams && !(family.choice.streams && other.choice.streams))
       return note(false, cat(time, ", but the weights of both would be too large for a cache"));
     if (percent > kMostPercent) return note(false, time);
     if (!may_move(program_, steps, flow, at, family.at[0] - 1))  // independent of all members
-      return note(false, "a step between them is in the way");
+      return note(false, "a step between them prevents it");
     note(true, time);
     family.at.push_back(at);
     family.choice = choice;

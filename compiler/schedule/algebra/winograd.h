@@ -26,7 +26,7 @@ namespace stridec::schedule {
 
 // Returns the three nests, in order, that replace `nest` with tiles of m x m outputs (m is 2 or 4). Adds
 // buffers, and adds the nest that computes U to program.prepack. Returns none and sets `reason` if the nest
-// is no 3x3 stride-1 convolution by f32 weights.
+// is not a 3x3 stride-1 convolution by f32 weights.
 std::vector<loop::Nest> winograd(loop::Program& program, const loop::Nest& nest, int m, std::string* reason);
 
 // Applies Winograd where the saved arithmetic outweighs the added memory traffic. Convolutions of one input

@@ -72,7 +72,7 @@ class Asker {
     return cat("the nest has no parallel dim ", var.name(), ", but ",
                nest_.dims.empty() ? "none" : names(nest_.dims));
   }
-  // Which of `these` is no parallel dim, or is named twice, as a reason; "" if none is.
+  // Which of `these` is not a parallel dim, or is named twice, as a reason; "" if none is.
   std::string misnamed(const LoopPlan::Dims& these) const {
     for (size_t i = 0; i < these.size(); ++i) {
       if (!find(these[i])) return unknown(these[i]);
@@ -89,8 +89,8 @@ class Asker {
     LoopPlan one;
     if (const std::string reason = parsed(directive, one); !reason.empty()) return reason;
     if (!one.reorder.empty()) {
-      if (!plan_.reshapes.empty()) return "it stands behind a merge or a split";
-      if (!plan_.reorder.empty()) return "it is there twice";
+      if (!plan_.reshapes.empty()) return "it follows a merge or a split";
+      if (!plan_.reorder.empty()) return "it occurs twice";
       if (const std::string reason = misnamed(one.reorder); !reason.empty()) return reason;
       if (one.reorder.size() != nest_.dims.size()) return cat("the dims are ", names(nest_.dims));
       if (updates()) return "points update memory, one after the other";
@@ -109,7 +109,7 @@ class Asker {
       plan_.reshapes.push_back(one.reshapes[0]);
     } else {
       const LoopPlan::Dims& merge = one.reshapes[0].merge;
-      if (merge.size() < 2) return "it wants two dims";
+      if (merge.size() < 2) return "it needs two dims";
       if (const std::string reason = misnamed(merge); !reason.empty()) return reason;
       for (size_t i = 0; i + 1 < merge.size(); ++i)
         if (find(merge[i + 1]) != find(merge[i]) + 1)
@@ -145,7 +145,7 @@ class Asker {
       return "it is for a GPU";
     if (directive.name != "vectorize" && directive.name != "accumulators" && directive.name != "tile" &&
         !once_.insert(directive.name).second)
-      return "it is there twice";
+      return "it occurs twice";
     // Indices and sums of them stay within 64 bits.
     constexpr int64_t kMost = int64_t{1} << 40, kMostTogether = 16;
     for (const int64_t number : {one.chunk, one.grain, one.blocks.empty() ? 1 : one.blocks[0].factor})
@@ -156,14 +156,14 @@ class Asker {
     if (directive.name == "chunk") plan_.chunk = one.chunk;
     if (!one.order.empty()) plan_.order = one.order;
     for (const auto& [var, lanes] : one.width)
-      if (!plan_.width.emplace(var, lanes).second) return "it is there twice";
+      if (!plan_.width.emplace(var, lanes).second) return "it occurs twice";
     if (one.single) plan_.single = one.single;
     for (const auto& [var, count] : one.accumulators)
-      if (!plan_.accumulators.emplace(var, count).second) return "it is there twice";
+      if (!plan_.accumulators.emplace(var, count).second) return "it occurs twice";
     if (one.transpose) plan_.transpose = one.transpose;
     for (const LoopPlan::Split& block : one.blocks) {
       for (const LoopPlan::Split& other : plan_.blocks)
-        if (other.dim == block.dim) return "it is there twice";
+        if (other.dim == block.dim) return "it occurs twice";
       plan_.blocks.push_back(block);
     }
     if (!one.points.empty()) plan_.points = one.points;
@@ -208,7 +208,8 @@ class Asker {
   }
 
   std::string vectorize(Expr var, int width) const {
-    if (!is_power_of_two(width) || width < 2 || width > 64) return "lanes are 2, 4, 8, 16, 32 or 64";
+    if (!is_power_of_two(width) || width < 2 || width > 64)
+      return "the number of lanes must be 2, 4, 8, 16, 32 or 64";
     for (const std::string& reason : {depending(nest_.dims, var), depending(nest_.body, var)})
       if (!reason.empty()) return reason;
     if (find(var)) {
@@ -248,7 +249,7 @@ class Asker {
   std::string accumulators(Expr var, int count) const {
     constexpr int kMost = 64;  // each is a register, or should be
     if (count > kMost) return cat("its number is ", kMost, " at most");
-    if (!is_power_of_two(count)) return "they meet in pairs: 1, 2, 4, 8, ...";
+    if (!is_power_of_two(count)) return "its number must be a power of two";
     if (!plan_.width.count(var) || find(var)) return cat("no reduction has lanes along ", var.name());
     bool found = false;
     loop::for_each_stmt(nest_.body, [&](const loop::Stmt& stmt) {

@@ -25,19 +25,19 @@ int64_t number(const loop::Directive& directive, size_t at) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error == std::errc() && end == text.data() + text.size() && value >= 1) return value;
   }
-  bad(directive, cat("wants a positive number as argument ", at + 1));
+  bad(directive, cat("needs a positive number as argument ", at + 1));
 }
 
 int small_number(const loop::Directive& directive, size_t at) {
   constexpr int64_t kMost = 1 << 20;
   const int64_t value = number(directive, at);
-  if (value > kMost) bad(directive, cat("wants a number of at most ", kMost, " as argument ", at + 1));
+  if (value > kMost) bad(directive, cat("needs a number of at most ", kMost, " as argument ", at + 1));
   return static_cast<int>(value);
 }
 
 Expr dim(const loop::Directive& directive, size_t at) {
   if (at >= directive.args.size() || directive.args[at].empty() || directive.args[at][0] != '%')
-    bad(directive, cat("wants a dim as argument ", at + 1));
+    bad(directive, cat("needs a dim as argument ", at + 1));
   return sym::var(directive.args[at]);
 }
 

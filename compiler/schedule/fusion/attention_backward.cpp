@@ -114,7 +114,7 @@ bool apply_any(Program& program, loop::Steps& steps, const Flow& flow, const For
   for (const Rule& rule : rules) {
     const auto refused = apply(program, steps, flow, forward, backward, rule);
     decision.fused = !refused;
-    decision.reason = refused ? "attention's backward pass stays apart: " + *refused : rule.what + before;
+    decision.reason = refused ? "attention's backward pass is not fused: " + *refused : rule.what + before;
     if (!refused) break;
     before = ", because " + *refused;
   }

@@ -44,7 +44,7 @@ void explain(const loop::Program& program, std::vector<Decision>& decisions) {
     });
     if (products && windows && !in_others)
       decisions.push_back(decision_about(program, *nest(all.front()), *nest(all.back()), false,
-                                         cat("no strips of rows: ", reason_of(program, all))));
+                                         cat("not fused by rows: ", reason_of(program, all))));
   }
 }
 

@@ -136,7 +136,7 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
   }
   for (size_t i = 0; i + 1 < count; ++i) {
     const BufferId buffer = *makes(chain.at[i]);
-    why = "what passes between them is read elsewhere";
+    why = "the intermediate has another reader";
     if (chain.kept) return std::nullopt;  // only the last intermediate may have other readers
     chain.kept = !passes_once(program_, flow_, buffer);
     chain.passing.push_back({buffer, accesses_along(program_, nest_of(chain, i), buffer, true),
@@ -152,7 +152,7 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
   sort_stable(order, [](const auto& a, const auto& b) { return a.first > b.first; });
   chain.images.resize(count);
   chain.image_dims.resize(count - 1);
-  why = "rows do not lead to rows";
+  why = "an output row does not depend on a range of input rows";
   for (const auto& [stride, var] : order) {
     if (stride <= 1) break;
     bool leads = false;
@@ -220,7 +220,7 @@ std::optional<RowChain> RowChains::with_rows(RowChain chain, Expr var, const Fit
     if (!divides) continue;
     chain.points = sym::simplify(sym::ceildiv(chain.rows.back().extent, unit), program_.facts);
     leads = true;
-    why = "rows that others read as well would be made twice, or not at all";
+    why = "rows with other readers would be computed twice, or not at all";
     if (chain.kept && !is_made_once(chain)) return std::nullopt;
     return fits(chain, why) ? std::optional(chain) : std::nullopt;
   }

@@ -51,11 +51,11 @@ class Finder {
       });
       for (BufferId id : group.own) traffic -= meets ? traffic_of(program_, *chain, id) : 0;
     }
-    why = "what passes stays in caches";
+    why = "the intermediates stay in caches anyway";
     if (traffic <= 0) return std::nullopt;
     why =
-        "weights that are read for each strip, and rows at the ends of strips, would take as long as memory "
-        "does";
+        "weights read again for each tile, and rows computed twice at tile borders, would take as long as "
+        "the memory traffic";
     const double gain = traffic - cost.overhead;
     if (gain < kLeastGain * (cost.work + cost.traffic)) return std::nullopt;
     return Found{*std::move(chain), gain};

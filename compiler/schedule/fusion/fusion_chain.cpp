@@ -103,13 +103,12 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
       if (i > 0 && !reads(flow.effects[members[i + 1]], id) &&
           is_of_points(nest_at(program, steps, members[i]), id))
         continue;
-      if (!made_once(program, flow, id))
-        return refuse(reason, "what passes between them is needed in memory");
+      if (!made_once(program, flow, id)) return refuse(reason, "the intermediate is needed in memory");
       if (flow.total_readers[id.value] != 1 || !reads(flow.effects[members[i + 1]], id))
-        return refuse(reason, "what passes between them is read elsewhere");
+        return refuse(reason, "the intermediate has another reader");
     }
     if (!may_move(program, steps, flow, members[i], consumer, members))
-      return refuse(reason, "a step between them is in the way");
+      return refuse(reason, "a step between them prevents it");
   }
 
   Nest chain = nest_at(program, steps, members[0]);
@@ -121,9 +120,9 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
     if (matching.empty()) return refuse(reason, "they share no dims");
     const bool last = i + 1 == members.size();
     if (unmatched(next.dims, matching, false).empty() == last)
-      return refuse(reason, "rows of one are no rows of the other");
+      return refuse(reason, "the rows of one are not the rows of the other");
     if (i > 1 && !unmatched(chain.dims, matching, true).empty())
-      return refuse(reason, "rows of one are no rows of the other");
+      return refuse(reason, "the rows of one are not the rows of the other");
     chain = merged_nest(chain, next, matching);
   }
   if (statement_count(chain.body) > kMostStatements) return refuse(reason, "the nest would grow too long");

@@ -126,7 +126,7 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
     return refuse(reason, "one scatters");
   for (BufferId id : flow.effects[producer_at].writes)
     if (reads(flow.effects[consumer_at], id) && flow.total_writers[id.value] != 1)
-      return refuse(reason, "what passes between them is written in several places");
+      return refuse(reason, "the intermediate is written in several places");
   const Effects &before = flow.effects[producer_at], &after = flow.effects[consumer_at];
   Exchanges exchanges = exchanges_between(program[producer_id], program[consumer_id], before, after);
   const auto split = split_like(program, program[producer_id], program[consumer_id], exchanges.passing);
@@ -147,48 +147,47 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   const std::vector<Dim> producer_rest = unmatched(producer.dims, matching, true);
   const std::vector<Dim> consumer_rest = unmatched(consumer.dims, matching, false);
   if (!producer_rest.empty() && !consumer_rest.empty())
-    return refuse(reason, "both have dims that the other lacks");
+    return refuse(reason, "each has dims that the other lacks");
   if (matching.empty() && !(producer_rest.empty() && consumer_rest.empty()))
     return refuse(reason, "they share no dims");
 
   const bool same_domain = producer_rest.empty() && consumer_rest.empty();
   if (is_contraction(consumer)) return refuse(reason, "the consumer is a contraction");
   if (contraction && (!same_domain || has_loops(consumer)))
-    return refuse(reason, "the producer is a contraction and the consumer no epilogue");
+    return refuse(reason, "the producer is a contraction and the consumer is not an epilogue");
   if (contraction && updates_large_state(program, flow, consumer_at, consumer))
-    return refuse(reason, "it updates a large state, in one pass with the rest of the update");
+    return refuse(reason, "it belongs to the update of a large state, which is one pass");
   if (!same_domain) {
     std::vector<Dim> rows;
     for (auto [p, c] : matching) rows.push_back(producer.dims[p]);
     if (!passes_rows(producer, matching, passing) &&
         !(columns && has_loops(producer) && typical(points(rows), program.facts) >= kManyColumns))
-      return refuse(reason, "what passes between them would be a column");
+      return refuse(reason, "the intermediate would be a column");
     const auto row_count = program.facts.bounds(points(rows));
     const auto length = program.facts.bounds(points(producer_rest.empty() ? consumer_rest : producer_rest));
     if (row_count.hi < kFewRows && length.lo > kLongRow)
       return refuse(reason, "too few rows to keep the cores busy");
     if (groups && !rows_of_vectors(program, consumer_rest, program[consumer_id].dims))
-      return refuse(reason, "a group's channels may be no whole vectors, which go as fast by themselves");
+      return refuse(reason, "a group's channels may not fill vectors, and separate kernels are as fast");
     if (groups && typical(points(rows), program.facts) < kBusyRows &&
         typical(points(consumer_rest), program.facts) > static_cast<double>(kLongRow))
-      return refuse(reason, "few groups of many elements, which more than they can work on");
+      return refuse(reason, "there are few groups of many elements, too few to keep the cores busy");
     if (!has_loops(producer) && row_count.hi < kFewPoints && length.lo >= kManyMore)
-      return refuse(reason, "there is little to save");
+      return refuse(reason, "it would save little");
     // Example: whether a mask hides a whole row, which all heads share. Merging would make the rows of all
     // heads a single point of the nest.
     if (producer_rest.empty() && has_loops(producer) && passes_numbers(producer, passing) &&
         !read_in_common(flow.effects[producer_at], flow.effects[consumer_at]) &&
         (has_loops(consumer) ||
          has_other_rows(program, steps, flow, producer_at, consumer_at, matching.size())))
-      return refuse(
-          reason,
-          "numbers pass, and the rows that need them have nothing else in common with what makes them");
+      return refuse(reason,
+                    "the intermediate is one number for each row, and the kernels share nothing else");
   }
   if (statement_count(producer.body) + statement_count(consumer.body) > kMostStatements)
     return refuse(reason, "the nest would grow too long");
   const bool down = may_move(program, steps, flow, producer_at, consumer_at);
   if (!down && !may_move(program, steps, flow, consumer_at, producer_at))
-    return refuse(reason, "a step between them is in the way");
+    return refuse(reason, "a step between them prevents it");
 
   return replace_steps(program, steps, flow, down ? consumer_at : producer_at,
                        {down ? producer_at : consumer_at}, merged_nest(producer, consumer, matching));

@@ -105,7 +105,7 @@ class Prologues {
     if (decisions_) decision = decision_about(program_, *producer, *nest, false, "");
     std::string reason = refusal(*producer, *rows);
     if (reason.empty() && keeps_more(flow, from, passing))
-      reason = "what it reads would be in memory for longer";
+      reason = "its inputs would have to be kept for longer";
     if (reason.empty()) {
       const Expr bytes =
           loop::element_count(program_[passing].shape) * (2 * byte_size(program_[passing].dtype));
@@ -113,7 +113,7 @@ class Prologues {
       decision.fused = try_inline(program_, steps, flow, from, &reason, true);
     }
     decision.reason =
-        decision.fused ? "made where the product copies its rows" : cat("not inlined: ", reason);
+        decision.fused ? "computed while the GEMM packs its rows" : cat("not inlined: ", reason);
     const bool fused = decision.fused;
     if (decisions_) decisions_->push_back(std::move(decision));
     if (fused) loop::renumber(program_[std::get<loop::Launch>(steps[static_cast<size_t>(at - 1)].node).nest]);
@@ -136,11 +136,11 @@ class Prologues {
   std::string refusal(const Nest& producer, const Rows& rows) const {
     double made = 1;
     for (const loop::Dim& dim : producer.dims) made *= typical(dim.extent, program_.facts);
-    if (rows.elements > made) return "the product reads an element for several rows";
+    if (rows.elements > made) return "the GEMM reads an element for several rows";
     const int number = byte_size(program_[rows.load->access.buffer].dtype);
-    if (number < kLeastNumber) return "what passes is narrow";
-    if (rows.columns < kLeastColumns) return cat("its rows meet ", rows.columns, " columns");
-    if (made * number < kLeastBytes) return "what passes stays in a cache";
+    if (number < kLeastNumber) return "the intermediate has a narrow type";
+    if (rows.columns < kLeastColumns) return cat("the GEMM has only ", rows.columns, " columns");
+    if (made * number < kLeastBytes) return "the intermediate stays in a cache";
     return "";
   }
 

@@ -63,7 +63,7 @@ class Siblings {
       if (decisions_)
         decisions_->push_back(
             {nest.name, "its siblings", true,
-             cat("joined: ", joined + 1, " small nests over the same dims are one launch")});
+             cat("joined: ", joined + 1, " small nests over the same dims become one launch")});
     }
   }
 

@@ -209,7 +209,7 @@ class Comparison {
         ++all;
       }
     if (contiguous == 0 || contiguous == all) return true;
-    *reason_ = "their results lie in memory along different dims";
+    *reason_ = "their results are contiguous along different dims";
     return false;
   }
 
@@ -389,10 +389,10 @@ class Joining {
     const auto differences = Comparison(program_, *a, *b).run(&reason);
     if (!differences) return -1;
     const int time = percent(*a, *b, *differences);
-    if (time > kMostPercent) reason = cat("one product would take ", time, " % of the time of both");
+    if (time > kMostPercent) reason = cat("one GEMM would take ", time, " % of the time of both");
     const bool up = may_move(program_, steps, flow, other, at);
     if (reason.empty() && ((!up && !may_move(program_, steps, flow, at, other)) || meet(*a, *b)))
-      reason = "a step between them is in the way";
+      reason = "a step between them prevents it";
     if (!reason.empty()) {
       note(*a, *b, false, std::move(reason));
       return -1;

@@ -153,8 +153,8 @@ class RowPrologues {
       if (decisions_)
         decisions_->push_back(decision_about(
             program_, *rows, program_[std::get<Launch>(steps[products[0]].node).nest], limit.has_value(),
-            limit ? cat("made by the product's blocks, of at most ", *limit, " rows")
-                  : cat("not made by the product's blocks: ", reason)));
+            limit ? cat("computed by the blocks of the GEMM, of at most ", *limit, " rows")
+                  : cat("not computed by the blocks of the GEMM: ", reason)));
       if (limit) fuse(steps, at, products, passing, elsewhere || !others.empty(), *limit);
       return;
     }
@@ -170,7 +170,7 @@ class RowPrologues {
     const Nest& rows = program_[std::get<Launch>(steps[at].node).nest];
     for (Expr index : store_of(*row_loop(rows), passing)->access.index)
       if (!loop::is_var_of(index, rows.dims) && !(index == row_loop(rows)->dims[0].var) && !index.is_const())
-        return "rows do not lie in order";
+        return "the rows are not in order in memory";
     if (elsewhere && program_[passing].storage != loop::Storage::kArena &&
         program_[passing].storage != loop::Storage::kOutput)
       return "its rows are kept";
@@ -198,7 +198,7 @@ class RowPrologues {
         reader.own = expected_of_product(program_, product, target_);
       }
       if (reader.fused.empty()) {
-        *reason = "no tile of the product has room for them";
+        *reason = "no tile of the GEMM has room for them";
         return std::nullopt;
       }
     }
@@ -213,9 +213,8 @@ class RowPrologues {
       }
       if (after >= before) {
         if (!limit)
-          *reason =
-              cat("of ", here, here == 1 ? " row" : " rows", " products with them are expected to take ",
-                  static_cast<int64_t>(after), " cycles instead of ", static_cast<int64_t>(before));
+          *reason = cat("of ", here, here == 1 ? " row" : " rows", " GEMMs with them are expected to take ",
+                        static_cast<int64_t>(after), " cycles instead of ", static_cast<int64_t>(before));
         return limit;
       }
       limit = here;

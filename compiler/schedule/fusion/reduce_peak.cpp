@@ -57,7 +57,7 @@ class Fuser {
     curves();
     std::string why;
     return RowChains(program_, flow_).chain_of(at, fits_, why)
-               ? cat("what is alive at once would not be less by ", static_cast<int>(100 * kLeastGain), " %")
+               ? cat("peak memory would not shrink by ", static_cast<int>(100 * kLeastGain), " %")
                : why;
   }
 
@@ -207,9 +207,8 @@ class Fuser {
       const Nest* needs = nest_at(change.apart->needed);
       made.push_back(decision_about(*nest_at(change.apart->made),
                                     needs ? needs->name : program_[change.apart->of].name, true,
-                                    "stored by itself and copied: what it becomes a part of need not be "
-                                    "there so soon, and less is alive "
-                                    "at once"));
+                                    "stored by itself and copied: the tensor that it becomes a part of is "
+                                    "allocated later, which lowers peak memory"));
       split_off(program_, flow_, *change.apart);
       return;
     }
@@ -218,7 +217,7 @@ class Fuser {
       copy_part(program_, flow_, part, after);
       if (!change.chain)
         made.push_back(decision_about(*nest_at(after + 1), program_[part.from].name, true,
-                                      "what is read of it later is copied, and less is alive at once"));
+                                      "the part that is read later is copied, which lowers peak memory"));
       flow_ = make_flow(program_, program_.steps);
     }
     if (!change.chain) return;
@@ -226,7 +225,7 @@ class Fuser {
     const size_t others = chain.at.size() - 1;
     made.push_back({nest_at(chain.at.back())->name, "strips", true,
                     cat("with the ", others > 1 ? cat(others, " nests") : "nest", " before it, ",
-                        chain.most * chain.rows.back().scale, " rows at a time, and less is alive at once"),
+                        chain.most * chain.rows.back().scale, " rows at a time, which lowers peak memory"),
                     0});
     more_time_ += cost_of_tiles(program_, flow_, chain).again;
     make_depth_first(program_, chain);
@@ -236,9 +235,9 @@ class Fuser {
   bool fit(RowChain& chain, std::string& why) const {
     if (!choose_length(program_, chain, kPassing, why)) return false;
     const TileCost cost = cost_of_tiles(program_, flow_, chain);
-    why = "weights would be read for each strip";
+    why = "weights would be read again for each tile";
     if (cost.weights > kWeightTraffic * 2 * cost.passing) return false;
-    why = "rows at the borders of strips would be computed twice, and a run would have much more to do";
+    why = "rows at tile borders would be computed twice, which adds too much work";
     return cost.again + more_time_ <= kMostTime * work_;
   }
   StepGroup group_of(const RowChain& chain) const {

@@ -162,7 +162,7 @@ class Rematerializer {
     for (size_t i = 0; i < readers->size(); ++i) {
       if (decisions_)
         decisions_->push_back(decision_about(program_, nest(at), nest((*readers)[i]), true,
-                                             "computed again: it costs less than storing it"));
+                                             "recomputed: that costs less than storing it"));
       replace((*readers)[i], std::move(rewritten[i]));
     }
     Nest rest = nest(at);

@@ -341,12 +341,12 @@ class Fuser {
       const int64_t shortest_length = least_points(*weights);
       decision->reason =
           shortest_length * passing > 2 * kTileCache
-              ? cat("not in strips: what passes at ", shortest_length, " points is too large for a cache")
-              : cat("not in strips: ", typical_points, " points are too few");
+              ? cat("not tiled: the intermediates of ", shortest_length, " points are too large for a cache")
+              : cat("not tiled: ", typical_points, " points are too few");
       return -1;
     }
     if (*weights > kWeightTraffic * 2.0 * static_cast<double>(most * passing)) {
-      decision->reason = cat("not in strips: all weights would be read for ", most, " points at a time");
+      decision->reason = cat("not tiled: all weights would be read for ", most, " points at a time");
       return -1;
     }
     decision->fused = true;

@@ -105,7 +105,7 @@ std::string refusal(std::span<const Candidate> space, const loop::Schedule& sche
         unlike(schedule.directives, there.directives) + unlike(there.directives, schedule.directives);
     if (!nearest || differ < least) nearest = &there, least = differ;
   }
-  if (!nearest) return cat("its kernel is none of those for this nest: ", join(kernels, ", "));
+  if (!nearest) return cat("its kernel is not one of those for this nest: ", join(kernels, ", "));
   // The values that the directive can take with the other directives unchanged, or with those of the nearest
   // schedule.
   const auto others = [&](const std::string& name) {
@@ -126,7 +126,7 @@ std::string refusal(std::span<const Candidate> space, const loop::Schedule& sche
   }
   for (const loop::Directive& one : nearest->directives)
     if (!has(schedule.directives, one)) return cat(text(one), " is missing");
-  return cat("its directives stand in another order than in '", loop::to_string(*nearest), "'");
+  return cat("its directives have another order than in '", loop::to_string(*nearest), "'");
 }
 
 }  // namespace stridec::schedule

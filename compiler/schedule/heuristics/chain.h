@@ -14,7 +14,7 @@ struct RankedChainPlan {
   double cycles;  // of one core, symbols at typical sizes
 };
 
-// The plans that can run the nest, best first. Empty if it is no chain of two or more contractions or the
+// The plans that can run the nest, best first. Empty if it is not a chain of two or more contractions or the
 // target lacks a micro-kernel for one of them.
 std::vector<RankedChainPlan> chain_space(const loop::Program& program, const loop::Nest& nest,
                                          const CpuTarget& target);

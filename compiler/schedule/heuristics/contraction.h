@@ -17,7 +17,7 @@ struct RankedPlan {
 };
 
 // The plans that can run the nest, best first: one for each micro-kernel, assignment of the factors to a and
-// b, and way to read a. Empty if the nest is no contraction or no micro-kernel fits it.
+// b, and way to read a. Empty if the nest is not a contraction or no micro-kernel fits it.
 std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target);
 // All valid plans that the model distinguishes, best first: contraction_plans() with further task sizes, loop

@@ -221,7 +221,8 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
   if (const auto lines = loads_of(contraction->factors[1 - wide]); lines.size() == 1)
     sort_as_in_memory(sides[1 - wide], program, *lines[0], facts);
   contiguous_last(depth, program, loads, facts);
-  // A sum over several dims of two activations, as a weight's gradient has, steps through both as they lie.
+  // A sum over several dims of two activations, as a weight's gradient has, steps through both in memory
+  // order.
   if (weights.empty() && lies_across(depth, program, loads, facts))
     sort_as_in_memory(depth, program, *loads[0], facts);
 

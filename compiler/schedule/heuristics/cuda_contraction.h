@@ -17,7 +17,7 @@ struct RankedMatrixPlan {
   double cycles;
 };
 
-// All plans that fit the target, best first. Empty if the nest is no contraction with rows and columns.
+// All plans that fit the target, best first. Empty if the nest is not a contraction with rows and columns.
 std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const loop::Nest& nest,
                                            const GpuTarget& target);
 
@@ -53,7 +53,7 @@ std::vector<ExpectedAt> expected_of_product(const loop::Program& program, const 
 double expected_of_memory(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                           const SizesOf& sizes);
 
-// Returns nothing if one thread per point is no worse.
+// Returns nothing if one thread per point is not a worse.
 std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& program, const loop::Nest& nest,
                                                       const GpuTarget& target);
 

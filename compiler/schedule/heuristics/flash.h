@@ -18,7 +18,7 @@ std::optional<loop::Nest> with_shared_rows(const loop::Program& program, const l
 // Whether one kernel takes less time than GEMM, softmax and GEMM with the scores in memory.
 bool pays(const kernels::Flash& flash, const sym::Facts& facts, const GpuTarget& target);
 
-// Returns nothing and sets `reason` if the nest is no attention or no tile fits the target.
+// Returns nothing and sets `reason` if the nest is not an attention or no tile fits the target.
 std::optional<kernels::FlashPlan> choose_flash(const loop::Program& program, const loop::Nest& nest,
                                                const GpuTarget& target, std::string* reason = nullptr);
 

@@ -14,7 +14,7 @@ bool fits_flash_backward(const loop::Program& program, const loop::Nest& nest, c
   const auto flash = kernels::match_flash_backward(program, nest, reason);
   if (!flash) return false;
   if (flash->dtype != DType::kF16 && flash->dtype != DType::kBF16)
-    return refuse("its factors are no 16-bit floats");
+    return refuse("its factors are not 16-bit floats");
   if (flash->o_dtype != flash->dtype && flash->o_dtype != DType::kF32)
     return refuse("its result is of another type than its factors");
   if (flash->depth != 64 && flash->depth != 128) return refuse("its head size is neither 64 nor 128");

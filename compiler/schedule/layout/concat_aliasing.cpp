@@ -456,7 +456,7 @@ void alias_concats(Program& program, std::vector<Decision>* decisions, int64_t p
   std::vector<int64_t> limits;
   const auto keep = [&](Trial& trial) {
     if (const std::vector<int64_t> peaks = peaks_of(trial.program); !is_within(peaks, limits)) return false;
-    for (const auto& [part, whole] : trial.taken) say(part, whole, true, "lies in it: stored once");
+    for (const auto& [part, whole] : trial.taken) say(part, whole, true, "stored in it, without a copy");
     program = std::move(trial.program);
     limits = peaks_of(program);
     return true;
@@ -477,7 +477,7 @@ void alias_concats(Program& program, std::vector<Decision>* decisions, int64_t p
             std::min_element(one.taken.begin(), one.taken.end(), [&](const auto& a, const auto& b) {
               return before.first_step(a.first) < before.first_step(b.first);
             })->first;
-        say(first, whole, false, "does not lie in it: more memory would be alive at once");
+        say(first, whole, false, "not stored in it: peak memory would grow");
         left_out.insert(first);
       }
     }

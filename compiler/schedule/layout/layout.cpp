@@ -118,7 +118,7 @@ void wishes_of_contraction(const Program& program, const Nest& nest, const std::
     const Access& data = (swapped ? contraction->b : contraction->a).plain->access;
     const Access& constant = (swapped ? contraction->a : contraction->b).plain->access;
     if (!weights[constant.buffer.value] || weights[data.buffer.value]) continue;
-    // Keys and values that a state keeps are read by heads, and are no weights.
+    // Keys and values that a state keeps are read by heads, and are not weights.
     if (program[constant.buffer].storage != Storage::kParameter &&
         (has_batch(nest, data, constant) ? !has_windows(data, *contraction->reduce, nest)
                                          : !is_matrix(nest, data, constant)))

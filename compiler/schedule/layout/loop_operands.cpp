@@ -25,7 +25,7 @@ using loop::Steps;
 using sym::Expr;
 
 constexpr double kIterations = 4;     // least of the loop
-constexpr double kLargeBytes = 4096;  // a smaller matrix stays in L1 however it lies
+constexpr double kLargeBytes = 4096;  // a smaller matrix stays in L1 in any layout
 constexpr int64_t kPanels[] = {32, 16, 8};
 
 // The matrix as a nest reads it.

@@ -23,7 +23,7 @@ using loop::Program;
 using sym::Expr;
 
 // The buffer's dims, outermost first: those of the GEMM's points in their present order, then those of the
-// depth. Empty if a dim of the depth is no index of the buffer.
+// depth. Empty if a dim of the depth is not an index of the buffer.
 std::vector<size_t> rows_first(const loop::Access& access, const loop::Reduce& reduce) {
   std::vector<size_t> order;
   for (size_t c = 0; c < access.index.size(); ++c)
@@ -146,7 +146,7 @@ bool divides(const loop::Access& access) {
 }
 
 // Returns the GEMM after a copy of the operand that it reads in windows. Returns nothing if it reads none, or
-// reads each element seldom.
+// reads each element rarely.
 std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
   // Least number of results that read an element: gathered tiles run at a fifth of the speed of boxes.
   constexpr int64_t kReadsWorthCopy = 64;

@@ -56,7 +56,7 @@ bool share_an_index(Expr a, Expr b) {
                      [&](Expr var) { return sym::is_index(var) && sym::depends_on(b, var); });
 }
 
-// Returns nothing if the component is no function of a single sum of a dim and a tap.
+// Returns nothing if the component is not a function of a single sum of a dim and a tap.
 std::optional<Component> component_of(Expr e, const std::vector<loop::Dim>& dims, const sym::Facts& facts) {
   const std::vector<Expr> vars = loop::vars_of(dims);
   if (kernels::linear_form(e, vars)) return Component{e, on_line(), {}};

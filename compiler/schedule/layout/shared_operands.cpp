@@ -39,7 +39,7 @@ struct Read {
   }
 };
 
-// How a GEMM reads an operand; nothing if one of its dims is no digit of a variable.
+// How a GEMM reads an operand; nothing if one of its dims is not a digit of a variable.
 std::optional<Read> read_of(const Program& program, const Nest& nest, const loop::Reduce& reduce,
                             const Access& access, const Access& other) {
   std::vector<loop::Dim> dims = nest.dims;

@@ -32,7 +32,7 @@ constexpr int64_t kTooMany = int64_t{1} << 45;
 
 struct Timeline {
   std::vector<Lifetime> lifetimes;  // by buffer
-  // By step: the nests that it runs; none if it is no launch.
+  // By step: the nests that it runs; none if it is not a launch.
   std::vector<std::vector<const loop::Nest*>> nests;
   std::map<LaunchKey, Lifetime> launches;
 };
@@ -273,7 +273,7 @@ std::optional<Expr> reserved(Ranges& ranges, Expr bytes, const sym::Facts& facts
   return most && (*most == bytes || typical(*most, facts) <= kMostReserved) ? most : std::nullopt;
 }
 
-// Whether the elements lie at the same place, if both buffers begin at the same address.
+// Whether the elements have the same addresses, if both buffers begin at the same address.
 bool same_place(const Program& program, const loop::Access& a, const loop::Access& b) {
   if (a.mask != b.mask) return false;
   if (a.index == b.index && program[a.buffer].strides == program[b.buffer].strides) return true;

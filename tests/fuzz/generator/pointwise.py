@@ -160,7 +160,7 @@ def bitwise(g):
 
 
 def special_numbers(g):
-    """Infinities and what is no number, seen by IsInf, IsNaN, Where and the order of Min and Max."""
+    """Infinities and what is not a number, seen by IsInf, IsNaN, Where and the order of Min and Max."""
     x = g.pick((F32,), where=lambda v: v.exact and v.size > 0)
     (y,) = g.emit("Div", [x, g.constant(np.float32(0))], [(F32, x.shape)])
     g.values.remove(y)

@@ -5,7 +5,7 @@ from .graph import F32, I64
 
 
 class Hidden:
-    """A sequence or an optional: a name that is no tensor."""
+    """A sequence or an optional: a name that is not a tensor."""
 
     def __init__(self, g, op, inputs, **attributes):
         self.name = g.name("s")

@@ -34,7 +34,7 @@ TEST_CASE("folders, devices and pipes are not replaced") {
   CHECK(folder.count() == 1);
 }
 
-TEST_CASE("what is not committed goes") {
+TEST_CASE("a file that is not committed is removed") {
   Folder folder;
   {
     UnfinishedFile file(folder.file("x"));

@@ -33,7 +33,7 @@ TEST_CASE("a file has the digest of its bytes") {
   std::filesystem::remove(path);
 }
 
-TEST_CASE("a file's digest beside other work fails where it is asked for") {
+TEST_CASE("a file's digest made in the background fails where it is asked for") {
   const FileHash hash("/nowhere/model.onnx");
   hash.wait();
   CHECK_THROWS_AS((void)hash.get(), Error);

@@ -86,7 +86,7 @@ extern "C" void axpy(vf* y, const vf* x, float a) { *y += *x * a; })";
   CHECK(!contains(compile_to_assembly("axpy", source, {.cpu = "x86-64-v2"}), "vmulps"));
 }
 
-TEST_CASE("contraction follows the option, and a pragma in the source goes before it") {
+TEST_CASE("contraction follows the option, and a pragma in the source overrides it") {
   const char* plain = R"(extern "C" float f(float a, float b, float c) { return a * b + c; })";
   const char* off = R"(extern "C" float f(float a, float b, float c) {
 #pragma clang fp contract(off)
@@ -110,14 +110,14 @@ TEST_CASE("sums keep their order unless the source frees it") {
   CHECK(contains(compile_to_assembly("sum", freed, {}), "vaddps"));
 }
 
-TEST_CASE("a mistake in the source is told with its line") {
+TEST_CASE("an error in the source is reported with its line") {
   const Error e = error_of("int f() {\n  return x;\n}\n");
   CHECK(e.diagnostic.kind == ErrorKind::kToolchain);
   CHECK(e.diagnostic.message == "the code generated for 'kernel 'k'' does not compile for x86-64-v3");
   CHECK(contains(notes(e), ":2:10: error: use of undeclared identifier 'x'"));
 }
 
-TEST_CASE("what goes wrong in the back end, or crashes it, is an error like any other") {
+TEST_CASE("a failure or crash of the back end is an error like any other") {
   CHECK(contains(notes(error_of("int f() { asm(\"bogus %rax\"); return 1; }")),
                  "invalid instruction mnemonic"));
   CHECK(

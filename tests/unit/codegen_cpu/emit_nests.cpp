@@ -133,7 +133,7 @@ TEST_CASE("reductions of every kind over rows and columns") {
   }
 }
 
-TEST_CASE("what an index masks off says nothing of sizes behind it") {
+TEST_CASE("a masked index says nothing about the sizes of later accesses") {
   for (const int64_t most : {1, 3}) {
     ProgramBuilder b;
     const Expr n = b.symbol("n", 0, 0, 0, most);

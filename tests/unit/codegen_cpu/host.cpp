@@ -125,7 +125,8 @@ TEST_CASE("kernels with different micro-kernels in one object") {
   for (size_t i = 0; i < want.size(); ++i) check_close(got[i], want[i], 0, cat("output ", i));
 }
 
-TEST_CASE("a product is told what the next one begins with, unless several other kernels are between them") {
+TEST_CASE(
+    "a GEMM prefetches the first weights of the next one, unless several other kernels are between them") {
   // x W0 W1, with `others` kernels that read no weights after the first GEMM.
   const auto told = [](int others) {
     ProgramBuilder p;

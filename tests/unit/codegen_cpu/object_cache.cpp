@@ -12,7 +12,7 @@
 using namespace stridec;
 namespace fs = std::filesystem;
 
-TEST_CASE("what was cut short, altered or moved in the cache of objects is not found, and goes") {
+TEST_CASE("truncated, altered or moved entries of the object cache are not found and are removed") {
   const testing::Folder folder;
   const char* given = std::getenv("STRIDEC_CACHE");
   const std::string before = given ? given : "";

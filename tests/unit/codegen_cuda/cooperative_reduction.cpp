@@ -436,7 +436,7 @@ TEST_CASE("rows of odd widths go by vectors") {
       }
 }
 
-TEST_CASE("rows put together and read as a whole are there before they are read") {
+TEST_CASE("rows that are assembled and read as a whole are complete before they are read") {
   loop::Program program = parse(kHalves, "f32", {{20}, true});
   program.nests[0].schedule = loop::parse_schedule("team 64");
   const std::string text = first_text(program);

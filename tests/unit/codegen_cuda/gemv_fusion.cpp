@@ -139,7 +139,7 @@ const char* kStep = R"(program p
 
 }  // namespace
 
-TEST_CASE("products of one row take in the norm before them and the product beside them") {
+TEST_CASE("GEMVs fuse the normalisation before them and their sibling GEMV") {
   const loop::Program made = check(kStep);
   CHECK(launches(made) == 2);
   for (const loop::Nest& nest : made.nests)
@@ -428,7 +428,7 @@ TEST_CASE("what is looked up by the place of a step is on its way before the sum
   }
 }
 
-TEST_CASE("what the turning needs beside them is made before") {
+TEST_CASE("other inputs of a rotation are computed before") {
   std::string text = kHeads;
   for (size_t at = 0; (at = text.find("load c[%j]", at)) != std::string::npos;)
     text.replace(at, 10, "load d[%j]");

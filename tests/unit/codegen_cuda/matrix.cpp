@@ -111,7 +111,8 @@ TEST_CASE("elements of 32 and 8 bits: along the rows, split, convolutions, requa
         "wgmma.128x128x128.8bit", target);
 }
 
-TEST_CASE("products of run-time factors that lie along the rows, where instructions take depth alone") {
+TEST_CASE(
+    "GEMMs of run-time factors that are contiguous along the rows, where instructions take only the depth") {
   const loop::Program program = loop::parse_program(test::matmul_case("tf32", "m", "n", "k", false).text);
   for (const auto& ranked : schedule::matrix_plans(program, program.nests[0], gpu_target("sm_90a")))
     CHECK(ranked.plan.kernel->name == "mma.64x64x16.32bit");

@@ -104,7 +104,7 @@ TEST_CASE("factors along the rows, requantised sums, convolutions, wide tiles") 
         sizes);
 }
 
-TEST_CASE("multiply-adds of factors that lie along the depth, along the rows, or neither way") {
+TEST_CASE("multiply-adds of factors that are contiguous along the depth, along the rows, or neither") {
   const Sizes odd = {{"m", 19}, {"n", 71}, {"k", 37}}, whole = {{"m", 84}, {"n", 136}, {"k", 80}};
   for (const bool transposed : {false, true}) {
     for (const Sizes& sizes : {odd, whole}) {
@@ -232,7 +232,7 @@ TEST_CASE("windows that the engine copies") {
 }
 
 // An epilogue input that is masked except at the border: pieces of a table's rows.
-TEST_CASE("loads behind a sum that masks leave out for whole rows") {
+TEST_CASE("loads after a sum that masks skip for whole rows") {
   test::MatrixCase c = test::convolution_case("u8*i8", test::convolutions()[0]);
   c.name += "_border";
   for (const auto& [from, to] :

@@ -166,21 +166,22 @@ TEST_CASE("which rows products make, and why others have a kernel of their own")
     CHECK(decisions[0].fused == (prologues(program) == 1));
     return decisions[0].reason;
   };
-  CHECK(reason({}) == "made by the product's blocks, of at most 16 rows");
-  CHECK(reason({.depth = 1024, .columns = 1024}) == "made by the product's blocks, of at most 8 rows");
+  CHECK(reason({}) == "computed by the blocks of the GEMM, of at most 16 rows");
+  CHECK(reason({.depth = 1024, .columns = 1024}) == "computed by the blocks of the GEMM, of at most 8 rows");
   CHECK(reason({.sizes = "symbol m = input 0 dim 0 in 32..64"}) ==
-        "not made by the product's blocks: no tile of the product has room for them");
+        "not computed by the blocks of the GEMM: no tile of the GEMM has room for them");
   CHECK(reason({.depth = 2048, .columns = 1024}) ==
-        "not made by the product's blocks: no tile of the product has room for them");
+        "not computed by the blocks of the GEMM: no tile of the GEMM has room for them");
   CHECK(reason({.depth = 1024, .columns = 128256}) ==
-        "not made by the product's blocks: no tile of the product has room for them");
-  CHECK(reason({}, "sm_80") == "not made by the product's blocks: the target has no tiles that hold rows");
+        "not computed by the blocks of the GEMM: no tile of the GEMM has room for them");
+  CHECK(reason({}, "sm_80") ==
+        "not computed by the blocks of the GEMM: the target has no tiles that hold rows");
   // If there are always few rows, only the fused kernel exists; otherwise the general kernels are kept too.
   CHECK(fused(text_of({.sizes = "symbol m = input 0 dim 0 in 1..8"})).steps.size() == 1);
   CHECK(fused(text_of({})).steps.size() == 2);
 }
 
-TEST_CASE("a row that an epilogue adds is no prologue's") {
+TEST_CASE("a row that an epilogue adds is not a prologue's") {
   std::string text = text_of({.columns = 256});
   const std::string store = "      %10 : bf16 = cast %0\n      store y[%m, %n] %10\n";
   text.replace(

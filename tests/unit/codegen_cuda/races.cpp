@@ -19,7 +19,8 @@ struct Meeting {
   }
 };
 
-TEST_CASE("what a block did before a barrier and a counter, others see behind it and a barrier") {
+TEST_CASE(
+    "writes before a barrier and a counter are visible to other blocks after the counter and a barrier") {
   Meeting m;
   m.store(7);
   m.check.pass_barrier();
@@ -44,7 +45,8 @@ TEST_CASE("what a block did before a barrier and a counter, others see behind it
   }
 }
 
-TEST_CASE("what a block did behind its last barrier, or after it came, and another counter are no order") {
+TEST_CASE(
+    "writes after a block's last barrier or its arrival are not ordered, nor are those of another counter") {
   Meeting m;
   SUBCASE("no barrier") {
     m.store(7);

@@ -425,7 +425,7 @@ TEST_CASE("keys that a mask hides from a block of rows are not met") {
   }
 }
 
-TEST_CASE("keys behind lengths from memory are not met, and those of a causal mask beside one of tokens") {
+TEST_CASE("keys beyond lengths in memory are skipped, also with a causal mask and a mask of tokens") {
   check({.lengths = true}, {{1, 1, 1}, {3, 5, 7}, {5, 65, 149}, {2, 0, 5}, {1, 3, 0}});
   check({.heads = 6, .group = 3, .guarded = true, .lengths = true}, {{4, 60, 93}});
   check({.tokens = true}, {{1, 1, 1}, {3, 5, 7}, {2, 130, 149}, {2, 0, 5}, {1, 3, 0}});

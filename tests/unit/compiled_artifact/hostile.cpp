@@ -176,19 +176,19 @@ TEST_CASE("hostile tensors: a right result or a sentence, and the context serves
   }
   SUBCASE("a rank of a billion") {
     t.inputs[0].ndim = 1 << 30;
-    expected = "input 'table': it has 1073741824 dims; 2 expected";
+    expected = "input 'table': it has 1073741824 dims; expected 2";
   }
   SUBCASE("a rank below zero") {
     t.inputs[0].ndim = -1;
-    expected = "input 'table': it has -1 dims; 2 expected";
+    expected = "input 'table': it has -1 dims; expected 2";
   }
   SUBCASE("another type") {
     t.inputs[1].dtype.bits = 32;
-    expected = "input 'index': its dtype is i32; i64 is expected";
+    expected = "input 'index': its dtype is i32; expected i64";
   }
   SUBCASE("memory of a GPU") {
     t.inputs[0].device.type = STRIDEC_DEVICE_CUDA;
-    expected = "input 'table': it is on a device of DLPack type 2; memory of the CPU (type 1) is expected";
+    expected = "input 'table': it is on a device of DLPack type 2; expected memory of the CPU (type 1)";
   }
   SUBCASE("an output over itself") {
     t.rows_strides[0] = 1;
@@ -205,7 +205,7 @@ TEST_CASE("hostile tensors: a right result or a sentence, and the context serves
   }
   SUBCASE("an output too small") {
     t.rows_shape[0] = 2;
-    expected = "output 'rows': its shape is [2, 4]; [3, 4] is needed";
+    expected = "output 'rows': its shape is [2, 4]; expected [3, 4]";
   }
   SUBCASE("an output of negative size") {
     t.rows_shape[0] = -3;
@@ -231,7 +231,7 @@ TEST_CASE("hostile tensors: a right result or a sentence, and the context serves
 
 // into[index[k]] = from[k] for indices cast from floats, as in a model that computes its indices; and from +
 // from.
-TEST_CASE("indices of a scatter that are no indices, and two outputs in one place") {
+TEST_CASE("indices of a scatter that are not indices, and two outputs in one place") {
   graph::Graph g;
   g.name = "scatter";
   graph::Builder b(g, ops::shape_table());

@@ -48,7 +48,7 @@ long faults_of_first_run(const std::string& library, bool warm) {
 
 }  // namespace
 
-TEST_CASE("the first run behind a warm-up faults hardly a page of weights and outputs in") {
+TEST_CASE("the first run after a warm-up faults in hardly any page of weights and outputs") {
   const Folder folder;
   const Compilation made = compile({.model = write_graph(folder, scaled())});
   // The dynamic loader does not reload a path it has loaded before.

@@ -295,7 +295,7 @@ TEST_CASE("rules: broken files name line and column") {
   CHECK(message("rule a:\n  let x: float[...]\n  match frob(x)\n  yield x\n") ==
         "test.rules:3:9: there is no operator 'frob'");
   CHECK(message("rule a:\n  let x: float[...]\n  match abs(x)\n  where rank(x) > q\n  yield x\n") ==
-        "test.rules:4:19: nothing binds 'q'");
-  CHECK(message("rule a\n  match x") == "test.rules:2:3: ':' expected, not 'match'");
+        "test.rules:4:19: 'q' is not bound");
+  CHECK(message("rule a\n  match x") == "test.rules:2:3: expected ':', not 'match'");
   CHECK(message("\"") == "test.rules:1:1: a text has no closing quote");
 }

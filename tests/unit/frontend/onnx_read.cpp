@@ -175,7 +175,7 @@ TEST_CASE("nodes are put in order, and names are checked") {
 
   g.nodes = {node("Relu", {"nowhere"}, {"y"})};
   CHECK(refused(model(g)).message ==
-        "reads 'nowhere', which is no input, no initializer and no node's output");
+        "reads 'nowhere', which is not an input, no initializer and no node's output");
   g.nodes = {node("Relu", {"x"}, {"y"}), node("Abs", {"x"}, {"y"})};
   CHECK(refused(model(g)).code == "duplicate-name");
   g.nodes = {node("Relu", {"x"}, {"x"})};

@@ -134,7 +134,7 @@ TEST_CASE("tree spec: names of arguments and results") {
   CHECK_THROWS_AS(leaf_paths("[1, " + deep + "]", {}), Error);
 }
 
-TEST_CASE("program: forms of arguments, and JSON that is no program") {
+TEST_CASE("program: forms of arguments, and JSON that is not a program") {
   const auto program = [](const std::string& nodes) {
     return R"({"schema_version": {"major": 8, "minor": 20}, "torch_version": "2.15.0", "range_constraints": {},
       "graph_module": {"signature": {"input_specs": [], "output_specs": []}, "graph": {"inputs": [], "outputs": [],

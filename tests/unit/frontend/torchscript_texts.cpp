@@ -143,7 +143,7 @@ TEST_CASE("parser: expressions") {
   CHECK(value("[1, 2,\n    3]").items.size() == 3);
 }
 
-TEST_CASE("parser: what is no source is refused with its line") {
+TEST_CASE("parser: what is not a source is refused with its line") {
   for (const std::string& text :
        {"def f(:\n", "def f(x)\n", "class M(Module):\n", "x = 1\n", "def f() -> int:\n  y = \"a\n",
         "def f() -> int:\n    return 1\n  return 2\n", "def f() -> int:\n  y = 1 $ 2\n",

@@ -157,7 +157,7 @@ TEST_CASE("conditions are proven, become guards once, or are refused with their 
   }
 }
 
-TEST_CASE("what can be negative is no size: its least value is not tried") {
+TEST_CASE("what can be negative is not a size: its least value is not tried") {
   Graph g;
   Builder b(g, table());
   const sym::Expr large = int64_t{1} << 40, p = b.fresh_symbol("p", -large, large),
@@ -276,9 +276,9 @@ TEST_CASE("text that is not a graph is refused with its line") {
     return std::string();
   };
   CHECK(refused("") == "line 0: 'graph' expected, at ''");
-  CHECK(refused("graph \"g\"\n  %0 : f32[2] = frob\n") == "line 2: 'frob' is no op, at ''");
-  CHECK(refused("graph \"g\"\n  output \"y\" %3\n") == "line 2: a value that is not made before, at ''");
-  CHECK(refused("graph \"g\"\n  input %0 \"x\" : f33[2]\n") == "line 2: 'f33' is no dtype, at '[2]'");
+  CHECK(refused("graph \"g\"\n  %0 : f32[2] = frob\n") == "line 2: 'frob' is not an op, at ''");
+  CHECK(refused("graph \"g\"\n  output \"y\" %3\n") == "line 2: a value is used before it is defined, at ''");
+  CHECK(refused("graph \"g\"\n  input %0 \"x\" : f33[2]\n") == "line 2: 'f33' is not a dtype, at '[2]'");
   CHECK(refused("graph \"g\"\n  input %0 \"x\" : f32[2\n").starts_with("line 2: "));
 }
 
@@ -295,7 +295,7 @@ TEST_CASE("the verifier names what is wrong") {
   CHECK(first([](Graph& g) {
           g[g.top.results[0]].type.dtype = DType::kI32;
         }).find("follows from its inputs") != std::string::npos);
-  CHECK(first([](Graph& g) { g.symbols.pop_back(); }).find("no symbol of the graph") != std::string::npos);
+  CHECK(first([](Graph& g) { g.symbols.pop_back(); }).find("not a symbol of the graph") != std::string::npos);
   CHECK(first([](Graph& g) { g.output_names.pop_back(); }) == "results and output names differ in number");
   CHECK(first([](Graph& g) { g.top.results[0] = ValueId(1000); }).find("before it is made") !=
         std::string::npos);
@@ -331,9 +331,8 @@ TEST_CASE("damaged files are refused") {
   std::vector<uint8_t> version = file;
   version[7] = 9;
   CHECK(refusal(version) == "not a serialized graph: version 9, this build reads 1");
-  CHECK(refusal({file.begin(), file.begin() + 40}) == "not a serialized graph: it is cut short");
-  CHECK(refusal({file.begin(), file.end() - 64}) ==
-        "not a serialized graph: a constant lies outside the file");
+  CHECK(refusal({file.begin(), file.begin() + 40}) == "not a serialized graph: it is truncated");
+  CHECK(refusal({file.begin(), file.end() - 64}) == "not a serialized graph: a constant is outside the file");
   // Changing any single byte must give a rejection or a successful read, never a crash.
   for (size_t i = 16; i < file.size() - 256; ++i) {
     std::vector<uint8_t> damaged = file;

@@ -75,7 +75,7 @@ TEST_CASE("rows or columns tell which factor is vectorised, whichever is written
   }
 }
 
-TEST_CASE("converted factors match, but are no plain loads") {
+TEST_CASE("converted factors match, but are not plain loads") {
   const Product p = product(DType::kI8, Combine::kSum);
   const auto c = kernels::match_contraction(p.program[p.nest]);
   REQUIRE(c.has_value());
@@ -83,7 +83,7 @@ TEST_CASE("converted factors match, but are no plain loads") {
   CHECK(c->factors[0].slice.size() == 2);
 }
 
-TEST_CASE("other reductions, and two at once, are no contractions") {
+TEST_CASE("other reductions, and two at once, are not contractions") {
   const Product largest = product(DType::kF32, Combine::kMax),
                 two = product(DType::kF32, Combine::kSum, true);
   CHECK_FALSE(kernels::match_contraction(largest.program[largest.nest]).has_value());

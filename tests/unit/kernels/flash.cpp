@@ -159,17 +159,17 @@ TEST_CASE("heads of one row that share no keys are attention of one row") {
   CHECK_FALSE(match_chain(single.program.nests[0]));
 }
 
-TEST_CASE("what is no attention for these kernels") {
+TEST_CASE("what is not an attention for these kernels") {
   CHECK(match({.bias = "own"}).flash->scale == std::nullopt);
   std::string mixed = replaced(test::flash_text({.dtype = "f32"}), "input k f32", "input k f16");
   mixed = replaced(mixed, "%6 : f32 = load k", "%6 : f16 = load k");
   const loop::Program program = loop::parse_program(mixed);
   std::string reason;
   CHECK_FALSE(match_flash(program, program.nests[0], &reason));
-  CHECK(reason == "its factors are no 16-bit floats, tf32 or f32 of one kind");
+  CHECK(reason == "its factors are not 16-bit floats, tf32 or f32 of one kind");
   CHECK(match({.depth = 257}).reason == "its head size is not fixed, or over 256");
   CHECK(match({.transposed = true}).reason == "a factor is computed, or not contiguous along the head");
-  CHECK(match({.exp_dtype = "f16"}).reason == "its row statements are no softmax");
+  CHECK(match({.exp_dtype = "f16"}).reason == "its row statements are not a softmax");
 }
 
 TEST_CASE("tiles that take the fewest waves of the device") {

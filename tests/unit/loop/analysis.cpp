@@ -30,9 +30,8 @@ struct Fixture {
     View a = buffer("a" + suffix, {m, k}), c = buffer("w" + suffix, {k, n}), y = buffer("y" + suffix, {m, n});
     NestBuilder t(program, "matmul" + suffix);
     auto i = t.dims(y.shape);
-    Value sum = t.reduce(Combine::kSum, {k}, [&](auto r) {
-      return t.load(a, {i[0], r[0]}) * t.load(c, {r[0], i[1]});
-    });
+    Value sum = t.reduce(Combine::kSum, {k},
+                         [&](auto r) { return t.load(a, {i[0], r[0]}) * t.load(c, {r[0], i[1]}); });
     t.store(y, i, max(sum, t.constant(DType::kF32, 0)));
     return program[t.finish()];
   }
@@ -121,7 +120,7 @@ TEST_CASE_FIXTURE(Fixture, "transposed convolution: a mask on divisibility") {
   CHECK(roles(classify_contraction(program[t.finish()])) == "batch: ; m: %n0 %y2; n: %co1; k: %r3 %r4");
 }
 
-TEST_CASE_FIXTURE(Fixture, "integers, quantised weights, and what is no contraction") {
+TEST_CASE_FIXTURE(Fixture, "integers, quantised weights, and what is not a contraction") {
   View x = buffer("x", {b, 32}, DType::kU8), q = buffer("q", {32, 8}, DType::kI8), s = buffer("s", {8}),
        y = buffer("y", {b, 8}, DType::kI32);
   NestBuilder t(program, "int8");

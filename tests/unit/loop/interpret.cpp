@@ -218,7 +218,7 @@ TEST_CASE_FIXTURE(Builder, "shapes that contradict, guards and ranges answer wit
   CHECK(run(4, 4) == "no error");
   CHECK(run(3, 3) == "batch must be even, not 3");
   CHECK(run(4, 6) == "input 'z': dim 0 (batch) is 6, expected 4");
-  CHECK(run(10, 10) == "input 'x' dim 0 (batch) is 10; the program serves 1..8");
+  CHECK(run(10, 10) == "input 'x' dim 0 (batch) is 10; the program supports 1..8");
   CHECK(error_of([&] { run1({make_tensor(kF32, {4, 2})}); }) == "the program takes 2 inputs, not 1");
 }
 

@@ -7,7 +7,7 @@
 using namespace stridec;
 using namespace stridec::loop;
 
-TEST_CASE("nodes stand in the model's order, each once, and of many the first and the last are told") {
+TEST_CASE("nodes are listed in the model's order, each once, and of many only the first and the last") {
   std::vector<std::string> nodes = {"node 10 'b' (Add)", "node 9 'z' (Conv)",  "node 100 'a'",
                                     "node 9 'z' (Conv)", "node 2 'x/2' (Mul)", "node 2 'x/10' (Mul)"};
   sort_nodes(nodes);

@@ -89,11 +89,11 @@ TEST_CASE("weights whose bytes changed are refused") {
 TEST_CASE("what is not a program is refused with its line") {
   CHECK(refused("") == "the text of a program is empty");
   CHECK(refused("program p\n") == "line 1, column 10: the program has no steps");
-  CHECK(refused("program p\n  input x f33 []\n  steps\n") == "line 2, column 14: no dtype is called 'f33'");
-  CHECK(refused("program p\n   steps\n") == "line 2, column 4: indentation is two spaces a level");
+  CHECK(refused("program p\n  input x f33 []\n  steps\n") == "line 2, column 14: unknown dtype 'f33'");
+  CHECK(refused("program p\n   steps\n") == "line 2, column 4: expected indentation of two spaces per level");
   CHECK(refused("program p\n  steps\n    launch 0\n") == "line 3, column 13: no nest 0");
   CHECK(refused("program p\n  steps\n    nest 0 a ()\n      store y[] %0\n") ==
-        "line 4, column 14: no buffer is called 'y'");
+        "line 4, column 14: unknown buffer 'y'");
   CHECK(refused("program p\n  steps\n    nest 0 a ()\n      %99999999 : f32 = constant 0\n") ==
         "line 4, column 22: the number of the value is too large");
   CHECK(refused("program p\n  input x f32 [a b]\n  steps\n") == "line 2, column 18: expected ']'");

@@ -79,7 +79,7 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "indices lie inside what they index, a number or a size") {
+TEST_CASE_FIXTURE(Fixture, "indices are within what they index, a number or a size") {
   gather(input("ids", {n}), 100);
   gather(input("more", {n}), rows);
   CHECK(range(0) == "0..99");

@@ -72,7 +72,7 @@ TEST_CASE("axes: a reduction along axes that the run tells") {
   }
 }
 
-TEST_CASE("axes: what is taken apart goes together again, also with another size along the axis") {
+TEST_CASE("axes: split dims are joined again, also with another size along the axis") {
   for (const double axis : {0, 1, -1}) {
     const auto dim = static_cast<size_t>(axis < 0 ? axis + 3 : axis);
     std::vector<int64_t> shape = kX.shape;

@@ -32,7 +32,7 @@ TEST_CASE("the integers that a float constant is cast to are known") {
   CHECK(!s.b.known(cast(Term(s.b, s.input(DType::kF32)), DType::kI64, false)));
 }
 
-TEST_CASE("a cast there and back goes where nothing is lost on the way") {
+TEST_CASE("a cast to a type and back is removed where it loses nothing") {
   struct Row {
     DType from, over, to;
     bool folds;
@@ -82,7 +82,7 @@ TEST_CASE("a tensor cut in two pieces that change places is a view, but not alon
   }
 }
 
-TEST_CASE("arithmetic without effect goes, to the sign of zero") {
+TEST_CASE("arithmetic without effect is removed, also with respect to the sign of zero") {
   Small s;
   const ValueId x = s.input(DType::kF32);
   CHECK(mul(s.b, x, 1.0) == x);

@@ -233,12 +233,12 @@ TEST_CASE("what does not fit is said") {
                  .inputs = {sample(DType::kF32, {2}), sample(DType::kF32, {3})},
                  .build = add,
                  .expected = {}},
-                false) == "add: dims 2 and 3 do not broadcast: they have to be equal or one of them 1");
+                false) == "add: dims 2 and 3 do not broadcast: they must be equal, or one of them 1");
   CHECK(failure({.name = "",
                  .inputs = {sample(DType::kF32, {2}), sample(DType::kF32, {3})},
                  .build = add,
                  .expected = {}},
-                true) == "add: dims 2 and 3 do not broadcast: they have to be equal or one of them 1");
+                true) == "add: dims 2 and 3 do not broadcast: they must be equal, or one of them 1");
   CHECK(failure({.name = "",
                  .inputs = {sample(DType::kF32, {2}), sample(DType::kI32, {2})},
                  .build = add,

@@ -242,7 +242,7 @@ TEST_CASE("shape arithmetic disappears at compile time") {
   CHECK(g.guards.empty());
 }
 
-TEST_CASE("nodes without effect, views of views and corners of sizes leave nothing behind") {
+TEST_CASE("nodes without effect, views of views and special sizes add no nodes") {
   graph::Graph g;
   Builder b(g, ops::shape_table());
   const sym::Expr n = sym::var("n");

@@ -201,7 +201,7 @@ TEST_CASE("a missing folder is named") {
   }
 }
 
-TEST_CASE("files that are no artifact, or part of one, are refused") {
+TEST_CASE("files that are not an artifact, or part of one, are refused") {
   const Folder folder;
   const std::string bytes = noise(20000);
   const WeightPiece pieces[] = {{0, bytes}};

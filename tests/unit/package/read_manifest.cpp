@@ -26,7 +26,7 @@ std::string refusal(const std::string& text) {
   } catch (const Error& error) {
     CHECK(error.diagnostic.kind == ErrorKind::kMalformed);
     CHECK(error.diagnostic.code == "bad-manifest");
-    const std::string begin = "'m.json' holds no manifest of stridec: ";
+    const std::string begin = "'m.json' does not hold a manifest of stridec: ";
     CHECK(error.diagnostic.message.starts_with(begin));
     return error.diagnostic.message.substr(begin.size());
   }
@@ -67,7 +67,7 @@ TEST_CASE("what a reader would trip over is refused with its place") {
   CHECK(refusal(json.dump()) == "the manifest.memory.weights_bytes is too small");
   json = smallest();
   json["symbols"][0]["from"] = "luck";
-  CHECK(refusal(json.dump()) == "the manifest.symbols[0].from is of no form that it may have");
+  CHECK(refusal(json.dump()) == "the manifest.symbols[0].from has none of the allowed forms");
   json = smallest();
   json["options"] = {{"winograd", 1}};
   CHECK(refusal(json.dump()) == "the manifest.options.winograd is not of the type \"string\"");

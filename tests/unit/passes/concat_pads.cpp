@@ -53,7 +53,7 @@ TEST_CASE("sums of padded pieces become concatenations") {
   CHECK(after([](Term x, Term y, Term z) {
           return std::vector{padded(z, 5, 0) + (padded(y, 2, 1) + padded(x, 0, 4))};
         }) == Counts{1, 0});
-  // A gap, an overlap, another fill, two dims, and a term that is no piece.
+  // A gap, an overlap, another fill, two dims, and a term that is not a piece.
   CHECK(after([](Term x, Term y, Term) { return std::vector{padded(x, 0, 4) + padded(y, 3, 0)}; }).first ==
         0);
   CHECK(after([](Term x, Term y, Term) { return std::vector{padded(x, 0, 2) + padded(y, 1, 0)}; }).first ==

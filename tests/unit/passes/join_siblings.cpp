@@ -63,7 +63,7 @@ TEST_CASE("queries, keys and values of any widths, some with a bias") {
   CHECK(counts == std::pair(3, 1));
 }
 
-TEST_CASE("weights that lie the other way, and constants that are computed late") {
+TEST_CASE("transposed weights, and constants that are computed late") {
   const auto counts = products([](Builder& b, Term x) {
     const auto dot = [&](Term w) { return Term(b, ops::dot_general(b, x, w, {{}, {}, {2}, {1}})); };
     b.output("q", heads(dot(drawn_constant(b, kF32, {6, 4}, 1)), 3));

@@ -163,7 +163,7 @@ TEST_CASE("a product stays one of floats where a scale runs along its sum") {
 }
 
 TEST_CASE(
-    "a product stays one of floats where one factor is no quantised number, or where 32 bits may be too "
+    "a product stays one of floats where one factor is not a quantised number, or where 32 bits may be too "
     "few") {
   const Made mixed = made({{DType::kU8, {3, 20}}, {DType::kF32, {20, 4}}},
                           [&](Builder&, const auto& in) { return matmul(real(in[0], 0.02, 5), in[1]); });
@@ -184,7 +184,7 @@ static Term narrow(Term q, Term scale) {
   return (cast(q, DType::kF32) - cast(zero, DType::kF32)) * scale;
 }
 
-TEST_CASE("floats of 8 bits are multiplied as they are, with one scale behind") {
+TEST_CASE("8-bit floats are multiplied as they are, followed by one scale") {
   for (const DType data : {DType::kF8E4M3, DType::kF8E5M2})
     for (const DType weights : {DType::kF8E4M3, DType::kF8E5M2}) {
       const Made m = made({{data, {3, 20}}}, [&](Builder& b, const auto& in) {

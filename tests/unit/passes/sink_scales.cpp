@@ -55,7 +55,7 @@ Term scores(Term x, Term y) { return ops::matmul(x, ops::transpose(y, 1, 2)); }
 
 }  // namespace
 
-TEST_CASE("scales of both factors, through views, become one behind the product") {
+TEST_CASE("scales of both factors, through views, become one after the GEMM") {
   const Sunk s = sunk([](Builder&, Term x, Term y) { return scores(x * 0.5, -(y / 4.0)); });
   CHECK(s.scales(s.before) == 3);
   CHECK(s.scales(s.after) == 0);
@@ -81,7 +81,7 @@ TEST_CASE("scales of both factors, through views, become one behind the product"
   CHECK(narrow.scales(narrow.after) == 0);
 }
 
-TEST_CASE("convolutions, and one product behind the other") {
+TEST_CASE("convolutions, and consecutive GEMMs") {
   const Sunk s = sunk([](Builder& b, Term x, Term y) {
     const auto conv = [&](Term of, Shape after) {
       return Term(b, b.add1(OpKind::kConv, {of.id(), drawn_constant(b, DType::kF32, {4, 4, 3}, 3).id()},

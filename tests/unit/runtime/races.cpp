@@ -61,7 +61,7 @@ TEST_CASE("eight threads with contexts on one model, pools of one to four thread
   CHECK(wrong == 0);
 }
 
-TEST_CASE("runs that fail beside runs that do not, and the failing contexts serve the next run") {
+TEST_CASE("runs fail while others succeed, and the failing contexts serve the next run") {
   Model model(gather());
   std::atomic<int> wrong = 0;
   on_threads(8, [&](int t) {

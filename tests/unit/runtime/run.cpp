@@ -99,7 +99,7 @@ TEST_CASE("strides of inputs are respected: transposed, reversed, broadcast, wit
   }
 }
 
-TEST_CASE("strided outputs are scattered, and nothing beside their elements is touched") {
+TEST_CASE("strided outputs are scattered, and only their elements are written") {
   Model model(scale());
   Context context(model);
   Scale s(3, 5);
@@ -133,7 +133,7 @@ TEST_CASE("a larger output takes the result at its beginning, and its shape is s
     Array<float> y({2, 4}, -1.f);
     std::vector<stridec_tensor> outputs = {y.tensor(), total.tensor()};
     CHECK(run(context, s.inputs(), outputs) == STRIDEC_WRONG_SHAPE);
-    CHECK(context.error() == "output 'y': its shape is [2, 4]; [2, 3] is needed");
+    CHECK(context.error() == "output 'y': its shape is [2, 4]; expected [2, 3]");
     y.strides = {4, 1};
     outputs[0] = y.tensor();
     REQUIRE(run(context, s.inputs(), outputs) == STRIDEC_OK);
@@ -164,21 +164,20 @@ TEST_CASE("guards and bad arguments answer with a status and a sentence") {
   }
   SUBCASE("rank") {
     inputs[0].ndim = 1;
-    fails(STRIDEC_WRONG_TYPE, "input 'x': it has 1 dim; 2 expected");
+    fails(STRIDEC_WRONG_TYPE, "input 'x': it has 1 dim; expected 2");
   }
   SUBCASE("dtype") {
     inputs[0].dtype = {STRIDEC_DTYPE_INT, 32, 1};
-    fails(STRIDEC_WRONG_TYPE, "input 'x': its dtype is i32; f32 is expected");
+    fails(STRIDEC_WRONG_TYPE, "input 'x': its dtype is i32; expected f32");
   }
   SUBCASE("odd dtype") {
     inputs[0].dtype = {5, 64, 2};
-    fails(STRIDEC_WRONG_TYPE,
-          "input 'x': its dtype is DLPack code 5 with 64 bits and 2 lanes; f32 is expected");
+    fails(STRIDEC_WRONG_TYPE, "input 'x': its dtype is DLPack code 5 with 64 bits and 2 lanes; expected f32");
   }
   SUBCASE("device") {
     inputs[0].device.type = 2;
     fails(STRIDEC_WRONG_TYPE,
-          "input 'x': it is on a device of DLPack type 2; memory of the CPU (type 1) is expected");
+          "input 'x': it is on a device of DLPack type 2; expected memory of the CPU (type 1)");
   }
   SUBCASE("null data") {
     inputs[1].data = nullptr;
@@ -216,12 +215,12 @@ TEST_CASE("guards and bad arguments answer with a status and a sentence") {
   SUBCASE("output too small") {
     Array<float> small({1, 3});
     outputs[0] = small.tensor();
-    fails(STRIDEC_WRONG_SHAPE, "output 'y': its shape is [1, 3]; [2, 3] is needed");
+    fails(STRIDEC_WRONG_SHAPE, "output 'y': its shape is [1, 3]; expected [2, 3]");
   }
   SUBCASE("output dtype") {
     Array<double> wide({2, 3});
     outputs[0] = wide.tensor();
-    fails(STRIDEC_WRONG_TYPE, "output 'y': its dtype is f64; f32 is expected");
+    fails(STRIDEC_WRONG_TYPE, "output 'y': its dtype is f64; expected f32");
   }
   SUBCASE("overlapping output strides") {
     y.strides = {1, 1};
@@ -298,7 +297,7 @@ TEST_CASE("sizes that depend on data: unknown before, real after, in the context
     Array<int64_t> index({2}, -1);
     std::vector<stridec_tensor> outputs = {index.tensor()};
     CHECK(run(context, inputs, outputs) == STRIDEC_WRONG_SHAPE);
-    CHECK(context.error() == "output 'index': its shape is [2]; [3] is needed");
+    CHECK(context.error() == "output 'index': its shape is [2]; expected [3]");
     CHECK(index.data == std::vector<int64_t>{-1, -1});
   }
   SUBCASE("none found") {
@@ -422,7 +421,7 @@ TEST_CASE("types that NumPy lacks come as unsigned integers, narrow ones a byte 
   stridec_tensor packed = q.tensor();
   packed.dtype.bits = 4;  // DLPack's u4: two per byte
   CHECK(run(context, {bf16, packed}, outputs) == STRIDEC_WRONG_TYPE);
-  CHECK(context.error() == "input 'q': its dtype is DLPack code 1 with 4 bits; u4 is expected");
+  CHECK(context.error() == "input 'q': its dtype is DLPack code 1 with 4 bits; expected u4");
 }
 
 namespace {

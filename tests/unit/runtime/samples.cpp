@@ -30,7 +30,7 @@ const std::string artifact = STRIDEC_TEST_ARTIFACT;
 
 }  // namespace
 
-TEST_CASE("C: what is no text encoder is refused in words") {
+TEST_CASE("C: what is not a text encoder is refused in words") {
   std::string tokens = build + "/runtime/tokens.txt";
   std::ofstream(tokens) << "a sentence\t101 1037 6251 102\n";
   Output output = shell(build + "/sample_embed " + artifact + " " + tokens);

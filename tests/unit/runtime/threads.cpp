@@ -440,14 +440,14 @@ TEST_CASE("bad thread options are refused with a sentence") {
   Context negative(model.handle, &options);
   CHECK(negative.status == STRIDEC_INVALID_ARGUMENT);
   CHECK(std::string(negative.message) ==
-        "threads is -1; 0 (as many as the process may use) to 1024 expected");
+        "threads is -1; expected 0 (as many as the process may use) to 1024");
   options = {.struct_size = sizeof options, .spin_us = -7};
   Context spin(model.handle, &options);
-  CHECK(std::string(spin.message) == "spin_us is -7; -1 (none), 0 (the default) or microseconds expected");
+  CHECK(std::string(spin.message) == "spin_us is -7; expected -1 (none), 0 (the default) or microseconds");
   options = {.struct_size = sizeof options,
              .allocate = [](void*, size_t, size_t) -> void* { return nullptr; }};
   Context half(model.handle, &options);
-  CHECK(std::string(half.message) == "allocate and release are given both or neither");
+  CHECK(std::string(half.message) == "allocate and release must be given together");
   Context standard(model.handle, nullptr);
   CHECK(api().context_threads(standard.handle) >= 1);
 }

@@ -250,7 +250,7 @@ TEST_CASE("STRIDEC_PROFILE traces every context of the process to one file, for 
 }
 #endif
 
-TEST_CASE("JSON is read where it stands, and damaged JSON gives nothing") {
+TEST_CASE("JSON is read in place, and damaged JSON gives nothing") {
   using namespace stridec::runtime;
   const std::string text = R"( {"a" : [1, 22, {"b": "x\"]y"}], "c": {"d": []}, "e": "f"} )";
   const Json document = json_document(text.data(), text.size());

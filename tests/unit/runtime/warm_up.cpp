@@ -217,7 +217,7 @@ TEST_CASE("a warm-up leaves state and tensors alone, needs no data, and fails as
   CHECK(api().context_warm_up(nullptr, inputs, 2, nullptr, 0) == STRIDEC_INVALID_ARGUMENT);
 }
 
-TEST_CASE("contexts of one model warm up at once, beside others that run") {
+TEST_CASE("contexts of one model warm up at once, while others run") {
   Model model(scale());
   std::vector<std::thread> all;
   for (int t = 0; t < 4; ++t)

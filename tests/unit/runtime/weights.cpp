@@ -74,7 +74,7 @@ TEST_CASE("a wrong weights file is refused with what is wrong") {
     std::string text = model.message, prefix = "weights file '" + e.directory + "/counter.weights': ";
     return text.rfind(prefix, 0) == 0 ? text.substr(prefix.size()) : text;
   };
-  CHECK(message() == "there is none; it belongs beside the artifact (or name its folder in weights_dir)");
+  CHECK(message() == "it does not exist; put it next to the artifact, or name its folder in weights_dir");
 
   e.folder.write("counter.weights", bytes_of(weights, 12));
   CHECK(message() == "it has 12 bytes, this artifact's weights have 16");
@@ -97,7 +97,7 @@ TEST_CASE("a wrong weights file is refused with what is wrong") {
 
   strcpy(e.file.name, "../counter.weights");
   CHECK(message(STRIDEC_BAD_ARTIFACT) ==
-        "the artifact names '../counter.weights' as its weights file; a plain file name is expected");
+        "the artifact names '../counter.weights' as its weights file; expected a plain file name");
 }
 
 TEST_CASE(
@@ -128,13 +128,12 @@ TEST_CASE(
 
   program.weights_bytes = 5;
   CHECK(open_it() == STRIDEC_BAD_ARTIFACT);
-  CHECK(std::string(message) == "the artifact holds 12288 bytes of weights and was made for 5");
+  CHECK(std::string(message) == "the artifact holds 12288 bytes of weights, but was made for 5");
   program.weights_bytes = 3 * 4096;
 
   REQUIRE(ftruncate(fd, 4096) == 0);
   CHECK(open_it() == STRIDEC_BAD_ARTIFACT);
-  CHECK(std::string(message) ==
-        "the artifact's file is cut short: its weights or manifest are not all there");
+  CHECK(std::string(message) == "the artifact's file is truncated: its weights or manifest are incomplete");
   munmap(const_cast<char*>(base), 4 * 4096);
   close(fd);
 }

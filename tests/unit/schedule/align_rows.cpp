@@ -78,7 +78,7 @@ TEST_CASE("rows of scratch, weights and inputs that are read often begin at mult
     CHECK(same_results(before, after, {{sym::var("n"), n}, {sym::var("m"), 1}}));
 }
 
-TEST_CASE("what is read too seldom, grows too much or is in place already stays") {
+TEST_CASE("buffers that are read too rarely, would grow too much or are aligned already stay") {
   CHECK(padded(products(128, true)).buffers.size() == products(128, true).buffers.size());
   const Program few = padded(products(61, true));  // an input that 61 columns of results read
   CHECK(find(few, "x.padded") == nullptr);

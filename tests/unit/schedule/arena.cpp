@@ -94,14 +94,12 @@ bool a_row_is_written_over(bool after, InPlace in_place) {
     loop::NestBuilder nest(p.program, "over");
     const Expr i = nest.dim(p.n, "i");
     const auto sum = [&] {
-      return nest.reduce(loop::Combine::kSum, {8}, [&](const std::vector<Expr>& k) {
-        return nest.load(t, {i, k[0]});
-      });
+      return nest.reduce(loop::Combine::kSum, {8},
+                         [&](const std::vector<Expr>& k) { return nest.load(t, {i, k[0]}); });
     };
     const loop::Value first = sum();
-    nest.loop({8}, [&](const std::vector<Expr>& j) {
-      nest.store(u, {i, j[0]}, nest.load(t, {i, j[0]}) / first);
-    });
+    nest.loop({8},
+              [&](const std::vector<Expr>& j) { nest.store(u, {i, j[0]}, nest.load(t, {i, j[0]}) / first); });
     nest.store(s, {i}, after ? sum() : first);
     nest.finish();
   }
@@ -184,7 +182,7 @@ TEST_CASE("a run takes the plan that is smallest for its sizes") {
     }
 }
 
-TEST_CASE("what the threads of a launch need lies where buffers of other times do") {
+TEST_CASE("per-thread memory of a launch shares addresses with buffers of other times") {
   Pieces p("scratch");
   const loop::View x = p.input("x", {p.n, 8}), w = p.weight("w", {8, 8}, 3);
   const loop::View t = p.matmul(x, w), u = p.matmul(t, w);

@@ -153,10 +153,10 @@ TEST_CASE("scores that someone else reads stay in memory") {
       store z[%i0, %i1] %1
 )"));
   CHECK(result.launches > 1);
-  CHECK(result.reason == "what passes between them is needed in memory");
+  CHECK(result.reason == "the intermediate is needed in memory");
 }
 
-TEST_CASE("a softmax over the queries is no chain") {
+TEST_CASE("a softmax over the queries is not a chain") {
   const Result result = fused(attention("column"));
   CHECK(result.launches > 1);
   CHECK(result.reason == "they share no dims");
@@ -177,7 +177,7 @@ TEST_CASE("values that are a weight are packed for a kernel of their own") {
   CHECK(told);
 }
 
-TEST_CASE("a filter along the rows that are passed on is no chain: rows share no columns") {
+TEST_CASE("a filter along the rows that are passed on is not a chain: rows share no columns") {
   const Result result = fused(R"(program depthwise
   symbol n = input 0 dim 0 in 0..
   input w f32 [n, 4] ordinal 0

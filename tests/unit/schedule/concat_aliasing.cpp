@@ -88,7 +88,7 @@ TEST_CASE("of a chain of concatenations the last one owns the memory") {
   CHECK(text.find("[%i0, %i1 + 9]") != std::string::npos);
   REQUIRE(decisions.size() == 6);
   CHECK(decisions[0].fused);
-  CHECK(decisions[0].reason == "lies in it: stored once");
+  CHECK(decisions[0].reason == "stored in it, without a copy");
 }
 
 TEST_CASE("slices begin at whole pieces, and so do their rows, where that is asked for") {
@@ -143,7 +143,7 @@ TEST_CASE("what fusion stores to several places is stored to one") {
   CHECK(after.steps.size() == 4);
 }
 
-TEST_CASE("both halves of a buffer, as pieces side by side, lie where the concatenation has them") {
+TEST_CASE("both halves of a buffer, as adjacent pieces, alias the concatenation") {
   Pieces p("halves");
   const View x = p.input("x", {p.n, 4}), s = layer(p, x, 6);
   const View left = slice(s, 1, 0, 3, 1), right = slice(s, 1, 3, 3, 1), more = layer(p, right, 2);
@@ -158,7 +158,7 @@ TEST_CASE("both halves of a buffer, as pieces side by side, lie where the concat
   }
 }
 
-TEST_CASE("a buffer that is written after it was copied stays apart") {
+TEST_CASE("a buffer that is written after it was copied is not aliased") {
   for (const bool source : {false, true}) {
     CAPTURE(source);
     Pieces p("changed");
@@ -174,7 +174,8 @@ TEST_CASE("a buffer that is written after it was copied stays apart") {
   }
 }
 
-TEST_CASE("buffers of another order in memory, of states, and those that more than launches use stay apart") {
+TEST_CASE(
+    "buffers of another memory order, of states, and those used by more than launches are not aliased") {
   const auto program = [] {
     Pieces p("apart");
     const View x = p.input("x", {p.n, 4}), a = layer(p, x, 4), b = layer(p, a, 3);
@@ -203,7 +204,7 @@ TEST_CASE("buffers of another order in memory, of states, and those that more th
   CHECK(refuses(kept));
 }
 
-TEST_CASE("nothing lies in a larger buffer where a run would have more memory alive") {
+TEST_CASE("nothing aliases a larger buffer where that would raise peak memory") {
   Pieces p("long");
   const View x = p.input("x", {p.n, 4}), a = layer(p, x, 4);
   // a is live throughout, and the last concatenation would be too if it held a; its other part is not.
@@ -215,11 +216,11 @@ TEST_CASE("nothing lies in a larger buffer where a run would have more memory al
   REQUIRE(decisions.size() == 2);
   CHECK(!decisions[0].fused);
   CHECK(decisions[0].producer == p.program[a.buffer].name);
-  CHECK(decisions[0].reason == "does not lie in it: more memory would be alive at once");
+  CHECK(decisions[0].reason == "not stored in it: peak memory would grow");
   CHECK(decisions[1].fused);
 }
 
-TEST_CASE("random chains of copies, also over what is there, mean the same afterwards") {
+TEST_CASE("random chains of copies, also overlapping ones, give the same results afterwards") {
   size_t dropped = 0;
   for (uint32_t seed = 1; seed <= 120; ++seed) {
     CAPTURE(seed);

@@ -120,7 +120,7 @@ TEST_CASE("bytes, and padding that is not 0") {
       }
 }
 
-TEST_CASE("channels that come first are copied to lie side by side, where they are read often enough") {
+TEST_CASE("channels-first data are copied to channels-last where they are read often enough") {
   for (const DType dtype : {DType::kF16, DType::kU8, DType::kTF32})
     for (const int64_t channels : {8, 20, 33}) {
       CAPTURE(channels);

@@ -17,8 +17,8 @@
 #include "compiler/schedule/fusion/reduce_peak.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/memory/memory_plan.h"
-#include "compiler/sym/text.h"
 #include "compiler/schedule/memory/tiled_group_memory.h"
+#include "compiler/sym/text.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;
@@ -74,7 +74,7 @@ TEST_CASE("a convolution of a convolution works by strips of rows") {
   store t2[strip.round, %i0 + strip.first, %i1, %i2] %5
 )");
   REQUIRE(decisions.size() == 1);
-  CHECK(decisions[0].reason == "with the nest before it, 10 rows at a time, and less is alive at once");
+  CHECK(decisions[0].reason == "with the nest before it, 10 rows at a time, which lowers peak memory");
   CHECK(arena(after, 1, 200) < 0.6 * static_cast<double>(arena(before, 1, 200)));
 }
 
@@ -191,13 +191,13 @@ TEST_CASE("no strips where they do not lower what is alive at once, or make too 
     return decisions[0].reason;
   };
   CHECK(reason(convolutions(24, 256, {{256}, {256, 3, 1, 1, 1}, {8}})) ==
-        "no strips of rows: weights that are read for each strip, and rows at the ends of strips, would take "
-        "as long "
-        "as memory does; weights would be read for each strip");
+        "not fused by rows: weights read again for each tile, and rows computed twice at tile borders, would "
+        "take as long as the memory traffic; weights would be read again for each tile");
   CHECK(reason(convolutions(2, 2, {{4}, {4, 3, 1, 1, 1}, {512}})) ==
-        "no strips of rows: what passes stays in caches; weights would be read for each strip");
+        "not fused by rows: the intermediates stay in caches anyway; weights would be read again for each "
+        "tile");
   CHECK(reason(convolutions(4000, 2, {{64}, {64, 3, 1, 1, 1}, {8}})) ==
-        "no strips of rows: there are too few rows, or one is too large for a cache");
+        "not fused by rows: there are too few rows, or one is too large for a cache");
   // GEMMs, which read no windows, are not convolutions.
   std::vector<Decision> decisions;
   Program products = convolutions(4, 4, {{8}, {8}, {8}});
@@ -266,7 +266,7 @@ Program normalised(int64_t width, int64_t channels, const Layer& layer) {
   return program;
 }
 
-TEST_CASE("statistics are taken of rows while these lie in a cache, and the rows stay") {
+TEST_CASE("statistics of rows are computed while the rows are in cache, and the rows are stored") {
   for (const Layer& layer : {Layer{32, 3, 1, 1, 1}, Layer{32, 3, 2, 1, 0}, Layer{32}}) {
     const Program before = normalised(600, 32, layer);
     REQUIRE(before.steps.size() == 4);

@@ -34,7 +34,7 @@ Two two_products(const std::string& first, const std::string& second) {
 
 }  // namespace
 
-TEST_CASE("kernels that pass data on are told apart with what the rules said, by nodes or by what passes") {
+TEST_CASE("separate kernels that pass data are listed with the rules' reasons, by nodes or by buffer") {
   for (const std::string second : {"node 1 'b' (Gemm)", "node 0 'a' (LSTM)"}) {
     const Two two = two_products("node 0 'a' (LSTM)", second);
     const auto found = explain_unfused(two.program, two.kernels, two.decisions);
@@ -77,7 +77,7 @@ TEST_CASE("of kernels of one node a decision about what does not pass between th
         std::vector<std::string>{"a loop or a branch has one of them alone"});
 }
 
-TEST_CASE("what a rule refused and another one fused is not told, nor is what strips have together") {
+TEST_CASE("kernels that one rule refused and another fused are not listed, nor those of one tiled group") {
   Two two = two_products("node 0 'a' (Gemm)", "node 1 'b' (Gemm)");
   const auto launched = std::get<Launch>(two.program.steps[0].node).nest,
              other = std::get<Launch>(two.program.steps[1].node).nest;
@@ -97,7 +97,7 @@ TEST_CASE("what a rule refused and another one fused is not told, nor is what st
   CHECK(explain_unfused(two.program, kernels, two.decisions).empty());
 }
 
-TEST_CASE("kernels side by side that might have been one are told as well") {
+TEST_CASE("adjacent kernels that might have been one are listed as well") {
   Pieces p("siblings");
   const View x = p.input("x", {p.n, 5});
   p.output("y", p.product(x, 5, 6, 1));

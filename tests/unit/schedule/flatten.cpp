@@ -46,7 +46,7 @@ TEST_CASE("dims that were one before and after an addition are one in it") {
   for (int64_t n : {0, 1, 3}) CHECK(same_results(before, after, {{sym::var("n"), n}}));
 }
 
-TEST_CASE("dims that stay apart, before or after, stay apart") {
+TEST_CASE("dims that are separate before or after stay separate") {
   for (const bool again : {false, true}) {
     const Program before = masked(!again, again);
     Program after = before;

@@ -74,7 +74,7 @@ TEST_CASE("softmax becomes one nest a row with a local row") {
   }
 }
 
-TEST_CASE("what rows of a mask say for the rows of all heads stays apart from these") {
+TEST_CASE("rows of a mask that serve all heads are not merged with the heads' rows") {
   Pieces p("mask");
   const View x = p.input("x", {p.m, 3, p.n, 7}), mask = p.input("mask", {p.n, 7});
   const View most = p.reduce_last(mask, Combine::kMax);
@@ -139,7 +139,7 @@ TEST_CASE("a name that gets long keeps what most of the work is in") {
   CHECK(schedule::fused_name(light, matmul) == "...+matmul+a+...");
 }
 
-TEST_CASE("without epilogue_fusion a contraction's consumers are one nest behind it") {
+TEST_CASE("without epilogue_fusion a contraction's consumers are one nest after it") {
   Pieces p("apart");
   const View x = p.input("x", {p.n, 5}), w = p.input("w", {5, 6}), bias = p.input("bias", {6}),
              r = p.input("r", {p.n, 6});
@@ -236,7 +236,7 @@ TEST_CASE("for a GPU, what groups of channels come to and what is made of it is 
   CHECK(nests(centred(12, 4, 15)) == 2);
 }
 
-TEST_CASE("rows that are not the flattened dims in order stay apart") {
+TEST_CASE("rows that are not the flattened dims in order are not merged") {
   Pieces p("crossed");
   const View x = p.input("x", {p.n * p.m, 5}), w = p.input("w", {5, 6}), r = p.input("r", {p.n, p.m, 6});
   // Row i * m + j is also read at [j, i].
@@ -344,7 +344,7 @@ TEST_CASE("reflections of reflections become one nest as long as their index sta
   CHECK(launches(reflected(12)) < 5);
 }
 
-TEST_CASE("what costs nothing to compute again is no second result of a contraction") {
+TEST_CASE("what costs nothing to compute again is not a second result of a contraction") {
   Pieces p("square");
   const View x = p.input("x", {p.n, 5}), w = p.input("w", {5, 6});
   const View product = p.matmul(x, w);
@@ -390,7 +390,7 @@ TEST_CASE("a gather is inlined into the one nest that reads it") {
   CHECK(launches(after) == 1);
 }
 
-TEST_CASE("what reads all of a state stays apart from what overwrites it") {
+TEST_CASE("a nest that reads all of a state is not merged with one that overwrites it") {
   const Program before = parse_program(R"(program recurrence
   symbol iteration in 0..2
   symbol iterations in 0..3
@@ -422,7 +422,7 @@ TEST_CASE("what reads all of a state stays apart from what overwrites it") {
   CHECK(launches(fused(before, {})) == 4);
 }
 
-TEST_CASE("what reverses a buffer stays apart from what overwrites it, what scales it does not") {
+TEST_CASE("a nest that reverses a buffer is not merged with one that overwrites it, one that scales it is") {
   for (bool reverse : {true, false}) {
     CAPTURE(reverse);
     const Program before = parse_program(cat(R"(program overwrite
@@ -488,7 +488,7 @@ TEST_CASE("a nest may pass one that touches other parts of a buffer, and none th
   }
 }
 
-TEST_CASE("a producer is computed behind what writes other parts of the buffer that it reads") {
+TEST_CASE("a producer is computed after writers of other parts of the buffer that it reads") {
   for (const int64_t from : {15, 16}) {
     Pieces p("inlined");
     const View x = p.input("x", {p.n, 16}), c = p.input("c0", {p.n, 32}),

@@ -58,7 +58,7 @@ TEST_CASE("a normalisation and an activation are computed where the product copi
   CHECK(result.launches == 1);
   REQUIRE(result.decisions.size() == 1);
   CHECK(result.decisions[0].fused);
-  CHECK(result.decisions[0].reason == "made where the product copies its rows");
+  CHECK(result.decisions[0].reason == "computed while the GEMM packs its rows");
 }
 
 TEST_CASE(
@@ -78,7 +78,7 @@ TEST_CASE("a product of few columns reads rows in place") {
   const Result result = with_prologues(p);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
-  CHECK(result.decisions[0].reason == "not inlined: its rows meet 80 columns");
+  CHECK(result.decisions[0].reason == "not inlined: the GEMM has only 80 columns");
 }
 
 TEST_CASE("rows that are made in 16 bits stay") {
@@ -98,7 +98,7 @@ TEST_CASE("rows that are made in 16 bits stay") {
   const Result result = with_prologues(p);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
-  CHECK(result.decisions[0].reason == "not inlined: what passes is narrow");
+  CHECK(result.decisions[0].reason == "not inlined: the intermediate has a narrow type");
 }
 
 TEST_CASE("rows that others read too, or that are outputs, are made once") {
@@ -124,7 +124,7 @@ TEST_CASE("small rows stay in a cache") {
   const Result result = with_prologues(p);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
-  CHECK(result.decisions[0].reason == "not inlined: what passes stays in a cache");
+  CHECK(result.decisions[0].reason == "not inlined: the intermediate stays in a cache");
 }
 
 TEST_CASE("what costs more than copying keeps a kernel of its own") {
@@ -155,7 +155,7 @@ TEST_CASE("a window reads an element for several rows") {
   const Result result = with_prologues(p);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
-  CHECK(result.decisions[0].reason == "not inlined: the product reads an element for several rows");
+  CHECK(result.decisions[0].reason == "not inlined: the GEMM reads an element for several rows");
 }
 
 TEST_CASE("a copy that lets go of what it reads stays") {
@@ -175,8 +175,8 @@ TEST_CASE("a copy that lets go of what it reads stays") {
     verify(program);
     REQUIRE(decisions.size() == 1);
     CHECK(decisions[0].fused == (stride == 1));
-    CHECK(decisions[0].reason == (stride == 1 ? "made where the product copies its rows"
-                                              : "not inlined: what it reads would be in memory for longer"));
+    CHECK(decisions[0].reason == (stride == 1 ? "computed while the GEMM packs its rows"
+                                              : "not inlined: its inputs would have to be kept for longer"));
     plan_memory(program);
     CHECK(same_results(p.program, program, {{p.n, 3}, {p.m, 1}}));
   }

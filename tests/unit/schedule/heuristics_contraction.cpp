@@ -103,7 +103,7 @@ TEST_CASE(
   CHECK(head.columns[0].name() == "%i1");
 }
 
-TEST_CASE("results that lie pages apart are not stored one by one") {
+TEST_CASE("results that are pages apart are not stored one by one") {
   // A convolution with three spatial dims. In images of 16 x 56 x 56 channels are exactly 49 pages apart, in
   // images of 15 x 56 x 56 they are not.
   const auto stages_images = [](int64_t depth) {
@@ -131,7 +131,7 @@ TEST_CASE("results that lie pages apart are not stored one by one") {
   CHECK(!stages_images(15));
 }
 
-TEST_CASE("a convolution to three channels runs on a micro-kernel, also where they are stored apart") {
+TEST_CASE("a convolution to three channels runs on a micro-kernel, also where channels are not contiguous") {
   // Channels-last input; output in image layout.
   loop::Program program;
   const auto buffer = [&](const char* name, std::vector<Expr> shape, Storage storage) {

@@ -111,7 +111,7 @@ TEST_CASE("what walks from one place runs side by side, several vectors of it, a
   CHECK(no_walk.find("single") == std::string::npos);
 }
 
-TEST_CASE("a scan runs on several vectors side by side where they lie so in memory") {
+TEST_CASE("a scan runs on several adjacent vectors where they are contiguous in memory") {
   const auto schedule = [](const std::string& at) {
     return chosen(cat(R"(program sums
   input x f32 [256, 256] ordinal 0
@@ -135,7 +135,7 @@ TEST_CASE("a scan runs on several vectors side by side where they lie so in memo
   CHECK(schedule("%i0, %s0").find("vectorize %i0 64") == std::string::npos);
 }
 
-TEST_CASE("lanes do not lie along a size that may be one where another dim has enough points") {
+TEST_CASE("lanes do not run along a size that may be one where another dim has enough points") {
   const auto schedule = [](const std::string& range) {
     // Weights are strided along the columns and constant along the batch, along which the other operand is
     // strided.
@@ -263,7 +263,7 @@ TEST_CASE("output channels of a convolution share its vectors, as loops of a tas
   CHECK(schedule(1).find("points") == std::string::npos);
 }
 
-TEST_CASE("what is turned goes by tiles where no cache holds it") {
+TEST_CASE("transpositions go by tiles where no cache holds them") {
   const auto schedule = [](int64_t rows) {
     return chosen(
         cat("program turn\n  input x f32 [", rows, ", 2048] ordinal 0\n  output y f32 [2048, ", rows,

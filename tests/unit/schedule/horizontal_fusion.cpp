@@ -46,7 +46,7 @@ TEST_CASE("small nests over the same dims are one, whether they pass something o
   CHECK(joined(p, &decisions) == 1);
   REQUIRE(decisions.size() == 1);
   CHECK(decisions[0].fused);
-  CHECK(decisions[0].reason == "joined: 5 small nests over the same dims are one launch");
+  CHECK(decisions[0].reason == "joined: 5 small nests over the same dims become one launch");
 }
 
 TEST_CASE("parts of a concatenation are siblings") {
@@ -56,7 +56,7 @@ TEST_CASE("parts of a concatenation are siblings") {
   CHECK(joined(p) == 2);  // the copy to the output has a dim of 32
 }
 
-TEST_CASE("nests that another one stands between join where they may pass it") {
+TEST_CASE("nests with another one between them join where they may pass it") {
   for (const bool blocked : {false, true}) {
     Pieces p("between");
     const View x = p.input("x", {p.n, 16}), y = p.input("y", {p.n, 16});

@@ -100,7 +100,7 @@ TEST_CASE("a causal mask that is computed from positions, sequence by sequence, 
   }
 }
 
-TEST_CASE("positions that are no formula are constants still") {
+TEST_CASE("positions that are not a formula are constants still") {
   Pieces p("packed");
   output_masked(p, spread(p, numbers(p, "steps", {5}, {1, 0, 1, 1, 0}), 5), 5);
   const Program after = rewritten(p.program, {{p.n, 3}});

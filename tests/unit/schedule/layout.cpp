@@ -146,7 +146,7 @@ TEST_CASE("a convolution by weights that are trained is channels-last, and so ar
   CHECK(same_results(before, after, {{sym::var("n"), 2}}));
 }
 
-TEST_CASE("keys that a state keeps, and scales, are no matrices of weights") {
+TEST_CASE("keys that a state keeps, and scales, are not matrices of weights") {
   for (const Program& before : {scores(), scaled_sums()}) {
     Program after = before;
     schedule::choose_layouts(after);

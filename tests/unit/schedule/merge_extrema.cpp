@@ -62,7 +62,7 @@ Program joined(const Program& before) {
 
 }  // namespace
 
-TEST_CASE("a small window that goes along rows, then along columns goes along both at once") {
+TEST_CASE("a small window along rows, then along columns becomes one along both") {
   for (const Pool& of : {Pool{}, Pool{.taps = 2}, Pool{.stride = 1}, Pool{.passed = DType::kF32},
                          Pool{.dtype = DType::kF32, .passed = DType::kF32},
                          Pool{.first = Combine::kMin, .second = Combine::kMin, .outside = HUGE_VAL}}) {
@@ -75,12 +75,12 @@ TEST_CASE("a small window that goes along rows, then along columns goes along bo
   }
 }
 
-TEST_CASE("bytes as well, whose least value lies around them") {
+TEST_CASE("bytes as well, padded with their least value") {
   const Program before = pooled({.dtype = DType::kU8, .passed = DType::kU8, .outside = 0});
   CHECK(joined(before).nests.size() + 1 == before.nests.size());
 }
 
-TEST_CASE("extrema stay apart where one nest would take longer or another result") {
+TEST_CASE("extrema stay separate where one nest would take longer or change the result") {
   for (const Pool& of : {Pool{.taps = 7, .stride = 1},  // 49 loads instead of 14
                          Pool{.channels = 3},           // not vectorised
                          Pool{.first = Combine::kMin},  // extrema of different kinds

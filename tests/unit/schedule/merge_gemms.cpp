@@ -53,7 +53,7 @@ Result joined(const Pieces& p) {
 
 }  // namespace
 
-TEST_CASE("three products of few columns are one, whose weights and biases lie behind each other") {
+TEST_CASE("three GEMMs of few columns become one, with concatenated weights and biases") {
   Pieces p("heads");
   const View x = p.input("x", {p.n, 12});
   p.output("a", layer(p, x, 12, 10, 1));
@@ -68,7 +68,7 @@ TEST_CASE("three products of few columns are one, whose weights and biases lie b
   CHECK(result.program.prepack.size() == 8);
 }
 
-TEST_CASE("a product of few columns joins one of many; what reads one of them runs behind both") {
+TEST_CASE("a GEMM of few columns joins one of many; readers of either run after both") {
   Pieces p("read");
   const View x = p.input("x", {p.n, 12});
   const View a = layer(p, x, 12, 100, 1);
@@ -95,7 +95,7 @@ TEST_CASE("what follows the sums may differ, and read values of its own") {
   CHECK(result.decisions[1].fused);
 }
 
-TEST_CASE("numbers that differ lie along the columns") {
+TEST_CASE("numbers that differ are along the columns") {
   Pieces p("numbers");
   const View x = p.input("x", {p.n, 12});
   const auto scaled = [&](int64_t columns, uint32_t seed, double factor) {
@@ -138,10 +138,10 @@ TEST_CASE("parts of one buffer are products that may pass each other, but not wh
   const Result result = joined(q);
   CHECK(result.launches == 2);
   REQUIRE(result.decisions.size() == 1);
-  CHECK(result.decisions[0].reason == "a step between them is in the way");
+  CHECK(result.decisions[0].reason == "a step between them prevents it");
 }
 
-TEST_CASE("products that stay apart") {
+TEST_CASE("GEMMs that stay separate") {
   const auto reasons = [](auto&& build) {
     Pieces p("apart");
     build(p, p.input("x", {p.n, 12}));
@@ -154,13 +154,13 @@ TEST_CASE("products that stay apart") {
   CHECK(reasons([](Pieces& p, const View& x) {
           p.output("a", layer(p, x, 12, 480, 1));
           p.output("b", layer(p, x, 12, 480, 2));
-        }) == "one product would take 99 % of the time of both");
+        }) == "one GEMM would take 99 % of the time of both");
   // The epilogue is more work than the GEMMs.
   CHECK(reasons([](Pieces& p, const View& x) {
           p.output("a", layer(p, x, 12, 10, 1));
           p.output("b", layer(p, x, 12, 40, 2, false));
-        }) == "one product would take 234 % of the time of both");
-  // Another input, another depth; right operands that are no weights.
+        }) == "one GEMM would take 234 % of the time of both");
+  // Another input, another depth; right operands that are not weights.
   CHECK(reasons([](Pieces& p, const View& x) {
           p.output("a", layer(p, x, 12, 10, 1));
           p.output("b", layer(p, p.input("other", {p.n, 12}), 12, 4, 2));

@@ -79,7 +79,7 @@ int64_t arena(const Pieces& pieces, Program program, int64_t rows) {
 
 }  // namespace
 
-TEST_CASE("what is made long before the rest of a concatenation lives by itself until then") {
+TEST_CASE("a part made long before the rest of a concatenation has its own buffer until then") {
   const Pieces pieces = network({});
   const Program& before = pieces.program;
   const auto parts = parts_of(before);

@@ -114,7 +114,7 @@ TEST_CASE("partial results of a mean, then of a variance") {
   check_same(before, split(before, "split_reduction %r4 %r5", &reason));
 }
 
-TEST_CASE("a variance is taken apart with its mean") {
+TEST_CASE("a variance is split together with its mean") {
   Program before = group_statistics(4);
   before.facts.set_range(sym::var("m"), 1, 1000);
   std::string reason;
@@ -309,7 +309,7 @@ TEST_CASE("what cannot be split says why") {
   CHECK(refusal(before, "split_reduction %r9") == "no reduction of the nest runs over %r9");
   CHECK(refusal(before, "split_reduction %r2 %r5") == "the reduction does not run over %r5");
   CHECK(refusal(before, "split_reduction %r2 join %i7") == "no parallel dim %i7");
-  CHECK(refusal(before, "split_reduction %r2 by 4") == "strips want a reduction over one dim");
+  CHECK(refusal(before, "split_reduction %r2 by 4") == "tiles need a reduction over one dim");
 }
 
 TEST_CASE("long reductions of few points are split, short ones and those of many points are not") {

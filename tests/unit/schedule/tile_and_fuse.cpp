@@ -6,10 +6,10 @@
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
-#include "compiler/schedule/memory/memory_plan.h"
-#include "compiler/sym/text.h"
 #include "compiler/schedule/cost/tile_cost.h"
+#include "compiler/schedule/memory/memory_plan.h"
 #include "compiler/schedule/memory/tiled_group_memory.h"
+#include "compiler/sym/text.h"
 #include "tests/unit/schedule/programs.h"
 
 using namespace stridec;
@@ -119,9 +119,9 @@ TEST_CASE("what a strip owns takes no place in the arena") {
 
 TEST_CASE("left as they are") {
   CHECK(reason_of(planes_of_products(512, 512)) ==
-        "not in strips: all weights would be read for 14 points at a time");
+        "not tiled: all weights would be read for 14 points at a time");
   CHECK(reason_of(planes_of_products(1280, 512)) ==
-        "not in strips: what passes at 14 points is too large for a cache");
+        "not tiled: the intermediates of 14 points are too large for a cache");
   CHECK(reason_of(planes_of_products(8, 8)).empty());  // small intermediates
   for (const std::string name : {"v", "products"}) {
     Program program = planes_of_products(48, 48);

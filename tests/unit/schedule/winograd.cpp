@@ -126,7 +126,7 @@ TEST_CASE("tiles of 2x2 and 4x4 give what the convolution gives, also at the bor
     }
 }
 
-TEST_CASE("what is no such convolution says why") {
+TEST_CASE("other convolutions give the reason why not") {
   const std::string window = "the window is not 3x3, stride 1";
   CHECK(refusal({.taps = 2}) == window);
   CHECK(refusal({.stride = 2}) == window);
@@ -258,5 +258,5 @@ TEST_CASE("convolutions that share no transform") {
   CHECK(reason(siblings(64, {100, 50})) ==
         "one transform of what both read, and 92 % of their time, but the weights of both would be too large "
         "for a cache");
-  CHECK(reason(siblings(32, {32, 32}, true)) == "a step between them is in the way");
+  CHECK(reason(siblings(32, {32, 32}, true)) == "a step between them prevents it");
 }

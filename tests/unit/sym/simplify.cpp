@@ -78,7 +78,7 @@ TEST_CASE("simplify: shifted indices keep their dims") {
       {"(%r*n + %c + n)//(n + 1)", "%r + (%c - %r - 1)//(n + 1) + 1"},
       {"mod(%r*n + %c + n, n + 1)", "mod(%c - %r - 1, n + 1)"},
       {"(50*%x + %y + 50)//51", "%x + (%y - %x + 50)//51"},
-      // Not rewritten: three quotients, or two instead of two, are no gain.
+      // Not rewritten: three quotients, or two instead of two, are not gain.
       {"(47*%x + %y)//50", "(47*%x + %y)//50"},
       {"3*%j//4", "(3*%j)//4"},
       {"3*small//4", "(3*small)//4"},

@@ -54,8 +54,7 @@ TEST_CASE("sym text: what is read") {
 
 TEST_CASE("sym text: what is not an expression is named with its column") {
   CHECK(complaint("n + ") == "in the expression 'n + ', column 5: the expression ends too early");
-  CHECK(complaint("n n") ==
-        "in the expression 'n n', column 3: an operator or the end is expected here, not 'n'");
+  CHECK(complaint("n n") == "in the expression 'n n', column 3: expected an operator or the end, not 'n'");
   CHECK(complaint("") != "accepted");
   CHECK(complaint("()") != "accepted");
   CHECK(complaint("%") != "accepted");

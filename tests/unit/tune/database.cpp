@@ -56,7 +56,7 @@ TEST_CASE("an entry is a line that reads back as it was") {
   CHECK(parse_contents(to_string(odd), "t.txt").entries[0].kernel == "a _ b_c");
 }
 
-TEST_CASE("what is no entry is refused with its line") {
+TEST_CASE("what is not an entry is refused with its line") {
   const std::string line = to_string(entry("9f86d081884c7d65", 9));
   CHECK(refused(line + "\nnonsense\n").find("line 2") != std::string::npos);
   CHECK(refused("a b c 2 d | 1us 1us 1% x | s | k").find("line 1") != std::string::npos);

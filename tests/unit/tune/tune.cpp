@@ -60,11 +60,11 @@ TEST_CASE("equal kernels are tuned once, from the space of candidates, and repla
   } catch (const Error& error) {
     REQUIRE(!error.diagnostic.notes.empty());
     CHECK(error.diagnostic.notes[0] ==
-          "it has one for sizes up to n=64; wanted is one for sizes up to n=128");
+          "it has one for sizes up to n=64, but needs one for sizes up to n=128");
   }
 }
 
-TEST_CASE("what an entry has otherwise than is wanted is told by name") {
+TEST_CASE("what differs between an entry and the request is named") {
   const Key wanted{
       .structure = "0", .shape = "1x128,64x128", .target = "znver5", .device = "", .compiler = "0.1.0-a"};
   Key key = wanted;
@@ -216,14 +216,14 @@ TEST_CASE("a template's schedule that is refused names the directive, and what i
   for (const schedule::Candidate& candidate : space)
     CHECK(schedule::refusal(space, candidate.schedule).empty());
   CHECK(schedule::refusal(space, parsed("gemm.f32.6x64: rows %i0; tiles 2")) ==
-        "its kernel is none of those for this nest: gemm.f32.8x32, loops without a template");
+        "its kernel is not one of those for this nest: gemm.f32.8x32, loops without a template");
   CHECK(schedule::refusal(space, parsed("gemm.f32.8x32: rows %i0; tiles 3; order rows")) ==
         "'tiles 3' does not apply: with the rest it can be 'tiles 2', 'tiles 4'");
   CHECK(schedule::refusal(space, parsed("gemm.f32.8x32: rows %i0; tiles 2; order rows; unroll %i1 4")) ==
         "'unroll %i1 4' does not apply: nothing of that name does here");
   CHECK(schedule::refusal(space, parsed("gemm.f32.8x32: rows %i0; order rows")) == "'tiles 2' is missing");
   CHECK(schedule::refusal(space, parsed("gemm.f32.8x32: tiles 4; rows %i0; order rows")) ==
-        "its directives stand in another order than in 'gemm.f32.8x32: rows %i0; tiles 4; order rows'");
+        "its directives have another order than in 'gemm.f32.8x32: rows %i0; tiles 4; order rows'");
 }
 
 TEST_CASE("shapes to tune for are sizes of the model, within their ranges") {

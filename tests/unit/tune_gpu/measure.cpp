@@ -153,15 +153,15 @@ TEST_CASE("a GPU that is lost between two faults ends the race with the reason")
   fake_cuda()->devices = 0;
   const auto outcomes = measure(race.subjects, {.seconds = 0.05}, &gpu);
   CHECK(outcomes[0].kind == Kind::kFailed);
-  CHECK(outcomes[0].reason.find("does not start") != std::string::npos);
+  CHECK(outcomes[0].reason.find("cannot be initialised") != std::string::npos);
   fake_cuda()->devices = 1;
   CHECK(measure(race.subjects, {.seconds = 0.05}, &gpu)[0].kind == Kind::kTimed);
 }
 
-TEST_CASE("what stands in the way of measuring on a GPU is a sentence") {
+TEST_CASE("what prevents measuring on a GPU is a sentence") {
   Race race;
   fake_cuda()->capability = 80;
   CHECK(Gpu(race.target).problem().find("compute capability 8.0") != std::string::npos);
   fake_cuda()->devices = 0;
-  CHECK(Gpu(race.target).problem().find("does not start") != std::string::npos);
+  CHECK(Gpu(race.target).problem().find("cannot be initialised") != std::string::npos);
 }

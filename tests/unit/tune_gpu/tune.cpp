@@ -81,12 +81,12 @@ TEST_CASE("kernels are tuned on a GPU, and replayed where there is none") {
   replay.shapes = {{{"n", 4000}}};
   const Result none = tune::tune(p, target(), replay);
   CHECK(none.chosen.empty());
-  CHECK(none.problem.find("does not start") != std::string::npos);
+  CHECK(none.problem.find("cannot be initialised") != std::string::npos);
   replay.frozen = true;
   CHECK(message([&] { tune::tune(p, target(), replay); }).find("has no entry") != std::string::npos);
 }
 
-TEST_CASE("entries of another device count where none is at hand, and do not stand in the way of measuring") {
+TEST_CASE("entries of another device are used where there is none, and do not prevent measuring") {
   const Device device;
   const loop::Program p = program();
   Database database("");

@@ -337,7 +337,7 @@ DeviceNest emit_flash_backward(const loop::Program& program, const loop::Nest& n
                                const GpuTarget& target) {
   std::string reason;
   auto flash = kernels::match_flash_backward(program, nest, &reason);
-  STRIDEC_CHECK(flash.has_value(), cat("nest '", nest.name, "' is no backward pass: ", reason));
+  STRIDEC_CHECK(flash.has_value(), cat("nest '", nest.name, "' is not a backward pass: ", reason));
   DeviceNest out;
   Emitter emitter(program, nest, *std::move(flash));
   if (auto choice = emitter.emit(target)) out.choices.push_back(*std::move(choice));

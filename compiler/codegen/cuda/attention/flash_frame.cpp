@@ -19,7 +19,7 @@ using sym::Expr;
 Flash matched(const loop::Program& program, const loop::Nest& nest, bool assumes) {
   std::string reason;
   auto flash = kernels::match_flash(program, nest, &reason, assumes);
-  STRIDEC_CHECK(flash.has_value(), cat("nest '", nest.name, "' is no attention: ", reason));
+  STRIDEC_CHECK(flash.has_value(), cat("nest '", nest.name, "' is not an attention: ", reason));
   return *std::move(flash);
 }
 

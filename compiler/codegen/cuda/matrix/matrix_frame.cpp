@@ -21,7 +21,7 @@ MatrixFrame::MatrixFrame(const loop::Program& program, const loop::Nest& origina
   pair = kernels::match_dual_gemm(nest);
   if (pair) nest = loop::Nest(pair->nest);
   auto matched = kernels::match_contraction(nest);
-  STRIDEC_CHECK(matched.has_value(), cat("nest '", nest.name, "' is no contraction"));
+  STRIDEC_CHECK(matched.has_value(), cat("nest '", nest.name, "' is not a contraction"));
   contraction = *std::move(matched);
   facts = kernels::facts_in(program, nest, contraction);
   for (const loop::Dim& dim : contraction.reduce->dims) nest.dims.push_back(dim);
@@ -30,7 +30,7 @@ MatrixFrame::MatrixFrame(const loop::Program& program, const loop::Nest& origina
     for (Expr var : vars)
       for (const loop::Dim& dim : nest.dims)
         if (dim.var == var) dims.push_back(dim);
-    STRIDEC_CHECK(dims.size() == vars.size(), "a schedule names dims that the nest has not");
+    STRIDEC_CHECK(dims.size() == vars.size(), "a schedule names dims that the nest does not have");
     return dims;
   };
   batch = named(plan.batch);
