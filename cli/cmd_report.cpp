@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/report_compare.h"
 #include "cli/report_data.h"
+#include "cli/report_measured.h"
 #include "cli/report_page.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
@@ -23,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   CompileFlags common;
-  std::string output, compared, sources = "all";
+  std::string output, compared, profile, trace, sources = "all";
 };
 
 // Whether the file is an artifact or a manifest, by its first bytes.
@@ -88,9 +89,11 @@ Json compared_with(const Json& here, const Flags& flags) {
 
 int report(const Flags& flags, const Globals& globals) {
   const std::string& model = flags.common.model;
-  Json all = {{"schema_version", "1.1"}, {"title", title_of(model)}};
+  Json all = {{"schema_version", "1.2"}, {"title", title_of(model)}};
   all["functions"] = is_artifact(model) ? functions_of_artifact(model, flags.common.functions)
                                         : functions_of_model(flags, globals);
+  if (!flags.profile.empty()) add_profile(all["functions"], read_profile(flags.profile));
+  if (!flags.trace.empty()) all["trace"] = read_trace(flags.trace);
   if (!flags.compared.empty()) all["compare"] = compared_with(all, flags);
   if (globals.json) std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   if (flags.output.empty()) {
@@ -111,12 +114,19 @@ std::function<int()> declare_report(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   flags->common.declare(app, "a model (.onnx), an artifact (.so) or a manifest (.json)");
   app.add_option("-o,--output", flags->output,
-                 "the page: one file without scripts that loads nothing; of an artifact it has kernels and "
-                 "nodes, of a "
-                 "model also loops, sources and memory")
+                 "the page: one file that loads nothing; of an artifact it has kernels and nodes, of a "
+                 "model also loops, sources, buffers and what the cost model expects")
       ->type_name("FILE");
   app.add_option("--sources", flags->sources, "none: without the loops and the source of each kernel")
       ->check(CLI::IsMember({"all", "none"}));
+  app.add_option(
+         "--profile", flags->profile,
+         "what 'stridec profile' or 'stridec bench' printed with --format=json: the roofline shows what "
+         "was measured, and slow kernels are named first")
+      ->type_name("FILE");
+  app.add_option("--trace", flags->trace,
+                 "a trace of 'stridec profile --trace' or STRIDEC_PROFILE: the page has it as a time line")
+      ->type_name("FILE");
   app.add_option("--compare", flags->compared,
                  "an artifact, a manifest, or a report's JSON: the nodes that are computed otherwise there")
       ->type_name("FILE");

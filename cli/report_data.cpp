@@ -6,7 +6,9 @@
 #include "cli/diagram.h"
 #include "cli/inspect_schedule.h"
 #include "cli/node_fates.h"
+#include "cli/report_measured.h"
 #include "compiler/base/number.h"
+#include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/kernels.h"
 #include "compiler/loop/text.h"
@@ -45,6 +47,12 @@ std::map<loop::BufferId, std::pair<int, int>> lifetimes(const loop::Program& pro
   return lives;
 }
 
+// An expression of sizes as text; a number if it is one.
+Json expression(sym::Expr e) {
+  if (e.is_const()) return e.value();
+  return sym::to_string(e);
+}
+
 Json memory_of(const loop::Program& program) {
   Json buffers = Json::array();
   for (const auto& [id, life] : lifetimes(program)) {
@@ -59,10 +67,71 @@ Json memory_of(const loop::Program& program) {
                        {"bytes", *elements * byte_size(buffer.dtype)},
                        {"first_step", life.first},
                        {"last_step", life.second}});
+    const sym::Expr bytes = loop::element_count(buffer.shape) * byte_size(buffer.dtype);
+    if (!buffer.offset.is_const()) buffers.back()["offset_expression"] = expression(buffer.offset);
+    if (!bytes.is_const()) buffers.back()["bytes_expression"] = expression(bytes);
   }
   Json json = {{"weight_bytes", program.weight_bytes}, {"buffers", std::move(buffers)}};
   if (const auto arena = at_typical(program, program.arena_bytes)) json["arena_bytes"] = *arena;
+  json["arena"] = expression(program.arena_bytes);
   return json;
+}
+
+// The sizes that a reader of the page may change; the number of threads is one, if the arena depends on it.
+Json symbols_of(const loop::Program& program) {
+  Json symbols = Json::array();
+  for (const loop::Symbol& symbol : program.symbols) {
+    const sym::Interval range = program.facts.bounds(symbol.var);
+    Json row = {{"name", symbol.var.name()},
+                {"typical", static_cast<int64_t>(schedule::typical(symbol.var, program.facts))}};
+    if (range.has_lo()) row["least"] = range.lo;
+    if (range.has_hi()) row["most"] = range.hi;
+    symbols.push_back(std::move(row));
+  }
+  symbols.push_back({{"name", loop::threads_of(program).name()}, {"typical", 1}, {"least", 1}});
+  return symbols;
+}
+
+// Each kernel of the first CPU variant against what one core could do, by the cost model's figures.
+Json model_roofline(const FunctionResult& made, const Json& kernels) {
+  if (made.choices.empty() || made.variants.empty()) return {};
+  std::map<int, double> cycles;  // by nest
+  for (const schedule::Choice& choice : made.choices)
+    for (const loop::NestId nest : choice.nests) cycles[nest.value] = choice.cycles;
+  const CpuTarget& target = made.variants.front().target;
+  const double compute = 2.0 * target.fma_per_cycle * target.lanes(4), loads = target.load_bytes_per_cycle;
+  const loop::Program& program = *made.programs().front();
+  const std::vector<loop::Kernel> all = loop::kernels_of(program);
+  const std::vector<loop::KernelRow> rows = loop::rows_of(program, all);
+  Json told = Json::array();
+  for (size_t k = 0; k < rows.size() && k < kernels.size(); ++k) {
+    double time = 0;
+    for (const loop::NestId nest : rows[k].first().nests)
+      if (const auto found = cycles.find(nest.value); found != cycles.end()) time += found->second;
+    if (time <= 0) continue;
+    const double flops = kernels[k]["typical_flops"].get<double>(),
+                 bytes = kernels[k]["typical_bytes"].get<double>();
+    const double computing = flops / compute, moving = bytes / loads,
+                 share = std::max(computing, moving) / time;
+    const char* bound = computing > moving ? "compute" : "loads";
+    told.push_back({{"name", kernels[k]["name"]},
+                    {"time", time},
+                    {"calls", rows[k].launches.size()},
+                    {"flops", flops},
+                    {"bytes", bytes},
+                    {"share", share},
+                    {"bound_by", bound},
+                    {"text", cat(static_cast<int64_t>(time), " cycles of a core expected; ",
+                                 static_cast<int64_t>(100 * share), " % of its roof (", bound, ")")}});
+  }
+  return {
+      {"from", "model"},
+      {"about", cat("Not measured: by the cost model, for one core of ", target.name,
+                    " and typical sizes. The roofs are its multiply-adds in f32, and its loads from L1.")},
+      {"rate", "operations a cycle"},
+      {"roofs",
+       {{{"name", "compute, f32"}, {"flops", compute}}, {{"name", "loads from L1"}, {"bytes", loads}}}},
+      {"kernels", std::move(told)}};
 }
 
 // The text of the kernel that runs the nest, in the first CPU variant; "" if there is none.
@@ -136,6 +205,32 @@ Json findings_of(const FunctionResult& made, const Json& kernels) {
   return findings;
 }
 
+// The kernels that are expected to be furthest from their roof, by cycles of a run.
+void add_slow(Json& findings, const Json& roofline) {
+  if (!roofline.contains("kernels")) return;
+  constexpr size_t kSlow = 3;
+  constexpr double kLeast = 0.05;  // of all cycles
+  double all = 0;
+  std::vector<std::pair<double, const Json*>> gains;
+  for (const Json& kernel : roofline["kernels"]) {
+    const double cycles = kernel["time"].get<double>() * kernel["calls"].get<double>();
+    all += cycles;
+    gains.emplace_back(cycles * (1 - std::min(1.0, kernel["share"].get<double>())), &kernel);
+  }
+  std::sort(gains.begin(), gains.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  for (size_t i = 0; i < std::min(kSlow, gains.size()) && gains[i].first >= kLeast * all; ++i) {
+    const Json& kernel = *gains[i].second;
+    findings.push_back(
+        cat("kernel ", kernel["name"].get<std::string>(), " has ",
+            static_cast<int64_t>(100 * kernel["share"].get<double>()), " % of its roof (",
+            kernel["bound_by"].get<std::string>(), ") and ",
+            static_cast<int>(100 * kernel["time"].get<double>() * kernel["calls"].get<double>() / all),
+            " % of the cycles, ", kByModel));
+  }
+}
+
 }  // namespace
 
 Json report_of(const Compilation& made, size_t function, bool sources) {
@@ -145,16 +240,31 @@ Json report_of(const Compilation& made, size_t function, bool sources) {
   for (const loop::Symbol& symbol : program.symbols)
     sizes[symbol.var.name()] = static_cast<int64_t>(schedule::typical(symbol.var, program.facts));
   Json kernels = kernels_of(made, function, sources);
-  Json findings = findings_of(result, kernels);
-  return {{"name", result.name()},
-          {"model", result.summary},
-          {"sizes", std::move(sizes)},
-          {"first", std::move(findings)},
-          {"nodes", nodes_json(nodes_of(result))["nodes"]},
-          {"kernels", std::move(kernels)},
-          {"memory", memory_of(program)},
-          {"drawing", to_svg(diagram_of(program))}};
+  Json findings = findings_of(result, kernels), roofline = model_roofline(result, kernels);
+  add_slow(findings, roofline);
+  Json report = {{"name", result.name()},
+                 {"model", result.summary},
+                 {"sizes", std::move(sizes)},
+                 {"symbols", symbols_of(program)},
+                 {"first", std::move(findings)},
+                 {"nodes", nodes_json(nodes_of(result))["nodes"]},
+                 {"kernels", std::move(kernels)},
+                 {"memory", memory_of(program)},
+                 {"drawing", to_svg(diagram_of(program))}};
+  if (!roofline.is_null()) report["roofline"] = std::move(roofline);
+  return report;
 }
+
+namespace {
+
+// As schedule::typical().
+int64_t typical_of(const Json& symbol) {
+  const int64_t least = symbol.value("minimum", int64_t{0});
+  if (!symbol.contains("maximum")) return std::max(least, schedule::kTypicalSize);
+  return std::max(least, std::min((least + symbol["maximum"].get<int64_t>()) / 2, schedule::kTypicalSize));
+}
+
+}  // namespace
 
 Json report_of(const Json& function) {
   Json kernels = Json::array();
@@ -163,10 +273,24 @@ Json report_of(const Json& function) {
                 {"flops", kernel["flops"]}, {"bytes", kernel["bytes"]}, {"nodes", kernel["nodes"]}};
     kernels.push_back(std::move(row));
   }
-  return {{"name", function["name"]},
-          {"model", function["model"].value("file", "")},
-          {"nodes", nodes_json(nodes_of(function))["nodes"]},
-          {"kernels", std::move(kernels)}};
+  Json symbols = Json::array();
+  for (const Json& symbol : function.value("symbols", Json::array())) {
+    Json row = {{"name", symbol["name"]}, {"typical", typical_of(symbol)}};
+    if (symbol.contains("minimum")) row["least"] = symbol["minimum"];
+    if (symbol.contains("maximum")) row["most"] = symbol["maximum"];
+    symbols.push_back(std::move(row));
+  }
+  symbols.push_back({{"name", "threads"}, {"typical", 1}, {"least", 1}});
+  Json report = {{"name", function["name"]},
+                 {"model", function["model"].value("file", "")},
+                 {"symbols", std::move(symbols)},
+                 {"nodes", nodes_json(nodes_of(function))["nodes"]},
+                 {"kernels", std::move(kernels)}};
+  if (function.contains("memory"))
+    report["memory"] = {{"weight_bytes", function["memory"].value("weights_bytes", int64_t{0})},
+                        {"buffers", Json::array()},
+                        {"arena", function["memory"].value("workspace_bytes", "0")}};
+  return report;
 }
 
 }  // namespace stridec::cli

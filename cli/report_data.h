@@ -9,9 +9,10 @@
 namespace stridec::cli {
 
 // Of one function. Bytes and offsets are at typical sizes, which are listed. `sources`: with loops and the
-// source of each kernel. {"name", "model", "sizes", "first", "nodes", "kernels", "memory", "drawing"}
+// source of each kernel. {"name", "model", "sizes", "symbols", "first", "nodes", "kernels", "memory",
+// "drawing", "roofline"}
 nlohmann::ordered_json report_of(const Compilation& made, size_t function, bool sources);
-// `function`: the manifest, or one of its functions: no loops, no memory, no drawing.
+// `function`: the manifest, or one of its functions: no loops, no buffers, no drawing, no cost model.
 nlohmann::ordered_json report_of(const nlohmann::ordered_json& function);
 
 }  // namespace stridec::cli

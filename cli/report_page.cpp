@@ -5,25 +5,63 @@
 
 #include "cli/diagram.h"
 #include "compiler/base/number.h"
+#include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
+
+extern "C" const char stridec_embedded_report_script[], stridec_embedded_report_script_end[];
 
 namespace stridec::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// No scripts, no requests: a name in a model cannot run anything, whatever it contains.
+constexpr const char* kStart = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n";
 constexpr const char* kHead =
-    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-    "'unsafe-inline'\">\n"
     "<meta name=\"viewport\" content=\"width=device-width\">\n"
     "<style>:root{color-scheme:light dark}body{font:14px sans-serif;margin:1.5em;max-width:110em}"
     "table{border-collapse:collapse}td,th{text-align:left;vertical-align:top;padding:.15em .8em .15em 0;"
     "border-bottom:1px solid "
     "#8884}td.n{text-align:right}pre{overflow:auto;background:#8881;padding:.6em;max-height:40em}"
     ".draw{overflow:auto;max-height:45em;background:#fff;border:1px solid #8884}code{font-size:13px}"
-    "summary{cursor:pointer}</style>\n";
+    "summary{cursor:pointer}nav button[aria-pressed=true]{font-weight:bold}"
+    ".sizes label{display:inline-block;margin-right:2em}.sizes input[type=number]{width:7em}"
+    "svg text{font:12px sans-serif;fill:#222}.roofs .grid{stroke:#ddd}.roofs "
+    ".roof{stroke:#c33;stroke-width:1.5}"
+    ".roofs .dot{fill:#47a9;stroke:#247}.alive{fill:none;stroke:#c33}.trace rect{stroke:#fff;stroke-width:.3}"
+    "</style>\n";
+
+std::string_view script() {
+  return {stridec_embedded_report_script,
+          static_cast<size_t>(stridec_embedded_report_script_end - stridec_embedded_report_script)};
+}
+
+std::string base64_of_hex(const std::string& hex) {
+  static constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  uint32_t bits = 0;
+  int count = 0;
+  for (size_t i = 0; i < hex.size(); ++i) {
+    bits = bits << 4 | static_cast<uint32_t>(hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10), count += 4;
+    if (count >= 6) out += kDigits[bits >> (count -= 6) & 63];
+  }
+  if (count > 0) out += kDigits[bits << (6 - count) & 63];
+  while (out.size() % 4 != 0) out += '=';
+  return out;
+}
+
+// No requests, and no script but the page's own, by its hash: a name in a model cannot run anything, whatever
+// it contains.
+std::string policy() {
+  return cat(
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+      "'unsafe-inline'; script-src 'sha256-",
+      base64_of_hex(sha256(script().data(), script().size())), "'\">\n");
+}
+
+std::string section(const char* tab, const std::string& body) {
+  return cat("<section data-tab=\"", tab, "\">\n", body, "</section>\n");
+}
 
 std::string text_of(const Json& value) {
   if (value.is_string()) return escape_markup(value.get<std::string>());
@@ -38,10 +76,10 @@ std::string bytes_text(const Json& bytes) {
   return human_bytes(static_cast<uint64_t>(std::max(0.0, bytes.get<double>())));
 }
 
-std::string summary_html(const Json& function) {
+std::string summary_html(const Json& function, const std::string& id) {
   std::string out = cat("<p>", text_of(function["model"]), "</p>\n");
   if (function.contains("sizes") && !function["sizes"].empty()) {
-    out += "<p>Bytes are at typical sizes:";
+    out += "<p>What to look at first is at typical sizes:";
     for (const auto& [name, size] : function["sizes"].items())
       out += cat(" ", escape_markup(name), " = ", size.dump(), ";");
     out.back() = '.';
@@ -53,6 +91,7 @@ std::string summary_html(const Json& function) {
              join(fates, ",",
                   [](const auto& fate) { return cat(" ", fate.second, " ", escape_markup(fate.first)); }),
              ".</p>\n");
+  out += cat("<div class=\"sizes\" id=\"", id, "sizes\"></div>\n");
   if (!function.contains("first") || function["first"].empty()) return out;
   out += "<h3>What to look at first</h3>\n<ol>\n";
   for (const Json& finding : function["first"]) out += cat("<li>", text_of(finding), "</li>\n");
@@ -60,18 +99,17 @@ std::string summary_html(const Json& function) {
 }
 
 std::string kernels_html(const Json& function, const std::string& id) {
-  const bool costs =
-      std::ranges::any_of(function["kernels"], [](const Json& k) { return k.contains("typical_bytes"); });
-  std::string out = cat("<h3>Kernels</h3>\n<table><tr><th>kernel</th><th>steps</th>",
-                        costs ? "<th>flops</th><th>bytes</th>" : "", "<th>schedule and nodes</th></tr>\n");
+  std::string out =
+      "<h3>Kernels</h3>\n<table><tr><th>kernel</th><th>steps</th><th>flops</th><th>bytes</th>"
+      "<th>schedule and nodes</th></tr>\n";
   size_t number = 0;
   for (const Json& kernel : function["kernels"]) {
-    out += cat("<tr id=\"", id, "k", number++, "\"><td><code>", text_of(kernel["name"]), "</code></td><td>",
+    const std::string row = cat(id, "k", number++);
+    out += cat("<tr id=\"", row, "\"><td><code>", text_of(kernel["name"]), "</code></td><td>",
                steps_of(kernel["steps"]), "</td>");
-    if (costs)
-      out += cat("<td class=\"n\" title=\"", text_of(kernel["flops"]), "\">",
-                 static_cast<int64_t>(kernel["typical_flops"].get<double>()), "</td><td class=\"n\" title=\"",
-                 text_of(kernel["bytes"]), "\">", bytes_text(kernel["typical_bytes"]), "</td>");
+    // The page's script fills in the values at the sizes of the sliders.
+    out += cat("<td class=\"n\" id=\"", row, "f\" title=\"", text_of(kernel["flops"]),
+               "\"></td><td class=\"n\" id=\"", row, "b\" title=\"", text_of(kernel["bytes"]), "\"></td>");
     out += cat("<td><code>", text_of(kernel["schedule"]), "</code><details><summary>", kernel["nodes"].size(),
                " nodes</summary><ul>\n");
     for (const Json& node : kernel["nodes"]) out += cat("<li>", text_of(node), "</li>\n");
@@ -92,10 +130,13 @@ std::string nodes_html(const Json& function, const std::string& id) {
   for (size_t k = 0; k < function["kernels"].size(); ++k)
     for (const Json& step : function["kernels"][k]["steps"]) kernel_of[step.get<int>()] = k;
   std::string out =
-      "<h3>Nodes</h3>\n<details><summary>all nodes of the model, and what became of them</summary>\n"
-      "<table><tr><th>node</th><th>fate</th><th>by</th></tr>\n";
+      cat("<h3>Nodes</h3>\n<input id=\"", id, "search\" placeholder=\"search\" hidden><ul id=\"", id,
+          "found\"></ul>\n<details><summary>all nodes of the model, and what became of them</summary>\n"
+          "<table><tr><th>node</th><th>fate</th><th>by</th></tr>\n");
+  size_t number = 0;
   for (const Json& node : function["nodes"]) {
-    out += cat("<tr><td>", text_of(node["node"]), "</td><td>", text_of(node["fate"]), "</td><td>");
+    out += cat("<tr id=\"", id, "n", number++, "\"><td>", text_of(node["node"]), "</td><td>",
+               text_of(node["fate"]), "</td><td>");
     if (node.contains("with"))
       out += cat("same as ", text_of(node["with"]));
     else if (node.contains("by"))
@@ -114,10 +155,11 @@ std::string nodes_html(const Json& function, const std::string& id) {
 }
 
 // A rectangle for each buffer of the arena: steps across, addresses up.
-std::string memory_html(const Json& memory) {
+std::string memory_html(const Json& memory, const std::string& id) {
   const int64_t arena = memory.value("arena_bytes", int64_t{0});
-  std::string out = cat("<h3>Memory</h3>\n<p>Weights ", bytes_text(memory["weight_bytes"]), "; arena ",
-                        bytes_text(arena), ", ", memory["buffers"].size(), " buffers.</p>\n");
+  std::string out = cat("<h3>Memory</h3>\n<p>Weights ", bytes_text(memory["weight_bytes"]),
+                        "; arena <span id=\"", id, "peak\">", bytes_text(arena), "</span>, ",
+                        memory["buffers"].size(), " buffers. <span id=\"", id, "alive\"></span></p>\n");
   int64_t steps = 1, top = std::max<int64_t>(arena, 1);
   for (const Json& b : memory["buffers"]) {
     steps = std::max(steps, b["last_step"].get<int64_t>() + 1);
@@ -125,8 +167,9 @@ std::string memory_html(const Json& memory) {
   }
   if (memory["buffers"].empty()) return out;
   constexpr int kWidth = 1000, kHeight = 360;
-  out += cat("<div class=\"draw\"><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth, "\" height=\"",
-             kHeight, "\"><style>rect.m{fill:#9bd;stroke:#246;stroke-width:.5}</style>\n");
+  out +=
+      cat("<div class=\"draw\"><svg id=\"", id, "m\" xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth,
+          "\" height=\"", kHeight, "\"><style>rect.m{fill:#9bd;stroke:#246;stroke-width:.5}</style>\n");
   for (const Json& b : memory["buffers"]) {
     const auto first = b["first_step"].get<int64_t>(), last = b["last_step"].get<int64_t>();
     const auto offset = b["offset"].get<int64_t>(), bytes = b["bytes"].get<int64_t>();
@@ -139,6 +182,25 @@ std::string memory_html(const Json& memory) {
                "</title></rect>\n");
   }
   return out + "</svg></div>\n<p>Steps of the run from left to right, addresses from bottom to top.</p>\n";
+}
+
+// The chart is the script's; the table has the same figures.
+std::string roofline_html(const Json& roofline, const std::string& id) {
+  std::string out =
+      cat("<h3>Roofline</h3>\n<p>", text_of(roofline["about"]), "</p>\n<div class=\"draw\" id=\"", id,
+          "roof\"></div>\n<table><tr><th>kernel</th><th>",
+          roofline["from"] == "model" ? "what is expected" : "what was measured", "</th></tr>\n");
+  for (const Json& kernel : roofline["kernels"])
+    out += cat("<tr><td><code>", text_of(kernel["name"]), "</code></td><td>", text_of(kernel["text"]),
+               "</td></tr>\n");
+  return out + "</table>\n";
+}
+
+std::string trace_html(const Json& trace) {
+  const auto left_out = trace["left_out"].get<uint64_t>();
+  return cat("<h2>Time line</h2>\n<p>", trace["slices"].size(), " events of ", trace["threads"].size(),
+             " threads", left_out > 0 ? cat("; ", left_out, " later ones are left out") : std::string(),
+             ".</p>\n<div id=\"trace\"></div>\n");
 }
 
 std::string compare_html(const Json& compare) {
@@ -180,20 +242,23 @@ std::string embedded(Json report) {
 }  // namespace
 
 std::string report_page(const Json& report) {
-  std::string out = cat(kHead, "<title>", text_of(report["title"]), "</title></head><body>\n<h1>",
-                        text_of(report["title"]), "</h1>\n");
-  if (report.contains("compare")) out += compare_html(report["compare"]);
+  std::string out =
+      cat(kStart, policy(), kHead, "<title>", text_of(report["title"]), "</title></head><body>\n<h1>",
+          text_of(report["title"]), "</h1>\n<nav id=\"tabs\"></nav>\n");
+  if (report.contains("compare")) out += section("compare", compare_html(report["compare"]));
   size_t number = 0;
   for (const Json& function : report["functions"]) {
     const std::string id = cat("f", number++);
-    out += cat("<h2>", text_of(function["name"]), "</h2>\n", summary_html(function));
+    out += cat("<h2>", text_of(function["name"]), "</h2>\n", section("summary", summary_html(function, id)));
     if (function.contains("drawing"))
-      out += cat("<h3>Kernels and what passes between them</h3>\n<div class=\"draw\">",
-                 function["drawing"].get<std::string>(), "</div>\n");
-    out += cat(kernels_html(function, id), nodes_html(function, id));
-    if (function.contains("memory")) out += memory_html(function["memory"]);
+      out += section("graph", cat("<h3>Kernels and what passes between them</h3>\n<div class=\"draw\">",
+                                  function["drawing"].get<std::string>(), "</div>\n"));
+    if (function.contains("roofline")) out += section("roofline", roofline_html(function["roofline"], id));
+    out += section("kernels", kernels_html(function, id)) + section("nodes", nodes_html(function, id));
+    if (function.contains("memory")) out += section("memory", memory_html(function["memory"], id));
   }
-  return cat(out, embedded(report), "</body></html>\n");
+  if (report.contains("trace")) out += section("time line", trace_html(report["trace"]));
+  return cat(out, embedded(report), "<script>", script(), "</script>\n</body></html>\n");
 }
 
 }  // namespace stridec::cli

@@ -6,7 +6,7 @@
 
 namespace stridec::cli {
 
-// {"schema_version", "title", "functions"} as one page of HTML, without scripts and requests.
+// {"schema_version", "title", "functions"} as one page of HTML, with a script of its own and no requests.
 std::string report_page(const nlohmann::ordered_json& report);
 
 }  // namespace stridec::cli

@@ -7,7 +7,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/base/ulps.h"
-#include "compiler/extend/draw.h"
+#include "compiler/extend/draw_values.h"
 #include "compiler/extend/run_reference.h"
 #include "compiler/extend/try_kernel.h"
 #include "compiler/extend/user_operator.h"

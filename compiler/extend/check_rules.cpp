@@ -15,9 +15,11 @@
 #include "compiler/base/text.h"
 #include "compiler/base/ulps.h"
 #include "compiler/extend/draw.h"
+#include "compiler/extend/draw_values.h"
 #include "compiler/extend/evaluate.h"
 #include "compiler/extend/rewrite.h"
 #include "compiler/graph/text.h"
+#include "compiler/loop/analysis.h"
 #include "compiler/loop/interpret.h"
 #include "compiler/ops/op_table.h"
 
@@ -33,8 +35,11 @@ constexpr int kMostAttempts = 12000;
 constexpr int kEnoughAttempts = 4000;  // if some instances were compared
 constexpr int kEnoughInstances = 16;
 constexpr int kDrawsOfTypes = 12, kDrawsOfAttributes = 3;
-constexpr int kMostFirings = 64;     // on the graph of a pattern
-constexpr int kFiringInstances = 8;  // on which rules are tried out
+// Values are drawn anew for one graph until so many elements were compared, or so many times.
+constexpr int64_t kEnoughElements = 256, kMostDrawsOfValues = 8;
+constexpr int64_t kMostWork = 100'000;  // of a part of an instance that is compared, in operations
+constexpr int kMostFirings = 64;        // on the graph of a pattern
+constexpr int kFiringInstances = 8;     // on which rules are tried out
 
 // An instance of a rule: the types and values of its variables.
 struct Instance {
@@ -69,10 +74,10 @@ class Checker {
     for (int attempt = 0; attempt < kMostAttempts && verdict_.instances < wanted; ++attempt) {
       if (attempt > kEnoughAttempts && verdict_.instances >= kEnoughInstances) break;
       Built built;
-      const auto instance = draw(built, attempt, why);
+      auto instance = draw(built, attempt, why);
       if (!instance) continue;
       shaped = true;
-      if (!compare(*instance, built)) return std::move(verdict_);
+      if (!compare(*instance, built, attempt)) return std::move(verdict_);
     }
     if (!shaped || verdict_.instances == 0) {
       verdict_.problem = why.empty() ? "no random instance satisfies its conditions" : why;
@@ -107,7 +112,8 @@ class Checker {
     Instance instance;
     instance.types = draw_types(draws_, rule_, attempt / 12);
     for (int draw = 0; draw < kDrawsOfTypes; ++draw) {
-      draw_values(instance, attempt);
+      draw_aliases(instance);
+      draw_values(instance, attempt, true);
       built = {};
       try {
         build(instance, built, true, {});
@@ -117,13 +123,26 @@ class Checker {
         continue;
       }
       if (!meets_conditions(built, why)) continue;
+      draw_values(instance, attempt, false);
       instance.attributes = built.bindings.attributes;
       return instance;
     }
     return std::nullopt;
   }
 
-  void draw_values(Instance& instance, int attempt) {
+  void draw_aliases(Instance& instance) {
+    instance.alias.clear();
+    for (size_t v = 0; v < rule_.variables.size(); ++v) {
+      instance.alias.push_back(v);
+      for (size_t u = 0; u < v && instance.alias[v] == v; ++u)
+        if (instance.types[u] == instance.types[v] &&
+            rule_.variables[v].constant == rule_.variables[u].constant && draws_.chance(0.1))
+          instance.alias[v] = instance.alias[u];
+    }
+  }
+
+  // Of the constants, which a built graph contains, or of the other variables.
+  void draw_values(Instance& instance, int attempt, bool constants) {
     const std::vector<Values> kinds = kinds_of_values(rule_.check);
     Values values = kinds[static_cast<size_t>(attempt) % kinds.size()];
     // Sums over nothing are 0, whatever is multiplied with them: close rules need not keep NaNs there.
@@ -132,18 +151,15 @@ class Checker {
     };
     if (rule_.check.kind == Check::Kind::kClose && std::ranges::any_of(instance.types, is_empty))
       values = Values::kPlain;
-    instance.alias.clear(), instance.values.clear();
+    instance.values.resize(rule_.variables.size());
     for (size_t v = 0; v < rule_.variables.size(); ++v) {
       const Variable& variable = rule_.variables[v];
-      instance.alias.push_back(v);
-      for (size_t u = 0; u < v && instance.alias[v] == v; ++u)
-        if (instance.types[u] == instance.types[v] && variable.constant == rule_.variables[u].constant &&
-            draws_.chance(0.1))
-          instance.alias[v] = instance.alias[u];
-      instance.values.push_back(
-          draw_tensor(draws_, instance.types[v], rule_.check, values, variable.constant, formats_));
+      if (variable.constant != constants) continue;
+      instance.values[v] =
+          draw_tensor(draws_, instance.types[v], rule_.check, values, variable.constant, formats_);
       for (size_t u = 0; u < v; ++u)
-        if (instance.types[u] == instance.types[v] && draws_.chance(0.1))
+        if (instance.types[u] == instance.types[v] && rule_.variables[u].constant == constants &&
+            draws_.chance(0.1))
           instance.values[v] = nearly_equal(instance.values[u]);
     }
   }
@@ -232,7 +248,7 @@ class Checker {
   }
 
   // False: verdict_ has the problem.
-  bool compare(const Instance& instance, Built& built) {
+  bool compare(Instance& instance, Built& built, int attempt) {
     Builder builder(built.graph, ops::shape_table());
     try {
       built.yield = replacement_of(builder, rule_, built.bindings);
@@ -253,19 +269,54 @@ class Checker {
     for (const auto* side : {&built.match, &built.yield})
       for (const ValueId value : *side) builder.output(cat("y", built.graph.output_names.size()), value);
     const loop::Program program = ops::lower(built.graph);
+    int64_t work = 1;  // elements or operations of the largest part
+    for (const HostTensor& value : instance.values) work = std::max(work, loop::element_count(value));
+    for (const loop::Nest& nest : program.nests)
+      work = std::max(work, loop::cost_of(program, nest).flops.is_const()
+                                ? loop::cost_of(program, nest).flops.value()
+                                : kEnoughElements);
+    if (work > kMostWork) return true;
+    const int64_t times = std::clamp<int64_t>(kEnoughElements / work, 1, kMostDrawsOfValues);
+    bool compared = false;
+    for (int64_t time = 0; time < times; ++time) {
+      if (time > 0) draw_values(instance, attempt + static_cast<int>(time), false);
+      const auto equal = compare(instance, program, built.match.size());
+      if (equal && !*equal) return false;
+      compared = compared || equal;
+    }
+    if (compared) ++verdict_.instances;
+    return true;
+  }
+
+  // With the values of the instance; nullopt: the match has no result.
+  std::optional<bool> compare(const Instance& instance, const loop::Program& program, size_t results) {
     std::vector<HostTensor> outputs;
     try {
       outputs = loop::interpret(program, inputs_of(instance));
-    } catch (const Error&) {
-      return true;  // an index out of range, for example: neither side has a value
+    } catch (const Error& error) {
+      if (!has_result(instance)) return std::nullopt;  // an index out of range, for example
+      return refuse(instance,
+                    cat("the replacement fails where the match does not: ", error.diagnostic.message));
     }
-    ++verdict_.instances;
-    const size_t results = built.match.size();
     for (size_t r = 0; r < results; ++r)
-      if (const int64_t at = first_difference(instance, outputs[r], outputs[results + r], r); at >= 0) {
+      if (first_difference(instance, outputs[r], outputs[results + r], r) >= 0) {
         shrink(instance, program, r, results);
         return false;
       }
+    return true;
+  }
+
+  // Whether the match alone can be computed.
+  bool has_result(const Instance& instance) {
+    Built built;
+    build(instance, built, false, {});
+    for (const ValueId value : built.match)
+      Builder(built.graph, ops::shape_table()).output(cat("y", built.graph.output_names.size()), value);
+    try {
+      loop::interpret(ops::lower(built.graph), inputs_of(instance));
+    } catch (const Error&) {
+      return false;
+    }
     return true;
   }
 
@@ -394,8 +445,10 @@ class Checker {
     verdict_.notes.push_back(cat("replacement = ", shown(yield)));
   }
   static std::string number(const HostTensor& tensor, int64_t i) {
-    if (!is_float(tensor.dtype))
-      return cat(read_integer(tensor.dtype, tensor.bytes.data() + i * byte_size(tensor.dtype)));
+    if (!is_float(tensor.dtype)) {
+      const int64_t value = read_integer(tensor.dtype, tensor.bytes.data() + i * byte_size(tensor.dtype));
+      return is_signed(tensor.dtype) ? cat(value) : cat(static_cast<uint64_t>(value));
+    }
     if (std::isnan(loop::get_number(tensor, i))) return "nan";
     std::ostringstream out;
     out.precision(tensor.dtype == DType::kF64 ? 17 : 9);

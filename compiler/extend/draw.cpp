@@ -1,14 +1,8 @@
 #include "compiler/extend/draw.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
-
-#include "compiler/base/diagnostic.h"
-#include "compiler/base/number.h"
-#include "compiler/base/numeric.h"
 
 namespace stridec::extend {
 namespace {
@@ -58,7 +52,9 @@ std::vector<graph::Type> draw_types(Draws& d, const Rule& rule, int size) {
   if (rule.variables.empty()) return types;
   const DType preferred = d.any_of(d.any_of(rule.variables).dtypes);
   std::vector<int64_t> base(static_cast<size_t>(d.below(std::min(size, 3) + 1)));
-  for (int64_t& dim : base) dim = draw_size(d, size);
+  // Many elements at once, or sizes of which one may be 0.
+  const bool many = size > 1 && d.chance(0.3);
+  for (int64_t& dim : base) dim = many ? d.any_of<int64_t>({3, 4, 5, 8, 17}) : draw_size(d, size);
   std::map<std::string, int64_t> named;
   std::vector<int64_t> sizes;
   for (const Variable& variable : rule.variables) {
@@ -82,116 +78,6 @@ std::vector<graph::Type> draw_types(Draws& d, const Rule& rule, int size) {
     types.push_back(std::move(type));
   }
   return types;
-}
-
-std::vector<Values> kinds_of_values(const Check& check) {
-  if (check.range || check.finite) return {Values::kPlain, Values::kLarge};
-  if (check.kind == Check::Kind::kExact || check.kind == Check::Kind::kUlp)
-    return {Values::kPlain, Values::kSpecial, Values::kLarge, Values::kNan};
-  return {Values::kPlain, Values::kLarge, Values::kNan, Values::kPositiveInfinity};
-}
-
-namespace {
-
-// A tie of rounding to a float with `bits - 1` significant bits, plus `offset`. Next to a tie, rounding twice
-// differs from rounding once.
-int64_t near_tie(Draws& d, int bits, int64_t offset) {
-  const int64_t odd = 2 * d.below(int64_t{1} << (bits - 1)) + 1;
-  return (odd << d.below(62 - bits)) + offset;
-}
-
-// A float around 1 at or next to a tie, as near as the type has one.
-double near_midpoint(Draws& d, DType dtype) {
-  const int bits = d.any_of(std::vector<int>{2, 3, 4, 8, 11});
-  const double number = std::ldexp(static_cast<double>(2 * d.below(int64_t{1} << bits) + 1),
-                                   static_cast<int>(d.below(6)) - bits);
-  const double unit = dtype == DType::kF64   ? 0x1p-52
-                      : dtype == DType::kF32 ? 0x1p-23
-                      : dtype == DType::kF16 ? 0x1p-10
-                                             : 0x1p-7;
-  return (d.chance(0.5) ? number : -number) * (1 + static_cast<double>(d.below(3) - 1) * unit);
-}
-
-double draw_float(Draws& d, DType dtype, const Check& check, Values values) {
-  if (check.range) {
-    const auto [low, high] = *check.range;
-    if (values == Values::kLarge && d.chance(0.3)) return d.chance(0.5) ? low : high;
-    return d.chance(0.1) && low <= 0 && high >= 0 ? 0.0 : d.between(low, high);
-  }
-  const double most = largest_finite(dtype);
-  // Where results are compared as close, values stay where products of two do not overflow.
-  const double limit = std::min(1000.0, std::sqrt(most) / 8);
-  const bool exact = check.kind == Check::Kind::kExact || check.kind == Check::Kind::kUlp;
-  const double small = d.chance(0.3) ? static_cast<double>(d.below(9) - 4) : d.normal();
-  switch (values) {
-    case Values::kPlain: return d.chance(0.1) ? (d.chance(0.5) ? 0.0 : -0.0) : small;
-    case Values::kLarge:
-      if (!exact) return d.chance(0.5) ? d.between(-limit, limit) : small;
-      if (d.chance(0.3)) return near_midpoint(d, dtype);
-      return std::ldexp(d.normal(), static_cast<int>(d.between(-1, 1) * std::log2(most)));
-    case Values::kNan: return d.chance(0.3) ? std::numeric_limits<double>::quiet_NaN() : small;
-    case Values::kPositiveInfinity:
-      // Positive, so that sums and products of infinities are infinite however they are associated.
-      return d.chance(0.15) ? std::numeric_limits<double>::infinity() : std::abs(small) + 0.25;
-    case Values::kSpecial: break;
-  }
-  static const std::vector<double> kSpecials = {0.0, -0.0, 1.0, -1.0, 0.5, 2.0, INFINITY, -INFINITY, NAN};
-  if (d.chance(0.2)) return d.chance(0.5) ? most : -most;
-  if (d.chance(0.1))
-    return std::ldexp(d.chance(0.5) ? 1 : -1, dtype == DType::kF16    ? -24
-                                              : dtype == DType::kF64  ? -1074
-                                              : dtype == DType::kBF16 ? -133
-                                                                      : -149);
-  return d.any_of(kSpecials);
-}
-
-int64_t draw_integer(Draws& d, DType dtype, Values values) {
-  const IntegerRange range = integer_range(dtype);
-  if (values == Values::kSpecial || values == Values::kLarge) {
-    const std::vector<int64_t> edges = {range.lo, static_cast<int64_t>(range.hi), 0, 1, range.lo + 1, -1};
-    if (d.chance(0.5)) return wrap_integer(dtype, d.any_of(edges));
-    if (d.chance(0.3)) return wrap_integer(dtype, near_tie(d, d.chance(0.5) ? 25 : 54, d.below(3) - 1));
-    return wrap_integer(dtype, d.below(int64_t{1} << 62) - (int64_t{1} << 61));
-  }
-  return wrap_integer(dtype, is_signed(dtype) ? d.below(9) - 4 : d.below(5));
-}
-
-}  // namespace
-
-loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& check, Values values,
-                             bool constant, const std::vector<FloatFormat>& formats) {
-  std::vector<int64_t> shape;
-  for (const sym::Expr dim : type.shape) shape.push_back(dim.value());
-  loop::HostTensor tensor = loop::make_tensor(type.dtype, shape);
-  const size_t width = static_cast<size_t>(byte_size(type.dtype));
-  // Conditions on constants are often met by special numbers alone, and by one number in all elements.
-  static const std::vector<double> kConstants = {0, 0, 0, 1, 1, 2, 0.5, 4, -1, 0.25, 3, -2, 8};
-  const bool one = constant && d.chance(0.6);
-  const double number = d.any_of(kConstants);
-  const bool exact = check.kind == Check::Kind::kExact || check.kind == Check::Kind::kUlp;
-  const bool ties = exact && !check.range && !formats.empty() && !one &&
-                    (values == Values::kLarge || values == Values::kSpecial);
-  for (int64_t i = 0; i < loop::element_count(tensor); ++i) {
-    uint8_t* at = tensor.bytes.data() + static_cast<size_t>(i) * width;
-    const bool tie = ties && d.chance(0.7);
-    if (tie && is_float(type.dtype)) {
-      const auto drawn = draw_float_at_tie(d, type.dtype, formats);
-      write_float(type.dtype, drawn ? *drawn : draw_float(d, type.dtype, check, values), at);
-    } else if (tie && !is_bool(type.dtype)) {
-      const auto drawn = draw_integer_at_tie(d, type.dtype, formats);
-      write_integer(type.dtype, drawn ? *drawn : draw_integer(d, type.dtype, values), at);
-    } else if (is_float(type.dtype)) {
-      double value = one                         ? number
-                     : constant && d.chance(0.5) ? d.any_of(kConstants)
-                                                 : draw_float(d, type.dtype, check, values);
-      write_float(type.dtype, value, at);
-    } else if (is_bool(type.dtype)) {
-      write_integer(type.dtype, d.below(2), at);
-    } else {
-      write_integer(type.dtype, one ? static_cast<int64_t>(number) : draw_integer(d, type.dtype, values), at);
-    }
-  }
-  return tensor;
 }
 
 // ---- attributes ------------------------------------------------------------------------------------------
@@ -237,7 +123,8 @@ Sizes draw_reshape(Draws& d, const graph::Shape& shape) {
 
 Sizes draw_expansion(Draws& d, const graph::Shape& shape) {
   Sizes out = draw_list(d, d.chance(0.3) ? 1 : 0, {1, 2, 3});
-  for (const sym::Expr dim : shape) out.push_back(dim.is_const(1) ? sym::Expr(1 + d.below(3)) : dim);
+  for (const sym::Expr dim : shape)
+    out.push_back(dim.is_const(1) ? d.any_of<sym::Expr>({1, 1, 2, 2, 3, 3, 0}) : dim);
   return out;
 }
 
@@ -248,7 +135,10 @@ Attr draw_attribute(Draws& d, const graph::Builder& b, OpKind kind, const std::s
   const graph::Shape shape = inputs.empty() ? graph::Shape() : b.shape(inputs[0]);
   const int rank = static_cast<int>(shape.size());
   const size_t dims = shape.size(), spatial = dims > 2 ? dims - 2 : 0;
-  const bool windows = kind == OpKind::kConv || kind == OpKind::kConvTranspose;
+  // Of one rank in all attributes of one operation.
+  const bool pooling =
+      kind == OpKind::kReduceWindow || kind == OpKind::kWindowArgMax || kind == OpKind::kAveragePool;
+  const bool windows = pooling || kind == OpKind::kConv || kind == OpKind::kConvTranspose;
   if (attribute == "dims") return draw_subset(d, rank);
   if (attribute == "dim") return sym::Expr(d.below(std::max(rank, 1)));
   if (attribute == "order") return draw_permutation(d, rank);
@@ -280,7 +170,8 @@ Attr draw_attribute(Draws& d, const graph::Builder& b, OpKind kind, const std::s
   }
   if (attribute == "strides" || attribute == "dilations")
     return draw_list(d, windows ? spatial : static_cast<size_t>(1 + d.below(2)), {1, 1, 2});
-  if (attribute == "window") return draw_list(d, static_cast<size_t>(1 + d.below(2)), {1, 2, 3});
+  if (attribute == "window") return draw_list(d, spatial, {1, 2, 3});
+  if (attribute == "extra") return draw_list(d, spatial, {0, 0, 1});
   if (attribute == "groups") return sym::Expr(d.chance(0.7) ? 1 : 2);
   if (attribute == "k") return sym::Expr(d.below(3));
   if (attribute == "contract_a") return Sizes{d.below(std::max(rank, 1))};

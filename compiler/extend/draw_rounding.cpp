@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "compiler/base/numeric.h"
 
 namespace stridec::extend {
 namespace {
 
-FloatFormat format_of(DType dtype) {
+FloatFormat measured(DType dtype) {
   FloatFormat made{.bits = 1};
   const auto is_exact = [&](double value) { return round_float(dtype, value) == value; };
   while (made.bits < 53 && is_exact(1 + std::ldexp(1.0, -made.bits))) ++made.bits;
@@ -18,7 +19,12 @@ FloatFormat format_of(DType dtype) {
 }
 
 void collect(const Term& term, bool& casts, std::vector<DType>& dtypes) {
-  if (term.is_call("cast")) casts = true;
+  if (term.is_call("cast")) {
+    casts = true;
+    // A name that is no type is bound to one that is drawn.
+    if (term.args.size() > 1 && term.args[1].kind == Term::Kind::kName && !parse_dtype(term.args[1].name))
+      dtypes.insert(dtypes.end(), {DType::kF64, DType::kF32, DType::kF16, DType::kBF16});
+  }
   if (const auto dtype = parse_dtype(term.name); dtype && term.kind == Term::Kind::kName)
     dtypes.push_back(*dtype);
   for (const Term& arg : term.args) collect(arg, casts, dtypes);
@@ -56,6 +62,18 @@ int64_t draw_tie(Draws& d, int bits) {
 }
 
 }  // namespace
+
+const FloatFormat& format_of(DType dtype) {
+  static const std::map<DType, FloatFormat> known = [] {
+    std::map<DType, FloatFormat> all;
+#define STRIDEC_DTYPE(id, ...) \
+  if (is_float(DType::id)) all.emplace(DType::id, measured(DType::id));
+#include "compiler/base/dtype.def"
+#undef STRIDEC_DTYPE
+    return all;
+  }();
+  return known.at(dtype);
+}
 
 std::vector<FloatFormat> formats_of(const Rule& rule) {
   bool casts = false;

@@ -18,7 +18,10 @@ struct FloatFormat {
   int least = 0;  // the smallest positive number is 2^least
 };
 
-// The float types that a rule with casts names, or that its variables may have. Empty without casts.
+const FloatFormat& format_of(DType dtype);  // of a float type
+
+// The float types that a rule with casts names, or that its variables may have; all that a cast may draw, if
+// it binds its type. Empty without casts.
 std::vector<FloatFormat> formats_of(const Rule& rule);
 
 // These return nullopt if `dtype` holds no tie of the drawn format.

@@ -496,12 +496,13 @@ sym::Expr Evaluator::comparison(const Term& term) {
     if (term.name != "==" && term.name != "!=") does_not_fit(cat("'", term.name, "' takes numbers"));
     return (left == right) == (term.name == "==") ? 1 : 0;
   }
-  const std::vector<sym::Expr> x = list(term.args[0]), y = list(term.args[1]);
-  if (x.size() != y.size() && x.size() != 1 && y.size() != 1) return term.name == "!=" ? 1 : 0;
-  if (x.empty() || y.empty()) return 1;
+  std::vector<sym::Expr> x = list(term.args[0]), y = list(term.args[1]);
+  // A number is compared with each element of a list; lists of other lengths are never equal.
+  if (std::holds_alternative<sym::Expr>(left)) x.assign(y.size(), x[0]);
+  if (std::holds_alternative<sym::Expr>(right)) y.assign(x.size(), y[0]);
+  if (x.size() != y.size()) return term.name == "!=" ? 1 : 0;
   sym::Expr all = 1;
-  for (size_t i = 0; i < std::max(x.size(), y.size()); ++i)
-    all = sym::logical_and(all, compare(term.name, x[x.size() == 1 ? 0 : i], y[y.size() == 1 ? 0 : i]));
+  for (size_t i = 0; i < x.size(); ++i) all = sym::logical_and(all, compare(term.name, x[i], y[i]));
   return all;
 }
 

@@ -24,9 +24,13 @@ PoolingWindows pooling_windows(const Node& node) {
                    .extra = {}};
   w.extra = node.attributes.find("extra") ? node.attributes.exprs("extra")
                                           : std::vector<sym::Expr>(w.window.size(), 0);
-  STRIDEC_CHECK(w.strides.size() == w.spatial() && w.dilations.size() == w.spatial() &&
-                w.before.size() == w.spatial() && w.after.size() == w.spatial() &&
-                w.extra.size() == w.spatial());
+  for (const auto& [name, size] : {std::pair("strides", w.strides.size()),
+                                   {"dilations", w.dilations.size()},
+                                   {"before", w.before.size()},
+                                   {"after", w.after.size()},
+                                   {"extra", w.extra.size()}})
+    if (size != w.spatial())
+      does_not_fit(cat(graph::name(node.kind), ": window has ", w.spatial(), " dims, ", name, " ", size));
   for (size_t i = 0; i < w.spatial(); ++i)
     if (w.strides[i] < 1 || w.dilations[i] < 1)
       does_not_fit(cat(graph::name(node.kind), ": strides and dilations are at least 1"));

@@ -2,7 +2,7 @@
 
 In a headless Chromium (Debian: apt-get install chromium-headless-shell), from file://: no message on the console, no request but
 the page, no name of a model that runs; what is folded opens and has what it is about; links reach what they name; the drawing and
-the view of memory have sizes, and nothing in them lies outside. Pages of large models load in time. The data have the form of
+the view of memory have sizes, and nothing in them lies outside. charts.py: sizes, roofline, time line, tabs. Pages of large models load in time. The data have the form of
 `stridec schema report`; two artifacts are compared by nodes. Without the browser it prints
 that it is skipped. The last line is "N passed, N failed". Environment: stridec (the program, default build/stridec).
 """
@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import charts
 import chromium
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -184,6 +185,8 @@ def main():
                   **({"nodes20000": (work / "nodes20000.onnx", 4, 10e6)} if os.environ.get("STRIDEC_NIGHTLY") else {})}
         if not names or "compare" in names:
             compare(browser, work)
+        if not names or "charts" in names:
+            charts.check(browser, work, report, expect, CANARIES)
         for name, (model, seconds, most) in models.items():
             if names and name not in names:
                 continue

@@ -1,0 +1,170 @@
+#include "compiler/extend/draw_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compiler/base/number.h"
+#include "compiler/base/numeric.h"
+
+namespace stridec::extend {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+bool is_exact(const Check& check) {
+  return check.kind == Check::Kind::kExact || check.kind == Check::Kind::kUlp;
+}
+
+// How many elements of a tensor are unusual, and of which sign these are: 0 for both. Reductions differ
+// only where all elements are, or all of one sign.
+struct Mix {
+  double share = 1;
+  int sign = 0;
+};
+
+Mix draw_mix(Draws& d) {
+  return {.share = d.any_of<double>({0.3, 0.6, 1, 1}), .sign = d.any_of<int>({0, 0, 0, 1, -1})};
+}
+
+double with_sign(Draws& d, double magnitude, const Mix& mix) {
+  return mix.sign > 0 || (mix.sign == 0 && d.chance(0.5)) ? magnitude : -magnitude;
+}
+
+double small_number(Draws& d) {
+  if (d.chance(0.1)) return d.chance(0.5) ? 0.0 : -0.0;
+  return d.chance(0.3) ? static_cast<double>(d.below(9) - 4) : d.normal();
+}
+
+// Numbers at which functions and comparisons change what they do.
+double draw_edge(Draws& d, DType dtype, bool finite) {
+  const FloatFormat& format = format_of(dtype);
+  const double most = largest_finite(dtype), least = std::ldexp(1.0, format.least);
+  const double normal = std::ldexp(1.0, format.least + format.bits - 1);
+  const std::vector<double> edges = {0,    -0.0,  0,    -0.0,  1,     -1,     0.5,    -0.5,       2,
+                                     most, -most, most, -most, least, -least, normal, 0.75 * most};
+  const std::vector<double> others = {INFINITY, -INFINITY, INFINITY, -INFINITY, kNan};
+  return !finite && d.chance(0.3) ? d.any_of(others) : d.any_of(edges);
+}
+
+// Near a number from which on exp() of this type, or of a wider one, is infinite or zero.
+double draw_threshold(Draws& d, DType dtype, const Mix& mix) {
+  const DType of = is_float(dtype) && d.chance(0.7) ? dtype : DType::kF32;
+  const double high = std::log(largest_finite(of)), low = std::ldexp(-format_of(of).least, 0) * std::log(2.0);
+  const double number = d.chance(0.7) ? high : low;
+  return with_sign(d, number * d.any_of<double>({0.5, 1, 1, 1, 2}) + d.normal(), mix);
+}
+
+// An integer or half of one, or the next float to it: the ties of rounding to integers.
+double draw_near_half(Draws& d, DType dtype) {
+  const int bits = format_of(dtype).bits;
+  const double number = static_cast<double>(d.below(65) - 32) * 0.5;
+  return number * (1 + static_cast<double>(d.below(3) - 1) * std::ldexp(1.0, 1 - bits));
+}
+
+double draw_in_range(Draws& d, const Check& check, Values values, const Mix& mix) {
+  const auto [low, high] = *check.range;
+  const double chance = values == Values::kLarge ? 0.5 * mix.share : 0.1;
+  if (!d.chance(chance)) return d.between(low, high);
+  std::vector<double> edges = {0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0};
+  std::erase_if(edges, [&](double edge) { return edge < low || edge > high; });
+  for (int i = 0; i < 3; ++i) edges.push_back(low), edges.push_back(high);
+  return d.any_of(edges);
+}
+
+double draw_float(Draws& d, DType dtype, const Check& check, Values values, const Mix& mix) {
+  if (check.range) return draw_in_range(d, check, values, mix);
+  const double most = largest_finite(dtype);
+  switch (values) {
+    case Values::kPlain: break;
+    case Values::kLarge:
+      if (!d.chance(mix.share)) break;
+      if (is_exact(check)) {
+        if (d.chance(0.3)) return draw_near_half(d, dtype);
+        return with_sign(
+            d, std::abs(std::ldexp(d.normal(), static_cast<int>(d.between(-1, 1) * std::log2(most)))), mix);
+      } else {
+        // Values stay where products of two do not overflow.
+        const double limit = std::min(1000.0, std::sqrt(most) / 8);
+        const double large =
+            d.chance(0.4) ? draw_threshold(d, dtype, mix) : with_sign(d, d.between(0, limit), mix);
+        return std::clamp(large, -limit, limit);
+      }
+    case Values::kNan:
+      if (d.chance(0.3)) return kNan;
+      break;
+    case Values::kPositiveInfinity:
+      // Positive, so that sums and products of infinities are infinite however they are associated.
+      return d.chance(0.15) ? INFINITY : std::abs(small_number(d)) + 0.25;
+    case Values::kSpecial:
+      if (d.chance(mix.share)) return draw_edge(d, dtype, check.finite);
+      break;
+  }
+  return small_number(d);
+}
+
+int64_t draw_integer(Draws& d, DType dtype, Values values, const Mix& mix) {
+  if ((values != Values::kSpecial && values != Values::kLarge) || !d.chance(mix.share))
+    return wrap_integer(dtype, is_signed(dtype) ? d.below(9) - 4 : d.below(5));
+  const IntegerRange range = integer_range(dtype);
+  const std::vector<int64_t> edges = {range.lo,     static_cast<int64_t>(range.hi),     0, 1,
+                                      range.lo + 1, static_cast<int64_t>(range.hi) - 1, -1};
+  if (d.chance(0.5)) return wrap_integer(dtype, d.any_of(edges));
+  if (d.chance(0.3)) {  // next to a power of two
+    const auto power = static_cast<int64_t>(uint64_t{1} << d.below(info(dtype).bits));
+    const auto number = static_cast<uint64_t>(power) + static_cast<uint64_t>(d.below(3) - 1);
+    return wrap_integer(dtype, static_cast<int64_t>(d.chance(0.5) ? number : -number));
+  }
+  return wrap_integer(dtype, d.below(int64_t{1} << 62) - (int64_t{1} << 61));
+}
+
+}  // namespace
+
+std::vector<Values> kinds_of_values(const Check& check) {
+  if (check.range) return {Values::kPlain, Values::kLarge};
+  if (is_exact(check)) {
+    if (check.finite) return {Values::kPlain, Values::kSpecial, Values::kLarge};
+    return {Values::kPlain, Values::kSpecial, Values::kLarge, Values::kNan};
+  }
+  if (check.finite) return {Values::kPlain, Values::kLarge};
+  return {Values::kPlain, Values::kLarge, Values::kNan, Values::kPositiveInfinity};
+}
+
+loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& check, Values values,
+                             bool constant, const std::vector<FloatFormat>& formats) {
+  std::vector<int64_t> shape;
+  for (const sym::Expr dim : type.shape) shape.push_back(dim.value());
+  loop::HostTensor tensor = loop::make_tensor(type.dtype, shape);
+  const size_t width = static_cast<size_t>(byte_size(type.dtype));
+  // Conditions on constants are often met by special numbers alone, and by one number in all elements.
+  static const std::vector<double> kConstants = {0, 0, -0.0, 1, 1, 2, 0.5, 4, -1, 0.25, 3, -2, 8};
+  const bool one = constant && d.chance(0.6);
+  const double number = d.any_of(kConstants);
+  const Mix mix = draw_mix(d);
+  const bool ties = is_exact(check) && !check.range && !formats.empty() && !one &&
+                    (values == Values::kLarge || values == Values::kSpecial);
+  for (int64_t i = 0; i < loop::element_count(tensor); ++i) {
+    uint8_t* at = tensor.bytes.data() + static_cast<size_t>(i) * width;
+    const bool tie = ties && d.chance(0.7);
+    if (is_bool(type.dtype)) {
+      write_integer(type.dtype, d.below(2), at);
+    } else if (is_float(type.dtype)) {
+      const auto drawn = tie ? draw_float_at_tie(d, type.dtype, formats) : std::nullopt;
+      const double value = drawn                       ? *drawn
+                           : one                       ? number
+                           : constant && d.chance(0.5) ? d.any_of(kConstants)
+                                                       : draw_float(d, type.dtype, check, values, mix);
+      write_float(type.dtype, value, at);
+    } else {
+      const auto drawn = tie ? draw_integer_at_tie(d, type.dtype, formats) : std::nullopt;
+      write_integer(type.dtype,
+                    drawn ? *drawn
+                    : one ? static_cast<int64_t>(number)
+                          : draw_integer(d, type.dtype, values, mix),
+                    at);
+    }
+  }
+  return tensor;
+}
+
+}  // namespace stridec::extend

@@ -1,0 +1,24 @@
+// Draws the values of a rule's variables: small numbers, and those at which sides that look equal differ.
+#pragma once
+
+#include <vector>
+
+#include "compiler/extend/draw_rounding.h"
+#include "compiler/extend/draws.h"
+#include "compiler/extend/rule.h"
+#include "compiler/graph/graph.h"
+#include "compiler/loop/interpret.h"
+
+namespace stridec::extend {
+
+// What the values of an instance are like. kSpecial: zeros of both signs, infinities, NaN, the largest and
+// the smallest numbers; those that are finite, if the rule assumes so.
+enum class Values { kPlain, kLarge, kNan, kPositiveInfinity, kSpecial };
+
+std::vector<Values> kinds_of_values(const Check& check);
+
+// `formats`: where a rule rounds to them, numbers next to their ties are drawn too.
+loop::HostTensor draw_tensor(Draws& draws, const graph::Type& type, const Check& check, Values values,
+                             bool constant, const std::vector<FloatFormat>& formats = {});
+
+}  // namespace stridec::extend
