@@ -52,6 +52,15 @@ RowSplit split_rows(const GemmPlan& plan, sym::Expr images, sym::Expr image_rows
   return {bands, bands * own, sym::ceildiv(own, plan.tiles)};
 }
 
+int64_t short_chunk(const GemmPlan& plan, int64_t k, int64_t columns, const CpuTarget& target) {
+  const GemmKernel& kernel = *plan.kernel;
+  if (kernel.tiles || plan.tiles == 1 || kernel.rows >= 2 * kFewRows) return 0;
+  const int64_t unit = int64_t{kGemmStep} * kernel.group(), bytes = byte_size(kernel.b);
+  const int64_t chunk = target.l1_bytes / 3 / (kernel.columns() * bytes) / unit * unit;
+  const bool far = static_cast<double>(k) * static_cast<double>(columns * bytes) > target.l2_bytes / 2.0;
+  return far && k > chunk ? chunk : 0;
+}
+
 loop::Schedule to_schedule(const GemmPlan& plan) {
   loop::Schedule schedule{.kernel = std::string(plan.kernel->name)};
   for (const auto& [name, member] : kDims) {

@@ -73,6 +73,14 @@ struct RowSplit {
 RowSplit split_rows(const GemmPlan& plan, sym::Expr images, sym::Expr image_rows, sym::Expr columns,
                     sym::Expr k, const CpuTarget& target);
 
+// Tiles, and rows per tile, up to which multiplying is faster than loading the panel from beyond L1.
+inline constexpr int64_t kFewTiles = 3, kFewRows = 6;
+
+// Maximum k of a piece of a panel whose tiles are so few: the piece in use and the one being prefetched fit
+// in L1 together. 0: all panels stay in L2, or tiles of the kernel are too high. `columns`: of all batch
+// points.
+int64_t short_chunk(const GemmPlan& plan, int64_t k, int64_t columns, const CpuTarget& target);
+
 // The dims of the nest or of its reduction with these variables, in this order.
 std::vector<loop::Dim> dims_by_name(const loop::Nest& nest, const Contraction& contraction,
                                     const std::vector<sym::Expr>& vars);

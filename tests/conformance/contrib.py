@@ -225,6 +225,8 @@ def products():
         corners = np.array([[0, 0, 10, 8], [3, 1, 15, 9], [2, 6, 7, 20], [-3, 1, 4, 4], [5, 5, 5.5, 6]], np.float32)
         case(f"roi_align_{mode}", "RoiAlign", [normal(3, 5, 9, 11), corners, np.array([2, 0, 1, 1, 2], np.int64)], domain="",
              mode=mode, output_height=3, output_width=4, sampling_ratio=2, spatial_scale=0.5)  # fmt: skip
+    for at, pads in enumerate(([-1, 2, 1, -3], [0, -2, 3, 0], [2, 0, -3, 6])):  # what negative pads leave repeats
+        case(f"pad_wrap_negative_{at}", "Pad", [normal(4, 6), np.array(pads, np.int64)], domain="", version=19, given=(1,), mode="wrap")
     case("inverse", "Inverse", [normal(3, 5, 5) + 3 * np.eye(5, dtype=np.float32)])
     case("inverse_2d", "Inverse", [np.array([[0, 2, 1], [1, 0, 0], [3, 1, 0]], np.float32)])
     case("trilu", "Trilu", [normal(2, 3, 4), np.array(1, np.int64)], upper=1)

@@ -1,6 +1,7 @@
 #include "compiler/codegen/cpu/contraction.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
@@ -19,8 +20,7 @@ constexpr int kTileSpeed = 8;
 // From this many groups of k per epilogue operation on, the epilogue's time is negligible.
 constexpr int kLongSum = 64;
 constexpr std::string_view kNamespace = "products";  // of the micro-kernel's template
-// Tiles per task, and rows per tile, up to which multiplying is faster than loading the panel from beyond L1.
-constexpr int kFewTiles = 3, kFewRows = 6;
+using kernels::kFewRows, kernels::kFewTiles;
 
 class Emitter {
  public:
@@ -236,24 +236,18 @@ class Emitter {
     return !k || *k > f_.plan.chunk;
   }
 
-  // Maximum k of a piece if a task has few tiles; 0: no split. Few or low tiles take less time than loading a
-  // panel from beyond L1, so the panel in use and the one being prefetched must fit in L1 together. Schedules
-  // for a known number of rows have a chunk for that.
+  // Maximum k of a piece if the rows are one task of few tiles; 0: no split (kernels::short_chunk()). Tasks
+  // after the first of a panel find it in L2. Schedules for a known number of rows have a chunk for that.
   int64_t short_chunk() const {
-    const kernels::GemmKernel& kernel = *f_.plan.kernel;
-    if (kernel.tiles || interleaves() || !columns_.continuous() || f_.plan.tiles == 1 ||
-        kernel.rows >= 2 * kFewRows)
-      return 0;
+    if (interleaves() || !columns_.continuous()) return 0;
     const sym::Expr rows = extent_of(f_.rows);
     const sym::Interval range = f_.facts.bounds(rows);
-    if (sym::as_const(rows) || (range.has_lo() && range.lo > kFewTiles * kernel.rows)) return 0;
-    const CpuTarget& target = text_.target();
+    if (sym::as_const(rows) || (range.has_lo() && range.lo > kFewTiles * f_.plan.kernel->rows)) return 0;
     const auto k = sym::as_const(extent_of(f_.reduced));
     const auto panels = sym::as_const(extent_of(f_.batch) * extent_of(f_.columns));
-    const int64_t unit = int64_t{kernels::kGemmStep} * f_.group();
-    const int64_t chunk = target.l1_bytes / 3 / (kernel.columns() * f_.b_bytes()) / unit * unit;
-    const bool far = !k || !panels || *k * *panels * f_.b_bytes() > target.l2_bytes / 2;
-    return far && k && *k > chunk ? chunk : 0;
+    return k ? kernels::short_chunk(f_.plan, *k, panels.value_or(std::numeric_limits<int64_t>::max() / *k),
+                                    text_.target())
+             : 0;
   }
 
   void print_pieces() {
@@ -262,9 +256,9 @@ class Emitter {
     const auto pieces = [&](int64_t chunk) { return cat("(", k, " + ", chunk - 1, ") / ", chunk); };
     std::string wanted = sums_in_scratch() ? pieces(f_.plan.chunk) : "1";
     if (const int64_t chunk = short_chunk(); chunk > 0) {
-      text_.line("const int64_t task_tiles = share(tiles + blocks - 1, 1, blocks);");
-      wanted = cat("(1 < task_tiles && task_tiles <= ", kFewTiles, " && rows <= ", kFewRows, " * tiles ? ",
-                   pieces(chunk), " : ", wanted, ")");
+      const std::string of_task = several_bands_ ? "tiles / bands" : "tiles";
+      wanted = cat("(blocks == 1 && 1 < ", of_task, " && ", of_task, " <= ", kFewTiles,
+                   " && rows <= ", kFewRows, " * tiles ? ", pieces(chunk), " : ", wanted, ")");
     }
     text_.line(cat("const int64_t pieces = sd_max(1, sd_min(", parts, ", ", wanted, "));"));
   }
@@ -383,10 +377,21 @@ class Emitter {
                                          [&](const loop::Dim& dim) { return f_.b->vars.contains(dim.var); });
     const std::string more = "panel + 1 < panels", last = "block + 1 == blocks";
     const std::string another = f_.plan.rows_outer ? follow ? cat("(", more, " || ", last, ")") : more
-                                                   : follow ? last : cat(last, " && ", more);
-    text_.open(cat("if (", in_pieces() ? cat(piece, " + 1 < pieces || ") : std::string(),
-                   "(task + 1 < end && ", another, "))"));
+                                : follow           ? last
+                                                   : more;
+    // Blocks that share a panel each ask for a part of the next one.
+    const bool parts = !f_.plan.rows_outer && !follow;
+    text_.open(cat("if (", in_pieces() ? cat(piece, " + 1 < pieces || ") : std::string(), "(task + ",
+                   parts ? "blocks - block" : "1", " < end && ", another, "))"));
     text_.line("asked = bytes;");
+    if (parts) {
+      text_.open(
+          cat("if (blocks > 1", in_pieces() ? cat(" && ", piece, " + 1 == pieces") : std::string(), ")"));
+      text_.line("const int64_t skipped = share(bytes / 64, block, blocks);");
+      text_.line("ahead += skipped * 64;");
+      text_.line("asked = (share(bytes / 64, block + 1, blocks) - skipped) * 64;");
+      text_.close();
+    }
     text_.close(" else if (task + 1 == end && args->ahead) {"), text_.open("");
     text_.line("ahead = stridec_abi_panel_ahead(args->ahead, part);");
     text_.line(

@@ -70,15 +70,8 @@ double far_row_cycles(const GemmKernel& kernel, double k, int64_t row, const Cpu
   return k * lines > stay / 2 || (row >= kPage && k > kPages) ? lines * kFarLine : 0;
 }
 
-}  // namespace
-
-double scattered_cycles(ColumnAccess access) {
-  constexpr double kElement = 1, kEvicted = 4;
-  return access == ColumnAccess::kVectors ? 0 : access == ColumnAccess::kApart ? kElement : kEvicted;
-}
-
-double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps unit, double scattered,
-                   const CpuTarget& target) {
+double cycles_of_shape(const GemmPlan& plan, const ContractionShape& s, UnitSteps unit, double scattered,
+                       const CpuTarget& target) {
   const GemmKernel& kernel = *plan.kernel;
   if (plan.b == GemmPlan::B::kCompact && s.rows == 1 && plan.bytes == 0) {
     // Each value is unpacked once, in registers.
@@ -108,7 +101,15 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
                               ? s.k() * far_row_cycles(kernel, s.k() / pieces, unit.b_row, target)
                               : 0;
   if (plan.b == GemmPlan::B::kDirect) tile += far_rows;
-  tile += pieces * (kTileCall + tile_call_cycles(kernel, s.rows / tiles));
+  // Few tiles multiply a panel piece by piece, with their sums in memory in between.
+  const bool short_pieces = s.few_rows > 0 && blocks == bands && tiles > bands &&
+                            tiles <= kernels::kFewTiles * bands && s.rows <= kernels::kFewRows * tiles;
+  const int64_t piece = short_pieces ? kernels::short_chunk(plan, static_cast<int64_t>(s.k()),
+                                                            static_cast<int64_t>(s.batch * s.columns), target)
+                                     : 0;
+  const double calls = piece > 0 ? std::ceil(s.k() / static_cast<double>(piece)) : pieces;
+  tile += calls * (kTileCall + tile_call_cycles(kernel, s.rows / tiles)) +
+          (calls - 1) * 2 * kernel.vectors * s.rows / tiles;
   tile += s.rows / tiles * kernel.line_vectors() * kEpilogueVector *
           std::max(1.0, s.columns / (panels * kernel.line_vectors()) * scattered);
   // Panels come from beyond L2 each time they were evicted.
@@ -158,6 +159,24 @@ double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps un
              (plan.rows_outer && panels > 1 ? blocks : 1);
   }
   return total;
+}
+
+}  // namespace
+
+double scattered_cycles(ColumnAccess access) {
+  constexpr double kElement = 1, kEvicted = 4;
+  return access == ColumnAccess::kVectors ? 0 : access == ColumnAccess::kApart ? kElement : kEvicted;
+}
+
+double plan_cycles(const GemmPlan& plan, const ContractionShape& s, UnitSteps unit, double scattered,
+                   const CpuTarget& target) {
+  constexpr double kFewShare = 0.25;
+  const double typical = cycles_of_shape(plan, s, unit, scattered, target);
+  if (s.few_rows == 0) return typical;
+  ContractionShape few = s;
+  few.rows = s.few_rows;
+  return (1 - kFewShare) * typical +
+         kFewShare * s.rows / s.few_rows * cycles_of_shape(plan, few, unit, scattered, target);
 }
 
 std::vector<int64_t> tiles_of_task(const GemmPlan& plan, const ContractionShape& s, const CpuTarget& target) {

@@ -18,6 +18,7 @@ struct ContractionShape {
   // For plans that copy lines: the number of images (no tile's rows span two of them), of copies, of the
   // copies' lines beyond those of an image's rows in total, of rows per line, and of k per copied row.
   double images = 1, copies = 0, more_lines = 0, line = 0, copied_k = 0;
+  double few_rows = 0;  // of small sizes where rows are symbolic and typical ones are not many; 0: none
   double k() const { return segments * run; }
 };
 
@@ -39,7 +40,8 @@ struct UnitSteps {
   int64_t b_row = 0;
 };
 
-// `scattered`: scattered_cycles() of all accesses after the sum.
+// `scattered`: scattered_cycles() of all accesses after the sum. With few_rows the cycles are of these as
+// well, in proportion: a plan that suits only typical sizes is not the best of them.
 double plan_cycles(const kernels::GemmPlan& plan, const ContractionShape& s, UnitSteps unit, double scattered,
                    const CpuTarget& target);
 

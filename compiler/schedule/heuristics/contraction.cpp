@@ -250,6 +250,19 @@ bool rows_step(const Problem& p, const Factor& a, const Dims& rows, const Dims& 
                       [&](Expr coefficient) { return depends_on_any(coefficient, rows); });
 }
 
+// Rows of small sizes that a symbolic number of rows has; 0 if it is known or mostly large. An eighth of the
+// typical number, and one more, since most sizes are no multiple of a tile's rows.
+double few_rows(const Problem& p, const Dims& rows) {
+  constexpr double kMany = 512, kPart = 8;
+  const double typical = points(p, rows);
+  const Expr extent = extent_of(rows);
+  if (sym::as_const(extent) || typical > kMany) return 0;
+  const sym::Interval range = p.facts.bounds(extent);
+  const double few =
+      std::max(std::floor(typical / kPart) + 1, range.has_lo() ? static_cast<double>(range.lo) : 1);
+  return few < typical ? few : 0;
+}
+
 bool alike(const GemmKernel& x, const GemmKernel& y) {
   return x.a == y.a && x.b == y.b && x.dtype == y.dtype && x.step() == y.step() && x.deep == y.deep;
 }
@@ -357,6 +370,7 @@ void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKer
                            computing_cycles(a),
                            !is_in_tiled_group(p.program, p.nest)};
     if (tap) add_lines(p, a, rows, *tap, shape);
+    shape.few_rows = few_rows(p, rows);
     UnitSteps unit;
     if (lies_along(p, a, order.back().var))
       unit.a = points(p, contiguous.empty() ? Dims{order.back()} : contiguous);

@@ -15,13 +15,14 @@ using sym::Expr;
 namespace {
 
 // The schedule of x[m, k] w[k, n], w a weight.
-loop::Schedule schedule_of(int64_t m, int64_t n, int64_t k, DType a, DType b, const CpuTarget& target) {
+loop::Schedule schedule_of(Expr m, int64_t n, int64_t k, DType a, DType b, const CpuTarget& target) {
   loop::Program program;
   auto buffer = [&](const char* name, std::vector<Expr> shape, DType dtype, Storage storage) {
     return loop::whole(
         program, loop::add_buffer(
                      program, {.name = name, .dtype = dtype, .shape = std::move(shape), .storage = storage}));
   };
+  if (!sym::as_const(m)) program.facts.set_range(m, 1, 512);
   const DType sums = is_float(a) ? DType::kF32 : DType::kI32;
   const loop::View x = buffer("x", {m, k}, a, Storage::kArena),
                    w = buffer("w", {k, n}, b, Storage::kParameter),
@@ -101,6 +102,18 @@ TEST_CASE(
   const kernels::GemmPlan head = plan_of(512, 8192, 256);
   REQUIRE(head.columns.size() == 1);
   CHECK(head.columns[0].name() == "%i1");
+}
+
+TEST_CASE("tasks are not of a few rows where their number is a symbol, which may be small") {
+  for (const char* cpu : {"znver3", "x86-64-v3"}) {
+    for (const int64_t size : {1024, 2048}) {
+      CAPTURE(cpu);
+      CAPTURE(size);
+      const kernels::GemmPlan plan =
+          kernels::to_plan(schedule_of(sym::var("m"), size, size, DType::kF32, DType::kF32, cpu_target(cpu)));
+      CHECK(plan.tiles * plan.kernel->rows >= 12);
+    }
+  }
 }
 
 TEST_CASE("results that are pages apart are not stored one by one") {
