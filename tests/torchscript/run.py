@@ -122,10 +122,12 @@ BOMB = "".join(f"def f{i}(x: Tensor) -> Tensor:\n  y = __torch__.f{i + 1}(x, )\n
 
 def name_what_is_missing(work):
     path = work / "unsupported.pt"
-    path.write_bytes(module("a = torch.nextafter(x, x)\nb = torch.geqrf(a)\nc = torch.relu(x)\nd = torch.segment_reduce(c)\n"
+    path.write_bytes(module("a = torch.special_airy_ai(x)\nb = torch.linalg_eigvals(a)\nc = torch.relu(x)\nd = torch.segment_reduce(c)\n"
                             "e = ops.mine.special(c)\nreturn torch.add(b, e)"))
-    says("all operators at once", ["check", path, "--shape", "x=3"], 5, "aten.nextafter", "aten.geqrf", "aten.segment_reduce",
-         "mine.special", "line 6")
+    says("all operators at once", ["check", path, "--shape", "x=3"], 5, "aten.special_airy_ai", "aten.linalg_eigvals",
+         "aten.segment_reduce", "mine.special", "line 6")
+    path.write_bytes(module("a = torch.squeeze_(x)\nreturn torch.add(x, 1)"))
+    says("dims that change in place", ["check", path, "--shape", "x=1x3"], 5, "aten.squeeze_", "write x = x.squeeze(...)")
     path.write_bytes(module("return torch.add(x, __torch__.no.such(x, ))"))
     says("a function that is not there", ["check", path, "--shape", "x=3"], 5, "__torch__.no.such")
 

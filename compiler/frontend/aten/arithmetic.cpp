@@ -239,8 +239,8 @@ Results copysign(Context& c) {
 }
 Results heaviside(Context& c) {
   const auto [x, y] = promoted(c, "self", "values");
-  return {select(equal(x, 0), y,
-                 select(less(x, 0), number_like(x, 0), select(greater(x, 0), number_like(x, 1), x)))};
+  // 0 of a NaN, as PyTorch has it.
+  return {select(equal(x, 0), y, select(greater(x, 0), number_like(x, 1), number_like(x, 0)))};
 }
 
 constexpr Row kRows[] = {

@@ -9,6 +9,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/complex_parts.h"
 #include "compiler/frontend/aten/complex_value.h"
+#include "compiler/frontend/aten/in_place.h"
 
 namespace stridec::aten {
 namespace {
@@ -19,12 +20,12 @@ const Table& table() {
   static const Table* const out = [] {
     auto* t = new Table;
     for (auto rows :
-         {pointwise_rows(),   activation_rows(), arithmetic_rows(),    reduction_rows(), view_rows(),
-          alias_rows(),       shape_rows(),      creation_rows(),      indexing_rows(),  contraction_rows(),
-          convolution_rows(), pooling_rows(),    normalization_rows(), attention_rows(), resize_rows(),
-          recurrent_rows(),   order_rows(),      assertion_rows(),     complex_rows(),   loss_rows(),
-          vision_rows(),      extension_rows(),  statistics_rows(),    assemble_rows(),  special_rows(),
-          random_rows(),      transformer_rows()})
+         {pointwise_rows(),   activation_rows(),  arithmetic_rows(),    reduction_rows(), view_rows(),
+          alias_rows(),       shape_rows(),       creation_rows(),      indexing_rows(),  contraction_rows(),
+          convolution_rows(), pooling_rows(),     normalization_rows(), attention_rows(), resize_rows(),
+          recurrent_rows(),   order_rows(),       assertion_rows(),     complex_rows(),   loss_rows(),
+          vision_rows(),      extension_rows(),   statistics_rows(),    assemble_rows(),  special_rows(),
+          random_rows(),      transformer_rows(), factorization_rows()})
       for (const Row& row : rows) t->emplace(row.name, &row);
     return t;
   }();
@@ -217,6 +218,12 @@ const Row* find_row(const Schema& schema) {
   return row_of(schema.name, end == std::string::npos ? "" : schema.overload.substr(0, end));
 }
 
+bool changes_dims_in_place(const Schema& schema) {
+  static constexpr std::string_view kNames[] = {"as_strided_", "squeeze_",   "swapaxes_", "swapdims_",
+                                                "t_",          "transpose_", "unsqueeze_"};
+  return std::ranges::find(kNames, schema.name) != std::end(kNames);
+}
+
 Results call(Builder& b, const Schema& schema, std::vector<NamedValue> arguments) {
   const Row* row = find_row(schema);
   if (!row)
@@ -228,6 +235,7 @@ Results call(Builder& b, const Schema& schema, std::vector<NamedValue> arguments
   if (own && is_in_place(schema) && mentions_complex(values))
     if (const Row* functional = row_of(schema.name.substr(0, schema.name.size() - 1), schema.overload))
       row = functional, own = false;
+  if (changes_dims_in_place(schema)) return run_row(b, schema, std::move(values), *row);
   const bool out = std::any_of(schema.arguments.begin(), schema.arguments.end(), is_out);
   if (out || (is_in_place(schema) && !own)) return call_written(b, schema, std::move(values), *row);
   Results results = run_row(b, schema, std::move(values), *row);

@@ -34,6 +34,7 @@ std::span<const Row> shape_rows();
 std::span<const Row> creation_rows();
 std::span<const Row> indexing_rows();
 std::span<const Row> contraction_rows();
+std::span<const Row> factorization_rows();
 std::span<const Row> convolution_rows();
 std::span<const Row> pooling_rows();
 std::span<const Row> normalization_rows();

@@ -212,9 +212,23 @@ Results equality(const ComplexCall& c) {
   return {c.name == "eq" ? same : logical_not(same)};
 }
 
+// Whether the norm is one of matrices that is no function of the absolute values of their elements.
+bool needs_singular_values(const ComplexCall& c) {
+  if (c.name != "linalg_matrix_norm" && c.name != "linalg_norm") return false;
+  const Value& order = c.value("ord");
+  if (order.kind == Kind::kString) return order.text == "nuc";
+  const double n = order.kind == Kind::kFloat ? order.number
+                   : order.kind == Kind::kInt && order.integer.is_const()
+                       ? static_cast<double>(order.integer.value())
+                       : 0;
+  if (n != 2 && n != -2) return false;
+  if (c.name == "linalg_matrix_norm") return true;
+  return (c.given("dim") ? c.value("dim").items.size() : shape_of(c.b, c.value("self").tensor).size()) == 2;
+}
 // A norm of complex numbers is the norm of their absolute values.
 Results norm(const ComplexCall& c) {
   c.expect_dtype();
+  if (needs_singular_values(c)) c.unsupported();
   std::vector<Value> own = c.values;
   for (Value& v : own)
     if (is_complex(v)) v = Value(length(pair_of(c.b, v)));

@@ -6,6 +6,7 @@
 
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/composite/factorization.h"
 #include "compiler/ops/composite/loss.h"
 
 namespace stridec::aten {
@@ -182,8 +183,8 @@ Results vector_norm(Context& c) {
   const char* p = c.names("ord") ? "ord" : "p";
   return {p_norm(x, c.has(p) ? c.number(p) : 2, dims_of(c, x), keeps(c))};
 }
-// The norm of matrices in two dims: "fro", or an order of 1, -1, inf or -inf, an extreme of the sums of rows
-// or columns.
+// The norm of matrices in two dims: "fro"; an order of 1, -1, inf or -inf, an extreme of the sums of rows or
+// columns; "nuc", the sum of singular values, or 2 or -2, an extreme of them.
 Term matrix_norm_of(Context& c, Term x, const Value& order, Dims dims, bool keep) {
   const int64_t row = dims.at(0), column = dims.at(1);
   Dims both{std::min(row, column), std::max(row, column)};
@@ -194,7 +195,18 @@ Term matrix_norm_of(Context& c, Term x, const Value& order, Dims dims, bool keep
   if (order.kind == Value::Kind::kInt && order.integer.is_const())
     p = static_cast<double>(order.integer.value());
   const double size = std::abs(p);
-  if (size != 1 && !std::isinf(size)) c.unsupported("a norm of matrices that needs singular values");
+  const bool nuclear = order.kind == Value::Kind::kString && order.text == "nuc";
+  if (nuclear || size == 2) {
+    Dims order_of_dims;
+    for (int64_t d = 0; d < x.rank(); ++d)
+      if (d != row && d != column) order_of_dims.push_back(d);
+    order_of_dims.insert(order_of_dims.end(), {row, column});
+    const Term s = singular_values(permute(x, order_of_dims)).values;
+    const Dims last{s.rank() - 1};
+    const Term n = nuclear ? reduce_sum(widen(s), last) : p > 0 ? reduce_max(s, last) : reduce_min(s, last);
+    return cast(keep ? unsqueeze(n, both) : n, x.dtype(), false);
+  }
+  if (size != 1 && !std::isinf(size)) c.unsupported("a norm of matrices of this order");
   const Term sums = reduce_sum(abs(widen(x)), {size == 1 ? row : column}, kKeep);
   const int64_t over = size == 1 ? column : row;
   // The largest of no sums is 0.
@@ -204,6 +216,11 @@ Term matrix_norm_of(Context& c, Term x, const Value& order, Dims dims, bool keep
 Results matrix_norm(Context& c) {
   const Term x = norm_input(c, c.names("self") ? "self" : "A");
   return {matrix_norm_of(c, x, c.arg("ord"), c.listed_dims("dim", x.rank()), keeps(c))};
+}
+Results nuclear_norm(Context& c) {
+  const Term x = norm_input(c);
+  const Dims dims = c.names("dim") ? c.listed_dims("dim", x.rank()) : Dims{0, 1};
+  return {matrix_norm_of(c, x, Value::string("nuc"), dims, keeps(c))};
 }
 Results linalg_norm(Context& c) {
   const Term x = norm_input(c, c.names("self") ? "self" : "A");
@@ -285,6 +302,7 @@ constexpr Row kRows[] = {
     {"frobenius_norm", frobenius_norm},
     {"linalg_matrix_norm", matrix_norm},
     {"linalg_norm", linalg_norm},
+    {"nuclear_norm", nuclear_norm},
     {"linalg_vector_norm", vector_norm},
     {"logsumexp", logsumexp},
     {"max", max<true>},

@@ -6,6 +6,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/frontend/aten/in_place.h"
 #include "compiler/frontend/aten/user_call.h"
 #include "compiler/frontend/torchscript/convert.h"
 #include "compiler/frontend/torchscript/layouts.h"
@@ -166,7 +167,8 @@ Value call_user(Evaluator& e, const std::string& full, const std::string& name, 
 }  // namespace
 
 bool is_supported(const Evaluator& e, const std::string& space, const std::string& name) {
-  return is_user(e, space, name) || std::ranges::any_of(aten::overloads(space, name),
+  return is_user(e, space, name) ||
+         std::ranges::any_of(aten::overloads(space, name),
                              [](const aten::Schema* s) { return aten::find_row(*s) != nullptr; });
 }
 
@@ -185,6 +187,10 @@ Value call_operator(Evaluator& e, const std::string& space, const std::string& n
   if (!schema)
     Evaluator::unsupported(cat("operator ", space, ".", name, " does not take (", kinds_of(arguments), ")"));
   const std::string full = cat(space, ".", schema->full_name());
+  if (aten::changes_dims_in_place(*schema))
+    Evaluator::unsupported(cat("operator ", full,
+                               ", which changes the dims of a tensor in place; write x = x.",
+                               schema->name.substr(0, schema->name.size() - 1), "(...)"));
   if (!aten::find_row(*schema)) {
     e.record_unsupported(full);
     return Value::failed();

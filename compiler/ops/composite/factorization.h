@@ -1,0 +1,60 @@
+// Factors of the matrices in the last two dims, in f32 or wider: QR by Householder's reflections, LU by
+// elimination with row exchanges, singular values and eigenvalues by Jacobi's rotations, and exponentials.
+// Methods: Golub and Van Loan, Matrix Computations; packed forms and signs are those of LAPACK.
+#pragma once
+
+#include <optional>
+
+#include "compiler/ops/term.h"
+
+namespace stridec::ops {
+
+// LAPACK's geqrf: x [..., m, n] = Q R, with R in and above the diagonal of `packed`, and below it the vectors
+// v of the reflections 1 - scale v v^T, whose product Q is. `scale` is [..., min(m, n)].
+struct Reflections {
+  Term packed, scale;
+};
+Reflections reflections(Term x);
+// The first `columns` columns, at most m, of the product of the reflections in the columns of packed
+// [..., m, n] that `scale` [..., k] has a number for.
+Term orthogonal(Term packed, Term scale, sym::Expr columns);
+
+struct OrthogonalFactors {
+  Term q, r;
+};
+// q [..., m, k] r [..., k, n] = x, k = min(m, n), or m if `complete`.
+OrthogonalFactors orthogonal_factors(Term x, bool complete);
+
+// LAPACK's getrf: l below the diagonal of `packed`, whose diagonal is 1, and u above it. `pivots`
+// [..., min(m, n)], i32, has for each step the row, counted from 1, that it exchanges its row with.
+struct TriangularFactors {
+  Term packed, pivots;
+};
+TriangularFactors triangular_factors(Term x);
+// The lower trapezoid [..., m, k] and the upper one [..., k, n] of packed factors [..., m, n].
+Term lower_factor(Term packed);
+Term upper_factor(Term packed);
+// The matrix p [..., m, m] with x = p l u.
+Term exchanges(Term pivots, sym::Expr m, DType dtype);
+
+// x [..., m, n] = u s v^T. `values` [..., min(m, n)] descend. `right` is v [..., n, n], `scaled` is x v
+// [..., m, n], whose columns are those of u times the values; both are f32 or wider.
+struct SingularValues {
+  Term values, right, scaled;
+};
+SingularValues singular_values(Term x);
+// v diag(1 / s) u^T, without the values that are at most `cutoff`, whose shape broadcasts to x's outer dims.
+Term pseudo_inverse(const SingularValues& s, Term cutoff, DType dtype);
+
+// Of symmetric matrices [..., n, n]: values [..., n] ascend; vectors are columns of norm 1, of either sign.
+struct Eigenvalues {
+  Term values, vectors;
+};
+Eigenvalues symmetric_eigenvalues(Term x);
+// The symmetric matrix of which x has the lower or the upper triangle.
+Term symmetric(Term x, bool upper);
+
+// The exponential of square matrices by a polynomial of scaled ones that are squared again.
+Term matrix_exponential(Term x);
+
+}  // namespace stridec::ops
