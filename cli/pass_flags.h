@@ -17,7 +17,7 @@ struct PassFlags {
 
   void declare(CLI::App& app);
   // Throws a usage Error. Dumps are written to files of the folder ("02-fusion.txt"), or to stdout if there
-  // is no folder, or with --format=json to `dumps`.
+  // is not a folder, or with --format=json to `dumps`.
   PassOptions options(const Globals& globals, std::vector<PassDump>* dumps) const;
 };
 

@@ -37,7 +37,7 @@ std::string text_at(const Json& json, const char* key) {
 }
 
 [[noreturn]] void no_profile(const std::string& path) {
-  fail(ErrorKind::kMalformed, "bad-profile", cat("'", path, "' is no profile"),
+  fail(ErrorKind::kMalformed, "bad-profile", cat("'", path, "' is not a profile"),
        "'stridec profile m.so --format=json' and 'stridec bench m.so --format=json' print one");
 }
 

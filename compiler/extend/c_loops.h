@@ -16,7 +16,7 @@ struct CSum {
   bool ignores_nan = false;  // fmin and fmax
   const CExpression* item = nullptr;
 };
-// None: the assignment is no such update of its variable.
+// None: the assignment is not such an update of its variable.
 std::optional<CSum> sum_of(const CStatement& assignment);
 
 // Whether the loop is of the form for (int k = a; k < b; ++k) or k <= b.

@@ -21,7 +21,7 @@ FloatFormat measured(DType dtype) {
 void collect(const Term& term, bool& casts, std::vector<DType>& dtypes) {
   if (term.is_call("cast")) {
     casts = true;
-    // A name that is no type is bound to one that is drawn.
+    // A name that is not a type is bound to one that is drawn.
     if (term.args.size() > 1 && term.args[1].kind == Term::Kind::kName && !parse_dtype(term.args[1].name))
       dtypes.insert(dtypes.end(), {DType::kF64, DType::kF32, DType::kF16, DType::kBF16});
   }

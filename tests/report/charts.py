@@ -206,9 +206,9 @@ def names(browser, work, report, expect, canaries, profile):
 
 def refusals(work, expect, profile):
     bad = work / "no.json"
-    cases = [("[]", "--trace", 3, "has no events of runs"), ("hello", "--trace", 3, "has no events of runs"), ("{}", "--profile", 3, "is no profile"),
-             ("nothing", "--profile", 3, "is no profile"), ('{"rows": [3], "peak": {}}', "--profile", 3, "is no profile"),
-             (json.dumps({"kernels": [], "peak": 5}), "--profile", 3, "is no profile")]
+    cases = [("[]", "--trace", 3, "has no events of runs"), ("hello", "--trace", 3, "has no events of runs"), ("{}", "--profile", 3, "is not a profile"),
+             ("nothing", "--profile", 3, "is not a profile"), ('{"rows": [3], "peak": {}}', "--profile", 3, "is not a profile"),
+             (json.dumps({"kernels": [], "peak": 5}), "--profile", 3, "is not a profile")]
     for text, flag, code, sentence in cases:
         bad.write_text(text)
         done = subprocess.run([STRIDEC, "report", str(work / "two.so"), "-o", str(work / "no.html"), flag, str(bad)], capture_output=True, text=True)

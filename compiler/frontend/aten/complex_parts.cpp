@@ -212,7 +212,7 @@ Results equality(const ComplexCall& c) {
   return {c.name == "eq" ? same : logical_not(same)};
 }
 
-// Whether the norm is one of matrices that is no function of the absolute values of their elements.
+// Whether the norm is one of matrices that is not a function of the absolute values of their elements.
 bool needs_singular_values(const ComplexCall& c) {
   if (c.name != "linalg_matrix_norm" && c.name != "linalg_norm") return false;
   const Value& order = c.value("ord");

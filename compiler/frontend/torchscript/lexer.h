@@ -29,7 +29,7 @@ struct Token {
   double number = 0;
 };
 
-// Throws Error kMalformed for text that is no such source. `what` names it in messages.
+// Throws Error kMalformed for text that is not such source. `what` names it in messages.
 std::vector<Token> tokens_of(std::string_view text, const std::string& what);
 
 }  // namespace stridec::torchscript

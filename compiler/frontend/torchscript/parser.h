@@ -8,7 +8,7 @@
 
 namespace stridec::torchscript {
 
-// Throws Error kMalformed for text that is no such source.
+// Throws Error kMalformed for text that is not such source.
 Source parse_source(std::string_view text, const std::string& module);
 
 }  // namespace stridec::torchscript

@@ -145,7 +145,7 @@ sym::Substitution extents_of(const Nest& nest) {
 }
 
 // The mixed-radix digits of `e`, a number below `extent`, most significant first: the loop variable and the
-// number of values of each. Nothing if `e` is no such number of two or more digits.
+// number of values of each. Nothing if `e` is not such a number of two or more digits.
 struct Digit {
   Expr var;
   int64_t values;

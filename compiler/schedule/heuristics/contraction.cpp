@@ -251,7 +251,7 @@ bool rows_step(const Problem& p, const Factor& a, const Dims& rows, const Dims& 
 }
 
 // Rows of small sizes that a symbolic number of rows has; 0 if it is known or mostly large. An eighth of the
-// typical number, and one more, since most sizes are no multiple of a tile's rows.
+// typical number, and one more, since most sizes are not a multiple of a tile's rows.
 double few_rows(const Problem& p, const Dims& rows) {
   constexpr double kMany = 512, kPart = 8;
   const double typical = points(p, rows);

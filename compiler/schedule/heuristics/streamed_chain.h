@@ -12,7 +12,7 @@
 namespace stridec::schedule {
 
 // All tiles that the target's registers and shared memory hold, the default first. Empty, with `reason` set,
-// if the nest is no such chain or no tile fits.
+// if the nest is not such a chain or no tile fits.
 std::vector<kernels::StreamedChainPlan> streamed_chain_plans(const loop::Program& program,
                                                              const loop::Nest& nest, const GpuTarget& target,
                                                              std::string* reason = nullptr);

@@ -29,7 +29,7 @@
 namespace stridec::schedule {
 
 // Returns the copying nest, whose buffer is added to the program, and the nest that reads the copy. Returns
-// nothing, and adds nothing, if `nest` is no such contraction.
+// nothing, and adds nothing, if `nest` is not such a contraction.
 enum class Few { kChannels, kResults };  // of inputs; of results, and inputs with contiguous rows
 std::optional<std::vector<loop::Nest>> padded(loop::Program& program, const loop::Nest& nest, Few few);
 

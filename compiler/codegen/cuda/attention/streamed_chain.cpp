@@ -25,7 +25,7 @@ using sym::Expr;
 StreamedChain matched(const loop::Program& program, const loop::Nest& nest) {
   std::string reason;
   auto chain = kernels::match_streamed_chain(program, nest, &reason);
-  STRIDEC_CHECK(chain.has_value(), cat("nest '", nest.name, "' is no streamed chain: ", reason));
+  STRIDEC_CHECK(chain.has_value(), cat("nest '", nest.name, "' is not a streamed chain: ", reason));
   return *std::move(chain);
 }
 

@@ -191,7 +191,7 @@ class CooperativeEmitter {
 
   // Assigns space to the rows that several loops load.
   void plan_shared();
-  // C address of the current chunk's part of such a row; "": it is no such row.
+  // C address of the current chunk's part of such a row; "": it is not such a row.
   std::string shared_place(const Range& range, const loop::Access& access);
   // Whether a loop before the range has stored the row there.
   bool is_filled(const Range& range, const loop::Access& access) const;
