@@ -1,5 +1,7 @@
 """Drawings and the report: whole, the same bytes each time, with nothing in them that a model's names could run."""
 
+import base64
+import hashlib
 import html.parser
 import json
 import re
@@ -31,24 +33,32 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.attributes, self.open, self.data = [], [], [], ""
+        self.tags, self.attributes, self.open, self.data, self.script = [], [], [], "", ""
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
         self.attributes += attributes
-        self.open.append(tag)
+        self.open.append((tag, dict(attributes).get("type")))
+
+    def handle_endtag(self, tag):
+        self.open.append((tag, "end"))
 
     def handle_data(self, data):
-        if self.open and self.open[-1] == "script":
+        if self.open and self.open[-1] == ("script", "application/json"):
             self.data += data
+        elif self.open and self.open[-1] == ("script", None):
+            self.script += data
 
 
 def check_page(path):
     with open(path, encoding="utf-8") as file:
         text = file.read()
     page = Page(text)
-    expect(page.tags.count("script") == 1 and ("type", "application/json") in page.attributes, f"scripts in {path}")
+    expect(page.tags.count("script") == 2 and page.attributes.count(("type", "application/json")) == 1, f"scripts in {path}")
+    # The policy allows the page's own script alone.
+    allowed = base64.b64encode(hashlib.sha256(page.script.encode()).digest()).decode()
+    expect(re.findall(r"script-src ([^;\"]*)", text) == [f"'sha256-{allowed}'"], f"the script of {path} is not the one that its policy allows")
     for name, given in page.attributes:
         expect(not name.startswith("on"), f"{name} in {path}")
         expect(name not in ("src", "href") or given.startswith("#"), f"{name}={given} in {path}")
