@@ -91,7 +91,7 @@ class Checker {
     std::vector<Graph> graphs;
     std::vector<std::string> seen;
     std::string why;
-    for (int attempt = 0; attempt < kMostAttempts / 4 && static_cast<int>(graphs.size()) < count; ++attempt) {
+    for (int attempt = 0; attempt < kMostAttempts / 2 && static_cast<int>(graphs.size()) < count; ++attempt) {
       Built built;
       if (!draw(built, 40 + attempt, why)) continue;
       const size_t outputs = built.graph.top.results.size();

@@ -137,7 +137,7 @@ loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& che
   loop::HostTensor tensor = loop::make_tensor(type.dtype, shape);
   const size_t width = static_cast<size_t>(byte_size(type.dtype));
   // Conditions on constants are often met by special numbers alone, and by one number in all elements.
-  static const std::vector<double> kConstants = {0, 0, -0.0, 1, 1, 2, 0.5, 4, -1, 0.25, 3, -2, 8};
+  static const std::vector<double> kConstants = {0, 0, 0, 0, -0.0, 1, 1, 2, 0.5, 4, -1, 0.25, 3, -2, 8};
   const bool one = constant && d.chance(0.6);
   const double number = d.any_of(kConstants);
   const Mix mix = draw_mix(d);

@@ -42,9 +42,12 @@ sym::Expr compare(std::string_view name, sym::Expr a, sym::Expr b) {
   return name == ">" ? sym::gt(a, b) : sym::ge(a, b);
 }
 
+// Zeros of both signs differ: products and sums of them do.
+bool is_same_number(double a, double b) { return a == b && std::signbit(a) == std::signbit(b); }
+
 bool compare(std::string_view name, double a, double b) {
-  if (name == "==") return a == b;
-  if (name == "!=") return a != b;
+  if (name == "==") return is_same_number(a, b);
+  if (name == "!=") return !is_same_number(a, b);
   if (name == "<") return a < b;
   if (name == "<=") return a <= b;
   return name == ">" ? a > b : a >= b;
@@ -330,7 +333,7 @@ std::vector<double> Evaluator::doubles(const Term& term) {
   if (is_tensor(term)) return elements(bindings_.values.at(term.name));
   if (term.is_call("value")) {
     const std::vector<double> all = elements(variable(term.args[0]));
-    if (all.empty() || !std::ranges::all_of(all, [&](double d) { return d == all[0]; }))
+    if (all.empty() || !std::ranges::all_of(all, [&](double d) { return is_same_number(d, all[0]); }))
       does_not_fit(cat("the elements of '", to_string(term.args[0]), "' are not one number"));
     return {all[0]};
   }

@@ -150,7 +150,7 @@ def check(work, run, says, expect):
         "pattern": ({"kernels": [gemm(computes="y = matmul(x, z)")]}, "'z' is not declared"),
         "no operation": ({"kernels": [{**CHAIN, "computes": "y = x"}]}, "a result must be an operation"),
         "dims": ({"kernels": [{**SORTED, "inputs": [f32("x", ["n", "d"]), f32("z", ["2 * n"])]}]}, "a dim of an input of a kernel must be a name"),
-        "cpu": ({"kernels": [gemm(cpu="pentium")]}, "'pentium' is none of"),
+        "cpu": ({"kernels": [gemm(cpu="pentium")]}, "'pentium' is not one of"),
         "text": ({"kernels": [gemm(replaced("float s = 0;", "float s = z;"))]}, "does not compile"),
         "const": ({"kernels": [{**CHAIN, "inputs": [{**CHAIN["inputs"][0], "const": 1}]}]}, "expected true or false"),
     }
