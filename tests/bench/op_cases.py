@@ -449,7 +449,7 @@ def signal():
 
 
 def classical():
-    from contrib import forest
+    from contrib_ml import forest
 
     case("TreeEnsembleRegressor", f32(100, 20), domain=ML, n_targets=1, **forest(100, 6, 20, 1, "target"))
     case("TreeEnsembleRegressor row", f32(1, 20), domain=ML, n_targets=1, **forest(100, 6, 20, 1, "target"))
