@@ -101,15 +101,6 @@ Effects effects_of(const Nest& nest) {
   return out;
 }
 
-bool updates_memory(const Nest& nest) {
-  bool found = false;
-  for_each_stmt(nest.body, [&](const Stmt& s) {
-    const auto* store = std::get_if<Store>(&s.node);
-    found = found || (store && store->update);
-  });
-  return found;
-}
-
 bool walks(const Nest& nest) {
   bool found = false;
   for_each_stmt(nest.body, [&](const Stmt& stmt) {

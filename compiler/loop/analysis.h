@@ -38,7 +38,6 @@ struct Effects {
   bool updates = false;  // some store combines with the old value
 };
 Effects effects_of(const Nest& nest);
-bool updates_memory(const Nest& nest);  // Effects::updates alone
 
 // Whether a scan of the nest chases pointers: its load addresses depend on values that the previous step
 // loaded, so every step waits for memory latency.

@@ -6,12 +6,19 @@ namespace stridec::schedule {
 
 Decision decision_about(const loop::Program& program, const loop::Nest& producer, const loop::Nest& consumer,
                         bool fused, std::string reason, sym::Expr bytes) {
+  const Effects reading = effects_of(consumer);
+  std::vector<loop::BufferId> passing = effects_of(producer).writes;
+  std::erase_if(passing, [&](loop::BufferId id) { return !reads(reading, id); });
+  return decision_about(program, producer, consumer, passing, fused, std::move(reason), bytes);
+}
+
+Decision decision_about(const loop::Program& program, const loop::Nest& producer, const loop::Nest& consumer,
+                        std::span<const loop::BufferId> passing, bool fused, std::string reason,
+                        sym::Expr bytes) {
   Decision decision = decision_about(producer, consumer.name, fused, std::move(reason), bytes);
   decision.apart = false;
   decision.consumer_nodes = consumer.nodes;
-  const Effects reading = effects_of(consumer);
-  for (const loop::BufferId id : effects_of(producer).writes)
-    if (reads(reading, id)) decision.passing.push_back(program[id].name);
+  for (const loop::BufferId id : passing) decision.passing.push_back(program[id].name);
   return decision;
 }
 

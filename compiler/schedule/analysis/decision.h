@@ -1,6 +1,7 @@
 // Records what a pass decided about one nest or a pair of nests, for `inspect --stage=schedule`.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct Decision {
 // A decision about two nests, filled with their nodes and the buffers between them.
 Decision decision_about(const loop::Program& program, const loop::Nest& producer, const loop::Nest& consumer,
                         bool fused, std::string reason, sym::Expr bytes = 0);
+// The same; `passing`: the buffers between them, if they are known.
+Decision decision_about(const loop::Program& program, const loop::Nest& producer, const loop::Nest& consumer,
+                        std::span<const loop::BufferId> passing, bool fused, std::string reason,
+                        sym::Expr bytes = 0);
 // A decision about one nest, with its nodes, that the transform `what` split into several nests or left
 // whole.
 Decision decision_about(const loop::Nest& nest, std::string what, bool fused, std::string reason,

@@ -6,13 +6,15 @@ namespace stridec::schedule {
 
 using sym::Expr;
 
+int64_t typical_size(const sym::Interval& range) {
+  const int64_t lo = range.has_lo() ? range.lo : 1;
+  const int64_t hi = range.has_hi() ? range.hi : 2 * kTypicalSize;
+  return std::clamp<int64_t>(lo + (hi - lo) / 2, lo, std::max(lo, kTypicalSize));
+}
+
 double typical(Expr e, const sym::Facts& facts) {
-  const auto value = sym::evaluate(e, [&](Expr var) -> std::optional<int64_t> {
-    const sym::Interval range = facts.bounds(var);
-    const int64_t lo = range.has_lo() ? range.lo : 1;
-    const int64_t hi = range.has_hi() ? range.hi : 2 * kTypicalSize;
-    return std::clamp<int64_t>(lo + (hi - lo) / 2, lo, std::max(lo, kTypicalSize));
-  });
+  const auto value =
+      sym::evaluate(e, [&](Expr var) -> std::optional<int64_t> { return typical_size(facts.bounds(var)); });
   return value ? static_cast<double>(*value) : static_cast<double>(kTypicalSize);
 }
 

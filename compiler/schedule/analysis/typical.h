@@ -12,7 +12,9 @@ inline constexpr int64_t kTypicalSize = 128;
 inline constexpr int64_t kLargeSize = 1024, kModestSize = 8, kSmallSize = 1;
 inline constexpr int64_t kManyThreads = 8, kFewThreads = 2;
 
-// The value of `e` with each symbol at the middle of its range, at most kTypicalSize.
+// The middle of a symbol's range, at most kTypicalSize.
+int64_t typical_size(const sym::Interval& range);
+// The value of `e` with each symbol at its typical size.
 double typical(sym::Expr e, const sym::Facts& facts);
 double typical_bytes(const loop::Program& program, loop::BufferId id);  // of the buffer's elements
 // The number of points of a nest over the dims, counting each dim as at least 1.

@@ -309,7 +309,7 @@ class Asker {
   bool is_task(Expr var) const {
     return std::find(plan_.tasks.begin(), plan_.tasks.end(), var) != plan_.tasks.end();
   }
-  bool updates() const { return loop::updates_memory(nest_); }
+  bool updates() const { return loop::effects_of(nest_).updates; }
 
   static constexpr const char* kNotThere = "?";
 

@@ -14,23 +14,24 @@ using loop::Launch;
 using loop::Program;
 using loop::Steps;
 
-// The number of buffers that the step at `producer` writes and the one at `consumer` reads.
-int links(const Flow& flow, int producer, int consumer) {
-  const auto& written = flow.effects[producer].writes;
-  return static_cast<int>(std::count_if(written.begin(), written.end(),
-                                        [&](auto id) { return reads(flow.effects[consumer], id); }));
+// Whether the step at `consumer` reads what the one at `producer` writes.
+bool feeds(const Flow& flow, int producer, int consumer) {
+  return std::ranges::any_of(flow.effects[producer].writes,
+                             [&](auto id) { return reads(flow.effects[consumer], id); });
 }
 
-// Counts the links from any step to one that may read many buffers.
-class Links {
+// What other steps pass to one that may read many buffers.
+class Inputs {
  public:
-  Links(const Program& program, const Flow& flow, int consumer) : flow_(flow), read_(program.buffers.size()) {
+  Inputs(const Program& program, const Flow& flow, int consumer)
+      : flow_(flow), read_(program.buffers.size()) {
     for (const loop::BufferId id : flow.effects[consumer].reads) read_[static_cast<size_t>(id.value)] = true;
   }
-  bool reads(loop::BufferId id) const { return read_[static_cast<size_t>(id.value)]; }
-  int from(int producer) const {
-    return static_cast<int>(
-        std::ranges::count_if(flow_.effects[producer].writes, [&](loop::BufferId id) { return reads(id); }));
+  std::vector<loop::BufferId> from(int producer) const {
+    std::vector<loop::BufferId> out;
+    for (const loop::BufferId id : flow_.effects[producer].writes)
+      if (read_[static_cast<size_t>(id.value)]) out.push_back(id);
+    return out;
   }
 
  private:
@@ -80,19 +81,20 @@ class Fuser {
     // An epilogue whose result is larger than its input waits: its readers may inline it.
     if (phase == Phase::kEpilogues && widens(program_, nest_at(steps, consumer))) return -1;
     // Number of writers of its inputs not yet visited; lets the search stop early in long programs.
-    const Links to_consumer(program_, flow, consumer);
-    int left = -to_consumer.from(consumer);
+    const Inputs inputs(program_, flow, consumer);
+    int left = -static_cast<int>(inputs.from(consumer).size());
     for (loop::BufferId id : flow.effects[consumer].reads) left += flow.total_writers[id.value];
     for (int p = consumer - 1; p >= 0 && left > 0; --p) {
-      const int met = to_consumer.from(p);
-      left -= met;
-      if (met == 0) continue;
+      const std::vector<loop::BufferId> passing = inputs.from(p);
+      left -= static_cast<int>(passing.size());
+      if (passing.empty()) continue;
       if (!std::holds_alternative<Launch>(steps[p].node)) continue;
       if (phase == Phase::kEpilogues && !is_contraction(nest_at(steps, p))) continue;
       const bool inlines = phase == Phase::kInline || phase == Phase::kInlinePieces;
       Decision decision;
       if (decisions_)
-        decision = between(steps, flow, p, consumer, to_consumer, inlines ? "inlined" : "merged");
+        decision = decision_about(program_, nest_at(steps, p), nest_at(steps, consumer), passing, true,
+                                  inlines ? "inlined" : "merged", bytes_of(flow, passing));
       std::string reason;
       int at = -1;
       if (phase == Phase::kEpilogues && stays(flow, p, consumer) && is_pointwise(nest_at(steps, consumer)) &&
@@ -134,7 +136,7 @@ class Fuser {
     bool sums = false;
     for (size_t i = 0; i < way.size() && i < kScoreNests; ++i)
       for (int at = way[i] + 1; at < static_cast<int>(steps.size()); ++at) {
-        if (links(flow, way[i], at) == 0 || std::count(way.begin(), way.end(), at)) continue;
+        if (!feeds(flow, way[i], at) || std::count(way.begin(), way.end(), at)) continue;
         if (!std::holds_alternative<Launch>(steps[at].node)) continue;
         const loop::Nest& nest = nest_at(steps, at);
         if (!is_contraction(nest)) {
@@ -160,23 +162,9 @@ class Fuser {
     });
   }
 
-  // A decision that fuses the two, with what `flow` knows of them.
-  Decision between(const Steps& steps, const Flow& flow, int producer, int consumer, const Links& links,
-                   const char* how) const {
-    const loop::Nest& reader = nest_at(steps, consumer);
-    Decision out = decision_about(nest_at(steps, producer), reader.name, true, how,
-                                  bytes_between(flow, producer, consumer));
-    out.apart = false;
-    out.consumer_nodes = reader.nodes;
-    for (const loop::BufferId id : flow.effects[producer].writes)
-      if (links.reads(id)) out.passing.push_back(program_[id].name);
-    return out;
-  }
-
-  sym::Expr bytes_between(const Flow& flow, int producer, int consumer) const {
+  sym::Expr bytes_of(const Flow& flow, const std::vector<loop::BufferId>& passing) const {
     sym::Expr bytes = 0;
-    for (const loop::BufferId id : flow.effects[producer].writes) {
-      if (!reads(flow.effects[consumer], id)) continue;
+    for (const loop::BufferId id : passing) {
       const loop::Buffer& buffer = program_[id];
       const bool goes = buffer.storage == loop::Storage::kArena && flow.total_readers[id.value] == 1;
       bytes += loop::element_count(buffer.shape) * (byte_size(buffer.dtype) * (goes ? 2 : 1));

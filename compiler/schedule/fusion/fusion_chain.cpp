@@ -114,7 +114,7 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
   Nest chain = nest_at(program, steps, members[0]);
   for (size_t i = 1; i < members.size(); ++i) {
     const Nest& next = nest_at(program, steps, members[i]);
-    if (loop::updates_memory(chain) || loop::updates_memory(next)) return refuse(reason, "one scatters");
+    if (effects_of(chain).updates || effects_of(next).updates) return refuse(reason, "one scatters");
     const auto [passing, ordered] = exchanges_between(chain, next);
     const Matching matching = match_dims(program, chain, next, ordered);
     if (matching.empty()) return refuse(reason, "they share no dims");

@@ -72,7 +72,7 @@ class Siblings {
     const Nest* nest = nest_at(program_, steps, at);
     if (!nest || nest->schedule != loop::Schedule{} ||
         in_strips_.contains(std::get<Launch>(steps[static_cast<size_t>(at)].node).nest) ||
-        is_contraction(*nest) || loop::updates_memory(*nest) || nest->dims.empty())
+        is_contraction(*nest) || effects_of(*nest).updates || nest->dims.empty())
       return nullptr;
     // Nests with inner loops are vectorised along these. Of nests with lookups, one table at a time stays in
     // cache.

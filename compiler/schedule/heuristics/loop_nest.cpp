@@ -365,7 +365,7 @@ class Chooser {
   }
 
   void choose_tasks() {
-    if (loop::updates_memory(nest_)) return;  // updates run in order
+    if (loop::effects_of(nest_).updates) return;  // updates run in order
     std::vector<loop::Dim> outer;
     const loop::Dim* lane = nullptr;
     for (const loop::Dim& dim : order_) {
