@@ -155,22 +155,16 @@ std::vector<Row> profile(Subject& subject, const Sizes& sizes, const Roof& roof)
   return rows;
 }
 
-std::string number(double value, const char* format) {
-  char text[32];
-  std::snprintf(text, sizeof(text), format, value);
-  return text;
-}
-
 // Bandwidth of a run relative to the level that holds all its data between runs: "40 % of 51.3 that L2
 // reaches". On a GPU only the rate of memory is known, which does not apply to data that stay in L2.
 std::string share_of_bandwidth(double bytes, double seconds, const Roof& roof, const GpuTarget* gpu) {
   if (gpu && bytes <= gpu->l2_bytes) return "its data fit in L2, whose rate is not measured";
   const Roof::Level level = roof.level_of(bytes);
   const std::string most =
-      cat(number(level.rate * 1e-9, "%.1f"), " that ", gpu ? "a copy" : level.name, " reaches");
+      cat(formatted(level.rate * 1e-9, "%.1f"), " that ", gpu ? "a copy" : level.name, " reaches");
   const double share = bytes / seconds / level.rate;
   if (share > 1) return cat("more than the ", most, ": kernels find data of earlier ones in caches");
-  return cat(number(100 * share, "%.0f %% of "), most);
+  return cat(formatted(100 * share, "%.0f %% of "), most);
 }
 
 int bench(const Flags& flags, const Globals& globals) {
@@ -251,11 +245,11 @@ int bench(const Flags& flags, const Globals& globals) {
   for (const Row& row : rows) {
     if (static_cast<int>(cells.size()) > flags.most_rows) break;
     cells.push_back({human_seconds(row.seconds),
-                     number(100 * row.seconds / std::max({median, in_kernels, 1e-12}), "%.0f %%"),
+                     formatted(100 * row.seconds / std::max({median, in_kernels, 1e-12}), "%.0f %%"),
                      std::to_string(row.calls), row.name,
-                     number(row.flops / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
-                     number(row.bytes / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
-                     cat(number(100 * row.roofline(), "%.0f %% "), row.computes() ? "compute" : row.level),
+                     formatted(row.flops / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
+                     formatted(row.bytes / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
+                     cat(formatted(100 * row.roofline(), "%.0f %% "), row.computes() ? "compute" : row.level),
                      loop::nodes_of(row.nodes)});
   }
   if (gpu)

@@ -164,28 +164,22 @@ void print_json(const Flags& flags, const Library& library, const Measured& meas
   std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-std::string number(double value, const char* format) {
-  char text[32];
-  std::snprintf(text, sizeof(text), format, value);
-  return text;
-}
-
 std::string seconds_of(double nanoseconds) { return human_seconds(nanoseconds * 1e-9); }
 
 std::vector<std::string> cells_of(const ProfileRow& row, double runs, double total) {
   const double seconds = static_cast<double>(row.total) * 1e-9;
   const auto rate = [&](double amount) {
-    return amount > 0 && seconds > 0 ? number(amount / seconds * 1e-9, "%.1f") : "-";
+    return amount > 0 && seconds > 0 ? formatted(amount / seconds * 1e-9, "%.1f") : "-";
   };
   return {seconds_of(static_cast<double>(row.total) / runs),
-          number(100 * static_cast<double>(row.total) / std::max(total, 1.0), "%.1f %%"),
-          number(static_cast<double>(row.calls.size()) / runs, "%.4g"),
+          formatted(100 * static_cast<double>(row.total) / std::max(total, 1.0), "%.1f %%"),
+          formatted(static_cast<double>(row.calls.size()) / runs, "%.4g"),
           seconds_of(row.mean()),
           seconds_of(static_cast<double>(row.percentile(0.5))),
           seconds_of(static_cast<double>(row.percentile(0.99))),
           rate(row.flops),
           rate(row.bytes),
-          row.roofline() > 0 ? cat(number(100 * row.roofline(), "%.0f %% "),
+          row.roofline() > 0 ? cat(formatted(100 * row.roofline(), "%.0f %% "),
                                    row.compute > row.moving ? "compute" : row.level)
                              : "-",
           printable(row.name)};

@@ -211,6 +211,12 @@ void print_lines(const std::string& text, size_t indent) {
   }
 }
 
+std::string formatted(double value, const char* format) {
+  char text[64];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
 std::string human_seconds(double seconds) {
   char text[32];
   if (seconds >= 1)

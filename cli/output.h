@@ -38,6 +38,7 @@ std::string wrapped(const std::string& text, size_t indent, size_t at, size_t wi
 // they stay whole for other programs.
 void print_lines(const std::string& text, size_t indent);
 
-std::string human_seconds(double seconds);  // "47.1 ms"
+std::string human_seconds(double seconds);                // "47.1 ms"
+std::string formatted(double value, const char* format);  // of printf, for one double
 
 }  // namespace stridec::cli

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/json_values.h"
 #include "compiler/base/text.h"
 
 namespace stridec::cli {
@@ -20,11 +21,6 @@ struct Place {
   std::vector<std::string> schedules;  // of these
   std::set<std::string> together;      // the nodes that share a kernel with it
 };
-
-std::string text_at(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
 
 std::map<std::string, Place> places_of(const Json& function) {
   std::map<int, const Json*> by_step;

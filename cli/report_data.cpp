@@ -257,11 +257,9 @@ Json report_of(const Compilation& made, size_t function, bool sources) {
 
 namespace {
 
-// As schedule::typical().
 int64_t typical_of(const Json& symbol) {
-  const int64_t least = symbol.value("minimum", int64_t{0});
-  if (!symbol.contains("maximum")) return std::max(least, schedule::kTypicalSize);
-  return std::max(least, std::min((least + symbol["maximum"].get<int64_t>()) / 2, schedule::kTypicalSize));
+  return schedule::typical_size(
+      {symbol.value("minimum", sym::Interval::kNone), symbol.value("maximum", sym::Interval::kUnlimited)});
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <tuple>
 
+#include "cli/json_values.h"
 #include "cli/output.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
@@ -18,23 +18,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostSlices = 20000, kSlowKernels = 3;
 constexpr double kLeastGain = 0.01;  // of a run, that a slow kernel would save
-
-std::string number(double value, const char* format) {
-  char text[40];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-double number_at(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  const double value = found != json.end() && found->is_number() ? found->get<double>() : 0;
-  return std::isfinite(value) ? value : 0;
-}
-
-std::string text_at(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
 
 [[noreturn]] void no_profile(const std::string& path) {
   fail(ErrorKind::kMalformed, "bad-profile", cat("'", path, "' is not a profile"),
@@ -133,17 +116,17 @@ std::string measured_text(const Json& kernel, double all) {
   const double time = kernel["time"].get<double>(), share = kernel["share"].get<double>();
   const auto rate = [&](const char* key, const char* unit) {
     const double amount = kernel[key].get<double>();
-    return amount > 0 && time > 0 ? cat(number(amount / time * 1e-9, "%.1f"), unit) : std::string();
+    return amount > 0 && time > 0 ? cat(formatted(amount / time * 1e-9, "%.1f"), unit) : std::string();
   };
   std::string text =
-      cat(human_seconds(time), ", ", number(100 * time / std::max(all, 1e-12), "%.0f %% of the time"));
+      cat(human_seconds(time), ", ", formatted(100 * time / std::max(all, 1e-12), "%.0f %% of the time"));
   std::string rates = rate("flops", " GFLOP/s");
   if (const std::string moved = rate("bytes", " GB/s"); !moved.empty())
     rates += (rates.empty() ? "" : ", ") + moved;
   if (!rates.empty()) text += "; " + rates;
   if (share > 0)
-    text +=
-        cat("; ", number(100 * share, "%.0f %% of its roof"), " (", kernel.value("bound_by", "compute"), ")");
+    text += cat("; ", formatted(100 * share, "%.0f %% of its roof"), " (",
+                kernel.value("bound_by", "compute"), ")");
   return text;
 }
 

@@ -1,4 +1,4 @@
-// The script of `stridec report`. It reads the data in the page, asks for nothing, and writes text as text.
+// The script of `stridec report`. It reads the data in the page, makes no request, and inserts names as text, never as markup.
 'use strict';
 (() => {
   const report = JSON.parse(document.getElementById('report').textContent);
