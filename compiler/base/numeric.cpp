@@ -153,6 +153,8 @@ double largest_finite(DType type) {
   return decode(f, f.largest);
 }
 
+double machine_epsilon(DType type) { return decode_float(type, encode_float(type, 1) + 1) - 1; }
+
 int64_t wrap_integer(DType type, int64_t value) {
   if (type == DType::kBool) return value != 0;
   int unused = 64 - info(type).bits;

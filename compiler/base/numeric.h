@@ -22,6 +22,7 @@ uint64_t encode_float(DType type, double value, bool saturate = false);
 // decode_float(encode_float(value)).
 double round_float(DType type, double value, bool saturate = false);
 double largest_finite(DType type);
+double machine_epsilon(DType type);  // the distance from 1 to the next larger number
 
 // The low bits of `value`, sign- or zero-extended (u64: its bits; bool: value != 0).
 int64_t wrap_integer(DType type, int64_t value);
@@ -36,7 +37,6 @@ IntegerRange integer_range(DType type);
 bool holds_all(DType to, DType from);
 // Truncates towards zero. NaN gives 0 (bool: 1). A value out of range is clamped if `saturate`; otherwise it
 // is clamped to 64 bits and then wrapped.
-// to 64 bits and then wrapped.
 int64_t float_to_integer(DType type, double value, bool saturate);
 // `value` has dtype `from` (u64: its bits).
 int64_t integer_to_integer(DType from, DType to, int64_t value, bool saturate);

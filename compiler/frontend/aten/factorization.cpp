@@ -1,6 +1,7 @@
 // Factors of matrices, singular values and eigenvalues, and what is computed from them.
 #include <optional>
 
+#include "compiler/base/numeric.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/creation.h"
@@ -131,8 +132,8 @@ Ranked ranked(Context& c) {
   };
   std::optional<Term> least = given("tol"), part = given("rcond");
   if (!least && !part) least = given("atol"), part = given("rtol");
-  const double eps = x.dtype() == DType::kF64 ? 0x1p-52 : 0x1p-23;
-  const Term sizes = size_as(c.b, dtype, sym::max(x.dim(x.rank() - 2), x.dim(x.rank() - 1))) * eps;
+  const Term sizes =
+      size_as(c.b, dtype, sym::max(x.dim(x.rank() - 2), x.dim(x.rank() - 1))) * machine_epsilon(dtype);
   if (!part) part = least ? select(greater(*least, 0), 0, sizes) : sizes;
   if (c.names("tol")) part = number(c.b, dtype, 0);
   const Term largest = maximum(reduce_max(widen(s.values), {last}), 0);

@@ -1,12 +1,11 @@
 // Normalisations.
-#include <cmath>
-#include <limits>
 
+#include "compiler/ops/composite/normalization.h"
+#include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/linear_algebra.h"
-#include "compiler/ops/composite/normalization.h"
 
 namespace stridec::aten {
 namespace {
@@ -50,10 +49,7 @@ Results layer_norm(Context& c) {
 Results rms_norm_row(Context& c) {
   const Term x = c.in("input"), w = widen(x);
   const size_t n = c.sizes("normalized_shape").size();
-  double epsilon = x.dtype() == DType::kF64    ? std::numeric_limits<double>::epsilon()
-                   : x.dtype() == DType::kF16  ? std::ldexp(1.0, -10)
-                   : x.dtype() == DType::kBF16 ? std::ldexp(1.0, -7)
-                                               : std::numeric_limits<float>::epsilon();
+  double epsilon = machine_epsilon(is_float(x.dtype()) ? x.dtype() : DType::kF32);
   if (const auto given = c.optional_number("eps")) epsilon = *given;
   Term y = ops::rms_norm(w, last_dims(x, n), epsilon);
   if (c.has("weight")) y = y * cast(c.in("weight"), y.dtype(), false);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/creation.h"
@@ -44,7 +45,6 @@ Term identity(const Batch& like, sym::Expr rows, sym::Expr columns) {
   Builder& b = like.x.builder();
   return expand(cast(eye(b, {rows, columns}, 0), like.x.dtype()), {like.x.dim(0), rows, columns});
 }
-double epsilon(DType dtype) { return dtype == DType::kF64 ? 0x1p-52 : 0x1p-23; }
 
 // The largest absolute value of each matrix, [batch, 1, 1]; 1 for zeros and for an empty matrix.
 Term largest_or_one(const Batch& s) {
@@ -248,7 +248,7 @@ SingularValues singular_values(Term given) {
   const DType dtype = s.x.dtype();
   const sym::Expr batch = s.x.dim(0);
   const Term scale = largest_or_one(s), unit = s.x / scale;
-  const double eps = epsilon(dtype);
+  const double eps = machine_epsilon(dtype);
   // Rotations of the columns of R, which has as many rows as columns or fewer.
   const Term r = orthogonal_factors(unit, false).r;
   const std::vector<Term> ends = rotate(
@@ -295,7 +295,7 @@ Eigenvalues symmetric_eigenvalues(Term given) {
   const Term index = index_along(b, {n}, 0, DType::kI64), on = eye(b, {n, n}, 0);
   const auto diagonal = [&](Term a) { return reduce_sum(select(on, a, 0), {1}); };
   const std::vector<Term> ends = rotate(
-      b, n, {s.x / scale, identity(s, n, n)}, epsilon(dtype) / 2,
+      b, n, {s.x / scale, identity(s, n, n)}, machine_epsilon(dtype) / 2,
       [&](const Round& round, const std::vector<Term>& own) {
         const Term a = own[0], squares = diagonal(a), theirs = gather(squares, round.partner, 1);
         const Term met = equal(index_along(b, {n, 1}, 0, DType::kI64), unsqueeze(round.partner, {0}));
