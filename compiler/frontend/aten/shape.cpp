@@ -115,10 +115,8 @@ Term padded(Context& c, Term x, const Shape& amounts, const std::string& mode, d
       return cast(ops::pad(cast(x, DType::kU8, false), before, after, value != 0), DType::kBool, false);
     return ops::pad(x, before, after, value);
   }
-  const std::string kind = mode == "replicate"  ? "edge"
-                           : mode == "reflect"  ? "reflect"
-                           : mode == "circular" ? "wrap"
-                                                : "";
+  if (mode == "circular") return wrap(x, before, after);
+  const std::string kind = mode == "replicate" ? "edge" : mode == "reflect" ? "reflect" : "";
   if (kind.empty()) c.unsupported(cat("pad mode '", mode, "'"));
   return {c.b, ops::pad(c.b, x, before, after, {}, kind)};
 }

@@ -139,17 +139,7 @@ Outputs op_pad(Context& c) {
   const auto half = pads.begin() + static_cast<int64_t>(axes.at.size());
   Term value = number_like(x, c.version < 11 ? c.number("value", 0) : 0);
   if (c.version >= 11 && c.has(2)) value = reshape(c.in(2), {});
-  const std::string mode = c.text("mode", "constant");
-  if (mode != "wrap") return {pad_axes(x, axes, {{pads.begin(), half}, {half, pads.end()}, mode}, value)};
-  // Negative pads crop first; what is left repeats.
-  std::vector<sym::Expr> crops;
-  for (sym::Expr& pad : pads) {
-    crops.push_back(c.b.simplify(sym::min(pad, 0)));
-    pad = c.b.simplify(sym::max(pad, 0));
-  }
-  const auto middle = crops.begin() + static_cast<int64_t>(axes.at.size());
-  const Term cropped = pad_axes(x, axes, {{crops.begin(), middle}, {middle, crops.end()}, "constant"}, value);
-  return {pad_axes(cropped, axes, {{pads.begin(), half}, {half, pads.end()}, mode}, value)};
+  return {pad_axes(x, axes, {{pads.begin(), half}, {half, pads.end()}, c.text("mode", "constant")}, value)};
 }
 
 Outputs op_tile(Context& c) {

@@ -208,6 +208,23 @@ Term slice_axes(Term x, const Axes& axes, const SliceBounds& bounds) {
 
 // ---- padding, repetition, parts ----
 
+Term wrap(Term x, Shape before, Shape after) {
+  Builder& b = x.builder();
+  const auto negative = [&](Shape& amounts) {
+    Shape out;
+    for (sym::Expr& amount : amounts) {
+      out.push_back(b.simplify(sym::min(amount, 0)));
+      amount = b.simplify(sym::max(amount, 0));
+    }
+    return out;
+  };
+  const Shape from = negative(before), to = negative(after);
+  const auto is_zero = [](sym::Expr e) { return e.is_const(0); };
+  const bool whole = std::ranges::all_of(from, is_zero) && std::ranges::all_of(to, is_zero);
+  const Term kept = whole ? x : pad(x, from, to, 0.0);
+  return {b, pad(b, kept.id(), before, after, std::nullopt, "wrap")};
+}
+
 Term pad_axes(Term x, const Axes& axes, const AxisPadding& padding, Term value) {
   Shape before, after;
   for (int64_t d = 0; d < x.rank(); ++d) {
@@ -217,6 +234,7 @@ Term pad_axes(Term x, const Axes& axes, const AxisPadding& padding, Term value) 
     before.push_back(chosen(padding.before));
     after.push_back(chosen(padding.after));
   }
+  if (padding.mode == "wrap") return wrap(x, before, after);
   return pad(x, before, after, cast(value, x.dtype()), padding.mode);
 }
 

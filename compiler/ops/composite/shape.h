@@ -31,6 +31,9 @@ struct SliceBounds {
 };
 Term slice_axes(Term x, const Axes& axes, const SliceBounds& bounds);
 
+// Repeats x before and after each dim. Negative amounts crop first, so that what is left repeats, as in ONNX
+// and PyTorch; of pad() in mode "wrap", what is cut off repeats as well.
+Term wrap(Term x, graph::Shape before, graph::Shape after);
 // Pads each axis; negative sizes crop. `mode` is that of pad() in nodes.h; `value` is a scalar.
 struct AxisPadding {
   std::vector<sym::Expr> before, after;  // per axis

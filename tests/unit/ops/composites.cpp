@@ -1,10 +1,12 @@
 // Compositions as a frontend without ONNX's rules calls them: parameters that are missing, masks, messages.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/ops/composite/attention.h"
 #include "compiler/ops/composite/normalization.h"
+#include "compiler/ops/composite/shape.h"
 #include "harness.h"
 
 using namespace stridec;
@@ -100,4 +102,23 @@ TEST_CASE("composites: causal attention of heads that share keys") {
          .expected = {expected},
          .tolerance = 1e-5,
          .fixed = {0, 1, 2}});
+}
+
+TEST_CASE("composites: what negative amounts leave repeats") {
+  for (const DType dtype : {DType::kF32, DType::kBool})
+    for (const auto& [before, after] :
+         std::vector<std::pair<int64_t, int64_t>>{{2, 1}, {-1, 2}, {2, -3}, {-1, 7}, {-2, -1}}) {
+      const HostTensor x =
+          dtype == DType::kBool ? tensor(dtype, {2, 4}, {0, 1, 1, 0, 1, 1, 0, 0}) : sample(dtype, {2, 4});
+      const int64_t first = std::max<int64_t>(-before, 0), left = 4 - first - std::max<int64_t>(-after, 0);
+      check({.name = "wrap",
+             .inputs = {x},
+             .build = [before, after](Builder& b, const Ids& in) -> Ids {
+               return {ops::wrap(Term(b, in[0]), {0, before}, {0, after}).id()};
+             },
+             .expected = {compute(dtype, {2, 4 + before + after}, [&](const At& i) {
+               const int64_t k = i[1] - std::max<int64_t>(before, 0);
+               return at(x, {i[0], first + ((k % left) + left) % left});
+             })}});
+    }
 }
