@@ -118,7 +118,7 @@ class Checker {
       try {
         build(instance, built, true, {});
       } catch (const Error& error) {
-        if (why.empty()) why = cat("the match does not fit any random types: ", error.diagnostic.message);
+        if (why.empty()) why = cat("no random types fit the match: ", error.diagnostic.message);
         if (draw >= kDrawsOfAttributes) return std::nullopt;
         continue;
       }
@@ -271,10 +271,10 @@ class Checker {
     const loop::Program program = ops::lower(built.graph);
     int64_t work = 1;  // elements or operations of the largest part
     for (const HostTensor& value : instance.values) work = std::max(work, loop::element_count(value));
-    for (const loop::Nest& nest : program.nests)
-      work = std::max(work, loop::cost_of(program, nest).flops.is_const()
-                                ? loop::cost_of(program, nest).flops.value()
-                                : kEnoughElements);
+    for (const loop::Nest& nest : program.nests) {
+      const sym::Expr flops = loop::cost_of(program, nest).flops;
+      work = std::max(work, flops.is_const() ? flops.value() : kEnoughElements);
+    }
     if (work > kMostWork) return true;
     const int64_t times = std::clamp<int64_t>(kEnoughElements / work, 1, kMostDrawsOfValues);
     bool compared = false;

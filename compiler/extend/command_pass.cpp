@@ -45,7 +45,8 @@ constexpr size_t kMostOutput = size_t{1} << 30;
 class PassFolder {
  public:
   PassFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "stridec-pass-XXXXXX").string();
+    std::string name =
+        (std::filesystem::temp_directory_path() / ("stridec-pass-" + std::string(6, 'X'))).string();
     if (!mkdtemp(name.data()))
       fail(ErrorKind::kUnreadable, "no-folder",
            cat("cannot make a folder for passes: ", std::strerror(errno)));

@@ -50,12 +50,12 @@ double draw_edge(Draws& d, DType dtype, bool finite) {
 // Near a number from which on exp() of this type, or of a wider one, is infinite or zero.
 double draw_threshold(Draws& d, DType dtype, const Mix& mix) {
   const DType of = is_float(dtype) && d.chance(0.7) ? dtype : DType::kF32;
-  const double high = std::log(largest_finite(of)), low = std::ldexp(-format_of(of).least, 0) * std::log(2.0);
+  const double high = std::log(largest_finite(of)), low = -format_of(of).least * std::log(2.0);
   const double number = d.chance(0.7) ? high : low;
   return with_sign(d, number * d.any_of<double>({0.5, 1, 1, 1, 2}) + d.normal(), mix);
 }
 
-// An integer or half of one, or the next float to it: the ties of rounding to integers.
+// A multiple of 0.5, or a float next to it: the ties of rounding to integers.
 double draw_near_half(Draws& d, DType dtype) {
   const int bits = format_of(dtype).bits;
   const double number = static_cast<double>(d.below(65) - 32) * 0.5;

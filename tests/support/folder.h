@@ -15,7 +15,8 @@ struct Folder {
   std::filesystem::path path;
 
   Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "stridec-test-XXXXXX").string();
+    std::string name =
+        (std::filesystem::temp_directory_path() / ("stridec-test-" + std::string(6, 'X'))).string();
     if (!mkdtemp(name.data())) throw std::runtime_error("no folder like " + name + " can be made");
     path = name;
   }
