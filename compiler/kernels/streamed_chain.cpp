@@ -143,6 +143,11 @@ int64_t line_of(const StreamedChain::Fill& fill) { return padded(fill.depth); }
 
 std::optional<StreamedChain> match_streamed_chain(const loop::Program& program, const loop::Nest& nest,
                                                   std::string* reason) {
+  const auto is_loop = [](const loop::Stmt& stmt) { return std::holds_alternative<loop::For>(stmt.node); };
+  if (std::ranges::count_if(nest.body, is_loop) < 3) {  // one that fills, one of rows, one that sums
+    if (reason) *reason = "it is not a chain";
+    return std::nullopt;
+  }
   auto chain = match_chain(nest, reason);
   if (!chain) return std::nullopt;
   Matcher matcher(program, *std::move(chain));

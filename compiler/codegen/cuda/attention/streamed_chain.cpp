@@ -184,13 +184,9 @@ class Emitter {
     const auto& range = chain_.range;
     text_.line(cat("const int64_t row_tiles = ", text_.size(row_tiles()), ";"));
     text_.line("int64_t rest = blockIdx.x / row_tiles;");
-    const auto& batch = chain_.chain.batch;
-    for (size_t d = batch.size(); d-- > 0;) {
-      const std::string name = text_.fresh("t"), extent = text_.size(batch[d].extent);
-      text_.line(cat("const int64_t ", name, " = ", d ? cat("rest % ", extent) : "rest", ";"));
-      if (d) text_.line(cat("rest /= ", extent, ";"));
-      for (auto& [part, body] : bodies_) body.set_index(batch[d].var, name);
-    }
+    std::vector<Body*> bodies;
+    for (auto& [part, body] : bodies_) bodies.push_back(&body);
+    print_indices(text_, bodies, chain_.chain.batch);
     const std::string rows = text_.size(chain_.chain.row.extent), columns = text_.size(chain_.columns);
     text_.line(cat("const int64_t first_row = (", range && range->end ? "row_tiles - 1 - " : "",
                    "blockIdx.x % row_tiles) * ", plan_.rows, ";"));
@@ -212,7 +208,7 @@ class Emitter {
         "for (int h = 0; h < 2; ++h) row_at[h] = first_row + (warp_row + h * 8 < row_count ? warp_row + h * "
         "8 : "
         "row_count - 1);");
-    for (auto& [part, body] : bodies_) body.set_index(chain_.chain.row.var, "row_at[h]");
+    for (Body* body : bodies) body->set_index(chain_.chain.row.var, "row_at[h]");
   }
 
   // Declares, of each fill, pointers to its factors, the distance of their lines, and their places in shared
@@ -314,7 +310,7 @@ class Emitter {
     text_.close();
   }
 
-  // Adds the product of a local buffer and the step's columns, those past the last one as zeros.
+  // Adds the product of a local buffer and the step's columns. Columns past the last one count as zeros.
   void print_sum(size_t i) {
     const StreamedChain::Sum& sum = chain_.sums[i];
     const StreamedChain::Fill& fill = chain_.fills[sum.fill];

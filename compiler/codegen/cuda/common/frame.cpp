@@ -33,13 +33,21 @@ std::string dynamic_shared(std::string_view name, int64_t most, int alignment) {
 }
 
 void print_indices(KernelText& text, Body& body, const std::vector<loop::Dim>& dims) {
-  for (size_t d = dims.size(); d-- > 1;) {
-    const std::string extent = body.index(dims[d].extent), name = text.fresh("t");
-    text.line(cat("const int64_t ", name, " = rest % ", extent, ";"));
-    text.line(cat("rest /= ", extent, ";"));
-    body.set_index(dims[d].var, name);
+  Body* const one[] = {&body};
+  print_indices(text, one, dims);
+}
+
+void print_indices(KernelText& text, std::span<Body* const> bodies, const std::vector<loop::Dim>& dims) {
+  for (size_t d = dims.size(); d-- > 0;) {
+    std::string name = "rest";
+    if (d > 0) {
+      const std::string extent = bodies[0]->index(dims[d].extent);
+      name = text.fresh("t");
+      text.line(cat("const int64_t ", name, " = rest % ", extent, ";"));
+      text.line(cat("rest /= ", extent, ";"));
+    }
+    for (Body* body : bodies) body->set_index(dims[d].var, name);
   }
-  if (!dims.empty()) body.set_index(dims[0].var, "rest");
 }
 
 std::string wait_text(const std::string& ahead) {

@@ -1,6 +1,7 @@
 // The common frame of CUDA kernels: parameters, prelude and launch bounds.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -45,6 +46,7 @@ std::string_view arrive_declarations();
 // Declares the dims' indices from the variable `rest`, a point's row-major number; the remaining quotient is
 // the first dim's index.
 void print_indices(KernelText& text, Body& body, const std::vector<loop::Dim>& dims);
+void print_indices(KernelText& text, std::span<Body* const> bodies, const std::vector<loop::Dim>& dims);
 
 // Whether the caller provides the buffer: it may then begin at any address, while buffers placed by memory
 // planning begin at multiples of 64 bytes.
