@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "compiler/base/text.h"
 
@@ -18,13 +19,16 @@ struct AttentionBackwardCase {
   const char* outputs = "o, dq, dk, dv";  // or x, which `extra` stores, as well
   bool additive = false;                  // a mask in memory is added to the scores
   bool hidden = false;                    // a mask in memory hides keys, and their gradients are set to 0
+  bool gathered = false;                  // the hiding mask's keys are taken in an order in memory
+  bool capped = false;                    // the scores' tanh, of which the gradient reads the scores
+  bool single = false;                    // a batch of 1, which is no dim of the nests
   const char* dtype = "bf16";             // of the factors
   std::string rows = "70", keys = "70", depth = "64";
   const char* ahead = "0";  // keys that row 0 sees after the first
   const char* symbols = "";
 };
 
-// 2 x 2 heads.
+// 2 x 2 heads, or 2.
 inline std::string attention_backward_text(const AttentionBackwardCase& c) {
   std::string scores =
       "      %0 : f32 = reduce sum (%d<DEPTH)\n        %1 : FACTOR = load q[%b, %h, %m, %d]\n        %2 : "
@@ -39,9 +43,11 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
   if (c.additive)
     scores +=
         "      %8 : f32 = load mask[%m, %n]\n      %9 : f32 = add %7 %8\n      store s[%b, %h, %m, %n] %9\n";
+  else if (c.capped)
+    scores += "      %8 : f32 = tanh %7\n      store s[%b, %h, %m, %n] %8\n";
   else if (c.hidden)
     scores +=
-        "      %8 : f32 = load mask[%m, %n]\n      %9 : f32 = constant 0\n      %10 : bool = lt %9 %8\n      "
+        "      %8 : f32 = load MASK[%m, %n]\n      %9 : f32 = constant 0\n      %10 : bool = lt %9 %8\n      "
         "%11 : f32 = "
         "constant -inf\n      %12 : f32 = select %10 %7 %11\n      store s[%b, %h, %m, %n] %12\n";
   else
@@ -58,6 +64,7 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
   output dv f32 [2, 2, KEYS, DEPTH] ordinal 3
 )",
       std::string(c.outputs).ends_with("x") ? "  output x f32 [2, 2, ROWS, KEYS] ordinal 4\n" : "",
+      c.gathered ? "  arena picked f32 [ROWS, KEYS]\n" : "",
       R"(  arena s f32 [2, 2, ROWS, KEYS]
   arena p f32 [2, 2, ROWS, KEYS]
   arena p16 FACTOR [2, 2, ROWS, KEYS]
@@ -75,9 +82,14 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
     nest 10 queries (%b<2, %h<2, %m<ROWS, %d<DEPTH)
       %0 : FACTOR = load q0[%b, %h, %m, %d]
       store q[%b, %h, %m, %d] %0
-    nest 0 scores (%b<2, %h<2, %m<ROWS, %n<KEYS)
 )",
-      scores, R"(    nest 1 softmax (%b<2, %h<2, %m<ROWS)
+      c.gathered
+          ? "    nest 11 gather (%m<ROWS, %n<KEYS)\n      %0 : i64 = index %n\n      bind %g < KEYS = %0 "
+            "error \"index {0} of {1}\"\n      %1 : f32 = load mask[%m, %g]\n"
+            "      store picked[%m, %n] %1\n"
+          : "",
+      "    nest 0 scores (%b<2, %h<2, %m<ROWS, %n<KEYS)\n", scores,
+      R"(    nest 1 softmax (%b<2, %h<2, %m<ROWS)
       %0 : f32 = reduce max (%n<KEYS)
         %1 : f32 = load s[%b, %h, %m, %n]
         yield %1
@@ -156,12 +168,15 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
 )",
       c.causal || c.other_mask ? cat("      %8 : bool = index %n <= %m + AHEAD", c.other_mask ? " + 1" : "",
                                      "\n      %9 : f32 = constant 0\n      %10 : f32 = select %8 %4 %9\n")
+      : c.capped ? "      %8 : f32 = load s[%b, %h, %m, %n]\n      %9 : f32 = mul %8 %8\n      %11 : f32 = "
+                   "constant 1\n"
+                   "      %12 : f32 = sub %11 %9\n      %10 : f32 = mul %4 %12\n"
       : c.hidden
-          ? "      %11 : f32 = load mask[%m, %n]\n      %9 : f32 = constant 0\n      %8 : bool = lt %9 %11\n"
+          ? "      %11 : f32 = load MASK[%m, %n]\n      %9 : f32 = constant 0\n      %8 : bool = lt %9 %11\n"
             "      %10 : f32 = select %8 %4 %9\n"
           : "",
       cat("      %5 : f32 = constant 0.125\n      %6 : f32 = mul %",
-          c.causal || c.other_mask || c.hidden ? 10 : 4, " %5\n"),
+          c.causal || c.other_mask || c.hidden || c.capped ? 10 : 4, " %5\n"),
       R"(      %7 : FACTOR = cast %6
       store ds[%b, %h, %m, %n] %7
     nest 7 key_gradient (%b<2, %h<2, %n<KEYS, %d<DEPTH)
@@ -184,8 +199,13 @@ inline std::string attention_backward_text(const AttentionBackwardCase& c) {
       store dq[%b, %h, %m, %d] %0
 )",
       c.extra);
-  const std::pair<const char*, std::string> values[] = {
-      {"ROWS", c.rows}, {"KEYS", c.keys}, {"DEPTH", c.depth}, {"FACTOR", c.dtype}, {"AHEAD", c.ahead}};
+  std::vector<std::pair<const char*, std::string>> values = {{"MASK", c.gathered ? "picked" : "mask"},
+                                                             {"ROWS", c.rows},
+                                                             {"KEYS", c.keys},
+                                                             {"DEPTH", c.depth},
+                                                             {"FACTOR", c.dtype},
+                                                             {"AHEAD", c.ahead}};
+  if (c.single) values.insert(values.end(), {{"[2, 2, ", "[1, 2, "}, {"%b<2, ", ""}, {"[%b, ", "[0, "}});
   for (const auto& [name, value] : values)
     for (size_t at; (at = text.find(name)) != std::string::npos;) text.replace(at, std::strlen(name), value);
   return text;

@@ -47,7 +47,6 @@ bool changes(const Program& program, const Flow& flow, const ForwardPass& forwar
 
 // What a target makes of attention.
 struct Rule {
-  ChainAttention chain;
   bool plain;  // scores are multiples of sums, apart from a causal mask
   std::string what;
   decltype(add_backward_nest)* add;
@@ -110,25 +109,25 @@ bool apply_any(Program& program, loop::Steps& steps, const Flow& flow, const For
   if (decisions)
     decision = decision_about(program, *nest_at(program, steps, forward.values),
                               *nest_at(program, steps, backward.dv.step), true, "");
-  std::string before;  // why the rules before cannot be applied
+  std::string before;  // why the rule before cannot be applied
   for (const Rule& rule : rules) {
     const auto refused = apply(program, steps, flow, forward, backward, rule);
     decision.fused = !refused;
     decision.reason = refused ? "attention's backward pass is not fused: " + *refused : rule.what + before;
     if (!refused) break;
-    before = ", because " + *refused;
+    before = " (it is not one kernel: " + *refused + ")";
   }
   const bool fused = decision.fused;
   if (decisions) decisions->push_back(std::move(decision));
   return fused;
 }
 
-// All rules have one way to make a kernel of the forward pass.
-void fuse_all(Program& program, std::span<const Rule> rules, std::vector<Decision>* decisions) {
+void fuse_all(Program& program, const ChainAttention& chain, std::span<const Rule> rules,
+              std::vector<Decision>* decisions) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
     Flow flow = make_flow(program, steps);
     for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
-      const auto forward = find_forward_pass(program, steps, flow, at, rules[0].chain);
+      const auto forward = find_forward_pass(program, steps, flow, at, chain);
       const auto backward = forward ? find_backward_pass(program, steps, flow, *forward) : std::nullopt;
       if (backward && apply_any(program, steps, flow, *forward, *backward, rules, decisions))
         flow = make_flow(program, steps);
@@ -140,7 +139,6 @@ void fuse_all(Program& program, std::span<const Rule> rules, std::vector<Decisio
 }  // namespace
 
 void fuse_attention_backward(Program& program, const GpuTarget& target, std::vector<Decision>* decisions) {
-  const auto chain = [&](Program& p) { chain_gpu(p, target); };
   const auto fits_one = [&](const Program& copy, const std::vector<loop::NestId>& nests, const ForwardPass&,
                             std::string& why) {
     return fits_flash_backward(copy, copy[nests[0]], target, &why);
@@ -152,17 +150,15 @@ void fuse_attention_backward(Program& program, const GpuTarget& target, std::vec
     });
   };
   const Rule rules[] = {
-      {.chain = chain,
-       .plain = true,
+      {.plain = true,
        .what = "attention's backward pass is one kernel",
        .add = add_backward_nest,
        .fits = fits_one},
-      {.chain = chain,
-       .plain = false,
+      {.plain = false,
        .what = "attention's backward pass computes the probabilities again, by rows and by keys",
        .add = add_streamed_backward_chains,
        .fits = fits_chains}};
-  fuse_all(program, rules, decisions);
+  fuse_all(program, [&](Program& p) { chain_gpu(p, target); }, rules, decisions);
 }
 
 void chain_attention_backward(Program& program, std::vector<Decision>* decisions, double large) {
@@ -175,12 +171,11 @@ void chain_attention_backward(Program& program, std::vector<Decision>* decisions
     if (!forward.seen && bytes < large) why = "no keys are hidden, and the probabilities are small";
     return why.empty();
   };
-  const Rule rules[] = {{.chain = [](Program& p) { chain(p); },
-                         .plain = false,
+  const Rule rules[] = {{.plain = false,
                          .what = "attention's backward pass computes the probabilities again",
                          .add = add_backward_chains,
                          .fits = fits}};
-  fuse_all(program, rules, decisions);
+  fuse_all(program, [](Program& p) { chain(p); }, rules, decisions);
 }
 
 }  // namespace stridec::schedule

@@ -75,9 +75,7 @@ class NestMaker {
     return made();
   }
 
-  // The chain that has the rows of q, and computes D and stores it to `deltas` or reads it there.
-  std::optional<loop::NestId> summing_row_chain(loop::BufferId deltas) { return row_chain(deltas, true); }
-  std::optional<loop::NestId> streamed_row_chain(loop::BufferId deltas) { return row_chain(deltas, false); }
+  // The chain that has the rows of q. It computes D and stores it to `deltas`, or reads it there.
   std::optional<loop::NestId> row_chain(loop::BufferId deltas, bool stores) {
     const Expr keys = forward_.key.extent, depth = forward_.depth.extent;
     const loop::View scores = local("scores", {keys}, DType::kF32),
@@ -204,7 +202,7 @@ class NestMaker {
     const ValueGraph& values = *backward_.values;
     element = values.resolve(std::move(element),
                              std::set<loop::BufferId>(forward_.weights.begin(), forward_.weights.end()));
-    if (element.nest == product.base.nest && element.value == product.base.value) return place.base;
+    if (element == product.base) return place.base;
     sym::Substitution at = batch_;
     at[forward_.row.var] = place.row;
     at[forward_.key.var] = place.key;
@@ -247,7 +245,7 @@ class NestMaker {
     return {load(statistics_.maximum), load(statistics_.log_sum)};
   }
 
-  // p of a score. The shift is not finite if the row sees no key.
+  // The weight p of a score. The shift is not finite if the row sees no key.
   Value weight_of(Value score, const Shift& shift, Expr row, Expr key) {
     const auto zero = [&] { return n_.constant(DType::kF32, 0); };
     Value exponent = score - shift.first;
@@ -360,10 +358,26 @@ std::optional<std::vector<loop::NestId>> add_backward_nest(loop::Program& into, 
 
 namespace {
 
-loop::BufferId add_deltas(loop::Program& into, const ForwardPass& forward) {
-  loop::Buffer statistic{.name = "delta", .dtype = DType::kF32};
-  for (const loop::Dim& dim : forward.dims) statistic.shape.push_back(dim.extent);
-  return loop::add_buffer(into, std::move(statistic));
+// `apart`: a nest of its own computes D.
+std::optional<std::vector<loop::NestId>> add_chains(loop::Program& into, const loop::Program& program,
+                                                    const loop::Steps& steps, const ForwardPass& forward,
+                                                    const BackwardPass& backward,
+                                                    const RowStatistics& statistics, bool apart) {
+  loop::Buffer row_sums{.name = "delta", .dtype = DType::kF32};
+  for (const loop::Dim& dim : forward.dims) row_sums.shape.push_back(dim.extent);
+  const loop::BufferId deltas = loop::add_buffer(into, std::move(row_sums));
+  std::vector<loop::NestId> nests;
+  const auto add = [&](const char* name, const auto& make) {
+    NestMaker maker(into, program, steps, forward, backward, statistics, name);
+    const std::optional<loop::NestId> nest = make(maker);
+    if (nest) nests.push_back(*nest);
+    return nest.has_value();
+  };
+  const bool all =
+      (!apart || add("attention_backward_sums", [&](NestMaker& m) { return m.row_sums(deltas); })) &&
+      add("attention_backward_rows", [&](NestMaker& m) { return m.row_chain(deltas, !apart); }) &&
+      add("attention_backward_keys", [&](NestMaker& m) { return m.key_chain(deltas); });
+  return all ? std::optional(std::move(nests)) : std::nullopt;
 }
 
 }  // namespace
@@ -371,28 +385,13 @@ loop::BufferId add_deltas(loop::Program& into, const ForwardPass& forward) {
 std::optional<std::vector<loop::NestId>> add_backward_chains(
     loop::Program& into, const loop::Program& program, const loop::Steps& steps, const ForwardPass& forward,
     const BackwardPass& backward, const RowStatistics& statistics) {
-  const loop::BufferId deltas = add_deltas(into, forward);
-  NestMaker rows(into, program, steps, forward, backward, statistics, "attention_backward_rows");
-  const auto first = rows.summing_row_chain(deltas);
-  NestMaker keys(into, program, steps, forward, backward, statistics, "attention_backward_keys");
-  const auto second = first ? keys.key_chain(deltas) : std::nullopt;
-  return second ? std::optional(std::vector{*first, *second}) : std::nullopt;
+  return add_chains(into, program, steps, forward, backward, statistics, false);
 }
 
 std::optional<std::vector<loop::NestId>> add_streamed_backward_chains(
     loop::Program& into, const loop::Program& program, const loop::Steps& steps, const ForwardPass& forward,
     const BackwardPass& backward, const RowStatistics& statistics) {
-  const loop::BufferId deltas = add_deltas(into, forward);
-  std::vector<loop::NestId> nests;
-  for (const auto& [name, make] : {std::pair("attention_backward_sums", &NestMaker::row_sums),
-                                   {"attention_backward_rows", &NestMaker::streamed_row_chain},
-                                   {"attention_backward_keys", &NestMaker::key_chain}}) {
-    NestMaker maker(into, program, steps, forward, backward, statistics, name);
-    const auto nest = (maker.*make)(deltas);
-    if (!nest) return std::nullopt;
-    nests.push_back(*nest);
-  }
-  return nests;
+  return add_chains(into, program, steps, forward, backward, statistics, true);
 }
 
 }  // namespace stridec::schedule

@@ -31,7 +31,7 @@ TensorRows rows_of(const loop::Access& access, const sym::Substitution& at, cons
 struct ForwardPass {
   int scores = -1, softmax = -1, values = -1;  // positions of the steps
   std::vector<loop::BufferId> weights;         // all copies of p, of several types
-  std::vector<sym::Expr> place;  // their index: the batch dims, the row and the key in some order
+  std::vector<sym::Expr> place;  // their index: the batch dims, the row, the key and constants in some order
   std::vector<loop::Dim> dims;   // of the softmax: the batch dims and the row
   std::vector<loop::Dim> batch;
   loop::Dim row, key, depth;

@@ -94,6 +94,7 @@ class BackwardFinder {
   std::optional<sym::Substitution> to_forward(const std::vector<Expr>& place) const {
     sym::Substitution at;
     for (size_t i = 0; i < place.size(); ++i) {
+      if (place[i].is_const() && place[i] == forward_.place[i]) continue;
       if (!sym::is_index(place[i]) || at.contains(place[i])) return std::nullopt;
       at[place[i]] = forward_.place[i];
     }
@@ -103,7 +104,7 @@ class BackwardFinder {
   // The same, and maps the one dim of the product that is left to the depth.
   std::optional<sym::Substitution> to_forward(const Product& product, const std::vector<Expr>& place) const {
     auto at = to_forward(place);
-    if (!at || !at->contains(product.summed) || product.nest.dims.size() != place.size()) return std::nullopt;
+    if (!at || !at->contains(product.summed) || product.nest.dims.size() != at->size()) return std::nullopt;
     const loop::Dim* column = nullptr;
     for (const loop::Dim& dim : product.nest.dims) {
       if (at->contains(dim.var)) continue;
@@ -152,10 +153,8 @@ class BackwardFinder {
     if (!let) return false;
     std::vector<Expr> here;
     if (is_base(element, here)) {
-      const bool first = place.empty();
-      if (first) out.base = element;
-      if (first) place = here;
-      return here == place && same_value(element, out.base);
+      if (place.empty()) out.base = element, place = here;
+      return element == out.base;
     }
     bool any = false;
     for (const ValueId arg : let->args)
@@ -163,16 +162,11 @@ class BackwardFinder {
     return any;
   }
 
-  static bool same_value(const ValueGraph::Element& a, const ValueGraph::Element& b) {
-    return a.nest == b.nest && a.value == b.value;
-  }
-
   // Whether all that the function reads apart from its base can be computed at any place of the backward
   // pass: weights at the same place, the sum of q k, and tensors in memory, which go to `loaded_`.
   bool reads_known(ValueGraph::Element element, BackwardProduct& out, const sym::Substitution& at) {
     element = values_.resolve(std::move(element), weights_);
-    if (same_value(element, out.base) || values_.index_of(element) || values_.constant_of(element))
-      return true;
+    if (element == out.base || values_.index_of(element) || values_.constant_of(element)) return true;
     if (const Let* let = values_.let_of(element))
       return std::ranges::all_of(
           let->args, [&](ValueId arg) { return reads_known({element.nest, arg, element.at}, out, at); });
@@ -389,6 +383,7 @@ bool is_score_sum(const Program& program, const loop::Steps& steps, const Forwar
     const std::vector<Expr>& index = from->second->index;
     for (size_t d = 0; d < index.size(); ++d) {
       const Expr var = load->access.index[d];
+      if (var.is_const() && var == index[d]) continue;
       const Expr there = loop::is_var_of(var, softmax.dims) ? var : forward.key.var;
       const auto at = element.at.find(index[d]);
       same = same && at != element.at.end() && at->second == there;

@@ -75,15 +75,18 @@ bool find_copies(const Program& program, const Nest& softmax, BufferId weights, 
         skip_guards(made, store->value) == skip_guards(made, main.value) &&
         store->access.index == main.access.index)
       out.weights.push_back(buffer);
+  size_t dims = 0;
   for (Expr e : main.access.index) {
-    if (!sym::is_index(e)) return false;
     out.place.push_back(e);
+    if (e.is_const()) continue;
+    if (!sym::is_index(e)) return false;
+    ++dims;
     if (loop::is_var_of(e, softmax.dims)) continue;
     if (out.key.var != Expr()) return false;
     out.key.var = e;
   }
   return out.key.var != Expr() && main.access.mask.is_const(1) && !main.update &&
-         main.access.index.size() == softmax.dims.size() + 1;
+         dims == softmax.dims.size() + 1;
 }
 
 void drop_stores(loop::Block& block, const std::set<BufferId>& dropped) {

@@ -59,14 +59,17 @@ std::optional<ValueGraph::Element> ValueGraph::stored(const Element& element, co
   const Nest* nest = local ? element.nest : writer == writers_.end() ? nullptr : writer->second;
   if (!nest || !load.access.mask.is_const(1)) return std::nullopt;
   const Store* store = nullptr;
-  bool single = true;
+  // Values at indices that are data have no place in terms of the element's variables.
+  bool single = true, data_index = false;
   loop::for_each_stmt(nest->body, [&](const Stmt& stmt) {
+    data_index = data_index || std::holds_alternative<loop::Bind>(stmt.node);
     const auto* found = std::get_if<Store>(&stmt.node);
     if (!found || found->access.buffer != id) return;
     single = single && !store;
     store = found;
   });
-  if (!store || !single || store->update || !store->access.mask.is_const(1)) return std::nullopt;
+  if (!store || !single || data_index || store->update || !store->access.mask.is_const(1))
+    return std::nullopt;
   // Within its nest a local buffer keeps the values of the dims outside.
   Element out{nest, store->value, local ? element.at : sym::Substitution{}};
   std::set<Expr, sym::ExprLess> bound;

@@ -21,6 +21,7 @@ class ValueGraph {
     const loop::Nest* nest = nullptr;
     loop::ValueId value;
     sym::Substitution at;
+    bool operator==(const Element&) const = default;
   };
 
   ValueGraph(const loop::Program& program, const loop::Steps& steps, const Flow& flow);

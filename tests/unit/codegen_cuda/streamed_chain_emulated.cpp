@@ -87,6 +87,9 @@ TEST_CASE("attention's backward pass by rows and by keys, with masks") {
   check({.additive = true, .rows = "70", .keys = "90"});
   check({.additive = true, .dtype = "f16", .rows = "70", .keys = "90", .depth = "32"}, "sm_90a");
   check({.hidden = true, .dtype = "f16", .rows = "70", .keys = "90", .depth = "32"});
+  check({.hidden = true, .gathered = true, .dtype = "f16", .rows = "70", .keys = "90", .depth = "32"});
+  check({.hidden = true, .single = true, .dtype = "f16", .rows = "70", .keys = "90", .depth = "32"});
+  check({.capped = true, .dtype = "f16", .rows = "70", .keys = "90", .depth = "32"});
   // Queries after a cache of keys.
   check({.causal = true, .rows = "60", .keys = "200", .depth = "32", .ahead = "140"});
 }

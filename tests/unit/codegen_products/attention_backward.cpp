@@ -123,6 +123,9 @@ TEST_CASE("attention with a causal mask is three chains, whose blocks skip hidde
 TEST_CASE("a mask in memory is added to the scores again") {
   check({.additive = true, .dtype = "f32", .rows = "70", .keys = "90"}, 3, {{70, 90}}, 0);
   check({.hidden = true, .dtype = "f32", .rows = "70", .keys = "90"}, 3, {{70, 90}}, 0);
+  check({.hidden = true, .gathered = true, .dtype = "f32", .rows = "70", .keys = "90"}, 3, {{70, 90}}, 0);
+  check({.hidden = true, .single = true, .dtype = "f32", .rows = "70", .keys = "90"}, 3, {{70, 90}}, 0);
+  check({.capped = true, .dtype = "f32", .rows = "70", .keys = "90"}, 3, {{70, 90}}, 0);
   check({.causal = true, .other_mask = true, .dtype = "f32"}, 3, {{70, 70}}, 0);
   check({.dtype = "f32", .depth = "17"}, 3, {{70, 70}}, 0);
 }

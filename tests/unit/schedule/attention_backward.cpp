@@ -49,7 +49,7 @@ void check(const test::AttentionBackwardCase& c, Backward kind = Backward::kOne)
   chain_gpu(after, target);
   loop::verify(after);
   CHECK(kernels_named(after, false) == (fuses ? 1 : 0));
-  CHECK(after.steps.size() == (one ? 4 : fuses ? 6 : before.steps.size()));
+  CHECK(after.steps.size() == (one ? 4 : fuses ? 6 + c.gathered : before.steps.size()));
   std::vector<HostTensor> inputs;
   for (size_t i = 0; i < before.inputs.size(); ++i) {
     const loop::Buffer& buffer = before[before.inputs[i]];
@@ -93,8 +93,17 @@ TEST_CASE("attention's backward pass has one candidate, its default") {
 TEST_CASE("attention with masks in memory, or whose gradient is 0 at other keys than its mask hides") {
   check({.additive = true}, Backward::kStreamed);
   check({.hidden = true}, Backward::kStreamed);
+  check({.hidden = true, .gathered = true}, Backward::kStreamed);
+  check({.capped = true}, Backward::kStreamed);
   check({.other_mask = true}, Backward::kStreamed);
   check({.causal = true, .other_mask = true}, Backward::kStreamed);
+}
+
+TEST_CASE("attention of one sequence, whose nests have no dim of the batch") {
+  check({.single = true});
+  check({.causal = true, .safe = true, .single = true});
+  check({.additive = true, .single = true}, Backward::kStreamed);
+  check({.capped = true, .single = true}, Backward::kStreamed);
 }
 
 TEST_CASE("attention of which a factor changes between the passes") {
