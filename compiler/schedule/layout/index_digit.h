@@ -18,4 +18,10 @@ struct Digit {
 // of `dims`; nothing for other expressions.
 std::optional<Digit> digit_of(sym::Expr e, const std::vector<loop::Dim>& dims);
 
+// The digits of an index, the lowest first, each times the sizes of those below it: 7 * y + x has the digits
+// x and y if x is below 7. `value` is the digit's value in terms of `at`, which stands for the index. Empty
+// if the index has another form, or does not cover the whole dim of size `extent`.
+std::vector<Digit> digits_of(sym::Expr index, sym::Expr at, sym::Expr extent,
+                             const std::vector<loop::Dim>& dims, const sym::Facts& facts);
+
 }  // namespace stridec::schedule

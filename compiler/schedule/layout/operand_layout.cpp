@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/base/text.h"
+#include "compiler/kernels/contraction.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -22,8 +23,8 @@ using loop::Nest;
 using loop::Program;
 using sym::Expr;
 
-// The buffer's dims, outermost first: those of the GEMM's points in their present order, then those of the
-// depth. Empty if a dim of the depth is not an index of the buffer.
+// The buffer's dims, outermost first: those of the GEMM's points and those of size 1 in their present order,
+// then those of the depth. Empty if a dim of the depth is not an index of the buffer.
 std::vector<size_t> rows_first(const loop::Access& access, const loop::Reduce& reduce) {
   std::vector<size_t> order;
   for (size_t c = 0; c < access.index.size(); ++c)
@@ -34,39 +35,6 @@ std::vector<size_t> rows_first(const loop::Access& access, const loop::Reduce& r
     order.push_back(static_cast<size_t>(at - access.index.begin()));
   }
   return order;
-}
-
-// The digits of an index, each times the sizes of those below it. Empty if the index has another form, or
-// does not cover the whole dim.
-std::vector<Digit> digits_of(Expr index, Expr at, Expr extent, const std::vector<loop::Dim>& dims,
-                             const sym::Facts& facts) {
-  std::vector<std::pair<Expr, Digit>> terms;  // with their factors
-  const auto list = index.op() == sym::Op::kAdd ? std::vector<Expr>(index.args().begin(), index.args().end())
-                                                : std::vector<Expr>{index};
-  for (Expr term : list) {
-    Expr factor = 1, rest = term;
-    if (term.op() == sym::Op::kMul) {
-      rest = 1;
-      for (Expr part : term.args()) (sym::has_index(part) ? rest : factor) *= part;
-    }
-    const auto digit = digit_of(rest, dims);
-    if (!digit) return {};
-    terms.emplace_back(factor, *digit);
-  }
-  std::vector<Digit> out;
-  Expr reached = 1;
-  while (!terms.empty()) {
-    const auto next = std::find_if(terms.begin(), terms.end(),
-                                   [&](const auto& t) { return sym::simplify(t.first, facts) == reached; });
-    if (next == terms.end()) return {};
-    Digit digit = next->second;
-    digit.value = sym::floordiv(at, reached);
-    reached = sym::simplify(reached * digit.size, facts);
-    if (terms.size() > 1) digit.value = sym::mod(digit.value, digit.size);
-    out.push_back(digit);
-    terms.erase(next);
-  }
-  return reached == sym::simplify(extent, facts) ? out : std::vector<Digit>{};
 }
 
 // The index variable in terms of its digits; nothing if they do not cover all of it.
@@ -98,6 +66,7 @@ bool lay_as_read(Program& program, Nest& nest, const loop::Access& access, const
   std::vector<Digit> digits;
   for (size_t c = 0; c < access.index.size(); ++c) {
     at.push_back(sym::var(cat("%at", c)));
+    if (buffer.shape[c].is_const(1)) continue;
     const auto more = digits_of(access.index[c], at[c], buffer.shape[c], dims, facts);
     if (more.empty()) return false;
     digits.insert(digits.end(), more.begin(), more.end());
@@ -136,13 +105,20 @@ bool lay_as_read(Program& program, Nest& nest, const loop::Access& access, const
   return true;
 }
 
-bool divides(const loop::Access& access) {
-  return std::any_of(access.index.begin(), access.index.end(), [](Expr at) {
-    bool found = false;
-    sym::for_each_node(
-        at, [&](Expr e) { found = found || e.op() == sym::Op::kFloorDiv || e.op() == sym::Op::kMod; });
-    return found;
-  });
+bool divides(Expr at) {
+  bool found = false;
+  sym::for_each_node(
+      at, [&](Expr e) { found = found || e.op() == sym::Op::kFloorDiv || e.op() == sym::Op::kMod; });
+  return found;
+}
+
+// Whether the place in memory is no affine function of the index variables.
+bool reads_windows(const Program& program, const Nest& nest, const loop::Reduce& reduce,
+                   const loop::Access& access) {
+  if (std::none_of(access.index.begin(), access.index.end(), divides)) return false;
+  sym::Facts facts = loop::facts_of(program, nest);
+  for (const loop::Dim& dim : reduce.dims) facts.set_index(dim.var, dim.extent);
+  return divides(kernels::offset_of(program, access, facts));
 }
 
 // Returns the GEMM after a copy of the operand that it reads in windows. Returns nothing if it reads none, or
@@ -153,7 +129,8 @@ std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
   const auto contraction = loop::classify_contraction(nest);
   if (!contraction || !nest.schedule.kernel.empty()) return {};
   for (const auto* operand : {&contraction->a, &contraction->b}) {
-    if (!operand->plain || !divides(operand->plain->access)) continue;
+    if (!operand->plain || !reads_windows(program, nest, *contraction->reduce, operand->plain->access))
+      continue;
     const loop::Access access = operand->plain->access;
     const loop::Buffer from = program[access.buffer];
     if ((from.storage != loop::Storage::kArena && from.storage != loop::Storage::kInput) ||
@@ -206,16 +183,18 @@ void lay(Program& program, Nest& nest, const std::vector<int>& readers, const st
       const auto* load = std::get_if<loop::Load>(&stmt.node);
       loads += load && load->access.buffer == access.buffer;
     });
-    if (divides(access) && loads == 1 && access.mask.is_const(1) &&
+    if (reads_windows(program, nest, *contraction->reduce, access) && loads == 1 && access.mask.is_const(1) &&
         lay_as_read(program, nest, access, *contraction->reduce))
       return lay(program, nest, readers, fixed);  // the statements have changed
     if (contraction->reduce->dims.size() < 2) continue;
     // Each component of the index is a separate dim of the GEMM's points or depth.
     std::set<sym::Expr, sym::ExprLess> seen;
-    const bool plain = std::all_of(access.index.begin(), access.index.end(), [&](sym::Expr at) {
+    bool plain = true;
+    for (size_t c = 0; c < access.index.size(); ++c) {
+      const Expr at = access.index[c];
       const bool dim = loop::is_var_of(at, nest.dims) || loop::is_var_of(at, contraction->reduce->dims);
-      return dim && seen.insert(at).second;
-    });
+      plain = plain && (buffer.shape[c].is_const(1) || (dim && seen.insert(at).second));
+    }
     const std::vector<size_t> order =
         plain ? rows_first(access, *contraction->reduce) : std::vector<size_t>{};
     if (order.empty() || order.back() + 1 != access.index.size()) continue;

@@ -4,11 +4,14 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "compiler/base/sort.h"
 #include "compiler/kernels/contraction.h"
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/access_map.h"
 #include "compiler/schedule/analysis/effects.h"
@@ -25,11 +28,35 @@ using sym::Expr;
 
 enum Group { kBatch, kDepth, kOwn, kGroups };
 
-// One read of the buffer by a GEMM: its dims by group, each from the slowest to the fastest.
+// A digit of the buffer's index: mod(index[dim] // place, size).
+struct Part {
+  size_t dim;
+  Expr place, size;
+};
+
+// One read of the buffer by a GEMM.
+struct Operand {
+  const Nest* nest;
+  const loop::Reduce* reduce;
+  const Access *access, *other;
+
+  std::vector<loop::Dim> dims() const {
+    std::vector<loop::Dim> all = nest->dims;
+    all.insert(all.end(), reduce->dims.begin(), reduce->dims.end());
+    return all;
+  }
+  sym::Facts facts(const Program& program) const {
+    sym::Facts out = program.facts;
+    for (const loop::Dim& dim : dims()) out.set_index(dim.var, dim.extent);
+    return out;
+  }
+};
+
+// The same with the positions of the buffer's parts by group, each from the slowest to the fastest.
 struct Read {
   std::array<std::vector<size_t>, kGroups> groups;
 
-  // All dims: the group with the innermost one last.
+  // All parts: the group with the innermost one last.
   std::vector<size_t> order(size_t innermost) const {
     const bool deep = std::ranges::count(groups[kDepth], innermost) > 0;
     std::vector<size_t> out;
@@ -39,62 +66,166 @@ struct Read {
   }
 };
 
-// How a GEMM reads an operand; nothing if one of its dims is not a digit of a variable.
-std::optional<Read> read_of(const Program& program, const Nest& nest, const loop::Reduce& reduce,
-                            const Access& access, const Access& other) {
-  std::vector<loop::Dim> dims = nest.dims;
-  dims.insert(dims.end(), reduce.dims.begin(), reduce.dims.end());
-  sym::Facts facts = program.facts;
-  for (const loop::Dim& dim : dims) facts.set_index(dim.var, dim.extent);
-  struct Component {
-    size_t at;
-    Digit digit;
-  };
-  std::array<std::vector<Component>, kGroups> parts;
-  std::array<std::vector<loop::Dim>, kGroups> vars;
-  for (size_t c = 0; c < access.index.size(); ++c) {
-    const auto digit = digit_of(access.index[c], dims);
+// For each dim of the buffer the digits of index variables that it is read by, the lowest first. A dim of
+// size 1 has none. Nothing if an index has another form.
+using IndexDigits = std::vector<std::vector<Digit>>;
+std::optional<IndexDigits> index_digits(const Program& program, const Operand& operand) {
+  const std::vector<loop::Dim> dims = operand.dims();
+  const std::vector<Expr>& shape = program[operand.access->buffer].shape;
+  const sym::Facts facts = operand.facts(program);
+  IndexDigits out(shape.size());
+  for (size_t c = 0; c < shape.size(); ++c) {
+    if (shape[c].is_const(1)) continue;
+    const Expr index = operand.access->index[c];
+    out[c] = digits_of(index, index, shape[c], dims, facts);
+    if (!out[c].empty()) continue;
+    const auto digit = digit_of(index, dims);  // of a part of the dim
     if (!digit) return std::nullopt;
-    const bool shared =
-        std::ranges::any_of(other.index, [&](Expr at) { return sym::depends_on(at, digit->var); });
-    const Group group = loop::is_var_of(digit->var, reduce.dims) ? kDepth : shared ? kBatch : kOwn;
-    parts[group].push_back({c, *digit});
-    if (std::ranges::count(vars[group], digit->var, &loop::Dim::var) == 0)
-      vars[group].push_back(*std::ranges::find(dims, digit->var, &loop::Dim::var));
+    out[c] = {*digit};
   }
-  sort_as_in_memory(vars[kDepth], program, other, facts);
-  sort_as_in_memory(vars[kOwn], program, access, facts);
+  return out;
+}
+
+// The parts of all dims, such that each digit of each read is one or more of them; nothing if there are none.
+std::optional<std::vector<Part>> common_parts(const std::vector<Expr>& shape,
+                                              const std::vector<IndexDigits>& reads,
+                                              const sym::Facts& facts) {
+  std::vector<Part> parts;
+  for (size_t c = 0; c < shape.size(); ++c) {
+    std::set<int64_t> places = {1};
+    for (const IndexDigits& read : reads) {
+      int64_t place = 1;
+      for (size_t d = 0; d + 1 < read[c].size(); ++d) {
+        const auto size = sym::as_const(read[c][d].size);
+        if (!size) return std::nullopt;
+        places.insert(place *= *size);
+      }
+    }
+    for (auto at = places.begin(); at != places.end(); ++at) {
+      const auto next = std::next(at);
+      const bool last = next == places.end();
+      if (last ? facts.known_divisor(shape[c]) % *at != 0 : *next % *at != 0) return std::nullopt;
+      parts.push_back({c, *at, last ? sym::simplify(sym::floordiv(shape[c], *at), facts) : *next / *at});
+    }
+  }
+  return parts;
+}
+
+Read read_of(const Program& program, const Operand& operand, const IndexDigits& digits,
+             const std::vector<Part>& parts) {
+  const std::vector<loop::Dim> dims = operand.dims();
+  const sym::Facts facts = operand.facts(program);
+  struct Component {
+    size_t part;
+    Expr var, place;  // of the variable
+  };
   Read read;
+  std::array<std::vector<Component>, kGroups> components;
+  std::array<std::vector<loop::Dim>, kGroups> vars;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const std::vector<Digit>& of_dim = digits[parts[p].dim];
+    if (of_dim.empty()) {
+      read.groups[kBatch].push_back(p);
+      continue;
+    }
+    const int64_t place = *sym::as_const(parts[p].place);
+    int64_t low = 1;  // of the digit that has the part
+    size_t d = 0;
+    for (; d + 1 < of_dim.size(); ++d) {
+      const int64_t next = low * *sym::as_const(of_dim[d].size);
+      if (next > place) break;
+      low = next;
+    }
+    const Expr var = of_dim[d].var;
+    const bool shared =
+        std::ranges::any_of(operand.other->index, [&](Expr at) { return sym::depends_on(at, var); });
+    const Group group = loop::is_var_of(var, operand.reduce->dims) ? kDepth : shared ? kBatch : kOwn;
+    components[group].push_back({p, var, of_dim[d].place * (place / low)});
+    if (std::ranges::count(vars[group], var, &loop::Dim::var) == 0)
+      vars[group].push_back(*std::ranges::find(dims, var, &loop::Dim::var));
+  }
+  sort_as_in_memory(vars[kDepth], program, *operand.other, facts);
+  sort_as_in_memory(vars[kOwn], program, *operand.access, facts);
   for (int group = 0; group < kGroups; ++group) {
-    std::vector<Component>& components = parts[group];
-    sort_stable(components, [&](const Component& a, const Component& b) {
+    sort_stable(components[group], [&](const Component& a, const Component& b) {
       const auto rank = [&](const Component& c) {
-        return std::ranges::find(vars[group], c.digit.var, &loop::Dim::var);
+        return std::ranges::find(vars[group], c.var, &loop::Dim::var);
       };
       if (rank(a) != rank(b)) return rank(a) < rank(b);
-      return facts.holds(sym::gt(a.digit.place, b.digit.place));
+      return facts.holds(sym::gt(a.place, b.place));
     });
-    for (const Component& component : components) read.groups[group].push_back(component.at);
+    for (const Component& component : components[group]) read.groups[group].push_back(component.part);
   }
   return read;
 }
 
-// Whether depth and points each have one stride.
-bool is_matrix(const loop::Buffer& buffer, const std::vector<Expr>& strides, const Read& read,
+// Whether depth and points each have one stride. `strides` are those of the parts.
+bool is_matrix(const std::vector<Part>& parts, const std::vector<Expr>& strides, const Read& read,
                const sym::Facts& facts) {
   for (const Group group : {kDepth, kOwn})
     for (size_t i = 1; i < read.groups[group].size(); ++i) {
       const size_t slow = read.groups[group][i - 1], fast = read.groups[group][i];
-      if (!sym::simplify(strides[slow] - strides[fast] * buffer.shape[fast], facts).is_const(0)) return false;
+      if (!sym::simplify(strides[slow] - strides[fast] * parts[fast].size, facts).is_const(0)) return false;
     }
   return true;
 }
 
-struct Operand {
-  const Nest* nest;
-  const loop::Reduce* reduce;
-  const Access *access, *other;
-};
+std::vector<Expr> sizes_of(const std::vector<Part>& parts) {
+  std::vector<Expr> out;
+  for (const Part& part : parts) out.push_back(part.size);
+  return out;
+}
+
+// The strides of the buffer's dims; nothing if the parts of a dim lie apart.
+std::optional<std::vector<Expr>> strides_of_dims(const std::vector<Part>& parts,
+                                                 const std::vector<Expr>& strides, size_t rank,
+                                                 const sym::Facts& facts) {
+  std::vector<Expr> out(rank);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const Part& part = parts[p];
+    if (part.place.is_const(1))
+      out[part.dim] = strides[p];
+    else if (!sym::simplify(strides[p] - out[part.dim] * part.place, facts).is_const(0))
+      return std::nullopt;
+  }
+  return out;
+}
+
+// Whether the order ends with all parts of the dim, as they are in it, so that what runs along the dim still
+// runs along memory.
+bool ends_with_dim(const std::vector<Part>& parts, const std::vector<size_t>& order, size_t dim) {
+  std::vector<size_t> of_dim;  // from the slowest
+  for (size_t p = parts.size(); p-- > 0;)
+    if (parts[p].dim == dim) of_dim.push_back(p);
+  return std::ranges::equal(of_dim, std::span(order).last(of_dim.size()));
+}
+
+// Makes a dim of each part, in this order, and rewrites all indices of the buffer.
+void split_dims(Program& program, BufferId id, const std::vector<Part>& parts,
+                const std::vector<size_t>& order) {
+  loop::Buffer& buffer = program[id];
+  const std::vector<Expr> before = buffer.shape;
+  buffer.shape.clear();
+  for (const size_t p : order) buffer.shape.push_back(parts[p].size);
+  buffer.strides = loop::row_major(buffer.shape);
+  for (Nest& nest : program.nests) {
+    bool touches = false;
+    loop::for_each_stmt(nest.body, [&](loop::Stmt& stmt) {
+      Access* access = loop::access_of(stmt);
+      if (!access || access->buffer != id) return;
+      const std::vector<Expr> index = std::move(access->index);
+      access->index.clear();
+      for (const size_t p : order) {
+        const auto& [dim, place, size] = parts[p];
+        const Expr digit = sym::floordiv(index[dim], place);
+        const bool top = sym::simplify(place * size - before[dim], program.facts).is_const(0);
+        access->index.push_back(top ? digit : sym::mod(digit, size));
+      }
+      touches = true;
+    });
+    if (touches) loop::simplify(program, nest);
+  }
+}
 
 std::map<BufferId, std::vector<Operand>> operands_of(const Program& program) {
   std::map<BufferId, std::vector<Operand>> operands;
@@ -111,39 +242,77 @@ std::map<BufferId, std::vector<Operand>> operands_of(const Program& program) {
   return operands;
 }
 
+// Lays the buffer out for these reads. Returns whether indices have changed.
+bool lay_out(Program& program, BufferId id, const std::vector<Operand>& operands) {
+  loop::Buffer& buffer = program[id];
+  size_t inner = 0;
+  while (inner < buffer.shape.size() &&
+         (!buffer.strides[inner].is_const(1) || buffer.shape[inner].is_const(1)))
+    ++inner;
+  if (inner == buffer.shape.size()) return false;
+  std::vector<IndexDigits> digits;
+  for (const Operand& operand : operands)
+    if (auto found = index_digits(program, operand)) digits.push_back(std::move(*found));
+  if (digits.size() != operands.size()) return false;
+  const auto parts = common_parts(buffer.shape, digits, program.facts);
+  if (!parts) return false;
+  std::vector<Read> reads;
+  for (size_t i = 0; i < operands.size(); ++i)
+    reads.push_back(read_of(program, operands[i], digits[i], *parts));
+
+  size_t innermost = 0;  // of the parts
+  while ((*parts)[innermost].dim != inner) ++innermost;
+  std::vector<Expr> now_strides;
+  for (const Part& part : *parts) now_strides.push_back(buffer.strides[part.dim] * part.place);
+  const auto matrices = [&](const std::vector<Expr>& strides) {
+    std::vector<bool> out;
+    for (const Read& read : reads) out.push_back(is_matrix(*parts, strides, read, program.facts));
+    return out;
+  };
+  // Of orders that serve as many reads, one that strides alone can give.
+  struct Choice {
+    std::vector<size_t> order;
+    std::vector<Expr> strides;
+    std::optional<std::vector<Expr>> of_dims;
+  };
+  std::vector<Choice> choices;
+  for (const Read& read : reads) {
+    Choice choice{.order = read.order(innermost), .strides = {}, .of_dims = {}};
+    if (!ends_with_dim(*parts, choice.order, inner)) continue;
+    choice.strides = dense_strides(sizes_of(*parts), choice.order);
+    choice.of_dims = strides_of_dims(*parts, choice.strides, buffer.shape.size(), program.facts);
+    choices.push_back(std::move(choice));
+  }
+  sort_stable(choices, [](const Choice& a, const Choice& b) { return a.of_dims && !b.of_dims; });
+  std::vector<bool> now = matrices(now_strides);
+  const Choice* best = nullptr;
+  for (const Choice& choice : choices) {
+    const std::vector<bool> then = matrices(choice.strides);
+    bool loses = false;
+    for (size_t i = 0; i < now.size(); ++i) loses = loses || (now[i] && !then[i]);
+    if (loses || std::ranges::count(then, true) <= std::ranges::count(now, true)) continue;
+    best = &choice;
+    now = then;
+  }
+  if (!best) return false;
+  if (!best->of_dims) {
+    split_dims(program, id, *parts, best->order);
+    return true;
+  }
+  buffer.strides = *best->of_dims;
+  return false;
+}
+
 }  // namespace
 
 void lay_out_shared_operands(Program& program, const std::set<BufferId>& fixed) {
-  for (const auto& [id, operands] : operands_of(program)) {
-    loop::Buffer& buffer = program[id];
-    if (operands.size() < 2 || buffer.storage != loop::Storage::kArena || fixed.contains(id) ||
-        buffer.shape.size() < 3)
+  auto operands = operands_of(program);
+  for (int64_t i = 0; i < static_cast<int64_t>(program.buffers.size()); ++i) {
+    const BufferId id(i);
+    if (operands[id].size() < 2 || program[id].storage != loop::Storage::kArena || fixed.contains(id) ||
+        program[id].shape.size() < 3)
       continue;
-    const auto inner = std::ranges::find_if(buffer.strides, [](Expr stride) { return stride.is_const(1); });
-    if (inner == buffer.strides.end()) continue;
-    const auto innermost = static_cast<size_t>(inner - buffer.strides.begin());
-    std::vector<Read> reads;
-    for (const Operand& operand : operands)
-      if (auto read = read_of(program, *operand.nest, *operand.reduce, *operand.access, *operand.other))
-        reads.push_back(std::move(*read));
-    if (reads.size() != operands.size()) continue;
-    const auto matrices = [&](const std::vector<Expr>& strides) {
-      std::vector<bool> out;
-      for (const Read& read : reads) out.push_back(is_matrix(buffer, strides, read, program.facts));
-      return out;
-    };
-    std::vector<bool> now = matrices(buffer.strides);
-    for (const Read& read : reads) {
-      const std::vector<size_t> order = read.order(innermost);
-      if (order.back() != innermost) continue;
-      const std::vector<Expr> strides = dense_strides(buffer.shape, order);
-      const std::vector<bool> then = matrices(strides);
-      bool loses = false;
-      for (size_t i = 0; i < now.size(); ++i) loses = loses || (now[i] && !then[i]);
-      if (loses || std::ranges::count(then, true) <= std::ranges::count(now, true)) continue;
-      buffer.strides = strides;
-      now = then;
-    }
+    if (lay_out(program, id, operands[id])) operands = operands_of(program);
   }
 }
 

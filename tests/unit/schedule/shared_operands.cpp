@@ -77,6 +77,80 @@ TEST_CASE("what a product and its weight gradient read is a matrix for both") {
   for (const int64_t b : {1, 3}) CHECK(same_results(before, after, {{sym::var("b"), b}}));
 }
 
+TEST_CASE("a dim of size 1 is no obstacle to a matrix") {
+  Program before = heads(true);
+  std::string text = to_string(before);
+  for (const auto& [from, to] : {std::pair<std::string, std::string>{"symbol b = input 0 dim 0 in 1..16", ""},
+                                 {"[b, ", "[1, "},
+                                 {"%i0<b, ", ""},
+                                 {", %i3<b)", ")"},
+                                 {"x[%i0, ", "x[0, "},
+                                 {"t[%i0, ", "t[0, "},
+                                 {"y[%i0, ", "y[0, "},
+                                 {"t[%i3, ", "t[0, "},
+                                 {"y[%i3, ", "y[0, "}})
+    for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, from.size(), to);
+  INFO(text);
+  before = parse_program(text);
+  verify(before);
+  Program after = before;
+  schedule::lay_out_shared_operands(after, {});
+  verify(after);
+  CHECK(strides_of(after, "t") == std::vector<sym::Expr>{120, 4, 12, 1});
+  schedule::plan_memory(after);
+  CHECK(same_results(before, after, {}));
+}
+
+// Windows of 3 x 2 of images t[b, y, x, c]: a product takes them as rows, and the gradient of its weight sums
+// over them in another order.
+TEST_CASE("windows that a product and its weight gradient read are stored as they read them") {
+  Program before = parse_program(R"(
+program windows
+  symbol b = input 0 dim 0 in 1..16
+  input x f32 [b, 6, 8, 4]
+  input w f32 [4, 5]
+  input dy f32 [8*b, 6, 5]
+  arena t f32 [b, 6, 8, 4]
+  output y f32 [8*b, 6, 5] ordinal 0
+  output dw f32 [4, 5] ordinal 1
+  output sum f32 [b, 6, 8] ordinal 2
+  inputs (x, w, dy)
+  outputs (y, dw, sum)
+  steps
+    nest 0 square (%i0<b, %i1<6, %i2<8, %i3<4)
+      %0 : f32 = load x[%i0, %i1, %i2, %i3]
+      %1 : f32 = mul %0 %0
+      store t[%i0, %i1, %i2, %i3] %1
+    nest 1 forward (%i0<8*b, %i1<6, %i2<5)
+      %0 : f32 = reduce sum (%i3<4)
+        %1 : f32 = load t[%i0//8, %i1//2 + 3*mod(%i0//4, 2), 2*mod(%i0, 4) + mod(%i1, 2), %i3]
+        %2 : f32 = load w[%i3, %i2]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store y[%i0, %i1, %i2] %0
+    nest 2 gradient (%i0<4, %i1<5)
+      %0 : f32 = reduce sum (%i2<b, %i3<2, %i4<4, %i5<3, %i6<2)
+        %1 : f32 = load t[%i2, 3*%i3 + %i5, 2*%i4 + %i6, %i0]
+        %2 : f32 = load dy[8*%i2 + 4*%i3 + %i4, 2*%i5 + %i6, %i1]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store dw[%i0, %i1] %0
+    nest 3 others (%i0<b, %i1<6, %i2<8)
+      %0 : f32 = reduce sum (%i3<4)
+        %1 : f32 = load t[%i0, %i1, %i2, %i3]
+        yield %1
+      store sum[%i0, %i1, %i2] %0
+)");
+  verify(before);
+  Program after = before;
+  schedule::lay_out_shared_operands(after, {});
+  verify(after);
+  INFO(to_string(after));
+  CHECK(to_string(after).find("arena t f32 [b, 2, 4, 3, 2, 4]") != std::string::npos);
+  schedule::plan_memory(after);
+  for (const int64_t b : {1, 3}) CHECK(same_results(before, after, {{sym::var("b"), b}}));
+}
+
 TEST_CASE("what one product reads, and what other steps rely on, stays") {
   Program one = heads(false);
   schedule::lay_out_shared_operands(one, {});
