@@ -4,6 +4,7 @@
 //   for r, k: y[r,k] = x[r,k] - m[r]  ->        for k: y[r,k] = x[r,k] - m
 #include <algorithm>
 
+#include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/typical.h"
 #include "compiler/schedule/fusion/fusion_join.h"
 
@@ -45,6 +46,18 @@ bool has_loops(const Nest& nest) {
     return std::holds_alternative<loop::Reduce>(stmt.node) || std::holds_alternative<loop::For>(stmt.node) ||
            std::holds_alternative<loop::Scan>(stmt.node);
   });
+}
+
+// The least number of points of a block's longest nest of loops.
+double longest_loops(const Program& program, const loop::Block& block) {
+  double longest = 1;
+  for (const Stmt& stmt : block) {
+    const loop::Block* body = loop::body_of(stmt);
+    if (!body) continue;
+    const double own = static_cast<double>(program.facts.bounds(points(loop::dims_of(stmt))).lo);
+    longest = std::max(longest, own * longest_loops(program, *body));
+  }
+  return longest;
 }
 
 // The exchanges as seen from the second nest.
@@ -172,7 +185,9 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
     if (groups && typical(points(rows), program.facts) < kBusyRows &&
         typical(points(consumer_rest), program.facts) > static_cast<double>(kLongRow))
       return refuse(reason, "there are few groups of many elements, too few to keep the cores busy");
-    if (!has_loops(producer) && row_count.hi < kFewPoints && length.lo >= kManyMore)
+    const double uses = static_cast<double>(length.lo) *
+                        (producer_rest.empty() ? longest_loops(program, consumer.body) : 1.0);
+    if (!has_loops(producer) && row_count.hi < kFewPoints && uses >= kManyMore)
       return refuse(reason, "it would save little");
     // Example: whether a mask hides a whole row, which all heads share. Merging would make the rows of all
     // heads a single point of the nest.

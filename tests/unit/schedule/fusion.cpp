@@ -86,6 +86,21 @@ TEST_CASE("rows of a mask that serve all heads are not merged with the heads' ro
   CHECK(after.nests[1].dims.size() == 3);
 }
 
+TEST_CASE("numbers of few images are not merged with the many rows of each image") {
+  Pieces p("images");
+  const View x = p.input("x", {4, 49, 96});
+  const View factor = p.map("factor", {p.input("seed", {4, 1, 1})}, [](auto v) {
+    Value out = v[0];
+    for (int i = 0; i < 60; ++i) out = unary(ScalarOp::kExp, -out);
+    return out;
+  });
+  p.output("y", p.softmax(p.map("scale", {x, factor}, [](auto v) { return v[0] * v[1]; })));
+  const Program after = fused(p.program, {});
+  REQUIRE(launches(after) == 2);
+  const auto& launch = std::get<Launch>(after.steps[1].node);
+  CHECK(after[launch.nest].dims.size() == 2);
+}
+
 TEST_CASE("a condition of rows is computed where it is asked for, a number of rows once") {
   for (const bool condition : {true, false}) {
     Pieces p("rows");
