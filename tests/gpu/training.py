@@ -85,6 +85,24 @@ def networks():
         return Logits(T.BertForSequenceClassification(T.BertConfig(num_labels=2, hidden_dropout_prob=0,
                                                                    attention_probs_dropout_prob=0)))  # fmt: skip
 
+    class Padded(Logits):
+        def forward(self, x):
+            return self.model(x, attention_mask=(x > 0).long(), return_dict=False)[0]
+
+    def padded_bert():
+        return Padded(T.BertForMaskedLM(T.BertConfig(hidden_dropout_prob=0, attention_probs_dropout_prob=0)))
+
+    def llama():
+        shape = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
+                     num_key_value_heads=8, vocab_size=128256, tie_word_embeddings=True)  # fmt: skip
+        return Logits(T.LlamaForCausalLM(T.LlamaConfig(use_cache=False, attn_implementation="sdpa", **shape)))
+
+    def padded(words, batch, length):
+        ids = torch.randint(1, words, (batch, length))
+        for row in range(batch):
+            ids[row, length - row * length // (2 * batch):] = 0
+        return ids
+
     def tokens(words, *shape):
         return torch.randint(0, words, shape)
 
@@ -97,6 +115,9 @@ def networks():
         "resnet50": (vision.resnet50, lambda: (image(64), tokens(1000, 64))),
         "vit_b_16": (vision.vit_b_16, lambda: (image(32), tokens(1000, 32))),
         "bert": (bert, lambda: (tokens(30000, 32, 128), tokens(2, 32))),
+        "bert_padded": (padded_bert, lambda: (padded(30000, 8, 512), tokens(30000, 8, 512))),
+        "swin_t": (vision.swin_t, lambda: (image(32), tokens(1000, 32))),
+        "llama_1b": (llama, lambda: (tokens(128000, 1, 2048), tokens(128000, 1, 2048))),
     }
 
 
