@@ -81,7 +81,7 @@ class Chain {
 
  private:
   const Nest& nest(int at) const { return *nest_at(program_, program_.steps, at); }
-  const Effects& effects(int at) const { return flow_.effects[static_cast<size_t>(at)]; }
+  const Effects& effects(int at) const { return flow_.effects(at); }
   int count() const { return static_cast<int>(program_.steps.size()); }
 
   void add_inner(BufferId id, size_t dim) {
@@ -96,8 +96,7 @@ class Chain {
       writers += writes(effects(at), id), readers += reads(effects(at), id);
       if (!members_.contains(at)) open_.insert(at);
     }
-    ok_ =
-        ok_ && writers == 1 && flow_.total_writers[id.value] == 1 && flow_.total_readers[id.value] == readers;
+    ok_ = ok_ && writers == 1 && flow_.writer_count(id) == 1 && flow_.reader_count(id) == readers;
   }
 
   // Small tensors of rows that only members touch hold one block as well, so that their indices stay plain
@@ -112,7 +111,7 @@ class Chain {
         only = only && members_.contains(at);
         here += reads(effects(at), id);
       }
-      if (only && here == flow_.total_readers[id.value] && made_once(program_, flow_, id) &&
+      if (only && here == flow_.reader_count(id) && made_once(program_, flow_, id) &&
           buffer.strides == loop::row_major(buffer.shape))
         inner_.insert(id);
     }
@@ -311,7 +310,7 @@ void apply(Program& program, const Flow& flow, const Chain& chain, int64_t block
     const loop::Step& step = program.steps[static_cast<size_t>(at)];
     const auto member = chain.members().find(at);
     if (member == chain.members().end()) {
-      const bool from_nothing = flow.effects[static_cast<size_t>(at)].reads.empty();
+      const bool from_nothing = flow.effects(at).reads.empty();
       (chain.is_late(at) ? after : from_nothing ? blocks.body : before).push_back(step);
       continue;
     }
@@ -359,7 +358,7 @@ void apply(Program& program, const Flow& flow, const Chain& chain, int64_t block
 }
 
 bool block_one(Program& program) {
-  const Flow flow = make_flow(program, program.steps);
+  const Flow flow(program, program.steps);
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const BufferId id(static_cast<int64_t>(i));
     if (!made_once(program, flow, id) || typical_bytes(program, id) < kLargeBytes) continue;

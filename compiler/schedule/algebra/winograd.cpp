@@ -140,7 +140,7 @@ class Applying {
   Applying(Program& program, std::vector<Decision>* decisions) : program_(program), decisions_(decisions) {}
 
   void block(Steps& steps) {
-    const Flow flow = make_flow(program_, steps);
+    const Flow flow(program_, steps);
     std::vector<std::optional<Candidate>> candidates;
     for (const loop::Step& step : steps) candidates.push_back(candidate_of(step));
     Steps out;

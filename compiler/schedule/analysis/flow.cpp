@@ -35,60 +35,140 @@ bool uses_symbol(const loop::Program& program, const loop::Nest& nest, sym::Expr
 
 }  // namespace
 
-Flow make_flow(const loop::Program& program, const loop::Steps& steps) {
-  Flow flow;
-  flow.total_readers.assign(program.buffers.size(), 0);
-  flow.total_writers.assign(program.buffers.size(), 0);
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    const Effects effects = effects_of(program, step);
-    for (BufferId id : effects.reads) ++flow.total_readers[id.value];
-    for (BufferId id : effects.writes) ++flow.total_writers[id.value];
-  });
+void UserCounts::add(const Effects& effects, int by) {
+  const auto count = [&](std::vector<int>& counts, BufferId id) {
+    const auto at = static_cast<size_t>(id.value);
+    if (at >= counts.size()) counts.resize(at + 1, 0);
+    counts[at] += by;
+  };
+  for (BufferId id : effects.reads) count(readers_, id);
+  for (BufferId id : effects.writes) count(writers_, id);
+}
+
+Flow::Flow(const loop::Program& program, const loop::Steps& steps) {
+  loop::for_each_step(program.steps,
+                      [&](const loop::Step& step) { counts_.add(effects_of(program, step), 1); });
+  users_.resize(program.buffers.size());
   for (const auto& step : steps) {
     Effects all;
     loop::for_each_step({step}, [&](const loop::Step& inner) {
       const Effects effects = effects_of(program, inner);
       for (BufferId id : effects.reads)
-        if (!reads(all, id)) all.reads.push_back(id);
+        if (!schedule::reads(all, id)) all.reads.push_back(id);
       for (BufferId id : effects.writes)
-        if (!writes(all, id)) all.writes.push_back(id);
+        if (!schedule::writes(all, id)) all.writes.push_back(id);
       all.updates = all.updates || effects.updates;
     });
-    flow.effects.push_back(std::move(all));
+    keys_.push_back(size());
+    stamps_.push_back(next_stamp_++);
+    if (!bound_by(step).empty()) binders_.push_back(size());
+    effects_.push_back(std::move(all));
+    enter(size() - 1);
   }
-  return flow;
+}
+
+std::vector<int> Flow::positions(const Keys& keys, int first, int last) const {
+  std::vector<int> out;
+  if (first + 1 >= last) return out;
+  auto key = first < 0 ? keys.begin() : std::ranges::upper_bound(keys, keys_[static_cast<size_t>(first)]);
+  auto at = keys_.begin() + (first + 1);
+  for (; key != keys.end(); ++key) {
+    at = std::lower_bound(at, keys_.end(), *key);
+    if (at - keys_.begin() >= last) break;
+    out.push_back(static_cast<int>(at - keys_.begin()));
+  }
+  return out;
+}
+
+std::vector<int> Flow::writers_between(BufferId id, int first, int last) const {
+  const auto at = static_cast<size_t>(id.value);
+  return at < users_.size() ? positions(users_[at].writers, first, last) : std::vector<int>{};
+}
+std::vector<int> Flow::readers_between(BufferId id, int first, int last) const {
+  const auto at = static_cast<size_t>(id.value);
+  return at < users_.size() ? positions(users_[at].readers, first, last) : std::vector<int>{};
+}
+std::vector<int> Flow::binders_between(int first, int last) const { return positions(binders_, first, last); }
+
+Flow::Users& Flow::users_of(BufferId id) {
+  const auto at = static_cast<size_t>(id.value);
+  if (at >= users_.size()) users_.resize(at + 1);
+  return users_[at];
+}
+
+void Flow::enter(int at) {
+  const int64_t key = keys_[static_cast<size_t>(at)];
+  const auto insert = [&](Keys& keys) { keys.insert(std::ranges::lower_bound(keys, key), key); };
+  for (BufferId id : effects(at).reads) insert(users_of(id).readers);
+  for (BufferId id : effects(at).writes) insert(users_of(id).writers);
+}
+
+void Flow::leave(int at) {
+  const int64_t key = keys_[static_cast<size_t>(at)];
+  const auto remove = [&](Keys& keys) { keys.erase(std::ranges::lower_bound(keys, key)); };
+  for (BufferId id : effects(at).reads) remove(users_of(id).readers);
+  for (BufferId id : effects(at).writes) remove(users_of(id).writers);
+}
+
+void Flow::replace(int at, Effects effects) {
+  leave(at);
+  Effects& now = effects_[static_cast<size_t>(at)];
+  counts_.add(now, -1);
+  now = std::move(effects);
+  stamps_[static_cast<size_t>(at)] = next_stamp_++;
+  counts_.add(now, 1);
+  enter(at);
+}
+
+void Flow::erase(int at) {
+  leave(at);
+  counts_.add(effects(at), -1);
+  std::erase(binders_, keys_[static_cast<size_t>(at)]);
+  effects_.erase(effects_.begin() + at);
+  keys_.erase(keys_.begin() + at);
+  stamps_.erase(stamps_.begin() + at);
+}
+
+void Flow::move(int from, int to) {
+  // The keys of the steps from `to` to `from` go to the steps that stand there afterwards.
+  for (int at = to; at <= from; ++at) leave(at);
+  std::rotate(effects_.begin() + to, effects_.begin() + from, effects_.begin() + from + 1);
+  std::rotate(stamps_.begin() + to, stamps_.begin() + from, stamps_.begin() + from + 1);
+  for (int at = to; at <= from; ++at) enter(at);
 }
 
 int writer_before(const loop::Program& program, const loop::Steps& steps, const Flow& flow, int at,
                   BufferId id) {
-  while (--at >= 0)
-    if (writes(flow.effects[at], id)) return nest_at(program, steps, at) ? at : -1;
-  return -1;
+  const std::vector<int> writers = flow.writers_between(id, -1, at);
+  return !writers.empty() && nest_at(program, steps, writers.back()) ? writers.back() : -1;
 }
 
 bool made_once(const loop::Program& program, const Flow& flow, BufferId id) {
-  return program[id].storage == loop::Storage::kArena && flow.total_writers[id.value] == 1;
+  return program[id].storage == loop::Storage::kArena && flow.writer_count(id) == 1;
 }
 
 bool passes_once(const loop::Program& program, const Flow& flow, BufferId id) {
-  return made_once(program, flow, id) && flow.total_readers[id.value] == 1;
+  return made_once(program, flow, id) && flow.reader_count(id) == 1;
 }
 
 bool may_move(const loop::Program& program, const loop::Steps& steps, const Flow& flow, int from, int to,
               const std::vector<int>& with) {
-  const Effects& moved = flow.effects[from];
+  const Effects& moved = flow.effects(from);
   const loop::Nest& nest = program[std::get<loop::Launch>(steps[from].node).nest];
-  for (int at = to + 1; at < from; ++at)
+  for (const int at : flow.binders_between(to, from))
     for (sym::Expr symbol : bound_by(steps[at]))
       if (uses_symbol(program, nest, symbol)) return false;
-  for (int at = std::min(from, to) + 1; at < std::max(from, to); ++at) {
-    if (std::find(with.begin(), with.end(), at) != with.end()) continue;
-    const Effects& other = flow.effects[at];
-    for (BufferId id : moved.writes)
-      if (touches(other, id) && may_access_same(program, nest, steps[at], id)) return false;
-    for (BufferId id : moved.reads)
-      if (writes(other, id) && may_access_same(program, nest, steps[at], id)) return false;
-  }
+  const int first = std::min(from, to), last = std::max(from, to);
+  const auto meets = [&](const std::vector<int>& others, BufferId id) {
+    return std::ranges::any_of(others, [&](int at) {
+      return std::ranges::count(with, at) == 0 && may_access_same(program, nest, steps[at], id);
+    });
+  };
+  for (BufferId id : moved.writes)
+    if (meets(flow.writers_between(id, first, last), id) || meets(flow.readers_between(id, first, last), id))
+      return false;
+  for (BufferId id : moved.reads)
+    if (meets(flow.writers_between(id, first, last), id)) return false;
   return true;
 }
 

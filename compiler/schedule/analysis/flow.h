@@ -1,6 +1,7 @@
 // Tells which steps read and write each buffer, and which steps may be reordered.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "compiler/loop/program.h"
@@ -8,13 +9,67 @@
 
 namespace stridec::schedule {
 
-// Readers and writers of each buffer in one list of steps; the fusion rules keep it up to date.
-struct Flow {
-  std::vector<Effects> effects;  // by position; control flow counts with everything inside it
-  // By buffer: the number of steps of the whole program, nested ones included.
-  std::vector<int> total_writers, total_readers;
+// How many steps of a whole program, nested ones included, read and write each buffer.
+class UserCounts {
+ public:
+  int writers(loop::BufferId id) const { return at(writers_, id); }
+  int readers(loop::BufferId id) const { return at(readers_, id); }
+  // Counts a step with these effects once more, or `by` -1 once less.
+  void add(const Effects& effects, int by);
+
+ private:
+  static int at(const std::vector<int>& counts, loop::BufferId id) {
+    return id.value < static_cast<int64_t>(counts.size()) ? counts[static_cast<size_t>(id.value)] : 0;
+  }
+  std::vector<int> writers_, readers_;
 };
-Flow make_flow(const loop::Program& program, const loop::Steps& steps);
+
+// Readers and writers of each buffer in one list of steps. The fusion rules keep it up to date.
+class Flow {
+ public:
+  Flow() = default;
+  Flow(const loop::Program& program, const loop::Steps& steps);
+
+  int size() const { return static_cast<int>(effects_.size()); }
+  // Of the step at this position; control flow counts with everything inside it.
+  const Effects& effects(int at) const { return effects_[static_cast<size_t>(at)]; }
+  const UserCounts& counts() const { return counts_; }
+  int writer_count(loop::BufferId id) const { return counts_.writers(id); }
+  int reader_count(loop::BufferId id) const { return counts_.readers(id); }
+  // The positions strictly between `first` and `last` of the steps that write, or read, the buffer, in order.
+  std::vector<int> writers_between(loop::BufferId id, int first, int last) const;
+  std::vector<int> readers_between(loop::BufferId id, int first, int last) const;
+  std::vector<int> writers(loop::BufferId id) const { return writers_between(id, -1, size()); }
+  std::vector<int> readers(loop::BufferId id) const { return readers_between(id, -1, size()); }
+  // Strictly between the positions: steps that bind symbols.
+  std::vector<int> binders_between(int first, int last) const;
+
+  // Two steps with one stamp are the same: replace() gives a new one.
+  int64_t stamp(int at) const { return stamps_[static_cast<size_t>(at)]; }
+
+  void replace(int at, Effects effects);
+  void erase(int at);
+  void move(int from, int to);  // the step at `from`, up to `to`
+
+ private:
+  // Steps have keys that rise with their positions, so that a step that goes moves no other's entries.
+  using Keys = std::vector<int64_t>;
+  struct Users {
+    Keys writers, readers;
+  };
+  std::vector<int> positions(const Keys& keys, int first, int last) const;
+  Users& users_of(loop::BufferId id);
+  void enter(int at);
+  void leave(int at);
+
+  std::vector<Effects> effects_;
+  UserCounts counts_;
+  Keys keys_, binders_;
+  std::vector<int64_t> stamps_;
+  int64_t next_stamp_ = 0;
+  std::vector<Users> users_;  // by buffer
+};
+
 // The last step before `at` that writes the buffer, if it is a launch; otherwise -1.
 int writer_before(const loop::Program& program, const loop::Steps& steps, const Flow& flow, int at,
                   loop::BufferId id);

@@ -40,7 +40,7 @@ bool changes(const Program& program, const Flow& flow, const ForwardPass& forwar
     if (static_cast<size_t>(id.value) >= program.buffers.size()) continue;  // of the nest alone
     const auto found = since.find(id);
     for (int step = found == since.end() ? *gone.begin() : found->second + 1; step <= *gone.rbegin(); ++step)
-      if (!gone.contains(step) && writes(flow.effects[step], id)) return true;
+      if (!gone.contains(step) && writes(flow.effects(step), id)) return true;
   }
   return false;
 }
@@ -125,12 +125,12 @@ bool apply_any(Program& program, loop::Steps& steps, const Flow& flow, const For
 void fuse_all(Program& program, const ChainAttention& chain, std::span<const Rule> rules,
               std::vector<Decision>* decisions) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
-    Flow flow = make_flow(program, steps);
+    Flow flow(program, steps);
     for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
       const auto forward = find_forward_pass(program, steps, flow, at, chain);
       const auto backward = forward ? find_backward_pass(program, steps, flow, *forward) : std::nullopt;
       if (backward && apply_any(program, steps, flow, *forward, *backward, rules, decisions))
-        flow = make_flow(program, steps);
+        flow = Flow(program, steps);
     }
   });
   loop::eliminate_dead_code(program);

@@ -125,6 +125,8 @@ class BackwardFinder {
   }
 
   void take_scores(const Product& product) {
+    const BufferId read = product.other.access.buffer;
+    if (read != forward_.q.buffer && read != forward_.k.buffer) return;
     const ValueGraph::Element factor{&product.nest, product.factor, {}};
     BackwardProduct found{
         .step = product.step, .at = {}, .scale = std::nullopt, .gradient = factor, .base = {}};
@@ -324,11 +326,11 @@ class BackwardFinder {
         if (const auto* load = std::get_if<Load>(&stmt.node)) kept.insert(load->access.buffer);
     const auto serves = [&](int step) {
       bool used = false;
-      for (BufferId id : flow_.effects[step].writes) {
+      for (BufferId id : flow_.effects(step).writes) {
         if (program_[id].storage == loop::Storage::kLocal) continue;
         const auto inside =
-            std::ranges::count_if(gone, [&](int reader) { return reads(flow_.effects[reader], id); });
-        if (kept.contains(id) || !made_once(program_, flow_, id) || inside != flow_.total_readers[id.value])
+            std::ranges::count_if(gone, [&](int reader) { return reads(flow_.effects(reader), id); });
+        if (kept.contains(id) || !made_once(program_, flow_, id) || inside != flow_.reader_count(id))
           return false;
         used = used || inside > 0;
       }
@@ -343,7 +345,7 @@ class BackwardFinder {
     for (BufferId id : forward_.weights)
       for (int at = 0; at < static_cast<int>(steps_.size()); ++at)
         if (at != forward_.values && at != forward_.softmax && !gone.contains(at) &&
-            reads(flow_.effects[at], id))
+            reads(flow_.effects(at), id))
           return false;
     for (const int at : {out_.dq.step, out_.dk.step, out_.dv.step}) gone.erase(at);
     out_.between = std::move(gone);

@@ -222,14 +222,14 @@ std::optional<ForwardPass> forward_of(const Program& program, const loop::Steps&
   if (out.softmax < 0) return std::nullopt;
   const Nest& softmax = *nest_at(program, steps, out.softmax);
   if (!find_statistics(softmax, out)) return std::nullopt;
-  for (BufferId id : flow.effects[out.softmax].reads) {
+  for (BufferId id : flow.effects(out.softmax).reads) {
     const int at = writer(id, out.softmax);
     if (at >= 0 && kernels::match_contraction(*nest_at(program, steps, at))) out.scores = at;
   }
   if (out.scores < 0 || !find_copies(program, softmax, weights, out)) return std::nullopt;
   // With one reader the forward pass becomes a chain as it is.
   int readers = 0;
-  for (BufferId id : out.weights) readers += flow.total_readers[id.value];
+  for (BufferId id : out.weights) readers += flow.reader_count(id);
   if (readers < 2) return std::nullopt;
   const auto alone = chained(program, steps, out, weights, chain);
   return alone && describe(program, softmax, *alone, out) ? std::optional(std::move(out)) : std::nullopt;

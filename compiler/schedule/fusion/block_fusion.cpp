@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
@@ -94,29 +95,30 @@ bool distribute(const Program& program, Nest& nest) {
 
 void fuse_in_block(Program& program) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
+    std::optional<Flow> flow;
+    const auto nest_of = [&](size_t at) -> Nest& { return program[std::get<Launch>(steps[at].node).nest]; };
     const auto small = [&](size_t at) {
-      const auto* launch = at < steps.size() ? std::get_if<Launch>(&steps[at].node) : nullptr;
-      return launch && is_small(program[launch->nest]);
+      return at < steps.size() && std::holds_alternative<Launch>(steps[at].node) && is_small(nest_of(at));
+    };
+    const auto distributes = [&](size_t at) {
+      if (!distribute(program, nest_of(at))) return false;
+      loop::clean(program, nest_of(at));
+      if (flow) flow->replace(static_cast<int>(at), effects_of(nest_of(at)));
+      return true;
     };
     for (size_t at = 0; at < steps.size(); ++at) {
-      bool joined = false;
-      if (small(at)) {
-        Nest& nest = program[std::get<Launch>(steps[at].node).nest];
-        if (distribute(program, nest)) loop::clean(program, nest), joined = true;
-      }
+      bool joined = small(at) && distributes(at);
       while (small(at) && small(at + 1)) {
-        Nest& next = program[std::get<Launch>(steps[at + 1].node).nest];
-        if (distribute(program, next)) loop::clean(program, next);
-        const Nest &first = program[std::get<Launch>(steps[at].node).nest],
-                   &second = program[std::get<Launch>(steps[at + 1].node).nest];
+        distributes(at + 1);
+        const Nest &first = nest_of(at), &second = nest_of(at + 1);
         if (statement_count(first.body) + statement_count(second.body) > kStatements) break;
-        Flow flow = make_flow(program, steps);
+        if (!flow) flow.emplace(program, steps);
         const int from = static_cast<int>(at);
         // The loops of both nests follow each other; dims that a nest still has become a loop.
-        replace_steps(program, steps, flow, from, {from + 1}, merged_nest(first, second, {}));
+        replace_steps(program, steps, *flow, from, {from + 1}, merged_nest(first, second, {}));
         joined = true;
       }
-      if (joined) program[std::get<Launch>(steps[at].node).nest].schedule.directives = {{"team", {"512"}}};
+      if (joined) nest_of(at).schedule.directives = {{"team", {"512"}}};
     }
   });
   loop::eliminate_dead_code(program);

@@ -25,7 +25,7 @@ std::string reason_of(const loop::Program& program, const std::vector<int>& all)
 
 // Records the reasons for the remaining chains that contain convolutions.
 void explain(const loop::Program& program, std::vector<Decision>& decisions) {
-  const Flow flow = make_flow(program, program.steps);
+  const Flow flow(program, program.steps);
   const std::vector<StepGroup> later = future_tiled_groups(program);
   const RowChains chains(program, flow);
   const auto nest = [&](int at) { return nest_at(program, program.steps, at); };

@@ -61,7 +61,7 @@ Expr own_bytes(const loop::Program& program, const RowChain& chain) {
 
 // The arena buffer that only this launch writes.
 std::optional<BufferId> RowChains::makes(int at) const {
-  const Effects& effects = flow_.effects[static_cast<size_t>(at)];
+  const Effects& effects = flow_.effects(at);
   if (!nest_at(program_, program_.steps, at) || effects.writes.size() != 1 || effects.updates)
     return std::nullopt;
   const BufferId id = effects.writes[0];
@@ -77,8 +77,7 @@ int RowChains::first_reader_of(int at) const {
   const auto id = makes(at);
   if (!id) return -1;
   for (int p = at + 1; p < static_cast<int>(program_.steps.size()); ++p)
-    if (reads(flow_.effects[static_cast<size_t>(p)], *id))
-      return nest_at(program_, program_.steps, p) ? p : -1;
+    if (reads(flow_.effects(p), *id)) return nest_at(program_, program_.steps, p) ? p : -1;
   return -1;
 }
 
@@ -124,7 +123,7 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
   const size_t count = chain.at.size();
   why = "a nest cannot move to the last one's place";
   for (size_t i = 0; i < count; ++i) {
-    const Effects& effects = flow_.effects[static_cast<size_t>(chain.at[i])];
+    const Effects& effects = flow_.effects(chain.at[i]);
     for (const Dim& dim : nest_of(chain, i).dims)
       if (sym::has_index(dim.extent)) return std::nullopt;
     if (effects.updates || !may_move(program_, program_.steps, flow_, chain.at[i], chain.at.back(), chain.at))
@@ -132,7 +131,7 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
     // Tiles run in any order, so no earlier nest may read what a later one writes.
     for (size_t j = 0; j < i; ++j)
       for (BufferId id : effects.writes)
-        if (reads(flow_.effects[static_cast<size_t>(chain.at[j])], id)) return std::nullopt;
+        if (reads(flow_.effects(chain.at[j]), id)) return std::nullopt;
   }
   for (size_t i = 0; i + 1 < count; ++i) {
     const BufferId buffer = *makes(chain.at[i]);
@@ -144,7 +143,7 @@ std::optional<RowChain> RowChains::chain_of(std::vector<int> at, const Fits& fit
   }
   // The dims of the last nest in the memory order of its result, outermost first: images as long as there are
   // any, then rows.
-  const BufferId out = flow_.effects[static_cast<size_t>(chain.at.back())].writes[0];
+  const BufferId out = flow_.effects(chain.at.back()).writes[0];
   const auto stored = accesses_along(program_, nest_of(chain, count - 1), out, true);
   std::vector<std::pair<double, Expr>> order;
   for (size_t d = 0; d < program_[out].shape.size(); ++d)

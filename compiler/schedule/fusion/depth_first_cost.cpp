@@ -92,7 +92,7 @@ TileCost cost_of_tiles(const loop::Program& program, const Flow& flow, const Row
   TileCost cost;
   const double images = images_of(program, chain), points = points_of(program, chain);
   for (int at : chain.at)
-    for (BufferId id : flow.effects[static_cast<size_t>(at)].reads)
+    for (BufferId id : flow.effects(at).reads)
       if (program[id].storage == loop::Storage::kParameter) cost.weights += typical_bytes(program, id);
   for (size_t i = 0; i < chain.passing.size(); ++i) {
     cost.passing += typical(passing_bytes(program, chain, i), program.facts);

@@ -26,7 +26,7 @@ class Finder {
  public:
   explicit Finder(const Program& program)
       : program_(program),
-        flow_(make_flow(program, program.steps)),
+        flow_(program, program.steps),
         later_(future_tiled_groups(program)),
         chains_(program_, flow_) {}
 

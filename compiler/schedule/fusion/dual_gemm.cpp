@@ -206,7 +206,7 @@ class Pairing {
   Pairing(Program& program, const GpuTarget& target) : program_(program), target_(target) {}
 
   void steps(loop::Steps& steps) {
-    Flow flow = make_flow(program_, steps);
+    Flow flow(program_, steps);
     for (int at = 1; at < static_cast<int>(steps.size()); ++at)
       for (int before = at - 1; before >= 0; --before)
         if (const int made = pair(steps, flow, before, at); made >= 0) {
@@ -245,16 +245,14 @@ class Pairing {
     both->name = fused_name(product_now, user_now);
     both->nodes = product_now.nodes;
     join_nodes(*both, user_now.nodes);
-    flow.total_readers.resize(program_.buffers.size(), 0);
-    flow.total_writers.resize(program_.buffers.size(), 0);
     return replace_steps(program_, steps, flow, down ? at : before, {down ? before : at}, *std::move(both));
   }
 
   // The one buffer that passes between the two and has no other reader.
   std::optional<BufferId> passing(const Flow& flow, int before, int at) const {
     std::optional<BufferId> out;
-    for (const BufferId id : flow.effects[before].writes) {
-      if (out || !reads(flow.effects[at], id) || !passes_once(program_, flow, id)) return std::nullopt;
+    for (const BufferId id : flow.effects(before).writes) {
+      if (out || !reads(flow.effects(at), id) || !passes_once(program_, flow, id)) return std::nullopt;
       out = id;
     }
     return out;

@@ -1,6 +1,10 @@
 #include "compiler/schedule/fusion/fusion.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/rewrite.h"
@@ -14,31 +18,6 @@ using loop::Launch;
 using loop::Program;
 using loop::Steps;
 
-// Whether the step at `consumer` reads what the one at `producer` writes.
-bool feeds(const Flow& flow, int producer, int consumer) {
-  return std::ranges::any_of(flow.effects[producer].writes,
-                             [&](auto id) { return reads(flow.effects[consumer], id); });
-}
-
-// What other steps pass to one that may read many buffers.
-class Inputs {
- public:
-  Inputs(const Program& program, const Flow& flow, int consumer)
-      : flow_(flow), read_(program.buffers.size()) {
-    for (const loop::BufferId id : flow.effects[consumer].reads) read_[static_cast<size_t>(id.value)] = true;
-  }
-  std::vector<loop::BufferId> from(int producer) const {
-    std::vector<loop::BufferId> out;
-    for (const loop::BufferId id : flow_.effects[producer].writes)
-      if (read_[static_cast<size_t>(id.value)]) out.push_back(id);
-    return out;
-  }
-
- private:
-  const Flow& flow_;
-  std::vector<bool> read_;
-};
-
 // Phase order: epilogue fusion first, since it is free. Then pointwise work moves to its uses, including the
 // pieces of concatenations that were split by then, which leaves fewer and simpler nests to merge.
 enum class Phase { kEpilogues, kInline, kInlinePieces, kMerge };
@@ -51,12 +30,14 @@ class Fuser {
       : program_(program), decisions_(options.decisions), epilogues_(options.epilogues), columns_(columns) {}
 
   void block(Steps& steps, std::initializer_list<Phase> phases) {
-    Flow flow = make_flow(program_, steps);
-    for (Phase phase : phases)
+    Flow flow(program_, steps);
+    for (Phase phase : phases) {
+      refused_.clear();
       for (int at = 0; at < static_cast<int>(steps.size());) {
         const int next = absorb_blamed(steps, flow, at, phase);
         at = next < 0 ? at + 1 : next;
       }
+    }
   }
 
  private:
@@ -80,22 +61,21 @@ class Fuser {
     if (!std::holds_alternative<Launch>(steps[consumer].node)) return -1;
     // An epilogue whose result is larger than its input waits: its readers may inline it.
     if (phase == Phase::kEpilogues && widens(program_, nest_at(steps, consumer))) return -1;
-    // Number of writers of its inputs not yet visited; lets the search stop early in long programs.
-    const Inputs inputs(program_, flow, consumer);
-    int left = -static_cast<int>(inputs.from(consumer).size());
-    for (loop::BufferId id : flow.effects[consumer].reads) left += flow.total_writers[id.value];
-    for (int p = consumer - 1; p >= 0 && left > 0; --p) {
-      const std::vector<loop::BufferId> passing = inputs.from(p);
-      left -= static_cast<int>(passing.size());
-      if (passing.empty()) continue;
+    std::map<int, std::vector<loop::BufferId>, std::greater<>> producers;  // what each passes
+    for (const loop::BufferId id : flow.effects(consumer).reads)
+      for (const int at : flow.writers_between(id, -1, consumer)) producers[at].push_back(id);
+    for (const auto& [p, passing] : producers) {
       if (!std::holds_alternative<Launch>(steps[p].node)) continue;
       if (phase == Phase::kEpilogues && !is_contraction(nest_at(steps, p))) continue;
       const bool inlines = phase == Phase::kInline || phase == Phase::kInlinePieces;
+      const std::pair pair(flow.stamp(p), flow.stamp(consumer));
+      if (!inlines && refused_.contains(pair)) continue;
       Decision decision;
       if (decisions_)
         decision = decision_about(program_, nest_at(steps, p), nest_at(steps, consumer), passing, true,
                                   inlines ? "inlined" : "merged", bytes_of(flow, passing));
       std::string reason;
+      Refusal refusal;
       int at = -1;
       if (phase == Phase::kEpilogues && stays(flow, p, consumer) && is_pointwise(nest_at(steps, consumer)) &&
           is_cheap_again(program_, nest_at(steps, consumer))) {
@@ -114,16 +94,17 @@ class Fuser {
         continue;
       }
       if (!inlines)
-        at = try_merge(program_, steps, flow, p, consumer, &reason, columns_);
+        at = try_merge(program_, steps, flow, p, consumer, &refusal, columns_);
       else if (try_inline(program_, steps, flow, p, &reason))
         at = consumer - 1;
       if (at >= 0) {
         record(std::move(decision));
         return at;
       }
+      if (!inlines && refusal.lasts) refused_.insert(pair);
       if (phase == Phase::kEpilogues || phase == Phase::kInlinePieces) continue;
       decision.fused = false;
-      decision.reason = (inlines ? "not inlined: " : "not merged: ") + reason;
+      decision.reason = inlines ? "not inlined: " + reason : "not merged: " + refusal.reason;
       record(std::move(decision));
     }
     return -1;
@@ -135,16 +116,15 @@ class Fuser {
     std::vector<int> way = {from};
     bool sums = false;
     for (size_t i = 0; i < way.size() && i < kScoreNests; ++i)
-      for (int at = way[i] + 1; at < static_cast<int>(steps.size()); ++at) {
-        if (!feeds(flow, way[i], at) || std::count(way.begin(), way.end(), at)) continue;
-        if (!std::holds_alternative<Launch>(steps[at].node)) continue;
+      for (const int at : readers_of(flow, way[i])) {
+        if (std::ranges::count(way, at) || !std::holds_alternative<Launch>(steps[at].node)) continue;
         const loop::Nest& nest = nest_at(steps, at);
         if (!is_contraction(nest)) {
           sums = sums || !is_pointwise(nest);
           way.push_back(at);
           continue;
         }
-        const auto& read = flow.effects[at].reads;
+        const auto& read = flow.effects(at).reads;
         if (sums && std::none_of(read.begin(), read.end(),
                                  [&](auto id) { return program_[id].storage == loop::Storage::kParameter; }))
           return true;
@@ -152,13 +132,21 @@ class Fuser {
     return false;
   }
 
+  // The later steps that read what the step writes.
+  static std::set<int> readers_of(const Flow& flow, int at) {
+    std::set<int> out;
+    for (const loop::BufferId id : flow.effects(at).writes)
+      for (const int reader : flow.readers_between(id, at, flow.size())) out.insert(reader);
+    return out;
+  }
+
   // Whether everything the consumer reads comes from the producer and stays in memory for other readers too.
   // The consumer's readers can then compute its result while they load its input.
   bool stays(const Flow& flow, int producer, int consumer) const {
-    const auto& read = flow.effects[consumer].reads;
+    const auto& read = flow.effects(consumer).reads;
     return std::all_of(read.begin(), read.end(), [&](auto id) {
-      return writes(flow.effects[producer], id) &&
-             (program_[id].storage != loop::Storage::kArena || flow.total_readers[id.value] > 1);
+      return writes(flow.effects(producer), id) &&
+             (program_[id].storage != loop::Storage::kArena || flow.reader_count(id) > 1);
     });
   }
 
@@ -166,7 +154,7 @@ class Fuser {
     sym::Expr bytes = 0;
     for (const loop::BufferId id : passing) {
       const loop::Buffer& buffer = program_[id];
-      const bool goes = buffer.storage == loop::Storage::kArena && flow.total_readers[id.value] == 1;
+      const bool goes = buffer.storage == loop::Storage::kArena && flow.reader_count(id) == 1;
       bytes += loop::element_count(buffer.shape) * (byte_size(buffer.dtype) * (goes ? 2 : 1));
     }
     return sym::simplify(bytes, program_.facts);
@@ -179,6 +167,8 @@ class Fuser {
   Program& program_;
   std::vector<Decision>* decisions_;
   bool epilogues_, columns_;
+  // Stamps of steps of one flow that are not merged, whatever becomes of the others.
+  std::set<std::pair<int64_t, int64_t>> refused_;
 };
 
 }  // namespace

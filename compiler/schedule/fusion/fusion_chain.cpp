@@ -39,7 +39,7 @@ const Nest& nest_at(const Program& program, const loop::Steps& steps, int at) {
 std::vector<std::vector<int>> ways_to(const Program& program, const loop::Steps& steps, const Flow& flow,
                                       int at, int depth) {
   std::vector<std::vector<int>> ways;
-  for (BufferId id : flow.effects[at].reads) {
+  for (BufferId id : flow.effects(at).reads) {
     if (program[id].storage != Storage::kArena) continue;
     const int p = writer_before(program, steps, flow, at, id);
     if (p < 0) continue;
@@ -97,14 +97,14 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
   const int consumer = members.back();
   // Each member's result is read by the next one alone, apart from numbers of whole rows.
   for (size_t i = 0; i + 1 < members.size(); ++i) {
-    const Effects& made = flow.effects[members[i]];
+    const Effects& made = flow.effects(members[i]);
     for (BufferId id : made.writes) {
       if (program[id].storage == Storage::kLocal) continue;
-      if (i > 0 && !reads(flow.effects[members[i + 1]], id) &&
+      if (i > 0 && !reads(flow.effects(members[i + 1]), id) &&
           is_of_points(nest_at(program, steps, members[i]), id))
         continue;
       if (!made_once(program, flow, id)) return refuse(reason, "the intermediate is needed in memory");
-      if (flow.total_readers[id.value] != 1 || !reads(flow.effects[members[i + 1]], id))
+      if (flow.reader_count(id) != 1 || !reads(flow.effects(members[i + 1]), id))
         return refuse(reason, "the intermediate has another reader");
     }
     if (!may_move(program, steps, flow, members[i], consumer, members))
@@ -131,16 +131,11 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
   Program trial;
   trial.buffers = program.buffers;
   Nest trial_nest = chain;
-  Flow books = flow;
-  for (int at : members) {
-    for (BufferId id : flow.effects[at].reads) --books.total_readers[id.value];
-    for (BufferId id : flow.effects[at].writes) --books.total_writers[id.value];
-  }
-  const Effects own = effects_of(chain);
-  for (BufferId id : own.reads) ++books.total_readers[id.value];
-  for (BufferId id : own.writes) ++books.total_writers[id.value];
+  UserCounts counts = flow.counts();
+  for (int at : members) counts.add(flow.effects(at), -1);
+  counts.add(effects_of(chain), 1);
   trial.facts = program.facts;
-  localise(trial, trial_nest, books);
+  localise(trial, trial_nest, counts);
   loop::clean(trial, trial_nest);
   std::string why;
   const auto matched = kernels::match_chain(trial_nest, &why, rule.single);
@@ -171,7 +166,7 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
   const int at = replace_steps(program, steps, flow, consumer, gone, std::move(chain));
   Nest& made = program[std::get<Launch>(steps[at].node).nest];
   share_rows(program, made);
-  flow.effects[at] = effects_of(made);
+  flow.replace(at, effects_of(made));
   return at;
 }
 
@@ -181,7 +176,7 @@ class Chainer {
       : program_(program), rule_(rule), decisions_(decisions) {}
 
   void block(loop::Steps& steps) {
-    Flow flow = make_flow(program_, steps);
+    Flow flow(program_, steps);
     for (int at = 0; at < static_cast<int>(steps.size()); ++at)
       if (is_launch(steps, at) && is_contraction(nest_at(program_, steps, at))) at = chain(steps, flow, at);
   }
@@ -217,8 +212,8 @@ class Chainer {
   // Inlines pointwise producers of the chain's factors where the factors are copied.
   int absorb_factors(loop::Steps& steps, Flow& flow, int at) {
     for (int p = at - 1; rule_.absorbs && p >= 0; --p) {
-      const bool feeds = std::any_of(flow.effects[p].writes.begin(), flow.effects[p].writes.end(),
-                                     [&](BufferId id) { return reads(flow.effects[at], id); });
+      const bool feeds = std::any_of(flow.effects(p).writes.begin(), flow.effects(p).writes.end(),
+                                     [&](BufferId id) { return reads(flow.effects(at), id); });
       if (!feeds || !is_launch(steps, p)) continue;
       Decision decision;
       if (decisions_)

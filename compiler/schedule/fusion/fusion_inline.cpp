@@ -285,21 +285,17 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
   const BufferId buffer = store.access.buffer;
   if (program[buffer].storage != loop::Storage::kArena)
     return refuse(reason, "its result is needed in memory");
-  if (flow.total_writers[buffer.value] != 1) return refuse(reason, "its result is written in several places");
+  if (flow.writer_count(buffer) != 1) return refuse(reason, "its result is written in several places");
 
-  const auto all = static_cast<size_t>(flow.total_readers[buffer.value]);
-  std::vector<int> readers;
-  for (int at = producer_at + 1; at < static_cast<int>(steps.size()) && readers.size() < all; ++at) {
-    if (!reads(flow.effects[at], buffer)) continue;
+  const std::vector<int> readers = flow.readers_between(buffer, producer_at, flow.size());
+  for (const int at : readers)
     if (!std::holds_alternative<Launch>(steps[at].node))
       return refuse(reason, "control flow reads its result");
-    readers.push_back(at);
-  }
-  if (readers.size() != all || readers.empty()) return refuse(reason, "its result is read elsewhere");
-  for (int at = producer_at + 1; at < readers.back(); ++at)
-    for (BufferId id : flow.effects[producer_at].reads)
-      if (writes(flow.effects[at], id) &&
-          may_access_same(program, producer, steps[static_cast<size_t>(at)], id))
+  if (static_cast<int>(readers.size()) != flow.reader_count(buffer) || readers.empty())
+    return refuse(reason, "its result is read elsewhere");
+  for (BufferId id : flow.effects(producer_at).reads)
+    for (const int at : flow.writers_between(id, producer_at, readers.back()))
+      if (may_access_same(program, producer, steps[static_cast<size_t>(at)], id))
         return refuse(reason, "what it reads is overwritten before the consumer");
 
   if (copied && readers.size() > 1) return refuse(reason, "others read it too");
@@ -339,8 +335,8 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     if (!inline_producer(program, producer, consumer))
       return refuse(reason, "a load's index does not determine the producer's point");
     if (grows_long(producer, reader, consumer)) return refuse(reason, "an index would grow too long");
-    for (BufferId id : flow.effects[producer_at].reads)
-      if (writes(flow.effects[at], id) && !overwrites_what_it_has_read(consumer, id))
+    for (BufferId id : flow.effects(producer_at).reads)
+      if (writes(flow.effects(at), id) && !overwrites_what_it_has_read(consumer, id))
         return refuse(reason, "what it reads is overwritten by the consumer");
     consumer.name = fused_name(producer, consumer);
     join_nodes(consumer, producer.nodes);
@@ -349,13 +345,9 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
   for (size_t i = 0; i < readers.size(); ++i) {
     const int at = readers[i];
     program[std::get<Launch>(steps[at].node).nest] = std::move(rewritten[i]);
-    for (BufferId id : flow.effects[at].reads) --flow.total_readers[id.value];
-    flow.effects[at] = effects_of(program, steps[at]);
-    for (BufferId id : flow.effects[at].reads) ++flow.total_readers[id.value];
+    flow.replace(at, effects_of(program, steps[at]));
   }
-  for (BufferId id : flow.effects[producer_at].reads) --flow.total_readers[id.value];
-  for (BufferId id : flow.effects[producer_at].writes) --flow.total_writers[id.value];
-  flow.effects.erase(flow.effects.begin() + producer_at);
+  flow.erase(producer_at);
   steps.erase(steps.begin() + producer_at);
   return true;
 }

@@ -264,30 +264,18 @@ Nest merged_nest(const Nest& producer, const Nest& consumer, const Matching& mat
 
 int replace_steps(Program& program, loop::Steps& steps, Flow& flow, int kept, std::vector<int> gone,
                   Nest merged) {
-  auto count = [&](const Effects& effects, int by) {
-    for (BufferId id : effects.reads) flow.total_readers[id.value] += by;
-    for (BufferId id : effects.writes) flow.total_writers[id.value] += by;
-  };
-  count(flow.effects[kept], -1);
-  for (int at : gone) count(flow.effects[at], -1);
-  const Effects before = effects_of(merged);
-  count(before, 1);
-  join_loops(merged);
-  localise(program, merged, flow);
-  loop::clean(program, merged);
-  count(before, -1);
-  flow.effects[kept] = effects_of(merged);
-  flow.total_readers.resize(program.buffers.size(), 0);
-  flow.total_writers.resize(program.buffers.size(), 0);
-  count(flow.effects[kept], 1);
-
-  program[std::get<Launch>(steps[kept].node).nest] = std::move(merged);
+  flow.replace(kept, effects_of(merged));
   std::sort(gone.rbegin(), gone.rend());
   for (int at : gone) {
     steps.erase(steps.begin() + at);
-    flow.effects.erase(flow.effects.begin() + at);
+    flow.erase(at);
     if (at < kept) --kept;
   }
+  join_loops(merged);
+  localise(program, merged, flow.counts());
+  loop::clean(program, merged);
+  flow.replace(kept, effects_of(merged));
+  program[std::get<Launch>(steps[kept].node).nest] = std::move(merged);
   return kept;
 }
 

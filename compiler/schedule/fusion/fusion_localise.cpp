@@ -117,7 +117,7 @@ void make_local(Program& program, Nest& nest, BufferId id, const std::vector<Acc
 
 }  // namespace
 
-void localise(Program& program, Nest& nest, const Flow& flow) {
+void localise(Program& program, Nest& nest, const UserCounts& counts) {
   // Reading steps to expect: 1 if this nest loaded the buffer before anything was forwarded.
   std::map<BufferId, int> own_reads;
   for (const auto& [id, accesses] : accesses_of(nest)) own_reads[id] = accesses.loads > 0 ? 1 : 0;
@@ -127,8 +127,8 @@ void localise(Program& program, Nest& nest, const Flow& flow) {
   loop::eliminate_dead(nest);
 
   const auto is_own = [&](BufferId id, const Accesses& accesses) {
-    return program[id].storage == Storage::kArena && accesses.stores > 0 &&
-           flow.total_writers[id.value] == 1 && flow.total_readers[id.value] <= own_reads[id];
+    return program[id].storage == Storage::kArena && accesses.stores > 0 && counts.writers(id) == 1 &&
+           counts.readers(id) <= own_reads[id];
   };
   // Dropping stores moves the statements that the accesses point into, so it comes first, over its own list.
   for (const auto& [id, accesses] : accesses_of(nest))

@@ -66,8 +66,8 @@ std::vector<Exchange> turned(std::vector<Exchange> exchanges) {
   return exchanges;
 }
 
-int refuse(std::string* reason, const char* why) {
-  *reason = why;
+int refuse(Refusal* refusal, const char* reason, bool lasts = true) {
+  *refusal = {reason, lasts};
   return -1;
 }
 
@@ -101,10 +101,10 @@ bool rows_of_vectors(const Program& program, const std::vector<Dim>& rest, const
 
 // Whether the step reads a large state, as large as its domain, which the program updates.
 bool updates_large_state(const Program& program, const Flow& flow, int at, const Nest& nest) {
-  const auto& read = flow.effects[at].reads;
+  const auto& read = flow.effects(at).reads;
   return std::any_of(read.begin(), read.end(), [&](BufferId id) {
     const Expr elements = loop::element_count(program[id].shape);
-    return program[id].storage == loop::Storage::kState && flow.total_writers[id.value] > 0 &&
+    return program[id].storage == loop::Storage::kState && flow.writer_count(id) > 0 &&
            typical(elements, program.facts) > double(kLargeState) &&
            sym::simplify(elements - points(nest.dims), program.facts).is_const(0);
   });
@@ -115,10 +115,10 @@ bool has_other_rows(const Program& program, const loop::Steps& steps, const Flow
                     int consumer_at, size_t common) {
   const Nest& consumer = program[std::get<Launch>(steps[consumer_at].node).nest];
   for (int at = consumer_at - 1; at >= 0; --at) {
-    const auto& made = flow.effects[at].writes;
+    const auto& made = flow.effects(at).writes;
     if (at == producer_at || !std::holds_alternative<Launch>(steps[at].node) ||
         std::none_of(made.begin(), made.end(),
-                     [&](BufferId id) { return reads(flow.effects[consumer_at], id); }))
+                     [&](BufferId id) { return reads(flow.effects(consumer_at), id); }))
       continue;
     const Nest& other = program[std::get<Launch>(steps[at].node).nest];
     if (!has_loops(other) || is_contraction(other)) continue;
@@ -132,15 +132,15 @@ bool has_other_rows(const Program& program, const loop::Steps& steps, const Flow
 }  // namespace
 
 int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at, int consumer_at,
-              std::string* reason, bool columns) {
+              Refusal* refusal, bool columns) {
   const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
   const loop::NestId consumer_id = std::get<Launch>(steps[consumer_at].node).nest;
-  if (flow.effects[producer_at].updates || flow.effects[consumer_at].updates)
-    return refuse(reason, "one scatters");
-  for (BufferId id : flow.effects[producer_at].writes)
-    if (reads(flow.effects[consumer_at], id) && flow.total_writers[id.value] != 1)
-      return refuse(reason, "the intermediate is written in several places");
-  const Effects &before = flow.effects[producer_at], &after = flow.effects[consumer_at];
+  if (flow.effects(producer_at).updates || flow.effects(consumer_at).updates)
+    return refuse(refusal, "one scatters");
+  for (BufferId id : flow.effects(producer_at).writes)
+    if (reads(flow.effects(consumer_at), id) && flow.writer_count(id) != 1)
+      return refuse(refusal, "the intermediate is written in several places", false);
+  const Effects &before = flow.effects(producer_at), &after = flow.effects(consumer_at);
   Exchanges exchanges = exchanges_between(program[producer_id], program[consumer_id], before, after);
   const auto split = split_like(program, program[producer_id], program[consumer_id], exchanges.passing);
   const Nest& producer = split ? *split : program[producer_id];
@@ -160,49 +160,49 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   const std::vector<Dim> producer_rest = unmatched(producer.dims, matching, true);
   const std::vector<Dim> consumer_rest = unmatched(consumer.dims, matching, false);
   if (!producer_rest.empty() && !consumer_rest.empty())
-    return refuse(reason, "each has dims that the other lacks");
+    return refuse(refusal, "each has dims that the other lacks");
   if (matching.empty() && !(producer_rest.empty() && consumer_rest.empty()))
-    return refuse(reason, "they share no dims");
+    return refuse(refusal, "they share no dims");
 
   const bool same_domain = producer_rest.empty() && consumer_rest.empty();
-  if (is_contraction(consumer)) return refuse(reason, "the consumer is a contraction");
+  if (is_contraction(consumer)) return refuse(refusal, "the consumer is a contraction");
   if (contraction && (!same_domain || has_loops(consumer)))
-    return refuse(reason, "the producer is a contraction and the consumer is not an epilogue");
+    return refuse(refusal, "the producer is a contraction and the consumer is not an epilogue");
   if (contraction && updates_large_state(program, flow, consumer_at, consumer))
-    return refuse(reason, "it belongs to the update of a large state, which is one pass");
+    return refuse(refusal, "it belongs to the update of a large state, which is one pass", false);
   if (!same_domain) {
     std::vector<Dim> rows;
     for (auto [p, c] : matching) rows.push_back(producer.dims[p]);
     if (!passes_rows(producer, matching, passing) &&
         !(columns && has_loops(producer) && typical(points(rows), program.facts) >= kManyColumns))
-      return refuse(reason, "the intermediate would be a column");
+      return refuse(refusal, "the intermediate would be a column");
     const auto row_count = program.facts.bounds(points(rows));
     const auto length = program.facts.bounds(points(producer_rest.empty() ? consumer_rest : producer_rest));
     if (row_count.hi < kFewRows && length.lo > kLongRow)
-      return refuse(reason, "too few rows to keep the cores busy");
+      return refuse(refusal, "too few rows to keep the cores busy");
     if (groups && !rows_of_vectors(program, consumer_rest, program[consumer_id].dims))
-      return refuse(reason, "a group's channels may not fill vectors, and separate kernels are as fast");
+      return refuse(refusal, "a group's channels may not fill vectors, and separate kernels are as fast");
     if (groups && typical(points(rows), program.facts) < kBusyRows &&
         typical(points(consumer_rest), program.facts) > static_cast<double>(kLongRow))
-      return refuse(reason, "there are few groups of many elements, too few to keep the cores busy");
+      return refuse(refusal, "there are few groups of many elements, too few to keep the cores busy");
     const double uses = static_cast<double>(length.lo) *
                         (producer_rest.empty() ? longest_loops(program, consumer.body) : 1.0);
     if (!has_loops(producer) && row_count.hi < kFewPoints && uses >= kManyMore)
-      return refuse(reason, "it would save little");
+      return refuse(refusal, "it would save little");
     // Example: whether a mask hides a whole row, which all heads share. Merging would make the rows of all
     // heads a single point of the nest.
     if (producer_rest.empty() && has_loops(producer) && passes_numbers(producer, passing) &&
-        !read_in_common(flow.effects[producer_at], flow.effects[consumer_at]) &&
+        !read_in_common(flow.effects(producer_at), flow.effects(consumer_at)) &&
         (has_loops(consumer) ||
          has_other_rows(program, steps, flow, producer_at, consumer_at, matching.size())))
-      return refuse(reason,
-                    "the intermediate is one number for each row, and the kernels share nothing else");
+      return refuse(refusal,
+                    "the intermediate is one number for each row, and the kernels share nothing else", false);
   }
   if (statement_count(producer.body) + statement_count(consumer.body) > kMostStatements)
-    return refuse(reason, "the nest would grow too long");
+    return refuse(refusal, "the nest would grow too long");
   const bool down = may_move(program, steps, flow, producer_at, consumer_at);
   if (!down && !may_move(program, steps, flow, consumer_at, producer_at))
-    return refuse(reason, "a step between them prevents it");
+    return refuse(refusal, "a step between them prevents it", false);
 
   return replace_steps(program, steps, flow, down ? consumer_at : producer_at,
                        {down ? producer_at : consumer_at}, merged_nest(producer, consumer, matching));

@@ -19,11 +19,16 @@ bool try_inline(loop::Program& program, loop::Steps& steps, Flow& flow, int prod
 // the nest half rewritten, if a load's index does not determine the producer's point.
 bool inline_producer(const loop::Program& program, const loop::Nest& producer, loop::Nest& consumer);
 
+struct Refusal {
+  std::string reason;
+  bool lasts = false;  // as long as the two nests are the same, whatever becomes of the others
+};
+
 // Merges two nests over the dims they agree on. Returns the merged nest's position, or -1. `columns`: also
 // merges if the intermediate is a column of each point, given enough columns for many thread blocks, or a
 // statistic of a group of the consumer's indices.
 int try_merge(loop::Program& program, loop::Steps& steps, Flow& flow, int producer, int consumer,
-              std::string* reason, bool columns = false);
+              Refusal* refusal, bool columns = false);
 
 // Within one nest: merges consecutive loops over equal ranges if each iteration of the second depends only on
 // the same iteration of the first.
@@ -31,7 +36,7 @@ void join_loops(loop::Nest& nest);
 
 // Within one nest: forwards stored values to later loads at the same index, and turns arena buffers that no
 // other step uses into scalars or local rows.
-void localise(loop::Program& program, loop::Nest& nest, const Flow& flow);
+void localise(loop::Program& program, loop::Nest& nest, const UserCounts& counts);
 
 // Lets a local row reuse the memory of another one of its kind whose last use is to compute it element by
 // element.

@@ -84,7 +84,7 @@ class Prologues {
       : program_(program), decisions_(decisions), in_strips_(loop::launched_in_groups(program)) {}
 
   void steps(loop::Steps& steps) {
-    Flow flow = make_flow(program_, steps);
+    Flow flow(program_, steps);
     for (int at = 0; at < static_cast<int>(steps.size());) at = absorb(steps, flow, at) ? at - 1 : at + 1;
   }
 
@@ -98,7 +98,7 @@ class Prologues {
     if (!rows) return false;
     const BufferId passing = rows->load->access.buffer;
     int from = at - 1;
-    while (from >= 0 && !writes(flow.effects[static_cast<size_t>(from)], passing)) --from;
+    while (from >= 0 && !writes(flow.effects(from), passing)) --from;
     const Nest* producer = from < 0 ? nullptr : nest_at(program_, steps, from);
     if (!producer || !is_pointwise(*producer)) return false;
     Decision decision;
@@ -124,10 +124,10 @@ class Prologues {
   // stay live until the GEMM has run.
   bool keeps_more(const Flow& flow, int producer, BufferId passing) const {
     double bytes = 0;
-    for (BufferId id : flow.effects[static_cast<size_t>(producer)].reads) {
+    for (BufferId id : flow.effects(producer).reads) {
       bool later = program_[id].storage != Storage::kArena;
-      for (size_t at = static_cast<size_t>(producer) + 1; at < flow.effects.size(); ++at)
-        later = later || touches(flow.effects[at], id);
+      later = later || !flow.readers_between(id, producer, flow.size()).empty() ||
+              !flow.writers_between(id, producer, flow.size()).empty();
       if (!later) bytes += typical_bytes(program_, id);
     }
     return bytes > typical_bytes(program_, passing);

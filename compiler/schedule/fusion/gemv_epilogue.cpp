@@ -473,10 +473,10 @@ void join_at(Program& program, loop::Steps& steps, size_t at) {
   const Nest &product = program[launch->nest], &small = program[next->nest];
   const auto columns = product_of(program, product);
   if (!columns) return;
-  const Flow flow = make_flow(program, steps);
-  const Effects &made = flow.effects[at], &taken = flow.effects[at + 1];
+  const Flow flow(program, steps);
+  const Effects &made = flow.effects(at), &taken = flow.effects(at + 1);
   if (meets(taken.writes, made) || !reads(taken, columns->buffer) ||
-      flow.total_readers[columns->buffer.value] != 1 || flow.total_writers[columns->buffer.value] != 1)
+      flow.reader_count(columns->buffer) != 1 || flow.writer_count(columns->buffer) != 1)
     return;
   Halves halves = halves_of(program, small, columns->buffer);
   auto joined = Joiner(program, product, *columns, halves.late).run();

@@ -128,7 +128,7 @@ class Joiner {
   }
 
  private:
-  void look() { flow_ = make_flow(program_, steps_); }
+  void look() { flow_ = Flow(program_, steps_); }
   bool is_launch(int at) const { return std::holds_alternative<Launch>(steps_[at].node); }
   loop::NestId id_at(int at) const { return std::get<Launch>(steps_[at].node).nest; }
   Nest& nest_at(int at) { return program_[id_at(at)]; }
@@ -170,7 +170,7 @@ class Joiner {
       Block source = producer.body;
       if (!producer.dims.empty()) source = {Stmt{loop::For{producer.dims, producer.body}}};
       Block body = names.clone(producer, source);
-      for (BufferId id : flow_.effects[before].writes) {
+      for (BufferId id : flow_.effects(before).writes) {
         loop::Buffer row = program_[id];
         row.storage = loop::Storage::kLocal;
         row.strides = loop::row_major(row.shape);
@@ -259,7 +259,7 @@ class Joiner {
   }
 
   bool goes_into(int before, int at) {
-    const Effects &made = flow_.effects[before], &taken = flow_.effects[at];
+    const Effects &made = flow_.effects(before), &taken = flow_.effects(at);
     const Nest& producer = nest_at(before);
     if (made.updates || made.writes.empty() || producer.schedule != loop::Schedule{}) return false;
     int64_t bytes = 0;

@@ -46,7 +46,7 @@ class Siblings {
       : program_(program), decisions_(decisions), in_strips_(loop::launched_in_groups(program)) {}
 
   void steps(loop::Steps& steps) {
-    Flow flow = make_flow(program_, steps);
+    Flow flow(program_, steps);
     for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
       int joined = 0;
       for (int other = at + 1; other < static_cast<int>(steps.size()) && other <= at + kAhead;)

@@ -94,14 +94,13 @@ class Joiner {
   Joiner(Program& program, const GpuTarget& target) : program_(program), target_(target) {}
 
   void steps(loop::Steps& steps) {
-    Flow flow = make_flow(program_, steps);
+    Flow flow(program_, steps);
     for (int from = 0; from < static_cast<int>(steps.size()); ++from) {
       const Nest* inner = nest_at(program_, steps, from);
       const auto extrema = inner ? extrema_of(program_, *inner) : std::nullopt;
       if (!extrema || !passes_once(program_, flow, extrema->store->access.buffer)) continue;
       int at = from + 1;
-      while (at < static_cast<int>(steps.size()) &&
-             !reads(flow.effects[static_cast<size_t>(at)], extrema->store->access.buffer))
+      while (at < static_cast<int>(steps.size()) && !reads(flow.effects(at), extrema->store->access.buffer))
         ++at;
       const Nest* outer = at < static_cast<int>(steps.size()) ? nest_at(program_, steps, at) : nullptr;
       if (!outer || !may_move(program_, steps, flow, from, at)) continue;

@@ -356,7 +356,7 @@ class Joining {
       : program_(program), decisions_(decisions), in_strips_(loop::launched_in_groups(program)) {}
 
   void steps(loop::Steps& steps) {
-    Flow flow = make_flow(program_, steps);
+    Flow flow(program_, steps);
     for (int at = 0; at < static_cast<int>(steps.size()); ++at)
       for (int other = at + 1; other < static_cast<int>(steps.size());) {
         const int made = join(steps, flow, at, other);
@@ -400,8 +400,6 @@ class Joining {
     note(*a, *b, true,
          cat("one product of ", a->columns, " and ", b->columns, " columns, ", time, " % of the time"));
     Nest nest = joined(program_, *a, *b, *differences);
-    flow.total_readers.resize(program_.buffers.size(), 0);
-    flow.total_writers.resize(program_.buffers.size(), 0);
     const int made =
         replace_steps(program_, steps, flow, up ? at : other, {up ? other : at}, std::move(nest));
     products_.erase(std::get<Launch>(steps[static_cast<size_t>(made)].node).nest);

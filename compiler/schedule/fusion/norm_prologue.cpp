@@ -132,21 +132,21 @@ class RowPrologues {
     const Nest* rows = nest_at(program_, steps, static_cast<int>(at));
     const loop::For* loop = rows ? row_loop(*rows) : nullptr;
     if (!loop) return;
-    const Flow flow = make_flow(program_, steps);
+    const Flow flow(program_, steps);
     for (const Stmt& stmt : loop->body) {
       const auto* store = std::get_if<loop::Store>(&stmt.node);
       if (!store) continue;
       const BufferId passing = store->access.buffer;
       std::vector<size_t> products, others;
       for (size_t i = at + 1; i < steps.size(); ++i) {
-        if (!reads(flow.effects[i], passing)) continue;
+        if (!reads(flow.effects(i), passing)) continue;
         const Nest* nest = nest_at(program_, steps, static_cast<int>(i));
         (nest && multiplies(*nest, passing) ? products : others).push_back(i);
       }
       if (products.empty()) continue;
       const int in_block = static_cast<int>(products.size() + others.size());
       const bool elsewhere =
-          program_[passing].storage != loop::Storage::kArena || flow.total_readers[passing.value] != in_block;
+          program_[passing].storage != loop::Storage::kArena || flow.reader_count(passing) != in_block;
       std::string reason = refusal(steps, flow, at, products, others, passing, elsewhere);
       std::optional<int64_t> limit;
       if (reason.empty()) limit = pays(steps, at, products, passing, &reason);
@@ -163,8 +163,8 @@ class RowPrologues {
   std::string refusal(const Steps& steps, const Flow& flow, size_t at, const std::vector<size_t>& products,
                       const std::vector<size_t>& others, BufferId passing, bool elsewhere) const {
     if (!target_.wgmma) return "the target has no tiles that hold rows";
-    const Effects& effects = flow.effects[at];
-    if (effects.updates || flow.total_writers[passing.value] != 1) return "others write its rows too";
+    const Effects& effects = flow.effects(at);
+    if (effects.updates || flow.writer_count(passing) != 1) return "others write its rows too";
     if (effects.writes.size() != 1) return "it stores more than its rows";
     if (byte_size(program_[passing].dtype) != 2) return "rows are not of 16 bits";
     const Nest& rows = program_[std::get<Launch>(steps[at].node).nest];
@@ -177,7 +177,7 @@ class RowPrologues {
     if (!others.empty() && others[0] < products[0]) return "others read its rows before";
     for (size_t i = at + 1; i < products.back(); ++i)
       for (BufferId id : effects.reads)
-        if (writes(flow.effects[i], id)) return "what it reads changes meanwhile";
+        if (writes(flow.effects(i), id)) return "what it reads changes meanwhile";
     return "";
   }
 

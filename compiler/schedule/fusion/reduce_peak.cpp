@@ -75,7 +75,7 @@ class Fuser {
 
   using Curves = std::vector<std::vector<int64_t>>;
   Curves curves() {
-    flow_ = make_flow(program_, program_.steps);
+    flow_ = Flow(program_, program_.steps);
     later_ = future_tiled_groups(program_);
     return Liveness(program_, flow_).curves(later_);
   }
@@ -173,7 +173,7 @@ class Fuser {
     if (change.apart) {
       Program trial = program_;
       split_off(trial, flow_, *change.apart);
-      return Liveness(trial, make_flow(trial, trial.steps)).curves(future_tiled_groups(trial));
+      return Liveness(trial, Flow(trial, trial.steps)).curves(future_tiled_groups(trial));
     }
     std::vector<StepGroup> groups;
     std::vector<PartCopy> copies;
@@ -218,7 +218,7 @@ class Fuser {
       if (!change.chain)
         made.push_back(decision_about(*nest_at(after + 1), program_[part.from].name, true,
                                       "the part that is read later is copied, which lowers peak memory"));
-      flow_ = make_flow(program_, program_.steps);
+      flow_ = Flow(program_, program_.steps);
     }
     if (!change.chain) return;
     const RowChain& chain = *change.chain;

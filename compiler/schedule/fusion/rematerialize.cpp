@@ -129,12 +129,12 @@ class Slicer {
 class Rematerializer {
  public:
   Rematerializer(Program& program, Steps& steps, std::vector<Decision>* decisions)
-      : program_(program), steps_(steps), decisions_(decisions), flow_(make_flow(program, steps)) {}
+      : program_(program), steps_(steps), decisions_(decisions), flow_(program, steps) {}
 
   void run() {
     for (int at = 0; at < static_cast<int>(steps_.size()); ++at) {
       if (!nest_at(program_, steps_, at)) continue;
-      const std::vector<BufferId> written = flow_.effects[static_cast<size_t>(at)].writes;
+      const std::vector<BufferId> written = flow_.effects(at).writes;
       for (BufferId id : written)
         if (program_[id].storage == loop::Storage::kArena && made_once(program_, flow_, id) &&
             typical_bytes(program_, id) >= kLargeBytes)
@@ -166,7 +166,7 @@ class Rematerializer {
       replace((*readers)[i], std::move(rewritten[i]));
     }
     Nest rest = nest(at);
-    localise(program_, rest, flow_);
+    localise(program_, rest, flow_.counts());
     replace(at, std::move(rest));
   }
 
@@ -184,16 +184,13 @@ class Rematerializer {
 
   // The other steps that read the buffer, if all of them load each element once.
   std::optional<std::vector<int>> readers_of(int at, BufferId id) const {
-    std::vector<int> found;
-    const int all =
-        flow_.total_readers[id.value] - (reads(flow_.effects[static_cast<size_t>(at)], id) ? 1 : 0);
-    for (int reader = at + 1; reader < static_cast<int>(steps_.size()); ++reader) {
-      if (!reads(flow_.effects[static_cast<size_t>(reader)], id)) continue;
+    const std::vector<int> found = flow_.readers_between(id, at, flow_.size());
+    const int all = flow_.reader_count(id) - (reads(flow_.effects(at), id) ? 1 : 0);
+    for (const int reader : found) {
       const Nest* consumer = nest_at(program_, steps_, reader);
       if (!consumer || is_contraction(*consumer) ||
           !loads_once(*consumer, consumer->dims, consumer->body, id))
         return std::nullopt;
-      found.push_back(reader);
     }
     return static_cast<int>(found.size()) == all && all > 0 ? std::optional(found) : std::nullopt;
   }
@@ -224,24 +221,13 @@ class Rematerializer {
   // Whether nothing between the two steps, nor the later one, writes what the producer reads.
   bool still_there(const Nest& producer, int at, int reader) const {
     const Effects effects = loop::effects_of(producer);
-    for (int step = at + 1; step <= reader; ++step)
-      for (BufferId id : effects.reads)
-        if (writes(flow_.effects[static_cast<size_t>(step)], id)) return false;
-    return true;
+    return std::ranges::all_of(
+        effects.reads, [&](BufferId id) { return flow_.writers_between(id, at, reader + 1).empty(); });
   }
 
   void replace(int at, Nest changed) {
-    const auto count = [&](int by) {
-      const Effects& effects = flow_.effects[static_cast<size_t>(at)];
-      for (BufferId id : effects.reads) flow_.total_readers[id.value] += by;
-      for (BufferId id : effects.writes) flow_.total_writers[id.value] += by;
-    };
-    flow_.total_readers.resize(program_.buffers.size());
-    flow_.total_writers.resize(program_.buffers.size());
-    count(-1);
     nest(at) = std::move(changed);
-    flow_.effects[static_cast<size_t>(at)] = effects_of(program_, steps_[static_cast<size_t>(at)]);
-    count(1);
+    flow_.replace(at, effects_of(program_, steps_[static_cast<size_t>(at)]));
   }
 
   Program& program_;

@@ -65,10 +65,10 @@ struct Link {
   BufferId buffer;
 };
 std::optional<Link> maker_of(const Program& program, const loop::Steps& steps, const Flow& flow, int at) {
-  for (BufferId id : flow.effects[at].reads) {
-    if (!made_once(program, flow, id) || flow.total_readers[id.value] != 1) continue;
+  for (BufferId id : flow.effects(at).reads) {
+    if (!made_once(program, flow, id) || flow.reader_count(id) != 1) continue;
     for (int p = at - 1; p >= 0; --p)
-      if (writes(flow.effects[p], id) && nest_at(program, steps, p) && flow.effects[p].writes.size() == 1)
+      if (writes(flow.effects(p), id) && nest_at(program, steps, p) && flow.effects(p).writes.size() == 1)
         return Link{p, id};
   }
   return std::nullopt;
@@ -80,12 +80,12 @@ struct Readers {
 };
 std::optional<Readers> readers_of(const Program& program, const loop::Steps& steps, const Flow& flow,
                                   int at) {
-  const std::vector<BufferId>& made = flow.effects[at].writes;
+  const std::vector<BufferId>& made = flow.effects(at).writes;
   if (made.size() != 1 || !made_once(program, flow, made[0])) return std::nullopt;
   Readers readers{{}, made[0]};
   for (int p = at + 1; p < static_cast<int>(steps.size()); ++p)
-    if (reads(flow.effects[p], made[0]) && nest_at(program, steps, p)) readers.at.push_back(p);
-  if (readers.at.empty() || static_cast<int>(readers.at.size()) != flow.total_readers[made[0].value])
+    if (reads(flow.effects(p), made[0]) && nest_at(program, steps, p)) readers.at.push_back(p);
+  if (readers.at.empty() || static_cast<int>(readers.at.size()) != flow.reader_count(made[0]))
     return std::nullopt;
   return readers;
 }
@@ -94,10 +94,10 @@ std::optional<Readers> readers_of(const Program& program, const loop::Steps& ste
 // earlier one writes. This allows tiles to run in any order.
 bool are_apart(const Program& program, const loop::Steps& steps, const Flow& flow, const Row& row) {
   for (size_t i = 0; i < row.at.size(); ++i) {
-    const Effects& later = flow.effects[row.at[i]];
+    const Effects& later = flow.effects(row.at[i]);
     if (later.updates) return false;
     for (size_t j = 0; j < i; ++j) {
-      const Effects& earlier = flow.effects[row.at[j]];
+      const Effects& earlier = flow.effects(row.at[j]);
       const auto meet = [&](BufferId id) {
         return std::find(row.passing.begin(), row.passing.end(), id) == row.passing.end() &&
                !access_disjoint(program, *nest_at(program, steps, row.at[j]),
@@ -245,7 +245,7 @@ class Fuser {
       : program_(program), decisions_(decisions), cuts_(cuts) {}
 
   void block(loop::Steps& steps) {
-    Flow flow = make_flow(program_, steps);
+    Flow flow(program_, steps);
     for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
       const Nest* nest = nest_at(program_, steps, at);
       if (!nest) continue;
@@ -254,7 +254,7 @@ class Fuser {
       if (decisions_ && !decision.reason.empty()) decisions_->push_back(std::move(decision));
       if (made < 0) continue;
       at = made;
-      flow = make_flow(program_, steps);
+      flow = Flow(program_, steps);
     }
   }
 
@@ -329,7 +329,7 @@ class Fuser {
     for (const auto& dims : row.dims) {
       const Dim& dim = nests[0].dims[dims[0]];
       points = points * dim.extent;
-      typical_points *= is_of_images(nests[0], flow.effects[row.at[0]], dim)
+      typical_points *= is_of_images(nests[0], flow.effects(row.at[0]), dim)
                             ? static_cast<double>(std::max<int64_t>(1, program_.facts.bounds(dim.extent).lo))
                             : std::max(1.0, typical(dim.extent, program_.facts));
     }

@@ -16,7 +16,7 @@ ValueGraph::ValueGraph(const loop::Program& program, const loop::Steps& steps, c
     : program_(program) {
   for (size_t at = 0; at < steps.size(); ++at)
     if (const Nest* nest = nest_at(program, steps, static_cast<int>(at)))
-      for (BufferId id : flow.effects[at].writes)
+      for (BufferId id : flow.effects(at).writes)
         if (made_once(program, flow, id)) writers_[id] = nest;
 }
 

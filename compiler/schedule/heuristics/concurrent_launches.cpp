@@ -22,7 +22,7 @@ bool are_independent(const Effects& a, const Effects& b) {
 }
 
 void group(const loop::Program& program, loop::Steps& steps) {
-  Flow flow = make_flow(program, steps);
+  Flow flow(program, steps);
   const int count = static_cast<int>(steps.size());
   const auto is_launch = [&](int at) { return std::holds_alternative<Launch>(steps[at].node); };
   for (int first = 0; first < count; ++first) {
@@ -32,11 +32,11 @@ void group(const loop::Program& program, loop::Steps& steps) {
       if (!is_launch(at)) break;
       bool independent = true;
       for (int member = first; member < end; ++member)
-        independent = independent && are_independent(flow.effects[member], flow.effects[at]);
+        independent = independent && are_independent(flow.effects(member), flow.effects(at));
       if (!independent || !may_move(program, steps, flow, at, end - 1)) continue;
       std::get<Launch>(steps[at].node).concurrent = true;
       std::rotate(steps.begin() + end, steps.begin() + at, steps.begin() + at + 1);
-      std::rotate(flow.effects.begin() + end, flow.effects.begin() + at, flow.effects.begin() + at + 1);
+      flow.move(at, end);
       ++end;
     }
     first = end - 1;

@@ -418,7 +418,7 @@ class Slicer {
 
 std::vector<int64_t> peaks_of(const Program& program) {
   std::vector<int64_t> peaks;
-  for (const auto& curve : Liveness(program, make_flow(program, program.steps)).curves({}))
+  for (const auto& curve : Liveness(program, Flow(program, program.steps)).curves({}))
     peaks.push_back(curve.empty() ? 0 : *std::max_element(curve.begin(), curve.end()));
   return peaks;
 }

@@ -88,7 +88,7 @@ class Forwarder {
       const Nest* nest = nest_at(program_, steps, at);
       const auto copy = nest ? copy_of(*nest) : std::nullopt;
       if (!copy) continue;
-      if (!flow) flow = make_flow(program_, steps);
+      if (!flow) flow = Flow(program_, steps);
       if (forward(steps, *flow, at, *copy)) flow.reset();
     }
   }
@@ -103,8 +103,8 @@ class Forwarder {
     if (from < 0) return false;
     // The elements would be stored earlier.
     for (int step = from; step < at; ++step)
-      if (reads(flow.effects[step], whole) ||
-          (writes(flow.effects[step], whole) &&
+      if (reads(flow.effects(step), whole) ||
+          (writes(flow.effects(step), whole) &&
            (!nest_at(program_, steps, step) || !access_disjoint(program_, *nest_at(program_, steps, at),
                                                                 *nest_at(program_, steps, step), whole))))
         return false;

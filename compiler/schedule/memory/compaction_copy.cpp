@@ -20,7 +20,7 @@ using sym::Expr;
 int readers_behind(const Program& program, const Flow& flow, int after, BufferId id) {
   int readers = 0;
   for (size_t at = static_cast<size_t>(after) + 1; at < program.steps.size(); ++at)
-    readers += reads(flow.effects[at], id);
+    readers += reads(flow.effects(at), id);
   return readers;
 }
 
@@ -30,7 +30,7 @@ std::vector<Part> parts_read(const Program& program, const Flow& flow) {
   std::vector<Part> parts;
   std::map<BufferId, Part> last;
   for (size_t at = 0; at < program.steps.size(); ++at)
-    for (BufferId id : flow.effects[at].reads) {
+    for (BufferId id : flow.effects(at).reads) {
       const loop::Buffer& buffer = program[id];
       if (!made_once(program, flow, id)) continue;
       Part part{.from = id, .after = static_cast<int>(at), .dims = {}, .shape = {}, .bytes = 0};
@@ -70,7 +70,7 @@ void copy_part(Program& program, const Flow& flow, const Part& part, int after) 
   for (size_t d = 0; d < at.size(); ++d) source.push_back(at[d] * part.dims[d].scale + part.dims[d].low);
   nest.store(loop::whole(program, to), at, nest.load(loop::whole(program, part.from), source));
   for (size_t p = static_cast<size_t>(after) + 1; p < program.steps.size(); ++p) {
-    if (!reads(flow.effects[p], part.from)) continue;
+    if (!reads(flow.effects(p), part.from)) continue;
     Nest& reader = program[std::get<Launch>(program.steps[p].node).nest];
     nest.nest().nodes = reader.nodes;
     loop::for_each_stmt(reader.body, [&](loop::Stmt& stmt) {

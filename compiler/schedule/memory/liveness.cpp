@@ -80,7 +80,7 @@ std::vector<std::vector<int64_t>> Liveness::curves(std::span<const StepGroup> gr
     if (const auto* strips = std::get_if<loop::TiledGroup>(&program_.steps[at].node))
       for (const loop::Step& step : strips->body)
         nests[when].push_back(&program_[std::get<loop::Launch>(step.node).nest]);
-    for (const auto* ids : {&flow_.effects[at].reads, &flow_.effects[at].writes})
+    for (const auto* ids : {&flow_.effects(at).reads, &flow_.effects(at).writes})
       for (BufferId id : *ids) {
         if (program_[id].storage != Storage::kArena || own[id.value]) continue;
         Lifetime* life = &lives[id.value];

@@ -111,14 +111,14 @@ RecomputeTimeline::RecomputeTimeline(const Program& program) : program_(program)
                                   static_cast<double>(byte_size(program[id].dtype))
                             : 0);
   }
-  const Flow flow = make_flow(program, program.steps);
+  const Flow flow(program, program.steps);
   for (size_t at = 0; at < program.steps.size(); ++at) {
     TimelineStep& step = steps_.emplace_back(TimelineStep{.of = static_cast<int>(at)});
-    for (BufferId id : flow.effects[at].reads) step.reads.push_back(static_cast<Tensor>(id.value));
-    for (BufferId id : flow.effects[at].writes) step.writes.push_back(static_cast<Tensor>(id.value));
+    for (BufferId id : flow.effects(at).reads) step.reads.push_back(static_cast<Tensor>(id.value));
+    for (BufferId id : flow.effects(at).writes) step.writes.push_back(static_cast<Tensor>(id.value));
     const auto* launch = launch_of(program.steps[at]);
     work_.push_back(launch ? work_of(program, program[launch->nest]) : 0);
-    repeatable_.push_back(launch && !flow.effects[at].updates);
+    repeatable_.push_back(launch && !flow.effects(at).updates);
   }
   find_uses();
 }

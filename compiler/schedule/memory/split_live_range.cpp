@@ -26,12 +26,12 @@ class Finder {
 
   std::optional<EarlyPart> find() {
     size_t at = 0;
-    while (at < program_.steps.size() && !touches(flow_.effects[at], part_.of)) ++at;
+    while (at < program_.steps.size() && !touches(flow_.effects(at), part_.of)) ++at;
     const Nest* maker = nest_of(at);
-    if (!maker || reads(flow_.effects[at], part_.of) || !is_box(*maker)) return std::nullopt;
+    if (!maker || reads(flow_.effects(at), part_.of) || !is_box(*maker)) return std::nullopt;
     part_.made = static_cast<int>(at);
     while (++at < program_.steps.size())
-      if (touches(flow_.effects[at], part_.of) && !is_within(at)) break;
+      if (touches(flow_.effects(at), part_.of) && !is_within(at)) break;
     part_.needed = static_cast<int>(at);
     const bool some_between = part_.needed > part_.made + 1;
     return some_between && at < program_.steps.size() ? std::optional(part_) : std::nullopt;
@@ -63,7 +63,7 @@ class Finder {
   // Whether the step is a launch that reads only this part of the buffer and does not write it.
   bool is_within(size_t at) const {
     const Nest* nest = nest_of(at);
-    if (!nest || writes(flow_.effects[at], part_.of)) return false;
+    if (!nest || writes(flow_.effects(at), part_.of)) return false;
     const auto along = accesses_along(program_, *nest, part_.of, false);
     for (size_t d = 0; d < along.size(); ++d) {
       if (is_all(d)) continue;
@@ -96,7 +96,7 @@ void split_off(Program& program, const Flow& flow, const EarlyPart& part) {
   const BufferId own = add_part(program, part.of, part.shape);
   loop::NestBuilder nest(program, "part");
   for (int at = part.made; at < part.needed; ++at) {
-    if (!touches(flow.effects[static_cast<size_t>(at)], part.of)) continue;
+    if (!touches(flow.effects(at), part.of)) continue;
     Nest& other = program[std::get<loop::Launch>(program.steps[static_cast<size_t>(at)].node).nest];
     if (at == part.made) nest.nest().nodes = other.nodes;
     const sym::Facts facts = loop::facts_of(program, other);

@@ -289,7 +289,7 @@ TEST_CASE("statistics of rows are computed while the rows are in cache, and the 
 TEST_CASE("rows that others read as well are made once, all of them") {
   // The second layer reads rows of the first one, the third layer adds them.
   const auto chain_of = [](const Program& program) {
-    const Flow flow = make_flow(program, program.steps);
+    const Flow flow(program, program.steps);
     std::string why;
     const auto rows_of_an_image = [](RowChain& chain, std::string&) {
       chain.most = 4;

@@ -493,7 +493,7 @@ TEST_CASE("a nest may pass one that touches other parts of a buffer, and none th
     const sym::Expr i = nest.dim(p.n), j = nest.dim(16);
     nest.store(y, {i, j}, nest.load(c, {i, j}));
     nest.finish();
-    const Flow flow = make_flow(p.program, p.program.steps);
+    const Flow flow(p.program, p.program.steps);
     const bool apart = from == 16;
     // Reads the first part; moves past the writer of the second.
     CHECK(may_move(p.program, p.program.steps, flow, 2, 0) == apart);
@@ -521,7 +521,7 @@ TEST_CASE("a producer is computed after writers of other parts of the buffer tha
     part("second", both, from, x, ScalarOp::kNeg);
     const View y = p.temporary("y", {p.n, 16});
     part("consumer", y, 0, t, ScalarOp::kExp);
-    Flow flow = make_flow(p.program, p.program.steps);
+    Flow flow(p.program, p.program.steps);
     std::string reason;
     Program after = p.program;
     CHECK(try_inline(after, after.steps, flow, 1, &reason) == (from == 16));

@@ -69,7 +69,7 @@ Pieces network(const Skip& skip) {
 }
 
 std::vector<EarlyPart> parts_of(const Program& program) {
-  return early_parts(program, make_flow(program, program.steps));
+  return early_parts(program, Flow(program, program.steps));
 }
 
 int64_t arena(const Pieces& pieces, Program program, int64_t rows) {
