@@ -1,9 +1,12 @@
-"""Training on a GPU: python tests/gpu/training.py PROGRAM cases|steps [name...]
+"""Training on a GPU: python tests/gpu/training.py PROGRAM cases|steps|build [name...]
 
 cases: the cases of tests/train, compiled for the GPU, against PyTorch's losses. Ends with "N passed, N failed".
 steps: whole training steps (forward, backward, AdamW) of networks on random data, in mixed precision, against PyTorch: eager,
 torch.compile, and its mode reduce-overhead. Prints ms, the losses, peak memory. Needs torch, torchvision, transformers.
-    Environment: STEPS=N, the N slowest kernels of a step; PEERS, the modes of PyTorch; FLAGS, more flags of stridec compile.
+The networks are in training_networks.py: without names, MAIN. `build` only compiles, into the folder ARTIFACTS, which `steps`
+takes them from if it is set.
+    Environment: STEPS=N, the N slowest kernels of a step; PEERS, the modes of PyTorch; ONLY_PEERS;
+    FLAGS, more flags of stridec compile.
 """
 
 import os
@@ -63,64 +66,6 @@ def cases(names):
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed", flush=True)
 
 
-def networks():
-    import torch
-    import torchvision.models as vision
-    import transformers as T
-    from torch import nn
-
-    class Logits(nn.Module):
-        def __init__(self, model):
-            super().__init__()
-            self.model = model
-
-        def forward(self, x):
-            return self.model(x, return_dict=False)[0]
-
-    def gpt2():
-        return Logits(T.GPT2LMHeadModel(T.GPT2Config(attn_implementation="sdpa", resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
-                                                     use_cache=False)))  # fmt: skip
-
-    def bert():
-        return Logits(T.BertForSequenceClassification(T.BertConfig(num_labels=2, hidden_dropout_prob=0,
-                                                                   attention_probs_dropout_prob=0)))  # fmt: skip
-
-    class Padded(Logits):
-        def forward(self, x):
-            return self.model(x, attention_mask=(x > 0).long(), return_dict=False)[0]
-
-    def padded_bert():
-        return Padded(T.BertForMaskedLM(T.BertConfig(hidden_dropout_prob=0, attention_probs_dropout_prob=0)))
-
-    def llama():
-        shape = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
-                     num_key_value_heads=8, vocab_size=128256, tie_word_embeddings=True)  # fmt: skip
-        return Logits(T.LlamaForCausalLM(T.LlamaConfig(use_cache=False, attn_implementation="sdpa", **shape)))
-
-    def padded(words, batch, length):
-        ids = torch.randint(1, words, (batch, length))
-        for row in range(batch):
-            ids[row, length - row * length // (2 * batch):] = 0
-        return ids
-
-    def tokens(words, *shape):
-        return torch.randint(0, words, shape)
-
-    def image(batch):
-        return torch.randn(batch, 3, 224, 224)
-
-    return {
-        "gpt2": (gpt2, lambda: (tokens(50000, 8, 512), tokens(50000, 8, 512))),
-        "gpt2_1024": (gpt2, lambda: (tokens(50000, 4, 1024), tokens(50000, 4, 1024))),
-        "resnet50": (vision.resnet50, lambda: (image(64), tokens(1000, 64))),
-        "vit_b_16": (vision.vit_b_16, lambda: (image(32), tokens(1000, 32))),
-        "bert": (bert, lambda: (tokens(30000, 32, 128), tokens(2, 32))),
-        "bert_padded": (padded_bert, lambda: (padded(30000, 8, 512), tokens(30000, 8, 512))),
-        "swin_t": (vision.swin_t, lambda: (image(32), tokens(1000, 32))),
-        "llama_1b": (llama, lambda: (tokens(128000, 1, 2048), tokens(128000, 1, 2048))),
-    }
-
-
 def timed(step, rounds=20):
     import torch
 
@@ -136,6 +81,20 @@ def timed(step, rounds=20):
     return statistics.median(times), float(loss)
 
 
+def build_step(name, model, x, work):
+    """The artifact of a training step; why there is none; the seconds."""
+    import torch
+
+    artifact = pathlib.Path(os.environ.get("ARTIFACTS", work)) / f"{name}.so"
+    if artifact.exists():
+        return artifact, None, 0
+    file = pathlib.Path(work) / f"{name}.pt2"
+    torch.export.save(torch.export.export(model, (x,)), file)
+    train = "loss=cross_entropy,logits=output,labels=t,optimizer=adamw,lr=1e-5,functions=train_step"
+    reason, seconds = build(file, artifact, "--train", train, "--precision", "bf16", "--mode", "reduce-overhead")
+    return artifact, reason, seconds
+
+
 def race(name, make, data):
     import torch
     import torch.nn.functional as F
@@ -144,12 +103,9 @@ def race(name, make, data):
     model = make().train()
     x, t = data()
     with tempfile.TemporaryDirectory() as work:
-        file, artifact = pathlib.Path(work) / "model.pt2", pathlib.Path(work) / "model.so"
         try:
-            torch.export.save(torch.export.export(model, (x,)), file)
-            train = "loss=cross_entropy,logits=output,labels=t,optimizer=adamw,lr=1e-5,functions=train_step"
-            reason, seconds = build(file, artifact, "--train", train, "--precision", "bf16",
-                                    "--mode", "reduce-overhead")  # fmt: skip
+            peers_alone = bool(os.environ.get("ONLY_PEERS"))
+            artifact, reason, seconds = (None, "not run", 0) if peers_alone else build_step(name, model, x, work)
             if reason:
                 print(f"{name}: stridec: {reason}", flush=True)
             else:
@@ -204,9 +160,19 @@ def main():
     warnings.simplefilter("ignore")
     if sys.argv[2] == "cases":
         return cases(sys.argv[3:])
-    for name, (make, data) in networks().items():
-        if not sys.argv[3:] or name in sys.argv[3:]:
+    import torch
+    from training_networks import MAIN, networks
+
+    known = networks()
+    for name in sys.argv[3:] or MAIN:
+        make, data = known[name]
+        if sys.argv[2] == "steps":
             race(name, make, data)
+            continue
+        torch.manual_seed(0)
+        with tempfile.TemporaryDirectory() as work:
+            _, reason, seconds = build_step(name, make().train(), data()[0], work)
+        print(f"{name}: {reason or 'compiled'}, {seconds:.0f} s", flush=True)
 
 
 main()

@@ -1,11 +1,14 @@
 #include "compiler/schedule/fusion/distribute_loops.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <set>
 
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/analysis/nest_traits.h"
 #include "compiler/schedule/analysis/typical.h"
 
@@ -24,6 +27,7 @@ using loop::ValueId;
 constexpr double kFewPoints = 4096;  // points that a GPU shares among its multiprocessors
 constexpr double kLongLoop = 2048;   // iterations that exceed what a thread group holds in registers
 constexpr double kElements = 1 << 18;
+constexpr double kSharedMemory = 227 * 1024;  // bytes of a row that a thread group may keep
 
 std::set<BufferId> stored_by(const Stmt& stmt) {
   std::set<BufferId> out;
@@ -47,13 +51,7 @@ bool meet(const std::set<BufferId>& a, const std::set<BufferId>& b) {
 
 class Distributor {
  public:
-  Distributor(Program& program, const Nest& nest) : program_(program), nest_(nest) {
-    for (const Stmt& stmt : nest.body) {
-      stores_.push_back(stored_by(stmt));
-      loads_.push_back(loaded_by(stmt));
-      written_.insert(stores_.back().begin(), stores_.back().end());
-    }
-  }
+  Distributor(Program& program, const Nest& nest) : program_(program), nest_(nest) { look(); }
 
   // The nests before, of, and after the first long loop; none if there is no such loop.
   std::vector<Nest> run() {
@@ -61,8 +59,9 @@ class Distributor {
     size_t at = 0;
     while (at < nest_.body.size() && !is_long(at)) ++at;
     if (at == nest_.body.size()) return {};
-    find_cheap();
     find_after(at);
+    if (!move_rows(at)) return {};
+    find_cheap();
     Block after;
     std::vector<Nest> out(1, nest_);
     out[0].body.clear();
@@ -78,6 +77,66 @@ class Distributor {
   }
 
  private:
+  void look() {
+    stores_.clear(), loads_.clear();
+    for (const Stmt& stmt : nest_.body) {
+      stores_.push_back(stored_by(stmt));
+      loads_.push_back(loaded_by(stmt));
+      written_.insert(stores_.back().begin(), stores_.back().end());
+    }
+  }
+
+  // Moves rows that would pass from one of the nests to another into memory. Returns false if a thread group
+  // can keep one of them.
+  bool move_rows(size_t at) {
+    const auto part_of = [&](size_t other) { return other == at ? 1 : after_.contains(other) ? 2 : 0; };
+    std::map<BufferId, std::set<int>> parts;
+    for (size_t other = 0; other < nest_.body.size(); ++other)
+      for (const auto* touched : {&stores_[other], &loads_[other]})
+        for (const BufferId id : *touched)
+          if (program_[id].storage == loop::Storage::kLocal) parts[id].insert(part_of(other));
+    std::map<BufferId, BufferId> moved;
+    for (const auto& [id, used] : parts) {
+      if (used.size() < 2) continue;
+      const loop::Buffer& row = program_[id];
+      if (typical(loop::element_count(row.shape), program_.facts) * byte_size(row.dtype) <= kSharedMemory)
+        return false;
+      loop::Buffer buffer{.name = "", .dtype = row.dtype, .shape = row.shape};
+      for (const loop::Dim& dim : nest_.dims) buffer.shape.push_back(dim.extent);
+      if (!runs_along_points()) {
+        std::vector<size_t> order(buffer.shape.size());
+        std::iota(order.begin(), order.end(), size_t{0});
+        std::ranges::rotate(order, order.begin() + static_cast<std::ptrdiff_t>(row.shape.size()));
+        buffer.strides = dense_strides(buffer.shape, order);
+      }
+      moved[id] = loop::add_buffer(program_, std::move(buffer));
+    }
+    if (moved.empty()) return true;
+    loop::for_each_stmt(nest_.body, [&](Stmt& stmt) {
+      Access* access = loop::access_of(stmt);
+      const auto to = access ? moved.find(access->buffer) : moved.end();
+      if (to == moved.end()) return;
+      access->buffer = to->second;
+      for (const loop::Dim& dim : nest_.dims) access->index.push_back(dim.var);
+    });
+    look();
+    return true;
+  }
+
+  // Whether what the nest reads is contiguous along its last dim.
+  bool runs_along_points() const {
+    bool along = false;
+    loop::for_each_stmt(nest_.body, [&](const Stmt& stmt) {
+      const auto* load = std::get_if<loop::Load>(&stmt.node);
+      if (!load || program_[load->access.buffer].strides.size() < 2) return;
+      const loop::Buffer& buffer = program_[load->access.buffer];
+      for (size_t d = 0; d < buffer.strides.size(); ++d)
+        along = along || (buffer.strides[d].is_const(1) && !buffer.shape[d].is_const(1) &&
+                          load->access.index[d] == nest_.dims.back().var);
+    });
+    return along;
+  }
+
   bool may_distribute() const {
     if (is_contraction(nest_) || !nest_.schedule.kernel.empty()) return false;
     const bool reduces = std::ranges::any_of(
@@ -88,10 +147,8 @@ class Distributor {
     bool plain = true;
     loop::for_each_stmt(nest_.body, [&](const Stmt& stmt) {
       const auto* store = std::get_if<loop::Store>(&stmt.node);
-      const Access* access = loop::access_of(stmt);
       plain = plain && !std::holds_alternative<loop::Bind>(stmt.node) &&
-              !std::holds_alternative<loop::Scan>(stmt.node) && !(store && store->update) &&
-              !(access && program_[access->buffer].storage == loop::Storage::kLocal);
+              !std::holds_alternative<loop::Scan>(stmt.node) && !(store && store->update);
     });
     return plain;
   }
@@ -189,7 +246,7 @@ class Distributor {
   }
 
   Program& program_;
-  const Nest nest_;                                 // a copy: new buffers may move the program's nests
+  Nest nest_;                                       // a copy: new buffers may move the program's nests
   std::vector<std::set<BufferId>> stores_, loads_;  // by statement
   std::set<BufferId> written_;
   std::set<size_t> after_;  // statements

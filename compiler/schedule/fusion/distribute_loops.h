@@ -14,7 +14,7 @@ namespace stridec::schedule {
 // As one nest the points keep what they read in cache, which pays where a point is a row (softmax, layer
 // norm). The points of batch normalization are channels: there are too few of them to occupy a GPU, and what
 // each reads fits no cache. Values that a loop needs from before it are computed again if they are cheap, and
-// pass through memory otherwise.
+// pass through memory otherwise, as do rows that a point keeps and that are too long for shared memory.
 void distribute_loops(loop::Program& program, std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

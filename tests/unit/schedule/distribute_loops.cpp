@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "compiler/base/text.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/memory/memory_plan.h"
@@ -82,6 +83,58 @@ TEST_CASE("a long loop of few points becomes a nest, between what comes before a
   CHECK(after.buffers.size() == before.buffers.size() + 2);
   schedule::plan_memory(after);
   for (const int64_t n : {1, 3}) CHECK(same_results(before, after, {{sym::var("n"), n}}));
+}
+
+// The sum of what each of 16 channels lacks to its largest value, kept as a row of `positions`.
+Program kept_row(int64_t positions, bool channels_last) {
+  const std::string p = std::to_string(positions);
+  const auto load = [&](const char* at) {
+    return channels_last ? cat("load x[", at, ", %i0]") : cat("load x[%i0, ", at, "]");
+  };
+  Program program = parse_program(cat("program rows\n  input x f32 ",
+                                      channels_last ? cat("[", p, ", 16]") : cat("[16, ", p, "]"),
+                                      "\n  local row f32 [", p, R"(]
+  output sums f32 [16] ordinal 0
+  inputs (x)
+  outputs (sums)
+  steps
+    nest 0 keep (%i0<16)
+      %0 : f32 = reduce max (%i1<)",
+                                      p, ")\n        %1 : f32 = ", load("%i1"), R"(
+        yield %1
+      for (%i2<)",
+                                      p, ")\n        %2 : f32 = ", load("%i2"), R"(
+        %3 : f32 = sub %0 %2
+        store row[%i2] %3
+      %4 : f32 = reduce sum (%i3<)",
+                                      p, R"()
+        %5 : f32 = load row[%i3]
+        yield %5
+      store sums[%i0] %4
+)"));
+  verify(program);
+  return program;
+}
+
+TEST_CASE("a row too long for shared memory passes through memory, which lies as what it is made of") {
+  for (const bool channels_last : {true, false}) {
+    const Program before = kept_row(70000, channels_last);
+    Program after = distributed(before);
+    INFO(to_string(after));
+    REQUIRE(after.steps.size() == 3);
+    const auto& reduce = std::get<Reduce>(after[std::get<Launch>(after.steps[2].node).nest].body[0].node);
+    const auto& load = std::get<Load>(reduce.body[0].node);
+    CHECK(after[load.access.buffer].storage == Storage::kArena);
+    CHECK(after[load.access.buffer].strides ==
+          (channels_last ? std::vector<sym::Expr>{16, 1} : std::vector<sym::Expr>{1, 70000}));
+    schedule::plan_memory(after);
+    CHECK(same_results(before, after, {}));
+  }
+}
+
+TEST_CASE("a row that shared memory can keep stays") {
+  const Program before = kept_row(50000, true);
+  CHECK(to_string(distributed(before)) == to_string(before));
 }
 
 TEST_CASE("a short loop stays with its points") {
