@@ -120,10 +120,10 @@ def race(name, make, data):
                     context.profile()
                     run()
                     torch.cuda.synchronize()
-                    rows = sorted(context.steps(), key=lambda s: -s[2])
-                    print(f"   {len(rows)} kernels, {sum(1e3 * r[2] for r in rows):.2f} ms")
-                    for row in rows[: int(os.environ["STEPS"])]:
-                        print(f"   {1e3 * row[2]:.3f} ms  {row[0]}", flush=True)
+                    rows = sorted(enumerate(context.steps()), key=lambda row: -row[1][2])
+                    print(f"   {len(rows)} kernels, {sum(1e3 * r[2] for _, r in rows):.2f} ms")
+                    for at, row in rows[: int(os.environ["STEPS"])]:
+                        print(f"   {1e3 * row[2]:.3f} ms  step {at}  {row[0]}", flush=True)
                 del context, run
         except Exception as error:  # the peers still run
             print(f"{name}: stridec: {type(error).__name__}: {str(error)[:500]}", flush=True)

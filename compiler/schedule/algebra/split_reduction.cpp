@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -75,7 +76,7 @@ class Splitter {
     if (split_.strip && (split_.keep.size() != 1 || reduce_->dims.size() != 1 || split_.join))
       return "tiles need a reduction over one dim";
     if (split_.join && !find(nest_.dims, *split_.join)) return cat("no parallel dim ", split_.join->name());
-    for (const auto* dims : {&nest_.dims, &reduce_->dims})
+    for (const auto* dims : {&std::as_const(nest_).dims, &reduce_->dims})
       for (const Dim& dim : *dims)
         if (sym::has_index(dim.extent))
           return cat("the extent of ", dim.var.name(), " depends on other dims");
@@ -88,11 +89,50 @@ class Splitter {
       if (access && program_[access->buffer].storage == loop::Storage::kLocal)
         why = "a row is kept between its statements";
     });
+    if (why.empty() && reads_what_is_stored_before() && !move_up()) why = "it reads what it writes";
+    return why;
+  }
+
+  bool reads_what_is_stored_before() const {
+    return std::any_of(nest_.body.begin(), nest_.body.begin() + static_cast<std::ptrdiff_t>(at_),
+                       [&](const Stmt& stmt) {
+                         const auto* store = std::get_if<loop::Store>(&stmt.node);
+                         return store && loads(store->access.buffer);
+                       });
+  }
+
+  // Moves the reduction, with what it is computed from, before all other statements. Returns false if it
+  // needs other loops or what is stored before it. Example: the sums of a batch norm's two gradients, each
+  // followed by the update of a parameter.
+  bool move_up() {
+    std::set<ValueId> used;
+    std::set<BufferId> loaded;
+    const auto add = [&](const Stmt& stmt) {
+      loop::for_each_stmt(Block{stmt}, [&](const Stmt& inner) {
+        loop::for_each_use(inner, [&](ValueId id) { used.insert(id); });
+        if (const auto* load = std::get_if<loop::Load>(&inner.node)) loaded.insert(load->access.buffer);
+      });
+    };
+    Block first = {nest_.body[at_]},
+          others(nest_.body.begin() + static_cast<std::ptrdiff_t>(at_) + 1, nest_.body.end());
+    add(first[0]);
+    for (size_t i = at_; i-- > 0;) {
+      const Stmt& stmt = nest_.body[i];
+      bool needed = false;
+      loop::for_each_result(stmt, [&](ValueId id) { needed = needed || used.contains(id); });
+      if (needed && loop::body_of(stmt)) return false;
+      if (needed) add(stmt);
+      (needed ? first : others).insert((needed ? first : others).begin(), stmt);
+    }
     for (size_t i = 0; i < at_; ++i)
       if (const auto* store = std::get_if<loop::Store>(&nest_.body[i].node);
-          store && loads(store->access.buffer))
-        why = "it reads what it writes";
-    return why;
+          store && loaded.contains(store->access.buffer))
+        return false;
+    at_ = first.size() - 1;
+    nest_.body = std::move(first);
+    std::move(others.begin(), others.end(), std::back_inserter(nest_.body));
+    reduce_ = &std::get<Reduce>(nest_.body[at_].node);
+    return true;
   }
 
   // ---- values that the reduction and later statements use from before it ----
@@ -400,7 +440,7 @@ class Splitter {
   };
 
   Program& program_;
-  const Nest& nest_;
+  Nest nest_;  // a copy: the reduction may move up
   const ReductionSplit& split_;
   const Reduce* reduce_ = nullptr;
   size_t at_ = 0;  // position of the reduction in the body

@@ -312,6 +312,56 @@ TEST_CASE("what cannot be split says why") {
   CHECK(refusal(before, "split_reduction %r2 by 4") == "tiles need a reduction over one dim");
 }
 
+// Sums of two tensors in one nest, after each of which a state follows its sum. The second may depend on the
+// state that the first has written.
+Program two_sums(bool dependent) {
+  std::string text = R"(
+program sums
+  input x f32 [64, 200, 16]
+  input z f32 [64, 200, 16]
+  state a f32 [16] ordinal 0
+  state b f32 [16] ordinal 1
+  output y f32 [16] ordinal 0
+  inputs (x, z)
+  outputs (y)
+  states (a, b)
+  steps
+    nest 0 sums (%i0<16)
+      %0 : f32 = reduce sum (%i1<64, %i2<200)
+        %1 : f32 = load x[%i1, %i2, %i0]
+        yield %1
+      %2 : f32 = load a[%i0]
+      %3 : f32 = add %2 %0
+      store a[%i0] %3
+      %4 : f32 = load OFFSET[%i0]
+      %5 : f32 = reduce sum (%i3<64, %i4<200)
+        %6 : f32 = load z[%i3, %i4, %i0]
+        %7 : f32 = sub %6 %4
+        yield %7
+      %8 : f32 = load b[%i0]
+      %9 : f32 = add %8 %5
+      store b[%i0] %9
+      store y[%i0] %9
+)";
+  text.replace(text.find("OFFSET"), 6, dependent ? "a" : "b");
+  Program program = parse_program(text);
+  verify(program);
+  return program;
+}
+
+TEST_CASE("each of two sums with updates between them is split, unless it depends on the update") {
+  for (const bool dependent : {false, true}) {
+    const Program before = two_sums(dependent);
+    Program after = before;
+    schedule::split_reductions(after, schedule::Sharing::kBlocks);
+    verify(after);
+    INFO(to_string(after));
+    CHECK(after.steps.size() == (dependent ? 2 : 3));
+    schedule::plan_memory(after);
+    CHECK(same_results(before, after, {}));
+  }
+}
+
 TEST_CASE("long reductions of few points are split, short ones and those of many points are not") {
   using schedule::Sharing;
   auto steps_of = [](int64_t rows, int64_t columns, Sharing sharing = Sharing::kThreads) {
