@@ -143,7 +143,6 @@ def networks():
         "t5": (lambda: Seq2Seq(T.T5ForConditionalGeneration(T.T5Config(num_layers=4, dropout_rate=0))), tokens(8000, 8, 256)),
         "distilbert": (distilbert, padded(30000, 16, 256)),
         "deberta": (deberta, tokens(8000, 8, 256)),
-        "opt": (lambda: Logits(T.OPTForCausalLM(T.OPTConfig(num_hidden_layers=4, dropout=0, **PLAIN))), tokens(8000, 4, 512)),
         "mistral": (causal("Mistral", size=1024, heads=16, num_key_value_heads=4, sliding_window=256), tokens(8000, 2, 1024)),
         "qwen3": (causal("Qwen3", size=1024, heads=16, num_key_value_heads=8, head_dim=128), tokens(8000, 2, 1024)),
         "gemma2": (causal("Gemma2", heads=8, num_key_value_heads=4, head_dim=64, attn_implementation="eager"),
