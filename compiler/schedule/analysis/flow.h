@@ -39,8 +39,6 @@ class Flow {
   // The positions strictly between `first` and `last` of the steps that write, or read, the buffer, in order.
   std::vector<int> writers_between(loop::BufferId id, int first, int last) const;
   std::vector<int> readers_between(loop::BufferId id, int first, int last) const;
-  std::vector<int> writers(loop::BufferId id) const { return writers_between(id, -1, size()); }
-  std::vector<int> readers(loop::BufferId id) const { return readers_between(id, -1, size()); }
   // Strictly between the positions: steps that bind symbols.
   std::vector<int> binders_between(int first, int last) const;
 
@@ -49,7 +47,7 @@ class Flow {
 
   void replace(int at, Effects effects);
   void erase(int at);
-  void move(int from, int to);  // the step at `from`, up to `to`
+  void move(int from, int to);  // the launch at `from`, up to `to`, past launches
 
  private:
   // Steps have keys that rise with their positions, so that a step that goes moves no other's entries.

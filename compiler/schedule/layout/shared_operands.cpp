@@ -242,49 +242,42 @@ std::map<BufferId, std::vector<Operand>> operands_of(const Program& program) {
   return operands;
 }
 
-// Lays the buffer out for these reads. Returns whether indices have changed.
-bool lay_out(Program& program, BufferId id, const std::vector<Operand>& operands) {
-  loop::Buffer& buffer = program[id];
-  size_t inner = 0;
-  while (inner < buffer.shape.size() &&
-         (!buffer.strides[inner].is_const(1) || buffer.shape[inner].is_const(1)))
-    ++inner;
-  if (inner == buffer.shape.size()) return false;
-  std::vector<IndexDigits> digits;
-  for (const Operand& operand : operands)
-    if (auto found = index_digits(program, operand)) digits.push_back(std::move(*found));
-  if (digits.size() != operands.size()) return false;
-  const auto parts = common_parts(buffer.shape, digits, program.facts);
-  if (!parts) return false;
-  std::vector<Read> reads;
-  for (size_t i = 0; i < operands.size(); ++i)
-    reads.push_back(read_of(program, operands[i], digits[i], *parts));
+// An order of the parts.
+struct Choice {
+  std::vector<size_t> order;
+  std::vector<Expr> strides;                 // of the parts
+  std::optional<std::vector<Expr>> of_dims;  // strides of the buffer's dims that give the order, if any
+};
 
+// The orders that the reads ask for, those that strides can give first. `inner`: the innermost dim.
+std::vector<Choice> choices_of(const std::vector<Part>& parts, const std::vector<Read>& reads, size_t inner,
+                               size_t rank, const sym::Facts& facts) {
   size_t innermost = 0;  // of the parts
-  while ((*parts)[innermost].dim != inner) ++innermost;
-  std::vector<Expr> now_strides;
-  for (const Part& part : *parts) now_strides.push_back(buffer.strides[part.dim] * part.place);
-  const auto matrices = [&](const std::vector<Expr>& strides) {
-    std::vector<bool> out;
-    for (const Read& read : reads) out.push_back(is_matrix(*parts, strides, read, program.facts));
-    return out;
-  };
-  // Of orders that serve as many reads, one that strides alone can give.
-  struct Choice {
-    std::vector<size_t> order;
-    std::vector<Expr> strides;
-    std::optional<std::vector<Expr>> of_dims;
-  };
+  while (parts[innermost].dim != inner) ++innermost;
   std::vector<Choice> choices;
   for (const Read& read : reads) {
     Choice choice{.order = read.order(innermost), .strides = {}, .of_dims = {}};
-    if (!ends_with_dim(*parts, choice.order, inner)) continue;
-    choice.strides = dense_strides(sizes_of(*parts), choice.order);
-    choice.of_dims = strides_of_dims(*parts, choice.strides, buffer.shape.size(), program.facts);
+    if (!ends_with_dim(parts, choice.order, inner)) continue;
+    choice.strides = dense_strides(sizes_of(parts), choice.order);
+    choice.of_dims = strides_of_dims(parts, choice.strides, rank, facts);
     choices.push_back(std::move(choice));
   }
   sort_stable(choices, [](const Choice& a, const Choice& b) { return a.of_dims && !b.of_dims; });
-  std::vector<bool> now = matrices(now_strides);
+  return choices;
+}
+
+// The choice that makes matrices of most reads, if it takes that from none; null if none is better than the
+// layout as it is.
+const Choice* best_of(const std::vector<Choice>& choices, const std::vector<Part>& parts,
+                      const std::vector<Read>& reads, const loop::Buffer& buffer, const sym::Facts& facts) {
+  const auto matrices = [&](const std::vector<Expr>& strides) {
+    std::vector<bool> out;
+    for (const Read& read : reads) out.push_back(is_matrix(parts, strides, read, facts));
+    return out;
+  };
+  std::vector<Expr> strides;
+  for (const Part& part : parts) strides.push_back(buffer.strides[part.dim] * part.place);
+  std::vector<bool> now = matrices(strides);
   const Choice* best = nullptr;
   for (const Choice& choice : choices) {
     const std::vector<bool> then = matrices(choice.strides);
@@ -294,13 +287,34 @@ bool lay_out(Program& program, BufferId id, const std::vector<Operand>& operands
     best = &choice;
     now = then;
   }
+  return best;
+}
+
+// Lays the buffer out for these reads. Returns whether indices have changed.
+bool lay_out(Program& program, BufferId id, const std::vector<Operand>& operands) {
+  loop::Buffer& buffer = program[id];
+  const size_t rank = buffer.shape.size();
+  size_t inner = 0;
+  while (inner < rank && (!buffer.strides[inner].is_const(1) || buffer.shape[inner].is_const(1))) ++inner;
+  if (inner == rank) return false;
+  std::vector<IndexDigits> digits;
+  for (const Operand& operand : operands)
+    if (auto found = index_digits(program, operand)) digits.push_back(std::move(*found));
+  if (digits.size() != operands.size()) return false;
+  const auto parts = common_parts(buffer.shape, digits, program.facts);
+  if (!parts) return false;
+  std::vector<Read> reads;
+  for (size_t i = 0; i < operands.size(); ++i)
+    reads.push_back(read_of(program, operands[i], digits[i], *parts));
+  const std::vector<Choice> choices = choices_of(*parts, reads, inner, rank, program.facts);
+  const Choice* best = best_of(choices, *parts, reads, buffer, program.facts);
   if (!best) return false;
-  if (!best->of_dims) {
-    split_dims(program, id, *parts, best->order);
-    return true;
+  if (best->of_dims) {
+    buffer.strides = *best->of_dims;
+    return false;
   }
-  buffer.strides = *best->of_dims;
-  return false;
+  split_dims(program, id, *parts, best->order);
+  return true;
 }
 
 }  // namespace
