@@ -202,6 +202,12 @@ sym::Facts facts_of(const Program& program, const Nest& nest) {
   return facts;
 }
 
+sym::Facts facts_of(const Program& program, const Nest& nest, const Reduce& reduce) {
+  sym::Facts facts = facts_of(program, nest);
+  for (const Dim& d : reduce.dims) facts.set_index(d.var, d.extent);
+  return facts;
+}
+
 void add_facts(sym::Facts& facts, const Stmt& stmt) {
   for (const Dim& d : dims_of(stmt)) facts.set_index(d.var, d.extent);
   if (auto* bind = std::get_if<Bind>(&stmt.node)) add_facts(facts, *bind);

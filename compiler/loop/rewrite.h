@@ -89,6 +89,8 @@ std::optional<sym::Substitution> invert(const Nest& nest, const Access& store,
 
 // The facts inside the nest's body: the program's, and the ranges of the nest's dims.
 sym::Facts facts_of(const Program& program, const Nest& nest);
+// The same within one of its reductions.
+sym::Facts facts_of(const Program& program, const Nest& nest, const Reduce& reduce);
 // Adds the ranges of index variables that the statement defines for its own body or (bind) for later
 // statements.
 void add_facts(sym::Facts& facts, const Stmt& stmt);

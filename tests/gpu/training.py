@@ -3,9 +3,9 @@
 cases: the cases of tests/train, compiled for the GPU, against PyTorch's losses. Ends with "N passed, N failed".
 steps: whole training steps (forward, backward, AdamW) of networks on random data, in mixed precision, against PyTorch: eager,
 torch.compile, and its mode reduce-overhead. Prints ms, the losses, peak memory. Needs torch, torchvision, transformers.
-The networks are in training_networks.py: without names, MAIN. `build` only compiles, into the folder ARTIFACTS, which `steps`
-takes them from if it is set.
-    Environment: STEPS=N, the N slowest kernels of a step; PEERS, the modes of PyTorch; ONLY_PEERS;
+build: compiles these steps into the folder $ARTIFACTS and runs nothing; `steps` takes an artifact that is there.
+The networks are in training_networks.py; the default is its list MAIN.
+    Environment: STEPS=N, the N slowest kernels of a step; PEERS, the modes of PyTorch; ONLY_PEERS=1, PyTorch alone;
     FLAGS, more flags of stridec compile.
 """
 

@@ -46,6 +46,7 @@ class Splitter {
 
   std::vector<Nest> run(std::string* reason) {
     *reason = refusal();
+    if (reason->empty() && reads_what_is_stored_before() && !move_up()) *reason = "it reads what it writes";
     if (!reason->empty()) return {};
     heavy_ = heavy_values();
     deviations_ = variance_after(nest_, at_, program_.facts);
@@ -89,7 +90,6 @@ class Splitter {
       if (access && program_[access->buffer].storage == loop::Storage::kLocal)
         why = "a row is kept between its statements";
     });
-    if (why.empty() && reads_what_is_stored_before() && !move_up()) why = "it reads what it writes";
     return why;
   }
 
@@ -101,9 +101,9 @@ class Splitter {
                        });
   }
 
-  // Moves the reduction, with what it is computed from, before all other statements. Returns false if it
-  // needs other loops or what is stored before it. Example: the sums of a batch norm's two gradients, each
-  // followed by the update of a parameter.
+  // Moves the reduction and the statements that it depends on to the front of the body. Returns false if it
+  // depends on another loop or on a store before it. Example: the two sums of a batch norm's backward pass,
+  // each followed by the update of a parameter.
   bool move_up() {
     std::set<ValueId> used;
     std::set<BufferId> loaded;

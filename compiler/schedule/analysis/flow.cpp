@@ -54,9 +54,9 @@ Flow::Flow(const loop::Program& program, const loop::Steps& steps) {
     loop::for_each_step({step}, [&](const loop::Step& inner) {
       const Effects effects = effects_of(program, inner);
       for (BufferId id : effects.reads)
-        if (!schedule::reads(all, id)) all.reads.push_back(id);
+        if (!reads(all, id)) all.reads.push_back(id);
       for (BufferId id : effects.writes)
-        if (!schedule::writes(all, id)) all.writes.push_back(id);
+        if (!writes(all, id)) all.writes.push_back(id);
       all.updates = all.updates || effects.updates;
     });
     keys_.push_back(size());
@@ -130,7 +130,7 @@ void Flow::erase(int at) {
 }
 
 void Flow::move(int from, int to) {
-  // The keys of the steps from `to` to `from` go to the steps that stand there afterwards.
+  // Each step takes the key of its new position.
   for (int at = to; at <= from; ++at) leave(at);
   std::rotate(effects_.begin() + to, effects_.begin() + from, effects_.begin() + from + 1);
   std::rotate(stamps_.begin() + to, stamps_.begin() + from, stamps_.begin() + from + 1);

@@ -14,7 +14,7 @@ class UserCounts {
  public:
   int writers(loop::BufferId id) const { return at(writers_, id); }
   int readers(loop::BufferId id) const { return at(readers_, id); }
-  // Counts a step with these effects once more, or `by` -1 once less.
+  // Adds `by`, 1 or -1, to the counts of all buffers in `effects`.
   void add(const Effects& effects, int by);
 
  private:
@@ -42,15 +42,16 @@ class Flow {
   // Strictly between the positions: steps that bind symbols.
   std::vector<int> binders_between(int first, int last) const;
 
-  // Two steps with one stamp are the same: replace() gives a new one.
+  // Identifies the contents of the step: replace() assigns a new stamp.
   int64_t stamp(int at) const { return stamps_[static_cast<size_t>(at)]; }
 
   void replace(int at, Effects effects);
   void erase(int at);
-  void move(int from, int to);  // the launch at `from`, up to `to`, past launches
+  void move(int from, int to);  // the launch at `from`, up to `to`; only launches lie between
 
  private:
-  // Steps have keys that rise with their positions, so that a step that goes moves no other's entries.
+  // Each step has a key. Keys increase with the position, so that erasing a step leaves the keys of the
+  // others as they are.
   using Keys = std::vector<int64_t>;
   struct Users {
     Keys writers, readers;

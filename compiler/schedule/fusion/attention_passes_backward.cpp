@@ -343,10 +343,8 @@ class BackwardFinder {
           changed = gone.insert(at).second;
     }
     for (BufferId id : forward_.weights)
-      for (int at = 0; at < static_cast<int>(steps_.size()); ++at)
-        if (at != forward_.values && at != forward_.softmax && !gone.contains(at) &&
-            reads(flow_.effects(at), id))
-          return false;
+      for (const int at : flow_.readers_between(id, -1, flow_.size()))
+        if (at != forward_.values && at != forward_.softmax && !gone.contains(at)) return false;
     for (const int at : {out_.dq.step, out_.dk.step, out_.dv.step}) gone.erase(at);
     out_.between = std::move(gone);
     return true;

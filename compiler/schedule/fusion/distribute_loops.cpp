@@ -27,7 +27,7 @@ using loop::ValueId;
 constexpr double kFewPoints = 4096;  // points that a GPU shares among its multiprocessors
 constexpr double kLongLoop = 2048;   // iterations that exceed what a thread group holds in registers
 constexpr double kElements = 1 << 18;
-constexpr double kSharedMemory = 227 * 1024;  // bytes of a row that a thread group may keep
+constexpr double kSharedMemory = 227 * 1024;  // bytes, of a block on Hopper
 
 std::set<BufferId> stored_by(const Stmt& stmt) {
   std::set<BufferId> out;
@@ -86,8 +86,8 @@ class Distributor {
     }
   }
 
-  // Moves rows that would pass from one of the nests to another into memory. Returns false if a thread group
-  // can keep one of them.
+  // Replaces local rows that more than one of the nests uses by arena buffers. Returns false if one of them
+  // fits in shared memory: then the nest stays whole.
   bool move_rows(size_t at) {
     const auto part_of = [&](size_t other) { return other == at ? 1 : after_.contains(other) ? 2 : 0; };
     std::map<BufferId, std::set<int>> parts;
@@ -95,15 +95,15 @@ class Distributor {
       for (const auto* touched : {&stores_[other], &loads_[other]})
         for (const BufferId id : *touched)
           if (program_[id].storage == loop::Storage::kLocal) parts[id].insert(part_of(other));
+    const bool along_points = runs_along_points();
     std::map<BufferId, BufferId> moved;
     for (const auto& [id, used] : parts) {
       if (used.size() < 2) continue;
       const loop::Buffer& row = program_[id];
-      if (typical(loop::element_count(row.shape), program_.facts) * byte_size(row.dtype) <= kSharedMemory)
-        return false;
+      if (typical_bytes(program_, id) <= kSharedMemory) return false;
       loop::Buffer buffer{.name = "", .dtype = row.dtype, .shape = row.shape};
       for (const loop::Dim& dim : nest_.dims) buffer.shape.push_back(dim.extent);
-      if (!runs_along_points()) {
+      if (!along_points) {
         std::vector<size_t> order(buffer.shape.size());
         std::iota(order.begin(), order.end(), size_t{0});
         std::ranges::rotate(order, order.begin() + static_cast<std::ptrdiff_t>(row.shape.size()));

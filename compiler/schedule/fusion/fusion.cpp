@@ -167,7 +167,7 @@ class Fuser {
   Program& program_;
   std::vector<Decision>* decisions_;
   bool epilogues_, columns_;
-  // Stamps of steps of one flow that are not merged, whatever becomes of the others.
+  // Pairs of steps, by their stamps, that no change of other steps makes mergeable.
   std::set<std::pair<int64_t, int64_t>> refused_;
 };
 

@@ -3,6 +3,7 @@
 //   for r: m[r] = reduce k x[r,k]        for r: m = reduce k x[r,k]
 //   for r, k: y[r,k] = x[r,k] - m[r]  ->        for k: y[r,k] = x[r,k] - m
 #include <algorithm>
+#include <set>
 
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/typical.h"
@@ -48,7 +49,7 @@ bool has_loops(const Nest& nest) {
   });
 }
 
-// The least number of points of a block's longest nest of loops.
+// A lower bound on the iterations of the block's largest loop nest.
 double longest_loops(const Program& program, const loop::Block& block) {
   double longest = 1;
   for (const Stmt& stmt : block) {
@@ -114,12 +115,11 @@ bool updates_large_state(const Program& program, const Flow& flow, int at, const
 bool has_other_rows(const Program& program, const loop::Steps& steps, const Flow& flow, int producer_at,
                     int consumer_at, size_t common) {
   const Nest& consumer = program[std::get<Launch>(steps[consumer_at].node).nest];
-  for (int at = consumer_at - 1; at >= 0; --at) {
-    const auto& made = flow.effects(at).writes;
-    if (at == producer_at || !std::holds_alternative<Launch>(steps[at].node) ||
-        std::none_of(made.begin(), made.end(),
-                     [&](BufferId id) { return reads(flow.effects(consumer_at), id); }))
-      continue;
+  std::set<int> writers;
+  for (const BufferId id : flow.effects(consumer_at).reads)
+    for (const int at : flow.writers_between(id, -1, consumer_at)) writers.insert(at);
+  for (const int at : writers) {
+    if (at == producer_at || !std::holds_alternative<Launch>(steps[at].node)) continue;
     const Nest& other = program[std::get<Launch>(steps[at].node).nest];
     if (!has_loops(other) || is_contraction(other)) continue;
     const Matching matching =

@@ -19,9 +19,10 @@ bool try_inline(loop::Program& program, loop::Steps& steps, Flow& flow, int prod
 // the nest half rewritten, if a load's index does not determine the producer's point.
 bool inline_producer(const loop::Program& program, const loop::Nest& producer, loop::Nest& consumer);
 
+// Why two nests are not merged.
 struct Refusal {
   std::string reason;
-  bool lasts = false;  // as long as the two nests are the same, whatever becomes of the others
+  bool lasts = false;  // while the two nests are unchanged, whatever happens to other steps
 };
 
 // Merges two nests over the dims they agree on. Returns the merged nest's position, or -1. `columns`: also

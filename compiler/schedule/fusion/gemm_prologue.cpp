@@ -97,8 +97,7 @@ class Prologues {
     const auto rows = rows_of(program_, *nest);
     if (!rows) return false;
     const BufferId passing = rows->load->access.buffer;
-    int from = at - 1;
-    while (from >= 0 && !writes(flow.effects(from), passing)) --from;
+    const int from = writer_before(program_, steps, flow, at, passing);
     const Nest* producer = from < 0 ? nullptr : nest_at(program_, steps, from);
     if (!producer || !is_pointwise(*producer)) return false;
     Decision decision;

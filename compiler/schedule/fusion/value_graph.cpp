@@ -59,7 +59,7 @@ std::optional<ValueGraph::Element> ValueGraph::stored(const Element& element, co
   const Nest* nest = local ? element.nest : writer == writers_.end() ? nullptr : writer->second;
   if (!nest || !load.access.mask.is_const(1)) return std::nullopt;
   const Store* store = nullptr;
-  // Values at indices that are data have no place in terms of the element's variables.
+  // An index that is loaded from memory cannot be expressed by the element's variables.
   bool single = true, data_index = false;
   loop::for_each_stmt(nest->body, [&](const Stmt& stmt) {
     data_index = data_index || std::holds_alternative<loop::Bind>(stmt.node);

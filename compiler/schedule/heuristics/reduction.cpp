@@ -63,9 +63,7 @@ const loop::Access* main_load(const Reduce& reduce) {
 // combination is not split again.
 std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, const Reduce& reduce,
                                    size_t made, Sharing sharing) {
-  sym::Facts facts = program.facts;
-  for (const Dim& dim : nest.dims) facts.set_index(dim.var, dim.extent);
-  for (const Dim& dim : reduce.dims) facts.set_index(dim.var, dim.extent);
+  const sym::Facts facts = loop::facts_of(program, nest, reduce);
   double tasks = sharing == Sharing::kThreads ? least_points(nest.dims, program.facts)
                                               : typical_points(nest.dims, program.facts);
   const bool alone = sharing == Sharing::kBlocks && loops(nest) == 1;
@@ -154,9 +152,7 @@ std::optional<ReductionSplit> wish_of_gemm(const Program& program, const Nest& n
   const double depth = typical_points(reduce.dims, program.facts);
   if (reduce.dims.size() < 2 || depth < kDeep || typical_points(nest.dims, program.facts) >= kFewResults)
     return std::nullopt;
-  sym::Facts facts = program.facts;
-  for (const auto* dims : {&nest.dims, &reduce.dims})
-    for (const Dim& dim : *dims) facts.set_index(dim.var, dim.extent);
+  const sym::Facts facts = loop::facts_of(program, nest, reduce);
   const auto distance = [&](const Dim& dim) {
     const auto stride = loop::stride_of(program, contraction->a.plain->access, dim.var, facts);
     return stride ? std::fabs(typical(*stride, facts)) : 0.0;

@@ -112,13 +112,11 @@ bool divides(Expr at) {
   return found;
 }
 
-// Whether the place in memory is no affine function of the index variables.
+// Whether the address is not affine in the index variables.
 bool reads_windows(const Program& program, const Nest& nest, const loop::Reduce& reduce,
                    const loop::Access& access) {
   if (std::none_of(access.index.begin(), access.index.end(), divides)) return false;
-  sym::Facts facts = loop::facts_of(program, nest);
-  for (const loop::Dim& dim : reduce.dims) facts.set_index(dim.var, dim.extent);
-  return divides(kernels::offset_of(program, access, facts));
+  return divides(kernels::offset_of(program, access, loop::facts_of(program, nest, reduce)));
 }
 
 // Returns the GEMM after a copy of the operand that it reads in windows. Returns nothing if it reads none, or

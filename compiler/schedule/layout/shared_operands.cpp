@@ -45,14 +45,11 @@ struct Operand {
     all.insert(all.end(), reduce->dims.begin(), reduce->dims.end());
     return all;
   }
-  sym::Facts facts(const Program& program) const {
-    sym::Facts out = program.facts;
-    for (const loop::Dim& dim : dims()) out.set_index(dim.var, dim.extent);
-    return out;
-  }
+  sym::Facts facts(const Program& program) const { return loop::facts_of(program, *nest, *reduce); }
 };
 
-// The same with the positions of the buffer's parts by group, each from the slowest to the fastest.
+// The read in terms of the buffer's parts: their positions in the list of parts by group, each group from the
+// slowest to the fastest.
 struct Read {
   std::array<std::vector<size_t>, kGroups> groups;
 
@@ -86,7 +83,8 @@ std::optional<IndexDigits> index_digits(const Program& program, const Operand& o
   return out;
 }
 
-// The parts of all dims, such that each digit of each read is one or more of them; nothing if there are none.
+// The coarsest split of all dims in which each digit of each read consists of whole parts; nothing if the
+// digits of two reads overlap in part.
 std::optional<std::vector<Part>> common_parts(const std::vector<Expr>& shape,
                                               const std::vector<IndexDigits>& reads,
                                               const sym::Facts& facts) {
@@ -191,8 +189,7 @@ std::optional<std::vector<Expr>> strides_of_dims(const std::vector<Part>& parts,
   return out;
 }
 
-// Whether the order ends with all parts of the dim, as they are in it, so that what runs along the dim still
-// runs along memory.
+// Whether the order ends with the parts of the dim, the slowest first, so that the dim stays contiguous.
 bool ends_with_dim(const std::vector<Part>& parts, const std::vector<size_t>& order, size_t dim) {
   std::vector<size_t> of_dim;  // from the slowest
   for (size_t p = parts.size(); p-- > 0;)
@@ -266,8 +263,8 @@ std::vector<Choice> choices_of(const std::vector<Part>& parts, const std::vector
   return choices;
 }
 
-// The choice that makes matrices of most reads, if it takes that from none; null if none is better than the
-// layout as it is.
+// The choice in which most reads are matrices, among those that keep every read a matrix that is one now.
+// Null if none is better than the present layout.
 const Choice* best_of(const std::vector<Choice>& choices, const std::vector<Part>& parts,
                       const std::vector<Read>& reads, const loop::Buffer& buffer, const sym::Facts& facts) {
   const auto matrices = [&](const std::vector<Expr>& strides) {

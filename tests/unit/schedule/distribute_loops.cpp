@@ -116,7 +116,7 @@ Program kept_row(int64_t positions, bool channels_last) {
   return program;
 }
 
-TEST_CASE("a row too long for shared memory passes through memory, which lies as what it is made of") {
+TEST_CASE("a row too long for shared memory becomes an arena buffer with the layout of its source") {
   for (const bool channels_last : {true, false}) {
     const Program before = kept_row(70000, channels_last);
     Program after = distributed(before);
@@ -132,7 +132,7 @@ TEST_CASE("a row too long for shared memory passes through memory, which lies as
   }
 }
 
-TEST_CASE("a row that shared memory can keep stays") {
+TEST_CASE("a row that fits in shared memory stays local") {
   const Program before = kept_row(50000, true);
   CHECK(to_string(distributed(before)) == to_string(before));
 }

@@ -86,7 +86,7 @@ TEST_CASE("rows of a mask that serve all heads are not merged with the heads' ro
   CHECK(after.nests[1].dims.size() == 3);
 }
 
-TEST_CASE("numbers of few images are not merged with the many rows of each image") {
+TEST_CASE("one number for each of few images is not merged into the nest over the images' rows") {
   Pieces p("images");
   const View x = p.input("x", {4, 49, 96});
   const View factor = p.map("factor", {p.input("seed", {4, 1, 1})}, [](auto v) {

@@ -101,9 +101,9 @@ TEST_CASE("a dim of size 1 is no obstacle to a matrix") {
   CHECK(same_results(before, after, {}));
 }
 
-// Windows of 3 x 2 of images t[b, y, x, c]: a product takes them as rows, and the gradient of its weight sums
-// over them in another order.
-TEST_CASE("windows that a product and its weight gradient read are stored as they read them") {
+// Windows of 3 x 2 of images t[b, y, x, c] are the rows of a GEMM. Its weight gradient reduces over the same
+// windows by one variable for each digit.
+TEST_CASE("windows that a GEMM and its weight gradient read are laid out as a matrix for both") {
   Program before = parse_program(R"(
 program windows
   symbol b = input 0 dim 0 in 1..16
