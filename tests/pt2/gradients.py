@@ -1,4 +1,4 @@
-"""Gradients of PyTorch's operators against autograd: gradients.py [REGEX] [--samples 4] [--dtype float64] [--out FILE]
+"""Gradients of PyTorch's operators against autograd: gradients.py [REGEX] [--samples 4] [--dtype float64] [--bounds] [--out FILE]
 
 Every operator of PyTorch's OpInfo with samples that have gradients: the loss is the sum of its results, each times a fixed
 number, and the tensors that are differentiated are parameters of the module. `compile --train` makes the function `accumulate`,
@@ -126,6 +126,37 @@ def samples_of(torch, options, skip):
             yield name, text, module, gradients
 
 
+def bounds_of(torch):
+    """Functions at the arguments where their derivative jumps: (name, function, argument)."""
+    F, one, zero = torch.nn.functional, torch.ones(1), torch.zeros(1)
+    return [
+        ("relu", F.relu, 0), ("relu6", F.relu6, 0), ("relu6", F.relu6, 6), ("hardtanh", F.hardtanh, -1), ("hardtanh", F.hardtanh, 1),
+        ("clamp", lambda x: x.clamp(0, 1), 0), ("clamp", lambda x: x.clamp(0, 1), 1), ("clamp_min", lambda x: x.clamp(min=0), 0),
+        ("clamp_max", lambda x: x.clamp(max=0), 0), ("clamp to a tensor", lambda x: x.clamp(min=zero[0]), 0),
+        ("maximum", lambda x: torch.maximum(x, zero), 0), ("fmax", lambda x: torch.fmax(x, zero), 0),
+        ("hardsigmoid", F.hardsigmoid, -3), ("hardsigmoid", F.hardsigmoid, 3), ("hardswish", F.hardswish, -3), ("hardswish", F.hardswish, 3),
+        ("leaky_relu", F.leaky_relu, 0), ("elu", F.elu, 0), ("celu", F.celu, 0), ("selu", F.selu, 0), ("prelu", lambda x: F.prelu(x, one / 4), 0),
+        ("threshold", lambda x: F.threshold(x, 0.0, 0.0), 0), ("softshrink", F.softshrink, 0.5), ("hardshrink", F.hardshrink, 0.5),
+        ("softplus", F.softplus, 0), ("logsigmoid", F.logsigmoid, 0), ("abs", torch.abs, 0), ("logaddexp", lambda x: torch.logaddexp(x, zero), 0),
+        ("smooth_l1", lambda x: F.smooth_l1_loss(x, zero), 1), ("huber", lambda x: F.huber_loss(x, zero), 1), ("l1", lambda x: F.l1_loss(x, zero), 0),
+        ("margin_ranking", lambda x: F.margin_ranking_loss(x, one, one), 1), ("hinge", lambda x: F.hinge_embedding_loss(x, -one), 1),
+        ("multi_margin", lambda x: F.multi_margin_loss(torch.cat([x, zero])[None], torch.tensor([0])), 1),
+        ("multilabel_margin", lambda x: F.multilabel_margin_loss(torch.cat([x, zero])[None], torch.tensor([[0, -1]])), 1),
+        ("triplet", lambda x: F.triplet_margin_loss(x[None], zero[None], 3 * one[None], eps=0.0), 1),
+        ("cosine_embedding", lambda x: F.cosine_embedding_loss(torch.cat([x, zero])[None], torch.tensor([[0.0, 1.0]]), -one), 1),
+        ("bce_with_logits", lambda x: F.binary_cross_entropy_with_logits(x, zero), 0),
+        ("largest norm", lambda x: torch.cat([x, one]).norm(float("inf")), 1),
+    ]  # fmt: skip
+
+
+def samples_at_bounds(torch):
+    Sample, _ = modules(torch)
+    for name, function, at in bounds_of(torch):
+        leaves, spec = torch.utils._pytree.tree_flatten((torch.full((1,), float(at), requires_grad=True), (), {}))
+        module = Sample(function, lambda y: y, leaves, spec)
+        yield f"{name} at {at}", "", module, [g.numpy() for g in torch.autograd.grad(module(), list(module.p))]
+
+
 def arrays_of(items):
     """The expected gradients by the names of the parameters."""
     return {f"s.{i}.p.{k}": g for i, item in enumerate(items) for k, g in enumerate(item[3])}
@@ -246,6 +277,7 @@ def main():
     parser.add_argument("--samples", type=int, default=4, help="of each operator; 0: all")
     parser.add_argument("--per-file", type=int, default=24)
     parser.add_argument("--dtype", default="float64", choices=TOLERANCE)
+    parser.add_argument("--bounds", action="store_true", help="instead of OpInfo's samples: functions where their derivative jumps")
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--keep", type=pathlib.Path, help="write programs that agree and their gradients into this folder")
     options = parser.parse_args()
@@ -271,7 +303,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(torch, pathlib.Path(folder), skip, options.keep)
         batch = []
-        for item in samples_of(torch, options, skip):
+        for item in samples_at_bounds(torch) if options.bounds else samples_of(torch, options, skip):
             operators.add(item[0])
             batch.append(item)
             if len(batch) == options.per_file:

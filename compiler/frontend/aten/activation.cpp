@@ -19,7 +19,7 @@ Results in_f32(Term x, F&& formula) {
 
 Results op_relu(Context& c) {
   const Term x = c.in("self");
-  return {is_bool(x.dtype()) ? x : maximum(x, 0)};
+  return {is_bool(x.dtype()) ? x : relu(x)};
 }
 Results relu6(Context& c) { return {minimum(maximum(c.in("self"), 0, Ties::kSecond), 6, Ties::kSecond)}; }
 Results op_gelu(Context& c) { return {gelu(c.in("self"), c.text("approximate") == "tanh")}; }

@@ -4,6 +4,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/composite/activations.h"
 #include "compiler/ops/composite/loss.h"
 #include "compiler/ops/composite/normalization.h"
 #include "compiler/ops/nodes.h"
@@ -82,7 +83,7 @@ Results poisson(Context& c) {
 Results margin_ranking(Context& c) {
   const Term y = c.in("target");
   return pairwise(c, "input1", "input2", [&](Term a, Term b) {
-    return maximum(-(cast(y, a.dtype(), false) * (a - b)) + c.number("margin"), 0);
+    return relu(-(cast(y, a.dtype(), false) * (a - b)) + c.number("margin"));
   });
 }
 Results multi_margin_row(Context& c) {
@@ -107,7 +108,7 @@ Results multilabel_margin(Context& c) {
   const Term own =
       reduce(OpKind::kReduceOr, logical_and(unsqueeze(valid, {2}), equal(unsqueeze(at, {2}), class_of)), {1});
   const Term picked = gather_elements(w, at, 1);
-  const Term gap = maximum(subtract_from(1, unsqueeze(picked, {2}) - unsqueeze(w, {1})), 0);
+  const Term gap = relu(subtract_from(1, unsqueeze(picked, {2}) - unsqueeze(w, {1})));
   const Term counted = logical_and(unsqueeze(valid, {2}), logical_not(unsqueeze(own, {1})));
   Term loss = reduce_sum(select(counted, gap, 0), {1, 2}) /
               cast(size_as(c.b, DType::kI64, x.dim(1)), w.dtype(), false);
@@ -214,7 +215,7 @@ Results cosine_embedding(Context& c) {
   const Term dot = reduce_sum(x * y, last), a = reduce_sum(square(x), last) + kEpsilon,
              b = reduce_sum(square(y), last) + kEpsilon, cosine = dot / sqrt(a * b);
   const Term target = c.in("target");
-  const Term far = maximum(cosine - c.number("margin"), 0);
+  const Term far = relu(cosine - c.number("margin"));
   const Term loss =
       select(equal(target, 1), subtract_from(1, cosine), select(equal(target, -1), far, cosine * 0.0));
   return {reduced(c, loss, to)};
@@ -228,7 +229,7 @@ Results triplet_margin(Context& c) {
   };
   Term far = distance(anchor, negative);
   if (c.flag("swap")) far = minimum(far, distance(positive, negative));
-  const Term loss = maximum(distance(anchor, positive) - far + c.number("margin"), 0);
+  const Term loss = relu(distance(anchor, positive) - far + c.number("margin"));
   return {reduced(c, loss, c.in("anchor").dtype())};
 }
 

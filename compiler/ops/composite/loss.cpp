@@ -3,6 +3,7 @@
 #include <limits>
 #include <numbers>
 
+#include "compiler/ops/composite/activations.h"
 #include "compiler/ops/nodes.h"
 
 namespace stridec::ops {
@@ -35,7 +36,7 @@ Term kl_divergence(Term x, Term target, bool of_logs) {
   return entropy - target * x;
 }
 Term hinge_embedding(Term x, Term y, double margin) {
-  const Term apart = select(equal(y, 1), 0, maximum(subtract_from(margin, x), 0));
+  const Term apart = select(equal(y, 1), 0, relu(subtract_from(margin, x)));
   return apart + select(equal(y, -1), 0, x);
 }
 Term soft_margin(Term x, Term y) { return apply(OpKind::kLog1p, exp(-(x * y))); }
@@ -49,7 +50,7 @@ Term poisson_nll(Term x, Term target, bool of_logs, bool full, double epsilon) {
 
 Term multi_margin(Term x, Term target, double p, double margin, std::optional<Term> weight) {
   const Term at = unsqueeze(target, {1});
-  Term gap = maximum(subtract_from(margin, gather_elements(x, at, 1)) + x, 0);
+  Term gap = relu(subtract_from(margin, gather_elements(x, at, 1)) + x);
   if (p == 2) gap = square(gap);
   if (weight) gap = gap * unsqueeze(gather(*weight, target, 0), {1});
   const Term other = apply(OpKind::kNe, index_along(x.builder(), {1, x.dim(1)}, 1, at.dtype()), at);
