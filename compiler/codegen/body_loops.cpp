@@ -42,6 +42,10 @@ std::string Body::identity(Combine combine, DType dtype, size_t part) {
 
 void Body::print_combine(Combine combine, const std::vector<std::string>& into,
                          const std::vector<std::string>& from, const std::vector<DType>& dtypes, int width) {
+  if (loop::arity(combine) == 1 && into.size() > 1) {
+    for (size_t i = 0; i < into.size(); ++i) print_combine(combine, {into[i]}, {from[i]}, {dtypes[i]}, width);
+    return;
+  }
   const DType dtype = dtypes[0];
   const std::string& a = into[0];
   const std::string& b = from[0];

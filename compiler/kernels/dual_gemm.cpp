@@ -111,7 +111,7 @@ std::optional<std::pair<size_t, size_t>> two_sums(const loop::Nest& nest) {
   for (size_t i = 0; i < nest.body.size(); ++i) {
     if (!loop::body_of(nest.body[i])) continue;
     const auto* reduce = std::get_if<loop::Reduce>(&nest.body[i].node);
-    if (!reduce || reduce->combine != loop::Combine::kSum) return std::nullopt;
+    if (!reduce || reduce->combine != loop::Combine::kSum || reduce->results.size() != 1) return std::nullopt;
     at.push_back(i);
   }
   if (at.size() != 2) return std::nullopt;

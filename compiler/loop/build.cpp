@@ -175,7 +175,7 @@ std::vector<Value> NestBuilder::reduce_many(Combine combine, const std::vector<E
     for (Expr extent : extents) at.push_back(reduce.dims.emplace_back(open_dim(extent, "r")).var);
     for (const Value& v : body(at)) reduce.yields.push_back(v.id);
   });
-  STRIDEC_CHECK(static_cast<int>(reduce.yields.size()) == arity(combine));
+  STRIDEC_CHECK(arity(combine) == 1 || static_cast<int>(reduce.yields.size()) == arity(combine));
   for (ValueId y : reduce.yields) {
     reduce.results.push_back(fresh(nest_.values[y.value].dtype));
     results.push_back({this, reduce.results.back()});

@@ -261,14 +261,16 @@ class Machine {
   }
 
   void reduce(const LoopPlan& p) {
+    const bool pair = arity(p.combine) == 2;
     Cell start = to_cell(identity(p.combine, p.types[0]));
     for (size_t r = 0; r < p.results.size(); ++r)
-      for (int l = 0; l < n_; ++l) at(p.results[r])[l] = r == 0 ? start : Cell{.i = 0};
+      for (int l = 0; l < n_; ++l) at(p.results[r])[l] = r == 0 || !pair ? start : Cell{.i = 0};
     bool first = true;  // a pair has no identity element: the first pair initialises the result
     iterate(p, 0, [&] {
       run(p.body);
-      if (p.results.size() == 1) {
-        combine_lanes(p.combine, p.types[0], at(p.results[0]), at(p.yields[0]), n_);
+      if (!pair) {
+        for (size_t r = 0; r < p.results.size(); ++r)
+          combine_lanes(p.combine, p.types[0], at(p.results[r]), at(p.yields[r]), n_);
       } else if (first) {
         copy(p.results[0], p.yields[0]);
         copy(p.results[1], p.yields[1]);
@@ -278,7 +280,7 @@ class Machine {
                       at(p.yields[1]), n_);
       }
     });
-    round_lanes(p.types[0], at(p.results[0]), n_);
+    for (size_t r = 0; r < (pair ? 1 : p.results.size()); ++r) round_lanes(p.types[0], at(p.results[r]), n_);
   }
 
   const Program& program_;

@@ -63,7 +63,7 @@ std::optional<Contraction> classify_contraction(const Nest& nest) {
     c.at = i;
     c.reduce = reduce;
   }
-  if (!c.reduce || c.reduce->combine != Combine::kSum) return std::nullopt;
+  if (!c.reduce || c.reduce->combine != Combine::kSum || c.reduce->results.size() != 1) return std::nullopt;
   Definitions definitions;
   size_t order = 0;
   for (size_t i = 0; i < c.at; ++i)

@@ -109,7 +109,7 @@ class Folder {
   // if there is a point.
   std::optional<Let> at_extreme(Reduce& reduce, Block& out) {
     const bool greatest = reduce.combine == Combine::kMax;
-    if (!greatest && reduce.combine != Combine::kMin) return std::nullopt;
+    if ((!greatest && reduce.combine != Combine::kMin) || reduce.results.size() != 1) return std::nullopt;
     for (const Stmt& s : reduce.body)  // loads might be out of bounds if there is no point
       if (!std::holds_alternative<Let>(s.node) && !std::holds_alternative<Constant>(s.node) &&
           !std::holds_alternative<IndexValue>(s.node))

@@ -195,7 +195,9 @@ struct Reduce {
   std::vector<Dim> dims;
   Block body;
   Combine combine;
-  std::vector<ValueId> yields;   // from the body, arity(combine) of them
+  // From the body: arity(combine) values, or with an arity of 1 several values of one dtype, each of which is
+  // reduced by itself.
+  std::vector<ValueId> yields;
   std::vector<ValueId> results;  // outside the body; same dtypes
   // For a sum of products over quantised activations: the length of the blocks of consecutive points in which
   // the non-weight factor is one scale times integers of [-127, 127], one of which is +-127 unless all are 0.

@@ -222,13 +222,17 @@ class NestVerifier {
   void statement(const Reduce& s, sym::Facts facts, std::vector<Dim> loops) {
     check(!s.dims.empty(), "a reduce has no dims");
     size_t arity = static_cast<size_t>(loop::arity(s.combine));
-    check(s.yields.size() == arity && s.results.size() == arity, "reduce ", name(s.combine), " yields ",
+    check(s.yields.size() == s.results.size(), "a reduce yields ", s.yields.size(), " values for ",
+          s.results.size(), " results");
+    check(arity == 1 ? !s.yields.empty() : s.yields.size() == arity, "reduce ", name(s.combine), " yields ",
           arity);
     nested(s.dims, s.body, facts, loops, {}, s.yields);
-    for (size_t i = 0; i < arity; ++i)
+    DType type = type_of(s.results[0]);
+    for (size_t i = 0; i < s.results.size(); ++i) {
       check(type_of(s.yields[i]) == type_of(s.results[i]), "%", s.results[i].value,
             " has another dtype than what is reduced");
-    DType type = type_of(s.results[0]);
+      check(arity != 1 || type_of(s.results[i]) == type, "a reduce of several values has several dtypes");
+    }
     bool logical = s.combine == Combine::kAnd || s.combine == Combine::kOr;
     bool arithmetic = s.combine == Combine::kSum || s.combine == Combine::kProd;
     check(!logical || is_bool(type), "reduce ", name(s.combine), " of ", name(type));

@@ -27,6 +27,7 @@
 #include "compiler/schedule/fusion/gemv_fusion.h"
 #include "compiler/schedule/fusion/gpu_attention.h"
 #include "compiler/schedule/fusion/horizontal_fusion.h"
+#include "compiler/schedule/fusion/joint_reductions.h"
 #include "compiler/schedule/fusion/merge_extrema.h"
 #include "compiler/schedule/fusion/merge_gemms.h"
 #include "compiler/schedule/fusion/norm_prologue.h"
@@ -88,6 +89,8 @@ constexpr Pass kLoopPasses[] = {
     {"rematerialize", kStage, kLoops,
      "Compute large elementwise results again from memory where that costs less than storing them.",
      [](Program& program, const Context& c) { rematerialize(program, c.decisions); }},
+    {"joint_reductions", kStage, kLoops, "Join reductions that read one large tensor into one pass over it.",
+     [](Program& program, const Context& c) { join_reductions(program, c.decisions); }},
     {"narrow_updates", kStage, kLoops,
      "Restrict in-place additions to the index at which they add something.",
      [](Program& program, const Context&) { narrow_updates(program); }},

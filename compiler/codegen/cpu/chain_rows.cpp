@@ -33,7 +33,7 @@ struct RowSum {
 std::optional<RowSum> row_sum(const Nest& nest, const Stmt& stmt) {
   const auto* reduce = std::get_if<Reduce>(&stmt.node);
   if (!reduce || reduce->combine != loop::Combine::kSum || reduce->dims.size() != 1 ||
-      reduce->body.size() != 1)
+      reduce->body.size() != 1 || reduce->results.size() != 1)
     return std::nullopt;
   const auto* load = std::get_if<Load>(&reduce->body[0].node);
   if (!load || reduce->yields[0] != load->result || !is_element(load->access, reduce->dims[0]) ||

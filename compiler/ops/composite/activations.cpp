@@ -12,7 +12,7 @@ namespace {
 constexpr double kLargest = std::numeric_limits<float>::max();
 
 // Replaces minus infinity by the lowest finite f32: times a gate of 0 it gives -0 instead of NaN.
-Term above_minus_infinity(Term x) { return maximum(x, -kLargest); }
+Term above_minus_infinity(Term x) { return maximum(x, -kLargest, Ties::kFirst); }
 
 // Computes a formula in f32 or wider and rounds once at the end.
 template <class F>

@@ -95,7 +95,7 @@ void empty_unread_sums(const Program& program, Nest& nest) {
   const sym::Facts facts = loop::facts_of(program, nest);
   for (Stmt& stmt : nest.body) {
     auto* reduce = std::get_if<Reduce>(&stmt.node);
-    if (!reduce || reduce->combine != loop::Combine::kSum) continue;
+    if (!reduce || reduce->combine != loop::Combine::kSum || reduce->results.size() != 1) continue;
     std::vector<const loop::Load*> factors;
     collect_factors(reduce->body, reduce->yields[0], factors);
     const bool unread = std::ranges::any_of(
@@ -110,7 +110,7 @@ std::vector<Condition> conditions_of(const Nest& nest, std::string* reason) {
   *reason = "no sum runs over a strided window";
   for (const Stmt& stmt : nest.body) {
     const auto* reduce = std::get_if<Reduce>(&stmt.node);
-    if (!reduce || reduce->combine != loop::Combine::kSum) continue;
+    if (!reduce || reduce->combine != loop::Combine::kSum || reduce->results.size() != 1) continue;
     std::vector<const loop::Load*> factors;
     collect_factors(reduce->body, reduce->yields[0], factors);
     for (const loop::Load* load : factors)

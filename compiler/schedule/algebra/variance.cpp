@@ -21,7 +21,7 @@ using loop::ValueId;
 using sym::Expr;
 
 bool is_sum(const Nest& nest, const Reduce& reduce) {
-  if (reduce.combine != loop::Combine::kSum) return false;
+  if (reduce.combine != loop::Combine::kSum || reduce.results.size() != 1) return false;
   const DType dtype = nest.values[reduce.results[0].value].dtype;
   return dtype == DType::kF32 || dtype == DType::kF64;
 }

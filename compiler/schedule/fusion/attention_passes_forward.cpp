@@ -34,7 +34,7 @@ bool find_statistics(const Nest& softmax, ForwardPass& out) {
   const auto found = [&](const Reduce& reduce, ValueId& result) {
     const bool first = !result.valid();
     result = reduce.results[0];
-    return first && softmax.values[result.value].dtype == DType::kF32;
+    return first && reduce.results.size() == 1 && softmax.values[result.value].dtype == DType::kF32;
   };
   for (const Stmt& stmt : softmax.body)
     if (const auto* reduce = std::get_if<Reduce>(&stmt.node)) {

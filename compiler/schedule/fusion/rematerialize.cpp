@@ -26,8 +26,12 @@ using loop::ValueId;
 
 // A smaller buffer stays in a cache.
 constexpr double kLargeBytes = 4 << 20;
-// Highest cost of computing the elements again, for all uses together: less than storing one takes.
-constexpr int kMostCost = 20;
+// What a byte of memory traffic takes, in the unit of scalar_cost(): five multiply-adds, on two cores as on a
+// GPU. If traffic stays the same, as with g and x in place of g * (x - m), fewer tensors take memory, which
+// pays for a few operations.
+constexpr double kCostPerByte = 5, kCheap = 4;
+// Traffic that does not count, as a share of the buffer's: of rows such as a mean per channel.
+constexpr double kSmallShare = 0.01;
 
 // The store to a buffer, with the blocks around it, outermost first.
 struct Site {
@@ -86,10 +90,11 @@ class Slicer {
     if (!stmt) return false;
     if (const auto* load = std::get_if<Load>(&stmt->node); load && writes(effects_, load->access.buffer))
       return false;
+    if (load_stored(id)) return true;
     const bool elementwise =
         std::holds_alternative<loop::Let>(stmt->node) || std::holds_alternative<loop::Constant>(stmt->node) ||
         std::holds_alternative<loop::IndexValue>(stmt->node) || std::holds_alternative<Load>(stmt->node);
-    if (!elementwise) return add_stored(id);
+    if (!elementwise) return false;
     bool ok = true;
     loop::for_each_use(*stmt, [&](ValueId used) { ok = ok && add(used); });
     // Variables of binds are not those of the new nest.
@@ -101,21 +106,36 @@ class Slicer {
     return ok;
   }
 
-  // The value of a reduction, from the buffer to which the nest stores it.
-  bool add_stored(ValueId id) {
-    for (const Stmt& stmt : nest_.body) {
-      const auto* store = std::get_if<Store>(&stmt.node);
-      if (!store || store->value != id || store->update || !store->access.mask.is_const(1)) continue;
-      const loop::Buffer& buffer = program_[store->access.buffer];
-      if (store->access.buffer == site_.store->access.buffer) continue;
-      if (buffer.storage == loop::Storage::kLocal || buffer.dtype != nest_.values[id.value].dtype) continue;
-      for (sym::Expr at : store->access.index)
-        for (sym::Expr var : sym::free_vars(at))
-          if (sym::is_index(var) && !loop::is_var_of(var, site_.dims)) return false;
-      out_.body.push_back({Load{id, store->access, {.dtype = buffer.dtype}}});
-      return true;
-    }
+  // Loads the value from a buffer to which the nest stores it too: the value of a reduction, or the elements
+  // from which the epilogue of a contraction computes others.
+  bool load_stored(ValueId id) {
+    for (const Block* block : site_.blocks)
+      for (const Stmt& stmt : *block) {
+        const auto* store = std::get_if<Store>(&stmt.node);
+        if (!store || store->value != id || !holds(*store, id)) continue;
+        out_.body.push_back({Load{id, store->access, {.dtype = program_[store->access.buffer].dtype}}});
+        return true;
+      }
     return false;
+  }
+
+  // Whether the buffer of the store holds the value after the nest, at an index that the new nest has.
+  bool holds(const Store& store, ValueId id) const {
+    const BufferId buffer = store.access.buffer;
+    if (store.update || !store.access.mask.is_const(1) || buffer == site_.store->access.buffer) return false;
+    if (program_[buffer].storage == loop::Storage::kLocal ||
+        program_[buffer].dtype != nest_.values[id.value].dtype)
+      return false;
+    int stores = 0;
+    loop::for_each_stmt(nest_.body, [&](const Stmt& stmt) {
+      const auto* other = std::get_if<Store>(&stmt.node);
+      stores += other && other->access.buffer == buffer;
+    });
+    if (stores != 1) return false;
+    for (sym::Expr at : store.access.index)
+      for (sym::Expr var : sym::free_vars(at))
+        if (sym::is_index(var) && !loop::is_var_of(var, site_.dims)) return false;
+    return true;
   }
 
   const Program& program_;
@@ -149,16 +169,23 @@ class Rematerializer {
     const auto site = site_of(nest(at), id);
     if (!site || site->dims.empty()) return;
     const auto producer = Slicer(program_, nest(at), *site).take();
-    if (!producer || !costs_less(*producer, id)) return;
+    if (!producer) return;
     const auto readers = readers_of(at, id);
-    if (!readers || static_cast<int>(readers->size()) * scalar_cost(producer->body) > kMostCost) return;
+    if (!readers) return;
+    double saved = typical_bytes(program_, id);  // of memory traffic
     std::vector<Nest> rewritten;
     for (int reader : *readers) {
       Nest& consumer = rewritten.emplace_back(nest(reader));
       if (!still_there(*producer, at, reader) || !inline_producer(program_, *producer, consumer)) return;
       join_nodes(consumer, producer->nodes);
       loop::clean(program_, consumer);
+      saved += bytes_read(nest(reader)) - bytes_read(consumer);
     }
+    const double elements = typical_bytes(program_, id) / byte_size(program_[id].dtype);
+    const double cost = static_cast<double>(readers->size()) * scalar_cost(producer->body);
+    if (saved < -kSmallShare * typical_bytes(program_, id) ||
+        cost > std::max(kCheap, kCostPerByte * saved / elements))
+      return;
     for (size_t i = 0; i < readers->size(); ++i) {
       if (decisions_)
         decisions_->push_back(decision_about(program_, nest(at), nest((*readers)[i]), true,
@@ -170,16 +197,11 @@ class Rematerializer {
     replace(at, std::move(rest));
   }
 
-  // Whether the elements are computed from at most one load of their size each.
-  bool costs_less(const Nest& producer, BufferId id) const {
-    int loads = 0;
-    for (const Stmt& stmt : producer.body)
-      if (const auto* load = std::get_if<Load>(&stmt.node);
-          load && runs_through(load->access, producer.dims)) {
-        ++loads;
-        if (byte_size(program_[load->access.buffer].dtype) > byte_size(program_[id].dtype)) return false;
-      }
-    return loads <= 1;
+  // Of all tensors that the nest reads; one that it reads in several places stays in a cache.
+  double bytes_read(const Nest& reader) const {
+    double bytes = 0;
+    for (const BufferId id : loop::effects_of(reader).reads) bytes += typical_bytes(program_, id);
+    return bytes;
   }
 
   // The other steps that read the buffer, if all of them load each element once.
@@ -188,24 +210,25 @@ class Rematerializer {
     const int all = flow_.reader_count(id) - (reads(flow_.effects(at), id) ? 1 : 0);
     for (const int reader : found) {
       const Nest* consumer = nest_at(program_, steps_, reader);
-      if (!consumer || is_contraction(*consumer) ||
-          !loads_once(*consumer, consumer->dims, consumer->body, id))
-        return std::nullopt;
+      if (!consumer || !loads_once(*consumer, consumer->dims, consumer->body, id)) return std::nullopt;
     }
     return static_cast<int>(found.size()) == all && all > 0 ? std::optional(found) : std::nullopt;
   }
 
-  // Whether one statement loads from the buffer, in loops that all move the element.
+  // Whether one statement loads from the buffer, in loops that all move the element. Of a contraction, only
+  // the epilogue may: its factors are loaded many times.
   bool loads_once(const Nest& consumer, const std::vector<loop::Dim>& dims, const Block& block,
                   BufferId id) const {
     int loads = 0;
     bool once = true;
+    const bool contraction = is_contraction(consumer);
     const std::function<void(const Block&, const std::vector<loop::Dim>&)> visit =
         [&](const Block& body, const std::vector<loop::Dim>& around) {
           for (const Stmt& stmt : body) {
             if (const auto* load = std::get_if<Load>(&stmt.node); load && load->access.buffer == id) {
               ++loads;
-              once = once && runs_through(load->access, around);
+              once = once && runs_through(load->access, around) &&
+                     (!contraction || around.size() == consumer.dims.size());
             }
             const Block* inner = loop::body_of(stmt);
             if (!inner) continue;

@@ -9,7 +9,9 @@
 //     y[i, j] = e[i, j] * g[i]          y[i, j] = exp(x[i, j] - m[i]) * g[i]
 //
 // Fusion has merged the nest that computes e with others by then, so that its inliner, which moves whole
-// nests, does not apply. The backward pass of a softmax over many classes is such a consumer.
+// nests, does not apply. The backward pass of a softmax over many classes is such a consumer. So is that of a
+// batch norm, whose sums of g * (x - m) read g and x, where a contraction's epilogue would store the
+// products, and that of an activation, which reads x.
 #pragma once
 
 #include <vector>

@@ -41,8 +41,8 @@ const loop::IndexValue* ValueGraph::index_of(const Element& element) const {
 
 const loop::Reduce* ValueGraph::sum_of(const Element& element, Expr extent) const {
   const auto* reduce = definition_as<loop::Reduce>(element);
-  return reduce && reduce->combine == loop::Combine::kSum && reduce->dims.size() == 1 &&
-                 reduce->dims[0].extent == extent
+  return reduce && reduce->combine == loop::Combine::kSum && reduce->results.size() == 1 &&
+                 reduce->dims.size() == 1 && reduce->dims[0].extent == extent
              ? reduce
              : nullptr;
 }

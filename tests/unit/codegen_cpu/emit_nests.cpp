@@ -110,6 +110,17 @@ TEST_CASE("reductions of every kind over rows and columns") {
                  nb.reduce(c, {k}, [&](const auto& j) { return nb.load(x, at(i, j[0])); }));
         nb.finish();
       }
+      for (Combine c : combines) {  // several values, each reduced by itself
+        NestBuilder nb = b.nest(cat(loop::name(c), "_three"));
+        const Expr i = nb.dim(n);
+        const auto three = nb.reduce_many(c, {k}, [&](const auto& j) {
+          const Value v = nb.load(x, at(i, j[0])), w = nb.load(x, at(i, k - 1 - j[0]));
+          return std::vector<Value>{v, w, v};
+        });
+        for (size_t r = 0; r < three.size(); ++r)
+          nb.store(b.output(cat(loop::name(c), "_of_three_", r), dtype, {n}), {i}, three[r]);
+        nb.finish();
+      }
       for (Combine c : {Combine::kArgMax, Combine::kArgMin, Combine::kArgMaxLast, Combine::kArgMinLast}) {
         NestBuilder nb = b.nest(std::string(loop::name(c)));
         const Expr i = nb.dim(n);

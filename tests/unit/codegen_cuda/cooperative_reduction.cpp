@@ -65,6 +65,41 @@ const Program kColumnArgMax = {"argmax of columns, with a bias", R"(  input x T 
       store z[%a, %j] %2
 )"};
 
+const Program kColumnSums = {"several sums of columns in one pass", R"(  input x T [d0, d1, d2] ordinal 0
+  input b T [d2] ordinal 1
+  output y T [d0, d2] ordinal 0
+  output z T [d0, d2] ordinal 1
+  output s T [d0, d2] ordinal 2
+  inputs (x, b)
+  outputs (y, z, s)
+  steps
+    nest 0 sums (%a<d0, %j<d2)
+      %0 : T = load b[%j]
+      %1 : T, %2 : T, %3 : T = reduce sum (%i<d1)
+        %4 : T = load x[%a, %i, %j]
+        %5 : T = sub %4 %0
+        %6 : T = mul %4 %5
+        yield %4 %5 %6
+      store y[%a, %j] %1
+      store z[%a, %j] %2
+      store s[%a, %j] %3
+)"};
+
+const Program kRowSums = {"several sums of rows in one pass", R"(  input x T [d0, d1] ordinal 0
+  output y T [d0] ordinal 0
+  output z T [d0] ordinal 1
+  inputs (x)
+  outputs (y, z)
+  steps
+    nest 0 sums (%a<d0)
+      %0 : T, %1 : T = reduce sum (%i<d1)
+        %2 : T = load x[%a, %i]
+        %3 : T = mul %2 %2
+        yield %2 %3
+      store y[%a] %0
+      store z[%a] %1
+)"};
+
 const Program kColumnProducts = {"sums of products of columns, of several matrices",
                                  R"(  input x T [d0, d1, d2] ordinal 0
   input w T [d0, d1, d2] ordinal 1
@@ -251,6 +286,14 @@ TEST_CASE("columns that begin in the middle of vectors") {
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
              {3, 75, 249}, {2, 133, 127}, {5, 17, 300}, {4, 64, 1}, {0, 3, 129}})
       for (const bool fixed : {false, true}) check(kColumnProducts, dtype, {shape, fixed});
+  for (const char* dtype : {"bf16", "f32", "i32"})
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
+             {3, 75, 249}, {2, 133, 127}, {1, 600, 64}, {4, 64, 1}, {0, 3, 129}, {2, 0, 5}})
+      for (const bool fixed : {false, true}) check(kColumnSums, dtype, {shape, fixed});
+  for (const char* dtype : {"f16", "f32", "i64"})
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{3, 75}, {2, 4001}, {1, 70000}, {0, 3}, {5, 1}, {4, 0}})
+      for (const bool fixed : {false, true}) check(kRowSums, dtype, {shape, fixed});
   for (const char* dtype : {"f16", "f32", "i8"})
     for (const std::vector<int64_t>& shape :
          std::vector<std::vector<int64_t>>{{1, 301, 251}, {2, 77, 1023}, {3, 70, 19}})

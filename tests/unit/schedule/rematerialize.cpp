@@ -77,12 +77,77 @@ Program rematerialized(const Program& before) {
   return after;
 }
 
-bool keeps_exponentials(const std::string& text) {
-  const Program after = rematerialized(parse_program(text));
+bool keeps(const Program& after, std::string_view name) {
   for (const Buffer& buffer : after.buffers)
-    if (buffer.name == "e" && buffer.storage == Storage::kArena) return true;
+    if (buffer.name == name && buffer.storage == Storage::kArena) return true;
   return false;
 }
+
+bool keeps_exponentials(const std::string& text) { return keeps(rematerialized(parse_program(text)), "e"); }
+
+// A product whose epilogue stores g and `value` of g, z and m, as t, and a nest that reads t.
+std::string epilogue_text(std::string_view reader, std::string_view value = "mul %3 %6") {
+  return cat(R"(program epilogue
+  symbol n = input 0 dim 0 in 1..4096
+  input x f32 [n, 3] ordinal 0
+  input w f32 [3, 50000] ordinal 1
+  input z f32 [n, 50000] ordinal 2
+  input m f32 [50000] ordinal 3
+  output y f32 [50000] ordinal 0
+  output u f32 [n, 50000] ordinal 1
+  arena g f32 [n, 50000]
+  arena t f32 [n, 50000]
+  inputs (x, w, z, m)
+  outputs (y, u)
+  steps
+    nest 0 product (%i0<n, %i1<50000)
+      %3 : f32 = reduce sum (%k<3)
+        %0 : f32 = load x[%i0, %k]
+        %1 : f32 = load w[%k, %i1]
+        %2 : f32 = mul %0 %1
+        yield %2
+      store g[%i0, %i1] %3
+      %4 : f32 = load z[%i0, %i1]
+      %5 : f32 = load m[%i1]
+      %6 : f32 = sub %4 %5
+      %7 : f32 = )",
+             value, R"(
+      store t[%i0, %i1] %7
+    nest 1 sum (%i0<50000)
+      %0 : f32 = reduce sum (%i1<n)
+        %1 : f32 = load g[%i1, %i0]
+        yield %1
+      store y[%i0] %0
+    nest 2 reader )",
+             reader);
+}
+
+constexpr std::string_view kRead = R"((%i0<n, %i1<50000)
+      %0 : f32 = load t[%i0, %i1]
+      %1 : f32 = load g[%i0, %i1]
+      %2 : f32 = add %0 %1
+      store u[%i0, %i1] %2
+)";
+// The epilogue of another product.
+constexpr std::string_view kEpilogue = R"((%i0<n, %i1<50000)
+      %3 : f32 = reduce sum (%k<3)
+        %0 : f32 = load x[%i0, %k]
+        %1 : f32 = load w[%k, %i1]
+        %2 : f32 = mul %0 %1
+        yield %2
+      %4 : f32 = load t[%i0, %i1]
+      %5 : f32 = mul %3 %4
+      store u[%i0, %i1] %5
+)";
+// A factor of another product.
+constexpr std::string_view kFactor = R"((%i0<n, %i1<50000)
+      %3 : f32 = reduce sum (%k<50000)
+        %0 : f32 = load t[%i0, %k]
+        %1 : f32 = load z[%k, %i1] if %k < n else 0
+        %2 : f32 = mul %0 %1
+        yield %2
+      store u[%i0, %i1] %3
+)";
 
 }  // namespace
 
@@ -111,4 +176,18 @@ TEST_CASE("what is small, costly, changed or computed from more stays in memory"
   CHECK(keeps_exponentials(softmax_text(50000, "", "%6 : f32 = log %7\n        %2 : f32 = sub %6 %0")));
   CHECK(keeps_exponentials(
       softmax_text(50000, "", "%6 : f32 = load x[%i0, %j2]\n        %2 : f32 = sub %6 %7")));
+}
+
+TEST_CASE("what a contraction's epilogue computes is computed again from what it stores too") {
+  CHECK(!keeps(rematerialized(parse_program(epilogue_text(kRead))), "t"));
+  CHECK(!keeps(rematerialized(parse_program(epilogue_text(kEpilogue))), "t"));
+  // An error function costs less than storing and loading its result, and more than storing it alone.
+  CHECK(!keeps(rematerialized(parse_program(epilogue_text(kRead, "erf %3"))), "t"));
+  CHECK(keeps(rematerialized(parse_program(epilogue_text(kEpilogue, "erf %6"))), "t"));
+}
+
+TEST_CASE("what a contraction loads many times stays in memory") {
+  Program program = parse_program(epilogue_text(kFactor));
+  rematerialize(program, nullptr);
+  CHECK(keeps(program, "t"));
 }
