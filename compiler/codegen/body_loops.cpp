@@ -28,7 +28,7 @@ std::string Body::identity(Combine combine, DType dtype, size_t part) {
     case Combine::kOr: return is_bool(dtype) ? "false" : literal(loop::int_scalar(dtype, 0));
     default: break;
   }
-  if (part == 1)  // loses against every index
+  if (is_arg(combine) && part == 1)  // loses against every index
     return combine == Combine::kArgMaxLast || combine == Combine::kArgMinLast ? "(-1l)"
                                                                               : "9223372036854775807l";
   if (is_bool(dtype)) return largest ? "true" : "false";

@@ -27,6 +27,7 @@ using loop::ValueId;
 constexpr double kFewPoints = 4096;  // points that a GPU shares among its multiprocessors
 constexpr double kLongLoop = 2048;   // iterations that exceed what a thread group holds in registers
 constexpr double kElements = 1 << 18;
+constexpr double kFewBytes = 64;              // numbers of a point that may pass through memory
 constexpr double kSharedMemory = 227 * 1024;  // bytes, of a block on Hopper
 
 std::set<BufferId> stored_by(const Stmt& stmt) {
@@ -95,8 +96,8 @@ class Distributor {
     }
   }
 
-  // Replaces local rows that more than one of the nests uses by arena buffers. Returns false if one of them
-  // fits in shared memory: then the nest stays whole.
+  // Replaces local rows that more than one of the nests uses by arena buffers. Returns false if one of them is
+  // worth keeping in shared memory, and fits: then the nest stays whole.
   bool move_rows(size_t at) {
     const auto part_of = [&](size_t other) { return other == at ? 1 : after_.contains(other) ? 2 : 0; };
     std::map<BufferId, std::set<int>> parts;
@@ -109,7 +110,8 @@ class Distributor {
     for (const auto& [id, used] : parts) {
       if (used.size() < 2) continue;
       const loop::Buffer& row = program_[id];
-      if (typical_bytes(program_, id) <= kSharedMemory) return false;
+      const double bytes = typical_bytes(program_, id);
+      if (bytes > kFewBytes && bytes <= kSharedMemory) return false;
       loop::Buffer buffer{.name = "", .dtype = row.dtype, .shape = row.shape};
       for (const loop::Dim& dim : nest_.dims) buffer.shape.push_back(dim.extent);
       if (!along_points) {

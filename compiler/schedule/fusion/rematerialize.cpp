@@ -30,6 +30,9 @@ constexpr double kLargeBytes = 4 << 20;
 // GPU. If traffic stays the same, as with g and x in place of g * (x - m), fewer tensors take memory, which
 // pays for a few operations.
 constexpr double kCostPerByte = 5, kCheap = 4;
+// Loads of an element, on average, by a reader that counts as loading it once. Windows that overlap load it
+// several times.
+constexpr double kMostLoads = 1.25;
 // Traffic that does not count, as a share of the buffer's: of rows such as a mean per channel.
 constexpr double kSmallShare = 0.01;
 
@@ -181,10 +184,9 @@ class Rematerializer {
       loop::clean(program_, consumer);
       saved += bytes_read(nest(reader)) - bytes_read(consumer);
     }
-    const double elements = typical_bytes(program_, id) / byte_size(program_[id].dtype);
     const double cost = static_cast<double>(readers->size()) * scalar_cost(producer->body);
     if (saved < -kSmallShare * typical_bytes(program_, id) ||
-        cost > std::max(kCheap, kCostPerByte * saved / elements))
+        cost > std::max(kCheap, kCostPerByte * saved / elements_of(id)))
       return;
     for (size_t i = 0; i < readers->size(); ++i) {
       if (decisions_)
@@ -202,6 +204,10 @@ class Rematerializer {
     double bytes = 0;
     for (const BufferId id : loop::effects_of(reader).reads) bytes += typical_bytes(program_, id);
     return bytes;
+  }
+
+  double elements_of(BufferId id) const {
+    return typical_bytes(program_, id) / byte_size(program_[id].dtype);
   }
 
   // The other steps that read the buffer, if all of them load each element once.
@@ -222,12 +228,14 @@ class Rematerializer {
     int loads = 0;
     bool once = true;
     const bool contraction = is_contraction(consumer);
+    const double elements = elements_of(id);
     const std::function<void(const Block&, const std::vector<loop::Dim>&)> visit =
         [&](const Block& body, const std::vector<loop::Dim>& around) {
           for (const Stmt& stmt : body) {
             if (const auto* load = std::get_if<Load>(&stmt.node); load && load->access.buffer == id) {
               ++loads;
               once = once && runs_through(load->access, around) &&
+                     typical_points(around, program_.facts) <= kMostLoads * elements &&
                      (!contraction || around.size() == consumer.dims.size());
             }
             const Block* inner = loop::body_of(stmt);

@@ -11,6 +11,13 @@
 // the next output is a multiple of 16 bytes, and so is a window's row. Larger numbers of channels, of an
 // image that is channels-first or has no whole pieces, are padded likewise if each element is read often
 // enough that the copy costs less than it saves. Padded taps multiply zeros.
+//
+// The gradient of such a weight has the taps in its result. It is computed for the padded row, and what reads
+// it skips the padding:
+//
+//   g[o, c, r, s] = sum over n, i, j of x[n, c, 2*i + r - 3, 2*j + s - 3] * d[n, o, i, j]
+//   g'[o, r, q]   = sum over n, i, j of p[n, 2*i + r, 8*j + q] * d[n, o, i, j]
+//   g[o, c, r, s] is g'[o, r, 4*s + c]
 #pragma once
 
 #include "compiler/loop/program.h"

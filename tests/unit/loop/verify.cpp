@@ -66,7 +66,14 @@ TEST_CASE("each broken rule is named") {
         "stores to w, which is read only here");
   CHECK(verdict({"%0 : f32 = load x[%i0]", "bind %g < n = %0 error"}) == "binds f32");
   CHECK(verdict({"%0 : bool = reduce and (%r<4)", "  %1 : bool = constant 1", "  yield %1 %1"}) ==
-        "reduce and yields 1");
+        "a reduce yields 2 values for 1 results");
+  CHECK(verdict({"%0 : f32, %2 : i64 = reduce argmax (%r<4)", "  %1 : f32 = constant 1", "  yield %1"}) ==
+        "a reduce yields 1 values for 2 results");
+  CHECK(verdict({"%0 : f32 = reduce argmax (%r<4)", "  %1 : f32 = constant 1", "  yield %1"}) ==
+        "reduce argmax yields 2");
+  CHECK(verdict({"%0 : f32, %2 : f64 = reduce sum (%r<4)", "  %1 : f32 = constant 1",
+                 "  %3 : f64 = constant 1", "  yield %1 %3"}) ==
+        "a reduce of several values has several dtypes");
   CHECK(verdict({"%0 : f32 = reduce and (%r<4)", "  %1 : f32 = constant 1", "  yield %1"}) ==
         "reduce and of f32");
   CHECK(verdict({"%0 : f32 = reduce sum (%r<4)", "  %1 : f64 = constant 1", "  yield %1"}) ==

@@ -20,6 +20,7 @@ struct Window {
   bool constant = true;  // of the weights
   int64_t fill = 0;
   int64_t columns = 5;
+  bool computed = false;  // the weight is computed in the run, from an input
 };
 
 // y[b, o, i, j] of x [2, channels, n, m]; operands have type `dtype`, sums are f32 or i32.
@@ -42,6 +43,14 @@ Program convolution(const Window& w) {
         cast.cast(cast.load(wide, at) * cast.constant(DType::kF32, is_float(w.dtype) ? 1 : 9), w.dtype));
     p.program.prepack.push_back(add_nest(p.program, cast.nest()));
   }
+  if (w.computed) {
+    const View made = p.temporary("made", weight.shape, w.dtype);
+    NestBuilder copy(p.program, "make");
+    const auto at = copy.dims(weight.shape);
+    copy.store(made, at, copy.load(weight, at));
+    copy.finish();
+    weight = made;
+  }
   NestBuilder nest(p.program, "conv");
   auto size = [&](Expr n) {
     return sym::max(0, sym::floordiv(n + 2 * w.pad - w.dilation * (w.taps - 1) - 1, w.stride) + 1);
@@ -56,6 +65,37 @@ Program convolution(const Window& w) {
                                         w.stride * at[3] + w.dilation * k[2]}),
                      sums) *
            nest.cast(nest.load(weight, {at[1], k[0], k[1], k[2]}), sums);
+  });
+  nest.store(out, at, sum);
+  nest.finish();
+  p.output("y", out);
+  verify(p.program);
+  return p.program;
+}
+
+// The gradient of the weight, from that of the result, d: g[o, c, r, s], or one for each image.
+Program gradient(const Window& w, bool by_image) {
+  Pieces p("gradient");
+  const View x = p.input("x", {2, w.channels, p.n, p.m}, w.dtype);
+  auto size = [&](Expr n) {
+    return sym::max(0, sym::floordiv(n + 2 * w.pad - w.dilation * (w.taps - 1) - 1, w.stride) + 1);
+  };
+  const Expr rows = size(p.n), columns = size(p.m);
+  const View d = p.input("d", {2, w.columns, rows, columns}, w.dtype);
+  std::vector<Expr> shape = {w.channels, w.columns, w.taps, w.taps};
+  if (by_image) shape.push_back(2);
+  const View out = p.temporary("t", shape);
+  NestBuilder nest(p.program, "conv");
+  const auto at = nest.dims(shape);
+  const View padded = *pad(x, {0, 0, w.pad, w.pad}, {0, 0, w.pad, w.pad}, float_scalar(w.dtype, 0));
+  std::vector<Expr> extents = {rows, columns};
+  if (!by_image) extents.push_back(2);
+  const Value sum = nest.reduce(Combine::kSum, extents, [&](const std::vector<Expr>& k) {
+    const Expr image = by_image ? at[4] : k[2];
+    return nest.cast(nest.load(padded, {image, at[0], w.stride * k[0] + w.dilation * at[2],
+                                        w.stride * k[1] + w.dilation * at[3]}),
+                     DType::kF32) *
+           nest.cast(nest.load(d, {image, at[1], k[0], k[1]}), DType::kF32);
   });
   nest.store(out, at, sum);
   nest.finish();
@@ -137,6 +177,38 @@ TEST_CASE("channels-first data are copied to channels-last where they are read o
       seldom.columns = 4;
       if (channels > 16) CHECK(rewritten(convolution(seldom)).steps.size() == before.steps.size());
     }
+}
+
+TEST_CASE("a weight that the run computes is padded in the run") {
+  for (const int64_t stride : {1, 2}) {
+    const Program before = convolution({.stride = stride, .constant = false, .computed = true});
+    Program after = rewritten(before);
+    CHECK(after.steps.size() == before.steps.size() + 2);
+    schedule::plan_memory(after);
+    CHECK(same_results(before, after, {{sym::var("n"), 7}, {sym::var("m"), 10}}));
+  }
+}
+
+TEST_CASE("the gradient of a weight of few channels is computed for padded rows") {
+  for (const bool by_image : {true, false})
+    for (const int64_t channels : {1, 2, 3})
+      for (const int64_t taps : {2, 3, 7})
+        for (const int64_t stride : {1, 2, 4}) {
+          CAPTURE(channels);
+          CAPTURE(taps);
+          CAPTURE(stride);
+          const Program before =
+              gradient({.channels = channels, .taps = taps, .stride = stride, .pad = taps / 2}, by_image);
+          Program after = rewritten(before);
+          CHECK(after.steps.size() == before.steps.size() + 1);
+          schedule::plan_memory(after);
+          for (const auto& [n, m] : {std::pair<int64_t, int64_t>{7, 10}, {13, 8}})
+            CHECK(same_results(before, after, {{sym::var("n"), n}, {sym::var("m"), m}}));
+        }
+  for (const Window& w : {Window{.channels = 8}, Window{.dilation = 2}, Window{.dtype = DType::kF32}}) {
+    const Program program = gradient(w, true);
+    CHECK(rewritten(program).steps.size() == program.steps.size());
+  }
 }
 
 TEST_CASE("whole pieces, dilated rows, wide factors and weights that are inputs stay as they are") {
