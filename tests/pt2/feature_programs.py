@@ -541,3 +541,58 @@ def quant_pt2e():
             return torch.ops.quantized_decomposed.dequantize_per_tensor(q, 0.1, 0, -128, 127, torch.int8)
 
     return (M(), (torch.randn(3, 4), torch.randn(3)), {}, None)
+
+
+@program
+def lstm_projected():
+    lstm = torch.nn.LSTM(5, 6, 2, bidirectional=True, batch_first=True, proj_size=3)
+    return lstm, (torch.randn(3, 7, 5),), {}, {"input": {0: D}}
+
+
+@program
+def dims_in_place():
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            y, z = x.clone(), x.clone()
+            first = y[0]
+            y.t_()
+            y.unsqueeze_(0)
+            z.as_strided_((2, 2), (4, 1), 2)
+            return y * 2, first, z + 1
+
+    return (M(), (torch.randn(4, 4),), {}, None)
+
+
+@program
+def matrix_factors():
+
+    class M(torch.nn.Module):
+        def forward(self, x, y):
+            linalg = torch.linalg
+            q, r = linalg.qr(x)
+            p, lower, upper = linalg.lu(x)
+            u, s, v = linalg.svd(x, full_matrices=False)
+            symmetric = x @ x.transpose(1, 2)
+            values, vectors = linalg.eigh(symmetric)
+            product, sum_of = u @ torch.diag_embed(s) @ v, vectors @ torch.diag_embed(values) @ vectors.transpose(1, 2)
+            return (q, r, p, lower, upper, product, sum_of, linalg.pinv(x), linalg.svdvals(x), values, linalg.matrix_exp(symmetric / 4),
+                    linalg.matrix_norm(x, "nuc"), linalg.cond(x), linalg.matrix_rank(x), *torch._lu_with_info(x),
+                    linalg.tensorinv(y), linalg.tensorsolve(y, y[..., 0, 0]), linalg.tensorsolve(y, y[0, 0], (0, 1)),
+                    torch.nextafter(x[0], x[1]))  # fmt: skip
+
+    return (M(), (torch.randn(3, 3, 5), torch.randn(2, 3, 2, 3)), {}, {"x": {0: torch.export.Dim("n", min=2)}, "y": None})
+
+
+@program
+def complex_factors():
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            linalg = torch.linalg
+            factor = linalg.cholesky(x @ x.mH + torch.eye(3))
+            return (linalg.svdvals(x), linalg.eigvalsh(x[..., :3]), linalg.eigvalsh(x[..., :3], UPLO="U"), linalg.matrix_exp(x[..., :3]),
+                    torch.cholesky_inverse(factor), torch.cholesky_inverse(factor.mH, upper=True), torch.logsumexp(x, -1),
+                    torch.logsumexp(x, (0, 2), keepdim=True), torch.logsumexp(x[0, 0, 0], 0))  # fmt: skip
+
+    return (M(), (torch.randn(3, 3, 5, dtype=torch.complex64),), {}, {"x": {0: D}})

@@ -6,6 +6,7 @@
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/complex.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
 namespace {
@@ -237,6 +238,19 @@ Results copysign(Context& c) {
   const Term size = abs(x);
   return {select(negative, -size, size)};
 }
+// Numbers of one sign are ordered as their bits are.
+Results nextafter(Context& c) {
+  const auto [x, y] = promoted(c, "self", "other");
+  const bool wide = x.dtype() == DType::kF64;
+  if (!wide && x.dtype() != DType::kF32) c.unsupported("nextafter of half precision");
+  const DType bits = wide ? DType::kI64 : DType::kI32;
+  const Term at = bitcast(x, bits), away = equal(less(x, y), greater(x, 0));
+  const Term moved = bitcast(select(away, at + 1.0, at - 1.0), x.dtype());
+  const Term tiny = bitcast(number(c.b, bits, 1), x.dtype());
+  const Term next = select(equal(x, 0), select(less(y, 0), -tiny, tiny), moved);
+  const Term none = logical_or(apply(OpKind::kIsNan, x), apply(OpKind::kIsNan, y));
+  return {select(none, std::numeric_limits<double>::quiet_NaN(), select(equal(x, y), y, next))};
+}
 Results heaviside(Context& c) {
   const auto [x, y] = promoted(c, "self", "values");
   // 0 of a NaN, as PyTorch has it.
@@ -273,6 +287,7 @@ constexpr Row kRows[] = {
     {"minimum", extremum<OpKind::kMin>},
     {"mul", mul, Numbers::kComplex},
     {"multiply", mul, Numbers::kComplex},
+    {"nextafter", nextafter},
     {"pow", op_pow},
     {"float_power", float_power},
     {"remainder", remainder},

@@ -1,4 +1,5 @@
 // Linear algebra of complex matrices, products of elements, and operators that others compute.
+#include <algorithm>
 #include <optional>
 
 #include "compiler/frontend/aten/call.h"
@@ -108,13 +109,66 @@ Results cholesky(const ComplexCall& c) {
   }
   return out;
 }
-Results cholesky_solve(const ComplexCall& c) {
-  Complex lower = c.pair("input2");
+// The matrix of a Cholesky factor.
+Value matrix_of_factor(const ComplexCall& c, Complex lower) {
   if (flag(c, "upper")) lower = conjugate(swapped(lower));
   lower = triangle_of(lower, false, false);
-  const Value a = called(
-      c, "matmul", {{"self", joined_value(lower)}, {"other", joined_value(conjugate(swapped(lower)))}})[0];
-  return called(c, "linalg_solve", {{"A", a}, {"B", joined_value(c.pair("self"))}});
+  return called(c, "matmul",
+                {{"self", joined_value(lower)}, {"other", joined_value(conjugate(swapped(lower)))}})[0];
+}
+Results cholesky_solve(const ComplexCall& c) {
+  return called(c, "linalg_solve",
+                {{"A", matrix_of_factor(c, c.pair("input2"))}, {"B", joined_value(c.pair("self"))}});
+}
+Results cholesky_inverse(const ComplexCall& c) {
+  return called(c, "linalg_inv", {{"A", matrix_of_factor(c, c.pair("self"))}});
+}
+// Singular values, and eigenvalues of Hermitian matrices: the real form of a matrix has each of them twice.
+Results doubled(const ComplexCall& c) {
+  const char* name = matrix_name(c);
+  Complex z = c.pair(name);
+  const int64_t rank = z.re.rank();
+  if (rank < 2) c.unsupported();
+  if (c.given("UPLO")) {  // one triangle is read, and the real parts of the diagonal
+    const Complex kept = triangle_of(z, c.value("UPLO").text == "U", false), other = conjugate(swapped(kept));
+    const Term diagonal = eye(c.b, {z.re.dim(rank - 2), z.re.dim(rank - 1)}, 0);
+    z = {select(diagonal, kept.re, kept.re + other.re), select(diagonal, 0, kept.im + other.im)};
+  }
+  std::vector<Value> own = c.values;
+  own[place_of(c.schema, name)] = Value(real_form(z));
+  Results out = c.run(std::move(own));
+  const size_t values = c.name == "_linalg_svd" ? 1 : 0;
+  const bool vectors = flag(c, "compute_uv") || flag(c, "compute_v");  // missing: they are not supported
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Term t = as_term(c.b, out[i]);
+    const int64_t last = t.rank() - 1;
+    if (i == values)
+      out[i] = Value(slice(t, last, 0, c.b.simplify(sym::floordiv(t.dim(last), 2)), 2));
+    else
+      out[i] = vectors ? Value() : joined_value({t, t});
+  }
+  return out;
+}
+Results logsumexp(const ComplexCall& c) {
+  const Complex z = c.pair("self");
+  const int64_t rank = z.re.rank();
+  Dims dims;
+  for (const Value& d : c.value("dim").items) {
+    const sym::Expr dim = c.b.simplify(d.integer);
+    if (!dim.is_const()) c.unsupported();
+    if (rank > 0) dims.push_back(normal_dim(dim.value(), rank));
+  }
+  if (dims.empty()) dims = all_dims(rank);
+  std::ranges::sort(dims);
+  // The largest real part is subtracted if it is finite.
+  const Term top = rank == 0 ? z.re : stop_gradient(reduce_max(z.re, dims, kKeep));
+  const Term shift = select(apply(OpKind::kIsInf, top), 0, top);
+  Complex sum = pair_of(c.b, called(c, "exp", {{"self", joined_value({z.re - shift, z.im})}})[0]);
+  if (rank > 0) sum = {reduce_sum(sum.re, dims, kKeep), reduce_sum(sum.im, dims, kKeep)};
+  Complex out = pair_of(c.b, called(c, "log", {{"self", joined_value(sum)}})[0]);
+  out.re = out.re + shift;
+  if (rank > 0 && !flag(c, "keepdim")) out = {squeeze(out.re, dims), squeeze(out.im, dims)};
+  return {joined_value(out)};
 }
 Results multi_dot(const ComplexCall& c) {
   const std::vector<Value>& all = c.values.at(0).items;
@@ -147,10 +201,13 @@ Results selection(const ComplexCall& c) {
 
 constexpr ComplexRule kRules[] = {
     {"_linalg_det", det},
+    {"_linalg_eigh", doubled},
     {"_linalg_slogdet", slogdet},
     {"_linalg_solve_ex", in_ring},
+    {"_linalg_svd", doubled},
     {"chain_matmul", multi_dot},
     {"cholesky", cholesky},
+    {"cholesky_inverse", cholesky_inverse},
     {"cholesky_solve", cholesky_solve},
     {"cumprod", cumprod},
     {"det", det},
@@ -158,16 +215,21 @@ constexpr ComplexRule kRules[] = {
     {"linalg_cholesky", cholesky},
     {"linalg_cholesky_ex", cholesky},
     {"linalg_det", det},
+    {"linalg_eigvalsh", doubled},
     {"linalg_inv", in_ring},
     {"linalg_inv_ex", in_ring},
+    {"linalg_matrix_exp", in_ring},
     {"linalg_matrix_power", in_ring},
     {"linalg_multi_dot", multi_dot},
     {"linalg_slogdet", slogdet},
     {"linalg_solve", in_ring},
     {"linalg_solve_ex", in_ring},
     {"linalg_solve_triangular", solve_triangular},
+    {"linalg_svdvals", doubled},
     {"logdet", logdet},
+    {"logsumexp", logsumexp},
     {"masked_select", selection},
+    {"matrix_exp", in_ring},
     {"matrix_power", in_ring},
     {"prod", prod},
     {"slogdet", slogdet},

@@ -1,7 +1,9 @@
 // Factors of matrices, singular values and eigenvalues, and what is computed from them.
+#include <algorithm>
 #include <optional>
 
 #include "compiler/base/numeric.h"
+#include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/creation.h"
@@ -172,11 +174,39 @@ Results cond(Context& c) {
   };
   return {norm(x) * norm(inverse(x))};
 }
+// The inverse of a tensor whose first `ind` dims are the rows of a square matrix.
+Results tensorinv(Context& c) {
+  const Term x = c.in("self");
+  const int64_t rows = c.integer("ind");
+  if (rows <= 0 || rows > x.rank()) c.does_not_fit(cat("ind is ", rows, " for a tensor of rank ", x.rank()));
+  const Shape first(x.shape().begin(), x.shape().begin() + rows),
+      last(x.shape().begin() + rows, x.shape().end());
+  Shape out = last;
+  out.insert(out.end(), first.begin(), first.end());
+  return {reshape(inverse(reshape(x, {count(first), count(last)})), out)};
+}
+// The solution of a product of tensors over the last dims of `self`, to which `dims` are moved before.
+Results tensorsolve(Context& c) {
+  Term a = c.in("self");
+  const Term b = c.in("other");
+  if (c.has("dims")) {
+    Dims order, moved = c.listed_dims("dims", a.rank());
+    for (int64_t d = 0; d < a.rank(); ++d)
+      if (std::ranges::find(moved, d) == moved.end()) order.push_back(d);
+    order.insert(order.end(), moved.begin(), moved.end());
+    a = permute(a, order);
+  }
+  if (b.rank() > a.rank()) c.does_not_fit(cat("other has rank ", b.rank(), ", self ", a.rank()));
+  const Shape out(a.shape().begin() + b.rank(), a.shape().end());
+  const sym::Expr n = count(b.shape());
+  return {reshape(solve(reshape(a, {n, count(out)}), reshape(b, {n, sym::Expr(1)})), out)};
+}
 Results matrix_exp(Context& c) { return {matrix_exponential(c.in("self"))}; }
 
 constexpr Row kRows[] = {
     {"_linalg_eigh", eigh},
     {"_linalg_svd", svd},
+    {"_lu_with_info", lu_factor},
     {"cholesky_inverse", cholesky_inverse},
     {"geqrf", geqrf},
     {"linalg_cond", cond},
@@ -193,6 +223,8 @@ constexpr Row kRows[] = {
     {"linalg_qr", linalg_qr},
     {"linalg_svd", svd},
     {"linalg_svdvals", svdvals},
+    {"linalg_tensorinv", tensorinv},
+    {"linalg_tensorsolve", tensorsolve},
     {"lu_solve", lu_solve},
     {"lu_unpack", lu_unpack},
     {"matrix_exp", matrix_exp},

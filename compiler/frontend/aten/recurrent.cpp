@@ -38,6 +38,7 @@ RecurrentResult direction(Layer layer, Term x, const std::vector<Term>& p, Term 
   if (layer == Layer::kRnnRelu) options.activations = {"Relu"};
   RecurrentWeights weights{
       .w = gates(p[0], layer), .r = gates(p[1], layer), .bias = std::nullopt, .peepholes = std::nullopt};
+  if (p.size() % 2 == 1) weights.projection = p.back();
   if (p.size() >= 4) weights.bias = concat({gates(p[2], layer), gates(p[3], layer)}, 0);
   return ops::recurrent(cell, x, weights, std::nullopt, {.h = h, .c = state}, options);
 }
@@ -55,10 +56,12 @@ Results recurrent(Context& c) {
   const std::vector<Term> params = c.terms("params");
   const std::vector<Term> given = layer == Layer::kLstm ? c.terms("hx") : std::vector<Term>{c.in("hx")};
   const int64_t layers = c.integer("num_layers"), directions = c.flag("bidirectional") ? 2 : 1;
-  const size_t each = c.flag("has_biases") ? 4 : 2;
+  // An LSTM's last parameter of each direction is the projection, if it has one.
+  const bool projects = std::ssize(params) == (c.flag("has_biases") ? 5 : 3) * layers * directions;
+  const size_t each = (c.flag("has_biases") ? 4 : 2) + (projects ? 1 : 0);
   if (layer == Layer::kLstm && given.size() != 2) c.does_not_fit("hx is not a pair");
   if (params.size() != each * static_cast<size_t>(layers * directions))
-    c.unsupported("LSTM with projections", "proj_size=0 is supported");
+    c.does_not_fit("the number of parameters is not that of the layers");
   std::vector<Term> hs, cs;
   for (int64_t level = 0; level < layers; ++level) {
     std::vector<Term> outputs;
@@ -99,14 +102,10 @@ Results cell(Context& c) {
 }
 
 constexpr Row kRows[] = {
-    {"gru_cell", cell<Layer::kGru>},
-    {"lstm_cell", cell<Layer::kLstm>},
-    {"rnn_relu_cell", cell<Layer::kRnnRelu>},
-    {"rnn_tanh_cell", cell<Layer::kRnnTanh>},
-    {"gru", recurrent<Layer::kGru>},
-    {"lstm", recurrent<Layer::kLstm>},
-    {"rnn_relu", recurrent<Layer::kRnnRelu>},
-    {"rnn_tanh", recurrent<Layer::kRnnTanh>},
+    {"gru_cell", cell<Layer::kGru>},          {"lstm_cell", cell<Layer::kLstm>},
+    {"rnn_relu_cell", cell<Layer::kRnnRelu>}, {"rnn_tanh_cell", cell<Layer::kRnnTanh>},
+    {"gru", recurrent<Layer::kGru>},          {"lstm", recurrent<Layer::kLstm>},
+    {"rnn_relu", recurrent<Layer::kRnnRelu>}, {"rnn_tanh", recurrent<Layer::kRnnTanh>},
 };
 
 }  // namespace

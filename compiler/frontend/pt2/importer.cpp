@@ -353,16 +353,18 @@ void Importer::run(const Graph& graph, Scope& scope) {
       const auto unread = [&](const Argument& a) {
         return a.kind == Kind::kNone || (a.kind == Kind::kTensor && !read.contains(a.text));
       };
-      while (results.size() < node.outputs.size() && unread(node.outputs[results.size()]))
-        results.emplace_back();
-      if (results.size() < node.outputs.size())
-        fail(ErrorKind::kUnsupported, "unsupported-op",
-             cat("operator ", short_target(node.target), ": only ", results.size(), " of its ",
-                 node.outputs.size(), " results are supported"));
+      results.resize(std::max(results.size(), node.outputs.size()));
+      for (size_t i = 0; i < node.outputs.size(); ++i)
+        if (results[i].is_none() && !unread(node.outputs[i]))
+          fail(ErrorKind::kUnsupported, "unsupported-op",
+               cat("operator ", short_target(node.target), ": result ", i + 1, " of ", node.outputs.size(),
+                   " is not supported"));
       note_outcome(listed, node, results, scope);
       // Results after the first that are for the backward pass alone have other shapes with and without one.
       for (size_t i = 0; i < node.outputs.size(); ++i) {
-        if (i > 0 && node.outputs[i].kind == Kind::kTensor && !read.contains(node.outputs[i].text)) continue;
+        if ((i > 0 || results[i].is_none()) && node.outputs[i].kind == Kind::kTensor &&
+            !read.contains(node.outputs[i].text))
+          continue;
         if (i > 0) round_statistics(graph, node.outputs[i], results[i]);
         define(graph, node.outputs[i], std::move(results[i]), scope);
       }

@@ -299,7 +299,11 @@ Eigenvalues symmetric_eigenvalues(Term given) {
       [&](const Round& round, const std::vector<Term>& own) {
         const Term a = own[0], squares = diagonal(a), theirs = gather(squares, round.partner, 1);
         const Term met = equal(index_along(b, {n, 1}, 0, DType::kI64), unsqueeze(round.partner, {0}));
-        const Term product = select(equal(round.partner, index), 0, reduce_sum(select(met, a, 0), {1}));
+        // Rounding makes the two products of a pair differ. Both columns turn by their mean: with equal
+        // eigenvalues, angles that differ at all may be of opposite signs.
+        const Term one = reduce_sum(select(met, a, 0), {1}),
+                   both = (one + gather(one, round.partner, 1)) * 0.5;
+        const Term product = select(equal(round.partner, index), 0, both);
         const Rotation turn = rotation(squares, theirs, product, round.first);
         const Term half = rotated(a, turn, round.partner, 2);
         return Rotated{{rotated(half, turn, round.partner, 1), rotated(own[1], turn, round.partner, 2)},

@@ -117,7 +117,7 @@ RecurrentResult lstm(Term x, const RecurrentWeights& weights, std::optional<Term
                      Term initial_c, const RecurrentOptions& options) {
   const Term r = weights.r;
   const std::optional<Term>&bias = weights.bias, &peepholes = weights.peepholes;
-  const sym::Expr hidden = r.dim(1);
+  const sym::Expr hidden = weights.projection ? weights.projection->dim(1) : r.dim(1);
   Activations activations(options);
   const auto f = activations.next(), g = activations.next(), h = activations.next();
   std::optional<Term> both;
@@ -128,17 +128,19 @@ RecurrentResult lstm(Term x, const RecurrentWeights& weights, std::optional<Term
   const auto peep = [&](Term gate, int64_t index, Term c) {
     return peepholes ? gate + slice(*peepholes, 0, hidden * index, hidden) * c : gate;
   };
-  const auto out = run(projected, {initial_h, initial_c}, lengths, options.reverse,
-                       [&](Term input, const std::vector<Term>& state) {
-                         const Term gates = input + recurrent.product(state[0]), c = state[1];
-                         const Term i = f(clipped(peep(part(gates, 0, hidden), 0, c), options.clip));
-                         const Term keep = options.input_forget
-                                               ? subtract_from(1, i)
+  const auto out = run(
+      projected, {initial_h, initial_c}, lengths, options.reverse,
+      [&](Term input, const std::vector<Term>& state) {
+        const Term gates = input + recurrent.product(state[0]), c = state[1];
+        const Term i = f(clipped(peep(part(gates, 0, hidden), 0, c), options.clip));
+        const Term keep = options.input_forget ? subtract_from(1, i)
                                                : f(clipped(peep(part(gates, 2, hidden), 2, c), options.clip));
-                         const Term now = keep * c + i * g(clipped(part(gates, 3, hidden), options.clip));
-                         const Term o = f(clipped(peep(part(gates, 1, hidden), 1, now), options.clip));
-                         return std::vector<Term>{o * h(now), now};
-                       });
+        const Term now = keep * c + i * g(clipped(part(gates, 3, hidden), options.clip));
+        const Term o = f(clipped(peep(part(gates, 1, hidden), 1, now), options.clip));
+        const Term full = o * h(now);
+        return std::vector<Term>{
+            weights.projection ? matmul(full, transpose(*weights.projection, 0, 1)) : full, now};
+      });
   return {out[0], out[1], out[2]};
 }
 

@@ -30,6 +30,8 @@ struct RecurrentWeights {
   std::optional<Term> bias, peepholes;  // [2 * gates * hidden]: of w, then of r; [3 * hidden]
   // Of integers in w and r. x as a whole, and the state in every step, are quantised dynamically to u8.
   std::optional<RecurrentScale> w_scale = {}, r_scale = {};
+  // [projected, hidden], LSTM: multiplies h, so that r is [gates * hidden, projected], h [batch, projected].
+  std::optional<Term> projection = {};
 };
 // What a direction starts from: [batch, hidden]; one that is missing is zero. c: LSTM.
 struct RecurrentState {

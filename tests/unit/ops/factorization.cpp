@@ -132,6 +132,25 @@ TEST_CASE("eigenvalues of symmetric matrices, equal ones too") {
                      const Ids& in) { return Ids{ops::symmetric_eigenvalues(Term(b, in[0])).values}; },
          .expected = {tensor(DType::kF32, {3}, {1, 1, 4})},
          .tolerance = 1e-5});
+  // The real form of a Hermitian matrix has each eigenvalue twice.
+  for (int64_t n : {3, 5}) {
+    const HostTensor x = sample_in(DType::kF32, {2, n, n}, -2, 2);
+    const HostTensor form = compute(DType::kF32, {2, 2 * n, 2 * n}, [&](const At& o) {
+      const int64_t i = o[1] % n, j = o[2] % n;
+      if ((o[1] < n) == (o[2] < n)) return at(x, {o[0], std::max(i, j), std::min(i, j)});
+      if (i == j) return 0.0;
+      return at(x, {o[0], std::min(i, j), std::max(i, j)}) * ((i < j) == (o[1] < n) ? 1 : -1);
+    });
+    check({.name = "pairs of equal values",
+           .inputs = {form},
+           .build =
+               [](Builder& b, const Ids& in) {
+                 const auto e = ops::symmetric_eigenvalues(Term(b, in[0]));
+                 return Ids{ops::matmul(scaled_columns(e.vectors, e.values), swapped(e.vectors))};
+               },
+           .expected = {form},
+           .tolerance = 1e-5});
+  }
 }
 
 TEST_CASE("exponentials of matrices, small and large") {
