@@ -349,7 +349,7 @@ std::string Body::let_text(const loop::Let& let, int width) {
     case ScalarOp::kSign:
       if (floating)
         return cat("(", a, " > ", constant("0"), ") ? ", constant("1"), " : ((", a, " < ", constant("0"),
-                   ") ? ", constant("-1"), " : ", a, ")");
+                   ") ? ", constant("-1"), " : ", a, " + ", constant("0"), ")");  // NaN, and 0 of -0
       return is_signed(dtype)
                  ? cat("(", a, " > ", constant("0"), ") ? ", constant("1"), " : ((", a, " < ", constant("0"),
                        ") ? ", constant("-1"), " : ", constant("0"), ")")

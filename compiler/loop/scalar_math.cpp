@@ -29,7 +29,7 @@ double float_mod(double a, double b) {
   if (r == 0) return std::copysign(r, b);
   return (r < 0) != (b < 0) ? r + b : r;
 }
-double float_sign(double a) { return std::isnan(a) ? a : a > 0 ? 1 : a < 0 ? -1 : a; }
+double float_sign(double a) { return std::isnan(a) ? a : a > 0 ? 1 : a < 0 ? -1 : 0; }
 double float_sigmoid(double a) {  // exp(-a) alone overflows where the result is subnormal
   const double e = std::exp(-std::fabs(a));
   return (a < 0 ? e : 1) / (1 + e);

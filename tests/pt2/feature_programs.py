@@ -596,3 +596,32 @@ def complex_factors():
                     torch.logsumexp(x, (0, 2), keepdim=True), torch.logsumexp(x[0, 0, 0], 0))  # fmt: skip
 
     return (M(), (torch.randn(3, 3, 5, dtype=torch.complex64),), {}, {"x": {0: D}})
+
+
+@program
+def strided_views():
+    """Views without an offset of their own, which start where the view that they are of starts."""
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            y = x.clone()
+            y[1].as_strided((2,), (2,)).mul_(10)
+            return (x[1].as_strided((2, 2), (2, 1)), x[:, 1:].as_strided((2, 3), (4, 1)), x.t()[2].as_strided((2,), (4,)),
+                    x[1:, 2:][1:].as_strided((2,), (1,)), x.diagonal(1).as_strided((2,), (5,)), y)  # fmt: skip
+
+    return (M(), (torch.randn(4, 4),), {}, None)
+
+
+@program
+def zeros_and_infinities():
+    """Quotients show the signs of zeros."""
+
+    class M(torch.nn.Module):
+        def forward(self, x, y):
+            f = torch.nn.functional
+            return (1 / torch.sign(x), 1 / torch.sgn(x), f.gelu(x), f.gelu(x, approximate="tanh"), f.silu(x), f.mish(x),
+                    torch.hypot(x, y), torch.hypot(y, x))  # fmt: skip
+
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([0.0, -0.0, inf, -inf, nan, 1.0, -2.0, 0.3, -0.3, inf, -inf, nan])
+    return (M(), (x, x.flip(0)), {}, {"x": {0: D}, "y": {0: D}})

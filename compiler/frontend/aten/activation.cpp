@@ -22,8 +22,10 @@ Results op_relu(Context& c) {
   return {is_bool(x.dtype()) ? x : relu(x)};
 }
 Results relu6(Context& c) { return {minimum(maximum(c.in("self"), 0, Ties::kSecond), 6, Ties::kSecond)}; }
-Results op_gelu(Context& c) { return {gelu(c.in("self"), c.text("approximate") == "tanh")}; }
-Results op_silu(Context& c) { return {silu(c.in("self"))}; }
+Results op_gelu(Context& c) {
+  return {gelu(c.in("self"), c.text("approximate") == "tanh", AtMinusInfinity::kNan)};
+}
+Results op_silu(Context& c) { return {silu(c.in("self"), 1, AtMinusInfinity::kNan)}; }
 Results mish(Context& c) {
   return in_f32(c.in("self"), [](Term x) { return x * tanh(softplus(x)); });
 }

@@ -17,12 +17,18 @@ Term read_view(Builder& b, const Storage& storage, const View* view) {
   return out;
 }
 
+Term numbered(Builder& b, const Shape& base) {
+  return ops::reshape(ops::index_along(b, {ops::count(base)}, 0, DType::kI64), base);
+}
+Term read_numbers(const View* view, Term numbers) {
+  return view ? view->read(read_numbers(view->parent.get(), numbers)) : numbers;
+}
+
 // Numbers the elements of the base, reads the view of the numbers, and scatters the value to them.
 Term scatter_through(const ReadFn& read, Term base, Term value) {
   Builder& b = base.builder();
   const sym::Expr total = ops::count(base.shape());
-  const Term numbers = ops::reshape(ops::index_along(b, {total}, 0, DType::kI64), base.shape());
-  const Term at = read(numbers);
+  const Term at = read(numbered(b, base.shape()));
   const sym::Expr count = ops::count(at.shape());
   const Term flat = ops::scatter_elements(ops::reshape(base, {total}), ops::reshape(at, {count}),
                                           ops::reshape(ops::expand(value, at.shape()), {count}), 0);
@@ -66,6 +72,15 @@ Tensor view_of(const Tensor& tensor, ReadFn read, WriteFn write) {
   view->write = std::move(write);
   out.view = std::move(view);
   return out;
+}
+
+Term first_position(Builder& b, const Tensor& tensor, const Shape& base) {
+  const Term at = read_numbers(tensor.view.get(), numbered(b, base));
+  const sym::Expr count = ops::count(at.shape());
+  Term flat = ops::reshape(at, {count});
+  if (!b.holds(sym::ge(count, 1)))
+    flat = ops::concat({flat, ops::filled(b, {sym::Expr(1)}, DType::kI64, 0)}, 0);
+  return ops::slice(flat, 0, 0, 1);
 }
 
 bool is_contiguous(Builder& b, const Tensor& tensor) {

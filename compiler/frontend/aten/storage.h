@@ -63,6 +63,9 @@ Term read(Builder& b, const Tensor& tensor);
 void write(Builder& b, const Tensor& tensor, Term value);
 Tensor view_of(const Tensor& tensor, ReadFn read, WriteFn write = {});
 
+// The position of the first element, [1], among those of a base of this shape; 0 without elements.
+Term first_position(Builder& b, const Tensor& tensor, const Shape& base);
+
 // Whether PyTorch's strides are those of a row-major tensor without gaps.
 bool is_contiguous(Builder& b, const Tensor& tensor);
 // Whether a tensor with these strides can be viewed with another shape without a copy (at::computeStride).

@@ -62,7 +62,7 @@ Results encoder_layer(Context& c) {
   };
   const auto feed_forward = [&](Term x) {
     const Term h = linear(x, c.in("ffn_weight_1"), c.in("ffn_bias_1"));
-    const Term active = c.flag("use_gelu") ? gelu(widen(h), false) : relu(widen(h));
+    const Term active = c.flag("use_gelu") ? gelu(widen(h), false, AtMinusInfinity::kNan) : relu(widen(h));
     return linear(cast(active, h.dtype(), false), c.in("ffn_weight_2"), c.in("ffn_bias_2"));
   };
   const auto norm_1 = [&](Term x) { return normalized(x, "norm_weight_1", "norm_bias_1"); };

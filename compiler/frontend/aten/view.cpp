@@ -390,12 +390,15 @@ Results as_strided(Context& c) {
   base.storage = t.storage;
   base.strides = t.storage->strides;
   if (t.complex || !is_contiguous(c.b, base)) c.unsupported("as_strided of a tensor that is not contiguous");
-  if (!c.has("storage_offset") && t.view) c.unsupported("as_strided of a view without an offset");
-  const sym::Expr offset = c.has("storage_offset") ? c.size("storage_offset") : sym::Expr(0);
+  const bool own = !c.has("storage_offset");  // the offset of the view itself
+  if (t.view && read(c.b, t).dtype() != read(c.b, base).dtype()) c.unsupported("as_strided of another dtype");
+  const sym::Expr offset = own ? sym::Expr(0) : c.size("storage_offset");
   if (sizes.size() != strides.size()) c.does_not_fit("size and stride differ in length");
   return {view_of(base, [=](Term of) {
     Builder& b = of.builder();
-    Term at = ops::filled(b, sizes, DType::kI64, 0) + ops::size_as(b, DType::kI64, offset);
+    Term at = ops::filled(b, sizes, DType::kI64, 0);
+    at = at + (own && t.view ? ops::reshape(first_position(b, t, of.shape()), {})
+                             : ops::size_as(b, DType::kI64, offset));
     for (size_t d = 0; d < sizes.size(); ++d)
       at = at + ops::index_along(b, sizes, static_cast<int64_t>(d), DType::kI64) *
                     ops::size_as(b, DType::kI64, strides[d]);

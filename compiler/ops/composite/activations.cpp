@@ -25,8 +25,8 @@ Term in_f32(Term x, F&& formula) {
 Term sigmoid(Term x) { return apply(OpKind::kSigmoid, x); }
 Term relu(Term x) { return maximum(x, 0, Ties::kSecond); }
 
-Term gelu(Term x, bool tanh_form) {
-  const Term w = above_minus_infinity(widen(x));
+Term gelu(Term x, bool tanh_form, AtMinusInfinity at) {
+  const Term w = at == AtMinusInfinity::kLimit ? above_minus_infinity(widen(x)) : widen(x);
   // Code generation recognises this difference and avoids its cancellation (Body::normal_argument).
   if (!tanh_form) return cast(w * 0.5 * subtract_from(1, erf(w * (-1 / std::numbers::sqrt2))), x.dtype());
   // (1 + tanh(u)) / 2 = sigmoid(2 u). The sigmoid keeps its relative accuracy where the sum cancels.
@@ -40,8 +40,9 @@ Term softplus(Term x) {
   return cast(maximum(w, 0) + apply(OpKind::kLog1p, exp(-abs(w))), x.dtype());
 }
 
-Term silu(Term x, double alpha) {
-  const Term w = alpha > 0 ? above_minus_infinity(widen(x)) : widen(x);
+Term silu(Term x, double alpha, AtMinusInfinity at) {
+  const bool limit = alpha > 0 && at == AtMinusInfinity::kLimit;
+  const Term w = limit ? above_minus_infinity(widen(x)) : widen(x);
   return cast(w * sigmoid(alpha == 1 ? w : w * alpha), x.dtype());
 }
 

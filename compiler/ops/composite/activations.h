@@ -12,11 +12,14 @@ Term sigmoid(Term x);
 Term relu(Term x);
 // x times the standard normal distribution function, or its approximation by tanh (Hendrycks and Gimpel 2016,
 // arXiv:1606.08415).
-Term gelu(Term x, bool tanh_form);
-Term softplus(Term x);                // log(1 + e^x)
-Term silu(Term x, double alpha = 1);  // x * sigmoid(alpha x)
-Term mish(Term x);                    // x * tanh(softplus(x))
-Term softsign(Term x);                // x / (1 + |x|); the sign of an infinity
+// Of minus infinity: -0, which is the limit, or NaN, as the product of the formula is.
+enum class AtMinusInfinity { kLimit, kNan };
+Term gelu(Term x, bool tanh_form, AtMinusInfinity at = AtMinusInfinity::kLimit);
+Term softplus(Term x);  // log(1 + e^x)
+// x * sigmoid(alpha x)
+Term silu(Term x, double alpha = 1, AtMinusInfinity at = AtMinusInfinity::kLimit);
+Term mish(Term x);      // x * tanh(softplus(x))
+Term softsign(Term x);  // x / (1 + |x|); the sign of an infinity
 
 Term leaky_relu(Term x, double slope);                 // slope * x below 0
 Term prelu(Term x, Term slope);                        // in x's dtype; the slope broadcasts to x

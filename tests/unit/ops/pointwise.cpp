@@ -6,6 +6,7 @@
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/helpers.h"
+#include "compiler/ops/nodes.h"
 #include "harness.h"
 
 using namespace stridec;
@@ -87,6 +88,14 @@ TEST_CASE("functions on integers, bools and special numbers") {
   const HostTensor odd = tensor(DType::kF32, {5}, {0, inf, -inf, std::nan(""), 1});
   check(unary_case(OpKind::kIsNan, odd, [](double x) { return double(std::isnan(x)); }, DType::kBool));
   check(unary_case(OpKind::kIsInf, odd, [](double x) { return double(std::isinf(x)); }, DType::kBool));
+  check({.name = "the sign of -0 is 0, of which the reciprocal is positive",
+         .inputs = {tensor(DType::kF32, {4}, {-0.0, 0, -2, std::nan("")})},
+         .build =
+             [](Builder& b, const std::vector<ValueId>& in) {
+               return std::vector<ValueId>{
+                   ops::divide_into(1, ops::apply(OpKind::kSign, ops::Term(b, in[0]))).id()};
+             },
+         .expected = {tensor(DType::kF32, {4}, {inf, inf, -1, std::nan("")})}});
 }
 
 TEST_CASE("binary functions broadcast as numpy does") {
