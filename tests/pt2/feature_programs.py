@@ -625,3 +625,17 @@ def zeros_and_infinities():
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([0.0, -0.0, inf, -inf, nan, 1.0, -2.0, 0.3, -0.3, inf, -inf, nan])
     return (M(), (x, x.flip(0)), {}, {"x": {0: D}, "y": {0: D}})
+
+
+@program
+def neighbours():
+
+    class M(torch.nn.Module):
+        def forward(self, x, y):
+            types = ((torch.float32, torch.int32), (torch.float64, torch.int64), (torch.bfloat16, torch.int16))
+            return tuple(torch.nextafter(x.to(t), y.to(t)).view(bits) for t, bits in types)
+
+    inf = float("inf")
+    x = torch.tensor([0.0, -0.0, inf, -inf, 3.4e38, 1.0, -2.0, 1e-40, -1e-45, 7.0, 0.0])
+    y = torch.tensor([1.0, -1.0, 0.0, inf, inf, 2.0, -1.0, -inf, 0.0, 7.0, -0.0])
+    return (M(), (x, y), {}, {"x": {0: D}, "y": {0: D}})

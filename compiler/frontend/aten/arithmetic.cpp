@@ -243,9 +243,9 @@ Results copysign(Context& c) {
 // Numbers of one sign are ordered as their bits are.
 Results nextafter(Context& c) {
   const auto [x, y] = promoted(c, "self", "other");
-  const bool wide = x.dtype() == DType::kF64;
-  if (!wide && x.dtype() != DType::kF32) c.unsupported("nextafter of half precision");
-  const DType bits = wide ? DType::kI64 : DType::kI32;
+  const int width = byte_size(x.dtype());
+  if (!is_float(x.dtype()) || width < 2) c.unsupported("nextafter of this dtype");
+  const DType bits = width == 8 ? DType::kI64 : width == 4 ? DType::kI32 : DType::kI16;
   const Term at = bitcast(x, bits), away = equal(less(x, y), greater(x, 0));
   const Term moved = bitcast(select(away, at + 1.0, at - 1.0), x.dtype());
   const Term tiny = bitcast(number(c.b, bits, 1), x.dtype());
