@@ -302,7 +302,7 @@ NETWORKS |= {
     "hf.segformer": lambda: image_model("segformer", depths=[1, 1, 1, 1]),
     "hf.siglip_vision_model": lambda: image_model("siglip_vision_model"),
     "hf.hubert": lambda: audio_model("hubert", **AUDIO),
-    "hf.convnext": lambda: image_model("convnext", depths=[1, 1, 1, 1], hidden_sizes=[8, 8, 16, 16]),
+    "hf.convnext": lambda: image_model("convnext", depths=[1, 1, 1, 1], hidden_sizes=[8, 8, 16, 16], num_hidden_layers=4),
     "hf.mobilevit": lambda: image_model("mobilevit"),
     "hf.resnet": lambda: image_model("resnet", depths=[1, 1, 1, 1], hidden_sizes=[8, 8, 16, 16], embedding_size=8),
     "hf.dinov2": lambda: image_model("dinov2", image_size=56),
