@@ -15,6 +15,11 @@ AUDIO = {"conv_dim": (16, 16), "conv_stride": (5, 2), "conv_kernel": (10, 3), "n
 
 
 def images(module, size, open_dims=(0,), batch=2):
+    # Scales that begin at 0 or close to it would hide the branches that they multiply, and whole heads.
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.numel() and parameter.abs().max() < 1e-3:
+                parameter.normal_(std=0.05)
     return module.eval(), (torch.randn(batch, 3, size, size),), {}, ({d: D for d in open_dims},)
 
 
