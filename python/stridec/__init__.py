@@ -7,6 +7,7 @@
 docs/python.md is the guide.
 """
 
+from . import _entry_point
 from ._compile import compile
 from ._context import Context
 from ._errors import Diagnostic, Error
@@ -18,3 +19,5 @@ __all__ = [
     "Context", "Diagnostic", "Error", "Model", "Value", "__version__", "bench", "check", "compile", "find_program",
     "inspect", "load", "profile", "verify",
 ]  # fmt: skip
+
+_entry_point.offer()

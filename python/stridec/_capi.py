@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes as c
 import os
+import threading
+from typing import Dict, Tuple
 
 from ._errors import Error
 
@@ -243,12 +245,40 @@ class _Table(c.Structure):
     ]
 
 
+_opened: Dict[Tuple[int, int], Tuple[str, int, int]] = {}  # what the process has loaded: its name, time and size, by inode
+_opening = threading.Lock()
+
+
+def _load(path: str) -> c.CDLL:
+    """The library at the path as the file is now.
+
+    The dynamic loader never gives a library back, and knows it by the text of its path: a file that replaced an earlier one there
+    needs another text. A file that was written over in place is still the earlier one to it.
+    """
+    name = os.path.abspath(path)
+    with _opening:
+        status = os.stat(path)
+        file, stamp = (status.st_dev, status.st_ino), (status.st_mtime_ns, status.st_size)
+        if file in _opened and _opened[file][1:] != stamp:
+            raise Error(f"'{path}' was written over in place after this process had loaded it: write a new file and rename it to that "
+                        "path, as 'stridec compile' does, or load it in another process", "STRIDEC_BAD_ARTIFACT")
+        if file in _opened:
+            name = _opened[file][0]
+        else:
+            taken = {known for known, *_ in _opened.values()}
+            while name in taken:
+                name = os.path.join(os.path.dirname(name), ".", os.path.basename(name))
+        library = c.CDLL(name)
+        _opened[file] = (name, *stamp)
+    return library
+
+
 class Api:
     """The functions of one artifact as attributes. Artifacts of earlier compilers may lack the last ones."""
 
     def __init__(self, path: str) -> None:
         try:
-            self.library = c.CDLL(os.path.abspath(path))
+            self.library = _load(path)
             get_api = self.library.stridec_get_api
         except OSError as error:
             raise Error(f"cannot load '{path}': {error}", "STRIDEC_BAD_ARTIFACT") from None

@@ -43,13 +43,14 @@ def arrays(name):
             [data[f"o{k}"] for k in range(sum(key[0] == "o" for key in data))])
 
 
-def write_onnx(path, nodes, inputs, outputs):
-    """An ONNX model: inputs and outputs are (name, TensorProto type, dims)."""
+def write_onnx(path, nodes, inputs, outputs, weights=None):
+    """An ONNX model: inputs and outputs are (name, TensorProto type, dims), weights are arrays by name."""
     import onnx
-    from onnx import helper
+    from onnx import helper, numpy_helper
 
     values = [[helper.make_tensor_value_info(*value) for value in values] for values in (inputs, outputs)]
-    graph = helper.make_graph([helper.make_node(op, i, o, **a) for op, i, o, a in nodes], "test", *values)
+    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph([helper.make_node(op, i, o, **a) for op, i, o, a in nodes], "test", *values, stored)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -142,6 +143,24 @@ def test_save_load_and_close():
     expect(os.path.exists(temporary.path), "the artifact is not there")
     temporary.close()
     expect(not os.path.exists(folder), "the artifact without a name stays")
+
+
+def test_a_path_that_is_compiled_again():
+    x = np.ones(2, np.float32)
+    held = []
+    for factor in (2, 3, 4):
+        harness.write_onnx("again.onnx", [("Mul", ["x", "c"], ["y"], {})], [("x", 1, ["n"])], [("y", 1, ["n"])],
+                           {"c": np.float32(factor)})  # fmt: skip
+        held.append(stridec.compile("again.onnx", output="again.so"))
+        equal(held[-1](x)["y"], factor * x, "compiled")
+        equal(stridec.load("again.so")(x)["y"], factor * x, "loaded")
+    for factor, model in zip((2, 3, 4), held):
+        equal(model(x)["y"], factor * x, "an earlier model")
+    shutil.copy("again.so", "overwritten.so")
+    stridec.load("overwritten.so")
+    with open("overwritten.so", "r+b") as file:  # the same file
+        os.utime(file.fileno(), (1, 1))
+    refused(lambda: stridec.load("overwritten.so"), "STRIDEC_BAD_ARTIFACT", "written over in place")
 
 
 def test_names_give_the_structure():

@@ -15,9 +15,6 @@ import stridec
 import stridec.torch_backend
 from harness import expect, refused
 
-if "stridec" not in torch._dynamo.list_backends():  # the package is on the path, not installed
-    torch._dynamo.register_backend(stridec.torch_backend.backend, name="stridec")
-
 Dim = torch.export.Dim
 
 
@@ -240,6 +237,16 @@ def test_results_of_every_kind():
                 torch.view_as_complex(torch.stack([y, y], -1)), z[:, 1], torch.tensor([1.0, 2.0]), (x * 2).expand(3, 4))
 
     compare(function, (torch.randn(1, 4), torch.randn(3, 4)))
+
+
+def test_the_backend_by_name():
+    """The package is on the path, not installed: whichever is imported first, and after PyTorch has looked for backends."""
+    call = "print(torch.compile(torch.nn.Linear(4, 2), backend='stridec')(torch.ones(3, 4)).shape)"
+    look = "import torch; torch._dynamo.list_backends(); import stridec"
+    for imports in ("import stridec, torch", "import torch, stridec", look):
+        done = subprocess.run([sys.executable, "-c", f"{imports}; torch.set_grad_enabled(False); {call}"], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": str(harness.ROOT / "python")})  # fmt: skip
+        expect("torch.Size([3, 2])" in done.stdout, f"{imports}: {done.stdout} {done.stderr}")
 
 
 def test_integers_and_sizes():
