@@ -1,5 +1,5 @@
 // Gather and scatter at indices that are tensor data. An index out of range fails the run with an error
-// message that names the node. Negative indices count from the end.
+// message that names the node. Negative indices count from the end, unless the attribute `wrap` is 0.
 #include <algorithm>
 
 #include "compiler/base/check.h"
@@ -45,9 +45,14 @@ Elements known_indices(Builder& b, const Node& node, size_t first, size_t step) 
   return out;
 }
 
+// Whether a negative index counts from the end.
+bool wraps(const Node& node, DType index) {
+  return is_signed(index) && node.attributes.integer_or("wrap", 1) != 0;
+}
+
 // Checks that the known indices are within a dim of this size; adds guards for what is not known.
 void expect_inside(Builder& b, const Node& node, sym::Expr size, size_t first = 0, size_t step = 1) {
-  const sym::Expr least = is_signed(b.dtype(node.inputs[1])) ? -size : sym::Expr(0);
+  const sym::Expr least = wraps(node, b.dtype(node.inputs[1])) ? -size : sym::Expr(0);
   for (sym::Expr index : known_indices(b, node, first, step))
     b.require(sym::logical_and(sym::ge(index, least), sym::lt(index, size)),
               cat(graph::name(node.kind), ": index {0} is outside a dim of size {1}"), {index, size});
@@ -55,7 +60,7 @@ void expect_inside(Builder& b, const Node& node, sym::Expr size, size_t first = 
 
 sym::Expr bind_index(loop::NestBuilder& n, const Node& node, loop::Value value, sym::Expr extent) {
   loop::Bind bind;
-  bind.wrap_negative = is_signed(value.dtype()) && node.attributes.integer_or("wrap", 1) != 0;
+  bind.wrap_negative = wraps(node, value.dtype());
   bind.mode = loop::Bind::OutOfRange::kError;
   bind.sentence =
       cat(Lowering::origin_prefix(node), graph::name(node.kind), ": index {0} is outside a dim of size {1}");

@@ -131,6 +131,25 @@ def check_conditions(work):
     expect("batch 1", plain.context(threads=1).run(np.ones((1, 3), f32), np.ones((1, 3), f32))[0].tolist() == [3.0])
 
 
+def check_indices(work):
+    """A row of the input is one operator's indices (write_programs.py). PyTorch refuses negative ones, save of the last five."""
+    model = build(work, "indices")
+    count = model.inputs[0].shape[0]
+    for row in range(count):
+        for index in (-1, 9):
+            given = np.array([[0, 1]] * count)
+            given[row] = [index, 1]
+            error = ""
+            try:
+                model.context(threads=1).run(given)
+            except stridec.Error as raised:
+                error = str(raised)
+            flat = row in (count - 4, count - 3)  # take and put, of 12 elements
+            wanted = row < count - 5 if index < 0 else not flat
+            good = bool(error) == wanted and (not error or f"index {index} is outside" in error)
+            expect(f"index {index} in row {row}", good, error or "the run succeeds")
+
+
 def archive(members, method=zipfile.ZIP_STORED):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as z:
@@ -285,6 +304,7 @@ def main():
             keep_states(work)
             draw_numbers(work)
             check_conditions(work)
+            check_indices(work)
             read_older_layouts(work)
             agree_on_samples(work)
             fix_inputs(work)

@@ -1,5 +1,5 @@
-"""Writes tests/pt2/programs from what `exports.py --folder DIR` exported: write_programs.py DIR; without DIR, only `edges`, `bags`
-and `draws`.
+"""Writes tests/pt2/programs from what `exports.py --folder DIR` exported: write_programs.py DIR; without DIR, only `edges`, `bags`,
+`indices` and `draws`.
 
 Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
 wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.
@@ -69,6 +69,24 @@ def bags(torch):
     return Bags(), (torch.randint(0, 9, (5, 3)),)
 
 
+def indices(torch):
+    """One operator a row of the input, which has its indices; run.py makes them negative."""
+
+    class Indices(torch.nn.Module):
+        def forward(self, i):
+            x, s = torch.arange(12.0).reshape(3, 4), torch.ones(2, 4)
+            wide = [row[:, None].expand(2, 4) for row in i]
+            return (x.index_add(0, i[0], s), x.index_copy(0, i[1], s), x.index_reduce(0, i[2], s, "amax"), x.index_select(0, i[3]),
+                    x.gather(0, wide[4]), x.scatter(0, wide[5], s), x.scatter(0, wide[6], 1.5), x.scatter_add(0, wide[7], s),
+                    x.scatter_reduce(0, wide[8], s, "mean", include_self=False), torch.nn.functional.embedding(i[9], x),
+                    torch.nn.functional.embedding_bag(i[10][None], x, mode="sum"), torch.nn.functional.one_hot(i[11], 5),
+                    torch.nn.functional.max_unpool1d(s[:1, None, :2], i[12][None, None], 2),
+                    torch.nn.functional.multi_margin_loss(s, i[13]), torch.nn.functional.cross_entropy(s, i[14]),
+                    x.index_fill(0, i[15], 2.0), x.take(i[16]), x.put(i[17], s[:, 0]), x[i[18]], x.index_put((i[19],), s))  # fmt: skip
+
+    return Indices(), (torch.tensor([[0, 1]] * 20),)
+
+
 def write_own(make):
     import numpy as np
     import torch
@@ -113,7 +131,7 @@ def write_draws():
 
 def main():
     HERE.mkdir(exist_ok=True)
-    for make in (edges, bags):
+    for make in (edges, bags, indices):
         write_own(make)
     write_draws()
     if len(sys.argv) < 2:

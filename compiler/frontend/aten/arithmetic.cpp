@@ -6,6 +6,7 @@
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/complex.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/floor_quotient.h"
 #include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
@@ -65,7 +66,7 @@ Term floor_divided(Term x, Term y) {
     const Term nonzero = select(equal(down, 0), quotient * 0.0, near);
     return cast(select(equal(wy, 0), quotient, nonzero), x.dtype(), false);
   }
-  return (x - apply(OpKind::kMod, x, y)) / y;
+  return floor_quotient(x, y);
 }
 Term divided(const Context& c, const std::string& mode) {
   if (mode.empty()) {

@@ -5,9 +5,11 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/floor_quotient.h"
 #include "compiler/ops/name_size.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
+#include "compiler/ops/strict_indexing.h"
 
 namespace stridec::aten {
 namespace {
@@ -54,7 +56,7 @@ Results masked_select(Context& c) {
 
 // Rows of the table. `padding`: the row that training leaves as it is.
 Term table_rows(Context& c, Term table, Term index, std::optional<sym::Expr> padding) {
-  graph::Attributes attributes = {{"dim", int64_t{0}}, {"batch_dims", int64_t{0}}};
+  graph::Attributes attributes = {{"dim", int64_t{0}}, {"batch_dims", int64_t{0}}, {"wrap", int64_t{0}}};
   if (padding) attributes.set("no_gradient_at", *padding);
   if (c.flag("scale_grad_by_freq")) attributes.set("shared_gradient", int64_t{1});
   return {c.b, c.b.add1(graph::OpKind::kGather, {table, index}, std::move(attributes))};
@@ -108,9 +110,11 @@ Scattered scattered_as(DType dtype, const std::string& how) {
   if (!is_bool(dtype) || how == "none") return {dtype, how};
   return {DType::kU8, how == "add" ? "max" : how == "mul" ? "min" : how};
 }
-Term scatter_at(Term x, Term index, Term source, int64_t dim, const std::string& how) {
+Term scatter_at(Term x, Term index, Term source, int64_t dim, const std::string& how,
+                Negative negative = Negative::kError) {
   const Scattered s = scattered_as(x.dtype(), how);
-  const Term out = scatter_elements(cast(x, s.dtype, false), index, cast(source, s.dtype, false), dim, s.how);
+  const Term out =
+      scatter_elements(cast(x, s.dtype, false), index, cast(source, s.dtype, false), dim, s.how, negative);
   return cast(out, x.dtype(), false);
 }
 
@@ -120,20 +124,21 @@ Results put(Context& c) {
   const sym::Expr n = count(index.shape());
   const Term source = reshape(cast(c.in("source"), x.dtype(), false), {n});
   return {reshape(scatter_at(reshape(x, {count(x.shape())}), reshape(index, {n}), source, 0,
-                             c.flag("accumulate") ? "add" : "none"),
+                             c.flag("accumulate") ? "add" : "none", Negative::kFromEnd),
                   x.shape())};
 }
 
 Results index_select(Context& c) {
   const Term x = c.in("self"), index = c.in("index");
   if (x.rank() == 0) return {x};
-  return {gather(x, index.rank() == 0 ? reshape(index, {1}) : index, c.dim("dim", x.rank()))};
+  return {gather(x, index.rank() == 0 ? reshape(index, {1}) : index, c.dim("dim", x.rank()), 0,
+                 Negative::kError)};
 }
 Results op_gather(Context& c) {
   const Term x = c.in("self"), index = c.in("index");
   if (x.rank() == 0) return {expand(x, index.shape())};
   const int64_t dim = c.dim("dim", x.rank());
-  return {gather_elements(x, index, dim)};
+  return {gather_elements(x, index, dim, Negative::kError)};
 }
 Results take(Context& c) {
   const Term x = c.in("self");
@@ -371,7 +376,7 @@ Results reduce_at(Context& c, Term x, Term index, Term source, int64_t dim) {
   const bool mean = reduce == "mean", self = c.flag("include_self");
   const char* how = mean ? "add" : reduction_named(c, reduce);
   const Term one = filled(c.b, source.shape(), DType::kI64, 1), none = filled(c.b, x.shape(), DType::kI64, 0);
-  const Term hits = scatter_elements(none, index, one, dim, "add"), hit = greater(hits, 0);
+  const Term hits = scatter_elements(none, index, one, dim, "add", Negative::kError), hit = greater(hits, 0);
   Term start = x;
   if (!self) start = select(hit, neutral(c.b, x.dtype(), how), x);
   Term out = scatter_at(start, index, source, dim, how);
@@ -379,7 +384,7 @@ Results reduce_at(Context& c, Term x, Term index, Term source, int64_t dim) {
   const Term n = maximum(self ? hits + 1.0 : hits, 1), w = widen(out);
   const Term divisor = cast(n, w.dtype(), false);
   if (is_float(x.dtype())) return {cast(w / divisor, x.dtype(), false)};
-  return {(w - apply(OpKind::kMod, w, divisor)) / divisor};
+  return {floor_quotient(w, divisor)};
 }
 // The same for tensors without dims.
 Results reduce_scalar(Context& c, Term x, Term index, Term source) {
@@ -400,19 +405,19 @@ Results index_reduce(Context& c) {
 }
 
 // Rows along a dim: index is rank 1 and source has the dims of self.
-Results along_index(Context& c, Term source, const char* how) {
+Results along_index(Context& c, Term source, const char* how, Negative negative = Negative::kError) {
   const Term x = c.in("self");
   if (x.rank() == 0) {
     const Term index = reshape(c.in("index"), {1}),
                value = expand(cast(reshape(source, {1}), x.dtype(), false), {1});
-    return {reshape(scatter_at(reshape(x, {1}), index, value, 0, how), {})};
+    return {reshape(scatter_at(reshape(x, {1}), index, value, 0, how, negative), {})};
   }
   const int64_t dim = c.dim("dim", x.rank());
   const Term index = c.in("index");
   Shape rows = x.shape();
   rows[static_cast<size_t>(dim)] = count(index.shape());
   return {scatter_at(x, expand(along_dim(index, dim, x.rank()), rows),
-                     expand(cast(source, x.dtype(), false), rows), dim, how)};
+                     expand(cast(source, x.dtype(), false), rows), dim, how, negative)};
 }
 Results index_copy(Context& c) { return along_index(c, c.in("source"), "none"); }
 Results index_add(Context& c) {
@@ -424,7 +429,7 @@ Results index_add(Context& c) {
   return along_index(c, source, "add");
 }
 Results index_fill(Context& c) {
-  return along_index(c, scalar_of(c.b, c.arg("value"), c.in("self").dtype()), "none");
+  return along_index(c, scalar_of(c.b, c.arg("value"), c.in("self").dtype()), "none", Negative::kFromEnd);
 }
 
 Results item(Context& c) {
@@ -459,7 +464,10 @@ Results one_hot(Context& c) {
   if (classes < 1) c.unsupported("one_hot without a number of classes");
   Shape wide = x.shape();
   wide.emplace_back(1);
-  return {cast(equal(reshape(x, wide), index_along(c.b, {classes}, 0, x.dtype())), DType::kI64, false)};
+  const Term all = index_along(c.b, {classes}, 0, x.dtype());
+  const Term checked =
+      gather(all, reshape(x, wide), 0, 0, Negative::kError);  // a class out of range: an error
+  return {cast(equal(checked, all), DType::kI64, false)};
 }
 
 constexpr Row kRows[] = {

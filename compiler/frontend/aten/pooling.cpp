@@ -5,6 +5,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/ops/nodes.h"
+#include "compiler/ops/strict_indexing.h"
 
 namespace stridec::aten {
 namespace {
@@ -257,7 +258,9 @@ Results max_unpool(Context& c) {
   Shape out(x.shape().begin(), x.shape().end() - spatial);
   out.insert(out.end(), sizes.begin(), sizes.end());
   const Term zeros = filled(c.b, {lead, count(sizes)}, x.dtype(), 0);
-  return {reshape(scatter_elements(zeros, reshape(places, {lead, from}), reshape(x, {lead, from}), 1), out)};
+  return {reshape(scatter_elements(zeros, reshape(places, {lead, from}), reshape(x, {lead, from}), 1, "none",
+                                   Negative::kError),
+                  out)};
 }
 Results channel_shuffle(Context& c) {
   const Term x = c.in("self");

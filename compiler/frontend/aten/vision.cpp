@@ -14,7 +14,10 @@ Results grid_sampler(Context& c) {
   if (mode < 0 || mode > 2 || padding < 0 || padding > 2) c.does_not_fit("an unknown mode of grid_sampler");
   using Mode = GridOptions::Mode;
   const Term wide = widen(image);
-  const Term out = grid_sample(wide, cast(c.in("grid"), wide.dtype(), false),
+  Term grid = cast(c.in("grid"), wide.dtype(), false);
+  // PyTorch clips positions so that NaN becomes -1, where it clips them.
+  if (mode != 2 && padding != 0) grid = select(apply(graph::OpKind::kIsNan, grid), -1, grid);
+  const Term out = grid_sample(wide, grid,
                                {.mode = mode == 0   ? Mode::kLinear
                                         : mode == 1 ? Mode::kNearest
                                                     : Mode::kCubic,

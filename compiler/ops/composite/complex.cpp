@@ -1,5 +1,6 @@
 #include "compiler/ops/composite/complex.h"
 
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 namespace stridec::ops {
 
 using graph::OpKind;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Complex operator+(const Complex& x, const Complex& y) { return {x.re + y.re, x.im + y.im}; }
 Complex operator-(const Complex& x, const Complex& y) { return {x.re - y.re, x.im - y.im}; }
@@ -27,8 +29,9 @@ Complex conjugate(const Complex& z) { return {z.re, -z.im}; }
 Term length(const Complex& z) {
   const Term a = abs(z.re), b = abs(z.im), larger = maximum(a, b), smaller = minimum(a, b);
   const Term length = larger * sqrt(square(smaller / larger) + 1);
-  const Term plain = logical_or(equal(larger, 0), apply(OpKind::kIsInf, larger));
-  return select(expand(plain, length.shape()), larger, length);
+  const Term infinite = logical_or(apply(OpKind::kIsInf, a), apply(OpKind::kIsInf, b));  // beside NaN too
+  const Term plain = select(infinite, kInfinity, larger);
+  return select(expand(logical_or(infinite, equal(larger, 0)), length.shape()), plain, length);
 }
 Complex select(Term condition, const Complex& x, const Complex& y) {
   return {select(condition, x.re, y.re), select(condition, x.im, y.im)};

@@ -5,6 +5,7 @@
 
 #include "compiler/ops/composite/activations.h"
 #include "compiler/ops/nodes.h"
+#include "compiler/ops/strict_indexing.h"
 
 namespace stridec::ops {
 
@@ -50,7 +51,7 @@ Term poisson_nll(Term x, Term target, bool of_logs, bool full, double epsilon) {
 
 Term multi_margin(Term x, Term target, double p, double margin, std::optional<Term> weight) {
   const Term at = unsqueeze(target, {1});
-  Term gap = relu(subtract_from(margin, gather_elements(x, at, 1)) + x);
+  Term gap = relu(subtract_from(margin, gather_elements(x, at, 1, Negative::kError)) + x);
   if (p == 2) gap = square(gap);
   if (weight) gap = gap * unsqueeze(gather(*weight, target, 0), {1});
   const Term other = apply(OpKind::kNe, index_along(x.builder(), {1, x.dim(1)}, 1, at.dtype()), at);
@@ -61,10 +62,8 @@ namespace {
 
 // x[label] along dim 1 of x, or along the only dim of class weights. A negative label is not a label.
 Term at_label(Term x, Term label) {
-  const graph::Attributes attributes = {{"dim", int64_t{x.rank() > 1}}, {"wrap", int64_t{0}}};
-  graph::Builder& b = x.builder();
-  if (x.rank() == 1) return {b, b.add1(OpKind::kGather, {x, label}, attributes)};
-  return squeeze({b, b.add1(OpKind::kGatherElements, {x, unsqueeze(label, {1})}, attributes)}, {1});
+  if (x.rank() == 1) return gather(x, label, 0, 0, Negative::kError);
+  return squeeze(gather_elements(x, unsqueeze(label, {1}), 1, Negative::kError), {1});
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ Term cubic_weight(Term distance) {
   const double a = -0.75;
   const Term d = abs(distance);
   const Term near = ((d * (a + 2) - (a + 3)) * d) * d + 1.0, far = ((d * a - 5 * a) * d + 8 * a) * d - 4 * a;
-  return select(less_equal(d, 1), near, select(less(d, 2), far, 0));
+  return select(less_equal(d, 1), near, select(greater_equal(d, 2), 0, far));  // NaN stays NaN
 }
 
 Term affine_grid(Term given, const Shape& sizes, bool align) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numbers>
 #include <span>
+#include <vector>
 
 namespace stridec::ops {
 namespace {
@@ -19,13 +20,11 @@ Term polynomial(std::span<const double> c, Term x) {
   return out;
 }
 
-Term sin_pi(Term x) {
-  const Term whole = apply(OpKind::kFloor, x);
-  const Term s = apply(OpKind::kSin, (x - whole) * std::numbers::pi);
-  const Term half = whole * 0.5;
-  return select(equal(half, apply(OpKind::kFloor, half)), s, -s);
-}
 Term is_whole(Term x) { return equal(x, apply(OpKind::kFloor, x)); }
+// The distance to the nearest integer, with its sign: exact, so that it keeps the digits of an x near 0.
+Term from_nearest(Term x) { return x - apply(OpKind::kRound, x); }
+// |sin(pi x)|
+Term sin_pi_size(Term x) { return abs(apply(OpKind::kSin, from_nearest(x) * std::numbers::pi)); }
 
 // Lanczos' approximation, for x >= 0.5.
 Term lgamma_of_positive(Term x) {
@@ -46,7 +45,7 @@ Term lgamma_of_positive(Term x) {
 
 Term lgamma(Term x) {
   const Term low = less(x, 0.5), y = select(low, subtract_from(1, x), x), g = lgamma_of_positive(y);
-  const Term reflected = subtract_from(std::log(std::numbers::pi), log(abs(sin_pi(x)))) - g;
+  const Term reflected = subtract_from(std::log(std::numbers::pi), log(sin_pi_size(x))) - g;
   const Term out = select(low, reflected, g);
   return select(logical_or(logical_and(is_whole(x), less_equal(x, 0)), apply(OpKind::kIsInf, x)), kInf, out);
 }
@@ -59,15 +58,28 @@ Term digamma(Term x) {
   // The terms B(2k) / 2k of the asymptotic series.
   constexpr double kSeries[] = {1. / 12, -1. / 120, 1. / 252, -1. / 240, 1. / 132, -691. / 32760, 1. / 12};
   const Term positive = log(z) - divide_into(0.5, z) - r * polynomial(kSeries, r) - shift;
-  const Term turn = x - apply(OpKind::kFloor, x);
   const Term reflected =
-      positive - divide_into(std::numbers::pi, apply(OpKind::kTan, turn * std::numbers::pi));
+      positive - divide_into(std::numbers::pi, apply(OpKind::kTan, from_nearest(x) * std::numbers::pi));
   const Term out = select(low, reflected, positive);
   const Term pole = select(equal(x, 0), number_like(x, -kInf), number_like(x, kNan));
   return select(logical_and(is_whole(x), less_equal(x, 0)), pole, out);
 }
 
-Term zeta(Term s, Term q) {
+namespace {
+
+// The derivative of digamma.
+Term trigamma(Term x) {
+  const Term low = less(x, 0.5), y = select(low, subtract_from(1, x), x);
+  Term shift = divide_into(1, square(y));
+  for (int k = 1; k < 6; ++k) shift = shift + divide_into(1, square(y + k));
+  const Term z = y + 6, r = divide_into(1, z);
+  constexpr double kSeries[] = {1, 1. / 6, -1. / 30, 1. / 42, -1. / 30, 5. / 66, -691. / 2730, 7. / 6};
+  const Term positive = shift + r * polynomial(kSeries, square(r)) + square(r) * 0.5;
+  return select(low, square(divide_into(std::numbers::pi, sin_pi_size(x))) - positive, positive);
+}
+
+// For q > 0.
+Term zeta_of_positive(Term s, Term q) {
   constexpr int kTerms = 32;
   Term sum = pow(q, -s);
   for (int k = 1; k < kTerms; ++k) sum = sum + pow(q + k, -s);
@@ -80,6 +92,23 @@ Term zeta(Term s, Term q) {
     sum = sum + factor * kSeries[j];
     factor = factor * (s + (2 * j + 1)) * (s + (2 * j + 2)) / square(a);
   }
+  return sum;
+}
+
+}  // namespace
+
+Term zeta(Term s, Term q) {
+  // For q < 0 the terms below 0 are those of two positive arguments, in the other order: with the fraction f
+  // of q, zeta(s, f) + (-1)^s (zeta(s, 1 - f) - zeta(s, 1 - q)), for whole s.
+  const Term whole = apply(OpKind::kFloor, q), negative = less(q, 0);
+  const Term rest = whole - q + 1;  // 1 - f, exact near 0
+  const std::vector<Term> arguments = {unsqueeze(select(negative, q - whole, q), {0}),
+                                       unsqueeze(select(negative, rest, 1), {0}),
+                                       unsqueeze(select(negative, subtract_from(1, q), 1), {0})};
+  const Term stacked = concat(arguments, 0), all = zeta_of_positive(unsqueeze(s, {0}), stacked);
+  const auto part = [&](int64_t i) { return squeeze(slice(all, 0, i, 1), {0}); };
+  const Term below = part(1) - part(2), half = s * 0.5;
+  const Term sum = select(negative, part(0) + select(is_whole(half), below, -below), part(0));
   const Term defined = logical_or(greater(q, 0), is_whole(s));
   Term out = select(defined, sum, kNan);
   out = select(logical_and(less_equal(q, 0), is_whole(q)), kInf, out);
@@ -88,6 +117,7 @@ Term zeta(Term s, Term q) {
 
 Term polygamma(int64_t order, Term x) {
   if (order == 0) return digamma(x);
+  if (order == 1) return trigamma(x);
   double factor = order % 2 == 0 ? -1 : 1;
   for (int64_t k = 2; k <= order; ++k) factor *= static_cast<double>(k);
   return zeta(number_like(x, static_cast<double>(order + 1)), x) * factor;
@@ -130,11 +160,13 @@ Term log_ndtr(Term x) {
   const Term z = x * std::numbers::sqrt2 * 0.5;
   const Term low = less(x, -1), far = select(low, z, -1);
   const Term tail = log(erfcx(-far) * 0.5) - square(far);
-  return select(low, tail, log(subtract_from(1, erfc(z) * 0.5)));
+  return select(low, tail, apply(OpKind::kLog1p, erfc(z) * -0.5));
 }
 
-// Wichura's algorithm AS 241.
-Term ndtri(Term p) {
+namespace {
+
+// Wichura's algorithm AS 241, of p = 0.5 + q; `least` is the smaller of p and 1 - p.
+Term normal_quantile(Term q, Term least) {
   constexpr double kA[] = {3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427,
                            13731.693765509461125, 45921.953931549871457, 67265.770927008700853,
                            33430.575583588128105, 2509.0809287301226727};
@@ -168,18 +200,24 @@ Term ndtri(Term p) {
                            1.84631831751005468180e-5,
                            1.42151175831644588870e-7,
                            2.04426310338993978564e-15};
-  const Term q = p - 0.5, r = subtract_from(0.180625, square(q));
+  const Term r = subtract_from(0.180625, square(q));
   const Term middle = q * polynomial(kA, r) / polynomial(kB, r);
-  const Term least = minimum(p, subtract_from(1, p));
   const Term inside = greater(least, 0), s = sqrt(-log(select(inside, least, 0.5)));
   const Term u = s - 1.6, v = s - 5;
   const Term tail =
       select(less_equal(s, 5), polynomial(kC, u) / polynomial(kD, u), polynomial(kE, v) / polynomial(kF, v));
   const Term far = select(inside, tail, kInf);
   const Term out = select(less_equal(abs(q), 0.425), middle, select(less(q, 0), -far, far));
-  return select(logical_or(less(p, 0), greater(p, 1)), kNan, select(apply(OpKind::kIsNan, p), p, out));
+  return select(less(least, 0), kNan, select(apply(OpKind::kIsNan, q), q, out));
 }
 
-Term erfinv(Term y) { return ndtri(y * 0.5 + 0.5) * (std::numbers::sqrt2 * 0.5); }
+}  // namespace
+
+Term ndtri(Term p) { return normal_quantile(p - 0.5, minimum(p, subtract_from(1, p))); }
+
+// From y itself, whose digits 0.5 + y / 2 would lose near 0, and 1 - |y| near 1.
+Term erfinv(Term y) {
+  return normal_quantile(y * 0.5, subtract_from(1, abs(y)) * 0.5) * (std::numbers::sqrt2 * 0.5);
+}
 
 }  // namespace stridec::ops
