@@ -93,10 +93,10 @@ void resume(Library& library, const std::string& path, const Globals& globals) {
         state.name,
         {.dtype = tensor.dtype, .shape = tensor.shape, .bytes = {tensor.bytes.begin(), tensor.bytes.end()}});
   }
-  if (file.tensors.size() > states.size())
-    note(cat("'", path, "' has ", file.tensors.size() - states.size(),
-             " tensors that are not states of the "
-             "artifact"),
+  if (const size_t more = file.tensors.size() - states.size(); more > 0)
+    note(cat("warning: '", path, "' has ", more,
+             more == 1 ? " tensor that is no state" : " tensors that are no states",
+             " of the artifact: a training with other settings saved it"),
          globals);
 }
 
@@ -153,8 +153,10 @@ class Trainer {
 };
 
 int run(const Flags& flags, const Globals& globals) {
-  if (!flags.save.empty()) check_replaceable(flags.save);
-  if (!flags.curve.empty()) check_replaceable(flags.curve);
+  if (flags.save_every > 0 && flags.save.empty())
+    fail(ErrorKind::kUsage, "no-save", "--save-every has no file", "give --save FILE");
+  for (const std::string& path : {flags.save, flags.curve})
+    if (!path.empty()) check_replaceable(path);
   Library library(flags.artifact, flags.threads);
   Trainer trainer(library, flags);
   TrainingData data(library, flags.data, {kRate}, flags.batch, flags.seed);

@@ -52,6 +52,9 @@ TrainingData::TrainingData(const Library& library, const std::vector<std::string
                samples_));
     samples_ = array.shape[0];
   }
+  if (samples_ == 0)
+    fail(ErrorKind::kDoesNotFit, "no-samples", "the data has no samples",
+         "the first dim of an array counts samples");
   if (batch_ == 0) batch_ = std::min(kUsualBatch, samples_);
   if (samples_ < batch_ || batch_ < 1)
     fail(ErrorKind::kDoesNotFit, "too-few-samples", cat(samples_, " samples do not fill a batch of ", batch_),

@@ -77,6 +77,9 @@ std::string read_file(const std::string& path) {
 }
 
 void check_replaceable(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (access(folder.c_str(), W_OK | X_OK) != 0) fail_with_errno("write", path);
   struct stat status;
   if (stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
   fail(ErrorKind::kUnreadable, "cannot-write",

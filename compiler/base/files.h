@@ -12,7 +12,8 @@ namespace stridec {
 // Throws Error (kUnreadable) with the file and the system's reason.
 std::string read_file(const std::string& path);
 
-// Throws Error (kUnreadable) if `path` is something that a file must not replace: a folder, a device, a pipe.
+// Throws Error (kUnreadable) if a file cannot be written to `path`: its folder is missing or may not be
+// changed, or it is something that a file must not replace: a folder, a device, a pipe.
 void check_replaceable(const std::string& path);
 
 // A file under construction, next to its final name. commit() renames it; otherwise the destructor removes

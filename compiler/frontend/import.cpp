@@ -191,6 +191,23 @@ bool is_trained(const TrainingImport& training, std::string_view name, const gra
                                                       : matches_any(training.trainable, name);
 }
 
+// Every pattern of --trainable and --freeze selects a weight: a misspelt one would go unnoticed.
+void check_selection(const TrainingImport& training, const Names& weights) {
+  std::vector<std::string> without;
+  const auto check = [&](const std::vector<std::string>& patterns, const char* flag) {
+    for (const std::string& pattern : patterns)
+      if (pattern != "*" && std::ranges::none_of(weights, [&](const std::string& name) {
+            return matches_pattern(pattern, name);
+          }))
+        without.push_back(cat(flag, " '", pattern, "'"));
+  };
+  check(training.trainable, "--trainable");
+  check(training.frozen, "--freeze");
+  if (!without.empty())
+    fail(ErrorKind::kUsage, "bad-train", cat("the model has no weight for ", join(without, ", ")),
+         "'stridec inspect MODEL --stage=graph' lists weights by name");
+}
+
 // Constants that `apart` names are imported as parameters, so that each is a value of its own, and then
 // become constants.
 class Apart {
@@ -254,11 +271,14 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
       return selects(options.refit, name, type);
     };
   Apart apart(options);
+  Names weights;
   if (options.training)
     own.replaceable = [&](std::string_view name, const graph::Type& type) {
+      weights.emplace(name);
       return is_trained(*options.training, name, type, {}) || apart.takes(name, type);
     };
   pt2::Imported imported = pt2::import_program(path, file, own);
+  if (options.training && imported.problems.empty()) check_selection(*options.training, weights);
   apart.release(imported.graph);
   ModelFacts facts = facts_of(imported.graph);
   return {std::move(imported.graph), std::move(imported.problems), std::move(imported.warnings),
@@ -350,6 +370,8 @@ Imported import_onnx(const std::string& path, const graph::Data&, const ImportOp
     });
   };
   onnx::Imported imported = onnx::import_model(model, onnx_options);
+  if (options.training && imported.problems.empty() && problems.empty())
+    check_selection(*options.training, weights);
   apart.release(imported.graph);
   for (auto& problem : imported.problems) {
     if (problem.where.file.empty()) problem.where.file = path;

@@ -80,8 +80,10 @@ Parsed parse(const std::string& text) {
     first = false;
   }
   for (const char* needed : {"total", "every"})
-    if (schedule->form.find(cat(" ", needed, "=N")) != std::string::npos && out.at(needed, 0) <= 0)
-      refuse(text, cat(needed, " must be given"));
+    if (schedule->form.find(cat(" ", needed, "=N")) != std::string::npos && out.at(needed, 0) < 1)
+      refuse(text, cat(needed, out.numbers.contains(needed) ? " must be at least 1" : " must be given"));
+  if (const double total = out.at("total", 0); total > 0 && out.at("warmup", 0) > total)
+    refuse(text, "warmup is longer than total");
   return out;
 }
 

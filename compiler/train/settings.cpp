@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -135,6 +136,56 @@ constexpr Setting kCommon[] = {
     {"functions", "train_step+eval+predict", "those the artifact has"},
 };
 
+// The range of a number, whatever has it; PyTorch refuses the others.
+struct Range {
+  std::string_view owner;  // a loss or an optimizer; "": all that have the setting
+  std::string_view name;
+  bool (*holds)(double value);
+  std::string_view sentence;
+};
+bool not_negative(double x) { return x >= 0; }
+bool above_zero(double x) { return x > 0; }
+bool is_decay(double x) { return x >= 0 && x < 1; }
+bool is_share(double x) { return x >= 0 && x <= 1; }
+bool is_whole(double x) { return x == std::floor(x); }
+bool is_flag(double x) { return x == 0 || x == 1; }
+constexpr std::string_view kNotNegative = "it must be at least 0", kAboveZero = "it must be above 0",
+                           kDecay = "a decay must be at least 0 and below 1", kWhole = "it is a whole number",
+                           kFlag = "it is 0 or 1";
+constexpr Range kRanges[] = {
+    {"", "beta1", is_decay, kDecay},
+    {"", "beta2", is_decay, kDecay},
+    {"", "rho", is_share, "it is a number from 0 to 1"},
+    {"rmsprop", "alpha", not_negative, kNotNegative},
+    {"", "eps", not_negative, kNotNegative},
+    {"", "eps2", not_negative, kNotNegative},
+    {"", "weight_decay", not_negative, kNotNegative},
+    {"", "momentum", not_negative, kNotNegative},
+    {"", "momentum_decay", not_negative, kNotNegative},
+    {"", "lr_decay", not_negative, kNotNegative},
+    {"", "lr_scale", not_negative, kNotNegative},
+    {"", "other_lr", not_negative, kNotNegative},
+    {"", "beta2_decay", [](double x) { return x <= 0; }, "it must be at most 0"},
+    {"adafactor", "d", [](double x) { return x >= 1; }, "it must be at least 1"},
+    {"", "nesterov", is_flag, kFlag},
+    {"", "amsgrad", is_flag, kFlag},
+    {"", "centered", is_flag, kFlag},
+    {"", "label_smoothing", is_share, "it is a number from 0 to 1"},
+    {"", "ignore_index", is_whole, kWhole},
+    {"", "class_dim", is_whole, kWhole},
+    {"", "blank", [](double x) { return is_whole(x) && x >= 0; }, "it is a whole number from 0 on"},
+    {"huber", "delta", above_zero, kAboveZero},
+    {"smooth_l1", "beta", not_negative, kNotNegative},
+    {"triplet", "margin", above_zero, kAboveZero},
+    {"info_nce", "temperature", above_zero, kAboveZero},
+};
+
+void check_range(std::string_view owner, std::string_view name, double value) {
+  for (const Range& range : kRanges)
+    if (range.name == name && (range.owner.empty() || range.owner == owner) && !range.holds(value))
+      refuse(cat(name, " is ", number_text(value)), std::string(range.sentence));
+}
+
 constexpr const char* kFunctions[] = {"train_step", "accumulate", "apply", "eval", "predict"};
 
 const Loss& loss_of(const Settings& s) {
@@ -227,24 +278,33 @@ void check(const Settings& s) {
   for (const Setting& setting : loss.settings)
     if (const auto given = s.of_loss.find(std::string(setting.name));
         given != s.of_loss.end() && is_number(setting.standard))
-      number(given->first, given->second);
+      check_range(loss.name, given->first, number(given->first, given->second));
   if (const auto found = s.of_loss.find("reduction"); found != s.of_loss.end()) {
     const bool batch = loss.name == "kl" && found->second == "batchmean";
     if (found->second != "mean" && found->second != "sum" && !batch)
       refuse(cat("the loss ", loss.name, " has no reduction '", found->second, "'"), "write mean or sum");
   }
   const auto check_numbers = [&](const std::map<std::string, double>& numbers, bool group) {
-    for (const auto& [key, value] : numbers)
+    for (const auto& [key, value] : numbers) {
       if (!has(optimizer.settings, key) && !(group && key == "lr_scale"))
         refuse(cat("the optimizer ", optimizer.name, " has no setting '", key, "'"),
                cat("it has ", names(optimizer.settings), group ? ", lr_scale" : ""));
+      check_range(optimizer.name, key, value);
+    }
   };
   check_numbers(s.of_optimizer, false);
   for (const Group& group : s.groups) check_numbers(group.settings, true);
-  for (const auto& [key, value] : s.of_optimizer)
-    if (key.starts_with("beta") && key != "beta2_decay" && (value < 0 || value >= 1))
-      refuse(cat(key, " is ", value), "a decay must be at least 0 and below 1");
-  if (s.clip_norm < 0 || s.clip_value < 0) refuse("a limit of gradients is below 0", "0 sets no limit");
+  const auto numbers_of = [&](std::string_view name) {
+    const auto given = s.of_optimizer.find(std::string(name));
+    return given == s.of_optimizer.end() ? 0 : given->second;
+  };
+  if (optimizer.name == "sgd" && numbers_of("nesterov") != 0 &&
+      (numbers_of("momentum") == 0 || numbers_of("dampening") != 0))
+    refuse("Nesterov momentum has no momentum, or has dampening",
+           "write momentum=0.9 and leave dampening out");
+  for (const auto& [name, value] :
+       {std::pair("clip_norm", s.clip_norm), std::pair("clip_value", s.clip_value)})
+    if (value < 0) refuse(cat(name, " is ", number_text(value)), "0 sets no limit");
   if (!s.loss_scale.empty() && s.loss_scale != "none" && s.loss_scale != "dynamic")
     refuse(cat("loss_scale=", s.loss_scale), "write loss_scale=dynamic or loss_scale=none");
   if (!s.states.empty() && s.states != "bf16") refuse(cat("states=", s.states), "write states=bf16");

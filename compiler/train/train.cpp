@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/pattern.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/composite/random.h"
 #include "compiler/ops/gradient.h"
@@ -45,6 +46,27 @@ std::optional<ValueId> output_of(const Graph& graph, const std::string& name) {
 
 std::string list(const std::vector<std::string>& names) {
   return join(names, ", ", [](const std::string& name) { return cat("'", name, "'"); });
+}
+
+// The flags that chose the weights.
+std::string selection_of(const Settings& settings) {
+  std::string out;
+  if (!settings.trainable.empty()) out = cat("--trainable ", list(settings.trainable));
+  if (!settings.frozen.empty())
+    out += cat(out.empty() ? "" : " without ", "--freeze ", list(settings.frozen));
+  return out.empty() ? "--lora" : out;
+}
+
+// Every group has a weight: a misspelt pattern would go unnoticed.
+void check_groups(const Plan& plan, const Settings& settings) {
+  std::vector<std::string> names = plan.parameters;
+  for (const std::string& name : plan.adapted)
+    for (const char* suffix : {"", ".lora_A", ".lora_B"}) names.push_back(cat(name, suffix));
+  for (const Group& group : settings.groups)
+    if (std::ranges::none_of(names,
+                             [&](const std::string& name) { return matches_any(group.patterns, name); }))
+      refuse(cat("no weight that is trained matches group=", join(group.patterns, "|")),
+             "'stridec inspect MODEL --stage=graph' lists weights by name");
 }
 
 class GraphLossInputs final : public LossInputs {
@@ -368,10 +390,10 @@ Plan make_plan(const Graph& model, const Settings& settings) {
   plan.scales_loss = settings.loss_scale == "dynamic" ||
                      (settings.loss_scale.empty() && trains_type(model, plan, DType::kF16));
   if (plan.parameters.empty() && plan.adapted.empty())
-    refuse("no weight is trained",
-           cat("--trainable ", list(settings.trainable), " and --freeze ", list(settings.frozen),
-               " select none that the loss depends on; 'stridec inspect MODEL "
-               "--stage=graph' lists weights by name"));
+    refuse("no weight is trained", cat(selection_of(settings),
+                                       " selects none that the loss depends on; 'stridec inspect MODEL "
+                                       "--stage=graph' lists weights by name"));
+  check_groups(plan, settings);
   return plan;
 }
 

@@ -111,6 +111,8 @@ def verify_steps(c):
     c.works("noise", "compile", CASES / "residual.onnx", "-o", "noise.so", "-q", "--train", TRAIN)
     out = json.loads(c.works("a bias without effect", "verify", CASES / "residual.onnx", "noise.so", "--steps", 4, "--format", "json"))
     c.expect("its name", out["noisy"] == ["inner.bias"], str(out["noisy"]))
+    c.works("noisy average", "compile", CASES / "residual.onnx", "-o", "noise.so", "-q", "--train", TRAIN + ",ema=0.9")
+    c.works("the average of such a bias", "verify", CASES / "residual.onnx", "noise.so", "--steps", 4)
     (c.work / "mlp.onnx").unlink()
     c.refused("no model", 1, "is not in the artifact's folder", "verify", "m.so", "--steps", 3)
     c.refused("no artifact", 1, "--steps needs an artifact", "verify", CASES / "mlp.onnx", "--steps", 3)
@@ -144,9 +146,29 @@ def refuse(c):
         ("rate", "loss=mse,output=y,target=t,lr=cosine(1)", "total must be given"),
         ("number", "loss=cross_entropy,logits=y,labels=t,label_smoothing=much", "label_smoothing='much' is not a number"),
         ("function", "loss=mse,output=y,target=t,functions=fit", "no function 'fit'"),
+        ("eps", "loss=mse,output=y,target=t,eps=-1", "eps is -1"),
+        ("weight decay", "loss=mse,output=y,target=t,optimizer=adam,weight_decay=-1", "weight_decay is -1"),
+        ("group's decay", "loss=mse,output=y,target=t,group=*.bias(weight_decay=-1)", "weight_decay is -1"),
+        ("Nesterov", "loss=mse,output=y,target=t,optimizer=sgd,nesterov=1", "Nesterov momentum has no momentum"),
+        ("limit", "loss=mse,output=y,target=t,clip_norm=-1", "clip_norm is -1"),
+        ("smoothing", "loss=cross_entropy,logits=y,labels=t,label_smoothing=2", "label_smoothing is 2"),
+        ("label", "loss=cross_entropy,logits=y,labels=t,ignore_index=1.5", "ignore_index is 1.5"),
+        ("line", "loss=huber,output=y,target=t,delta=0", "delta is 0"),
+        ("warm-up", "loss=mse,output=y,target=t,lr=linear(1, total=10, warmup=20)", "warmup is longer than total"),
+        ("total", "loss=mse,output=y,target=t,lr=cosine(1, total=0)", "total must be at least 1"),
+        ("group", "loss=mse,output=y,target=t,group=*bais|norm(weight_decay=0)", "no weight that is trained matches group=*bais|norm"),
     ):  # fmt: skip
         c.refused(name, 1, sentence, "compile", model, "-o", "r.so", "--train", text)
-    c.refused("nothing to train", 1, "no weight is trained", "compile", model, "-o", "r.so", "--train", TRAIN, "--freeze", "*")
+    c.refused("nothing to train", 1, "--trainable '*' without --freeze '*' selects none", "compile", model, "-o", "r.so", "--train", TRAIN,
+              "--freeze", "*")  # fmt: skip
+    c.refused("nothing to freeze", 1, "no weight for --freeze 'zz*'", "compile", model, "-o", "r.so", "--train", TRAIN, "--freeze", "zz*")
+    c.refused("not all selected", 1, "no weight for --trainable 'zzz'", "compile", model, "-o", "r.so", "--train", TRAIN, "--trainable",
+              "*.bias", "--trainable", "zzz")  # fmt: skip
+    c.refused("a folder that is missing", 2, "cannot write 'none/a.safetensors'", "train", "m.so", "--save", "none/a.safetensors")
+    c.refused("nothing to save to", 1, "--save-every has no file", "train", "m.so", *data, "--save-every", 1)
+    c.works("plain sgd", "compile", CASES / "mlp.onnx", "-o", "p.so", "-q", "--train", "loss=cross_entropy,logits=y,labels=t,optimizer=sgd")
+    code, out, error = c.run("train", "p.so", *data, "--steps", 1, "--resume", "a.safetensors")
+    c.expect("states of another optimizer", code == 0 and "warning: 'a.safetensors' has" in error, error)
 
 
 def ignore_all(c):

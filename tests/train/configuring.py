@@ -10,11 +10,11 @@ from command import CASES
 SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "schemas" / "train.schema.json"
 SETTINGS = {
     "loss": "cross_entropy", "logits": "y", "labels": "t", "label_smoothing": 0.1, "optimizer": "sgd", "momentum": 0.9, "nesterov": True,
-    "lr": "cosine(3e-4, total=99)", "clip_norm": 1, "freeze": ["*running*", "nothing"], "functions": ["train_step", "predict"],
+    "lr": "cosine(3e-4, total=99)", "clip_norm": 1, "freeze": ["second.b*", "first.weight"], "functions": ["train_step", "predict"],
     "group": [{"match": ["*.bias", "*norm*"], "weight_decay": 0, "lr_scale": 0.5}, {"match": "first.bias", "weight_decay": 0.25}],
 }  # fmt: skip
 TEXT = ("loss=cross_entropy,logits=y,labels=t,label_smoothing=0.1,optimizer=sgd,momentum=0.9,nesterov=1,lr=cosine(3e-4, total=99),"
-        "clip_norm=1,freeze=*running*|nothing,functions=train_step+predict,group=*.bias|*norm*(weight_decay=0,lr_scale=0.5),"
+        "clip_norm=1,freeze=second.b*|first.weight,functions=train_step+predict,group=*.bias|*norm*(weight_decay=0,lr_scale=0.5),"
         "group=first.bias(weight_decay=0.25)")  # fmt: skip
 
 
