@@ -10,6 +10,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/check_rules.h"
+#include "compiler/extend/operator_attributes.h"
 #include "compiler/extend/vocabulary.h"
 
 namespace stridec::cli {
@@ -87,12 +88,17 @@ int operators(const Globals& globals) {
     all.push_back(
         {{"operator", row.name}, {"tensors", row.tensors}, {"parameters", row.parameters}, {"match", both}});
   }
+  std::vector<std::vector<std::string>> operations = {{"operation of the graph", "attributes"}};
+  for (const graph::OpKind kind : extend::written_operations()) {
+    const auto attributes = extend::attributes_of(kind);
+    operations.push_back({std::string(graph::name(kind)),
+                          join(attributes, ", ", [](std::string_view each) { return std::string(each); })});
+    all.push_back({{"operator", graph::name(kind)}, {"attributes", attributes}, {"match", true}});
+  }
   if (globals.json)
     print_json(all);
   else
-    std::printf(
-        "%sand the operations that 'stridec inspect model.onnx --stage=graph' shows, with their attributes\n",
-        table(rows).c_str());
+    std::printf("%s%s", table(rows).c_str(), table(operations).c_str());
   return 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/extend/evaluate.h"
+#include "compiler/extend/operator_attributes.h"
 #include "compiler/extend/vocabulary.h"
 
 namespace stridec::extend {
@@ -29,6 +30,9 @@ void TermNames::tensor(const Term& term, bool pattern) {
     case Term::Kind::kNumber: return;
     case Term::Kind::kName:
       if (formula && bound.contains(term.name)) return;
+      if (!formula && bound.contains(term.name) && !tensors.contains(term.name))
+        error(term.at,
+              cat("'", term.name, "' is a dim or an attribute, which cannot be an operand in a rule"));
       if (!tensors.contains(term.name))
         error(term.at, cat("'", term.name, "' is not declared"),
               formula ? "inputs, attributes, dims and names that are defined before it can be used"
@@ -48,16 +52,17 @@ void TermNames::tensor(const Term& term, bool pattern) {
   if (!composite && !kind)
     error(term.at, cat("there is no operator '", term.name, "'"),
           "'stridec rules operators' lists those that there are");
-  if (kind && (*kind == OpKind::kConstant || *kind == OpKind::kElements || *kind == OpKind::kIf ||
-               *kind == OpKind::kLoop || *kind == OpKind::kUpdateState || *kind == OpKind::kSymbolOf ||
-               *kind == OpKind::kNonZero || *kind == OpKind::kRandomUniform))
+  if (kind && !can_be_written(*kind))
     error(term.at, cat("'", term.name, "' cannot be in a ", formula ? "formula" : "rule",
                        ": it has an effect, a body, or data"));
   if (pattern && composite && !composite->input_of && term.name != "matmul")
     error(term.at, cat("'", term.name, "' can only be in a replacement"),
           "write the match with the operations that 'stridec inspect --stage=graph' shows");
   const Split parts = extend::split(term);
-  if (composite) arity(term, parts, *composite);
+  if (composite)
+    arity(term, parts, *composite);
+  else
+    known_attributes(term, parts, *kind);
   for (const Term* arg : parts.tensors) tensor(*arg, pattern);
   for (const auto& [name, value] : parts.attributes) attribute(*value, pattern);
 }
@@ -71,6 +76,16 @@ void TermNames::arity(const Term& term, const Split& parts, const Composite& com
   for (const auto& [name, value] : parts.attributes)
     if (std::ranges::count(composite.parameters, name) == 0)
       error(value->at, cat("'", term.name, "' has no argument '", name, "'"));
+}
+
+void TermNames::known_attributes(const Term& term, const Split& parts, OpKind kind) const {
+  const std::vector<std::string_view> known = attributes_of(kind);
+  for (const auto& [name, value] : parts.attributes)
+    if (std::ranges::count(known, name) == 0)
+      error(value->at, cat("'", term.name, "' has no attribute '", name, "'"),
+            known.empty()
+                ? cat("'", term.name, "' has no attributes")
+                : cat("it has ", join(known, ", ", [](std::string_view each) { return std::string(each); })));
 }
 
 // In a pattern, a name that stands for no tensor is bound to the attribute's value.

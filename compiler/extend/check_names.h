@@ -27,6 +27,7 @@ class TermNames {
 
  private:
   void arity(const Term& term, const Split& parts, const Composite& composite) const;
+  void known_attributes(const Term& term, const Split& parts, graph::OpKind kind) const;
   void attribute(const Term& term, bool pattern);
 
   Fail fail_;

@@ -167,4 +167,38 @@ loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& che
   return tensor;
 }
 
+namespace {
+
+bool names(const Term& term, const std::string& name) {
+  return (term.kind == Term::Kind::kName && term.name == name) ||
+         std::ranges::any_of(term.args, [&](const Term& arg) { return names(arg, name); });
+}
+
+bool bounds(const Term& condition, const std::string& name) {
+  const bool about =
+      condition.is_call("is_power_of_two") || condition.is_call("normal") || condition.is_call("finite");
+  if (about) return names(condition, name);
+  return std::ranges::any_of(condition.args, [&](const Term& arg) { return bounds(arg, name); });
+}
+
+}  // namespace
+
+bool bounds_contents(const Rule& rule, const std::string& constant) {
+  return std::ranges::any_of(rule.where, [&](const Term& each) { return bounds(each, constant); });
+}
+
+std::vector<double> limits_of(DType dtype) {
+  if (is_bool(dtype)) return {};
+  if (!is_float(dtype))
+    return {1, std::ldexp(1.0, std::min(info(dtype).bits - (is_signed(dtype) ? 2 : 1), 62))};
+  const FloatFormat& format = format_of(dtype);
+  return {std::ldexp(1.0, format.least), std::ldexp(1.0, format.most),
+          std::ldexp(1.0, format.least + format.bits - 1), std::ldexp(1.0, format.least + format.bits - 2)};
+}
+
+loop::HostTensor filled(loop::HostTensor tensor, double number) {
+  for (int64_t i = 0; i < loop::element_count(tensor); ++i) loop::set_number(tensor, i, number);
+  return tensor;
+}
+
 }  // namespace stridec::extend

@@ -21,4 +21,13 @@ std::vector<Values> kinds_of_values(const Check& check);
 loop::HostTensor draw_tensor(Draws& draws, const graph::Type& type, const Check& check, Values values,
                              bool constant, const std::vector<FloatFormat>& formats = {});
 
+// Whether a condition of the rule is about the size of the constant's elements: is_power_of_two(c),
+// normal(1 / c).
+bool bounds_contents(const Rule& rule, const std::string& constant);
+// The numbers at the ends of what a type has, which such conditions let through or not: powers of two, the
+// least one first.
+std::vector<double> limits_of(DType dtype);
+// The tensor with this number in all elements.
+loop::HostTensor filled(loop::HostTensor tensor, double number);
+
 }  // namespace stridec::extend

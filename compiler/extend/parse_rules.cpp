@@ -338,15 +338,17 @@ class Parser : TokenReader<Token> {
       out.kind = Check::Kind::kExact;
     } else if (accept("ulp")) {
       out.kind = Check::Kind::kUlp;
+      const Position at = token().at;
       const double count = number();
       if (!(count >= 0 && count <= 1e6) || count != std::floor(count))
-        error("expected a number of units in the last place from 0 to 1000000");
+        error("expected a number of units in the last place from 0 to 1000000", at);
       out.ulps = static_cast<int64_t>(count);
     } else if (accept("close")) {
       out.kind = Check::Kind::kClose;
+      const Position at = token().at;
       out.absolute = out.relative = number();
+      if (!(out.relative >= 0 && out.relative < 1)) error("expected a relative error from 0 to 1", at);
       if (token().kind == Token::Kind::kNumber) out.absolute = number();
-      if (!(out.relative >= 0 && out.relative < 1)) error("expected a relative error from 0 to 1");
     } else if (accept("trusted")) {
       out.kind = Check::Kind::kTrusted;
       out.reason = text("the reason for trusting the rule");
@@ -360,11 +362,12 @@ class Parser : TokenReader<Token> {
     }
     expect("in");
     expect("[");
+    const Position at = token().at;
     const double low = number();
     expect(",");
     const double high = number();
     expect("]");
-    if (!(low < high)) error("expected a range [low, high]");
+    if (!(low < high)) error("low must be below high in a range [low, high]", at);
     out.finite = true;
     out.range = {low, high};
   }
@@ -530,20 +533,6 @@ class Parser : TokenReader<Token> {
 const Variable* Rule::find(std::string_view variable) const {
   const auto found = std::ranges::find(variables, variable, &Variable::name);
   return found == variables.end() ? nullptr : &*found;
-}
-
-void rule_error(std::string_view text, const std::string& path, Position at, const std::string& what,
-                const std::string& help) {
-  size_t begin = 0;
-  for (int line = 1; line < at.line && begin < text.size(); ++line) begin = text.find('\n', begin) + 1;
-  const std::string line(text.substr(begin, text.find('\n', begin) - begin));
-  const std::string spaces(static_cast<size_t>(std::max(at.column - 1, 0)), ' ');
-  throw Error({.kind = ErrorKind::kMalformed,
-               .code = "bad-rule",
-               .message = cat(path, ":", at.line, ":", at.column, ": ", what),
-               .where = {.file = path},
-               .notes = {line, cat(spaces, "^")},
-               .help = help});
 }
 
 RuleFile parse_rules(std::string text, const std::string& path) {
