@@ -165,10 +165,9 @@ Graph Exchange::parse(const std::string& text) const {
     bad_graph(text.empty() ? "it wrote nothing" : "the first line is not 'stridec-graph 1'");
   Graph made;
   try {
-    made = graph::parse(std::string_view(text).substr(kHeader.size()),
-                        [&](const graph::Value& value, size_t bytes, const std::string& name) {
-                          return find(value, bytes, name);
-                        });
+    made = graph::parse(text, [&](const graph::Value& value, size_t bytes, const std::string& name) {
+      return find(value, bytes, name);
+    });
   } catch (Error& error) {
     if (error.diagnostic.code == "bad-pass") throw;
     bad_graph(error.diagnostic.message);
@@ -181,8 +180,11 @@ Graph Exchange::read(const std::string& text) const {
   if (const std::string change = change_of_interface(graph_, made); !change.empty()) bad_graph(change);
   // Facts are those of the model: the text has ranges and guards, not what else import knows.
   made.facts = graph_.facts;
-  for (size_t i = graph_.guards.size(); i < made.guards.size(); ++i)
+  for (size_t i = graph_.guards.size(); i < made.guards.size(); ++i) {
+    if (made.facts.prove(made.guards[i].condition) == sym::Answer::kNo)
+      bad_graph(cat("no run meets the guard '", made.guards[i].sentence, "'"));
     made.facts.assume(made.guards[i].condition);
+  }
   std::vector<std::string> problems = graph::problems(made, ops::shape_table());
   if (problems.size() > kMostProblems) problems.resize(kMostProblems);
   if (!problems.empty()) bad_graph("it breaks the rules of graphs", std::move(problems));

@@ -7,6 +7,7 @@
 #include <deque>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/sha256.h"
@@ -144,11 +145,12 @@ int evaluate(stridec_graph* graph, int64_t number, size_t most_bytes, const void
     const ValueId value(number);
     std::set<int64_t> nodes;
     collect(all, value, nodes);
+    // Other constants are there already.
     for (const int64_t node : nodes)
       for (const ValueId output : all.nodes[static_cast<size_t>(node)].outputs)
-        if (all.nodes[static_cast<size_t>(node)].kind != graph::OpKind::kConstant &&
-            bytes_of(all[output].type) > static_cast<int64_t>(most_bytes))
-          fail(ErrorKind::kOverBudget, "evaluate", "the value needs more memory than was asked for");
+        if ((output == value || all.nodes[static_cast<size_t>(node)].kind != graph::OpKind::kConstant) &&
+            std::cmp_greater(bytes_of(all[output].type), most_bytes))
+          fail(ErrorKind::kOverBudget, "evaluate", "the value needs more memory than most_bytes");
     const Graph part = extracted(all, value, nodes);
     graph->results.push_back(std::move(loop::interpret(ops::lower(part), {}).at(0).bytes));
     *bytes = graph->results.back().data();

@@ -6,6 +6,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/graph/guards.h"
 #include "compiler/graph/verify.h"
 #include "compiler/sym/text.h"
 #include "schemas/graph.pb.h"
@@ -195,8 +196,8 @@ struct Reader {
     for (const schema::Guard& g : in.guards()) {
       graph.guards.push_back(
           {.condition = expr(g.condition()), .sentence = g.sentence(), .values = exprs(g.values())});
-      if (graph.guards.back().condition.is_const(0))
-        malformed(cat("a guard never holds: ", g.sentence().substr(0, 200)));
+      if (const std::string problem = problem_of_guard(graph.guards.back()); !problem.empty())
+        malformed(problem);
       graph.facts.assume(graph.guards.back().condition);
     }
     for (const schema::Value& v : in.values()) {

@@ -9,6 +9,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/graph/guards.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::graph {
@@ -178,6 +179,7 @@ class Parser {
 
   Graph parse() {
     next_line();
+    if (accept("stridec-graph 1")) next_line();  // the header of a graph that a pass reads
     expect("graph");
     graph_.name = string();
     next_line();
@@ -379,6 +381,7 @@ class Parser {
         guard.sentence = string();
         expect("$[");
         guard.values = expr_list("]");
+        if (const std::string problem = problem_of_guard(guard); !problem.empty()) error(problem);
         graph_.facts.assume(guard.condition);
         graph_.guards.push_back(std::move(guard));
       } else if (accept("input")) {

@@ -121,6 +121,12 @@ def errors(work):
         "effect": ("rule a:\n let x: float[n]\n match update_state(x, x)\n yield x", "3:8", "cannot be in a rule"),
         "twice": ("rule a:\n let x: float[n], x: float[n]\n match relu(x)\n yield x", "2:19", "declared twice"),
         "check": ("rule a:\n let x: float[n]\n match relu(x)\n yield x\n check roughly", "5:8", "exact, ulp, close or trusted"),
+        "attribute of the match": ("rule a:\n let x: float[n]\n match exp(x){frob = 3}\n yield x", "3:22", "'exp' has no attribute 'frob'"),
+        "attribute of the replacement": ("rule a:\n let x: float[n]\n match exp(x)\n yield reduce_sum(x, dims = [0], keeep = 1)", "4:42",
+                                         "'reduce_sum' has no attribute 'keeep'"),
+        "dim as operand": ("rule a:\n let x: float[n]\n match exp(x)\n yield x * n", "4:12", "cannot be an operand in a rule"),
+        "tolerance": ("rule a:\n let x: float[n]\n match exp(x)\n yield x\n check close -1", "5:14", "a relative error from 0 to 1"),
+        "range": ("rule a:\n let x: float[n]\n match exp(x)\n yield x\n check close 1e-3 assume in [2, 1]", "5:30", "low must be below high"),
         "pass": ("rule a at nowhere:\n let x: float[n]\n match relu(x)\n yield relu(x)\n check trusted \"t\"", "", ""),
         "deep": ("rule a:\n let x: float[n]\n match " + "-(" * 500 + "x" + ")" * 500 + "\n yield x", "3:", "too deeply"),
     }
@@ -301,6 +307,14 @@ def passes(work):
     says("takes too much memory", compile_with("python3 -c 'x = bytearray(1 << 31)'", "--max-memory", "1GB"), 7, "exit code 1", "MemoryError")
     says("stands nowhere", ["compile", path, "--pass", "after=nowhere", "cat"], 1, "'nowhere', which is not a pass on the graph")
     says("needs a place", ["compile", path, "--pass", "import", "cat"], 1, "after which pass")
+    guard = lambda text: compile_with(f"sed '/^  symbol/a \\  guard {text}'")
+    for braces in ("{x}", "{ }", "{1}", "{99999999999999999999}", "{"):
+        says(f"a guard's sentence with {braces}", guard(f"$(n <= 9): \"bad {braces}\" $[n]"), 3, "bad-pass", "the sentence of a guard", "line 4")
+    says("a guard that never holds", guard('$(1 == 2): "never" $[]'), 3, "bad-pass", "a guard never holds: never")
+    says("a guard that no size meets", guard('$(n < 0): "negative" $[n]'), 3, "bad-pass", "no run meets the guard 'negative'")
+    says("a guard", guard('$(n <= 9): "{{n}} is {0}" $[n]'), 0)
+    says("a guard is checked", ["run", out, "--random", "--dim", "n=10"], 4, "9")
+    says("places count the first line", compile_with("echo stridec-graph 1; echo frob"), 3, "line 2: 'graph' expected")
     code, _, text = run(*compile_with("sed 's/= add /= mul /'"))
     y, said = outputs_of(work, out, {"x": np.full((1, 16), 0.25, np.float32)})
     run("compile", path, "-o", work / "q.so")
@@ -378,6 +392,10 @@ def plugins(work):
                                        'return h->contents(g, "sha256:0", &b, &n) ? h->message(g) : 0; }', 7, "there are no contents"),
         "evaluates an input": ("static const char* run(const stridec_host* h, stridec_graph* g) { const void* b; size_t n; "
                                "return h->evaluate(g, 0, 100, &b, &n) ? h->message(g) : 0; }", 7, "depends on an input"),
+        "evaluates a large constant": ("static const char* run(const stridec_host* h, stridec_graph* g) { const void* b; size_t n; long i; "
+                                       "for (i = 0; i < 9; ++i) if (!h->evaluate(g, i, 100, &b, &n) && n > 100) return \"too large\"; "
+                                       "for (i = 0; i < 9; ++i) if (!h->evaluate(g, i, (size_t)-1, &b, &n) && n > 100) return \"whole\"; "
+                                       "return \"none\"; }", 7, "whole"),
         "proves": ('static const char* run(const stridec_host* h, stridec_graph* g) { return h->prove(g, "n >= 0") == 1 && '
                    'h->prove(g, "n == 3") == -1 && h->prove(g, "n < 0") == 0 ? "proved" : "not proved"; }', 7, "proved"),
     }
