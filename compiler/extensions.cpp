@@ -115,7 +115,7 @@ void check_extensions(const CompileOptions& options) {
       visit(each.sha256, each.command, cat("the pass '", each.command, "'"));
   }
   for (const auto& each : extensions.operators)
-    extend::check_references(*each, kernel_host(), extensions.checks_ops);
+    extend::check_references(*each, kernel_host(), {.all = extensions.checks_ops});
   extend::check_all(extensions.rules, options.use_cache ? this_build() : "");
 }
 

@@ -322,7 +322,7 @@ class Chooser {
   }
 
   KernelChoice measured(const OwnKernel& kernel, const std::vector<Site>& sites, const CpuTarget& target) {
-    if (std::string wrong = wrong_at_drawn_inputs(kernel); !wrong.empty())
+    if (std::string wrong = wrong_at_drawn_inputs(kernel, sites.at(0)); !wrong.empty())
       return {.kind = KernelChoice::Kind::kWrong, .kernel = "", .node = "", .reason = std::move(wrong)};
     KernelChoice all{.kind = KernelChoice::Kind::kChosen};
     for (const Site& site : sites) {
@@ -334,12 +334,20 @@ class Chooser {
     return all;
   }
 
-  // Against the interpreter, once for each kernel. "": nothing is wrong.
-  const std::string& wrong_at_drawn_inputs(const OwnKernel& kernel) {
-    const auto [found, fresh] = wrong_.emplace(&kernel, "");
+  // Against the interpreter, once for each kernel and the attributes of a site. "": nothing is wrong.
+  const std::string& wrong_at_drawn_inputs(const OwnKernel& kernel, const Site& site) {
+    std::string attributes;
+    extend::ReferenceCheck how{.all = true, .conditions = {.where = kernel.rule.where}, .narrow = true};
+    for (const extend::Variable& each : kernel.rule.variables)
+      how.conditions.constant.push_back(each.constant);
+    for (const auto& [name, value] : site.attributes) {
+      attributes += cat(name, "=", extend::to_string(value), "\n");
+      how.conditions.attributes.emplace(name, value);
+    }
+    const auto [found, fresh] = wrong_.emplace(std::pair(&kernel, attributes), "");
     if (!fresh) return found->second;
     try {
-      extend::check_references({.path = kernel.op.name, .operators = {kernel.op}}, kernel_host(), true);
+      extend::check_references({.path = kernel.path, .operators = {kernel.op}}, kernel_host(), how);
     } catch (const Error& error) {
       if (error.diagnostic.kind == ErrorKind::kMalformed) throw;
       found->second = error.diagnostic.message;
@@ -428,7 +436,7 @@ class Chooser {
   FunctionResult& result_;
   std::optional<tune::Database> database_;
   std::map<std::string, KernelChoice> choices_;
-  std::map<const OwnKernel*, std::string> wrong_;
+  std::map<std::pair<const OwnKernel*, std::string>, std::string> wrong_;
   std::exception_ptr thrown_;
 };
 

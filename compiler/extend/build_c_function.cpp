@@ -17,6 +17,10 @@
 namespace stridec::extend {
 namespace {
 
+constexpr const char* kOpenLoop =
+    "the condition of a loop depends on data, or on an index of the result: let it run over a size, with an "
+    "'if' in it";
+
 using graph::Builder;
 using graph::OpKind;
 using ops::Term;
@@ -215,7 +219,7 @@ class Runner {
     while (!state_.done) {
       const auto goes_on = known(truth(value(each.value[0]).term));
       if (!goes_on && steps_ == before) return reduction(each);
-      if (!goes_on) refuse(each.at, "the condition of a loop depends on data");
+      if (!goes_on) refuse(each.at, kOpenLoop);
       if (!*goes_on) return;
       if (++steps_ > kMostSteps) refuse(each.at, cat("loops have more than ", kMostSteps, " rounds"));
       scoped([&] {
@@ -434,7 +438,7 @@ class Runner {
     const std::string& name = each.first[0].name;
     const auto begin = known_size(b_, state_.variables.at(name).term),
                end = known_size(b_, value(condition.args[1]).term);
-    if (!begin || !end) refuse(each.at, "the condition of a loop depends on data");
+    if (!begin || !end) refuse(each.at, kOpenLoop);
     const sym::Expr extent = b_.simplify(sym::max(*end - *begin + (condition.name == "<=" ? 1 : 0), 0));
     std::set<std::string> sums = sums_of(each);
     if (const auto problem = problem_of_reduction(each, sums)) refuse(problem->at, problem->what);

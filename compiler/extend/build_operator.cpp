@@ -252,11 +252,25 @@ class CallBuilder {
 
   void require(const Requirement& each) {
     const sym::Expr condition = Evaluator(b_, bindings_).condition(each.condition);
-    const std::vector<sym::Expr> values = compared_by(condition);
+    const std::vector<sym::Expr> values = compared(each.condition, condition);
     const bool whole = is_sentence(each.sentence, values.size());
     b_.require(condition,
                cat(sym::escaped(op_.name), ": ", whole ? each.sentence : sym::escaped(each.sentence)),
                whole ? values : std::vector<sym::Expr>());
+  }
+
+  // The sides of a comparison, but numbers of the text, also where this call's sizes decide it.
+  std::vector<sym::Expr> compared(const Term& term, sym::Expr condition) {
+    if (!is_comparison(term.name)) return compared_by(condition);
+    std::vector<sym::Expr> values;
+    for (const Term& side : term.args) {
+      if (side.kind == Term::Kind::kNumber) continue;
+      const Attr value = Evaluator(b_, bindings_).attribute(side);
+      const auto* e = std::get_if<sym::Expr>(&value);
+      if (!e) return compared_by(condition);
+      values.push_back(*e);
+    }
+    return values;
   }
 
   // Every output has the shape that the inputs broadcast to, whether or not it depends on all of them.

@@ -7,8 +7,8 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/base/ulps.h"
-#include "compiler/extend/draw_values.h"
-#include "compiler/extend/run_reference.h"
+#include "compiler/extend/draw_call.h"
+#include "compiler/extend/tolerance.h"
 #include "compiler/extend/try_kernel.h"
 #include "compiler/extend/user_operator.h"
 #include "compiler/loop/interpret.h"
@@ -22,34 +22,6 @@ using graph::ValueId;
 using loop::HostTensor;
 
 constexpr int kInstances = 12, kDraws = 200;
-constexpr int64_t kMostElements = 1 << 22;  // of a value
-constexpr std::string_view kTooLarge = "too-large";
-
-void check_extents(const graph::Type& type) {
-  int64_t count = 1;
-  for (const sym::Expr dim : type.shape) {
-    if (dim.is_const(0)) return;
-    if (!dim.is_const()) continue;
-    if (dim.value() > kMostElements / count)
-      fail(ErrorKind::kDoesNotFit, std::string(kTooLarge),
-           cat("a value of ", graph::to_string(type), " has more than ", kMostElements, " elements"));
-    count *= dim.value();
-  }
-}
-
-// An attribute that has no default.
-Attr usual_value(DeclaredAttribute::Kind kind) {
-  using Kind = DeclaredAttribute::Kind;
-  switch (kind) {
-    case Kind::kInt: return sym::Expr(2);
-    case Kind::kFloat: return 0.5;
-    case Kind::kString: return std::string();
-    case Kind::kType: return DType::kF32;
-    case Kind::kInts: return std::vector<sym::Expr>{1};
-    case Kind::kFloats: break;
-  }
-  return std::vector<double>{0.5};
-}
 
 double element(const HostTensor& tensor, size_t i) {
   const auto* at = tensor.bytes.data() + i * static_cast<size_t>(byte_size(tensor.dtype));
@@ -64,10 +36,11 @@ uint64_t bits(const HostTensor& tensor, size_t i) {
   return out;
 }
 
-class ReferenceCheck {
+class Comparison {
  public:
-  ReferenceCheck(const OperatorFile& file, const UserOperator& op, const KernelHost& host, bool all)
-      : file_(file), op_(op), host_(host), all_(all) {}
+  Comparison(const OperatorFile& file, const UserOperator& op, const KernelHost& host,
+             const ReferenceCheck& how)
+      : file_(file), op_(op), host_(host), how_(how) {}
 
   void run() {
     int compared = 0;
@@ -88,119 +61,96 @@ class ReferenceCheck {
                  .help = help});
   }
 
-  std::vector<DType> allowed(const std::string& type) const { return types_of(op_, type); }
-
-  // Sizes of names; terms are drawn likewise, and rounds whose sizes do not fit are left out.
-  std::vector<graph::Type> draw_types(Draws& draws, int round) const {
-    std::map<std::string, DType> types;
-    std::map<std::string, std::vector<int64_t>> rests;
-    Bindings sizes;
-    const std::vector<int64_t> kSizes =
-        round < 8 ? std::vector<int64_t>{2, 4, 6} : std::vector<int64_t>{0, 1, 2, 3, 4, 8};
-    graph::Graph scratch;
-    Builder builder(scratch, ops::shape_table());
-    std::vector<graph::Type> out;
-    for (const DeclaredTensor& input : op_.inputs)
-      for (const DeclaredDim& each : input.shape)
-        if (!each.rest && each.size.kind == Term::Kind::kName)
-          sizes.attributes.emplace(each.size.name, sym::Expr(draws.any_of(kSizes)));
-    for (const DeclaredAttribute& each : op_.attributes)
-      sizes.attributes.emplace(each.name, each.otherwise ? *each.otherwise : usual_value(each.kind));
-    for (const DeclaredTensor& input : op_.inputs) {
-      const DType dtype = types.emplace(input.type, draws.any_of(allowed(input.type))).first->second;
-      graph::Type type{dtype, {}};
-      if (!input.has_shape)
-        type.shape.assign(static_cast<size_t>(draws.below(3)), sym::Expr(draws.any_of(kSizes)));
-      for (const DeclaredDim& each : input.shape) {
-        if (!each.rest) {
-          type.shape.push_back(drawn_size(each.size, Evaluator(builder, sizes).attribute(each.size)));
-          continue;
-        }
-        std::vector<int64_t> dims(static_cast<size_t>(draws.below(3)));
-        for (int64_t& dim : dims) dim = draws.any_of(kSizes);
-        if (!each.rest_name.empty()) dims = rests.emplace(each.rest_name, dims).first->second;
-        type.shape.insert(type.shape.end(), dims.begin(), dims.end());
-      }
-      check_extents(type);
-      out.push_back(std::move(type));
-    }
-    return out;
-  }
-
-  static sym::Expr drawn_size(const Term& term, const Attr& size) {
-    const auto* e = std::get_if<sym::Expr>(&size);
-    if (!e || !e->is_const() || e->value() < 0)
-      fail(ErrorKind::kDoesNotFit, "does-not-fit",
-           cat("the size ", extend::to_string(term), " is ", extend::to_string(size)));
-    return *e;
-  }
-
   // The graph of a call.
   struct Built {
     graph::Graph graph;
     std::vector<ValueId> outputs;
   };
-  Built built(const OperatorBody& body, const std::vector<graph::Type>& types) const {
+  Built built(const OperatorBody& body, const DrawnCall& drawn) const {
     Built made;
     Builder builder(made.graph, ops::shape_table());
     graph::OperatorCall call{.name = op_.name, .arguments = {}, .outputs = op_.outputs.size()};
-    for (size_t i = 0; i < types.size(); ++i)
-      call.arguments.push_back({.name = {}, .tensor = builder.input(cat("x", i), types[i]), .value = {}});
-    for (const DeclaredAttribute& each : op_.attributes)
-      if (!each.otherwise)
-        call.arguments.push_back(
-            {.name = each.name, .tensor = {}, .value = to_graph(each.name, usual_value(each.kind))});
+    for (size_t i = 0; i < drawn.types.size(); ++i)
+      call.arguments.push_back(
+          {.name = {}, .tensor = builder.input(cat("x", i), drawn.types[i]), .value = {}});
+    for (const auto& [name, value] : drawn.attributes)
+      call.arguments.push_back({.name = name, .tensor = {}, .value = to_graph(name, value)});
     made.outputs = build_operator(builder, op_, body, call, host_);
     for (size_t i = 0; i < made.outputs.size(); ++i) builder.output(cat("y", i), made.outputs[i]);
     for (const graph::Value& value : made.graph.values) check_extents(value.type);
     return made;
   }
 
-  std::vector<HostTensor> results(const OperatorBody& body, const std::vector<graph::Type>& types,
-                                  const std::vector<HostTensor>& inputs) const {
-    return loop::interpret(ops::lower(built(body, types).graph), inputs);
-  }
-
-  std::vector<HostTensor> kernel_results(const std::vector<graph::Type>& types,
-                                         const std::vector<HostTensor>& inputs,
-                                         const KernelTrial& trial) const {
-    const Built made = built(op_.body, types);
-    return try_kernel(made.graph, made.outputs, inputs, trial, host_);
+  // nullopt: the sizes do not fit the body; last_ says why.
+  std::optional<Built> built_if_it_fits(const OperatorBody& body, const DrawnCall& drawn, bool& too_large) {
+    try {
+      return built(body, drawn);
+    } catch (const Error& error) {
+      if (error.diagnostic.kind == ErrorKind::kInternal || error.diagnostic.kind == ErrorKind::kMalformed)
+        throw;
+      last_ = {error.diagnostic.message};
+      too_large = too_large || error.diagnostic.code == kTooLarge;
+      return std::nullopt;
+    }
   }
 
   bool is_kernel() const { return op_.body.kernel.has_value(); }
 
   bool compare(int round) {
     Draws draws(static_cast<uint64_t>(round) + 1);
-    std::vector<graph::Type> types;
-    std::vector<HostTensor> inputs, made, expected;
-    try {
-      types = draw_types(draws, round);
-      for (const graph::Type& type : types)
-        inputs.push_back(draw_tensor(draws, type, {}, Values::kPlain, false));
-      if (op_.reference) expected = results(op_.reference->body, types, inputs);
-      if (is_kernel()) built(op_.body, types);
-    } catch (const Error& error) {
-      if (error.diagnostic.kind == ErrorKind::kInternal || error.diagnostic.kind == ErrorKind::kMalformed)
-        throw;
-      last_ = {error.diagnostic.message};
+    std::string why;
+    const auto drawn = draw_call(draws, op_, how_.conditions, round, why);
+    if (!drawn) {
+      last_ = {why};
       return false;
     }
     std::vector<std::string> notes;
-    for (size_t i = 0; i < types.size(); ++i)
-      notes.push_back(cat(op_.inputs[i].name, " = ", shown(types[i], inputs[i])));
+    for (size_t i = 0; i < drawn->types.size(); ++i)
+      notes.push_back(cat(op_.inputs[i].name, " = ", shown(drawn->types[i], drawn->inputs[i])));
+    for (const auto& [name, value] : drawn->attributes)
+      notes.push_back(cat(name, " = ", extend::to_string(value)));
+    bool too_large = false;
+    std::optional<Built> reference;
+    if (op_.reference) reference = built_if_it_fits(op_.reference->body, *drawn, too_large);
+    const auto body = built_if_it_fits(op_.body, *drawn, too_large);
+    if (too_large || (!body && !reference)) return false;
+    if (!body) {
+      if (is_kernel()) return false;
+      refuse(cat("the body fails where the reference does not: ", last_.at(0)), notes, "");
+    }
+    if (op_.reference && !reference) {
+      if (how_.narrow) return false;
+      refuse(cat("the reference does not fit where the declaration does: ", last_.at(0)), notes,
+             "mend the reference, or say in 'require' which sizes the operator takes");
+    }
+    std::vector<HostTensor> made, expected;
     try {
-      made = is_kernel() ? kernel_results(types, inputs, {}) : results(op_.body, types, inputs);
+      if (reference) expected = loop::interpret(ops::lower(reference->graph), drawn->inputs);
+    } catch (const Error& error) {  // of the drawn values: an index out of range, for example
+      if (error.diagnostic.kind == ErrorKind::kInternal) throw;
+      last_ = {error.diagnostic.message};
+      return false;
+    }
+    try {
+      made = is_kernel() ? kernel_results(*body, drawn->inputs, {})
+                         : loop::interpret(ops::lower(body->graph), drawn->inputs);
     } catch (const Error& error) {
       last_ = {error.diagnostic.message};
-      if (error.diagnostic.code == kTooLarge) return false;
       if (is_kernel()) refuse_kernel(error, std::move(notes));
       refuse(cat("the body fails where the reference does not: ", error.diagnostic.message), notes, "");
     }
     if (op_.reference)
       for (size_t o = 0; o < made.size(); ++o) differ(o, made[o], expected[o], notes);
-    if (is_kernel() && all_) vary(types, inputs, made, notes);
+    if (is_kernel() && how_.all) {
+      vary(*body, drawn->inputs, made, notes);
+      if (op_.body.kernel->parallel) share(*body, drawn->inputs, notes);
+    }
     return true;
+  }
+
+  std::vector<HostTensor> kernel_results(const Built& call, const std::vector<HostTensor>& inputs,
+                                         const KernelTrial& trial) const {
+    return try_kernel(call.graph, call.outputs, inputs, trial, host_);
   }
 
   [[noreturn]] void refuse_kernel(const Error& error, std::vector<std::string> notes) const {
@@ -210,8 +160,8 @@ class ReferenceCheck {
   }
 
   // What no result may depend on.
-  void vary(const std::vector<graph::Type>& types, const std::vector<HostTensor>& inputs,
-            const std::vector<HostTensor>& made, const std::vector<std::string>& notes) const {
+  void vary(const Built& call, const std::vector<HostTensor>& inputs, const std::vector<HostTensor>& made,
+            const std::vector<std::string>& notes) const {
     struct Variation {
       KernelTrial trial;
       const char* why;
@@ -224,7 +174,7 @@ class ReferenceCheck {
     for (const Variation& each : variations) {
       std::vector<HostTensor> other;
       try {
-        other = kernel_results(types, inputs, each.trial);
+        other = kernel_results(call, inputs, each.trial);
       } catch (const Error& error) {
         refuse_kernel(error, notes);
       }
@@ -239,6 +189,30 @@ class ReferenceCheck {
     }
   }
 
+  // Calls that share the parallel domain write different elements: each computes its own points.
+  void share(const Built& call, const std::vector<HostTensor>& inputs,
+             const std::vector<std::string>& notes) const {
+    constexpr uint8_t kFills[] = {0xa5, 0x3c};
+    std::vector<HostTensor> left[2][2];  // by call and by what the memory held before
+    for (const size_t part : {0, 1})
+      for (const size_t fill : {0, 1}) try {
+          left[part][fill] = kernel_results(
+              call, inputs, {.fill = kFills[fill], .parts = 2, .part = static_cast<int64_t>(part)});
+        } catch (const Error& error) {
+          refuse_kernel(error, notes);
+        }
+    for (size_t o = 0; o < op_.outputs.size(); ++o)
+      for (size_t at = 0; at < left[0][0][o].bytes.size(); ++at) {
+        const auto writes = [&](size_t part) {
+          return left[part][0][o].bytes[at] != kFills[0] || left[part][1][o].bytes[at] != kFills[1];
+        };
+        if (!writes(0) || !writes(1)) continue;
+        refuse(cat("element ", at / static_cast<size_t>(byte_size(left[0][0][o].dtype)), " of output '",
+                   op_.outputs[o].name, "' is written by two calls that share the parallel domain"),
+               notes, "a call computes the points from 'begin' to 'end', and no others");
+      }
+  }
+
   static std::string shown(const graph::Type& type, const HostTensor& tensor) {
     constexpr size_t kMost = 8;
     const size_t count = tensor.bytes.size() / static_cast<size_t>(byte_size(type.dtype));
@@ -249,12 +223,9 @@ class ReferenceCheck {
 
   bool near(const HostTensor& made, const HostTensor& expected, size_t i) const {
     const OperatorReference& reference = *op_.reference;
-    if (!reference.ulps || !is_float(made.dtype)) {
-      const double a = element(made, i), b = element(expected, i);
-      const double relative = reference.ulps ? 0 : reference.relative;
-      return std::abs(a - b) <=
-             (reference.ulps ? 0 : reference.absolute) + relative * std::max(std::abs(a), std::abs(b));
-    }
+    if (!reference.ulps)
+      return is_near(element(made, i), element(expected, i), reference.relative, reference.absolute);
+    if (!is_float(made.dtype)) return element(made, i) == element(expected, i);
     return ulps_between(made.dtype, bits(made, i), bits(expected, i)) <=
            static_cast<uint64_t>(*reference.ulps);
   }
@@ -278,24 +249,24 @@ class ReferenceCheck {
   const OperatorFile& file_;
   const UserOperator& op_;
   const KernelHost& host_;
-  bool all_;
+  const ReferenceCheck& how_;
   std::vector<std::string> last_;  // why the last drawn instance does not fit
 };
 
 }  // namespace
 
 // A kernel in CUDA alone does not run here.
-void check_references(const OperatorFile& file, const KernelHost& host, bool all) {
+void check_references(const OperatorFile& file, const KernelHost& host, const ReferenceCheck& how) {
   for (const UserOperator& op : file.operators) {
     const bool kernel = op.body.kernel.has_value();
-    if (!(kernel ? op.body.kernel->c && (op.reference || all) : op.reference.has_value())) continue;
+    if (!(kernel ? op.body.kernel->c && (op.reference || how.all) : op.reference.has_value())) continue;
     if (!op.variadic) {
-      ReferenceCheck(file, op, host, all).run();
+      Comparison(file, op, host, how).run();
       continue;
     }
     for (const size_t count : {1, 2, 3}) {
       const UserOperator instance = op.variadic->instance(count, count);
-      ReferenceCheck(file, instance, host, all).run();
+      Comparison(file, instance, host, how).run();
     }
   }
 }

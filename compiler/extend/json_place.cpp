@@ -58,6 +58,12 @@ std::vector<JsonPlace> JsonPlace::items() const {
   return out;
 }
 
+std::vector<JsonPlace> JsonPlace::lines() const {
+  if (value_.is_string()) return {*this};
+  if (!value_.is_array()) fail("expected a text or an array of texts");
+  return items();
+}
+
 std::vector<std::pair<std::string, JsonPlace>> JsonPlace::members() const {
   if (!value_.is_object()) fail("expected an object");
   std::vector<std::pair<std::string, JsonPlace>> out;

@@ -30,6 +30,7 @@ class JsonPlace {
   int64_t integer() const;
   double number() const;
   std::vector<JsonPlace> items() const;                            // of an array
+  std::vector<JsonPlace> lines() const;                            // of an array of texts, or the text itself
   std::vector<std::pair<std::string, JsonPlace>> members() const;  // of an object
   JsonPlace at(const char* key) const;
   std::optional<JsonPlace> find(const char* key) const;

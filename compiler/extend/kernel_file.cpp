@@ -19,8 +19,7 @@ namespace {
 using Json = JsonPlace::Json;
 
 std::string lines_of(const JsonPlace& at) {
-  if (at.value().is_string()) return at.text();
-  return join(at.items(), ";\n", [](const JsonPlace& line) { return line.text(); });
+  return join(at.lines(), ";\n", [](const JsonPlace& line) { return line.text(); });
 }
 
 // The same as an operator whose reference is what it computes.
@@ -91,7 +90,12 @@ OwnKernel parse_kernel(const JsonPlace& at) {
   if (!at.at("body").at("kernel").find("c"))
     at.at("body").at("kernel").fail("the kernel needs a text 'c', since it runs on CPUs");
   const Json json = as_operator(at);
-  OwnKernel made{.op = parse_operator(JsonPlace(json, at.file(), at.pointer())), .rule = {}, .cpu = ""};
+  for (const char* member : {"relative", "absolute"})
+    if (const auto given = at.find(member)) tolerance(*given);
+  OwnKernel made{.op = parse_operator(JsonPlace(json, at.file(), at.pointer())),
+                 .rule = {},
+                 .path = at.file(),
+                 .cpu = ""};
   made.op.name = made.op.name.substr(std::string_view("kernels::").size());
   made.rule.name = made.op.name;
   made.rule.variables = variables_of(made.op, at.at("inputs"));

@@ -11,9 +11,10 @@
 namespace stridec::extend {
 
 struct OwnKernel {
-  UserOperator op;  // its body is a kernel, its reference the operations
-  Rule rule;        // the pattern, without a replacement
-  std::string cpu;  // the weakest processor that runs it; "": any
+  UserOperator op;   // its body is a kernel, its reference the operations
+  Rule rule;         // the pattern, without a replacement
+  std::string path;  // of its file
+  std::string cpu;   // the weakest processor that runs it; "": any
 };
 
 struct KernelFile {

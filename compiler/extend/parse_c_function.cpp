@@ -145,7 +145,10 @@ class Parser : TokenReader<Token> {
         return;
       }
     if (std::string_view("+-*/%<>=()[]{},;?:&|^~!").find(text_[pos_]) == std::string_view::npos)
-      error(cat("'", text_[pos_], "' is not in the subset of C"), token.at);
+      error(text_[pos_] == '\''  ? "character literals are not in the subset of C"
+            : text_[pos_] == '"' ? "texts are not in the subset of C"
+                                 : cat("'", text_[pos_], "' is not in the subset of C"),
+            token.at);
     token.text = text_[pos_++];
   }
 
@@ -398,7 +401,9 @@ class Parser : TokenReader<Token> {
       expect("]");
     }
     if (made.args.size() != static_cast<size_t>(array->second))
-      error(cat("'", made.name, "' has ", array->second, " indices, not ", made.args.size()), made.at);
+      error(cat("'", made.name, "' has ", array->second, array->second == 1 ? " dim" : " dims",
+                ", but is read with ", made.args.size(), made.args.size() == 1 ? " index" : " indices"),
+            made.at);
     return made;
   }
 

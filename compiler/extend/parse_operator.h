@@ -9,4 +9,7 @@ namespace stridec::extend {
 // Without variadic tensors (variadic.h expands them). Throws as parse_operators() does.
 UserOperator parse_operator(const JsonPlace& declaration);
 
+// A number by which results may differ. Throws likewise.
+double tolerance(const JsonPlace& at);
+
 }  // namespace stridec::extend

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "compiler/base/diagnostic.h"
@@ -25,6 +26,8 @@ constexpr AttributeKind kAttributeKinds[] = {{"int", Kind::kInt},     {"float", 
                                              {"text", Kind::kString}, {"type", Kind::kType},
                                              {"ints", Kind::kInts},   {"floats", Kind::kFloats}};
 
+constexpr const char* kGrammar = "docs/operators.md has the grammar of formulas";
+
 // Runs `parse` on a text of the file; what it throws names the place of the text.
 template <class Parse>
 auto parsed(const JsonPlace& at, Parse&& parse) {
@@ -32,7 +35,7 @@ auto parsed(const JsonPlace& at, Parse&& parse) {
     return parse(at.text(), at.place());
   } catch (Error& error) {
     error.diagnostic.code = "bad-operator";
-    error.diagnostic.help = "docs/operators.md has the grammar of formulas";
+    error.diagnostic.help = kGrammar;
     throw;
   }
 }
@@ -231,8 +234,8 @@ class OperatorParser {
   OperatorReference reference(const JsonPlace& at) {
     at.allow({"formula", "point", "nest", "relative", "absolute", "ulp"});
     OperatorReference made;
-    if (const auto number = at.find("relative")) made.relative = made.absolute = number->number();
-    if (const auto number = at.find("absolute")) made.absolute = number->number();
+    if (const auto number = at.find("relative")) made.relative = made.absolute = tolerance(*number);
+    if (const auto number = at.find("absolute")) made.absolute = tolerance(*number);
     if (const auto number = at.find("ulp")) {
       if (at.find("relative") || at.find("absolute"))
         number->fail("'ulp' cannot be combined with 'relative' or 'absolute'");
@@ -267,8 +270,7 @@ class OperatorParser {
 
   // A text, or its lines.
   static std::string lines(const JsonPlace& at) {
-    if (at.value().is_string()) return at.text();
-    return join(at.items(), "\n", [](const JsonPlace& line) { return line.text(); });
+    return join(at.lines(), "\n", [](const JsonPlace& line) { return line.text(); });
   }
 
   void point(const JsonPlace& at) {
@@ -451,6 +453,12 @@ class OperatorParser {
         if (!seen.contains(each.name))
           rule_error(made.source, made.place, header.at,
                      cat("'", header.function, "' has no parameter for output '", each.name, "'"));
+      for (const char* name : {"begin", "end"})
+        if (body.parallel && !cuda && !seen.contains(name))
+          rule_error(
+              made.source, made.place, header.at,
+              cat("'", header.function, "' has no parameter '", name,
+                  "': the kernel is 'parallel', so that a call computes the points from begin to end"));
     } catch (Error& error) {
       error.diagnostic.code = "bad-operator";
       error.diagnostic.help = "docs/operators.md says which parameters a kernel may have";
@@ -515,6 +523,10 @@ class OperatorParser {
     const bool any = std::ranges::any_of(made_.inputs, [&](const DeclaredTensor& each) {
       return names_.tensors.contains(gradient_name(each.name));
     });
+    for (const Definition& each : made_.gradient)
+      for (const std::string& name : each.names)
+        if (name.starts_with(gradient_name("")) && !is_gradient_of_input(name))
+          at.fail(cat("'", name, "' is the gradient of no input"));
     if (!any)
       at.fail(cat("the formulas must define a gradient, such as '",
                   gradient_name(made_.inputs.empty() ? "x" : made_.inputs[0].name), "'"));
@@ -522,12 +534,13 @@ class OperatorParser {
     declared_ = declared;
   }
 
+  bool is_gradient_of_input(const std::string& name) const {
+    return std::ranges::any_of(made_.inputs,
+                               [&](const DeclaredTensor& each) { return gradient_name(each.name) == name; });
+  }
+
   void definitions_of(const JsonPlace& at) {
-    if (at.value().is_string()) {
-      definitions(at);
-    } else {
-      for (const JsonPlace& line : at.items()) definitions(line);
-    }
+    for (const JsonPlace& line : at.lines()) definitions(line);
   }
 
   void formula(const JsonPlace& at) {
@@ -537,7 +550,7 @@ class OperatorParser {
     definitions_of(at);
     for (const DeclaredTensor& output : made_.outputs)
       if (!names_.tensors.contains(output.name))
-        at.fail(cat("the formula does not define '", output.name, "'"));
+        at.fail(cat("the formula does not define '", output.name, "'"), kGrammar);
     declared_ = declared;
     names_.tensors = tensors;
   }
@@ -545,7 +558,7 @@ class OperatorParser {
   // Names are used after they are defined, and defined once.
   void definitions(const JsonPlace& at) {
     for (Definition& each : parsed(at, parse_definitions)) {
-      if (each.names.empty()) at.fail("a formula must define names: y = x * 2");
+      if (each.names.empty()) at.fail("a formula must define names: y = x * 2", kGrammar);
       enter(at);
       parsed(at, [&](const std::string&, const std::string&) {
         names_.tensor(each.term, false);
@@ -556,7 +569,7 @@ class OperatorParser {
       };
       for (const std::string& name : each.names) {
         if (!output(name)) declare(at, name);
-        if (!names_.tensors.insert(name).second) at.fail(cat("'", name, "' is defined twice"));
+        if (!names_.tensors.insert(name).second) at.fail(cat("'", name, "' is defined twice"), kGrammar);
       }
       body_.formula.push_back(std::move(each));
     }
@@ -571,6 +584,12 @@ class OperatorParser {
 };
 
 }  // namespace
+
+double tolerance(const JsonPlace& at) {
+  const double number = at.number();
+  if (!(number >= 0 && std::isfinite(number))) at.fail("a tolerance must be finite, and cannot be negative");
+  return number;
+}
 
 UserOperator parse_operator(const JsonPlace& declaration) { return OperatorParser(declaration).parse(); }
 

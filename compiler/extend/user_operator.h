@@ -71,6 +71,7 @@ struct KernelTrial {
   bool at_start = false;  // the guard page is before each tensor's first byte; else after its last
   uint8_t fill = 0xa5;    // what outputs hold before
   int64_t parts = 1;      // calls, of a parallel domain
+  int64_t part = -1;      // the only one of these calls that runs; -1: all of them
 };
 
 // What this layer cannot do with a kernel, since compilers are above it.
@@ -174,11 +175,26 @@ std::vector<graph::ValueId> build_kernel(graph::Builder& builder, const UserOper
                                          Bindings& bindings, const std::vector<graph::Type>& results,
                                          const KernelHost& host);
 
+// What calls of an operator meet beyond its declaration.
+struct CallConditions {
+  std::vector<Term> where;
+  std::vector<bool> constant;                           // by input: the contents are known when compiling
+  std::map<std::string, Attr, std::less<>> attributes;  // that have these values, and no others
+};
+
+struct ReferenceCheck {
+  // Kernels without a reference run too, and each at several strides, numbers of calls and contents of
+  // memory, which change nothing.
+  bool all = false;
+  CallConditions conditions;
+  // The reference may fit fewer sizes than the declaration: it is only used where it fits.
+  bool narrow = false;
+};
+
 // Compares bodies with their references on drawn inputs: kernels by their text in C, other bodies on the
-// interpreter. With `all`, kernels without a reference run too, and each at several strides, numbers of calls
-// and contents of memory, which change nothing. Throws Error (kDoesNotFit, "wrong-operator") with the inputs
-// for which results differ, or for which a kernel touches what is not its own.
-void check_references(const OperatorFile& file, const KernelHost& host, bool all);
+// interpreter. Throws Error (kDoesNotFit, "wrong-operator") with the inputs for which results differ, or for
+// which a kernel touches what is not its own.
+void check_references(const OperatorFile& file, const KernelHost& host, const ReferenceCheck& how);
 
 // A draft of a file that declares the operators of these calls: inputs, attributes and shapes as they were
 // seen. JSON, ends with a newline.

@@ -104,7 +104,7 @@ GOOD = "void f(const float* x, float* y, int64_t n, int64_t d) { for (int64_t i 
 
 def check_names(work, run, says, expect):
     """Two operators whose texts have the same names of functions and variables."""
-    text = "static float of(float v) {{ return v {0} 2; }}\nfloat table = {1};\nvoid f(const float* x, float* y, int64_t n, int64_t d) " \
+    text = "static float of(float v) {{ return v {0} 2; }}\nconst float table = {1};\nvoid f(const float* x, float* y, int64_t n, int64_t d) " \
            "{{ for (int64_t i = 0; i < n * d; ++i) y[i] = of(x[i]) + table; }}"
     first, second = one(kernel(text.format("*", 1)))["operators"][0], one(kernel(text.format("+", 3)))["operators"][0]
     model, file, library = work / "names.onnx", work / "names.ops", work / "names.so"
@@ -146,6 +146,13 @@ def check_errors(work, run, says, expect):
         "other type": (one(kernel("void f(const double* x, float* y) { y[0] = x[0]; }")), "the text does not compile", "double"),
         "include": (one(kernel(["#include </etc/passwd>", GOOD])), "the text does not compile", "/body/kernel/c:1:10: fatal error"),
         "unknown function": (one(kernel("void f(float* y) { puts(\"\"); }")), "the text does not compile", "/body/kernel/c:1:20: error"),
+        "constructor": (one(kernel("__attribute__((constructor)) void c(void) { *(volatile int*)0 = 1; } " + GOOD)), "runs when the library is loaded"),
+        "destructor": (one(kernel("[[gnu::destructor]] void c(void) { *(volatile int*)0 = 1; } " + GOOD)), "runs when the library is loaded"),
+        "static": (one(kernel("static int count; " + GOOD.replace("{", "{ ++count;", 1).replace("* 2", "* 2 + (count > 3)"))), "has a variable 'count'"),
+        "static in a function": (one(kernel(GOOD.replace("{", "{ static int64_t last = 7; last += n;", 1).replace("* 2", "* last"))), "last'"),
+        "thread": (one(kernel("_Thread_local int count; " + GOOD.replace("* 2", "* ++count"))), "has a variable 'count'"),
+        "no range": (one(kernel(GOOD, parallel="n")), "/body/kernel/c:1:6: 'f' has no parameter 'begin'"),
+        "no end": (one(kernel(GOOD.replace("int64_t d)", "int64_t d, int64_t begin)"), parallel="n")), "'f' has no parameter 'end'"),
         "extern": (one(kernel("int puts(const char*); void f(float* y) { puts(\"\"); }")), "refers to undefined names", "puts"),
     }
     for name, (content, *sentences) in wrong.items():
@@ -158,7 +165,7 @@ def check_errors(work, run, says, expect):
     loop = "for (int64_t i = 0; i < n * d; ++i) y[i] = x[i];"
     head = "(const float* x, float* y, int64_t n, int64_t d)"
     found = {
-        "reads behind": (kernel(f"void f{head} {{ {loop} y[0] += x[n * d]; }}"), "0 bytes past the end of input 'x' f32["),
+        "reads behind": (kernel(f"void f{head} {{ {loop} y[0] += x[n * d]; }}"), "just past the end of input 'x' f32["),
         "writes behind": (kernel(f"void f{head} {{ {loop} y[n * d + 1] = 1; }}"), "4 bytes past the end of output 'y' f32["),
         "writes before": (kernel(f"void f{head} {{ {loop} y[-1] = 1; }}"), "reads or writes 4 bytes before the start of output 'y'"),
         "writes an input": (kernel(f"void f{head} {{ {loop} if (n * d) ((float*)x)[0] = 1; }}"), "writes to input 'x'"),
@@ -168,8 +175,12 @@ def check_errors(work, run, says, expect):
         "fails": (kernel(f"int f{head} {{ {loop} return n == 2 ? 7 : 0; }}"), "returned 7, which says that it failed"),
         "unwritten": (kernel(f"void f{head} {{ for (int64_t i = 1; i < n * d; ++i) y[i] = x[i]; }}"), "element 0 of output 'y' is not written there"),
         "strides": (kernel(f"void f{head} {{ {loop} }}", strides="any"), "f32["),
-        "parts": (kernel("void f(const float* x, float* y, int64_t n, int64_t d, int64_t begin) { for (int64_t i = 0; i < n * d; ++i) y[i] = x[i] + begin; }",
+        "parts": (kernel("void f(const float* x, float* y, int64_t n, int64_t d, int64_t begin, int64_t end) { for (int64_t i = 0; i < n * d; ++i) y[i] = x[i] + begin; }",
                          parallel="n"), "depends on the number of calls"),
+        "whole": (kernel(GOOD.replace("int64_t d)", "int64_t d, int64_t begin, int64_t end)"), parallel="n * d"),
+                  "element 0 of output 'y' is written by two calls that share the parallel domain"),
+        "overflows its stack": (kernel(f"static float g(float v, int64_t n) {{ volatile float a[4096]; a[n & 7] = v; return n > 1000000 ? v : g(v, n + 1) + a[n & 7]; }} "
+                                       f"void f{head} {{ {loop} y[0] = g(x[0], n); }}"), "or its stack overflows"),
         "scratch": (kernel(["void f(const float* x, float* y, int64_t n, int64_t d, void* scratch) {",
                             f"  float* s = scratch; s[d + 16] = 1; {loop}", "}"], scratch="d * 4"), "bytes past the end of its scratch memory"),
     }
@@ -303,6 +314,8 @@ def check_training(work, run, says, expect):
         "undefined": ("g = grad_y", 3, "/gradient: the formulas must define a gradient, such as 'grad_x'"),
         "name": ("grad_x = grad_z", 3, "/gradient:1:10: 'grad_z' is not declared"),
         "shape": ("grad_x = reduce_sum(grad_y, dims = 0)", 4, "the gradient of 'x' is f32"),
+        "dims": ("grad_x = reduce_sum(grad_y, dims = 0, keep = 1)", 4, "the gradient of 'x' is f32[1, 8], and the input f32["),
+        "no input": ("grad_x = grad_y; grad_w = x", 3, "'grad_w' is the gradient of no input"),
         "type": ("grad_x = cast(grad_y, i32)", 4, "the gradient of 'x' is i32"),
     }
     for name, (text, code, sentence) in wrong.items():

@@ -377,6 +377,8 @@ def check_errors(work, run, says, expect):
         return one({"nest": f"float f(int i, int j, const float x[n][d], int n) {{ {variables} int m = n; {body} return s; }}"})
     # What is found where the operator is called: exit code 4, with the node.
     calls = {
+        "loop to an index": (one({"nest": "float f(int i, int j, const float x[n][d]) { float s = 0; for (int c = 0; c <= j; ++c) s += x[i][c]; return s; }"}),
+                             "or on an index of the result: let it run over a size"),
         "loop over data": (one({"point": "float f(float x) { float s = 0; for (int i = 0; i < x; ++i) s += i; return s; }"}), "the condition of a loop depends on data"),
         "endless loop": (one({"point": "float f(float x) { for (int i = 0; i < 1; i *= 2) x += 1; return x; }"}), "loops have more than"),
         "path": (one({"point": "float f(float x) { if (x > 0) return x; }"}), "does not return on every path"),
@@ -468,7 +470,20 @@ def check_reference(work, run, says, expect):
         "far": ({"formula": "y = x * 1.001"}, {"formula": "y = x"}, 4, "reference.json#/operators/0: acme::Op: output 'y' differs from the reference"),
         "zero size": ({"formula": "y = x + reduce_max(x, dims = [0, 1]) * 0"}, {"formula": "y = x", "absolute": 1}, 0, ""),
         "bad": ({"formula": "y = x"}, {"formula": "y = q"}, 3, "/operators/0/reference/formula:1:5: 'q' is not declared"),
-        "never": ({"formula": "y = x"}, {"formula": "y = reshape(x, shape = [d + 1, n])"}, 4, "no random inputs satisfy its declaration"),
+        "never": ({"formula": "y = x"}, {"formula": "y = reshape(x, shape = [d + 1, n])"}, 4, "the reference does not fit where the declaration does"),
+        "another shape": ({"formula": "y = x * 2"}, {"formula": "y = reduce_sum(x, dims = 0, keep = 1)"}, 4, "dim 0 of output 'y' is 1"),
+        "another shape of a point": ({"point": "float f(float x) { return x; }"}, {"formula": "y = concat(x, x, dim = 0)"}, 4, "dim 0 of output 'y' is "),
+        "shape of a kernel": ({"kernel": {"c": "void f(const float* x, float* y, int64_t n, int64_t d) { for (int64_t i = 0; i < n * d; ++i) y[i] = x[i]; }"}},
+                              {"formula": "y = x + concat(x, x, dim = 0)"}, 4, "the reference does not fit where the declaration does"),
+        "infinite reference": ({"formula": "y = x * 2"}, {"formula": "y = exp(x * 0 + 1000)"}, 4, "differs from the reference"),
+        "infinite body": ({"formula": "y = exp(x * 0 + 1000)"}, {"formula": "y = x", "relative": 0.5}, 4, "differs from the reference"),
+        "infinities of both signs": ({"formula": "y = -exp(x * 0 + 1000)"}, {"formula": "y = exp(x * 0 + 1000)"}, 4, "-inf and inf"),
+        "equal infinities": ({"formula": "y = exp(x * 0 + 1000)"}, {"formula": "y = exp(x * 0 + 2000)"}, 0, ""),
+        "infinite kernel": ({"kernel": {"c": "void f(const float* x, float* y, int64_t n, int64_t d) { for (int64_t i = 0; i < n * d; ++i) y[i] = INFINITY; }"}},
+                            {"formula": "y = x"}, 4, "differs from the reference"),
+        "negative tolerance": ({"formula": "y = x"}, {"formula": "y = x", "relative": -1}, 3, "/reference/relative: a tolerance must be finite"),
+        "negative absolute": ({"formula": "y = x"}, {"formula": "y = x", "absolute": -1e-9}, 3, "/reference/absolute: a tolerance must be finite"),
+        "no text": ({"formula": 3}, {"formula": "y = x"}, 3, "expected a text or an array of texts"),
     }
     for name, (body, reference, code, sentence) in references.items():
         file.write_text(json.dumps(one(body, reference=reference)))
@@ -482,6 +497,13 @@ def check_reference(work, run, says, expect):
                                        inputs=[{"name": "x", **tensor}], outputs=[{"name": "y", **tensor}],
                                        attributes={"scale": {"type": "float", "default": 4.0}, "count": {"type": "int", "default": 9}})))
         says(f"ops reference: {name}", ["check", model, "--ops", file], code, sentence)
+    # Conditions that few of the usual sizes meet are met by what is drawn; their sentences have numbers where sizes are known.
+    for name, condition in (("multiple", "n % 48 == 0"), ("equal", "n == 100"), ("several", "n == 64 and d == 96"), ("sizes", "n - d == 31")):
+        file.write_text(json.dumps(one({"formula": "y = x * x"}, reference={"formula": "y = x * x"}, require=[{"condition": condition, "sentence": "{0}"}])))
+        code, out, errors = run("check", model, "--ops", file)
+        expect(f"ops reference: require {name}", "no random inputs" not in out + errors, out + errors)
+    file.write_text(json.dumps(one({"formula": "y = x"}, require=[{"condition": "d == n * 0 + 7", "sentence": "{0} columns, not {1}"}])))
+    says("ops: a sentence with sizes", ["check", model, "--ops", file], 4, "8 columns, not 7")
     function = helper.make_function("acme", "Op", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], [helper.make_opsetid("", 18)])
     graph = helper.make_graph([custom()], "f", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])],
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])

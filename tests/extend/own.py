@@ -124,7 +124,16 @@ def check(work, run, says, expect):
     expect("a condition that is not proved", choices() == {}, "")
     declare(gemm(where=["m == 48", "k % 8 == 0"]))
     expect("conditions that are", "gemm" in choices(), "")
-    declare(gemm(require=[{"condition": "m == 47", "sentence": "{0}"}]))
+    # A kernel that is right only where its conditions hold is called with nothing else.
+    blocks = replaced("for (int64_t c = 0; c < k; ++c) s +=", "for (int64_t b = 0; b < k; b += 16) for (int64_t c = b; c < b + 16; ++c) s +=")
+    for where in (["k % 16 == 0"], ["k == 64", "m == 48"], ["k >= 16 and k % 16 == 0"], ["k - m == 16", "k == 64"]):
+        declare(gemm(blocks, where=where))
+        row = choices()["gemm"]
+        expect(f"drawn inputs meet {where}", row["choice"] in ("slower", "chosen"), row)
+    declare(gemm(require=[{"condition": "m == 47", "sentence": "{0} columns"}]))
+    row = choices()["gemm"]
+    expect("a requirement that the place does not meet", row["choice"] == "failed" and "48 columns" in row["reason"], row)
+    declare(gemm(require=[{"condition": "m * 0 == 47", "sentence": "{0}"}]))
     row = choices()["gemm"]
     expect("a requirement that no drawn sizes meet", row["choice"] == "wrong" and "no random inputs satisfy its declaration" in row["reason"], row)
 
@@ -152,6 +161,7 @@ def check(work, run, says, expect):
         "dims": ({"kernels": [{**SORTED, "inputs": [f32("x", ["n", "d"]), f32("z", ["2 * n"])]}]}, "a dim of an input of a kernel must be a name"),
         "cpu": ({"kernels": [gemm(cpu="pentium")]}, "'pentium' is not one of"),
         "text": ({"kernels": [gemm(replaced("float s = 0;", "float s = z;"))]}, "does not compile"),
+        "tolerance": ({"kernels": [gemm(relative=-1)]}, "/kernels/0/relative: a tolerance must be finite, and cannot be negative"),
         "const": ({"kernels": [{**CHAIN, "inputs": [{**CHAIN["inputs"][0], "const": 1}]}]}, "expected true or false"),
     }
     for name, (content, sentence) in wrong.items():

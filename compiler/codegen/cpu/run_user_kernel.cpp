@@ -20,6 +20,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/clang.h"
 #include "compiler/codegen/cpu/jit.h"
+#include "compiler/codegen/cpu/kernel_object.h"
 #include "compiler/codegen/user_kernel.h"
 
 namespace stridec::codegen::cpu {
@@ -56,21 +57,16 @@ Function function_of(const UserKernel& kernel) {
                    .notes = error.diagnostic.notes,
                    .help = "docs/operators.md says what a kernel in C may use"});
     }
+    if (const std::string problem = problem_of_kernel_object(object); !problem.empty())
+      throw Error({.kind = ErrorKind::kMalformed,
+                   .code = "bad-operator",
+                   .message = cat(kernel.c->place, ": ", kernel.name, ": the text ", problem),
+                   .help = "docs/operators.md says what a kernel in C may use"});
     auto made = std::make_shared<Jit>();
     made->add_object(object);
     jit = std::move(made);
   }
-  try {
-    return reinterpret_cast<Function>(jit->lookup("user_kernel"));
-  } catch (const Error& error) {
-    throw Error({.kind = ErrorKind::kMalformed,
-                 .code = "bad-operator",
-                 .message = cat(kernel.c->place, ": ", kernel.name,
-                                ": the text refers to undefined names: ", error.diagnostic.message),
-                 .where = {},
-                 .notes = error.diagnostic.notes,
-                 .help = "docs/operators.md lists the functions that a kernel in C may call"});
-  }
+  return reinterpret_cast<Function>(jit->lookup("user_kernel"));
 }
 
 size_t page() {
@@ -217,11 +213,13 @@ class Run {
       shared_result = result;
       catch_faults();
       for (size_t t = 0; t < kernel_.reads.size(); ++t) memory_[t]->protect();
-      for (int64_t p = 0; p < parts && result->code == 0; ++p)
+      for (int64_t p = 0; p < parts && result->code == 0; ++p) {
+        if (options_.part >= 0 && p != options_.part) continue;
         result->code =
             function(reinterpret_cast<void* const*>(data_.data()), arguments_.data(),
                      reinterpret_cast<char*>(scratch.data()), kernel_.parallel ? points * p / parts : 0,
                      kernel_.parallel ? points * (p + 1) / parts : 1);
+      }
       result->done = true;
       _exit(0);
     }
@@ -258,6 +256,7 @@ class Run {
     const auto place = [&](const Guarded& memory) {
       const uint8_t *begin = memory.data(), *end = begin + memory.bytes();
       if (result.address < begin) return cat(begin - result.address, " bytes before the start of ");
+      if (result.address == end) return std::string("just past the end of ");
       return cat(result.address - end, " bytes past the end of ");
     };
     for (size_t t = 0; t < memory_.size(); ++t) {
@@ -268,7 +267,7 @@ class Run {
       return cat("reads or writes ", place(memory), shown(t));
     }
     if (scratch.holds(result.address)) return cat("reads or writes ", place(scratch), "its scratch memory");
-    return "reads or writes memory outside of its tensors";
+    return "reads or writes memory outside of its tensors, or its stack overflows";
   }
 
   void take_back(size_t t) const {

@@ -13,6 +13,7 @@ struct UserRunOptions {
   bool at_start = false;   // the guard page is before each tensor's first byte; else after its last
   uint8_t fill = 0xa5;     // the bytes of outputs and of scratch memory before the run
   int64_t parts = 1;       // into which a parallel domain is cut, at most one for each point
+  int64_t part = -1;       // the only one of these that runs; -1: all
   double max_seconds = 0;  // 0: no limit
 };
 

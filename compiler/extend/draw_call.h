@@ -1,0 +1,31 @@
+// Draws calls of a declared operator: sizes, types, attributes and values that meet its conditions.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/extend/draws.h"
+#include "compiler/extend/user_operator.h"
+#include "compiler/loop/interpret.h"
+
+namespace stridec::extend {
+
+struct DrawnCall {
+  std::vector<graph::Type> types;                       // by input
+  std::vector<loop::HostTensor> inputs;                 // likewise
+  std::map<std::string, Attr, std::less<>> attributes;  // that the call gives
+};
+
+// The code of the error of check_extents().
+inline constexpr std::string_view kTooLarge = "too-large";
+// Throws Error (kDoesNotFit, kTooLarge) if a value of the type is too large to be compared.
+void check_extents(const graph::Type& type);
+
+// Sizes of names are drawn, preferably those that conditions compare with; terms follow from them. `round`:
+// small sizes first. nullopt: `why` says which condition is not met.
+std::optional<DrawnCall> draw_call(Draws& draws, const UserOperator& op, const CallConditions& conditions,
+                                   int round, std::string& why);
+
+}  // namespace stridec::extend
