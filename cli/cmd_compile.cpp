@@ -55,7 +55,8 @@ void check_outputs(const std::string& output, const std::string& weights,
     for (const std::string& source : sources)
       if (std::filesystem::equivalent(targets[i], source, error))
         fail(ErrorKind::kUsage, "overwrites-input",
-             cat("writing '", targets[i], "' would overwrite '", source, "', which is an input"),
+             cat(i == 1 ? cat("the manifest of '", output, "'") : cat("writing '", targets[i], "'"),
+                 " would overwrite '", source, "', which is an input"),
              "choose another name: --output name.so");
     if (std::find(targets.begin(), targets.begin() + static_cast<std::ptrdiff_t>(i), targets[i]) !=
         targets.begin() + static_cast<std::ptrdiff_t>(i))

@@ -98,12 +98,31 @@ void print_symbols_and_guards(const Json& m) {
                     .c_str());
 }
 
+// Operators that stay one step: kernels of the user, and what the application has to register.
+void print_routines(const Json& m) {
+  std::set<std::string> callbacks;
+  std::vector<std::vector<std::string>> rows = {{"operator", "computed by", "of"}};
+  for (const Json& each : m.value("routines", Json::array())) {
+    const bool callback = each.value("callback", false);
+    if (callback) callbacks.insert(each["name"]);
+    rows.push_back({each["name"], callback ? "the application's callback" : "the user's code",
+                    loop::nodes_of(each.value("nodes", std::vector<std::string>()))});
+  }
+  if (rows.size() > 1) std::printf(" operators of the user\n%s", table(rows, "   ").c_str());
+  for (const std::string& name : callbacks)
+    std::printf(" needs      %s\n",
+                wrapped(cat("a callback '", name, "', which the application registers: context_set_callback"),
+                        12, 12, columns())
+                    .c_str());
+}
+
 void print_kernels(const Json& m) {
   std::vector<std::vector<std::string>> rows = {{"#", "kernel", "launches", "of", "schedule"}};
   for (const Json& k : m["kernels"])
     rows.push_back({std::to_string(rows.size()), k["name"], k["launches"].dump(),
                     loop::nodes_of(k.value("nodes", std::vector<std::string>())), k["schedule"]});
-  std::printf(" kernels\n%s", table(rows, "   ").c_str());
+  if (rows.size() > 1) std::printf(" kernels\n%s", table(rows, "   ").c_str());
+  print_routines(m);
   if (m.contains("nodes"))
     std::printf(
         " nodes      %s\n",

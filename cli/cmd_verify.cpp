@@ -353,13 +353,36 @@ Tensors expected_outputs(const Flags& flags, const loop::Program& reference,
   }
 }
 
+// The extensions that the artifact was compiled with, as its manifest names them.
+std::vector<std::string> extensions_of(const Library& artifact, const std::string& path) {
+  std::vector<std::string> names;
+  const Json whole = package::read_manifest(artifact.manifest(), path),
+             extensions = whole.value("extensions", Json::object());
+  for (const auto& [kind, list] : extensions.items())
+    for (const Json& each : list)
+      for (const char* key : {"file", "command"})
+        if (each.contains(key)) names.push_back(each[key]);
+  return names;
+}
+
+// Where to look if no node of this build's code differs.
+std::string advice(const Flags& flags, const Library* artifact) {
+  if (!flags.expected.empty()) return cat(": look at the expected values, ", join(flags.expected, ", "));
+  if (!artifact) return "";
+  const std::vector<std::string> extensions = extensions_of(*artifact, flags.artifact);
+  if (extensions.empty()) return ": compile the artifact again";
+  return cat(": the artifact was compiled with extensions, ", join(extensions, ", "),
+             "; look at what they change, or give the same ones to this command");
+}
+
 // What the first differing node says about a failure; `first`: none differs in this build's code.
-std::string cause_text(const std::optional<FirstDifference>& first, const Library* library) {
+std::string cause_text(const Flags& flags, const std::optional<FirstDifference>& first,
+                       const Library* library) {
   if (first) return "; first difference at " + first->text;
-  if (!library) return "; the interpreter agrees with the compiled code";
-  return library->device().type == STRIDEC_DEVICE_CUDA
-             ? "; this build's code for a CPU agrees with the interpreter"
-             : "; this build's own code agrees with the interpreter: compile the artifact again";
+  if (!library) return cat("; the interpreter agrees with the compiled code", advice(flags, library));
+  if (library->device().type == STRIDEC_DEVICE_CUDA)
+    return "; this build's code for a CPU agrees with the interpreter";
+  return cat("; this build's own code agrees with the interpreter", advice(flags, library));
 }
 
 // `other`: is set to why the artifact is not the model's.
@@ -434,7 +457,7 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
     std::string failure = failure_text(run, worst, reference[reference.outputs[worst.output]].name);
     const DifferenceSearch search{made, options, run.inputs, tolerance, progress};
     const auto first = first_difference(search);
-    failure += cause_text(first, library);
+    failure += cause_text(flags, first, library);
     if (!other.empty()) failure += cat("; ", other);
     if (first) compared["difference"] = difference_json(graph, *first);
     leave_repro(flags, search, first, names_of(reference, reference.inputs), compared, failure);

@@ -145,6 +145,7 @@ Json user_routines(const Program& program) {
                         {"flops", last(loop::UserArguments::kFlops)},
                         {"bytes", last(loop::UserArguments::kBytes)},
                         {"nodes", each.call->nodes}});
+    if (kernel->callback) routines.back()["callback"] = true;
   }
   return routines;
 }

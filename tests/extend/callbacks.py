@@ -117,6 +117,7 @@ def check(work, run, says, expect):
     x = np.random.default_rng(3).standard_normal((5, 8)).astype(np.float32)
     _, file, library = compiled(work, run, expect, [custom(scale=3.0)], declaration())
     model = stridec.load(library)
+    says("inspect names the callback", ["inspect", library], 0, "acme::Op the application's callback", "a callback 'acme::Op', which the application registers")
     expect("names of operators", model.operators() == ["acme::Op"], model.operators())
     error = error_of(lambda: model(x))
     expect("a missing callback", error is not None and error.code == "STRIDEC_INVALID_ARGUMENT" and "'acme::Op' is computed by the application" in str(error),
