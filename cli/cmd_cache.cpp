@@ -40,6 +40,13 @@ int print_use(const codegen::CacheUse& use, const Globals& globals) {
   return 0;
 }
 
+// Why a size without a unit is refused: '2' would empty the cache.
+std::string without_unit(const std::string& text) {
+  const bool plain =
+      text != "0" && !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
+  return plain ? cat("'", text, "' has no unit: write ", text, "MB or ", text, "GB") : "";
+}
+
 }  // namespace
 
 std::function<int()> declare_cache(CLI::App& app, const Globals& globals) {
@@ -51,6 +58,7 @@ std::function<int()> declare_cache(CLI::App& app, const Globals& globals) {
   flags->set->add_option("size", flags->limit, "500MB, 2GB; 0: the default")
       ->required()
       ->transform(CLI::AsSizeValue(true))
+      ->transform(CLI::Validator([](std::string& text) { return without_unit(text); }, "", "unit"))
       ->type_name("SIZE");
   for (CLI::App* sub : {flags->show, flags->clear, flags->set}) sub->fallthrough();
   return [flags, &globals] {

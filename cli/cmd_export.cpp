@@ -57,10 +57,13 @@ void report(const ExportFlags& flags, const TrainedWeights& trained, size_t adap
     return;
   }
   if (globals.quiet) return;
-  std::printf("%s  %zu weights replaced", flags.output.c_str(), trained.values.size());
+  const auto plural = [](size_t count) { return count == 1 ? "" : "s"; };
+  std::printf("%s  %zu weight%s replaced", flags.output.c_str(), trained.values.size(),
+              plural(trained.values.size()));
   if (adapters > 0) std::printf(", %zu of them by merging adapters", adapters);
   if (trained.averages > 0) std::printf(", %zu of them by moving averages", trained.averages);
-  if (trained.skipped > 0) std::printf("; %zu states of the training skipped", trained.skipped);
+  if (trained.skipped > 0)
+    std::printf("; %zu state%s of the training skipped", trained.skipped, plural(trained.skipped));
   if (!data.empty()) std::printf("; data in %s", data.c_str());
   std::printf("\n");
   constexpr size_t kShown = 3;
@@ -128,7 +131,10 @@ int run(const ExportFlags& flags, const Globals& globals) {
 
 std::function<int()> declare_export(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<ExportFlags>();
-  app.add_option("model", flags->model, "the ONNX model that was trained")->required()->type_name("MODEL");
+  app.add_option("model", flags->model,
+                 "the model that was trained: ONNX, or with --lora-form peft also .pt2")
+      ->required()
+      ->type_name("MODEL");
   app.add_option("--state", flags->state,
                  "the trained weights by name: a .safetensors file of 'stridec train --save', or any other")
       ->required()

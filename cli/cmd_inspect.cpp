@@ -484,7 +484,7 @@ int run(const Flags& flags, const Globals& globals) {
 
 std::function<int()> declare_inspect(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  flags->common.declare(app, "a model (.onnx), an artifact (.so) or a manifest (.json)");
+  flags->common.declare(app, "a model (.onnx, .pt2, .pt), an artifact (.so) or a manifest (.json)");
   app.add_option("--stage", flags->stage,
                  "what to print of a model (default: its inputs, outputs and graph), or of an artifact: "
                  "manifest or nodes")

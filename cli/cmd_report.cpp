@@ -112,7 +112,7 @@ int report(const Flags& flags, const Globals& globals) {
 
 std::function<int()> declare_report(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
-  flags->common.declare(app, "a model (.onnx), an artifact (.so) or a manifest (.json)");
+  flags->common.declare(app, "a model (.onnx, .pt2, .pt), an artifact (.so) or a manifest (.json)");
   app.add_option("-o,--output", flags->output,
                  "the page: one file that loads nothing; of an artifact it has kernels and nodes, of a "
                  "model also loops, sources, buffers and what the cost model expects")

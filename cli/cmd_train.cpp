@@ -231,7 +231,9 @@ std::function<int()> declare_train(CLI::App& app, const Globals& globals) {
   app.add_option("--log", flags->log, "report every this many steps (default: ten times in all)")
       ->check(above_zero)
       ->type_name("STEPS");
-  app.add_option("--threads", flags->threads, "(default: STRIDEC_THREADS, or as many as the process may use)")
+  app.add_option("--threads", flags->threads,
+                 "threads of a run (default: STRIDEC_THREADS, or as many as the process may use)")
+      ->check(zero_or_more)
       ->type_name("NUMBER");
   return [flags, &globals] { return run(*flags, globals); };
 }

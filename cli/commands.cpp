@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
+#include "cli/checks.h"
 #include "cli/help.h"
 #include "cli/suggest.h"
 #include "cli/version.h"
@@ -161,6 +163,41 @@ std::string commands_with(const CLI::App& app, const std::string& option) {
                .help = std::move(help)});
 }
 
+// The text between two others, if the whole is one of them, it and the other.
+std::optional<std::string> between(const std::string& text, std::string_view before, std::string_view after) {
+  if (!text.starts_with(before) || !text.ends_with(after) || text.size() < before.size() + after.size())
+    return std::nullopt;
+  return text.substr(before.size(), text.size() - before.size() - after.size());
+}
+
+// CLI11's sentence about the value of an option, in ours.
+std::string plain_sentence(const std::string& raw) {
+  if (const auto inner = between(raw, "Could not convert: ", "")) {
+    const size_t equals = inner->find(" = ");
+    if (equals == std::string::npos) return raw;
+    const std::string value = inner->substr(equals + 3);
+    const bool number = zero_or_more(value).empty() || above_zero("-" + value).empty();
+    return cat(inner->substr(0, equals), ": '", value, "' is not a ",
+               number ? "whole number in its range" : "number");
+  }
+  const size_t colon = raw.find(": ");
+  if (colon == std::string::npos) return raw;
+  const std::string option = raw.substr(0, colon), rest = raw.substr(colon + 2);
+  const size_t required = rest.find(" required ");
+  if (const auto inner = between(rest, "", " missing"); inner && required != std::string::npos) {
+    const std::string count = rest.substr(0, required), form = inner->substr(required + 10);
+    return cat(option, " needs ", count == "1" ? "a value" : count + " values", ": ", form);
+  }
+  const size_t set = rest.find(" not in {");
+  if (const auto inner = between(rest, "", "}"); inner && set != std::string::npos) {
+    std::string choices = inner->substr(set + 9);
+    for (size_t at = 0; (at = choices.find(',', at)) != std::string::npos; at += 2)
+      choices.insert(at + 1, " ");
+    return cat(option, ": there is no '", rest.substr(0, set), "', only ", choices);
+  }
+  return raw;
+}
+
 // Throws the usage Error for arguments that CLI11 refused with this message.
 [[noreturn]] void refuse(const CLI::App& app, const std::vector<std::string>& arguments,
                          const CLI::ParseError& error) {
@@ -187,7 +224,7 @@ std::string commands_with(const CLI::App& app, const std::string& option) {
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) && !extra.empty())
     usage(cat("unexpected argument '", extra[0], "'"), lists);
-  usage(error.what(), lists);
+  usage(plain_sentence(error.what()), lists);
 }
 
 }  // namespace

@@ -128,8 +128,8 @@ void declare_sizes(CLI::App& app, CompileFlags& f) {
       ->type_name("NAME=SIZES");
   app.add_option(
          "--input-value", f.input_values,
-         "the only value of an input of integers: sr=16000. The input stays, a run with another value is "
-         "refused, and what other values need is left out (branches of an If, ranks)")
+         "promise that this input of integers always has this value: sr=16000. Code for other values is left "
+         "out, and a run with another is refused")
       ->type_name("NAME=VALUE");
   app.add_option(
          "--refit", f.refit,
@@ -219,9 +219,7 @@ void declare_tuning(CLI::App& app, CompileFlags& f) {
                  "tuning database: schedules are taken from it, and max-autotune adds to it (default: this "
                  "user's, with max-autotune)")
       ->type_name("FILE");
-  app.add_flag("--frozen", f.frozen,
-               "take all schedules from the database, and fail where one is missing; parts of tiled groups "
-               "are not tuned");
+  app.add_flag("--frozen", f.frozen, "take all schedules from the database, and fail where one is missing");
   app.add_option(
          "--tune-shape", f.tune_shapes,
          "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them")

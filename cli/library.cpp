@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/checks.h"
 #include "cli/mapped_text.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -101,7 +102,9 @@ const stridec_api* load_api(const std::string& path) {
 }
 
 void declare_library_flags(CLI::App& app, int& threads, std::string& function, std::string& variant) {
-  app.add_option("--threads", threads, "(default: STRIDEC_THREADS, or as many as the process may use)")
+  app.add_option("--threads", threads,
+                 "threads of a run (default: STRIDEC_THREADS, or as many as the process may use)")
+      ->check(zero_or_more)
       ->type_name("NUMBER");
   app.add_option("--function", function, "entry point (default: the first)")->type_name("NAME");
   app.add_option("--variant", variant, "variant (default: the best that this machine runs)")

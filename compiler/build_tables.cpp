@@ -16,8 +16,8 @@ const std::vector<Mode>& modes() {
       {.name = "reduce-overhead",
        .meaning =
            "lowest latency of small models: idle threads stay awake for 2 ms, so that handing out work takes "
-           "a fraction of a microsecond, and launches a fifth as long as otherwise are shared between "
-           "threads; on a GPU, the launches of a shape are recorded as one CUDA graph",
+           "a fraction of a microsecond, and launches are split between threads from a fifth of the usual "
+           "length on; on a GPU, the launches of a shape are recorded as one CUDA graph",
        .spin_us = 2000,
        .thread_cost = 5,
        .graphs = true},

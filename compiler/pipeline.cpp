@@ -264,8 +264,7 @@ constexpr Pass kCpuText[] = {
 };
 constexpr Pass kArtifact[] = {
     {"packing", "packing", RunsOn::kArtifact, "Run the nests that pack weights.", pack},
-    {"derivations", "packing", RunsOn::kArtifact,
-     "The nests that compute parameters again when others were replaced.", derive},
+    {"derivations", "packing", RunsOn::kArtifact, "Recompute what depends on replaced parameters.", derive},
     {"weights", "packing", RunsOn::kArtifact, "Place weights in the file, equal ones once.", place_weights},
     {"gpu copies", "building", RunsOn::kGpu, "Copies become loop nests; symbols of the run are declared.",
      prepare_host},
