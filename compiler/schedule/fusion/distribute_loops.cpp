@@ -96,8 +96,8 @@ class Distributor {
     }
   }
 
-  // Replaces local rows that more than one of the nests uses by arena buffers. Returns false if one of them is
-  // worth keeping in shared memory, and fits: then the nest stays whole.
+  // Replaces local rows that more than one of the nests uses by arena buffers. Returns false if one of them
+  // is worth keeping in shared memory, and fits: then the nest stays whole.
   bool move_rows(size_t at) {
     const auto part_of = [&](size_t other) { return other == at ? 1 : after_.contains(other) ? 2 : 0; };
     std::map<BufferId, std::set<int>> parts;

@@ -150,8 +150,8 @@ class Runs {
            made_once(program_, flow_, store_->access.buffer);
   }
 
-  // Whether `var` is an index of the data by itself, along which neighbours in memory do not lie, such as that
-  // of an image.
+  // Whether `var` is an index of the data by itself, along which neighbours in memory do not lie, such as
+  // that of an image.
   bool is_apart(const loop::Access& access, Expr var) const {
     const auto at = own(access, var);
     return at && !program_[access.buffer].strides[*at].is_const(1);
