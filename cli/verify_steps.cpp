@@ -26,10 +26,12 @@ using loop::HostTensor;
 
 constexpr const char* kRate = "lr";
 constexpr double kUsualRate = 1e-3;
-constexpr double kMoved = 1.0 / 64;  // of the tolerance: how far a state is moved
-constexpr double kAmplified = 4;     // the allowed difference, as a multiple of what that changes
-constexpr int kDraws = 12;       // of such moves: each flips other roundings, and signs that decide a relu
-constexpr double kNoise = 0.05;  // a state that changes so much by that consists of roundings
+// How far a state is moved, as a part of the tolerance: several roundings of f32, or one of a 16-bit type,
+// whose tolerance is kNarrow or more.
+constexpr double kMoved = 1.0 / 64, kMovedNarrow = 1.0 / 16, kNarrow = 0.01;
+constexpr double kAmplified = 4;  // the allowed difference, as a multiple of what that changes
+constexpr int kDraws = 12;        // of such moves: each flips other roundings, and signs that decide a relu
+constexpr double kNoise = 0.05;   // a state that changes so much by that consists of roundings
 
 // What one step computes: outputs, then states, in the order of the reference.
 struct StepResult {
@@ -183,12 +185,13 @@ class Steps {
   // The states with every float moved by a part of the tolerance, up or down; other ones in each draw.
   Tensors moved_states(int draw) const {
     Tensors out = states_;
+    const double part = what_.tolerance < kNarrow ? kMoved : kMovedNarrow;
     uint64_t random = 1 + static_cast<uint64_t>(draw);
     for (HostTensor& tensor : out) {
       if (!is_float(tensor.dtype)) continue;
       for (int64_t i = 0; i < loop::element_count(tensor); ++i) {
         random = random * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
-        const double by = (random >> 63 ? 1 : -1) * what_.tolerance * kMoved;
+        const double by = (random >> 63 ? part : -part) * what_.tolerance;
         loop::set_number(tensor, i, loop::get_number(tensor, i) * (1 + by));
       }
     }

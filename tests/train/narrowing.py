@@ -89,6 +89,23 @@ def mixed(c):
     c.works("verify", "verify", "b.onnx", "b.so", "--function", "train_step")
 
 
+def signs(c):
+    """In bf16 a rounding decides the sign of some inputs of a relu, and with it whether a gradient passes: no fault."""
+    shapes = {"a": (16, 64), "ab": (64,), "b": (64, 16), "c": (16, 5)}
+    ends = [h.make_tensor_value_info(name, T.FLOAT, ["n", size]) for name, size in (("x", 16), ("y", 5))]
+    for seed in (2, 4, 5):
+        rng = np.random.default_rng(seed)
+        weights = [numpy_helper.from_array((rng.standard_normal(s) * (0.3 if len(s) > 1 else 0.1)).astype(np.float32), name)
+                   for name, s in shapes.items()]  # fmt: skip
+        nodes = [h.make_node("MatMul", ["x", "a"], ["p"]), h.make_node("Add", ["p", "ab"], ["q"]), h.make_node("Relu", ["q"], ["r"]),
+                 h.make_node("MatMul", ["r", "b"], ["s"]), h.make_node("Add", ["s", "x"], ["u"]), h.make_node("MatMul", ["u", "c"], ["y"])]  # fmt: skip
+        graph = h.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+        onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), c.work / "s.onnx")
+        c.works(f"bf16, seed {seed}", "compile", "s.onnx", "-o", "s.so", "-q", "--train", "loss=mse,output=y,target=t,optimizer=adamw,lr=1e-3",
+                "--precision", "bf16")  # fmt: skip
+        c.works(f"verify, seed {seed}", "verify", "s.onnx", "s.so", "--steps", 4)
+
+
 def check(c):
-    for test in (add_up, train, mixed):
+    for test in (add_up, train, mixed, signs):
         test(c)
