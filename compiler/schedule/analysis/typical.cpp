@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/loop/walk.h"
+
 namespace stridec::schedule {
 
 using sym::Expr;
@@ -26,6 +28,15 @@ double typical_points(const std::vector<loop::Dim>& dims, const sym::Facts& fact
   double count = 1;
   for (const loop::Dim& dim : dims) count *= std::max(1.0, typical(dim.extent, facts));
   return count;
+}
+
+double longest_loops(const loop::Block& block,
+                     const std::function<double(const std::vector<loop::Dim>&)>& points) {
+  double longest = 1;
+  for (const loop::Stmt& stmt : block)
+    if (const loop::Block* body = loop::body_of(stmt))
+      longest = std::max(longest, points(loop::dims_of(stmt)) * longest_loops(*body, points));
+  return longest;
 }
 
 }  // namespace stridec::schedule

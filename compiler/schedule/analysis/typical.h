@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "compiler/loop/program.h"
 
@@ -17,7 +18,12 @@ int64_t typical_size(const sym::Interval& range);
 // The value of `e` with each symbol at its typical size.
 double typical(sym::Expr e, const sym::Facts& facts);
 double typical_bytes(const loop::Program& program, loop::BufferId id);  // of the buffer's elements
+// Smaller tensors stay in a cache between two kernels.
+inline constexpr double kCachedBytes = 4 << 20;
 // The number of points of a nest over the dims, counting each dim as at least 1.
 double typical_points(const std::vector<loop::Dim>& dims, const sym::Facts& facts);
+// Iterations of the longest of the block's loops, with the loops inside it, at least 1; `points`: of dims.
+double longest_loops(const loop::Block& block,
+                     const std::function<double(const std::vector<loop::Dim>&)>& points);
 
 }  // namespace stridec::schedule

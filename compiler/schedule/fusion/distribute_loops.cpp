@@ -50,15 +50,6 @@ bool meet(const std::set<BufferId>& a, const std::set<BufferId>& b) {
   return std::ranges::any_of(a, [&](BufferId id) { return b.contains(id); });
 }
 
-// Iterations of the longest of the block's loops, with the loops inside it.
-double iterations_of(const Block& block, const sym::Facts& facts) {
-  double most = 1;
-  for (const Stmt& stmt : block)
-    if (const Block* body = loop::body_of(stmt))
-      most = std::max(most, typical_points(loop::dims_of(stmt), facts) * iterations_of(*body, facts));
-  return most;
-}
-
 class Distributor {
  public:
   Distributor(Program& program, const Nest& nest) : program_(program), nest_(nest) { look(); }
@@ -169,8 +160,10 @@ class Distributor {
     if (!loop) return false;
     for (const loop::Dim& dim : loop->dims)
       if (sym::has_index(dim.extent)) return false;
-    const double iterations =
-        typical_points(loop->dims, program_.facts) * iterations_of(loop->body, program_.facts);
+    const auto points = [&](const std::vector<loop::Dim>& dims) {
+      return typical_points(dims, program_.facts);
+    };
+    const double iterations = points(loop->dims) * longest_loops(loop->body, points);
     return iterations >= kLongLoop && iterations * typical_points(nest_.dims, program_.facts) >= kElements;
   }
 

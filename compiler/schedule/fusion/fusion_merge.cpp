@@ -49,18 +49,6 @@ bool has_loops(const Nest& nest) {
   });
 }
 
-// A lower bound on the iterations of the block's largest loop nest.
-double longest_loops(const Program& program, const loop::Block& block) {
-  double longest = 1;
-  for (const Stmt& stmt : block) {
-    const loop::Block* body = loop::body_of(stmt);
-    if (!body) continue;
-    const double own = static_cast<double>(program.facts.bounds(points(loop::dims_of(stmt))).lo);
-    longest = std::max(longest, own * longest_loops(program, *body));
-  }
-  return longest;
-}
-
 // The exchanges as seen from the second nest.
 std::vector<Exchange> turned(std::vector<Exchange> exchanges) {
   for (Exchange& exchange : exchanges) std::swap(exchange.first, exchange.second);
@@ -185,8 +173,11 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
     if (groups && typical(points(rows), program.facts) < kBusyRows &&
         typical(points(consumer_rest), program.facts) > static_cast<double>(kLongRow))
       return refuse(refusal, "there are few groups of many elements, too few to keep the cores busy");
-    const double uses = static_cast<double>(length.lo) *
-                        (producer_rest.empty() ? longest_loops(program, consumer.body) : 1.0);
+    const auto least = [&](const std::vector<Dim>& dims) {
+      return static_cast<double>(program.facts.bounds(points(dims)).lo);
+    };
+    const double uses =
+        static_cast<double>(length.lo) * (producer_rest.empty() ? longest_loops(consumer.body, least) : 1.0);
     if (!has_loops(producer) && row_count.hi < kFewPoints && uses >= kManyMore)
       return refuse(refusal, "it would save little");
     // Example: whether a mask hides a whole row, which all heads share. Merging would make the rows of all

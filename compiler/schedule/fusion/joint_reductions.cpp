@@ -10,6 +10,7 @@
 #include "compiler/schedule/analysis/flow.h"
 #include "compiler/schedule/analysis/nest_traits.h"
 #include "compiler/schedule/analysis/typical.h"
+#include "compiler/schedule/fusion/fusion_join.h"
 
 namespace stridec::schedule {
 namespace {
@@ -24,8 +25,6 @@ using loop::Reduce;
 using loop::Steps;
 using loop::Stmt;
 
-// A smaller tensor stays in a cache between two kernels.
-constexpr double kLargeBytes = 4 << 20;
 // Values that one pass reduces: each takes a register per element of a vector, in every thread.
 constexpr size_t kMostResults = 8;
 
@@ -72,9 +71,9 @@ class Joiner {
   int join_next(int at) {
     if (!is_candidate(at)) return -1;
     for (const BufferId id : flow_.effects(at).reads) {
-      if (typical_bytes(program_, id) < kLargeBytes) continue;
+      if (typical_bytes(program_, id) < kCachedBytes) continue;
       for (const int other : flow_.readers_between(id, at, flow_.size())) {
-        if (!is_candidate(other) || meet(flow_.effects(at), flow_.effects(other))) continue;
+        if (!is_candidate(other) || depend(at, other)) continue;
         const bool down = may_move(program_, steps_, flow_, at, other);
         if (!down && !may_move(program_, steps_, flow_, other, at)) continue;
         std::optional<Nest> made = joined(nest(at), nest(other), id);
@@ -82,7 +81,8 @@ class Joiner {
         if (decisions_)
           decisions_->push_back(decision_about(program_, nest(at), nest(other), true,
                                                "joined: one pass over what both reduce"));
-        return replace(down ? other : at, down ? at : other, std::move(*made));
+        return replace_steps(program_, steps_, flow_, down ? other : at, {down ? at : other},
+                             std::move(*made));
       }
     }
     return -1;
@@ -94,12 +94,8 @@ class Joiner {
   }
 
   // Whether one step writes what the other reads or writes.
-  static bool meet(const Effects& a, const Effects& b) {
-    const auto touches = [](const Effects& first, const Effects& second) {
-      return std::ranges::any_of(first.writes,
-                                 [&](BufferId id) { return reads(second, id) || writes(second, id); });
-    };
-    return touches(a, b) || touches(b, a);
+  bool depend(int at, int other) {
+    return !exchanges_between(nest(at), nest(other), flow_.effects(at), flow_.effects(other)).ordered.empty();
   }
 
   // The two as one nest, if they load the buffer's elements in loops over equal dims.
@@ -149,7 +145,6 @@ class Joiner {
     out.body.push_back({std::move(both)});
     append(out.body, rest(first.body, a_at + 1));
     append(out.body, cloner.clone(second, rest(second.body, b_at + 1)));
-    loop::clean(program_, out);
     return out;
   }
 
@@ -161,14 +156,6 @@ class Joiner {
     };
     const auto p = of(xs, x), q = of(ys, y);
     return p != xs.end() && q != ys.end() && program_.facts.holds(sym::eq(p->extent, q->extent));
-  }
-
-  int replace(int kept, int gone, Nest made) {
-    flow_.replace(kept, effects_of(made));
-    nest(kept) = std::move(made);
-    steps_.erase(steps_.begin() + gone);
-    flow_.erase(gone);
-    return gone < kept ? kept - 1 : kept;
   }
 
   Program& program_;

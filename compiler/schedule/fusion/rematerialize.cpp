@@ -24,8 +24,6 @@ using loop::Stmt;
 using loop::Store;
 using loop::ValueId;
 
-// A smaller buffer stays in a cache.
-constexpr double kLargeBytes = 4 << 20;
 // What a byte of memory traffic takes, in the unit of scalar_cost(): five multiply-adds, on two cores as on a
 // GPU. If traffic stays the same, as with g and x in place of g * (x - m), fewer tensors take memory, which
 // pays for a few operations.
@@ -160,7 +158,7 @@ class Rematerializer {
       const std::vector<BufferId> written = flow_.effects(at).writes;
       for (BufferId id : written)
         if (program_[id].storage == loop::Storage::kArena && made_once(program_, flow_, id) &&
-            typical_bytes(program_, id) >= kLargeBytes)
+            typical_bytes(program_, id) >= kCachedBytes)
           try_buffer(at, id);
     }
   }
