@@ -190,12 +190,7 @@ Results atan2(Context& c) {
 }
 Results hypot(Context& c) {
   const auto [x, y] = promoted_float(c, "self", "other");
-  const Term a = abs(widen(x)), b = abs(widen(y)), high = maximum(a, b), low = minimum(a, b);
-  const Term ratio = low / select(equal(high, 0), 1, high);
-  // Infinite with an infinite operand, even if the other one is NaN.
-  const Term infinite = logical_or(apply(OpKind::kIsInf, a), apply(OpKind::kIsInf, b));
-  const double infinity = std::numeric_limits<double>::infinity();
-  return {cast(select(infinite, infinity, high * sqrt(square(ratio) + 1.0)), x.dtype(), false)};
+  return {cast(ops::hypot(widen(x), widen(y)), x.dtype(), false)};
 }
 Results xlogy(Context& c) {
   const auto [x, y] = promoted_float(c, "self", "other");

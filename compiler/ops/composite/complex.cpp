@@ -26,13 +26,13 @@ Complex reciprocal(const Complex& z) {
   return {z.re / size, -z.im / size};
 }
 Complex conjugate(const Complex& z) { return {z.re, -z.im}; }
-Term length(const Complex& z) {
-  const Term a = abs(z.re), b = abs(z.im), larger = maximum(a, b), smaller = minimum(a, b);
-  const Term length = larger * sqrt(square(smaller / larger) + 1);
-  const Term infinite = logical_or(apply(OpKind::kIsInf, a), apply(OpKind::kIsInf, b));  // beside NaN too
-  const Term plain = select(infinite, kInfinity, larger);
-  return select(expand(logical_or(infinite, equal(larger, 0)), length.shape()), plain, length);
+Term hypot(Term x, Term y) {
+  const Term a = abs(x), b = abs(y), larger = maximum(a, b), smaller = minimum(a, b);
+  const Term length = larger * sqrt(square(smaller / select(equal(larger, 0), 1, larger)) + 1);
+  const Term infinite = logical_or(apply(OpKind::kIsInf, a), apply(OpKind::kIsInf, b));
+  return select(infinite, kInfinity, length);
 }
+Term length(const Complex& z) { return hypot(z.re, z.im); }
 Complex select(Term condition, const Complex& x, const Complex& y) {
   return {select(condition, x.re, y.re), select(condition, x.im, y.im)};
 }

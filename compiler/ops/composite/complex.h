@@ -22,8 +22,10 @@ Complex operator*(const Complex& x, const Complex& y);
 Complex operator*(const Complex& x, double n);
 Complex reciprocal(const Complex& z);
 Complex conjugate(const Complex& z);
-// The absolute value, computed without squares that overflow or underflow.
-Term length(const Complex& z);
+// The square root of x^2 + y^2, without squares that overflow or underflow. Of an infinity and a NaN it is
+// infinite, as in C.
+Term hypot(Term x, Term y);
+Term length(const Complex& z);  // the absolute value
 Complex select(Term condition, const Complex& x, const Complex& y);
 // `re` with an imaginary part of zeros; the number (re, im) in the shape of z.
 Complex real(Term re);
