@@ -1,5 +1,7 @@
 #include "compiler/ops/nodes.h"
 
+#include <utility>
+
 namespace stridec::ops {
 
 using graph::OpKind;
@@ -16,13 +18,19 @@ Term arg(OpKind kind, Term x, int64_t dim, bool last) {
   return {x.builder(), x.builder().add1(kind, {x.id()}, {{"dim", dim}, {"last", int64_t{last}}})};
 }
 
+graph::Attributes along(int64_t dim, Negative negative) {
+  graph::Attributes attributes = {{"dim", dim}};
+  if (negative == Negative::kError) attributes.set("wrap", int64_t{0});
+  return attributes;
+}
+
 }  // namespace
 
 // ---- indexing ----
 
-Term gather_elements(Term data, Term indices, int64_t dim) {
+Term gather_elements(Term data, Term indices, int64_t dim, Negative negative) {
   Builder& b = data.builder();
-  return {b, b.add1(OpKind::kGatherElements, {data.id(), indices.id()}, {{"dim", dim}})};
+  return {b, b.add1(OpKind::kGatherElements, {data.id(), indices.id()}, along(dim, negative))};
 }
 
 Term gather_nd(Term data, Term indices, int64_t batch_dims) {
@@ -30,10 +38,13 @@ Term gather_nd(Term data, Term indices, int64_t batch_dims) {
   return {b, b.add1(OpKind::kGatherNd, {data.id(), indices.id()}, {{"batch_dims", batch_dims}})};
 }
 
-Term scatter_elements(Term data, Term indices, Term updates, int64_t dim, const std::string& reduction) {
+Term scatter_elements(Term data, Term indices, Term updates, int64_t dim, const std::string& reduction,
+                      Negative negative) {
   Builder& b = data.builder();
-  return {b, b.add1(OpKind::kScatterElements, {data.id(), indices.id(), updates.id()},
-                    {{"dim", dim}, {"reduction", reduction}})};
+  graph::Attributes attributes = along(dim, negative);
+  attributes.set("reduction", reduction);
+  return {b,
+          b.add1(OpKind::kScatterElements, {data.id(), indices.id(), updates.id()}, std::move(attributes))};
 }
 
 Term scatter_nd(Term data, Term indices, Term updates, const std::string& reduction) {

@@ -9,14 +9,14 @@
 namespace stridec::ops {
 
 // ---- indexing ----
-// data at indices of any shape that has data's dims except in `dim`; negative indices count from the end.
-Term gather_elements(Term data, Term indices, int64_t dim);
+// data at indices of any shape that has data's dims except in `dim`.
+Term gather_elements(Term data, Term indices, int64_t dim, Negative negative = Negative::kFromEnd);
 // indices [..., n] address n dims of data after `batch_dims`.
 Term gather_nd(Term data, Term indices, int64_t batch_dims = 0);
 // data with updates written at indices along dim. `reduction`: none (which of equal indices wins is not
 // specified), add, mul, min or max.
 Term scatter_elements(Term data, Term indices, Term updates, int64_t dim,
-                      const std::string& reduction = "none");
+                      const std::string& reduction = "none", Negative negative = Negative::kFromEnd);
 Term scatter_nd(Term data, Term indices, Term updates, const std::string& reduction = "none");
 // The number of elements of `sorted` [n] (ascending) that are less than each element of x, as i64; with
 // `right`, that are less or equal.

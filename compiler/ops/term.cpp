@@ -142,8 +142,11 @@ Term along_dim(Term values, int64_t dim, int64_t rank) {
 Term filled(Builder& b, const Shape& shape, DType dtype, double value) {
   return {b, full(b, shape, dtype, value)};
 }
-Term gather(Term data, Term indices, int64_t dim, int64_t batch_dims) {
-  return {data.builder(), gather(data.builder(), data, indices, dim, batch_dims)};
+Term gather(Term data, Term indices, int64_t dim, int64_t batch_dims, Negative negative) {
+  Builder& b = data.builder();
+  if (negative == Negative::kFromEnd) return {b, gather(b, data, indices, dim, batch_dims)};
+  return {b, b.add1(OpKind::kGather, {data, indices},
+                    {{"dim", dim}, {"wrap", int64_t{0}}, {"batch_dims", batch_dims}})};
 }
 
 Term unidirectional(Term parameter, const Shape& shape, const std::string& what) {

@@ -120,7 +120,10 @@ Term positions_along(graph::Builder& b, sym::Expr size, int64_t dim, int64_t ran
 // The elements of a tensor along `dim` of one of `rank`; other dims have size 1.
 Term along_dim(Term values, int64_t dim, int64_t rank);
 Term filled(graph::Builder& b, const graph::Shape& shape, DType dtype, double value);
-Term gather(Term data, Term indices, int64_t dim, int64_t batch_dims = 0);
+// Whether negative indices count from the end, or are errors of the run, as in PyTorch's index_add().
+enum class Negative { kFromEnd, kError };
+Term gather(Term data, Term indices, int64_t dim, int64_t batch_dims = 0,
+            Negative negative = Negative::kFromEnd);
 
 // Prepares a parameter (a bias, a scale) for a pointwise operation whose result has `shape`, with ONNX's
 // unidirectional broadcasting: the parameter stretches, the other operand never does. Returns the parameter

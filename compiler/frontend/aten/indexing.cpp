@@ -9,7 +9,6 @@
 #include "compiler/ops/name_size.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
-#include "compiler/ops/strict_indexing.h"
 
 namespace stridec::aten {
 namespace {

@@ -5,7 +5,6 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/ops/nodes.h"
-#include "compiler/ops/strict_indexing.h"
 
 namespace stridec::aten {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "compiler/ops/composite/activations.h"
 #include "compiler/ops/nodes.h"
-#include "compiler/ops/strict_indexing.h"
 
 namespace stridec::ops {
 
