@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 import sizes
+import edge_programs  # noqa: F401 (registers its programs)
 from feature_programs import PROGRAMS
 from network_programs import NETWORKS
 

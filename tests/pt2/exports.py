@@ -1,9 +1,9 @@
 """Whole programs against PyTorch, in both forms and at several sizes: python tests/pt2/exports.py [NAME...]
 
-Every program of feature_programs.py and network_programs.py, as torch.export writes it and after run_decompositions(): at the
-sizes of the example, with every symbol one larger, and with every symbol 1 where PyTorch itself runs with that. Of a program that
-draws random numbers, shapes alone are compared. Prints a line for each that does not agree with PyTorch, with the reason, then
-"N passed, N failed". Without PyTorch it prints that it is skipped.
+Every program of feature_programs.py, edge_programs.py and network_programs.py, as torch.export writes it and after
+run_decompositions(): at the sizes of the example, with every symbol one larger, and with every symbol 1 where PyTorch itself runs
+with that. Of a program that draws random numbers, shapes alone are compared. Prints a line for each that does not agree with
+PyTorch, with the reason, then "N passed, N failed". Without PyTorch it prints that it is skipped.
 
 --all prints every line. --folder DIR keeps programs and arrays there, and takes those that are there from it.
 """
