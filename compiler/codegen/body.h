@@ -24,6 +24,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -90,7 +91,9 @@ class Body {
   void print(const loop::Stmt& stmt);
 
   // Prints plain loops over dims, the first outermost.
-  void print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside);
+  void print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside) {
+    print_loops(dims, next, inside, nullptr);
+  }
   // Prints a vectorised loop along `var` from `from` to `to` (C expressions; `count` points if known). It is
   // unrolled by `unroll`, with an independent accumulator chain for each copy (`chain`: the C loop variable
   // that numbers the copies; "" if there is one). The tail is masked by the lanes `live` (bits of a u64). On
@@ -251,18 +254,46 @@ class Body {
   std::string nearest_text(const std::string& text, int width) const;
 
   // body_together.cpp
-  // Prints one reduction per body in shared loops; `inside` prints the statements that compute the terms.
-  static void print_reduces(std::vector<Body>& bodies, const loop::Reduce& reduce,
-                            const std::function<void()>& inside);
   // Prefetches into L2 the lines that the next row of results is the first to read. This is for reduces that
   // read many places of a tensor larger than L2: they have more streams than the hardware prefetcher follows.
   // Places may share a set of L1, so nothing is prefetched into L1.
   void prefetch_next_row(const loop::Reduce& reduce);
 
   // body_loops.cpp
-  void print_reduce(const loop::Reduce& reduce);
+  // A loop of a sum that runs in blocks of `points` points. After a block, the accumulators are added to
+  // totals and start again from 0, if they took in the additions of a full block since the last time.
+  struct Blocks {
+    size_t loop;        // its place among the loops, 0 for the outermost
+    int64_t points;     // a multiple of at_once
+    int64_t at_once;    // points that different accumulators take in
+    std::string taken;  // the C variable that counts the additions to an accumulator, or more
+    std::function<void()> print_flush = {};
+  };
+  void print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside,
+                   const Blocks* blocks);
+  void print_blocks(const Blocks& blocks, const std::string& count,
+                    const std::function<void(const std::string& from, const std::string& to)>& inside);
   void print_for(const loop::For& loop);
   void print_scan(const loop::Scan& scan);
+
+  // body_reduce.cpp
+  void print_reduce(const loop::Reduce& reduce);
+  // Prints one reduction per body in shared loops without lanes along the reduced dims; `inside` prints the
+  // statements that compute the terms.
+  static void print_reduces(std::span<Body> bodies, const loop::Reduce& reduce,
+                            const std::function<void()>& inside);
+  // Prints a reduction with lanes along dim number `along`.
+  void print_reduce_along(const loop::Reduce& reduce, size_t along);
+  // Combines the lanes of the vectors `parts`; returns the names of the results.
+  std::vector<std::string> print_tree(const loop::Reduce& reduce, std::vector<std::string> parts, int width);
+  void set_results(const loop::Reduce& reduce, const std::vector<std::string>& parts, int width);
+  std::vector<DType> dtypes_of(const loop::Reduce& reduce) const;
+  // The blocks that limit the rounding errors of a sum; none if it is short. `loops`: outermost first.
+  // `at_once`: points of the last loop that different accumulators take in.
+  std::optional<Blocks> blocks_of(const loop::Reduce& reduce, const std::vector<loop::Dim>& loops,
+                                  int64_t at_once);
+  // Sets accumulators to the reduction's start value.
+  void print_start(const loop::Reduce& reduce, const std::vector<std::string>& parts, int width);
 
   KernelText& text_;
   const loop::Nest& nest_;

@@ -1,4 +1,4 @@
-// Body: reduce, for and scan statements.
+// Body: loops, and for and scan statements.
 #include "compiler/base/check.h"
 #include "compiler/base/numeric.h"
 #include "compiler/base/text.h"
@@ -105,18 +105,43 @@ void Body::print_combine(Combine combine, const std::vector<std::string>& into,
 
 // ---- loops
 
-void Body::print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside) {
+void Body::print_blocks(const Blocks& blocks, const std::string& count,
+                        const std::function<void(const std::string& from, const std::string& to)>& inside) {
+  const std::string from = text_.fresh("i"), to = text_.fresh("n");
+  text_.open(
+      cat("for (int64_t ", from, " = 0; ", from, " < ", count, "; ", from, " += ", blocks.points, ")"));
+  text_.line(cat("const int64_t ", to, " = ", count, " - ", from, " > ", blocks.points, " ? ", from, " + ",
+                 blocks.points, " : ", count, ";"));
+  inside(from, to);
+  const std::string points = cat("(", to, " - ", from, ")");
+  const std::string additions =
+      blocks.at_once == 1 ? points : cat(points, " / ", blocks.at_once, " + ", points, " % ", blocks.at_once);
+  text_.line(cat(blocks.taken, " += ", additions, ";"));
+  text_.open(cat("if (", blocks.taken, " >= ", blocks.points / blocks.at_once, ")"));
+  blocks.print_flush();
+  text_.line(cat(blocks.taken, " = 0;"));
+  text_.close();
+  text_.close();
+}
+
+void Body::print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside,
+                       const Blocks* blocks) {
   if (next == dims.size()) return inside();
   const loop::Dim& dim = dims[next];
   STRIDEC_CHECK(width_ == 1 || !sym::depends_on(dim.extent, *lane_var_), "lanes would not end together");
-  const std::string i = text_.fresh("i");
-  text_.open(cat("for (int64_t ", i, " = 0; ", i, " < ", index(dim.extent), "; ++", i, ")"));
-  set_index(dim.var, i);
-  const sym::Facts outer = facts_;
-  facts_.set_index(dim.var, dim.extent);
-  print_loops(dims, next + 1, inside);
-  facts_ = outer;
-  text_.close();
+  const std::string count = index(dim.extent);
+  const auto loop = [&](const std::string& from, const std::string& to) {
+    const std::string i = text_.fresh("i");
+    text_.open(cat("for (int64_t ", i, " = ", from, "; ", i, " < ", to, "; ++", i, ")"));
+    set_index(dim.var, i);
+    const sym::Facts outer = facts_;
+    facts_.set_index(dim.var, dim.extent);
+    print_loops(dims, next + 1, inside, blocks);
+    facts_ = outer;
+    text_.close();
+  };
+  if (blocks && blocks->loop == next) return print_blocks(*blocks, count, loop);
+  loop("0", count);
 }
 
 void Body::print_strips(sym::Expr var, const std::string& from, const std::string& to,
@@ -198,145 +223,6 @@ void Body::print_for(const loop::For& loop) {
     });
   }
   print_loops(loop.dims, 0, [&] { print(loop.body); });
-}
-
-void Body::print_reduce(const loop::Reduce& reduce) {
-  const size_t parts = reduce.results.size();
-  std::vector<DType> dtypes;
-  for (loop::ValueId id : reduce.results) dtypes.push_back(nest_.values[id.value].dtype);
-  std::vector<std::string> accumulators;
-  for (size_t p = 0; p < parts; ++p) accumulators.push_back(text_.fresh("a"));
-
-  size_t along = reduce.dims.size();
-  for (size_t d = 0; width_ == 1 && d < reduce.dims.size(); ++d)
-    if (inner_.width.count(reduce.dims[d].var) && !loop::moves_extents(reduce.body, reduce.dims[d].var))
-      along = d;
-
-  if (along == reduce.dims.size()) {
-    int width = 1;
-    const std::string loops = text_.capture([&] {
-      print_loops(reduce.dims, 0, [&] {
-        print(reduce.body);
-        std::vector<std::string> from;
-        for (loop::ValueId id : reduce.yields) width = std::max(width, value(id).width);
-        for (loop::ValueId id : reduce.yields) from.push_back(widened(value(id), width));
-        print_combine(reduce.combine, accumulators, from, dtypes, width);
-      });
-    });
-    for (size_t p = 0; p < parts; ++p) {
-      const std::string type = text_.value_type(dtypes[p], width);
-      text_.line(
-          cat(type, " ", accumulators[p], " = (", type, ")(", identity(reduce.combine, dtypes[p], p), ");"));
-    }
-    text_.append(loops);
-    for (size_t p = 0; p < parts; ++p)
-      is_storage_float(dtypes[p])
-          ? define(reduce.results[p], rounded(accumulators[p], dtypes[p], width), width)
-          : set_value(reduce.results[p], {accumulators[p], dtypes[p], width});
-    return;
-  }
-
-  // Lanes run along a reduced dim: `chains` vectors of partial results, and a scalar for the tail if there
-  // are no masks. They are combined in a fixed tree.
-  const loop::Dim& dim = reduce.dims[along];
-  const int width = inner_.width.at(dim.var);
-  auto wanted = inner_.accumulators.find(dim.var);
-  int chains = wanted == inner_.accumulators.end() ? 1 : wanted->second;
-  const std::optional<int64_t> extent = sym::as_const(dim.extent);
-  while (chains > 1 && extent && *extent < width * chains) chains /= 2;
-  const bool scalar_tail = !text_.target().avx512 && !(extent && *extent % width == 0);
-  std::vector<std::string> scalars;
-  for (size_t p = 0; p < parts; ++p) {
-    const std::string type = text_.value_type(dtypes[p], width), one = identity(reduce.combine, dtypes[p], p);
-    text_.line(cat(type, " ", accumulators[p], "[", chains, "];"));
-    text_.line("#pragma clang loop unroll(full)");
-    text_.line(
-        cat("for (int u = 0; u < ", chains, "; ++u) ", accumulators[p], "[u] = (", type, ")(", one, ");"));
-    if (scalar_tail) {
-      scalars.push_back(text_.fresh("a"));
-      text_.line(cat(text_.value_type(dtypes[p]), " ", scalars[p], " = ", one, ";"));
-    }
-  }
-  std::vector<loop::Dim> rest = reduce.dims;
-  rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(along));
-  print_loops(rest, 0, [&] {
-    text_.open("");
-    const std::string count = index(dim.extent);  // evaluated before the facts state that it is at least 1
-    const sym::Facts outer = facts_;
-    facts_.set_index(dim.var, dim.extent);
-    print_strips(
-        dim.var, "0", count, extent, width, chains,
-        [&](const std::string& chain, const std::string& live) {
-          print(reduce.body);
-          std::vector<std::string> into, from;
-          for (size_t p = 0; p < parts; ++p) {
-            std::string yielded = widened(value(reduce.yields[p]), width_);
-            if (!live.empty()) {
-              text_.use("from_bits", width_);
-              text_.use(cat("select.", text_.value_type(dtypes[p])), width_);
-              const std::string type = text_.value_type(dtypes[p], width_);
-              yielded = cat("sd_select(sd_", text_.value_type(DType::kBool, width_), "(", live, "), ",
-                            yielded, ", (", type, ")(", identity(reduce.combine, dtypes[p], p), "))");
-            }
-            from.push_back(text_.fresh("v"));
-            text_.line(cat("const ", text_.value_type(dtypes[p], width_), " ", from[p], " = ", yielded, ";"));
-            into.push_back(width_ == 1 ? scalars[p]
-                                       : cat(accumulators[p], "[", chain.empty() ? "0" : chain, "]"));
-          }
-          print_combine(reduce.combine, into, from, dtypes, width_);
-        },
-        true);
-    facts_ = outer;
-    text_.close();
-  });
-
-  // The tree combines the chains, then halves of the vector, then the tail's scalar.
-  auto chain_names = [&](int u) {
-    std::vector<std::string> names;
-    for (size_t p = 0; p < parts; ++p) names.push_back(cat(accumulators[p], "[", u, "]"));
-    return names;
-  };
-  for (int half = chains / 2; half >= 1; half /= 2)
-    for (int u = 0; u < half; ++u)
-      print_combine(reduce.combine, chain_names(u), chain_names(u + half), dtypes, width);
-  std::vector<std::string> now = chain_names(0);
-  // LLVM 19 turns a sum of 16 products of bytes into vpdpbusd and loses three of its four 32-bit sums. An
-  // empty asm statement hides the pattern from it.
-  bool opaque = text_.is_cuda() || !text_.target().vnni || reduce.combine != loop::Combine::kSum;
-  for (int w = width / 2; w >= 1; w /= 2) {
-    const int bytes_here = 2 * w * byte_size(DType::kI32);
-    for (size_t p = 0; !opaque && p < parts && dtypes[p] == DType::kI32; ++p)
-      if (bytes_here <= text_.target().vector_bytes && bytes_here >= 16) {
-        text_.line(cat("__asm__(\"\" : \"+v\"(", now[p], "));"));
-        opaque = true;
-      }
-    std::vector<std::string> low, high;
-    for (size_t p = 0; p < parts; ++p) {
-      const std::string type = text_.value_type(dtypes[p], w);
-      low.push_back(text_.fresh("a"));
-      high.push_back(text_.fresh("a"));
-      auto half = [&](int from) -> std::string {
-        if (w == 1) return cat(now[p], "[", from, "]");
-        // Shuffles need storable elements: bools are converted to bytes.
-        std::string list;
-        for (int l = 0; l < w; ++l) list += cat(", ", from + l);
-        if (dtypes[p] != DType::kBool)
-          return cat("__builtin_shufflevector(", now[p], ", ", now[p], list, ")");
-        const std::string bytes = text_.value_type(DType::kU8, 2 * w);
-        text_.value_type(DType::kU8, w);
-        return cat("__builtin_convertvector(__builtin_shufflevector(__builtin_convertvector(", now[p], ", ",
-                   bytes, "), __builtin_convertvector(", now[p], ", ", bytes, ")", list, "), ", type, ")");
-      };
-      text_.line(cat(type, " ", low[p], " = ", half(0), ";"));
-      text_.line(cat("const ", type, " ", high[p], " = ", half(w), ";"));
-    }
-    print_combine(reduce.combine, low, high, dtypes, w);
-    now = low;
-  }
-  if (scalar_tail) print_combine(reduce.combine, now, scalars, dtypes, 1);
-  for (size_t p = 0; p < parts; ++p)
-    is_storage_float(dtypes[p]) ? define(reduce.results[p], rounded(now[p], dtypes[p], 1), 1)
-                                : set_value(reduce.results[p], {now[p], dtypes[p], 1});
 }
 
 void Body::print_scan(const loop::Scan& scan) {

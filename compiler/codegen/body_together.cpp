@@ -62,7 +62,10 @@ void Body::print_together(std::vector<Body>& bodies, sym::Expr along,
     if (const auto* loop = std::get_if<loop::For>(&stmt->node))
       first.print_loops(loop->dims, 0, [&] { within(loop->dims, loop->body); });
     else if (const auto* reduce = std::get_if<loop::Reduce>(&stmt->node))
-      print_reduces(bodies, *reduce, [&] { within(reduce->dims, reduce->body); });
+      print_reduces(bodies, *reduce, [&] {
+        first.prefetch_next_row(*reduce);
+        within(reduce->dims, reduce->body);
+      });
     else
       for (Body& body : bodies) body.print(*stmt);
   }
@@ -108,46 +111,6 @@ void Body::prefetch_next_row(const loop::Reduce& reduce) {
                    "__builtin_prefetch(", text_.pointer(load->access.buffer), " + (", offset(load->access),
                    " + ", row, "), 0, 2);"));
   }
-}
-
-void Body::print_reduces(std::vector<Body>& bodies, const loop::Reduce& reduce,
-                         const std::function<void()>& inside) {
-  Body& first = bodies[0];
-  KernelText& text = first.text_;
-  const size_t parts = reduce.results.size();
-  std::vector<DType> dtypes;
-  for (loop::ValueId id : reduce.results) dtypes.push_back(first.nest_.values[id.value].dtype);
-  std::vector<std::vector<std::string>> accumulators(bodies.size());
-  for (std::vector<std::string>& of_one : accumulators)
-    for (size_t p = 0; p < parts; ++p) of_one.push_back(text.fresh("a"));
-  // Their width is known once the terms are printed.
-  int width = 1;
-  const std::string loops = text.capture([&] {
-    first.print_loops(reduce.dims, 0, [&] {
-      first.prefetch_next_row(reduce);
-      inside();
-      for (const Body& body : bodies)
-        for (loop::ValueId id : reduce.yields) width = std::max(width, body.value(id).width);
-      for (size_t b = 0; b < bodies.size(); ++b) {
-        std::vector<std::string> from;
-        for (loop::ValueId id : reduce.yields) from.push_back(bodies[b].widened(bodies[b].value(id), width));
-        bodies[b].print_combine(reduce.combine, accumulators[b], from, dtypes, width);
-      }
-    });
-  });
-  for (const std::vector<std::string>& of_one : accumulators)
-    for (size_t p = 0; p < parts; ++p) {
-      const std::string type = text.value_type(dtypes[p], width);
-      text.line(
-          cat(type, " ", of_one[p], " = (", type, ")(", first.identity(reduce.combine, dtypes[p], p), ");"));
-    }
-  text.append(loops);
-  for (size_t b = 0; b < bodies.size(); ++b)
-    for (size_t p = 0; p < parts; ++p)
-      is_storage_float(dtypes[p])
-          ? bodies[b].define(reduce.results[p], bodies[b].rounded(accumulators[b][p], dtypes[p], width),
-                             width)
-          : bodies[b].set_value(reduce.results[p], {accumulators[b][p], dtypes[p], width});
 }
 
 }  // namespace stridec::codegen

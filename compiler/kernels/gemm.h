@@ -14,6 +14,9 @@
 // tile's FMAs hide the stores. Per kGemmStep of k it prefetches `lines` cache lines, starting at `ahead`: if
 // the next panel of b comes from memory, the first tile to use it would otherwise wait for it.
 //
+// The sum of a call is added to the tile at its end. Callers split long sums, so that rounding errors do not
+// grow with k.
+//
 // Deep kernels vectorise along k: a group fills a vector, an accumulator belongs to a single column, and its
 // lanes are summed after the last k.
 //

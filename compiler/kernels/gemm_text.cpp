@@ -46,11 +46,11 @@ template <int R>
 struct sums {
   vec acc[R][V];
 
-  __attribute__((always_inline)) void start(const element* tile, long accumulate) {
+  __attribute__((always_inline)) void start() {
 #pragma clang loop unroll(full)
     for (int i = 0; i < R; ++i)
 #pragma clang loop unroll(full)
-      for (int j = 0; j < V; ++j) acc[i][j] = accumulate ? *(const vec*)(tile + (i * V + j) * L) : (vec)(0);
+      for (int j = 0; j < V; ++j) acc[i][j] = (vec)(0);
   }
   __attribute__((always_inline)) void add(const element* const (&a)[R], long k, const element* b) {
     vec column[V];
@@ -63,7 +63,12 @@ struct sums {
       for (int j = 0; j < V; ++j) acc[i][j] = PRODUCT(acc[i][j], row, column[j]);
     }
   }
-  __attribute__((always_inline)) void finish(element* tile) {
+  __attribute__((always_inline)) void finish(element* tile, long accumulate) {
+    if (accumulate)
+#pragma clang loop unroll(full)
+      for (int i = 0; i < R; ++i)
+#pragma clang loop unroll(full)
+        for (int j = 0; j < V; ++j) acc[i][j] += *(const vec*)(tile + (i * V + j) * L);
 #pragma clang loop unroll(full)
     for (int i = 0; i < R; ++i)
 #pragma clang loop unroll(full)
@@ -86,11 +91,11 @@ template <int R>
 struct sums {
   vec acc[R][V], offset[V];
 
-  __attribute__((always_inline)) void start(const element* tile, long accumulate) {
+  __attribute__((always_inline)) void start() {
 #pragma clang loop unroll(full)
     for (int i = 0; i < R; ++i)
 #pragma clang loop unroll(full)
-      for (int j = 0; j < V; ++j) acc[i][j] = accumulate ? *(const vec*)(tile + (i * V + j) * L) : (vec)(0);
+      for (int j = 0; j < V; ++j) acc[i][j] = (vec)(0);
 #pragma clang loop unroll(full)
     for (int j = 0; j < V; ++j) offset[j] = (vec)(0);
   }
@@ -109,7 +114,12 @@ struct sums {
       for (int j = 0; j < V; ++j) acc[i][j] = PRODUCT(acc[i][j], row, column[j]);
     }
   }
-  __attribute__((always_inline)) void finish(element* tile) {
+  __attribute__((always_inline)) void finish(element* tile, long accumulate) {
+    if (accumulate)
+#pragma clang loop unroll(full)
+      for (int i = 0; i < R; ++i)
+#pragma clang loop unroll(full)
+        for (int j = 0; j < V; ++j) acc[i][j] += *(const vec*)(tile + (i * V + j) * L);
 #pragma clang loop unroll(full)
     for (int i = 0; i < R; ++i)
 #pragma clang loop unroll(full)
@@ -127,14 +137,12 @@ typedef factor loose __attribute__((aligned(1), may_alias));
 template <int R>
 struct sums {
   vec acc[R][V];
-  bool more;
 
-  __attribute__((always_inline)) void start(const element*, long accumulate) {
+  __attribute__((always_inline)) void start() {
 #pragma clang loop unroll(full)
     for (int i = 0; i < R; ++i)
 #pragma clang loop unroll(full)
       for (int j = 0; j < V; ++j) acc[i][j] = (vec)(0);
-    more = accumulate;
   }
   __attribute__((always_inline)) void add(const a_element* const (&a)[R], long k, const b_element* b) {
     // The shorter side stays in registers meanwhile.
@@ -160,14 +168,14 @@ struct sums {
       }
     }
   }
-  __attribute__((always_inline)) void finish(element* tile) {
+  __attribute__((always_inline)) void finish(element* tile, long accumulate) {
 #pragma clang loop unroll(full)
     for (int i = 0; i < R; ++i) {
       // Whole lines: what reads a tile computes with all lanes, and takes long where they hold subnormal numbers.
       vec line = (vec)(0);
 #pragma clang loop unroll(full)
       for (int j = 0; j < V; ++j) line[j] = total(acc[i][j]);
-      *(vec*)(tile + i * L) = more ? *(const vec*)(tile + i * L) + line : line;
+      *(vec*)(tile + i * L) = accumulate ? *(const vec*)(tile + i * L) + line : line;
     }
   }
 };
@@ -197,7 +205,7 @@ static inline __attribute__((always_inline)) long tile_of(long segments, long ru
                                                           Rest rest) {
   long next = 0;
   sums<R> sum;
-  sum.start(tile, accumulate);
+  sum.start();
   for (long s = 0; s < segments; ++s, a_rows += MAX) {
     const a_element* a[R];
 #pragma clang loop unroll(full)
@@ -220,7 +228,7 @@ static inline __attribute__((always_inline)) long tile_of(long segments, long ru
       for (; k < end; k += G, b += b_stride) sum.add(a, k, b);
     }
   }
-  sum.finish(tile);
+  sum.finish(tile, accumulate);
   return next;
 }
 )";

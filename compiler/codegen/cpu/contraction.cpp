@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kGrain = int64_t{1} << 19;
 // Tile registers (AMX) process this many groups of k in the time that vectors take for one.
 constexpr int kTileSpeed = 8;
+// Sums over more k run in blocks, which limits their rounding errors (body_reduce.cpp).
+constexpr int64_t kLongestChain = 1 << 14, kBlock = 1 << 12;
 // From this many groups of k per epilogue operation on, the epilogue's time is negligible.
 constexpr int kLongSum = 64;
 constexpr std::string_view kNamespace = "products";  // of the micro-kernel's template
@@ -316,18 +318,19 @@ class Emitter {
     epilogue_.print_ahead(rows_);
     if (pieces) text_.close();
     f_.print_shape();
-    const std::string given = cat(segments, ", ", run, ", ", a, ", ", b, ", b_stride, tile, ",
-                                  pieces ? "piece > 0" : "0", ", ahead, lines");
-    const std::string call = cat(multiply_, "(tile_rows, ", given, ");");
+    const Sum sum{segments, run, a, b, pieces ? "piece > 0" : "0", "ahead"};
     if (interleaves()) {
       text_.line("int64_t next = 0;");
       text_.line(cat("if (tile_rows == ", kernel.rows, ") next = ", kNamespace, "::tile_of<", kernel.rows,
-                     ">(", given, ", left, [=](int64_t i) __attribute__((always_inline)) { rest(i, done, ",
+                     ">(", arguments(sum),
+                     ", left, [=](int64_t i) __attribute__((always_inline)) { rest(i, done, ",
                      "done_row); });"));
       text_.line("finish(next, left, done, done_row);");
-      text_.line(cat("if (tile_rows != ", kernel.rows, ") ", call));
+      text_.line(cat("if (tile_rows != ", kernel.rows, ") ", call(sum)));
+    } else if (is_long_sum()) {
+      print_blocks(sum);
     } else {
-      text_.line(call);
+      text_.line(call(sum));
     }
     text_.line("ahead += lines * steps * 64;");
     if (pieces) text_.open("if (piece + 1 == pieces)");
@@ -339,6 +342,51 @@ class Emitter {
     text_.line("first_row += tile_rows;");
     text_.close();
     if (interleaves()) text_.line("finish(0, left, done, done_row);");
+  }
+
+  // What a call of the micro-kernel sums, as C expressions.
+  struct Sum {
+    std::string segments, run, a, b, accumulate, ahead;
+  };
+  static std::string arguments(const Sum& sum) {
+    return cat(sum.segments, ", ", sum.run, ", ", sum.a, ", ", sum.b, ", b_stride, tile, ", sum.accumulate,
+               ", ", sum.ahead, ", lines");
+  }
+  std::string call(const Sum& sum) const { return cat(multiply_, "(tile_rows, ", arguments(sum), ");"); }
+
+  bool is_long_sum() const {
+    if (!is_float(f_.plan.kernel->dtype) || (f_.plan.chunk > 0 && f_.plan.chunk <= kLongestChain))
+      return false;
+    const sym::Interval k = f_.facts.bounds(extent_of(f_.reduced));
+    return !k.has_hi() || k.hi > kLongestChain;
+  }
+
+  // Calls the micro-kernel for each block of the sum.
+  void print_blocks(const Sum& sum) {
+    const int rows = f_.plan.kernel->rows, group = f_.group();
+    const auto ahead = [&](const std::string& steps) { return cat("ahead + ", steps, " * lines * 64"); };
+    Sum block = sum;
+    block.accumulate = cat(sum.accumulate, " || from > 0");
+    if (by_segments()) {
+      const std::string run = cat("(", sum.run, ")");
+      text_.line(cat("const int64_t in_block = sd_max(1, ", kBlock * group, " / sd_max(1, ", run, "));"));
+      text_.open(cat("for (int64_t from = 0; from == 0 || from < ", sum.segments, "; from += in_block)"));
+      block.segments = cat("sd_min(in_block, ", sum.segments, " - from)");
+      block.a = cat(sum.a, " + from * ", rows);
+      block.b = cat(sum.b, " + from * (", run, " / ", group, ") * b_stride");
+      block.ahead = ahead(cat("from * (", run, " / ", group * kernels::kGemmStep, ")"));
+    } else {
+      text_.open(
+          cat("for (int64_t from = 0; from == 0 || from < ", sum.run, "; from += ", kBlock * group, ")"));
+      text_.line(cat("const ", f_.a_element(), "* a_block[", rows, "];"));
+      text_.line(cat("for (int64_t i = 0; i < ", rows, "; ++i) a_block[i] = ", sum.a, "[i] + from;"));
+      block.run = cat("sd_min(", kBlock * group, ", ", sum.run, " - from)");
+      block.a = "a_block";
+      block.b = cat(sum.b, " + from / ", group, " * b_stride");
+      block.ahead = ahead(cat("from / ", group * kernels::kGemmStep));
+    }
+    text_.line(call(block));
+    text_.close();
   }
 
   // Declares the rest of the previous tile's epilogue: `left` rows.
