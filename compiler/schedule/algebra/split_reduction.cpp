@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -270,31 +271,42 @@ class Splitter {
     }
   }
 
-  // The step along each dim of the first load in the reduction that moves along all of them; symbols count as
-  // 64.
+  // The step along each dim of the first load in the reduction that moves along all of them. A product has no
+  // such load: the steps of the result, with the kept dims outermost.
   std::vector<double> steps_of(const std::vector<Dim>& dims) const {
-    std::vector<double> steps(dims.size(), 0);
-    bool found = false;
+    std::vector<double> steps;
     loop::for_each_stmt(reduce_->body, [&](const Stmt& stmt) {
       const auto* load = std::get_if<loop::Load>(&stmt.node);
-      if (!load || found) return;
+      if (!load || !steps.empty()) return;
       Access access = load->access;
       loop::substitute(access, joined_);
-      sym::Facts facts = program_.facts;
-      for (const Dim& dim : dims) facts.set_index(dim.var, dim.extent);
-      for (const Dim& dim : reduce_->dims) facts.set_index(dim.var, dim.extent);
       if (split_.strip)
         loop::substitute(access, {{reduce_->dims[0].var, strip_ * split_.strip + reduce_->dims[0].var}});
-      std::vector<double> here;
-      for (const Dim& dim : dims) {
-        const auto stride = loop::stride_of(program_, access, dim.var, facts);
-        const auto step =
-            stride ? sym::evaluate(*stride, [](Expr) { return std::optional<int64_t>(64); }) : std::nullopt;
-        here.push_back(step ? std::fabs(static_cast<double>(*step)) : 0);
-      }
-      found = std::none_of(here.begin(), here.end(), [](double step) { return step == 0; });
-      if (found) steps = std::move(here);
+      steps = steps_in(access, dims);
+      if (std::ranges::any_of(steps, [](double step) { return step == 0; })) steps.clear();
     });
+    if (!steps.empty()) return steps;
+    for (const Stmt& stmt : nest_.body)
+      if (const auto* store = std::get_if<loop::Store>(&stmt.node); store && steps.empty())
+        steps = steps_in(store->access, dims);
+    steps.resize(dims.size());
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (!find(nest_.dims, dims[d].var)) steps[d] = std::numeric_limits<double>::infinity();
+    return steps;
+  }
+
+  // The step of an access along each dim; symbols count as 64.
+  std::vector<double> steps_in(const Access& access, const std::vector<Dim>& dims) const {
+    sym::Facts facts = program_.facts;
+    for (const Dim& dim : dims) facts.set_index(dim.var, dim.extent);
+    for (const Dim& dim : reduce_->dims) facts.set_index(dim.var, dim.extent);
+    std::vector<double> steps;
+    for (const Dim& dim : dims) {
+      const auto stride = loop::stride_of(program_, access, dim.var, facts);
+      const auto step =
+          stride ? sym::evaluate(*stride, [](Expr) { return std::optional<int64_t>(64); }) : std::nullopt;
+      steps.push_back(step ? std::fabs(static_cast<double>(*step)) : 0);
+    }
     return steps;
   }
 
@@ -334,7 +346,7 @@ class Splitter {
     nest.body.push_back({std::move(inner)});
     // This comes first, since statements that are added take names different from those present.
     loop::substitute(nest.body, joined_);
-    if (deviations_) results.push_back(add_own_deviations(nest));
+    if (deviations_) results = sum_with_deviations(nest);
     for (size_t p = 0; p < partials_.size(); ++p) {
       loop::Store store{.access = {.buffer = partials_[p]}, .value = results[p]};
       for (const Dim& dim : partial_dims_) store.access.index.push_back(dim.var);
@@ -343,24 +355,50 @@ class Splitter {
     return nest;
   }
 
-  // Adds a part's squared deviations from its own mean. The part's sum is the last statement of the nest.
-  ValueId add_own_deviations(Nest& nest) const {
-    const Stmt sum = nest.body.back();
-    const ValueId total = std::get<Reduce>(sum.node).results[0];
-    const DType dtype = nest.values[total.value].dtype;
-    const ValueId mean = add_mean({nest, nest.body}, total, points_of_part());
+  // Replaces a part's sum, the last statement of the nest, by the sum and the squared deviations from the
+  // part's mean, in one pass over x, which is shifted by one of the part's elements, k:
+  //
+  //   a = sum of (x - k)     b = sum of (x - k)^2     sum of x = n * k + a     deviations = b - a * a / n
+  //
+  // The subtraction loses the digits of 1 + n * (k - mean)^2 / deviations, which is at most n + 1, and small
+  // unless k is an outlier: it is the median of three elements. (Chan, Golub, LeVeque: Algorithms for
+  // Computing the Sample Variance, 1983.)
+  std::vector<ValueId> sum_with_deviations(Nest& nest) const {
+    Reduce sum = std::get<Reduce>(nest.body.back().node);
+    nest.body.pop_back();
+    const DType dtype = nest.values[sum.results[0].value].dtype;
+    const ValueId one = element(nest, sum, 1), two = element(nest, sum, 2), three = element(nest, sum, 3);
+    loop::Writer w{nest, nest.body};
+    const ValueId low = w.let(ScalarOp::kMin, dtype, {one, two}),
+                  high = w.let(ScalarOp::kMax, dtype, {one, two});
+    const ValueId shift = w.let(ScalarOp::kMax, dtype, {low, w.let(ScalarOp::kMin, dtype, {high, three})});
+
+    loop::Writer in_loop{nest, sum.body};
+    const ValueId shifted = in_loop.let(ScalarOp::kSub, dtype, {sum.yields[0], shift});
+    sum.yields = {shifted, in_loop.let(ScalarOp::kMul, dtype, {shifted, shifted})};
+    sum.results.push_back(loop::add_value(nest, dtype));
+    const ValueId a = sum.results[0], b = sum.results[1];
+    nest.body.push_back({std::move(sum)});
+    const ValueId n = w.index(points_of_part(), dtype);
+    const ValueId total = w.let(ScalarOp::kAdd, dtype, {w.let(ScalarOp::kMul, dtype, {n, shift}), a});
+    const ValueId of_shift = w.let(ScalarOp::kDiv, dtype, {w.let(ScalarOp::kMul, dtype, {a, a}), n});
+    const ValueId deviations = w.let(ScalarOp::kSub, dtype, {b, of_shift});
+    return {total, w.let(ScalarOp::kMax, dtype, {deviations, w.constant(loop::float_scalar(dtype, 0))})};
+  }
+
+  // Appends what the reduction yields at the point that is this number of quarters of the way through its dims.
+  ValueId element(Nest& nest, const Reduce& reduce, int quarters) const {
     loop::Cloner names(nest);
     loop::for_each_stmt(nest_.body, [&](const Stmt& stmt) {
       loop::for_each_use(stmt, [&](ValueId used) { names.map(used, used); });
     });
-    Stmt copy = names.clone(nest, sum);
-    auto& squares = std::get<Reduce>(copy.node);
-    loop::Writer w{nest, squares.body};
-    const ValueId deviation = w.let(ScalarOp::kSub, dtype, {squares.yields[0], mean});
-    squares.yields = {w.let(ScalarOp::kMul, dtype, {deviation, deviation})};
-    const ValueId result = squares.results[0];
-    nest.body.push_back(std::move(copy));
-    return result;
+    Stmt copy = names.clone(nest, Stmt{reduce});
+    auto& at_point = std::get<Reduce>(copy.node);
+    sym::Substitution point;
+    for (const Dim& dim : at_point.dims) point[dim.var] = sym::floordiv(dim.extent * quarters, 4);
+    loop::substitute(at_point.body, point);
+    std::ranges::move(at_point.body, std::back_inserter(nest.body));
+    return at_point.yields[0];
   }
 
   // How many points of the reduction a partial result covers.

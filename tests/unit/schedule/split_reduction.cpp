@@ -136,18 +136,28 @@ TEST_CASE("a variance is split together with its mean") {
   const Program after = split(before, "split_reduction %r3", &reason);
   CHECK(to_string(after, after[std::get<Launch>(after.steps[0].node).nest]) ==
         R"(nest norm (%i0<n, %r3<m, %i1<5)
-  %2 : f32 = reduce sum (%r2<4)
+  %10 : f32 = load x[%i0, %r3, 4*%i1 + 1]
+  %12 : f32 = load x[%i0, %r3, 4*%i1 + 2]
+  %14 : f32 = load x[%i0, %r3, 4*%i1 + 3]
+  %16 : f32 = min %10 %12
+  %17 : f32 = max %10 %12
+  %18 : f32 = min %17 %14
+  %19 : f32 = max %16 %18
+  %2 : f32, %22 : f32 = reduce sum (%r2<4)
     %1 : f32 = load x[%i0, %r3, 4*%i1 + %r2]
-    yield %1
-  %10 : f32 = constant 4
-  %11 : f32 = div %2 %10
-  %13 : f32 = reduce sum (%r4<4)
-    %12 : f32 = load x[%i0, %r3, 4*%i1 + %r4]
-    %14 : f32 = sub %12 %11
-    %15 : f32 = mul %14 %14
-    yield %15
-  store t3[%i0, %r3, %i1] %2
-  store t4[%i0, %r3, %i1] %13
+    %20 : f32 = sub %1 %19
+    %21 : f32 = mul %20 %20
+    yield %20 %21
+  %23 : f32 = constant 4
+  %24 : f32 = mul %23 %19
+  %25 : f32 = add %24 %2
+  %26 : f32 = mul %2 %2
+  %27 : f32 = div %26 %23
+  %28 : f32 = sub %22 %27
+  %29 : f32 = constant 0
+  %30 : f32 = max %28 %29
+  store t3[%i0, %r3, %i1] %25
+  store t4[%i0, %r3, %i1] %30
 )");
   CHECK(to_string(after, after[std::get<Launch>(after.steps[1].node).nest]) == R"(nest norm (%i0<n, %i1<5)
   %0 : f32 = index 4*m
