@@ -23,10 +23,32 @@ int64_t taps_between(const loop::Reduce& reduce, sym::Expr var) {
   return 0;
 }
 
+// Drops the given values that no reduction uses.
+void keep_used(PointWindow& window) {
+  std::set<uint32_t> used;
+  const auto use = [&](const loop::Stmt& stmt) {
+    loop::for_each_use(stmt, [&](loop::ValueId id) { used.insert(id.value); });
+  };
+  for (const loop::Reduce* reduce : window.reduces) {
+    for (const loop::Stmt& stmt : reduce->body) use(stmt);
+    for (loop::ValueId id : reduce->yields) used.insert(id.value);
+  }
+  for (size_t i = window.given.size(); i-- > 0;) {
+    bool needed = false;
+    loop::for_each_result(*window.given[i],
+                          [&](loop::ValueId id) { needed = needed || used.contains(id.value); });
+    if (needed)
+      use(*window.given[i]);
+    else
+      window.given.erase(window.given.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
 }  // namespace
 
 std::optional<PointWindow> match_point_window(const loop::Program& program, const loop::Nest& nest) {
   PointWindow out;
+  std::set<uint32_t> given;
   auto plain = [&](const loop::Stmt& stmt) {
     if (loop::body_of(stmt) || std::holds_alternative<loop::Bind>(stmt.node)) return false;
     const auto* store = std::get_if<loop::Store>(&stmt.node);
@@ -38,6 +60,11 @@ std::optional<PointWindow> match_point_window(const loop::Program& program, cons
     const auto* reduce = std::get_if<loop::Reduce>(&stmt.node);
     if (!reduce) {
       if (!plain(stmt)) return std::nullopt;
+      bool free = !loop::access_of(stmt);
+      loop::for_each_use(stmt, [&](loop::ValueId id) { free = free && given.contains(id.value); });
+      if (!free) continue;
+      loop::for_each_result(stmt, [&](loop::ValueId id) { given.insert(id.value); });
+      out.given.push_back(&stmt);
       continue;
     }
     int64_t taps = 1;
@@ -45,7 +72,7 @@ std::optional<PointWindow> match_point_window(const loop::Program& program, cons
       const int64_t extent = sym::as_const(dim.extent).value_or(kMostTaps + 1);
       if (extent < 1 || extent > kMostTaps || (taps *= extent) > kMostTaps) return std::nullopt;
     }
-    std::set<uint32_t> own;
+    std::set<uint32_t> own = given;
     bool closed = true;
     for (const loop::Stmt& inner : reduce->body) {
       if (!plain(inner) || std::holds_alternative<loop::Store>(inner.node)) return std::nullopt;
@@ -58,6 +85,7 @@ std::optional<PointWindow> match_point_window(const loop::Program& program, cons
     out.reduces.push_back(reduce);
   }
   if (out.reduces.empty() || out.loads.empty()) return std::nullopt;
+  keep_used(out);
   return out;
 }
 

@@ -12,8 +12,9 @@
 namespace stridec::kernels {
 
 // Holds pointers into the nest. Every reduction has at most kMostTaps taps, uses only values that it computes
-// itself, and contains no loops. There are no other loops, and no store updates.
+// itself or `given` ones, and contains no loops. There are no other loops, and no store updates.
 struct PointWindow {
+  std::vector<const loop::Stmt*> given;  // constants and functions of indices before the reductions
   std::vector<const loop::Reduce*> reduces;
   std::vector<const loop::Load*> loads;  // loads of the reductions
 };

@@ -164,7 +164,11 @@ void reduce_window_lower(Lowering& l, const Node& node) {
 
 // ---- argmax of a window ----------------------------------------------------------------------------------
 
-Inferred window_argmax_shape(Builder& b, const Node& node) { return {{{DType::kI64, pooled(b, node)}}, {}}; }
+// Of type `dtype`, if that is set: i32 takes the place of i64 where it holds every index.
+Inferred window_argmax_shape(Builder& b, const Node& node) {
+  const DType dtype = node.attributes.find("dtype") ? node.attributes.dtype("dtype") : DType::kI64;
+  return {{{dtype, pooled(b, node)}}, {}};
+}
 
 void window_argmax_lower(Lowering& l, const Node& node) {
   const Windows w = pooling_windows(node);
@@ -188,7 +192,7 @@ void window_argmax_lower(Lowering& l, const Node& node) {
         n.cast(n.load(x, where), wide),
         n.index_value(sym::select(inside, flat, std::numeric_limits<int64_t>::max()))};
   });
-  n.store(to, at, results[1]);
+  n.store(to, at, n.cast(results[1], to.dtype, true));
   n.finish(&l.steps());
 }
 
@@ -280,6 +284,10 @@ Ids reduce_window_gradient(Builder& b, const Node& node, const Ids& outputs) {
   if (combine == Combine::kSum) return {window_spread(g, std::nullopt, x.shape(), w)};
   if (combine == Combine::kProd) return gradient_through(b, node, product_of_elements(x, node, w), g);
   graph::Attributes attributes = node.attributes;
+  // The places stay in memory until the backward pass.
+  const int64_t first = x.rank() - static_cast<int64_t>(w.spatial());
+  const auto range = b.facts().bounds(count(x.shape(), first, x.rank()));
+  if (range.has_hi() && range.hi < std::numeric_limits<int32_t>::max()) attributes.set("dtype", DType::kI32);
   const Term places(b, b.add1(OpKind::kWindowArgMax, {combine == Combine::kMin ? (-x).id() : x.id()},
                               std::move(attributes)));
   return {window_spread(g, places, x.shape(), w)};

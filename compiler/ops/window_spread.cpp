@@ -20,8 +20,9 @@ Inferred window_spread_shape(Builder& b, const Node& node) {
   if (is_bool(type.dtype)) does_not_fit("window_spread does not take bools");
   if (node.inputs.size() > 1) {
     const Type& places = b.type(node.inputs[1]);
-    if (places.dtype != DType::kI64 || places.shape.size() != type.shape.size())
-      does_not_fit("window_spread: places are i64, one for each window");
+    if ((places.dtype != DType::kI64 && places.dtype != DType::kI32) ||
+        places.shape.size() != type.shape.size())
+      does_not_fit("window_spread: places are i64 or i32, one for each window");
     for (size_t d = 0; d < type.shape.size(); ++d)
       expect_equal(b, type.shape[d], places.shape[d], "window_spread: {0} windows, {1} places");
   }
@@ -72,7 +73,8 @@ void window_spread_lower(Lowering& l, const Node& node) {
     if (!chosen) return value;
     loop::Access place = loop::access(places, from);
     place.mask = inside;
-    const loop::Value hit = loop::eq(n.load(place, loop::int_scalar(DType::kI64, -1)), n.index_value(flat));
+    const loop::Value chosen_place = n.load(place, loop::int_scalar(places.dtype, -1));
+    const loop::Value hit = loop::eq(chosen_place, n.cast(n.index_value(flat), places.dtype));
     return loop::select(hit, value, n.constant(wide, 0));
   });
   n.store(to, at, n.cast(sum, to.dtype));
@@ -100,7 +102,8 @@ Ids window_spread_gradient(Builder& b, const Node& node, const Ids& outputs) {
   // A window outside of the input has no position. Its index is one past the end, where the padding
   // holds a zero.
   const size_t spatial = pooling_windows(node).spatial();
-  const Term flat = flat_places(u, spatial), places = flat_places({b, node.inputs[1]}, spatial);
+  const Term flat = flat_places(u, spatial),
+             places = flat_places(cast({b, node.inputs[1]}, DType::kI64), spatial);
   const int64_t last = flat.rank() - 1;
   Shape none(static_cast<size_t>(flat.rank()), 0), one = none;
   one.back() = 1;

@@ -303,6 +303,7 @@ class WindowEmitter {
     size_t use = 0;
     for (const size_t q : group.points) {
       set_point(block_[q]);
+      for (const loop::Stmt* stmt : window_->given) body_.print(*stmt);
       for (const loop::Stmt& stmt : of.reduce.body) {
         if (const auto* load = std::get_if<loop::Load>(&stmt.node))
           body_.set_stored(load->result, group.uses[use++]->second.text, program_[load->access.buffer].dtype);
