@@ -1,6 +1,7 @@
 #include "compiler/schedule/layout/narrow_storage.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -16,6 +17,7 @@ using loop::BufferId;
 using loop::NestId;
 
 constexpr double kLarge = 1 << 16;  // elements
+constexpr double kWindow = 64;      // most terms of a sum over neighbours, such as that of pooling
 
 struct Uses {
   std::set<NestId> readers, writers;
@@ -108,7 +110,8 @@ class Narrowing {
     const bool contraction = loop::classify_contraction(nest).has_value();
     bool plain = true, reduces = false;
     for (const loop::Stmt& stmt : nest.body) {
-      reduces = reduces || std::holds_alternative<loop::Reduce>(stmt.node);
+      if (const auto* reduce = std::get_if<loop::Reduce>(&stmt.node))
+        reduces = reduces || !is_window(nest, *reduce);
       const auto* store = std::get_if<loop::Store>(&stmt.node);
       if (store && store->access.buffer == id && reduces && !contraction) plain = false;
     }
@@ -118,6 +121,25 @@ class Narrowing {
       if (store && store->update) plain = false;
     });
     return plain;
+  }
+
+  // Whether the reduction combines a few neighbours of its point, as pooling does.
+  bool is_window(const loop::Nest& nest, const loop::Reduce& reduce) const {
+    double points = 1;
+    for (const loop::Dim& dim : reduce.dims) {
+      const sym::Interval range = program_.facts.bounds(dim.extent);
+      points *= range.has_hi() ? static_cast<double>(range.hi) : std::numeric_limits<double>::infinity();
+    }
+    const auto moves = [](sym::Expr e, const std::vector<loop::Dim>& dims) {
+      return std::ranges::any_of(dims, [&](const loop::Dim& dim) { return sym::depends_on(e, dim.var); });
+    };
+    bool beside = true;
+    loop::for_each_stmt(reduce.body, [&](const loop::Stmt& stmt) {
+      if (const auto* load = std::get_if<loop::Load>(&stmt.node))
+        for (const sym::Expr index : load->access.index)
+          beside = beside && (!moves(index, reduce.dims) || moves(index, nest.dims));
+    });
+    return beside && points <= kWindow;
   }
 
   void narrow(BufferId id) {
