@@ -189,19 +189,29 @@ void CooperativeEmitter::print_meeting(const loop::Reduce& reduce, const std::ve
       text_.line(cat(into[p], " = part_", into[p], "[threadIdx.x % ", warps, "][0];"));
     print_shuffles(reduce, points, dtypes, warps / 2, 1);
   } else {
-    open_points();
-    for (size_t p = 0; p < into.size(); ++p) text_.line(cat(points[p], " = part_", into[p], "[0]", at, ";"));
-    const std::string w = text_.fresh("w");
+    // One thread combines a column for all that need it.
+    const std::string t = text_.fresh("t"), w = text_.fresh("w");
+    text_.open(cat("for (int ", t, " = threadIdx.x; ", t, " < ", all, "; ", t, " += ", team, ")"));
+    std::vector<std::string> sums, others;
+    for (size_t p = 0; p < into.size(); ++p) {
+      sums.push_back(text_.fresh("a"));
+      text_.line(cat(text_.value_type(dtypes[p]), " ", sums[p], " = part_", into[p], "[0][", t, "];"));
+    }
     text_.line("#pragma unroll");
     text_.open(cat("for (int ", w, " = 1; ", w, " < ", warps, "; ++", w, ")"));
-    std::vector<std::string> others;
     for (size_t p = 0; p < into.size(); ++p) {
       others.push_back(text_.fresh("v"));
-      text_.line(cat("const ", text_.value_type(dtypes[p]), " ", others.back(), " = part_", into[p], "[", w,
-                     "]", at, ";"));
+      text_.line(cat("const ", text_.value_type(dtypes[p]), " ", others[p], " = part_", into[p], "[", w, "][",
+                     t, "];"));
     }
-    body_.print_combine(reduce.combine, points, others, dtypes, 1);
+    body_.print_combine(reduce.combine, sums, others, dtypes, 1);
     text_.close();
+    for (size_t p = 0; p < into.size(); ++p)
+      text_.line(cat("part_", into[p], "[0][", t, "] = ", sums[p], ";"));
+    text_.close();
+    text_.line("__syncthreads();");
+    open_points();
+    for (size_t p = 0; p < into.size(); ++p) text_.line(cat(points[p], " = part_", into[p], "[0]", at, ";"));
     close_points();
   }
   text_.line("__syncthreads();");  // before the next point writes them
