@@ -89,13 +89,25 @@ bool is_weight(const loop::Program& program, const Factor& factor) {
   return loads.size() == 1 && program[loads[0]->buffer].storage == loop::Storage::kParameter;
 }
 
+// Whether the load is of a matrix whose lines and depth are at constant distances (MatrixSide::find_matrix()).
+bool is_matrix(const loop::Program& program, const loop::Access& access, const Dims& lines, const Dims& depth,
+               const sym::Facts& facts) {
+  if (!access.mask.is_const(1)) return false;
+  const Expr offset = kernels::offset_of(program, access, facts);
+  return kernels::merged_step(loop::at_zero(offset, depth), lines, facts) &&
+         kernels::merged_step(loop::at_zero(offset, lines), depth, facts);
+}
+
 Lines lines_of(const loop::Program& program, const Factor& factor, const Dims& lines, const Dims& depth,
                const sym::Facts& facts) {
   const std::vector<const loop::Access*> loads = loads_of(factor);
   if (depth.size() < 2 || is_weight(program, factor)) return Lines::kMatrix;
-  const bool windows = loads.size() == 1 && factor.slice.size() <= 2 &&
-                       kernels::match_im2col(program, *loads[0], lines, depth, facts);
-  return windows ? Lines::kWindows : Lines::kGathered;
+  if (loads.size() != 1 || factor.slice.size() > 2) return Lines::kGathered;
+  if (is_matrix(program, *loads[0], lines, depth, facts)) return Lines::kMatrix;
+  const bool deep = kernels::along_depth(program, factor, lines, depth, facts);
+  return kernels::match_im2col(program, *loads[0], deep ? lines : depth, deep ? depth : lines, facts)
+             ? Lines::kWindows
+             : Lines::kGathered;
 }
 
 // One schedule serves all sizes, so plans are evaluated at several; each symbol takes the size, clamped to

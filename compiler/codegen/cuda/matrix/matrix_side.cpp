@@ -52,13 +52,20 @@ MatrixSide::MatrixSide(MatrixFrame& frame, const std::string& name, bool vectors
 }
 
 void MatrixSide::find_map() {
-  if (!find_matrix() && along_depth_) find_windows();
+  if (!find_matrix()) find_windows();
   if (!map_) return;
   for (Expr extent : map_->dims) condition_ = sym::logical_and(condition_, sym::ge(extent, 1));
 }
 
 void MatrixSide::find_windows() {
-  windows_ = kernels::match_im2col(f_.program, load_->access, dims_, f_.depth, f_.facts);
+  if (!along_depth_ && !f_.kernel.is_wgmma()) return;
+  positions_ = along_depth_ ? dims_ : f_.depth;
+  // A batch of images: a tile that ended within a line of the depth would continue in the next image.
+  if (!along_depth_ && f_.batch.size() == 1 && sym::depends_on(load_->access.index[0], f_.batch[0].var) &&
+      f_.facts.known_divisor(extent_of(f_.depth)) % f_.kernel.depth == 0)
+    positions_.insert(positions_.begin(), f_.batch[0]);
+  windows_ =
+      kernels::match_im2col(f_.program, load_->access, positions_, along_depth_ ? f_.depth : dims_, f_.facts);
   if (!windows_) return;
   const loop::Buffer& buffer = f_.program[load_->access.buffer];
   TensorMap& map = map_.emplace(TensorMap{.buffer = load_->access.buffer, .dtype = element_});
@@ -74,8 +81,8 @@ void MatrixSide::find_windows() {
   map.dims.push_back(buffer.shape[windows_->image]);
   map.strides.push_back(buffer.strides[windows_->image] * f_.element_bytes());
   map.element_strides.push_back(1);
-  map.box = {f_.kernel.depth, extent_};
-  map.swizzle = f_.kernel.depth * f_.element_bytes();
+  map.swizzle = along_depth_ ? f_.kernel.depth * f_.element_bytes() : 128;
+  map.box = {map.swizzle / f_.element_bytes(), along_depth_ ? extent_ : f_.kernel.depth};
 }
 
 // Matches a matrix in memory, with dims of the batch.
@@ -128,20 +135,31 @@ void MatrixSide::print_boxes(const std::string& map) {
                      i * 64, ", ", deep, batch, ");"));
 }
 
-// Copies from the window of the tile's first line on, for this step's tap and channels.
+// Copies windows for this step's taps and channels: those of the tile's lines, or, if the windows are the
+// depth, those of this step, for each panel of rows.
 void MatrixSide::print_windows(const std::string& map) {
   KernelText& text = f_.text;
-  Body body = f_.body();
-  f_.print_indices(dims_, first_, body);
   text.line(cat("const ", f_.index_type(), " deep = (", f_.index_type(), ")next * ", f_.kernel.depth, ";"));
+  if (along_depth_) return print_window(map, "fill_tile", first_);
+  for (int i = 0; i < extent_ / map_->box[0]; ++i)
+    print_window(map, cat("fill_tile + ", i * f_.kernel.depth * map_->swizzle),
+                 cat(first_, " + ", i * map_->box[0]));
+}
+
+void MatrixSide::print_window(const std::string& map, const std::string& to, const std::string& row) {
+  Body body = f_.body();
+  f_.text.open("");
+  f_.print_indices(dims_, row, body);
   f_.print_indices(f_.depth, "deep", body);
-  std::string at = cat("(int)(", body.index(f_.depth.back().var + windows_->first_channel), ")"), offsets;
+  const Expr channel = (along_depth_ ? f_.depth : dims_).back().var;
+  std::string at = cat("(int)(", body.index(channel + windows_->first_channel), ")"), offsets;
   for (const kernels::Im2col::Place& place : windows_->places) {
     at += cat(", (int)(", body.index(place.row * place.step + place.lower), ")");
     offsets += cat(", (int)(", place.tap ? body.index(*place.tap * place.dilation) : "0", ")");
   }
-  text.line(cat("copy_window", map_->dims.size(), "(fill_tile, &", map, ", full, ", at, ", (int)(",
-                body.index(dims_[0].var), ")", offsets, ");"));
+  f_.text.line(cat("copy_window", map_->dims.size(), "(", to, ", &", map, ", full, ", at, ", (int)(",
+                   body.index(positions_[0].var), ")", offsets, ");"));
+  f_.text.close();
 }
 
 std::optional<loop::BufferId> MatrixSide::buffer() const {

@@ -75,6 +75,8 @@ class MatrixSide {
   bool find_matrix();
   void find_windows();
   void print_windows(const std::string& map);
+  // Copies one box to `to`; `row`: the tile's first row that it holds.
+  void print_window(const std::string& map, const std::string& to, const std::string& row);
   std::string mask_text(Body& body, const std::string& i);
 
   MatrixFrame& f_;
@@ -94,6 +96,7 @@ class MatrixSide {
   std::optional<TensorMap> map_;
   std::vector<sym::Expr> map_batch_;  // for a matrix: the map's dims after the first two
   std::optional<kernels::Im2col> windows_;
+  Dims positions_;  // of the windows, in order
 };
 
 }  // namespace stridec::codegen::cuda
