@@ -12,6 +12,7 @@
 #include "cli/library.h"
 #include "cli/output.h"
 #include "cli/reference_operators.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/gpu_target.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
@@ -224,9 +225,9 @@ int bench(const Flags& flags, const Globals& globals) {
   }
   const std::string sizes =
       join(first.sizes, ", ", [](const auto& size) { return cat(size.first, " ", size.second); });
-  const std::string where = gpu ? cat(first.library->variant(), " on ", gpu->name())
-                                : cat(first.library->variant(), ", ", first.library->threads(),
-                                      first.library->threads() == 1 ? " thread" : " threads");
+  const std::string where =
+      gpu ? cat(first.library->variant(), " on ", gpu->name())
+          : cat(first.library->variant(), ", ", counted(first.library->threads(), "thread"));
   const std::string subject = first.library->functions().size() == 1
                                   ? flags.artifact
                                   : cat(flags.artifact, ", ", first.library->function());

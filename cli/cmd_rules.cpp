@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/check_rules.h"
@@ -82,8 +83,7 @@ int operators(const Globals& globals) {
         join(row.parameters, ", ", [](std::string_view p) { return std::string(p); });
     const bool both = row.input_of || row.name == "matmul";
     rows.push_back({std::string(row.name),
-                    cat(row.tensors, row.tensors == 1 ? " tensor" : " tensors",
-                        parameters.empty() ? "" : ", ", parameters),
+                    cat(counted(row.tensors, "tensor"), parameters.empty() ? "" : ", ", parameters),
                     both ? "match, yield" : "yield"});
     all.push_back(
         {{"operator", row.name}, {"tensors", row.tensors}, {"parameters", row.parameters}, {"match", both}});

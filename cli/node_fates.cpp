@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cli/output.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/kernels.h"
@@ -119,7 +120,7 @@ std::string summary_of(const std::vector<NodeRow>& nodes) {
   std::sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
-  return cat(nodes.size(), nodes.size() == 1 ? " node" : " nodes", counts.empty() ? "" : ": ",
+  return cat(counted(nodes.size(), "node"), counts.empty() ? "" : ": ",
              join(counts, ", ", [](const auto& count) { return cat(count.second, " ", count.first); }));
 }
 

@@ -7,6 +7,7 @@
 
 #include "cli/json_values.h"
 #include "cli/output.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
@@ -69,8 +70,8 @@ std::string about(const Json& profile, bool traced) {
     for (const auto& [name, size] : given->items()) sizes += cat(", ", name, " = ", size.dump());
   const double threads = number_at(profile, "threads");
   return cat("Measured by ", traced ? "profile" : "bench", ": ", text_at(profile, "variant"),
-             threads > 0 ? cat(", ", static_cast<int>(threads), threads == 1 ? " thread" : " threads") : "",
-             sizes, ". The roofs are what this machine reached on the same threads.");
+             threads > 0 ? cat(", ", counted(threads, "thread")) : "", sizes,
+             ". The roofs are what this machine reached on the same threads.");
 }
 
 // The kernels that would save the most time if they reached their roof.

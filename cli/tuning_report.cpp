@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/output.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/text.h"
 
 namespace stridec::cli {
@@ -62,9 +63,8 @@ std::string tuning_text(const Compilation& made, double seconds, const std::stri
   std::vector<std::string> parts;
   if (found.measured > 0) parts.push_back(cat(found.measured, " measured in ", human_seconds(seconds)));
   if (found.found > 0) parts.push_back(cat(found.found, " from the database"));
-  if (found.left > 0)
-    parts.push_back(cat(found.left, found.left == 1 ? " keeps its default" : " keep their defaults"));
-  std::string text = cat(all, all == 1 ? " kernel: " : " kernels: ", join(parts, ", "));
+  if (found.left > 0) parts.push_back(counted(found.left, "keeps its default", "keep their defaults"));
+  std::string text = cat(counted(all, "kernel"), ": ", join(parts, ", "));
   if (found.after > 0)
     text += found.best.empty() ? "; the default schedules are the fastest"
                                : cat("; ", times(found.before / found.after), " as fast as the defaults, '",
