@@ -157,6 +157,11 @@ onnx::Bytes merged(const Adapter& adapter, const onnx::Bytes& weight, DType dtyp
   return onnx::own_bytes(std::move(bytes));
 }
 
+PeftFiles peft_files(const std::string& folder) {
+  const std::filesystem::path path(folder);
+  return {(path / "adapter_model.safetensors").string(), (path / "adapter_config.json").string()};
+}
+
 void write_peft(const std::string& folder, const std::vector<Adapter>& adapters) {
   std::vector<std::pair<std::string, Array>> tensors;
   nlohmann::ordered_json modules = nlohmann::json::array();
@@ -180,9 +185,9 @@ void write_peft(const std::string& folder, const std::vector<Adapter>& adapters)
                                          {"modules_to_save", nullptr}};
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  const std::filesystem::path path(folder);
-  write_safetensors((path / "adapter_model.safetensors").string(), tensors, {{"format", "pt"}});
-  write_file((path / "adapter_config.json").string(), config.dump(2) + "\n");
+  const PeftFiles files = peft_files(folder);
+  write_safetensors(files.tensors, tensors, {{"format", "pt"}});
+  write_file(files.config, config.dump(2) + "\n");
 }
 
 }  // namespace stridec::cli

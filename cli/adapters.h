@@ -30,7 +30,12 @@ std::vector<Adapter> take_adapters(ParameterFile& file, const std::string& model
 // weight + scale * B A, in the weight's type.
 onnx::Bytes merged(const Adapter& adapter, const onnx::Bytes& weight, DType dtype);
 
-// Writes adapter_model.safetensors and adapter_config.json, as peft.PeftModel.from_pretrained reads them.
+// The paths of adapter_model.safetensors and adapter_config.json.
+struct PeftFiles {
+  std::string tensors, config;
+};
+PeftFiles peft_files(const std::string& folder);
+// Writes them, as peft.PeftModel.from_pretrained reads them.
 void write_peft(const std::string& folder, const std::vector<Adapter>& adapters);
 
 }  // namespace stridec::cli

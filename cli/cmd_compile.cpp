@@ -17,6 +17,8 @@
 #include "cli/refused.h"
 #include "cli/stored_weights.h"
 #include "cli/tuning_report.h"
+#include "cli/written_files.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
 #include "compiler/base/printable.h"
@@ -41,33 +43,19 @@ struct Flags {
 
 // Fails before the work instead of after it: for a missing folder, a device, or an output that would
 // overwrite another output or a file that was read.
-void check_outputs(const std::string& output, const std::string& weights,
-                   const std::vector<std::string>& sources) {
+void check_artifact_files(const std::string& output, const std::string& weights,
+                          const std::vector<std::string>& sources) {
   const std::filesystem::path folder = std::filesystem::absolute(output).parent_path();
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error))
     fail(ErrorKind::kUnreadable, "no-folder", cat("the folder of '", output, "' does not exist"),
          "create it first");
-  std::vector<std::string> targets = {output, package::manifest_path(output)};
-  if (!weights.empty()) targets.push_back((folder / weights).string());
-  for (size_t i = 0; i < targets.size(); ++i) {
-    check_replaceable(targets[i]);
-    for (const std::string& source : sources)
-      if (std::filesystem::equivalent(targets[i], source, error))
-        fail(ErrorKind::kUsage, "overwrites-input",
-             cat(i == 1 ? cat("the manifest of '", output, "'") : cat("writing '", targets[i], "'"),
-                 " would overwrite '", source, "', which is an input"),
-             "choose another name: --output name.so");
-    if (std::find(targets.begin(), targets.begin() + static_cast<std::ptrdiff_t>(i), targets[i]) !=
-        targets.begin() + static_cast<std::ptrdiff_t>(i))
-      fail(ErrorKind::kUsage, "same-output",
-           cat("library and manifest would have one path, '", targets[i], "'"),
-           "choose another name for the library: --output name.so");
-  }
-}
-
-std::string counted(size_t count, const std::string& what, const char* plural = "s") {
-  return cat(count, " ", what, count == 1 ? "" : plural);
+  const std::string help = "choose another name for the library: --output name.so";
+  check_outputs({{output, "the library", help},
+                 {package::manifest_path(output), "the manifest", help},
+                 {weights.empty() ? "" : (folder / weights).string(), "the file of weights", help}},
+                sources);
+  check_extension(output, "the library", {".so"}, "--output name.so");
 }
 
 // A program of the artifact: its target and sizes, and the number of launches of a run.
@@ -205,8 +193,8 @@ class Report {
     for (const Contained& each : contained(made))
       progress_.line("fusing", cat(each.function, each.function.empty() ? "" : ": ",
                                    counted(each.operations, "operation"), " -> ",
-                                   counted(each.launches, "kernel launch", "es"), " a run on ", each.target,
-                                   each.sizes.empty() ? "" : cat(" where ", each.sizes)));
+                                   counted(each.launches, "kernel launch", "kernel launches"), " a run on ",
+                                   each.target, each.sizes.empty() ? "" : cat(" where ", each.sizes)));
   }
 
   void recomputing(const Compilation& made) {
@@ -257,10 +245,7 @@ int run(const Flags& flags, const Globals& globals) {
     fail(ErrorKind::kUsage, "usage", "an artifact of functions needs a name", "give --output name.so");
   if (output.empty()) output = std::filesystem::path(options.model).replace_extension(".so").string();
   if (flags.common.weights == "external") options.weights_file = package::weights_name(output);
-  std::vector<std::string> sources = flags.common.ops;
-  sources.insert(sources.end(), flags.common.rewrites.begin(), flags.common.rewrites.end());
-  for (const FunctionModel& function : options.entry_points()) sources.push_back(function.model);
-  check_outputs(output, options.weights_file, sources);
+  check_artifact_files(output, options.weights_file, flags.common.files());
 
   const Compilation made = compile(options);
   nlohmann::ordered_json json;
@@ -278,7 +263,7 @@ int run(const Flags& flags, const Globals& globals) {
   json["warnings"] = nlohmann::ordered_json::array();
   for (const FunctionResult& function : made.functions) {
     for (const Diagnostic& warning : function.warnings) json["warnings"].push_back(warning_text(warning));
-    check_outputs(output, options.weights_file, function.files);
+    check_artifact_files(output, options.weights_file, function.files);
   }
   json["refused"] = refused_json(made.refused());
   package::StagedArtifact staged(made.artifact, made.programs(), output);

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,7 +12,10 @@
 #include "cli/output.h"
 #include "cli/parameter_file.h"
 #include "cli/trained_weights.h"
+#include "cli/written_files.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/mapped_file.h"
 #include "compiler/frontend/onnx/weight_editor.h"
@@ -27,6 +31,25 @@ struct ExportFlags {
   bool without_averages = false, peft = false;
   std::optional<double> alpha;
 };
+
+// Fails before the work where a file would replace one that is read.
+void check_files(const ExportFlags& flags, std::vector<std::string> inputs) {
+  inputs.push_back(flags.model);
+  inputs.push_back(flags.state);
+  if (flags.peft) {
+    if (!std::filesystem::is_directory(flags.output)) return;  // it is made
+    const std::string help = "choose another folder: --output adapters";
+    const PeftFiles files = peft_files(flags.output);
+    check_outputs({{files.tensors, "the file of adapters", help}, {files.config, "their settings", help}},
+                  inputs);
+    return;
+  }
+  const std::string help = "choose another name: --output tuned.onnx";
+  check_outputs({{flags.output, "the model", help},
+                 {onnx::WeightEditor::data_path(flags.output), "the model's file of data", help}},
+                inputs);
+  check_extension(flags.output, "the model", {".onnx"}, "--output tuned.onnx");
+}
 
 // PyTorch's formats are zip archives.
 void refuse_archive(const std::string& path) {
@@ -57,18 +80,16 @@ void report(const ExportFlags& flags, const TrainedWeights& trained, size_t adap
     return;
   }
   if (globals.quiet) return;
-  const auto plural = [](size_t count) { return count == 1 ? "" : "s"; };
-  std::printf("%s  %zu weight%s replaced", flags.output.c_str(), trained.values.size(),
-              plural(trained.values.size()));
+  std::printf("%s  %s replaced", flags.output.c_str(), counted(trained.values.size(), "weight").c_str());
   if (adapters > 0) std::printf(", %zu of them by merging adapters", adapters);
   if (trained.averages > 0) std::printf(", %zu of them by moving averages", trained.averages);
   if (trained.skipped > 0)
-    std::printf("; %zu state%s of the training skipped", trained.skipped, plural(trained.skipped));
+    std::printf("; %s of the training skipped", counted(trained.skipped, "state").c_str());
   if (!data.empty()) std::printf("; data in %s", data.c_str());
   std::printf("\n");
   constexpr size_t kShown = 3;
   if (const size_t count = trained.converted.size(); count > 0)
-    note(cat(count, " tensors were converted: ",
+    note(cat(counted(count, "tensor"), count == 1 ? " was" : " were", " converted: ",
              join(std::vector<std::string>(
                       trained.converted.begin(),
                       trained.converted.begin() + static_cast<std::ptrdiff_t>(std::min(count, kShown))),
@@ -79,6 +100,7 @@ void report(const ExportFlags& flags, const TrainedWeights& trained, size_t adap
 
 // Of a model of any format: its file is not written.
 int export_peft(const ExportFlags& flags, const Globals& globals) {
+  check_files(flags, {});
   ParameterFile state = read_parameters(flags.state);
   const std::vector<Adapter> adapters = take_adapters(
       state, flags.model, [](const std::string&) { return false; }, !flags.without_averages, flags.alpha);
@@ -88,11 +110,14 @@ int export_peft(const ExportFlags& flags, const Globals& globals) {
   write_peft(flags.output, adapters);
   const auto others = std::ranges::count_if(
       state.tensors, [](const auto& each) { return !train::is_training_state(each.first); });
-  if (others > 0) note(cat(others, " weights without adapters are not in PEFT's files"), globals);
+  if (others > 0)
+    note(cat(counted(others, "weight"), " without adapters ", others == 1 ? "is" : "are",
+             " not in PEFT's files"),
+         globals);
   if (globals.json)
     std::printf("%s\n", Json{{"folder", flags.output}, {"adapters", adapters.size()}}.dump(2).c_str());
   else if (!globals.quiet)
-    std::printf("%s  %zu adapters in PEFT's form\n", flags.output.c_str(), adapters.size());
+    std::printf("%s  %s in PEFT's form\n", flags.output.c_str(), counted(adapters.size(), "adapter").c_str());
   return 0;
 }
 
@@ -100,6 +125,7 @@ int run(const ExportFlags& flags, const Globals& globals) {
   if (flags.peft) return export_peft(flags, globals);
   refuse_archive(flags.model);
   onnx::WeightEditor editor(flags.model);
+  check_files(flags, editor.data_files());
   ParameterFile state = read_parameters(flags.state);
   std::vector<Adapter> adapters;
   TrainedWeights trained;
@@ -142,19 +168,25 @@ std::function<int()> declare_export(CLI::App& app, const Globals& globals) {
   app.add_option("-o,--output", flags->output, "the ONNX model to write, or the folder of --lora-form peft")
       ->required()
       ->type_name("FILE");
-  app.add_option("--weights", flags->weights,
-                 "embed the tensors, or external: in OUTPUT.data beside it (default: as in the model)")
+  app.add_option(
+         "--weights", flags->weights,
+         "where the weights are stored: embed, in the model, or external, in OUTPUT.data beside it (default: "
+         "as in the given model)")
       ->check(CLI::IsMember({"embed", "external"}));
   app.add_option_function<std::string>(
          "--lora-form", [flags](const std::string& form) { flags->peft = form == "peft"; },
-         "adapters of --lora: merged into the weights, or peft: a folder with adapter_model.safetensors and "
+         "what is made of the adapters of --lora: merged, new values of the weights (the default), or peft, "
+         "a "
+         "folder with adapter_model.safetensors and "
          "adapter_config.json")
       ->check(CLI::IsMember({"merged", "peft"}));
   app.add_option("--lora-alpha", flags->alpha,
                  "the adapters' alpha, if the file does not have it: they are multiplied by alpha / rank")
       ->type_name("NUMBER");
-  app.add_flag("--without-averages", flags->without_averages,
-               "the weights themselves, if the training kept moving averages (ema), which 'predict' uses");
+  app.add_flag(
+      "--without-averages", flags->without_averages,
+      "write the weights themselves, also if the training kept moving averages (ema), which are written "
+      "otherwise");
   return [flags, &globals] { return run(*flags, globals); };
 }
 

@@ -18,6 +18,8 @@
 #include "cli/output.h"
 #include "cli/rewrites_report.h"
 #include "cli/terminal.h"
+#include "cli/written_files.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
 #include "compiler/base/printable.h"
@@ -337,6 +339,12 @@ Json memory_json(const loop::Program& program) {
           {"buffers", memory_rows(program).buffers}};
 }
 
+// Fails before the work where the graph file would replace one that is read.
+void check_graph_file(const std::string& path, const std::vector<std::string>& inputs) {
+  check_outputs({{path, "the graph", "choose another name: --write-graph model.graph"}}, inputs);
+  check_extension(path, "the graph", {".graph"}, "--write-graph model.graph");
+}
+
 int write_graph(const graph::Graph& graph, const std::string& path) {
   UnfinishedFile file(path);
   graph::serialize(graph, [&](const uint8_t* bytes, size_t size) { file.write(bytes, size); });
@@ -357,9 +365,8 @@ std::string resources_text(const codegen::cuda::BuiltKernel& kernel) {
                             : cat(" (", r.stack_loads, " loads, ", r.stack_stores, " stores)"),
                         ", ", r.code_bytes, " of code; ", kernel.threads, " threads");
   const int blocks = resident_blocks(r, kernel.threads, static_cast<int>(dynamic.value_or(0)), kernel.target);
-  return cat(out, dynamic ? ", " : ", at most ", blocks, blocks == 1 ? " block" : " blocks",
-             " a multiprocessor, ", 100 * blocks * kernel.threads / kernel.target.threads_sm,
-             " % of its threads\n");
+  return cat(out, dynamic ? ", " : ", at most ", counted(blocks, "block"), " a multiprocessor, ",
+             100 * blocks * kernel.threads / kernel.target.threads_sm, " % of its threads\n");
 }
 
 std::string source_text(const Compilation& made, int chosen) {
@@ -467,8 +474,12 @@ int run(const Flags& flags, const Globals& globals) {
   if (!globals.diagram.empty() && stage != "graph" && stage != "fused" && stage != "schedule")
     fail(ErrorKind::kUsage, "no-diagram", cat("the stage '", stage, "' cannot be drawn"),
          "--format=dot and svg are for --stage=graph, fused and schedule");
+  check_graph_file(flags.graph_file, flags.common.files());
   const Compilation made = compile(options, last);
-  for (const FunctionResult& function : made.functions) print_warnings(function.warnings, globals);
+  for (const FunctionResult& function : made.functions) {
+    print_warnings(function.warnings, globals);
+    check_graph_file(flags.graph_file, function.files);
+  }
   if (!flags.graph_file.empty()) return write_graph(made.main().graph, flags.graph_file);
   if (!globals.diagram.empty()) return print_diagram(made.main(), stage, globals.diagram);
   if (stage == "manifest")

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +14,10 @@
 #include "cli/output.h"
 #include "cli/profile_rows.h"
 #include "cli/reference_operators.h"
+#include "cli/written_files.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 
@@ -190,11 +194,11 @@ void print_text(const Flags& flags, const Library& library, const Measured& meas
   const auto runs = static_cast<double>(measured.samples.runs.size());
   const std::string sizes =
       join(measured.sizes, ", ", [](const auto& size) { return cat(size.first, " ", size.second); });
-  std::printf("%s  %s%s%s, %d %s; %.0f runs of %s on average\n",
+  std::printf("%s  %s%s%s, %s; %.0f runs of %s on average\n",
               library.functions().size() == 1 ? flags.artifact.c_str()
                                               : cat(flags.artifact, ", ", library.function()).c_str(),
-              sizes.c_str(), sizes.empty() ? "" : "; ", library.variant().c_str(), library.threads(),
-              library.threads() == 1 ? "thread" : "threads", runs,
+              sizes.c_str(), sizes.empty() ? "" : "; ", library.variant().c_str(),
+              counted(library.threads(), "thread").c_str(), runs,
               seconds_of(static_cast<double>(total) / runs).c_str());
   std::vector<std::vector<std::string>> cells = {
       {"time", "share", "calls", "mean", "p50", "p99", "GFLOP/s", "GB/s", "roofline", flags.group}};
@@ -218,9 +222,21 @@ Group group_of(const std::string& name) {
                            : Group::kKernel;
 }
 
+// Fails before the work where the trace would replace a file that is read. It may go to a pipe or a device.
+void check_trace_file(const Flags& flags, const Library& library) {
+  if (std::filesystem::is_other(flags.trace)) return;
+  std::vector<std::string> inputs = files_of_artifact(flags.artifact, library.manifest());
+  const std::vector<std::string> given = files_named(flags.inputs);
+  inputs.insert(inputs.end(), given.begin(), given.end());
+  inputs.insert(inputs.end(), flags.ops.begin(), flags.ops.end());
+  check_outputs({{flags.trace, "the trace", "choose another name: --trace trace.json"}}, inputs);
+  check_extension(flags.trace, "the trace", {".json"}, "--trace trace.json");
+}
+
 int profile(const Flags& flags, const Globals& globals) {
   Library library(flags.artifact, flags.threads, flags.variant);
   library.select(flags.function);
+  check_trace_file(flags, library);
   use_references(library, read_operator_files(flags.ops), globals);
   const Measured measured = measure(library, flags);
   const Roof roof = roof_of(library);

@@ -12,7 +12,9 @@
 #include "cli/output.h"
 #include "cli/parameter_file.h"
 #include "cli/parameters.h"
+#include "cli/written_files.h"
 #include "compiler/base/check.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
@@ -53,6 +55,24 @@ std::string replace_external(const RefitFlags& flags, std::string& file,
   return weights;
 }
 
+// Fails before the work where a file would replace one that is read. An artifact may be refitted in place.
+// `weights`: "" if the library has them.
+void check_files(const RefitFlags& flags, const std::string& manifest, const std::string& manifest_file,
+                 const std::string& weights) {
+  std::vector<std::string> inputs = {flags.parameters};
+  std::error_code error;
+  if (!std::filesystem::equivalent(flags.artifact, flags.output, error)) {
+    const std::vector<std::string> own = files_of_artifact(flags.artifact, manifest);
+    inputs.insert(inputs.end(), own.begin(), own.end());
+  }
+  const std::string help = "choose another name for the library: --output new.so";
+  check_outputs({{flags.output, "the library", help},
+                 {manifest_file, "the manifest", help},
+                 {weights, "the file of weights", help}},
+                inputs);
+  check_extension(flags.output, "the library", {".so"}, "--output new.so");
+}
+
 int refit(const RefitFlags& flags, const Globals& globals) {
   std::string file = read_file(flags.artifact);
   package::ArtifactLayout layout;
@@ -62,25 +82,23 @@ int refit(const RefitFlags& flags, const Globals& globals) {
     error.diagnostic.where.file = flags.artifact;
     throw;
   }
+  std::string manifest = file.substr(layout.manifest_offset, layout.manifest_bytes), weights;
+  const std::filesystem::path folder = std::filesystem::path(flags.output).parent_path();
+  const std::string manifest_file = package::manifest_path(flags.output),
+                    weights_file = (folder / package::weights_name(flags.output)).string();
+  check_files(flags, manifest, manifest_file, layout.weights_bytes ? "" : weights_file);
   const ParameterFile given = read_parameters(flags.parameters);
   ParameterWriter writer(flags.artifact);
   const std::vector<std::string> unused = writer.write(given, flags.partial);
   const ParameterWriter::Section section = writer.section();
-  std::string manifest = file.substr(layout.manifest_offset, layout.manifest_bytes), weights;
   if (layout.weights_bytes)
     package::replace_weights(file, layout, section.offset, section.bytes);
   else
     weights = replace_external(flags, file, layout, manifest, section);
 
-  const std::filesystem::path folder = std::filesystem::path(flags.output).parent_path();
-  const std::string manifest_file = package::manifest_path(flags.output),
-                    weights_file = (folder / package::weights_name(flags.output)).string();
-  check_replaceable(flags.output);
-  check_replaceable(manifest_file);
   UnfinishedFile library(flags.output), text(manifest_file);
   std::optional<UnfinishedFile> external;
   if (!layout.weights_bytes) {
-    check_replaceable(weights_file);
     external.emplace(weights_file);
     external->write(weights.data(), weights.size());
   }
@@ -95,10 +113,12 @@ int refit(const RefitFlags& flags, const Globals& globals) {
     std::printf("%s\n", json.dump(2).c_str());
     return 0;
   }
-  std::printf("%s  %zu of %zu parameters replaced\n", flags.output.c_str(), writer.written().size(),
-              writer.count());
+  std::printf("%s  %zu of %s replaced\n", flags.output.c_str(), writer.written().size(),
+              counted(writer.count(), "parameter").c_str());
   if (!unused.empty())
-    note(cat("the file has ", unused.size(), " tensors that are not parameters of the artifact: ",
+    note(cat("the file has ", counted(unused.size(), "tensor"),
+             unused.size() == 1 ? " that is not a parameter" : " that are not parameters",
+             " of the artifact: ",
              join(std::vector<std::string>(unused.begin(),
                                            unused.begin() + std::min<size_t>(unused.size(), 5)),
                   ", ", [](const std::string& name) { return name; }),

@@ -13,6 +13,7 @@
 #include "cli/report_data.h"
 #include "cli/report_measured.h"
 #include "cli/report_page.h"
+#include "cli/written_files.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/package/read_manifest.h"
@@ -52,12 +53,19 @@ Json functions_of_artifact(const std::string& path, const std::vector<std::strin
   return functions;
 }
 
+// Fails before the work where the page would replace a file that is read.
+void check_page(const Flags& flags, const std::vector<std::string>& inputs) {
+  check_outputs({{flags.output, "the page", "choose another name: --output report.html"}}, inputs);
+  check_extension(flags.output, "the page", {".html", ".htm"}, "--output report.html");
+}
+
 Json functions_of_model(const Flags& flags, const Globals& globals) {
   const bool sources = flags.sources == "all";
   const Compilation made =
       compile(flags.common.options(globals), sources ? Stage::kSource : Stage::kSchedule);
   Json functions = Json::array();
   for (size_t f = 0; f < made.functions.size(); ++f) {
+    check_page(flags, made.functions[f].files);
     print_warnings(made.functions[f].warnings, globals);
     functions.push_back(report_of(made, f, sources));
   }
@@ -89,6 +97,9 @@ Json compared_with(const Json& here, const Flags& flags) {
 
 int report(const Flags& flags, const Globals& globals) {
   const std::string& model = flags.common.model;
+  std::vector<std::string> inputs = flags.common.files();
+  inputs.insert(inputs.end(), {flags.profile, flags.trace, flags.compared});
+  check_page(flags, inputs);
   Json all = {{"schema_version", "1.2"}, {"title", title_of(model)}};
   all["functions"] = is_artifact(model) ? functions_of_artifact(model, flags.common.functions)
                                         : functions_of_model(flags, globals);
@@ -114,10 +125,12 @@ std::function<int()> declare_report(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   flags->common.declare(app, "a model (.onnx, .pt2, .pt), an artifact (.so) or a manifest (.json)");
   app.add_option("-o,--output", flags->output,
-                 "the page: one file that loads nothing; of an artifact it has kernels and nodes, of a "
-                 "model also loops, sources, buffers and what the cost model expects")
+                 "the HTML page to write, one file that needs no others. Of an artifact it shows kernels and "
+                 "nodes, of "
+                 "a model also loops, sources, buffers and what the cost model expects")
       ->type_name("FILE");
-  app.add_option("--sources", flags->sources, "none: without the loops and the source of each kernel")
+  app.add_option("--sources", flags->sources,
+                 "all: with the loops and the source of each kernel; none: without")
       ->check(CLI::IsMember({"all", "none"}));
   app.add_option(
          "--profile", flags->profile,
@@ -125,10 +138,12 @@ std::function<int()> declare_report(CLI::App& app, const Globals& globals) {
          "was measured, and slow kernels are named first")
       ->type_name("FILE");
   app.add_option("--trace", flags->trace,
-                 "a trace of 'stridec profile --trace' or STRIDEC_PROFILE: the page has it as a time line")
+                 "a trace of 'stridec profile --trace' or STRIDEC_PROFILE: the page shows it along time")
       ->type_name("FILE");
-  app.add_option("--compare", flags->compared,
-                 "an artifact, a manifest, or a report's JSON: the nodes that are computed otherwise there")
+  app.add_option(
+         "--compare", flags->compared,
+         "an artifact, a manifest, or a report's JSON: the page lists the nodes that are computed in another "
+         "way there")
       ->type_name("FILE");
   return [flags, &globals] { return report(*flags, globals); };
 }

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/command.h"
 #include "cli/given_inputs.h"
@@ -11,6 +12,8 @@
 #include "cli/npz.h"
 #include "cli/output.h"
 #include "cli/reference_operators.h"
+#include "cli/written_files.h"
+#include "compiler/base/files.h"
 #include "compiler/base/number.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
@@ -75,6 +78,29 @@ void write_archive(const std::string& path, const Library& library, const std::v
   write_npz(path, arrays);
 }
 
+// Fails before the work where a file of an output would replace one that is read, or another output's.
+void check_files(const Flags& flags, const Library& library, const std::vector<std::string>& archives,
+                 const std::vector<std::string>& arrays) {
+  std::vector<std::string> inputs = files_of_artifact(flags.artifact, library.manifest());
+  const std::vector<std::string> given = files_named(flags.inputs);
+  inputs.insert(inputs.end(), given.begin(), given.end());
+  inputs.insert(inputs.end(), flags.ops.begin(), flags.ops.end());
+  const std::string all = "the outputs";
+  std::vector<OutputFile> outputs;
+  for (const std::string& path : archives)
+    outputs.push_back({path, all, "choose another name: --output all.npz"});
+  std::set<std::string> named;  // outputs of one name are one value
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const std::string& name = library.outputs()[i].name;
+    if (arrays[i].empty() || !named.insert(name).second) continue;
+    outputs.push_back({arrays[i], cat("output '", printable(name), "'"),
+                       cat("choose another name: --output ", printable(name), "=y.npy")});
+  }
+  check_outputs(outputs, inputs);
+  for (const OutputFile& output : outputs)
+    if (output.what != all) check_extension(output.path, output.what, {".npy"}, "--output name=y.npy");
+}
+
 int run(const Flags& flags, const Globals& globals) {
   Library library(flags.artifact, flags.threads, flags.variant);
   library.select(flags.function);
@@ -82,6 +108,7 @@ int run(const Flags& flags, const Globals& globals) {
   std::vector<std::string> archives, others;
   for (const std::string& flag : flags.outputs) (is_archive(flag) ? archives : others).push_back(flag);
   const auto output_files = assign_files(others, names_of(library.outputs()), "output");
+  check_files(flags, library, archives, output_files);
   std::vector<Array> results;
   with_inputs(
       library, flags.inputs, parse_sizes(flags.dims), flags.random,

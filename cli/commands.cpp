@@ -124,7 +124,8 @@ void declare_globals(CLI::App& sub, const Command& command, Globals& globals) {
       ->check(command.markdown   ? CLI::IsMember({"text", "json", "md"})
               : command.diagrams ? CLI::IsMember({"text", "json", "dot", "svg"})
                                  : CLI::IsMember({"text", "json"}));
-  sub.add_flag("-q,--quiet", globals.quiet, "print errors alone, and what another option asks for");
+  sub.add_flag("-q,--quiet", globals.quiet,
+               "print nothing but errors, and the results that other options ask for, such as --format=json");
   sub.add_option("--progress", globals.progress, "how the progress of long work is reported, on stderr")
       ->check(CLI::IsMember({"auto", "plain", "json", "none"}));
   sub.option_defaults()->group("Options");

@@ -114,7 +114,7 @@ void declare_targets(CLI::App& app, CompileFlags& f) {
 
 void declare_sizes(CLI::App& app, CompileFlags& f) {
   app.option_defaults()->group("Sizes, values and states");
-  app.add_option("--dim", f.dims, "what holds for named sizes: batch=1..64,sequence=1..512%8,height=224")
+  app.add_option("--dim", f.dims, "values or ranges of named sizes: batch=1..64,sequence=1..512%8,height=224")
       ->join(',')
       ->type_name("NAME=SIZES");
   app.add_option(
@@ -174,8 +174,11 @@ void declare_extensions(CLI::App& app, CompileFlags& f) {
 void declare_training(CLI::App& app, CompileFlags& f) {
   app.option_defaults()->group("Training");
   app.add_option("--train", f.training,
-                 "compile functions that train the model: loss=mse,output=y,target=t,optimizer=adamw; "
-                 "'stridec losses' and 'stridec optimizers' list what there is")
+                 "make an artifact that trains the model: loss=mse,output=y,target=t,optimizer=adamw. "
+                 "'stridec losses' "
+                 "and 'stridec optimizers' list the settings; functions=train_step+eval+predict, the "
+                 "default, gives it "
+                 "a training step, the loss with the model's outputs, and the outputs alone")
       ->type_name("NAME=VALUE,...");
   app.add_option("--train-config", f.train_config,
                  "the settings of --train in a JSON file; --train replaces single ones")
@@ -187,7 +190,7 @@ void declare_training(CLI::App& app, CompileFlags& f) {
                  "train low-rank adapters for weights that stay as they are: "
                  "rank=8,alpha=16,targets=*q_proj*|*v_proj*")
       ->type_name("NAME=VALUE,...");
-  app.add_option("--freeze", f.frozen_weights, "weights that are not trained, also if --trainable names them")
+  app.add_option("--freeze", f.frozen_weights, "weights that are not trained, even if --trainable names them")
       ->type_name("NAME");
 
   app.add_option("--activation-memory-budget", f.memory_budget,
@@ -479,6 +482,21 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.use_cache = !no_cache;
   made.extensions = parse_extensions(*this);
   return made;
+}
+
+std::vector<std::string> CompileFlags::files() const {
+  std::vector<std::string> all = {model, train_config, tune_db};
+  const auto add = [&](const std::vector<std::string>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  add(rewrites), add(ops);
+  for (const std::string& text : functions)
+    if (const size_t equals = text.find('='); equals != std::string::npos)
+      all.push_back(text.substr(equals + 1));
+  for (const auto& [place, file] : plugins) all.push_back(file);
+  for (const std::string& folder : kernels) add(extend::kernel_files(folder));
+  std::erase(all, "");
+  return all;
 }
 
 }  // namespace stridec::cli

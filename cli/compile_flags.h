@@ -34,6 +34,8 @@ struct CompileFlags {
                                   "the model: .onnx, .pt2, .pt, or a graph of 'inspect --write-graph'");
   // Starts the budget. Throws a usage Error.
   CompileOptions options(const Globals& globals) const;
+  // The files that the flags name, without those that the models refer to.
+  std::vector<std::string> files() const;
 };
 
 // "prefill=prefill.onnx", each. Throws a usage Error.

@@ -96,6 +96,16 @@ std::vector<std::string> assign_files(const std::vector<std::string>& given,
   return files;
 }
 
+std::vector<std::string> files_named(const std::vector<std::string>& given) {
+  std::vector<std::string> files;
+  for (const std::string& text : given) {
+    files.push_back(file_of(text));
+    for (size_t at = text.find('='); at != std::string::npos; at = text.find('=', at + 1))
+      files.push_back(file_of(text.substr(at + 1)));
+  }
+  return files;
+}
+
 namespace {
 
 bool breaks_guard(const nlohmann::ordered_json& manifest, const Sizes& sizes) {

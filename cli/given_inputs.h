@@ -30,6 +30,8 @@ Sizes parse_sizes(const std::string& text);
 std::vector<std::string> assign_files(const std::vector<std::string>& given,
                                       const std::vector<std::string>& names, const std::string& what);
 std::vector<std::string> names_of(const std::vector<ValueDeclaration>& values);
+// The paths that `[NAME=]FILE` flags may mean, a NAME with a '=' in it too.
+std::vector<std::string> files_named(const std::vector<std::string>& given);
 
 // One array per input, and the sizes that they determine.
 struct GivenInputs {

@@ -106,8 +106,12 @@ void declare_library_flags(CLI::App& app, int& threads, std::string& function, s
                  "threads of a run (default: STRIDEC_THREADS, or as many as the process may use)")
       ->check(zero_or_more)
       ->type_name("NUMBER");
-  app.add_option("--function", function, "entry point (default: the first)")->type_name("NAME");
-  app.add_option("--variant", variant, "variant (default: the best that this machine runs)")
+  app.add_option("--function", function, "the function of the artifact to run (default: the first)")
+      ->type_name("NAME");
+  app.add_option("--variant", variant,
+                 "the variant of its code, of those that 'stridec inspect' lists (default: the best that "
+                 "this machine "
+                 "runs)")
       ->type_name("NAME");
 }
 

@@ -78,12 +78,15 @@ std::string common_header(const std::string& name, const std::string& contents) 
 
 std::vector<std::string> npz_names(const std::string& path) { return names_in(open_archive(path)); }
 
-Array read_array(const std::string& given, DType expected) {
+std::string file_of(const std::string& given) {
   constexpr std::string_view kArchive = ".npz:";
   const size_t colon = given.rfind(kArchive);
-  if (colon == std::string::npos) return read_npy(given, expected);
-  return read_npz(given.substr(0, colon + kArchive.size() - 1), given.substr(colon + kArchive.size()),
-                  expected);
+  return colon == std::string::npos ? given : given.substr(0, colon + kArchive.size() - 1);
+}
+
+Array read_array(const std::string& given, DType expected) {
+  const std::string file = file_of(given);
+  return file == given ? read_npy(given, expected) : read_npz(file, given.substr(file.size() + 1), expected);
 }
 
 Array read_npz(const std::string& path, const std::string& name, DType expected) {

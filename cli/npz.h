@@ -18,6 +18,9 @@ Array read_npz(const std::string& path, const std::string& name, DType expected)
 // A .npy file, or an array of an archive: "all.npz:x".
 Array read_array(const std::string& path, DType expected);
 
+// The file of what read_array takes: "all.npz" of "all.npz:x".
+std::string file_of(const std::string& given);
+
 // Stored without compression, as numpy.savez does. Throws Error kUnsupported above 4 GB.
 void write_npz(const std::string& path, const std::vector<std::pair<std::string, Array>>& arrays);
 

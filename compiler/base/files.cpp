@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
@@ -49,6 +50,19 @@ uint32_t random_word() {
        cat("cannot ", what, " '", path, "': ", std::strerror(reason)));
 }
 
+// Whether the paths name one file, which need not exist.
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const auto equivalent = [](const std::filesystem::path& x, const std::filesystem::path& y) {
+    std::error_code error;
+    return std::filesystem::equivalent(x, y, error);
+  };
+  if (equivalent(a, b)) return true;
+  const auto folder = [](const std::filesystem::path& path) {
+    return path.has_parent_path() ? path.parent_path() : ".";
+  };
+  return a.filename() == b.filename() && equivalent(folder(a), folder(b));
+}
+
 }  // namespace
 
 std::string read_file(const std::string& path) {
@@ -85,6 +99,25 @@ void check_replaceable(const std::string& path) {
   fail(ErrorKind::kUnreadable, "cannot-write",
        cat("cannot write '", path, "': it is ",
            S_ISDIR(status.st_mode) ? "a folder" : "a device or a pipe, which a file would replace"));
+}
+
+void check_outputs(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const OutputFile& output = outputs[i];
+    if (output.path.empty()) continue;
+    check_replaceable(output.path);
+    for (const std::string& input : inputs)
+      if (!input.empty() && is_same_file(output.path, input))
+        fail(ErrorKind::kUsage, "overwrites-input",
+             cat("writing ", output.what, " to '", output.path, "' would overwrite '", input,
+                 "', which is an input"),
+             output.help);
+    for (size_t j = 0; j < i; ++j)
+      if (!outputs[j].path.empty() && is_same_file(output.path, outputs[j].path))
+        fail(ErrorKind::kUsage, "same-output",
+             cat(outputs[j].what, " and ", output.what, " would be written to one file, '", output.path, "'"),
+             outputs[j].help);
+  }
 }
 
 UnfinishedFile::UnfinishedFile(std::string path) : path_(std::move(path)) {

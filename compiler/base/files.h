@@ -16,6 +16,16 @@ std::string read_file(const std::string& path);
 // changed, or it is something that a file must not replace: a folder, a device, a pipe.
 void check_replaceable(const std::string& path);
 
+// A file that a command is about to write.
+struct OutputFile {
+  std::string path;  // "": it is not written
+  std::string what;  // for messages: "the manifest"
+  std::string help;  // how to choose another path: "choose another name: --output name.so"
+};
+// Fails before the work instead of after it. Throws Error as check_replaceable does; kUsage if an output
+// would overwrite one of `inputs` (paths; "" is none), or two outputs are one file.
+void check_outputs(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs);
+
 // A file under construction, next to its final name. commit() renames it; otherwise the destructor removes
 // it. Errors are kUnreadable (permission, missing folder) or kOverBudget (disk full).
 class UnfinishedFile {

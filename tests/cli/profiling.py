@@ -129,6 +129,6 @@ def test_profile_refusals():
     stridec("profile cut.so", 3)
     expect("colour" in stridec("profile mlp.so --dim colour=3", 1).stderr, "an unknown size")
     expect("group" in stridec("profile mlp.so --group colour", 1).stderr, "an unknown group")
-    done = stridec("profile mlp.so --trace /no/such/folder/t.json", 1)
+    done = stridec("profile mlp.so --trace /no/such/folder/t.json", 2)
     expect("/no/such/folder/t.json" in done.stderr, done.stderr)
     expect("its only function is" in stridec("profile mlp.so --function other", 1).stderr, "an unknown function")

@@ -92,8 +92,13 @@ def place_data(c):
         c.expect(f"{name}: attributes", all(tensor.data_location != T.EXTERNAL for tensor in inner))
         c.expect(f"{name}: external tensors", count == external and (c.work / "t.onnx.data").exists() == (external > 0), str(count))
         c.expect(f"{name}: results", np.allclose(outputs(c.work / "t.onnx", x), want, rtol=1e-5))
-    c.works("in place", "export", "outside.onnx", "--state", "w.safetensors", "-o", "outside.onnx")
-    c.expect("in place: results", np.allclose(outputs(c.work / "outside.onnx", x), want, rtol=1e-5))
+    before = (c.work / "outside.onnx").read_bytes(), (c.work / "other.bin").read_bytes()
+    c.refused("in place", 1, "would overwrite 'outside.onnx', which is an input", "export", "outside.onnx", "--state", "w.safetensors",
+              "-o", "outside.onnx")  # fmt: skip
+    onnx.save(onnx.load(c.work / "inside.onnx"), c.work / "data.onnx", save_as_external_data=True, location="t2.onnx.data", size_threshold=100)
+    c.refused("its data", 1, "would overwrite 't2.onnx.data', which is an input", "export", "data.onnx", "--state", "w.safetensors",
+              "-o", "t2.onnx")  # fmt: skip
+    c.expect("in place: the files", before == ((c.work / "outside.onnx").read_bytes(), (c.work / "other.bin").read_bytes()))
 
 
 def convert(c):

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "compiler/base/check.h"
@@ -107,7 +108,7 @@ void clear_data(TensorProto& tensor) {
 class DataFile {
  public:
   explicit DataFile(const std::filesystem::path& model)
-      : name_(model.filename().string() + ".data"), path_((model.parent_path() / name_).string()) {
+      : path_(WeightEditor::data_path(model)), name_(std::filesystem::path(path_).filename().string()) {
     check_replaceable(path_);
   }
 
@@ -140,7 +141,7 @@ class DataFile {
  private:
   static constexpr uint64_t kPage = 4096;  // as ONNX recommends, so that readers can map a tensor
 
-  std::string name_, path_;
+  std::string path_, name_;
   std::optional<UnfinishedFile> file_;
   uint64_t size_ = 0;
 };
@@ -240,6 +241,22 @@ void WeightEditor::replace(const std::string& name, Bytes bytes) {
   const auto needed = stored_bytes(weight.elem_type, element_count(weight.dims).value_or(-1));
   STRIDEC_CHECK(needed == bytes.size, name);
   file_->replaced[&file_->dense(name, weight)] = std::move(bytes);
+}
+
+std::string WeightEditor::data_path(const std::filesystem::path& output) { return output.string() + ".data"; }
+
+std::vector<std::string> WeightEditor::data_files() const {
+  std::set<std::string> names;
+  visit_tensors(file_->model, [&](TensorProto& tensor, Role) {
+    if (!is_external(tensor)) return;
+    for (const auto& entry : tensor.external_data())
+      if (entry.key() == "location") names.insert(entry.value());
+  });
+  std::vector<std::string> paths;
+  for (const std::string& name : names)
+    for (const std::filesystem::path& folder : {file_->source.folders.given, file_->source.folders.real})
+      paths.push_back((folder / name).string());
+  return paths;
 }
 
 std::string WeightEditor::write(const std::filesystem::path& output, DataPlace place) {

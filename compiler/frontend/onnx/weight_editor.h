@@ -33,6 +33,9 @@ class WeightEditor {
   // nodes, by the name of their output.
   const std::map<std::string, Weight>& weights() const { return weights_; }
 
+  // The paths of the model's files of external data.
+  std::vector<std::string> data_files() const;
+
   // The weight as the file has it, row-major and little-endian.
   Bytes data(const std::string& name);
 
@@ -40,9 +43,11 @@ class WeightEditor {
   void replace(const std::string& name, Bytes bytes);
 
   // kExternal moves initializers; tensors of attributes stay where they are, and parts of sparse tensors are
-  // embedded. External data goes to one file beside `output`, with ".data" after its name. Both files are
-  // written whole or not at all. Returns the path of the data file; "": there is none.
+  // embedded. External data goes to one file beside `output` (data_path). Both files are written whole or not
+  // at all. Returns the path of the data file; "": there is none.
   std::string write(const std::filesystem::path& output, DataPlace place);
+  // "tuned.onnx.data" of "tuned.onnx".
+  static std::string data_path(const std::filesystem::path& output);
 
  private:
   struct File;

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "compiler/base/diagnostic.h"
 #include "tests/support/folder.h"
@@ -44,4 +45,29 @@ TEST_CASE("a file that is not committed is removed") {
   CHECK(folder.count() == 1);
   remove_unfinished_files();
   CHECK(folder.count() == 0);
+}
+
+TEST_CASE("outputs replace neither inputs nor each other, by whatever path") {
+  Folder folder;
+  const std::string input = folder.file("in"), link = folder.file("link"), made = folder.file("new");
+  write_file(input, "kept");
+  REQUIRE(symlink("in", link.c_str()) == 0);
+  const auto refused = [](const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs) {
+    try {
+      check_outputs(outputs, inputs);
+    } catch (const Error& error) {
+      return error.diagnostic.code + ": " + error.diagnostic.message;
+    }
+    return std::string();
+  };
+  const std::string dotted = folder.path.string() + "/./new";
+  CHECK(refused({{input, "the page", ""}}, {"", made, link}) == "overwrites-input: writing the page to '" +
+                                                                    input + "' would overwrite '" + link +
+                                                                    "', which is an input");
+  CHECK(refused({{link, "the page", ""}}, {input}) != "");
+  CHECK(refused({{made, "a", ""}, {"", "b", ""}, {dotted, "c", ""}}, {input}) ==
+        "same-output: a and c would be written to one file, '" + dotted + "'");
+  CHECK(refused({{folder.file("none/x"), "a", ""}}, {}).starts_with("cannot-write: "));
+  CHECK(refused({{made, "a", ""}, {"", "b", ""}, {"", "c", ""}}, {input, "", dotted + "er"}) == "");
+  CHECK(read_file(input) == "kept");
 }

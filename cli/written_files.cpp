@@ -1,0 +1,56 @@
+#include "cli/written_files.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
+#include "compiler/package/artifact.h"
+
+namespace stridec::cli {
+namespace {
+
+// Those of files that stridec or programs around it read.
+constexpr std::string_view kKnown[] = {".onnx", ".pt2",         ".pt",   ".pth", ".ckpt", ".graph", ".so",
+                                       ".json", ".safetensors", ".npy",  ".npz", ".html", ".htm",   ".svg",
+                                       ".png",  ".jpg",         ".jpeg", ".gif", ".webp", ".pdf",   ".csv",
+                                       ".toml", ".yaml",        ".zip",  ".dot", ".md",   ".txt"};
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+}  // namespace
+
+void check_extension(const std::string& path, const std::string& what,
+                     const std::vector<std::string_view>& fitting, const std::string& example, bool only) {
+  const std::string extension = lower(std::filesystem::path(path).extension().string());
+  if (path.empty() || std::ranges::count(fitting, extension) > 0) return;
+  if (!only && std::ranges::count(kKnown, extension) == 0) return;
+  fail(ErrorKind::kUsage, "wrong-extension",
+       cat("'", path, "' ", extension.empty() ? "has no extension" : cat("ends in ", extension), ", and ",
+           what, " is written as ", fitting.front().substr(1)),
+       cat("write ", example));
+}
+
+std::vector<std::string> files_of_artifact(const std::string& artifact, const std::string& manifest) {
+  using Json = nlohmann::ordered_json;
+  std::vector<std::string> files = {artifact, package::manifest_path(artifact)};
+  const std::filesystem::path folder = std::filesystem::path(artifact).parent_path();
+  const auto beside = [&](const Json& of, const char* key, const char* name) {
+    if (!of.is_object() || !of.contains(key) || !of[key].is_object()) return;
+    if (const Json file = of[key].value(name, Json()); file.is_string())
+      files.push_back((folder / file.get<std::string>()).string());
+  };
+  const Json json = Json::parse(manifest, nullptr, /*allow_exceptions=*/false);
+  beside(json, "memory", "weights_file");
+  beside(json, "model", "file");
+  if (json.is_object())
+    for (const Json& function : json.value("functions", Json::array())) beside(function, "model", "file");
+  return files;
+}
+
+}  // namespace stridec::cli

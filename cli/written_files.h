@@ -1,0 +1,21 @@
+// Names of the files that commands write: they must not be those of inputs, nor say another format.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stridec::cli {
+
+// Throws a usage Error if the path has the extension of a format other than `fitting`. Unless `only`, no
+// extension, and those of no known format, are accepted. `what`: "the page"; `example`: "--save
+// run.safetensors".
+void check_extension(const std::string& path, const std::string& what,
+                     const std::vector<std::string_view>& fitting, const std::string& example,
+                     bool only = false);
+
+// The artifact with what stands beside it: its manifest, its file of weights, and the models in its folder
+// that it was compiled from.
+std::vector<std::string> files_of_artifact(const std::string& artifact, const std::string& manifest);
+
+}  // namespace stridec::cli
