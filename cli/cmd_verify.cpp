@@ -27,10 +27,14 @@
 #include "cli/repro.h"
 #include "cli/tolerance.h"
 #include "cli/verified_run.h"
+#include "cli/verify_advice.h"
 #include "cli/verify_steps.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/file_hash.h"
+#include "compiler/base/files.h"
 #include "compiler/base/pattern.h"
 #include "compiler/base/printable.h"
+#include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/compile.h"
@@ -56,7 +60,7 @@ struct Flags {
   int64_t steps = 0;  // above 0: as many runs in a row, whose states are compared too
   bool runs_given = false;
   std::string repro = "repro";  // a folder for what differs
-  bool no_repro = false;
+  bool repro_given = false, no_repro = false;
   double tolerance = -1;  // below 0: the default of the model's types
 };
 
@@ -155,16 +159,6 @@ void take_flags(const Library& artifact, const std::string& path, CompileOptions
   }
 }
 
-// "'a.so' was compiled from 'b.onnx' (sha256 8f2c...), not from this file (sha256 ...)"; "": it was compiled
-// from this file.
-std::string other_model(const Library& artifact, const Flags& flags, const std::string& sha256) {
-  const Json model = artifact.function_manifest()["model"];
-  const std::string own = model.value("sha256", "");
-  if (own.empty() || own == sha256) return "";
-  return cat("'", flags.artifact, "' was compiled from '", printable(model.value("file", "")), "' (sha256 ",
-             own.substr(0, 12), "), not from '", flags.common.model, "' (sha256 ", sha256.substr(0, 12), ")");
-}
-
 // Throws for requested sizes that the artifact does not support.
 void check_sizes(const std::vector<frontend::DimRange>& asked, const std::vector<frontend::DimRange>& served,
                  const loop::Program& program) {
@@ -245,8 +239,7 @@ Json report(Json json, const Globals& globals, const Json& runs, const std::stri
 }
 
 // What --steps compares, in `compared` and as text.
-Json verify_in_a_row(const StepsToVerify& what, Json compared, const std::string& other,
-                     const Globals& globals) {
+Json verify_in_a_row(const StepsToVerify& what, Json compared, const Origin& origin, const Globals& globals) {
   ProgressPrinter progress(globals);
   VerifiedSteps found = verify_steps(what, progress);
   double of_outputs = 0, of_states = 0;
@@ -255,17 +248,34 @@ Json verify_in_a_row(const StepsToVerify& what, Json compared, const std::string
     of_states = std::max(of_states, step["states"].get<double>());
   }
   if (!globals.json && !globals.quiet && found.failure.empty())
-    std::printf(" ok    %lld steps: largest difference %.1e of an output, %.1e of a state%s\n",
-                static_cast<long long>(what.steps), of_outputs, of_states,
-                found.noisy.empty() ? ""
-                                    : cat("; without those of ", join(found.noisy, ", "),
-                                          ": their gradients consist of roundings")
-                                          .c_str());
-  if (!found.failure.empty() && !other.empty()) found.failure += cat("; ", other);
+    std::printf(" ok    %s: largest difference %.1e of an output, %.1e of a state%s\n",
+                counted(what.steps, "step").c_str(), of_outputs, of_states,
+                found.noisy.empty()
+                    ? ""
+                    : cat("; not counting the states of ", join(found.noisy, ", "),
+                          found.noisy.size() == 1 ? ", whose gradient is" : ", whose gradients are",
+                          " 0 but for rounding errors")
+                          .c_str());
+  if (const std::string why = remedy(origin, ""); !found.failure.empty() && !why.empty())
+    found.failure += cat("; ", why);
   compared["steps"] = what.steps;
   compared["states"] = what.reference.states.size();
   compared["noisy"] = found.noisy;
   return report(std::move(compared), globals, found.steps, found.failure);
+}
+
+// Throws if a file in the folder of --repro would replace one that is read: the command that verifies an
+// earlier failure again reads files of this folder.
+void check_repro(const Flags& flags) {
+  if (flags.no_repro || !std::filesystem::is_directory(flags.repro)) return;
+  std::vector<std::string> inputs = flags.common.files();
+  inputs.push_back(flags.artifact);
+  for (const std::vector<std::string>& given : {files_named(flags.inputs), files_named(flags.expected)})
+    inputs.insert(inputs.end(), given.begin(), given.end());
+  std::vector<OutputFile> outputs;
+  for (const std::string& file : repro_files(flags.repro))
+    outputs.push_back({file, "what differs", "choose another folder: --repro FOLDER"});
+  check_outputs(outputs, inputs);
 }
 
 // Writes the folder of --repro, and says so in `compared` and in the failure.
@@ -277,6 +287,7 @@ void leave_repro(const Flags& flags, const DifferenceSearch& search,
   const auto& nodes = search.made.main().graph.nodes;
   const bool whole = first && std::ranges::count(nodes, graph::OpKind::kUserKernel, &graph::Node::kind) == 0;
   try {
+    check_repro(flags);
     compared["repro"] =
         whole ? write_repro(flags.repro, search, *first, flags.common)
               : write_repro(flags.repro, flags.artifact, names, search.given.inputs, flags.common);
@@ -284,7 +295,8 @@ void leave_repro(const Flags& flags, const DifferenceSearch& search,
     failure += cat("; '", flags.repro, "' has ", whole ? "the smallest model that differs, and " : "",
                    "its inputs: ", compared["repro"]["command"].get<std::string>());
   } catch (const std::exception& error) {
-    failure += cat("; '", flags.repro, "' could not be written: ", error.what());
+    failure += cat("; '", flags.repro, "' could not be written: ", error.what(),
+                   "; --repro FOLDER names another folder");
   }
 }
 
@@ -294,17 +306,26 @@ std::string function_of(const Flags& flags, const Library& library) {
   return flags.steps > 0 && flags.function.empty() && trains ? "train_step" : flags.function;
 }
 
-// Opens the artifact, if one is given, and takes the flags of its compilation into `options`. `other`: is set
-// to why the artifact is not the model's.
+// The variant that runs, for code of this build to search, if the user names none.
+void take_variant(const Library& artifact, CompileOptions& options) {
+  const std::string variant = artifact.variant();
+  const bool known = std::ranges::count(cpu_targets(), variant, &CpuTarget::name) > 0;
+  if (options.cpus.empty() && artifact.device().type == STRIDEC_DEVICE_CPU && known &&
+      variant != cpu_target("native").name)
+    options.cpus = {variant};
+}
+
+// Opens the artifact, if one is given, and takes the flags of its compilation into `options`.
 void open_artifact(const Flags& flags, const Globals& globals, CompileOptions& options,
-                   std::optional<Library>& library, std::string& other) {
+                   std::optional<Library>& library, Origin& origin) {
   if (!flags.artifact.empty()) {
     library.emplace(flags.artifact, 0);
     library->select(function_of(flags, *library));
     use_references(*library, options.extensions.operators, globals);
     FileHash hash(options.model);
     take_flags(*library, flags.artifact, options);
-    other = other_model(*library, flags, hash.get());
+    take_variant(*library, options);
+    origin = origin_of(*library, flags.artifact, flags.common.model, hash.get());
   } else if (std::ranges::count(options.targets, "cpu") == 0) {
     fail(ErrorKind::kUsage, "no-such-target", "code made in memory runs on a CPU, and no CPU is a target",
          "compile an artifact and verify that: stridec compile model.onnx --target cuda -o model.so, then "
@@ -313,7 +334,7 @@ void open_artifact(const Flags& flags, const Globals& globals, CompileOptions& o
   options.targets = {"cpu"};  // for code of this build, to compare or to search for the difference
   options.gpus.clear();
   options.sizes_stay_open = !library;
-  if (!other.empty()) note(cat("warning[other-model]: ", other), globals);
+  if (!origin.model.empty()) note(cat("warning[other-model]: ", origin.model), globals);
 }
 
 // What is compared, which is printed too.
@@ -353,40 +374,18 @@ Tensors expected_outputs(const Flags& flags, const loop::Program& reference,
   }
 }
 
-// The extensions that the artifact was compiled with, as its manifest names them.
-std::vector<std::string> extensions_of(const Library& artifact, const std::string& path) {
-  std::vector<std::string> names;
-  const Json whole = package::read_manifest(artifact.manifest(), path),
-             extensions = whole.value("extensions", Json::object());
-  for (const auto& [kind, list] : extensions.items())
-    for (const Json& each : list)
-      for (const char* key : {"file", "command"})
-        if (each.contains(key)) names.push_back(each[key]);
-  return names;
+// "0.0001 (f32)" if the differences are within the default tolerance, where another one is given.
+std::string within_default(const Flags& flags, const VerifiedRun& run, const graph::Graph& graph,
+                           const std::string& precision) {
+  if (flags.tolerance < 0) return "";
+  const Tolerance usual = default_tolerance(graph, passes::precision(precision));
+  const bool fits =
+      std::ranges::all_of(run.differences, [&](const Difference& d) { return d.error <= usual.relative; });
+  return fits ? cat(usual.relative, " (", usual.reason, ")") : "";
 }
 
-// Where to look if no node of this build's code differs.
-std::string advice(const Flags& flags, const Library* artifact) {
-  if (!flags.expected.empty()) return cat(": look at the expected values, ", join(flags.expected, ", "));
-  if (!artifact) return "";
-  const std::vector<std::string> extensions = extensions_of(*artifact, flags.artifact);
-  if (extensions.empty()) return ": compile the artifact again";
-  return cat(": the artifact was compiled with extensions, ", join(extensions, ", "),
-             "; look at what they change, or give the same ones to this command");
-}
-
-// What the first differing node says about a failure; `first`: none differs in this build's code.
-std::string cause_text(const Flags& flags, const std::optional<FirstDifference>& first,
-                       const Library* library) {
-  if (first) return "; first difference at " + first->text;
-  if (!library) return cat("; the interpreter agrees with the compiled code", advice(flags, library));
-  if (library->device().type == STRIDEC_DEVICE_CUDA)
-    return "; this build's code for a CPU agrees with the interpreter";
-  return cat("; this build's own code agrees with the interpreter", advice(flags, library));
-}
-
-// `other`: is set to why the artifact is not the model's.
-Json verify(const Flags& flags, const Globals& globals, std::string& other) {
+// `origin`: is set once the artifact is read.
+Json verify(const Flags& flags, const Globals& globals, Origin& origin) {
   const auto start = std::chrono::steady_clock::now();
   ProgressPrinter progress(globals);
   CompileOptions options = flags.common.options(globals);
@@ -394,7 +393,7 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
   // compilation.
   const auto dims = options.dims;
   std::optional<Library> opened;
-  open_artifact(flags, globals, options, opened, other);
+  open_artifact(flags, globals, options, opened, origin);
   Library* const library = opened ? &*opened : nullptr;
   const Compilation made = compile(options, Stage::kSchedule);
   print_warnings(made.main().warnings, globals);
@@ -414,7 +413,7 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
                            ? samples_of(reference, flags.common.model)
                            : std::nullopt;
   Json compared = compared_of(flags, globals, library, made, options.precision, tolerance);
-  compared["other_model"] = other;
+  compared["other_model"] = origin.model;
   if (library && library->functions().size() > 1) compared["function"] = library->function();
   if (flags.steps > 0)
     return verify_in_a_row({.library = *library,
@@ -424,7 +423,7 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
                             .files = files,
                             .dims = dims,
                             .steps = flags.steps},
-                           std::move(compared), other, globals);
+                           std::move(compared), origin, globals);
   const auto ranges = loop::input_ranges(reference);
   Json runs = Json::array();
   for (int i = 0, count = all_given ? 1 : std::max(1, flags.runs); i < count; ++i) {
@@ -457,8 +456,13 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
     std::string failure = failure_text(run, worst, reference[reference.outputs[worst.output]].name);
     const DifferenceSearch search{made, options, run.inputs, tolerance, progress};
     const auto first = first_difference(search);
-    failure += cause_text(flags, first, library);
-    if (!other.empty()) failure += cat("; ", other);
+    const CausedBy cause{.artifact = flags.artifact,
+                         .mode = flags.common.mode,
+                         .expected = flags.expected,
+                         .library = library,
+                         .origin = origin,
+                         .within = within_default(flags, run, graph, options.precision)};
+    failure += cause_text(cause, first);
     if (first) compared["difference"] = difference_json(graph, *first);
     leave_repro(flags, search, first, names_of(reference, reference.inputs), compared, failure);
     return report(compared, globals, runs, failure);
@@ -467,13 +471,13 @@ Json verify(const Flags& flags, const Globals& globals, std::string& other) {
 }
 
 Json verify(const Flags& flags, const Globals& globals) {
-  std::string other;
+  Origin origin;
   try {
-    return verify(flags, globals, other);
+    return verify(flags, globals, origin);
   } catch (Error& error) {
-    if (!other.empty())
-      error.diagnostic.help =
-          cat(other, ": give the model that the artifact was made from, or compile again");
+    Diagnostic& d = error.diagnostic;
+    if (!origin.model.empty() || (d.kind == ErrorKind::kMismatch && d.help.empty()))
+      d.help = remedy(origin, "one version of stridec compiled the artifact and reads it: report this");
     throw;
   }
 }
@@ -505,6 +509,7 @@ int run(const Flags& given, const Globals& globals) {
   const std::vector<std::string> functions = given.common.functions;
   Flags one = given;
   one.common.functions.clear();
+  if (given.repro_given) check_repro(given);
   if (functions.size() == 1 && functions[0].find('=') == std::string::npos) one.function = functions[0];
   if (one.steps > 0) {
     if (!one.expected.empty())
@@ -536,30 +541,35 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
   flags->common.declare(app);
   app.add_option("artifact", flags->artifact, "the .so made from it (default: code made now, in memory)");
   app.add_option("-i,--input", flags->inputs,
-                 "name=file.npy, or all.npz (others are random; sizes by --dim, or small ones that fit)")
+                 "name=file.npy, or all.npz (inputs that are not given are random, of the sizes of --dim or "
+                 "small ones)")
       ->type_name("[NAME=]FILE");
   app.add_option(
          "--expect", flags->expected,
          "the expected outputs, instead of the interpreter's: name=file.npy for every output, or all.npz")
       ->type_name("[NAME=]FILE");
-  app.add_option("--repro", flags->repro,
-                 "the folder that gets the smallest model that differs, its inputs and repro.json")
-      ->type_name("FOLDER");
+  app.add_option(
+         "--repro", flags->repro,
+         "where results differ: the folder for the smallest model that differs, its inputs and repro.json")
+      ->type_name("FOLDER")
+      ->each([flags](const std::string&) { flags->repro_given = true; });
   app.add_flag("--no-repro", flags->no_repro, "write nothing where results differ");
   app.add_option("--runs", flags->runs,
                  "how many random inputs to try (default: 3, fewer where they take long)")
       ->check(above_zero)
       ->type_name("NUMBER")
       ->each([flags](const std::string&) { flags->runs_given = true; });
-  app.add_option("--steps", flags->steps,
-                 "how many consecutive runs to compare of an artifact with states (of its function "
-                 "train_step, if it has one): outputs and all states are compared after each; the model may "
-                 "be left out if it is in the artifact's folder")
+  app.add_option(
+         "--steps", flags->steps,
+         "compare so many runs in a row of an artifact with states: its outputs and all its states after "
+         "each run. A training is compared in its function train_step, unless --function names another. "
+         "The model may be left out if it is in the artifact's folder")
       ->check(above_zero)
       ->type_name("NUMBER");
   app.add_option("--tolerance", flags->tolerance,
-                 "allowed difference over the largest magnitude of an output (default: by the types that the "
-                 "model computes in; in quantised models more where roundings change the output)")
+                 "the allowed difference, as a share of the largest magnitude in an output (default: by the "
+                 "types that "
+                 "the model computes in; of quantised models more, where roundings change the output)")
       ->check(zero_or_more)
       ->type_name("SHARE");
   return [flags, &globals] { return run(*flags, globals); };

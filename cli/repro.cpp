@@ -57,12 +57,22 @@ std::string type_text(const loop::HostTensor& tensor) {
 // JSON has no NaN and no infinities.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(cat(value)); }
 
+constexpr const char* kModel = "model.graph";
+constexpr const char* kInputs = "inputs.npz";
+constexpr const char* kExpected = "expected.npz";
+constexpr const char* kFacts = "repro.json";
+
+std::string in(const std::string& folder, const char* name) { return (fs::path(folder) / name).string(); }
+
 void write_json(const std::string& folder, const Json& json) {
-  write_file((fs::path(folder) / "repro.json").string(),
-             json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file(in(folder, kFacts), json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace
+
+std::vector<std::string> repro_files(const std::string& folder) {
+  return {in(folder, kModel), in(folder, kInputs), in(folder, kExpected), in(folder, kFacts)};
+}
 
 Json difference_json(const graph::Graph& graph, const FirstDifference& found) {
   const graph::Node& node = graph[found.node];
@@ -91,9 +101,8 @@ Json difference_json(const graph::Graph& graph, const FirstDifference& found) {
 Json write_repro(const std::string& folder, const DifferenceSearch& search, const FirstDifference& found,
                  const CompileFlags& flags) {
   const SmallestPart part = smallest_part(search, found);
-  const fs::path to = folder;
-  fs::create_directories(to);
-  const std::string model = (to / "model.graph").string(), inputs = (to / "inputs.npz").string();
+  fs::create_directories(folder);
+  const std::string model = in(folder, kModel), inputs = in(folder, kInputs);
   UnfinishedFile file(model);
   graph::serialize(part.graph, [&](const uint8_t* bytes, size_t size) { file.write(bytes, size); });
   file.commit();
@@ -102,7 +111,7 @@ Json write_repro(const std::string& folder, const DifferenceSearch& search, cons
     write_npz(inputs, arrays_of(part.graph.input_names, part.inputs));
     command += cat(" --input ", quoted(inputs));
   }
-  write_npz((to / "expected.npz").string(), arrays_of(part.graph.output_names, part.expected));
+  write_npz(in(folder, kExpected), arrays_of(part.graph.output_names, part.expected));
   Json shapes = Json::object();
   for (size_t i = 0; i < part.inputs.size(); ++i)
     shapes[part.graph.input_names[i]] = type_text(part.inputs[i]);
@@ -118,7 +127,7 @@ Json write_repro(const std::string& folder, const DifferenceSearch& search, cons
 Json write_repro(const std::string& folder, const std::string& artifact,
                  const std::vector<std::string>& names, const Tensors& inputs, const CompileFlags& flags) {
   fs::create_directories(folder);
-  const std::string file = (fs::path(folder) / "inputs.npz").string();
+  const std::string file = in(folder, kInputs);
   std::string command = cat("stridec verify ", quoted(flags.model));
   if (!artifact.empty()) command += cat(" ", quoted(artifact));
   if (!inputs.empty()) {

@@ -16,6 +16,9 @@ namespace stridec::cli {
 // differs, with the types that its operands have.
 nlohmann::ordered_json difference_json(const graph::Graph& graph, const FirstDifference& found);
 
+// The paths of the files that may be written to the folder.
+std::vector<std::string> repro_files(const std::string& folder);
+
 // Writes model.graph, inputs.npz, expected.npz and repro.json to the folder. Returns what repro.json says:
 // `difference`, "nodes" and "command", which verifies the model again.
 nlohmann::ordered_json write_repro(const std::string& folder, const DifferenceSearch& search,

@@ -1,5 +1,6 @@
 #include "cli/verified_run.h"
 
+#include "compiler/base/counted.h"
 #include "compiler/base/text.h"
 
 namespace stridec::cli {
@@ -8,8 +9,7 @@ void judge(VerifiedRun& run, const graph::Graph& graph, const Tolerance& toleran
            ProgressPrinter& progress) {
   if (run.got.size() != run.want.size())
     fail(ErrorKind::kMismatch, "output-count",
-         cat("the artifact has ", run.got.size(), " outputs, the model ", run.want.size()),
-         "compile it again");
+         cat("the artifact has ", counted(run.got.size(), "output"), ", the model ", run.want.size()));
   run.differences = compare(run.got, run.want);
   run.allowed.assign(run.want.size(), {tolerance.relative, tolerance.relative});
   // The interpreter is slow, so it finds out what roundings can change only where this matters.

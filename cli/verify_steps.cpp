@@ -31,7 +31,7 @@ constexpr double kUsualRate = 1e-3;
 constexpr double kMoved = 1.0 / 64, kMovedNarrow = 1.0 / 16, kNarrow = 0.01;
 constexpr double kAmplified = 4;  // the allowed difference, as a multiple of what that changes
 constexpr int kDraws = 12;        // of such moves: each flips other roundings, and signs that decide a relu
-constexpr double kNoise = 0.05;   // a state that changes so much by that consists of roundings
+constexpr double kNoise = 0.05;   // a state that changes so much by that is rounding errors alone
 
 // What one step computes: outputs, then states, in the order of the reference.
 struct StepResult {
@@ -94,8 +94,7 @@ class Steps {
       const std::string& name = what.reference[id].name;
       const auto found = std::ranges::find(declared, name, &ValueDeclaration::name);
       if (found == declared.end())
-        fail(ErrorKind::kMismatch, "state-missing", cat("the artifact has no state '", name, "'"),
-             "compile it again");
+        fail(ErrorKind::kMismatch, "state-missing", cat("the artifact has no state '", name, "'"));
       declared_.push_back(*found);
     }
     of_.resize(declared_.size());
@@ -215,7 +214,7 @@ class Steps {
       out.push_back(std::max(what_.tolerance, std::isfinite(d.error) ? kAmplified * d.error : 0));
     return out;
   }
-  // Notes the weights whose gradients consist of roundings, and allows for them what the header says.
+  // Notes the weights whose gradients are rounding errors alone, and allows for them what the header says.
   std::vector<double> allowed_of_states(const Tensors& moved, const Tensors& want) {
     std::vector<double> out = allowed(moved, want);
     std::map<std::string, double> of_kind;
@@ -304,7 +303,7 @@ class Steps {
   std::vector<ValueDeclaration> declared_;  // by position in the reference's states
   std::vector<StateOfWeight> of_;           // likewise
   std::vector<size_t> order_;               // of the forward pass
-  std::set<std::string> noisy_;             // weights whose gradients consist of roundings
+  std::set<std::string> noisy_;             // weights whose gradients are rounding errors alone
   Tensors states_;
 };
 

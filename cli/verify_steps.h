@@ -27,15 +27,15 @@ struct StepsToVerify {
 
 struct VerifiedSteps {
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
-  std::vector<std::string> noisy;  // weights whose gradients consist of roundings
+  std::vector<std::string> noisy;  // weights whose gradients are rounding errors alone
   std::string failure;             // "": all agree
 };
 
 // Each step starts from the interpreter's states, so that roundings do not add up. A difference is allowed
 // beyond the tolerance where the interpreter's own result differs as much once its states are moved by a few
-// roundings. If that changes a state of a weight by a twentieth, its gradient consists of roundings, of which
-// Adam makes a whole step: the weight may then be as far off as any weight moves in the step, and its states
-// are compared with the largest of their kind.
+// roundings. If that changes a state of a weight by a twentieth, its gradient is 0 but for rounding errors,
+// which Adam scales up to a step of full length. Such a weight may differ by the largest change of any weight
+// in the step, and its states are compared with the largest of their kind.
 VerifiedSteps verify_steps(const StepsToVerify& what, ProgressPrinter& progress);
 
 // "optimizer.exp_avg.fc.weight" is the state of kind "optimizer.exp_avg" of "fc.weight". States whose names
