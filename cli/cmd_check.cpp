@@ -10,6 +10,7 @@
 #include "cli/model_summary.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/user_operator.h"
@@ -158,27 +159,45 @@ void print_training(const train::Report& report) {
   const auto line = [](const std::string& text) {
     std::printf(" training   %s\n", wrapped(printable(text), 12, 12, columns()).c_str());
   };
-  if (!report.plan.adapted.empty())
-    line(cat(report.plan.adapted.size(), " weights have trained adapters: ", some(report.plan.adapted)));
-  if (!report.plan.parameters.empty())
-    line(cat(report.plan.parameters.size(), " weights are trained: ", some(report.plan.parameters)));
-  line(cat(report.elements, " elements are trained"));
+  if (const size_t count = report.plan.adapted.size(); count > 0)
+    line(cat(counted(count, "weight"), count == 1 ? " has" : " have",
+             " trained adapters: ", some(report.plan.adapted)));
+  if (const size_t count = report.plan.parameters.size(); count > 0)
+    line(cat(counted(count, "weight"), count == 1 ? " is" : " are",
+             " trained: ", some(report.plan.parameters)));
+  line(cat(counted(report.elements, "element"), report.elements == 1 ? " is" : " are", " trained"));
+  for (const train::AddedInput& input : report.inputs)
+    line(cat("input '", input.name, "' ", graph::to_string(input.type), " is added, for ", input.setting));
   if (report.plan.scales_loss) line("the loss is scaled");
   if (!report.plan.statistics.empty())
-    line(
-        cat(report.plan.statistics.size() / 2, " batch normalizations use the batch's statistics in a step"));
+    line(cat(counted(report.plan.statistics.size() / 2, "batch normalization"),
+             report.plan.statistics.size() == 2 ? " uses" : " use", " the batch's statistics in a step"));
   line(report.random_nodes > 0 ? "dropout draws anew in each step"
                                : "no dropout: an export in evaluation mode leaves it out");
   if (!report.plan.unreached.empty())
-    line(cat("the loss does not depend on ", report.plan.unreached.size(),
-             " weights, which stay as they are: ", some(report.plan.unreached)));
+    line(cat("the loss does not depend on ",
+             counted(report.plan.unreached.size(), "weight, which stays as it is",
+                     "weights, which stay as they are"),
+             ": ", some(report.plan.unreached)));
+}
+
+Json shape_json(const graph::Shape& shape) {
+  Json dims = Json::array();
+  for (sym::Expr dim : shape) dims.push_back(dim.is_const() ? Json(dim.value()) : Json(sym::to_string(dim)));
+  return dims;
 }
 
 Json training_json(const train::Report& report) {
-  return {{"parameters", report.plan.parameters},   {"adapted", report.plan.adapted},
-          {"scales_loss", report.plan.scales_loss}, {"elements", report.elements},
-          {"statistics", report.plan.statistics},   {"unreached", report.plan.unreached},
-          {"random_nodes", report.random_nodes}};
+  Json inputs = Json::array();
+  for (const train::AddedInput& input : report.inputs)
+    inputs.push_back({{"name", input.name},
+                      {"dtype", name(input.type.dtype)},
+                      {"shape", shape_json(input.type.shape)},
+                      {"setting", input.setting}});
+  return {{"inputs", std::move(inputs)},        {"parameters", report.plan.parameters},
+          {"adapted", report.plan.adapted},     {"scales_loss", report.plan.scales_loss},
+          {"elements", report.elements},        {"statistics", report.plan.statistics},
+          {"unreached", report.plan.unreached}, {"random_nodes", report.random_nodes}};
 }
 
 int run(const CompileFlags& flags, const Globals& globals) {
@@ -215,6 +234,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
     if (complete && options.training) {
       training = train::check_training(imported.graph, *options.training);
       imported.problems = training->problems;
+      if (!training->planned) training.reset();
     } else if (complete) {
       apply_rules(imported.graph, options.extensions);
       imported.problems = unsupported_steps(imported.graph, targets);

@@ -1,5 +1,7 @@
 // train: runs the training functions of an artifact over samples, and saves and resumes its states.
 #include <CLI/CLI.hpp>
+#include <cctype>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -16,10 +18,13 @@
 #include "cli/parameter_file.h"
 #include "cli/progress.h"
 #include "cli/training_data.h"
+#include "cli/written_files.h"
+#include "compiler/base/counted.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/train/settings.h"
 
 namespace stridec::cli {
 namespace {
@@ -61,7 +66,7 @@ bool scales_down(const Library& library) {
   return false;
 }
 
-// How the artifact was trained; export reads it.
+// The settings of the training, as the manifest has them; export reads them in a save.
 std::string training_of(const Library& library) {
   const Json manifest = Json::parse(library.manifest(), nullptr, /*allow_exceptions=*/false);
   const Json options = manifest.is_object() ? manifest.value("options", Json::object()) : Json::object();
@@ -94,10 +99,51 @@ void resume(Library& library, const std::string& path, const Globals& globals) {
         {.dtype = tensor.dtype, .shape = tensor.shape, .bytes = {tensor.bytes.begin(), tensor.bytes.end()}});
   }
   if (const size_t more = file.tensors.size() - states.size(); more > 0)
-    note(cat("warning: '", path, "' has ", more,
-             more == 1 ? " tensor that is no state" : " tensors that are no states",
+    note(cat("warning: '", path, "' has ",
+             counted(more, "tensor that is no state", "tensors that are no states"),
              " of the artifact: a training with other settings saved it"),
          globals);
+}
+
+// Inputs without a dim of samples. Another version may have written the settings.
+std::vector<std::string> whole_inputs(const Library& library) {
+  try {
+    const auto settings = train::parse_settings(training_of(library)).of_loss;
+    if (const auto weights = settings.find("class_weights"); weights != settings.end())
+      return {weights->second};
+  } catch (const Error&) {
+  }
+  return {};
+}
+
+// Calls `use` with the whole numbers in the text, until it returns true.
+template <class Use>
+void for_each_number(const std::string& text, Use use) {
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  for (size_t at = 0; at < text.size();) {
+    int64_t value = 0;
+    const bool begins = at == 0 || !is_word(text[at - 1]);
+    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), value);
+    if (begins && error == std::errc() && use(value)) return;
+    at = std::max(at + 1, begins ? static_cast<size_t>(end - text.data()) : at + 1);
+  }
+}
+
+// Adds to the error of a step where its data have the number that the error names.
+void locate(Error& error, const TrainingData& data) {
+  if (error.diagnostic.kind != ErrorKind::kDoesNotFit) return;
+  std::string& message = error.diagnostic.message;
+  for_each_number(std::string(message), [&](int64_t value) {
+    const auto place = data.find(value);
+    if (!place) return false;
+    message += cat("; '", place->file, "' has it ",
+                   place->element.empty()
+                       ? ""
+                       : cat("at [", join(place->element, ", ", [](int64_t i) { return cat(i); }), "] "));
+    message += place->sample < 0 ? cat("for input '", place->input, "'")
+                                 : cat("in sample ", place->sample, ", counted from 0");
+    return true;
+  });
 }
 
 struct StepResult {
@@ -112,9 +158,12 @@ class Trainer {
     const bool parts = flags.accumulate > 1;
     for (const char* name : {parts ? "accumulate" : "train_step", parts ? "apply" : "train_step"})
       if (!has(name))
-        fail(ErrorKind::kUsage, "no-training", cat("the artifact has no function '", name, "'"),
+        fail(ErrorKind::kUsage, "no-training",
+             cat("the artifact has no function '", name, "', only ", join(library.functions(), ", ")),
              parts ? "compile it with --train ...,functions=accumulate+apply+predict"
-                   : "compile the model with --train loss=NAME,...");
+             : training_of(library).empty()
+                 ? "compile the model with --train loss=NAME,..."
+                 : "compile it with --train ...,functions=train_step+eval+predict, the default");
     forward_ = parts ? "accumulate" : "train_step";
     library.select(parts ? "apply" : "train_step");
     const bool wants_rate = std::ranges::count(names_of(library.inputs()), kRate) > 0;
@@ -131,7 +180,13 @@ class Trainer {
     std::vector<Array> outputs;
     for (int64_t part = 0; part < flags_.accumulate; ++part) {
       library_.select(forward_);
-      outputs = library_.run(with_rate(data.at(step * flags_.accumulate + part)));
+      const std::vector<Array>& batch = data.at(step * flags_.accumulate + part);
+      try {
+        outputs = library_.run(with_rate(batch));
+      } catch (Error& error) {
+        locate(error, data);
+        throw;
+      }
       loss += scalar(outputs[0]) / static_cast<double>(flags_.accumulate);
     }
     if (flags_.accumulate == 1) return {loss, scalar(outputs[1])};
@@ -152,14 +207,27 @@ class Trainer {
   std::string forward_;
 };
 
+// Fails before the first step where a file would replace one that is read. A save may be resumed in place.
+void check_files(const Flags& flags, const std::vector<std::string>& inputs) {
+  const OutputFile save{flags.save, "the state of the training",
+                        "choose another name: --save run.safetensors"},
+      curve{flags.curve, "the curve", "choose another name: --curve loss.svg"};
+  check_outputs({save, curve}, inputs);
+  check_outputs({curve}, {flags.resume});
+}
+
 int run(const Flags& flags, const Globals& globals) {
   if (flags.save_every > 0 && flags.save.empty())
-    fail(ErrorKind::kUsage, "no-save", "--save-every has no file", "give --save FILE");
-  for (const std::string& path : {flags.save, flags.curve})
-    if (!path.empty()) check_replaceable(path);
+    fail(ErrorKind::kUsage, "no-save", "--save-every needs a file to save to", "give --save FILE");
+  std::vector<std::string> named = files_named(flags.data);
+  named.push_back(flags.artifact);
+  check_files(flags, named);
   Library library(flags.artifact, flags.threads);
+  check_files(flags, files_of_artifact(flags.artifact, library.manifest()));
+  check_extension(flags.save, "the state of the training", {".safetensors"}, "--save run.safetensors");
+  check_extension(flags.curve, "the curve", {".svg"}, "--curve loss.svg", /*only=*/true);
   Trainer trainer(library, flags);
-  TrainingData data(library, flags.data, {kRate}, flags.batch, flags.seed);
+  TrainingData data(library, flags.data, {kRate}, whole_inputs(library), flags.batch, flags.seed);
   if (!flags.resume.empty()) resume(library, flags.resume, globals);
   const int64_t first = steps_done(library);
   ProgressPrinter progress(globals);
@@ -206,29 +274,41 @@ int run(const Flags& flags, const Globals& globals) {
 std::function<int()> declare_train(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   app.add_option("artifact", flags->artifact, "the .so, compiled with --train")->required();
-  app.add_option("--data", flags->data,
-                 "samples, once for each input: name=file.npy, or all.npz; the first dim counts samples")
+  app.add_option(
+         "--data", flags->data,
+         "the samples: name=file.npy, once for each input, or all.npz with an array for each; the first dim "
+         "counts samples")
       ->type_name("[NAME=]FILE");
-  app.add_option("--steps", flags->steps, "how many updates")->check(above_zero)->type_name("NUMBER");
-  app.add_option("--batch", flags->batch, "samples per step (default: the model's batch size, or 32)")
+  app.add_option("--steps", flags->steps, "how many updates of the weights")
       ->check(above_zero)
       ->type_name("NUMBER");
-  app.add_option("--accumulate", flags->accumulate,
-                 "how many batches' gradients one update sums; needs the functions accumulate and apply")
+  app.add_option(
+         "--batch", flags->batch,
+         "samples in a batch (default: the batch size of the model if it is fixed, otherwise 32, or all "
+         "samples if they are fewer)")
       ->check(above_zero)
       ->type_name("NUMBER");
-  app.add_option("--lr", flags->rate, "the learning rate, if it is an input")
+  app.add_option(
+         "--accumulate", flags->accumulate,
+         "batches whose gradients are summed for one update; above 1 the artifact needs the functions "
+         "accumulate and apply")
+      ->check(above_zero)
+      ->type_name("NUMBER");
+  app.add_option("--lr", flags->rate, "the learning rate, if the artifact was compiled with lr=input")
       ->check(zero_or_more)
       ->type_name("RATE");
-  app.add_option("--seed", flags->seed, "seed of the order of the samples")->type_name("NUMBER");
-  app.add_option("--save", flags->save, "a .safetensors file for parameters and all other states, at the end")
+  app.add_option("--seed", flags->seed, "seed of the order in which samples are taken")->type_name("NUMBER");
+  app.add_option("--save", flags->save,
+                 "write the weights and all other states to this .safetensors file at the end")
       ->type_name("FILE");
-  app.add_option("--save-every", flags->save_every, "also save every this many steps")
+  app.add_option("--save-every", flags->save_every,
+                 "save after so many steps too, each time to the file of --save")
       ->check(above_zero)
       ->type_name("STEPS");
-  app.add_option("--resume", flags->resume, "a file of --save to go on from")->type_name("FILE");
-  app.add_option("--curve", flags->curve, "an .svg file for the losses")->type_name("FILE");
-  app.add_option("--log", flags->log, "report every this many steps (default: ten times in all)")
+  app.add_option("--resume", flags->resume, "continue from a file that --save wrote")->type_name("FILE");
+  app.add_option("--curve", flags->curve, "draw the losses: an .svg file")->type_name("FILE");
+  app.add_option("--log", flags->log,
+                 "print the loss each time after so many steps (default: ten times in all)")
       ->check(above_zero)
       ->type_name("STEPS");
   app.add_option("--threads", flags->threads,

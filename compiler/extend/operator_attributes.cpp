@@ -27,7 +27,7 @@ std::vector<std::string_view> attributes_of(graph::OpKind kind) {
     case kSlice: return {"starts", "extents", "steps"};
     case kPad: return {"before", "after", "mode"};
     case kConcat: return {"dim"};
-    case kGatherElements: return {"dim", "wrap"};
+    case kGatherElements: return {"dim", "wrap", "sentence"};
     case kAsSoftmax: return {"dims"};
     case kGather: return {"dim", "batch_dims", "wrap", "no_gradient_at", "shared_gradient"};
     case kGatherNd: return {"batch_dims", "wrap"};

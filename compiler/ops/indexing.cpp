@@ -50,20 +50,26 @@ bool wraps(const Node& node, DType index) {
   return is_signed(index) && node.attributes.integer_or("wrap", 1) != 0;
 }
 
+// What is said of an index outside its dim: {0} is the index, {1} the dim's size. The attribute `sentence`
+// replaces the usual one.
+std::string sentence_of(const Node& node) {
+  return node.attributes.text_or("sentence",
+                                 cat(graph::name(node.kind), ": index {0} is outside a dim of size {1}"));
+}
+
 // Checks that the known indices are within a dim of this size; adds guards for what is not known.
 void expect_inside(Builder& b, const Node& node, sym::Expr size, size_t first = 0, size_t step = 1) {
   const sym::Expr least = wraps(node, b.dtype(node.inputs[1])) ? -size : sym::Expr(0);
   for (sym::Expr index : known_indices(b, node, first, step))
-    b.require(sym::logical_and(sym::ge(index, least), sym::lt(index, size)),
-              cat(graph::name(node.kind), ": index {0} is outside a dim of size {1}"), {index, size});
+    b.require(sym::logical_and(sym::ge(index, least), sym::lt(index, size)), sentence_of(node),
+              {index, size});
 }
 
 sym::Expr bind_index(loop::NestBuilder& n, const Node& node, loop::Value value, sym::Expr extent) {
   loop::Bind bind;
   bind.wrap_negative = wraps(node, value.dtype());
   bind.mode = loop::Bind::OutOfRange::kError;
-  bind.sentence =
-      cat(Lowering::origin_prefix(node), graph::name(node.kind), ": index {0} is outside a dim of size {1}");
+  bind.sentence = cat(Lowering::origin_prefix(node), sentence_of(node));
   return n.bind(value, extent, std::move(bind));
 }
 

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "compiler/base/text.h"
+#include "compiler/ops/composite/loss.h"
 #include "compiler/ops/nodes.h"
 
 namespace stridec::train {
@@ -42,11 +44,13 @@ Before places_before(Term x, double first) {
 
 }  // namespace
 
-Term ctc_loss(Term logs, Term labels, Term steps_used, Term lengths, int64_t blank) {
+Term ctc_loss(Term logs, Term labels, Term steps_used, Term lengths, int64_t blank, const std::string& label,
+              const std::string& length) {
   graph::Builder& b = logs.builder();
   const Term spelled = with_blanks(labels, lengths, blank);
   const sym::Expr steps = logs.dim(0), rows = spelled.dim(0), places = spelled.dim(1);
-  const Term emitted = gather_elements(logs, expand(unsqueeze(spelled, {0}), {steps, rows, places}), 2);
+  const Term emitted =
+      at_label(logs, expand(unsqueeze(spelled, {0}), {steps, rows, places}), 2, label_sentence(label));
   // A label may follow another label without a blank between them.
   const Term skips = logical_not(
       logical_or(equal(spelled, static_cast<double>(blank)), equal(spelled, places_before(spelled, -1).two)));
@@ -62,7 +66,8 @@ Term ctc_loss(Term logs, Term labels, Term steps_used, Term lengths, int64_t bla
     return LoopStep{.condition = std::nullopt, .carried = {select(active, next, at).id()}, .stacked = {}};
   });
   const Term last(b, result.carried[0]), end = unsqueeze(lengths * 2, {1});
-  const auto at = [&](Term index) { return squeeze(gather_elements(last, index, 1), {1}); };
+  const std::string sentence = cat(length, " has a row longer than the labels: it ends at place {0} of {1}");
+  const auto at = [&](Term index) { return squeeze(at_label(last, index, 1, sentence), {1}); };
   const Term of_blank = at(end), none = number_like(of_blank, kImpossible);
   const Term of_label = select(equal(lengths, 0), kImpossible, at(maximum(end - 1.0, 0)));
   const Term total = log_sum(of_blank, of_label, none);

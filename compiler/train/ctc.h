@@ -1,6 +1,8 @@
 // Connectionist temporal classification (Graves et al. 2006), as torch.nn.functional.ctc_loss computes it.
 #pragma once
 
+#include <string>
+
 #include "compiler/ops/term.h"
 
 namespace stridec::train {
@@ -11,6 +13,10 @@ namespace stridec::train {
 //
 // The recursion over steps is in logarithms. Instead of -infinity, which has no usable gradient, it has
 // kImpossible; an infinite loss has the gradient 0.
-ops::Term ctc_loss(ops::Term logs, ops::Term labels, ops::Term steps_used, ops::Term lengths, int64_t blank);
+//
+// The run's errors name labels and lengths as `label` ("label {0} of input 't'") and `length` ("input 'n'")
+// say.
+ops::Term ctc_loss(ops::Term logs, ops::Term labels, ops::Term steps_used, ops::Term lengths, int64_t blank,
+                   const std::string& label, const std::string& length);
 
 }  // namespace stridec::train

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/base/counted.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/loss.h"
 #include "compiler/ops/composite/normalization.h"
 #include "compiler/ops/nodes.h"
+#include "compiler/sym/guard.h"
 #include "compiler/train/ctc.h"
 
 namespace stridec::train {
@@ -17,6 +19,54 @@ namespace {
 using namespace ops;
 using graph::OpKind;
 using graph::Shape;
+
+[[noreturn]] void refuse(const std::string& message, const std::string& help) {
+  fail(ErrorKind::kUsage, "bad-train", cat("--train: ", message), help);
+}
+
+// Whether dims of known sizes do not contradict each other.
+bool broadcast(Term x, Term y) {
+  if (x.rank() != y.rank()) return false;
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    const auto a = sym::as_const(x.dim(d)), b = sym::as_const(y.dim(d));
+    if (a && b && *a != *b && *a != 1 && *b != 1) return false;
+  }
+  return true;
+}
+
+std::string type_of(Term x) { return graph::to_string(x.builder().type(x)); }
+
+// The output that the setting names, of at least `rank` dims.
+Term output_of(LossInputs& in, std::string_view loss, std::string_view setting, int64_t rank) {
+  const Term x = in.output(setting);
+  if (x.rank() < rank)
+    refuse(cat("the loss ", loss, " needs an output of at least ", counted(rank, "dim"), ", and '",
+               in.text(setting), "' is ", type_of(x)),
+           cat("name another output: ", setting, "=NAME"));
+  return x;
+}
+
+// The outputs that the settings name: different ones, of shapes that broadcast and at least `rank` dims.
+std::vector<Term> outputs_alike(LossInputs& in, std::string_view loss,
+                                const std::vector<std::string_view>& settings, int64_t rank) {
+  std::vector<Term> out;
+  for (size_t i = 0; i < settings.size(); ++i) {
+    const std::string& name = in.text(settings[i]);
+    for (size_t j = 0; j < i; ++j)
+      if (in.text(settings[j]) == name)
+        refuse(cat("the loss ", loss, " compares ", settings.size(), " outputs, and ", settings[j], " and ",
+                   settings[i], " are both '", name, "'"),
+               cat("name an output for each of ",
+                   join(settings, ", ", [](std::string_view s) { return std::string(s); })));
+    const Term x = output_of(in, loss, settings[i], rank);
+    if (!out.empty() && !broadcast(x, out[0]))
+      refuse(cat("the loss ", loss, " needs outputs of one shape, and '", in.text(settings[0]), "' is ",
+                 type_of(out[0]), ", '", name, "' is ", type_of(x)),
+             cat("name another output: ", settings[i], "=NAME"));
+    out.push_back(x);
+  }
+  return out;
+}
 
 Term total(Term x) { return x.rank() == 0 ? x : reduce_sum(x, all_dims(x.rank())); }
 
@@ -33,7 +83,8 @@ Term classes_second(LossInputs& in, Term x) {
   const int64_t given = static_cast<int64_t>(in.number("class_dim"));
   const int64_t dim = given < 0 ? given + x.rank() : given;
   if (dim < 0 || dim >= x.rank() || x.rank() < 1)
-    fail(ErrorKind::kUsage, "bad-train", cat("class_dim=", given, ": the output has ", x.rank(), " dims"));
+    refuse(cat("class_dim is ", given, ", and the output has ", counted(x.rank(), "dim")),
+           "count dims from 0, or from the end by negative numbers: class_dim=-1");
   if (x.rank() == 1) return unsqueeze(x, {0});
   Dims order;
   for (int64_t d = 0; d < x.rank(); ++d)
@@ -53,12 +104,17 @@ std::optional<Term> class_weights(LossInputs& in, Term x) {
   return in.target("class_weights", {x.dtype(), {x.dim(1)}});
 }
 
+// "label {0} of input 't'", for the sentence of a label that is not a class.
+std::string label_of(const LossInputs& in) {
+  return cat("label {0} of input '", sym::escaped(in.text("labels")), "'");
+}
+
 // From logarithms of probabilities [batch, classes, ...]. `extra`: per position, added to the loss.
 LossSum class_loss(LossInputs& in, Term logs, double smoothing, std::optional<Term> extra = {}) {
   const Term labels = in.target("labels", {DType::kI64, without(logs.shape(), 1)});
   const auto weights = class_weights(in, logs);
   const double ignore = in.number("ignore_index");
-  const ClassLoss loss = class_nll(logs, labels, weights, static_cast<int64_t>(ignore));
+  const ClassLoss loss = class_nll(logs, labels, weights, static_cast<int64_t>(ignore), label_of(in));
   const auto kept = [&](Term each) { return select(equal(labels, ignore), 0, each); };
   Term each = loss.loss;
   if (smoothing != 0) {
@@ -118,7 +174,7 @@ LossSum bce_with_logits(LossInputs& in) {
 }
 
 LossSum kl(LossInputs& in) {
-  const Term x = in.output("output");
+  const Term x = output_of(in, "kl", "output", in.text("reduction") == "batchmean" ? 1 : 0);
   const Term each = kl_divergence(x, target_like(in, x), in.text("log_target") == "true");
   if (in.text("reduction") != "batchmean") return reduced(in, each);
   return {total(each), size_as(x.builder(), x.dtype(), x.dim(0))};
@@ -146,7 +202,8 @@ LossSum dice(LossInputs& in) {
 }
 
 LossSum cosine(LossInputs& in) {
-  const Term x = in.output("output"), y = target_like(in, x);
+  const Term x = output_of(in, "cosine", "output", 1);
+  const Term y = target_like(in, x);
   return reduced(in, subtract_from(1, cosine_similarity(x, y, x.rank() - 1, 1e-8)));
 }
 
@@ -155,14 +212,19 @@ Term distance(Term x, Term y) {
   return sqrt(reduce_sum(square(x - y + 1e-6), {x.rank() - 1}));
 }
 LossSum triplet(LossInputs& in) {
-  const Term anchor = in.output("anchor");
-  const Term near = distance(anchor, in.output("positive")), far = distance(anchor, in.output("negative"));
+  const auto outputs = outputs_alike(in, "triplet", {"anchor", "positive", "negative"}, 1);
+  const Term near = distance(outputs[0], outputs[1]), far = distance(outputs[0], outputs[2]);
   return reduced(in, maximum(near - far + in.number("margin"), 0));
 }
 
 // Row i of `keys` belongs to row i of `output`; all other rows are negatives. Both ways, as CLIP does.
 LossSum info_nce(LossInputs& in) {
-  const Term x = in.output("output"), y = in.output("keys");
+  const auto outputs = outputs_alike(in, "info_nce", {"output", "keys"}, 2);
+  const Term x = outputs[0], y = outputs[1];
+  if (x.rank() != 2)
+    refuse(cat("the loss info_nce needs outputs [batch, features], and '", in.text("output"), "' is ",
+               type_of(x)),
+           "name another output: output=NAME");
   const auto unit = [](Term t) {
     return t / sqrt(maximum(reduce_sum(square(t), {t.rank() - 1}, kKeep), 1e-16));
   };
@@ -176,17 +238,19 @@ LossSum info_nce(LossInputs& in) {
 LossSum ctc(LossInputs& in) {
   const Term given = in.output("logits");
   if (given.rank() != 3)
-    fail(ErrorKind::kUsage, "bad-train",
-         cat("--train: the loss ctc needs an output [steps, batch, classes], and '", in.text("logits"),
-             "' is ", graph::to_string(in.builder().type(given))));
-  if (in.text("layout") != "TNC" && in.text("layout") != "NTC")
-    fail(ErrorKind::kUsage, "bad-train", cat("--train: layout=", in.text("layout")),
-         "write layout=TNC or layout=NTC");
+    refuse(cat("the loss ctc needs an output [steps, batch, classes], and '", in.text("logits"), "' is ",
+               type_of(given)),
+           "name another output: logits=NAME");
   const Term logs = log_softmax(in.text("layout") == "NTC" ? transpose(given, 0, 1) : given, {2});
   const graph::Type lengths = {DType::kI64, {logs.dim(1)}};
   const Term labels = in.rows("labels", DType::kI64, logs.dim(1));
   const Term steps = in.target("input_lengths", lengths), size = in.target("target_lengths", lengths);
-  Term each = ctc_loss(logs, labels, steps, size, static_cast<int64_t>(in.number("blank")));
+  const auto blank = static_cast<int64_t>(in.number("blank"));
+  if (const auto classes = sym::as_const(logs.dim(2)); classes && blank >= *classes)
+    refuse(cat("blank is ", blank, ", and the output has ", counted(*classes, "class", "classes")),
+           "classes are counted from 0");
+  Term each = ctc_loss(logs, labels, steps, size, blank, label_of(in),
+                       cat("input '", sym::escaped(in.text("target_lengths")), "'"));
   if (in.text("zero_infinity") == "true")
     each = select(equal(each, std::numeric_limits<double>::infinity()), 0, each);
   return reduced(in, in.text("reduction") == "sum" ? each : each / cast(maximum(size, 1), each.dtype()));
@@ -194,7 +258,10 @@ LossSum ctc(LossInputs& in) {
 
 LossSum model_output(LossInputs& in) { return reduced(in, in.output("output")); }
 
-constexpr Setting kReduction = {"reduction", "mean", "mean or sum"};
+constexpr Setting kReduction = {"reduction", "mean", "mean or sum", "mean|sum"};
+constexpr std::string_view kBool = "true|false";
+constexpr Setting kClassWeights = {
+    "class_weights", "none", "an input of the model, or the name of a new one: a weight for each class"};
 constexpr Setting kPair[] = {{"output", "", "the model's output"},
                              {"target", "", "an input of the model, or the name of a new one"},
                              kReduction};
@@ -205,7 +272,7 @@ constexpr Setting kClasses[] = {
     {"ignore_index", "-100", "the label of positions that do not count"},
     {"label_smoothing", "0", "share of the target that is spread over all classes"},
     {"z", "0", "weight of the squared logarithm of the softmax's sum"},
-    {"class_weights", "none", "name of an input with a weight per class"},
+    kClassWeights,
     kReduction};
 constexpr Setting kSoft[] = {{"logits", "", "the model's output"},
                              {"target", "", "probabilities of the classes"},
@@ -215,7 +282,7 @@ constexpr Setting kNll[] = {{"output", "", "logarithms of probabilities"},
                             {"labels", "", "class indices"},
                             {"class_dim", "-1", "the dim of the classes"},
                             {"ignore_index", "-100", "the label of positions that do not count"},
-                            {"class_weights", "none", "name of an input with a weight per class"},
+                            kClassWeights,
                             kReduction};
 constexpr Setting kHuber[] = {kPair[0], kPair[1], {"delta", "1", "where the line begins"}, kReduction};
 constexpr Setting kSmooth[] = {kPair[0], kPair[1], {"beta", "1", "where the line begins"}, kReduction};
@@ -223,8 +290,8 @@ constexpr Setting kLogits[] = {
     {"logits", "", "the model's output"}, kPair[1], {"pos_weight", "1", "weight of ones"}, kReduction};
 constexpr Setting kKl[] = {{"output", "", "logarithms of probabilities"},
                            {"target", "", "probabilities"},
-                           {"log_target", "false", "the target has logarithms: true or false"},
-                           {"reduction", "batchmean", "batchmean, mean or sum"}};
+                           {"log_target", "false", "the target has logarithms: true or false", kBool},
+                           {"reduction", "batchmean", "batchmean, mean or sum", "batchmean|mean|sum"}};
 constexpr Setting kFocal[] = {{"logits", "", "the model's output"},
                               kPair[1],
                               {"alpha", "0.25", "weight of ones; negative: none"},
@@ -246,10 +313,10 @@ constexpr Setting kCtc[] = {
     {"labels", "", "[batch, longest] classes without blanks; elements after a row's length are ignored"},
     {"input_lengths", "", "[batch]: the number of steps of each row"},
     {"target_lengths", "", "[batch]: the number of labels of each row"},
-    {"layout", "TNC", "of the output: TNC, [steps, batch, classes], or NTC"},
+    {"layout", "TNC", "of the output: TNC, [steps, batch, classes], or NTC", "TNC|NTC"},
     {"blank", "0", "the class of no label"},
-    {"zero_infinity", "false", "true: labels that do not fit into the steps cost nothing"},
-    {"reduction", "mean", "mean, of losses divided by the numbers of labels, or sum"}};
+    {"zero_infinity", "false", "true: labels that do not fit into the steps cost nothing", kBool},
+    {"reduction", "mean", "mean, of losses divided by the numbers of labels, or sum", "mean|sum"}};
 constexpr Setting kOutput[] = {{"output", "", "an output of the model"}, kReduction};
 
 constexpr Loss kLosses[] = {

@@ -15,6 +15,7 @@ struct Setting {
   std::string_view name;
   std::string_view standard;  // its default; "": it must be given
   std::string_view meaning;
+  std::string_view choices = {};  // "mean|sum": the texts that it takes; "": numbers, or names
 };
 
 // Gives a loss the model's outputs and the targets.

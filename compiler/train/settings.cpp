@@ -28,7 +28,7 @@ double number(const std::string& key, std::string_view text) {
   if (!is_number(text)) refuse(cat(key, "='", text, "' is not a number"), cat("write ", key, "=0.1"));
   double value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
-  if (!std::isfinite(value)) refuse(cat(key, " is ", text), "it has to be finite");
+  if (!std::isfinite(value)) refuse(cat(key, " is ", text), "it must be a finite number");
   return value;
 }
 
@@ -126,8 +126,8 @@ constexpr Setting kCommon[] = {
     {"lr", "the optimizer's", "a number, input, or a schedule"},
     {"clip_norm", "0", "limits the norm of all gradients together"},
     {"clip_value", "0", "limits each element of a gradient"},
-    {"loss_scale", "dynamic for f16", "dynamic, none"},
-    {"states", "as they are", "bf16: f32 weights and states are kept in bf16, rounded at random"},
+    {"loss_scale", "dynamic for f16", "dynamic, none", "dynamic|none"},
+    {"states", "as they are", "bf16: f32 weights and states are kept in bf16, rounded at random", "bf16"},
     {"ema", "0", "decay of a moving average of the weights"},
     {"group", "none", "settings of the optimizer for some weights"},
     {"lora", "none", "weights that get low-rank adapters"},
@@ -184,6 +184,16 @@ void check_range(std::string_view owner, std::string_view name, double value) {
   for (const Range& range : kRanges)
     if (range.name == name && (range.owner.empty() || range.owner == owner) && !range.holds(value))
       refuse(cat(name, " is ", number_text(value)), std::string(range.sentence));
+}
+
+// Throws if the setting takes certain texts alone, and `value` is another.
+void check_choice(const Setting& setting, const std::string& value) {
+  const std::vector<std::string> choices = split(std::string(setting.choices), '|');
+  if (choices.empty() || std::ranges::count(choices, value) > 0) return;
+  refuse(cat(setting.name, " is '", value, "'"),
+         cat("write ",
+             join(choices, " or ", [&](const std::string& each) { return cat(setting.name, "=", each); }),
+             choices.size() == 1 ? ", or leave it out" : ""));
 }
 
 constexpr const char* kFunctions[] = {"train_step", "accumulate", "apply", "eval", "predict"};
@@ -276,14 +286,11 @@ void check(const Settings& s) {
       refuse(cat("the loss ", loss.name, " needs ", setting.name, ": ", setting.meaning),
              cat("write ", setting.name, "=NAME"));
   for (const Setting& setting : loss.settings)
-    if (const auto given = s.of_loss.find(std::string(setting.name));
-        given != s.of_loss.end() && is_number(setting.standard))
-      check_range(loss.name, given->first, number(given->first, given->second));
-  if (const auto found = s.of_loss.find("reduction"); found != s.of_loss.end()) {
-    const bool batch = loss.name == "kl" && found->second == "batchmean";
-    if (found->second != "mean" && found->second != "sum" && !batch)
-      refuse(cat("the loss ", loss.name, " has no reduction '", found->second, "'"), "write mean or sum");
-  }
+    if (const auto given = s.of_loss.find(std::string(setting.name)); given != s.of_loss.end()) {
+      check_choice(setting, given->second);
+      if (is_number(setting.standard))
+        check_range(loss.name, given->first, number(given->first, given->second));
+    }
   const auto check_numbers = [&](const std::map<std::string, double>& numbers, bool group) {
     for (const auto& [key, value] : numbers) {
       if (!has(optimizer.settings, key) && !(group && key == "lr_scale"))
@@ -300,20 +307,23 @@ void check(const Settings& s) {
   };
   if (optimizer.name == "sgd" && numbers_of("nesterov") != 0 &&
       (numbers_of("momentum") == 0 || numbers_of("dampening") != 0))
-    refuse("Nesterov momentum has no momentum, or has dampening",
+    refuse("nesterov=1 needs a momentum above 0 and no dampening",
            "write momentum=0.9 and leave dampening out");
   for (const auto& [name, value] :
        {std::pair("clip_norm", s.clip_norm), std::pair("clip_value", s.clip_value)})
-    if (value < 0) refuse(cat(name, " is ", number_text(value)), "0 sets no limit");
-  if (!s.loss_scale.empty() && s.loss_scale != "none" && s.loss_scale != "dynamic")
-    refuse(cat("loss_scale=", s.loss_scale), "write loss_scale=dynamic or loss_scale=none");
-  if (!s.states.empty() && s.states != "bf16") refuse(cat("states=", s.states), "write states=bf16");
+    if (value < 0)
+      refuse(cat(name, " is ", number_text(value)),
+             cat(kNotNegative, ", and 0 means that there is no limit"));
+  for (const auto& [name, value] : {std::pair("loss_scale", s.loss_scale), std::pair("states", s.states)})
+    if (!value.empty()) check_choice(*std::ranges::find(kCommon, name, &Setting::name), value);
   if (s.ema < 0 || s.ema >= 1) refuse(cat("ema is ", s.ema), "a decay must be at least 0 and below 1");
   if (!s.learning_rate.empty()) check_rate(s.learning_rate);
   for (const std::string& function : s.functions)
     if (std::ranges::find(kFunctions, function) == std::end(kFunctions))
-      refuse(cat("there is no function '", function, "'"),
-             "there are train_step, accumulate, apply, eval, predict; write functions=train_step+predict");
+      refuse(
+          cat("there is no function '", function, "'"),
+          "there are train_step (a whole step), accumulate and apply (a step in two parts), eval (loss and "
+          "outputs) and predict (outputs); write functions=train_step+predict");
   if (s.functions.empty()) refuse("no function is asked for", "write functions=train_step+predict");
 }
 

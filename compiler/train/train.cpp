@@ -14,6 +14,7 @@
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/train/edit.h"
+#include "compiler/train/learning_rate.h"
 #include "compiler/train/lora.h"
 #include "compiler/train/losses.h"
 #include "compiler/train/narrow_states.h"
@@ -48,13 +49,23 @@ std::string list(const std::vector<std::string>& names) {
   return join(names, ", ", [](const std::string& name) { return cat("'", name, "'"); });
 }
 
-// The flags that chose the weights.
-std::string selection_of(const Settings& settings) {
-  std::string out;
-  if (!settings.trainable.empty()) out = cat("--trainable ", list(settings.trainable));
+// Why no weight is trained.
+std::string selects_none(const Plan& plan, const Settings& settings) {
+  if (!plan.unreached.empty()) {
+    constexpr size_t kShown = 6;
+    std::vector<std::string> names = plan.unreached;
+    if (names.size() > kShown) names.resize(kShown);
+    return cat("the loss does not depend on the weights that are selected, ", list(names),
+               names.size() < plan.unreached.size() ? " and others" : "");
+  }
+  if (settings.trainable.empty()) return "--lora selects none, and --trainable is not given";
+  const bool all = settings.trainable == std::vector<std::string>{"*"};
   if (!settings.frozen.empty())
-    out += cat(out.empty() ? "" : " without ", "--freeze ", list(settings.frozen));
-  return out.empty() ? "--lora" : out;
+    return cat("--freeze ", list(settings.frozen), " leaves none",
+               all ? "" : cat(" of those that --trainable ", list(settings.trainable), " names"));
+  return all ? "the model has no weight of floats that can be trained"
+             : cat("--trainable ", list(settings.trainable),
+                   " names no weight of floats that can be trained");
 }
 
 // Every group has a weight: a misspelt pattern would go unnoticed.
@@ -67,6 +78,17 @@ void check_groups(const Plan& plan, const Settings& settings) {
                              [&](const std::string& name) { return matches_any(group.patterns, name); }))
       refuse(cat("no weight that is trained matches group=", join(group.patterns, "|")),
              "'stridec inspect MODEL --stage=graph' lists weights by name");
+}
+
+// Whether a new input may have the name: so that a number or a list, meant as a value, is none.
+bool is_name(std::string_view text) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<signed char>(c) < 0;
+  };
+  const auto inner = [&](char c) {
+    return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '/';
+  };
+  return !text.empty() && letter(text.front()) && std::ranges::all_of(text, inner);
 }
 
 class GraphLossInputs final : public LossInputs {
@@ -90,7 +112,14 @@ class GraphLossInputs final : public LossInputs {
     const std::string& name = text(setting);
     const Graph& graph = b_.graph();
     const auto found = std::ranges::find(graph.input_names, name);
-    if (found == graph.input_names.end()) return {b_, b_.input(name, type)};
+    if (found == graph.input_names.end()) {
+      if (!is_name(name))
+        refuse(cat(setting, "=", name, " names an input, and '", name,
+                   "' is neither an input of the model nor a name for a new one"),
+               cat("write ", setting,
+                   "=NAME, and give the values of NAME in each step: ", graph::to_string(type)));
+      return {b_, b_.input(name, type)};
+    }
     const Term given(b_, graph.top.parameters[static_cast<size_t>(found - graph.input_names.begin())]);
     if (given.rank() != static_cast<int64_t>(type.shape.size()) ||
         is_float(given.dtype()) != is_float(type.dtype))
@@ -357,6 +386,23 @@ bool trains_type(const Graph& model, const Plan& plan, DType dtype) {
   });
 }
 
+// `with_loss`: the model's graph after the loss was built.
+std::vector<AddedInput> added_inputs(const Graph& model, const Graph& with_loss, const Settings& settings) {
+  std::vector<AddedInput> out;
+  for (size_t i = model.input_names.size(); i < with_loss.input_names.size(); ++i) {
+    AddedInput added{
+        .name = with_loss.input_names[i], .type = with_loss[with_loss.top.parameters[i]].type, .setting = ""};
+    for (const Setting& setting : find_loss(settings.loss)->settings)
+      if (const auto given = settings.of_loss.find(std::string(setting.name));
+          given != settings.of_loss.end() && given->second == added.name)
+        added.setting = setting.name;
+    out.push_back(std::move(added));
+  }
+  if (is_input(settings.learning_rate) && std::ranges::count(with_loss.input_names, "lr") == 0)
+    out.push_back({.name = "lr", .type = {DType::kF32, {}}, .setting = "lr"});
+  return out;
+}
+
 }  // namespace
 
 Plan make_plan(const Graph& model, const Settings& settings) {
@@ -390,9 +436,8 @@ Plan make_plan(const Graph& model, const Settings& settings) {
   plan.scales_loss = settings.loss_scale == "dynamic" ||
                      (settings.loss_scale.empty() && trains_type(model, plan, DType::kF16));
   if (plan.parameters.empty() && plan.adapted.empty())
-    refuse("no weight is trained", cat(selection_of(settings),
-                                       " selects none that the loss depends on; 'stridec inspect MODEL "
-                                       "--stage=graph' lists weights by name"));
+    refuse(cat("no weight is trained: ", selects_none(plan, settings)),
+           "'stridec inspect MODEL --stage=graph' lists weights by name");
   check_groups(plan, settings);
   return plan;
 }
@@ -401,6 +446,7 @@ Report check_training(const Graph& model, const Settings& settings) {
   Report report;
   try {
     report.plan = make_plan(model, settings);
+    report.planned = true;
   } catch (const Error& error) {
     report.problems.push_back(error.diagnostic);
     return report;
@@ -408,6 +454,7 @@ Report check_training(const Graph& model, const Settings& settings) {
   Graph copy = model;
   graph::Builder b(copy, shape_table());
   const Term loss = divided(build_loss(b, settings));
+  report.inputs = added_inputs(model, copy, settings);
   std::vector<ValueId> xs;
   for (ValueId id : replaceable_values(copy)) {
     if (std::ranges::count(report.plan.parameters, copy[id].name) == 0) continue;

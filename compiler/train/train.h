@@ -32,12 +32,21 @@ struct Plan {
 // Throws a usage Error if no weight is trained, or an output that the loss reads is missing.
 Plan make_plan(const graph::Graph& model, const Settings& settings);
 
+// An input of train_step that the model does not have.
+struct AddedInput {
+  std::string name;
+  graph::Type type;
+  std::string setting;  // that names it: "labels"
+};
+
 // What `check` says of a training.
 struct Report {
+  bool planned = false;  // false: `problems` says why there is no plan, and the rest is empty
   Plan plan;
+  std::vector<AddedInput> inputs;
   int64_t elements = 0;      // of the parameters
   int64_t random_nodes = 0;  // dropout among them
-  // Operators without a gradient between a parameter and the loss, all of them; a plan that cannot be made.
+  // Operators without a gradient between a parameter and the loss, all of them; or why no plan can be made.
   std::vector<Diagnostic> problems;
 };
 Report check_training(const graph::Graph& model, const Settings& settings);

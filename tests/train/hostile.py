@@ -34,7 +34,7 @@ def label(c, cases):
     x = np.ones((3, 6), np.float32)
     for wrong in (4, -1, -101, 2**40):
         for function in ("train_step", "accumulate", "eval"):
-            refused(c, f"label {wrong}, {function}", model.context(), f"index {wrong} is outside a dim of size 4", x,
+            refused(c, f"label {wrong}, {function}", model.context(), f"label {wrong} of input 't' is not one of the 4 classes", x,
                     np.array([0, wrong, 1]), function=function, keeps=False)  # fmt: skip
     context = model.context()
     refused(c, "fewer labels", context, "dim 0 (batch) is 2, expected 3", x, np.zeros(2, np.int64))
@@ -127,7 +127,7 @@ def checkpoint(c, cases):
     c.refused("resume: no file", 2, "none.safetensors", "train", "h.so", *data, "--resume", "none.safetensors")
     np.save(c.work / "hnan.npy", np.full((40, 6), np.nan, np.float32))
     np.save(c.work / "hfar.npy", np.full(40, -1))
-    for what, x, t, sentence in (("NaN", "hnan.npy", "ht.npy", "the loss of step 3 is nan"), ("labels", "hx.npy", "hfar.npy", "index -1")):
+    for what, x, t, sentence in (("NaN", "hnan.npy", "ht.npy", "the loss of step 3 is nan"), ("labels", "hx.npy", "hfar.npy", "label -1 of input 't'")):
         c.refused(f"{what} after a save", 4, sentence, "train", "h.so", "--data", f"x0={x}", "--data", f"t={t}", "--resume",
                   "good.safetensors", "--save", "kept.safetensors")  # fmt: skip
         c.expect(f"{what}: the save", (c.work / "kept.safetensors").read_bytes() == whole)

@@ -48,3 +48,17 @@ def check(c):
         got, want = float(total.run(*inputs, function="eval")[0]), sum(e for e in each if np.isfinite(e))
         c.expect(f"{steps} steps, sum without infinite ones", np.allclose(got, want, rtol=1e-5), f"{got} {want}")
     c.refused("layout", 1, "write layout=TNC", "compile", "steps.onnx", "-o", "r.so", "--train", text + ",layout=CNT")
+    c.refused("blank", 1, "blank is 3, and the output has 3 classes", "compile", "steps.onnx", "-o", "r.so", "--train",
+              text.replace("blank=2", "blank=3"))  # fmt: skip
+    x = random.standard_normal((5, 2, 3)).astype(np.float32)
+    for what, labels, sizes, sentence in (
+        ("a class too many", [[0, 1], [3, 1]], [2, 2], "label 3 of input 't' is not one of the 3 classes"),
+        ("a negative label", [[0, 1], [0, -1]], [2, 2], "label -1 of input 't' is not one of the 3 classes"),
+        ("a row that is too long", [[0, 1], [0, 1]], [2, 3], "input 'm' has a row longer than the labels"),
+        ("a negative length", [[0, 1], [0, 1]], [2, -1], "input 'm' has a row"),
+    ):
+        try:
+            got = mean.run(x, np.asarray(labels), np.asarray([5, 5]), np.asarray(sizes), function="eval")
+            c.expect(what, False, f"it gives {got[0]}")
+        except c.stridec.Error as error:
+            c.expect(what, sentence in str(error), str(error))

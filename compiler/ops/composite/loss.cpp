@@ -2,7 +2,9 @@
 
 #include <limits>
 #include <numbers>
+#include <utility>
 
+#include "compiler/base/text.h"
 #include "compiler/ops/composite/activations.h"
 #include "compiler/ops/nodes.h"
 
@@ -57,21 +59,24 @@ Term multi_margin(Term x, Term target, double p, double margin, std::optional<Te
   return reduce_mean(select(other, gap, 0), {1});
 }
 
-namespace {
-
-// x[label] along dim 1 of x, or along the only dim of class weights. A negative label is not a label.
-Term at_label(Term x, Term label) {
-  if (x.rank() == 1) return gather(x, label, 0, 0, Negative::kError);
-  return squeeze(gather_elements(x, unsqueeze(label, {1}), 1, Negative::kError), {1});
+Term at_label(Term x, Term label, int64_t dim, const std::string& sentence) {
+  graph::Builder& b = x.builder();
+  graph::Attributes attributes = {{"dim", dim}, {"wrap", int64_t{0}}};
+  if (!sentence.empty()) attributes.set("sentence", sentence);
+  return {b, b.add1(OpKind::kGatherElements, {x.id(), label.id()}, std::move(attributes))};
 }
 
-}  // namespace
+std::string label_sentence(const std::string& label) {
+  return label.empty() ? "" : cat(label, " is not one of the {1} classes");
+}
 
-ClassLoss class_nll(Term logs, Term target, std::optional<Term> weight, int64_t ignore) {
+ClassLoss class_nll(Term logs, Term target, std::optional<Term> weight, int64_t ignore,
+                    const std::string& label) {
   const Term ignored = equal(target, static_cast<double>(ignore)), at = select(ignored, 0, target);
-  const Term own = weight ? at_label(*weight, at) : filled(logs.builder(), target.shape(), logs.dtype(), 1);
+  const Term own = weight ? gather(*weight, at, 0, 0, Negative::kError)
+                          : filled(logs.builder(), target.shape(), logs.dtype(), 1);
   const Term kept = select(ignored, 0, own);
-  const Term picked = at_label(logs, at);
+  const Term picked = squeeze(at_label(logs, unsqueeze(at, {1}), 1, label_sentence(label)), {1});
   return {select(ignored, 0, -(picked * own)), kept};
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "compiler/ops/term.h"
 
@@ -29,7 +30,15 @@ struct ClassLoss {
   Term loss;    // [batch, ...]: 0 where the target is `ignore`
   Term weight;  // of each target, 0 where it is ignored
 };
-ClassLoss class_nll(Term logs, Term target, std::optional<Term> weight, int64_t ignore);
+// `label`: "label {0} of input 't'": names a target that is not a class in the run's error, which otherwise
+// calls it an index.
+ClassLoss class_nll(Term logs, Term target, std::optional<Term> weight, int64_t ignore,
+                    const std::string& label = {});
+// x[label] along `dim`. A negative label is none. `sentence`: of the run's error, "" for the usual one of an
+// index; {0} is the label, {1} the size of the dim.
+Term at_label(Term x, Term label, int64_t dim, const std::string& sentence);
+// "LABEL is not one of the {1} classes"
+std::string label_sentence(const std::string& label);
 
 // x y / sqrt(max(x^2, epsilon^2) max(y^2, epsilon^2)) along dim, of operands that broadcast.
 Term cosine_similarity(Term x, Term y, int64_t dim, double epsilon);
