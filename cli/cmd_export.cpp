@@ -168,25 +168,22 @@ std::function<int()> declare_export(CLI::App& app, const Globals& globals) {
   app.add_option("-o,--output", flags->output, "the ONNX model to write, or the folder of --lora-form peft")
       ->required()
       ->type_name("FILE");
-  app.add_option(
-         "--weights", flags->weights,
-         "where the weights are stored: embed, in the model, or external, in OUTPUT.data beside it (default: "
-         "as in the given model)")
+  app.add_option("--weights", flags->weights,
+                 "embed: the weights are in the model; external: in OUTPUT.data beside it (default: as in "
+                 "the given model)")
       ->check(CLI::IsMember({"embed", "external"}));
   app.add_option_function<std::string>(
          "--lora-form", [flags](const std::string& form) { flags->peft = form == "peft"; },
-         "what is made of the adapters of --lora: merged, new values of the weights (the default), or peft, "
-         "a "
-         "folder with adapter_model.safetensors and "
-         "adapter_config.json")
+         "how adapters of --lora are written: merged into the weights (the default), or peft: as a folder "
+         "with adapter_model.safetensors and adapter_config.json")
       ->check(CLI::IsMember({"merged", "peft"}));
-  app.add_option("--lora-alpha", flags->alpha,
-                 "the adapters' alpha, if the file does not have it: they are multiplied by alpha / rank")
+  app.add_option(
+         "--lora-alpha", flags->alpha,
+         "alpha of the adapters, if the file of --state lacks it: they are multiplied by alpha / rank")
       ->type_name("NUMBER");
-  app.add_flag(
-      "--without-averages", flags->without_averages,
-      "write the weights themselves, also if the training kept moving averages (ema), which are written "
-      "otherwise");
+  app.add_flag("--without-averages", flags->without_averages,
+               "write the weights themselves; by default their moving averages are written, if the training "
+               "kept them (ema)");
   return [flags, &globals] { return run(*flags, globals); };
 }
 

@@ -301,14 +301,12 @@ std::function<int()> declare_train(CLI::App& app, const Globals& globals) {
   app.add_option("--save", flags->save,
                  "write the weights and all other states to this .safetensors file at the end")
       ->type_name("FILE");
-  app.add_option("--save-every", flags->save_every,
-                 "save after so many steps too, each time to the file of --save")
+  app.add_option("--save-every", flags->save_every, "also save every STEPS steps, over the same file")
       ->check(above_zero)
       ->type_name("STEPS");
   app.add_option("--resume", flags->resume, "continue from a file that --save wrote")->type_name("FILE");
   app.add_option("--curve", flags->curve, "draw the losses: an .svg file")->type_name("FILE");
-  app.add_option("--log", flags->log,
-                 "print the loss each time after so many steps (default: ten times in all)")
+  app.add_option("--log", flags->log, "print the loss every STEPS steps (default: ten times in all)")
       ->check(above_zero)
       ->type_name("STEPS");
   app.add_option("--threads", flags->threads,

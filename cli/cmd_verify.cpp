@@ -559,17 +559,16 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
       ->check(above_zero)
       ->type_name("NUMBER")
       ->each([flags](const std::string&) { flags->runs_given = true; });
-  app.add_option(
-         "--steps", flags->steps,
-         "compare so many runs in a row of an artifact with states: its outputs and all its states after "
-         "each run. A training is compared in its function train_step, unless --function names another. "
-         "The model may be left out if it is in the artifact's folder")
+  app.add_option("--steps", flags->steps,
+                 "compare NUMBER runs in a row of an artifact with states: the outputs and all states after "
+                 "each run. Of a training these are runs of train_step, unless --function names another "
+                 "function. The model may be left out if it is in the artifact's folder")
       ->check(above_zero)
       ->type_name("NUMBER");
-  app.add_option("--tolerance", flags->tolerance,
-                 "the allowed difference, as a share of the largest magnitude in an output (default: by the "
-                 "types that "
-                 "the model computes in; of quantised models more, where roundings change the output)")
+  app.add_option(
+         "--tolerance", flags->tolerance,
+         "the allowed difference, as a share of the largest magnitude in an output (default: by the types "
+         "that the model computes in, and more for quantised models as far as roundings change the output)")
       ->check(zero_or_more)
       ->type_name("SHARE");
   return [flags, &globals] { return run(*flags, globals); };

@@ -156,10 +156,9 @@ void declare_extensions(CLI::App& app, CompileFlags& f) {
                  "a folder of kernels in C of your own for operations that the compiler knows; each is "
                  "compared with the compiler's in results and time, and is used where it is faster")
       ->type_name("FOLDER");
-  app.add_flag(
-      "--check-ops", f.check_ops,
-      "run the kernels of --ops on drawn inputs first: at several strides, with memory around tensors "
-      "that nothing may touch");
+  app.add_flag("--check-ops", f.check_ops,
+               "run the kernels of --ops on drawn inputs first, at several strides, and check that they "
+               "touch nothing outside their tensors");
   app.add_option("--pass", f.passes,
                  "a pass of your own: after=NAME, and a command that reads the graph as text and writes it. "
                  "'stridec passes' lists the names")
@@ -223,9 +222,9 @@ void declare_tuning(CLI::App& app, CompileFlags& f) {
                  "user's, with max-autotune)")
       ->type_name("FILE");
   app.add_flag("--frozen", f.frozen, "take all schedules from the database, and fail where one is missing");
-  app.add_option(
-         "--tune-shape", f.tune_shapes,
-         "sizes to tune for: batch=1,sequence=128; of several flags, schedules that serve all of them")
+  app.add_option("--tune-shape", f.tune_shapes,
+                 "sizes to tune for: batch=1,sequence=128; with several flags, schedules that serve all of "
+                 "them are chosen")
       ->type_name("NAME=SIZE,...");
   app.add_option(
          "--tune-seconds", f.tune_seconds,

@@ -17,7 +17,8 @@ namespace stridec::cli {
 
 void declare_drawn_inputs(CLI::App& app, std::vector<std::string>& inputs, std::string& dims) {
   app.add_option("-i,--input", inputs,
-                 "name=file.npy, or all.npz (others are random, within the ranges of the manifest)")
+                 "name=file.npy, or all.npz (inputs that are not given are random, within the ranges of the "
+                 "manifest)")
       ->type_name("[NAME=]FILE");
   app.add_option("--dim", dims, "sizes: batch=1,sequence=128 (default: the smallest that the model allows)")
       ->join(',')

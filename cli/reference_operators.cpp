@@ -80,7 +80,7 @@ const UserOperator* find(const OperatorFiles& files, const std::string& name) {
 
 void declare_reference_operators(CLI::App& app, std::vector<std::string>& files) {
   app.add_option("--ops", files,
-                 "the file that declares operators which the application computes: here their references "
+                 "the file of --ops with the operators that the application computes: here their references "
                  "compute them")
       ->type_name("FILE");
 }

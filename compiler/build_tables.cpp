@@ -23,9 +23,9 @@ const std::vector<Mode>& modes() {
        .thread_cost = 5,
        .graphs = true},
       {.name = "max-autotune",
-       .meaning = "the model's best schedules are built and measured on this machine, once for each kernel: "
-                  "what the "
-                  "tuning database has is taken from it, what is found goes there; on a GPU, CUDA graphs",
+       .meaning = "several schedules of each kernel are built and measured on this machine, and the fastest "
+                  "is used; the tuning database keeps the results, so that a kernel is measured once; on a "
+                  "GPU, CUDA graphs",
        .measure = true,
        .graphs = true},
       {.name = "max-autotune-no-cudagraphs", .meaning = "max-autotune without CUDA graphs", .measure = true},
