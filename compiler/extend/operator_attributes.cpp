@@ -29,7 +29,7 @@ std::vector<std::string_view> attributes_of(graph::OpKind kind) {
     case kConcat: return {"dim"};
     case kGatherElements: return {"dim", "wrap", "sentence"};
     case kAsSoftmax: return {"dims"};
-    case kGather: return {"dim", "batch_dims", "wrap", "no_gradient_at", "shared_gradient"};
+    case kGather: return {"dim", "batch_dims", "wrap", "sentence", "no_gradient_at", "shared_gradient"};
     case kGatherNd: return {"batch_dims", "wrap"};
     case kScatterElements: return {"dim", "reduction", "wrap"};
     case kScatterNd: return {"reduction", "wrap"};

@@ -262,6 +262,8 @@ def weigh_classes(c):
     c.expect("its value", np.allclose(got, want, rtol=1e-5), f"{got} {want}")
     np.save(c.work / "w5.npy", np.ones(5, np.float32))
     c.refused("five weights", 4, "input 'w': dim 0 is 5, expected 4", "train", "w_symbol.so", *data[:4], "--data", "w=w5.npy")
+    c.refused("weight of no class", 4, "label -7 of input 't' is not one of the 4 classes", "train", "w_symbol.so", "--data", "x0=x.npy",
+              "--data", "t=one_far.npy", "--data", "w=w.npy")  # fmt: skip
     c.works("verify them", "verify", CASES / "mlp.onnx", "w_symbol.so", "--steps", 3)
 
 

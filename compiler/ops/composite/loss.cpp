@@ -66,6 +66,18 @@ Term at_label(Term x, Term label, int64_t dim, const std::string& sentence) {
   return {b, b.add1(OpKind::kGatherElements, {x.id(), label.id()}, std::move(attributes))};
 }
 
+namespace {
+
+// weight[label] of [classes].
+Term weight_at(Term weight, Term label, const std::string& sentence) {
+  graph::Builder& b = weight.builder();
+  graph::Attributes attributes = {{"dim", int64_t{0}}, {"wrap", int64_t{0}}, {"batch_dims", int64_t{0}}};
+  if (!sentence.empty()) attributes.set("sentence", sentence);
+  return {b, b.add1(OpKind::kGather, {weight.id(), label.id()}, std::move(attributes))};
+}
+
+}  // namespace
+
 std::string label_sentence(const std::string& label) {
   return label.empty() ? "" : cat(label, " is not one of the {1} classes");
 }
@@ -73,7 +85,7 @@ std::string label_sentence(const std::string& label) {
 ClassLoss class_nll(Term logs, Term target, std::optional<Term> weight, int64_t ignore,
                     const std::string& label) {
   const Term ignored = equal(target, static_cast<double>(ignore)), at = select(ignored, 0, target);
-  const Term own = weight ? gather(*weight, at, 0, 0, Negative::kError)
+  const Term own = weight ? weight_at(*weight, at, label_sentence(label))
                           : filled(logs.builder(), target.shape(), logs.dtype(), 1);
   const Term kept = select(ignored, 0, own);
   const Term picked = squeeze(at_label(logs, unsqueeze(at, {1}), 1, label_sentence(label)), {1});
