@@ -178,7 +178,7 @@ constexpr Pass kGpuLoopPasses[] = {
      }},
     {"gpu distribute_loops", kStage, kGpu,
      "Run long elementwise loops of few points, such as channels, as kernels of their own.",
-     [](Program& program, const Context& c) { distribute_loops(program, c.decisions); }},
+     [](Program& program, const Context& c) { distribute_loops(program, *c.gpu, c.decisions); }},
     {"gpu split_reductions", kStage, kGpu,
      "Split reductions with few outputs into partial sums and a combine step.",
      [](Program& program, const Context& c) { split_reductions(program, Sharing::kBlocks, c.decisions); }},

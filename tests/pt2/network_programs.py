@@ -14,22 +14,22 @@ AUDIO = {"conv_dim": (16, 16), "conv_stride": (5, 2), "conv_kernel": (10, 3), "n
          "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}  # fmt: skip
 
 
-def images(module, size, open_dims=(0,), batch=2):
+def images(module, size, open_dims=(0,)):
     # Scales that begin at 0 or close to it would hide the branches that they multiply, and whole heads.
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.numel() and parameter.abs().max() < 1e-3:
                 parameter.normal_(std=0.05)
-    return module.eval(), (torch.randn(batch, 3, size, size),), {}, ({d: D for d in open_dims},)
+    return module.eval(), (torch.randn(2, 3, size, size),), {}, ({d: D for d in open_dims},)
 
 
-def torchvision_model(name, size=96, open_dims=(0,), batch=2, **options):
+def torchvision_model(name, size=96, open_dims=(0,), **options):
     import torchvision
 
     if name in ("googlenet", "inception_v3"):
         options["init_weights"] = False
     model = torchvision.models.get_model(name, weights=None, **options)
-    return images(model, size, open_dims, batch)
+    return images(model, size, open_dims)
 
 
 def timm_model(name, size=None, open_dims=(0,), **options):
@@ -212,7 +212,7 @@ NETWORKS = {
                                     hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64,
                                     vocab_size=32, **AUDIO),
     "clip": clip,
-    "tv.fcn": lambda: torchvision_model("fcn_resnet50", 64, batch=1, weights_backbone=None),
+    "tv.fcn": lambda: torchvision_model("fcn_resnet50", 64, weights_backbone=None),
     "tv.lraspp": lambda: torchvision_model("lraspp_mobilenet_v3_large", 64, weights_backbone=None),
     "tv.raft": raft,
     "tv.r3d": video,

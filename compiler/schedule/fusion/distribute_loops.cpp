@@ -27,8 +27,7 @@ using loop::ValueId;
 constexpr double kFewPoints = 4096;  // points that a GPU shares among its multiprocessors
 constexpr double kLongLoop = 2048;   // iterations that exceed what a thread group holds in registers
 constexpr double kElements = 1 << 18;
-constexpr double kFewBytes = 64;              // numbers of a point that may pass through memory
-constexpr double kSharedMemory = 227 * 1024;  // bytes, of a block on Hopper
+constexpr double kFewBytes = 64;  // numbers of a point that may pass through memory
 
 std::set<BufferId> stored_by(const Stmt& stmt) {
   std::set<BufferId> out;
@@ -52,7 +51,10 @@ bool meet(const std::set<BufferId>& a, const std::set<BufferId>& b) {
 
 class Distributor {
  public:
-  Distributor(Program& program, const Nest& nest) : program_(program), nest_(nest) { look(); }
+  Distributor(Program& program, const Nest& nest, double shared_bytes)
+      : program_(program), nest_(nest), shared_bytes_(shared_bytes) {
+    look();
+  }
 
   // The nests before, of, and after the first long loop; none if there is no such loop.
   std::vector<Nest> run() {
@@ -102,7 +104,8 @@ class Distributor {
       if (used.size() < 2) continue;
       const loop::Buffer& row = program_[id];
       const double bytes = typical_bytes(program_, id);
-      if (bytes > kFewBytes && bytes <= kSharedMemory) return false;
+      // If memory runs along the points, a block takes tens of them, whose rows do not fit together.
+      if (bytes > kFewBytes && !along_points && bytes <= shared_bytes_) return false;
       loop::Buffer buffer{.name = "", .dtype = row.dtype, .shape = row.shape};
       for (const loop::Dim& dim : nest_.dims) buffer.shape.push_back(dim.extent);
       if (!along_points) {
@@ -251,7 +254,8 @@ class Distributor {
   }
 
   Program& program_;
-  Nest nest_;                                       // a copy: new buffers may move the program's nests
+  Nest nest_;  // a copy: new buffers may move the program's nests
+  const double shared_bytes_;
   std::vector<std::set<BufferId>> stores_, loads_;  // by statement
   std::set<BufferId> written_;
   std::set<size_t> after_;  // statements
@@ -261,13 +265,13 @@ class Distributor {
 
 }  // namespace
 
-void distribute_loops(Program& program, std::vector<Decision>* decisions) {
+void distribute_loops(Program& program, const GpuTarget& target, std::vector<Decision>* decisions) {
   loop::replace_nests(program, [&](const Nest& nest) {
     std::vector<Nest> done, open(1, nest);  // open: the next nest last
     while (!open.empty()) {
       Nest next = std::move(open.back());
       open.pop_back();
-      std::vector<Nest> parts = Distributor(program, next).run();
+      std::vector<Nest> parts = Distributor(program, next, target.shared_bytes).run();
       if (parts.empty()) done.push_back(std::move(next));
       std::move(parts.rbegin(), parts.rend(), std::back_inserter(open));
     }

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler/base/gpu_target.h"
 #include "compiler/loop/program.h"
 #include "compiler/schedule/analysis/decision.h"
 
@@ -15,6 +16,7 @@ namespace stridec::schedule {
 // norm). The points of batch normalization are channels: there are too few of them to occupy a GPU, and what
 // each reads fits no cache. Values that a loop needs from before it are computed again if they are cheap, and
 // pass through memory otherwise, as do rows that a point keeps and that are too long for shared memory.
-void distribute_loops(loop::Program& program, std::vector<Decision>* decisions = nullptr);
+void distribute_loops(loop::Program& program, const GpuTarget& target,
+                      std::vector<Decision>* decisions = nullptr);
 
 }  // namespace stridec::schedule

@@ -125,9 +125,9 @@ const loop::Scan* shared_scan(const loop::Program& program, const loop::Nest& ne
 // group processes columns.
 void choose_team(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target,
                  LoopPlan& plan) {
-  // Elements of a point that a single thread may process: kShort if neighbouring points are contiguous,
+  // Elements of a point that a single thread may process: kShortColumn if neighbouring points are contiguous,
   // kShortRow for rows, of which the threads of a warp would otherwise read one memory line each.
-  constexpr double kShort = 64, kShortRow = 24;
+  constexpr double kShort = 64, kShortColumn = 32, kShortRow = 24;
   if (const loop::Scan* scan = shared_scan(program, nest, target)) {
     if (typical(scan->dim.extent, loop::facts_of(program, nest)) >= kShort) plan.team = 32;
     return;
@@ -139,7 +139,7 @@ void choose_team(const loop::Program& program, const loop::Nest& nest, const Gpu
   const auto most = std::max_element(work->columns.begin(), work->columns.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   const bool columns = most != work->columns.end() && most->second >= work->rows;
-  if (longest < kShort && (columns || work->rows == 0)) return;
+  if (longest < (columns && work->plain ? kShortColumn : kShort) && (columns || work->rows == 0)) return;
   if (columns) {
     if (work->plain) {
       plan.columns = most->first;

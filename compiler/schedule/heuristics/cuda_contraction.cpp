@@ -249,11 +249,20 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
     if (i != contraction->at && !second) epilogue.push_back(&nest.body[i]);
   }
   const bool narrow = kernels::results_in_registers(program, epilogue, sides[1 - wide]);
+  // A turned result is stored across memory, and what its epilogue loads for each element is read so.
+  const auto of_elements = std::ranges::count_if(epilogue, [&](const loop::Stmt* stmt) {
+    const auto* load = std::get_if<loop::Load>(&stmt->node);
+    return load && std::ranges::all_of(sides, [&](const Dims& side) {
+             return std::ranges::any_of(load->access.index,
+                                        [&](Expr e) { return loop::depends_on_any(e, side); });
+           });
+  });
+  const double across = 2 + 2 * static_cast<double>(of_elements);
   const auto element_of = [&](const MatrixKernel& kernel, int64_t split, bool gathers, bool turned) {
     const bool registers =
         kernel.is_wgmma() && split == 1 && narrow && !turned &&
         kernels::GroupRegisters(kernel, (*dtypes)[0], gathers).have_results(kernels::cost_of(epilogue));
-    return (turned ? 2 : 1) * element_cycles(registers, statements);
+    return (turned ? across : 1) * element_cycles(registers, statements);
   };
   double most_rows = 0;
   if (prologue)

@@ -64,7 +64,7 @@ program centred
 
 Program distributed(const Program& before) {
   Program after = before;
-  schedule::distribute_loops(after);
+  schedule::distribute_loops(after, gpu_target("sm_90a"));
   verify(after);
   return after;
 }
@@ -133,8 +133,12 @@ TEST_CASE("a row too long for shared memory becomes an arena buffer with the lay
 }
 
 TEST_CASE("a row that fits in shared memory stays local") {
-  const Program before = kept_row(50000, true);
+  const Program before = kept_row(50000, false);
   CHECK(to_string(distributed(before)) == to_string(before));
+}
+
+TEST_CASE("rows are not kept where memory runs along the points") {
+  CHECK(distributed(kept_row(50000, true)).steps.size() == 3);
 }
 
 TEST_CASE("a short loop stays with its points") {
