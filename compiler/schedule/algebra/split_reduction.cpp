@@ -386,7 +386,8 @@ class Splitter {
     return {total, w.let(ScalarOp::kMax, dtype, {deviations, w.constant(loop::float_scalar(dtype, 0))})};
   }
 
-  // Appends what the reduction yields at the point that is this number of quarters of the way through its dims.
+  // Appends what the reduction yields at the point that is this number of quarters of the way through its
+  // dims.
   ValueId element(Nest& nest, const Reduce& reduce, int quarters) const {
     loop::Cloner names(nest);
     loop::for_each_stmt(nest_.body, [&](const Stmt& stmt) {

@@ -89,7 +89,8 @@ bool is_weight(const loop::Program& program, const Factor& factor) {
   return loads.size() == 1 && program[loads[0]->buffer].storage == loop::Storage::kParameter;
 }
 
-// Whether the load is of a matrix whose lines and depth are at constant distances (MatrixSide::find_matrix()).
+// Whether the load is of a matrix whose lines and depth are at constant distances
+// (MatrixSide::find_matrix()).
 bool is_matrix(const loop::Program& program, const loop::Access& access, const Dims& lines, const Dims& depth,
                const sym::Facts& facts) {
   if (!access.mask.is_const(1)) return false;
