@@ -69,6 +69,7 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
       if (!linear || !linear->coefficient.is_const(1) || depends_on_any(linear->rest, depth) ||
           !buffer.strides[d].is_const(1) || !used.insert(channel).second)
         return std::nullopt;
+      if (!facts.holds(sym::le(linear->rest + depth.back().extent, buffer.shape[d]))) return std::nullopt;
       out.channel = d;
       out.first_channel = linear->rest;
       continue;
@@ -83,20 +84,19 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
       out.image = d;
       continue;
     }
-    Im2col::Place place{
-        .dim = d, .row = row->var, .tap = {}, .step = 1, .dilation = 0, .lower = 0, .upper = 0};
+    Im2col::Place place{.dim = d, .row = row->var, .step = 1, .lower = 0, .upper = 0};
     Expr rest = by_row->rest;
     if (depends_on_any(rest, depth)) {
       const loop::Dim* tap = only_dim(rest, taps);
       const auto by_tap = tap ? sym::linear_in(rest, tap->var) : std::nullopt;
       const auto dilation = by_tap ? small(by_tap->coefficient) : std::nullopt;
       const auto count = tap ? small(tap->extent) : std::nullopt;
-      if (!dilation || !count || *dilation < 1 || *dilation * (*count - 1) > limits.offset ||
+      const int last = count ? *count - 1 : 0;
+      if (!dilation || !count || *count < 1 || *dilation == 0 || std::abs(*dilation) * last > limits.offset ||
           !used.insert(tap->var).second)
         return std::nullopt;
-      place.tap = tap->var;
-      place.dilation = *dilation;
-      rest = by_tap->rest;
+      place.offset = *dilation > 0 ? *dilation * tap->var : -*dilation * (last - tap->var);
+      rest = *dilation > 0 ? by_tap->rest : by_tap->rest + *dilation * last;
     }
     const auto step = small(by_row->coefficient), lower = small(rest);
     if (!step || *step < 1 || *step > kMostStep || !lower) return std::nullopt;
@@ -105,8 +105,14 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
     if (!upper || std::abs(*lower) > limits.corner || std::abs(*upper) > limits.corner) return std::nullopt;
     place.step = *step, place.lower = *lower, place.upper = *upper;
     out.places.push_back(place);
-    inside.push_back(sym::simplify(sym::ge(index, 0), facts));
-    inside.push_back(sym::simplify(sym::lt(index, buffer.shape[d]), facts));
+    for (const Expr condition : {sym::ge(index, 0), sym::lt(index, buffer.shape[d])}) {
+      inside.push_back(sym::simplify(condition, facts));
+      // A merged dim runs through several dims of the buffer. The engine would stop at the end of the first.
+      const std::vector<Expr> mask = loop::conjuncts(access.mask);
+      if (!facts.holds(condition) &&
+          std::ranges::none_of(mask, [&](Expr part) { return sym::simplify(part, facts) == inside.back(); }))
+        return std::nullopt;
+    }
   }
   if (used.size() != lines.size() + depth.size()) return std::nullopt;
   // A load within its mask is within its buffer; the engine cannot implement further conditions of the mask.

@@ -12,17 +12,18 @@
 namespace stridec::kernels {
 
 struct Im2col {
-  // A spatial dim: its index is step * row + dilation * tap + lower. `row` is a dim of the lines; `tap`, if
-  // any, is a dim of the depth.
+  // A spatial dim: its index is step * row + lower + offset. `row` is a dim of the lines. `offset` counts from
+  // the window's first element: dilation * tap, where `tap` is a dim of the depth, or dilation * (taps - 1 -
+  // tap) in a window that is read backwards, as by the gradient of a convolution; 0 without a tap.
   struct Place {
     size_t dim;  // of the buffer
     sym::Expr row;
-    std::optional<sym::Expr> tap;
-    int step, dilation, lower;
+    sym::Expr offset = 0;
+    int step, lower;
     int upper;  // the last window starts at most this far after the last index of the image
   };
   std::vector<Place> places;  // the fastest dim first
-  size_t image, channel;      // dims of the buffer
+  size_t image, channel;      // dims of the buffer; a merged dim of images may exceed the buffer's
   // Buffer channel of the depth's channel 0; independent of the dims of the lines and the depth.
   sym::Expr first_channel;
 };

@@ -231,6 +231,59 @@ TEST_CASE("windows that the engine copies") {
       check(test::convolution_case("f16", c), "wgmma.64x64x64", {{"n", 2}}, "sm_90a");
 }
 
+// A contraction of x and w: their shapes, the nest's dims, the sum's, and both loads.
+test::MatrixCase windows_case(const std::string& name, const std::string& x, const std::string& w,
+                              const std::string& y, const std::string& dims, const std::string& sum,
+                              const std::string& load_x, const std::string& load_w,
+                              const std::string& store) {
+  return {
+      name,
+      cat("program p\n  input x f16 [", x, "] ordinal 0\n  input w f16 [", w, "] ordinal 1\n  output y f32 [",
+          y, "] ordinal 0\n  inputs (x, w)\n  outputs (y)\n  steps\n", "    nest 0 conv (", dims,
+          ")\n      %0 : f32 = reduce sum (", sum, ")\n        %1 : f16 = load x[", load_x,
+          " else 0\n        %2 : f32 = cast %1\n        %3 : f16 = load w[", load_w,
+          "]\n        %4 : f32 = cast %3\n        %5 : f32 = mul %2 %4\n        yield %5\n      store y[",
+          store, "] %0\n")};
+}
+
+TEST_CASE("windows of merged rows, of gradients, read backwards, and along the rows of a tile") {
+  const std::string outer = "%b<3, %o<72, %y<5, %x<9", mask = "] if 0 <= %x + %s - 1 && %x + %s - 1 < 9";
+  const auto rows = [&](const std::string& taps, const std::string& load) {
+    return windows_case(cat("rows ", load), "3, 5, 9, 64", "72, 4, 64", "3, 5, 9, 72", outer,
+                        cat("%s<", taps, ", %c<64"), cat("%b, %y, ", load), "%o, %s, %c", "%b, %y, %x, %o");
+  };
+  // The dims of images and of their rows are merged.
+  check(rows("3", cat("%x + %s - 1, %c", mask)), "wgmma.64x64x64", {}, "sm_90a");
+  check(rows("3", "%x - %s + 1, %c] if 0 <= %x - %s + 1 && %x - %s + 1 < 9"), "wgmma.64x64x64", {}, "sm_90a");
+  check(rows("2", "%x - %s + 1, %c] if %x - %s + 1 < 9"), "wgmma.64x64x64", {}, "sm_90a");
+  const auto planes = [&](const std::string& taps, const std::string& at, const std::string& mask) {
+    return windows_case(cat("planes ", at), "3, 5, 9, 64", "72, 9, 64", "3, 5, 9, 72", outer,
+                        cat("%r<", taps, ", %s<", taps, ", %c<64"), cat("%b, ", at, ", %c] if ", mask),
+                        "%o, 3*%r + %s, %c", "%b, %y, %x, %o");
+  };
+  check(planes("3", "%y - %r + 1, %x - %s + 1",
+               "0 <= %y - %r + 1 && %y - %r + 1 < 5 && 0 <= %x - %s + 1 && %x - %s + 1 < 9"),
+        "wgmma.64x64x64", {}, "sm_90a");
+  check(planes("2", "%y - %r + 1, %x - %s + 1", "%y - %r + 1 < 5 && %x - %s + 1 < 9"), "wgmma.64x64x64", {},
+        "sm_90a");
+  // The gradients of weights: positions are the depth, in one sum or in one for each image.
+  const auto weights = [&](const std::string& image, const std::string& batch, const std::string& sum,
+                           const std::string& step, const std::string& mask) {
+    return windows_case(cat("weights ", image, batch, step), cat("3, ", image, ", 64"), cat("3, 8, 8, 72"),
+                        cat(batch.empty() ? "1" : "3", ", 72, 3, 3, 64"),
+                        cat(batch, "%o<72, %r<3, %s<3, %c<64"), cat(sum, "%y<8, %x<8"),
+                        cat("%b, ", step, "*%y + %r - 1, ", step, "*%x + %s - 1, %c] if ", mask),
+                        "%b, %y, %x, %o", cat(batch.empty() ? "0" : "%b", ", %o, %r, %s, %c"));
+  };
+  const std::string inside = "1 <= %y + %r && %y + %r <= 8 && 1 <= %x + %s && %x + %s <= 8",
+                    inside_of_two = "1 <= 2*%y + %r && 2*%y + %r <= 16 && 1 <= 2*%x + %s && 2*%x + %s <= 16";
+  for (const char* kernel : {"wgmma.64x64x64", "wgmma.128x128x64"}) {
+    check(weights("8, 8", "", "%b<3, ", "1", inside), kernel, {}, "sm_90a");
+    check(weights("8, 8", "%b<3, ", "", "1", inside), kernel, {}, "sm_90a");
+    check(weights("16, 16", "", "%b<3, ", "2", inside_of_two), kernel, {}, "sm_90a");
+  }
+}
+
 // An epilogue input that is masked except at the border: pieces of a table's rows.
 TEST_CASE("loads after a sum that masks skip for whole rows") {
   test::MatrixCase c = test::convolution_case("u8*i8", test::convolutions()[0]);

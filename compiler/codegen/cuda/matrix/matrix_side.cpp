@@ -78,7 +78,7 @@ void MatrixSide::find_windows() {
     map.lower.push_back(place.lower);
     map.upper.push_back(place.upper);
   }
-  map.dims.push_back(buffer.shape[windows_->image]);
+  map.dims.push_back(positions_[0].extent);
   map.strides.push_back(buffer.strides[windows_->image] * f_.element_bytes());
   map.element_strides.push_back(1);
   map.swizzle = along_depth_ ? f_.kernel.depth * f_.element_bytes() : 128;
@@ -155,7 +155,7 @@ void MatrixSide::print_window(const std::string& map, const std::string& to, con
   std::string at = cat("(int)(", body.index(channel + windows_->first_channel), ")"), offsets;
   for (const kernels::Im2col::Place& place : windows_->places) {
     at += cat(", (int)(", body.index(place.row * place.step + place.lower), ")");
-    offsets += cat(", (int)(", place.tap ? body.index(*place.tap * place.dilation) : "0", ")");
+    offsets += cat(", (int)(", body.index(place.offset), ")");
   }
   f_.text.line(cat("copy_window", map_->dims.size(), "(", to, ", &", map, ", full, ", at, ", (int)(",
                    body.index(positions_[0].var), ")", offsets, ");"));
