@@ -12,9 +12,9 @@
 namespace stridec::kernels {
 
 struct Im2col {
-  // A spatial dim: its index is step * row + lower + offset. `row` is a dim of the lines. `offset` counts from
-  // the window's first element: dilation * tap, where `tap` is a dim of the depth, or dilation * (taps - 1 -
-  // tap) in a window that is read backwards, as by the gradient of a convolution; 0 without a tap.
+  // A spatial dim: its index is step * row + lower + offset. `row` is a dim of the lines. `offset` counts
+  // from the window's first element: dilation * tap, where `tap` is a dim of the depth, or dilation * (taps -
+  // 1 - tap) in a window that is read backwards, as by the gradient of a convolution; 0 without a tap.
   struct Place {
     size_t dim;  // of the buffer
     sym::Expr row;
