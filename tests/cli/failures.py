@@ -96,7 +96,8 @@ def test_interruption():
             expect((number < 3 or delay < 4 * (time.perf_counter() - start)) and contents() == before, messages)
             continue
         expect(process.returncode == 130, f"exit code {process.returncode} instead of 130: {messages}")
-        expect("interrupted" in messages and "--> tower.onnx" in messages, messages)
+        # A busy machine may not have read the arguments yet, which name the file.
+        expect("interrupted" in messages and ("--> tower.onnx" in messages or "reading" not in messages), messages)
         expect(contents() == before, f"left {sorted(contents().items() ^ before.items())}")
     for _ in range(10):  # once files take their names it is too late
         process = subprocess.Popen([STRIDEC, "compile", "tower.onnx", "-o", "broken.so"], stderr=subprocess.PIPE, text=True)
