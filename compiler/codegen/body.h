@@ -289,9 +289,10 @@ class Body {
   void set_results(const loop::Reduce& reduce, const std::vector<std::string>& parts, int width);
   std::vector<DType> dtypes_of(const loop::Reduce& reduce) const;
   // The blocks that limit the rounding errors of a sum; none if it is short. `loops`: outermost first.
-  // `at_once`: points of the last loop that different accumulators take in.
+  // `at_once`: points of the last loop that different accumulators take in; `tail`: those that one
+  // accumulator takes in at its end, at most.
   std::optional<Blocks> blocks_of(const loop::Reduce& reduce, const std::vector<loop::Dim>& loops,
-                                  int64_t at_once);
+                                  int64_t at_once, int64_t tail);
   // Sets accumulators to the reduction's start value.
   void print_start(const loop::Reduce& reduce, const std::vector<std::string>& parts, int width);
 

@@ -30,18 +30,18 @@ std::vector<DType> Body::dtypes_of(const loop::Reduce& reduce) const {
 }
 
 std::optional<Body::Blocks> Body::blocks_of(const loop::Reduce& reduce, const std::vector<loop::Dim>& loops,
-                                            int64_t at_once) {
+                                            int64_t at_once, int64_t tail) {
   if (reduce.combine != loop::Combine::kSum) return std::nullopt;
   bool rounds = false;
   for (const DType dtype : dtypes_of(reduce)) rounds = rounds || (is_float(dtype) && dtype != DType::kF64);
   if (!rounds) return std::nullopt;
   int64_t inside = 1;  // additions in a point of the loop
-  for (size_t l = loops.size(); l-- > 0; at_once = 1) {
+  for (size_t l = loops.size(); l-- > 0; at_once = 1, tail = 0) {
     const sym::Interval range = facts_.bounds(loops[l].extent);
-    const int64_t most = kLongestChain / inside;
+    const int64_t most = std::max<int64_t>(1, kLongestChain / inside);
     if (!range.has_hi() || range.hi > most * at_once)
       return Blocks{l, most * at_once, at_once, text_.fresh("n")};
-    inside *= std::max<int64_t>(1, (range.hi + at_once - 1) / at_once);
+    inside *= std::max<int64_t>(1, (range.hi + at_once - 1) / at_once + std::min(range.hi, tail));
   }
   return std::nullopt;
 }
@@ -81,7 +81,7 @@ void Body::print_reduces(std::span<Body> bodies, const loop::Reduce& reduce,
     return out;
   };
   const auto accumulators = names();
-  std::optional<Blocks> blocks = first.blocks_of(reduce, reduce.dims, 1);
+  std::optional<Blocks> blocks = first.blocks_of(reduce, reduce.dims, 1, 0);
   const auto totals = blocks ? names() : accumulators;
   int width = 1;  // known once the terms are printed
   if (blocks)
@@ -138,7 +138,8 @@ void Body::print_reduce_along(const loop::Reduce& reduce, size_t along) {
   std::vector<loop::Dim> loops = reduce.dims;
   std::rotate(loops.begin() + static_cast<std::ptrdiff_t>(along),
               loops.begin() + static_cast<std::ptrdiff_t>(along) + 1, loops.end());
-  std::optional<Blocks> blocks = blocks_of(reduce, loops, int64_t{width} * chains);
+  const int64_t tail = text_.target().avx512 ? 0 : extent ? *extent % width : width - 1;
+  std::optional<Blocks> blocks = blocks_of(reduce, loops, int64_t{width} * chains, tail);
   loops.pop_back();
   const bool here = blocks && blocks->loop == loops.size();
   const bool scalar_tail = !text_.target().avx512 && (here || !extent || *extent % width != 0);
