@@ -110,8 +110,7 @@ void declare_library_flags(CLI::App& app, int& threads, std::string& function, s
       ->type_name("NAME");
   app.add_option("--variant", variant,
                  "the variant of its code, of those that 'stridec inspect' lists (default: the best that "
-                 "this machine "
-                 "runs)")
+                 "this machine runs)")
       ->type_name("NAME");
 }
 

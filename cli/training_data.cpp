@@ -27,13 +27,9 @@ uint64_t next(uint64_t& state) {
   return z ^ (z >> 31);
 }
 
-// "batch" of "[batch, 6]"; "": of rank 0.
-std::string first_dim(const ValueDeclaration& input) {
-  const std::string& shape = input.shape_text;
-  return shape.substr(1, shape.find_first_of(",]") - 1);
+bool has_fixed_first_dim(const ValueDeclaration& input) {
+  return !input.sizes.empty() && input.sizes[0] >= 0;
 }
-
-bool is_size(const std::string& dim) { return dim.find_first_not_of("0123456789") == std::string::npos; }
 
 // Whether the first dim of most inputs is a symbol: a dim of a fixed size then counts no samples.
 bool batch_is_symbol(const std::vector<ValueDeclaration>& inputs) {
@@ -41,7 +37,7 @@ bool batch_is_symbol(const std::vector<ValueDeclaration>& inputs) {
   for (const ValueDeclaration& input : inputs) {
     if (input.rank == 0) continue;
     ++all;
-    symbols += !is_size(first_dim(input));
+    symbols += !has_fixed_first_dim(input);
   }
   return 2 * symbols > all;
 }
@@ -95,8 +91,8 @@ TrainingData::TrainingData(const Library& library, const std::vector<std::string
     if (assigned[i].empty())
       fail(ErrorKind::kUsage, "missing-input", cat("input '", input.name, "' is not given"),
            cat("give --data ", input.name, "=file.npy"));
-    const bool is_whole =
-        input.rank == 0 || std::ranges::count(whole, input.name) > 0 || (symbol && is_size(first_dim(input)));
+    const bool is_whole = input.rank == 0 || std::ranges::count(whole, input.name) > 0 ||
+                          (symbol && has_fixed_first_dim(input));
     read(input, {.name = input.name,
                  .file = assigned[i],
                  .whole = is_whole,

@@ -14,8 +14,8 @@ void check_extension(const std::string& path, const std::string& what,
                      const std::vector<std::string_view>& fitting, const std::string& example,
                      bool only = false);
 
-// The artifact with what stands beside it: its manifest, its file of weights, and the models in its folder
-// that it was compiled from.
+// The files that belong to an artifact: the library, its manifest, its file of weights, and the models that
+// it was compiled from, if they are in its folder.
 std::vector<std::string> files_of_artifact(const std::string& artifact, const std::string& manifest);
 
 }  // namespace stridec::cli

@@ -16,9 +16,9 @@ const std::vector<Mode>& modes() {
       {.name = "reduce-overhead",
        .meaning =
            "lowest latency of small models: idle threads stay awake for 2 ms, so that handing out work takes "
-           "a fraction of a microsecond, and a kernel is split among more threads, in shares as small as a "
-           "fifth "
-           "of those of the other modes; on a GPU, the launches of a shape are recorded as one CUDA graph",
+           "a fraction of a microsecond, and a kernel is split among more threads, in shares as small as "
+           "a fifth of those of the other modes; on a GPU, the launches of a shape are recorded as one CUDA "
+           "graph",
        .spin_us = 2000,
        .thread_cost = 5,
        .graphs = true},

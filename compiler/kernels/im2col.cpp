@@ -61,6 +61,8 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
   Im2col out{.places = {}, .image = access.index.size(), .channel = access.index.size(), .first_channel = 0};
   std::set<Expr, sym::ExprLess> used;  // dims that have been assigned
   std::vector<Expr> inside;            // conditions that the engine implies
+  std::vector<Expr> mask = loop::conjuncts(access.mask);
+  for (Expr& part : mask) part = sym::simplify(part, facts);
   for (size_t d = 0; d < access.index.size(); ++d) {
     const Expr index = access.index[d];
     if (!depends_on_any(index, lines)) {
@@ -108,17 +110,14 @@ std::optional<Im2col> match_im2col(const loop::Program& program, const loop::Acc
     for (const Expr condition : {sym::ge(index, 0), sym::lt(index, buffer.shape[d])}) {
       inside.push_back(sym::simplify(condition, facts));
       // A merged dim runs through several dims of the buffer. The engine would stop at the end of the first.
-      const std::vector<Expr> mask = loop::conjuncts(access.mask);
-      if (!facts.holds(condition) &&
-          std::ranges::none_of(mask, [&](Expr part) { return sym::simplify(part, facts) == inside.back(); }))
+      if (!facts.holds(condition) && std::ranges::find(mask, inside.back()) == mask.end())
         return std::nullopt;
     }
   }
   if (used.size() != lines.size() + depth.size()) return std::nullopt;
   // A load within its mask is within its buffer; the engine cannot implement further conditions of the mask.
-  for (Expr part : loop::conjuncts(access.mask))
-    if (std::find(inside.begin(), inside.end(), sym::simplify(part, facts)) == inside.end())
-      return std::nullopt;
+  for (const Expr part : mask)
+    if (std::ranges::find(inside, part) == inside.end()) return std::nullopt;
   const auto order = [&](const Im2col::Place& place) {
     return std::find_if(lines.begin(), lines.end(),
                         [&](const loop::Dim& dim) { return dim.var == place.row; });

@@ -59,24 +59,29 @@ Term multi_margin(Term x, Term target, double p, double margin, std::optional<Te
   return reduce_mean(select(other, gap, 0), {1});
 }
 
-Term at_label(Term x, Term label, int64_t dim, const std::string& sentence) {
-  graph::Builder& b = x.builder();
+namespace {
+
+// Of a gather along `dim` whose negative indices are errors.
+graph::Attributes of_labels(int64_t dim, const std::string& sentence) {
   graph::Attributes attributes = {{"dim", dim}, {"wrap", int64_t{0}}};
   if (!sentence.empty()) attributes.set("sentence", sentence);
-  return {b, b.add1(OpKind::kGatherElements, {x.id(), label.id()}, std::move(attributes))};
+  return attributes;
 }
-
-namespace {
 
 // weight[label] of [classes].
 Term weight_at(Term weight, Term label, const std::string& sentence) {
   graph::Builder& b = weight.builder();
-  graph::Attributes attributes = {{"dim", int64_t{0}}, {"wrap", int64_t{0}}, {"batch_dims", int64_t{0}}};
-  if (!sentence.empty()) attributes.set("sentence", sentence);
+  graph::Attributes attributes = of_labels(0, sentence);
+  attributes.set("batch_dims", int64_t{0});
   return {b, b.add1(OpKind::kGather, {weight.id(), label.id()}, std::move(attributes))};
 }
 
 }  // namespace
+
+Term at_label(Term x, Term label, int64_t dim, const std::string& sentence) {
+  graph::Builder& b = x.builder();
+  return {b, b.add1(OpKind::kGatherElements, {x.id(), label.id()}, of_labels(dim, sentence))};
+}
 
 std::string label_sentence(const std::string& label) {
   return label.empty() ? "" : cat(label, " is not one of the {1} classes");

@@ -130,14 +130,12 @@ class Narrowing {
       const sym::Interval range = program_.facts.bounds(dim.extent);
       points *= range.has_hi() ? static_cast<double>(range.hi) : std::numeric_limits<double>::infinity();
     }
-    const auto moves = [](sym::Expr e, const std::vector<loop::Dim>& dims) {
-      return std::ranges::any_of(dims, [&](const loop::Dim& dim) { return sym::depends_on(e, dim.var); });
-    };
     bool beside = true;
     loop::for_each_stmt(reduce.body, [&](const loop::Stmt& stmt) {
       if (const auto* load = std::get_if<loop::Load>(&stmt.node))
         for (const sym::Expr index : load->access.index)
-          beside = beside && (!moves(index, reduce.dims) || moves(index, nest.dims));
+          beside =
+              beside && (!loop::depends_on_any(index, reduce.dims) || loop::depends_on_any(index, nest.dims));
     });
     return beside && points <= kWindow;
   }
