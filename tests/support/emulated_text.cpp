@@ -453,8 +453,8 @@ SD_UNSEEN static void wait_turn(const unsigned* at, unsigned turn) {
   while (*at != turn) sd_machine_now->await((const int*)at, *at & 1);
 }
 SD_UNSEEN static void pass_turn(unsigned* at) { ++*at; }
-static inline void fewer_registers() {}
-static inline void more_registers() {}
+template <int kCount> static inline void fewer_registers() {}
+template <int kCount> static inline void more_registers() {}
 SD_UNSEEN static float2 shared_pair(unsigned at) { return *(const float2*)(sd_shared + at); }
 SD_UNSEEN static void store_four(unsigned to, float a, float b, float c, float d) {
   const float all[4] = {a, b, c, d};
@@ -568,7 +568,7 @@ std::string with_tiles(std::string text, const codegen::DeviceKernel& kernel) {
   for (const char* engine : {"static inline void copy_box", "static inline void copy_window"})
     replace_ranges(text, engine, "\n}\n", "");
   replace_ranges(text, "asm volatile(\"prefetch.tensormap", "\"memory\");", "");
-  replace_ranges(text, "asm volatile(\"setmaxnreg", ";\");", "");
+  replace_ranges(text, "asm volatile(\"setmaxnreg", ");", "");
   replace_ranges(text, "asm volatile(\"\" : \"+l\"(n0));", ";", "");
   replace(text, codegen::cuda::barrier_declarations(), cat(kEmulatedBarriers, kCopies, kWarpGroups));
   if (text.find("struct Backward {") != std::string::npos) {

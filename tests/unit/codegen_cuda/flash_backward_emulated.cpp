@@ -144,14 +144,31 @@ void check(const Case& c, int multiprocessors = 3) {
   compare(*got, want, std::string(c.dtype) == "bf16" ? 1.6e-2 : 2e-3);
 }
 
-TEST_CASE("attention's backward pass") {
+// Whole heads per block: one warp group per 64 keys.
+TEST_CASE("attention's backward pass of few keys") {
   check({});
+  check({.heads = 3, .rows = 197, .keys = 197, .results = "bf16"}, 1);
+  check({.dtype = "f16", .rows = 130, .keys = 128, .results = "f16"});
+  check({.heads = 5, .rows = 100, .keys = 50, .results = "bf16"}, 1);
   check({.dtype = "f16", .depth = 128, .rows = 130, .keys = 70, .results = "f16"});
-  check({.depth = 128, .batch = 2, .heads = 1, .rows = 2, .keys = 3});
-  check({.heads = 3, .rows = 200, .keys = 300, .results = "bf16"}, 1);
+  check({.depth = 128, .batch = 2, .heads = 3, .rows = 2, .keys = 3}, 1);
 }
 
-TEST_CASE("attention's backward pass with a causal mask") {
+TEST_CASE("attention's backward pass of few keys with a causal mask") {
+  check({.rows = 256, .keys = 256, .causal = true, .results = "bf16"});
+  check({.dtype = "f16", .depth = 128, .heads = 1, .rows = 100, .keys = 100, .causal = true});
+  check({.heads = 1, .rows = 60, .keys = 160, .causal = true, .seen = 101});
+  check({.depth = 128, .heads = 1, .rows = 200, .keys = 120, .causal = true, .seen = -30});
+  check({.heads = 1, .rows = 40, .keys = 180, .causal = true});
+}
+
+TEST_CASE("attention's backward pass by tiles of keys") {
+  check({.heads = 3, .rows = 200, .keys = 300, .results = "bf16"}, 1);
+  check({.dtype = "f16", .depth = 128, .rows = 130, .keys = 150, .results = "f16"});
+  check({.depth = 128, .batch = 2, .heads = 1, .rows = 2, .keys = 300});
+}
+
+TEST_CASE("attention's backward pass by tiles of keys with a causal mask") {
   check({.rows = 270, .keys = 270, .causal = true});
   check(
       {.dtype = "f16", .depth = 128, .heads = 1, .rows = 140, .keys = 140, .causal = true, .results = "f16"});

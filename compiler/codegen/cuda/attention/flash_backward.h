@@ -1,16 +1,6 @@
-// Emits attention's backward pass for Hopper (kernels/flash_backward.h). Every sum has a fixed order, so two
-// runs give the same bits.
-//
-// Three launches share a workspace:
-//   1. per row: the sum of o times its gradient, and the log-sum-exp times log2(e), padded to whole tiles;
-//   2. the products: a thread block takes a tile of keys and iterates over the tiles of rows that see it.
-//      dK and dV stay in registers. The block adds each step's part of dQ to an f32 buffer by bulk
-//      reductions, in the order of the tiles of keys;
-//   3. dQ from that buffer.
-//
-// A block of the second launch has two warp groups that multiply, one warp that loads by TMA, and two that
-// add. A tile waits for its turn to add, and only for tiles with smaller numbers, which are running or done.
-// Source: Shah et al., "FlashAttention-3". tests/gpu/attention_backward measures alternatives.
+// Emits attention's backward pass for Hopper (kernels/flash_backward.h): with all keys of a head in a thread
+// block if they are few (flash_backward_heads.h), otherwise by tiles of keys (flash_backward_tiles.h). Every sum
+// has a fixed order, so two runs give the same bits.
 #pragma once
 
 #include "compiler/base/gpu_target.h"

@@ -1,4 +1,4 @@
-// The fixed text of the attention backward kernel for Hopper (flash_backward.h).
+// Device functions that both forms of attention's backward pass for Hopper use.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +8,11 @@
 
 namespace stridec::codegen::cuda {
 
-// Sizes that the text and its launch share. `depth`: the head size, 64 or 128.
-struct BackwardSizes {
-  int64_t depth;
-  // Whether a step issues the product for dQ of the step before, so that the warp groups need not meet.
-  // That takes a second slot for dS, for which only the smaller head size leaves shared memory.
-  bool late() const { return depth == 64; }
-  int rows() const { return late() ? 128 : 64; }  // queries per step
-  int query_slots() const { return late() ? 2 : 3; }
-  int score_slots() const { return late() ? 2 : 1; }
-  int barriers() const { return 15 + 2 * query_slots(); }
-  static constexpr int keys = 128;  // per tile, 64 per consumer warp group
-  static constexpr int threads = 384;
-  int64_t shared_bytes() const;
-};
+// low_of(pair) and high_of(pair), which convert two 16-bit floats.
+std::string backward_numbers(DType dtype);
 
-// What the three launches share: `struct Backward`, and which tiles of rows see which tiles of keys.
-std::string flash_backward_sizes(const BackwardSizes& sizes, DType dtype, bool causal);
-
-// attention_backward(a, ..., locate, load, store), the whole main launch; follows flash_backward_sizes().
-// locate(head) gives the place of a head, for the other two: load(factor, to, bar, row, place) copies a
-// tile (0: q, 1: the gradient of o, 2: k, 3: v), and store(result, place, key, column, x, y) stores two
-// neighbouring elements of a result (0: dK, 1: dV).
-std::string flash_backward_products(const BackwardSizes& sizes, DType dtype);
+// Bulk copies, conversions, and the products of warp groups for scores of `columns` queries and results of
+// `depth` columns; follows memory_declarations() and barrier_declarations().
+std::string backward_machine(int columns, int64_t depth, DType dtype);
 
 }  // namespace stridec::codegen::cuda
