@@ -131,25 +131,56 @@ void BackwardFrame::print_copies(KernelText& text, Body& body) const {
 
 void BackwardFrame::print_stores(KernelText& text, const Body& body,
                                  const std::vector<const FlashBackward::Result*>& results) const {
-  text.open("const auto store = [&](int result, const Place& at, int line, int column, float x, float y)");
-  for (size_t i = 0; i < results.size(); ++i) {
-    text.open(cat("if (result == ", i, ")"));
-    Body own = body;
-    own.set_index(results[i]->line.var, "(int64_t)line");
-    print_pair(text, own, *results[i]);
-    text.close();
-  }
+  const auto print_each = [&](const std::string& signature, const auto& print) {
+    text.open(cat("const auto ", signature));
+    for (size_t i = 0; i < results.size(); ++i) {
+      text.open(cat("if (result == ", i, ")"));
+      Body own = body;
+      own.set_index(results[i]->line.var, "(int64_t)line");
+      print(*results[i], own);
+      text.close();
+    }
+  };
+  const std::string place = "int result, const Place& at, int line, int column, ";
+  print_each(cat("store = [&](", place, "float x, float y)"),
+             [&](const FlashBackward::Result& result, const Body& own) { print_pair(text, own, result); });
   text.close(";");
+  print_each(cat("pair = [&](", place, "float x, float y) -> unsigned"),
+             [&](const FlashBackward::Result& result, const Body& own) {
+               if (!is_wide(result)) return;
+               print_words(text, own, result, aligned_stores(result, 2));
+               text.line("return pair0[0] | (unsigned)pair0[1] << 16;");
+             });
+  text.line("return 0u;");
+  text.close(";");
+  print_each(cat("put = [&](", place, "uint4 words)"), [&](const FlashBackward::Result& result,
+                                                           const Body& own) {
+    if (!is_wide(result)) return;
+    const loop::Access& access = aligned_stores(result, 8)[0]->access;
+    Body there = own;
+    there.set_index(result.column.var, "(int64_t)column");
+    text.line(cat("*(uint4*)(", text.pointer(access.buffer), " + (", there.offset(access), ")) = words;"));
+  });
+  text.close(";");
+  unsigned wide = 0;
+  for (size_t i = 0; i < results.size(); ++i) wide |= unsigned{is_wide(*results[i])} << i;
+  text.line(cat("const Output out{store, pair, put, ", wide, "u};"));
 }
 
 void BackwardFrame::print_pair(KernelText& text, const Body& base,
                                const FlashBackward::Result& result) const {
-  std::vector<const Store*> stores, paired;
-  for (const Stmt* stmt : result.statements)
-    if (const auto* store = std::get_if<Store>(&stmt->node)) {
-      stores.push_back(store);
-      if (pairs(*store, result.column.var)) paired.push_back(store);
-    }
+  const std::vector<const Store*> paired = aligned_stores(result, 2);
+  print_words(text, base, result, paired);
+  for (size_t i = 0; i < paired.size(); ++i) {
+    Body there = base;
+    there.set_index(result.column.var, "(int64_t)column");
+    text.line(cat("*(unsigned*)(", text.pointer(paired[i]->access.buffer), " + (",
+                  there.offset(paired[i]->access), ")) = pair", i, "[0] | (unsigned)pair", i, "[1] << 16;"));
+  }
+}
+
+void BackwardFrame::print_words(KernelText& text, const Body& base, const FlashBackward::Result& result,
+                                const std::vector<const Store*>& paired) const {
   for (size_t i = 0; i < paired.size(); ++i) text.line(cat("unsigned short pair", i, "[2];"));
   for (const int w : {0, 1}) {
     text.open("");
@@ -164,20 +195,29 @@ void BackwardFrame::print_pair(KernelText& text, const Body& base,
     for (const Stmt* stmt : result.statements) body.print(*stmt);
     text.close();
   }
-  for (size_t i = 0; i < paired.size(); ++i) {
-    Body there = base;
-    there.set_index(result.column.var, "(int64_t)column");
-    text.line(cat("*(unsigned*)(", text.pointer(paired[i]->access.buffer), " + (",
-                  there.offset(paired[i]->access), ")) = pair", i, "[0] | (unsigned)pair", i, "[1] << 16;"));
-  }
 }
 
-// Whether elements at even columns and their right neighbours are one aligned word.
-bool BackwardFrame::pairs(const Store& store, Expr column) const {
-  if (byte_size(program[store.access.buffer].dtype) != 2 || is_callers(program, store.access.buffer))
-    return false;
-  const auto at = sym::linear_in(kernels::offset_of(program, store.access, program.facts), column);
-  return at && at->coefficient.is_const(1) && program.facts.known_divisor(at->rest) % 2 == 0;
+std::vector<const Store*> BackwardFrame::aligned_stores(const FlashBackward::Result& result,
+                                                        int lanes) const {
+  std::vector<const Store*> out;
+  for (const Stmt* stmt : result.statements) {
+    const auto* store = std::get_if<Store>(&stmt->node);
+    if (!store || byte_size(program[store->access.buffer].dtype) != 2 ||
+        is_callers(program, store->access.buffer))
+      continue;
+    const auto at =
+        sym::linear_in(kernels::offset_of(program, store->access, program.facts), result.column.var);
+    if (at && at->coefficient.is_const(1) && program.facts.known_divisor(at->rest) % lanes == 0)
+      out.push_back(store);
+  }
+  return out;
+}
+
+bool BackwardFrame::is_wide(const FlashBackward::Result& result) const {
+  const auto stores = std::count_if(result.statements.begin(), result.statements.end(), [](const Stmt* stmt) {
+    return std::holds_alternative<Store>(stmt->node);
+  });
+  return stores == 1 && aligned_stores(result, 8).size() == 1;
 }
 
 DeviceKernel BackwardFrame::rows_kernel(const std::string& declared,

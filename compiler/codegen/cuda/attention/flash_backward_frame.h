@@ -31,8 +31,7 @@ class BackwardFrame {
   // locate(head), which gives the place of a head, and load(factor, to, bar, row, place), which copies a tile
   // (0: q, 1: the gradient of o, 2: k, 3: v). Sets the batch dims' indices from a place `at`.
   void print_copies(KernelText& text, Body& body) const;
-  // store(result, place, line, column, x, y) stores two neighbouring elements of a result, which is an index
-  // into `results`. The indices of the batch are set.
+  // `out`, an Output (backward_machine()) of these results. The indices of the batch are set.
   void print_stores(KernelText& text, const Body& body,
                     const std::vector<const kernels::FlashBackward::Result*>& results) const;
   // Prints the stores of two neighbouring elements x, y of a result, at columns `column` and `column + 1`.
@@ -59,7 +58,15 @@ class BackwardFrame {
 
  private:
   void add_aligned(DeviceChoice& choice, const kernels::Flash::Operand& factor) const;
-  bool pairs(const loop::Store& store, sym::Expr column) const;
+  // Computes what the stores of `paired` store of x and y, as words pair0, pair1, ..., and does all other stores.
+  void print_words(KernelText& text, const Body& base, const kernels::FlashBackward::Result& result,
+                   const std::vector<const loop::Store*>& paired) const;
+  // The result's stores of 16-bit elements for which `lanes` columns, from a multiple of `lanes` on, are one
+  // aligned piece of memory.
+  std::vector<const loop::Store*> aligned_stores(const kernels::FlashBackward::Result& result,
+                                                 int lanes) const;
+  // Whether threads can store 8 columns at once.
+  bool is_wide(const kernels::FlashBackward::Result& result) const;
   const loop::Stmt* log_sum_exp() const;
 
   std::vector<FlashSource> sources_;

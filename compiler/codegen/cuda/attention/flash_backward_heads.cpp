@@ -51,7 +51,7 @@ class Emitter {
     Body body(text, frame_.nest);
     frame_.print_copies(text, body);
     frame_.print_stores(text, body, {&flash_.dk, &flash_.dv, &flash_.dq});
-    text.line("attention_backward(a, shared, bars, locate, load, store);");
+    text.line("attention_backward(a, shared, bars, locate, load, out);");
     Geometry geometry{.grid = {sym::min(frame_.heads, target.multiprocessors * sizes_.blocks_sm()), 1, 1},
                       .threads = sizes_.threads(),
                       .blocks_sm = sizes_.blocks_sm()};

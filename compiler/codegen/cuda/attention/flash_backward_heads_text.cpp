@@ -65,8 +65,8 @@ static inline void load_heads(const Backward& a, unsigned base, unsigned bars, L
   }
 }
 
-template <class Locate, class Store>
-static inline void multiply_heads(const Backward& a, unsigned base, unsigned bars, int group, Locate locate, Store store) {
+template <class Locate, class Out>
+static inline void multiply_heads(const Backward& a, unsigned base, unsigned bars, int group, Locate locate, const Out& out) {
   const bool first_lane = (threadIdx.x & 31) == 0;
   const unsigned q_low = tile_low(base + kAtQueries, kRows * 128), k_low = tile_low(base, 16),
                  s_low = tile_low(base + kAtScores, kKeys * 128);
@@ -133,9 +133,7 @@ static inline void multiply_heads(const Backward& a, unsigned base, unsigned bar
 #pragma unroll
         for (int h = 0; h < 2; h++) {
           const int row = m * kRows + t / 32 * 16 + (t & 31) / 4 + h * 8;
-          if (row >= a.rows) continue;
-#pragma unroll
-          for (int i = 0; i < 8; i++) store(2, place, row, slab * 64 + i * 8 + (t & 3) * 2, dq[4 * i + 2 * h], dq[4 * i + 2 * h + 1]);
+          store_sums(out, 2, place, row < a.rows, row, slab * 64, dq, h);
         }
       }
     }
@@ -146,19 +144,15 @@ static inline void multiply_heads(const Backward& a, unsigned base, unsigned bar
 #pragma unroll
       for (int h = 0; h < 2; h++) {
         const int key = (group * kTiles + j) * 64 + t / 32 * 16 + (t & 31) / 4 + h * 8;
-        if (key >= a.keys) continue;
-#pragma unroll
-        for (int i = 0; i < kDepth / 8; i++) {
-          store(0, place, key, i * 8 + (t & 3) * 2, dk[j][4 * i + 2 * h], dk[j][4 * i + 2 * h + 1]);
-          store(1, place, key, i * 8 + (t & 3) * 2, dv[j][4 * i + 2 * h], dv[j][4 * i + 2 * h + 1]);
-        }
+        store_sums(out, 0, place, key < a.keys, key, 0, dk[j], h);
+        store_sums(out, 1, place, key < a.keys, key, 0, dv[j], h);
       }
   }
 }
 
-template <class Locate, class Load, class Store>
+template <class Locate, class Load, class Out>
 static inline void attention_backward(const Backward& a, unsigned char* shared, unsigned long* bar_words, Locate locate, Load load,
-                                      Store store) {
+                                      const Out& out) {
   const unsigned base = shared_address(shared), bars = shared_address(bar_words);
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
@@ -177,7 +171,7 @@ static inline void attention_backward(const Backward& a, unsigned char* shared, 
     return;
   }
   more_registers<kWorkerRegisters>();
-  multiply_heads(a, base, bars, group, locate, store);
+  multiply_heads(a, base, bars, group, locate, out);
 }
 )";
 

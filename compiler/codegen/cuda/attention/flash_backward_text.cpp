@@ -54,6 +54,52 @@ static inline void power(float& x, float scale, float shift) {
 #endif
 )";
 
+constexpr std::string_view kOutput = R"(
+// store(result, place, line, column, x, y) stores two neighbouring elements. If the result's bit in `wide` is set, put(result,
+// place, line, column, words) stores 8 columns, each word of which pair(...), with the operands of store, computes.
+template <class Store, class Pair, class Put> struct Output {
+  Store store;
+  Pair pair;
+  Put put;
+  unsigned wide;
+};
+template <class Store, class Pair, class Put> Output(Store, Pair, Put, unsigned) -> Output<Store, Pair, Put>;
+
+// Stores columns from `column` on: `sums` are the accumulators of a thread, which has two columns of every 8 in each of two
+// lines, the second one of which is `half` 1. All threads of a warp call it; those of a line have the same `live`. They
+// exchange their words, so that each stores 16 bytes at a time.
+template <int kSums, class Out, class Place>
+static inline void store_sums(const Out& out, int result, const Place& at, bool live, int line, int column, const float (&sums)[kSums], int half) {
+  const int q = fresh_thread() & 3;
+  if (!(out.wide >> result & 1)) {
+    if (!live) return;
+#pragma unroll
+    for (int i = 0; i < kSums / 4; i++) out.store(result, at, line, column + i * 8 + q * 2, sums[4 * i + 2 * half], sums[4 * i + 2 * half + 1]);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kSums / 4; i += 4) {
+    unsigned w[4] = {0, 0, 0, 0};
+    if (live)
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        w[j] = out.pair(result, at, line, column + (i + j) * 8 + q * 2, sums[4 * (i + j) + 2 * half], sums[4 * (i + j) + 2 * half + 1]);
+    const bool odd = q & 1, upper = q & 2;
+#pragma unroll
+    for (int j = 0; j < 4; j += 2) {
+      const unsigned other = __shfl_xor_sync(~0u, odd ? w[j] : w[j + 1], 1);
+      (odd ? w[j] : w[j + 1]) = other;
+    }
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+      const unsigned other = __shfl_xor_sync(~0u, upper ? w[j] : w[j + 2], 2);
+      (upper ? w[j] : w[j + 2]) = other;
+    }
+    if (live) out.put(result, at, line, column + (i + q) * 8, uint4{w[0], w[1], w[2], w[3]});
+  }
+}
+)";
+
 std::string numbered(const char* before, int count, const char* after) {
   std::string out;
   for (int i = 0; i < count; ++i) out += cat(i ? ", " : "", before, i, after);
@@ -128,7 +174,7 @@ std::string backward_machine(int columns, int64_t depth, DType dtype) {
       R"(// Low word of a descriptor: the address, and from bit 16 on the distance of 64-wide slabs, in units of 16 bytes.
 static inline unsigned tile_low(unsigned at, unsigned apart) { return (at & 0x3ffff) >> 4 | apart >> 4 << 16; }
 )";
-  return out;
+  return cat(out, kOutput);
 }
 
 }  // namespace stridec::codegen::cuda

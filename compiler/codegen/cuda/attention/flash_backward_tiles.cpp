@@ -70,7 +70,7 @@ class Emitter {
     frame_.print_copies(text, body);
     frame_.print_stores(text, body, {&flash_.dk, &flash_.dv});
     text.line(
-        cat("attention_backward(a, shared, bars, (volatile int*)(bars + ", bars, "), locate, load, store);"));
+        cat("attention_backward(a, shared, bars, (volatile int*)(bars + ", bars, "), locate, load, out);"));
     Geometry geometry{.grid = {sym::min(frame_.heads * key_tiles_, target.multiprocessors), 1, 1},
                       .threads = BackwardSizes::threads,
                       .blocks_sm = 1};

@@ -143,9 +143,9 @@ static inline void add_parts(const Backward& a, unsigned base, unsigned bars, vo
   }
 }
 
-template <class Locate, class Store>
+template <class Locate, class Out>
 static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bars, volatile int* tickets, int group, Locate locate,
-                                  Store store) {
+                                  const Out& out) {
   const unsigned k_full = bars, v_full = bars + 8, q_full = bars + 16, q_empty = q_full + 8 * kQuerySlots,
                  g_full = q_empty + 8 * kQuerySlots, g_empty = g_full + 16, p_full = g_empty + 16, p_empty = p_full + 16,
                  kv_empty = p_empty + 16, t_full = kv_empty + 8, t_empty = t_full + 16;
@@ -359,19 +359,15 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const int key = key0 + t / 32 * 16 + (t & 31) / 4 + h * 8;
-      if (key >= a.keys) continue;
-#pragma unroll
-      for (int i = 0; i < kDepth / 8; i++) {
-        store(0, place, key, i * 8 + (t & 3) * 2, dk[4 * i + 2 * h], dk[4 * i + 2 * h + 1]);
-        store(1, place, key, i * 8 + (t & 3) * 2, dv[4 * i + 2 * h], dv[4 * i + 2 * h + 1]);
-      }
+      store_sums(out, 0, place, key < a.keys, key, 0, dk, h);
+      store_sums(out, 1, place, key < a.keys, key, 0, dv, h);
     }
   }
 }
 
-template <class Locate, class Load, class Store>
+template <class Locate, class Load, class Out>
 static inline void attention_backward(const Backward& a, unsigned char* shared, unsigned long* bar_words, volatile int* tickets,
-                                      Locate locate, Load load, Store store) {
+                                      Locate locate, Load load, const Out& out) {
   const unsigned base = shared_address(shared), bars = shared_address(bar_words);
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
@@ -397,7 +393,7 @@ static inline void attention_backward(const Backward& a, unsigned char* shared, 
     return;
   }
   more_registers<240>();
-  multiply_tiles(a, base, bars, tickets, group, locate, store);
+  multiply_tiles(a, base, bars, tickets, group, locate, out);
 }
 )";
 
