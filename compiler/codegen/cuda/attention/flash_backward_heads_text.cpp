@@ -114,9 +114,12 @@ static inline void multiply_heads(const Backward& a, unsigned base, unsigned bar
           store_ds(ds, base + kAtScores + scores.at * kScoreBytes + (group * kTiles + j) * 8192, from);
           issue_rows(dk[j], ds, q);
         }
+        // The last tile's products go on during the next part.
 #pragma unroll
-        for (int j = 0; j < kTiles; j++) wait_rows<0>(dv[j]), wait_rows<0>(dk[j]);
+        for (int j = 0; j < kTiles - 1; j++) wait_rows<2>(dv[j]), wait_rows<2>(dk[j]);
       }
+#pragma unroll
+      for (int j = 0; j < kTiles; j++) wait_rows<0>(dv[j]), wait_rows<0>(dk[j]);
       __syncwarp();
       if (first_lane) barrier_arrive(bars + kScoresFull + 8 * scores.at), barrier_arrive(bars + kQueriesEmpty + 8 * queries.at);
 #pragma unroll 1

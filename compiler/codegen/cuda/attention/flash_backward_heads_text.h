@@ -14,15 +14,15 @@ struct BackwardHeadSizes {
   int key_tiles;  // of 64 keys: all of a head
   // The most tiles whose sums of dK and dV fit into the registers.
   static constexpr int most_key_tiles(int64_t depth) { return depth == 64 ? 4 : 2; }
-  static constexpr int rows = 64;                           // queries per tile
-  int groups() const { return key_tiles == 1 ? 1 : 2; }     // warp groups that multiply
-  int tiles() const { return (key_tiles + 1) / groups(); }  // of keys, per group
-  int keys() const { return 64 * groups() * tiles(); }      // of a head, padded
-  int part() const { return tiles() > 1 ? 32 : 64; }        // queries whose scores a thread holds at once
+  static constexpr int rows = 64;                                // queries per tile
+  int groups() const { return key_tiles == 4 ? 2 : key_tiles; }  // warp groups that multiply
+  int tiles() const { return key_tiles / groups(); }             // of keys, per group
+  int keys() const { return 64 * key_tiles; }                    // of a head, padded
+  int part() const { return key_tiles > 2 ? 32 : 64; }  // queries whose scores a thread holds at once
   int blocks_sm() const { return groups() == 1 && depth == 64 ? 2 : 1; }
   int threads() const { return 128 * (groups() + 1); }
   int key_slots() const { return depth == 64 ? 2 : 1; }
-  int query_slots() const { return tiles() > 1 || blocks_sm() > 1 ? 2 : 3; }
+  int query_slots() const { return key_tiles > 2 || blocks_sm() > 1 ? 2 : 3; }
   static constexpr int score_slots() { return 2; }
   // Per thread of a group that multiplies, and of the one that loads.
   int worker_registers() const;
