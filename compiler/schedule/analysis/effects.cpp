@@ -46,6 +46,14 @@ std::vector<std::optional<sym::Interval>> ranges_of(const loop::Program& program
 
 }  // namespace
 
+std::vector<int> reader_counts(const loop::Program& program) {
+  std::vector<int> readers(program.buffers.size());
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    for (const BufferId id : effects_of(program, step).reads) ++readers[id.value];
+  });
+  return readers;
+}
+
 bool access_disjoint(const loop::Program& program, const loop::Nest& a, const loop::Nest& b, BufferId id) {
   const auto x = ranges_of(program, a, id), y = ranges_of(program, b, id);
   for (size_t d = 0; d < x.size(); ++d)

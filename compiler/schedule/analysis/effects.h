@@ -23,6 +23,9 @@ bool reads(const Effects& effects, loop::BufferId id);
 bool writes(const Effects& effects, loop::BufferId id);
 bool touches(const Effects& effects, loop::BufferId id);  // either
 
+// For each buffer, by its id, the number of steps that read it.
+std::vector<int> reader_counts(const loop::Program& program);
+
 // Whether two nests that touch one buffer access disjoint elements of it: along some dim their ranges do not
 // intersect, as for the pieces of a concatenation.
 bool access_disjoint(const loop::Program& program, const loop::Nest& a, const loop::Nest& b,

@@ -203,10 +203,7 @@ void lay(Program& program, Nest& nest, const std::vector<int>& readers, const st
 }  // namespace
 
 void lay_out_operands(Program& program) {
-  std::vector<int> readers(program.buffers.size());
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    for (BufferId id : effects_of(program, step).reads) ++readers[id.value];
-  });
+  const std::vector<int> readers = reader_counts(program);
   const std::set<BufferId> fixed = fixed_buffers(program);
   lay_out_shared_operands(program, fixed);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {

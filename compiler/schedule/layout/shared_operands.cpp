@@ -310,6 +310,8 @@ bool lay_out(Program& program, BufferId id, const std::vector<Operand>& operands
     buffer.strides = *best->of_dims;
     return false;
   }
+  // For one GEMM, a copy of what it reads may be better (lay_out_operands).
+  if (operands.size() < 2) return false;
   split_dims(program, id, *parts, best->order);
   return true;
 }
@@ -317,11 +319,13 @@ bool lay_out(Program& program, BufferId id, const std::vector<Operand>& operands
 }  // namespace
 
 void lay_out_shared_operands(Program& program, const std::set<BufferId>& fixed) {
+  const std::vector<int> readers = reader_counts(program);
   auto operands = operands_of(program);
   for (int64_t i = 0; i < static_cast<int64_t>(program.buffers.size()); ++i) {
     const BufferId id(i);
-    if (operands[id].size() < 2 || program[id].storage != loop::Storage::kArena || fixed.contains(id) ||
-        program[id].shape.size() < 3)
+    const bool shared = operands[id].size() > 1 || readers[id.value] > 1;
+    if (operands[id].empty() || !shared || program[id].storage != loop::Storage::kArena ||
+        fixed.contains(id) || program[id].shape.size() < 3)
       continue;
     if (lay_out(program, id, operands[id])) operands = operands_of(program);
   }

@@ -1,4 +1,4 @@
-// Chooses the layout of scratch tensors that several GEMMs read, as in a forward and a backward pass.
+// Chooses the layout of scratch tensors that a GEMM and other steps read, as in a forward and a backward pass.
 #pragma once
 
 #include <set>
@@ -19,9 +19,9 @@ namespace stridec::schedule {
 // The dims of an operand, or the digits of their indices, belong to a group: the GEMM's batch, its depth, or
 // the operand's own points. Copy engines (TMA) fetch boxes of matrices whose rows, and whose columns, are
 // each a group with one stride. The layout of an arena buffer changes if that gives more of the GEMMs that
-// read it such a matrix and takes it from none: by strides where they suffice, otherwise by a dim for each
-// digit. Dims of the depth follow the order in which the other operand has them. The innermost dim stays
-// innermost. `fixed`: buffers whose layout other steps rely on.
+// read it such a matrix and takes it from none: by strides where they suffice, otherwise, if several GEMMs
+// read it, by a dim for each digit. Dims of the depth follow the order in which the other operand has them.
+// The innermost dim stays innermost. `fixed`: buffers whose layout other steps rely on.
 void lay_out_shared_operands(loop::Program& program, const std::set<loop::BufferId>& fixed);
 
 }  // namespace stridec::schedule

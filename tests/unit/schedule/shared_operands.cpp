@@ -101,6 +101,45 @@ TEST_CASE("a dim of size 1 is no obstacle to a matrix") {
   CHECK(same_results(before, after, {}));
 }
 
+// Gradients of q, k and v, stacked: the weight gradient of the layer before reads them as one matrix.
+TEST_CASE("what a product and a sum read is a matrix for the product") {
+  const Program before = parse_program(R"(
+program stacked
+  symbol b = input 0 dim 0 in 1..16
+  input x f32 [b, 5, 7]
+  input g f32 [3, b, 2, 5, 4]
+  arena t f32 [3, b, 2, 5, 4]
+  output dw f32 [24, 7] ordinal 0
+  output db f32 [3, 2, 4] ordinal 1
+  inputs (x, g)
+  outputs (dw, db)
+  steps
+    nest 0 square (%i0<3, %i1<b, %i2<2, %i3<5, %i4<4)
+      %0 : f32 = load g[%i0, %i1, %i2, %i3, %i4]
+      %1 : f32 = mul %0 %0
+      store t[%i0, %i1, %i2, %i3, %i4] %1
+    nest 1 gradient (%i0<24, %i1<7)
+      %0 : f32 = reduce sum (%i2<b, %i3<5)
+        %1 : f32 = load t[%i0//8, %i2, mod(%i0//4, 2), %i3, mod(%i0, 4)]
+        %2 : f32 = load x[%i2, %i3, %i1]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store dw[%i0, %i1] %0
+    nest 2 sums (%i0<3, %i1<2, %i2<4)
+      %0 : f32 = reduce sum (%i3<b, %i4<5)
+        %1 : f32 = load t[%i0, %i3, %i1, %i4, %i2]
+        yield %1
+      store db[%i0, %i1, %i2] %0
+)");
+  verify(before);
+  Program after = before;
+  schedule::lay_out_shared_operands(after, {});
+  verify(after);
+  CHECK(strides_of(after, "t") == std::vector<sym::Expr>{8, 120, 4, 24, 1});
+  schedule::plan_memory(after);
+  for (const int64_t b : {1, 3}) CHECK(same_results(before, after, {{sym::var("b"), b}}));
+}
+
 // Windows of 3 x 2 of images t[b, y, x, c] are the rows of a GEMM. Its weight gradient reduces over the same
 // windows by one variable for each digit.
 TEST_CASE("windows that a GEMM and its weight gradient read are laid out as a matrix for both") {
