@@ -12,8 +12,12 @@ namespace stridec::codegen::cuda {
 using sym::Expr;
 
 namespace {
+
 constexpr int kLanes = 8;
-}
+constexpr int kPieceWords = 24;       // registers for the sums and results of a piece
+constexpr const char* kNow = "_now";  // ends the names of the set in use
+
+}  // namespace
 
 MatrixEpilogue::MatrixEpilogue(MatrixFrame& frame, bool vectors)
     : f_(frame), rows_(frame.results(frame.rows)), columns_(frame.results(frame.columns)) {
@@ -145,7 +149,7 @@ void MatrixEpilogue::open_line(const Part& part, const Lines& l, const std::stri
 void MatrixEpilogue::print_loads(const Part& part) {
   const auto l = lines(part);
   if (!l || !has_loads()) return;
-  declare_registers(*l);
+  declare_registers(*l, "");
   load_lines(part, *l, first_line(part, *l));
 }
 
@@ -173,34 +177,50 @@ void MatrixEpilogue::print(const Part& part, const std::optional<Part>& after, c
   KernelText& text = f_.text;
   const auto l = lines(part);
   if (!l) return print_pieces(part);
-  // A thread keeps its columns and processes several lines at a time. Loads of the next lines are issued
-  // after them, so that they are in flight while it waits for other threads' sums.
-  const bool loads = has_loads();
+  // A thread keeps its columns and processes several lines at a time. While it does so, and while it waits for
+  // other threads' sums, the loads of the next lines are in flight, if there are registers for two sets of
+  // operands; otherwise they are issued after it.
+  const bool loads = has_loads(), early = loads && 2 * load_words(*l) + kPieceWords <= part.free;
   const int times = (result_rows(part) + l->step() - 1) / l->step();
+  const auto load_next = [&] {
+    if (!loads) return;
+    if (times > 1) {
+      text.open(cat("if (time < ", times - 1, ")"));
+      load_lines(part, *l, cat("first + ", l->step()));
+      text.close();
+    }
+    if (!after) return;
+    text.open(cat("if (", times > 1 ? cat("time == ", times - 1, " && ") : "", "(", more, "))"));
+    load_lines(*after, *l, first_line(*after, *l));
+    text.close();
+  };
   text.line("#pragma unroll 1");
   text.open(cat("for (int first = ", first_line(part, *l), ", time = 0; time < ", times,
                 "; ++time, first += ", l->step(), ")"));
+  if (early) {
+    declare_registers(*l, kNow);
+    for (const Wide& wide : wide_) {
+      if (wide.store) continue;
+      const std::string at = by_row(wide) ? "[u]" : "";
+      if (by_row(wide)) text.line("#pragma unroll");
+      text.line(cat(by_row(wide) ? cat("for (int u = 0; u < ", l->together, "; ++u) ") : "", "move_wide<",
+                    lanes_ * byte_size(f_.program[wide.access->buffer].dtype), ">(", wide.name, kNow, at,
+                    ", ", wide.name, at, ");"));
+    }
+    load_next();
+  }
   Body body = f_.body();
   open_columns(part, *l, body);
   open_line(part, *l, "first", body);
   text.open("if (live)");
   declare_wide(body, [&](const Wide& wide) { return wide.store; });
-  print_piece(part, body, "[u]");
+  print_piece(part, body, "[u]", early ? kNow : "");
   text.close();
   text.close();
   text.close();
   text.close();
-  if (loads && times > 1) {
-    text.open(cat("if (time < ", times - 1, ")"));
-    load_lines(part, *l, cat("first + ", l->step()));
-    text.close();
-  }
+  if (!early) load_next();
   text.close();
-  if (loads && after) {
-    text.open(cat("if (", more, ")"));
-    load_lines(*after, *l, first_line(*after, *l));
-    text.close();
-  }
 }
 
 // Processes single pieces, along the side on which stores are contiguous.
@@ -223,7 +243,7 @@ void MatrixEpilogue::print_pieces(const Part& part) {
   f_.print_indices(columns_, "column", body);
   f_.print_indices(rows_, "row", body);
   declare_wide(body, [](const Wide&) { return true; });
-  print_piece(part, body, "");
+  print_piece(part, body, "", "");
   text.close();
 }
 
@@ -274,14 +294,24 @@ bool MatrixEpilogue::by_row(const Wide& wide) const {
          depends_on_any(wide.access->mask, f_.rows);
 }
 
-// Declares registers for all loads; loads per row have a copy for each line that is processed together.
-void MatrixEpilogue::declare_registers(const Lines& l) {
+// Declares registers for all loads, whose names end with `end`; loads per row have a copy for each line that
+// is processed together.
+void MatrixEpilogue::declare_registers(const Lines& l, const std::string& end) {
   for (const Wide& wide : wide_) {
     if (wide.store) continue;
     const std::string storage = f_.text.storage_type(f_.program[wide.access->buffer].dtype);
-    f_.text.line(cat("alignas(16) ", storage, " ", wide.name, by_row(wide) ? cat("[", l.together, "]") : "",
-                     "[", lanes_, "];"));
+    f_.text.line(cat("alignas(16) ", storage, " ", wide.name, end,
+                     by_row(wide) ? cat("[", l.together, "]") : "", "[", lanes_, "];"));
   }
+}
+
+// 32-bit registers of declare_registers().
+int MatrixEpilogue::load_words(const Lines& l) const {
+  int bytes = 0;
+  for (const Wide& wide : wide_)
+    if (!wide.store)
+      bytes += lanes_ * byte_size(f_.program[wide.access->buffer].dtype) * (by_row(wide) ? l.together : 1);
+  return bytes / 4;
 }
 
 // Moves the access to or from memory; masked elements are loaded as zeros.
@@ -310,8 +340,9 @@ void MatrixEpilogue::declare_wide(Body& body, const std::function<bool(const Wid
   }
 }
 
-// `which`: index of the line among those processed together.
-void MatrixEpilogue::print_piece(const Part& part, const Body& piece, const std::string& which) {
+// `which`: index of the line among those processed together; `set` ends the names of the loads' registers.
+void MatrixEpilogue::print_piece(const Part& part, const Body& piece, const std::string& which,
+                                 const std::string& set) {
   Body body = piece;
   KernelText& text = f_.text;
   const std::string sum_type = text.value_type(f_.contraction.dtype);
@@ -338,7 +369,8 @@ void MatrixEpilogue::print_piece(const Part& part, const Body& piece, const std:
     body.set_index(columns_.back().var, cat("(", body.index(columns_.back().var), " + lane)"));
     body.place = [&](const loop::Access& access) -> std::string {
       for (const Wide& wide : wide_)
-        if (wide.access == &access) return cat(wide.name, !wide.store && by_row(wide) ? which : "", "[lane]");
+        if (wide.access == &access)
+          return cat(wide.name, wide.store ? "" : set, !wide.store && by_row(wide) ? which : "", "[lane]");
       return {};
     };
   }

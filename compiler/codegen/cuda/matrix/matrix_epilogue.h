@@ -26,6 +26,7 @@ class MatrixEpilogue {
     std::string thread;                   // C expression: index among the participating threads
     int threads;
     int together;  // pieces per thread that fit its registers at a time
+    int free = 0;  // registers per thread for operands, sums and results of pieces
     // Consecutive buffers of partial sums to add up; 0: those of the blocks of a cluster.
     int given = 0;
   };
@@ -86,12 +87,13 @@ class MatrixEpilogue {
   void open_columns(const Part& part, const Lines& l, Body& body);
   void open_line(const Part& part, const Lines& l, const std::string& first, Body& body);
   void load_lines(const Part& part, const Lines& l, const std::string& first);
-  void declare_registers(const Lines& l);
+  void declare_registers(const Lines& l, const std::string& end);
+  int load_words(const Lines& l) const;
   void declare_wide(Body& body, const std::function<bool(const Wide&)>& wanted);
   // `lanes`: number of neighbouring elements; 0: the whole piece.
   void move(const Wide& wide, Body body, const std::string& registers, bool store, int lanes = 0);
   void print_pieces(const Part& part);
-  void print_piece(const Part& part, const Body& piece, const std::string& which);
+  void print_piece(const Part& part, const Body& piece, const std::string& which, const std::string& set);
   void print_statements(Body& body, const std::string& sum, const std::string& second);
   const Wide& stored() const;  // requires in_registers()
   // Opens a loop over blocks j of 8 columns: declares `column`, the first of a thread's two columns in the

@@ -470,7 +470,8 @@ class Printer {
             .first_column = cat(part, " % ", chunks, " * ", columns),
             .thread = "thread % 128",
             .threads = 128,
-            .together = together()};
+            .together = together(),
+            .free = registers_.free()};
   }
 
   MatrixFrame& f_;
