@@ -37,6 +37,7 @@
 #include "compiler/schedule/heuristics/choose.h"
 #include "compiler/schedule/heuristics/choose_gpu.h"
 #include "compiler/schedule/heuristics/concurrent_launches.h"
+#include "compiler/schedule/heuristics/gemm_pairs.h"
 #include "compiler/schedule/layout/align_rows.h"
 #include "compiler/schedule/layout/concat_aliasing.h"
 #include "compiler/schedule/layout/contiguous_windows.h"
@@ -254,6 +255,12 @@ constexpr Pass kGpuLoopPasses[] = {
 constexpr Pass kGpuPasses[] = {
     {"gpu schedules", kStage, kGpu, "Choose a template, thread groups and vectors for each nest.",
      [](Program& program, const Context& c) { choose_gpu(program, *c.gpu, *c.chosen); }},
+    {"gpu gemm_pairs", kStage, kGpu,
+     "With CUDA graphs: let two independent GEMMs of few tiles share the GPU, instead of splitting both.",
+     [](Program& program, const Context& c) {
+       if (c.graphs) pair_gemms(program, *c.gpu, *c.chosen);
+     },
+     "concurrent_launches", "Run one after the other."},
     {"gpu concurrent_launches", kStage, kGpu,
      "With CUDA graphs: order launches that do not depend on each other as groups, which run at the same "
      "time.",

@@ -46,6 +46,13 @@ std::vector<std::optional<sym::Interval>> ranges_of(const loop::Program& program
 
 }  // namespace
 
+bool are_independent(const Effects& a, const Effects& b) {
+  const auto disturbs = [](const Effects& x, const Effects& y) {
+    return std::ranges::any_of(x.writes, [&](BufferId id) { return touches(y, id); });
+  };
+  return !disturbs(a, b) && !disturbs(b, a);
+}
+
 std::vector<int> reader_counts(const loop::Program& program) {
   std::vector<int> readers(program.buffers.size());
   loop::for_each_step(program.steps, [&](const loop::Step& step) {

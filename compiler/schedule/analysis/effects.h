@@ -22,6 +22,8 @@ bool is_in_tiled_group(const loop::Program& program, const loop::Nest& nest);
 bool reads(const Effects& effects, loop::BufferId id);
 bool writes(const Effects& effects, loop::BufferId id);
 bool touches(const Effects& effects, loop::BufferId id);  // either
+// Whether neither step writes what the other one touches.
+bool are_independent(const Effects& a, const Effects& b);
 
 // For each buffer, by its id, the number of steps that read it.
 std::vector<int> reader_counts(const loop::Program& program);
