@@ -1,4 +1,5 @@
-// Chooses the layout of scratch tensors that a GEMM and other steps read, as in a forward and a backward pass.
+// Chooses the layout of scratch tensors that a GEMM and other steps read, as in a forward and a backward
+// pass.
 #pragma once
 
 #include <set>

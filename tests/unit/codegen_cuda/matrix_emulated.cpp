@@ -264,8 +264,9 @@ TEST_CASE("windows of merged rows, of gradients, read backwards, and along the r
   check(planes("3", "%y - %r + 1, %x - %s + 1",
                "0 <= %y - %r + 1 && %y - %r + 1 < 5 && 0 <= %x - %s + 1 && %x - %s + 1 < 9"),
         "wgmma.64x64x64", {}, "sm_90a");
-  check(planes("2", "%y - %r + 1, %x - %s + 1", "%y - %r + 1 < 5 && %x - %s + 1 < 9"), "wgmma.64x64x64", {},
-        "sm_90a");
+  for (const char* kernel : {"wgmma.64x64x64", "wgmma.128x128x64.turns"})
+    check(planes("2", "%y - %r + 1, %x - %s + 1", "%y - %r + 1 < 5 && %x - %s + 1 < 9"), kernel, {},
+          "sm_90a");
   // The gradients of weights: positions are the depth, in one sum or in one for each image.
   const auto weights = [&](const std::string& image, const std::string& batch, const std::string& sum,
                            const std::string& step, const std::string& mask) {
@@ -277,7 +278,7 @@ TEST_CASE("windows of merged rows, of gradients, read backwards, and along the r
   };
   const std::string inside = "1 <= %y + %r && %y + %r <= 8 && 1 <= %x + %s && %x + %s <= 8",
                     inside_of_two = "1 <= 2*%y + %r && 2*%y + %r <= 16 && 1 <= 2*%x + %s && 2*%x + %s <= 16";
-  for (const char* kernel : {"wgmma.64x64x64", "wgmma.128x128x64"}) {
+  for (const char* kernel : {"wgmma.64x64x64", "wgmma.128x128x64", "wgmma.192x128x64"}) {
     check(weights("8, 8", "", "%b<3, ", "1", inside), kernel, {}, "sm_90a");
     check(weights("8, 8", "%b<3, ", "", "1", inside), kernel, {}, "sm_90a");
     check(weights("16, 16", "", "%b<3, ", "2", inside_of_two), kernel, {}, "sm_90a");

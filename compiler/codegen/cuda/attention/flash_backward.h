@@ -1,6 +1,6 @@
-// Emits attention's backward pass for Hopper (kernels/flash_backward.h): with all keys of a head in a thread
-// block if they are few (flash_backward_heads.h), otherwise by tiles of keys (flash_backward_tiles.h). Every sum
-// has a fixed order, so two runs give the same bits.
+// Emits attention's backward pass for Hopper (kernels/flash_backward.h): with all keys of a head in a
+// thread block if they are few (flash_backward_heads.h), otherwise by tiles of keys
+// (flash_backward_tiles.h). Every sum has a fixed order, so two runs give the same bits.
 #pragma once
 
 #include "compiler/base/gpu_target.h"

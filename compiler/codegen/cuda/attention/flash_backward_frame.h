@@ -22,8 +22,8 @@ class BackwardFrame {
   BackwardFrame(const loop::Program& program, const loop::Nest& nest, const kernels::FlashBackward& flash,
                 int tile_rows, int tile_keys, sym::Expr at);
 
-  // Makes the tensor maps of q, the gradient, k and v. Adds the conditions under which TMA copies their tiles,
-  // and the buffers that must be aligned. False if TMA does not support a factor.
+  // Makes the tensor maps of q, the gradient, k and v. Adds the conditions under which TMA copies their
+  // tiles, and the buffers that must be aligned. False if TMA does not support a factor.
   bool add_sources(DeviceChoice& choice, std::vector<sym::Expr>& conditions);
 
   // The assignments to the fields of `struct Backward a` that both forms have.
@@ -40,9 +40,9 @@ class BackwardFrame {
   // Sets the batch dims' indices from `head`, a C expression.
   void print_place(KernelText& text, Body& body, const std::string& head) const;
 
-  // The launch that writes the log-sum-exp times log2(e) of each row, and its sum of o times the gradient, to
-  // the workspace, padded to whole tiles. `declared` declares struct Backward, `print_fields` sets its further
-  // fields, and `clear` runs in the thread of row number `at`.
+  // The launch that writes the log-sum-exp times log2(e) of each row, and its sum of o times the gradient,
+  // to the workspace, padded to whole tiles. `declared` declares struct Backward, `print_fields` sets its
+  // further fields, and `clear` runs in the thread of row number `at`.
   DeviceKernel rows_kernel(const std::string& declared, const std::function<void(KernelText&)>& print_fields,
                            const std::vector<std::string>& clear, sym::Expr workspace_bytes) const;
 
@@ -58,7 +58,8 @@ class BackwardFrame {
 
  private:
   void add_aligned(DeviceChoice& choice, const kernels::Flash::Operand& factor) const;
-  // Computes what the stores of `paired` store of x and y, as words pair0, pair1, ..., and does all other stores.
+  // Computes what the stores of `paired` store of x and y, as words pair0, pair1, ..., and does all other
+  // stores.
   void print_words(KernelText& text, const Body& base, const kernels::FlashBackward::Result& result,
                    const std::vector<const loop::Store*>& paired) const;
   // The result's stores of 16-bit elements for which `lanes` columns, from a multiple of `lanes` on, are one

@@ -27,8 +27,8 @@ struct Backward {
 };
 )";
 
-// A thread that multiplies holds two of every 8 queries, for keys `key` and `key + 8`. Scores are computed transposed, so
-// that P and dS are in registers as first factors.
+// A thread that multiplies holds two of every 8 queries, for keys `key` and `key + 8`. Scores are computed
+// transposed, so that P and dS are in registers as first factors.
 constexpr std::string_view kMain = R"(
 template <int kSlots> struct Slot {
   int at = 0;

@@ -35,8 +35,8 @@ struct BackwardHeadSizes {
 std::string backward_head_sizes(const BackwardHeadSizes& sizes, DType dtype, bool causal);
 
 // attention_backward(a, shared, bars, locate, load, out), the whole main launch; follows
-// backward_head_sizes(). locate(head) gives the place of a head, load(factor, to, bar, row, place) copies a tile
-// (0: q, 1: the gradient of o, 2: k, 3: v), and `out` is an Output of dK, dV and dQ.
+// backward_head_sizes(). locate(head) gives the place of a head, load(factor, to, bar, row, place) copies a
+// tile (0: q, 1: the gradient of o, 2: k, 3: v), and `out` is an Output of dK, dV and dQ.
 std::string backward_head_products(const BackwardHeadSizes& sizes, DType dtype);
 
 }  // namespace stridec::codegen::cuda

@@ -27,8 +27,8 @@ struct BackwardSizes {
 std::string flash_backward_sizes(const BackwardSizes& sizes, DType dtype, bool causal);
 
 // attention_backward(a, ..., locate, load, out), the whole main launch; follows flash_backward_sizes().
-// locate(head) gives the place of a head, load(factor, to, bar, row, place) copies a tile (0: q, 1: the gradient
-// of o, 2: k, 3: v), and `out` is an Output (backward_machine()) of dK and dV.
+// locate(head) gives the place of a head, load(factor, to, bar, row, place) copies a tile (0: q, 1: the
+// gradient of o, 2: k, 3: v), and `out` is an Output (backward_machine()) of dK and dV.
 std::string flash_backward_products(const BackwardSizes& sizes, DType dtype);
 
 }  // namespace stridec::codegen::cuda

@@ -177,9 +177,9 @@ void MatrixEpilogue::print(const Part& part, const std::optional<Part>& after, c
   KernelText& text = f_.text;
   const auto l = lines(part);
   if (!l) return print_pieces(part);
-  // A thread keeps its columns and processes several lines at a time. While it does so, and while it waits for
-  // other threads' sums, the loads of the next lines are in flight, if there are registers for two sets of
-  // operands; otherwise they are issued after it.
+  // A thread keeps its columns and processes several lines at a time. While it does so, and while it waits
+  // for other threads' sums, the loads of the next lines are in flight, if there are registers for two sets
+  // of operands; otherwise they are issued after it.
   const bool loads = has_loads(), early = loads && 2 * load_words(*l) + kPieceWords <= part.free;
   const int times = (result_rows(part) + l->step() - 1) / l->step();
   const auto load_next = [&] {
