@@ -53,14 +53,6 @@ bool are_independent(const Effects& a, const Effects& b) {
   return !disturbs(a, b) && !disturbs(b, a);
 }
 
-std::vector<int> reader_counts(const loop::Program& program) {
-  std::vector<int> readers(program.buffers.size());
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    for (const BufferId id : effects_of(program, step).reads) ++readers[id.value];
-  });
-  return readers;
-}
-
 bool access_disjoint(const loop::Program& program, const loop::Nest& a, const loop::Nest& b, BufferId id) {
   const auto x = ranges_of(program, a, id), y = ranges_of(program, b, id);
   for (size_t d = 0; d < x.size(); ++d)

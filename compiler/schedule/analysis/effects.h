@@ -25,9 +25,6 @@ bool touches(const Effects& effects, loop::BufferId id);  // either
 // Whether neither step writes what the other one touches.
 bool are_independent(const Effects& a, const Effects& b);
 
-// For each buffer, by its id, the number of steps that read it.
-std::vector<int> reader_counts(const loop::Program& program);
-
 // Whether two nests that touch one buffer access disjoint elements of it: along some dim their ranges do not
 // intersect, as for the pieces of a concatenation.
 bool access_disjoint(const loop::Program& program, const loop::Nest& a, const loop::Nest& b,

@@ -35,6 +35,13 @@ bool uses_symbol(const loop::Program& program, const loop::Nest& nest, sym::Expr
 
 }  // namespace
 
+UserCounts user_counts(const loop::Program& program) {
+  UserCounts counts;
+  loop::for_each_step(program.steps,
+                      [&](const loop::Step& step) { counts.add(effects_of(program, step), 1); });
+  return counts;
+}
+
 void UserCounts::add(const Effects& effects, int by) {
   const auto count = [&](std::vector<int>& counts, BufferId id) {
     const auto at = static_cast<size_t>(id.value);
@@ -45,9 +52,7 @@ void UserCounts::add(const Effects& effects, int by) {
   for (BufferId id : effects.writes) count(writers_, id);
 }
 
-Flow::Flow(const loop::Program& program, const loop::Steps& steps) {
-  loop::for_each_step(program.steps,
-                      [&](const loop::Step& step) { counts_.add(effects_of(program, step), 1); });
+Flow::Flow(const loop::Program& program, const loop::Steps& steps) : counts_(user_counts(program)) {
   users_.resize(program.buffers.size());
   for (const auto& step : steps) {
     Effects all;

@@ -24,6 +24,9 @@ class UserCounts {
   std::vector<int> writers_, readers_;
 };
 
+// Of all steps of the program.
+UserCounts user_counts(const loop::Program& program);
+
 // Readers and writers of each buffer in one list of steps. The fusion rules keep it up to date.
 class Flow {
  public:

@@ -22,10 +22,10 @@ class Grouping {
     for (int first = 0; first < count(); ++first) {
       if (!is_launch(first)) continue;
       int end = unit_end(first);  // of the group
-      for (int at = end; at < std::min(count(), first + kWindow) && end - first < kMost; ++at) {
+      for (int at = end; at < std::min(count(), first + kWindow); ++at) {
         if (!is_launch(at)) break;
         const int next = unit_end(at);
-        if (!joins(first, end, at, next)) {
+        if (end - first + next - at > kMost || !joins(first, end, at, next)) {
           at = next - 1;
           continue;
         }

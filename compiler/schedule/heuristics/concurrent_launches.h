@@ -11,8 +11,8 @@
 // optimizer updates.
 //
 // Launches move up by less than kWindow steps, which limits the growth of live memory. A group has at most
-// kMost members. A chain of dependent launches stays as it is: its kernels start early (programmatic
-// dependent launch), which a node with several predecessors cannot.
+// kMost members. Chains of dependent launches stay: their kernels start early (programmatic dependent
+// launch), and a node with several predecessors cannot start early.
 #pragma once
 
 #include "compiler/loop/program.h"

@@ -40,22 +40,23 @@ class Pairs {
         if (const auto found = pair_of(first, second); found && (!best || found->gain > best->gain))
           best = found;
       }
-      if (best) apply(first, *best);
+      if (best) apply(first--, *best);  // another step is there now
     }
   }
 
  private:
   struct Expected {
     double cycles;
+    int64_t split;
     loop::Schedule schedule;
   };
   struct Pair {
     int second;   // its position
-    double gain;  // of the time that the two take one after the other, by that at the same time
+    double gain;  // the time one after the other, divided by the time together, minus 1
     loop::Schedule of_first, of_second;
   };
 
-  NestId nest_at(int at) const { return std::get<Launch>(steps_[at].node).nest; }
+  NestId nest_id(int at) const { return std::get<Launch>(steps_[at].node).nest; }
 
   // Whether the step is a GEMM of two activations whose tiles are fewer than the multiprocessors.
   bool leaves_room(int at) const {
@@ -86,12 +87,14 @@ class Pairs {
     if (!are_independent(flow_.effects(first), flow_.effects(second)) ||
         !may_move(program_, steps_, flow_, first, second))
       return std::nullopt;
-    const NestId a = nest_at(first), b = nest_at(second);
+    const NestId a = nest_id(first), b = nest_id(second);
     const double of_a = work(a) / (work(a) + work(b));
     const int share = static_cast<int>(std::clamp(std::round(of_a * kShares), 2.0, kShares - 2.0));
     const auto &a_alone = expected(a, kShares), &b_alone = expected(b, kShares);
     const auto &a_shared = expected(a, share), &b_shared = expected(b, kShares - share);
     if (!a_alone || !b_alone || !a_shared || !b_shared) return std::nullopt;
+    // Without clusters, partial sums take a workspace, which launches at the same time may not share.
+    if (!target_.clusters && a_shared->split > 1 && b_shared->split > 1) return std::nullopt;
     const double gain =
         (a_alone->cycles + b_alone->cycles) / std::max(a_shared->cycles, b_shared->cycles) - 1;
     if (gain < kGain) return std::nullopt;
@@ -99,13 +102,13 @@ class Pairs {
   }
 
   void apply(int first, const Pair& pair) {
-    program_[nest_at(first)].schedule = pair.of_first;
-    program_[nest_at(pair.second)].schedule = pair.of_second;
+    program_[nest_id(first)].schedule = pair.of_first;
+    program_[nest_id(pair.second)].schedule = pair.of_second;
     // The first goes right behind the second.
     std::rotate(steps_.begin() + first, steps_.begin() + first + 1, steps_.begin() + pair.second + 1);
     for (int at = first; at < pair.second; ++at) flow_.move(at + 1, at);
     std::get<Launch>(steps_[pair.second].node).concurrent = true;
-    paired_.insert({nest_at(pair.second - 1), nest_at(pair.second)});
+    paired_.insert({nest_id(pair.second - 1), nest_id(pair.second)});
   }
 
   double work(NestId id) const {
@@ -126,7 +129,8 @@ class Pairs {
     part.memory_gb_s = part.memory_gb_s * share / kShares;
     part.l2_bytes = part.l2_bytes / kShares * share;
     const std::vector<RankedMatrixPlan> plans = matrix_plans(program_, program_[id], part);
-    if (!plans.empty()) found->second = {plans[0].cycles, kernels::to_schedule(plans[0].plan)};
+    if (!plans.empty())
+      found->second = {plans[0].cycles, plans[0].plan.split, kernels::to_schedule(plans[0].plan)};
     return found->second;
   }
 

@@ -12,6 +12,7 @@
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/analysis/flow.h"
 #include "compiler/schedule/layout/index_digit.h"
 #include "compiler/schedule/layout/shared_operands.h"
 
@@ -166,14 +167,14 @@ std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
   return {};
 }
 
-void lay(Program& program, Nest& nest, const std::vector<int>& readers, const std::set<BufferId>& fixed) {
+void lay(Program& program, Nest& nest, const UserCounts& users, const std::set<BufferId>& fixed) {
   const auto contraction = loop::classify_contraction(nest);
   if (!contraction) return;
   for (const auto* operand : {&contraction->a, &contraction->b}) {
     if (!operand->plain) continue;
     const loop::Access& access = operand->plain->access;
     loop::Buffer& buffer = program[access.buffer];
-    if (buffer.storage != loop::Storage::kArena || readers[access.buffer.value] != 1 ||
+    if (buffer.storage != loop::Storage::kArena || users.readers(access.buffer) != 1 ||
         fixed.contains(access.buffer) || buffer.strides != loop::row_major(buffer.shape))
       continue;
     int loads = 0;
@@ -183,7 +184,7 @@ void lay(Program& program, Nest& nest, const std::vector<int>& readers, const st
     });
     if (reads_windows(program, nest, *contraction->reduce, access) && loads == 1 && access.mask.is_const(1) &&
         lay_as_read(program, nest, access, *contraction->reduce))
-      return lay(program, nest, readers, fixed);  // the statements have changed
+      return lay(program, nest, users, fixed);  // the statements have changed
     if (contraction->reduce->dims.size() < 2) continue;
     // Each component of the index is a separate dim of the GEMM's points or depth.
     std::set<sym::Expr, sym::ExprLess> seen;
@@ -203,12 +204,12 @@ void lay(Program& program, Nest& nest, const std::vector<int>& readers, const st
 }  // namespace
 
 void lay_out_operands(Program& program) {
-  const std::vector<int> readers = reader_counts(program);
+  const UserCounts users = user_counts(program);
   const std::set<BufferId> fixed = fixed_buffers(program);
   lay_out_shared_operands(program, fixed);
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node))
-      lay(program, program[launch->nest], readers, fixed);
+      lay(program, program[launch->nest], users, fixed);
   });
   loop::replace_nests(program, [&](const Nest& nest) { return behind_copy(program, nest); });
 }

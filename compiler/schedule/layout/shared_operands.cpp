@@ -15,6 +15,7 @@
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/access_map.h"
 #include "compiler/schedule/analysis/effects.h"
+#include "compiler/schedule/analysis/flow.h"
 #include "compiler/schedule/layout/index_digit.h"
 
 namespace stridec::schedule {
@@ -319,11 +320,11 @@ bool lay_out(Program& program, BufferId id, const std::vector<Operand>& operands
 }  // namespace
 
 void lay_out_shared_operands(Program& program, const std::set<BufferId>& fixed) {
-  const std::vector<int> readers = reader_counts(program);
+  const UserCounts users = user_counts(program);
   auto operands = operands_of(program);
   for (int64_t i = 0; i < static_cast<int64_t>(program.buffers.size()); ++i) {
     const BufferId id(i);
-    const bool shared = operands[id].size() > 1 || readers[id.value] > 1;
+    const bool shared = operands[id].size() > 1 || users.readers(id) > 1;
     if (operands[id].empty() || !shared || program[id].storage != loop::Storage::kArena ||
         fixed.contains(id) || program[id].shape.size() < 3)
       continue;

@@ -202,8 +202,8 @@ std::vector<const Store*> BackwardFrame::aligned_stores(const FlashBackward::Res
   std::vector<const Store*> out;
   for (const Stmt* stmt : result.statements) {
     const auto* store = std::get_if<Store>(&stmt->node);
-    if (!store || byte_size(program[store->access.buffer].dtype) != 2 ||
-        is_callers(program, store->access.buffer))
+    if (!store || store->update || !store->access.mask.is_const(1) ||
+        byte_size(program[store->access.buffer].dtype) != 2 || is_callers(program, store->access.buffer))
       continue;
     const auto at =
         sym::linear_in(kernels::offset_of(program, store->access, program.facts), result.column.var);
@@ -237,8 +237,8 @@ DeviceKernel BackwardFrame::rows_kernel(const std::string& declared,
   text.open("if (row < a.rows)");
   body.set_index(flash.row.var, "(int64_t)row");
   const auto pointer = [&](const Flash::Operand& operand) {
-    return cat(text.pointer(operand.load->access.buffer), " + (", body.index(operand.base), ") + row * (",
-               text.size(operand.line), ") + part * 8");
+    return cat(text.pointer(operand.load->access.buffer), " + (", body.index(operand.base),
+               ") + (int64_t)row * (", text.size(operand.line), ") + part * 8");
   };
   text.line("float x[8], y[8];");
   text.line(cat("load_eight(x, ", pointer(flash.o), ");"));

@@ -28,21 +28,23 @@ class BackwardFrame {
 
   // The assignments to the fields of `struct Backward a` that both forms have.
   void print_sizes(KernelText& text) const;
-  // locate(head), which gives the place of a head, and load(factor, to, bar, row, place), which copies a tile
-  // (0: q, 1: the gradient of o, 2: k, 3: v). Sets the batch dims' indices from a place `at`.
+  // Prints locate(head), which returns the place of a head, and load(factor, to, bar, row, place), which
+  // copies a tile (0: q, 1: the gradient of o, 2: k, 3: v). Sets the batch indices in `body` to the fields
+  // of a place named `at`.
   void print_copies(KernelText& text, Body& body) const;
-  // `out`, an Output (backward_machine()) of these results. The indices of the batch are set.
+  // Prints `out`, an Output (backward_machine()) of these results. Requires the batch indices in `body`.
   void print_stores(KernelText& text, const Body& body,
                     const std::vector<const kernels::FlashBackward::Result*>& results) const;
   // Prints the stores of two neighbouring elements x, y of a result, at columns `column` and `column + 1`.
-  // The indices of the batch and the line are set.
+  // Requires the indices of the batch and of the line in `base`.
   void print_pair(KernelText& text, const Body& base, const kernels::FlashBackward::Result& result) const;
   // Sets the batch dims' indices from `head`, a C expression.
   void print_place(KernelText& text, Body& body, const std::string& head) const;
 
-  // The launch that writes the log-sum-exp times log2(e) of each row, and its sum of o times the gradient,
-  // to the workspace, padded to whole tiles. `declared` declares struct Backward, `print_fields` sets its
-  // further fields, and `clear` runs in the thread of row number `at`.
+  // The launch that writes the log-sum-exp times log2(e) of each row, and its sum of o times the gradient, to
+  // the workspace, padded to whole tiles. `declared` declares struct Backward, and `print_fields` sets its
+  // further fields. `clear`: lines that run once per row; `at` is the row's number over all heads, padding
+  // included.
   DeviceKernel rows_kernel(const std::string& declared, const std::function<void(KernelText&)>& print_fields,
                            const std::vector<std::string>& clear, sym::Expr workspace_bytes) const;
 
@@ -58,8 +60,8 @@ class BackwardFrame {
 
  private:
   void add_aligned(DeviceChoice& choice, const kernels::Flash::Operand& factor) const;
-  // Computes what the stores of `paired` store of x and y, as words pair0, pair1, ..., and does all other
-  // stores.
+  // Evaluates the statements for x and y. Stores in `paired` write to pair0[2], pair1[2], ...; all others
+  // write to memory.
   void print_words(KernelText& text, const Body& base, const kernels::FlashBackward::Result& result,
                    const std::vector<const loop::Store*>& paired) const;
   // The result's stores of 16-bit elements for which `lanes` columns, from a multiple of `lanes` on, are one

@@ -30,7 +30,7 @@ class Emitter {
   std::optional<DeviceChoice> emit(const GpuTarget& target) {
     DeviceChoice choice;
     std::vector<Expr> conditions = {sym::le(flash_.keys.extent, sizes_.keys()),
-                                    sym::le(frame_.heads * frame_.row_tiles, 0x3fff0000)};
+                                    sym::le(frame_.heads * frame_.row_tiles * 8, 0x3fff0000)};
     if (!frame_.add_sources(choice, conditions)) return std::nullopt;
     choice.condition = sym::simplify(sym::logical_and(conditions), frame_.program.facts);
     if (choice.condition.is_const(0)) return std::nullopt;

@@ -10,10 +10,11 @@ namespace {
 
 constexpr std::string_view kSizes = R"(
 constexpr int kQueryBytes = kRows * kDepth * 2, kKeyBytes = kKeys * kDepth * 2, kScoreBytes = kKeys * kRows * 2;
-// Shared memory, in bytes from its start: slots of K and V, of Q and its gradient, of dS, and of a row's numbers.
+// Shared memory, in bytes from its start: slots of K and V, of Q and the gradient of o, of dS, and of the
+// log-sum-exps and deltas of a tile of rows.
 constexpr int kAtQueries = kKeySlots * 2 * kKeyBytes, kAtScores = kAtQueries + kQuerySlots * 2 * kQueryBytes;
 constexpr int kAtSums = kAtScores + kScoreSlots * kScoreBytes, kAtDeltas = kAtSums + kQuerySlots * kRows * 4;
-// Barriers, in bytes from the first one. Each slot has two: it is full, it is empty.
+// Barriers, in bytes from the first one. Each slot has a full and an empty barrier.
 constexpr int kKeysFull = 0, kKeysEmpty = kKeysFull + 8 * kKeySlots, kQueriesFull = kKeysEmpty + 8 * kKeySlots;
 constexpr int kQueriesEmpty = kQueriesFull + 8 * kQuerySlots, kScoresFull = kQueriesEmpty + 8 * kQuerySlots;
 constexpr int kScoresEmpty = kScoresFull + 8 * kScoreSlots;
@@ -28,7 +29,7 @@ struct Backward {
 )";
 
 // A thread that multiplies holds two of every 8 queries, for keys `key` and `key + 8`. Scores are computed
-// transposed, so that P and dS are in registers as first factors.
+// transposed, so that P and dS are in registers as A operands.
 constexpr std::string_view kMain = R"(
 template <int kSlots> struct Slot {
   int at = 0;
@@ -73,7 +74,7 @@ static inline void multiply_heads(const Backward& a, unsigned base, unsigned bar
   Slot<kKeySlots> keys;
   Slot<kQuerySlots> queries;
   Slot<kScoreSlots> scores;
-  int unit = 0;  // of dQ: 64 columns of a tile of rows; the groups take turns
+  int turn = 0;  // the group that computes the next 64 columns of dQ
 #pragma unroll 1
   for (int head = blockIdx.x; head < a.heads; head += gridDim.x, keys.advance()) {
     const auto place = locate(head);
@@ -98,7 +99,7 @@ static inline void multiply_heads(const Backward& a, unsigned base, unsigned bar
           issue_scores(s[j], k_rows + j * 512, q);
           issue_scores(dp[j], v_rows + j * 512, g);
         }
-        // While a wait leaves kLater products, the one that it waits for is done.
+        // A wait leaves the kLater products in flight that are issued after the one that it waits for.
         constexpr int kLater = 2 * kTiles - 1;
 #pragma unroll
         for (int j = 0; j < kTiles; j++) {
@@ -114,7 +115,7 @@ static inline void multiply_heads(const Backward& a, unsigned base, unsigned bar
           store_ds(ds, base + kAtScores + scores.at * kScoreBytes + (group * kTiles + j) * 8192, from);
           issue_rows(dk[j], ds, q);
         }
-        // The last tile's products go on during the next part.
+        // dV and dK of the last tile stay in flight during the next part.
 #pragma unroll
         for (int j = 0; j < kTiles - 1; j++) wait_rows<2>(dv[j]), wait_rows<2>(dk[j]);
       }
@@ -124,8 +125,8 @@ static inline void multiply_heads(const Backward& a, unsigned base, unsigned bar
       if (first_lane) barrier_arrive(bars + kScoresFull + 8 * scores.at), barrier_arrive(bars + kQueriesEmpty + 8 * queries.at);
 #pragma unroll 1
       for (int slab = 0; slab < kDepth / 64; slab++) {
-        const bool mine = unit == group;
-        if (++unit == kGroups) unit = 0;
+        const bool mine = turn == group;
+        if (++turn == kGroups) turn = 0;
         if (!mine) continue;
         barrier_wait(bars + kScoresFull + 8 * scores.at, scores.phase);
         float dq[32];
@@ -169,11 +170,11 @@ static inline void attention_backward(const Backward& a, unsigned char* shared, 
   }
   __syncthreads();
   if (group == kGroups) {
-    fewer_registers<kLoaderRegisters>();
+    if constexpr (kHandsOver) fewer_registers<kLoaderRegisters>();
     if (threadIdx.x == 128 * kGroups) load_heads(a, base, bars, locate, load);
     return;
   }
-  more_registers<kWorkerRegisters>();
+  if constexpr (kHandsOver) more_registers<kWorkerRegisters>();
   multiply_heads(a, base, bars, group, locate, out);
 }
 )";
@@ -199,7 +200,7 @@ static inline void issue_dq(float (&to)[32], unsigned scores, unsigned keys) {
   products_begin();
   multiply_first_dq(to, descriptor(scores), descriptor(keys));
 #pragma unroll
-  for (int c = 1; c < kUsedKeys / 16; c++) multiply_dq(to, descriptor(scores + c * 128), descriptor(keys + c * 128));
+  for (int c = 1; c < kKeys / 16; c++) multiply_dq(to, descriptor(scores + c * 128), descriptor(keys + c * 128));
   products_commit();
 }
 // Turns scores into weights, in place. `row`: the first query; `tile`: 64 keys.
@@ -249,9 +250,12 @@ static inline void store_ds(const unsigned (&ds)[kPart / 4], unsigned to, int fr
 
 }  // namespace
 
+int BackwardHeadSizes::launched_registers() const {
+  return std::min(255, 65536 / blocks_sm() / threads() / 8 * 8);  // as the compiler allots them
+}
+
 int BackwardHeadSizes::worker_registers() const {
-  const int launched = 65536 / blocks_sm() / threads() / 8 * 8;  // per thread, as the compiler allots them
-  return std::min(240, (launched * (groups() + 1) - loader_registers()) / groups() / 8 * 8);
+  return std::min(240, (launched_registers() * (groups() + 1) - loader_registers()) / groups() / 8 * 8);
 }
 
 int64_t BackwardHeadSizes::shared_bytes() const {
@@ -262,10 +266,11 @@ int64_t BackwardHeadSizes::shared_bytes() const {
 std::string backward_head_sizes(const BackwardHeadSizes& sizes, DType dtype, bool causal) {
   return cat("constexpr int kDepth = ", sizes.depth, ", kGroups = ", sizes.groups(),
              ", kTiles = ", sizes.tiles(), ", kRows = ", BackwardHeadSizes::rows, ", kPart = ", sizes.part(),
-             ", kKeys = ", sizes.keys(), ", kUsedKeys = kKeys, kKeySlots = ", sizes.key_slots(),
+             ", kKeys = ", sizes.keys(), ", kKeySlots = ", sizes.key_slots(),
              ", kQuerySlots = ", sizes.query_slots(), ", kScoreSlots = ", sizes.score_slots(),
              ";\nconstexpr int kWorkerRegisters = ", sizes.worker_registers(),
-             ", kLoaderRegisters = ", sizes.loader_registers(),
+             ", kLoaderRegisters = ", sizes.loader_registers(), ";\nconstexpr bool kHandsOver = ",
+             sizes.worker_registers() > sizes.launched_registers() ? "true" : "false",
              ";\nconstexpr bool kCausal = ", causal ? "true" : "false", ";\n", backward_numbers(dtype),
              kSizes);
 }

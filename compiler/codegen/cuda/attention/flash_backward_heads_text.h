@@ -24,7 +24,9 @@ struct BackwardHeadSizes {
   int key_slots() const { return depth == 64 ? 2 : 1; }
   int query_slots() const { return key_tiles > 2 || blocks_sm() > 1 ? 2 : 3; }
   static constexpr int score_slots() { return 2; }
-  // Per thread of a group that multiplies, and of the one that loads.
+  // Registers per thread: at launch, and then of a group that multiplies and of the one that loads, which
+  // hands some of its own over.
+  int launched_registers() const;
   int worker_registers() const;
   static constexpr int loader_registers() { return 24; }
   int barriers() const { return 2 * (key_slots() + query_slots() + score_slots()); }

@@ -1,6 +1,7 @@
 #include "compiler/codegen/cuda/attention/flash_backward_text.h"
 
 #include "compiler/base/text.h"
+#include "compiler/codegen/cuda/attention/flash_source.h"
 
 namespace stridec::codegen::cuda {
 namespace {
@@ -55,8 +56,9 @@ static inline void power(float& x, float scale, float shift) {
 )";
 
 constexpr std::string_view kOutput = R"(
-// store(result, place, line, column, x, y) stores two neighbouring elements. If the result's bit in `wide` is set, put(result,
-// place, line, column, words) stores 8 columns, each word of which pair(...), with the operands of store, computes.
+// store(result, place, line, column, x, y) stores two neighbouring elements. If the result's bit in `wide` is set,
+// pair(...) takes the operands of store and returns both elements as one word, and put(result, place, line,
+// column, words) stores 8 columns, given as four words.
 template <class Store, class Pair, class Put> struct Output {
   Store store;
   Pair pair;
@@ -65,9 +67,9 @@ template <class Store, class Pair, class Put> struct Output {
 };
 template <class Store, class Pair, class Put> Output(Store, Pair, Put, unsigned) -> Output<Store, Pair, Put>;
 
-// Stores columns from `column` on: `sums` are the accumulators of a thread, which has two columns of every 8 in each of two
-// lines, the second one of which is `half` 1. All threads of a warp call it; those of a line have the same `live`. They
-// exchange their words, so that each stores 16 bytes at a time.
+// Stores columns from `column` on. `sums` holds a thread's accumulators: two columns of every 8, in two lines. `half`
+// selects the line. All threads of a warp call it; those of a line have the same `live`. They exchange their
+// words, so that each stores 16 bytes at a time.
 template <int kSums, class Out, class Place>
 static inline void store_sums(const Out& out, int result, const Place& at, bool live, int line, int column, const float (&sums)[kSums], int half) {
   const int q = fresh_thread() & 3;
@@ -100,16 +102,10 @@ static inline void store_sums(const Out& out, int result, const Place& at, bool 
 }
 )";
 
-std::string numbered(const char* before, int count, const char* after) {
-  std::string out;
-  for (int i = 0; i < count; ++i) out += cat(i ? ", " : "", before, i, after);
-  return out;
-}
-
-// One product for `columns` columns. `first`: the sums are outputs alone. `a_turned`, `b_turned`: the
+// One product for `columns` columns. `first`: the sums are only outputs. `a_transposed`, `b_transposed`: the
 // factor's rows are the depth. With `registers` the first factor is four registers.
 std::string product(const std::string& name, int columns, const char* type, bool first, bool registers,
-                    int a_turned, int b_turned) {
+                    int a_transposed, int b_transposed) {
   const int sums = columns / 2, a = registers ? 4 : 1;
   const std::string a_operands =
       registers ? cat("{%", sums, ", %", sums + 1, ", %", sums + 2, ", %", sums + 3, "}") : cat("%", sums);
@@ -118,7 +114,7 @@ std::string product(const std::string& name, int columns, const char* type, bool
              ", unsigned long b) {\n  asm volatile(\"{\\n.reg .pred p;\\nsetp.", first ? "ne" : "eq",
              ".b32 p, 0, 0;\\nwgmma.mma_async.sync.aligned.m64n", columns, "k16.f32.", type, ".", type, " {",
              numbered("%", sums, ""), "}, ", a_operands, ", %", sums + a, ", p, 1, 1, ",
-             registers ? "" : cat(a_turned, ", "), b_turned,
+             registers ? "" : cat(a_transposed, ", "), b_transposed,
              ";\\n}\"\n      : ", numbered(first ? "\"=f\"(d[" : "\"+f\"(d[", sums, "])"),
              "\n      : ", registers ? numbered("\"r\"(a[", 4, "])") : "\"l\"(a)", ", \"l\"(b));\n}\n");
 }

@@ -60,7 +60,7 @@ static inline Tile tile_of(const Backward& a, int ticket) {
 )";
 
 // The main launch. A consumer thread holds two of every 8 queries, for keys `key` and `key + 8`. Scores are
-// computed transposed, so that P and dS are in registers as first factors.
+// computed transposed, so that P and dS are in registers as A operands.
 constexpr std::string_view kMain = R"(
 template <class Locate, class Load>
 static inline void load_tiles(const Backward& a, unsigned base, unsigned bars, volatile int* tickets, Locate locate, Load load) {

@@ -1,4 +1,4 @@
-// The fixed text of the attention backward kernel for Hopper (flash_backward.h).
+// The fixed text of the attention backward kernel for Hopper (flash_backward_tiles.h).
 #pragma once
 
 #include <cstdint>

@@ -9,15 +9,11 @@ namespace stridec::codegen::cuda {
 using kernels::Flash;
 using sym::Expr;
 
-namespace {
-
 std::string numbered(const char* before, int count, const char* after) {
   std::string out;
   for (int i = 0; i < count; ++i) out += cat(i ? ", " : "", before, i, after);
   return out;
 }
-
-}  // namespace
 
 std::string flash_products(int keys, int width, DType dtype) {
   const char* type = dtype == DType::kF16 ? "f16" : "bf16";

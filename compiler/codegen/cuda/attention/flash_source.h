@@ -23,6 +23,9 @@ std::optional<FlashSource> flash_source(DType dtype, const std::vector<loop::Dim
                                         const kernels::Flash::Operand& operand, int64_t depth,
                                         sym::Expr lines, int box, const sym::Facts& facts);
 
+// Operands of an instruction: before0after, before1after, ..., with commas between them.
+std::string numbered(const char* before, int count, const char* after);
+
 // Device functions for d = (keep ? d : 0) + a b, with both factors in shared memory along the depth, and for
 // d += a b with a in registers and b along its columns.
 std::string flash_products(int keys, int width, DType dtype);

@@ -179,7 +179,7 @@ void MatrixEpilogue::print(const Part& part, const std::optional<Part>& after, c
   if (!l) return print_pieces(part);
   // A thread keeps its columns and processes several lines at a time. While it does so, and while it waits
   // for other threads' sums, the loads of the next lines are in flight, if there are registers for two sets
-  // of operands; otherwise they are issued after it.
+  // of operands; otherwise they are issued after these lines.
   const bool loads = has_loads(), early = loads && 2 * load_words(*l) + kPieceWords <= part.free;
   const int times = (result_rows(part) + l->step() - 1) / l->step();
   const auto load_next = [&] {
@@ -305,7 +305,7 @@ void MatrixEpilogue::declare_registers(const Lines& l, const std::string& end) {
   }
 }
 
-// 32-bit registers of declare_registers().
+// The number of 32-bit registers that declare_registers() declares.
 int MatrixEpilogue::load_words(const Lines& l) const {
   int bytes = 0;
   for (const Wide& wide : wide_)

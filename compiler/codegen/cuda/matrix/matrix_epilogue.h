@@ -33,7 +33,7 @@ class MatrixEpilogue {
   // Declares registers and loads the operands of the part's first lines, before its sums are complete.
   void print_loads(const Part& part);
   // Prints the part; follows print_loads() in its scope. If `more` (a C expression) holds, `after` comes
-  // next, a part of equal size, whose first loads are issued at the end of this one.
+  // next, a part of equal size, whose first loads this one issues.
   void print(const Part& part, const std::optional<Part>& after = {}, const std::string& more = "");
 
   // Whether results are computed in registers, without passing the sums through shared memory; and the
