@@ -153,6 +153,14 @@ std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
       matrix.shape.push_back(dim.extent);
       write.index.push_back(dim.var);
     }
+    // What is contiguous stays so: a weight gradient's operand is contiguous along its points.
+    const auto last = std::ranges::find(write.index, access.index.back()) - write.index.begin();
+    if (last < std::ssize(write.index)) {
+      const auto to_end = [&](auto& list) {
+        std::rotate(list.begin() + last, list.begin() + last + 1, list.end());
+      };
+      to_end(own_dims), to_end(matrix.shape), to_end(write.index);
+    }
     // Overlapping windows are excluded, since the copy would be larger than the buffer.
     const Expr elements = loop::element_count(matrix.shape);
     if (program.facts.bounds(reads).lo < kReadsWorthCopy || access.index.back() != write.index.back() ||

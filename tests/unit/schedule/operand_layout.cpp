@@ -50,6 +50,35 @@ TEST_CASE("windows that are not all of an image, or are read elsewhere, stay whe
   }
 }
 
+// The sum of a weight gradient runs over windows that are shifted cyclically. Its operand is contiguous along the
+// gradient's rows.
+TEST_CASE("shifted windows are copied for a weight gradient") {
+  const Program before = parse_program(R"(
+program shifted
+  symbol n = input 0 dim 0 in 1..16
+  input x f32 [n, 8, 4]
+  input dy f32 [2*n, 4, 64]
+  output dw f32 [4, 64] ordinal 0
+  inputs (x, dy)
+  outputs (dw)
+  steps
+    nest 0 gradient (%i0<4, %i1<64)
+      %0 : f32 = reduce sum (%i2<n, %i3<2, %i4<4)
+        %1 : f32 = load x[%i2, mod(4*%i3 + %i4 + 2, 8), %i0]
+        %2 : f32 = load dy[2*%i2 + %i3, %i4, %i1]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store dw[%i0, %i1] %0
+)");
+  Program after = before;
+  schedule::lay_out_operands(after);
+  verify(after);
+  CHECK_MESSAGE(to_string(after).find("arena x.matrix f32 [n, 2, 4, 4]") != std::string::npos,
+                to_string(after));
+  schedule::plan_memory(after);
+  for (int64_t n : {1, 3}) CHECK(same_results(before, after, {{sym::var("n"), n}}));
+}
+
 TEST_CASE("windows that are read elsewhere too are copied for a product of many columns") {
   const Program before = windows_by_weights(48, true, 64);
   Program after = before;
