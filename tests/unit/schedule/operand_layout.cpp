@@ -50,8 +50,8 @@ TEST_CASE("windows that are not all of an image, or are read elsewhere, stay whe
   }
 }
 
-// The sum of a weight gradient runs over windows that are shifted cyclically. Its operand is contiguous along the
-// gradient's rows.
+// The sum of a weight gradient runs over windows that are shifted cyclically. Its operand is contiguous
+// along the gradient's rows.
 TEST_CASE("shifted windows are copied for a weight gradient") {
   const Program before = parse_program(R"(
 program shifted
