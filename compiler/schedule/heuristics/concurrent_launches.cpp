@@ -22,19 +22,14 @@ class Grouping {
     for (int first = 0; first < count(); ++first) {
       if (!is_launch(first)) continue;
       int end = unit_end(first);  // of the group
-      for (int at = end; at < std::min(count(), first + kWindow); ++at) {
-        if (!is_launch(at)) break;
-        const int next = unit_end(at);
-        if (end - first + next - at > kMost || !joins(first, end, at, next)) {
-          at = next - 1;
-          continue;
-        }
+      for (int at = end, next; at < std::min(count(), first + kWindow) && is_launch(at); at = next) {
+        next = unit_end(at);
+        if (end - first + next - at > kMost || !joins(first, end, at, next)) continue;
         for (int member = at; member < next; ++member, ++end) {
           std::get<Launch>(steps_[member].node).concurrent = true;
           std::rotate(steps_.begin() + end, steps_.begin() + member, steps_.begin() + member + 1);
           flow_.move(member, end);
         }
-        at = next - 1;
       }
       first = end - 1;
     }

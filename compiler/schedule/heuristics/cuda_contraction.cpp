@@ -250,8 +250,8 @@ Candidates candidates(const loop::Program& program, const loop::Nest& original, 
     if (i != contraction->at && !second) epilogue.push_back(&nest.body[i]);
   }
   const bool narrow = kernels::results_in_registers(program, epilogue, sides[1 - wide]);
-  // A turned result is stored with a stride between neighbouring threads. Loads of its epilogue that differ
-  // between elements have the same stride.
+  // In a GEMM that is computed transposed, neighbouring threads store with a stride, and loads of the
+  // epilogue that differ between elements have the same stride.
   const auto of_elements = std::ranges::count_if(epilogue, [&](const loop::Stmt* stmt) {
     const auto* load = std::get_if<loop::Load>(&stmt->node);
     return load && std::ranges::all_of(sides, [&](const Dims& side) {

@@ -104,7 +104,7 @@ class Pairs {
   void apply(int first, const Pair& pair) {
     program_[nest_id(first)].schedule = pair.of_first;
     program_[nest_id(pair.second)].schedule = pair.of_second;
-    // The first goes right behind the second.
+    // The first launch moves to directly after the second.
     std::rotate(steps_.begin() + first, steps_.begin() + first + 1, steps_.begin() + pair.second + 1);
     for (int at = first; at < pair.second; ++at) flow_.move(at + 1, at);
     std::get<Launch>(steps_[pair.second].node).concurrent = true;
@@ -112,12 +112,9 @@ class Pairs {
   }
 
   double work(NestId id) const {
-    double product = 1;
     const Nest& nest = program_[id];
-    for (const loop::Dim& dim : nest.dims) product *= typical(dim.extent, program_.facts);
-    const auto contraction = loop::classify_contraction(nest);
-    for (const loop::Dim& dim : contraction->reduce->dims) product *= typical(dim.extent, program_.facts);
-    return product;
+    return typical_points(nest.dims, program_.facts) *
+           typical_points(loop::classify_contraction(nest)->reduce->dims, program_.facts);
   }
 
   // The best plan on a share of the GPU.

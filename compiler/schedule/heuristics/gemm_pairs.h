@@ -15,9 +15,9 @@ namespace stridec::schedule {
 //   dw1 = x^T * dy     64 tiles, split 2: 128 blocks          dw1, dw2: 64 blocks each, at the same time,
 //   dw2 = y^T * dz     64 tiles, split 2: 128 blocks    ->    with no sums to exchange
 //
-// Moves the first launch of such a pair directly behind the second and marks it as concurrent, if the cost
-// model expects a gain. It moves by less than 16 steps, which limits the growth of live memory. Runs after
-// schedules are chosen; leaves nests in `chosen` as they are.
+// If the cost model expects a gain, moves the first launch of such a pair to directly after the second and
+// marks it as concurrent. It moves by less than 16 steps, which limits the growth of live memory. Runs
+// after schedules are chosen; leaves nests in `chosen` as they are.
 void pair_gemms(loop::Program& program, const GpuTarget& target, const Chosen& chosen);
 
 }  // namespace stridec::schedule

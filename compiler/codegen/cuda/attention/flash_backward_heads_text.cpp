@@ -179,30 +179,8 @@ static inline void attention_backward(const Backward& a, unsigned char* shared, 
 }
 )";
 
-// The steps of a thread that multiplies, for kPart queries. They take the low words of descriptors.
+// Further steps of a thread that multiplies.
 constexpr std::string_view kSteps = R"(
-static inline void issue_scores(float (&to)[kPart / 2], unsigned keys, unsigned rows) {
-  products_begin();
-  multiply_first_scores(to, descriptor(keys), descriptor(rows));
-#pragma unroll
-  for (int c = 1; c < kDepth / 16; c++)
-    multiply_scores(to, descriptor(keys + c / 4 * (kKeys * 128 / 16) + c % 4 * 2),
-                    descriptor(rows + c / 4 * (kRows * 128 / 16) + c % 4 * 2));
-  products_commit();
-}
-static inline void issue_rows(float (&to)[kDepth / 2], const unsigned (&x)[kPart / 4], unsigned rows) {
-  products_begin();
-#pragma unroll
-  for (int c = 0; c < kPart / 16; c++) multiply_rows(to, x + 4 * c, descriptor(rows + c * 128));
-  products_commit();
-}
-static inline void issue_dq(float (&to)[32], unsigned scores, unsigned keys) {
-  products_begin();
-  multiply_first_dq(to, descriptor(scores), descriptor(keys));
-#pragma unroll
-  for (int c = 1; c < kKeys / 16; c++) multiply_dq(to, descriptor(scores + c * 128), descriptor(keys + c * 128));
-  products_commit();
-}
 // Turns scores into weights, in place. `row`: the first query; `tile`: 64 keys.
 static inline void to_weights(const Backward& a, float (&s)[kPart / 2], unsigned sums, int row, int tile) {
   const unsigned t = fresh_thread();
@@ -220,10 +198,6 @@ static inline void to_weights(const Backward& a, float (&s)[kPart / 2], unsigned
       if (k >= a.keys || kCausal && k >= seen + i / 4 * 8 + (i & 1)) s[i] = 0.0f;
     }
   }
-}
-static inline void pack_all(unsigned (&to)[kPart / 4], const float (&x)[kPart / 2]) {
-#pragma unroll
-  for (int i = 0; i < kPart / 4; i++) to[i] = pack(x[2 * i], x[2 * i + 1]);
 }
 // Replaces dP by P * (dP - delta), with the rounded P.
 static inline void to_ds(float (&dp)[kPart / 2], const unsigned (&p)[kPart / 4], unsigned deltas) {

@@ -55,6 +55,37 @@ static inline void power(float& x, float scale, float shift) {
 #endif
 )";
 
+// The steps of a thread that multiplies, for kPart queries at once. `scores`, `keys` and `rows` are low
+// words of descriptors.
+constexpr std::string_view kSteps = R"(
+static inline void issue_scores(float (&to)[kPart / 2], unsigned keys, unsigned rows) {
+  products_begin();
+  multiply_first_scores(to, descriptor(keys), descriptor(rows));
+#pragma unroll
+  for (int c = 1; c < kDepth / 16; c++)
+    multiply_scores(to, descriptor(keys + c / 4 * (kKeys * 128 / 16) + c % 4 * 2),
+                    descriptor(rows + c / 4 * (kRows * 128 / 16) + c % 4 * 2));
+  products_commit();
+}
+static inline void issue_rows(float (&to)[kDepth / 2], const unsigned (&x)[kPart / 4], unsigned rows) {
+  products_begin();
+#pragma unroll
+  for (int c = 0; c < kPart / 16; c++) multiply_rows(to, x + 4 * c, descriptor(rows + c * 128));
+  products_commit();
+}
+static inline void issue_dq(float (&to)[32], unsigned scores, unsigned keys) {
+  products_begin();
+  multiply_first_dq(to, descriptor(scores), descriptor(keys));
+#pragma unroll
+  for (int c = 1; c < kKeys / 16; c++) multiply_dq(to, descriptor(scores + c * 128), descriptor(keys + c * 128));
+  products_commit();
+}
+static inline void pack_all(unsigned (&to)[kPart / 4], const float (&x)[kPart / 2]) {
+#pragma unroll
+  for (int i = 0; i < kPart / 4; i++) to[i] = pack(x[2 * i], x[2 * i + 1]);
+}
+)";
+
 constexpr std::string_view kOutput = R"(
 // store(result, place, line, column, x, y) stores two neighbouring elements. If the result's bit in `wide` is set,
 // pair(...) takes the operands of store and returns both elements as one word, and put(result, place, line,
@@ -170,7 +201,7 @@ std::string backward_machine(int columns, int64_t depth, DType dtype) {
       R"(// Low word of a descriptor: the address, and from bit 16 on the distance of 64-wide slabs, in units of 16 bytes.
 static inline unsigned tile_low(unsigned at, unsigned apart) { return (at & 0x3ffff) >> 4 | apart >> 4 << 16; }
 )";
-  return cat(out, kOutput);
+  return cat(out, kSteps, kOutput);
 }
 
 }  // namespace stridec::codegen::cuda

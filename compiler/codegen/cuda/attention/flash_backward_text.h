@@ -12,7 +12,8 @@ namespace stridec::codegen::cuda {
 std::string backward_numbers(DType dtype);
 
 // Bulk copies, conversions, and the products of warp groups for scores of `columns` queries and results of
-// `depth` columns; follows memory_declarations() and barrier_declarations().
+// `depth` columns; follows memory_declarations() and barrier_declarations(), and constants kDepth, kRows,
+// kKeys and kPart (the number of `columns`).
 std::string backward_machine(int columns, int64_t depth, DType dtype);
 
 }  // namespace stridec::codegen::cuda

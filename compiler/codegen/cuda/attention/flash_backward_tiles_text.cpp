@@ -174,29 +174,7 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
     if (steps > 0) {
       float s[kRows / 2], dq[32];
       int m = a.row_tiles - 1;
-      const auto issue_scores = [&](float (&to)[kRows / 2], unsigned keys, unsigned rows) {
-        products_begin();
-        multiply_first_scores(to, descriptor(keys), descriptor(rows));
-#pragma unroll
-        for (int c = 1; c < kDepth / 16; c++)
-          multiply_scores(to, descriptor(keys + c / 4 * (kKeys * 128 / 16) + c % 4 * 2),
-                          descriptor(rows + c / 4 * (kRows * 128 / 16) + c % 4 * 2));
-        products_commit();
-      };
-      const auto issue_rows = [&](float (&to)[kDepth / 2], const unsigned (&x)[kRows / 4], unsigned rows) {
-        products_begin();
-#pragma unroll
-        for (int c = 0; c < kRows / 16; c++) multiply_rows(to, x + 4 * c, descriptor(rows + c * 128));
-        products_commit();
-      };
-      const auto issue_dq = [&](unsigned of) {
-        const unsigned low = s_low + of * (kScoreBytes / 16);
-        products_begin();
-        multiply_first_dq(dq, descriptor(low), descriptor(k_depth));
-#pragma unroll
-        for (int c = 1; c < kKeys / 16; c++) multiply_dq(dq, descriptor(low + c * 128), descriptor(k_depth + c * 128));
-        products_commit();
-      };
+      const auto issue_step_dq = [&](unsigned of) { issue_dq(dq, s_low + of * (kScoreBytes / 16), k_depth); };
       // Turns scores into weights, in place.
       const auto exponentials = [&] {
         const unsigned t = fresh_thread();
@@ -217,10 +195,6 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
             if (k >= a.keys || kCausal && k >= row + i / 4 * 8 + (i & 1)) s[i] = 0.0f;
           }
         }
-      };
-      const auto pack_all = [&](unsigned (&to)[kRows / 4], const float (&x)[kRows / 2]) {
-#pragma unroll
-        for (int i = 0; i < kRows / 4; i++) to[i] = pack(x[2 * i], x[2 * i + 1]);
       };
       // Replaces dP by P * (dP - delta). kLate uses the rounded P: the registers of its f32 are in use again.
       const auto to_ds = [&](float (&dp)[kRows / 2], const unsigned (&p)[kRows / 4], unsigned two) {
@@ -296,7 +270,7 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
           named_sync(2 + group, 256);
           store_ds(p, 0);
           named_sync(1, 256);
-          issue_dq(0);
+          issue_step_dq(0);
           issue_rows(dk, p, q_low + now * (kQueryBytes / 16));
           wait_scores<2>(s);
           m--;
@@ -317,7 +291,7 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
           if (step > 0) barrier_wait(q_full + 8 * slot, phase);
           issue_scores(s, k_rows, q_low + slot * (kQueryBytes / 16));
           if (step > 0) named_sync(2 + 2 * other + before, 256);
-          issue_dq(before);
+          issue_step_dq(before);
           wait_scores<1>(s);  // and dK of the step before
           release_queries();
           exponentials();
@@ -341,7 +315,7 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
           m--;
         }
         named_sync(2 + 2 * other + (it - 1 & 1), 256);
-        issue_dq(it - 1 & 1);
+        issue_step_dq(it - 1 & 1);
         wait_dq<0>(dq);
         store_dq(it - 1);
       }
@@ -407,7 +381,7 @@ int64_t BackwardSizes::shared_bytes() const {
 
 std::string flash_backward_sizes(const BackwardSizes& sizes, DType dtype, bool causal) {
   std::string out =
-      cat("constexpr int kDepth = ", sizes.depth, ", kRows = ", sizes.rows(),
+      cat("constexpr int kDepth = ", sizes.depth, ", kRows = ", sizes.rows(), ", kPart = kRows",
           ", kKeys = ", BackwardSizes::keys, ", kQuerySlots = ", sizes.query_slots(),
           ", kScoreSlots = ", sizes.score_slots(), ";\nconstexpr bool kCausal = ", causal ? "true" : "false",
           ", kLate = ", sizes.late() ? "true" : "false", ";\n");
