@@ -64,8 +64,8 @@ class BackwardFrame {
   // write to memory.
   void print_words(KernelText& text, const Body& base, const kernels::FlashBackward::Result& result,
                    const std::vector<const loop::Store*>& paired) const;
-  // The result's stores of 16-bit elements for which `lanes` columns, from a multiple of `lanes` on, are one
-  // aligned piece of memory.
+  // The result's stores of 16-bit elements of which each group of `lanes` columns is contiguous and aligned
+  // in memory.
   std::vector<const loop::Store*> aligned_stores(const kernels::FlashBackward::Result& result,
                                                  int lanes) const;
   // Whether threads can store 8 columns at once.
