@@ -211,13 +211,16 @@ void pointwise_lower(Lowering& l, const Node& node) {
 #define STRIDEC_TIES \
   "equal operands get half of g each; the bound gets it in relu, hardtanh and a clamp to numbers"
 
-// The part of g that one operand of min or max gets: 1 if it wins, 0 if the other one does.
-Term share(const Node& node, Term self, Term other, bool is_first) {
-  const bool max = node.kind == OpKind::kMax;
-  const Term low = max ? other : self, high = max ? self : other;
+// The part of g that one operand of min or max gets: 1 if it wins, 0 if the other one does. An operand that
+// gets nothing where the two are equal wins where the result differs from the other operand. The result is
+// compared, since it is in memory more often: as the operand of a convolution behind a relu, say.
+Term share(const Node& node, Term self, Term other, Term result, bool is_first) {
   const std::string ties = node.attributes.text_or("ties", "");
-  if (ties.empty()) return cast(less(low, high), self.dtype()) + cast(equal(low, high), self.dtype()) * 0.5;
   const bool takes_ties = is_first == (ties == "first");
+  const Term mine = ties.empty() || takes_ties ? self : result;
+  const bool max = node.kind == OpKind::kMax;
+  const Term low = max ? other : mine, high = max ? mine : other;
+  if (ties.empty()) return cast(less(low, high), self.dtype()) + cast(equal(low, high), self.dtype()) * 0.5;
   return cast(takes_ties ? less_equal(low, high) : less(low, high), self.dtype());
 }
 
