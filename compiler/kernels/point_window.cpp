@@ -48,7 +48,7 @@ void keep_used(PointWindow& window) {
 
 std::optional<PointWindow> match_point_window(const loop::Program& program, const loop::Nest& nest) {
   PointWindow out;
-  std::set<uint32_t> given;
+  std::set<uint32_t> given, results;  // results: of reductions
   auto plain = [&](const loop::Stmt& stmt) {
     if (loop::body_of(stmt) || std::holds_alternative<loop::Bind>(stmt.node)) return false;
     const auto* store = std::get_if<loop::Store>(&stmt.node);
@@ -73,6 +73,7 @@ std::optional<PointWindow> match_point_window(const loop::Program& program, cons
       if (extent < 1 || extent > kMostTaps || (taps *= extent) > kMostTaps) return std::nullopt;
     }
     std::set<uint32_t> own = given;
+    own.insert(results.begin(), results.end());
     bool closed = true;
     for (const loop::Stmt& inner : reduce->body) {
       if (!plain(inner) || std::holds_alternative<loop::Store>(inner.node)) return std::nullopt;
@@ -82,6 +83,7 @@ std::optional<PointWindow> match_point_window(const loop::Program& program, cons
     }
     for (loop::ValueId id : reduce->yields) closed = closed && own.contains(id.value);
     if (!closed) return std::nullopt;
+    for (loop::ValueId id : reduce->results) results.insert(id.value);
     out.reduces.push_back(reduce);
   }
   if (out.reduces.empty() || out.loads.empty()) return std::nullopt;

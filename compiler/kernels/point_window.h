@@ -12,7 +12,8 @@
 namespace stridec::kernels {
 
 // Holds pointers into the nest. Every reduction has at most kMostTaps taps, uses only values that it computes
-// itself or `given` ones, and contains no loops. There are no other loops, and no store updates.
+// itself, `given` ones and results of the reductions before it, and contains no loops. There are no other
+// loops, and no store updates.
 struct PointWindow {
   std::vector<const loop::Stmt*> given;  // constants and functions of indices before the reductions
   std::vector<const loop::Reduce*> reduces;

@@ -179,7 +179,13 @@ void window_argmax_lower(Lowering& l, const Node& node) {
                    to = l.define(node.outputs[0]);
   loop::NestBuilder n = l.nest("pool_argmax");
   const auto at = n.dims(to.shape);
-  const auto results = n.reduce_many(Combine::kArgMax, w.window, [&](const std::vector<sym::Expr>& k) {
+  const auto value_at = [&](const std::vector<sym::Expr>& k) {
+    return n.cast(n.load(x, source(w, at, k)), wide);
+  };
+  // The largest value, then the first position that holds it: an argmax that carries both costs three times
+  // the instructions.
+  const loop::Value largest = n.reduce(Combine::kMax, w.window, value_at);
+  const loop::Value first = n.reduce(Combine::kMin, w.window, [&](const std::vector<sym::Expr>& k) {
     const std::vector<sym::Expr> where = source(w, at, k);
     sym::Expr flat = 0, inside = 1;
     for (size_t i = 0; i < w.spatial(); ++i) {
@@ -188,11 +194,15 @@ void window_argmax_lower(Lowering& l, const Node& node) {
       inside = sym::logical_and(inside, sym::logical_and(sym::ge(position, 0), sym::lt(position, size)));
     }
     // A position outside never wins over a position inside, even if that one holds the lowest value.
-    return std::vector<loop::Value>{
-        n.cast(n.load(x, where), wide),
-        n.index_value(sym::select(inside, flat, std::numeric_limits<int64_t>::max()))};
+    const int64_t none = static_cast<int64_t>(integer_range(to.dtype).hi);
+    const loop::Value value = value_at(k);
+    loop::Value holds = loop::eq(value, largest);
+    if (is_float(wide))
+      holds = loop::binary(loop::ScalarOp::kOr, holds, loop::unary(loop::ScalarOp::kIsNan, value));
+    return loop::select(holds, n.index_value(sym::select(inside, flat, none), to.dtype),
+                        n.index_value(none, to.dtype));
   });
-  n.store(to, at, n.cast(results[1], to.dtype, true));
+  n.store(to, at, first);
   n.finish(&l.steps());
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <span>
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/common/frame.h"
@@ -134,13 +135,7 @@ class WindowEmitter {
       const std::string inside = inside_of(block_[q]);
       text_.open(inside.empty() ? "" : cat("if (", inside, ")"));
       set_point(block_[q]);
-      for (const loop::Reduce* reduce : window_->reduces)
-        for (size_t p = 0; p < reduce->results.size(); ++p) {
-          const DType dtype = nest_.values[reduce->results[p].value].dtype;
-          const std::string sum = cat(sums_.at({reduce, p}), "[", q, "][u]");
-          body_.set_value(reduce->results[p],
-                          {is_storage_float(dtype) ? body_.rounded(sum, dtype, 1) : sum, dtype, 1});
-        }
+      set_results(window_->reduces, q);
       print_strip(text_, body_, program_, rest_, strip_, first_);
       text_.close();
     }
@@ -148,6 +143,17 @@ class WindowEmitter {
     const Expr blocks = sym::min(sym::ceildiv(count, kThreads), kMostBlocks);
     return finish(text_, {.grid = {blocks, 1, 1}, .threads = kThreads, .waits = target_.dependent_launch},
                   std::string(strip_declarations()));
+  }
+
+  // Of point q of the block, for lane u.
+  void set_results(std::span<const loop::Reduce* const> reduces, size_t q) {
+    for (const loop::Reduce* reduce : reduces)
+      for (size_t p = 0; p < reduce->results.size(); ++p) {
+        const DType dtype = nest_.values[reduce->results[p].value].dtype;
+        const std::string sum = cat(sums_.at({reduce, p}), "[", q, "][u]");
+        body_.set_value(reduce->results[p],
+                        {is_storage_float(dtype) ? body_.rounded(sum, dtype, 1) : sum, dtype, 1});
+      }
   }
 
   void set_point(const Point& point) {
@@ -300,9 +306,12 @@ class WindowEmitter {
     body_.set_index(fast_.var, cat("(", first_, " + u)"));
     for (size_t d = 0; d < group.tap.size(); ++d)
       body_.set_index(of.reduce.dims[d].var, cat("(", body_.index(group.tap[d]), ")"));
+    const auto end = std::ranges::find(window_->reduces, &of.reduce);
+    const std::span earlier(window_->reduces.begin(), end);
     size_t use = 0;
     for (const size_t q : group.points) {
       set_point(block_[q]);
+      set_results(earlier, q);
       for (const loop::Stmt* stmt : window_->given) body_.print(*stmt);
       for (const loop::Stmt& stmt : of.reduce.body) {
         if (const auto* load = std::get_if<loop::Load>(&stmt.node))
