@@ -147,7 +147,8 @@ void locate(Error& error, const TrainingData& data) {
 }
 
 struct StepResult {
-  double loss, grad_norm;
+  double loss;
+  std::optional<double> grad_norm;  // if the artifact returns it
 };
 
 // Runs one update.
@@ -189,9 +190,14 @@ class Trainer {
       }
       loss += scalar(outputs[0]) / static_cast<double>(flags_.accumulate);
     }
-    if (flags_.accumulate == 1) return {loss, scalar(outputs[1])};
-    library_.select("apply");
-    return {loss, scalar(library_.run(with_rate({}))[0])};
+    if (flags_.accumulate > 1) {
+      library_.select("apply");
+      outputs = library_.run(with_rate({}));
+    }
+    const auto names = names_of(library_.outputs());
+    const auto at = std::ranges::find(names, "grad_norm");
+    if (at == names.end()) return {loss, {}};
+    return {loss, scalar(outputs[at - names.begin()])};
   }
 
  private:
@@ -237,13 +243,14 @@ int run(const Flags& flags, const Globals& globals) {
   for (int64_t i = 0; i < flags.steps; ++i) {
     const StepResult result = trainer.run(data, first + i);
     losses.push_back(result.loss);
-    norms.push_back(result.grad_norm);
+    if (result.grad_norm) norms.push_back(*result.grad_norm);
     if (!std::isfinite(result.loss) && !scales_down(library))
       fail(ErrorKind::kDoesNotFit, "diverged",
            cat("the loss of step ", first + i + 1, " is ", std::isnan(result.loss) ? "nan" : "infinite",
                flags.save_every > 0 ? "" : "; nothing was saved"),
            "try a lower learning rate, clip_norm=1, or other data");
-    const std::string text = cat("loss ", result.loss, ", gradient norm ", result.grad_norm);
+    const std::string text =
+        cat("loss ", result.loss, result.grad_norm ? cat(", gradient norm ", *result.grad_norm) : "");
     progress.update("training", i + 1, flags.steps, text);
     if ((i + 1) % shown == 0 || i + 1 == flags.steps)
       progress.line("training", cat("step ", first + i + 1, ": ", text));

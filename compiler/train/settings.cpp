@@ -124,6 +124,7 @@ constexpr Setting kCommon[] = {
     {"loss", "", "a row of losses()"},
     {"optimizer", "adamw", "a row of optimizers()"},
     {"lr", "the optimizer's", "a number, input, or a schedule"},
+    {"grad_norm", "true", "whether a step returns the norm of all gradients", "true|false"},
     {"clip_norm", "0", "limits the norm of all gradients together"},
     {"clip_value", "0", "limits each element of a gradient"},
     {"loss_scale", "dynamic for f16", "dynamic, none", "dynamic|none"},
@@ -186,6 +187,10 @@ void check_range(std::string_view owner, std::string_view name, double value) {
       refuse(cat(name, " is ", number_text(value)), std::string(range.sentence));
 }
 
+const Setting& common_setting(std::string_view name) {
+  return *std::ranges::find(kCommon, name, &Setting::name);
+}
+
 // Throws if the setting takes certain texts alone, and `value` is another.
 void check_choice(const Setting& setting, const std::string& value) {
   const std::vector<std::string> choices = split(std::string(setting.choices), '|');
@@ -230,6 +235,8 @@ Settings parse_settings(std::string_view text) {
       out.optimizer = value;
     else if (key == "lr")
       out.learning_rate = value;
+    else if (key == "grad_norm")
+      check_choice(common_setting(key), value), out.grad_norm = value == "true";
     else if (key == "clip_norm")
       out.clip_norm = number(key, value);
     else if (key == "clip_value")
@@ -315,7 +322,7 @@ void check(const Settings& s) {
       refuse(cat(name, " is ", number_text(value)),
              cat(kNotNegative, ", and 0 means that there is no limit"));
   for (const auto& [name, value] : {std::pair("loss_scale", s.loss_scale), std::pair("states", s.states)})
-    if (!value.empty()) check_choice(*std::ranges::find(kCommon, name, &Setting::name), value);
+    if (!value.empty()) check_choice(common_setting(name), value);
   if (s.ema < 0 || s.ema >= 1) refuse(cat("ema is ", s.ema), "a decay must be at least 0 and below 1");
   if (!s.learning_rate.empty()) check_rate(s.learning_rate);
   for (const std::string& function : s.functions)
@@ -347,6 +354,7 @@ std::string to_string(const Settings& s) {
     out += cat(",", setting.name, "=",
                given == s.of_optimizer.end() ? std::string(setting.standard) : number_text(given->second));
   }
+  if (!s.grad_norm) out += ",grad_norm=false";
   if (s.clip_norm > 0) out += cat(",clip_norm=", number_text(s.clip_norm));
   if (s.clip_value > 0) out += cat(",clip_value=", number_text(s.clip_value));
   if (!s.loss_scale.empty()) out += cat(",loss_scale=", s.loss_scale);

@@ -39,6 +39,7 @@ struct Settings {
   // them in the text. With adapters only they are trained, unless `trainable` is given.
   std::vector<std::string> trainable = {"*"}, frozen;
   std::optional<Lora> lora;
+  bool grad_norm = true;   // whether a step returns the norm of all gradients
   double clip_norm = 0;    // limits the norm of all gradients together; 0: no limit
   double clip_value = 0;   // limits each element of a gradient; 0: no limit
   std::string loss_scale;  // none, dynamic (loss_scale.h); "": dynamic if a trained weight is f16

@@ -263,6 +263,8 @@ void update_if(graph::Builder& b, Term condition, const std::vector<graph::NodeI
   }
 }
 
+constexpr char kGradNorm[] = "grad_norm";  // an output
+
 Graph train_step(Graph model, const Plan& plan, const Settings& settings) {
   graph::Builder b(model, shape_table());
   const std::vector<Weight> weights = make_states(b, plan, settings, "");
@@ -276,7 +278,9 @@ Graph train_step(Graph model, const Plan& plan, const Settings& settings) {
       update_parameters(b, settings, weights, std::move(slopes), scale ? &*scale : nullptr);
   if (updated.finite) update_if(b, *updated.finite, statistics);
   advance_generator(b);
-  replace_outputs(b, {{"loss", loss}, {"grad_norm", updated.norm}});
+  std::vector<std::pair<std::string, Term>> outputs = {{"loss", loss}};
+  if (settings.grad_norm) outputs.emplace_back(kGradNorm, *updated.norm);
+  replace_outputs(b, outputs);
   return model;
 }
 
@@ -332,8 +336,9 @@ Graph apply(const Graph& model, const Plan& plan, const Settings& settings) {
   }
   update(b, total, number_like(total, 0));
   std::optional<LossScale> scale = loss_scale(b, plan);
-  b.output("grad_norm",
-           update_parameters(b, settings, weights, std::move(slopes), scale ? &*scale : nullptr).norm);
+  const Updated updated =
+      update_parameters(b, settings, weights, std::move(slopes), scale ? &*scale : nullptr);
+  if (settings.grad_norm) b.output(kGradNorm, *updated.norm);
   advance_generator(b);
   return out;
 }

@@ -7,6 +7,8 @@
 //   eval         inputs, targets -> loss, and the model's outputs
 //   predict      inputs -> the model's outputs
 //
+// Settings::grad_norm leaves grad_norm out.
+//
 // The whole step is one program: forward, backward and update are scheduled together. The graphs come from
 // frontend::import_file with ImportOptions::training, so that the weights to train are replaceable constants.
 #pragma once

@@ -50,9 +50,10 @@ class Updates {
   Updated run(const std::vector<Weight>& weights, std::vector<Term> gradients, LossScale* scale) {
     const Term count = state(b_, state_name("step", ""), {DType::kF64, {}});
     const Term step = count + 1.0;
-    const Term norm = norm_of(gradients);
+    std::optional<Term> norm;
+    if (settings_.grad_norm || settings_.clip_norm > 0 || scale) norm = norm_of(gradients);
     if (scale) {
-      finite_ = less_equal(norm, std::numeric_limits<float>::max());
+      finite_ = less_equal(*norm, std::numeric_limits<float>::max());
       scale->advance(*finite_);
     }
     set(count, step);
@@ -60,7 +61,8 @@ class Updates {
     const Term rate = learning_rate(step);
     for (size_t i = 0; i < weights.size(); ++i) update_one(weights[i], gradients[i], rate, step);
     for (const auto& [old, now] : shared_) set({b_, old}, {b_, now});
-    return {cast(norm, DType::kF32), finite_};
+    if (norm) norm = cast(*norm, DType::kF32);
+    return {norm, finite_};
   }
 
  private:
@@ -89,12 +91,12 @@ class Updates {
     return sqrt(*sum);
   }
 
-  void clip(std::vector<Term>& gradients, Term norm) {
+  void clip(std::vector<Term>& gradients, std::optional<Term> norm) {
     for (Term& gradient : gradients) {
       if (settings_.clip_value > 0)
         gradient = maximum(minimum(gradient, settings_.clip_value), -settings_.clip_value);
       if (settings_.clip_norm > 0) {
-        const Term factor = minimum(divide_into(settings_.clip_norm, norm + 1e-6), 1);
+        const Term factor = minimum(divide_into(settings_.clip_norm, *norm + 1e-6), 1);
         gradient = gradient * cast(factor, gradient.dtype());
       }
     }

@@ -21,7 +21,7 @@ struct Weight {
 };
 
 struct Updated {
-  ops::Term norm;                   // of all gradients together before clipping, in f32
+  std::optional<ops::Term> norm;    // of all gradients together before clipping, in f32; if it is computed
   std::optional<ops::Term> finite;  // with a scale: a bool scalar, whether the update took place
 };
 // Updates the weights by their gradients, which are wide enough, clipped as the settings say. With a `scale`,

@@ -81,6 +81,23 @@ def resume_and_accumulate(c):
         c.works(f"verify {function}", "verify", CASES / "mlp.onnx", "m.so", "--function", function)
 
 
+def without_norm(c):
+    """A step that does not return the norm trains as one that does, also where clipping needs the norm."""
+    data = ("--data", "x0=x.npy", "--data", "t=t.npy", "--steps", 5, "--format", "json")
+    for name, settings in (("plain", ALL), ("clipped", ALL + ",clip_norm=0.1")):
+        for file, norm in (("with", "true"), ("without", "false")):
+            c.works(f"{name} {file}", "compile", CASES / "mlp.onnx", "-o", f"{file}.so", "-q", "--train", f"{settings},grad_norm={norm}")
+            for parts, flags in (("step", ()), ("parts", ("--batch", 8, "--accumulate", 4))):
+                out = json.loads(c.works(f"{name} {parts} {file}", "train", f"{file}.so", *data, *flags, "--save",
+                                         f"{parts}_{file}.safetensors"))  # fmt: skip
+                c.expect(f"{name} {parts} {file}: norms", len(out["grad_norms"]) == (5 if norm == "true" else 0), str(out))
+        for parts in ("step", "parts"):
+            kept, left = states(c, f"{parts}_with.safetensors"), states(c, f"{parts}_without.safetensors")
+            c.expect(f"{name} {parts}: the same states", all(np.array_equal(kept[key], left[key]) for key in kept | left))
+    out = c.works("its lines", "train", "without.so", *data[:-2])
+    c.expect("no norm in its lines", "5 steps" in out and "norm" not in out, out)
+
+
 def other_operator(c):
     """A model whose tanh is a sigmoid, with the same weights."""
     model = onnx.load(CASES / "mlp.onnx")
@@ -156,6 +173,7 @@ def refuse(c):
         ("group's decay", "loss=mse,output=y,target=t,group=*.bias(weight_decay=-1)", "weight_decay is -1"),
         ("Nesterov", "loss=mse,output=y,target=t,optimizer=sgd,nesterov=1", "nesterov=1 needs a momentum above 0"),
         ("limit", "loss=mse,output=y,target=t,clip_norm=-1", "clip_norm is -1"),
+        ("norm", "loss=mse,output=y,target=t,grad_norm=1", "write grad_norm=true or grad_norm=false"),
         ("infinite", "loss=mse,output=y,target=t,clip_norm=inf", "it must be a finite number"),
         ("choice", "loss=kl,output=y,target=t,log_target=yes", "log_target is 'yes'"),
         ("reduction", "loss=mse,output=y,target=t,reduction=none", "reduction is 'none'"),
@@ -387,6 +405,6 @@ def drop(c):
 def check(program, work, expect, package):
     samples(work)
     c = Commands(program, work, expect, package)
-    for test in (resume_and_accumulate, verify_steps, refuse, keep_inputs, weigh_classes, fit_outputs, say_what_helps, name_functions, ignore_all, select, keep_averages, drop):
+    for test in (resume_and_accumulate, without_norm, verify_steps, refuse, keep_inputs, weigh_classes, fit_outputs, say_what_helps, name_functions, ignore_all, select, keep_averages, drop):
         test(c)
     hostile.check(c, CASES)
