@@ -166,6 +166,17 @@ double RecomputeTimeline::total_work() const {
   return total;
 }
 
+// The first of the launches that run at the same time as the step. A repetition for one of them runs before
+// all of them.
+int RecomputeTimeline::group_of(int at) const {
+  const auto is_concurrent = [&](const TimelineStep& step) {
+    const auto* launch = launch_of(program_.steps[static_cast<size_t>(step.of)]);
+    return !step.repeated && launch && launch->concurrent;
+  };
+  while (at > 0 && is_concurrent(steps_[static_cast<size_t>(at)])) --at;
+  return at;
+}
+
 // The tensor that a repetition just before `before` reads where the launch at `from` reads `read`: the same
 // or a copy of it. Nothing if the contents have changed in between.
 std::optional<Tensor> RecomputeTimeline::operand_at(Tensor read, int from, int before) const {
@@ -272,23 +283,24 @@ std::optional<RecomputeTimeline::Repeat> RecomputeTimeline::best(const Peak& pea
     const std::vector<int>& uses = uses_[i];
     if (!is_scratch(t) || uses.empty() || uses.front() >= peak.at || uses.back() <= peak.at) continue;
     const auto next = std::lower_bound(uses.begin(), uses.end(), peak.at);
-    if (*next == peak.at) continue;
+    const int before = group_of(*next);
+    if (before <= peak.at) continue;
     double shallower = 0;
     for (int depth = 0; depth <= kDepth; ++depth) {
-      Search search{*this, peak, {.before = *next}};
+      Search search{*this, peak, {.before = before}};
       if (!search.add(t, depth)) break;
       Repeat& made = search.made;
       if (made.work <= shallower || made.work > work) break;  // nothing more to repeat, or too much
       shallower = made.work;
       made.saved += bytes_of(t);
-      for (Tensor sibling : siblings(t, peak, *next)) {
+      for (Tensor sibling : siblings(t, peak, before)) {
         made.launches.back().tensors.push_back(sibling);
         made.saved += bytes_of(sibling);
       }
       if (made.saved < peak.bytes * kLeastSaved) continue;
       for (const Launch& launch : made.launches)
         for (Tensor each : launch.tensors)
-          for (Tensor copy : later_copies(each, *next))
+          for (Tensor copy : later_copies(each, before))
             made.replaced += work_[static_cast<size_t>(steps_[static_cast<size_t>(writer_of(copy))].of)];
       if (!best || made.saved * best->net_work() > best->saved * made.net_work()) best = made;
     }
@@ -381,8 +393,11 @@ Program RecomputeTimeline::materialize() const {
     loop::Steps one = {program_.steps[static_cast<size_t>(step.of)]};
     std::map<BufferId, BufferId> names;
     for (const auto& [from, to] : step.replaced) names[from] = buffers[static_cast<size_t>(to)];
-    if (step.repeated)
-      std::get<loop::Launch>(one[0].node).nest = loop::add_nest(out, repetition(out, step, names));
+    if (step.repeated) {
+      auto& launch = std::get<loop::Launch>(one[0].node);
+      launch.nest = loop::add_nest(out, repetition(out, step, names));
+      launch.concurrent = false;
+    }
     if (!names.empty())
       for_each_buffer(out, one, [&](BufferId& id) {
         if (const auto found = names.find(id); found != names.end()) id = found->second;

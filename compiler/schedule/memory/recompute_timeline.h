@@ -63,6 +63,7 @@ class RecomputeTimeline {
   bool is_scratch(Tensor tensor) const;
   void find_uses();
   std::optional<Tensor> operand_at(Tensor read, int from, int before) const;
+  int group_of(int at) const;
   bool is_own(Tensor tensor) const;
   bool may_repeat(int at) const;
   std::vector<Tensor> siblings(Tensor tensor, const Peak& peak, int before) const;

@@ -8,6 +8,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
+#include "compiler/schedule/heuristics/concurrent_launches.h"
 #include "compiler/schedule/memory/memory_plan.h"
 #include "tests/unit/schedule/programs.h"
 
@@ -87,6 +88,35 @@ TEST_CASE("a budget shrinks the arena of a chain and its backward pass, and keep
     CHECK(plan.recomputed.empty() == (share == 1));
     if (share == 0) CHECK(plan.arena * 3 <= plan.keeping_all);
     CHECK(same_results(pieces.program, after, {{pieces.n, 5}, {pieces.m, 3}}));
+  }
+}
+
+TEST_CASE("a budget keeps launches that run at the same time together") {
+  // In the reverse order each activation has two readers, which do not depend on each other.
+  Pieces p("groups");
+  std::vector<View> kept = {p.input("x", {p.n, 64})};
+  for (int i = 0; i < 32; ++i)
+    kept.push_back(p.map(cat("act", i), {kept.back()}, [](const auto& v) { return max(v[0], -v[0]); }));
+  View g = kept.back(), h = kept.back();
+  for (int i = 32; i-- > 0;) {
+    const View each = kept[static_cast<size_t>(i)];
+    g = p.map(cat("g", i), {g, each}, [](const auto& v) { return v[0] * v[1]; });
+    h = p.map(cat("h", i), {h, each}, [](const auto& v) { return v[0] + v[1]; });
+  }
+  p.output("y", g), p.output("z", h);
+  group_launches(p.program);
+  const auto concurrent = [](const Program& program) {
+    return std::ranges::count_if(program.steps, [](const Step& step) {
+      const auto* launch = std::get_if<Launch>(&step.node);
+      return launch && launch->concurrent;
+    });
+  };
+  CHECK(concurrent(p.program) >= 32);
+  for (const double share : {0.0, 0.5}) {
+    const Program after = at_budget(p.program, {.share = share});
+    CHECK(launches(after) > launches(p.program));
+    CHECK(concurrent(after) == concurrent(p.program));
+    CHECK(same_results(p.program, after, {{p.n, 5}, {p.m, 3}}));
   }
 }
 
