@@ -19,6 +19,8 @@ constexpr double kThreads = 4;         // each starts at rows that another one h
 constexpr double kFlopsPerCycle = 32;  // of GEMMs
 // cycles per nest and tile: the call, and register tiles that its rows do not fill
 constexpr double kNestOfStrip = 1000;
+// Rows and columns that a GEMM needs to fill its register tiles.
+constexpr double kLeastSide = 8;
 constexpr double kWeightBytes = 16;  // per cycle, of weights that another nest evicted
 constexpr double kThreadCache = 1 << 20;
 // of an input that stays in memory, per tile; rows may be longer than at typical sizes
@@ -58,6 +60,27 @@ double sure_share(const loop::Program& program, const RowChain& chain) {
 double strips_of_image(const loop::Program& program, const RowChain& chain) {
   const double points = points_of(program, chain);
   return std::min(points, 2 * std::ceil(std::ceil(points / static_cast<double>(chain.most)) / 2));
+}
+
+// How many times as long nest i's points take in tiles: a GEMM of few rows or columns, such as a weight
+// gradient for one channel, fills no register tile.
+double slowdown(const loop::Program& program, const RowChain& chain, size_t i) {
+  const loop::Nest& nest = *nest_at(program, program.steps, chain.at[i]);
+  const auto contraction = loop::classify_contraction(nest);
+  if (!contraction) return 1;
+  for (const std::vector<loop::Dim>* side : {&contraction->m, &contraction->n}) {
+    if (!loop::is_var_of(chain.rows[i].var, *side)) continue;
+    const auto in_tile = [&](const loop::Dim& dim) {
+      const RowChain::Rows& rows = chain.rows[i];
+      if (std::ranges::count(chain.images[i], dim.var) > 0) return 1.0;
+      return dim.var == rows.var ? static_cast<double>(rows.scale * chain.most + rows.after - rows.before)
+                                 : std::max(1.0, typical(dim.extent, program.facts));
+    };
+    double points = 1;
+    for (const loop::Dim& dim : *side) points *= in_tile(dim);
+    return std::max(1.0, kLeastSide / points);
+  }
+  return 1;
 }
 
 }  // namespace
@@ -104,6 +127,7 @@ TileCost cost_of_tiles(const loop::Program& program, const Flow& flow, const Row
     const double work =
         work_of(program, *nest_at(program, program.steps, chain.at[i])) * sure_share(program, chain);
     cost.work += work;
+    cost.again += work * (slowdown(program, chain, i) - 1);
     cost.again += work * static_cast<double>(rows.after - rows.before) * kThreads /
                   (static_cast<double>(rows.scale) * points * std::max(images, 1.0));
   }

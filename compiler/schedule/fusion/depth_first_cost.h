@@ -15,7 +15,7 @@ struct TileCost {
   double passing = 0;  // bytes of intermediates per tile
   // Cycles of a core to move the intermediates of the unfused nests beyond a thread's cache.
   double traffic = 0;
-  double again = 0;     // cycles of a core for recomputation
+  double again = 0;     // cycles of a core for recomputation, and for GEMMs that are slower in tiles
   double overhead = 0;  // `again` plus all other cost of the tiles over the unfused nests
   double work = 0;      // cycles of the unfused nests
 };

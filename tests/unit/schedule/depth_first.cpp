@@ -366,3 +366,33 @@ TEST_CASE("what works in strips anyway is not cut into others to lower peaks") {
   tile_and_fuse(program);
   CHECK(tiled_groups_of(program).size() == 3);
 }
+
+TEST_CASE("a weight gradient does not work channel by channel") {
+  // Each tile would be a GEMM of one column.
+  Program program = parse_program(R"(program gradient
+  input x f32 [8, 3, 225, 225]
+  input dz f32 [8, 32, 112, 112]
+  input z f32 [8, 32, 112, 112]
+  arena dy f32 [8, 32, 112, 112] strides [401408, 1, 3584, 32]
+  output dw f32 [32, 3, 3, 3] ordinal 0
+  inputs (x, dz, z)
+  outputs (dw)
+  steps
+    nest 0 of_norm (%i0<8, %i1<32, %i2<112, %i3<112)
+      %0 : f32 = load dz[%i0, %i1, %i2, %i3]
+      %1 : f32 = load z[%i0, %i1, %i2, %i3]
+      %2 : f32 = mul %0 %1
+      store dy[%i0, %i1, %i2, %i3] %2
+    nest 1 of_weight (%i0<3, %i1<32, %i2<3, %i3<3)
+      %0 : f32 = reduce sum (%i4<8, %i5<112, %i6<112)
+        %1 : f32 = load x[%i4, %i0, %i2 + 2*%i5, %i3 + 2*%i6]
+        %2 : f32 = load dy[%i4, %i1, %i5, %i6]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store dw[%i1, %i0, %i2, %i3] %0
+)");
+  verify(program);
+  std::vector<Decision> decisions;
+  fuse_depth_first(program, &decisions);
+  CHECK(tiled_groups_of(program).empty());
+}
