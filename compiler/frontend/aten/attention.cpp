@@ -53,15 +53,14 @@ Results scaled_dot_product_attention(Context& c) {
   }
   const Term wide = widen(q);
   const sym::Expr width = q.dim(q.rank() - 1);
-  Term scaled = wide;
+  Term scores = matmul(wide, transpose(widen(k), k.rank() - 2, k.rank() - 1));
   if (c.has("scale")) {
-    scaled = wide * c.number("scale");
+    scores = scores * c.number("scale");
   } else if (width.is_const()) {
-    scaled = wide * (1 / std::sqrt(static_cast<double>(width.value())));
+    scores = scores * (1 / std::sqrt(static_cast<double>(width.value())));
   } else {
-    scaled = wide * rsqrt(cast(size_as(c.b, DType::kI64, width), wide.dtype(), false));
+    scores = scores * rsqrt(cast(size_as(c.b, DType::kI64, width), wide.dtype(), false));
   }
-  Term scores = matmul(scaled, transpose(widen(k), k.rank() - 2, k.rank() - 1));
   const double low = -std::numeric_limits<double>::infinity();
   const bool causal = c.names("is_causal") && c.flag("is_causal");
   if (causal) {
