@@ -47,6 +47,7 @@
 #include "compiler/schedule/layout/narrow_storage.h"
 #include "compiler/schedule/layout/operand_layout.h"
 #include "compiler/schedule/layout/pad_inputs.h"
+#include "compiler/schedule/memory/early_updates.h"
 #include "compiler/schedule/memory/memory_plan.h"
 
 namespace stridec::schedule {
@@ -130,6 +131,8 @@ constexpr Pass kCpuLoopPasses[] = {
     {"attention", kStage, kCpuLoops, "Fuse GEMM-softmax-GEMM (attention) into one kernel.",
      [](Program& program, const Context& c) { chain(program, c.decisions); }, "attention_fusion",
      "Run attention as three kernels."},
+    {"early_updates", kStage, kCpuLoops, "Update states right after their new values are known.",
+     [](Program& program, const Context&) { update_early(program); }},
     {"tile_and_fuse", kStage, kCpuLoops,
      "Tile and fuse convolution chains and Winograd stages so that intermediate tensors stay in cache.",
      [](Program& program, const Context& c) {
