@@ -262,16 +262,14 @@ std::optional<sym::Expr> contiguous(const loop::Program& program, const std::vec
   return condition;
 }
 
-bool loads_16_bytes(const loop::Program& program, const loop::Nest& nest, const Contraction& contraction,
-                    const Factor& factor, const std::vector<loop::Dim>& rows,
-                    const std::vector<loop::Dim>& depth, DType element, const sym::Facts& facts) {
+bool loads_16_bytes(const loop::Program& program, const std::vector<loop::Dim>& dims, const Factor& factor,
+                    const std::vector<loop::Dim>& rows, const std::vector<loop::Dim>& depth, DType element,
+                    const sym::Facts& facts) {
   const loop::Load* load = load_of(program, factor, element);
   if (!load) return false;
   const bool deep = along_depth(program, factor, rows, depth, facts);
   if (!deep && tensor_type(element) && byte_size(element) != 2) return false;  // wants_depth()
   const std::vector<loop::Dim>& unit = deep ? depth : rows;
-  std::vector<loop::Dim> dims = nest.dims;
-  dims.insert(dims.end(), contraction.reduce->dims.begin(), contraction.reduce->dims.end());
   return !unit.empty() && contiguous(program, dims, load->access, unit.back(), 16 / byte_size(element),
                                      unit.size() == 1, facts);
 }

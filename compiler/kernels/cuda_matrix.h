@@ -116,11 +116,11 @@ const loop::Load* load_of(const loop::Program& program, const Factor& factor, DT
 std::optional<sym::Expr> contiguous(const loop::Program& program, const std::vector<loop::Dim>& dims,
                                     const loop::Access& access, const loop::Dim& unit, int64_t lanes,
                                     bool ragged, const sym::Facts& facts);
-// Whether, for some sizes, tiles with elements of this type load the factor 16 bytes at a time. `facts`:
-// those inside the nest and its reduction.
-bool loads_16_bytes(const loop::Program& program, const loop::Nest& nest, const Contraction& contraction,
-                    const Factor& factor, const std::vector<loop::Dim>& rows,
-                    const std::vector<loop::Dim>& depth, DType element, const sym::Facts& facts);
+// Whether, for some sizes, tiles with elements of this type load the factor 16 bytes at a time. `dims`: those
+// of the nest and of its reduction, in which `facts` hold.
+bool loads_16_bytes(const loop::Program& program, const std::vector<loop::Dim>& dims, const Factor& factor,
+                    const std::vector<loop::Dim>& rows, const std::vector<loop::Dim>& depth, DType element,
+                    const sym::Facts& facts);
 
 // Upper bound on the bytes of dynamic shared memory of a block.
 int64_t shared_bytes(const MatrixKernel& kernel, int64_t split);

@@ -1,7 +1,6 @@
 // Chooses GPU tiles for contractions (kernels/cuda_matrix.h) by an analytical model of a multiprocessor.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "compiler/base/gpu_target.h"
 #include "compiler/kernels/cuda_matrix.h"
+#include "compiler/schedule/heuristics/cuda_matrix_candidates.h"
 
 namespace stridec::schedule {
 
@@ -20,9 +20,6 @@ struct RankedMatrixPlan {
 // All plans that fit the target, best first. Empty if the nest is not a contraction with rows and columns.
 std::vector<RankedMatrixPlan> matrix_plans(const loop::Program& program, const loop::Nest& nest,
                                            const GpuTarget& target);
-
-// The sizes of one shape: values of symbols.
-using SizesOf = std::function<std::optional<int64_t>(sym::Expr)>;
 
 struct RankedSchedule {
   loop::Schedule schedule;
