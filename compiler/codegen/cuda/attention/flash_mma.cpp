@@ -122,85 +122,97 @@ void MmaEmitter::print_operands() {
 }
 
 void MmaEmitter::print_walk(const std::string& start, const std::string& stop) {
-  const kernels::Flash& flash = f_.flash;
   text_.line(cat("const int warp_row = ", own_rows(), " + lane_id / 4;"));
   f_.print_rows("warp_row");
-  if (flash.visible && !alone()) f_.print_seen(own_rows());
-  const int query_bytes = f_.plan.rows * deep_line(), stages = f_.plan.stages;
+  if (f_.flash.visible && !alone()) f_.print_seen(own_rows());
+  const int query_bytes = f_.plan.rows * deep_line();
   text_.line(cat("const unsigned q_tile = shared_address(shared)",
                  alone() ? cat(" + warp * ", warp_bytes()) : "", ", ring = q_tile + ", query_bytes, ";"));
   print_queries();
-  // A warp with its own ring waits for keys and values in turn, and requests those of a later step as soon as
-  // either is used. Warps that share a ring wait for both, and request the next ones when all warps are done.
-  const auto fill = [&](std::initializer_list<Factor> factors, const std::string& first, bool ends,
-                        const std::string& stage) {
-    if (ends) text_.open(cat("if (", first, " < ", stop, ")"));
-    for (const Factor factor : factors) print_fill(factor, first, stage);
-    if (ends) text_.close();
-    text_.line("commit_copies();");
-  };
-  // All stages of a warp's own ring are free. In a shared ring, one stage is filled in the first step.
-  for (int stage = 0; stage + !alone() < stages; ++stage) {
-    const std::string first = stage ? cat("(", start, " + ", stage * stride(), ")") : start;
-    if (alone()) {
-      fill({Factor::kKeys}, first, true, std::to_string(stage));
-      fill({Factor::kValues}, first, true, std::to_string(stage));
-    } else {
-      fill({Factor::kKeys, Factor::kValues}, first, false, std::to_string(stage));
-    }
-  }
+  print_first_requests(start, stop);
   text_.line(cat("float o[", across_ / 8, "][4] = {};"));
   text_.line("float m[2] = {-__builtin_inff(), -__builtin_inff()}, l[2] = {0, 0};");
   text_.line("int stage = 0;");
   text_.line("#pragma unroll 1");
   text_.open(cat("for (int64_t n0 = ", start, "; n0 < ", stop, "; n0 += ", stride(), ")"));
-  text_.line(cat("const int64_t keys_left = ", text_.size(flash.keys.extent), " - n0;"));
-  using Keys = FlashFrame::Keys;
+  print_step(stop);
+  text_.close();
+  text_.line("wait_copies<0>();");
+}
+
+void MmaEmitter::print_request(std::initializer_list<Factor> factors, const std::string& first,
+                               const std::string& stop, const std::string& stage) {
+  text_.open(cat("if (", first, " < ", stop, ")"));
+  for (const Factor factor : factors) print_fill(factor, first, stage);
+  text_.close();
+  text_.line("commit_copies();");
+}
+
+void MmaEmitter::print_first_requests(const std::string& start, const std::string& stop) {
+  // All stages of a warp's own ring are free. In a shared ring, one stage is filled in the first step.
+  for (int stage = 0; stage + !alone() < f_.plan.stages; ++stage) {
+    const std::string first = stage ? cat("(", start, " + ", stage * stride(), ")") : start;
+    const std::string number = std::to_string(stage);
+    if (alone()) {
+      print_request({Factor::kKeys}, first, stop, number);
+      print_request({Factor::kValues}, first, stop, number);
+    } else {
+      print_fill(Factor::kKeys, first, number);
+      print_fill(Factor::kValues, first, number);
+      text_.line("commit_copies();");
+    }
+  }
+}
+
+void MmaEmitter::print_wait() {
+  const int stages = f_.plan.stages;
+  text_.line(cat("wait_copies<", alone() ? 2 * stages - 1 : stages - 2, ">();"));
+  text_.line(barrier());
+}
+
+void MmaEmitter::print_step(const std::string& stop) {
+  const int stages = f_.plan.stages;
+  text_.line(cat("const int64_t keys_left = ", text_.size(f_.flash.keys.extent), " - n0;"));
   if (alone()) {
     text_.line(cat("const int key_count = keys_left < ", keys(), " ? (int)keys_left : ", keys(), ";"));
-    f_.print_early(keys() / 8, Keys::kEdge);
+    f_.print_early(keys() / 8, FlashFrame::Keys::kEdge);
   }
-  const auto ahead = [&](int steps) { return cat("(n0 + ", steps * stride(), ")"); };
-  const auto wait = [&] {
-    text_.line(cat("wait_copies<", alone() ? 2 * stages - 1 : stages - 2, ">();"));
-    text_.line(barrier());
-  };
-  wait();
+  print_wait();
   if (!alone())
-    fill({Factor::kKeys, Factor::kValues}, ahead(stages - 1), true,
-         cat("((stage + ", stages - 1, ") % ", stages, ")"));
+    print_request({Factor::kKeys, Factor::kValues}, ahead(stages - 1), stop,
+                  cat("((stage + ", stages - 1, ") % ", stages, ")"));
   text_.line(cat("const unsigned k_tile = ring + stage * ", stage_bytes(), ", v_tile = k_tile + ",
                  key_bytes(), ";"));
   print_products();
   if (alone()) {
     text_.line("__syncwarp();");
-    fill({Factor::kKeys}, ahead(stages), true, "stage");
+    print_request({Factor::kKeys}, ahead(stages), stop, "stage");
   }
-  const auto score = [](const std::string& j, const std::string& e) { return cat("s[", j, "][", e, "]"); };
-  if (alone()) {
-    f_.print_scores(keys() / 8, Keys::kEdge, score, true);
-  } else {
-    text_.open(cat("if (keys_left < ", keys(), ")"));
-    text_.line("const int key_count = (int)keys_left;");
-    f_.print_scores(keys() / 8, Keys::kEdge, score);
-    if (flash.visible) {
-      text_.close(cat(" else if (n0 + ", keys(), " <= keys_seen) {"));
-      f_.print_scores(keys() / 8, Keys::kSeen, score);
-    }
-    text_.close(" else {");
-    f_.print_scores(keys() / 8, Keys::kAll, score);
-    text_.line("}");
-  }
+  print_step_scores();
   print_weights();
-  if (alone()) wait();
+  if (alone()) print_wait();
   print_sums();
   if (alone()) {
     text_.line("__syncwarp();");
-    fill({Factor::kValues}, ahead(stages), true, "stage");
+    print_request({Factor::kValues}, ahead(stages), stop, "stage");
   }
   text_.line(cat("stage = (stage + 1) % ", stages, ";"));
-  text_.close();
-  text_.line("wait_copies<0>();");
+}
+
+void MmaEmitter::print_step_scores() {
+  using Keys = FlashFrame::Keys;
+  const auto score = [](const std::string& j, const std::string& e) { return cat("s[", j, "][", e, "]"); };
+  if (alone()) return f_.print_scores(keys() / 8, Keys::kEdge, score, true);
+  text_.open(cat("if (keys_left < ", keys(), ")"));
+  text_.line("const int key_count = (int)keys_left;");
+  f_.print_scores(keys() / 8, Keys::kEdge, score);
+  if (f_.flash.visible) {
+    text_.close(cat(" else if (n0 + ", keys(), " <= keys_seen) {"));
+    f_.print_scores(keys() / 8, Keys::kSeen, score);
+  }
+  text_.close(" else {");
+  f_.print_scores(keys() / 8, Keys::kAll, score);
+  text_.line("}");
 }
 
 void MmaEmitter::print_queries() {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/base/gpu_target.h"
+#include "compiler/base/text.h"
 #include "compiler/codegen/cuda/attention/flash_frame.h"
 #include "compiler/codegen/device_kernel.h"
 #include "compiler/codegen/emit_text.h"
@@ -143,6 +145,19 @@ class MmaEmitter {
 
   // Computes o, m and l over the keys from `start` to `stop`, for a warp or a block.
   void print_walk(const std::string& start, const std::string& stop);
+
+  // A warp with its own ring waits for keys and values in turn, and requests those of a later step as soon as
+  // either is used. Warps that share a ring wait for both, and request the next ones when all warps are done.
+  void print_step(const std::string& stop);
+  void print_first_requests(const std::string& start, const std::string& stop);
+  // Loads the factors of the step that begins at key `first`, if that is before `stop`. They are one group of
+  // copies, which is empty if nothing is loaded.
+  void print_request(std::initializer_list<Factor> factors, const std::string& first, const std::string& stop,
+                     const std::string& stage);
+  void print_wait();  // until the factors that the step uses next are there
+  void print_step_scores();
+  // The first key of the warp's step that is `steps` ahead.
+  std::string ahead(int steps) const { return cat("(n0 + ", steps * stride(), ")"); }
 
   void print_queries();
 
