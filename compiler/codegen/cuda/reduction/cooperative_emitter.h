@@ -20,6 +20,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler/base/text.h"
@@ -290,6 +291,18 @@ class CooperativeEmitter {
   // the index of each.
   void print_chunks(const Range& range, const std::string& from, int together, Batch batch,
                     const std::function<void(const std::string& first, const std::string& j)>& inside);
+  // Opens a loop over groups of `group` chunks, and a branch for those of which the thread group has some.
+  // Returns the numbers of a group's first chunk and of the one after its last.
+  std::pair<std::string, std::string> open_group(int group, int together);
+  // Declares chunk_, and there_ or part_ if the chunk may be beyond the range. Returns whether it opened a
+  // branch for chunks in the range.
+  bool open_chunk(const Range& range, const std::string& from, const std::string& j, Batch batch);
+  // Lets assignments have no effect unless there_ holds.
+  void guard_assignments();
+  // C expression for the index of the current chunk's first element, in the range's row-major order.
+  std::string first_element(const Range& range) const;
+  // Sets the indices of the range's dims to the chunk's first element. Returns that of the last dim.
+  std::string print_chunk_indices(const Range& range);
   // Declares pointers to the range's first elements, from which its single-element accesses count.
   void print_starts(const Range& range);
   // C expression for such an access's element of the current chunk; "": there is no such pointer.
@@ -301,6 +314,20 @@ class CooperativeEmitter {
                   int together, Batch batch);
   void print_batch(const Range& range, const std::vector<const loop::Stmt*>& loads, const std::string& from,
                    int together, bool whole, const std::function<void()>& inside);
+  // Stores the chunk's held loads to the rows in shared memory that later loops read.
+  void print_shared_stores(const Range& range, const std::vector<const loop::Stmt*>& loads,
+                           const std::string& j);
+  // Names of pointers to what a vector's first element loads, by loads of neighbouring elements that are not
+  // held: all elements of the vector share an address.
+  using Neighbours = std::map<const loop::Access*, std::string>;
+  Neighbours print_neighbours(const Range& range, const std::string& first);
+  // The C expression that replaces an access's element in the current chunk; "": memory.
+  std::string chunk_element(const Range& range, const loop::Access& access, const Neighbours& neighbours,
+                            const std::string& j);
+  // The name of a vector that holds the access's elements of the current chunk; "": none does. `loaded`:
+  // whether this batch has loaded it.
+  std::string chunk_vector(const Range& range, const loop::Access& access, bool loaded,
+                           const std::string& first, const std::string& j);
   // For launches with one point: issues all register-held loads at once.
   void print_eager();
   // Declares chunks_, the range's number of chunks.

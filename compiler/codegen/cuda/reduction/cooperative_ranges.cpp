@@ -153,90 +153,21 @@ const char* CooperativeEmitter::chunk_type(const Range& range) const {
 void CooperativeEmitter::print_chunks(
     const Range& range, const std::string& from, int together, Batch batch,
     const std::function<void(const std::string& first, const std::string& j)>& inside) {
-  const std::string c = text_.fresh("c"), j = text_.fresh("j");
+  chunk_ = text_.fresh("c");
+  const std::string j = text_.fresh("j");
   // With kept chunks, chunks that no thread of the group has are skipped in groups of chunks; those that only
   // some threads have are executed by all: many branches would keep loads and the following statements from
   // overlapping. For vectors of rows of unknown length, chunks are skipped one by one.
   const int group = start_ && !range.count.is_const() ? 1 : kGroup;
   const bool groups = batch != Batch::kWhole && variant.keep && together > group;
-  // If an iteration loads again what it stores, a thread with a substitute chunk would load while another one
-  // stores: that needs a branch. Vectors in part affect only elements of their own row.
-  const bool branch = batch == Batch::kSome && !variant.parts && (!variant.keep || loads_again(*range.block));
-  std::string begin = "0", end = cat(together);
-  if (groups) {
-    const std::string g = text_.fresh("g");
-    text_.line("#pragma unroll");
-    text_.open(cat("for (int ", g, " = 0; ", g, " < ", together, "; ", g, " += ", group, ")"));
-    text_.open(cat("if (", g, " * ", rows, " < ", chunks_, ")"));
-    begin = g;
-    end = cat(g, " + ", group);
-    if (together % group) end = cat("(", end, " < ", together, " ? ", end, " : ", together, ")");
-  }
+  const auto [begin, end] = groups ? open_group(group, together) : std::pair(std::string("0"), cat(together));
   text_.line("#pragma unroll");
   text_.open(cat("for (int ", j, " = ", begin, "; ", j, " < ", end, "; ++", j, ")"));
-  const std::string number = cat(from, " + ", j, " * ", rows);
-  if (batch == Batch::kSome && variant.parts) {
-    text_.line(cat("const int ", c, " = ", number, ";"));
-    part_ = cat(parts_.at(chunks_), "[", j, "]");
-    there_ = cat("(", part_, " >> u & 1)");
-  } else if (batch == Batch::kWhole || branch) {
-    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, ";"));
-    if (branch) text_.open(cat("if (", variant.columns ? "live && " : "", c, " < ", chunks_, ")"));
-  } else {
-    // Instead of a chunk that does not exist, executes the last one. For covered columns or rows in shared
-    // memory it executes the thread's first one, which has the same distance from an aligned vector and is in
-    // the thread's own part of a shared row.
-    const std::string last = cat(chunks_, " - 1");
-    const bool own = phase_ || variant.shared;
-    text_.line(cat("const ", chunk_type(range), " ", c, " = ", number, " < ", own ? chunks_ : last, " ? ",
-                   number, " : ", own ? from : last, ";"));
-    if (batch == Batch::kSome) {
-      there_ = text_.fresh("there");
-      text_.line(
-          cat("const bool ", there_, " = ", variant.columns ? "live && " : "", number, " < ", chunks_, ";"));
-    }
-  }
-  if (!there_.empty())
-    body_.assign = [this](const loop::Access& access, const std::string& element, const std::string& value) {
-      // Iterations beyond the range read what they write, as those in the range do.
-      if (passed_.contains(access.buffer) || of_round_.contains(access.buffer))
-        return cat(element, " = ", value, ";");
-      if (program[access.buffer].storage == loop::Storage::kLocal)
-        return cat("if (", there_, ") ", element, " = ", value, ";");
-      return cat("sd_put(&", element, ", (", text_.storage_type(program[access.buffer].dtype), ")(", value,
-                 "), ", there_, ");");
-    };
+  number_ = cat(from, " + ", j, " * ", rows);
+  const bool branch = open_chunk(range, from, j, batch);
+  if (!there_.empty()) guard_assignments();
   if (ways_ > 1) text_.line(cat("const int way = ", j, " % ", ways_, ";"));
-  std::string first = cat(start_ && variant.keep ? "(" : "((int64_t)", c,
-                          range.strip && !variant.columns ? cat(" * ", width, ")") : ")");
-  if (range.edges)
-    first = cat("(", c, " < head ? ", c, " : ", c, " + ", width, " * ", variant.keep ? "" : "(int64_t)",
-                vectors_, ")");
-  else if (variant.parts)
-    first = cat("(", first, " - phase)");
-  else if (start_)
-    first = cat("(", first, " + head)");
-  if (range.dims.size() > 1) {
-    // Decomposes a 32-bit index, in whose range the extents do not add anything.
-    const bool small =
-        std::string_view(chunk_type(range)) == "int" && (width == 1 || variant.keep || variant.columns);
-    const std::string left = text_.fresh("t"), type = small ? "unsigned" : "int64_t";
-    text_.line(cat(type, " ", left, " = ", small ? "(unsigned)" : "", first, ";"));
-    for (size_t d = range.dims.size(); d-- > 1;) {
-      const std::string extent = body_.index(range.dims[d].extent), name = text_.fresh("t"),
-                        by = text_.fresh("t");
-      text_.line(cat("const ", type, " ", by, " = (", type, ")(", extent, ");"));
-      text_.line(cat("const int64_t ", name, " = ", left, " % ", by, ";"));
-      text_.line(cat(left, " /= ", by, ";"));
-      if (d + 1 == range.dims.size()) first = name;
-      body_.set_index(range.dims[d].var, name);
-    }
-    body_.set_index(range.dims[0].var, cat("((int64_t)", left, ")"));
-  } else if (!range.dims.empty()) {
-    body_.set_index(range.dims[0].var, first);
-  }
-  number_ = number;
-  chunk_ = c;
+  const std::string first = print_chunk_indices(range);
   inside(first, j);
   there_ = part_ = "";
   body_.assign = {};
@@ -245,6 +176,93 @@ void CooperativeEmitter::print_chunks(
   if (!groups) return;
   text_.close();
   text_.close();
+}
+
+std::pair<std::string, std::string> CooperativeEmitter::open_group(int group, int together) {
+  const std::string g = text_.fresh("g");
+  text_.line("#pragma unroll");
+  text_.open(cat("for (int ", g, " = 0; ", g, " < ", together, "; ", g, " += ", group, ")"));
+  text_.open(cat("if (", g, " * ", rows, " < ", chunks_, ")"));
+  std::string end = cat(g, " + ", group);
+  if (together % group) end = cat("(", end, " < ", together, " ? ", end, " : ", together, ")");
+  return {g, end};
+}
+
+bool CooperativeEmitter::open_chunk(const Range& range, const std::string& from, const std::string& j,
+                                    Batch batch) {
+  if (batch == Batch::kSome && variant.parts) {
+    text_.line(cat("const int ", chunk_, " = ", number_, ";"));
+    part_ = cat(parts_.at(chunks_), "[", j, "]");
+    there_ = cat("(", part_, " >> u & 1)");
+    return false;
+  }
+  // If an iteration loads again what it stores, a thread with a substitute chunk would load while another one
+  // stores: that needs a branch. Vectors in part affect only elements of their own row.
+  const bool branch = batch == Batch::kSome && (!variant.keep || loads_again(*range.block));
+  if (batch == Batch::kWhole || branch) {
+    text_.line(cat("const ", chunk_type(range), " ", chunk_, " = ", number_, ";"));
+    if (branch) text_.open(cat("if (", variant.columns ? "live && " : "", chunk_, " < ", chunks_, ")"));
+    return branch;
+  }
+  // Instead of a chunk that does not exist, executes the last one. For covered columns or rows in shared
+  // memory it executes the thread's first one, which has the same distance from an aligned vector and is in
+  // the thread's own part of a shared row.
+  const std::string last = cat(chunks_, " - 1");
+  const bool own = phase_ || variant.shared;
+  text_.line(cat("const ", chunk_type(range), " ", chunk_, " = ", number_, " < ", own ? chunks_ : last, " ? ",
+                 number_, " : ", own ? from : last, ";"));
+  if (batch == Batch::kSome) {
+    there_ = text_.fresh("there");
+    text_.line(
+        cat("const bool ", there_, " = ", variant.columns ? "live && " : "", number_, " < ", chunks_, ";"));
+  }
+  return false;
+}
+
+void CooperativeEmitter::guard_assignments() {
+  body_.assign = [this](const loop::Access& access, const std::string& element, const std::string& value) {
+    // Iterations beyond the range read what they write, as those in the range do.
+    if (passed_.contains(access.buffer) || of_round_.contains(access.buffer))
+      return cat(element, " = ", value, ";");
+    if (program[access.buffer].storage == loop::Storage::kLocal)
+      return cat("if (", there_, ") ", element, " = ", value, ";");
+    return cat("sd_put(&", element, ", (", text_.storage_type(program[access.buffer].dtype), ")(", value,
+               "), ", there_, ");");
+  };
+}
+
+std::string CooperativeEmitter::first_element(const Range& range) const {
+  if (range.edges)
+    return cat("(", chunk_, " < head ? ", chunk_, " : ", chunk_, " + ", width, " * ",
+               variant.keep ? "" : "(int64_t)", vectors_, ")");
+  const std::string first = cat(start_ && variant.keep ? "(" : "((int64_t)", chunk_,
+                                range.strip && !variant.columns ? cat(" * ", width, ")") : ")");
+  if (variant.parts) return cat("(", first, " - phase)");
+  return start_ ? cat("(", first, " + head)") : first;
+}
+
+std::string CooperativeEmitter::print_chunk_indices(const Range& range) {
+  std::string first = first_element(range);
+  if (range.dims.size() <= 1) {
+    if (!range.dims.empty()) body_.set_index(range.dims[0].var, first);
+    return first;
+  }
+  // Decomposes a 32-bit index, in whose range the extents do not add anything.
+  const bool small =
+      std::string_view(chunk_type(range)) == "int" && (width == 1 || variant.keep || variant.columns);
+  const std::string left = text_.fresh("t"), type = small ? "unsigned" : "int64_t";
+  text_.line(cat(type, " ", left, " = ", small ? "(unsigned)" : "", first, ";"));
+  for (size_t d = range.dims.size(); d-- > 1;) {
+    const std::string extent = body_.index(range.dims[d].extent), name = text_.fresh("t"),
+                      by = text_.fresh("t");
+    text_.line(cat("const ", type, " ", by, " = (", type, ")(", extent, ");"));
+    text_.line(cat("const int64_t ", name, " = ", left, " % ", by, ";"));
+    text_.line(cat(left, " /= ", by, ";"));
+    if (d + 1 == range.dims.size()) first = name;
+    body_.set_index(range.dims[d].var, name);
+  }
+  body_.set_index(range.dims[0].var, cat("((int64_t)", left, ")"));
+  return first;
 }
 
 void CooperativeEmitter::print_starts(const Range& range) {
@@ -361,81 +379,99 @@ void CooperativeEmitter::print_batch(const Range& range, const std::vector<const
   const bool vectors = range.strip && !range.edges;
   if (variant.keep) text_.open(cat("if (", chunks_, " > 0)"));
   print_chunks(range, from, together, batch, [&](const std::string& first, const std::string& j) {
-    for (const loop::Stmt* stmt : loads) {
-      const loop::Access& access = *loop::access_of(*stmt);
-      const std::string place = is_filled(range, access) ? "" : shared_place(range, access),
-                        held = cat(kept_[held_place(range, access)], "[", j, "]");
-      if (place.empty()) continue;
-      text_.line(vectors ? cat("sd_store_shared<", width, ">(", place, ", ", held, ");")
-                         : cat("*(", place, ") = ", held, ";"));
-    }
-    std::map<const loop::Access*, std::string> apart;  // non-vector loads of neighbouring elements
-    body_.place = [&](const loop::Access& access) -> std::string {
-      const auto found = passed_.find(access.buffer);
-      if (found != passed_.end())
-        return cat(found->second, range.edges ? "_edges[" : "[", j, "][", vectors ? "u" : "0", "]");
-      // Not for a store, whose place may be that of a load.
-      const bool stored = std::any_of(range.block->begin(), range.block->end(), [&](const loop::Stmt& stmt) {
-        const auto* store = std::get_if<loop::Store>(&stmt.node);
-        return store && &store->access == &access;
-      });
-      if (variant.parts && !stored && is_along(access, range)) {
-        const auto neighbours = apart.find(&access);
-        return cat("(", there_, " ? ",
-                   neighbours == apart.end()
-                       ? cat(text_.pointer(access.buffer), "[", body_.offset(access), "]")
-                       : cat(neighbours->second, "[u]"),
-                   " : (", text_.storage_type(program[access.buffer].dtype), ")0)");
-      }
-      if (vectors || !access.mask.is_const(1)) return local_element(access);
-      const auto held = kept_.find(held_place(range, access));
-      if (held != kept_.end() && !stored) return cat(held->second, "[", j, "]");
-      const std::string element = started(range, access, stored);
-      return element.empty() ? local_element(access) : element;
-    };
+    print_shared_stores(range, loads, j);
+    const Neighbours neighbours = vectors && variant.parts ? print_neighbours(range, first) : Neighbours();
+    body_.place = [&](const loop::Access& access) { return chunk_element(range, access, neighbours, j); };
     if (!vectors) {
       body_.print(*range.block);
       inside();
     } else {
-      for (const loop::Stmt& stmt : *range.block) {
-        const auto* load = std::get_if<loop::Load>(&stmt.node);
-        if (!variant.parts || !load || can_keep(range, stmt)) continue;
-        const auto stride = loop::stride_of(program, load->access, range.dims[0].var, facts_);
-        if (!stride || !stride->is_const(1) || passed_.contains(load->access.buffer)) continue;
-        // One address for all elements of a vector.
-        const std::string& from = apart[&load->access] = text_.fresh("from");
-        body_.set_index(range.dims[0].var, first);
-        text_.line(cat("const auto* const ", from, " = sd_opaque(", text_.pointer(load->access.buffer), " + ",
-                       body_.offset(load->access), ");"));
-      }
       print_strip(
           text_, body_, program, *range.block, *range.strip, variant.columns ? "column" : first,
-          [&](const loop::Stmt& stmt) -> std::string {
-            const loop::Access& access = *loop::access_of(stmt);
-            const auto found = kept_.find(place_of(range, access));
-            const std::string held = found == kept_.end() ? "" : cat(found->second, "[", j, "]");
-            if (!covers(range, access) && !variant.parts) return held;
-            const std::string vector = text_.fresh("vec");
-            if (variant.parts) {
-              STRIDEC_CHECK(!held.empty(), nest.name);
-              if (std::count(loads.begin(), loads.end(), &stmt))
-                text_.line(cat(held, " = sd_mended<", width, ">(", held, ", ", found->second, "_from, ",
-                               first, ", ", found->second, "_last, (int)", body_.index(range.count), ");"));
-              text_.line(cat("const auto ", vector, " = __builtin_bit_cast(Vec<",
-                             text_.storage_type(program[access.buffer].dtype), ", ", width, ">, ", held,
-                             ");"));
-              return vector;
-            }
-            const std::string arguments = cover_arguments(access);
-            const std::string cover = held.empty() ? cat("sd_load_cover<", width, ">", arguments) : held;
-            text_.line(cat("const auto ", vector, " = sd_uncover(", cover, ", ", arguments.substr(1), ";"));
-            return vector;
+          [&](const loop::Stmt& stmt) {
+            const bool loaded = std::count(loads.begin(), loads.end(), &stmt) > 0;
+            return chunk_vector(range, *loop::access_of(stmt), loaded, first, j);
           },
           inside, variant.parts ? part_ : there_);
     }
     body_.place = top_place();
   });
   if (variant.keep) text_.close();
+}
+
+void CooperativeEmitter::print_shared_stores(const Range& range, const std::vector<const loop::Stmt*>& loads,
+                                             const std::string& j) {
+  const bool vectors = range.strip && !range.edges;
+  for (const loop::Stmt* stmt : loads) {
+    const loop::Access& access = *loop::access_of(*stmt);
+    const std::string place = is_filled(range, access) ? "" : shared_place(range, access),
+                      held = cat(kept_[held_place(range, access)], "[", j, "]");
+    if (place.empty()) continue;
+    text_.line(vectors ? cat("sd_store_shared<", width, ">(", place, ", ", held, ");")
+                       : cat("*(", place, ") = ", held, ";"));
+  }
+}
+
+CooperativeEmitter::Neighbours CooperativeEmitter::print_neighbours(const Range& range,
+                                                                    const std::string& first) {
+  Neighbours out;
+  for (const loop::Stmt& stmt : *range.block) {
+    const auto* load = std::get_if<loop::Load>(&stmt.node);
+    if (!load || can_keep(range, stmt)) continue;
+    const auto stride = loop::stride_of(program, load->access, range.dims[0].var, facts_);
+    if (!stride || !stride->is_const(1) || passed_.contains(load->access.buffer)) continue;
+    const std::string& from = out[&load->access] = text_.fresh("from");
+    body_.set_index(range.dims[0].var, first);
+    text_.line(cat("const auto* const ", from, " = sd_opaque(", text_.pointer(load->access.buffer), " + ",
+                   body_.offset(load->access), ");"));
+  }
+  return out;
+}
+
+std::string CooperativeEmitter::chunk_element(const Range& range, const loop::Access& access,
+                                              const Neighbours& neighbours, const std::string& j) {
+  const bool vectors = range.strip && !range.edges;
+  const auto found = passed_.find(access.buffer);
+  if (found != passed_.end())
+    return cat(found->second, range.edges ? "_edges[" : "[", j, "][", vectors ? "u" : "0", "]");
+  // Not for a store, whose place may be that of a load.
+  const bool stored = std::any_of(range.block->begin(), range.block->end(), [&](const loop::Stmt& stmt) {
+    const auto* store = std::get_if<loop::Store>(&stmt.node);
+    return store && &store->access == &access;
+  });
+  if (variant.parts && !stored && is_along(access, range)) {
+    const auto from = neighbours.find(&access);
+    return cat("(", there_, " ? ",
+               from == neighbours.end() ? cat(text_.pointer(access.buffer), "[", body_.offset(access), "]")
+                                        : cat(from->second, "[u]"),
+               " : (", text_.storage_type(program[access.buffer].dtype), ")0)");
+  }
+  if (vectors || !access.mask.is_const(1)) return local_element(access);
+  const auto held = kept_.find(held_place(range, access));
+  if (held != kept_.end() && !stored) return cat(held->second, "[", j, "]");
+  const std::string element = started(range, access, stored);
+  return element.empty() ? local_element(access) : element;
+}
+
+std::string CooperativeEmitter::chunk_vector(const Range& range, const loop::Access& access, bool loaded,
+                                             const std::string& first, const std::string& j) {
+  const auto found = kept_.find(place_of(range, access));
+  const std::string held = found == kept_.end() ? "" : cat(found->second, "[", j, "]");
+  if (!covers(range, access) && !variant.parts) return held;
+  const std::string vector = text_.fresh("vec");
+  if (variant.parts) {
+    STRIDEC_CHECK(!held.empty(), nest.name);
+    if (loaded)
+      text_.line(cat(held, " = sd_mended<", width, ">(", held, ", ", found->second, "_from, ", first, ", ",
+                     found->second, "_last, (int)", body_.index(range.count), ");"));
+    text_.line(cat("const auto ", vector, " = __builtin_bit_cast(Vec<",
+                   text_.storage_type(program[access.buffer].dtype), ", ", width, ">, ", held, ");"));
+    return vector;
+  }
+  const std::string arguments = cover_arguments(access);
+  const std::string cover = held.empty() ? cat("sd_load_cover<", width, ">", arguments) : held;
+  text_.line(cat("const auto ", vector, " = sd_uncover(", cover, ", ", arguments.substr(1), ";"));
+  return vector;
 }
 
 int CooperativeEmitter::batch_of(const Range& range, const std::vector<const loop::Stmt*>& loads) const {
