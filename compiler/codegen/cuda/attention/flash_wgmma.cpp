@@ -256,6 +256,37 @@ class Emitter {
   // t / 4 of its warp's 16 rows, and two 8 rows below ----
 
   void print_worker() {
+    print_worker_state();
+    print_first_tile();
+    print_pack();
+    print_clear();
+    text_.line("#pragma unroll 1");
+    text_.open("for (;;)");
+    print_other_blocks();
+    text_.line(cat("if (leader) barrier_arrive(q_empty + 8 * (q_slot * ", groups_, " + group));"));
+    print_ring("q_slot", "q_phase", slots_);
+    print_next();
+    text_.line("if (next >= tiles) break;");
+    text_.line("const float before[2] = {l[0], l[1]};");
+    if (!f_.flash.statistics.empty()) text_.line("const float most_before[2] = {m[0], m[1]};");
+    if (passes()) text_.line("int passed;");
+    print_next_tile();
+    text_.line("wait_values<0>(o);");
+    print_release("v");
+    print_result("before", "most_before");
+    print_pass_values("passed");
+    print_pack();
+    print_clear();
+    text_.line("tile = next;");
+    text_.close();
+    print_rescale();
+    text_.line("barrier_wait(v_full + 8 * v_slot, v_phase);");
+    print_value_products();
+    text_.line("wait_values<0>(o);");
+    print_result("l", "m");
+  }
+
+  void print_worker_state() {
     text_.line("const int thread = threadIdx.x, lane_id = thread % 32;");
     text_.line("const bool leader = thread % 128 == 0;");
     text_.line(
@@ -272,29 +303,54 @@ class Emitter {
     text_.line("if (tile >= tiles) return;");
     text_.line(cat("float o[", across_ / 2, "], s[", keys_ / 2, "], m[2], l[2], kept[2];"));
     text_.line(cat("unsigned p[", keys_ / 4, "];"));
-    text_.open("");
-    print_tile("tile");
+  }
+
+  // Declares the tile, the thread's rows and the group's number of key blocks.
+  void print_tile_rows(const std::string& tile) {
+    print_tile(tile);
     f_.print_rows("warp_row");
     print_own();
+  }
+
+  // Computes the weights of the keys with which the block's first tile begins, which are its last ones.
+  void print_first_tile() {
+    text_.open("");
+    print_tile_rows("tile");
     print_wait_queries();
     text_.line("barrier_wait(k_full + 8 * k_slot, k_phase);");
     print_pass_keys();
     print_key_products();
+    print_first_weights(0);
+    print_pass_values("blocks - own");
+    text_.close();
+  }
+
+  // The same for the next tile, next to the products of this tile's last values.
+  void print_next_tile() {
+    text_.open("");
+    print_tile_rows("next");
+    if (passes()) text_.line("passed = blocks - own;");
+    if (!draws()) print_wait_queries();
+    text_.line("barrier_wait(k_full + 8 * k_slot, k_phase);");
+    print_pass_keys();
+    print_both_products();
+    print_first_weights(1);
+    text_.close();
+  }
+
+  // Turns a tile's first scores into weights. `pending`: products issued after those of the scores.
+  void print_first_weights(int pending) {
     print_first_keys();
-    text_.line("wait_keys<0>(s);");
+    text_.line(cat("wait_keys<", pending, ">(s);"));
     print_release("k");
     print_softmax(FlashFrame::Keys::kEdge, true);
     text_.line("if (own > 1) barrier_wait(k_full + 8 * k_slot, k_phase);");
-    print_pass_values("blocks - own");
-    text_.close();
-    print_pack();
-    print_clear();
-    text_.line("#pragma unroll 1");
-    text_.open("for (;;)");
+  }
+
+  // Processes the tile's other blocks of keys, from the last one to the first.
+  void print_other_blocks() {
     text_.open("");
-    print_tile("tile");
-    f_.print_rows("warp_row");
-    print_own();
+    print_tile_rows("tile");
     text_.line("int block = own - 2;");
     print_pass_tile();
     if (f_.flash.visible) {
@@ -305,46 +361,13 @@ class Emitter {
     }
     print_steps("block >= 0", FlashFrame::Keys::kSeen);
     text_.close();
-    text_.line(cat("if (leader) barrier_arrive(q_empty + 8 * (q_slot * ", groups_, " + group));"));
-    print_ring("q_slot", "q_phase", slots_);
-    if (draws()) {
-      print_wait_queries();
-      text_.line(cat("const unsigned next = __shfl_sync(~0u, (unsigned)", ticket(), ", 0);"));
-    } else {
-      text_.line("const unsigned next = tile + gridDim.x;");
-    }
-    text_.line("if (next >= tiles) break;");
-    text_.line("const float before[2] = {l[0], l[1]};");
-    if (!f_.flash.statistics.empty()) text_.line("const float most_before[2] = {m[0], m[1]};");
-    if (passes()) text_.line("int passed;");
-    text_.open("");
-    print_tile("next");
-    f_.print_rows("warp_row");
-    print_own();
-    if (passes()) text_.line("passed = blocks - own;");
-    if (!draws()) print_wait_queries();
-    text_.line("barrier_wait(k_full + 8 * k_slot, k_phase);");
-    print_pass_keys();
-    print_both_products();
-    print_first_keys();
-    text_.line("wait_keys<1>(s);");
-    print_release("k");
-    print_softmax(FlashFrame::Keys::kEdge, true);
-    text_.line("if (own > 1) barrier_wait(k_full + 8 * k_slot, k_phase);");
-    text_.close();
-    text_.line("wait_values<0>(o);");
-    print_release("v");
-    print_result("before", "most_before");
-    print_pass_values("passed");
-    print_pack();
-    print_clear();
-    text_.line("tile = next;");
-    text_.close();
-    print_rescale();
-    text_.line("barrier_wait(v_full + 8 * v_slot, v_phase);");
-    print_value_products();
-    text_.line("wait_values<0>(o);");
-    print_result("l", "m");
+  }
+
+  // Declares the number of the block's next tile.
+  void print_next() {
+    if (!draws()) return text_.line("const unsigned next = tile + gridDim.x;");
+    print_wait_queries();
+    text_.line(cat("const unsigned next = __shfl_sync(~0u, (unsigned)", ticket(), ", 0);"));
   }
 
   void print_wait_queries() {
