@@ -357,93 +357,126 @@ struct PointEmitter {
     body.place = {};
   }
 
+  // What a thread holds of early loads: one name per load.
+  struct Held {
+    const std::vector<const loop::Load*>& loads;
+    std::vector<std::string> names;
+    // The name for the access; "": it is not held.
+    std::string name_of(const loop::Access& access) const {
+      for (size_t i = 0; i < loads.size(); ++i)
+        if (&loads[i]->access == &access) return names[i];
+      return "";
+    }
+  };
+
   void print_run(const Strip& run, const std::vector<const loop::Load*>& loads,
                  const std::vector<std::string>& dividers, int vectors) {
-    const loop::Dim& last = parallel.back();
-    auto is_vector = [&](const loop::Access& access) {
-      return std::any_of(run.vectors.begin(), run.vectors.end(),
-                         [&](const loop::Stmt* stmt) { return loop::access_of(*stmt) == &access; });
+    const Held held = declare_held(run, loads, vectors);
+    print_held_loads(run, held, open_vectors(run, dividers, vectors));
+    text.close();
+    body.place = [&](const loop::Access& access) -> std::string {
+      const std::string name = held.name_of(access);
+      return name.empty() ? "" : name + "[v][u]";
     };
-    std::vector<std::string> held;
+    const std::vector<std::string> digits = open_vectors(run, dividers, vectors);
+    const std::string first = cat("((int64_t)", digits.back(), ")");
+    print_strip(text, body, program, nest.body, run, first, [&](const loop::Stmt& stmt) -> std::string {
+      const loop::Access* access = loop::access_of(stmt);
+      const std::string name = access ? held.name_of(*access) : "";
+      return name.empty() ? "" : name + "[v]";
+    });
+    text.close();
+    body.place = {};
+  }
+
+  static bool is_vector(const Strip& run, const loop::Access& access) {
+    return std::any_of(run.vectors.begin(), run.vectors.end(),
+                       [&](const loop::Stmt* stmt) { return loop::access_of(*stmt) == &access; });
+  }
+
+  Held declare_held(const Strip& run, const std::vector<const loop::Load*>& loads, int vectors) {
+    Held held{loads, {}};
     for (const loop::Load* load : loads) {
       const std::string type = text.storage_type(program[load->access.buffer].dtype);
-      held.push_back(text.fresh("held"));
-      text.line(is_vector(load->access)
-                    ? cat("Vec<", type, ", ", run.width, "> ", held.back(), "[", vectors, "];")
-                    : cat(type, " ", held.back(), "[", vectors, "][", run.width, "];"));
+      const std::string& name = held.names.emplace_back(text.fresh("held"));
+      text.line(is_vector(run, load->access)
+                    ? cat("Vec<", type, ", ", run.width, "> ", name, "[", vectors, "];")
+                    : cat(type, " ", name, "[", vectors, "][", run.width, "];"));
     }
-    auto each = [&](const std::function<void(const std::vector<std::string>&)>& inside) {
-      text.line("#pragma unroll");
-      text.open(cat("for (int v = 0; v < ", vectors, "; ++v)"));
-      text.line(cat("const unsigned point = block + (threadIdx.x + v * ", kThreads, ") * ", run.width, ";"));
-      inside(print_digits(dividers));
-      text.close();
-    };
-    each([&](const std::vector<std::string>& digits) {
-      std::vector<size_t> others;
-      for (size_t i = 0; i < loads.size(); ++i)
-        if (is_vector(loads[i]->access))
-          text.line(cat(held[i], "[v] = sd_load<", run.width, ">(", text.pointer(loads[i]->access.buffer),
-                        " + point);"));
-        else
-          others.push_back(i);
-      if (others.empty()) return;
-      auto print = [&] {
-        for (size_t i : others) {
-          const loop::Access& access = loads[i]->access;
-          text.line(cat(held[i], "[v][u] = ", text.pointer(access.buffer), "[", body.offset(access), "];"));
-        }
-      };
-      auto each_point = [&] {
-        text.line("#pragma unroll");
-        text.open(cat("for (int u = 0; u < ", run.width, "; ++u)"));
-      };
-      // Most vectors end before the dim does.
-      if (parallel.size() > 1)
-        text.open(
-            cat("if (", digits.back(), " + ", run.width, "u <= (unsigned)", body.index(last.extent), ")"));
-      each_point();
-      body.set_index(last.var, cat("((int64_t)", digits.back(), " + u)"));
-      print();
-      text.close();
-      if (parallel.size() == 1) return;
-      text.close();
-      text.open("else");
-      std::vector<std::string> now;
-      for (size_t d = 0; d < parallel.size(); ++d) {
-        now.push_back(text.fresh("t"));
-        text.line(cat("unsigned ", now[d], " = ", digits[d], ";"));
-        body.set_index(parallel[d].var, cat("((int64_t)", now[d], ")"));
-      }
-      each_point();
-      print();
-      std::string carry;
-      for (size_t d = parallel.size(); d-- > 1;) {
-        text.line(cat(carry.empty() ? "" : cat("if (", carry, ") "), "++", now[d], ";"));
-        const std::string next = text.fresh("t");
-        text.line(
-            cat("const bool ", next, " = ", now[d], " == (unsigned)", body.index(parallel[d].extent), ";"));
-        text.line(cat("if (", next, ") ", now[d], " = 0;"));
-        carry = next;
-      }
-      text.line(cat("if (", carry, ") ++", now[0], ";"));
-      text.close();
-      text.close();
-    });
-    body.place = [&](const loop::Access& access) -> std::string {
-      for (size_t i = 0; i < loads.size(); ++i)
-        if (&loads[i]->access == &access) return held[i] + "[v][u]";
-      return "";
-    };
-    each([&](const std::vector<std::string>& digits) {
-      print_strip(text, body, program, nest.body, run, cat("((int64_t)", digits.back(), ")"),
-                  [&](const loop::Stmt& stmt) -> std::string {
-                    for (size_t i = 0; i < loads.size(); ++i)
-                      if (&loads[i]->access == loop::access_of(stmt)) return held[i] + "[v]";
-                    return "";
-                  });
-    });
-    body.place = {};
+    return held;
+  }
+
+  // Opens a loop over a thread's vectors and declares the indices of a vector's first point. Returns their
+  // names.
+  std::vector<std::string> open_vectors(const Strip& run, const std::vector<std::string>& dividers,
+                                        int vectors) {
+    text.line("#pragma unroll");
+    text.open(cat("for (int v = 0; v < ", vectors, "; ++v)"));
+    text.line(cat("const unsigned point = block + (threadIdx.x + v * ", kThreads, ") * ", run.width, ";"));
+    return print_digits(dividers);
+  }
+
+  void open_vector_points(const Strip& run) {
+    text.line("#pragma unroll");
+    text.open(cat("for (int u = 0; u < ", run.width, "; ++u)"));
+  }
+
+  // Prints the early loads of the points of vector `v`, the first of which has the indices `digits`.
+  void print_held_loads(const Strip& run, const Held& held, const std::vector<std::string>& digits) {
+    std::vector<size_t> others;
+    for (size_t i = 0; i < held.loads.size(); ++i)
+      if (is_vector(run, held.loads[i]->access))
+        text.line(cat(held.names[i], "[v] = sd_load<", run.width, ">(",
+                      text.pointer(held.loads[i]->access.buffer), " + point);"));
+      else
+        others.push_back(i);
+    if (others.empty()) return;
+    const loop::Dim& last = parallel.back();
+    // Most vectors end before the dim does.
+    if (parallel.size() > 1)
+      text.open(
+          cat("if (", digits.back(), " + ", run.width, "u <= (unsigned)", body.index(last.extent), ")"));
+    open_vector_points(run);
+    body.set_index(last.var, cat("((int64_t)", digits.back(), " + u)"));
+    print_point_loads(held, others);
+    text.close();
+    if (parallel.size() == 1) return;
+    text.close();
+    text.open("else");
+    print_wrapping_loads(run, held, others, digits);
+    text.close();
+  }
+
+  // Prints these loads, by their numbers, for a single point.
+  void print_point_loads(const Held& held, const std::vector<size_t>& numbers) {
+    for (size_t i : numbers) {
+      const loop::Access& access = held.loads[i]->access;
+      text.line(cat(held.names[i], "[v][u] = ", text.pointer(access.buffer), "[", body.offset(access), "];"));
+    }
+  }
+
+  // The same for all points of a vector that may continue beyond the end of the fastest dim.
+  void print_wrapping_loads(const Strip& run, const Held& held, const std::vector<size_t>& numbers,
+                            const std::vector<std::string>& digits) {
+    std::vector<std::string> now;
+    for (size_t d = 0; d < parallel.size(); ++d) {
+      now.push_back(text.fresh("t"));
+      text.line(cat("unsigned ", now[d], " = ", digits[d], ";"));
+      body.set_index(parallel[d].var, cat("((int64_t)", now[d], ")"));
+    }
+    open_vector_points(run);
+    print_point_loads(held, numbers);
+    std::string carry;
+    for (size_t d = parallel.size(); d-- > 1;) {
+      text.line(cat(carry.empty() ? "" : cat("if (", carry, ") "), "++", now[d], ";"));
+      const std::string next = text.fresh("t");
+      text.line(
+          cat("const bool ", next, " = ", now[d], " == (unsigned)", body.index(parallel[d].extent), ";"));
+      text.line(cat("if (", next, ") ", now[d], " = 0;"));
+      carry = next;
+    }
+    text.line(cat("if (", carry, ") ++", now[0], ";"));
+    text.close();
   }
 
   // Loads that determine the indices of updates are issued for several updates at once: an owner does few
