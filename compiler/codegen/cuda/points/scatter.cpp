@@ -1,7 +1,6 @@
 #include "compiler/codegen/cuda/points/scatter.h"
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -334,39 +333,14 @@ class SortedUpdates {
 
   // Adds the pieces: the parts of a run between multiples of kPiece.
   DeviceKernel add(int which) const {
-    loop::Nest nest = nest_;  // indices are valid here: keys() has checked them
-    loop::for_each_stmt(nest.body, [](loop::Stmt& stmt) {
-      if (auto* bind = std::get_if<loop::Bind>(&stmt.node);
-          bind && bind->mode == loop::Bind::OutOfRange::kError)
-        bind->mode = loop::Bind::OutOfRange::kSkip;
-    });
+    const loop::Nest nest = unchecked_nest();
     KernelText text(program_, kCudaText);
     Body body(text, nest);
     declare_list(text, which, "");
     const std::string type = declare_pieces(text);
     open_jobs(text, "updates * each");
     text.line("const int64_t at = job / each, point = job % each;");
-    // The keys are compared after loading, so the first loads are issued together.
-    const auto each_of = [&](const std::function<void()>& inside) {
-      text.line("#pragma unroll");
-      text.open(cat("for (int u = 0; u < ", kAddTogether, "; ++u)"));
-      inside();
-      text.close();
-    };
-    const auto fetch = [&](const char* from) {
-      each_of([&] {
-        text.line(cat("const int64_t i = sd_min(", from, " + u, updates - 1);"));
-        text.line("near[u] = keys[i];");
-        text.line("id[u] = ids[i];");
-      });
-    };
-    text.line(cat("unsigned near[", kAddTogether, "], id[", kAddTogether, "];"));
-    fetch("at");
-    text.line("const unsigned key = near[0], before = keys[sd_max(at - 1, 0)];");
-    text.line(cat("if (key == (unsigned)", text.size(rows_), ") continue;"));
-    text.line("const bool head = at == 0 || before != key;");
-    text.line(cat("if (!head && at % ", kPiece, ") continue;"));
-    text.line(cat("const int64_t end = sd_min(at / ", kPiece, " * ", kPiece, " + ", kPiece, ", updates);"));
+    print_piece(text);
     text.open("");
     text.line("int64_t rest = point;");
     print_indices(text, body, points_);
@@ -378,31 +352,70 @@ class SortedUpdates {
     text.line("int64_t place = 0, next = at;");
     text.line("int more = 0;");
     text.open("for (;;)");
+    print_updates(text, body, nest);
+    text.line("next += more;");
+    text.line(cat("if (more < ", kAddTogether, ") break;"));
+    print_fetch(text, "next");
+    text.close();
+    print_piece_result(text, body);
+    text.close();
+    text.close();
+    return finish(text, blocks_of(updates_ * each_), kThreads);
+  }
+
+  // The nest without checks of its indices, which keys() has done.
+  loop::Nest unchecked_nest() const {
+    loop::Nest nest = nest_;
+    loop::for_each_stmt(nest.body, [](loop::Stmt& stmt) {
+      if (auto* bind = std::get_if<loop::Bind>(&stmt.node);
+          bind && bind->mode == loop::Bind::OutOfRange::kError)
+        bind->mode = loop::Bind::OutOfRange::kSkip;
+    });
+    return nest;
+  }
+
+  static void open_each(KernelText& text) {
+    text.line("#pragma unroll");
+    text.open(cat("for (int u = 0; u < ", kAddTogether, "; ++u)"));
+  }
+
+  // Opens two blocks: a loop over the updates that are added together, and a branch for those of the piece.
+  void open_each_update(KernelText& text, Body& body) const {
+    open_each(text);
+    text.open("if (u < more)");
+    text.line("int64_t rest = id[u];");
+    print_indices(text, body, items_);
+  }
+
+  // Loads the keys and numbers of the updates from position `from` on.
+  static void print_fetch(KernelText& text, const std::string& from) {
+    open_each(text);
+    text.line(cat("const int64_t i = sd_min(", from, " + u, updates - 1);"));
+    text.line("near[u] = keys[i];");
+    text.line("id[u] = ids[i];");
+    text.close();
+  }
+
+  // Declares the piece that begins at `at`, and continues with the next job if none does. The keys are
+  // compared after loading, so the first loads are issued together.
+  void print_piece(KernelText& text) const {
+    text.line(cat("unsigned near[", kAddTogether, "], id[", kAddTogether, "];"));
+    print_fetch(text, "at");
+    text.line("const unsigned key = near[0], before = keys[sd_max(at - 1, 0)];");
+    text.line(cat("if (key == (unsigned)", text.size(rows_), ") continue;"));
+    text.line("const bool head = at == 0 || before != key;");
+    text.line(cat("if (!head && at % ", kPiece, ") continue;"));
+    text.line(cat("const int64_t end = sd_min(at / ", kPiece, " * ", kPiece, " + ", kPiece, ", updates);"));
+  }
+
+  // Counts the piece's updates among those that were fetched, and adds them to `total`.
+  void print_updates(KernelText& text, Body& body, const loop::Nest& nest) const {
     text.line("more = 0;");
-    each_of([&] { text.line("more += next + u < end && near[u] == key;"); });
+    open_each(text);
+    text.line("more += next + u < end && near[u] == key;");
+    text.close();
     const std::vector<const loop::Load*> early = early_loads(nest);
-    std::vector<std::string> held;
-    for (const loop::Load* load : early) {
-      held.push_back(text.fresh("held"));
-      text.line(cat(text.storage_type(program_[load->access.buffer].dtype), " ", held.back(), "[",
-                    kAddTogether, "];"));
-    }
-    const auto each_update = [&](const std::function<void()>& inside) {
-      each_of([&] {
-        text.open("if (u < more)");
-        text.line("int64_t rest = id[u];");
-        print_indices(text, body, items_);
-        inside();
-        text.close();
-      });
-    };
-    if (!early.empty())
-      each_update([&] {
-        for (size_t i = 0; i < early.size(); ++i) {
-          const loop::Access& access = early[i]->access;
-          text.line(cat(held[i], "[u] = ", text.pointer(access.buffer), "[", body.offset(access), "];"));
-        }
-      });
+    const std::vector<std::string> held = print_early(text, body, early);
     body.place = [&](const loop::Access& access) -> std::string {
       for (size_t i = 0; i < early.size(); ++i)
         if (&early[i]->access == &access) return held[i] + "[u]";
@@ -415,11 +428,36 @@ class SortedUpdates {
       text.close();
       print_combine(text, body, "total", value);
     };
-    each_update([&] { body.print(nest.body); });
-    text.line("next += more;");
-    text.line(cat("if (more < ", kAddTogether, ") break;"));
-    fetch("next");
+    open_each_update(text, body);
+    body.print(nest.body);
     text.close();
+    text.close();
+    body.place = {};
+    body.update = {};
+  }
+
+  // Issues the loads for all updates that are added together. Returns the names of what they load.
+  std::vector<std::string> print_early(KernelText& text, Body& body,
+                                       const std::vector<const loop::Load*>& loads) const {
+    std::vector<std::string> held;
+    for (const loop::Load* load : loads) {
+      held.push_back(text.fresh("held"));
+      text.line(cat(text.storage_type(program_[load->access.buffer].dtype), " ", held.back(), "[",
+                    kAddTogether, "];"));
+    }
+    if (loads.empty()) return held;
+    open_each_update(text, body);
+    for (size_t i = 0; i < loads.size(); ++i) {
+      const loop::Access& access = loads[i]->access;
+      text.line(cat(held[i], "[u] = ", text.pointer(access.buffer), "[", body.offset(access), "];"));
+    }
+    text.close();
+    text.close();
+    return held;
+  }
+
+  // Stores `total` to its element, or for join() if the piece's run is cut.
+  void print_piece_result(KernelText& text, Body& body) const {
     text.open("if (head && (next == updates || keys[next] != key))");
     print_result(text, body);
     text.close();
@@ -428,9 +466,6 @@ class SortedUpdates {
     text.line("sums[slot] = total;");
     text.line("places[slot] = place;");
     text.close();
-    text.close();
-    text.close();
-    return finish(text, blocks_of(updates_ * each_), kThreads);
   }
 
   // Adds the pieces of cut runs; the first piece of such a run ends at a multiple of kPiece.
