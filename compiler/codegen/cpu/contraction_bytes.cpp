@@ -13,6 +13,27 @@ namespace stridec::codegen::cpu {
 namespace {
 
 constexpr std::string_view kUnroll = "#pragma clang loop unroll(full)";
+constexpr std::string_view kEachRow = "for (int i = 0; i < R; ++i)";
+
+int64_t vectors_of(const ContractionFrame& f) { return f.plan.panel / f.lanes; }
+std::string each_vector(const ContractionFrame& f) {
+  return cat("for (int64_t v = 0; v < ", vectors_of(f), "; ++v)");
+}
+std::string column_text(const ContractionFrame& f) { return cat("(v * ", f.lanes, ")"); }
+
+// The lowest `bits` bits of each byte.
+std::string_view byte_mask(int bits) {
+  return bits == 8 ? "0xffffffffu" : bits == 4 ? "0x0f0f0f0fu" : "0x03030303u";
+}
+
+void unrolled_line(KernelText& text, const std::string& line) {
+  text.line(std::string(kUnroll));
+  text.line(line);
+}
+void open_unrolled(KernelText& text, std::string_view loop) {
+  text.line(std::string(kUnroll));
+  text.open(std::string(loop));
+}
 
 const loop::Let* let_of(const std::vector<const loop::Stmt*>& slice, loop::ValueId value, loop::ScalarOp op) {
   const std::vector<const loop::Stmt*> own = kernels::slice_of(slice, value);
@@ -91,13 +112,8 @@ void CompactColumns::print_bytes_of_row() {
 
 void CompactColumns::print_byte_products() {
   KernelText& text = f_.text;
-  const std::string floats = text.value_type(DType::kF32, f_.lanes),
-                    ints = text.value_type(DType::kI32, f_.lanes);
-  const int64_t vectors = f_.plan.panel / f_.lanes, blocks = depth_ / block_;
-  const int count = words_->count(), parts = count / 4, rows = f_.plan.kernel->rows;
-  const std::string each_row = "for (int i = 0; i < R; ++i)",
-                    each = cat("for (int64_t v = 0; v < ", vectors, "; ++v)");
-  const std::string column = cat("(v * ", f_.lanes, ")"), at = cat("(i * ", vectors, " + v) * ", f_.lanes);
+  const std::string floats = text.value_type(DType::kF32, f_.lanes);
+  const int64_t blocks = depth_ / block_;
   text.open("const auto multiply = [=]<int R>(f32* tile, int64_t row) __attribute__((always_inline))");
   text.line(cat("const i8* const x = row_bytes + row * ", depth_, ";"));
   text.line(cat("const f32 *const x_scales = row_scales + row * ", blocks,
@@ -106,72 +122,77 @@ void CompactColumns::print_byte_products() {
                 "*)(tile + l) = (", floats, ")0;"));
   print_blocks([&](const std::string& block, int64_t words, int64_t) {
     print_ahead(false, block, "");
-    text.line(cat(ints, " dot[R][", vectors, "];"));
-    text.line(std::string(kUnroll));
-    text.line(each_row);
-    text.line(std::string(kUnroll));
-    text.line(cat("  ", each, " dot[i][v] = (", ints, ")0;"));
-    print_words(block, words, 0, [&](const std::string& word, int64_t) {
-      text.line(cat(ints, " word_of[", vectors, "];"));
-      text.line(std::string(kUnroll));
-      text.open(each);
-      Body body = lanes_at(column, block, word);
-      print_values(body, 0, words_->word);
-      text.line(cat("word_of[v] = ", body.lanes(words_->word), ";"));
-      text.close();
-      text.line(std::string(kUnroll));
-      text.open(cat("for (int part = 0; part < ", parts, "; ++part)"));
-      text.line(cat(ints, " numbers[", vectors, "];"));
-      text.line(std::string(kUnroll));
-      const std::string mask = cat("0x", std::string(words_->bits == 8   ? "ffffffffu"
-                                                     : words_->bits == 4 ? "0f0f0f0fu"
-                                                                         : "03030303u"));
-      text.line(cat(each, " numbers[v] = (word_of[v] >> (part * ", words_->bits, ")) & (", ints, ")((i32)",
-                    mask, ");"));
-      text.line(std::string(kUnroll));
-      text.open(each_row);
-      text.line("i32 four;");
-      text.line(cat("__builtin_memcpy(&four, x + i * ", depth_, " + (", block, " * ", words, " + ", word,
-                    ") * ", count, " + part * 4, 4);"));
-      text.line(std::string(kUnroll));
-      text.line(
-          cat(each, " dot[i][v] = __builtin_ia32_vpdpbusd512(dot[i][v], numbers[v], (", ints, ")(four));"));
-      text.close();
-      text.close();
-    });
-    text.line(std::string(kUnroll));
-    text.open(each);
-    Body body = lanes_at(column, block, "0");
-    std::string scale;
-    for (loop::ValueId multiplier : multipliers_) {
-      print_values(body, 0, multiplier);
-      scale += cat(scale.empty() ? "" : " * ", body.lanes(multiplier));
-    }
-    text.line(cat("const ", floats, " scale = ", scale.empty() ? cat("(", floats, ")(1.0f)") : scale, ";"));
-    if (words_->zero) {
-      print_values(body, 0, *words_->zero);
-      text.line(cat("const ", floats, " zero = ", body.lanes(*words_->zero), ";"));
-    }
-    text.line(std::string(kUnroll));
-    text.open(each_row);
-    text.line(cat(floats, " sum = __builtin_convertvector(dot[i][v], ", floats, ");"));
-    if (words_->zero)
-      text.line(cat("sum = __builtin_elementwise_fma(zero, (", floats, ")(-x_sums[i * ", blocks, " + ", block,
-                    "]), sum);"));
-    text.line(cat(floats, "* const to = (", floats, "*)(tile + ", at, ");"));
-    text.line(
-        cat("*to = __builtin_elementwise_fma(sum, scale * x_scales[i * ", blocks, " + ", block, "], *to);"));
-    text.close();
-    text.close();
+    print_dots(block, words);
+    print_scaled_dots(block);
   });
   text.close(";");
   text.open("const auto products = [=](f32* tile, int64_t row, int64_t rows)");
   text.open("switch (rows)");
+  const int rows = f_.plan.kernel->rows;
   for (int r = 1; r <= rows; ++r)
     text.line(cat(r < rows ? cat("case ", r, ":") : std::string("default:"),
                   " return multiply.template operator()<", r, ">(tile, row);"));
   text.close();
   text.close(";");
+}
+
+void CompactColumns::print_dots(const std::string& block, int64_t words) {
+  KernelText& text = f_.text;
+  const std::string ints = text.value_type(DType::kI32, f_.lanes), each = each_vector(f_);
+  const int64_t vectors = vectors_of(f_);
+  const int count = words_->count(), parts = count / 4;
+  text.line(cat(ints, " dot[R][", vectors, "];"));
+  unrolled_line(text, std::string(kEachRow));
+  unrolled_line(text, cat("  ", each, " dot[i][v] = (", ints, ")0;"));
+  print_words(block, words, 0, [&](const std::string& word, int64_t) {
+    text.line(cat(ints, " word_of[", vectors, "];"));
+    open_unrolled(text, each);
+    Body body = lanes_at(column_text(f_), block, word);
+    print_values(body, 0, words_->word);
+    text.line(cat("word_of[v] = ", body.lanes(words_->word), ";"));
+    text.close();
+    open_unrolled(text, cat("for (int part = 0; part < ", parts, "; ++part)"));
+    text.line(cat(ints, " numbers[", vectors, "];"));
+    unrolled_line(text, cat(each, " numbers[v] = (word_of[v] >> (part * ", words_->bits, ")) & (", ints,
+                            ")((i32)", byte_mask(words_->bits), ");"));
+    open_unrolled(text, kEachRow);
+    text.line("i32 four;");
+    text.line(cat("__builtin_memcpy(&four, x + i * ", depth_, " + (", block, " * ", words, " + ", word,
+                  ") * ", count, " + part * 4, 4);"));
+    unrolled_line(text, cat(each, " dot[i][v] = __builtin_ia32_vpdpbusd512(dot[i][v], numbers[v], (", ints,
+                            ")(four));"));
+    text.close();
+    text.close();
+  });
+}
+
+void CompactColumns::print_scaled_dots(const std::string& block) {
+  KernelText& text = f_.text;
+  const std::string floats = text.value_type(DType::kF32, f_.lanes);
+  const int64_t blocks = depth_ / block_;
+  open_unrolled(text, each_vector(f_));
+  Body body = lanes_at(column_text(f_), block, "0");
+  std::string scale;
+  for (loop::ValueId multiplier : multipliers_) {
+    print_values(body, 0, multiplier);
+    scale += cat(scale.empty() ? "" : " * ", body.lanes(multiplier));
+  }
+  text.line(cat("const ", floats, " scale = ", scale.empty() ? cat("(", floats, ")(1.0f)") : scale, ";"));
+  if (words_->zero) {
+    print_values(body, 0, *words_->zero);
+    text.line(cat("const ", floats, " zero = ", body.lanes(*words_->zero), ";"));
+  }
+  open_unrolled(text, kEachRow);
+  text.line(cat(floats, " sum = __builtin_convertvector(dot[i][v], ", floats, ");"));
+  if (words_->zero)
+    text.line(cat("sum = __builtin_elementwise_fma(zero, (", floats, ")(-x_sums[i * ", blocks, " + ", block,
+                  "]), sum);"));
+  text.line(
+      cat(floats, "* const to = (", floats, "*)(tile + (i * ", vectors_of(f_), " + v) * ", f_.lanes, ");"));
+  text.line(
+      cat("*to = __builtin_elementwise_fma(sum, scale * x_scales[i * ", blocks, " + ", block, "], *to);"));
+  text.close();
+  text.close();
 }
 
 }  // namespace stridec::codegen::cpu
