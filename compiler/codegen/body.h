@@ -284,6 +284,16 @@ class Body {
                             const std::function<void()>& inside);
   // Prints a reduction with lanes along dim number `along`.
   void print_reduce_along(const loop::Reduce& reduce, size_t along);
+  struct Along;                                  // such a reduction
+  struct Sums;                                   // names of its accumulators, or of their totals
+  int chains_along(const loop::Dim& dim) const;  // vectors of partial results
+  Sums declare_sums(const Along& a);             // with the reduction's start value
+  void start_chains(const Along& a, const std::string& array, size_t part);
+  void combine_sums(const Along& a, const Sums& into, const Sums& from);
+  // Declares the values that a point, or a vector of them, yields; in lanes that are not live the start
+  // value. Returns their names.
+  std::vector<std::string> print_yields(const Along& a, const std::string& live);
+  void print_whole(const Along& a, const Sums& sums);  // the results, from all accumulators
   // Combines the lanes of the vectors `parts`; returns the names of the results.
   std::vector<std::string> print_tree(const loop::Reduce& reduce, std::vector<std::string> parts, int width);
   void set_results(const loop::Reduce& reduce, const std::vector<std::string>& parts, int width);

@@ -123,111 +123,134 @@ void Body::print_reduces(std::span<Body> bodies, const loop::Reduce& reduce,
   }
 }
 
-// `chains` vectors of partial results, and a scalar for the tail if there are no masks. They are combined in
-// a fixed tree.
-void Body::print_reduce_along(const loop::Reduce& reduce, size_t along) {
-  const std::vector<DType> dtypes = dtypes_of(reduce);
-  const size_t parts = dtypes.size();
-  const loop::Dim& dim = reduce.dims[along];
-  const int width = inner_.width.at(dim.var);
-  auto wanted = inner_.accumulators.find(dim.var);
+// A reduction with lanes along `dim`. Each part of its result has `chains` vectors of partial results, and a
+// scalar for the tail if there are no masks. They are combined in a fixed tree.
+struct Body::Along {
+  const loop::Reduce& reduce;
+  const loop::Dim& dim;
+  const std::vector<DType> dtypes;
+  const int width, chains;
+  bool scalar_tail = false;
+
+  std::string each_chain() const { return cat("for (int u = 0; u < ", chains, "; ++u)"); }
+};
+
+struct Body::Sums {
+  std::vector<std::string> arrays, scalars;
+};
+
+int Body::chains_along(const loop::Dim& dim) const {
+  const auto wanted = inner_.accumulators.find(dim.var);
   int chains = wanted == inner_.accumulators.end() ? 1 : wanted->second;
   const std::optional<int64_t> extent = sym::as_const(dim.extent);
-  while (chains > 1 && extent && *extent < width * chains) chains /= 2;
+  while (chains > 1 && extent && *extent < inner_.width.at(dim.var) * chains) chains /= 2;
+  return chains;
+}
 
+void Body::print_reduce_along(const loop::Reduce& reduce, size_t along) {
+  const loop::Dim& dim = reduce.dims[along];
+  Along a{reduce, dim, dtypes_of(reduce), inner_.width.at(dim.var), chains_along(dim)};
+  const std::optional<int64_t> extent = sym::as_const(dim.extent);
   std::vector<loop::Dim> loops = reduce.dims;
   std::rotate(loops.begin() + static_cast<std::ptrdiff_t>(along),
               loops.begin() + static_cast<std::ptrdiff_t>(along) + 1, loops.end());
-  const int64_t tail = text_.target().avx512 ? 0 : extent ? *extent % width : width - 1;
-  std::optional<Blocks> blocks = blocks_of(reduce, loops, int64_t{width} * chains, tail);
+  const int64_t tail = text_.target().avx512 ? 0 : extent ? *extent % a.width : a.width - 1;
+  std::optional<Blocks> blocks = blocks_of(reduce, loops, int64_t{a.width} * a.chains, tail);
   loops.pop_back();
   const bool here = blocks && blocks->loop == loops.size();
-  const bool scalar_tail = !text_.target().avx512 && (here || !extent || *extent % width != 0);
+  a.scalar_tail = !text_.target().avx512 && (here || !extent || *extent % a.width != 0);
 
-  struct Sums {
-    std::vector<std::string> arrays, scalars;
-  };
-  const std::string each_chain = cat("for (int u = 0; u < ", chains, "; ++u)");
-  const auto start = [&](const std::string& array, size_t part) {
-    text_.line("#pragma clang loop unroll(full)");
-    text_.line(cat(each_chain, " ", array, "[u] = (", text_.value_type(dtypes[part], width), ")(",
-                   identity(reduce.combine, dtypes[part], part), ");"));
-  };
-  const auto declare = [&] {
-    Sums sums;
-    for (size_t p = 0; p < parts; ++p) {
-      sums.arrays.push_back(text_.fresh("a"));
-      text_.line(cat(text_.value_type(dtypes[p], width), " ", sums.arrays[p], "[", chains, "];"));
-      start(sums.arrays[p], p);
-      if (!scalar_tail) continue;
-      sums.scalars.push_back(text_.fresh("a"));
-      text_.line(cat(text_.value_type(dtypes[p]), " ", sums.scalars[p], " = ",
-                     identity(reduce.combine, dtypes[p], p), ";"));
-    }
-    return sums;
-  };
-  const auto combine = [&](const Sums& into, const Sums& from) {
-    text_.line("#pragma clang loop unroll(full)");
-    text_.open(each_chain);
-    print_combine(reduce.combine, elements(into.arrays, "u"), elements(from.arrays, "u"), dtypes, width);
-    text_.close();
-    if (scalar_tail) print_combine(reduce.combine, into.scalars, from.scalars, dtypes, 1);
-  };
-  const Sums sums = declare(), totals = blocks ? declare() : Sums{};
+  const Sums sums = declare_sums(a), totals = blocks ? declare_sums(a) : Sums{};
   if (blocks) {
     text_.line(cat("int64_t ", blocks->taken, " = 0;"));
     blocks->print_flush = [&] {
-      combine(totals, sums);
-      for (size_t p = 0; p < parts; ++p) start(sums.arrays[p], p);
+      combine_sums(a, totals, sums);
+      for (size_t p = 0; p < a.dtypes.size(); ++p) start_chains(a, sums.arrays[p], p);
       print_start(reduce, sums.scalars, 1);
     };
   }
-
   const auto add = [&](const std::string& chain, const std::string& live) {
     print(reduce.body);
-    std::vector<std::string> from;
-    for (size_t p = 0; p < parts; ++p) {
-      std::string yielded = widened(value(reduce.yields[p]), width_);
-      if (!live.empty()) {
-        text_.use("from_bits", width_);
-        text_.use(cat("select.", text_.value_type(dtypes[p])), width_);
-        const std::string type = text_.value_type(dtypes[p], width_);
-        yielded = cat("sd_select(sd_", text_.value_type(DType::kBool, width_), "(", live, "), ", yielded,
-                      ", (", type, ")(", identity(reduce.combine, dtypes[p], p), "))");
-      }
-      from.push_back(text_.fresh("v"));
-      text_.line(cat("const ", text_.value_type(dtypes[p], width_), " ", from[p], " = ", yielded, ";"));
-    }
+    const std::vector<std::string> from = print_yields(a, live);
     print_combine(reduce.combine,
                   width_ == 1 ? sums.scalars : elements(sums.arrays, chain.empty() ? "0" : chain), from,
-                  dtypes, width_);
+                  a.dtypes, width_);
   };
-  print_loops(
-      loops, 0,
-      [&] {
-        text_.open("");
-        const std::string count = index(dim.extent);  // before the facts state that it is at least 1
-        const sym::Facts outer = facts_;
-        facts_.set_index(dim.var, dim.extent);
-        if (here)
-          print_blocks(*blocks, count, [&](const std::string& from, const std::string& to) {
-            print_strips(dim.var, from, to, std::nullopt, width, chains, add, true);
-          });
-        else
-          print_strips(dim.var, "0", count, extent, width, chains, add, true);
-        facts_ = outer;
-        text_.close();
-      },
-      blocks ? &*blocks : nullptr);
-  if (blocks) combine(sums, totals);
+  const auto print_dim = [&] {
+    text_.open("");
+    const std::string count = index(dim.extent);  // before the facts state that it is at least 1
+    const sym::Facts outer = facts_;
+    facts_.set_index(dim.var, dim.extent);
+    if (here)
+      print_blocks(*blocks, count, [&](const std::string& from, const std::string& to) {
+        print_strips(dim.var, from, to, std::nullopt, a.width, a.chains, add, true);
+      });
+    else
+      print_strips(dim.var, "0", count, extent, a.width, a.chains, add, true);
+    facts_ = outer;
+    text_.close();
+  };
+  print_loops(loops, 0, print_dim, blocks ? &*blocks : nullptr);
+  if (blocks) combine_sums(a, sums, totals);
+  print_whole(a, sums);
+}
 
-  for (int half = chains / 2; half >= 1; half /= 2)
+Body::Sums Body::declare_sums(const Along& a) {
+  Sums sums;
+  for (size_t p = 0; p < a.dtypes.size(); ++p) {
+    sums.arrays.push_back(text_.fresh("a"));
+    text_.line(cat(text_.value_type(a.dtypes[p], a.width), " ", sums.arrays[p], "[", a.chains, "];"));
+    start_chains(a, sums.arrays[p], p);
+    if (!a.scalar_tail) continue;
+    sums.scalars.push_back(text_.fresh("a"));
+    text_.line(cat(text_.value_type(a.dtypes[p]), " ", sums.scalars[p], " = ",
+                   identity(a.reduce.combine, a.dtypes[p], p), ";"));
+  }
+  return sums;
+}
+
+void Body::start_chains(const Along& a, const std::string& array, size_t part) {
+  text_.line("#pragma clang loop unroll(full)");
+  text_.line(cat(a.each_chain(), " ", array, "[u] = (", text_.value_type(a.dtypes[part], a.width), ")(",
+                 identity(a.reduce.combine, a.dtypes[part], part), ");"));
+}
+
+void Body::combine_sums(const Along& a, const Sums& into, const Sums& from) {
+  const loop::Combine combine = a.reduce.combine;
+  text_.line("#pragma clang loop unroll(full)");
+  text_.open(a.each_chain());
+  print_combine(combine, elements(into.arrays, "u"), elements(from.arrays, "u"), a.dtypes, a.width);
+  text_.close();
+  if (a.scalar_tail) print_combine(combine, into.scalars, from.scalars, a.dtypes, 1);
+}
+
+std::vector<std::string> Body::print_yields(const Along& a, const std::string& live) {
+  std::vector<std::string> out;
+  for (size_t p = 0; p < a.dtypes.size(); ++p) {
+    const DType dtype = a.dtypes[p];
+    std::string yielded = widened(value(a.reduce.yields[p]), width_);
+    if (!live.empty()) {
+      text_.use("from_bits", width_);
+      text_.use(cat("select.", text_.value_type(dtype)), width_);
+      const std::string type = text_.value_type(dtype, width_);
+      yielded = cat("sd_select(sd_", text_.value_type(DType::kBool, width_), "(", live, "), ", yielded, ", (",
+                    type, ")(", identity(a.reduce.combine, dtype, p), "))");
+    }
+    out.push_back(text_.fresh("v"));
+    text_.line(cat("const ", text_.value_type(dtype, width_), " ", out[p], " = ", yielded, ";"));
+  }
+  return out;
+}
+
+void Body::print_whole(const Along& a, const Sums& sums) {
+  const loop::Combine combine = a.reduce.combine;
+  for (int half = a.chains / 2; half >= 1; half /= 2)
     for (int u = 0; u < half; ++u)
-      print_combine(reduce.combine, elements(sums.arrays, cat(u)), elements(sums.arrays, cat(u + half)),
-                    dtypes, width);
-  const std::vector<std::string> whole = print_tree(reduce, elements(sums.arrays, "0"), width);
-  if (scalar_tail) print_combine(reduce.combine, whole, sums.scalars, dtypes, 1);
-  set_results(reduce, whole, 1);
+      print_combine(combine, elements(sums.arrays, cat(u)), elements(sums.arrays, cat(u + half)), a.dtypes,
+                    a.width);
+  const std::vector<std::string> whole = print_tree(a.reduce, elements(sums.arrays, "0"), a.width);
+  if (a.scalar_tail) print_combine(combine, whole, sums.scalars, a.dtypes, 1);
+  set_results(a.reduce, whole, 1);
 }
 
 std::vector<std::string> Body::print_tree(const loop::Reduce& reduce, std::vector<std::string> now,
