@@ -212,6 +212,18 @@ class Body {
   void print_lanes(Address& at);
   bool finds_neighbours(const Address& at, const std::string& bits) const;
   void print_load(const loop::Load& load);
+  struct LaneLoad;
+  // The statement that loads all lanes by vector loads or by a single one, if they allow it.
+  std::optional<std::string> vector_load(const LaneLoad& load);
+  // Prints the load lane by lane, with cheaper alternatives if the lanes' addresses turn out to allow them.
+  void print_gather(LaneLoad& load);
+  // Prints a vector load of contiguous lanes, and opens a branch for others.
+  void open_unless_contiguous(const LaneLoad& load);
+  // Prints one vector load that covers the elements of all lanes, then a permutation. Opens two blocks, the
+  // inner one a branch for elements that are too far apart.
+  void open_unless_near(const LaneLoad& load);
+  // The loaded value, with the fill in lanes that did not load.
+  std::string filled(const loop::Load& load, const LaneLoad& lanes);
   bool print_table_load(const loop::Load& load);
   void print_store(const loop::Store& store);
   void print_update(const loop::Store& store);

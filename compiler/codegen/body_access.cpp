@@ -211,124 +211,151 @@ bool Body::print_table_load(const loop::Load& load) {
   return true;
 }
 
+// A load of one element per lane into the variable `raw`, of the storage type.
+struct Body::LaneLoad {
+  DType dtype;
+  Address at;
+  const Mask mask;
+  const std::string type, storage, raw;
+  std::string bits = {};  // the name of the lanes that load; "": all
+
+  bool uniform() const { return at.stride && at.stride->is_const(0); }
+  std::string declaration() const { return cat(storage, " ", raw, " = (", storage, ")0;"); }
+};
+
 void Body::print_load(const loop::Load& load) {
   const DType dtype = nest_.values[load.result.value].dtype;
   if (const std::string element = place ? place(load.access) : ""; !element.empty())
     return define(load.result, from_storage(element, dtype, 1), 1);
   if (print_table_load(load)) return;
-  Address at = address_of(load.access);
+  const Address at = address_of(load.access);
   const Mask mask = mask_of(load.access);
-  const bool uniform = at.stride && at.stride->is_const(0);
-  if (uniform && (mask.bits.empty() || mask.only_live)) {
+  if (at.stride && at.stride->is_const(0) && (mask.bits.empty() || mask.only_live)) {
     std::string element = from_storage(cat(at.pointer, "[", at.base, "]"), dtype, 1);
     if (!mask.condition.empty())
       element = cat("(", mask.condition, ") ? ", element, " : ", literal(load.fill));
     return define(load.result, element, 1);
   }
-
-  const std::string type = text_.value_type(dtype, width_), storage = text_.storage_type(dtype, width_);
-  const std::string raw = text_.fresh("r");
-  std::string bits;
+  LaneLoad lanes{
+      dtype, at, mask, text_.value_type(dtype, width_), text_.storage_type(dtype, width_), text_.fresh("r")};
   if (!mask.bits.empty()) {
-    bits = text_.fresh("k");
-    text_.line(cat("const u64 ", bits, " = ", mask.bits, ";"));
+    lanes.bits = text_.fresh("k");
+    text_.line(cat("const u64 ", lanes.bits, " = ", mask.bits, ";"));
   }
-  std::string declaration = cat(storage, " ", raw, " = (", storage, ")0;");
-  const bool contiguous = at.stride && at.stride->is_const(1);
-  const std::optional<int64_t> stride = at.stride ? sym::as_const(*at.stride) : std::nullopt;
-  std::string assign;
-  if (uniform) {
-    assign = cat("if (", bits, " != 0) ", raw, " = (", storage, ")(", at.pointer, "[", at.base, "]);");
-  } else if (contiguous && bits.empty()) {
-    assign =
-        cat(raw, " = *(const ", text_.unaligned_type(dtype, width_), "*)(", at.pointer, " + ", at.base, ");");
-  } else if (contiguous && has_masked_loads(text_.target(), dtype, width_)) {
-    text_.use(cat(text_.target().avx512 ? "mload." : "mload_avx2.", text_.storage_type(dtype)), width_);
-    assign = cat(raw, " = sd_mload", width_, "(", at.pointer, " + ", at.base, ", ", bits, ");");
-    if (!text_.target().avx512 && !mask.all.empty())
-      assign = cat("if (", mask.all, ") ", raw, " = *(const ", text_.unaligned_type(dtype, width_), "*)(",
-                   at.pointer, " + ", at.base, "); else ", assign);
-  } else if (stride && can_load_strided(text_, dtype, width_, *stride, !bits.empty())) {
-    assign = load_strided(text_, dtype, width_, *stride, raw, at.pointer, at.base, bits);
-  } else if (!at.spread.empty() && bits.empty() && text_.target().avx512) {
-    // One vector load of all elements in the span, then a permutation.
-    text_.use(cat("mload.", text_.storage_type(dtype)), width_);
-    int64_t elements = 1;
-    for (int64_t distance : at.spread) elements = std::max(elements, distance + 1);
-    const std::string near = text_.fresh("r");
-    assign = cat("const ", storage, " ", near, " = sd_mload", width_, "(", at.pointer, " + ", at.base, ", ",
-                 elements == 64 ? "~0ul" : cat((uint64_t{1} << elements) - 1, "ul"), "); ", raw,
-                 " = __builtin_shufflevector(", near, ", ", near, ", ",
-                 join(at.spread, ", ", [](int64_t distance) { return cat(distance); }), ");");
+  if (const std::optional<std::string> assign = vector_load(lanes)) {
+    text_.line(lanes.declaration());
+    text_.line(mask.condition.empty() ? *assign : cat("if (", mask.condition, ") { ", *assign, " }"));
   } else {
-    const std::string element = at.element("l", at.stride ? index(*at.stride) : "");
-    assign = cat("for (int l = 0; l < ", width_, "; ++l) ",
-                 bits.empty() ? "" : cat("if (", bits, " >> l & 1) "), raw, "[l] = ", element, ";");
-    text_.line(declaration);
-    declaration.clear();
-    if (!mask.condition.empty()) text_.open(cat("if (", mask.condition, ")"));
-    const bool run = finds_neighbours(at, bits);
-    if (run) {
-      const std::string first = text_.fresh("o");
-      text_.line(cat("const i64 ", first, " = ", at.first, ";"));
-      text_.open(cat("if (", at.last, " - ", first, " == ", width_ - 1, ")"));
-      if (bits.empty()) {
-        text_.line(cat(raw, " = *(const ", text_.unaligned_type(dtype, width_), "*)(", at.pointer, " + ",
-                       first, ");"));
-      } else {
-        text_.use(cat("mload.", text_.storage_type(dtype)), width_);
-        text_.line(cat(raw, " = sd_mload", width_, "(", at.pointer, " + ", first, ", ", bits, ");"));
-      }
-      text_.close();
-      text_.open("else");
-    }
-    print_lanes(at);
-    // One vector load that covers the elements of all lanes, then a permutation.
-    const bool near = at.rises && width_ == 16 && byte_size(dtype) == 4 && text_.target().avx512;
-    if (near) {
-      text_.use(cat("near.", text_.storage_type(dtype)), width_);
-      const std::string low = text_.fresh("o"), more = text_.fresh("o");
-      const std::string live = bits.empty() ? "" : cat("if (", bits, " != 0) ");
-      text_.open(live);
-      text_.line(cat("const i64 ", low, " = ", at.lanes, "[",
-                     bits.empty() ? "0" : cat("__builtin_ctzl(", bits, ")"), "];"));
-      text_.line(cat("const i64 ", more, " = ", at.lanes, "[",
-                     bits.empty() ? cat(width_ - 1) : cat("63 - __builtin_clzl(", bits, ")"), "] - ", low,
-                     ";"));
-      text_.open(cat("if (", more, " < ", width_, ")"));
-      text_.line(cat(raw, " = sd_near(", at.pointer, " + ", low, ", ", more, ", ", at.lanes, " - ", low, ", ",
-                     bits.empty() ? "65535ul" : bits, ");"));
-      text_.close();
-      text_.open("else");
-    }
-    text_.line("#pragma clang loop unroll(full)");
-    text_.line(assign);
-    if (near) text_.close(), text_.close();
-    if (run) text_.close();
-    if (!mask.condition.empty()) text_.close();
+    print_gather(lanes);
   }
-  if (!declaration.empty()) {
-    text_.line(declaration);
-    text_.line(mask.condition.empty() ? assign : cat("if (", mask.condition, ") { ", assign, " }"));
-  }
-  std::string value = from_storage(raw, dtype, width_);
-
-  // Masked-off lanes hold zero bits at this point, unless all lanes share one element.
-  const bool zero_fill = !uniform && (is_float(load.fill.dtype) ? load.fill.f == 0 && dtype != DType::kF8E8M0
-                                                                : load.fill.i == 0);
-  if (!zero_fill && !(mask.only_live && mask.condition.empty())) {
-    const std::string fill = cat("(", type, ")(", literal(load.fill), ")");
-    if (!mask.only_live) {
-      text_.use("from_bits", width_);
-      text_.use(cat("select.", text_.value_type(dtype)), width_);
-      value = cat("sd_select(sd_", text_.value_type(DType::kBool, width_), "(", bits, "), ", value, ", ",
-                  fill, ")");
-    }
-    if (!mask.condition.empty()) value = cat("(", mask.condition, ") ? ", value, " : ", fill);
-  }
-  const bool as_stored = is_storage_float(dtype) && value == from_storage(raw, dtype, width_);
+  const std::string value = filled(load, lanes);
+  const bool as_stored = is_storage_float(dtype) && value == from_storage(lanes.raw, dtype, width_);
   define(load.result, value, width_);
-  if (as_stored) values_[load.result.value]->stored = raw;
+  if (as_stored) values_[load.result.value]->stored = lanes.raw;
+}
+
+std::optional<std::string> Body::vector_load(const LaneLoad& load) {
+  const DType dtype = load.dtype;
+  const Address& at = load.at;
+  const std::string &raw = load.raw, &bits = load.bits;
+  if (load.uniform())
+    return cat("if (", bits, " != 0) ", raw, " = (", load.storage, ")(", at.pointer, "[", at.base, "]);");
+  const bool avx512 = text_.target().avx512, contiguous = at.stride && at.stride->is_const(1);
+  if (contiguous && bits.empty())
+    return cat(raw, " = *(const ", text_.unaligned_type(dtype, width_), "*)(", at.pointer, " + ", at.base,
+               ");");
+  if (contiguous && has_masked_loads(text_.target(), dtype, width_)) {
+    text_.use(cat(avx512 ? "mload." : "mload_avx2.", text_.storage_type(dtype)), width_);
+    const std::string masked =
+        cat(raw, " = sd_mload", width_, "(", at.pointer, " + ", at.base, ", ", bits, ");");
+    if (avx512 || load.mask.all.empty()) return masked;
+    return cat("if (", load.mask.all, ") ", raw, " = *(const ", text_.unaligned_type(dtype, width_), "*)(",
+               at.pointer, " + ", at.base, "); else ", masked);
+  }
+  const std::optional<int64_t> stride = at.stride ? sym::as_const(*at.stride) : std::nullopt;
+  if (stride && can_load_strided(text_, dtype, width_, *stride, !bits.empty()))
+    return load_strided(text_, dtype, width_, *stride, raw, at.pointer, at.base, bits);
+  if (at.spread.empty() || !bits.empty() || !avx512) return std::nullopt;
+  // One vector load of all elements in the span, then a permutation.
+  text_.use(cat("mload.", text_.storage_type(dtype)), width_);
+  int64_t elements = 1;
+  for (int64_t distance : at.spread) elements = std::max(elements, distance + 1);
+  const std::string near = text_.fresh("r");
+  return cat("const ", load.storage, " ", near, " = sd_mload", width_, "(", at.pointer, " + ", at.base, ", ",
+             elements == 64 ? "~0ul" : cat((uint64_t{1} << elements) - 1, "ul"), "); ", raw,
+             " = __builtin_shufflevector(", near, ", ", near, ", ",
+             join(at.spread, ", ", [](int64_t distance) { return cat(distance); }), ");");
+}
+
+void Body::print_gather(LaneLoad& load) {
+  const std::string element = load.at.element("l", load.at.stride ? index(*load.at.stride) : "");
+  text_.line(load.declaration());
+  const std::string& condition = load.mask.condition;
+  if (!condition.empty()) text_.open(cat("if (", condition, ")"));
+  const bool run = finds_neighbours(load.at, load.bits);
+  if (run) open_unless_contiguous(load);
+  print_lanes(load.at);
+  const bool near = load.at.rises && width_ == 16 && byte_size(load.dtype) == 4 && text_.target().avx512;
+  if (near) open_unless_near(load);
+  text_.line("#pragma clang loop unroll(full)");
+  text_.line(cat("for (int l = 0; l < ", width_, "; ++l) ",
+                 load.bits.empty() ? "" : cat("if (", load.bits, " >> l & 1) "), load.raw, "[l] = ", element,
+                 ";"));
+  if (near) text_.close(), text_.close();
+  if (run) text_.close();
+  if (!condition.empty()) text_.close();
+}
+
+void Body::open_unless_contiguous(const LaneLoad& load) {
+  const std::string first = text_.fresh("o");
+  text_.line(cat("const i64 ", first, " = ", load.at.first, ";"));
+  text_.open(cat("if (", load.at.last, " - ", first, " == ", width_ - 1, ")"));
+  if (load.bits.empty()) {
+    text_.line(cat(load.raw, " = *(const ", text_.unaligned_type(load.dtype, width_), "*)(", load.at.pointer,
+                   " + ", first, ");"));
+  } else {
+    text_.use(cat("mload.", text_.storage_type(load.dtype)), width_);
+    text_.line(
+        cat(load.raw, " = sd_mload", width_, "(", load.at.pointer, " + ", first, ", ", load.bits, ");"));
+  }
+  text_.close();
+  text_.open("else");
+}
+
+void Body::open_unless_near(const LaneLoad& load) {
+  const std::string &lanes = load.at.lanes, &bits = load.bits;
+  text_.use(cat("near.", text_.storage_type(load.dtype)), width_);
+  const std::string low = text_.fresh("o"), more = text_.fresh("o");
+  text_.open(bits.empty() ? "" : cat("if (", bits, " != 0) "));
+  text_.line(cat("const i64 ", low, " = ", lanes, "[", bits.empty() ? "0" : cat("__builtin_ctzl(", bits, ")"),
+                 "];"));
+  text_.line(cat("const i64 ", more, " = ", lanes, "[",
+                 bits.empty() ? cat(width_ - 1) : cat("63 - __builtin_clzl(", bits, ")"), "] - ", low, ";"));
+  text_.open(cat("if (", more, " < ", width_, ")"));
+  text_.line(cat(load.raw, " = sd_near(", load.at.pointer, " + ", low, ", ", more, ", ", lanes, " - ", low,
+                 ", ", bits.empty() ? "65535ul" : bits, ");"));
+  text_.close();
+  text_.open("else");
+}
+
+std::string Body::filled(const loop::Load& load, const LaneLoad& lanes) {
+  const DType dtype = lanes.dtype;
+  const Mask& mask = lanes.mask;
+  std::string value = from_storage(lanes.raw, dtype, width_);
+  // Masked-off lanes hold zero bits at this point, unless all lanes share one element.
+  const bool zero_fill =
+      !lanes.uniform() &&
+      (is_float(load.fill.dtype) ? load.fill.f == 0 && dtype != DType::kF8E8M0 : load.fill.i == 0);
+  if (zero_fill || (mask.only_live && mask.condition.empty())) return value;
+  const std::string fill = cat("(", lanes.type, ")(", literal(load.fill), ")");
+  if (!mask.only_live) {
+    text_.use("from_bits", width_);
+    text_.use(cat("select.", text_.value_type(dtype)), width_);
+    value = cat("sd_select(sd_", text_.value_type(DType::kBool, width_), "(", lanes.bits, "), ", value, ", ",
+                fill, ")");
+  }
+  if (!mask.condition.empty()) value = cat("(", mask.condition, ") ? ", value, " : ", fill);
+  return value;
 }
 
 // ---- stores ----------------------------------------------------------------------------------------------
