@@ -84,6 +84,27 @@ const Program kWhere = {"where the largest of a window is, counted along the cha
       store y[%n, %i, %c] %4
 )"};
 
+const Program kFirst = {
+    "the first position of the largest of a window: a reduction that reads the result of another", R"(
+  input x T [d0, d1, d2, d3] ordinal 0
+  output y i32 [d0, (d1 - 1) // 2, (d2 - 1) // 2, d3] ordinal 0
+  inputs (x)
+  outputs (y)
+  steps
+    nest 0 first (%n<d0, %c<d3, %y<(d1 - 1) // 2, %x<(d2 - 1) // 2)
+      %0 : T = reduce max (%r<3, %s<2)
+        %1 : T = load x[%n, 2 * %y + %r, 2 * %x + %s - 1, %c] if 1 <= 2 * %x + %s else 0
+        yield %1
+      %2 : i32 = reduce min (%t<3, %u<2)
+        %3 : T = load x[%n, 2 * %y + %t, 2 * %x + %u - 1, %c] if 1 <= 2 * %x + %u else 0
+        %4 : bool = eq %3 %0
+        %5 : i32 = index 2 * %t + %u
+        %6 : i32 = constant 100
+        %7 : i32 = select %4 %5 %6
+        yield %7
+      store y[%n, %y, %x, %c] %2
+)"};
+
 TEST_CASE("windows of neighbouring points") {
   for (const char* dtype : {"f16", "bf16", "f32"})
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
@@ -92,7 +113,10 @@ TEST_CASE("windows of neighbouring points") {
   for (const char* dtype : {"f16", "f32", "f64", "i8", "i32"})
     for (const std::vector<int64_t>& shape :
          std::vector<std::vector<int64_t>>{{2, 9, 15, 16}, {1, 8, 12, 40}, {1, 5, 6, 6}, {3, 3, 3, 32}})
-      for (const bool fixed : {false, true}) check(kStrided, dtype, {shape, fixed});
+      for (const bool fixed : {false, true}) {
+        check(kStrided, dtype, {shape, fixed});
+        check(kFirst, dtype, {shape, fixed});
+      }
   for (const char* dtype : {"f16", "f32"})
     for (const std::vector<int64_t>& shape :
          std::vector<std::vector<int64_t>>{{2, 8, 16}, {1, 5, 8}, {3, 3, 5}})
@@ -116,7 +140,8 @@ TEST_CASE("blocks of points along one and two dims, whole and ragged") {
       for (const std::vector<int64_t>& shape :
            std::vector<std::vector<int64_t>>{{2, 9, 15, 16}, {3, 8, 12, 8}})
         for (const char* dtype : {"f16", "i8"})
-          check(kStrided, dtype, {shape, fixed}, 0, "reorder %n %y %x %c; points %c 8" + along);
+          for (const Program& program : {kStrided, kFirst})
+            check(program, dtype, {shape, fixed}, 0, "reorder %n %y %x %c; points %c 8" + along);
       check(kDepthwise, "bf16", {{2, 5, 7, 16}, fixed}, 0, "reorder %n %y %x %c; points %c 8" + along);
     }
 }
