@@ -94,16 +94,24 @@ class Body {
   void print_loops(const std::vector<loop::Dim>& dims, size_t next, const std::function<void()>& inside) {
     print_loops(dims, next, inside, nullptr);
   }
-  // Prints a vectorised loop along `var` from `from` to `to` (C expressions; `count` points if known). It is
-  // unrolled by `unroll`, with an independent accumulator chain for each copy (`chain`: the C loop variable
-  // that numbers the copies; "" if there is one). The tail is masked by the lanes `live` (bits of a u64). On
-  // targets without masks, or with `single`, it runs point by point outside vector mode instead. `narrow`: on
-  // targets without masks, unless `single`, the tail first runs in vectors of this width, less than `width`;
-  // 0: it does not. `aligned`: `from` is a multiple of `width`.
-  void print_strips(sym::Expr var, const std::string& from, const std::string& to,
-                    std::optional<int64_t> count, int width, int unroll,
-                    const std::function<void(const std::string& chain, const std::string& live)>& inside,
-                    bool aligned = false, bool single = false, int narrow = 0);
+  // A vectorised loop along `var` from `from` to `to` (C expressions; `count` points if known), unrolled by
+  // `unroll`.
+  struct Strips {
+    sym::Expr var;
+    std::string from, to;
+    std::optional<int64_t> count;
+    int width, unroll = 1;
+    bool aligned = false;  // `from` is a multiple of `width`
+    // The tail runs point by point outside vector mode, as it does on targets without masks.
+    bool single = false;
+    // On targets without masks, unless `single`: the tail first runs in vectors of this width, less than
+    // `width`; 0: it does not.
+    int narrow = 0;
+  };
+  // Each copy of an unrolled loop has an accumulator chain of its own; `chain`: the C loop variable that
+  // numbers the copies, "" if there is one. The tail is masked by the lanes `live` (bits of a u64).
+  void print_strips(const Strips& strips,
+                    const std::function<void(const std::string& chain, const std::string& live)>& inside);
 
   // Prints statements for several points that differ along `along` only, interleaved statement by statement;
   // what is uniform across the points is computed once. The bodies, one per point, are copies of one body

@@ -274,7 +274,7 @@ std::optional<std::string> Body::vector_load(const LaneLoad& load) {
   }
   const std::optional<int64_t> stride = at.stride ? sym::as_const(*at.stride) : std::nullopt;
   if (stride && can_load_strided(text_, dtype, width_, *stride, !bits.empty()))
-    return load_strided(text_, dtype, width_, *stride, raw, at.pointer, at.base, bits);
+    return load_strided(text_, {dtype, width_, *stride, at.pointer, at.base}, raw, bits);
   if (at.spread.empty() || !bits.empty() || !avx512) return std::nullopt;
   // One vector load of all elements in the span, then a permutation.
   text_.use(cat("mload.", text_.storage_type(dtype)), width_);
@@ -403,7 +403,8 @@ void Body::print_store(const loop::Store& store) {
   text_.line(cat("const ", text_.storage_type(dtype, width_), " ", raw, " = ", vector, ";"));
   if (const auto stride = at.stride ? sym::as_const(*at.stride) : std::nullopt;
       stride && bits.empty() && can_store_strided(text_, dtype, width_, *stride))
-    return text_.line(cat(condition, store_strided(text_, dtype, width_, *stride, raw, at.pointer, at.base)));
+    return text_.line(
+        cat(condition, store_strided(text_, raw, {dtype, width_, *stride, at.pointer, at.base})));
   const std::string element =
       uniform ? cat(at.pointer, "[", at.base, "]") : at.element("l", at.stride ? index(*at.stride) : "");
   const bool run = finds_neighbours(at, bits);

@@ -144,10 +144,10 @@ void Body::print_loops(const std::vector<loop::Dim>& dims, size_t next, const st
   loop("0", count);
 }
 
-void Body::print_strips(sym::Expr var, const std::string& from, const std::string& to,
-                        std::optional<int64_t> count, int width, int unroll,
-                        const std::function<void(const std::string& chain, const std::string& live)>& inside,
-                        bool aligned, bool single, int narrow) {
+void Body::print_strips(
+    const Strips& strips,
+    const std::function<void(const std::string& chain, const std::string& live)>& inside) {
+  const auto& [var, from, to, count, width, unroll, aligned, single, narrow] = strips;
   const std::string i = text_.fresh("i");
   const int step = width * unroll;
   text_.line(cat("int64_t ", i, " = ", from, ";"));
@@ -174,11 +174,11 @@ void Body::print_strips(sym::Expr var, const std::string& from, const std::strin
   set_index(var, i);
   if (!text_.target().avx512 || single) {
     // Loops shorter than a strip would run without vectors, and sum in one long chain of rounding errors.
-    std::vector<int> strips;
-    if (unroll > 1) strips.push_back(width);
-    if (narrow > 0) strips.push_back(narrow);
-    if (narrow > 0 && left) strips.push_back(narrow / 2);
-    for (const int lanes : strips) {
+    std::vector<int> widths;
+    if (unroll > 1) widths.push_back(width);
+    if (narrow > 0) widths.push_back(narrow);
+    if (narrow > 0 && left) widths.push_back(narrow / 2);
+    for (const int lanes : widths) {
       if (single || lanes < 2 || (left && *left < lanes)) continue;
       text_.open(cat("for (; ", i, " + ", lanes, " <= ", to, "; ", i, " += ", lanes, ")"));
       set_lanes(var, lanes, "", aligned);
@@ -215,9 +215,13 @@ void Body::print_for(const loop::For& loop) {
       const sym::Facts outer = facts_;
       facts_.set_index(dim.var, dim.extent);
       text_.open("");
-      print_strips(
-          dim.var, "0", count, sym::as_const(dim.extent), found->second, 1,
-          [&](const std::string&, const std::string&) { print(loop.body); }, true);
+      print_strips({.var = dim.var,
+                    .from = "0",
+                    .to = count,
+                    .count = sym::as_const(dim.extent),
+                    .width = found->second,
+                    .aligned = true},
+                   [&](const std::string&, const std::string&) { print(loop.body); });
       text_.close();
       facts_ = outer;
     });

@@ -183,10 +183,24 @@ void Body::print_reduce_along(const loop::Reduce& reduce, size_t along) {
     facts_.set_index(dim.var, dim.extent);
     if (here)
       print_blocks(*blocks, count, [&](const std::string& from, const std::string& to) {
-        print_strips(dim.var, from, to, std::nullopt, a.width, a.chains, add, true);
+        print_strips({.var = dim.var,
+                      .from = from,
+                      .to = to,
+                      .count = {},
+                      .width = a.width,
+                      .unroll = a.chains,
+                      .aligned = true},
+                     add);
       });
     else
-      print_strips(dim.var, "0", count, extent, a.width, a.chains, add, true);
+      print_strips({.var = dim.var,
+                    .from = "0",
+                    .to = count,
+                    .count = extent,
+                    .width = a.width,
+                    .unroll = a.chains,
+                    .aligned = true},
+                   add);
     facts_ = outer;
     text_.close();
   };

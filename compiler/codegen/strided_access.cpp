@@ -15,8 +15,9 @@ bool can_load_strided(const KernelText& text, DType dtype, int width, int64_t st
   return !masked || (stride > 0 && step * width <= 64 && text.target().avx512);
 }
 
-std::string load_strided(KernelText& text, DType dtype, int width, int64_t stride, const std::string& to,
-                         const std::string& pointer, const std::string& base, const std::string& bits) {
+std::string load_strided(KernelText& text, const StridedElements& source, const std::string& to,
+                         const std::string& bits) {
+  const auto& [dtype, width, stride, pointer, base] = source;
   const int64_t step = std::llabs(stride), last = (width - 1) * step, low = stride < 0 ? -last : 0;
   const std::string storage = text.storage_type(dtype, width);
   std::string out, elements;
@@ -56,8 +57,8 @@ bool can_store_strided(const KernelText& text, DType dtype, int width, int64_t s
          (width - 1) * stride < text.target().vector_bytes / byte_size(dtype);
 }
 
-std::string store_strided(KernelText& text, DType dtype, int width, int64_t stride, const std::string& from,
-                          const std::string& pointer, const std::string& base) {
+std::string store_strided(KernelText& text, const std::string& from, const StridedElements& to) {
+  const auto& [dtype, width, stride, pointer, base] = to;
   int64_t span = width;
   while (span <= (width - 1) * stride) span *= 2;
   std::vector<int64_t> lanes(static_cast<size_t>(span), -1);

@@ -12,18 +12,24 @@ namespace stridec::codegen {
 // Whether such a load is available. `masked`: for some lanes only.
 bool can_load_strided(const KernelText& text, DType dtype, int width, int64_t stride, bool masked);
 
-// Statements that set the vector `to` (storage_type(dtype, width)) to pointer[base + stride * l] in lane l.
-// Nothing before the first lane's element or after the last one's is read. With `bits` (a u64 of lanes,
-// empty: all) no elements of masked-off lanes are read; those lanes become 0.
-std::string load_strided(KernelText& text, DType dtype, int width, int64_t stride, const std::string& to,
-                         const std::string& pointer, const std::string& base, const std::string& bits);
+// The elements pointer[base + stride * l], one in each lane l of a vector (storage_type(dtype, width)).
+struct StridedElements {
+  DType dtype;
+  int width;
+  int64_t stride;
+  std::string pointer, base;
+};
+
+// Statements that load the elements to the vector `to`. Nothing before the first lane's element or after the
+// last one's is read. With `bits` (a u64 of lanes, empty: all) no elements of masked-off lanes are read;
+// those lanes become 0.
+std::string load_strided(KernelText& text, const StridedElements& source, const std::string& to,
+                         const std::string& bits);
 
 // Whether such a store is available: one register must span its elements.
 bool can_store_strided(const KernelText& text, DType dtype, int width, int64_t stride);
 
-// The statement that sets pointer[base + stride * l] to lane l of the vector `from` (storage_type(dtype,
-// width)); elements in between are unchanged.
-std::string store_strided(KernelText& text, DType dtype, int width, int64_t stride, const std::string& from,
-                          const std::string& pointer, const std::string& base);
+// The statement that stores the vector `from` to the elements; those in between are unchanged.
+std::string store_strided(KernelText& text, const std::string& from, const StridedElements& to);
 
 }  // namespace stridec::codegen

@@ -287,7 +287,8 @@ struct LoopEmitter {
     };
     const std::string to = lanes_to.empty() ? body.index(lanes->extent) : lanes_to;
     body.print_strips(
-        lanes->var, lanes_from, to, std::nullopt, width, 1, [&](const std::string&, const std::string& live) {
+        {.var = lanes->var, .from = lanes_from, .to = to, .count = {}, .width = width},
+        [&](const std::string&, const std::string& live) {
           if (!live.empty() || body.width() == 1) return one_by_one(begin);
           const std::string u = text.fresh("i"), k = text.fresh("u");
           text.line(cat("int64_t ", u, " = ", begin, ";"));
@@ -392,13 +393,18 @@ struct LoopEmitter {
     const bool aligned = lanes_to.empty() || lanes_step() % width == 0;
     auto strips = [&] {
       (points.empty() ? body : points[0])
-          .print_strips(
-              lanes->var, lanes_from, to, count, width, 1,
-              [&](const std::string&, const std::string&) {
-                for (size_t p = 1; p < points.size(); ++p) points[p].follow(points[0], lanes->var);
-                print_inner();
-              },
-              aligned, plan.single == lanes->var, narrow_width());
+          .print_strips({.var = lanes->var,
+                         .from = lanes_from,
+                         .to = to,
+                         .count = count,
+                         .width = width,
+                         .aligned = aligned,
+                         .single = plan.single == lanes->var,
+                         .narrow = narrow_width()},
+                        [&](const std::string&, const std::string&) {
+                          for (size_t p = 1; p < points.size(); ++p) points[p].follow(points[0], lanes->var);
+                          print_inner();
+                        });
     };
     // Many masks that all lanes share hold almost everywhere: test them once, together.
     if (const std::vector<Expr> shared = shared_conditions(); !shared.empty()) {

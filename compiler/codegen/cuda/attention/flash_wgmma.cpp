@@ -162,11 +162,20 @@ class Emitter {
     return out;
   }
 
-  void print_boxes(const FlashSource& source, const char* map, const std::string& to, const std::string& full,
-                   const std::string& line, int box, int64_t depth, const std::string& batch) {
-    for (int slab = 0; slab < slabs(depth); ++slab)
-      text_.line(cat("copy_box", source.map.dims.size(), "(", to, " + ", slab * box * 128, ", &", map, ", ",
-                     full, ", ", slab * 64, ", ", line, batch, ");"));
+  // A copy of lines of a tensor to shared memory, as one box for each 64 elements of a line.
+  struct BoxCopy {
+    const FlashSource& source;
+    const char* map;
+    std::string to, full;  // the address in shared memory, and the barrier that counts the bytes
+    std::string line;      // the first one
+    int lines;
+    int64_t depth;      // elements of a line
+    std::string batch;  // further coordinates
+  };
+  void print_boxes(const BoxCopy& copy) {
+    for (int slab = 0; slab < slabs(copy.depth); ++slab)
+      text_.line(cat("copy_box", copy.source.map.dims.size(), "(", copy.to, " + ", slab * copy.lines * 128,
+                     ", &", copy.map, ", ", copy.full, ", ", slab * 64, ", ", copy.line, copy.batch, ");"));
   }
 
   void print_ring(const char* slot, const char* phase, int count) {
@@ -182,10 +191,14 @@ class Emitter {
     text_.line(cat("barrier_wait(", name, "_empty + 8 * ", name, "_slot, ", name, "_phase);"));
     text_.line(
         cat("barrier_expect(", name, "_full + 8 * ", name, "_slot, ", keys ? k_bytes() : v_bytes(), ");"));
-    print_boxes(keys ? *k_ : *v_, keys ? "map1" : "map2",
-                cat(name, "_ring + ", name, "_slot * ", keys ? k_bytes() : v_bytes()),
-                cat(name, "_full + 8 * ", name, "_slot"), cat("(", block, ") * ", keys_), keys_,
-                keys ? f_.flash.depth : f_.flash.width, batch);
+    print_boxes({.source = keys ? *k_ : *v_,
+                 .map = keys ? "map1" : "map2",
+                 .to = cat(name, "_ring + ", name, "_slot * ", keys ? k_bytes() : v_bytes()),
+                 .full = cat(name, "_full + 8 * ", name, "_slot"),
+                 .line = cat("(", block, ") * ", keys_),
+                 .lines = keys_,
+                 .depth = keys ? f_.flash.depth : f_.flash.width,
+                 .batch = batch});
     print_ring(keys ? "k_slot" : "v_slot", keys ? "k_phase" : "v_phase", stages_);
   }
 
@@ -195,8 +208,14 @@ class Emitter {
     text_.line("barrier_wait(q_empty + 8 * slot, q_phase);");
     if (draws()) text_.line(cat("bars[", first_ticket(), " + slot] = tile;"));
     text_.line(cat("barrier_expect(q_full + 8 * slot, ", q_bytes(), ");"));
-    print_boxes(*q_, "map0", cat("q_tiles + slot * ", q_bytes()), "q_full + 8 * slot",
-                "(int)first_row + 64 * w", 64, f_.flash.depth, coordinates(*q_));
+    print_boxes({.source = *q_,
+                 .map = "map0",
+                 .to = cat("q_tiles + slot * ", q_bytes()),
+                 .full = "q_full + 8 * slot",
+                 .line = "(int)first_row + 64 * w",
+                 .lines = 64,
+                 .depth = f_.flash.depth,
+                 .batch = coordinates(*q_)});
     text_.close();
     print_ring("q_slot", "q_phase", slots_);
   }

@@ -128,10 +128,9 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
   return strip;
 }
 
-void print_strip(KernelText& text, Body& body, const loop::Program& program, const loop::Block& block,
-                 const Strip& strip, const std::string& first,
-                 const std::function<std::string(const loop::Stmt&)>& held, const std::function<void()>& each,
-                 const std::string& when, bool down) {
+void print_strip(KernelText& text, Body& body, const loop::Block& block, const Strip& strip,
+                 const std::string& first, const StripOptions& options) {
+  const loop::Program& program = text.program();
   std::vector<std::string> names;
   body.set_index(strip.var, first);
   for (const loop::Stmt* stmt : strip.vectors) {
@@ -142,7 +141,7 @@ void print_strip(KernelText& text, Body& body, const loop::Program& program, con
       text.line(cat("Vec<", storage, ", ", strip.width, "> ", names.back(), ";"));
       continue;
     }
-    if (const std::string vector = held ? held(*stmt) : ""; !vector.empty()) {
+    if (const std::string vector = options.held ? options.held(*stmt) : ""; !vector.empty()) {
       names.back() = vector;
       continue;
     }
@@ -161,8 +160,8 @@ void print_strip(KernelText& text, Body& body, const loop::Program& program, con
   }
   const std::string u = "u";
   text.line("#pragma unroll");
-  text.open(down ? cat("for (int ", u, " = ", strip.width - 1, "; ", u, " >= 0; --", u, ")")
-                 : cat("for (int ", u, " = 0; ", u, " < ", strip.width, "; ++", u, ")"));
+  text.open(options.down ? cat("for (int ", u, " = ", strip.width - 1, "; ", u, " >= 0; --", u, ")")
+                         : cat("for (int ", u, " = 0; ", u, " < ", strip.width, "; ++", u, ")"));
   body.set_index(strip.var, cat("(", first, " + ", u, ")"));
   for (const loop::Stmt& stmt : block) {
     const auto found = std::find(strip.vectors.begin(), strip.vectors.end(), &stmt);
@@ -184,13 +183,14 @@ void print_strip(KernelText& text, Body& body, const loop::Program& program, con
       text.line(cat(element, " = ",
                     body.to_storage(body.value(std::get<loop::Store>(stmt.node).value), dtype), ";"));
   }
-  if (each) each();
+  if (options.each) options.each();
   text.close();
   body.set_index(strip.var, first);
   for (size_t i = 0; i < strip.vectors.size(); ++i)
     if (const auto* store = std::get_if<loop::Store>(&strip.vectors[i]->node))
       text.line(cat("sd_store<", strip.width, ">(", text.pointer(store->access.buffer), " + ",
-                    body.offset(store->access), ", ", names[i], when.empty() ? "" : ", " + when, ");"));
+                    body.offset(store->access), ", ", names[i],
+                    options.when.empty() ? "" : ", " + options.when, ");"));
 }
 
 std::string_view strip_declarations() {

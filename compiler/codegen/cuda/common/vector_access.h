@@ -32,14 +32,19 @@ std::optional<Strip> plan_strip(const loop::Program& program, const loop::Nest& 
                                 const loop::Block& block, sym::Expr var, sym::Expr extent,
                                 const sym::Facts& facts, int width = 0);
 
+// What is special about printing a strip.
+struct StripOptions {
+  // The name of a vector (Vec<storage, width>) that already holds a load, or "".
+  std::function<std::string(const loop::Stmt&)> held;
+  std::function<void()> each;  // prints what follows the statements of one value
+  std::string when;            // the C condition under which vectors are stored; "": always
+  bool down = false;           // iterates from the last value to the first
+};
+
 // Prints the block for var = first .. first + width - 1 (`first` is C text, a multiple of width) in an
-// unrolled loop over u, the offset from `first`. `held` returns the name of a vector (Vec<storage, width>)
-// that already holds a load, or "". `each` prints what follows the statements of one value. `when`: the C
-// condition under which vectors are stored; "": always. `down`: iterates from the last value to the first.
-void print_strip(KernelText& text, Body& body, const loop::Program& program, const loop::Block& block,
-                 const Strip& strip, const std::string& first,
-                 const std::function<std::string(const loop::Stmt&)>& held = {},
-                 const std::function<void()>& each = {}, const std::string& when = {}, bool down = false);
+// unrolled loop over u, the offset from `first`.
+void print_strip(KernelText& text, Body& body, const loop::Block& block, const Strip& strip,
+                 const std::string& first, const StripOptions& options = {});
 
 // Device types and functions that the text uses, for finish().
 std::string_view strip_declarations();

@@ -380,11 +380,12 @@ struct PointEmitter {
     };
     const std::vector<std::string> digits = open_vectors(run, dividers, vectors);
     const std::string first = cat("((int64_t)", digits.back(), ")");
-    print_strip(text, body, program, nest.body, run, first, [&](const loop::Stmt& stmt) -> std::string {
+    const auto held_vector = [&](const loop::Stmt& stmt) -> std::string {
       const loop::Access* access = loop::access_of(stmt);
       const std::string name = access ? held.name_of(*access) : "";
       return name.empty() ? "" : name + "[v]";
-    });
+    };
+    print_strip(text, body, nest.body, run, first, {.held = held_vector, .each = {}, .when = {}});
     text.close();
     body.place = {};
   }
@@ -548,7 +549,7 @@ struct PointEmitter {
       body.set_index(parallel[0].var, "point");
     }
     if (vectors)
-      print_strip(text, body, program, nest.body, *vectors,
+      print_strip(text, body, nest.body, *vectors,
                   cat("(", body.index(vectors->var), " * ", vectors->width, ")"));
     else {
       if (owners > 1 && serial.size() == 1)

@@ -335,7 +335,7 @@ struct TileEmitter {
     text.line(cat("const int row = vector * ", width, " - (int)((", body.offset(store), ") & ", width - 1,
                   "), line = row + ", before, ";"));
     text.open(cat("if (a0 + row >= 0 && a0 + row + ", width, " <= ", extent, ")"));
-    print_strip(text, body, program, nest.body, *points, "(a0 + row)");
+    print_strip(text, body, nest.body, *points, "(a0 + row)");
     text.close();
     text.open("else");
     text.open(cat("for (int u = 0; u < ", width, "; ++u)"));
@@ -377,7 +377,7 @@ struct TileEmitter {
       text.open(cat("for (int h = 0; h < ", pack, "; ++h)"));
       text.line("const int column = first + h;");
       text.open("if (column < columns)");
-      print_strip(text, body, program, nest.body, *points, "(a0 + row)");
+      print_strip(text, body, nest.body, *points, "(a0 + row)");
       text.close();
       text.close();
     } else {

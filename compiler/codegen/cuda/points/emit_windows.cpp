@@ -136,7 +136,7 @@ class WindowEmitter {
       text_.open(inside.empty() ? "" : cat("if (", inside, ")"));
       set_point(block_[q]);
       set_results(window_->reduces, q);
-      print_strip(text_, body_, program_, rest_, strip_, first_);
+      print_strip(text_, body_, rest_, strip_, first_);
       text_.close();
     }
     text_.close();

@@ -386,13 +386,12 @@ void CooperativeEmitter::print_batch(const Range& range, const std::vector<const
       body_.print(*range.block);
       inside();
     } else {
-      print_strip(
-          text_, body_, program, *range.block, *range.strip, variant.columns ? "column" : first,
-          [&](const loop::Stmt& stmt) {
-            const bool loaded = std::count(loads.begin(), loads.end(), &stmt) > 0;
-            return chunk_vector(range, *loop::access_of(stmt), loaded, first, j);
-          },
-          inside, variant.parts ? part_ : there_);
+      const auto held = [&](const loop::Stmt& stmt) {
+        const bool loaded = std::count(loads.begin(), loads.end(), &stmt) > 0;
+        return chunk_vector(range, *loop::access_of(stmt), loaded, first, j);
+      };
+      print_strip(text_, body_, *range.block, *range.strip, variant.columns ? "column" : first,
+                  {.held = held, .each = inside, .when = variant.parts ? part_ : there_});
     }
     body_.place = top_place();
   });

@@ -233,12 +233,13 @@ struct ScanEmitter {
         return name;
       };
       print_strip(
-          text, body, program, block, *strip, "at", load, [&] { each("(part >> u & 1)"); }, "part",
-          scan->reverse);
+          text, body, block, *strip, "at",
+          {.held = load, .each = [&] { each("(part >> u & 1)"); }, .when = "part", .down = scan->reverse});
       return;
     }
     if (strip) {
-      print_strip(text, body, program, block, *strip, "at", {}, [&] { each("there"); }, "there");
+      print_strip(text, body, block, *strip, "at",
+                  {.held = {}, .each = [&] { each("there"); }, .when = "there"});
       return;
     }
     text.line("#pragma unroll");
