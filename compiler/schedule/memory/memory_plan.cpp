@@ -408,93 +408,138 @@ std::optional<BufferId> in_place_operand(const Program& program, std::span<const
   return operand;
 }
 
+namespace {
+
+// Plans the arena: an item for each buffer, and after these one for each launch whose threads have private
+// memory.
+class ArenaPlanner {
+ public:
+  ArenaPlanner(Program& program, InPlace in_place)
+      : program_(program), in_place_(in_place), timeline_(TimelineMaker(program).take()), ranges_(program) {}
+
+  void plan(std::span<Scratch> scratch) {
+    add_buffers();
+    join_operands();
+    threads_ = loop::threads_of(program_);
+    add_scratch(scratch);
+    place();
+  }
+
+ private:
+  void add_buffers() {
+    for (const loop::TiledGroup* strips : loop::tiled_groups_of(program_))
+      for (BufferId id : strips->own) program_[id].offset = -1;
+    for (size_t i = 0; i < program_.buffers.size(); ++i) {
+      Buffer& buffer = program_.buffers[i];
+      const Lifetime& life = timeline_.lifetimes[i];
+      if (buffer.storage != Storage::kArena || !life.used()) continue;
+      std::optional<Expr> bytes;
+      const auto measure = [&] { bytes = bytes_of(buffer); };
+      if (const auto& makers = timeline_.nests[life.first]; !makers.empty())
+        loop::with_provenance(*makers.front(), measure);
+      else
+        measure();
+      if (!bytes) {
+        buffer.offset = -1;
+        continue;
+      }
+      items_.push_back({life, *bytes, {}});
+      ids_.push_back(BufferId(i));
+    }
+  }
+
+  // Returns nothing if the bytes are not reserved before the run.
+  std::optional<Expr> bytes_of(const Buffer& buffer) {
+    const auto bytes =
+        reserved(ranges_, extent_in_elements(buffer) * byte_size(buffer.dtype), program_.facts);
+    if (!bytes) return std::nullopt;
+    return sym::simplify(sym::align_up(*bytes, kAlignment), program_.facts);
+  }
+
+  // A buffer that is written over an operand has the operand's place.
+  void join_operands() {
+    std::vector<Lifetime> lives;
+    std::vector<size_t> order(items_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::map<BufferId, size_t> item_of;
+    for (size_t i = 0; i < items_.size(); ++i) {
+      lives.push_back(items_[i].life);
+      item_of[ids_[i]] = i;
+    }
+    leader_ = join_in_place(lives, order, [&](size_t i) -> std::optional<size_t> {
+      const auto operand = in_place_operand(program_, timeline_.nests[lives[i].first], ids_[i], in_place_);
+      const auto item = operand ? item_of.find(*operand) : item_of.end();
+      return item == item_of.end() ? std::nullopt : std::optional(item->second);
+    });
+    for (size_t i = 0; i < items_.size(); ++i) items_[i].life = lives[i];
+  }
+
+  void add_scratch(std::span<Scratch> scratch) {
+    if (!scratch.empty()) program_.facts.set_range(threads_, 1, std::nullopt);
+    for (Scratch& each : scratch) {
+      each.offset = -1;
+      const auto most = reserved(ranges_, each.bytes, program_.facts);
+      if (!most) continue;
+      each.bytes = sym::simplify(*most, program_.facts);
+      if (each.bytes.is_const(0)) {
+        each.offset = 0;
+        continue;
+      }
+      const Expr one = sym::simplify(each.stride(), program_.facts);
+      leader_.push_back(items_.size());
+      items_.push_back(
+          {timeline_.launches.at(each.launch), sym::simplify(one * threads_, program_.facts), {}});
+      scratch_.push_back(&each);
+    }
+  }
+
+  void place() {
+    std::vector<ArenaItem> placed;
+    std::vector<int> place_of(items_.size());
+    for (size_t i = 0; i < items_.size(); ++i) {
+      if (leader_[i] != i) continue;
+      place_of[i] = static_cast<int>(placed.size());
+      placed.push_back(items_[i]);
+    }
+    evaluate_bytes(placed);
+    const ArenaPlan plan = plan_arena(placed, program_.facts);
+    for (size_t i = 0; i < items_.size(); ++i) {
+      const Expr offset = plan.offsets[place_of[leader_[i]]];
+      if (i < ids_.size())
+        program_[ids_[i]].offset = offset;
+      else
+        scratch_[i - ids_.size()]->offset = offset;
+    }
+    program_.arena_bytes = plan.bytes;
+  }
+
+  // Sets the items' bytes at the sizes to plan for.
+  void evaluate_bytes(std::vector<ArenaItem>& placed) const {
+    std::vector<Expr> bytes;
+    for (const ArenaItem& item : placed) bytes.push_back(item.bytes);
+    for (const SymbolSizes& sizes : sizes_to_plan_for(bytes, threads_, program_.facts)) {
+      const auto size_of = [&](Expr var) -> std::optional<int64_t> { return sizes.at(var); };
+      for (ArenaItem& item : placed)
+        item.typical_bytes.push_back(
+            std::min(kTooMany, sym::evaluate(item.bytes, size_of).value_or(kTooMany)));
+    }
+  }
+
+  Program& program_;
+  const InPlace in_place_;
+  const Timeline timeline_;
+  Ranges ranges_;
+  Expr threads_;  // how many run
+  std::vector<ArenaItem> items_;
+  std::vector<BufferId> ids_;      // of the first items
+  std::vector<Scratch*> scratch_;  // of the other items
+  std::vector<size_t> leader_;     // by item: the item whose place it has, often itself
+};
+
+}  // namespace
+
 void plan_memory(Program& program, InPlace in_place, std::span<Scratch> scratch) {
-  const Timeline timeline = TimelineMaker(program).take();
-  Ranges ranges(program);
-
-  for (const loop::TiledGroup* strips : loop::tiled_groups_of(program))
-    for (BufferId id : strips->own) program[id].offset = -1;
-  std::vector<ArenaItem> items;
-  std::vector<BufferId> ids;  // of the items
-  for (size_t i = 0; i < program.buffers.size(); ++i) {
-    Buffer& buffer = program.buffers[i];
-    const Lifetime& life = timeline.lifetimes[i];
-    if (buffer.storage != Storage::kArena || !life.used()) continue;
-    std::optional<Expr> bytes;
-    const auto measure = [&] {
-      bytes = reserved(ranges, extent_in_elements(buffer) * byte_size(buffer.dtype), program.facts);
-      if (bytes) bytes = sym::simplify(sym::align_up(*bytes, kAlignment), program.facts);
-    };
-    if (const auto& makers = timeline.nests[life.first]; !makers.empty())
-      loop::with_provenance(*makers.front(), measure);
-    else
-      measure();
-    if (!bytes) {
-      buffer.offset = -1;
-      continue;
-    }
-    items.push_back({life, *bytes, {}});
-    ids.push_back(BufferId(i));
-  }
-
-  std::vector<Lifetime> lives;
-  std::vector<size_t> order(items.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::map<BufferId, size_t> item_of;
-  for (size_t i = 0; i < items.size(); ++i) {
-    lives.push_back(items[i].life);
-    item_of[ids[i]] = i;
-  }
-  std::vector<size_t> leader = join_in_place(lives, order, [&](size_t i) -> std::optional<size_t> {
-    const auto operand = in_place_operand(program, timeline.nests[lives[i].first], ids[i], in_place);
-    const auto item = operand ? item_of.find(*operand) : item_of.end();
-    return item == item_of.end() ? std::nullopt : std::optional(item->second);
-  });
-  for (size_t i = 0; i < items.size(); ++i) items[i].life = lives[i];
-
-  // The private memory of launches' threads follows the buffers' items.
-  const Expr threads = loop::threads_of(program);
-  if (!scratch.empty()) program.facts.set_range(threads, 1, std::nullopt);
-  std::vector<Scratch*> planned;
-  for (Scratch& each : scratch) {
-    each.offset = -1;
-    const auto most = reserved(ranges, each.bytes, program.facts);
-    if (!most) continue;
-    each.bytes = sym::simplify(*most, program.facts);
-    if (each.bytes.is_const(0)) {
-      each.offset = 0;
-      continue;
-    }
-    const Expr one = sym::simplify(each.stride(), program.facts);
-    leader.push_back(items.size());
-    items.push_back({timeline.launches.at(each.launch), sym::simplify(one * threads, program.facts), {}});
-    planned.push_back(&each);
-  }
-
-  std::vector<ArenaItem> placed;
-  std::vector<int> place_of(items.size());
-  for (size_t i = 0; i < items.size(); ++i) {
-    if (leader[i] != i) continue;
-    place_of[i] = static_cast<int>(placed.size());
-    placed.push_back(items[i]);
-  }
-  std::vector<Expr> bytes;
-  for (const ArenaItem& item : placed) bytes.push_back(item.bytes);
-  for (const SymbolSizes& sizes : sizes_to_plan_for(bytes, threads, program.facts))
-    for (ArenaItem& item : placed)
-      item.typical_bytes.push_back(
-          std::min(kTooMany, sym::evaluate(item.bytes, [&](Expr var) -> std::optional<int64_t> {
-                               return sizes.at(var);
-                             }).value_or(kTooMany)));
-  const ArenaPlan plan = plan_arena(placed, program.facts);
-  for (size_t i = 0; i < items.size(); ++i) {
-    const Expr offset = plan.offsets[place_of[leader[i]]];
-    if (i < ids.size())
-      program[ids[i]].offset = offset;
-    else
-      planned[i - ids.size()]->offset = offset;
-  }
-  program.arena_bytes = plan.bytes;
+  ArenaPlanner(program, in_place).plan(scratch);
 }
 
 }  // namespace stridec::schedule
