@@ -150,97 +150,147 @@ int outputs_for(Expr extent, const CpuTarget& target) {
   return static_cast<int>(std::min<int64_t>(best, std::max<int64_t>(1, *known)));
 }
 
+struct Problem {
+  const loop::Program& program;
+  const loop::Nest& nest;
+  const kernels::Contraction& contraction;
+  const CpuTarget& target;
+  sym::Facts facts;
+};
+
+// The nest's dims by the factors that they index: the data alone, both, the weights alone.
+struct Roles {
+  std::vector<Dim> own, shared, columns;
+};
+
+Roles roles_of(const loop::Nest& nest, const Match& match) {
+  Roles roles;
+  for (const Dim& dim : nest.dims) {
+    const bool in_a = match.a.vars.contains(dim.var), in_b = match.b.vars.contains(dim.var);
+    (!in_b ? roles.own : in_a ? roles.shared : roles.columns).push_back(dim);
+  }
+  return roles;
+}
+
+// Finds the groups and sets plan.taps. `offset`: of the data. Returns nothing if the sizes of the groups are
+// not constant, or the data or results do not lie in their order.
+std::optional<Groups> find_groups(const Problem& p, const loop::Access& data, const Roles& roles, Expr offset,
+                                  kernels::WindowPlan& plan) {
+  const std::vector<Dim>&shared = roles.shared, &columns = roles.columns;
+  if (shared.size() != 1 || !shared[0].extent.is_const() || columns.size() > 1) return std::nullopt;
+  Groups groups{.group = shared[0], .output = {}, .input = {}};
+  if (!columns.empty()) groups.output = columns[0];
+  const auto to_next = sym::linear_in(offset, groups.group.var);
+  for (const Dim& dim : p.contraction.reduce->dims) {
+    const auto step = sym::linear_in(offset, dim.var);
+    const bool input = step && step->coefficient.is_const(1) && to_next &&
+                       to_next->coefficient == dim.extent && !dim.extent.is_const(1);
+    if (input)
+      groups.input = dim;
+    else
+      plan.taps.push_back(dim.var);
+  }
+  if ((groups.output && !groups.output->extent.is_const()) ||
+      (groups.input && !groups.input->extent.is_const()) ||
+      !lie_in_order(p.program, p.nest, groups, data, p.facts))
+    return std::nullopt;
+  return groups;
+}
+
+bool has_few_taps(const kernels::Contraction& contraction, const Groups& groups) {
+  int64_t taps = 1;
+  for (const Dim& dim : contraction.reduce->dims) {
+    if (groups.input && dim.var == groups.input->var) continue;
+    const int64_t extent = sym::as_const(dim.extent).value_or(kMostTaps + 1);
+    if (extent < 1 || extent > kMostTaps) return false;
+    taps *= extent;
+    if (taps > kMostTaps) return false;
+  }
+  return true;
+}
+
+// Columns of a panel; 0 if the target has no vectors for the groups.
+int64_t panel_of(const kernels::WindowKernel& kernel, const Groups& groups, const CpuTarget& target) {
+  const int lanes = target.lanes(byte_size(DType::kF32));
+  const int64_t together = has_channels_beside(kernel, groups) ? kernel.group() : 1;  // channels of a lane
+  const int64_t in_vector =
+      std::min(lanes / std::max(groups.outputs(), groups.inputs() / together), groups.group.extent.value());
+  if (in_vector < 1) return 0;
+  const int64_t panel = groups.outputs() == 1 && groups.inputs() == 1 ? lanes : in_vector * groups.outputs();
+  if (!groups.output && !groups.input) return panel;
+  // Lanes are permuted, and partly used vectors are masked.
+  const bool whole = panel == lanes && in_vector * groups.inputs() == lanes * together;
+  return lanes < 8 || (!target.avx512 && !whole) ? 0 : panel;
+}
+
+// The dim among `own` along which the outputs run that are computed together: the one with the smallest step
+// that the address allows. `row`: the data's offset in the first channel.
+std::optional<size_t> dim_along(const Problem& p, const Factor& data, const std::vector<Dim>& own, Expr row,
+                                const std::vector<Expr>& taps) {
+  const Expr mask = sym::simplify(data.load->access.mask, p.facts);
+  for (size_t d = own.size(); d-- > 0;) {
+    if (!data.vars.contains(own[d].var) || own[d].extent.is_const(1)) continue;
+    std::vector<Expr> vars = {own[d].var};
+    vars.insert(vars.end(), taps.begin(), taps.end());
+    const auto form = kernels::linear_form(row, vars);
+    const bool uniform =
+        form && std::none_of(form->coefficients.begin(), form->coefficients.end(), sym::has_index);
+    if (uniform && mask_is_simple(mask, vars)) return d;
+  }
+  return std::nullopt;
+}
+
+// Vectors of a task. There are enough tasks for the threads, even with few rows.
+int64_t vectors_for(const Problem& p, const Groups& groups, int64_t panel, double rows) {
+  const double tasks = is_in_tiled_group(p.program, p.nest) ? 1 : 32;
+  const int64_t vectors = (groups.group.extent.value() * groups.outputs() + panel - 1) / panel;
+  const auto parts = static_cast<int64_t>(std::ceil(tasks / rows));
+  return std::max<int64_t>(1, (vectors + parts - 1) / parts);
+}
+
+std::optional<kernels::WindowPlan> plan_for(const Problem& p, const Match& match) {
+  const kernels::WindowKernel& kernel = *match.kernel;
+  kernels::WindowPlan plan{.kernel = &kernel, .lanes = p.target.lanes(byte_size(DType::kF32))};
+  const loop::Access& data = match.a.load->access;
+  const Expr offset = kernels::offset_of(p.program, data, p.facts);
+  const Roles roles = roles_of(p.nest, match);
+  const auto groups = find_groups(p, data, roles, offset, plan);
+  if (!groups || !has_few_taps(p.contraction, *groups) || !serves(kernel, *groups, p.target))
+    return std::nullopt;
+  plan.panel = panel_of(kernel, *groups, p.target);
+  if (plan.panel == 0) return std::nullopt;
+
+  Expr row = sym::substitute(offset, groups->group.var, 0);
+  if (groups->input) row = sym::substitute(row, groups->input->var, 0);
+  const auto along = dim_along(p, match.a, roles.own, row, plan.taps);
+  if (!along) return std::nullopt;
+  plan.along = roles.own[*along].var;
+  for (const Dim& dim : groups->columns()) plan.columns.push_back(dim.var);
+  if (groups->input) plan.channel = groups->input->var;
+  if (has_channels_beside(kernel, *groups))
+    plan.beside = {groups->input->var};
+  else if (kernel.group() > 1)
+    choose_beside(plan, p.contraction, row, p.facts);
+  plan.outputs = outputs_for(roles.own[*along].extent, p.target);
+  double rows = 1;
+  for (size_t d = 0; d < roles.own.size(); ++d) {
+    if (d == *along) continue;
+    plan.rows.push_back(roles.own[d].var);
+    rows *= std::max(1.0, typical(roles.own[d].extent, p.facts));
+  }
+  plan.vectors = vectors_for(p, *groups, plan.panel, rows);
+  return plan;
+}
+
 }  // namespace
 
 std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, const loop::Nest& nest,
                                                  const CpuTarget& target) {
   const auto contraction = kernels::match_contraction(nest);
   if (!contraction) return std::nullopt;
-  const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
-  const int lanes = target.lanes(byte_size(DType::kF32));
-  for (const Match& match : match_kernels(program, nest, *contraction, target)) {
-    const Factor &a = match.a, &b = match.b;
-    kernels::WindowPlan plan{.kernel = match.kernel, .lanes = lanes};
-    std::vector<Dim> own, shared, columns;
-    for (const Dim& dim : nest.dims) {
-      const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
-      (!in_b ? own : in_a ? shared : columns).push_back(dim);
-    }
-    if (shared.size() != 1 || !shared[0].extent.is_const() || columns.size() > 1) continue;
-    Groups groups{.group = shared[0], .output = {}, .input = {}};
-    if (!columns.empty()) groups.output = columns[0];
-    const Expr offset = kernels::offset_of(program, a.load->access, facts);
-    const auto to_next = sym::linear_in(offset, groups.group.var);
-    for (const Dim& dim : contraction->reduce->dims) {
-      const auto step = sym::linear_in(offset, dim.var);
-      const bool input = step && step->coefficient.is_const(1) && to_next &&
-                         to_next->coefficient == dim.extent && !dim.extent.is_const(1);
-      if (input)
-        groups.input = dim;
-      else
-        plan.taps.push_back(dim.var);
-    }
-    if ((groups.output && !groups.output->extent.is_const()) ||
-        (groups.input && !groups.input->extent.is_const()) ||
-        !lie_in_order(program, nest, groups, a.load->access, facts))
-      continue;
-    int64_t taps = 1;
-    for (const Dim& dim : contraction->reduce->dims) {
-      if (groups.input && dim.var == groups.input->var) continue;
-      const int64_t extent = sym::as_const(dim.extent).value_or(kMostTaps + 1);
-      taps = extent < 1 || extent > kMostTaps ? kMostTaps + 1 : taps * extent;
-      if (taps > kMostTaps) break;
-    }
-    if (taps > kMostTaps) continue;
-    if (!serves(*plan.kernel, groups, target)) continue;
-    const bool channels_beside = has_channels_beside(*plan.kernel, groups);
-    const int64_t together = channels_beside ? plan.kernel->group() : 1;  // channels of a lane
-    const int64_t in_vector =
-        std::min(lanes / std::max(groups.outputs(), groups.inputs() / together), groups.group.extent.value());
-    if (in_vector < 1) continue;
-    plan.panel = groups.outputs() == 1 && groups.inputs() == 1 ? lanes : in_vector * groups.outputs();
-    if (groups.output || groups.input) {
-      // Lanes are permuted, and partly used vectors are masked.
-      const bool whole = plan.panel == lanes && in_vector * groups.inputs() == lanes * together;
-      if (lanes < 8 || (!target.avx512 && !whole)) continue;
-    }
-
-    // The outputs computed together run along the dim with the smallest step that the address allows.
-    Expr row = sym::substitute(offset, groups.group.var, 0);
-    if (groups.input) row = sym::substitute(row, groups.input->var, 0);
-    const Expr mask = sym::simplify(a.load->access.mask, facts);
-    std::optional<size_t> along;
-    for (size_t d = own.size(); d-- > 0 && !along;) {
-      if (!a.vars.contains(own[d].var) || own[d].extent.is_const(1)) continue;
-      std::vector<Expr> vars = {own[d].var};
-      vars.insert(vars.end(), plan.taps.begin(), plan.taps.end());
-      const auto form = kernels::linear_form(row, vars);
-      const bool uniform =
-          form && std::none_of(form->coefficients.begin(), form->coefficients.end(), sym::has_index);
-      if (uniform && mask_is_simple(mask, vars)) along = d;
-    }
-    if (!along) continue;
-    plan.along = own[*along].var;
-    for (const Dim& dim : groups.columns()) plan.columns.push_back(dim.var);
-    if (groups.input) plan.channel = groups.input->var;
-    if (channels_beside)
-      plan.beside = {groups.input->var};
-    else if (plan.kernel->group() > 1)
-      choose_beside(plan, *contraction, row, facts);
-    plan.outputs = outputs_for(own[*along].extent, target);
-    double rows = 1;
-    for (size_t d = 0; d < own.size(); ++d) {
-      if (d == *along) continue;
-      plan.rows.push_back(own[d].var);
-      rows *= std::max(1.0, typical(own[d].extent, facts));
-    }
-    // Gives enough tasks for the threads, even with few rows.
-    const double tasks = is_in_tiled_group(program, nest) ? 1 : 32;
-    const int64_t vectors = (groups.group.extent.value() * groups.outputs() + plan.panel - 1) / plan.panel;
-    const auto parts = static_cast<int64_t>(std::ceil(tasks / rows));
-    plan.vectors = std::max<int64_t>(1, (vectors + parts - 1) / parts);
-    return plan;
-  }
+  const Problem problem{program, nest, *contraction, target, kernels::facts_in(program, nest, *contraction)};
+  for (const Match& match : match_kernels(program, nest, *contraction, target))
+    if (auto plan = plan_for(problem, match)) return plan;
   return std::nullopt;
 }
 
