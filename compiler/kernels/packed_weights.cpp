@@ -192,96 +192,144 @@ std::vector<int> bits_in_word(const PackedLayout& layout) {
   return out;
 }
 
+namespace {
+
+// Matches (numbers - zero) * scale with conversions in between, from the factor's value back to the numbers.
+class QuantizedMatch {
+ public:
+  QuantizedMatch(const loop::Program& program, const loop::Nest& nest, const Factor& factor,
+                 const QuantizedPart& numbers)
+      : nest_(nest), factor_(factor), ranges_(integer_ranges(nest, factor.slice, &program)) {
+    out_.numbers = numbers;
+    carries_ = {numbers.value};
+    for (const Stmt* stmt : factor.slice) {
+      bool uses = false;
+      loop::for_each_use(*stmt, [&](ValueId id) { uses = uses || carries_.contains(id); });
+      loop::for_each_result(*stmt, [&](ValueId id) {
+        made_[id] = stmt;
+        if (uses) carries_.insert(id);
+      });
+    }
+  }
+
+  std::optional<QuantizedFactor> match(const std::vector<loop::Dim>& columns,
+                                       const std::vector<loop::Dim>& k) {
+    for (ValueId v = factor_.value; v != out_.numbers.value;) {
+      const auto operand = carrying_operand(v);
+      if (!operand) return std::nullopt;
+      v = *operand;
+    }
+    if (!settle_scale() || !settle_zero() || !lay_out(columns, k)) return std::nullopt;
+    return out_;
+  }
+
+ private:
+  DType dtype(ValueId id) const { return nest_.values[id.value].dtype; }
+
+  // The conversion that computes the value, or null.
+  const loop::Let* cast_of(ValueId id) const {
+    const auto* let = std::get_if<loop::Let>(&made_.at(id)->node);
+    return let && (let->op == ScalarOp::kCast || let->op == ScalarOp::kCastSat) ? let : nullptr;
+  }
+
+  // The operand of `v` that the numbers reach it by. The other operand is noted as the scale or zero point.
+  std::optional<ValueId> carrying_operand(ValueId v) {
+    const auto* let = std::get_if<loop::Let>(&made_.at(v)->node);
+    if (!let) return std::nullopt;
+    if (cast_of(v)) {
+      if (!is_float(dtype(v)) && !has_range_of(v, let->args[0])) return std::nullopt;
+      return let->args[0];
+    }
+    if (let->op == ScalarOp::kMul && !out_.scale && !out_.zero && is_float(dtype(v))) {
+      const size_t side = carries_.contains(let->args[0]) ? 0 : 1;
+      if (carries_.contains(let->args[1 - side])) return std::nullopt;
+      out_.scale = let->args[1 - side];
+      return let->args[side];
+    }
+    if (let->op == ScalarOp::kSub && !out_.zero && carries_.contains(let->args[0]) &&
+        !carries_.contains(let->args[1])) {
+      out_.zero = let->args[1];
+      return let->args[0];
+    }
+    return std::nullopt;
+  }
+
+  bool has_range_of(ValueId to, ValueId from) const {
+    const auto a = ranges_.find(from), b = ranges_.find(to);
+    return a != ranges_.end() && b != ranges_.end() && a->second == b->second;
+  }
+
+  // Looks through a lossless conversion.
+  bool settle_scale() {
+    if (!out_.scale) return true;
+    if (const auto* cast = cast_of(*out_.scale);
+        cast && is_float(dtype(cast->args[0])) &&
+        byte_size(dtype(cast->args[0])) < byte_size(dtype(*out_.scale)))
+      out_.scale = cast->args[0];
+    return dtype(*out_.scale) == DType::kF32 || is_storage_float(dtype(*out_.scale));
+  }
+
+  bool settle_zero() {
+    const int64_t low = out_.numbers.low, most = out_.numbers.bits == 8 ? kMostZero : kMostNarrowZero;
+    out_.constant = -low;
+    if (out_.zero) {
+      while (const auto* cast = cast_of(*out_.zero)) out_.zero = cast->args[0];
+      const auto range = range_of_zero();
+      if (!range || range->low - low < 0 || range->high - low > most) return false;
+      if (std::holds_alternative<loop::Constant>(made_.at(*out_.zero)->node)) {
+        out_.constant = range->low - low;
+        out_.zero.reset();
+      }
+    }
+    return out_.constant >= 0 && out_.constant <= most;
+  }
+
+  std::optional<Range> range_of_zero() const {
+    const auto* constant = std::get_if<loop::Constant>(&made_.at(*out_.zero)->node);
+    if (!constant) {
+      const auto found = ranges_.find(*out_.zero);
+      return found == ranges_.end() ? std::nullopt : std::optional(found->second);
+    }
+    const bool real = is_float(constant->value.dtype);
+    const int64_t value = real ? static_cast<int64_t>(constant->value.f) : constant->value.i;
+    if (real && static_cast<double>(value) != constant->value.f) return std::nullopt;
+    return Range{value, value};
+  }
+
+  bool lay_out(const std::vector<loop::Dim>& columns, const std::vector<loop::Dim>& k) {
+    std::vector<Expr> exprs;
+    for (const auto& part : {out_.zero, out_.scale})
+      if (part)
+        for (const Stmt* stmt : slice_of(factor_.slice, *part))
+          loop::for_each_expr(*stmt, [&](Expr e) { exprs.push_back(e); });
+    const auto all_columns = sym::as_const(loop::extent_of(columns)),
+               depth = sym::as_const(loop::extent_of(k));
+    if (!all_columns || !depth) return false;
+    out_.layout = {.bits = out_.numbers.bits, .columns = *all_columns, .depth = *depth};
+    out_.layout.step = exprs.empty() ? 0 : step_along(exprs, k);
+    return out_.layout.fits();
+  }
+
+  const loop::Nest& nest_;
+  const Factor& factor_;
+  const Ranges ranges_;
+  std::map<ValueId, const Stmt*> made_;
+  std::set<ValueId> carries_;  // the values that depend on the numbers
+  QuantizedFactor out_;
+};
+
+}  // namespace
+
 std::optional<QuantizedFactor> match_quantized_factor(const loop::Program& program, const loop::Nest& nest,
                                                       const Factor& factor,
                                                       const std::vector<loop::Dim>& columns,
                                                       const std::vector<loop::Dim>& k) {
   const auto parts = quantized_parts(program, nest, factor, columns, k);
   if (!parts) return std::nullopt;
-  QuantizedFactor out;
+  const QuantizedPart* numbers = nullptr;
   for (const QuantizedPart& part : *parts)
-    if (part.bits) out.numbers = part;
-  if (!out.numbers.bits) return std::nullopt;
-  std::map<ValueId, const Stmt*> made;
-  std::set<ValueId> carries = {out.numbers.value};
-  for (const Stmt* stmt : factor.slice) {
-    bool uses = false;
-    loop::for_each_use(*stmt, [&](ValueId id) { uses = uses || carries.contains(id); });
-    loop::for_each_result(*stmt, [&](ValueId id) {
-      made[id] = stmt;
-      if (uses) carries.insert(id);
-    });
-  }
-  const Ranges ranges = integer_ranges(nest, factor.slice, &program);
-  auto dtype = [&](ValueId id) { return nest.values[id.value].dtype; };
-  auto cast_of = [&](ValueId id) {
-    const auto* let = std::get_if<loop::Let>(&made.at(id)->node);
-    return let && (let->op == ScalarOp::kCast || let->op == ScalarOp::kCastSat) ? let : nullptr;
-  };
-  bool subtracted = false;
-  for (ValueId v = factor.value; v != out.numbers.value;) {
-    const auto* let = std::get_if<loop::Let>(&made.at(v)->node);
-    if (!let) return std::nullopt;
-    if (cast_of(v)) {
-      const auto from = ranges.find(let->args[0]), to = ranges.find(v);
-      if (!is_float(dtype(v)) &&
-          (from == ranges.end() || to == ranges.end() || !(from->second == to->second)))
-        return std::nullopt;
-      v = let->args[0];
-    } else if (let->op == ScalarOp::kMul && !out.scale && !subtracted && is_float(dtype(v))) {
-      const size_t side = carries.contains(let->args[0]) ? 0 : 1;
-      if (carries.contains(let->args[1 - side])) return std::nullopt;
-      out.scale = let->args[1 - side];
-      v = let->args[side];
-    } else if (let->op == ScalarOp::kSub && !subtracted && carries.contains(let->args[0]) &&
-               !carries.contains(let->args[1])) {
-      subtracted = true;
-      out.zero = let->args[1];
-      v = let->args[0];
-    } else {
-      return std::nullopt;
-    }
-  }
-  // Looks through a lossless conversion.
-  if (out.scale)
-    if (const auto* cast = cast_of(*out.scale);
-        cast && is_float(dtype(cast->args[0])) &&
-        byte_size(dtype(cast->args[0])) < byte_size(dtype(*out.scale)))
-      out.scale = cast->args[0];
-  if (out.scale && !(dtype(*out.scale) == DType::kF32 || is_storage_float(dtype(*out.scale))))
-    return std::nullopt;
-  const int64_t low = out.numbers.low, most = out.numbers.bits == 8 ? kMostZero : kMostNarrowZero;
-  out.constant = -low;
-  if (out.zero) {
-    while (const auto* cast = cast_of(*out.zero)) out.zero = cast->args[0];
-    Range range{};
-    if (const auto* constant = std::get_if<loop::Constant>(&made.at(*out.zero)->node)) {
-      const int64_t value =
-          is_float(constant->value.dtype) ? static_cast<int64_t>(constant->value.f) : constant->value.i;
-      if (is_float(constant->value.dtype) && static_cast<double>(value) != constant->value.f)
-        return std::nullopt;
-      range = {value, value};
-      out.constant = value - low;
-      out.zero.reset();
-    } else {
-      const auto found = ranges.find(*out.zero);
-      if (found == ranges.end()) return std::nullopt;
-      range = found->second;
-    }
-    if (range.low - low < 0 || range.high - low > most) return std::nullopt;
-  }
-  if (out.constant < 0 || out.constant > most) return std::nullopt;
-  std::vector<Expr> exprs;
-  for (const auto& part : {out.zero, out.scale})
-    if (part)
-      for (const Stmt* stmt : slice_of(factor.slice, *part))
-        loop::for_each_expr(*stmt, [&](Expr e) { exprs.push_back(e); });
-  const auto all_columns = sym::as_const(loop::extent_of(columns)), depth = sym::as_const(loop::extent_of(k));
-  if (!all_columns || !depth) return std::nullopt;
-  out.layout = {.bits = out.numbers.bits, .columns = *all_columns, .depth = *depth};
-  out.layout.step = exprs.empty() ? 0 : step_along(exprs, k);
-  if (!out.layout.fits()) return std::nullopt;
-  return out;
+    if (part.bits) numbers = &part;
+  return numbers ? QuantizedMatch(program, nest, factor, *numbers).match(columns, k) : std::nullopt;
 }
 
 }  // namespace stridec::kernels
