@@ -85,11 +85,14 @@ struct CompiledProgram::Impl {
 
   // ---- a run ----
   struct State {
-    Impl* impl;
+    Impl* impl = nullptr;
     std::vector<loop::HostTensor> outputs;
     std::vector<std::unique_ptr<Memory>> output_memory;
     std::vector<void*> pointers;
+    std::vector<std::unique_ptr<Memory>> state_memory;  // of the program's states
+    std::vector<void*> state_pointers;
     std::vector<std::unique_ptr<Memory>> slots;  // memory that the run allocates
+    std::vector<stridec_abi_failure> failures;   // of the parts
     bool out_of_memory = false;                  // a requested size overflowed 64 bits
     std::string unknown;                         // an operator of the application that has no reference
     std::exception_ptr thrown;                   // by a reference
@@ -213,59 +216,100 @@ struct CompiledProgram::Impl {
     return dims;
   }
 
-  std::vector<loop::HostTensor> run(const std::vector<loop::HostTensor>& inputs,
-                                    std::vector<loop::HostTensor>* states) {
-    const loop::Program& p = program();
+  void bind_inputs(const std::vector<loop::HostTensor>& inputs, std::vector<int64_t>& symbols) const {
     std::vector<const int64_t*> dims;
-    std::vector<const void*> data;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      dims.push_back(inputs[i].shape.data());
-      data.push_back(inputs[i].bytes.data());
-    }
-    std::vector<const void*> unread(inputs.size(), nullptr);
-    std::vector<int64_t> symbols(static_cast<size_t>(abi->symbol_count) + 1);
+    for (const loop::HostTensor& input : inputs) dims.push_back(input.shape.data());
+    const std::vector<const void*> unread(inputs.size(), nullptr);
     stridec_abi_failure failure{};
-    const std::vector<int64_t> state_dims = bind_context(inputs, symbols);
     if (abi->bind(dims.data(), unread.data(), symbols.data(), &failure)) fail_with(failure);
+  }
+
+  // Places the outputs whose sizes the symbols determine; the run places the others.
+  void place_outputs(State& state, const std::vector<int64_t>& symbols) const {
+    const loop::Program& p = program();
     size_t rank = 0;
     for (loop::BufferId id : p.outputs) rank += p[id].shape.size();
-    std::vector<int64_t> output_dims(rank + 1);
-    abi->output_dims(symbols.data(), output_dims.data());
-    State state{.impl = this, .outputs = {}, .output_memory = {}, .pointers = {}, .slots = {}};
-    state.slots.resize(static_cast<size_t>(abi->slot_count));
+    std::vector<int64_t> dims(rank + 1);
+    abi->output_dims(symbols.data(), dims.data());
     state.outputs.resize(p.outputs.size());
     state.output_memory.resize(p.outputs.size());
     state.pointers.resize(p.outputs.size() + 1);
     size_t at = 0;
     for (size_t o = 0; o < p.outputs.size(); ++o) {
       const size_t n = p[p.outputs[o]].shape.size();
-      if (std::all_of(&output_dims[at], &output_dims[at] + n, [](int64_t d) { return d >= 0; }))
-        place(state, static_cast<int32_t>(o), &output_dims[at]);
+      if (std::all_of(&dims[at], &dims[at] + n, [](int64_t d) { return d >= 0; }))
+        place(state, static_cast<int32_t>(o), &dims[at]);
       at += n;
     }
-    const stridec_abi_variant& variant = abi->variants[0];
-    const int64_t* dim = state_dims.data();
-    std::vector<std::unique_ptr<Memory>> state_memory;
-    std::vector<void*> state_pointers(1);
+  }
+
+  // `dims`: of all states. `given`: their values before the run, or null.
+  void place_states(State& state, const std::vector<int64_t>& dims,
+                    const std::vector<loop::HostTensor>* given) const {
+    const loop::Program& p = program();
+    const int64_t* dim = dims.data();
+    state.state_pointers.resize(1);
     for (size_t s = 0; s < p.states.size(); ++s) {
       const loop::Buffer& b = p[p.states[s]];
       int64_t bytes = byte_size(b.dtype);
       for (size_t d = 0; d < b.shape.size(); ++d) bytes *= *dim++;
-      state_memory.push_back(std::make_unique<Memory>(bytes, false));
-      if (states && s < states->size()) std::ranges::copy((*states)[s].bytes, state_memory[s]->get());
-      state_pointers.insert(state_pointers.end() - 1, state_memory[s]->get());
+      state.state_memory.push_back(std::make_unique<Memory>(bytes, false));
+      void* const memory = state.state_memory[s]->get();
+      if (given && s < given->size()) std::ranges::copy((*given)[s].bytes, static_cast<char*>(memory));
+      state.state_pointers.insert(state.state_pointers.end() - 1, memory);
     }
-    Memory arena(variant.workspace_bytes(symbols.data(), options.parts), options.poison);
-    std::vector<stridec_abi_failure> failures(static_cast<size_t>(options.parts));
+  }
+
+  void throw_if_failed(const State& state) const {
+    for (const stridec_abi_failure& f : state.failures)
+      if (f.code) fail_with(f);
+    if (state.out_of_memory)
+      fail(ErrorKind::kDoesNotFit, "too-large", "a buffer whose size depends on data does not fit in memory");
+    if (state.thrown) std::rethrow_exception(state.thrown);
+    if (!state.unknown.empty())
+      fail(ErrorKind::kUnsupported, "no-reference",
+           cat("operator '", state.unknown, "' is computed by the application, and has no reference"),
+           "declare a 'reference' in the file of --ops");
+  }
+
+  void take_results(State& state, std::vector<loop::HostTensor>* states) const {
+    const loop::Program& p = program();
+    for (size_t o = 0; o < p.outputs.size(); ++o) {
+      state.output_memory[o]->check("output '" + p[p.outputs[o]].name + "'");
+      std::copy_n(state.output_memory[o]->get(), state.outputs[o].bytes.size(),
+                  state.outputs[o].bytes.data());
+    }
+    for (size_t s = 0; s < p.states.size(); ++s) {
+      state.state_memory[s]->check("state '" + p[p.states[s]].name + "'");
+      if (states && s < states->size())
+        std::copy_n(state.state_memory[s]->get(), (*states)[s].bytes.size(), (*states)[s].bytes.data());
+    }
+  }
+
+  std::vector<loop::HostTensor> run(const std::vector<loop::HostTensor>& inputs,
+                                    std::vector<loop::HostTensor>* states) {
+    std::vector<int64_t> symbols(static_cast<size_t>(abi->symbol_count) + 1);
+    const std::vector<int64_t> state_dims = bind_context(inputs, symbols);
+    bind_inputs(inputs, symbols);
+    State state;
+    state.impl = this;
+    state.slots.resize(static_cast<size_t>(abi->slot_count));
+    state.failures.resize(static_cast<size_t>(options.parts));
+    place_outputs(state, symbols);
+    place_states(state, state_dims, states);
+    const stridec_abi_variant& variant = abi->variants[0];
+    const Memory arena(variant.workspace_bytes(symbols.data(), options.parts), options.poison);
+    std::vector<const void*> data;
+    for (const loop::HostTensor& input : inputs) data.push_back(input.bytes.data());
     stridec_abi_run run{};
     run.symbols = symbols.data();
     run.inputs = data.data();
     run.outputs = state.pointers.data();
-    run.states = state_pointers.data();
+    run.states = state.state_pointers.data();
     run.weights = weights->get();
     run.parameters = weights->get();
     run.arena = arena.get();
-    run.failures = failures.data();
+    run.failures = state.failures.data();
     run.threads = options.parts;
     run.launch = launch;
     run.resize_output = resize_output;
@@ -278,26 +322,9 @@ struct CompiledProgram::Impl {
     arena.check("the arena");
     for (const auto& slot : state.slots)
       if (slot) slot->check("a buffer allocated during the run");
-    for (const stridec_abi_failure& f : failures)
-      if (f.code) fail_with(f);
-    if (state.out_of_memory)
-      fail(ErrorKind::kDoesNotFit, "too-large", "a buffer whose size depends on data does not fit in memory");
-    if (state.thrown) std::rethrow_exception(state.thrown);
-    if (!state.unknown.empty())
-      fail(ErrorKind::kUnsupported, "no-reference",
-           cat("operator '", state.unknown, "' is computed by the application, and has no reference"),
-           "declare a 'reference' in the file of --ops");
+    throw_if_failed(state);
     STRIDEC_CHECK(status == 0, "run() failed without a failure");
-    for (size_t o = 0; o < p.outputs.size(); ++o) {
-      state.output_memory[o]->check("output '" + p[p.outputs[o]].name + "'");
-      std::copy_n(state.output_memory[o]->get(), state.outputs[o].bytes.size(),
-                  state.outputs[o].bytes.data());
-    }
-    for (size_t s = 0; s < state_memory.size(); ++s) {
-      state_memory[s]->check("state '" + p[p.states[s]].name + "'");
-      if (states && s < states->size())
-        std::copy_n(state_memory[s]->get(), (*states)[s].bytes.size(), (*states)[s].bytes.data());
-    }
+    take_results(state, states);
     return std::move(state.outputs);
   }
 };
