@@ -136,6 +136,12 @@ class Evaluator {
   void assign(const Statement& s, Value value, Frame& frame);
   void fail_names(const std::vector<Statement>& block, Frame& frame);
 
+  // Values of items of data.pkl by their kind.
+  std::vector<Value> saved_items(const Item& item, const std::string& path);
+  Value saved_dict(const Item& item, const std::string& path);
+  Value saved_object(const Item& item, const std::string& path);
+  Value saved_call(const Item& item, const std::string& path);
+
   Value evaluate_call(const Expression& e, Frame& frame);
   Value call_named(const std::string& name, const Expression& e, Frame& frame);
   Value call_program(const std::string& name, Arguments arguments);

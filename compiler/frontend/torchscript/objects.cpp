@@ -19,12 +19,6 @@ std::string joined(const std::string& path, const std::string& name) {
 Value Evaluator::from_pickle(const ItemRef& item, const std::string& path) {
   if (const auto found = from_items_.find(item.get()); found != from_items_.end()) return found->second;
   Value out;
-  const auto items = [&] {
-    std::vector<Value> values;
-    for (size_t i = 0; i < item->items.size(); ++i)
-      values.push_back(from_pickle(item->items[i], joined(path, std::to_string(i))));
-    return values;
-  };
   switch (item->kind) {
     case IK::kNone: return {};
     case IK::kBool: return Value::of_bool(item->integer);
@@ -40,65 +34,77 @@ Value Evaluator::from_pickle(const ItemRef& item, const std::string& path) {
       out.stored = item;
       out.text = path;
       break;
-    case IK::kList: out = Value::list(items()); break;
-    case IK::kTuple: out = Value::tuple(items()); break;
-    case IK::kDict: {
-      out = Value::new_dict();
-      for (size_t i = 0; i + 1 < item->items.size(); i += 2)
-        out.dict->items.emplace_back(from_pickle(item->items[i], path),
-                                     from_pickle(item->items[i + 1], joined(path, item->items[i]->text)));
-      break;
-    }
-    case IK::kObject: {
-      out.kind = VK::kObject;
-      out.object = std::make_shared<Object>(
-          Object{.type = library.find_class(item->text), .path = path, .saved = true, .fields = {}});
-      if (!item->items.empty() && item->items[0]->kind == IK::kDict) {
-        const Item& state = *item->items[0];
-        for (size_t i = 0; i + 1 < state.items.size(); i += 2) {
-          const std::string& name = state.items[i]->text;
-          const std::string own = joined(path, name);
-          Value value = from_pickle(state.items[i + 1], own);
-          if (attribute_states.contains(own)) {
-            value = attribute_state(own, value, out.object, name);
-          }
-          out.object->fields[name] = std::move(value);
-        }
-      } else if (!item->items.empty() && !out.object->type && item->items[0]->kind == IK::kTuple) {
-        // An object of C++, whose state is a tuple.
-        const std::vector<ItemRef>& state = item->items[0]->items;
-        for (size_t i = 0; i < state.size(); ++i)
-          out.object->fields[std::to_string(i)] = from_pickle(state[i], joined(path, std::to_string(i)));
-      } else if (!item->items.empty() && out.object->type &&
-                 out.object->type->methods.contains("__setstate__")) {
-        Arguments state;
-        state.add(from_pickle(item->items[0], path));
-        call_method(out, "__setstate__", std::move(state));
-      }
-      break;
-    }
-    case IK::kCall: {
-      const Class* type = library.find_class(item->text);
-      if (type && type->base == "Enum") {
-        out = Value::of_items(VK::kEnum, items());
-        const auto member = std::ranges::find_if(type->constants, [&](const auto& constant) {
-          Frame frame;
-          const auto same =
-              equal(evaluate(constant.second, frame), out.items().empty() ? Value() : out.items()[0]);
-          return same && same->is_const(1);
-        });
-        if (member != type->constants.end()) out.text = cat(type->name, ".", member->first);
-      } else {
-        out = Value::tuple(items());
-        out.type = type;
-      }
-      break;
-    }
+    case IK::kList: out = Value::list(saved_items(*item, path)); break;
+    case IK::kTuple: out = Value::tuple(saved_items(*item, path)); break;
+    case IK::kDict: out = saved_dict(*item, path); break;
+    case IK::kObject: out = saved_object(*item, path); break;
+    case IK::kCall: out = saved_call(*item, path); break;
     case IK::kName:
     case IK::kStorage:
       fail(ErrorKind::kUnsupported, "pickled-object", cat("attribute '", path, "' is ", item->text));
   }
   from_items_.emplace(item.get(), out);
+  return out;
+}
+
+std::vector<Value> Evaluator::saved_items(const Item& item, const std::string& path) {
+  std::vector<Value> values;
+  for (size_t i = 0; i < item.items.size(); ++i)
+    values.push_back(from_pickle(item.items[i], joined(path, std::to_string(i))));
+  return values;
+}
+
+Value Evaluator::saved_dict(const Item& item, const std::string& path) {
+  Value out = Value::new_dict();
+  for (size_t i = 0; i + 1 < item.items.size(); i += 2)
+    out.dict->items.emplace_back(from_pickle(item.items[i], path),
+                                 from_pickle(item.items[i + 1], joined(path, item.items[i]->text)));
+  return out;
+}
+
+Value Evaluator::saved_object(const Item& item, const std::string& path) {
+  Value out = Value::of_kind(VK::kObject);
+  out.object = std::make_shared<Object>(
+      Object{.type = library.find_class(item.text), .path = path, .saved = true, .fields = {}});
+  if (item.items.empty()) return out;
+  Object& object = *out.object;
+  const Item& state = *item.items[0];
+  if (state.kind == IK::kDict) {
+    for (size_t i = 0; i + 1 < state.items.size(); i += 2) {
+      const std::string& name = state.items[i]->text;
+      const std::string own = joined(path, name);
+      Value value = from_pickle(state.items[i + 1], own);
+      if (attribute_states.contains(own)) value = attribute_state(own, value, out.object, name);
+      object.fields[name] = std::move(value);
+    }
+  } else if (!object.type && state.kind == IK::kTuple) {
+    // An object of C++, whose state is a tuple.
+    for (size_t i = 0; i < state.items.size(); ++i)
+      object.fields[std::to_string(i)] = from_pickle(state.items[i], joined(path, std::to_string(i)));
+  } else if (object.type && object.type->methods.contains("__setstate__")) {
+    Arguments arguments;
+    arguments.add(from_pickle(item.items[0], path));
+    call_method(out, "__setstate__", std::move(arguments));
+  }
+  return out;
+}
+
+// A member of an enumeration, or a named tuple.
+Value Evaluator::saved_call(const Item& item, const std::string& path) {
+  const Class* type = library.find_class(item.text);
+  if (!type || type->base != "Enum") {
+    Value out = Value::tuple(saved_items(item, path));
+    out.type = type;
+    return out;
+  }
+  Value out = Value::of_items(VK::kEnum, saved_items(item, path));
+  const Value value = out.items().empty() ? Value() : out.items()[0];
+  const auto member = std::ranges::find_if(type->constants, [&](const auto& constant) {
+    Frame frame;
+    const auto same = equal(evaluate(constant.second, frame), value);
+    return same && same->is_const(1);
+  });
+  if (member != type->constants.end()) out.text = cat(type->name, ".", member->first);
   return out;
 }
 
