@@ -384,6 +384,89 @@ std::string within_default(const Flags& flags, const VerifiedRun& run, const gra
   return fits ? cat(usual.relative, " (", usual.reason, ")") : "";
 }
 
+// A model, and the artifact or the code of this build that is compared with it.
+struct Comparison {
+  const Flags& flags;
+  const Globals& globals;
+  const CompileOptions& options;
+  Library* library;  // null: there is no artifact
+  const Origin& origin;
+  const Compilation& made;
+  const loop::Program& reference;
+  const Tolerance& tolerance;
+  ProgressPrinter& progress;
+};
+
+// What the inputs of the runs are chosen from.
+struct InputSources {
+  std::vector<std::string> files;  // by input; "": none
+  std::vector<frontend::DimRange> dims;
+  std::optional<Tensors> samples;  // of the model file, for the first run
+
+  bool all_given() const { return std::find(files.begin(), files.end(), "") == files.end(); }
+};
+
+// Searches for the cause of the difference. Returns the text of the failure; the rest is added to `compared`
+// and written to the folder of --repro.
+std::string explain_failure(const Comparison& c, const VerifiedRun& run, Json& compared) {
+  const Difference worst = run.worst();
+  std::string failure = failure_text(run, worst, c.reference[c.reference.outputs[worst.output]].name);
+  const DifferenceSearch search{c.made, c.options, run.inputs, c.tolerance, c.progress};
+  const auto first = first_difference(search);
+  const graph::Graph& graph = c.made.main().graph;
+  const CausedBy cause{.artifact = c.flags.artifact,
+                       .mode = c.flags.common.mode,
+                       .expected = c.flags.expected,
+                       .library = c.library,
+                       .origin = c.origin,
+                       .within = within_default(c.flags, run, graph, c.options.precision)};
+  failure += cause_text(cause, first);
+  if (first) compared["difference"] = difference_json(graph, *first);
+  leave_repro(c.flags, search, first, names_of(c.reference, c.reference.inputs), compared, failure);
+  return failure;
+}
+
+// `start`: of the command. `compared`: see report().
+Json verify_runs(const Comparison& c, const InputSources& from, Json compared,
+                 std::chrono::steady_clock::time_point start) {
+  const Flags& flags = c.flags;
+  const loop::Program& reference = c.reference;
+  const bool all_given = from.all_given();
+  const auto ranges = loop::input_ranges(reference);
+  Json runs = Json::array();
+  for (int i = 0, count = all_given ? 1 : std::max(1, flags.runs); i < count; ++i) {
+    // The number of runs with random inputs is limited by time, unless it is given.
+    if (i > 0 && !flags.runs_given && std::chrono::steady_clock::now() - start > kEnough) break;
+    const bool sampled = from.samples && i == 0;
+    const Sizes chosen = choose_sizes(reference, from.dims, i),
+                sizes = all_given || sampled ? Sizes() : chosen;
+    const auto draw = [&](int attempt) {
+      Given given;
+      given.inputs =
+          sampled ? *from.samples : inputs_of(reference, ranges, from.files, sizes, i + 1000 * attempt);
+      given.context = context_sizes_of(reference, given.inputs, chosen);
+      return given;
+    };
+    VerifiedRun run;
+    run.want = expected_outputs(flags, reference, draw, all_given || sampled, run.inputs, c.progress);
+    run.got = c.library ? run_artifact(*c.library, run.inputs) : run_compiled(c.made, run.inputs);
+    judge(run, c.made.main().graph, c.tolerance, !flags.expected.empty(), c.progress);
+    const Difference worst = run.worst();
+    const double most = run.allowed.empty() ? c.tolerance.relative : run.allowed[worst.output].largest;
+    runs.push_back(
+        {{"run", i}, {"sizes", sizes}, {"difference", worst.error}, {"mean", worst.mean}, {"allowed", most}});
+    if (run.failed()) {
+      const std::string failure = explain_failure(c, run, compared);
+      return report(compared, c.globals, runs, failure);
+    }
+    if (!c.globals.json && !c.globals.quiet)
+      std::printf(" ok    run %d%s%s: largest difference %.1e, mean %.1e%s\n", i + 1, text_of(sizes).c_str(),
+                  sampled ? " (the file's sample inputs)" : "", worst.error, worst.mean,
+                  most > c.tolerance.relative ? cat("; roundings can change ", most).c_str() : "");
+  }
+  return report(compared, c.globals, runs, "");
+}
+
 // `origin`: is set once the artifact is read.
 Json verify(const Flags& flags, const Globals& globals, Origin& origin) {
   const auto start = std::chrono::steady_clock::now();
@@ -406,12 +489,12 @@ Json verify(const Flags& flags, const Globals& globals, Origin& origin) {
     check_sizes(dims, options.dims, reference);
     check_states(*library, reference);
   }
-  const auto files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input");
-  const bool all_given = std::find(files.begin(), files.end(), "") == files.end();
+  InputSources from{.files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input"),
+                    .dims = dims,
+                    .samples = std::nullopt};
   // The first run has the samples of the model file, if the user chooses neither inputs nor sizes.
-  const auto samples = flags.inputs.empty() && flags.expected.empty() && dims.empty()
-                           ? samples_of(reference, flags.common.model)
-                           : std::nullopt;
+  if (flags.inputs.empty() && flags.expected.empty() && dims.empty())
+    from.samples = samples_of(reference, flags.common.model);
   Json compared = compared_of(flags, globals, library, made, options.precision, tolerance);
   compared["other_model"] = origin.model;
   if (library && library->functions().size() > 1) compared["function"] = library->function();
@@ -420,54 +503,20 @@ Json verify(const Flags& flags, const Globals& globals, Origin& origin) {
                             .graph = graph,
                             .reference = reference,
                             .tolerance = tolerance.relative,
-                            .files = files,
+                            .files = from.files,
                             .dims = dims,
                             .steps = flags.steps},
                            std::move(compared), origin, globals);
-  const auto ranges = loop::input_ranges(reference);
-  Json runs = Json::array();
-  for (int i = 0, count = all_given ? 1 : std::max(1, flags.runs); i < count; ++i) {
-    // The number of runs with random inputs is limited by time, unless it is given.
-    if (i > 0 && !flags.runs_given && std::chrono::steady_clock::now() - start > kEnough) break;
-    const bool sampled = samples && i == 0;
-    const Sizes chosen = choose_sizes(reference, dims, i), sizes = all_given || sampled ? Sizes() : chosen;
-    const auto draw = [&](int attempt) {
-      Given given;
-      given.inputs = sampled ? *samples : inputs_of(reference, ranges, files, sizes, i + 1000 * attempt);
-      given.context = context_sizes_of(reference, given.inputs, chosen);
-      return given;
-    };
-    VerifiedRun run;
-    run.want = expected_outputs(flags, reference, draw, all_given || sampled, run.inputs, progress);
-    run.got = library ? run_artifact(*library, run.inputs) : run_compiled(made, run.inputs);
-    judge(run, graph, tolerance, !flags.expected.empty(), progress);
-    const Difference worst = run.worst();
-    const double most = run.allowed.empty() ? tolerance.relative : run.allowed[worst.output].largest;
-    runs.push_back(
-        {{"run", i}, {"sizes", sizes}, {"difference", worst.error}, {"mean", worst.mean}, {"allowed", most}});
-    if (!run.failed()) {
-      if (!globals.json && !globals.quiet)
-        std::printf(" ok    run %d%s%s: largest difference %.1e, mean %.1e%s\n", i + 1,
-                    text_of(sizes).c_str(), sampled ? " (the file's sample inputs)" : "", worst.error,
-                    worst.mean,
-                    most > tolerance.relative ? cat("; roundings can change ", most).c_str() : "");
-      continue;
-    }
-    std::string failure = failure_text(run, worst, reference[reference.outputs[worst.output]].name);
-    const DifferenceSearch search{made, options, run.inputs, tolerance, progress};
-    const auto first = first_difference(search);
-    const CausedBy cause{.artifact = flags.artifact,
-                         .mode = flags.common.mode,
-                         .expected = flags.expected,
-                         .library = library,
-                         .origin = origin,
-                         .within = within_default(flags, run, graph, options.precision)};
-    failure += cause_text(cause, first);
-    if (first) compared["difference"] = difference_json(graph, *first);
-    leave_repro(flags, search, first, names_of(reference, reference.inputs), compared, failure);
-    return report(compared, globals, runs, failure);
-  }
-  return report(compared, globals, runs, "");
+  const Comparison comparison{.flags = flags,
+                              .globals = globals,
+                              .options = options,
+                              .library = library,
+                              .origin = origin,
+                              .made = made,
+                              .reference = reference,
+                              .tolerance = tolerance,
+                              .progress = progress};
+  return verify_runs(comparison, from, std::move(compared), start);
 }
 
 Json verify(const Flags& flags, const Globals& globals) {
