@@ -168,112 +168,156 @@ std::string share_of_bandwidth(double bytes, double seconds, const Roof& roof, c
   return cat(formatted(100 * share, "%.0f %% of "), most);
 }
 
-int bench(const Flags& flags, const Globals& globals) {
-  std::vector<Subject> subjects = make_subjects(flags, globals);
+// Runs all subjects in turn, so that changes of the machine's speed reach all of them.
+void time_in_turn(std::vector<Subject>& subjects, double seconds) {
   const auto start = std::chrono::steady_clock::now();
   auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   do {
     for (auto& subject : subjects) subject.times.push_back(subject.library->timed_run(subject.row));
-  } while (elapsed() < flags.seconds || subjects[0].times.size() < 5);
+  } while (elapsed() < seconds || subjects[0].times.size() < 5);
+}
 
-  Subject& first = subjects[0];
-  const double median = first.median();
-  const Roof roof = roof_of(*first.library);
-  const tune::GpuDevice* gpu = first.library->gpu();
-  const auto rows = profile(first, first.sizes, roof);
-  double in_kernels = 0, flops = 0, bytes = 0, computing = 0;
-  for (const Row& row : rows) {
-    in_kernels += row.seconds, flops += row.flops, bytes += row.bytes;
-    computing += row.compute;
+// The measurements of one artifact, with its times sorted.
+struct Result {
+  const Subject& subject;
+  double median;  // seconds, of one run
+  Roof roof;
+  std::vector<Row> rows;
+  double in_kernels = 0, flops = 0, bytes = 0, computing = 0;  // sums over the rows
+
+  Library& library() const { return *subject.library; }
+  const tune::GpuDevice* gpu() const { return library().gpu(); }
+};
+
+Result result_of(Subject& subject) {
+  Result result{
+      .subject = subject, .median = subject.median(), .roof = roof_of(*subject.library), .rows = {}};
+  result.rows = profile(subject, subject.sizes, result.roof);
+  for (const Row& row : result.rows) {
+    result.in_kernels += row.seconds, result.flops += row.flops, result.bytes += row.bytes;
+    result.computing += row.compute;
   }
+  return result;
+}
+
+// `other`: the artifact of --compare, or null.
+Json json_of(const Flags& flags, const Result& result, Subject* other) {
+  const Subject& subject = result.subject;
+  Json json = {{"artifact", flags.artifact},
+               {"function", result.library().function()},
+               {"sizes", subject.sizes},
+               {"variant", result.library().variant()},
+               {"threads", result.library().threads()},
+               {"runs", subject.times.size()},
+               {"median_seconds", result.median},
+               {"minimum_seconds", subject.times.front()},
+               {"p99_seconds", subject.at(0.99)},
+               {"first_seconds", subject.first},
+               {"flops", result.flops},
+               {"bytes", result.bytes},
+               {"peak", result.roof.json}};
+  if (result.gpu()) {
+    json.erase("threads");
+    json["device"] = result.gpu()->name();
+    json["enqueue_seconds"] = result.library().enqueue_seconds();
+  }
+  for (const Row& row : result.rows)
+    json["kernels"].push_back({{"name", row.name},
+                               {"seconds", row.seconds},
+                               {"minimum_seconds", row.least},
+                               {"calls", row.calls},
+                               {"flops", row.flops},
+                               {"bytes", row.bytes},
+                               {"roofline", row.roofline()},
+                               {"bound_by", row.computes() ? "compute" : "memory"},
+                               {"level", row.level},
+                               {"nodes", row.nodes}});
+  if (other) json["compare"] = {{"artifact", flags.compare}, {"median_seconds", other->median()}};
+  return json;
+}
+
+// What ran where, and its times and rates as a whole.
+void print_summary(const Flags& flags, const Result& result) {
+  const Subject& subject = result.subject;
+  const Library& library = result.library();
+  const std::string sizes =
+      join(subject.sizes, ", ", [](const auto& size) { return cat(size.first, " ", size.second); });
+  const std::string where = result.gpu() ? cat(library.variant(), " on ", result.gpu()->name())
+                                         : cat(library.variant(), ", ", counted(library.threads(), "thread"));
+  const std::string what =
+      library.functions().size() == 1 ? flags.artifact : cat(flags.artifact, ", ", library.function());
+  std::printf("%s  %s%s%s; %zu runs\n", what.c_str(), sizes.c_str(), sizes.empty() ? "" : "; ", where.c_str(),
+              subject.times.size() * static_cast<size_t>(subject.row));
+  std::printf(" median %s   min %s   p99 %s   the first, warmed up, %s\n",
+              human_seconds(result.median).c_str(), human_seconds(subject.times.front()).c_str(),
+              human_seconds(subject.at(0.99)).c_str(), human_seconds(subject.first).c_str());
+  const GpuTarget* target = result.gpu() ? &gpu_target(library.variant()) : nullptr;
+  std::printf(" %.1f GFLOP/s (%.0f %% of %.0f that %s reach), %.1f GB/s (%s)\n",
+              result.flops / result.median * 1e-9, 100 * result.computing / result.median,
+              result.flops / std::max(result.computing, 1e-12) * 1e-9,
+              target ? "its kernels' instructions" : "registers alone", result.bytes / result.median * 1e-9,
+              share_of_bandwidth(result.bytes, result.median, result.roof, target).c_str());
+}
+
+std::string table_of(const Result& result, int most_rows) {
+  std::vector<std::vector<std::string>> cells = {
+      {"time", "share", "calls", "kernel", "GFLOP/s", "GB/s", "roofline", "of"}};
+  for (const Row& row : result.rows) {
+    if (static_cast<int>(cells.size()) > most_rows) break;
+    cells.push_back(
+        {human_seconds(row.seconds),
+         formatted(100 * row.seconds / std::max({result.median, result.in_kernels, 1e-12}), "%.0f %%"),
+         std::to_string(row.calls), row.name,
+         formatted(row.flops / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
+         formatted(row.bytes / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
+         cat(formatted(100 * row.roofline(), "%.0f %% "), row.computes() ? "compute" : row.level),
+         loop::nodes_of(row.nodes)});
+  }
+  return table(cells);
+}
+
+void print_kernels(const Result& result, int most_rows) {
+  const std::string rows = table_of(result, most_rows);
+  if (result.gpu())
+    std::printf(
+        "%s the host enqueues a run in %s; kernels are timed one by one, with the gaps between them\n",
+        rows.c_str(), human_seconds(result.library().enqueue_seconds()).c_str());
+  else if (result.in_kernels <= result.median)
+    std::printf("%s beside kernels: %s (launches, guards)\n", rows.c_str(),
+                human_seconds(result.median - result.in_kernels).c_str());
+  else
+    std::printf("%s kernels timed one by one take %s, in another run with the clock read around each\n",
+                rows.c_str(), human_seconds(result.in_kernels).c_str());
+}
+
+void print_comparison(const std::string& path, const Result& result, Subject& other) {
+  const double median = other.median();
+  const Subject& first = result.subject;
+  const double noise = std::max(first.at(0.75) - first.at(0.25), other.at(0.75) - other.at(0.25));
+  std::printf(" %s: median %s, %.3fx of the first; the difference is %s the noise (%s)\n", path.c_str(),
+              human_seconds(median).c_str(), median / result.median,
+              std::abs(median - result.median) > noise ? "more than" : "within",
+              human_seconds(noise).c_str());
+}
+
+int bench(const Flags& flags, const Globals& globals) {
+  std::vector<Subject> subjects = make_subjects(flags, globals);
+  time_in_turn(subjects, flags.seconds);
+  const Result result = result_of(subjects[0]);
+  Subject* const other = subjects.size() > 1 ? &subjects[1] : nullptr;
   if (globals.json) {
-    Json json = {{"artifact", flags.artifact},
-                 {"function", first.library->function()},
-                 {"sizes", first.sizes},
-                 {"variant", first.library->variant()},
-                 {"threads", first.library->threads()},
-                 {"runs", first.times.size()},
-                 {"median_seconds", median},
-                 {"minimum_seconds", first.times.front()},
-                 {"p99_seconds", first.at(0.99)},
-                 {"first_seconds", first.first},
-                 {"flops", flops},
-                 {"bytes", bytes},
-                 {"peak", roof.json}};
-    if (gpu) {
-      json.erase("threads");
-      json["device"] = gpu->name();
-      json["enqueue_seconds"] = first.library->enqueue_seconds();
-    }
-    for (const Row& row : rows)
-      json["kernels"].push_back({{"name", row.name},
-                                 {"seconds", row.seconds},
-                                 {"minimum_seconds", row.least},
-                                 {"calls", row.calls},
-                                 {"flops", row.flops},
-                                 {"bytes", row.bytes},
-                                 {"roofline", row.roofline()},
-                                 {"bound_by", row.computes() ? "compute" : "memory"},
-                                 {"level", row.level},
-                                 {"nodes", row.nodes}});
-    if (subjects.size() > 1)
-      json["compare"] = {{"artifact", flags.compare}, {"median_seconds", subjects[1].median()}};
+    const Json json = json_of(flags, result, other);
     std::printf("%s\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
     return 0;
   }
-  const std::string sizes =
-      join(first.sizes, ", ", [](const auto& size) { return cat(size.first, " ", size.second); });
-  const std::string where =
-      gpu ? cat(first.library->variant(), " on ", gpu->name())
-          : cat(first.library->variant(), ", ", counted(first.library->threads(), "thread"));
-  const std::string subject = first.library->functions().size() == 1
-                                  ? flags.artifact
-                                  : cat(flags.artifact, ", ", first.library->function());
-  std::printf("%s  %s%s%s; %zu runs\n", subject.c_str(), sizes.c_str(), sizes.empty() ? "" : "; ",
-              where.c_str(), first.times.size() * static_cast<size_t>(first.row));
-  std::printf(" median %s   min %s   p99 %s   the first, warmed up, %s\n", human_seconds(median).c_str(),
-              human_seconds(first.times.front()).c_str(), human_seconds(first.at(0.99)).c_str(),
-              human_seconds(first.first).c_str());
-  std::printf(
-      " %.1f GFLOP/s (%.0f %% of %.0f that %s reach), %.1f GB/s (%s)\n", flops / median * 1e-9,
-      100 * computing / median, flops / std::max(computing, 1e-12) * 1e-9,
-      gpu ? "its kernels' instructions" : "registers alone", bytes / median * 1e-9,
-      share_of_bandwidth(bytes, median, roof, gpu ? &gpu_target(first.library->variant()) : nullptr).c_str());
-  std::vector<std::vector<std::string>> cells = {
-      {"time", "share", "calls", "kernel", "GFLOP/s", "GB/s", "roofline", "of"}};
-  for (const Row& row : rows) {
-    if (static_cast<int>(cells.size()) > flags.most_rows) break;
-    cells.push_back({human_seconds(row.seconds),
-                     formatted(100 * row.seconds / std::max({median, in_kernels, 1e-12}), "%.0f %%"),
-                     std::to_string(row.calls), row.name,
-                     formatted(row.flops / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
-                     formatted(row.bytes / std::max(row.seconds, 1e-12) * 1e-9, "%.1f"),
-                     cat(formatted(100 * row.roofline(), "%.0f %% "), row.computes() ? "compute" : row.level),
-                     loop::nodes_of(row.nodes)});
-  }
-  if (gpu)
-    std::printf(
-        "%s the host enqueues a run in %s; kernels are timed one by one, with the gaps between them\n",
-        table(cells).c_str(), human_seconds(first.library->enqueue_seconds()).c_str());
-  else if (in_kernels <= median)
-    std::printf("%s beside kernels: %s (launches, guards)\n", table(cells).c_str(),
-                human_seconds(median - in_kernels).c_str());
-  else
-    std::printf("%s kernels timed one by one take %s, in another run with the clock read around each\n",
-                table(cells).c_str(), human_seconds(in_kernels).c_str());
-  const auto memory = first.library->memory();
+  print_summary(flags, result);
+  print_kernels(result, flags.most_rows);
+  const auto memory = result.library().memory();
   std::printf(" memory: arena %s, scratch %s, staging %s\n", human_bytes(memory.arena_bytes).c_str(),
               human_bytes(memory.scratch_bytes).c_str(), human_bytes(memory.staging_bytes).c_str());
-  if (subjects.size() > 1) {
-    const double other = subjects[1].median();
-    const double noise =
-        std::max(first.at(0.75) - first.at(0.25), subjects[1].at(0.75) - subjects[1].at(0.25));
-    std::printf(" %s: median %s, %.3fx of the first; the difference is %s the noise (%s)\n",
-                flags.compare.c_str(), human_seconds(other).c_str(), other / median,
-                std::abs(other - median) > noise ? "more than" : "within", human_seconds(noise).c_str());
-  }
+  if (other) print_comparison(flags.compare, result, *other);
   return 0;
 }
 
