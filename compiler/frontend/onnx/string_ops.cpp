@@ -1,6 +1,7 @@
 // Operators on the contents of strings. Upper and lower case are those of ASCII.
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/constant_tables.h"
@@ -183,118 +184,171 @@ Outputs regex_full_match(Context& c) {
 
 // ---- TfIdfVectorizer -------------------------------------------------------------------------------------
 
+struct TfidfAttributes {
+  Dims starts, columns, numbers;   // numbers: the pool, if its tokens are integers
+  std::vector<std::string> texts;  // the pool, if its tokens are strings
+  std::vector<double> weights;
+  int64_t shortest, longest, skips;
+
+  bool strings() const { return !texts.empty(); }
+  size_t pool() const { return strings() ? texts.size() : numbers.size(); }
+  int64_t width() const { return *std::max_element(columns.begin(), columns.end()) + 1; }
+};
+
+TfidfAttributes tfidf_attributes(const Context& c) {
+  TfidfAttributes a{.starts = c.integers("ngram_counts"),
+                    .columns = c.integers("ngram_indexes"),
+                    .numbers = c.integers("pool_int64s"),
+                    .texts = c.texts("pool_strings"),
+                    .weights = c.numbers("weights"),
+                    .shortest = c.integer("min_gram_length"),
+                    .longest = c.integer("max_gram_length"),
+                    .skips = c.integer("max_skip_count")};
+  if (a.shortest < 1 || a.longest < a.shortest || a.skips < 0 || a.columns.empty())
+    c.does_not_fit("gram lengths, skips or indexes are out of range");
+  return a;
+}
+
+// Numbers for the distinct tokens of the pool.
+struct Vocabulary {
+  std::map<std::string, int64_t> words;
+  std::map<int64_t, int64_t> values;
+  std::vector<int64_t> pool;  // the number of each token
+
+  int64_t size() const { return static_cast<int64_t>(words.size() + values.size()); }
+};
+
+Vocabulary vocabulary_of(const TfidfAttributes& a) {
+  Vocabulary out;
+  for (size_t i = 0; i < a.pool(); ++i)
+    out.pool.push_back(a.strings() ? out.words.emplace(a.texts[i], out.size()).first->second
+                                   : out.values.emplace(a.numbers[i], out.size()).first->second);
+  return out;
+}
+
 // The pool of n-grams as a trie. Level d maps (node of level d - 1, token) to a node. `column`: the output
 // column of the n-gram that ends at the node, or -1.
 struct NgramLevel {
   std::map<std::pair<int64_t, int64_t>, int64_t> nodes;
   std::vector<int64_t> column;
 };
+using NgramTrie = std::vector<NgramLevel>;
 
-Outputs tfidf(Context& c) {
-  Builder& b = c.b;
-  const Dims starts = c.integers("ngram_counts"), columns = c.integers("ngram_indexes"),
-             numbers = c.integers("pool_int64s");
-  const std::vector<std::string> texts = c.texts("pool_strings");
-  const std::vector<double> weights = c.numbers("weights");
-  const int64_t shortest = c.integer("min_gram_length"), longest = c.integer("max_gram_length"),
-                skips = c.integer("max_skip_count");
-  const bool strings = !texts.empty();
-  const size_t pool = strings ? texts.size() : numbers.size();
-  if (shortest < 1 || longest < shortest || skips < 0 || columns.empty())
-    c.does_not_fit("gram lengths, skips or indexes are out of range");
+void add_ngram(NgramTrie& levels, std::span<const int64_t> tokens, int64_t column) {
+  int64_t node = 0;
+  for (size_t d = 1; d <= tokens.size(); ++d) {
+    NgramLevel& l = levels[d];
+    const auto [it, fresh] =
+        l.nodes.emplace(std::pair(node, tokens[d - 1]), static_cast<int64_t>(l.nodes.size()));
+    if (fresh) l.column.push_back(-1);
+    node = it->second;
+  }
+  levels[tokens.size()].column[static_cast<size_t>(node)] = column;
+}
 
-  // Token numbers.
-  std::map<std::string, int64_t> words;
-  std::map<int64_t, int64_t> values;
-  std::vector<int64_t> tokens;
-  for (size_t i = 0; i < pool; ++i)
-    tokens.push_back(strings ? words.emplace(texts[i], static_cast<int64_t>(words.size())).first->second
-                             : values.emplace(numbers[i], static_cast<int64_t>(values.size())).first->second);
-  const auto vocabulary = static_cast<int64_t>(strings ? words.size() : values.size());
-  std::vector<NgramLevel> levels(static_cast<size_t>(longest) + 1);
+NgramTrie ngram_trie(const Context& c, const TfidfAttributes& a, std::span<const int64_t> pool) {
+  NgramTrie levels(static_cast<size_t>(a.longest) + 1);
   size_t ngram = 0;
-  for (size_t level = 0; level < starts.size(); ++level) {
+  for (size_t level = 0; level < a.starts.size(); ++level) {
     const auto length = level + 1;
-    const auto from = static_cast<size_t>(starts[level]),
-               to = level + 1 < starts.size() ? static_cast<size_t>(starts[level + 1]) : pool;
-    if (starts[level] < 0 || from > to || to > pool || (to - from) % length)
+    const auto from = static_cast<size_t>(a.starts[level]),
+               to = level + 1 < a.starts.size() ? static_cast<size_t>(a.starts[level + 1]) : pool.size();
+    if (a.starts[level] < 0 || from > to || to > pool.size() || (to - from) % length)
       c.does_not_fit("ngram_counts do not divide the pool into n-grams");
     for (size_t at = from; at < to; at += length, ++ngram) {
-      if (ngram >= columns.size() || columns[ngram] < 0)
+      if (ngram >= a.columns.size() || a.columns[ngram] < 0)
         c.does_not_fit("ngram_indexes are too few or negative");
-      if (static_cast<int64_t>(length) > longest) continue;
-      int64_t node = 0;
-      for (size_t d = 1; d <= length; ++d) {
-        NgramLevel& l = levels[d];
-        const auto [it, fresh] =
-            l.nodes.emplace(std::pair(node, tokens[at + d - 1]), static_cast<int64_t>(l.nodes.size()));
-        if (fresh) l.column.push_back(-1);
-        node = it->second;
-      }
-      levels[length].column[static_cast<size_t>(node)] = columns[ngram];
+      if (static_cast<int64_t>(length) <= a.longest)
+        add_ngram(levels, pool.subspan(at, length), a.columns[ngram]);
     }
   }
+  return levels;
+}
 
-  // The number of every token; -1 for unknown tokens.
-  const bool row =
-      c.slot(0).kind == Slot::Kind::kStrings ? strings_of(c, 0).index.rank() == 1 : c.in(0).rank() == 1;
-  Term ids = number(b, DType::kI64, 0);
-  const auto search = [&](const std::vector<int64_t>& keys, const std::vector<int64_t>& results, Term x) {
-    if (keys.empty()) return filled(b, x.shape(), DType::kI64, -1);
-    const Term table = integer_table(b, keys);
-    const Term at = minimum(search_sorted(table, x), static_cast<double>(keys.size() - 1));
-    return select(equal(gather(table, at, 0), x), gather(integer_table(b, results), at, 0), -1);
-  };
-  if (strings) {
-    std::vector<std::string> keys(words.size());
-    for (const auto& [word, id] : words) keys[static_cast<size_t>(id)] = word;
-    ids = find_in(strings_of(c, 0), keys);
-  } else {
-    std::vector<int64_t> keys, results;
-    for (const auto& [value, id] : values) keys.push_back(value), results.push_back(id);
-    ids = search(keys, results, cast(c.in(0), DType::kI64));
+// For each element of x the result of the key that equals it, -1 if none does. Keys ascend.
+Term look_up(Term x, const std::vector<int64_t>& keys, const std::vector<int64_t>& results) {
+  Builder& b = x.builder();
+  if (keys.empty()) return filled(b, x.shape(), DType::kI64, -1);
+  const Term table = integer_table(b, keys);
+  const Term at = minimum(search_sorted(table, x), static_cast<double>(keys.size() - 1));
+  return select(equal(gather(table, at, 0), x), gather(integer_table(b, results), at, 0), -1);
+}
+
+// The number of every token; -1 for unknown tokens.
+Term token_numbers(const Context& c, const TfidfAttributes& a, const Vocabulary& vocabulary) {
+  if (a.strings()) {
+    std::vector<std::string> keys(vocabulary.words.size());
+    for (const auto& [word, id] : vocabulary.words) keys[static_cast<size_t>(id)] = word;
+    return find_in(strings_of(c, 0), keys);
   }
-  if (row) ids = unsqueeze(ids, {0});
-  const sym::Expr n = ids.dim(0), length = ids.dim(1);
+  std::vector<int64_t> keys, results;
+  for (const auto& [value, id] : vocabulary.values) keys.push_back(value), results.push_back(id);
+  return look_up(cast(c.in(0), DType::kI64), keys, results);
+}
 
-  const int64_t width = *std::max_element(columns.begin(), columns.end()) + 1;
-  std::vector<Term> hits;  // per row, the column of every n-gram; `width` for n-grams not in the pool
-  for (int64_t skip = 1; skip <= skips + 1; ++skip) {
+// The nodes of `level` that `token` leads to from the nodes `prefix` of the level before; -1: none.
+Term next_nodes(const NgramLevel& level, const std::optional<Term>& prefix, Term token, int64_t vocabulary) {
+  std::vector<int64_t> keys, results;
+  for (const auto& [key, id] : level.nodes)
+    keys.push_back(key.first * vocabulary + key.second), results.push_back(id);
+  if (!prefix) return look_up(token, keys, results);
+  const Term key = select(logical_and(greater_equal(*prefix, 0), greater_equal(token, 0)),
+                          *prefix * static_cast<double>(vocabulary) + token, -1);
+  return look_up(key, keys, results);
+}
+
+// Per row of `ids`, the column of every n-gram; a.width() for n-grams that are not in the pool.
+std::vector<Term> ngram_columns(const TfidfAttributes& a, const NgramTrie& trie, Term ids,
+                                int64_t vocabulary) {
+  Builder& b = ids.builder();
+  const sym::Expr length = ids.dim(1);
+  std::vector<Term> hits;
+  for (int64_t skip = 1; skip <= a.skips + 1; ++skip) {
     std::optional<Term> node;  // trie node of each start, for n-grams up to the current length
-    for (int64_t d = 1; d <= longest; ++d) {
+    for (int64_t d = 1; d <= a.longest; ++d) {
       const sym::Expr reach = (d - 1) * skip, windows = b.simplify(sym::max(length - reach, 0));
       const Term token = slice(ids, 1, b.simplify(sym::min(reach, length)), windows);
-      const NgramLevel& level = levels[static_cast<size_t>(d)];
-      std::vector<int64_t> keys, results;
-      for (const auto& [key, id] : level.nodes)
-        keys.push_back(key.first * vocabulary + key.second), results.push_back(id);
-      Term key = token;
-      if (node) {
-        const Term prefix = slice(*node, 1, 0, windows);
-        key = select(logical_and(greater_equal(prefix, 0), greater_equal(token, 0)),
-                     prefix * static_cast<double>(vocabulary) + token, -1);
-      }
-      node = search(keys, results, key);
-      if (d < shortest || (d == 1 && skip > 1) || keys.empty()) continue;
+      const NgramLevel& level = trie[static_cast<size_t>(d)];
+      if (node) node = slice(*node, 1, 0, windows);
+      node = next_nodes(level, node, token, vocabulary);
+      if (d < a.shortest || (d == 1 && skip > 1) || level.nodes.empty()) continue;
       const Term column = gather(integer_table(b, level.column), maximum(*node, 0), 0);
       hits.push_back(select(logical_and(greater_equal(*node, 0), greater_equal(column, 0)), column,
-                            static_cast<double>(width)));
+                            static_cast<double>(a.width())));
     }
   }
-  Term counts = filled(b, {n, width + 1}, DType::kF32, 0);
+  return hits;
+}
+
+Term count_columns(Term ids, const std::vector<Term>& hits, int64_t width) {
+  Builder& b = ids.builder();
+  Term counts = filled(b, {ids.dim(0), width + 1}, DType::kF32, 0);
   if (!hits.empty()) {
     const Term all = concat(hits, 1);
     counts = scatter_elements(counts, all, filled(b, all.shape(), DType::kF32, 1), 1, "add");
   }
-  counts = slice(counts, 1, 0, width);
-  const std::string mode = c.text("mode", "TF");
+  return slice(counts, 1, 0, width);
+}
+
+Term weighted(Term counts, const std::string& mode, const TfidfAttributes& a) {
   if (mode == "IDF") counts = cast(greater(counts, 0), DType::kF32);
-  if (mode != "TF" && !weights.empty()) {
-    std::vector<double> of_column(static_cast<size_t>(width), 1);
-    for (size_t i = 0; i < std::min(weights.size(), columns.size()); ++i)
-      of_column[static_cast<size_t>(columns[i])] = weights[i];
-    counts = counts * float_table(b, of_column, DType::kF32);
-  }
+  if (mode == "TF" || a.weights.empty()) return counts;
+  std::vector<double> of_column(static_cast<size_t>(a.width()), 1);
+  for (size_t i = 0; i < std::min(a.weights.size(), a.columns.size()); ++i)
+    of_column[static_cast<size_t>(a.columns[i])] = a.weights[i];
+  return counts * float_table(counts.builder(), of_column, DType::kF32);
+}
+
+Outputs tfidf(Context& c) {
+  const TfidfAttributes a = tfidf_attributes(c);
+  const Vocabulary vocabulary = vocabulary_of(a);
+  const NgramTrie trie = ngram_trie(c, a, vocabulary.pool);
+  const bool row =
+      c.slot(0).kind == Slot::Kind::kStrings ? strings_of(c, 0).index.rank() == 1 : c.in(0).rank() == 1;
+  Term ids = token_numbers(c, a, vocabulary);
+  if (row) ids = unsqueeze(ids, {0});
+  const std::vector<Term> hits = ngram_columns(a, trie, ids, vocabulary.size());
+  const Term counts = weighted(count_columns(ids, hits, a.width()), c.text("mode", "TF"), a);
   return {row ? squeeze(counts, {0}) : counts};
 }
 
