@@ -146,104 +146,142 @@ loop::View growing_memory(Lowering& l, Type type, size_t dim) {
   return loop::permute(l.temporary(type, "loop_carried"), order);
 }
 
-void loop_lower(Lowering& l, const Node& node) {
-  const bool conditional = node.attributes.integer("has_condition") != 0;
-  const graph::Region& body = node.regions[0];
-  const size_t carried = body.parameters.size(), first = conditional ? 1 : 0;
-  loop::While step{.counter = node.attributes.expr("counter"),
-                   .trip_count = node.attributes.expr("trip_count"),
-                   .condition = {},
-                   .iterations = node.attributes.expr("iterations"),
-                   .body = {}};
-  loop::View condition;
-  if (conditional) {
-    condition = l.temporary({DType::kBool, {}}, "loop_condition");
-    l.copy(l.view(node.inputs[0]), condition, "loop_condition");
-    step.condition = condition.buffer;
+class LoopLowering {
+ public:
+  LoopLowering(Lowering& l, const Node& node)
+      : l_(l),
+        node_(node),
+        body_(node.regions[0]),
+        conditional_(node.attributes.integer("has_condition") != 0),
+        carried_(body_.parameters.size()),
+        first_(conditional_ ? 1 : 0),
+        step_{.counter = node.attributes.expr("counter"),
+              .trip_count = node.attributes.expr("trip_count"),
+              .condition = {},
+              .iterations = node.attributes.expr("iterations"),
+              .body = {}},
+        extended_(carried_) {
+    std::vector<size_t> ranks;
+    for (size_t i = 0; i < carried_; ++i) ranks.push_back(start_of(i).shape.size());
+    growth_ = growths(node, ranks);
   }
-  std::vector<loop::View> held, stacked;
-  std::vector<size_t> ranks;
-  for (size_t i = 0; i < carried; ++i) ranks.push_back(l.type(node.inputs[first + i]).shape.size());
-  const auto growth = growths(node, ranks);
-  const auto grows = [&](size_t i) {
-    return std::any_of(growth[i].begin(), growth[i].end(), [](sym::Expr g) { return !g.is_const(0); });
-  };
-  const auto part = [](loop::View view, const Shape& shape) {
+
+  void lower() {
+    if (conditional_) hold_condition();
+    extends_ = conditional_ && !reserves_all(step_.trip_count);
+    if (extends_) find_extended();
+    for (size_t i = 0; i < carried_; ++i) hold(i);
+    // Stacked outputs are allocated for the largest number of iterations.
+    for (size_t i = carried_; i < node_.outputs.size(); ++i) {
+      Type type = l_.type(node_.outputs[i]);
+      type.shape[0] = step_.trip_count;
+      stacked_.push_back(conditional_ ? l_.temporary(type, "loop_stacked") : l_.define(node_.outputs[i]));
+    }
+    l_.lower_region(body_, step_.body, [this] { end_iteration(); });
+    l_.steps().push_back({step_});
+    for (size_t i = 0; i < carried_; ++i)
+      if (grows(i)) l_.alias(node_.outputs[i], part(held_[i], l_.type(node_.outputs[i]).shape));
+    for (size_t i = 0; conditional_ && i < stacked_.size(); ++i)
+      l_.alias(node_.outputs[carried_ + i], loop::slice(stacked_[i], 0, 0, step_.iterations, 1));
+  }
+
+ private:
+  const Type& start_of(size_t i) const { return l_.type(node_.inputs[first_ + i]); }
+
+  bool grows(size_t i) const {
+    return std::any_of(growth_[i].begin(), growth_[i].end(), [](sym::Expr g) { return !g.is_const(0); });
+  }
+
+  static loop::View part(loop::View view, const Shape& shape) {
     view.shape = shape;
     return view;
-  };
-  // The number of iterations that memory is allocated for.
-  sym::Expr most = step.trip_count;
-  const bool extends = conditional && !reserves_all(step.trip_count);
-  std::vector<std::vector<size_t>> extended(carried);
-  bool any = carried < node.outputs.size();
-  for (size_t i = 0; extends && i < carried; ++i) {
-    extended[i] = growing_dims(growth[i], l.program().facts);
-    // Where the trip count became known only after the loop was built, which checks it otherwise.
-    if (extended[i].size() > 1)
-      fail(ErrorKind::kUnsupported, "unbounded-loop",
-           "loop: a carried value grows along several dims without a bound on the number of iterations",
-           "give the loop a trip count");
-    any = any || !extended[i].empty();
   }
-  if (extends && any) {
-    most = step.trip_count = l.fresh_symbol("capacity", 1, kUnbounded);
-    l.program().facts.assume(sym::lt(step.counter, most));
-    l.program().facts.assume(sym::le(step.iterations, most));
+
+  void hold_condition() {
+    condition_ = l_.temporary({DType::kBool, {}}, "loop_condition");
+    l_.copy(l_.view(node_.inputs[0]), condition_, "loop_condition");
+    step_.condition = condition_.buffer;
   }
-  for (size_t i = 0; i < carried; ++i) {
-    const Type& start = l.type(node.inputs[first + i]);
-    if (grows(i)) {
-      Type largest{start.dtype, start.shape};
-      for (size_t d = 0; d < start.shape.size(); ++d)
-        if (!growth[i][d].is_const(0) &&
-            (!extends || std::find(extended[i].begin(), extended[i].end(), d) != extended[i].end()))
-          largest.shape[d] = sym::max(start.shape[d], start.shape[d] + growth[i][d] * most);
-      held.push_back(extended[i].empty() ? l.temporary(largest, "loop_carried")
-                                         : growing_memory(l, largest, extended[i].front()));
-    } else {
-      held.push_back(l.define(node.outputs[i]));
+
+  // Finds the memory that is extended during the run. If there is any, the trip count becomes the number of
+  // iterations that memory is allocated for.
+  void find_extended() {
+    bool any = carried_ < node_.outputs.size();
+    for (size_t i = 0; i < carried_; ++i) {
+      extended_[i] = growing_dims(growth_[i], l_.program().facts);
+      // Where the trip count became known only after the loop was built, which checks it otherwise.
+      if (extended_[i].size() > 1)
+        fail(ErrorKind::kUnsupported, "unbounded-loop",
+             "loop: a carried value grows along several dims without a bound on the number of iterations",
+             "give the loop a trip count");
+      any = any || !extended_[i].empty();
     }
-    l.copy(l.view(node.inputs[first + i]), part(held[i], start.shape), "loop_carried");
-    l.alias(body.parameters[i], part(held[i], l.type(body.parameters[i]).shape));
+    if (!any) return;
+    step_.trip_count = l_.fresh_symbol("capacity", 1, kUnbounded);
+    l_.program().facts.assume(sym::lt(step_.counter, step_.trip_count));
+    l_.program().facts.assume(sym::le(step_.iterations, step_.trip_count));
   }
-  // Stacked outputs are allocated for the largest number of iterations.
-  for (size_t i = carried; i < node.outputs.size(); ++i) {
-    Type type = l.type(node.outputs[i]);
-    type.shape[0] = most;
-    stacked.push_back(conditional ? l.temporary(type, "loop_stacked") : l.define(node.outputs[i]));
+
+  // Memory for carried value i, which starts with the input's elements.
+  void hold(size_t i) {
+    const Type& start = start_of(i);
+    held_.push_back(grows(i) ? memory_for_growth(i) : l_.define(node_.outputs[i]));
+    l_.copy(l_.view(node_.inputs[first_ + i]), part(held_[i], start.shape), "loop_carried");
+    l_.alias(body_.parameters[i], part(held_[i], l_.type(body_.parameters[i]).shape));
   }
-  l.lower_region(body, step.body, [&] {
-    for (size_t i = 0; i < stacked.size(); ++i) {
-      const loop::View row = loop::drop_dim(loop::slice(stacked[i], 0, step.counter, 1, 1), 0);
-      l.copy(l.view(body.results[first + carried + i]), row, "loop_row");
+
+  loop::View memory_for_growth(size_t i) {
+    const Type& start = start_of(i);
+    const std::vector<size_t>& extended = extended_[i];
+    Type largest{start.dtype, start.shape};
+    for (size_t d = 0; d < start.shape.size(); ++d)
+      if (!growth_[i][d].is_const(0) &&
+          (!extends_ || std::find(extended.begin(), extended.end(), d) != extended.end()))
+        largest.shape[d] = sym::max(start.shape[d], start.shape[d] + growth_[i][d] * step_.trip_count);
+    return extended.empty() ? l_.temporary(largest, "loop_carried")
+                            : growing_memory(l_, largest, extended.front());
+  }
+
+  // Stores the results of the body.
+  void end_iteration() {
+    for (size_t i = 0; i < stacked_.size(); ++i) {
+      const loop::View row = loop::drop_dim(loop::slice(stacked_[i], 0, step_.counter, 1, 1), 0);
+      l_.copy(l_.view(body_.results[first_ + carried_ + i]), row, "loop_row");
     }
-    if (conditional) l.copy(l.view(body.results[0]), condition, "loop_condition");
+    if (conditional_) l_.copy(l_.view(body_.results[0]), condition_, "loop_condition");
     // Copy results that are views of carried buffers before any carried buffer changes.
     std::vector<std::optional<loop::View>> next;
-    for (size_t i = 0; i < carried; ++i) {
-      const loop::View& result = l.view(body.results[first + i]);
-      if (body.results[first + i] == body.parameters[i]) {
+    for (size_t i = 0; i < carried_; ++i) {
+      const loop::View& result = l_.view(body_.results[first_ + i]);
+      if (body_.results[first_ + i] == body_.parameters[i]) {
         next.push_back(std::nullopt);
         continue;
       }
-      const bool aliased = std::any_of(held.begin(), held.end(),
+      const bool aliased = std::any_of(held_.begin(), held_.end(),
                                        [&](const loop::View& h) { return h.buffer == result.buffer; });
       next.push_back(result);
       if (!aliased) continue;
-      next.back() = l.temporary({result.dtype, result.shape}, "loop_next");
-      l.copy(result, *next.back(), "loop_next");
+      next.back() = l_.temporary({result.dtype, result.shape}, "loop_next");
+      l_.copy(result, *next.back(), "loop_next");
     }
-    for (size_t i = 0; i < carried; ++i)
-      if (next[i]) l.copy(*next[i], part(held[i], next[i]->shape), "loop_carried");
-  });
-  l.steps().push_back({step});
-  for (size_t i = 0; i < carried; ++i)
-    if (grows(i)) l.alias(node.outputs[i], part(held[i], l.type(node.outputs[i]).shape));
-  if (!conditional) return;
-  for (size_t i = 0; i < stacked.size(); ++i)
-    l.alias(node.outputs[carried + i], loop::slice(stacked[i], 0, 0, step.iterations, 1));
-}
+    for (size_t i = 0; i < carried_; ++i)
+      if (next[i]) l_.copy(*next[i], part(held_[i], next[i]->shape), "loop_carried");
+  }
+
+  Lowering& l_;
+  const Node& node_;
+  const graph::Region& body_;
+  const bool conditional_;
+  const size_t carried_, first_;  // carried values; the first of them among inputs and results
+  loop::While step_;
+  std::vector<std::vector<sym::Expr>> growth_;
+  bool extends_ = false;                       // memory during the run
+  std::vector<std::vector<size_t>> extended_;  // dims, by carried value
+  loop::View condition_;
+  std::vector<loop::View> held_, stacked_;
+};
+
+void loop_lower(Lowering& l, const Node& node) { LoopLowering(l, node).lower(); }
 
 }  // namespace
 
