@@ -402,6 +402,167 @@ LoopResult without_iterations(Builder& b, std::vector<ValueId> carried,
   return out;
 }
 
+class LoopBuilder {
+ public:
+  LoopBuilder(Builder& b, sym::Expr trip_count, std::optional<ValueId> condition,
+              std::vector<ValueId> carried, const std::function<LoopStep(const LoopState&)>& body)
+      : b_(b),
+        trip_count_(trip_count),
+        condition_(condition),
+        carried_(std::move(carried)),
+        body_(body),
+        outside_(b.graph().symbols.size()),
+        counter_(b.fresh_symbol("iteration", 0, sym::max(trip_count - 1, 0))) {
+    for (ValueId value : carried_) types_.push_back(b.type(value));
+  }
+
+  LoopResult build() {
+    build_body();
+    find_growth();
+    if (grows_) rebuild_with_growth();
+    for (size_t i = 0; i < carried_.size(); ++i) check_carried(i);
+    for (ValueId& row : next_.stacked) give_first_shape(row);
+    return add();
+  }
+
+ private:
+  void build_body() {
+    open_.emplace(b_, types_, sym::lt(counter_, trip_count_));
+    next_ = body_({counter_, b_.elements({counter_}, {}), b_.parameters()});
+    STRIDEC_CHECK(next_.carried.size() == carried_.size());
+  }
+
+  // Whether the size is the same in all iterations.
+  bool stays(sym::Expr size) const { return is_of_outside(b_, size, outside_); }
+
+  [[noreturn]] void fail_changes(ValueId value) const {
+    fail(ErrorKind::kUnsupported, "loop-shape",
+         cat("loop: ", b_.display(value), " ", graph::to_string(b_.type(value)),
+             " changes its shape from iteration to iteration"));
+  }
+
+  // Finds the sizes that change by a fixed amount per iteration.
+  void find_growth() {
+    for (size_t i = 0; i < carried_.size(); ++i) {
+      const Shape &from = types_[i].shape, &to = b_.shape(next_.carried[i]);
+      growth_.emplace_back(from.size(), sym::Expr(0));
+      for (size_t d = 0; d < from.size() && from.size() == to.size(); ++d) {
+        const sym::Expr more = b_.simplify(to[d] - from[d]);
+        if (b_.prove(sym::eq(more, 0)) != sym::Answer::kNo || !stays(more)) continue;
+        growth_[i][d] = more;
+        grows_ = true;
+      }
+    }
+  }
+
+  // Builds the body again with sizes that depend on the counter.
+  void rebuild_with_growth() {
+    open_.reset();
+    for (size_t i = 0; i < carried_.size() && !reserves_all(trip_count_); ++i)
+      if (growing_dims(growth_[i], b_.graph().facts).size() > 1)
+        fail(ErrorKind::kUnsupported, "unbounded-loop",
+             cat("loop: ", b_.display(next_.carried[i]),
+                 " grows along several dims without a bound on the number of iterations"),
+             "give the loop a trip count");
+    for (size_t i = 0; i < carried_.size(); ++i)
+      types_[i].shape = grown(types_[i].shape, growth_[i], counter_);
+    build_body();
+  }
+
+  // Requires that carried value i has the same type after each iteration, but for its growth.
+  void check_carried(size_t i) {
+    const ValueId value = next_.carried[i];
+    const Type& start = types_[i];
+    Type type = b_.type(value);
+    // The type at the start of the iteration.
+    if (type.shape.size() == start.shape.size())
+      for (size_t d = 0; d < type.shape.size(); ++d)
+        if (!growth_[i][d].is_const(0)) type.shape[d] = b_.simplify(type.shape[d] - growth_[i][d]);
+    if (type.dtype != start.dtype)
+      does_not_fit(cat("loop: carried value ", i, " starts as ", graph::to_string(start), " and becomes ",
+                       graph::to_string(type)));
+    if (type.shape.size() != start.shape.size()) fail_changes(value);
+    for (size_t d = 0; d < type.shape.size(); ++d) {
+      if (b_.prove(sym::eq(start.shape[d], type.shape[d])) == sym::Answer::kNo) fail_changes(value);
+      expect_equal(b_, start.shape[d], type.shape[d], "loop: a carried size changes from {0} to {1}");
+    }
+  }
+
+  // All rows have the shape of the first one; a guard in every iteration checks what cannot be proven.
+  void give_first_shape(ValueId& row) {
+    Shape first = b_.shape(row);
+    for (sym::Expr& size : first) {
+      if (stays(size)) continue;
+      const sym::Expr here = size;
+      size = b_.simplify(sym::substitute(here, counter_, 0));
+      if (!stays(size) || b_.prove(sym::eq(here, size)) == sym::Answer::kNo) fail_changes(row);
+      b_.require(sym::eq(here, size), "loop: a row has {0} where the first one has {1}", {here, size});
+    }
+    if (first != b_.shape(row)) row = reshape(b_, row, first);
+  }
+
+  // A condition that starts known and that the body sets to true can be dropped.
+  bool is_conditional() const {
+    if (!next_.condition) return condition_.has_value();
+    const auto known = b_.known(*next_.condition);
+    const auto start = condition_ ? b_.known(*condition_) : std::optional(Elements{1});
+    return !known || !start || known->size() != 1 || start->size() != 1 || !(*known)[0].is_const(1) ||
+           !(*start)[0].is_const();
+  }
+
+  ValueId as_scalar(ValueId value) const { return b_.rank(value) != 0 ? reshape(b_, value, {}) : value; }
+  ValueId always() const { return b_.elements({1}, {}, DType::kBool); }
+
+  // Ends the body and adds the node.
+  LoopResult add() {
+    const bool conditional = is_conditional();
+    std::vector<ValueId> results;
+    if (conditional) results.push_back(as_scalar(next_.condition ? *next_.condition : always()));
+    results.insert(results.end(), next_.carried.begin(), next_.carried.end());
+    results.insert(results.end(), next_.stacked.begin(), next_.stacked.end());
+    if (!conditional && is_unbounded(trip_count_))
+      fail(ErrorKind::kUnsupported, "unbounded-loop",
+           "loop: nothing ends it: its condition is always true, and it has no trip count below 2^40",
+           "give the loop a trip count, or a condition that becomes false");
+    std::vector<graph::Region> regions;
+    regions.push_back(open_->close(std::move(results)));
+    std::vector<ValueId> inputs;
+    if (conditional) inputs.push_back(as_scalar(condition_ ? *condition_ : always()));
+    inputs.insert(inputs.end(), carried_.begin(), carried_.end());
+    const auto outputs =
+        b_.add_with_regions(OpKind::kLoop, std::move(inputs), attributes(conditional), std::move(regions));
+    const auto split = outputs.begin() + static_cast<std::ptrdiff_t>(carried_.size());
+    return {{outputs.begin(), split}, {split, outputs.end()}};
+  }
+
+  graph::Attributes attributes(bool conditional) const {
+    const sym::Expr iterations = b_.fresh_symbol("iterations", 0, trip_count_);
+    graph::Attributes out{{"trip_count", trip_count_},
+                          {"counter", counter_},
+                          {"iterations", iterations},
+                          {"has_condition", int64_t{conditional}}};
+    if (grows_) {
+      std::vector<sym::Expr> flat;
+      for (const auto& dims : growth_) flat.insert(flat.end(), dims.begin(), dims.end());
+      out.set("growth", std::move(flat));
+    }
+    return out;
+  }
+
+  Builder& b_;
+  const sym::Expr trip_count_;
+  const std::optional<ValueId> condition_;
+  const std::vector<ValueId> carried_;
+  const std::function<LoopStep(const LoopState&)>& body_;
+  const size_t outside_;  // how many symbols the graph has outside of the loop
+  const sym::Expr counter_;
+  std::vector<Type> types_;  // of the carried values, in the body
+  LoopStep next_;
+  std::optional<OpenRegion> open_;
+  std::vector<std::vector<sym::Expr>> growth_;  // of each dim of each carried value
+  bool grows_ = false;
+};
+
 }  // namespace
 
 LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> condition,
@@ -414,122 +575,7 @@ LoopResult loop(Builder& b, sym::Expr trip_count, std::optional<ValueId> conditi
   }
   if (b.holds(sym::le(trip_count, 0))) return without_iterations(b, std::move(carried), body);
   if (is_unbounded(trip_count)) trip_count = kUnbounded;  // sizes stay within 64 bits
-  const size_t outside = b.graph().symbols.size();
-  const sym::Expr counter = b.fresh_symbol("iteration", 0, sym::max(trip_count - 1, 0));
-  std::vector<Type> types;
-  for (ValueId value : carried) types.push_back(b.type(value));
-  LoopStep next;
-  std::optional<OpenRegion> open;
-  const auto build = [&] {
-    open.emplace(b, types, sym::lt(counter, trip_count));
-    next = body({counter, b.elements({counter}, {}), b.parameters()});
-    STRIDEC_CHECK(next.carried.size() == carried.size());
-  };
-  build();
-  const auto stays = [&](sym::Expr size) { return is_of_outside(b, size, outside); };
-  auto changes = [&](ValueId value) {
-    fail(ErrorKind::kUnsupported, "loop-shape",
-         cat("loop: ", b.display(value), " ", graph::to_string(b.type(value)),
-             " changes its shape from iteration to iteration"));
-  };
-  // If sizes change by a fixed amount per iteration, build the body again with sizes that depend on the
-  // counter.
-  std::vector<std::vector<sym::Expr>> growth;
-  bool grows = false;
-  for (size_t i = 0; i < carried.size(); ++i) {
-    const Shape &from = types[i].shape, &to = b.shape(next.carried[i]);
-    growth.emplace_back(from.size(), sym::Expr(0));
-    for (size_t d = 0; d < from.size() && from.size() == to.size(); ++d) {
-      const sym::Expr more = b.simplify(to[d] - from[d]);
-      if (b.prove(sym::eq(more, 0)) != sym::Answer::kNo || !stays(more)) continue;
-      growth[i][d] = more;
-      grows = true;
-    }
-  }
-  if (grows) {
-    open.reset();
-    for (size_t i = 0; i < carried.size() && !reserves_all(trip_count); ++i)
-      if (growing_dims(growth[i], b.graph().facts).size() > 1)
-        fail(ErrorKind::kUnsupported, "unbounded-loop",
-             cat("loop: ", b.display(next.carried[i]),
-                 " grows along several dims without a bound on the number of iterations"),
-             "give the loop a trip count");
-    for (size_t i = 0; i < carried.size(); ++i) types[i].shape = grown(types[i].shape, growth[i], counter);
-    build();
-  }
-  for (size_t i = 0; i < carried.size(); ++i) {
-    Type type = b.type(next.carried[i]);
-    // The type at the start of the iteration.
-    if (type.shape.size() == types[i].shape.size())
-      for (size_t d = 0; d < type.shape.size(); ++d)
-        if (!growth[i][d].is_const(0)) type.shape[d] = b.simplify(type.shape[d] - growth[i][d]);
-    if (type.dtype != types[i].dtype)
-      does_not_fit(cat("loop: carried value ", i, " starts as ", graph::to_string(types[i]), " and becomes ",
-                       graph::to_string(type)));
-    if (type.shape.size() != types[i].shape.size()) changes(next.carried[i]);
-    for (size_t d = 0; d < type.shape.size(); ++d) {
-      if (b.prove(sym::eq(types[i].shape[d], type.shape[d])) == sym::Answer::kNo) changes(next.carried[i]);
-      expect_equal(b, types[i].shape[d], type.shape[d], "loop: a carried size changes from {0} to {1}");
-    }
-  }
-  // All rows have the shape of the first one; a guard in every iteration checks what cannot be proven.
-  for (ValueId& row : next.stacked) {
-    Shape first = b.shape(row);
-    for (sym::Expr& size : first) {
-      if (stays(size)) continue;
-      const sym::Expr here = size;
-      size = b.simplify(sym::substitute(here, counter, 0));
-      if (!stays(size) || b.prove(sym::eq(here, size)) == sym::Answer::kNo) changes(row);
-      b.require(sym::eq(here, size), "loop: a row has {0} where the first one has {1}", {here, size});
-    }
-    if (first != b.shape(row)) row = reshape(b, row, first);
-  }
-  // A condition that starts known and that the body sets to true can be dropped.
-  bool conditional = condition.has_value() || next.condition.has_value();
-  if (next.condition) {
-    const auto known = b.known(*next.condition);
-    const auto start = condition ? b.known(*condition) : std::optional(Elements{1});
-    if (known && start && known->size() == 1 && start->size() == 1 && (*known)[0].is_const(1) &&
-        (*start)[0].is_const())
-      conditional = false;
-  }
-  if (conditional && !next.condition) next.condition = b.elements({1}, {}, DType::kBool);
-  std::vector<ValueId> results;
-  if (conditional) {
-    ValueId c = *next.condition;
-    if (b.rank(c) != 0) c = reshape(b, c, {});
-    results.push_back(c);
-  }
-  results.insert(results.end(), next.carried.begin(), next.carried.end());
-  results.insert(results.end(), next.stacked.begin(), next.stacked.end());
-  if (!conditional && is_unbounded(trip_count))
-    fail(ErrorKind::kUnsupported, "unbounded-loop",
-         "loop: nothing ends it: its condition is always true, and it has no trip count below 2^40",
-         "give the loop a trip count, or a condition that becomes false");
-  graph::Region region = open->close(std::move(results));
-  std::vector<ValueId> inputs;
-  if (conditional) {
-    ValueId start = condition ? *condition : b.elements({1}, {}, DType::kBool);
-    if (b.rank(start) != 0) start = reshape(b, start, {});
-    inputs.push_back(start);
-  }
-  inputs.insert(inputs.end(), carried.begin(), carried.end());
-  const sym::Expr iterations = b.fresh_symbol("iterations", 0, trip_count);
-  graph::Attributes attributes{{"trip_count", trip_count},
-                               {"counter", counter},
-                               {"iterations", iterations},
-                               {"has_condition", int64_t{conditional}}};
-  if (grows) {
-    std::vector<sym::Expr> flat;
-    for (const auto& dims : growth) flat.insert(flat.end(), dims.begin(), dims.end());
-    attributes.set("growth", std::move(flat));
-  }
-  std::vector<graph::Region> regions;
-  regions.push_back(std::move(region));
-  const auto outputs =
-      b.add_with_regions(OpKind::kLoop, std::move(inputs), std::move(attributes), std::move(regions));
-  const auto split = outputs.begin() + static_cast<std::ptrdiff_t>(carried.size());
-  return {{outputs.begin(), split}, {split, outputs.end()}};
+  return LoopBuilder(b, trip_count, condition, std::move(carried), body).build();
 }
 
 }  // namespace stridec::ops
