@@ -139,7 +139,7 @@ class Parser {
     }
     program_.symbols.push_back(s);
   }
-  int64_t small(Cursor& c) {
+  static int64_t small(Cursor& c) {
     int64_t v = c.integer();
     if (v < 0 || v > 1 << 20) c.fail("out of range");
     return v;
@@ -216,120 +216,143 @@ class Parser {
     Steps out;
     while (more(depth)) {
       Cursor c = next();
-      const bool concurrent = c.accept("concurrent");
-      if (c.accept("nest")) {
-        out.push_back({Launch{nest(c, depth + 1), concurrent}});
-        continue;
-      }
-      if (c.accept("launch")) {
-        int64_t id = small(c);
-        used_.emplace_back(id, c);
-        out.push_back({Launch{NestId(id), concurrent}});
-      } else if (concurrent) {
-        c.fail("only launches are concurrent");
-      } else if (c.accept("bind")) {
-        BindSymbol s;
-        s.symbol = c.variable();
-        c.expect("=");
-        s.buffer = buffer_id(c);
-        c.expect("in");
-        std::vector<Expr> range = c.expr_list();
-        if (range.size() != 2) c.fail("expected a range [lower, upper]");
-        s.lower = range[0];
-        s.upper = range[1];
-        s.sentence = c.string();
-        if (!c.done()) s.values = c.expr_list();
-        if (s.values.size() > 4) c.fail("a sentence can have four values at most");
-        out.push_back({std::move(s)});
-      } else if (c.accept("if")) {
-        If s{.condition = c.expr(), .then_steps = {}, .else_steps = {}};
-        end(c);
-        s.then_steps = steps(depth + 1);
-        if (more(depth) && lines_[at_].text == "else") {
-          ++at_;
-          s.else_steps = steps(depth + 1);
-        }
-        out.push_back({std::move(s)});
-        continue;
-      } else if (c.accept("while")) {
-        While s{.counter = c.variable(), .trip_count = {}, .condition = {}, .iterations = {}, .body = {}};
-        c.expect("<");
-        s.trip_count = c.expr();
-        if (c.accept("on")) s.condition = buffer_id(c);
-        if (c.accept("into")) s.iterations = c.variable();
-        end(c);
-        s.body = steps(depth + 1);
-        out.push_back({std::move(s)});
-        continue;
-      } else if (c.accept("strips")) {
-        TiledGroup s;
-        s.name = c.name();
-        s.first = c.variable();
-        s.size = c.variable();
-        c.expect("in");
-        s.least = small(c);
-        c.expect("..");
-        s.most = small(c);
-        c.expect("of");
-        s.points = c.expr();
-        if (c.accept("for")) {
-          s.round = c.variable();
-          c.expect("<");
-          s.rounds = c.expr();
-        }
-        while (c.accept("with")) {
-          TiledGroup::Size size;
-          size.symbol = c.variable();
-          c.expect("=");
-          size.value = c.expr();
-          if (c.accept("up")) {
-            c.expect("to");
-            size.most = small(c);
-            c.expect("in");
-            c.expect("all");
-            size.total = c.expr();
-          }
-          s.sizes.push_back(std::move(size));
-        }
-        while (c.accept("carry")) {
-          TiledGroup::Carried each;
-          each.buffer = buffer_id(c);
-          c.expect("along");
-          each.dim = static_cast<size_t>(small(c));
-          c.expect("by");
-          each.per = small(c);
-          c.expect("from");
-          each.base = c.expr();
-          c.expect("of");
-          each.at = c.variable();
-          each.rows = c.variable();
-          s.carried.push_back(std::move(each));
-        }
-        c.expect("own");
-        s.own = buffers(c);
-        end(c);
-        set_ranges(program_.facts, s);
-        s.body = steps(depth + 1);
-        out.push_back({std::move(s)});
-        continue;
-      } else if (c.accept("call")) {
-        Call s{.routine = c.word(), .reads = {}, .writes = {}, .arguments = {}, .nodes = {}};
-        s.reads = buffers(c);
-        s.writes = buffers(c);
-        s.arguments = c.expr_list();
-        if (c.accept("nodes")) s.nodes = strings(c);
-        out.push_back({std::move(s)});
-      } else if (c.accept("copy")) {
-        Copy s;
-        s.from = buffer_id(c);
-        s.to = buffer_id(c);
-        out.push_back({s});
-      } else {
-        c.fail("expected a step");
-      }
-      end(c);
+      out.push_back(step(c, depth));
     }
     return out;
+  }
+
+  Step step(Cursor& c, int depth) {
+    const bool concurrent = c.accept("concurrent");
+    if (c.accept("nest")) return {Launch{nest(c, depth + 1), concurrent}};
+    if (c.accept("launch")) return {Launch{launched(c), concurrent}};
+    if (concurrent) c.fail("only launches are concurrent");
+    if (c.accept("bind")) return {bind_symbol(c)};
+    if (c.accept("if")) return {if_step(c, depth)};
+    if (c.accept("while")) return {while_step(c, depth)};
+    if (c.accept("strips")) return {tiled_group(c, depth)};
+    if (c.accept("call")) return {call(c)};
+    if (c.accept("copy")) return {copy(c)};
+    c.fail("expected a step");
+  }
+
+  NestId launched(Cursor& c) {
+    int64_t id = small(c);
+    used_.emplace_back(id, c);
+    end(c);
+    return NestId(id);
+  }
+
+  BindSymbol bind_symbol(Cursor& c) {
+    BindSymbol s;
+    s.symbol = c.variable();
+    c.expect("=");
+    s.buffer = buffer_id(c);
+    c.expect("in");
+    std::vector<Expr> range = c.expr_list();
+    if (range.size() != 2) c.fail("expected a range [lower, upper]");
+    s.lower = range[0];
+    s.upper = range[1];
+    s.sentence = c.string();
+    if (!c.done()) s.values = c.expr_list();
+    if (s.values.size() > 4) c.fail("a sentence can have four values at most");
+    end(c);
+    return s;
+  }
+
+  If if_step(Cursor& c, int depth) {
+    If s{.condition = c.expr(), .then_steps = {}, .else_steps = {}};
+    end(c);
+    s.then_steps = steps(depth + 1);
+    if (more(depth) && lines_[at_].text == "else") {
+      ++at_;
+      s.else_steps = steps(depth + 1);
+    }
+    return s;
+  }
+
+  While while_step(Cursor& c, int depth) {
+    While s{.counter = c.variable(), .trip_count = {}, .condition = {}, .iterations = {}, .body = {}};
+    c.expect("<");
+    s.trip_count = c.expr();
+    if (c.accept("on")) s.condition = buffer_id(c);
+    if (c.accept("into")) s.iterations = c.variable();
+    end(c);
+    s.body = steps(depth + 1);
+    return s;
+  }
+
+  TiledGroup tiled_group(Cursor& c, int depth) {
+    TiledGroup s;
+    s.name = c.name();
+    s.first = c.variable();
+    s.size = c.variable();
+    c.expect("in");
+    s.least = small(c);
+    c.expect("..");
+    s.most = small(c);
+    c.expect("of");
+    s.points = c.expr();
+    if (c.accept("for")) {
+      s.round = c.variable();
+      c.expect("<");
+      s.rounds = c.expr();
+    }
+    while (c.accept("with")) s.sizes.push_back(group_size(c));
+    while (c.accept("carry")) s.carried.push_back(carried(c));
+    c.expect("own");
+    s.own = buffers(c);
+    end(c);
+    set_ranges(program_.facts, s);
+    s.body = steps(depth + 1);
+    return s;
+  }
+
+  static TiledGroup::Size group_size(Cursor& c) {
+    TiledGroup::Size size;
+    size.symbol = c.variable();
+    c.expect("=");
+    size.value = c.expr();
+    if (c.accept("up")) {
+      c.expect("to");
+      size.most = small(c);
+      c.expect("in");
+      c.expect("all");
+      size.total = c.expr();
+    }
+    return size;
+  }
+
+  TiledGroup::Carried carried(Cursor& c) {
+    TiledGroup::Carried each;
+    each.buffer = buffer_id(c);
+    c.expect("along");
+    each.dim = static_cast<size_t>(small(c));
+    c.expect("by");
+    each.per = small(c);
+    c.expect("from");
+    each.base = c.expr();
+    c.expect("of");
+    each.at = c.variable();
+    each.rows = c.variable();
+    return each;
+  }
+
+  Call call(Cursor& c) {
+    Call s{.routine = c.word(), .reads = {}, .writes = {}, .arguments = {}, .nodes = {}};
+    s.reads = buffers(c);
+    s.writes = buffers(c);
+    s.arguments = c.expr_list();
+    if (c.accept("nodes")) s.nodes = strings(c);
+    end(c);
+    return s;
+  }
+
+  Copy copy(Cursor& c) {
+    Copy s;
+    s.from = buffer_id(c);
+    s.to = buffer_id(c);
+    end(c);
+    return s;
   }
 
   // ---- nests
