@@ -307,119 +307,169 @@ void add_lines(const Problem& p, const Factor& a, const Dims& rows, const Dim& t
   shape.copied_k = points(p, without(p.contraction.reduce->dims, {tap}));
 }
 
-// `like`: stands for the micro-kernels that take such elements. `whole`: adds the whole space instead of one
-// plan for each of them.
-void add_plans(const Problem& p, const Factor& a, const Factor& b, const GemmKernel& like,
-               const CpuTarget& target, bool whole, std::vector<RankedPlan>& out) {
-  const Dims& k = p.contraction.reduce->dims;
-  Dims batch, rows, candidates;
-  for (const Dim& dim : p.nest.dims) {
-    const bool in_a = a.vars.contains(dim.var), in_b = b.vars.contains(dim.var);
-    (in_a == in_b ? batch : in_a ? rows : candidates).push_back(dim);
-  }
-  // Weights are packed in panels. Only deep kernels, with vectors along k, have a panel of a single column.
-  const bool few = points(p, candidates) < like.lanes();
-  if (like.deep ? !few || rows.empty() || made_of_weights(p, a) : candidates.empty()) return;
-  const bool weights = can_pack(p, b, byte_size(like.b), batch, candidates, k);
-  if (like.widens_b() && !weights) return;
-  const Dims columns = choose_columns(p, candidates, b, weights);
-  for (const Dim& dim : without(candidates, columns)) batch.push_back(dim);
-  double scattered = 0;
-  for (const loop::Stmt* stmt : p.epilogue)
-    if (const loop::Access* access = loop::access_of(*stmt); access && !columns.empty())
-      scattered += scattered_cycles(access_along(p, *access, columns.back().var));
+// How a is read.
+struct Reading {
+  GemmPlan::A a;
+  const Dim* tap = nullptr;  // dim of k whose positions share lines
+};
 
-  const int group = like.group();
-  const Dims contiguous = choose_run(p, a, k);
-  Dims in_place = contiguous;
-  if (!is_multiple(p, in_place, like.step())) in_place.clear();
-  if (like.tiles && !rows_step(p, a, rows, in_place, without(k, in_place))) in_place.clear();
-  struct Reading {
-    GemmPlan::A a;
-    const Dim* tap = nullptr;  // dim of k whose positions share lines
-  };
-  std::vector<Reading> readings;
-  if (!in_place.empty()) readings.push_back({GemmPlan::A::kDirect});
-  readings.push_back({GemmPlan::A::kPack});
-  if (in_place.empty())
-    for (const Dim& dim : k)
-      if (can_copy_lines(p, a, rows, dim, like)) readings.push_back({GemmPlan::A::kLines, &dim});
-  for (const auto& [reading, tap] : readings) {
-    GemmPlan plan{.a = reading};
-    Dims run, segments;
-    place_k(p, a, like, tap, plan, run, segments);
-    Dims order = segments;
-    order.insert(order.end(), run.begin(), run.end());
-    const std::optional<Expr> b_row =
-        group == 1 ? row_step(p, b, batch, columns, order) : std::optional<Expr>();
-    const bool readable = b_row.has_value();
-    const auto parts = !weights && group == 1 && made_of_weights(p, b)
-                           ? kernels::quantized_parts(p.program, p.nest, b, columns, order)
-                           : std::nullopt;
-    const bool compact = parts.has_value();
-    if (compact && reading == GemmPlan::A::kDirect && like.dtype == DType::kF32)
-      plan.bytes = byte_blocks(p, a, run, segments, *parts, target);
-    plan.b = weights ? GemmPlan::B::kWeights : compact ? GemmPlan::B::kCompact : GemmPlan::B::kStage;
-    plan.batch = vars_of(batch), plan.rows = vars_of(rows), plan.columns = vars_of(columns);
+// A plan but for the micro-kernel and the numbers of a task, with what its cycles depend on.
+struct Outline {
+  GemmPlan plan;
+  ContractionShape shape;
+  UnitSteps unit;
+  bool readable;  // b, in place
+};
 
-    ContractionShape shape{points(p, batch),
-                           points(p, rows),
-                           points(p, columns),
-                           points(p, segments),
-                           points(p, run),
-                           computing_cycles(a),
-                           !is_in_tiled_group(p.program, p.nest)};
-    if (tap) add_lines(p, a, rows, *tap, shape);
-    shape.few_rows = few_rows(p, rows);
-    UnitSteps unit;
-    if (lies_along(p, a, order.back().var))
-      unit.a = points(p, contiguous.empty() ? Dims{order.back()} : contiguous);
-    else if (a.load && like.a == like.dtype)
-      unit.turned_a =
-          kernels::stride_of_transposed_rows(p.program, a.load->access, rows, order, p.facts).has_value();
-    if (b_row) unit.b_row = sym::as_const(*b_row).value_or(0) * byte_size(like.b);
-    unit.masked_b = b.load && !sym::simplify(b.load->access.mask, p.facts).is_const(1);
-    // Staged weights are reordered to be contiguous (schedule/layout/order_weights.h).
-    unit.b =
-        readable || made_of_weights(p, b) || (b.load && step_along(p, b.load->access, order.back().var) == 1);
-    for (const GemmKernel& kernel : kernels::gemm_kernels()) {
-      if (!alike(kernel, like) || !kernel.runs_on(target)) continue;
-      plan.kernel = &kernel;
-      plan.panel = weights || compact ? kernel.columns() : 0;
-      const int64_t chunk = plan.bytes > 0 ? 0 : choose_chunk(kernel, target, shape.k());
-      std::vector<RankedPlan> made;
-      auto add = [&](const GemmPlan& one) {
-        made.push_back({one, plan_cycles(one, shape, unit, scattered, target)});
-      };
-      for (const int64_t tiles : tiles_of_task(plan, shape, target)) {
-        plan.tiles = tiles;
-        for (const bool rows_outer : {true, false}) {
-          plan.rows_outer = rows_outer;
-          plan.chunk = chunk;
-          add(plan);
-          if (readable && !weights) {
-            // k is not split here: partial sums would go through memory although no panel is copied.
-            GemmPlan in_place_too = plan;
-            in_place_too.chunk = 0;
-            in_place_too.b = GemmPlan::B::kDirect;
-            add(in_place_too);
-          }
-          if (!whole) continue;
-          plan.chunk = chunk / 2;
-          add(plan);
-          plan.chunk = 0;
-          add(plan);
-        }
+// Plans for one choice of the factors and their element types.
+class PlanMaker {
+ public:
+  // `like`: stands for the micro-kernels that take such elements.
+  PlanMaker(const Problem& p, const Factor& a, const Factor& b, const GemmKernel& like,
+            const CpuTarget& target)
+      : p_(p), a_(a), b_(b), like_(like), target_(target) {}
+
+  // `whole`: adds the whole space instead of one plan for each micro-kernel.
+  void add_plans(bool whole, std::vector<RankedPlan>& out) {
+    if (!assign_dims()) return;
+    for (const Reading& reading : readings()) {
+      const Outline outline = outline_for(reading);
+      for (const GemmKernel& kernel : kernels::gemm_kernels()) {
+        if (!alike(kernel, like_) || !kernel.runs_on(target_)) continue;
+        const std::vector<RankedPlan> made = plans_of(kernel, outline, whole);
+        if (whole)
+          out.insert(out.end(), made.begin(), made.end());
+        else
+          out.push_back(*std::min_element(
+              made.begin(), made.end(),
+              [](const RankedPlan& x, const RankedPlan& y) { return x.cycles < y.cycles; }));
       }
-      if (!whole) {
-        made = {*std::min_element(made.begin(), made.end(), [](const RankedPlan& x, const RankedPlan& y) {
-          return x.cycles < y.cycles;
-        })};
-      }
-      out.insert(out.end(), made.begin(), made.end());
     }
   }
-}
+
+ private:
+  // Gives the nest's dims their roles. Returns false if the micro-kernels do not suit them.
+  bool assign_dims() {
+    const Dims& k = p_.contraction.reduce->dims;
+    Dims candidates;
+    for (const Dim& dim : p_.nest.dims) {
+      const bool in_a = a_.vars.contains(dim.var), in_b = b_.vars.contains(dim.var);
+      (in_a == in_b ? batch_ : in_a ? rows_ : candidates).push_back(dim);
+    }
+    // Weights are packed in panels. Only deep kernels, with vectors along k, have a panel of a single column.
+    const bool few = points(p_, candidates) < like_.lanes();
+    if (like_.deep ? !few || rows_.empty() || made_of_weights(p_, a_) : candidates.empty()) return false;
+    weights_ = can_pack(p_, b_, byte_size(like_.b), batch_, candidates, k);
+    if (like_.widens_b() && !weights_) return false;
+    columns_ = choose_columns(p_, candidates, b_, weights_);
+    for (const Dim& dim : without(candidates, columns_)) batch_.push_back(dim);
+    for (const loop::Stmt* stmt : p_.epilogue)
+      if (const loop::Access* access = loop::access_of(*stmt); access && !columns_.empty())
+        scattered_ += scattered_cycles(access_along(p_, *access, columns_.back().var));
+    contiguous_ = choose_run(p_, a_, k);
+    return true;
+  }
+
+  std::vector<Reading> readings() const {
+    const Dims& k = p_.contraction.reduce->dims;
+    Dims in_place = contiguous_;
+    if (!is_multiple(p_, in_place, like_.step())) in_place.clear();
+    if (like_.tiles && !rows_step(p_, a_, rows_, in_place, without(k, in_place))) in_place.clear();
+    std::vector<Reading> out;
+    if (!in_place.empty()) out.push_back({GemmPlan::A::kDirect});
+    out.push_back({GemmPlan::A::kPack});
+    if (in_place.empty())
+      for (const Dim& dim : k)
+        if (can_copy_lines(p_, a_, rows_, dim, like_)) out.push_back({GemmPlan::A::kLines, &dim});
+    return out;
+  }
+
+  Outline outline_for(const Reading& reading) const {
+    GemmPlan plan{.a = reading.a};
+    Dims run, segments;
+    place_k(p_, a_, like_, reading.tap, plan, run, segments);
+    Dims order = segments;
+    order.insert(order.end(), run.begin(), run.end());
+    const bool single = like_.group() == 1;
+    const std::optional<Expr> b_row =
+        single ? row_step(p_, b_, batch_, columns_, order) : std::optional<Expr>();
+    const auto parts = !weights_ && single && made_of_weights(p_, b_)
+                           ? kernels::quantized_parts(p_.program, p_.nest, b_, columns_, order)
+                           : std::nullopt;
+    if (parts && reading.a == GemmPlan::A::kDirect && like_.dtype == DType::kF32)
+      plan.bytes = byte_blocks(p_, a_, run, segments, *parts, target_);
+    plan.b = weights_ ? GemmPlan::B::kWeights : parts ? GemmPlan::B::kCompact : GemmPlan::B::kStage;
+    plan.batch = vars_of(batch_), plan.rows = vars_of(rows_), plan.columns = vars_of(columns_);
+
+    ContractionShape shape{points(p_, batch_),
+                           points(p_, rows_),
+                           points(p_, columns_),
+                           points(p_, segments),
+                           points(p_, run),
+                           computing_cycles(a_),
+                           !is_in_tiled_group(p_.program, p_.nest)};
+    if (reading.tap) add_lines(p_, a_, rows_, *reading.tap, shape);
+    shape.few_rows = few_rows(p_, rows_);
+    return {plan, shape, unit_steps(order, b_row), b_row.has_value()};
+  }
+
+  // `order`: the dims of k, outermost first. `b_row`: see row_step().
+  UnitSteps unit_steps(const Dims& order, const std::optional<Expr>& b_row) const {
+    UnitSteps unit;
+    if (lies_along(p_, a_, order.back().var))
+      unit.a = points(p_, contiguous_.empty() ? Dims{order.back()} : contiguous_);
+    else if (a_.load && like_.a == like_.dtype)
+      unit.turned_a =
+          kernels::stride_of_transposed_rows(p_.program, a_.load->access, rows_, order, p_.facts).has_value();
+    if (b_row) unit.b_row = sym::as_const(*b_row).value_or(0) * byte_size(like_.b);
+    unit.masked_b = b_.load && !sym::simplify(b_.load->access.mask, p_.facts).is_const(1);
+    // Staged weights are reordered to be contiguous (schedule/layout/order_weights.h).
+    unit.b = b_row || made_of_weights(p_, b_) ||
+             (b_.load && step_along(p_, b_.load->access, order.back().var) == 1);
+    return unit;
+  }
+
+  std::vector<RankedPlan> plans_of(const GemmKernel& kernel, const Outline& outline, bool whole) const {
+    GemmPlan plan = outline.plan;
+    plan.kernel = &kernel;
+    plan.panel = plan.b == GemmPlan::B::kStage ? 0 : kernel.columns();
+    const int64_t chunk = plan.bytes > 0 ? 0 : choose_chunk(kernel, target_, outline.shape.k());
+    std::vector<RankedPlan> made;
+    auto add = [&](const GemmPlan& one) {
+      made.push_back({one, plan_cycles(one, outline.shape, outline.unit, scattered_, target_)});
+    };
+    for (const int64_t tiles : tiles_of_task(plan, outline.shape, target_)) {
+      plan.tiles = tiles;
+      for (const bool rows_outer : {true, false}) {
+        plan.rows_outer = rows_outer;
+        plan.chunk = chunk;
+        add(plan);
+        if (outline.readable && !weights_) {
+          // k is not split here: partial sums would go through memory although no panel is copied.
+          GemmPlan in_place_too = plan;
+          in_place_too.chunk = 0;
+          in_place_too.b = GemmPlan::B::kDirect;
+          add(in_place_too);
+        }
+        if (!whole) continue;
+        plan.chunk = chunk / 2;
+        add(plan);
+        plan.chunk = 0;
+        add(plan);
+      }
+    }
+    return made;
+  }
+
+  const Problem& p_;
+  const Factor &a_, &b_;
+  const GemmKernel& like_;
+  const CpuTarget& target_;
+  Dims batch_, rows_, columns_;
+  Dims contiguous_;       // of k, along which a can be read in place
+  bool weights_ = false;  // b is packed at compile time
+  double scattered_ = 0;  // cycles of the accesses after the sum
+};
 
 bool is_in_loop(const loop::Program& program, const loop::Nest& nest) {
   bool found = false;
@@ -452,7 +502,7 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
       const auto a = kernels::as_elements(nest, contraction->factors[1 - side], like->a),
                  b = kernels::as_elements(nest, contraction->factors[side], like->b);
       if (!a || !b || (like->pairs && !is_small(program, *b, kernels::kMostOfPairs))) continue;
-      add_plans(p, *a, *b, *like, target, whole, plans);
+      PlanMaker(p, *a, *b, *like, target).add_plans(whole, plans);
     }
   }
   // Panels of bytes take half of the memory, in the library and in the caches, which is worth a little. Steps
