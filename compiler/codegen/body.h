@@ -108,8 +108,9 @@ class Body {
     // `width`; 0: it does not.
     int narrow = 0;
   };
-  // Each copy of an unrolled loop has an accumulator chain of its own; `chain`: the C loop variable that
-  // numbers the copies, "" if there is one. The tail is masked by the lanes `live` (bits of a u64).
+  // Prints the loop; `inside` prints its body. Each copy of an unrolled loop has an accumulator chain of its
+  // own. `chain`: the C loop variable that numbers the copies, "" if there is one copy. `live`: the lanes
+  // that mask the tail (bits of a u64); "": all.
   void print_strips(const Strips& strips,
                     const std::function<void(const std::string& chain, const std::string& live)>& inside);
 
@@ -221,7 +222,8 @@ class Body {
   bool finds_neighbours(const Address& at, const std::string& bits) const;
   void print_load(const loop::Load& load);
   struct LaneLoad;
-  // The statement that loads all lanes by vector loads or by a single one, if they allow it.
+  // The statement that loads all lanes without a loop over them: by vector loads, or by one scalar load that
+  // all lanes share. Returns nothing if the addresses or the mask do not allow it.
   std::optional<std::string> vector_load(const LaneLoad& load);
   // Prints the load lane by lane, with cheaper alternatives if the lanes' addresses turn out to allow them.
   void print_gather(LaneLoad& load);

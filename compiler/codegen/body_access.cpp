@@ -211,7 +211,7 @@ bool Body::print_table_load(const loop::Load& load) {
   return true;
 }
 
-// A load of one element per lane into the variable `raw`, of the storage type.
+// A load of one element per lane into the variable `raw`, which has the storage type.
 struct Body::LaneLoad {
   DType dtype;
   Address at;

@@ -232,7 +232,8 @@ class QuantizedMatch {
     return let && (let->op == ScalarOp::kCast || let->op == ScalarOp::kCastSat) ? let : nullptr;
   }
 
-  // The operand of `v` that the numbers reach it by. The other operand is noted as the scale or zero point.
+  // The operand of `v` that depends on the numbers; nothing if `v` is not part of the pattern. Records the
+  // other operand as the scale or the zero point.
   std::optional<ValueId> carrying_operand(ValueId v) {
     const auto* let = std::get_if<loop::Let>(&made_.at(v)->node);
     if (!let) return std::nullopt;

@@ -501,7 +501,7 @@ class LoopBuilder {
     if (first != b_.shape(row)) row = reshape(b_, row, first);
   }
 
-  // A condition that starts known and that the body sets to true can be dropped.
+  // Whether the loop has a condition. One that starts known and that the body sets to true is dropped.
   bool is_conditional() const {
     if (!next_.condition) return condition_.has_value();
     const auto known = b_.known(*next_.condition);

@@ -211,9 +211,10 @@ void pointwise_lower(Lowering& l, const Node& node) {
 #define STRIDEC_TIES \
   "equal operands get half of g each; the bound gets it in relu, hardtanh and a clamp to numbers"
 
-// The part of g that one operand of min or max gets: 1 if it wins, 0 if the other one does. An operand that
-// gets nothing where the two are equal wins where the result differs from the other operand. The result is
-// compared, since it is in memory more often: as the operand of a convolution behind a relu, say.
+// The part of g that one operand of min or max gets: 1 if it wins, 0 if the other one does. With `ties`, one
+// operand gets all of g where the two are equal, and the other one gets g only where the result differs from
+// the first. That compares the result in place of the operand: the result is in memory more often, such as a
+// relu's that a convolution reads.
 Term share(const Node& node, Term self, Term other, Term result, bool is_first) {
   const std::string ties = node.attributes.text_or("ties", "");
   const bool takes_ties = is_first == (ties == "first");

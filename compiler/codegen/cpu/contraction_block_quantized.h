@@ -69,8 +69,9 @@ class CompactColumns {
     int count() const { return 32 / bits; }
   };
   void find_words();
-  // Declares `dot`, a block's integer sums of products, and adds them to the tile.
+  // Declares `dot`, a block's integer sums of products.
   void print_dots(const std::string& block, int64_t words);
+  // Scales `dot` and adds it to the tile.
   void print_scaled_dots(const std::string& block);
   std::optional<Words> words_;
 };

@@ -109,8 +109,8 @@ class DepthFirst {
     }
   }
 
-  // Sets the rows of a tile that nest i computes. Where a tile may reach beyond the nest's rows, they are
-  // sizes of the group.
+  // Sets the rows of a tile that nest i computes. If a tile may reach beyond the nest's rows, the first row
+  // and the number of rows become sizes of the group.
   void set_rows(size_t i) {
     const RowChain::Rows& rows = chain_.rows[i];
     begin_[i] = rows.scale * strips_.first + rows.before;

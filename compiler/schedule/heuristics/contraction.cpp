@@ -313,12 +313,13 @@ struct Reading {
   const Dim* tap = nullptr;  // dim of k whose positions share lines
 };
 
-// A plan but for the micro-kernel and the numbers of a task, with what its cycles depend on.
+// A plan whose micro-kernel, tiles of a task, loop order and chunk of k are still open, and what its cycles
+// depend on.
 struct Outline {
   GemmPlan plan;
   ContractionShape shape;
   UnitSteps unit;
-  bool readable;  // b, in place
+  bool reads_b_in_place;  // without a copy
 };
 
 // Plans for one choice of the factors and their element types.
@@ -444,7 +445,7 @@ class PlanMaker {
         plan.rows_outer = rows_outer;
         plan.chunk = chunk;
         add(plan);
-        if (outline.readable && !weights_) {
+        if (outline.reads_b_in_place && !weights_) {
           // k is not split here: partial sums would go through memory although no panel is copied.
           GemmPlan in_place_too = plan;
           in_place_too.chunk = 0;

@@ -68,16 +68,21 @@ std::vector<const loop::Access*> loads_of(const Factor& factor) {
   return out;
 }
 
+// Whether the access is contiguous along one of the dims.
+bool is_contiguous_along(const loop::Program& program, const loop::Access& access, const Dims& dims,
+                         const sym::Facts& facts) {
+  const Expr offset = kernels::offset_of(program, access, facts);
+  return std::ranges::any_of(dims, [&](const loop::Dim& dim) {
+    const auto linear = sym::linear_in(offset, dim.var);
+    return linear && linear->coefficient.is_const(1);
+  });
+}
+
 // Whether no load is contiguous along a dim.
 bool lies_across(const Dims& dims, const loop::Program& program,
                  const std::vector<const loop::Access*>& loads, const sym::Facts& facts) {
-  return std::ranges::none_of(loads, [&](const loop::Access* access) {
-    const Expr offset = kernels::offset_of(program, *access, facts);
-    return std::ranges::any_of(dims, [&](const loop::Dim& dim) {
-      const auto linear = sym::linear_in(offset, dim.var);
-      return linear && linear->coefficient.is_const(1);
-    });
-  });
+  return std::ranges::none_of(
+      loads, [&](const loop::Access* access) { return is_contiguous_along(program, *access, dims, facts); });
 }
 
 bool is_weight(const loop::Program& program, const Factor& factor) {
@@ -137,16 +142,6 @@ std::vector<std::vector<Expr>> mergeable(const loop::Program& program, const loo
       a = 0;
     }
   return merges;
-}
-
-// Whether the access is contiguous along one of the dims.
-bool is_contiguous_along(const loop::Program& program, const loop::Access& access, const Dims& dims,
-                         const sym::Facts& facts) {
-  const Expr offset = kernels::offset_of(program, access, facts);
-  return std::ranges::any_of(dims, [&](const loop::Dim& dim) {
-    const auto linear = sym::linear_in(offset, dim.var);
-    return linear && linear->coefficient.is_const(1);
-  });
 }
 
 class Search {
@@ -282,13 +277,13 @@ class Search {
   void add_sizes(std::span<const SizesOf> given) {
     all_.given = !given.empty();
     all_.single = prologue_.has_value();
-    for (const SizesOf& sizes : given) add_size(sizes);
-    if (!given.empty()) return;
     if (prologue_)
       for (const MatrixKernel& kernel : kernels::matrix_kernels())
         if (kernels::holds_columns(kernel))
           most_rows_ = std::max<double>(
               most_rows_, kernels::prologue_rows(kernel, prologue_->made().dims[0].extent.value()));
+    for (const SizesOf& sizes : given) add_size(sizes);
+    if (!given.empty()) return;
     for (const int64_t size : kSizes) {
       const SizesOf sizes = all_at(size, facts_);
       if (prologue_ && points_at(prologue_->rows.dims, sizes) > most_rows_) break;
@@ -433,7 +428,7 @@ class Search {
   double statements_ = 0;                    // cost of those after the sum
   bool narrow_ = false;                      // the epilogue fits registers
   double across_ = 1;                        // factor of an element's cycles in a turned result
-  double most_rows_ = 0;                     // that a kernel with the prologue computes
+  double most_rows_ = 0;                     // that a kernel with the prologue computes, at most
   double deepest_ = 0;                       // the depth at the largest sizes
   std::vector<GemmShape> shapes_;            // by size, with sides_[wide_] as columns
   MatrixCandidates all_;

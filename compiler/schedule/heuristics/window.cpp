@@ -158,7 +158,8 @@ struct Problem {
   sym::Facts facts;
 };
 
-// The nest's dims by the factors that they index: the data alone, both, the weights alone.
+// The nest's dims by the factors that they index. own: not the weights; shared: both; columns: the weights
+// alone.
 struct Roles {
   std::vector<Dim> own, shared, columns;
 };
@@ -172,8 +173,9 @@ Roles roles_of(const loop::Nest& nest, const Match& match) {
   return roles;
 }
 
-// Finds the groups and sets plan.taps. `offset`: of the data. Returns nothing if the sizes of the groups are
-// not constant, or the data or results do not lie in their order.
+// Finds the groups and sets plan.taps. `offset`: the data's. Returns nothing if there is not exactly one
+// shared dim, if there are several columns, if a size of the groups is not constant, or if the data or the
+// results do not lie in the order of the groups.
 std::optional<Groups> find_groups(const Problem& p, const loop::Access& data, const Roles& roles, Expr offset,
                                   kernels::WindowPlan& plan) {
   const std::vector<Dim>&shared = roles.shared, &columns = roles.columns;

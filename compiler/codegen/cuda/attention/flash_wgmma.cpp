@@ -331,7 +331,8 @@ class Emitter {
     print_own();
   }
 
-  // Computes the weights of the keys with which the block's first tile begins, which are its last ones.
+  // Computes the softmax weights of the first tile's first block of keys. A tile takes its blocks of keys
+  // from the last one to the first.
   void print_first_tile() {
     text_.open("");
     print_tile_rows("tile");
@@ -344,7 +345,7 @@ class Emitter {
     text_.close();
   }
 
-  // The same for the next tile, next to the products of this tile's last values.
+  // Computes those of the next tile while this tile's last values are multiplied.
   void print_next_tile() {
     text_.open("");
     print_tile_rows("next");

@@ -448,7 +448,7 @@ struct PointEmitter {
     text.close();
   }
 
-  // Prints these loads, by their numbers, for a single point.
+  // Prints the loads with these numbers for one point.
   void print_point_loads(const Held& held, const std::vector<size_t>& numbers) {
     for (size_t i : numbers) {
       const loop::Access& access = held.loads[i]->access;
@@ -456,7 +456,8 @@ struct PointEmitter {
     }
   }
 
-  // The same for all points of a vector that may continue beyond the end of the fastest dim.
+  // Prints the loads with these numbers for all points of a vector, which may continue beyond the end of the
+  // fastest dim.
   void print_wrapping_loads(const Strip& run, const Held& held, const std::vector<size_t>& numbers,
                             const std::vector<std::string>& digits) {
     std::vector<std::string> now;

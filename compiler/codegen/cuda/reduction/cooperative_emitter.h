@@ -294,8 +294,9 @@ class CooperativeEmitter {
   // Opens a loop over groups of `group` chunks, and a branch for those of which the thread group has some.
   // Returns the numbers of a group's first chunk and of the one after its last.
   std::pair<std::string, std::string> open_group(int group, int together);
-  // Declares chunk_, and there_ or part_ if the chunk may be beyond the range. Returns whether it opened a
-  // branch for chunks in the range.
+  // Declares the chunk's index, chunk_. If a chunk beyond the range is to have no effect and no branch skips
+  // it, sets there_ to the condition that it is in the range; for vectors in part, sets part_ as well.
+  // Returns whether it opened a branch for chunks in the range.
   bool open_chunk(const Range& range, const std::string& from, const std::string& j, Batch batch);
   // Lets assignments have no effect unless there_ holds.
   void guard_assignments();
@@ -317,9 +318,10 @@ class CooperativeEmitter {
   // Stores the chunk's held loads to the rows in shared memory that later loops read.
   void print_shared_stores(const Range& range, const std::vector<const loop::Stmt*>& loads,
                            const std::string& j);
-  // Names of pointers to what a vector's first element loads, by loads of neighbouring elements that are not
-  // held: all elements of the vector share an address.
+  // Loads of neighbouring elements that are not held, and for each the name of a pointer to the element that
+  // a vector's first element loads. All elements of the vector use this one address.
   using Neighbours = std::map<const loop::Access*, std::string>;
+  // Declares these pointers.
   Neighbours print_neighbours(const Range& range, const std::string& first);
   // The C expression that replaces an access's element in the current chunk; "": memory.
   std::string chunk_element(const Range& range, const loop::Access& access, const Neighbours& neighbours,

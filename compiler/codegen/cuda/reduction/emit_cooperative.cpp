@@ -126,7 +126,7 @@ class Selection {
     if (variant.shifted && probe.has_common()) return false;
     std::vector<sym::Expr> conditions = range_conditions(probe, most);
     probe.count_wanted();
-    if (!is_able(probe) || !pays(probe)) return false;
+    if (!allows_variant(probe) || !pays(probe)) return false;
     if (variant.shared) {
       conditions.push_back(sym::le(probe.kept_bytes(), target_.shared_bytes - kOtherShared));
       // Rows that stay in L2 are cheaper to read again from there.
@@ -156,7 +156,8 @@ class Selection {
     return out;
   }
 
-  static bool is_able(const CooperativeEmitter& probe) {
+  // Whether the nest has the form that the variant requires.
+  static bool allows_variant(const CooperativeEmitter& probe) {
     const TeamVariant& variant = probe.variant;
     if (variant.parts && !probe.passes_locals()) return false;
     if (variant.keep && probe.has_common()) return false;
