@@ -365,6 +365,7 @@ def sdpa():
                 functional.scaled_dot_product_attention(q, k, v, attn_mask=m),
                 functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3),
                 functional.scaled_dot_product_attention(q, k[:, :2], v[:, :2], enable_gqa=True),
+                functional.scaled_dot_product_attention(q[..., :0], k[..., :0], v),
             )
 
     return (

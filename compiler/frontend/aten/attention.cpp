@@ -52,7 +52,7 @@ Results scaled_dot_product_attention(Context& c) {
     v = shared_heads(c.b, v, q.dim(q.rank() - 3));
   }
   const Term wide = widen(q);
-  const sym::Expr width = q.dim(q.rank() - 1);
+  const sym::Expr width = sym::max(q.dim(q.rank() - 1), 1);  // without any, all scores are 0
   Term scores = matmul(wide, transpose(widen(k), k.rank() - 2, k.rank() - 1));
   if (c.has("scale")) {
     scores = scores * c.number("scale");

@@ -24,10 +24,11 @@ Attention attend(Term q, Term k, Term v, const AttentionOptions& options) {
   Builder& b = q.builder();
   const DType narrow = q.dtype(), wide = compute_dtype(narrow);
   const sym::Expr heads = q.dim(1), shared = k.dim(1);
-  const auto size = sym::as_const(q.dim(3));
+  const sym::Expr width = sym::max(q.dim(3), 1);  // without any, all scores are 0
+  const auto size = sym::as_const(width);
   const Term factor = options.scale != 0 ? number(b, wide, options.scale)
                       : size             ? number(b, wide, 1 / std::sqrt(static_cast<double>(*size)))
-                                         : rsqrt(size_as(b, wide, q.dim(3)));
+                                         : rsqrt(size_as(b, wide, width));
   Term scores = matmul(q, transpose(repeat_heads(k, heads, shared), 2, 3), wide) * factor;
   if (options.softcap > 0) scores = tanh(scores / options.softcap) * options.softcap;
   if (options.bias)
