@@ -62,23 +62,27 @@ double strips_of_image(const loop::Program& program, const RowChain& chain) {
   return std::min(points, 2 * std::ceil(std::ceil(points / static_cast<double>(chain.most)) / 2));
 }
 
-// How many times as long nest i's points take in tiles: a GEMM of few rows or columns, such as a weight
+// How many times as long nest i takes in tiles as unfused: a GEMM of few rows or columns, such as a weight
 // gradient for one channel, fills no register tile.
 double slowdown(const loop::Program& program, const RowChain& chain, size_t i) {
-  const loop::Nest& nest = *nest_at(program, program.steps, chain.at[i]);
-  const auto contraction = loop::classify_contraction(nest);
+  const auto contraction = loop::classify_contraction(*nest_at(program, program.steps, chain.at[i]));
   if (!contraction) return 1;
+  const RowChain::Rows& rows = chain.rows[i];
+  const double points = std::ceil(points_of(program, chain) / strips_of_image(program, chain));
+  const double in_tile =
+      points * static_cast<double>(rows.scale) + static_cast<double>(rows.after - rows.before);
   for (const std::vector<loop::Dim>* side : {&contraction->m, &contraction->n}) {
-    if (!loop::is_var_of(chain.rows[i].var, *side)) continue;
-    const auto in_tile = [&](const loop::Dim& dim) {
-      const RowChain::Rows& rows = chain.rows[i];
-      if (std::ranges::count(chain.images[i], dim.var) > 0) return 1.0;
-      return dim.var == rows.var ? static_cast<double>(rows.scale * chain.most + rows.after - rows.before)
-                                 : std::max(1.0, typical(dim.extent, program.facts));
-    };
-    double points = 1;
-    for (const loop::Dim& dim : *side) points *= in_tile(dim);
-    return std::max(1.0, kLeastSide / points);
+    if (!loop::is_var_of(rows.var, *side)) continue;
+    double whole = 1, tile = 1;
+    for (const loop::Dim& dim : *side) {
+      const double extent = std::max(1.0, typical(dim.extent, program.facts));
+      whole *= extent;
+      if (dim.var == rows.var)
+        tile *= std::min(extent, in_tile);
+      else if (std::ranges::count(chain.images[i], dim.var) == 0)
+        tile *= extent;
+    }
+    return std::max(1.0, std::min(kLeastSide, whole) / tile);
   }
   return 1;
 }
