@@ -10,23 +10,77 @@
 namespace stridec::schedule {
 namespace {
 
-constexpr double kSmall = 1024;  // bytes
+constexpr double kSmall = 1024;   // bytes
+constexpr double kSumShare = 32;  // a sum is smaller than what it adds by this factor
 
-// Which launches update states, and which compute nothing but small operands of these, such as a step size.
-std::vector<bool> find_updates(const loop::Program& program, const loop::Steps& steps, const Flow& flow) {
-  std::vector<bool> out(steps.size());
-  std::set<loop::BufferId> operands;  // of those found
-  for (int at = flow.size(); at-- > 0;) {
-    const Effects& effects = flow.effects(at);
-    if (!nest_at(program, steps, at) || effects.writes.empty()) continue;
-    out[at] = std::ranges::all_of(effects.writes, [&](loop::BufferId id) {
-      const bool small = program[id].storage == loop::Storage::kArena && operands.contains(id) &&
-                         typical_bytes(program, id) <= kSmall;
-      return program[id].storage == loop::Storage::kState || small;
-    });
-    if (out[at]) operands.insert(effects.reads.begin(), effects.reads.end());
+bool is_state(const loop::Program& program, loop::BufferId id) {
+  return program[id].storage == loop::Storage::kState;
+}
+// Bytes of the buffer if it is in the arena, otherwise 0.
+double arena_bytes(const loop::Program& program, loop::BufferId id) {
+  return program[id].storage == loop::Storage::kArena ? typical_bytes(program, id) : 0;
+}
+
+// Finds the launches to move: updates, what computes their small operands, such as a step size, and sums of
+// the gradients that they read, such as parts of a norm.
+class Finder {
+ public:
+  Finder(const loop::Program& program, const loop::Steps& steps, const Flow& flow)
+      : program_(program), steps_(steps), flow_(flow), found_(steps.size()) {}
+
+  std::vector<bool> find() {
+    for (int at = flow_.size(); at-- > 0;)
+      if (nest_at(program_, steps_, at) && is_update(flow_.effects(at))) add(at);
+    for (int at = 0; at < flow_.size(); ++at)
+      if (nest_at(program_, steps_, at) && is_sum(flow_.effects(at))) found_[at] = true;
+    return std::move(found_);
   }
-  return out;
+
+ private:
+  void add(int at) {
+    found_[at] = true;
+    for (loop::BufferId id : flow_.effects(at).reads)
+      if (const double bytes = arena_bytes(program_, id))
+        (bytes > kSmall ? gradients_ : operands_).insert(id);
+  }
+
+  // Whether the launch frees a gradient for states alone, or computes operands of such a launch.
+  bool is_update(const Effects& effects) const {
+    const auto is_operand = [&](loop::BufferId id) { return operands_.contains(id); };
+    const auto is_written = [&](loop::BufferId id) { return is_state(program_, id) || is_operand(id); };
+    const auto is_large = [&](loop::BufferId id) { return arena_bytes(program_, id) > kSmall; };
+    return !effects.writes.empty() && std::ranges::all_of(effects.writes, is_written) &&
+           (std::ranges::any_of(effects.reads, is_large) || std::ranges::any_of(effects.writes, is_operand));
+  }
+
+  bool is_sum(const Effects& effects) const {
+    double read = 0, written = 0;
+    for (loop::BufferId id : effects.reads) {
+      const double bytes = arena_bytes(program_, id);
+      if (bytes > kSmall && !gradients_.contains(id)) return false;
+      read += bytes;
+    }
+    for (loop::BufferId id : effects.writes) {
+      if (arena_bytes(program_, id) == 0) return false;
+      written += arena_bytes(program_, id);
+    }
+    return written > 0 && written * kSumShare <= read;
+  }
+
+  const loop::Program& program_;
+  const loop::Steps& steps_;
+  const Flow& flow_;
+  std::vector<bool> found_;
+  std::set<loop::BufferId> operands_, gradients_;  // that updates read: small and large ones
+};
+
+// A launch that allocates what depends on data may fail, and states must then have their old values.
+bool has_sizes_of_data(const loop::Program& program) {
+  bool found = false;
+  loop::for_each_step(program.steps, [&](const loop::Step& step) {
+    found = found || std::holds_alternative<loop::BindSymbol>(step.node);
+  });
+  return found;
 }
 
 // The last launch before `at` that must stay before it; `first` - 1 if there is none from `first` on.
@@ -48,7 +102,7 @@ int last_before(const loop::Program& program, const loop::Steps& steps, const Fl
 
 void move_updates(const loop::Program& program, loop::Steps& steps) {
   Flow flow(program, steps);
-  const std::vector<bool> updates = find_updates(program, steps, flow);
+  const std::vector<bool> updates = Finder(program, steps, flow).find();
   int first = 0;  // of the launches in a row
   for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
     if (!nest_at(program, steps, at)) {
@@ -65,6 +119,7 @@ void move_updates(const loop::Program& program, loop::Steps& steps) {
 }  // namespace
 
 void update_early(loop::Program& program) {
+  if (has_sizes_of_data(program)) return;
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { move_updates(program, steps); });
 }
 

@@ -6,14 +6,18 @@
 //   w2 = w2 - rate * g2             w2 = w2 - rate * g2
 //
 // A training step updates its weights at the end, so that all gradients would be in memory until then. Moved
-// up, an update frees its gradient, and reads it while it is in the cache. A step that reads the old value
-// keeps its place before the update.
+// up, an update frees its gradient, and reads it while it is in the cache; the same holds for the gradient's
+// part of a norm. An update that needs the whole norm, as clipping does, stays. So does a step that reads a
+// state's old value, and what frees nothing, such as a generator's update, before which draws can be repeated
+// (recompute.h).
 #pragma once
 
 #include "compiler/loop/program.h"
 
 namespace stridec::schedule {
 
+// Leaves programs with sizes that depend on data as they are: a run in which such a size does not fit fails,
+// and keeps all states.
 void update_early(loop::Program& program);
 
 }  // namespace stridec::schedule
