@@ -84,7 +84,7 @@ def resume_and_accumulate(c):
 def without_norm(c):
     """A step that does not return the norm trains as one that does, also where clipping needs the norm."""
     data = ("--data", "x0=x.npy", "--data", "t=t.npy", "--steps", 5, "--format", "json")
-    for name, settings in (("plain", ALL), ("clipped", ALL + ",clip_norm=0.1")):
+    for name, settings in (("plain", ALL), ("clipped", ALL + ",clip_norm=0.1"), ("scaled", ALL + ",loss_scale=dynamic")):
         for file, norm in (("with", "true"), ("without", "false")):
             c.works(f"{name} {file}", "compile", CASES / "mlp.onnx", "-o", f"{file}.so", "-q", "--train", f"{settings},grad_norm={norm}")
             for parts, flags in (("step", ()), ("parts", ("--batch", 8, "--accumulate", 4))):
@@ -94,6 +94,10 @@ def without_norm(c):
         for parts in ("step", "parts"):
             kept, left = states(c, f"{parts}_with.safetensors"), states(c, f"{parts}_without.safetensors")
             c.expect(f"{name} {parts}: the same states", all(np.array_equal(kept[key], left[key]) for key in kept | left))
+    for function in ("train_step", "apply"):
+        c.works(f"without a norm: verify {function}", "verify", CASES / "mlp.onnx", "without.so", "--function", function)
+    context = c.stridec.Model(str(c.work / "without.so")).context()
+    c.expect("apply returns nothing", context.run(function="apply") == [])
     out = c.works("its lines", "train", "without.so", *data[:-2])
     c.expect("no norm in its lines", "5 steps" in out and "norm" not in out, out)
 
