@@ -244,6 +244,7 @@ class Body {
   // body_ops.cpp
   void print_let(const loop::Let& let);
   void print_constant(const loop::Constant& constant);
+  class Operation;
   std::string let_text(const loop::Let& let, int width);
   std::string native_text(const loop::Let& let);
   void narrow_comparands(const loop::Let& let, std::string& a, std::string& b);

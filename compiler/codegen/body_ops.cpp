@@ -276,180 +276,251 @@ void Body::narrow_comparands(const loop::Let& let, std::string& a, std::string& 
   if (!narrow_a.empty() && !narrow_b.empty()) a = narrow_a, b = narrow_b;
 }
 
-std::string Body::let_text(const loop::Let& let, int width) {
-  const DType result = nest_.values[let.result.value].dtype;
-  const DType dtype = nest_.values[let.args.back().value].dtype;  // the operand dtype
-  std::vector<std::string> args;
-  for (loop::ValueId arg : let.args) args.push_back(widened(value(arg), width));
-  std::string& a = args[0];
-  std::string& b = args.size() > 1 ? args[1] : args[0];
-  const std::string type = text_.value_type(dtype, width);
-  const bool vector = width > 1, floating = is_float(dtype), boolean = is_bool(dtype);
+// The text of one scalar operation.
+class Body::Operation {
+ public:
+  Operation(Body& body, const loop::Let& let, int width)
+      : body_(body),
+        text_(body.text_),
+        let_(let),
+        width_(width),
+        result_(body.nest_.values[let.result.value].dtype),
+        dtype_(body.nest_.values[let.args.back().value].dtype),
+        type_(text_.value_type(dtype_, width)) {
+    for (loop::ValueId arg : let.args) args_.push_back(body.widened(body.value(arg), width));
+  }
 
-  auto finish = [&](const std::string& x) -> std::string {  // rounds or wraps to the result's dtype
-    if (is_storage_float(result)) return rounded(x, result, width);
-    if (is_narrow(result)) {
-      const int bits = info(result).bits;
-      return is_signed(result)
-                 ? cat("((", type, ")((", type, ")((", x, ") << ", 8 - bits, ") >> ", 8 - bits, "))")
-                 : cat("((", type, ")((", x, ") & (", type, ")", (1 << bits) - 1, "))");
+  std::string text() {
+    if (const auto relaxed = relaxed_text()) return *relaxed;
+    if (const std::string x = body_.normal_argument(let_, width_); !x.empty()) {
+      text_.use(cat("normal_cdf.", text_.value_type(dtype_)), width_);
+      return cat("2 * sd_normal_cdf(", x, ")");
     }
-    return vector || floating || boolean ? x : cat("(", type, ")(", x, ")");
-  };
-  // Signed arithmetic wraps: it is computed in the unsigned type.
-  auto wrapping = [&](const std::string& x, const char* op, const std::string& y) -> std::string {
-    if (floating) return finish(cat(x, " ", op, " ", y));
-    if (!is_signed(dtype)) return finish(cat(x, " ", op, " ", y));
-    const std::string u = cat("u", text_.value_type(dtype).substr(1)), uv = vector ? cat(u, "x", width) : u;
-    text_.value_type(*parse_dtype(u), width);
-    return finish(cat("(", type, ")((", uv, ")(", x, ") ", op, " (", uv, ")(", y, "))"));
-  };
-  auto compare = [&](const char* op) -> std::string {
-    return vector ? cat("__builtin_convertvector(", a, " ", op, " ", b, ", ",
-                        text_.value_type(DType::kBool, width), ")")
-                  : cat("(", a, " ", op, " ", b, ")");
-  };
-  auto elementwise = [&](const char* name) {
-    return finish(cat("__builtin_elementwise_", name, "(", a, ")"));
-  };
-  auto call = [&](const char* snippet, const char* function) {
-    text_.use(cat(snippet, ".", text_.value_type(dtype)), width);
-    return finish(cat("sd_", function, "(", join(args, ", "), ")"));
-  };
-  auto constant = [&](const char* value) { return cat("(", type, ")", value); };
-  const std::string negate = vector ? "~" : "!";
+    if (const char* function = function_of(let_.op)) return call(function, function);
+    if (let_.args.size() == 1) return unary();
+    return let_.args.size() == 2 ? binary() : ternary();
+  }
 
-  if (const Slack slack = slack_[let.result.value];
-      slack != Slack::kNone && text_.value_type(dtype) == "f32") {
-    if (let.op == ScalarOp::kDiv) {
-      if (const auto by = numbers_.find(let.args[1]); by != numbers_.end())
+ private:
+  const std::string& a() const { return args_[0]; }
+  const std::string& b() const { return args_[1]; }
+  bool is_vector() const { return width_ > 1; }
+  bool is_floating() const { return is_float(dtype_); }
+  bool is_boolean() const { return is_bool(dtype_); }
+  std::string constant(const char* value) const { return cat("(", type_, ")", value); }
+  std::string negated(const std::string& x) const { return cat(is_vector() ? "~" : "!", x); }
+
+  // Rounds or wraps to the result's dtype.
+  std::string finish(const std::string& x) {
+    if (is_storage_float(result_)) return body_.rounded(x, result_, width_);
+    if (is_narrow(result_)) {
+      const int bits = info(result_).bits;
+      return is_signed(result_)
+                 ? cat("((", type_, ")((", type_, ")((", x, ") << ", 8 - bits, ") >> ", 8 - bits, "))")
+                 : cat("((", type_, ")((", x, ") & (", type_, ")", (1 << bits) - 1, "))");
+    }
+    return is_vector() || is_floating() || is_boolean() ? x : cat("(", type_, ")(", x, ")");
+  }
+
+  // Signed arithmetic wraps: it is computed in the unsigned type.
+  std::string wrapping(const std::string& x, const char* op, const std::string& y) {
+    if (is_floating() || !is_signed(dtype_)) return finish(cat(x, " ", op, " ", y));
+    const std::string u = cat("u", text_.value_type(dtype_).substr(1));
+    const std::string uv = is_vector() ? cat(u, "x", width_) : u;
+    text_.value_type(*parse_dtype(u), width_);
+    return finish(cat("(", type_, ")((", uv, ")(", x, ") ", op, " (", uv, ")(", y, "))"));
+  }
+
+  // A comparison, as bools.
+  std::string test(const std::string& x, const char* op, const std::string& y) {
+    const std::string compared = cat(x, " ", op, " ", y);
+    return is_vector()
+               ? cat("__builtin_convertvector(", compared, ", ", text_.value_type(DType::kBool, width_), ")")
+               : cat("(", compared, ")");
+  }
+  std::string never() {
+    return is_vector() ? cat("(", text_.value_type(DType::kBool, width_), ")(false)") : "false";
+  }
+
+  std::string elementwise(const char* name) {
+    return finish(cat("__builtin_elementwise_", name, "(", a(), ")"));
+  }
+  std::string rounding(const char* name) { return is_floating() ? elementwise(name) : a(); }
+  std::string call(const char* snippet, const char* function) {
+    text_.use(cat(snippet, ".", text_.value_type(dtype_)), width_);
+    return finish(cat("sd_", function, "(", join(args_, ", "), ")"));
+  }
+
+  // A faster form for a result that may be less exact; nothing if there is none.
+  std::optional<std::string> relaxed_text() {
+    if (body_.slack_[let_.result.value] == Slack::kNone || text_.value_type(dtype_) != "f32") return {};
+    if (let_.op == ScalarOp::kDiv) {
+      if (const auto by = body_.numbers_.find(let_.args[1]); by != body_.numbers_.end())
         if (const auto factor = static_cast<float>(1 / by->second); std::isnormal(factor))
-          return finish(cat(a, " * ", float_literal(factor, true)));
+          return finish(cat(a(), " * ", float_literal(factor, true)));
       // Division by a value that is uniform across lanes, such as a row's sum: multiply by its reciprocal,
       // which is hoisted out of the loop.
-      if (!text_.is_cuda() && vector && value(let.args[1]).width == 1)
-        return finish(cat(a, " * (", type, ")(1.0f / ", value(let.args[1]).text, ")"));
+      if (!text_.is_cuda() && is_vector() && body_.value(let_.args[1]).width == 1)
+        return finish(cat(a(), " * (", type_, ")(1.0f / ", body_.value(let_.args[1]).text, ")"));
       if (text_.is_cuda()) return call("quotient", "quotient");
     }
-    if (const auto coarse = text_.is_cuda() ? coarse_call(let) : std::nullopt) {
-      args.clear();
-      for (loop::ValueId arg : coarse->args)
-        args.push_back(cat(coarse->negated ? "-" : "", widened(value(arg), width)));
-      return call(coarse->function, coarse->function);
+    const auto coarse = text_.is_cuda() ? body_.coarse_call(let_) : std::nullopt;
+    if (!coarse) return {};
+    args_.clear();
+    for (loop::ValueId arg : coarse->args)
+      args_.push_back(cat(coarse->negated ? "-" : "", body_.widened(body_.value(arg), width_)));
+    return call(coarse->function, coarse->function);
+  }
+
+  std::string unary() {
+    switch (let_.op) {
+      case ScalarOp::kNeg: return is_floating() ? finish(cat("-", a())) : wrapping(constant("0"), "-", a());
+      case ScalarOp::kAbs: return !is_floating() && !is_signed(dtype_) ? a() : elementwise("abs");
+      case ScalarOp::kSign: return sign();
+      case ScalarOp::kFloor: return rounding("floor");
+      case ScalarOp::kCeil: return rounding("ceil");
+      case ScalarOp::kTrunc: return rounding("trunc");
+      case ScalarOp::kRound: return rounding("roundeven");
+      case ScalarOp::kSqrt: return elementwise("sqrt");
+      case ScalarOp::kRsqrt: return finish(cat(constant("1"), " / __builtin_elementwise_sqrt(", a(), ")"));
+      case ScalarOp::kRcp: return finish(cat(constant("1"), " / ", a()));
+      case ScalarOp::kNot: return negated(a());
+      case ScalarOp::kBitNot: return is_boolean() ? negated(a()) : finish(cat("~", a()));
+      case ScalarOp::kIsNan: return is_floating() ? test(a(), "!=", a()) : never();
+      case ScalarOp::kIsInf: return is_floating() ? is_infinite() : never();
+      case ScalarOp::kCast: return body_.cast_text(a(), dtype_, result_, width_, false);
+      case ScalarOp::kCastSat: return body_.cast_text(a(), dtype_, result_, width_, true);
+      case ScalarOp::kBitcast: return bitcast();
+      default: unknown();
     }
   }
-  if (const std::string x = normal_argument(let, width); !x.empty()) {
-    text_.use(cat("normal_cdf.", text_.value_type(dtype)), width);
-    return cat("2 * sd_normal_cdf(", x, ")");
+
+  std::string binary() {
+    switch (let_.op) {
+      case ScalarOp::kAdd: return is_boolean() ? cat(a(), " | ", b()) : wrapping(a(), "+", b());
+      case ScalarOp::kSub: return is_boolean() ? cat(a(), " ^ ", b()) : wrapping(a(), "-", b());
+      case ScalarOp::kMul:
+        if (is_floating() && !is_storage_float(result_) && text_.target().fma &&
+            !body_.summed_[let_.result.value])
+          return call("product", "product");
+        return is_boolean() ? cat(a(), " & ", b()) : wrapping(a(), "*", b());
+      case ScalarOp::kDiv: return is_floating() ? finish(cat(a(), " / ", b())) : call("div", "idiv");
+      case ScalarOp::kMod: return call("mod", is_floating() ? "fmod" : "imod");
+      case ScalarOp::kRem: return call("rem", is_floating() ? "frem" : "irem");
+      case ScalarOp::kMin:
+      case ScalarOp::kMax: return extremum();
+      case ScalarOp::kAnd:
+      case ScalarOp::kBitAnd: return bitwise("&");
+      case ScalarOp::kOr:
+      case ScalarOp::kBitOr: return bitwise("|");
+      case ScalarOp::kXor:
+      case ScalarOp::kBitXor: return bitwise("^");
+      case ScalarOp::kShl: return shifted(call("shl", "shl"));
+      case ScalarOp::kShr: return shifted(call("shr", "shr"));
+      case ScalarOp::kEq:
+      case ScalarOp::kNe:
+      case ScalarOp::kLt:
+      case ScalarOp::kLe: return comparison();
+      default: unknown();
+    }
   }
-  if (const char* function = function_of(let.op)) return call(function, function);
-  switch (let.op) {
-    case ScalarOp::kNeg: return floating ? finish(cat("-", a)) : wrapping(constant("0"), "-", a);
-    case ScalarOp::kAbs: return !floating && !is_signed(dtype) ? a : elementwise("abs");
-    case ScalarOp::kSign:
-      if (floating)
-        return cat("(", a, " > ", constant("0"), ") ? ", constant("1"), " : ((", a, " < ", constant("0"),
-                   ") ? ", constant("-1"), " : ", a, " + ", constant("0"), ")");  // NaN, and 0 of -0
-      return is_signed(dtype)
-                 ? cat("(", a, " > ", constant("0"), ") ? ", constant("1"), " : ((", a, " < ", constant("0"),
-                       ") ? ", constant("-1"), " : ", constant("0"), ")")
-                 : cat("(", a, " > ", constant("0"), ") ? ", constant("1"), " : ", constant("0"));
-    case ScalarOp::kFloor: return floating ? elementwise("floor") : a;
-    case ScalarOp::kCeil: return floating ? elementwise("ceil") : a;
-    case ScalarOp::kTrunc: return floating ? elementwise("trunc") : a;
-    case ScalarOp::kRound: return floating ? elementwise("roundeven") : a;
-    case ScalarOp::kSqrt: return elementwise("sqrt");
-    case ScalarOp::kRsqrt: return finish(cat(constant("1"), " / __builtin_elementwise_sqrt(", a, ")"));
-    case ScalarOp::kRcp: return finish(cat(constant("1"), " / ", a));
-    case ScalarOp::kNot: return cat(negate, a);
-    case ScalarOp::kBitNot: return boolean ? cat(negate, a) : finish(cat("~", a));
-    case ScalarOp::kIsNan:
-      if (!floating) return vector ? cat("(", text_.value_type(DType::kBool, width), ")(false)") : "false";
-      return vector ? cat("__builtin_convertvector(", a, " != ", a, ", ",
-                          text_.value_type(DType::kBool, width), ")")
-                    : cat("(", a, " != ", a, ")");
-    case ScalarOp::kIsInf: {
-      if (!floating) return vector ? cat("(", text_.value_type(DType::kBool, width), ")(false)") : "false";
-      const std::string test =
-          cat("__builtin_elementwise_abs(", a,
-              ") == ", constant(dtype == DType::kF64 ? "__builtin_inf()" : "__builtin_inff()"));
-      return vector ? cat("__builtin_convertvector(", test, ", ", text_.value_type(DType::kBool, width), ")")
-                    : cat("(", test, ")");
-    }
-    case ScalarOp::kCast: return cast_text(a, dtype, result, width, false);
-    case ScalarOp::kCastSat: return cast_text(a, dtype, result, width, true);
-    case ScalarOp::kBitcast: {
-      if (dtype == result) return a;
-      const std::string bits = to_storage(a, dtype, width), to = text_.storage_type(result, width);
-      return from_storage(cat("__builtin_bit_cast(", to, ", ", bits, ")"), result, width);
-    }
-    case ScalarOp::kAdd: return boolean ? cat(a, " | ", b) : wrapping(a, "+", b);
-    case ScalarOp::kSub: return boolean ? cat(a, " ^ ", b) : wrapping(a, "-", b);
-    case ScalarOp::kMul:
-      if (floating && !is_storage_float(result) && text_.target().fma && !summed_[let.result.value])
-        return call("product", "product");
-      return boolean ? cat(a, " & ", b) : wrapping(a, "*", b);
-    case ScalarOp::kDiv: return floating ? finish(cat(a, " / ", b)) : call("div", "idiv");
-    case ScalarOp::kMod: return call("mod", floating ? "fmod" : "imod");
-    case ScalarOp::kRem: return call("rem", floating ? "frem" : "irem");
-    case ScalarOp::kMin:
-    case ScalarOp::kMax: {
-      const bool min = let.op == ScalarOp::kMin;
-      if (boolean) return cat(a, min ? " & " : " | ", b);
-      if (!floating) return cat("(", a, min ? " < " : " > ", b, ") ? ", a, " : ", b);
-      // If one operand is a literal only the other can be NaN. The machine's instruction returns its second
-      // operand if either is NaN.
-      for (const bool first : {false, true}) {
-        if (!value(let.args[first ? 0 : 1]).number) continue;
-        const std::string &literal = first ? a : b, &other = first ? b : a;
-        return finish(cat("(", literal, min ? " < " : " > ", other, ") ? ", literal, " : ", other));
-      }
-      text_.use(cat(min ? "min." : "max.", text_.value_type(dtype)), width);
-      return cat(min ? "sd_fmin(" : "sd_fmax(", a, ", ", b, ")");
-    }
-    case ScalarOp::kAnd:
-    case ScalarOp::kBitAnd: return boolean ? cat(a, " & ", b) : finish(cat(a, " & ", b));
-    case ScalarOp::kOr:
-    case ScalarOp::kBitOr: return boolean ? cat(a, " | ", b) : finish(cat(a, " | ", b));
-    case ScalarOp::kXor:
-    case ScalarOp::kBitXor: return boolean ? cat(a, " ^ ", b) : finish(cat(a, " ^ ", b));
-    case ScalarOp::kShl:
-    case ScalarOp::kShr: {
-      const std::string shifted = let.op == ScalarOp::kShl ? call("shl", "shl") : call("shr", "shr");
-      if (!is_narrow(dtype)) return shifted;
-      const std::string u = text_.value_type(DType::kU8, width);
-      return cat("((", u, ")", b, " < (", u, ")", info(dtype).bits, ") ? ", shifted, " : ", constant("0"));
-    }
-    case ScalarOp::kEq:
-    case ScalarOp::kNe:
-    case ScalarOp::kLt:
-    case ScalarOp::kLe: {
-      const bool eq = let.op == ScalarOp::kEq, ne = let.op == ScalarOp::kNe, lt = let.op == ScalarOp::kLt;
-      if (boolean && vector)
-        return eq ? cat("~(", a, " ^ ", b, ")") : ne ? cat(a, " ^ ", b) : cat("~", a, lt ? " & " : " | ", b);
-      if (vector) narrow_comparands(let, a, b);
-      return compare(eq ? "==" : ne ? "!=" : lt ? "<" : "<=");
-    }
-    case ScalarOp::kSelect: {
-      const CValue condition = value(let.args[0]);
-      const std::string& c = args[2];
-      if (condition.width == 1) return cat(condition.text, " ? ", b, " : ", c);
-      text_.use(cat("select.", text_.value_type(dtype)), width);
-      return cat("sd_select(", a, ", ", b, ", ", c, ")");
-    }
-    case ScalarOp::kFma:
-      if (const CValue x = value(let.args[0]); x.clamped && x.shift == 0) {
-        // Subtracting the shift that was added restores the value except for the sign of 0, which does not
-        // matter when adding a constant other than -0.
-        const auto beside = numbers_.find(let.args[2]);
-        if (beside != numbers_.end() && !(beside->second == 0 && std::signbit(beside->second)))
-          args[0] = cat("__builtin_elementwise_roundeven(", x.unrounded, ")");
-      }
-      if (floating) return call("fma", "fma");
-      return wrapping(wrapping(a, "*", b), "+", args[2]);
-    default: break;
+
+  std::string ternary() {
+    if (let_.op == ScalarOp::kSelect) return select();
+    if (let_.op == ScalarOp::kFma) return fma();
+    unknown();
   }
-  STRIDEC_CHECK(false, cat("op ", loop::info(let.op).name, " is not known to the CPU backend"));
-}
+
+  [[noreturn]] void unknown() const {
+    STRIDEC_CHECK(false, cat("op ", loop::info(let_.op).name, " is not known to the backends"));
+  }
+
+  std::string sign() {
+    const auto otherwise = [&](const std::string& x) {
+      return cat("(", a(), " > ", constant("0"), ") ? ", constant("1"), " : ", x);
+    };
+    if (!is_floating() && !is_signed(dtype_)) return otherwise(constant("0"));
+    const std::string zero = is_floating() ? cat(a(), " + ", constant("0")) : constant("0");  // NaN; 0 of -0
+    return otherwise(cat("((", a(), " < ", constant("0"), ") ? ", constant("-1"), " : ", zero, ")"));
+  }
+
+  std::string is_infinite() {
+    return test(cat("__builtin_elementwise_abs(", a(), ")"),
+                "==", constant(dtype_ == DType::kF64 ? "__builtin_inf()" : "__builtin_inff()"));
+  }
+
+  std::string bitcast() {
+    if (dtype_ == result_) return a();
+    const std::string bits = body_.to_storage(a(), dtype_, width_), to = text_.storage_type(result_, width_);
+    return body_.from_storage(cat("__builtin_bit_cast(", to, ", ", bits, ")"), result_, width_);
+  }
+
+  std::string bitwise(const char* op) {
+    const std::string x = cat(a(), " ", op, " ", b());
+    return is_boolean() ? x : finish(x);
+  }
+
+  std::string extremum() {
+    const bool min = let_.op == ScalarOp::kMin;
+    const char* wins = min ? " < " : " > ";
+    if (is_boolean()) return cat(a(), min ? " & " : " | ", b());
+    if (!is_floating()) return cat("(", a(), wins, b(), ") ? ", a(), " : ", b());
+    // If one operand is a literal only the other can be NaN. The machine's instruction returns its second
+    // operand if either is NaN.
+    for (const bool first : {false, true}) {
+      if (!body_.value(let_.args[first ? 0 : 1]).number) continue;
+      const std::string &literal = first ? a() : b(), &other = first ? b() : a();
+      return finish(cat("(", literal, wins, other, ") ? ", literal, " : ", other));
+    }
+    text_.use(cat(min ? "min." : "max.", text_.value_type(dtype_)), width_);
+    return cat(min ? "sd_fmin(" : "sd_fmax(", a(), ", ", b(), ")");
+  }
+
+  // Bits that are shifted beyond a narrow type are lost.
+  std::string shifted(const std::string& x) {
+    if (!is_narrow(dtype_)) return x;
+    const std::string u = text_.value_type(DType::kU8, width_);
+    return cat("((", u, ")", b(), " < (", u, ")", info(dtype_).bits, ") ? ", x, " : ", constant("0"));
+  }
+
+  std::string comparison() {
+    const bool eq = let_.op == ScalarOp::kEq, ne = let_.op == ScalarOp::kNe, lt = let_.op == ScalarOp::kLt;
+    if (is_boolean() && is_vector())
+      return eq   ? cat("~(", a(), " ^ ", b(), ")")
+             : ne ? cat(a(), " ^ ", b())
+                  : cat("~", a(), lt ? " & " : " | ", b());
+    if (is_vector()) body_.narrow_comparands(let_, args_[0], args_[1]);
+    return test(a(), eq ? "==" : ne ? "!=" : lt ? "<" : "<=", b());
+  }
+
+  std::string select() {
+    const CValue condition = body_.value(let_.args[0]);
+    if (condition.width == 1) return cat(condition.text, " ? ", b(), " : ", args_[2]);
+    text_.use(cat("select.", text_.value_type(dtype_)), width_);
+    return cat("sd_select(", a(), ", ", b(), ", ", args_[2], ")");
+  }
+
+  std::string fma() {
+    if (const CValue x = body_.value(let_.args[0]); x.clamped && x.shift == 0) {
+      // Subtracting the shift that was added restores the value except for the sign of 0, which does not
+      // matter when adding a constant other than -0.
+      const auto beside = body_.numbers_.find(let_.args[2]);
+      if (beside != body_.numbers_.end() && !(beside->second == 0 && std::signbit(beside->second)))
+        args_[0] = cat("__builtin_elementwise_roundeven(", x.unrounded, ")");
+    }
+    if (is_floating()) return call("fma", "fma");
+    return wrapping(wrapping(a(), "*", b()), "+", args_[2]);
+  }
+
+  Body& body_;
+  KernelText& text_;
+  const loop::Let& let_;
+  const int width_;
+  const DType result_, dtype_;  // dtype_: of the operands
+  const std::string type_;      // of the operands, in C
+  std::vector<std::string> args_;
+};
+
+std::string Body::let_text(const loop::Let& let, int width) { return Operation(*this, let, width).text(); }
 
 }  // namespace stridec::codegen
