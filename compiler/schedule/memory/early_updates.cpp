@@ -1,8 +1,10 @@
 #include "compiler/schedule/memory/early_updates.h"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 
+#include "compiler/loop/context_sizes.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/flow.h"
 #include "compiler/schedule/analysis/typical.h"
@@ -13,9 +15,6 @@ namespace {
 constexpr double kSmall = 1024;   // bytes
 constexpr double kSumShare = 32;  // a sum is smaller than what it adds by this factor
 
-bool is_state(const loop::Program& program, loop::BufferId id) {
-  return program[id].storage == loop::Storage::kState;
-}
 // Bytes of the buffer if it is in the arena, otherwise 0.
 double arena_bytes(const loop::Program& program, loop::BufferId id) {
   return program[id].storage == loop::Storage::kArena ? typical_bytes(program, id) : 0;
@@ -47,7 +46,9 @@ class Finder {
   // Whether the launch frees a gradient for states alone, or computes operands of such a launch.
   bool is_update(const Effects& effects) const {
     const auto is_operand = [&](loop::BufferId id) { return operands_.contains(id); };
-    const auto is_written = [&](loop::BufferId id) { return is_state(program_, id) || is_operand(id); };
+    const auto is_written = [&](loop::BufferId id) {
+      return program_[id].storage == loop::Storage::kState || is_operand(id);
+    };
     const auto is_large = [&](loop::BufferId id) { return arena_bytes(program_, id) > kSmall; };
     return !effects.writes.empty() && std::ranges::all_of(effects.writes, is_written) &&
            (std::ranges::any_of(effects.reads, is_large) || std::ranges::any_of(effects.writes, is_operand));
@@ -76,28 +77,9 @@ class Finder {
 
 // A launch that allocates what depends on data may fail, and states must then have their old values.
 bool has_sizes_of_data(const loop::Program& program) {
-  bool found = false;
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    found = found || std::holds_alternative<loop::BindSymbol>(step.node);
+  return !std::ranges::all_of(program.symbols, [&](const loop::Symbol& symbol) {
+    return loop::is_bound_before_run(program, symbol);
   });
-  return found;
-}
-
-// The last launch before `at` that must stay before it; `first` - 1 if there is none from `first` on.
-int last_before(const loop::Program& program, const loop::Steps& steps, const Flow& flow, int first, int at) {
-  const loop::Nest& nest = *nest_at(program, steps, at);
-  int last = first - 1;
-  const auto stays_behind = [&](const std::vector<int>& others, loop::BufferId id) {
-    for (const int other : others)
-      if (other > last && may_access_same(program, nest, steps[other], id)) last = other;
-  };
-  const Effects& effects = flow.effects(at);
-  for (loop::BufferId id : effects.reads) stays_behind(flow.writers_between(id, first - 1, at), id);
-  for (loop::BufferId id : effects.writes) {
-    stays_behind(flow.writers_between(id, first - 1, at), id);
-    stays_behind(flow.readers_between(id, first - 1, at), id);
-  }
-  return last;
 }
 
 void move_updates(const loop::Program& program, loop::Steps& steps) {
@@ -109,8 +91,12 @@ void move_updates(const loop::Program& program, loop::Steps& steps) {
       first = at + 1;
       continue;
     }
-    if (!updates[at]) continue;  // launches behind have not moved
-    const int to = last_before(program, steps, flow, first, at) + 1;
+    if (!updates[at]) continue;  // launches at later positions have not moved
+    // The last launch that has to stay before it.
+    const int last = *std::ranges::partition_point(std::views::iota(first - 1, at), [&](int position) {
+      return !may_move(program, steps, flow, at, position);
+    });
+    const int to = last + 1;
     std::rotate(steps.begin() + to, steps.begin() + at, steps.begin() + at + 1);
     flow.move(at, to);
   }

@@ -1,4 +1,4 @@
-// Moves updates of states up to just behind what they read.
+// Moves each update of a state up, to directly after the launches whose results it reads.
 //
 //   g1 = gradient of w1             g1 = gradient of w1
 //   g2 = gradient of w2             w1 = w1 - rate * g1

@@ -16,10 +16,8 @@ using namespace stridec::schedule;
 namespace {
 
 // The names of the nests in the order of the run, after the pass.
-std::string order_of(std::string_view steps) {
-  Program program = parse_program(cat(R"(program t
-  symbol count in 0..64
-  input x f32 [64, 64] ordinal 0
+std::string order_of(std::string_view steps, std::string_view symbols = "") {
+  Program program = parse_program(cat("program t\n", symbols, R"(  input x f32 [64, 64] ordinal 0
   input n i64 [] ordinal 1
   output y f32 [64, 64] ordinal 0
   output norm f32 [] ordinal 1
@@ -81,7 +79,7 @@ TEST_CASE("an update and the parts of a norm run right after the gradient that t
                      kUpdate)) == "gradient update sums other whole");
 }
 
-TEST_CASE("an update that needs the whole norm stays behind it") {
+TEST_CASE("an update that reads the norm of all gradients runs after it") {
   CHECK(order_of(cat(kGradient, kOther, R"(
     nest 3 sums ()
       %0 : f32 = reduce sum (%i0<64, %i1<64)
@@ -100,7 +98,7 @@ TEST_CASE("an update that needs the whole norm stays behind it") {
 )")) == "gradient sums update other again");
 }
 
-TEST_CASE("an update stays behind the readers of the old value and other writers") {
+TEST_CASE("an update runs after the readers of the old value and after other writers") {
   CHECK(order_of(cat(kGradient, R"(
     nest 1 reader (%i0<64, %i1<64)
       %0 : f32 = load w[%i0, %i1]
@@ -115,7 +113,7 @@ TEST_CASE("an update stays behind the readers of the old value and other writers
                      kUpdate)) == "gradient other writer update");
 }
 
-TEST_CASE("what frees nothing stays, such as the update of a generator") {
+TEST_CASE("an update that frees no gradient keeps its place, such as that of a generator") {
   CHECK(order_of(cat(R"(
     nest 0 draw (%i0<64, %i1<64)
       %0 : f32 = load seed[]
@@ -134,5 +132,6 @@ TEST_CASE("programs whose sizes depend on data keep the order") {
   CHECK(order_of(cat(R"(
     bind count = n in [0, 64] "the count is {0}"
 )",
-                     kGradient, kOther, kUpdate)) == "gradient other update");
+                     kGradient, kOther, kUpdate),
+                 "  symbol count in 0..64\n") == "gradient other update");
 }
