@@ -397,7 +397,7 @@ struct Comparison {
   ProgressPrinter& progress;
 };
 
-// What the inputs of the runs are chosen from.
+// Where the inputs of the runs come from: files, the sizes of drawn inputs, samples.
 struct InputSources {
   std::vector<std::string> files;  // by input; "": none
   std::vector<frontend::DimRange> dims;

@@ -423,11 +423,11 @@ class Search {
   std::optional<std::array<DType, 2>> dtypes_;
   bool tensor_ = false;
   Dims batch_, sides_[2], depth_;
-  int wide_ = 1;  // the side along which stores are contiguous: the columns, unless the result is turned
+  int wide_ = 1;  // the factor with the dims along which stores are contiguous: the GEMM's columns
   std::vector<const loop::Stmt*> epilogue_;  // all but the sum, or both sums of a dual GEMM
   double statements_ = 0;                    // cost of those after the sum
   bool narrow_ = false;                      // the epilogue fits registers
-  double across_ = 1;                        // factor of an element's cycles in a turned result
+  double across_ = 1;                        // how much longer an element of a transposed result takes
   double most_rows_ = 0;                     // that a kernel with the prologue computes, at most
   double deepest_ = 0;                       // the depth at the largest sizes
   std::vector<GemmShape> shapes_;            // by size, with sides_[wide_] as columns
