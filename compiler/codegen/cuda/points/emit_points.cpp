@@ -307,18 +307,40 @@ struct PointEmitter {
                : 1;
   }
 
+  // What a thread holds of early loads: one name per load.
+  struct Held {
+    const std::vector<const loop::Load*>& loads;
+    std::vector<std::string> names;
+    // The name for the access; "": it is not held.
+    std::string name_of(const loop::Access& access) const {
+      for (size_t i = 0; i < loads.size(); ++i)
+        if (&loads[i]->access == &access) return names[i];
+      return "";
+    }
+    // The element with number `u`, likewise.
+    std::string element_of(const loop::Access& access) const {
+      const std::string name = name_of(access);
+      return name.empty() ? "" : name + "[u]";
+    }
+  };
+  // Declares an array of `count` elements for each load.
+  Held declare_arrays(const std::vector<const loop::Load*>& loads, int count) {
+    Held held{loads, {}};
+    for (const loop::Load* load : loads) {
+      held.names.push_back(text.fresh("held"));
+      text.line(cat(text.storage_type(program[load->access.buffer].dtype), " ", held.names.back(), "[", count,
+                    "];"));
+    }
+    return held;
+  }
+
   // `whole`: all points of the block exist. With `part`, these are only part number `part` (a generated
   // variable) of a thread's points.
   void print_several(const std::vector<const loop::Load*>& loads, const std::vector<std::string>& dividers,
                      int points, bool whole, bool part = false) {
     text.line(cat("const unsigned first = block + ", part ? cat("part * ", kThreads * points, "u + ") : "",
                   "threadIdx.x;"));
-    std::vector<std::string> held;
-    for (const loop::Load* load : loads) {
-      held.push_back(text.fresh("held"));
-      text.line(
-          cat(text.storage_type(program[load->access.buffer].dtype), " ", held.back(), "[", points, "];"));
-    }
+    const Held held = declare_arrays(loads, points);
     text.line("const int64_t start = first;");
     auto element = [&](const loop::Access& access) -> std::string {
       if (!in_order(access)) return "";
@@ -334,9 +356,8 @@ struct PointEmitter {
       text.close();
     };
     body.place = [&](const loop::Access& access) -> std::string {
-      for (size_t i = 0; i < loads.size(); ++i)
-        if (&loads[i]->access == &access) return held[i] + "[u]";
-      return element(access);
+      const std::string kept = held.element_of(access);
+      return kept.empty() ? element(access) : kept;
     };
     if (!loads.empty())
       each([&] {
@@ -344,7 +365,7 @@ struct PointEmitter {
           const loop::Access& access = loads[i]->access;
           const std::string ordered = element(access);
           text.line(
-              cat(held[i], "[u] = ",
+              cat(held.names[i], "[u] = ",
                   ordered.empty() ? cat(text.pointer(access.buffer), "[", body.offset(access), "]") : ordered,
                   ";"));
         }
@@ -356,18 +377,6 @@ struct PointEmitter {
     });
     body.place = {};
   }
-
-  // What a thread holds of early loads: one name per load.
-  struct Held {
-    const std::vector<const loop::Load*>& loads;
-    std::vector<std::string> names;
-    // The name for the access; "": it is not held.
-    std::string name_of(const loop::Access& access) const {
-      for (size_t i = 0; i < loads.size(); ++i)
-        if (&loads[i]->access == &access) return names[i];
-      return "";
-    }
-  };
 
   void print_run(const Strip& run, const std::vector<const loop::Load*>& loads,
                  const std::vector<std::string>& dividers, int vectors) {
@@ -492,12 +501,7 @@ struct PointEmitter {
     const std::string count = text.fresh("n"), first = text.fresh("i"), at = text.fresh("i");
     text.line(cat("const int64_t ", count, " = ", body.index(dim.extent), ";"));
     text.open(cat("for (int64_t ", first, " = 0; ", first, " < ", count, "; ", first, " += ", kAhead, ")"));
-    std::vector<std::string> held;
-    for (const loop::Load* load : places) {
-      held.push_back(text.fresh("held"));
-      text.line(
-          cat(text.storage_type(program[load->access.buffer].dtype), " ", held.back(), "[", kAhead, "];"));
-    }
+    const Held held = declare_arrays(places, kAhead);
     const auto each = [&](const std::function<void()>& inside) {
       text.line("#pragma unroll");
       text.open(cat("for (int u = 0; u < ", kAhead, "; ++u)"));
@@ -510,14 +514,11 @@ struct PointEmitter {
         text.line(cat("const int64_t ", at, " = sd_min(", first, " + u, ", count, " - 1);"));
         for (size_t i = 0; i < places.size(); ++i) {
           const loop::Access& access = places[i]->access;
-          text.line(cat(held[i], "[u] = ", text.pointer(access.buffer), "[", body.offset(access), "];"));
+          text.line(
+              cat(held.names[i], "[u] = ", text.pointer(access.buffer), "[", body.offset(access), "];"));
         }
       });
-    body.place = [&](const loop::Access& access) -> std::string {
-      for (size_t i = 0; i < places.size(); ++i)
-        if (&places[i]->access == &access) return held[i] + "[u]";
-      return "";
-    };
+    body.place = [&](const loop::Access& access) { return held.element_of(access); };
     each([&] {
       text.line(cat("const int64_t ", at, " = ", first, " + u;"));
       text.open(cat("if (", at, " < ", count, ")"));
