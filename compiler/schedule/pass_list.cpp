@@ -32,6 +32,7 @@
 #include "compiler/schedule/fusion/merge_gemms.h"
 #include "compiler/schedule/fusion/norm_prologue.h"
 #include "compiler/schedule/fusion/pack_low_bit_weights.h"
+#include "compiler/schedule/fusion/recompute_operands.h"
 #include "compiler/schedule/fusion/rematerialize.h"
 #include "compiler/schedule/fusion/tile_and_fuse.h"
 #include "compiler/schedule/heuristics/choose.h"
@@ -91,6 +92,10 @@ constexpr Pass kLoopPasses[] = {
     {"rematerialize", kStage, kLoops,
      "Compute large elementwise results again from memory where that costs less than storing them.",
      [](Program& program, const Context& c) { rematerialize(program, c.decisions); }},
+    {"recompute_operands", kStage, kLoops,
+     "Compute elementwise operands of late steps, such as weight gradients, again to save memory.",
+     [](Program& program, const Context& c) { recompute_operands(program, c.decisions); },
+     "recompute_operands", "Keep them in memory."},
     {"joint_reductions", kStage, kLoops, "Join reductions that read one large tensor into one pass over it.",
      [](Program& program, const Context& c) { join_reductions(program, c.decisions); }},
     {"narrow_updates", kStage, kLoops,
@@ -258,6 +263,9 @@ constexpr Pass kGpuLoopPasses[] = {
 constexpr Pass kGpuPasses[] = {
     {"gpu schedules", kStage, kGpu, "Choose a template, thread groups and vectors for each nest.",
      [](Program& program, const Context& c) { choose_gpu(program, *c.gpu, *c.chosen); }},
+    {"gpu early_updates", kStage, kGpu,
+     "Sum the gradients of biases and norms right after they are known, so that they do not take memory.",
+     [](Program& program, const Context&) { free_early(program); }},
     {"gpu gemm_pairs", kStage, kGpu,
      "With CUDA graphs: let two independent GEMMs of few tiles share the GPU, instead of splitting both.",
      [](Program& program, const Context& c) {

@@ -136,10 +136,13 @@ void Flow::erase(int at) {
 
 void Flow::move(int from, int to) {
   // Each step takes the key of its new position.
-  for (int at = to; at <= from; ++at) leave(at);
-  std::rotate(effects_.begin() + to, effects_.begin() + from, effects_.begin() + from + 1);
-  std::rotate(stamps_.begin() + to, stamps_.begin() + from, stamps_.begin() + from + 1);
-  for (int at = to; at <= from; ++at) enter(at);
+  const int first = std::min(from, to), last = std::max(from, to), middle = from < to ? from + 1 : from;
+  for (int at = first; at <= last; ++at) leave(at);
+  const auto rotate = [&](auto& list) {
+    std::rotate(list.begin() + first, list.begin() + middle, list.begin() + last + 1);
+  };
+  rotate(effects_), rotate(stamps_);
+  for (int at = first; at <= last; ++at) enter(at);
 }
 
 int writer_before(const loop::Program& program, const loop::Steps& steps, const Flow& flow, int at,

@@ -50,7 +50,7 @@ class Flow {
 
   void replace(int at, Effects effects);
   void erase(int at);
-  void move(int from, int to);  // the launch at `from`, up to `to`; only launches lie between
+  void move(int from, int to);  // the launch at `from` to `to`; only launches lie between
 
  private:
   // Each step has a key. Keys increase with the position, so that erasing a step leaves the keys of the

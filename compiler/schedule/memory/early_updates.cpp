@@ -7,6 +7,7 @@
 #include "compiler/loop/context_sizes.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/flow.h"
+#include "compiler/schedule/analysis/live_bytes.h"
 #include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
@@ -14,6 +15,10 @@ namespace {
 
 constexpr double kSmall = 1024;   // bytes
 constexpr double kSumShare = 32;  // a sum is smaller than what it adds by this factor
+// All updates move if the peak of memory is then lower than this share of it.
+constexpr double kLowerPeak = 0.9;
+
+enum class Moved { kAll, kSums };
 
 // Bytes of the buffer if it is in the arena, otherwise 0.
 double arena_bytes(const loop::Program& program, loop::BufferId id) {
@@ -54,18 +59,22 @@ class Finder {
            (std::ranges::any_of(effects.reads, is_large) || std::ranges::any_of(effects.writes, is_operand));
   }
 
+  // Whether the launch sums gradients alone, or computes sums for updates alone.
   bool is_sum(const Effects& effects) const {
+    const auto is_gradient = [&](loop::BufferId id) { return gradients_.contains(id); };
     double read = 0, written = 0;
+    bool of_gradients = true;
     for (loop::BufferId id : effects.reads) {
       const double bytes = arena_bytes(program_, id);
-      if (bytes > kSmall && !gradients_.contains(id)) return false;
+      of_gradients = of_gradients && (bytes <= kSmall || is_gradient(id));
       read += bytes;
     }
     for (loop::BufferId id : effects.writes) {
       if (arena_bytes(program_, id) == 0) return false;
       written += arena_bytes(program_, id);
     }
-    return written > 0 && written * kSumShare <= read;
+    return written > 0 && written * kSumShare <= read &&
+           (of_gradients || std::ranges::all_of(effects.writes, is_gradient));
   }
 
   const loop::Program& program_;
@@ -82,9 +91,19 @@ bool has_sizes_of_data(const loop::Program& program) {
   });
 }
 
-void move_updates(const loop::Program& program, loop::Steps& steps) {
+// Whether the launch writes much less than it reads from the arena.
+bool sums(const loop::Program& program, const Effects& effects) {
+  double read = 0, written = 0;
+  for (loop::BufferId id : effects.reads) read += arena_bytes(program, id);
+  for (loop::BufferId id : effects.writes) written += typical_bytes(program, id);
+  return written * kSumShare <= read;
+}
+
+void move_updates(const loop::Program& program, loop::Steps& steps, Moved moved) {
   Flow flow(program, steps);
-  const std::vector<bool> updates = Finder(program, steps, flow).find();
+  std::vector<bool> updates = Finder(program, steps, flow).find();
+  if (moved == Moved::kSums)
+    for (int at = 0; at < flow.size(); ++at) updates[at] = updates[at] && sums(program, flow.effects(at));
   int first = 0;  // of the launches in a row
   for (int at = 0; at < static_cast<int>(steps.size()); ++at) {
     if (!nest_at(program, steps, at)) {
@@ -106,7 +125,16 @@ void move_updates(const loop::Program& program, loop::Steps& steps) {
 
 void update_early(loop::Program& program) {
   if (has_sizes_of_data(program)) return;
-  loop::for_each_block(program.steps, [&](loop::Steps& steps) { move_updates(program, steps); });
+  loop::for_each_block(program.steps, [&](loop::Steps& steps) { move_updates(program, steps, Moved::kAll); });
+}
+
+void free_early(loop::Program& program) {
+  if (has_sizes_of_data(program)) return;
+  loop::Program all = program;
+  update_early(all);
+  loop::for_each_block(program.steps,
+                       [&](loop::Steps& steps) { move_updates(program, steps, Moved::kSums); });
+  if (peak_bytes(all) < kLowerPeak * peak_bytes(program)) program = std::move(all);
 }
 
 }  // namespace stridec::schedule

@@ -16,8 +16,12 @@
 
 namespace stridec::schedule {
 
-// Leaves programs with sizes that depend on data as they are: a run in which such a size does not fit fails,
-// and keeps all states.
+// Both leave programs with sizes that depend on data as they are: a run in which such a size does not fit
+// fails, and keeps all states.
 void update_early(loop::Program& program);
+// The same for targets that run launches at the same time, which updates at the end of a step share better: moves
+// only launches that read much more than they write, such as the sums of a bias's gradient, unless the
+// gradients alone set the peak of memory.
+void free_early(loop::Program& program);
 
 }  // namespace stridec::schedule
