@@ -77,7 +77,7 @@ static inline $F@ sd_expm1($F@ x) {
   $F@ r = sd_exp_reduce(c, &k);
   $F@ q = $P(r, $EXP_Q);
   $F@ p = sd_fma(q * r, r, r);
-  $F@ less = __builtin_bit_cast($F@, ($BIAS - k) << $MANTISSA);  // 2^-k, where that matters
+  $F@ less = __builtin_bit_cast($F@, ($BIAS - k) << $MANTISSA);  // 2^-k; 0 in its place for large k
   less = k > $MANTISSA + 3 ? ($F@)0 : less;
   $F@ y = sd_scale(p + (1 - less), k);
   return k == 0 ? (x == 0 ? x : p) : y;

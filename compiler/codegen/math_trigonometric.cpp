@@ -15,15 +15,15 @@ static __attribute__((noinline)) f64 sd_big_trig(f64 x, i64* quadrant) {
   if (bits >= 0x7ff0000000000000ul) return __builtin_nan("");
   const int e = (int)(bits >> 52) - 1075;  // |x| = m 2^e
   const u64 m = (bits & 0xffffffffffffful) | 1ul << 52;
-  const int p = e > 2 ? e - 2 : 0;  // bits of 2/pi before this one make multiples of 4
+  const int p = e > 2 ? e - 2 : 0;  // bits of 2/pi before this one contribute multiples of 4
   u64 w[3];
   for (int i = 0; i < 3; ++i) {
     const int at = p / 64 + i, by = p % 64;
     w[i] = by ? sd_two_over_pi[at] << by | sd_two_over_pi[at + 1] >> (64 - by) : sd_two_over_pi[at];
   }
   const unsigned __int128 a = (unsigned __int128)m * w[2], b = (unsigned __int128)m * w[1] + (u64)(a >> 64), c = (unsigned __int128)m * w[0] + (u64)(b >> 64);
-  const u64 v[4] = {(u64)(c >> 64), (u64)c, (u64)b, (u64)a};  // |x| 2/pi is this 2^(e - p - 192)
-  const int left = 62 - p + e;  // so that two bits of the integer remain on top
+  const u64 v[4] = {(u64)(c >> 64), (u64)c, (u64)b, (u64)a};  // |x| 2/pi = v 2^(e - p - 192)
+  const int left = 62 - p + e;  // the shift that leaves the integer's two low bits on top
   u64 hi, lo;
   if (left < 64) {
     hi = v[0] << left | (left ? v[1] >> (64 - left) : 0);
@@ -34,7 +34,7 @@ static __attribute__((noinline)) f64 sd_big_trig(f64 x, i64* quadrant) {
   }
   i64 q = (i64)(hi >> 62);
   const u64 top = hi << 2 | lo >> 62, low = lo << 2;
-  q += (i64)(top >> 63);  // to the nearest: the fraction is signed
+  q += (i64)(top >> 63);  // rounds to nearest, so that the fraction is signed
   f64 r = ((f64)(i64)top * 0x1p-64 + (f64)low * 0x1p-128) * 0x1.921fb54442d18p+0;
   *quadrant = x < 0 ? -q : q;
   return x < 0 ? -r : r;

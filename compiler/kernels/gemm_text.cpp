@@ -145,7 +145,7 @@ struct sums {
       for (int j = 0; j < V; ++j) acc[i][j] = (vec)(0);
   }
   __attribute__((always_inline)) void add(const a_element* const (&a)[R], long k, const b_element* b) {
-    // The shorter side stays in registers meanwhile.
+    // The shorter side stays in registers.
     if constexpr (R < V) {
       factor row[R];
 #pragma clang loop unroll(full)
@@ -171,7 +171,7 @@ struct sums {
   __attribute__((always_inline)) void finish(element* tile, long accumulate) {
 #pragma clang loop unroll(full)
     for (int i = 0; i < R; ++i) {
-      // Whole lines: what reads a tile computes with all lanes, and takes long where they hold subnormal numbers.
+      // Stores whole lines, since readers of a tile compute with all lanes: subnormal numbers in unused ones would be slow.
       vec line = (vec)(0);
 #pragma clang loop unroll(full)
       for (int j = 0; j < V; ++j) line[j] = total(acc[i][j]);

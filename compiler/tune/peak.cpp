@@ -33,7 +33,7 @@ constexpr std::string_view kProducts = R"cpp(
     factor x = *(const factor*)data;
     EACH(N) sum[i] = *(const vec*)data;
     _Pragma("clang loop unroll(disable)") for (long r = 0; r < rounds; ++r) EACH(N) {
-      __asm__ volatile("" : "+x"(x));  // another number, for all that the compiler knows
+      __asm__ volatile("" : "+x"(x));  // opaque, so that products are not hoisted
       sum[i] = PRODUCT(sum[i], x, x);
     }
     EACH(N)((vec*)data)[i] = sum[i];
@@ -45,7 +45,7 @@ constexpr std::string_view kTiles = R"cpp(
   extern "C" void peak_products(float*, float*, long rounds) {
     alignas(64) shape s = {1};
     for (int t = 0; t < 8; ++t) s.bytes[t] = 64, s.rows[t] = 16;
-    __builtin_ia32_tile_loadconfig(&s);  // to zeros
+    __builtin_ia32_tile_loadconfig(&s);  // also zeroes the tiles
     for (long r = 0; r < rounds; ++r) {
       PRODUCT(0, 6, 7), PRODUCT(1, 6, 7), PRODUCT(2, 6, 7);
       PRODUCT(3, 6, 7), PRODUCT(4, 6, 7), PRODUCT(5, 6, 7);

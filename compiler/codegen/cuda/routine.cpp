@@ -161,7 +161,7 @@ struct RowSorter {
     text.line("if (threadIdx.x == 0) taken = 0;");
     text.line("unsigned wanted = (unsigned)kept;");
     text.line("u64 digits = 0;");
-    text.line(cat("int top = ", bits, ";  // digits are those from this bit on"));
+    text.line(cat("int top = ", bits, ";  // `digits` holds the bits from this one on"));
     text.open("for (int low; top > 0; top = low)");
     text.line(cat("low = top > ", kDigitBits, " ? top - ", kDigitBits, " : 0;"));
     text.open("if (top <= 32 && (n - 1) >> low == 0)");  // index digits that are always zero

@@ -23,7 +23,7 @@ struct Backward {
   int rows, keys, row_tiles, heads;
   int seen;       // row r sees the keys before r + seen, if there is a causal mask
   float scale;    // of scores, times log2(e)
-  float *sums;    // [head][row_tiles * kRows]: log-sum-exp times log2(e); infinite in rows that see nothing
+  float *sums;    // [head][row_tiles * kRows]: log-sum-exp times log2(e); infinite in rows that see no key
   float *deltas;  // the same shape: the sum over a row of o times its gradient
 };
 )";
@@ -92,14 +92,14 @@ static inline void multiply_heads(const Backward& a, unsigned base, unsigned bar
       barrier_wait(bars + kQueriesFull + 8 * queries.at, queries.phase);
 #pragma unroll 1
       for (int from = 0; from < kRows && (from == 0 || m * kRows + from < a.rows); from += kPart) {
-        const unsigned q = q_rows + from * 8, g = q + kQueryBytes / 16;  // of the first row
+        const unsigned q = q_rows + from * 8, g = q + kQueryBytes / 16;  // descriptors of the part's first row
         float s[kTiles][kPart / 2], dp[kTiles][kPart / 2];
 #pragma unroll
         for (int j = 0; j < kTiles; j++) {
           issue_scores(s[j], k_rows + j * 512, q);
           issue_scores(dp[j], v_rows + j * 512, g);
         }
-        // A wait leaves the kLater products in flight that are issued after the one that it waits for.
+        // Number of products issued after the one that a wait is for; they stay in flight.
         constexpr int kLater = 2 * kTiles - 1;
 #pragma unroll
         for (int j = 0; j < kTiles; j++) {

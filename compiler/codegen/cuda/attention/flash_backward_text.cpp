@@ -42,13 +42,13 @@ static inline void store_matrices(unsigned to, unsigned a, unsigned b, unsigned 
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(a), "r"(b), "r"(c), "r"(d)
       : "memory");
 }
-// Opaque to the compiler, which would keep every address that it is part of in a register.
+// The thread index, opaque to the compiler, which would keep every address computed from it in a register.
 static inline unsigned fresh_thread() {
   unsigned t = threadIdx.x;
   asm volatile("" : "+r"(t));
   return t;
 }
-// 2^(x * scale - shift), in place: the compiler would take a new register, and spill.
+// 2^(x * scale - shift), in place, since the compiler would use a new register and spill.
 static inline void power(float& x, float scale, float shift) {
   asm volatile("fma.rn.f32 %0, %0, %1, %2;\nex2.approx.ftz.f32 %0, %0;" : "+f"(x) : "f"(scale), "f"(-shift));
 }
@@ -198,7 +198,7 @@ std::string backward_machine(int columns, int64_t depth, DType dtype) {
           "volatile(\"cvt.rn.",
           type, "x2.f32 %0, %2, %1;\" : \"=r\"(r) : \"f\"(low), \"f\"(high)); return r; }\n#endif\n");
   out +=
-      R"(// Low word of a descriptor: the address, and from bit 16 on the distance of 64-wide slabs, in units of 16 bytes.
+      R"(// Low word of a descriptor: the address, and from bit 16 on the distance between slabs of 64 columns, both in units of 16 bytes.
 static inline unsigned tile_low(unsigned at, unsigned apart) { return (at & 0x3ffff) >> 4 | apart >> 4 << 16; }
 )";
   return cat(out, kSteps, kOutput);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kSizes = R"(
 constexpr int kQueryBytes = kRows * kDepth * 2, kKeyBytes = kKeys * kDepth * 2, kScoreBytes = kKeys * kRows * 2;
-constexpr int kPartBytes = 64 * 64 * 4;  // of dQ: what a warp group adds in a step
+constexpr int kPartBytes = 64 * 64 * 4;  // a part of dQ, which a warp group adds in a step
 // Shared memory, in bytes from its start.
 constexpr int kAtValues = kKeyBytes, kAtQueries = kAtValues + kKeyBytes, kAtGrads = kAtQueries + kQuerySlots * kQueryBytes;
 constexpr int kAtScores = kAtGrads + 2 * kQueryBytes, kAtParts = kAtScores + kScoreSlots * kScoreBytes;
@@ -19,10 +19,10 @@ struct Backward {
   int section;       // heads whose tiles run side by side
   int seen;          // row r sees the keys before r + seen, if there is a causal mask
   float scale;       // of scores, times log2(e)
-  float *sums;       // [head][row_tiles * kRows]: log-sum-exp times log2(e); infinite in rows that see nothing
+  float *sums;       // [head][row_tiles * kRows]: log-sum-exp times log2(e); infinite in rows that see no key
   float *deltas;     // the same shape: the sum over a row of o times its gradient
   float *parts;      // [head][row_tiles][2][64 * 64]: dQ in f32, in the order of accumulators
-  unsigned *turns;   // [head][row_tiles]: parts of dQ that are added
+  unsigned *turns;   // [head][row_tiles]: number of parts of dQ added so far
   unsigned *ticket;  // the next tile
 };
 
@@ -33,7 +33,7 @@ static inline int first_row_tile(const Backward& a, int key) {
   if (row <= 0) return 0;
   return row / kRows < a.row_tiles ? row / kRows : a.row_tiles;
 }
-// The number of tiles of keys that a tile of rows sees, all from the first on.
+// The number of tiles of keys that a tile of rows sees; they are the first ones.
 static inline int seen_key_tiles(const Backward& a, int tile) {
   if (!kCausal) return a.key_tiles;
   const int last = (tile + 1) * kRows - 2 + a.seen;
@@ -42,11 +42,11 @@ static inline int seen_key_tiles(const Backward& a, int tile) {
 }
 
 struct Tile {
-  int number, head;   // of keys, and its head
-  int first, steps;   // the first tile of rows, and how many there are
+  int number, head;   // number of the tile of keys, and its head
+  int first, steps;   // the first tile of rows, and their number
 };
-// Within a section of heads, all first tiles of keys, then all second ones: a tile that waits for a turn starts after
-// the tile that has it, and with a causal mask the longest start first.
+// The order within a section of heads: all first tiles of keys, then all second ones. A tile that waits for its turn thus
+// starts after the tiles that it waits for, and with a causal mask the longest tiles start first.
 static inline Tile tile_of(const Backward& a, int ticket) {
   const int whole = a.section * a.key_tiles, section = ticket / whole, rest = ticket - section * whole;
   const int left = a.heads - section * a.section, width = a.section < left ? a.section : left;
@@ -107,8 +107,8 @@ static inline void load_tiles(const Backward& a, unsigned base, unsigned bars, v
   }
 }
 
-// Adds the parts of dQ of every second step. One thread alone would not keep up, since it waits for each
-// addition.
+// Adds the parts of dQ of every second step. A thread waits for each addition, so that one for all steps would not
+// keep up.
 static inline void add_parts(const Backward& a, unsigned base, unsigned bars, volatile int* tickets, unsigned two) {
   const unsigned p_full = bars + 16 + 16 * kQuerySlots + 32, p_empty = p_full + 16, t_full = p_empty + 24, t_empty = t_full + 16;
   int it = 0;
@@ -196,7 +196,7 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
           }
         }
       };
-      // Replaces dP by P * (dP - delta). kLate uses the rounded P: the registers of its f32 are in use again.
+      // Replaces dP by P * (dP - delta). kLate uses the rounded P, since the registers of the f32 P are reused.
       const auto to_ds = [&](float (&dp)[kRows / 2], const unsigned (&p)[kRows / 4], unsigned two) {
         const unsigned deltas = base + kAtDeltas + two * kRows * 4 + (fresh_thread() & 3) * 8;
 #pragma unroll
@@ -233,14 +233,14 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
       const auto advance = [&] {
         if (++slot == kQuerySlots) slot = 0, phase ^= 1;
       };
-      const auto release_queries = [&] {  // of the step before
+      const auto release_queries = [&] {  // those of the step before
         if (leader && it > 0) barrier_arrive(q_empty + 8 * (slot == 0 ? kQuerySlots - 1 : slot - 1));
       };
       barrier_wait(q_full + 8 * slot, phase);
       if constexpr (!kLate) {
-        // Products, and what overlaps them: dP (packing P), dV (dS), the next step's S (dS to shared memory), dQ and dK (the
-        // next step's exponentials, dQ to shared memory). Barrier 1: dS of both groups is there. Barrier 2 + group: the other
-        // group has read the dS that this group overwrites.
+        // Products in order, with the work that overlaps each: dP (packing P), dV (computing dS), the next step's S (storing
+        // dS to shared memory), dQ and dK (the next step's exponentials, storing dQ to shared memory). Barrier 1: dS of both
+        // groups is stored. Barrier 2 + group: the other group has read the dS that this group overwrites.
         issue_scores(s, k_rows, q_low + slot * (kQueryBytes / 16));
         wait_scores<0>(s);
         exponentials();
@@ -280,9 +280,10 @@ static inline void multiply_tiles(const Backward& a, unsigned base, unsigned bar
           store_dq(it);
         }
       } else {
-        // S (nothing), the previous step's dQ (exponentials), dP (packing P), dV (dS and its way to shared memory), dK (the
-        // next step's S). Barrier 2 + 2 * group + slot: dS of the group is there. Barrier 6 + 2 * group + slot: the group has
-        // read dS of both. In the first step dQ is computed from uninitialised memory and is not used.
+        // Products in order, with the work that overlaps each: S (nothing), the previous step's dQ (exponentials), dP (packing
+        // P), dV (computing and storing dS), dK (the next step's S). Barrier 2 + 2 * group + slot: dS of the group is stored.
+        // Barrier 6 + 2 * group + slot: the group has read dS of both groups. In the first step dQ is computed from
+        // uninitialised memory and is not used.
 #pragma unroll 1
         for (int step = 0; step < steps; step++, it++) {
           const unsigned two = it & 1, before = two ^ 1;
@@ -345,7 +346,7 @@ static inline void attention_backward(const Backward& a, unsigned char* shared, 
   const unsigned base = shared_address(shared), bars = shared_address(bar_words);
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
-    // Keys, values; queries; gradients; parts of dQ; both of keys and values; tickets.
+    // Full, then empty: K and V (full alone); Q; gradients of o; parts of dQ; K and V (empty alone); tickets.
     int n = 0;
     const auto init = [&](int count) { barrier_init(bars + 8 * n++, count); };
     init(1), init(1);

@@ -555,7 +555,7 @@ static inline void store_words(void* to, const unsigned (&w)[4]) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
 }
 #endif
-// Of four neighbouring lanes, lane l gets word l of each.
+// Transposes words across four neighbouring lanes: lane l gets word l of each.
 static inline void turn(unsigned (&w)[4], int lane) {
   #pragma unroll
   for (int step = 1; step < 4; step *= 2) {

@@ -14,13 +14,13 @@ std::string_view load_lines_declarations() {
 template <int kLines, int kPadded, int kHeld, int kThreads, bool kWide, class Bits>
 static inline void load_lines(unsigned to, const Bits* from, int64_t pitch, int64_t count, int thread) {
   constexpr int kBytes = sizeof(Bits), kLanes = kWide ? 16 / kBytes : 1, kPieces = kPadded / kLanes;
-  constexpr int kApart = kThreads / kPieces;  // lines from one of a thread's pieces to the next
+  constexpr int kApart = kThreads / kPieces;  // lines between two pieces of a thread
   if constexpr (kWide && kPadded == kHeld && kThreads % kPieces == 0 && kLines % (kApart > 0 ? kApart : 1) == 0) {
     if (count >= kLines) {
       const int line = thread / kPieces, at = thread % kPieces * kLanes;
       const Bits* const source = from + line * pitch + at;
       const unsigned place = to + swizzled<kPadded * kBytes>(line, at * kBytes);
-      // Bits that line and i share are none.
+      // line and i have no bit in common, so that the swizzle of line + i is that of line xor that of i.
       #pragma unroll
       for (int i = 0; i < kLines; i += kApart)
         copy_async<16>((place ^ turn_of<kPadded * kBytes>(i) << 4) + i * kPadded * kBytes, source + i * pitch);

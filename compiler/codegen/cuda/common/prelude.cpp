@@ -47,8 +47,8 @@ static inline float sd_fused(float x, float y, float z) { return fmaf(x, y, z); 
 static inline double sd_fused(double x, double y, double z) { return fma(x, y, z); }
 #endif
 struct sd_failure { int code, lock; long values[4], thread; };
-// Of a check that fails in several threads the first one's numbers stay, so that the sentence is the same each time; of
-// several checks the first that arrives.
+// Records a failed check. If it fails in several threads, the values of the lowest thread are kept, so that the message is
+// the same in each run. If several checks fail, the first to arrive is kept.
 static inline void sd_fail(volatile sd_failure* slot, int64_t message, int64_t v0, int64_t v1) {
   const long thread = blockIdx.x * (long)blockDim.x + threadIdx.x;
   while (atomicCAS((int*)&slot->lock, 0, 1)) {}

@@ -212,16 +212,16 @@ template <int N, class T> static inline Vec<T, N> sd_load(const T* from) {
   for (int i = 0; i < raw.count; ++i) raw.p[i] = ((const typename sd_pieces<T, N>::type*)from)[i];
   return __builtin_bit_cast(Vec<T, N>, raw);
 }
-// In assembly: the compiler likes to take stores of packed elements to pieces, which memory then sees one by one.
 template <class T, int N> struct sd_words {
   static constexpr int count = sizeof(T) * N / 4;
   unsigned w[count];
 };
-// A bf16 as f32. Out of its word: of an element by itself the compiler takes two steps.
+// Widens a bf16 in its 32-bit word: one instruction; widening a separate element takes two.
 template <int N> static inline float sd_widened(const Vec<unsigned short, N>& from, int at) {
   const unsigned word = __builtin_bit_cast(sd_words<unsigned short, N>, from).w[at / 2];
   return __builtin_bit_cast(float, at % 2 ? word & 0xffff0000u : word << 16);
 }
+// Inline assembly, since the compiler splits a packed store into stores of single elements.
 template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& value) {
 #ifndef STRIDEC_EMULATE
   if constexpr (sizeof(T) * N % 16 == 0) {
@@ -241,7 +241,7 @@ template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& va
 #pragma unroll
   for (int i = 0; i < raw.count; ++i) ((typename sd_pieces<T, N>::type*)to)[i] = raw.p[i];
 }
-// A pointer to global memory that the compiler does not take to pieces again for each of its elements.
+// A pointer to global memory, opaque to the compiler, which would recompute the address for each element.
 template <class T> static inline T* sd_opaque(T* at) {
 #ifndef STRIDEC_EMULATE
   asm("" : "+l"(at));
@@ -249,7 +249,7 @@ template <class T> static inline T* sd_opaque(T* at) {
 #endif
   return at;
 }
-// Stores that happen where `there` is not 0, by predicates: behind a branch the compiler would put what makes the value as well.
+// Predicated stores. With a branch the compiler would also move the computation of the value into it.
 template <class T> static inline void sd_put(T* to, T value, unsigned there) {
 #ifndef STRIDEC_EMULATE
   if constexpr (sizeof(T) == 8)
@@ -281,11 +281,12 @@ template <int N, class T> static inline void sd_store(T* to, const Vec<T, N>& va
 #endif
   if (there) sd_store<N>(to, value);
 }
-// The two aligned vectors (of 16 bytes) that N elements from `at` on lie in, of `end` elements; vectors that are not whole
-// before the end are replaced by others, so that no load waits for a comparison.
+// The two aligned 16-byte vectors that contain N consecutive elements.
 template <class T, int N> struct Cover { uint4 low, high; };
-// `at` may be an int: a row's end beyond what it reaches is of no interest then.
+// The end in the type of an index. For an int it is at most 2^30: elements from there on are unused.
 template <class I> static inline I sd_end(int64_t end) { return sizeof(I) == 4 && end > 1 << 30 ? 1 << 30 : (I)end; }
+// Loads the vectors that contain elements [at, at+N) of `end`. A vector past the last whole one is replaced by that one, so
+// that no load depends on a branch.
 template <int N, class T, class I> static inline Cover<T, N> sd_load_cover(const T* from, I at, int64_t end) {
   const I low = at & -N, last = (sd_end<I>(end) & -N) - N;
   return {*(const uint4*)(from + (low < last ? low : last)), *(const uint4*)(from + (low + N < last ? low + N : last))};
@@ -297,7 +298,7 @@ static inline unsigned sd_funnel(unsigned low, unsigned high, int bits) {
   return __funnelshift_r(low, high, bits);
 #endif
 }
-// The N elements; those beyond the end are of no use.
+// Returns the N elements; elements past the end are unspecified.
 template <int N, class T, class I> static inline Vec<T, N> sd_uncover(const Cover<T, N>& cover, const T* from, I at, int64_t end) {
   const I last = sd_end<I>(end);
   if ((at & -N) + 2 * N > (last & -N)) {
@@ -317,8 +318,8 @@ template <int N, class T, class I> static inline Vec<T, N> sd_uncover(const Cove
   }
   return __builtin_bit_cast(Vec<T, N>, uint4{w[0], w[1], w[2], w[3]});
 }
-// An aligned vector of which elements from `end` on are of no use. They move into registers one behind the other: an array
-// would be memory.
+// Loads an aligned vector; elements from `end` on are unspecified. The loop shifts the elements into registers, since an array
+// would be placed in local memory.
 template <int N, class T> static inline sd_words<T, N> sd_load_head(const T* from, int64_t at, int64_t end) {
   typedef typename sd_piece<sizeof(T) < 4 ? sizeof(T) : 4>::type word;
   constexpr int count = sizeof(T) / sizeof(word), bits = 8 * sizeof(word);
@@ -334,13 +335,14 @@ template <int N, class T> static inline sd_words<T, N> sd_load_head(const T* fro
   }
   return words;
 }
-// One that may end behind the last of `end` elements.
+// Loads a vector that may extend past `end`.
 template <int N, class T> static inline Vec<T, N> sd_load_within(const T* from, int64_t at, int64_t end) {
   if (at + N <= end) return sd_load<N>(from + at);
   return __builtin_bit_cast(Vec<T, N>, sd_load_head<N>(from, at, end));
 }
-// The same in two steps, so that no load waits for a comparison: the last whole one instead of one that is not, and what that
-// is by then. `last`: where the last whole one begins, `end`: of what is of use, both from `from` on.
+// The same in two steps, so that no load depends on a branch: sd_load_near loads the last whole vector in place of one that
+// extends past the end, and sd_mended then replaces it. `last`: start of the last whole vector; `end`: end of the valid
+// elements; both relative to `from`.
 static inline int sd_last(int64_t from, int64_t elements, int width) {
   const int64_t last = (elements & -width) - width - from;
   return last < 1 << 30 ? (int)last : 1 << 30;
@@ -351,8 +353,8 @@ template <int N, class T> static inline sd_words<T, N> sd_load_near(const T* fro
 template <int N, class T> static inline sd_words<T, N> sd_mended(const sd_words<T, N>& near, const T* from, int at, int last, int end) {
   return at <= last ? near : sd_load_head<N>(from, at, end);
 }
-// Of a row of `count` elements, those that a vector from `at` on has, as bits: its first and its last vector lie in part in
-// other rows.
+// Bit mask of the lanes of the vector at `at` that lie in the row of `count` elements; the first and last vector may overlap
+// neighbouring rows.
 template <int N, class I> static inline unsigned sd_part(I at, I count) {
   const unsigned behind = at < 0 ? ~0u << -(int)at : ~0u;
   return behind & (count - at < N ? (1u << (int)(count - at)) - 1 : (1u << N) - 1);

@@ -32,7 +32,7 @@ template <int kBytes> static inline int turn_of(int line) {
 template <int kBytes> static inline unsigned swizzled(int line, int at) {
   return line * kBytes + ((at >> 4 ^ turn_of<kBytes>(line)) << 4 | (at & 15));
 }
-// From one in the first 32 bytes of its line, in a tile that begins at a multiple of 128, so many times 32 bytes on.
+// Moves the swizzled address of one of a line's first 32 bytes by `at` bytes, a multiple of 32. The tile is aligned to 128 bytes.
 template <int kBytes> static inline unsigned swizzled_on(unsigned place, int at) {
   constexpr int kGroup = kBytes % 128 == 0 ? 128 : kBytes % 64 == 0 ? 64 : 32;
   return (place ^ (at & (kGroup - 1))) + (at & -kGroup);
@@ -40,7 +40,7 @@ template <int kBytes> static inline unsigned swizzled_on(unsigned place, int at)
 )";
 
 constexpr std::string_view kMemory = R"(
-// The first of kBytes; zeros behind them.
+// Copies the first `bytes` of kBytes and zero-fills the rest.
 template <int kBytes> static inline void copy_some(unsigned to, const void* from, unsigned bytes) {
   if (kBytes == 16)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory");
@@ -50,7 +50,8 @@ template <int kBytes> static inline void copy_some(unsigned to, const void* from
 template <int kBytes> static inline void copy_async(unsigned to, const void* from, bool live = true) {
   copy_some<kBytes>(to, from, live ? kBytes : 0);
 }
-// Programmatic dependent launch: the next kernel may begin; the previous one has ended and its writes are seen.
+// Programmatic dependent launch. After launch_dependents() the next kernel may start. After wait_predecessor() the previous
+// kernel has ended and its writes are visible.
 static inline void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 static inline void wait_predecessor() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 static inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

@@ -18,7 +18,7 @@ static inline void barrier_wait(unsigned bar, unsigned parity) {
 }
 static inline void barrier_expect(unsigned bar, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory"); }
 static inline void barrier_arrive(unsigned bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(bar) : "memory"); }
-// Of a thread's asynchronous copies so far, when they have all come.
+// Arrives at the barrier when all asynchronous copies issued by this thread so far have completed.
 static inline void barrier_arrive_copied(unsigned bar) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(bar) : "memory"); }
 static inline void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 static inline void named_arrive(int bar, int threads) { asm volatile("bar.arrive %0, %1;" :: "r"(bar), "r"(threads) : "memory"); }
@@ -26,15 +26,15 @@ static inline void named_sync(int bar, int threads) { asm volatile("bar.sync %0,
 static inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 static inline void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int kGroups> static inline void products_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(kGroups) : "memory"); }
-// Behind a wait: to the compiler a sum is there when the product is issued, and what it makes of one in registers (the bits
-// of a float) may come before the wait.
+// To be called after products_wait(). It keeps the compiler from moving uses of the accumulators before the wait, since it
+// takes them as complete when the product is issued.
 static inline void products_ready(float& sum) { asm volatile("" : "+f"(sum) :: "memory"); }
 static inline void products_ready(int& sum) { asm volatile("" : "+r"(sum) :: "memory"); }
 template <class T, int kSums> static inline void products_ready(T (&sums)[kSums]) {
 #pragma unroll
   for (int i = 0; i < kSums; ++i) products_ready(sums[i]);
 }
-// Of a tile with a 128-byte swizzle: 1024 bytes between groups of 8 lines. Only the low word moves.
+// Descriptor of a tile with 128-byte swizzle; groups of 8 lines are 1024 bytes apart. Only the low word depends on the tile.
 static inline unsigned long descriptor(unsigned low) {
   unsigned long d;
   asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(low), "n"(64 | 1 << 30));
@@ -46,7 +46,7 @@ constexpr std::string_view kCluster = R"(
 static inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-// The sum over the blocks of a cluster, in their order.
+// Sums over the blocks of a cluster, in the order of their ranks.
 template <int kBlocks, int kLanes> static inline void sum_peers(Sum* total, const Sum* at) {
   #pragma unroll
   for (int i = 0; i < kLanes; ++i) total[i] = 0;

@@ -25,7 +25,7 @@ static inline unsigned sd_prmt(unsigned x, unsigned y, unsigned how) {
   return out;
 }
 static inline unsigned sd_and_or(unsigned x, unsigned mask, unsigned bits) { return (x & mask) | bits; }
-// a * b + c, which is no number that has to be rounded.
+// a * b + c of two pairs, whose results are exact.
 static inline unsigned sd_fma2(unsigned a, unsigned b, unsigned c) {
   unsigned out = 0;
   for (int i = 0; i < 2; ++i) {
@@ -84,7 +84,8 @@ template <int kWord, int kBytes> static inline unsigned sd_word(const Vec<unsign
 }
 static inline float sd_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
 static inline unsigned sd_bits(float x) { return __builtin_bit_cast(unsigned, x); }
-// Two f32 as three pairs of bf16 that add up to them: 8 bits of each number at a time.
+// Splits x and y into three bf16 each, which add up to them: a piece takes the next 8 bits of the significand. A word of
+// `pieces` has a piece of x and one of y.
 static inline void sd_pieces_of(unsigned (&pieces)[3], float x, float y) {
 #pragma unroll
   for (int i = 0; i < 3; ++i) {

@@ -29,7 +29,7 @@ constexpr int64_t kPiece = 64;                  // updates that a thread adds
 // 2,000 take 45 us sorted.
 constexpr int64_t kLeastUpdates = 256;
 
-constexpr std::string_view kDeclarations = R"(// The sum of what lower lanes of the warp have.
+constexpr std::string_view kDeclarations = R"(// Exclusive prefix sum over the lanes of the warp.
 static inline unsigned sum_before(unsigned x) {
   const unsigned lane = threadIdx.x & 31;
   unsigned sum = x;
