@@ -59,8 +59,8 @@ int print_page(const Rows& rows) {
       "importer's own tables, or the `function` that ONNX defines the operator by. *Types* are what ONNX "
       "allows at the "
       "newest version and this build has a dtype for (not complex numbers). Tensors have 256 dims at most "
-      "and fewer than 2^47 bytes; strings, sequences, optionals and maps are laid out in tensors as "
-      "docs/models.md says. `stridec check` says of a model what in it goes beyond these limits.\n\n",
+      "and fewer than 2^47 bytes; docs/models.md says how tensors hold strings, sequences, optionals "
+      "and maps. `stridec check` lists what in a model exceeds these limits.\n\n",
       STRIDEC_VERSION, covered, rows.size() - 1);
   for (size_t i = 0; i < rows.size(); ++i) {
     for (const std::string& cell : rows[i]) std::printf("| %s ", cell.c_str());

@@ -30,7 +30,7 @@ struct CProblem {
 // them is updated in one way and read nowhere, and the number of iterations does not depend on them.
 std::optional<CProblem> problem_of_reduction(const CStatement& loop, const std::set<std::string>& changed);
 
-// What leaves a sum as it is.
+// The neutral element of the update: combining it with a value leaves the value as it is.
 ops::Term neutral(graph::Builder& builder, const CSum& sum, DType dtype);
 // `start`, updated by all elements of `item` along `dims`; both have one type.
 ops::Term accumulated(graph::Builder& builder, const CSum& sum, ops::Term start, ops::Term item,

@@ -364,7 +364,7 @@ std::vector<RuleOf> rules_at(const std::vector<RuleFile>& files, std::string_vie
 Rewritten rewrite(Graph& graph, const std::vector<RuleOf>& rules, const RewriteOptions& options) {
   if (rules.empty()) return {};
   graph::drop_gradient_marks(graph);
-  graph::eliminate_dead_code(graph);  // a mark that nothing reads is not a reader either
+  graph::eliminate_dead_code(graph);  // a dead mark would count as a reader
   Rewritten made = Rewriter(graph, rules, options).run();
   graph::drop_gradient_marks(graph);  // those of replacements
   return made;

@@ -263,7 +263,7 @@ class ModelImporter : public Importer, public BranchImporter {
     }
     if (checks[0] == checks[1]) return std::nullopt;
     return Choice{checks[1] < checks[0],
-                  "its result has another rank, which what reads it takes for some sizes alone"};
+                  "its result has another rank, which its consumers accept only for some sizes"};
   }
 
   // The first problem in the nodes that depend on an If if the If is replaced by one of its branches.

@@ -105,10 +105,10 @@ class Evaluator {
   void record_unsupported(const std::string& op);
   [[noreturn]] static void unsupported(std::string message, std::string help = {});
 
-  // -- control flow that data decide (control_flow.cpp)
+  // -- data-dependent control flow (control_flow.cpp)
   enum class Flow : uint8_t { kNext, kReturn };
-  // Runs both sides, of which the condition selects one in the run. `names`: those of the frame that they
-  // set.
+  // Evaluates both branches; the condition selects one at run time. `names`: the variables of the frame that
+  // the branches assign.
   Flow either(sym::Expr condition, Frame& frame, const std::set<std::string>& names,
               const std::function<Flow()>& then, const std::function<Flow()>& otherwise);
   Flow if_on_data(const Statement& s, sym::Expr condition, Frame& frame);

@@ -283,7 +283,7 @@ class Asker {
   std::string points(Expr var) const {
     const loop::Dim* dim = find(var);
     if (!dim) return unknown(var);
-    if (plan_.transpose) return "blocks are turned";
+    if (plan_.transpose) return "the schedule transposes loads";
     if (lanes() == var) return cat("lanes run along ", var.name());
     for (const auto& [other, width] : plan_.width)
       if (!find(other)) return cat("lanes run along ", other.name(), ", inside of a point");

@@ -79,7 +79,7 @@ class Fuser {
       int at = -1;
       if (phase == Phase::kEpilogues && stays(flow, p, consumer) && is_pointwise(nest_at(steps, consumer)) &&
           is_cheap_again(program_, nest_at(steps, consumer))) {
-        Decision again{nest_at(steps, consumer).name, "what reads it", true,
+        Decision again{nest_at(steps, consumer).name, "its consumer", true,
                        "inlined: it costs no more than loading it"};
         if (try_inline(program_, steps, flow, consumer, &reason)) {
           record(std::move(again));

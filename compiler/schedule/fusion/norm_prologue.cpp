@@ -177,7 +177,7 @@ class RowPrologues {
     if (!others.empty() && others[0] < products[0]) return "others read its rows before";
     for (size_t i = at + 1; i < products.back(); ++i)
       for (BufferId id : effects.reads)
-        if (writes(flow.effects(i), id)) return "what it reads changes meanwhile";
+        if (writes(flow.effects(i), id)) return "its operands are overwritten in between";
     return "";
   }
 
