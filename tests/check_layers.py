@@ -40,10 +40,11 @@ TABLE = {
     "compiler": ["compiler", SCHEMAS, RUNTIME_API],
     "cli": ["compiler", RUNTIME_API],
 }
-# Blind to each other although they share a parent.
-SIBLINGS = ["compiler/codegen/cpu", "compiler/codegen/cuda", "compiler/codegen/null",
-            "compiler/frontend/onnx", "compiler/frontend/pt2", "compiler/frontend/torchscript",
-            "compiler/frontend/graph_file"]
+# Backends, and frontends, do not include each other. Folders that several of them share are exempt.
+SHARED = ["compiler/frontend/aten", "compiler/frontend/pickle"]
+SIBLINGS = [folder.relative_to(ROOT).as_posix() for parent in ("compiler/codegen", "compiler/frontend")
+            for folder in sorted((ROOT / parent).iterdir())
+            if folder.is_dir() and folder.relative_to(ROOT).as_posix() not in SHARED]
 
 # A foreign library's header prefix -> where it may be included.
 FOREIGN = {
@@ -53,7 +54,7 @@ FOREIGN = {
     "lld/": ["compiler/codegen/cpu/link.cpp"],
     "onnx/": ["compiler/frontend/onnx/", "cli/"],
     "google/protobuf": ["compiler/frontend/", "compiler/graph/serialize"],
-    "schemas/": ["compiler/frontend/graph_file/", "compiler/graph/serialize"],
+    "schemas/": ["compiler/graph/serialize"],
     "CLI/": ["cli/"],
     "nlohmann/": ["compiler/package/", "compiler/tune/", "cli/", "compiler/frontend/pt2/json.h",
                   "compiler/extend/json_place.h", "compiler/extend/draft_operators.cpp"],
