@@ -15,8 +15,8 @@ struct Budget {
   uint64_t memory = 0;
 };
 
-// Watches the process until main owns the exit: a timer checks every 10 ms, whichever thread is working. If
-// the budget is exceeded, the process ends with exit code 6, a message that names `file`, and no unfinished
+// Watches the process until main claims the exit (exit_owner.h). A timer checks every 10 ms. If the budget is
+// exceeded, the process ends with exit code 6, a message that names `file`, and no unfinished
 // files. An allocation beyond the budget fails as if memory were exhausted, even if it is not used yet.
 void enforce(const Budget& budget, const std::string& file, const Globals& globals);
 

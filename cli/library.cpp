@@ -299,7 +299,8 @@ void Library::place(std::vector<Array> inputs) {
   if (device_.type == STRIDEC_DEVICE_CUDA && !gpu_) gpu_ = std::make_unique<tune::GpuDevice>(device_.id);
   for (size_t i = 0; i < arrays_.size(); ++i) {
     describe(arrays_[i], placed_[i]);
-    // Small integer tensors may hold sizes, which the host program reads. Callers usually keep them there.
+    // Small integer tensors may hold sizes, which the host program reads. Callers usually keep such
+    // tensors in host memory.
     constexpr size_t kSizes = 64;
     const bool sizes = !is_float(arrays_[i].dtype) && arrays_[i].bytes.size() <= kSizes;
     if (!gpu_ || sizes) continue;

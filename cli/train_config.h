@@ -5,8 +5,8 @@
 
 namespace stridec::cli {
 
-// The file's settings in the form of --train. Throws Error: unreadable, malformed, and a usage Error for a
-// key that no training has or a value of another kind.
+// The file's settings in the form of --train. Throws an Error if the file is unreadable or malformed,
+// and a usage Error for an unknown key or a value of the wrong kind.
 std::string read_train_config(const std::string& path);
 
 }  // namespace stridec::cli

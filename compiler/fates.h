@@ -21,9 +21,10 @@ class NodeTrace {
   NodeTrace() = default;
   explicit NodeTrace(std::vector<graph::ModelNode> nodes) : nodes_(std::move(nodes)) {}
 
-  // The graph as imported, before dead-code elimination. Without a list of nodes the graph's origins are it.
+  // The graph as imported, before dead-code elimination. Without a list of nodes, the graph's origins are
+  // the nodes.
   void imported(const graph::Graph& graph);
-  // `replaced_by`: by a node's text, what replaced it, in place of the pass.
+  // `replaced_by`: for a node's text, what replaced it; this is reported instead of the pass.
   void after(std::string_view pass, const graph::Graph& graph,
              const std::map<std::string, std::string>& replaced_by = {});
   void after(std::string_view pass, const loop::Program& program);
@@ -32,7 +33,7 @@ class NodeTrace {
   std::vector<package::NodeFate> fates(const loop::Program& program) const;
 
  private:
-  // What the operations of a node are: the last that applies to one of them.
+  // The nature of a node is the last of these that one of its operations has.
   enum class Nature : uint8_t { kNone, kConstant, kSize, kView, kControl, kCompute };
   struct Seen {
     Nature nature = Nature::kNone;  // as imported
@@ -47,7 +48,7 @@ class NodeTrace {
 
   std::vector<graph::ModelNode> nodes_;
   std::vector<Seen> seen_;                         // per node
-  std::unordered_map<std::string, size_t> place_;  // of each text in nodes_
+  std::unordered_map<std::string, size_t> place_;  // index into nodes_, by text
 };
 
 }  // namespace stridec

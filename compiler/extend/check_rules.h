@@ -17,7 +17,7 @@ struct RuleCheck {
 
 struct Verdict {
   const Rule* rule = nullptr;
-  int instances = 0;  // that were compared
+  int instances = 0;  // number compared
   bool fires = false;
   std::string problem;             // "" if the rule is accepted
   std::vector<std::string> notes;  // the counterexample
@@ -26,14 +26,14 @@ struct Verdict {
 
 Verdict check_rule(const RuleFile& file, const Rule& rule, const RuleCheck& how = {});
 
-// Loops among the rules of all files: "" or a sentence that names the rules which fire in turn.
+// Looks for rules of all files that fire in turn without end. Returns a sentence that names them, or "".
 std::string find_loop(const std::vector<RuleFile>& files, const RuleCheck& how = {});
 
 // As an error of the file, with the counterexample as notes.
 Diagnostic to_diagnostic(const RuleFile& file, const Verdict& verdict);
 
-// Throws the first problem of any rule. Files that passed are remembered in the cache folder, by their hash
-// and `build`, which names this compiler; "": they are not.
+// Throws the first problem of any rule. Records files that passed in the cache folder, by their hash and
+// `build`, which names this compiler. An empty `build` turns this off.
 void check_all(const std::vector<RuleFile>& files, const std::string& build);
 
 }  // namespace stridec::extend

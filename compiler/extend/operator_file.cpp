@@ -1,4 +1,4 @@
-// Files of --ops: their operators, of which those with variadic tensors are parsed for each number of them.
+// Reads files of --ops. A declaration with variadic tensors is parsed once for each number of tensors.
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/sha256.h"
@@ -21,7 +21,7 @@ UserOperator read_operator(const JsonPlace& at, const std::string& path) {
     const Json own = expanded(JsonPlace(*json, path, pointer), {.inputs = inputs, .outputs = outputs});
     return parse_operator(JsonPlace(own, path, pointer));
   };
-  instance(1, 1);  // which any number may be
+  instance(1, 1);  // reports errors of the smallest instance
   UserOperator made = instance(2, 2);
   made.variadic =
       std::make_shared<const Variadic>(Variadic{.input = input,

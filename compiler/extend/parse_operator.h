@@ -9,7 +9,7 @@ namespace stridec::extend {
 // Without variadic tensors (variadic.h expands them). Throws as parse_operators() does.
 UserOperator parse_operator(const JsonPlace& declaration);
 
-// A number by which results may differ. Throws likewise.
+// The value of a tolerance, by which results may differ. Throws as parse_operators() does.
 double tolerance(const JsonPlace& at);
 
 }  // namespace stridec::extend

@@ -39,7 +39,7 @@ class Rewriter {
       made_.effects.push_back({.file = rules[r].file->path, .rule = rule.name});
       const Pattern& pattern = patterns_.emplace_back(rule);
       for (const OpKind kind : pattern.root_kinds()) by_kind_[static_cast<size_t>(kind)].push_back(r);
-      reach_ = std::max(reach_, pattern.depth() + 1);  // and the reader of what a variable is bound to
+      reach_ = std::max(reach_, pattern.depth() + 1);  // one more, for readers of bound values
       if (rule.match.results.size() > 1) keeps_settled_ = false;
     }
     if (options.explains) keeps_settled_ = false;  // every sweep reports its near misses
@@ -79,7 +79,7 @@ class Rewriter {
     return changed;
   }
 
-  // A node is settled where no pattern matches, until something changes that one of them may read there.
+  // A node is settled if no pattern matches at it. A change of anything that a pattern may read unsettles it.
   bool is_settled(NodeId id) const { return was_settled(id) && settled_[id.value] == epoch_; }
   void settle(NodeId id) {
     if (!keeps_settled_) return;
@@ -87,8 +87,8 @@ class Rewriter {
     settled_[id.value] = epoch_;
   }
   void unsettle_all() { ++epoch_; }
-  // After the producer or the readers of these values have changed: what computes them, and what is computed
-  // from them in as many steps as a pattern has.
+  // To be called when the producer or the readers of these values have changed. Unsettles their producers,
+  // and their transitive readers up to the depth of the patterns.
   void unsettle(std::vector<ValueId> values) {
     if (!keeps_settled_) return;
     std::set<NodeId> seen;
@@ -156,7 +156,7 @@ class Rewriter {
 
   void missed(RuleEffect& effect, const Rule& rule, NodeId root, const Mismatch& why) {
     if (why.depth == 0 || why.reason.empty()) return;
-    // Of a pattern of several operations, one that has only its root is not a near miss.
+    // If the pattern has several operations, a match of the root alone is not a near miss.
     const bool single = std::ranges::none_of(rule.match.results, [](const Definition& each) {
       return std::ranges::any_of(each.term.args,
                                  [](const Term& arg) { return arg.kind == Term::Kind::kCall; });
@@ -172,7 +172,7 @@ class Rewriter {
     effect.near_misses.erase(std::ranges::min_element(effect.near_misses, {}, &RuleEffect::NearMiss::depth));
   }
 
-  // "" if the match was replaced, or why not.
+  // Replaces the match. Returns the reason if it does not fit, otherwise "".
   std::string replace(Region& of, NodeId root, size_t r, const Match& match) {
     const Rule& rule = *rules_[r].rule;
     const size_t nodes = graph_.nodes.size(), guards = graph_.guards.size();
@@ -199,7 +199,7 @@ class Rewriter {
     for (size_t i = 0; i < instead.size(); ++i) redirect(match.results[i], instead[i]);
     for (const NodeId id : match.nodes) drop_if_unread(id, touched);
     if (graph_.guards.size() > guards)
-      unsettle_all();  // what was not proved may be now
+      unsettle_all();  // with the new guards more conditions may be provable
     else
       unsettle(std::move(touched));
     return "";
@@ -245,7 +245,7 @@ class Rewriter {
     return "";
   }
 
-  // The nodes that a Builder has appended to the graph, as far as the values need them.
+  // Removes the nodes that a Builder has appended to the graph, and returns those that the values need.
   std::vector<NodeId> take_added(size_t before, const std::vector<ValueId>& values) {
     auto& top = graph_.top.nodes;
     auto first = top.end();
@@ -266,7 +266,7 @@ class Rewriter {
     return added;
   }
 
-  // Everything that the replacement reads is made before its place, and nothing before its place reads it.
+  // The replacement takes the root's place. Returns the reason if a result is read before it, otherwise "".
   std::string misplaced(const Region& of, NodeId root, const Match& match,
                         const std::vector<ValueId>& instead, size_t before) const {
     if (match.results.size() < 2) return "";
@@ -340,12 +340,11 @@ class Rewriter {
   std::vector<size_t> by_kind_[graph::kOpCount];
   bool keeps_settled_ = true;
   int reach_ = 0;
-  std::vector<int> settled_;  // by node: the epoch in which it was
+  std::vector<int> settled_;  // by node: the epoch in which it was settled
   int epoch_ = 1;
   std::optional<Builder> prover_;  // of the graph as it is
   std::set<NodeId> dead_;
-  // The rule whose replacement has the node inside. It is not applied there: the author has written that part
-  // as it is to be.
+  // For a node inside a replacement, the rule that made it. That rule is not applied there again.
   std::map<NodeId, size_t> made_by_;
   int most_;
   bool stopped_ = false;

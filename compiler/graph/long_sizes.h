@@ -1,8 +1,9 @@
 // Symbols for long sizes.
 //
-// A size that an operator computes from another one may repeat it: h + h//2, min(h, 9) - min(h, 1). A row of
-// such operators doubles the length of the size with each, and with it the text of shapes, indices and guards
-// and the time of proofs. A size longer than a bound therefore becomes a symbol, which the run binds first.
+// A size that an operator computes from another one may repeat it: h + h//2, min(h, 9) - min(h, 1). In a
+// chain of such operators each doubles the length of the size, and with it the text of shapes, indices and
+// guards and the time of proofs. A size longer than a bound therefore becomes a symbol, which the run binds
+// first.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Finds the columns of a chain's rows that a mask of positions hides: their values in scratch are 0, so that
-// blocks of rows skip those which it hides from all of their rows. NaN and infinity in hidden columns do not
+// Finds the columns of a chain's rows that a mask of positions hides. Their values in scratch are 0, so that
+// a block of rows can skip the columns hidden from all of its rows. NaN and infinity in hidden columns do not
 // reach the results.
 #pragma once
 
@@ -14,8 +14,8 @@ struct ChainRange {
   // By part of the chain: whether it is a link that sums over columns. Other links fill columns, and all
   // `for` loops of row statements are over columns.
   std::vector<bool> sums;
-  sym::Expr extent;  // of the columns
-  // Row r has the columns from r + first on, or those before r + end.
+  sym::Expr extent;  // number of columns
+  // Row r sees the columns from r + first on, or those before r + end.
   std::optional<sym::Expr> first, end;
 };
 

@@ -1,5 +1,5 @@
-// The states and the replaceable parameters of several programs that run in one context: those of one name
-// are one.
+// The states and the replaceable parameters of several programs that run in one context. Values with one name
+// are shared.
 #pragma once
 
 #include <map>
@@ -26,7 +26,7 @@ struct ModuleValues {
   std::vector<Value> all;         // in the order in which the programs list them
   std::map<ValueKey, int> index;  // into `all`
 
-  // The index of a state of the program. The program has one of the names that were given.
+  // The index of a state in `all`. The program is one of those given to module_states().
   int index_of(const Program& program, BufferId state) const { return index.at({program[state].name, 0}); }
 };
 

@@ -61,7 +61,7 @@ constexpr RunsOn kLoops = RunsOn::kLoops, kCpuLoops = RunsOn::kCpuLoops, kCpu = 
                  kGpu = RunsOn::kGpu;
 constexpr std::string_view kStage = "scheduling";
 
-// Stages that share code between targets: -O epilogue_fusion=false keeps a contraction's consumers separate.
+// For passes that do more than epilogue fusion: -O epilogue_fusion=false does not turn off the rest.
 bool epilogues(const Context& c) { return c.options.flag("epilogue_fusion", true); }
 
 // Schedules name dims: equal nests get equal names, so that they are one kernel.

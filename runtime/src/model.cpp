@@ -68,7 +68,7 @@ struct Symbols {
   int32_t count;
 };
 
-// Null: no memory.
+// Returns null if memory is exhausted.
 stridec_dim* make_dims(const stridec_abi_value& value, const Symbols& symbols) {
   auto* dims = make_array<stridec_dim>(value.rank);
   const char* text = value.dims;

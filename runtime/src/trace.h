@@ -10,20 +10,21 @@ namespace stridec::runtime {
 
 struct Trace;
 
-// Replaces the trace that there is. `shared`: other contexts of the process append to the file.
+// Replaces an existing trace. `shared`: other contexts of the process append to the file.
 stridec_status trace_start(stridec_context& context, const stridec_trace_options& options, bool shared,
                            Text& message);
 void trace_stop(stridec_context& context);
-// As STRIDEC_PROFILE says. A file that cannot be written is ignored: model_open has logged it.
+// Starts the trace that STRIDEC_PROFILE asks for. A file that cannot be written is ignored, since model_open
+// has logged it.
 void trace_from_environment(stridec_context& context);
 
-// Of a context that is traced, around each call that runs.
+// To be called before and after each run of a traced context.
 void trace_run_begins(stridec_context& context);
 void trace_run_ends(stridec_context& context, stridec_status status);
 void trace_step_begins(Trace& trace, int32_t step, int64_t time);
 void trace_step_ends(Trace& trace, int32_t step, int64_t begin, int64_t end, int32_t parts);
 bool trace_has_parts(const Trace& trace);
-// On any thread, for different parts at a time.
+// Any thread may call these, several at once for different parts.
 void trace_part_begins(Trace& trace, int32_t step, int32_t part);
 void trace_part_ends(Trace& trace, int32_t step, int32_t part);
 

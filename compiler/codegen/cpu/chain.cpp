@@ -204,7 +204,7 @@ class Emitter {
 
   bool begins() const { return range_ && range_->first; }
 
-  // The columns that a row of the block has, at least one unit if there are any.
+  // The range of columns that some row of the block has, rounded to whole units and at least one unit long.
   void print_range() {
     const int unit = column_unit();
     const std::string extent = text_.size(range_->extent);

@@ -171,7 +171,7 @@ Results logsumexp(Context& c) {
   return {cast(keeps(c) ? sum : squeeze(sum, dims), x.dtype(), false)};
 }
 
-// The tensor of a norm: floats in the dtype asked for.
+// The operand of a norm, cast to the requested dtype.
 Term norm_input(Context& c, const char* name = "self") {
   Term x = c.in(name);
   if (c.names("dtype"))
@@ -209,7 +209,7 @@ Term matrix_norm_of(Context& c, Term x, const Value& order, Dims dims, bool keep
   if (size != 1 && !std::isinf(size)) c.unsupported("a norm of matrices of this order");
   const Term sums = reduce_sum(abs(widen(x)), {size == 1 ? row : column}, kKeep);
   const int64_t over = size == 1 ? column : row;
-  // The largest of no sums is 0.
+  // The maximum over no sums is 0.
   const Term out = p > 0 ? maximum(reduce_max(sums, {over}, kKeep), 0) : reduce_min(sums, {over}, kKeep);
   return cast(keep ? out : squeeze(out, both), x.dtype(), false);
 }
@@ -270,7 +270,7 @@ Results scan(Context& c) {
 Results diff(Context& c) {
   Term x = c.in("self");
   const int64_t dim = c.dim("dim", x.rank());
-  if (c.integer("n") == 0) return {x};  // whatever is to be joined to it
+  if (c.integer("n") == 0) return {x};  // PyTorch then ignores prepend and append
   std::vector<Term> parts;
   if (c.has("prepend")) parts.push_back(c.in("prepend"));
   parts.push_back(x);

@@ -23,7 +23,8 @@ class InputSymbols {
   // The size of dim `position` of an input. A dim without a name, or with a placeholder ("?", "-1", "None",
   // "*"), is named "x.0", "x.1", ...
   sym::Expr dim(const std::string& input, size_t position, const Dim& d);
-  // A value that `--dim` has to fix: the length of a sequence, the rank of a tensor. None if it does not.
+  // The value that `--dim` gives for the length of a sequence or the rank of a tensor; nothing if it gives
+  // none.
   std::optional<int64_t> given(const std::string& name) { return sizes_.given(name); }
 
   const graph::NamedSizes& sizes() const { return sizes_; }

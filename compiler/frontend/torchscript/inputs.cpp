@@ -48,7 +48,8 @@ bool Inputs::is_named(const std::string& name) const {
   return options_.shapes.contains(name) || options_.input_values.contains(name) || !children(name).empty();
 }
 
-// What --shape names below "images": "0", "1", in order of numbers or of text.
+// The names that --shape uses below `name`, such as "0" and "1" for "images.0" and "images.1". Sorted as
+// numbers or as text.
 std::vector<std::string> Inputs::children(const std::string& name) const {
   std::vector<std::string> out;
   for (const auto& [key, type] : options_.shapes) {
@@ -95,7 +96,7 @@ Value Inputs::make_tensor(const std::string& name, const InputType& type) {
   return Value(tensor);
 }
 
-// A Python number: a scalar input, whose value is a symbol of the run if it is whole.
+// A Python number is a scalar input. The value of an int is a symbol.
 Value Inputs::make_number(const std::string& name, const std::string& type) {
   const DType dtype = type == "int" ? DType::kI64 : type == "bool" ? DType::kBool : DType::kF64;
   ops::Term scalar(e_.b, e_.b.input(name, {dtype, {}}));

@@ -85,7 +85,7 @@ void MatrixSide::find_windows() {
   map.box = {map.swizzle / f_.element_bytes(), along_depth_ ? extent_ : f_.kernel.depth};
 }
 
-// Matches a matrix in memory, with dims of the batch.
+// Matches a matrix in memory that may have batch dims.
 bool MatrixSide::find_matrix() {
   constexpr size_t kMostDims = 5;
   if (!load_->access.mask.is_const(1)) return false;
@@ -135,8 +135,8 @@ void MatrixSide::print_boxes(const std::string& map) {
                      i * 64, ", ", deep, batch, ");"));
 }
 
-// Copies windows for this step's taps and channels: those of the tile's lines, or, if the windows are the
-// depth, those of this step, for each panel of rows.
+// Copies the windows that this step needs. If windows run along the depth, a copy has the step's windows;
+// otherwise each panel of rows has a copy with the step's taps and channels.
 void MatrixSide::print_windows(const std::string& map) {
   KernelText& text = f_.text;
   text.line(cat("const ", f_.index_type(), " deep = (", f_.index_type(), ")next * ", f_.kernel.depth, ";"));
@@ -265,8 +265,7 @@ void MatrixSide::print_start() {
     text.line(cat(text.storage_type(element_), " ", name_, "_held[", pieces(), "];"));
 }
 
-// The mask of the load, in 32 bits if all its values fit: a piece costs little besides its address
-// computation.
+// The mask of the load, in 32 bits if all its values fit, since index arithmetic is most of a copy's cost.
 std::string MatrixSide::mask_text(Body& body, const std::string& i) {
   bool fits = f_.narrow;
   sym::for_each_node(load_->access.mask, [&](Expr node) {
