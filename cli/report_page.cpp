@@ -251,7 +251,7 @@ std::string report_page(const Json& report) {
     const std::string id = cat("f", number++);
     out += cat("<h2>", text_of(function["name"]), "</h2>\n", section("summary", summary_html(function, id)));
     if (function.contains("drawing"))
-      out += section("graph", cat("<h3>Kernels and what passes between them</h3>\n<div class=\"draw\">",
+      out += section("graph", cat("<h3>Kernels and the tensors between them</h3>\n<div class=\"draw\">",
                                   function["drawing"].get<std::string>(), "</div>\n"));
     if (function.contains("roofline")) out += section("roofline", roofline_html(function["roofline"], id));
     out += section("kernels", kernels_html(function, id)) + section("nodes", nodes_html(function, id));

@@ -370,7 +370,7 @@ std::optional<Convolution> match_winograd(const Program& program, const Nest& ne
     const auto* store = std::get_if<loop::Store>(&stmt.node);
     plain = plain && !std::holds_alternative<loop::Bind>(stmt.node) && !(store && store->update);
   }
-  if (!plain) return refuse("what follows the sum is not an epilogue");
+  if (!plain) return refuse("the statements after the sum are not an epilogue");
   return c;
 }
 

@@ -296,7 +296,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
   for (BufferId id : flow.effects(producer_at).reads)
     for (const int at : flow.writers_between(id, producer_at, readers.back()))
       if (may_access_same(program, producer, steps[static_cast<size_t>(at)], id))
-        return refuse(reason, "what it reads is overwritten before the consumer");
+        return refuse(reason, "its operand is overwritten before the consumer");
 
   if (copied && readers.size() > 1) return refuse(reason, "others read it too");
   const int cost = scalar_cost(producer.body);
@@ -337,7 +337,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     if (grows_long(producer, reader, consumer)) return refuse(reason, "an index would grow too long");
     for (BufferId id : flow.effects(producer_at).reads)
       if (writes(flow.effects(at), id) && !overwrites_what_it_has_read(consumer, id))
-        return refuse(reason, "what it reads is overwritten by the consumer");
+        return refuse(reason, "its operand is overwritten by the consumer");
     consumer.name = fused_name(producer, consumer);
     join_nodes(consumer, producer.nodes);
     loop::clean(program, consumer);

@@ -525,6 +525,6 @@ TEST_CASE("a producer is computed after writers of other parts of the buffer tha
     std::string reason;
     Program after = p.program;
     CHECK(try_inline(after, after.steps, flow, 1, &reason) == (from == 16));
-    CHECK(reason == (from == 16 ? "" : "what it reads is overwritten before the consumer"));
+    CHECK(reason == (from == 16 ? "" : "its operand is overwritten before the consumer"));
   }
 }
