@@ -386,8 +386,8 @@ class Runner {
           cat(kernel->name, " has neither a reference nor a text in C, so the interpreter cannot compute it"),
           "declare a 'reference' in the file of --ops");
     }
-    const std::optional<RoutineContract> routine = find_routine(s.routine);
-    STRIDEC_CHECK(routine.has_value(), s.routine);
+    const LibraryRoutine* routine = find_routine(s.routine);
+    STRIDEC_CHECK(routine, s.routine);
     run_routine(*routine, get(s.reads), get(s.writes), arguments);
   }
 

@@ -6,8 +6,6 @@
 #include <numeric>
 
 #include "compiler/base/check.h"
-#include "compiler/base/diagnostic.h"
-#include "compiler/base/text.h"
 #include "compiler/loop/fourier.h"
 #include "compiler/loop/scalar_math.h"
 #include "runtime/image/image.h"
@@ -15,11 +13,8 @@
 namespace stridec::loop {
 namespace {
 
-constexpr RoutineContract kRoutines[] = {
-#define STRIDEC_ROUTINE(name, reads, writes, arguments) {name, reads, writes, arguments},
-#include "compiler/loop/library.def"
-#undef STRIDEC_ROUTINE
-};
+using Buffers = std::span<const RoutineBuffer>;
+using Arguments = std::span<const int64_t>;
 
 // Whether a comes before b in ascending order. NaN is larger than every number.
 bool less(DType type, bytecode::Cell a, bytecode::Cell b) {
@@ -29,8 +24,8 @@ bool less(DType type, bytecode::Cell a, bytecode::Cell b) {
 }
 
 // The first `keep` elements of each sorted row, with their indices.
-void order_rows(std::span<const RoutineBuffer> reads, std::span<const RoutineBuffer> writes, int64_t outer,
-                int64_t n, int64_t inner, int64_t keep, bool descending) {
+void order_rows(Buffers reads, Buffers writes, int64_t outer, int64_t n, int64_t inner, int64_t keep,
+                bool descending) {
   const RoutineBuffer& x = reads[0];
   STRIDEC_CHECK(outer >= 0 && n >= 0 && inner >= 0 && keep >= 0 && keep <= n);
   STRIDEC_CHECK(x.elements >= outer * n * inner && writes[0].elements >= outer * keep * inner &&
@@ -56,7 +51,17 @@ void order_rows(std::span<const RoutineBuffer> reads, std::span<const RoutineBuf
     }
 }
 
-void suppress(std::span<const RoutineBuffer> reads, const RoutineBuffer& to, int64_t rows, int64_t n) {
+void run_sort(Buffers reads, Buffers writes, Arguments a) {
+  order_rows(reads, writes, a[0], a[1], a[2], a[1], a[3] != 0);
+}
+
+void run_topk(Buffers reads, Buffers writes, Arguments a) {
+  order_rows(reads, writes, a[0], a[1], a[2], a[3], a[4] != 0);
+}
+
+void run_suppress(Buffers reads, Buffers writes, Arguments a) {
+  const int64_t rows = a[0], n = a[1];
+  const RoutineBuffer& to = writes[0];
   STRIDEC_CHECK(rows >= 0 && n >= 0 && reads[0].elements >= rows * 4 * n && reads[1].elements >= rows * n &&
                 to.elements >= rows * n && reads[0].dtype == DType::kF32 && reads[3].dtype == DType::kF32);
   const auto corner = [&](int64_t row, int64_t which, int64_t i) {
@@ -105,13 +110,17 @@ void fourier(const T* x, const T* waves, T* y, int64_t rows, int64_t n) {
 }
 
 template <class T>
-void fourier(std::span<const RoutineBuffer> reads, const RoutineBuffer& to, int64_t rows, int64_t n,
-             bool backward) {
+void fourier(Buffers reads, const RoutineBuffer& to, int64_t rows, int64_t n, bool backward) {
   STRIDEC_CHECK(rows >= 0 && n >= 0 && reads[0].elements >= rows * n * 2 && reads[1].elements >= n * 2 &&
                 to.elements >= rows * n * 2 && reads[0].dtype == to.dtype && reads[1].dtype == to.dtype);
   const auto numbers = [](const RoutineBuffer& buffer) { return reinterpret_cast<T*>(buffer.data); };
   const auto run = backward ? fourier<T, true> : fourier<T, false>;
   run(numbers(reads[0]), numbers(reads[1]), numbers(to), rows, n);
+}
+
+void run_fourier(Buffers reads, Buffers writes, Arguments a) {
+  const auto run = writes[0].dtype == DType::kF64 ? fourier<double> : fourier<float>;
+  run(reads, writes[0], a[0], a[1], a[2] != 0);
 }
 
 class MersenneTwister {
@@ -147,7 +156,9 @@ class MersenneTwister {
   uint32_t state_[kSize], at_ = kSize;
 };
 
-void mersenne_uniform(const RoutineBuffer& to, int64_t count, int64_t seed) {
+void run_mersenne_uniform(Buffers, Buffers writes, Arguments a) {
+  const RoutineBuffer& to = writes[0];
+  const int64_t count = a[0], seed = a[1];
   STRIDEC_CHECK(to.dtype == DType::kF64 && count >= 0 && to.elements >= count);
   MersenneTwister twister(static_cast<uint32_t>(seed));
   for (int64_t i = 0; i < count; ++i) {
@@ -156,43 +167,43 @@ void mersenne_uniform(const RoutineBuffer& to, int64_t count, int64_t seed) {
   }
 }
 
-}  // namespace
-
-std::optional<RoutineContract> find_routine(std::string_view name) {
-  for (const RoutineContract& r : kRoutines)
-    if (r.name == name) return r;
-  return std::nullopt;
+void run_image_size(Buffers reads, Buffers writes, Arguments a) {
+  STRIDEC_CHECK(reads[0].elements >= a[0] && writes[0].elements >= 2);
+  int64_t size[2];
+  stridec_image_size(reads[0].data, a[0], size);
+  std::memcpy(writes[0].data, size, sizeof size);
 }
 
-void run_routine(const RoutineContract& routine, std::span<const RoutineBuffer> reads,
-                 std::span<const RoutineBuffer> writes, const std::vector<int64_t>& a) {
+void run_image_decode(Buffers reads, Buffers writes, Arguments a) {
+  const int64_t channels = a[3] == STRIDEC_IMAGE_GRAYSCALE ? 1 : 3;
+  STRIDEC_CHECK(reads[0].elements >= a[0] && writes[0].elements >= a[1] * a[2] * channels);
+  const int64_t whole =
+      stridec_image_decode(reads[0].data, a[0], a[1], a[2], static_cast<int32_t>(a[3]), writes[0].data) == 0;
+  std::memcpy(writes[1].data, &whole, sizeof whole);
+}
+
+constexpr LibraryRoutine kRoutines[] = {
+#define STRIDEC_ROUTINE(routine, ...) {.name = routine, __VA_ARGS__},
+#include "compiler/loop/library.def"
+#undef STRIDEC_ROUTINE
+};
+
+}  // namespace
+
+std::span<const LibraryRoutine> library_routines() { return kRoutines; }
+
+const LibraryRoutine* find_routine(std::string_view name) {
+  const auto found = std::ranges::find(kRoutines, name, &LibraryRoutine::name);
+  return found == std::end(kRoutines) ? nullptr : found;
+}
+
+void run_routine(const LibraryRoutine& routine, std::span<const RoutineBuffer> reads,
+                 std::span<const RoutineBuffer> writes, const std::vector<int64_t>& arguments) {
   STRIDEC_CHECK(static_cast<int>(reads.size()) == routine.reads &&
                     static_cast<int>(writes.size()) == routine.writes &&
-                    static_cast<int>(a.size()) == routine.arguments,
+                    static_cast<int>(arguments.size()) == routine.arguments,
                 std::string(routine.name));
-  if (routine.name == "sort") return order_rows(reads, writes, a[0], a[1], a[2], a[1], a[3] != 0);
-  if (routine.name == "topk") return order_rows(reads, writes, a[0], a[1], a[2], a[3], a[4] != 0);
-  if (routine.name == "suppress") return suppress(reads, writes[0], a[0], a[1]);
-  if (routine.name == "fourier")
-    return writes[0].dtype == DType::kF64 ? fourier<double>(reads, writes[0], a[0], a[1], a[2] != 0)
-                                          : fourier<float>(reads, writes[0], a[0], a[1], a[2] != 0);
-  if (routine.name == "image_size") {
-    STRIDEC_CHECK(reads[0].elements >= a[0] && writes[0].elements >= 2);
-    int64_t size[2];
-    stridec_image_size(reads[0].data, a[0], size);
-    std::memcpy(writes[0].data, size, sizeof size);
-    return;
-  }
-  if (routine.name == "image_decode") {
-    const int64_t channels = a[3] == STRIDEC_IMAGE_GRAYSCALE ? 1 : 3;
-    STRIDEC_CHECK(reads[0].elements >= a[0] && writes[0].elements >= a[1] * a[2] * channels);
-    const int64_t whole = stridec_image_decode(reads[0].data, a[0], a[1], a[2], static_cast<int32_t>(a[3]),
-                                               writes[0].data) == 0;
-    std::memcpy(writes[1].data, &whole, sizeof whole);
-    return;
-  }
-  if (routine.name == "mersenne_uniform") return mersenne_uniform(writes[0], a[0], a[1]);
-  fail(ErrorKind::kInternal, "no-routine", cat("the interpreter has no routine '", routine.name, "'"));
+  routine.run(reads, writes, arguments);
 }
 
 }  // namespace stridec::loop

@@ -9,6 +9,7 @@
 #include "compiler/loop/context_sizes.h"
 #include "compiler/loop/demand.h"
 #include "compiler/loop/index_range.h"
+#include "compiler/loop/library.h"
 #include "compiler/loop/walk.h"
 
 namespace stridec::loop {
@@ -281,9 +282,10 @@ void Demanded::visit(const Step& step) {
   } else if (const auto* copy = std::get_if<Copy>(&step.node)) {
     pass(copy->from, copy->to);
   } else if (const auto* call = std::get_if<Call>(&step.node)) {
-    if (call->routine == "sort" || call->routine == "topk") pass(call->reads[0], call->writes[0]);
+    const LibraryRoutine* routine = find_routine(call->routine);
+    if (routine && routine->selects) pass(call->reads[0], call->writes[0]);
     for (const BufferId id : call->reads) add_other(id);
-    if (call->routine == "image_size" || call->routine == "image_decode") images_.insert(call->reads[0]);
+    if (routine && routine->reads_image) images_.insert(call->reads[0]);
   } else if (const auto* launch = std::get_if<Launch>(&step.node)) {
     NestDemands(*this, program_[launch->nest]);
   }

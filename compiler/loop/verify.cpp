@@ -462,14 +462,15 @@ class ProgramVerifier {
     for (Expr symbol : s.symbols()) bound_.erase(symbol);
   }
   void step(const Call& s) {
-    std::optional<RoutineContract> routine = find_routine(s.routine);
-    if (const auto kernel = find_user_kernel(s.routine))
-      routine = {s.routine, static_cast<int>(kernel->reads.size()), static_cast<int>(kernel->writes.size()),
-                 static_cast<int>(UserArguments(*kernel).total)};
-    check(routine.has_value(), "no routine is called '", s.routine, "'");
-    check(static_cast<int>(s.reads.size()) == routine->reads &&
-              static_cast<int>(s.writes.size()) == routine->writes &&
-              static_cast<int>(s.arguments.size()) == routine->arguments,
+    const LibraryRoutine* routine = find_routine(s.routine);
+    const auto kernel = find_user_kernel(s.routine);
+    check(routine || kernel, "no routine is called '", s.routine, "'");
+    const auto takes = [&](size_t reads, size_t writes, size_t arguments) {
+      return s.reads.size() == reads && s.writes.size() == writes && s.arguments.size() == arguments;
+    };
+    check(kernel ? takes(kernel->reads.size(), kernel->writes.size(), UserArguments(*kernel).total)
+                 : takes(static_cast<size_t>(routine->reads), static_cast<size_t>(routine->writes),
+                         static_cast<size_t>(routine->arguments)),
           s.routine, " is called with other arguments than it takes");
     for (BufferId id : s.reads) buffer(id);
     for (BufferId id : s.writes)

@@ -7,6 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/loop/context_sizes.h"
 #include "compiler/loop/kernels.h"
+#include "compiler/loop/library.h"
 #include "compiler/loop/module_values.h"
 #include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
@@ -152,17 +153,13 @@ Json user_routines(const Program& program) {
 
 // Parts of the library that NOTICE has sections for, in addition to kernels made for the model.
 Json parts_of(const ManifestFacts& facts) {
-  static const std::map<std::string, std::string, std::less<>> kParts = {{"image_size", "image"},
-                                                                         {"image_decode", "image"},
-                                                                         {"fourier", "fourier"},
-                                                                         {"mersenne_uniform", "mersenne"}};
   std::set<std::string> parts = {"runtime"};
   if (!facts.gpu_variants.empty()) parts.insert("cuda");
   for (const FunctionFacts& function : facts.functions)
     loop::for_each_step(function.program->steps, [&](const loop::Step& step) {
       const auto* call = std::get_if<loop::Call>(&step.node);
-      const auto part = call ? kParts.find(call->routine) : kParts.end();
-      if (part != kParts.end()) parts.insert(part->second);
+      const loop::LibraryRoutine* routine = call ? loop::find_routine(call->routine) : nullptr;
+      if (routine && !routine->part.empty()) parts.emplace(routine->part);
     });
   return parts;
 }
