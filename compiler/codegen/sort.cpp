@@ -104,14 +104,21 @@ void print_order(KernelText& text, int bytes) {
 
 }  // namespace
 
+SortArguments::SortArguments(const loop::Call& call)
+    : all(call.routine == "sort"),
+      n(call.arguments[1]),
+      inner(call.arguments[2]),
+      kept(all ? n : call.arguments[3]),
+      descending(call.arguments[all ? 3 : 4]) {}
+
 void print_sort(KernelText& text, const loop::Program& program, const loop::Call& call,
                 const std::string& tasks) {
   const DType dtype = program[call.reads[0]].dtype;
-  const bool sort = call.routine == "sort";
   const SortKey key = sort_key(dtype);
-  const sym::Expr n = call.arguments[1], k = sort ? n : call.arguments[3];
+  const SortArguments at(call);
+  const sym::Expr n = at.n, k = at.kept;
   const bool short_rows = program.facts.holds(sym::le(n, int64_t{0xffffffff}));
-  const bool selects = !sort && !program.facts.holds(sym::gt(4 * k, n));
+  const bool selects = !at.all && !program.facts.holds(sym::gt(4 * k, n));
   const bool orders = !selects || !program.facts.holds(sym::le(4 * k, n));
   const std::string x = text.pointer(call.reads[0]), values = text.pointer(call.writes[0]),
                     indices = text.pointer(call.writes[1]);
@@ -125,10 +132,9 @@ void print_sort(KernelText& text, const loop::Program& program, const loop::Call
   text.line(
       "const auto before = [](Pair p, Pair q) { return p.key < q.key || (p.key == q.key && p.index < "
       "q.index); };");
-  text.line(cat("const int64_t n = ", text.size(n), ", inner = ", text.size(call.arguments[2]),
+  text.line(cat("const int64_t n = ", text.size(n), ", inner = ", text.size(at.inner),
                 ", kept = ", text.size(k), ";"));
-  text.line(
-      cat("const Key flip = ", text.size(call.arguments[sort ? 3 : 4]), " ? ", key.everything(), " : 0;"));
+  text.line(cat("const Key flip = ", text.size(at.descending), " ? ", key.everything(), " : 0;"));
   text.line(cat("Place* places = (Place*)", counts, ";"));
   text.open(tasks);
   text.line(

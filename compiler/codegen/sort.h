@@ -7,6 +7,13 @@
 
 namespace stridec::codegen {
 
+// The arguments of either routine: the first `kept` elements of each row of n, in order.
+struct SortArguments {
+  explicit SortArguments(const loop::Call& call);
+  bool all;  // sort: kept is n
+  sym::Expr n, inner, kept, descending;
+};
+
 // One row per task, as pairs of key and index: an LSD radix sort (stable), or a heap selection if at most a
 // quarter of the row is kept. Equal elements keep their order in both directions. `tasks` is
 // the head of the loop over a variable `task`, of arguments[0] * arguments[2] tasks.

@@ -1,5 +1,8 @@
 #include "compiler/codegen/cpu/routine.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/sha256.h"
@@ -9,7 +12,6 @@
 #include "compiler/codegen/nms.h"
 #include "compiler/codegen/sort.h"
 #include "compiler/codegen/user_kernel.h"
-#include "compiler/loop/library.h"
 #include "compiler/loop/user_kernel.h"
 #include "compiler/sym/guard.h"
 
@@ -56,21 +58,49 @@ Kernel mersenne_uniform(const loop::Program& program, const loop::Call& call, co
   return text.finish(1, 1);
 }
 
-// Calls runtime/image, which is linked only if this text refers to it.
-Kernel image(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
-  KernelText text(program, target);
+// Declares a function of runtime/image, which is linked only if this text refers to it. Returns its call.
+std::string print_image(KernelText& text, const loop::Call& call, const char* parameters) {
   const std::string bytes = text.pointer(call.reads[0]), to = text.pointer(call.writes[0]);
   std::string sizes;
   for (sym::Expr argument : call.arguments) sizes += cat(", ", text.size(argument));
-  const bool decode = call.routine == "image_decode";
-  text.line(cat(
-      "int stridec_", call.routine,
-      decode ? "(const void*, int64_t, int64_t, int64_t, int, void*)" : "(const void*, int64_t, int64_t*)",
-      " __asm__(\"stridec_", call.routine, "\") __attribute__((visibility(\"hidden\")));"));
-  const std::string run = cat("stridec_", call.routine, "(", bytes, sizes, ", ", to, ")");
-  text.line(cat("if (begin < end) ", decode ? cat(text.pointer(call.writes[1]), "[0] = ", run, " == 0") : run,
-                ";"));
+  text.line(cat("int stridec_", call.routine, parameters, " __asm__(\"stridec_", call.routine,
+                "\") __attribute__((visibility(\"hidden\")));"));
+  return cat("stridec_", call.routine, "(", bytes, sizes, ", ", to, ")");
+}
+
+Kernel image_size(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  KernelText text(program, target);
+  const std::string run = print_image(text, call, "(const void*, int64_t, int64_t*)");
+  text.line(cat("if (begin < end) ", run, ";"));
   return text.finish(1, 1);
+}
+
+Kernel image_decode(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  KernelText text(program, target);
+  const std::string run = print_image(text, call, "(const void*, int64_t, int64_t, int64_t, int, void*)");
+  text.line(cat("if (begin < end) ", text.pointer(call.writes[1]), "[0] = ", run, " == 0;"));
+  return text.finish(1, 1);
+}
+
+Kernel suppress(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  KernelText text(program, target);
+  print_ranges(text, [&] { print_suppress(text, call, kTaskLoop); });
+  return text.finish(call.arguments[0], 1);
+}
+
+Kernel fourier(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  const sym::Expr rows = call.arguments[0];
+  const int lanes =
+      program.facts.holds(sym::le(rows, 1)) ? 1 : target.lanes(byte_size(program[call.reads[0]].dtype));
+  KernelText text(program, target);
+  print_ranges(text, [&] { print_fourier(text, program, call, kTaskLoop, lanes); });
+  return text.finish(sym::ceildiv(rows, lanes), 1);
+}
+
+Kernel sort(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  KernelText text(program, target);
+  print_ranges(text, [&] { print_sort(text, program, call, kTaskLoop); });
+  return text.finish(call.arguments[0] * call.arguments[2], 1);
 }
 
 // The user's function is in a unit of its own, in C. One call computes all, or a range of the parallel
@@ -130,31 +160,25 @@ Kernel user(const loop::Program& program, const loop::Call& call, const CpuTarge
   return kernel;
 }
 
+constexpr Routine kRoutines[] = {
+    {"sort", sort},
+    {"topk", sort},
+    {"suppress", suppress},
+    {"fourier", fourier},
+    {"image_size", image_size},
+    {"image_decode", image_decode},
+    {"mersenne_uniform", mersenne_uniform},
+};
+
 }  // namespace
 
+std::span<const Routine> routines() { return kRoutines; }
+
 Kernel emit_routine(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
-  if (call.routine == "mersenne_uniform") return mersenne_uniform(program, call, target);
-  if (call.routine == "image_size" || call.routine == "image_decode") return image(program, call, target);
-  if (call.routine == "suppress") {
-    KernelText text(program, target);
-    print_ranges(text, [&] { print_suppress(text, call, kTaskLoop); });
-    return text.finish(call.arguments[0], 1);
-  }
-  if (call.routine == "fourier") {
-    const sym::Expr rows = call.arguments[0];
-    const int lanes =
-        program.facts.holds(sym::le(rows, 1)) ? 1 : target.lanes(byte_size(program[call.reads[0]].dtype));
-    KernelText text(program, target);
-    print_ranges(text, [&] { print_fourier(text, program, call, kTaskLoop, lanes); });
-    return text.finish(sym::ceildiv(rows, lanes), 1);
-  }
   if (loop::find_user_kernel(call.routine)) return user(program, call, target);
-  const bool sort = call.routine == "sort";
-  if (!sort && call.routine != "topk")
-    fail(ErrorKind::kUnsupported, "no-routine", cat("the CPU backend has no routine '", call.routine, "'"));
-  KernelText text(program, target);
-  print_ranges(text, [&] { print_sort(text, program, call, kTaskLoop); });
-  return text.finish(call.arguments[0] * call.arguments[2], 1);
+  const auto found = std::ranges::find(kRoutines, call.routine, &Routine::name);
+  STRIDEC_CHECK(found != std::end(kRoutines), call.routine);
+  return found->emit(program, call, target);
 }
 
 }  // namespace stridec::codegen::cpu

@@ -17,6 +17,7 @@
 // needs). dispatch.cpp picks the emitter.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "compiler/base/gpu_target.h"
@@ -27,7 +28,16 @@ namespace stridec::codegen::cuda {
 
 DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
-// The runtime library's routines (loop/library.def): whether there is a GPU version, and its kernel.
+// A routine of the library; there is one for each row of loop/library.def.
+struct Routine {
+  std::string_view name;
+  // Null if there is no GPU version, for the reason given.
+  DeviceNest (*emit)(const loop::Program& program, const loop::Call& call, const GpuTarget& target);
+  std::string_view reason = {};
+};
+std::span<const Routine> routines();
+
+// Whether the routine, the library's or the user's (loop/user_kernel.h), has a GPU version, and its kernel.
 bool has_routine(std::string_view routine);
 DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, const GpuTarget& target);
 

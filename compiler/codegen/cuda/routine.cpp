@@ -2,7 +2,9 @@
 // index in the workspace. Sorts are stable: equal elements keep their order in either direction. A block
 // sorts short rows in shared memory. For long rows it selects the best few one by one, or finds the last of
 // many digit by digit. A warp selects the best few of a row that fits its registers.
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <vector>
 
 #include "compiler/base/check.h"
@@ -17,11 +19,6 @@
 #include "compiler/loop/user_kernel.h"
 
 namespace stridec::codegen::cuda {
-
-bool has_routine(std::string_view routine) {
-  if (const auto user = loop::find_user_kernel(routine)) return user->cuda.has_value();
-  return routine == "sort" || routine == "topk" || routine == "suppress" || routine == "fourier";
-}
 
 namespace {
 
@@ -38,19 +35,18 @@ struct RowSorter {
   const loop::Program& program;
   const loop::Call& call;
   const GpuTarget& target;
-  const bool sort = call.routine == "sort";
   const DType dtype = program[call.reads[0]].dtype;
-  const sym::Expr n = call.arguments[1], kept = sort ? n : call.arguments[3];
+  const SortArguments at{call};
   KernelText text{program, kCudaText};
 
   sym::Expr rows() const { return call.arguments[0] * call.arguments[2]; }
 
   // Opens the loop over rows; `teams` thread groups of a block have one row each.
   void open_rows(int teams = 1) {
-    text.line(cat("const int64_t n = ", text.size(n), ", inner = ", text.size(call.arguments[2]),
-                  ", kept = ", text.size(kept), ";"));
-    text.line(cat("const u32 flip = ", text.size(call.arguments[sort ? 3 : 4]), " ? ",
-                  sort_key(dtype).everything(), " : 0;"));
+    text.line(cat("const int64_t n = ", text.size(at.n), ", inner = ", text.size(at.inner),
+                  ", kept = ", text.size(at.kept), ";"));
+    text.line(
+        cat("const u32 flip = ", text.size(at.descending), " ? ", sort_key(dtype).everything(), " : 0;"));
     const std::string step = teams == 1 ? "gridDim.x" : cat("gridDim.x * (int64_t)", teams);
     text.open(cat("for (int64_t row = blockIdx.x",
                   teams == 1 ? "" : cat(" * (int64_t)", teams, " + threadIdx.x / 32"), "; row < ",
@@ -250,20 +246,15 @@ struct RowSorter {
   }
 };
 
-// One thread per row, for rows of any length.
-DeviceKernel emit_tasks(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
-  const bool suppresses = call.routine == "suppress", fourier = call.routine == "fourier";
+// One thread per row, for rows of any length. print(text, loop) prints the rows' computation in the loop.
+template <class Print>
+DeviceKernel emit_tasks(const loop::Program& program, sym::Expr rows, const GpuTarget& target,
+                        Print&& print) {
   KernelText text(program, kCudaText);
-  const sym::Expr rows = suppresses || fourier ? call.arguments[0] : call.arguments[0] * call.arguments[2];
   const std::string tasks = text.size(rows);
   const std::string loop = cat("for (int64_t task = blockIdx.x * (int64_t)64 + threadIdx.x; task < ", tasks,
                                "; task += gridDim.x * (int64_t)64)");
-  if (suppresses)
-    print_suppress(text, call, loop);
-  else if (fourier)
-    print_fourier(text, program, call, loop, 1);
-  else
-    print_sort(text, program, call, loop);
+  print(text, loop);
   const sym::Expr blocks = sym::min(sym::ceildiv(rows, 64), 4 * target.multiprocessors);
   Geometry geometry{.grid = {blocks, 1, 1}, .threads = 64};
   geometry.waits = target.dependent_launch;
@@ -296,37 +287,81 @@ DeviceKernel emit_user(const loop::Program& program, const loop::Call& call, con
   return finish(text, std::move(geometry), made.declarations);
 }
 
-}  // namespace
-
-DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
-  STRIDEC_CHECK(has_routine(call.routine), call.routine);
-  if (const auto user = loop::find_user_kernel(call.routine))
-    return only(emit_user(program, call, *user, target));
+DeviceNest emit_sort(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
   DeviceNest out;
-  const bool sort = call.routine == "sort";
   const auto add = [&](const std::vector<sym::Expr>& conditions, const std::function<DeviceKernel()>& emit) {
     const sym::Expr condition = sym::simplify(sym::logical_and(conditions), program.facts);
     if (condition.is_const(0) || out.is_complete()) return;
     out.choices.push_back({condition, {}, {}});
     out.choices.back().launches.push_back(emit());
   };
-  if ((sort || call.routine == "topk") && sort_key(program[call.reads[0]].dtype).bytes <= 4) {
+  if (sort_key(program[call.reads[0]].dtype).bytes <= 4) {
     const auto emit = [&](DeviceKernel (RowSorter::*kernel)()) {
       return [&, kernel] { return (RowSorter{program, call, target}.*kernel)(); };
     };
-    const sym::Expr n = call.arguments[1], kept = sort ? n : call.arguments[3];
+    const SortArguments at(call);
+    const sym::Expr n = at.n, kept = at.kept;
     const sym::Expr fits = sym::lt(n, int64_t{1} << 32), some = sym::ge(kept, 1);
-    if (!sort) add({sym::le(n, kOwn * 32), sym::le(kept, kFewBest)}, emit(&RowSorter::emit_own));
+    if (!at.all) add({sym::le(n, kOwn * 32), sym::le(kept, kFewBest)}, emit(&RowSorter::emit_own));
     // A few results of a long row are found faster than the row is sorted.
     add({sym::le(n, kSorted), sym::logical_or({{sym::le(n, kSorted / 4), sym::gt(4 * kept, n)}})},
         emit(&RowSorter::emit_sort));
-    if (!sort) {
+    if (!at.all) {
       add({sym::le(kept, kSelected), fits}, emit(&RowSorter::emit_selection));
       add({sym::le(kept, kDigits), some, fits}, emit(&RowSorter::emit_digits));
     }
   }
-  add({}, [&] { return emit_tasks(program, call, target); });
+  add({}, [&] {
+    return emit_tasks(
+        program, call.arguments[0] * call.arguments[2], target,
+        [&](KernelText& text, const std::string& loop) { print_sort(text, program, call, loop); });
+  });
   return out;
+}
+
+DeviceNest emit_suppress(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
+  return only(emit_tasks(program, call.arguments[0], target, [&](KernelText& text, const std::string& loop) {
+    print_suppress(text, call, loop);
+  }));
+}
+
+DeviceNest emit_fourier(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
+  return only(emit_tasks(program, call.arguments[0], target, [&](KernelText& text, const std::string& loop) {
+    print_fourier(text, program, call, loop, 1);
+  }));
+}
+
+constexpr const char* kHostCodecs = "the codecs of runtime/image are functions of the host";
+constexpr Routine kRoutines[] = {
+    {"sort", emit_sort},
+    {"topk", emit_sort},
+    {"suppress", emit_suppress},
+    {"fourier", emit_fourier},
+    {"image_size", nullptr, kHostCodecs},
+    {"image_decode", nullptr, kHostCodecs},
+    {"mersenne_uniform", nullptr, "each number of the stream depends on those before it"},
+};
+
+const Routine* find_routine(std::string_view name) {
+  const auto found = std::ranges::find(kRoutines, name, &Routine::name);
+  return found == std::end(kRoutines) ? nullptr : found;
+}
+
+}  // namespace
+
+std::span<const Routine> routines() { return kRoutines; }
+
+bool has_routine(std::string_view routine) {
+  if (const auto user = loop::find_user_kernel(routine)) return user->cuda.has_value();
+  const Routine* found = find_routine(routine);
+  return found && found->emit;
+}
+
+DeviceNest emit_routine(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
+  STRIDEC_CHECK(has_routine(call.routine), call.routine);
+  if (const auto user = loop::find_user_kernel(call.routine))
+    return only(emit_user(program, call, *user, target));
+  return find_routine(call.routine)->emit(program, call, target);
 }
 
 }  // namespace stridec::codegen::cuda

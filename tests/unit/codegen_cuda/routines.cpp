@@ -1,15 +1,34 @@
 // Library routines as GPU kernels.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/base/text.h"
+#include "compiler/codegen/cpu/routine.h"
 #include "compiler/codegen/cuda/emit.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/loop/library.h"
 #include "compiler/loop/text.h"
 #include "tests/support/emulate.h"
 
 using namespace stridec;
+
+TEST_CASE("each routine has a reference, a CPU kernel, and a GPU kernel or the reason why not") {
+  for (const loop::LibraryRoutine& routine : loop::library_routines()) {
+    CAPTURE(routine.name);
+    CHECK((routine.run != nullptr));
+    const auto cpu = std::ranges::find(codegen::cpu::routines(), routine.name, &codegen::cpu::Routine::name);
+    REQUIRE(cpu != codegen::cpu::routines().end());
+    CHECK((cpu->emit != nullptr));
+    const auto cuda =
+        std::ranges::find(codegen::cuda::routines(), routine.name, &codegen::cuda::Routine::name);
+    REQUIRE(cuda != codegen::cuda::routines().end());
+    CHECK((cuda->emit != nullptr) == cuda->reason.empty());
+  }
+  CHECK(codegen::cpu::routines().size() == loop::library_routines().size());
+  CHECK(codegen::cuda::routines().size() == loop::library_routines().size());
+}
 
 TEST_CASE("a launch passes the workspace that its kernel has, whatever the sizes") {
   for (const char* n : {"0", "6", "n"}) {
