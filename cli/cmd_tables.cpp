@@ -20,6 +20,7 @@
 #include "compiler/extend/user_operator.h"
 #include "compiler/frontend/import.h"
 #include "compiler/frontend/pytorch_operators.h"
+#include "compiler/ops/call.h"
 #include "compiler/ops/op_table.h"
 #include "compiler/passes/autocast.h"
 #include "compiler/pipeline.h"
@@ -225,12 +226,16 @@ std::function<int()> declare_gradients(CLI::App& app, const Globals& globals) {
   return [&globals, wanted] {
     Rows rows = {{"operation", "gradient", "note"}};
     std::vector<std::string> names;
+    const auto add = [&](std::string_view name, const ops::Gradient& gradient) {
+      names.emplace_back(name);
+      if (!wanted->empty() && std::ranges::count(*wanted, name) == 0) return;
+      rows.push_back({names.back(), gradient.formula(), gradient.note()});
+    };
     for (int kind = 0; kind < graph::kOpCount; ++kind) {
       const auto op = static_cast<graph::OpKind>(kind);
-      const ops::Gradient& gradient = ops::op_def(op).gradient;
-      names.emplace_back(graph::name(op));
-      if (!wanted->empty() && std::ranges::count(*wanted, names.back()) == 0) continue;
-      rows.push_back({names.back(), gradient.formula(), gradient.note()});
+      add(graph::name(op), ops::op_def(op).gradient);
+      if (op == graph::OpKind::kCall)
+        for (const ops::CallDef& each : ops::call_defs()) add(each.routine, each.gradient);
     }
     for (const std::string& name : *wanted)
       if (std::ranges::count(names, name) == 0)

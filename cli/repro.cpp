@@ -76,7 +76,7 @@ std::vector<std::string> repro_files(const std::string& folder) {
 
 Json difference_json(const graph::Graph& graph, const FirstDifference& found) {
   const graph::Node& node = graph[found.node];
-  Json json = {{"node", node.origin}, {"op", graph::name(node.kind)}, {"inputs", Json::array()}};
+  Json json = {{"node", node.origin}, {"op", graph::name(node)}, {"inputs", Json::array()}};
   for (const graph::ValueId input : node.inputs) {
     const auto value = found.values.find(input);
     Json row = {{"name", graph[input].name}, {"declared", graph::to_string(graph[input].type)}};

@@ -104,7 +104,7 @@ std::string wrong_elements(const Graph& was, const Graph& is) {
         const bool known = i < inferred.elements.size() && inferred.elements[i];
         if (known ? !may_be_equal(builder, *inferred.elements[i], *given)
                   : std::ranges::count(bound, *given) == 0)
-          return cat("the elements of a ", graph::name(node.kind), " do not follow from its operands");
+          return cat("the elements of a ", graph::name(node), " do not follow from its operands");
       }
     }
   }

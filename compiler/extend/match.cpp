@@ -28,7 +28,7 @@ std::string Matcher::shown(ValueId value) const {
   const NodeId producer = b_.graph()[value].producer;
   if (!b_.graph()[value].name.empty()) return cat("'", b_.graph()[value].name, "'");
   if (!producer.valid()) return "a parameter";
-  return cat("the result of ", graph::name(b_.graph()[producer].kind));
+  return cat("the result of ", graph::name(b_.graph()[producer]));
 }
 
 bool Matcher::fail(const State& state, const std::string& reason) {

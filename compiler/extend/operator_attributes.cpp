@@ -1,5 +1,7 @@
 #include "compiler/extend/operator_attributes.h"
 
+#include "compiler/ops/call.h"
+
 namespace stridec::extend {
 
 std::vector<std::string_view> attributes_of(graph::OpKind kind) {
@@ -50,10 +52,14 @@ std::vector<std::string_view> attributes_of(graph::OpKind kind) {
               "roi_q",     "extrapolation", "in_sizes", "exclude_outside", "sparse"};
     case kSort: return {"dim", "descending"};
     case kTopK: return {"dim", "k", "largest", "sorted"};
-    case kFourier: return {"backward"};
     case kSearchSorted: return {"right"};
     case kTreeWalk: return {"depth", "feature_at", "equal", "missing"};
-    case kImageDecode: return {"height", "width", "format"};
+    case kCall: {
+      std::vector<std::string_view> all = {"routine"};
+      for (const ops::CallDef& each : ops::call_defs())
+        all.insert(all.end(), each.attributes.begin(), each.attributes.end());
+      return all;
+    }
     default: return {};
   }
 }

@@ -164,7 +164,7 @@ class Rewriter {
     if (why.depth < 2 && !single) return;
     ++effect.missed;
     const Node& node = graph_[root];
-    RuleEffect::NearMiss miss{.node = node.origin.empty() ? std::string(graph::name(node.kind)) : node.origin,
+    RuleEffect::NearMiss miss{.node = node.origin.empty() ? std::string(graph::name(node)) : node.origin,
                               .reason = why.reason,
                               .depth = why.depth};
     effect.near_misses.push_back(std::move(miss));

@@ -62,7 +62,7 @@ ModelFacts facts_of(const onnx::Model& model) {
 ModelFacts facts_of(const graph::Graph& graph) {
   ModelFacts facts;
   for (const graph::Node& node : graph.nodes)
-    if (node.kind != graph::OpKind::kConstant) ++facts.operators[std::string(graph::name(node.kind))];
+    if (node.kind != graph::OpKind::kConstant) ++facts.operators[std::string(graph::name(node))];
   for (const graph::Value& value : graph.values)
     if (value.data) {
       facts.parameter_bytes += value.data->size;

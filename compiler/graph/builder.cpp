@@ -248,7 +248,7 @@ std::vector<ValueId> Builder::append(Node node, std::vector<Type> types, bool to
 void Builder::explain(Error& error, const Node& node) const {
   if (error.diagnostic.kind == ErrorKind::kInternal || !error.diagnostic.where.node.empty()) return;
   error.diagnostic.where.node = origin_;
-  if (error.diagnostic.where.op.empty()) error.diagnostic.where.op = std::string(graph::name(node.kind));
+  if (error.diagnostic.where.op.empty()) error.diagnostic.where.op = std::string(graph::name(node));
   for (ValueId input : node.inputs)
     if (input.valid())
       error.diagnostic.notes.push_back(

@@ -21,6 +21,12 @@ constexpr std::string_view kOpNames[] = {
 
 std::string_view name(OpKind kind) { return kOpNames[static_cast<int>(kind)]; }
 
+std::string_view name(const Node& node) {
+  const AttributeValue* routine = node.kind == OpKind::kCall ? node.attributes.find("routine") : nullptr;
+  const auto* text = routine ? std::get_if<std::string>(routine) : nullptr;
+  return text ? std::string_view(*text) : name(node.kind);
+}
+
 std::optional<OpKind> parse_op(std::string_view name) {
   for (int i = 0; i < kOpCount; ++i)
     if (kOpNames[i] == name) return static_cast<OpKind>(i);

@@ -131,6 +131,9 @@ struct Node {
   std::string origin;
 };
 
+// What people call the operation: its kind, or the routine of a call.
+std::string_view name(const Node& node);
+
 // A symbol of the model and the input dim that determines it; input < 0: bound during the run.
 struct Symbol {
   sym::Expr var;

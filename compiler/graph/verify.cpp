@@ -119,7 +119,7 @@ class Verifier {
         continue;
       }
       const Node& node = graph_[id];
-      const std::string what = cat("node ", id.value, " (", name(node.kind), ")");
+      const std::string what = cat("node ", id.value, " (", name(node), ")");
       for (ValueId input : node.inputs) use(input, what);
       for (const auto& [key, value] : node.attributes.items()) {
         if (const auto* e = std::get_if<sym::Expr>(&value)) exprs({*e}, what);
@@ -198,7 +198,7 @@ struct Retyper {
   }
 
   void check(const Graph& graph, const Node& node, NodeId id) {
-    const std::string what = cat("node ", id.value, " (", name(node.kind), ")");
+    const std::string what = cat("node ", id.value, " (", name(node), ")");
     std::vector<Type> types;
     try {
       types = shapes.fns[static_cast<int>(node.kind)](builder, node).types;

@@ -1,52 +1,16 @@
-// The discrete Fourier transform: a library routine, and Bluestein's algorithm for lengths with large prime
-// factors.
+// The discrete Fourier transform: calls of a library routine, and Bluestein's algorithm for lengths with
+// large prime factors.
 #include <numbers>
 
-#include "compiler/base/text.h"
-#include "compiler/ops/gradient.h"
-#include "compiler/ops/lowering.h"
+#include "compiler/ops/call.h"
+#include "compiler/ops/helpers.h"
 #include "compiler/ops/nodes.h"
-#include "compiler/ops/op_table.h"
-#include "compiler/ops/shapes.h"
 
 namespace stridec::ops {
 
+using graph::OpKind;
+
 namespace {
-
-Inferred fourier_shape(Builder& b, const Node& node) {
-  expect_inputs(node, 2, 2);
-  const Type &x = b.type(node.inputs[0]), &waves = b.type(node.inputs[1]);
-  if ((x.dtype != DType::kF32 && x.dtype != DType::kF64) || waves.dtype != x.dtype)
-    does_not_fit("fourier: signal and waves are both f32 or both f64");
-  const size_t rank = x.shape.size();
-  if (rank < 2 || waves.shape.size() != 2) does_not_fit("fourier: a signal [..., n, 2] and waves [n, 2]");
-  for (size_t d : {0, 1})
-    b.require(sym::eq(x.shape[rank - 2 + d], waves.shape[d]), "fourier: a signal of {0} and waves of {1}",
-              {x.shape[rank - 2 + d], waves.shape[d]});
-  b.require(sym::eq(waves.shape[1], 2), "fourier: a complex number has {0} parts instead of 2",
-            {waves.shape[1]});
-  return {{x}, {}};
-}
-
-// fourier: x, waves -> y; rows, n, backward
-void fourier_lower(Lowering& l, const Node& node) {
-  loop::Call call{.routine = "fourier", .reads = {}, .writes = {}, .arguments = {}, .nodes = {}};
-  for (ValueId input : node.inputs)
-    call.reads.push_back(l.materialise(l.view(input), "fourier_input").buffer);
-  const loop::View to = l.define(node.outputs[0]);
-  call.writes = {to.buffer};
-  const size_t rank = to.shape.size();
-  call.arguments = {sym::product({to.shape.data(), rank - 2}), to.shape[rank - 2],
-                    node.attributes.integer("backward")};
-  if (!node.origin.empty()) call.nodes.push_back(node.origin);
-  l.steps().push_back({std::move(call)});
-}
-
-// The matrix is symmetric, so its adjoint is its conjugate, which is the transform in the other direction.
-Ids fourier_gradient(Builder& b, const Node& node, const Ids& outputs) {
-  return {b.add1(OpKind::kFourier, {outputs[0], node.inputs[1]},
-                 {{"backward", 1 - node.attributes.integer("backward")}})};
-}
 
 // e^(2 pi i k / n) as [..., 2] for k in [0, n). Angles are reduced to at most pi / 4, so that values of 0, 1
 // and -1 are exact and mirrored angles give equal values.
@@ -72,7 +36,7 @@ Term composite_fourier(Term x, bool backward) {
   Builder& b = x.builder();
   const sym::Expr n = x.dim(x.rank() - 2);
   const Term waves = turns(all_indices(b, n), n, x.dtype());
-  return {b, b.add1(OpKind::kFourier, {x, waves}, {{"backward", int64_t{backward}}})};
+  return {b, add_call(b, "fourier", {x, waves}, {{"backward", int64_t{backward}}})[0]};
 }
 
 // Relative cost, and the smallest length of at least n with no prime factor above 11, as in pocketfft.
@@ -125,10 +89,6 @@ Term chirp_fourier(Term x, int64_t n, int64_t longer, bool backward) {
 }
 
 }  // namespace
-
-const OpDef def_kFourier{
-    fourier_shape, fourier_lower,
-    Gradient::by(fourier_gradient, "x: fourier(g) of the other direction", "waves are constants")};
 
 Term fourier(Term x, bool backward) {
   if (const auto n = sym::as_const(x.builder().simplify(x.dim(x.rank() - 2))); n && *n >= 50) {

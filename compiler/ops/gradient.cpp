@@ -20,7 +20,7 @@ using graph::ValueId;
 
 void no_gradient(const Node& node, const std::string& why) {
   fail(ErrorKind::kUnsupported, "no-gradient",
-       cat("the gradient of ", graph::name(node.kind), " is not supported", why.empty() ? "" : ": ", why),
+       cat("the gradient of ", graph::name(node), " is not supported", why.empty() ? "" : ": ", why),
        "freeze the parameters before it, or stop the gradient there");
 }
 
@@ -168,7 +168,7 @@ Ids Backward::apply(const Node& node, const Ids& outputs, const Ids& wanted) {
     if (error.diagnostic.code != kNoGradient) throw;
     Diagnostic& d = error.diagnostic;
     d.where.node = node.origin;
-    d.where.op = std::string(graph::name(node.kind));
+    d.where.op = std::string(graph::name(node));
     obstacles_.push_back(d);
     Ids out;  // the walk continues, to find all obstacles
     for (ValueId v : wanted) out.push_back(zeros_like(builder_, v).id());

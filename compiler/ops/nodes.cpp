@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "compiler/ops/call.h"
+
 namespace stridec::ops {
 
 using graph::OpKind;
@@ -123,6 +125,13 @@ Term random_uniform(Builder& b, const Shape& shape, DType dtype, int64_t seed, c
   graph::Attributes attributes{{"shape", shape}, {"dtype", dtype}, {"seed", seed}};
   if (!generator.empty()) attributes.set("generator", generator);
   return {b, b.add1(OpKind::kRandomUniform, {}, std::move(attributes))};
+}
+
+// ---- routines ----
+
+Term suppress(Term corners, Term eligible, Term most, Term overlap) {
+  Builder& b = corners.builder();
+  return {b, add_call(b, "suppress", {corners, eligible, most, overlap})[0]};
 }
 
 }  // namespace stridec::ops

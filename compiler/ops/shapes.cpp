@@ -98,9 +98,9 @@ void does_not_fit(const std::string& message) { fail(ErrorKind::kDoesNotFit, "do
 
 void expect_inputs(const Node& node, size_t low, size_t high) {
   STRIDEC_CHECK(node.inputs.size() >= low && node.inputs.size() <= high,
-                cat(graph::name(node.kind), " with ", node.inputs.size(), " inputs"));
+                cat(graph::name(node), " with ", node.inputs.size(), " inputs"));
   for (ValueId input : node.inputs)
-    STRIDEC_CHECK(input.valid(), cat("an absent input of ", graph::name(node.kind)));
+    STRIDEC_CHECK(input.valid(), cat("an absent input of ", graph::name(node)));
 }
 
 void expect_same_dtype(Builder& builder, const Node& node, size_t a, size_t b) {

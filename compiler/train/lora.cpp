@@ -82,7 +82,7 @@ class Tracer {
         case OpKind::kCast: visit(node.outputs[0], dims); break;
         case OpKind::kDotGeneral: product(id, value, dims); break;
         case OpKind::kConv: convolution(id, value, dims); break;
-        default: why_ = cat(graph::name(node.kind), " reads it (", node.origin, ")");
+        default: why_ = cat(graph::name(node), " reads it (", node.origin, ")");
       }
     }
   }

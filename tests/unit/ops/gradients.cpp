@@ -8,6 +8,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/ops/call.h"
 #include "compiler/ops/composite/activations.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/normalization.h"
@@ -131,11 +132,10 @@ TEST_CASE("gradients: views") {
     const Term y = permute(x, {2, 0, 1});
     return reshape(y, {count(y.shape())}).id();
   });
-  check_gradient("expand", {numbers({3, 1})},
-                 [](Builder& b, const std::vector<ValueId>& in) {
-                   return expand(Term(b, in[0]), {2, 3, 4}).id();
-                 },
-                 {.fixed = {0}});
+  check_gradient(
+      "expand", {numbers({3, 1})},
+      [](Builder& b, const std::vector<ValueId>& in) { return expand(Term(b, in[0]), {2, 3, 4}).id(); },
+      {.fixed = {0}});
   for (int64_t step : {1, 2, 3, -1, -2})
     check_gradient(cat("slice by ", step), {numbers({3, 7})},
                    [&](Builder& b, const std::vector<ValueId>& in) {
@@ -164,18 +164,16 @@ TEST_CASE("gradients: views") {
                    [&](Builder& b, const std::vector<ValueId>& in) {
                      return ops::pad(b, in[0], {2, 0}, {1, 0}, std::nullopt, mode);
                    });
-  check_gradient("pad and cut", {numbers({3, 4}), numbers({})},
-                 [](Builder& b, const std::vector<ValueId>& in) {
-                   return ops::pad(b, in[0], {1, -1}, {0, 2}, in[1]);
-                 });
+  check_gradient(
+      "pad and cut", {numbers({3, 4}), numbers({})},
+      [](Builder& b, const std::vector<ValueId>& in) { return ops::pad(b, in[0], {1, -1}, {0, 2}, in[1]); });
   check_gradient("pieces in another order", {numbers({5, 3})},
                  [](Builder& b, const std::vector<ValueId>& in) {
                    return ops::concat(b, {ops::slice(b, in[0], 0, 2, 3), ops::slice(b, in[0], 0, 0, 2)}, 0);
                  });
-  check_gradient("concat", {numbers({2, 3}), numbers({2, 1}, 2)},
-                 [](Builder& b, const std::vector<ValueId>& in) {
-                   return ops::concat(b, {in[0], in[1], in[0]}, 1);
-                 });
+  check_gradient(
+      "concat", {numbers({2, 3}), numbers({2, 1}, 2)},
+      [](Builder& b, const std::vector<ValueId>& in) { return ops::concat(b, {in[0], in[1], in[0]}, 1); });
 }
 
 TEST_CASE("gradients: indices") {
@@ -419,13 +417,25 @@ TEST_CASE("gradients: what is used twice, what is not, what cannot be") {
 }
 
 TEST_CASE("gradients: every row states its own") {
-  for (int kind = 0; kind < graph::kOpCount; ++kind) {
-    const Gradient& gradient = op_def(static_cast<OpKind>(kind)).gradient;
-    INFO(graph::name(static_cast<OpKind>(kind)));
+  const auto states = [](std::string_view name, const Gradient& gradient) {
+    INFO(name);
     CHECK(std::string(gradient.formula()) != "");
     CHECK((gradient.is_zero() || gradient.rule() || gradient.region_rule()));
     if (gradient.is_zero()) CHECK(std::string(gradient.note()) != "");
-  }
+  };
+  for (int kind = 0; kind < graph::kOpCount; ++kind)
+    states(graph::name(static_cast<OpKind>(kind)), op_def(static_cast<OpKind>(kind)).gradient);
+  for (const CallDef& call : call_defs()) states(call.routine, call.gradient);
+}
+
+TEST_CASE("gradients: a routine without one stops them, as an operation does") {
+  graph::Graph g;
+  Builder b(g, shape_table());
+  const Term corners(b, b.input("corners", {DType::kF32, {1, 4, 3}}));
+  const Term eligible = equal(slice(corners, 1, 0, 1), slice(corners, 1, 1, 1));
+  const Term kept = suppress(corners, reshape(eligible, {1, 3}), filled(b, {}, DType::kI64, 2),
+                             filled(b, {}, DType::kF32, 0.5));
+  CHECK_FALSE(gradients(b, reduce_sum(cast(kept, DType::kF32), {0, 1}), {corners})[0].valid());
 }
 
 TEST_CASE("gradients: a stopped maximum leaves no trace") {

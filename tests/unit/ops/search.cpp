@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "compiler/ops/call.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/linear_algebra.h"
 #include "compiler/ops/helpers.h"
@@ -130,8 +131,7 @@ TEST_CASE("suppression keeps what overlaps no kept box before it") {
     check({.name = "suppress",
            .inputs = {corners, tensor(DType::kBool, {2, 4}, eligible), tensor(DType::kI64, {}, {most}),
                       tensor(DType::kF32, {}, {overlap})},
-           .build = [](Builder& b,
-                       const Ids& in) { return b.add(OpKind::kSuppress, {in[0], in[1], in[2], in[3]}); },
+           .build = [](Builder& b, const Ids& in) { return ops::add_call(b, "suppress", in); },
            .expected = {tensor(DType::kBool, {2, 4}, expected)}});
   };
   kept({1, 1, 1, 1, 1, 1, 1, 1}, 9, 0.5, {1, 0, 1, 0, 1, 0, 1, 0});
