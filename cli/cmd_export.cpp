@@ -17,7 +17,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
-#include "compiler/frontend/onnx/mapped_file.h"
+#include "compiler/frontend/common/mapped_file.h"
 #include "compiler/frontend/onnx/weight_editor.h"
 #include "compiler/train/train.h"
 
@@ -53,7 +53,7 @@ void check_files(const ExportFlags& flags, std::vector<std::string> inputs) {
 
 // PyTorch's formats are zip archives.
 void refuse_archive(const std::string& path) {
-  const auto file = onnx::map_file(path);
+  const auto file = frontend::map_file(path);
   const std::string_view start(reinterpret_cast<const char*>(file->bytes.data()),
                                std::min<size_t>(file->bytes.size(), 4));
   if (start == "PK\x03\x04")

@@ -8,7 +8,7 @@
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/base/zip.h"
-#include "compiler/frontend/onnx/mapped_file.h"
+#include "compiler/frontend/common/mapped_file.h"
 
 namespace stridec::cli {
 namespace {
@@ -20,7 +20,7 @@ constexpr std::string_view kEnding = ".npy";  // of a member
 }
 
 ZipFile open_archive(const std::string& path) {
-  const auto file = onnx::map_file(path);
+  const auto file = frontend::map_file(path);
   try {
     return open_zip({file, reinterpret_cast<const uint8_t*>(file->bytes.data()), file->bytes.size()});
   } catch (const Error& error) {

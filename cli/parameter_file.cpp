@@ -8,7 +8,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
-#include "compiler/frontend/onnx/mapped_file.h"
+#include "compiler/frontend/common/mapped_file.h"
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 
@@ -159,7 +159,7 @@ ParameterFile parse_safetensors(std::string_view file) {
 
 ParameterFile read_parameters(const std::string& path) {
   if (path.ends_with(".onnx")) return of_onnx(path);
-  const auto file = onnx::map_file(path);
+  const auto file = frontend::map_file(path);
   try {
     ParameterFile out =
         parse_safetensors({reinterpret_cast<const char*>(file->bytes.data()), file->bytes.size()});

@@ -8,9 +8,9 @@
 #include "compiler/base/number.h"
 #include "compiler/base/pattern.h"
 #include "compiler/base/text.h"
+#include "compiler/frontend/common/mapped_file.h"
 #include "compiler/frontend/onnx/import.h"
 #include "compiler/frontend/onnx/import_rows.h"
-#include "compiler/frontend/onnx/mapped_file.h"
 #include "compiler/frontend/onnx/read.h"
 #include "compiler/frontend/parameters.h"
 #include "compiler/frontend/pt2/import.h"
@@ -403,7 +403,7 @@ constexpr Format kFormats[] = {
 };
 
 Imported import_any(const std::string& path, const ImportOptions& options) {
-  const auto mapped = onnx::map_file(path);
+  const auto mapped = map_file(path);
   const graph::Data file{.owner = mapped,
                          .bytes = reinterpret_cast<const uint8_t*>(mapped->bytes.data()),
                          .size = mapped->bytes.size()};

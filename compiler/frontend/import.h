@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/frontend/common/operator_info.h"
 #include "compiler/frontend/input_shape.h"
-#include "compiler/frontend/onnx/operator_info.h"
 #include "compiler/frontend/states.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/model_node.h"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "compiler/frontend/onnx/operator_info.h"
+#include "compiler/frontend/common/operator_info.h"
 
 namespace stridec::frontend {
 

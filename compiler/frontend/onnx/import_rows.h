@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/frontend/common/operator_info.h"
 #include "compiler/frontend/onnx/import_context.h"
-#include "compiler/frontend/onnx/operator_info.h"
 
 namespace stridec::onnx {
 

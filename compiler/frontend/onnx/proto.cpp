@@ -153,7 +153,7 @@ Bytes tensor_bytes(const ::onnx::TensorProto& proto, int64_t count, TensorSource
   if (data.size != *needed) {
     const bool empty = data.size == 0 && !has_typed_data(proto);
     if (empty && source.zero_when_missing) {
-      const auto zeros = map_zeros(*needed);
+      const auto zeros = frontend::map_zeros(*needed);
       return {zeros, zeros->bytes.data(), zeros->bytes.size()};
     }
     fail(ErrorKind::kMalformed, empty ? "missing-data" : "tensor-size",

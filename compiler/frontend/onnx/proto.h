@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/onnx/mapped_file.h"
+#include "compiler/frontend/onnx/external_data.h"
 #include "compiler/frontend/onnx/model.h"
 
 namespace onnx {

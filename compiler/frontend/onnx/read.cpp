@@ -2,8 +2,8 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/frontend/onnx/external_data.h"
 #include "compiler/frontend/onnx/inline_functions.h"
-#include "compiler/frontend/onnx/mapped_file.h"
 #include "compiler/frontend/onnx/proto.h"
 #include "compiler/frontend/onnx/protobuf_wire.h"
 #include "compiler/frontend/onnx/schema.h"
@@ -17,7 +17,7 @@ constexpr int64_t kNewestIrVersion = 14;
 
 Model parse(const std::filesystem::path& path, const ReadOptions& options) {
   TensorSource source{
-      .file = map_file(path),
+      .file = frontend::map_file(path),
       .folders =
           options.external_data.empty() ? DataFolders::of_model(path) : DataFolders(options.external_data),
       .zero_when_missing = options.missing_weights_are_zero,

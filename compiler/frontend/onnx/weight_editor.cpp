@@ -201,7 +201,7 @@ struct WeightEditor::File {
 
 WeightEditor::WeightEditor(const std::filesystem::path& path) : file_(std::make_unique<File>()) {
   read_model(path);  // checks it
-  file_->source = {.file = map_file(path), .folders = DataFolders::of_model(path)};
+  file_->source = {.file = frontend::map_file(path), .folders = DataFolders::of_model(path)};
   const auto bytes = file_->source.file->bytes;
   if (bytes.size() > INT32_MAX || !file_->model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     throw Error({.kind = ErrorKind::kOverBudget,

@@ -1,8 +1,7 @@
-#include "compiler/frontend/onnx/mapped_file.h"
+#include "compiler/frontend/onnx/external_data.h"
 
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,25 +14,11 @@
 #include "compiler/base/diagnostic.h"
 
 namespace stridec::onnx {
+
+using frontend::Descriptor;
+using frontend::map_descriptor;
+
 namespace {
-
-struct Descriptor {
-  int fd;
-  explicit Descriptor(int fd) : fd(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
-
-std::shared_ptr<const MappedFile> map_descriptor(int fd, size_t size, const std::string& name) {
-  if (size == 0) return std::make_shared<MappedFile>(nullptr, 0, name);
-  void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (address == MAP_FAILED)
-    fail(ErrorKind::kUnreadable, "unreadable", "cannot map '" + name + "': " + std::strerror(errno));
-  return std::make_shared<MappedFile>(static_cast<const std::byte*>(address), size, name);
-}
 
 [[noreturn]] void refuse(const std::string& location, const std::string& reason) {
   fail(ErrorKind::kMalformed, "external-data", "external data file '" + location + "' " + reason,
@@ -133,23 +118,6 @@ Opened open_data(const DataFolders& folders, const std::string& location) {
 
 }  // namespace
 
-MappedFile::~MappedFile() {
-  if (!bytes.empty()) munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
-}
-
-std::shared_ptr<const MappedFile> map_file(const std::filesystem::path& path) {
-  const std::string name = path.string();
-  Descriptor file(open(name.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status = {};
-  if (file.fd < 0 || fstat(file.fd, &status) != 0)
-    fail(ErrorKind::kUnreadable, "unreadable", "cannot open '" + name + "': " + std::strerror(errno));
-  if (S_ISDIR(status.st_mode))
-    fail(ErrorKind::kUnreadable, "unreadable", "'" + name + "' is a folder", "name the .onnx file in it");
-  if (!S_ISREG(status.st_mode))
-    fail(ErrorKind::kUnreadable, "unreadable", "'" + name + "' is not a regular file");
-  return map_descriptor(file.fd, static_cast<size_t>(status.st_size), name);
-}
-
 DataFolders::DataFolders(std::filesystem::path folder) : given(std::move(folder)) {
   std::error_code error;
   real = std::filesystem::canonical(given.empty() ? "." : given, error);
@@ -190,15 +158,6 @@ std::shared_ptr<const MappedFile> map_beneath(const DataFolders& folders, const 
   if (!S_ISREG(status.st_mode)) refuse(location, "is not a regular file");
   if (status.st_nlink > 1) refuse(location, "has another name too (a hard link)");
   return map_descriptor(file.fd, static_cast<size_t>(status.st_size), opened.path.string());
-}
-
-std::shared_ptr<const MappedFile> map_zeros(size_t size) {
-  if (size == 0) return std::make_shared<MappedFile>(nullptr, 0);
-  void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED)
-    fail(ErrorKind::kOverBudget, "tensor-size",
-         "there is no address space for a tensor of " + std::to_string(size) + " bytes");
-  return std::make_shared<MappedFile>(static_cast<const std::byte*>(address), size);
 }
 
 }  // namespace stridec::onnx
