@@ -72,15 +72,8 @@ COMPUTES = {
     "contrib_misc": (1, "the root of a distance"),
     "contrib_quantized": (3, "one primitive between dequantising and quantising"),
     "control_flow": (1, "the empty result of a loop that never runs"),
-    "fixed_input": (1, "binds a symbol to an input's value"),
     "import_context": (2, "clamps sizes that the run decides"),
-    "ml": (23, "encoders of labels, which may be strings: a representation of this frontend"),
-    "ml_maps": (14, "maps are a representation of this frontend"),
-    "ml_svm": (7, "onnxruntime's labels and scores of two classes"),
-    "ml_trees": (7, "onnxruntime's labels and scores of two classes"),
     "pointwise": (21, "rows that are one primitive each"),
-    "string_ops": (80, "strings are a representation of this frontend"),
-    "strings": (8, "strings are a representation of this frontend"),
 }
 COMPUTATION = re.compile(
     r"\badd1?\(\s*OpKind|\bapply\(|(?<!sym::)(?<!std::)\b(?:exp|log|sqrt|rsqrt|rcp|abs|square|erf|tanh|pow|minimum|maximum|"

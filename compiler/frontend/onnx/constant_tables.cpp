@@ -2,7 +2,6 @@
 
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
-#include "compiler/ops/composite/scores.h"
 
 namespace stridec::onnx {
 
@@ -36,16 +35,16 @@ std::vector<double> float_attribute(const Context& c, const std::string& name) {
   return c.numbers(name);
 }
 
-Term post_transform(const Context& c, Term scores, const std::string& kind) {
+ScoreTransform score_transform(const Context& c, const std::string& name) {
   constexpr std::pair<std::string_view, ScoreTransform> kKinds[] = {
       {"NONE", ScoreTransform::kNone},
       {"LOGISTIC", ScoreTransform::kLogistic},
       {"SOFTMAX", ScoreTransform::kSoftmax},
       {"SOFTMAX_ZERO", ScoreTransform::kSoftmaxZero},
       {"PROBIT", ScoreTransform::kProbit}};
-  for (const auto& [name, transform] : kKinds)
-    if (name == kind) return transform_scores(scores, transform);
-  c.does_not_fit("post_transform is '" + kind + "'");
+  for (const auto& [kind, transform] : kKinds)
+    if (kind == name) return transform;
+  c.does_not_fit("post_transform is '" + name + "'");
 }
 
 }  // namespace stridec::onnx

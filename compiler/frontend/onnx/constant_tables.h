@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "compiler/frontend/onnx/import_context.h"
-#include "compiler/ops/composite/lookup.h"
-#include "compiler/ops/tables.h"
+#include "compiler/ops/composite/scores.h"
 
 namespace stridec::onnx {
 
@@ -16,8 +15,7 @@ std::vector<double> float_attribute(const Context& c, const std::string& name);
 std::vector<double> float_values(const Tensor& tensor);
 std::vector<int64_t> integer_values(const Tensor& tensor);
 
-// Applies ai.onnx.ml's post_transform to scores [rows, classes]: NONE, LOGISTIC, SOFTMAX, SOFTMAX_ZERO,
-// PROBIT.
-Term post_transform(const Context& c, Term scores, const std::string& kind);
+// ai.onnx.ml's attribute post_transform: NONE, LOGISTIC, SOFTMAX, SOFTMAX_ZERO or PROBIT.
+ops::ScoreTransform score_transform(const Context& c, const std::string& name);
 
 }  // namespace stridec::onnx

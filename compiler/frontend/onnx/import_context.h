@@ -9,6 +9,7 @@
 
 #include "compiler/frontend/onnx/model.h"
 #include "compiler/ops/axes.h"
+#include "compiler/ops/composite/strings.h"
 #include "compiler/ops/name_size.h"
 
 namespace stridec::onnx {
@@ -21,9 +22,9 @@ using ops::Dims;
 using ops::kLargestSize;
 using ops::Term;
 
-// The meaning of a name of the model: a tensor, a tensor of strings (strings.h), a sequence whose length is
-// known at compile time, an optional known to be empty, a map (its keys and values), or a failure if the node
-// that produces it could not be imported.
+// The meaning of a name of the model: a tensor, a tensor of strings (ops/composite/strings.h), a sequence
+// whose length is known at compile time, an optional known to be empty, a map (its keys and values), or a
+// failure if the node that produces it could not be imported.
 struct Slot {
   enum class Kind : uint8_t { kFailed, kTensor, kStrings, kSequence, kEmptyOptional, kMap, kInitializer };
   Kind kind = Kind::kFailed;
@@ -34,6 +35,8 @@ struct Slot {
 
   Slot() = default;
   Slot(Term term) : kind(Kind::kTensor), tensor(term.id()) {}
+  Slot(const ops::Strings& strings) : Slot(Slot::strings(strings.index, strings.pool)) {}
+  Slot(const ops::TermOrStrings& x) : Slot(std::visit([](const auto& tensor) { return Slot(tensor); }, x)) {}
   static Slot strings(ValueId index, ValueId pool);
   static Slot sequence(std::vector<Slot> items);
   static Slot empty_optional();

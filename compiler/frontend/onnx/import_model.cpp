@@ -205,7 +205,7 @@ class ModelImporter : public Importer, public BranchImporter {
 
   Slot constant(const Tensor& t) {
     if (t.elem_type == kElemString)
-      return constant_strings(builder_, t.strings, {t.dims.begin(), t.dims.end()});
+      return ops::constant_strings(builder_, t.strings, {t.dims.begin(), t.dims.end()});
     static const Node no_node;
     return Context(*this, builder_, no_node, {}).constant(t, t.name);
   }

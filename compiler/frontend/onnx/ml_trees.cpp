@@ -1,16 +1,12 @@
 // Decision trees: TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier of ai.onnx.ml.
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/constant_tables.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/strings.h"
-#include "compiler/ops/composite/activations.h"
 #include "compiler/ops/composite/trees.h"
-#include "compiler/ops/nodes.h"
 
 namespace stridec::onnx {
 namespace {
@@ -31,10 +27,6 @@ TreeAggregate aggregate_of(const Context& c, const std::string& name) {
 void check_base(const Context& c, const std::vector<double>& base, int64_t targets) {
   if (base.size() > 1 && static_cast<int64_t>(base.size()) != targets)
     c.does_not_fit(cat(base.size(), " base values for ", targets, " targets"));
-}
-
-Term plus_base(Term scores, const std::vector<double>& base) {
-  return base.empty() ? scores : scores + float_table(scores.builder(), base, scores.dtype());
 }
 
 int64_t mode_of(const Context& c, const std::string& text) {
@@ -169,94 +161,28 @@ Outputs tree_ensemble(Context& c) {
     c.does_not_fit("aggregate_function or post_transform is unknown");
   const TreeScores scores =
       evaluate_trees(c.in(0), read_new(c), targets, aggregate_of(c, kAggregates[aggregate]));
-  return {post_transform(c, scores.value, kTransforms[transform])};
+  return {transform_scores(scores.value, score_transform(c, kTransforms[transform]))};
 }
 
-// As in onnxruntime: if there are several targets, one without leaf weights is 0, without its base value.
 Outputs regressor(Context& c) {
-  const int64_t targets = c.integer("n_targets", 1);
-  const std::vector<double> base = float_attribute(c, "base_values");
-  check_base(c, base, targets);
-  const TreeScores scores = evaluate_trees(c.in(0), read_old(c, "target"), targets,
-                                           aggregate_of(c, c.text("aggregate_function", "SUM")));
-  Term y = plus_base(scores.value, base);
-  if (targets > 1 && !base.empty() && scores.has) y = select(*scores.has, y, 0);
-  return {cast(post_transform(c, y, c.text("post_transform", "NONE")), DType::kF32)};
-}
-
-// ---- classification ----
-
-struct Classes {
-  Term index;  // class of each row, i64
-  Term scores;
-};
-
-// Two class scores from one. PROBIT: onnxruntime leaves the second column uninitialised.
-Term two_from_one(const Context& c, Term score, bool positive, const std::string& transform) {
-  if (transform == "PROBIT") return post_transform(c, concat({score, score}, 1), transform);
-  if (transform == "LOGISTIC") return sigmoid(concat({-score, score}, 1));
-  return concat({positive ? subtract_from(1, score) : -score, score}, 1);
-}
-
-// Two classes, of which only class `known` has weights. ONNX does not define the other class's score. This
-// follows onnxruntime (tree_ensemble_aggregator.h, TreeAggregatorClassifier::FinalizeScores), which
-// converters are tested with:
-// - the threshold is 1/2 if all weights are positive (probabilities), 0 otherwise (logits);
-// - the score s of class 0 gives both scores: (1 - s, s) or (-s, s), or their logistic function; a
-//   post_transform other than LOGISTIC and PROBIT has no other effect;
-// - a score of class 1 is paired with 0, and post_transform applies to both;
-// - one base value belongs to class 0. Two base values give two scores; the second one replaces the weights
-//   of class 1;
-// - a row whose leaves have no weights scores 0, whatever the base values.
-Classes one_of_two(const Context& c, const TreeScores& trees, int64_t known, bool positive,
-                   const std::vector<double>& base, const std::string& transform) {
-  Term score = slice(trees.value, 1, known, 1);
-  std::optional<Term> has;
-  if (trees.has) has = slice(*trees.has, 1, known, 1);
-  const Term none = filled(c.b, score.shape(), score.dtype(), 0);
-  if (known == 1 && base.size() == 2)
-    score = none + base[1];
-  else if (known == 0 && !base.empty())
-    score = score + base[0];
-  if (has) score = select(*has, score, 0);
-  Classes out{.index = cast(greater(squeeze(score, {1}), positive ? 0.5 : 0.0), DType::kI64),
-              .scores = score};
-  if (known == 0 && base.size() < 2) {
-    out.scores = two_from_one(c, score, positive, transform);
-    return out;
-  }
-  out.scores = post_transform(c, known ? concat({none, score}, 1) : concat({score, none}, 1), transform);
-  if (has && base.size() < 2)
-    out.scores = select(*has, out.scores, two_from_one(c, score, positive, transform));
-  return out;
-}
-
-// The class of the highest score, among classes with leaf weights or base values.
-Classes best_of_all(const Context& c, const TreeScores& trees, int64_t classes, std::vector<double> base,
-                    const std::string& transform) {
-  if (classes == 2 && base.size() == 1) base.push_back(0);  // as in onnxruntime: it belongs to class 0
-  const Term scores = plus_base(trees.value, base);
-  constexpr double kLowest = -std::numeric_limits<double>::infinity();
-  const Term candidates = trees.has && base.empty() ? select(*trees.has, scores, kLowest) : scores;
-  return {.index = arg_max(candidates, 1), .scores = post_transform(c, scores, transform)};
+  const TreeRegression regression{.targets = c.integer("n_targets", 1),
+                                  .aggregate = aggregate_of(c, c.text("aggregate_function", "SUM")),
+                                  .base = float_attribute(c, "base_values")};
+  check_base(c, regression.base, regression.targets);
+  const ScoreTransform transform = score_transform(c, c.text("post_transform", "NONE"));
+  const Term y = regress_by_trees(c.in(0), read_old(c, "target"), regression);
+  return {cast(transform_scores(y, transform), DType::kF32)};
 }
 
 Outputs classifier(Context& c) {
-  const Forest f = read_old(c, "class");
-  const int64_t classes = static_cast<int64_t>(
-      std::max(c.texts("classlabels_strings").size(), c.integers("classlabels_int64s").size()));
-  const std::vector<double> base = float_attribute(c, "base_values");
-  check_base(c, base, classes);
-  const std::string transform = c.text("post_transform", "NONE");
-  const auto all = [&](auto&& condition) { return std::ranges::all_of(f.leaves, condition); };
-  const bool one_class = classes == 2 && !f.leaves.empty() &&
-                         all([&](const TreeLeaf& l) { return l.target == f.leaves[0].target; });
-  const bool positive = all([](const TreeLeaf& l) { return l.weight >= 0; });
-  const TreeScores trees = evaluate_trees(c.in(0), f, classes, TreeAggregate::kSum);
-  const Classes out = one_class ? one_of_two(c, trees, f.leaves[0].target, positive, base, transform)
-                                : best_of_all(c, trees, classes, base, transform);
-  return {class_labels(c, out.index, "classlabels_int64s", "classlabels_strings"),
-          cast(out.scores, DType::kF32)};
+  const Labels labels = class_labels_of(c, "classlabels_int64s", "classlabels_strings");
+  const TreeClassification classification{.classes = static_cast<int64_t>(labels.size()),
+                                          .base = float_attribute(c, "base_values"),
+                                          .labels = labels,
+                                          .transform = score_transform(c, c.text("post_transform", "NONE"))};
+  check_base(c, classification.base, classification.classes);
+  const Classified out = classify_by_trees(c.in(0), read_old(c, "class"), classification);
+  return {out.label, out.scores};
 }
 
 constexpr Row kRows[] = {

@@ -28,4 +28,10 @@ Term transform_scores(Term scores, ScoreTransform transform) {
   return select(counted, raised, scores * exp(-top)) / reduce_sum(raised, classes, kKeep);
 }
 
+Term two_class_scores(Term score, ScoreMeaning meaning, ScoreTransform transform) {
+  if (transform == ScoreTransform::kProbit) return transform_scores(concat({score, score}, 1), transform);
+  if (transform == ScoreTransform::kLogistic) return sigmoid(concat({-score, score}, 1));
+  return concat({meaning == ScoreMeaning::kProbability ? subtract_from(1, score) : -score, score}, 1);
+}
+
 }  // namespace stridec::ops

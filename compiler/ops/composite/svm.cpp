@@ -1,11 +1,13 @@
 #include "compiler/ops/composite/svm.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "compiler/base/text.h"
 #include "compiler/ops/composite/activations.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/helpers.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
 #include "compiler/ops/tables.h"
 
@@ -153,6 +155,46 @@ Term svm_probabilities(Term decided, const SvmMachines& m) {
     place[static_cast<size_t>(j * classes + i)] = count + p;
   }
   return coupled(reshape(gather(all, integer_table(b, place), 1), {decided.dim(0), classes, classes}));
+}
+
+Term svm_regression(Term x, const SvmRegression& m) {
+  Builder& b = x.builder();
+  const int64_t n = m.support_vectors;
+  const auto table = [&](const std::vector<double>& values, int64_t rows, const char* name) {
+    return table_rows(b, values, rows, name);
+  };
+  Term y = n > 0 ? matmul(svm_kernel(x, table(m.vectors, n, "support_vectors"), m.kernel),
+                          table(m.coefficients, n, "coefficients"))
+                 : svm_kernel(x, table(m.coefficients, 1, "coefficients"), m.kernel);
+  b.require(sym::eq(y.dim(1), 1), "{0} coefficients a support vector", {y.dim(1)});
+  if (!m.rho.empty()) y = y + m.rho[0];
+  if (m.one_class) y = select(greater(y, 0), number(b, DType::kF32, 1), number(b, DType::kF32, -1));
+  return y;
+}
+
+Classified svm_classify(Term x, const SvmMachines& m, const Labels& labels, bool probabilities,
+                        ScoreTransform transform) {
+  const Term decided = svm_decisions(x, m);
+  const TermOrStrings winner = class_labels(arg_max(svm_votes(decided, m.classes), 1), labels);
+  if (probabilities) return {winner, transform_scores(svm_probabilities(decided, m), transform)};
+  if (m.classes > 2) return {winner, transform_scores(decided, transform)};
+  const bool plain = transform == ScoreTransform::kNone;
+  return {winner,
+          two_class_scores(decided, plain ? ScoreMeaning::kDecision : ScoreMeaning::kProbability, transform)};
+}
+
+Classified linear_svm_classify(Term x, const SvmMachines& m, const Labels& labels, ScoreTransform transform) {
+  const Term table = table_rows(x.builder(), m.coefficients, m.classes, "coefficients");
+  Term scores = matmul(x, transpose(table, 0, 1));
+  if (!m.rho.empty()) scores = scores + m.rho[0];
+  Term index = arg_max(scores, 1);
+  if (m.classes == 2) {
+    const bool positive = std::ranges::all_of(m.coefficients, [](double w) { return w >= 0; });
+    const Term top = reduce_max(scores, {1});
+    index = select(positive ? greater_equal(top, 0.5) : greater(top, 0), 1, index);
+  }
+  const TermOrStrings winner = class_labels(index, labels);
+  return {winner, transform_scores(scores, transform)};
 }
 
 }  // namespace stridec::ops

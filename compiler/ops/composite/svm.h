@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ops/term.h"
+#include "compiler/ops/composite/scores.h"
 
 namespace stridec::ops {
 
@@ -39,5 +39,26 @@ Term svm_votes(Term decisions, int64_t classes);
 // second method of Wu, Lin and Weng, "Probability estimates for multi-class classification by pairwise
 // coupling", JMLR 5 (2004), iterated as in libsvm (at most a hundred times, to an error of 0.005 / classes).
 Term svm_probabilities(Term decisions, const SvmMachines& machines);
+
+struct SvmRegression {
+  int64_t support_vectors = 0;  // 0: the coefficients are one vector
+  std::vector<double> vectors;  // [support_vectors, features]
+  std::vector<double> coefficients;
+  std::vector<double> rho;  // the first one is added; empty: none
+  SvmKernel kernel;
+  bool one_class = false;  // the result is the sign: 1 or -1
+};
+// Values of the rows: [rows, 1].
+Term svm_regression(Term x, const SvmRegression& machine);
+
+// Classes by votes of the machines. The scores are probabilities if asked for, else the decision values: for
+// two classes those of both, as in onnxruntime.
+Classified svm_classify(Term x, const SvmMachines& machines, const Labels& labels, bool probabilities,
+                        ScoreTransform transform);
+// Classes by the highest score, from one row of coefficients per class and rho[0]. Of two classes, the second
+// one is chosen wherever a score exceeds 0 or, if no coefficient is negative (probabilities), reaches 1/2, as
+// in onnxruntime.
+Classified linear_svm_classify(Term x, const SvmMachines& machines, const Labels& labels,
+                               ScoreTransform transform);
 
 }  // namespace stridec::ops

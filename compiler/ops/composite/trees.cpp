@@ -9,6 +9,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
 #include "compiler/ops/tables.h"
 #include "compiler/ops/tree_walk.h"
@@ -233,6 +234,88 @@ TreeScores evaluate_trees(Term x, Forest f, int64_t targets, TreeAggregate aggre
   out.value = largest ? reduce_max(reached, {1}) : reduce_min(reached, {1});
   if (out.has) out.value = select(*out.has, out.value, 0);
   return out;
+}
+
+namespace {
+
+Term plus_base(Term scores, const std::vector<double>& base) {
+  return base.empty() ? scores : scores + float_table(scores.builder(), base, scores.dtype());
+}
+
+}  // namespace
+
+Term regress_by_trees(Term x, const Forest& forest, const TreeRegression& to) {
+  const TreeScores scores = evaluate_trees(x, forest, to.targets, to.aggregate);
+  Term y = plus_base(scores.value, to.base);
+  if (to.targets > 1 && !to.base.empty() && scores.has) y = select(*scores.has, y, 0);
+  return y;
+}
+
+namespace {
+
+struct Classes {
+  Term index;  // class of each row, i64
+  Term scores;
+};
+
+// Two classes, of which only class `known` has weights. ONNX does not define the other class's score. This
+// follows onnxruntime (tree_ensemble_aggregator.h, TreeAggregatorClassifier::FinalizeScores), which
+// converters are tested with:
+// - the threshold is 1/2 if all weights are positive (probabilities), 0 otherwise (logits);
+// - the score s of class 0 gives both scores: (1 - s, s) or (-s, s), or their logistic function
+//   (two_class_scores);
+// - a score of class 1 is paired with 0, and the transform applies to both;
+// - one base value belongs to class 0. Two base values give two scores; the second one replaces the weights
+//   of class 1;
+// - a row whose leaves have no weights scores 0, whatever the base values.
+Classes one_of_two(const TreeScores& trees, int64_t known, ScoreMeaning meaning,
+                   const TreeClassification& to) {
+  const std::vector<double>& base = to.base;
+  Term score = slice(trees.value, 1, known, 1);
+  std::optional<Term> has;
+  if (trees.has) has = slice(*trees.has, 1, known, 1);
+  const Term none = filled(score.builder(), score.shape(), score.dtype(), 0);
+  if (known == 1 && base.size() == 2)
+    score = none + base[1];
+  else if (known == 0 && !base.empty())
+    score = score + base[0];
+  if (has) score = select(*has, score, 0);
+  Classes out{.index = cast(greater(squeeze(score, {1}), meaning == ScoreMeaning::kProbability ? 0.5 : 0.0),
+                            DType::kI64),
+              .scores = score};
+  if (known == 0 && base.size() < 2) {
+    out.scores = two_class_scores(score, meaning, to.transform);
+    return out;
+  }
+  out.scores = transform_scores(known ? concat({none, score}, 1) : concat({score, none}, 1), to.transform);
+  if (has && base.size() < 2)
+    out.scores = select(*has, out.scores, two_class_scores(score, meaning, to.transform));
+  return out;
+}
+
+// The class of the highest score, among classes with leaf weights or base values.
+Classes best_of_all(const TreeScores& trees, const TreeClassification& to) {
+  std::vector<double> base = to.base;
+  if (to.classes == 2 && base.size() == 1) base.push_back(0);  // as in onnxruntime: it belongs to class 0
+  const Term scores = plus_base(trees.value, base);
+  constexpr double kLowest = -std::numeric_limits<double>::infinity();
+  const Term candidates = trees.has && base.empty() ? select(*trees.has, scores, kLowest) : scores;
+  return {.index = arg_max(candidates, 1), .scores = transform_scores(scores, to.transform)};
+}
+
+}  // namespace
+
+Classified classify_by_trees(Term x, const Forest& f, const TreeClassification& to) {
+  const auto all = [&](auto&& condition) { return std::ranges::all_of(f.leaves, condition); };
+  const bool one_class = to.classes == 2 && !f.leaves.empty() &&
+                         all([&](const TreeLeaf& l) { return l.target == f.leaves[0].target; });
+  const bool positive = all([](const TreeLeaf& l) { return l.weight >= 0; });
+  const TreeScores trees = evaluate_trees(x, f, to.classes, TreeAggregate::kSum);
+  const Classes out = one_class
+                          ? one_of_two(trees, f.leaves[0].target,
+                                       positive ? ScoreMeaning::kProbability : ScoreMeaning::kDecision, to)
+                          : best_of_all(trees, to);
+  return {class_labels(out.index, to.labels), cast(out.scores, DType::kF32)};
 }
 
 }  // namespace stridec::ops

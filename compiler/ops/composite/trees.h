@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/ops/term.h"
+#include "compiler/ops/composite/scores.h"
 
 namespace stridec::ops {
 
@@ -46,5 +46,24 @@ struct TreeScores {
 // Aggregates the weights of the leaves that each row of x [rows, features] reaches, per target. Thresholds
 // are rounded to x's dtype. Throws Error for a tree with a cycle, a missing node or an unknown target.
 TreeScores evaluate_trees(Term x, Forest forest, int64_t targets, TreeAggregate aggregate);
+
+// The aggregated weights plus base values, not transformed. As in onnxruntime: if there are several targets,
+// one without leaf weights is 0, without its base value.
+struct TreeRegression {
+  int64_t targets = 1;
+  TreeAggregate aggregate = TreeAggregate::kSum;
+  std::vector<double> base;  // none, one for all targets, or one per target
+};
+Term regress_by_trees(Term x, const Forest& forest, const TreeRegression& regression);
+
+// The class of the highest score among classes with leaf weights or base values. If only one of two classes
+// has leaf weights, ONNX does not define the other one's score; it is onnxruntime's.
+struct TreeClassification {
+  int64_t classes = 2;
+  std::vector<double> base;  // none, one for all classes, or one per class
+  Labels labels;
+  ScoreTransform transform = ScoreTransform::kNone;
+};
+Classified classify_by_trees(Term x, const Forest& forest, const TreeClassification& classification);
 
 }  // namespace stridec::ops

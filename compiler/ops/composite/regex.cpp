@@ -1,4 +1,4 @@
-#include "compiler/frontend/onnx/regex.h"
+#include "compiler/ops/composite/regex.h"
 
 #include <algorithm>
 #include <bitset>
@@ -10,7 +10,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 
-namespace stridec::onnx {
+namespace stridec::ops {
 namespace {
 
 using Bytes = std::bitset<256>;
@@ -497,4 +497,4 @@ RegexTable compile_regex(const std::string& pattern) {
   return table;
 }
 
-}  // namespace stridec::onnx
+}  // namespace stridec::ops

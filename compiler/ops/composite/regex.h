@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace stridec::onnx {
+namespace stridec::ops {
 
 // A DFA. State 0 is the start. Byte 0 (the padding of strings) leaves every state unchanged.
 struct RegexTable {
@@ -20,4 +20,4 @@ struct RegexTable {
 inline constexpr int64_t kMaxRegexStates = 4096;
 RegexTable compile_regex(const std::string& pattern);
 
-}  // namespace stridec::onnx
+}  // namespace stridec::ops
