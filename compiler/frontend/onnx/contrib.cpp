@@ -4,10 +4,11 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite/activations.h"
+#include "compiler/ops/composite/arithmetic.h"
 #include "compiler/ops/composite/contraction.h"
+#include "compiler/ops/composite/embedding.h"
 #include "compiler/ops/composite/linear_algebra.h"
 #include "compiler/ops/composite/normalization.h"
-#include "compiler/ops/composite/quantization.h"
 #include "compiler/ops/composite/window.h"
 
 namespace stridec::onnx {
@@ -16,20 +17,15 @@ namespace {
 using namespace ops;
 
 constexpr const char* kMicrosoft = "com.microsoft";
-constexpr size_t kNoInput = 1000;
 
-// Input i, broadcast to x.
-Term broadcast_input(const Context& c, size_t i, Term x) {
-  return unidirectional(c.in(i), x.shape(), cat("input ", i));
-}
-Term biased(const Context& c) { return c.has(1) ? c.in(0) + broadcast_input(c, 1, c.in(0)) : c.in(0); }
+Term plus_required(const Context& c, Term x, size_t i) { return add_parameter(x, c.in(i), cat("input ", i)); }
+// x plus input i, or x if there is none.
+Term plus_input(const Context& c, Term x, size_t i) { return c.has(i) ? plus_required(c, x, i) : x; }
 
-Outputs op_gelu(Context& c) { return {gelu(biased(c), false)}; }
-Outputs fast_gelu(Context& c) { return {gelu(biased(c), true)}; }
+Outputs op_gelu(Context& c) { return {gelu(plus_input(c, c.in(0), 1), false)}; }
+Outputs fast_gelu(Context& c) { return {gelu(plus_input(c, c.in(0), 1), true)}; }
 Outputs quick_gelu(Context& c) { return {silu(c.in(0), c.number("alpha", 1.702f))}; }
-Outputs bias_add(Context& c) {
-  return {c.in(0) + broadcast_input(c, 1, c.in(0)) + broadcast_input(c, 2, c.in(0))};
-}
+Outputs bias_add(Context& c) { return {add_bias_and_skip(c.in(0), c.in(1), "input 1", c.in(2), "input 2")}; }
 
 Outputs fused_matmul(Context& c) {
   Term a = c.in(0), b = c.in(1);
@@ -45,72 +41,58 @@ Outputs fused_matmul(Context& c) {
   if (c.integer("transBatchB", 0)) b = batch_first(b);
   if (c.integer("transA", 0)) a = transpose(a, a.rank() - 2, a.rank() - 1);
   if (c.integer("transB", 0)) b = transpose(b, b.rank() - 2, b.rank() - 1);
-  const double alpha = c.number("alpha", 1);
-  const Term y = matmul(a, b);
-  return {alpha == 1 ? y : y * alpha};
+  return {scaled_matmul(a, b, c.number("alpha", 1))};
 }
 
 // Residual addition and normalisation; the sum is output 3.
 Outputs skip_layer_norm(Context& c) {
-  Term x = c.in(0) + broadcast_input(c, 1, c.in(0));
-  if (c.has(4)) x = x + broadcast_input(c, 4, x);
+  const Term x = plus_input(c, plus_required(c, c.in(0), 1), 4);
   const Normalized n = layer_norm(x, {x.rank() - 1}, c.in(2), c.optional(3), c.number("epsilon", 1e-12f));
   return {n.value, n.mean, n.inverse_deviation, x};
 }
 Outputs skip_simplified_layer_norm(Context& c) {
-  Term x = c.in(0) + broadcast_input(c, 1, c.in(0));
-  if (c.has(3)) x = x + broadcast_input(c, 3, x);
+  const Term x = plus_input(c, plus_required(c, c.in(0), 1), 3);
   return {rms_norm(x, {x.rank() - 1}, c.number("epsilon", 1e-5f), c.in(2)), Slot(), Slot(), x};
 }
 
-// Sums rows of the word, position and optional segment tables and normalises the sum. `real` dequantises what
-// was read from inputs 2 to 6.
-template <class Real>
-Outputs embedded(Context& c, const Real& real, size_t position_ids) {
-  const Term ids = c.in(0);
-  Term x = real(2, gather(c.in(2), ids, 0));
-  if (c.has(position_ids))
-    x = x + real(3, gather(c.in(3), c.in(position_ids), 0));
-  else
-    x = x + real(3, slice(c.in(3), 0, 0, ids.dim(1)));
-  if (c.has(1) && c.has(4)) x = x + real(4, gather(c.in(4), c.in(1), 0));
-  const Term scale = real(5, c.in(5)), bias = real(6, c.in(6));
-  const Term y = layer_norm(x, {x.rank() - 1}, scale, bias, c.number("epsilon", 1e-12f)).value;
-  Outputs out{y};
-  if (c.wants(1)) {
-    if (!c.has(7)) return {y, filled(c.b, {ids.dim(0)}, DType::kI32, 0), x};
-    out.push_back(reduce_sum(c.in(7), {1}));
-  } else {
-    out.push_back(Slot());
-  }
-  out.push_back(x);
-  return out;
+// Parameter i of an embedding layer; `quantized`: its scale is input i + 6, its zero point input i + 11.
+EmbeddingParameter embedding_parameter(const Context& c, size_t i, bool quantized) {
+  if (!quantized) return {.value = c.in(i), .scale = {}, .zero = {}};
+  return {.value = c.in(i), .scale = c.in(i + 6), .zero = c.in(i + 11)};
 }
+
+Embedded embedded(const Context& c, std::optional<Term> positions, bool quantized) {
+  EmbeddingLayer layer{.words = embedding_parameter(c, 2, quantized),
+                       .positions = embedding_parameter(c, 3, quantized),
+                       .segments = {},
+                       .scale = embedding_parameter(c, 5, quantized),
+                       .bias = embedding_parameter(c, 6, quantized),
+                       .epsilon = c.number("epsilon", 1e-12f)};
+  if (c.has(1) && c.has(4)) layer.segments = embedding_parameter(c, 4, quantized);
+  return embed({.words = c.in(0), .positions = positions, .segments = c.optional(1)}, layer);
+}
+
 Outputs embed_layer_norm(Context& c) {
-  return embedded(c, [](size_t, Term t) { return t; }, 8);
+  const Embedded y = embedded(c, c.optional(8), false);
+  const Slot lengths = c.wants(1) ? Slot(mask_lengths(c.b, c.optional(7), c.in(0).dim(0))) : Slot();
+  return {y.value, lengths, y.sum};
 }
-// Scales are inputs 8 to 12, zero points 13 to 17.
 Outputs q_embed_layer_norm(Context& c) {
-  const auto real = [&](size_t i, Term t) {
-    return dequantize(t, reshape(c.in(i + 6), {}), reshape(c.in(i + 11), {}));
-  };
-  Outputs out = embedded(c, real, kNoInput);
-  out.resize(2);
-  return out;
+  const Embedded y = embedded(c, std::nullopt, true);
+  return {y.value, c.wants(1) ? Slot(mask_lengths(c.b, c.optional(7), c.in(0).dim(0))) : Slot()};
 }
 
 // ---- emitted by builders of language models --------------------------------------------------------------
 
 Outputs gemm_fast_gelu(Context& c) {
   const Term y = matmul(c.in(0), c.in(1));
-  return {gelu(c.has(2) ? y + broadcast_input(c, 2, y) : y, true)};
+  return {gelu(plus_input(c, y, 2), true)};
 }
-Outputs scaled_silu(Context& c) {
+Outputs op_scaled_silu(Context& c) {
   const Term x = c.in(0);
-  const Term z = c.has(1) ? x * reshape(c.in(1), {}) : x * c.number("alpha", 1);
-  return {z * sigmoid(z)};
+  return {scaled_silu(x, c.has(1) ? Operand(reshape(c.in(1), {})) : Operand(c.number("alpha", 1)))};
 }
-Outputs gated_add(Context& c) { return {c.in(0) + c.in(1) * c.in(2)}; }
+Outputs op_gated_add(Context& c) { return {gated_add(c.in(0), c.in(1), c.in(2))}; }
 
 Outputs op_gated_rms_norm(Context& c) {
   const std::string activation = c.text("activation", "silu");
@@ -142,12 +124,11 @@ Outputs fused_conv(Context& c) {
   conv.inputs.resize(std::min<size_t>(conv.inputs.size(), 3));
   std::vector<Slot> inputs;
   for (size_t i = 0; i < conv.inputs.size(); ++i) inputs.push_back(c.has(i) ? c.slot(i) : Slot());
-  Term y(c.b, c.importer().import_as(c, conv, std::move(inputs)).at(0).tensor);
-  if (c.has(3)) y = y + broadcast_input(c, 3, y);
+  const Term y(c.b, c.importer().import_as(c, conv, std::move(inputs)).at(0).tensor);
   std::vector<double> p = c.numbers("activation_params");
   const bool given = !p.empty();
   p.resize(2, 0);
-  return {activated(c, y, c.text("activation", ""), p[0], p[1], given)};
+  return {activated(c, plus_input(c, y, 3), c.text("activation", ""), p[0], p[1], given)};
 }
 
 Outputs fused_gemm(Context& c) {
@@ -178,11 +159,10 @@ Outputs op_group_norm(Context& c) { return {group_norm_of(c, c.in(0)).at(0)}; }
 Outputs skip_group_norm(Context& c) {
   Term skip = c.in(3);
   if (skip.rank() == 2) skip = reshape(skip, {skip.dim(0), 1, 1, skip.dim(1)});
-  const Term x = c.in(0) + unidirectional(skip, c.in(0).shape(), "skip");
-  return group_norm_of(c, c.has(4) ? x + broadcast_input(c, 4, x) : x);
+  return group_norm_of(c, plus_input(c, add_parameter(c.in(0), skip, "skip"), 4));
 }
 
-Outputs bias_split_gelu(Context& c) { return {gelu_gate(c.in(0) + broadcast_input(c, 1, c.in(0)))}; }
+Outputs bias_split_gelu(Context& c) { return {gelu_gate(plus_required(c, c.in(0), 1))}; }
 
 constexpr Row kRows[] = {
     {"BiasAdd", bias_add, 1, kAnyLater, kMicrosoft},
@@ -190,10 +170,10 @@ constexpr Row kRows[] = {
     {"BiasGelu", op_gelu, 1, kAnyLater, kMicrosoft},
     {"EmbedLayerNormalization", embed_layer_norm, 1, kAnyLater, kMicrosoft},
     {"QEmbedLayerNormalization", q_embed_layer_norm, 1, kAnyLater, kMicrosoft},
-    {"GatedAdd", gated_add, 1, kAnyLater, kMicrosoft},
+    {"GatedAdd", op_gated_add, 1, kAnyLater, kMicrosoft},
     {"GatedRMSNorm", op_gated_rms_norm, 1, kAnyLater, kMicrosoft},
     {"GemmFastGelu", gemm_fast_gelu, 1, kAnyLater, kMicrosoft},
-    {"ScaledSiLU", scaled_silu, 1, kAnyLater, kMicrosoft},
+    {"ScaledSiLU", op_scaled_silu, 1, kAnyLater, kMicrosoft},
     {"FastGelu", fast_gelu, 1, kAnyLater, kMicrosoft},
     {"FusedConv", fused_conv, 1, kAnyLater, kMicrosoft},
     {"FusedGemm", fused_gemm, 1, kAnyLater, kMicrosoft},

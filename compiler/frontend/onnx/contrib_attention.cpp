@@ -39,11 +39,11 @@ Outputs turned_heads(Context& c, const Turn& turn) {
 }
 
 Outputs rotary_embedding(Context& c) {
-  return turned_heads(c, [&](Term heads) {
+  return turned_heads(c, [&](Term x) {
     Term position = cast(c.in(1), DType::kI64);
     // One value: the first position of every batch row.
-    if (position.rank() == 1) position = consecutive_positions(position, heads.dim(2));
-    return rotate(heads, position, c.in(2), c.in(3), rotary_options(c));
+    if (position.rank() == 1) position = consecutive_positions(position, x.dim(2));
+    return rotate(x, position, c.in(2), c.in(3), rotary_options(c));
   });
 }
 
@@ -54,10 +54,10 @@ Outputs multimodal_rotary_embedding(Context& c) {
   const Sections sections{.sections = {given[0], given[1], given[2]},
                           .alternating = c.integer("mrope_layout", 0) != 0};
   const Term position = cast(c.in(1), DType::kI64);
-  return turned_heads(c, [&](Term heads) {
+  return turned_heads(c, [&](Term x) {
     const Term cosine = multimodal_rows(c.in(2), position, sections),
                sine = multimodal_rows(c.in(3), position, sections);
-    return rotate_by(heads, cosine, sine, rotary_options(c));
+    return rotate_by(x, cosine, sine, rotary_options(c));
   });
 }
 
@@ -115,27 +115,21 @@ Heads heads_of(const Context& c) {
   if (packed && bias) c.unsupported("MultiHeadAttention with a bias for packed keys");
   if (!packed && !c.has(2)) c.does_not_fit("the value is missing");
   const sym::Expr nq = q.dim(2);
-  const auto biased_rows = [&](Term x, sym::Expr from) {
-    return split_heads(bias ? x + slice(*bias, 0, from, x.dim(2)) : x, heads);
-  };
-  const Term first = biased_rows(q, 0);
+  const Term first = split_biased(q, heads, bias, 0);
   if (packed) {  // [batch, sequence, heads, 2, size]
     const Term second = unpack_heads(k, 0);
     return {first, second, unpack_heads(k, 1)};
   }
   const Term v = c.in(2);
   if (k.rank() == 3) {
-    const Term second = biased_rows(k, nq);
-    return {first, second, biased_rows(v, nq + k.dim(2))};
+    const Term second = split_biased(k, heads, bias, nq);
+    return {first, second, split_biased(v, heads, bias, nq + k.dim(2))};
   }
   if (!bias) return {first, k, v};
   // Keys and values of cross-attention are already split into heads.
-  const auto biased_heads = [&](Term x, sym::Expr from) {
-    return x + reshape(slice(*bias, 0, from, x.dim(3) * heads), {heads, 1, x.dim(3)});
-  };
   const sym::Expr used = first.dim(3) * heads + k.dim(3) * heads;
-  const Term second = biased_heads(k, first.dim(3) * heads);
-  return {first, second, biased_heads(v, used)};
+  const Term second = biased_heads(k, heads, *bias, first.dim(3) * heads);
+  return {first, second, biased_heads(v, heads, *bias, used)};
 }
 
 Outputs multi_head_attention(Context& c) {
@@ -191,8 +185,7 @@ Outputs op_group_query_attention(Context& c) {
                             .sink_score = c.optional(11),
                             .bias = c.optional(10),
                             .rotary = {}};
-  // Input 5 is the lengths less 1.
-  const Term lengths = reshape(cast(c.in(5), DType::kI64), {q.dim(0), 1}) + 1.0;
+  const Term lengths = lengths_to(c.in(5), q.dim(0));
   if (c.integer("do_rotary", 0))
     options.rotary = {.cosine = c.in(7),
                       .sine = c.in(8),

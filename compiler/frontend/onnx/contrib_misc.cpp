@@ -43,8 +43,7 @@ Outputs contrib_pad(Context& c) {
 Outputs cdist(Context& c) {
   const std::string metric = c.text("metric", "sqeuclidean");
   if (metric != "euclidean" && metric != "sqeuclidean") c.unsupported("CDist with metric '" + metric + "'");
-  const Term squares = squared_distances(c.in(0), c.in(1));
-  return {metric == "euclidean" ? sqrt(squares) : squares};
+  return {metric == "euclidean" ? distances(c.in(0), c.in(1)) : squared_distances(c.in(0), c.in(1))};
 }
 
 constexpr Row kRows[] = {

@@ -5,6 +5,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/schema.h"
+#include "compiler/ops/composite/shape.h"
 #include "compiler/ops/tables.h"
 
 namespace stridec::onnx {
@@ -174,30 +175,15 @@ std::optional<ops::Axes> Context::axes_of(size_t input, const std::string& attri
   return ops::axes_of(b, values, rank);
 }
 
-namespace {
-
-std::vector<sym::Expr> told(Builder& b, Term x, const std::string& what, sym::Expr lower, sym::Expr upper) {
-  if (!b.known(x)) {
-    // If the only limit is that sizes fit in 64 bits, larger values (the end of a slice) are equivalent to
-    // the limit.
-    x = cast(x, DType::kI64);
-    const auto limit = static_cast<double>(kLargestSize);
-    if (lower.is_const(-kLargestSize) && upper.is_const(kLargestSize)) x = minimum(maximum(x, -limit), limit);
-  }
-  return b.elements_of(x, what, lower, upper);
-}
-
-}  // namespace
-
 std::vector<sym::Expr> Context::sizes_of(size_t i, const std::string& what, sym::Expr lower,
                                          sym::Expr upper) const {
-  return told(b, in(i), what, lower, upper);
+  return ops::size_values(in(i), what, lower, upper);
 }
 
 sym::Expr Context::size_of(size_t i, const std::string& what, sym::Expr lower, sym::Expr upper) const {
   Term x = in(i);
   if (!ops::count(x.shape()).is_const()) x = reshape(x, {});  // checks that there is exactly one element
-  const std::vector<sym::Expr> values = told(b, x, what, lower, upper);
+  const std::vector<sym::Expr> values = ops::size_values(x, what, lower, upper);
   if (values.size() != 1) does_not_fit(cat(what, " must be one number"));
   return values[0];
 }

@@ -3,6 +3,7 @@
 
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/ops/composite/activations.h"
+#include "compiler/ops/composite/arithmetic.h"
 #include "compiler/ops/composite/normalization.h"
 #include "compiler/ops/composite/random.h"
 #include "compiler/ops/nodes.h"
@@ -45,9 +46,9 @@ Outputs variadic(Context& c) {
 }
 
 Outputs mean(Context& c) {
-  Term sum = c.in(0);
-  for (size_t i = 1; i < c.input_count(); ++i) sum = sum + c.in(i);
-  return {c.input_count() == 1 ? sum : sum / static_cast<double>(c.input_count())};
+  std::vector<Term> terms;
+  for (size_t i = 0; i < c.input_count(); ++i) terms.push_back(c.in(i));
+  return {mean_of(terms)};
 }
 
 Outputs identity(Context& c) { return {c.slot(0)}; }
@@ -58,7 +59,6 @@ Outputs op_mish(Context& c) { return {mish(c.in(0))}; }
 Outputs op_hard_swish(Context& c) { return {hard_swish(c.in(0))}; }
 Outputs op_gelu(Context& c) { return {gelu(c.in(0), c.text("approximate", "none") == "tanh")}; }
 Outputs swish(Context& c) { return {silu(c.in(0), c.number("alpha", 1))}; }
-Outputs reciprocal(Context& c) { return {rcp(c.in(0))}; }
 Outputs op_elu(Context& c) { return {elu(c.in(0), c.number("alpha", 1))}; }
 Outputs op_celu(Context& c) { return {celu(c.in(0), c.number("alpha", 1))}; }
 Outputs op_leaky_relu(Context& c) { return {leaky_relu(c.in(0), c.number("alpha", 0.01))}; }
@@ -125,16 +125,10 @@ Outputs op_mod(Context& c) {
   return {apply(c.integer("fmod", 0) ? OpKind::kRem : OpKind::kMod, c.in(0), c.in(1))};
 }
 
-// The result has the base's dtype. A float exponent of an integer base is computed in floats.
 Outputs op_pow(Context& c) {
   const Term x = c.in(0), y = align_old(c, x, c.in(1));
-  // Squares and cubes appear in exported normalisations and in the approximation of GELU.
   const auto exponent = is_float(x.dtype()) && y.rank() <= x.rank() ? c.constant_number(1) : std::nullopt;
-  if (exponent == 2) return {square(x)};
-  if (exponent == 3 && !is_storage_float(x.dtype())) return {square(x) * x};
-  if (x.dtype() == y.dtype()) return {pow(x, y)};
-  if (is_float(x.dtype()) || is_integer(y.dtype())) return {pow(x, cast(y, x.dtype()))};
-  return {cast(pow(cast(x, y.dtype()), y), x.dtype())};
+  return {power(x, y, exponent)};
 }
 
 Outputs bit_shift(Context& c) {
@@ -145,12 +139,8 @@ Outputs bit_shift(Context& c) {
 }
 
 Outputs is_inf(Context& c) {
-  const Term x = c.in(0);
   const bool negative = c.integer("detect_negative", 1) != 0, positive = c.integer("detect_positive", 1) != 0;
-  const Term inf = apply(OpKind::kIsInf, x);
-  if (negative && positive) return {inf};
-  if (!negative && !positive) return {logical_and(inf, logical_not(inf))};
-  return {logical_and(inf, negative ? less(x, 0) : greater(x, 0))};
+  return {is_infinite(c.in(0), negative, positive)};
 }
 
 Outputs where(Context& c) { return {select(c.in(0), c.in(1), c.in(2))}; }
@@ -178,15 +168,17 @@ Outputs op_dropout(Context& c) {
   return {y.value, cast(y.kept, mask)};
 }
 
-Outputs affine(Context& c) { return {c.in(0) * c.number("alpha", 1) + c.number("beta", 0)}; }
-Outputs scaled_tanh(Context& c) { return {tanh(c.in(0) * c.number("beta", 1)) * c.number("alpha", 1)}; }
+Outputs op_affine(Context& c) { return {affine(c.in(0), c.number("alpha", 1), c.number("beta", 0))}; }
+Outputs op_scaled_tanh(Context& c) {
+  return {scaled_tanh(c.in(0), c.number("alpha", 1), c.number("beta", 1))};
+}
 
 constexpr Row kRows[] = {
     {"Abs", unary<OpKind::kAbs>},
     {"Acos", unary<OpKind::kAcos>},
     {"Acosh", unary<OpKind::kAcosh>},
     {"Add", binary<OpKind::kAdd>},
-    {"Affine", affine},
+    {"Affine", op_affine},
     {"And", binary<OpKind::kAnd>},
     {"Asin", unary<OpKind::kAsin>},
     {"Asinh", unary<OpKind::kAsinh>},
@@ -235,10 +227,10 @@ constexpr Row kRows[] = {
     {"Or", binary<OpKind::kOr>},
     {"PRelu", op_prelu},
     {"Pow", op_pow},
-    {"Reciprocal", reciprocal},
+    {"Reciprocal", unary<OpKind::kRcp>},
     {"Relu", op_relu},
     {"Round", unary<OpKind::kRound>},
-    {"ScaledTanh", scaled_tanh},
+    {"ScaledTanh", op_scaled_tanh},
     {"Selu", op_selu},
     {"Shrink", op_shrink},
     {"Sigmoid", unary<OpKind::kSigmoid>},

@@ -46,6 +46,13 @@ Term silu(Term x, double alpha, AtMinusInfinity at) {
   return cast(w * sigmoid(alpha == 1 ? w : w * alpha), x.dtype());
 }
 
+Term scaled_silu(Term x, Operand factor) {
+  const Term z = x * factor;
+  return z * sigmoid(z);
+}
+
+Term scaled_tanh(Term x, double alpha, double beta) { return tanh(x * beta) * alpha; }
+
 Term mish(Term x) {
   return in_f32(x, [](Term w) { return above_minus_infinity(w) * tanh(softplus(w)); });
 }

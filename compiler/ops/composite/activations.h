@@ -18,8 +18,10 @@ Term gelu(Term x, bool tanh_form, AtMinusInfinity at = AtMinusInfinity::kLimit);
 Term softplus(Term x);  // log(1 + e^x)
 // x * sigmoid(alpha x)
 Term silu(Term x, double alpha = 1, AtMinusInfinity at = AtMinusInfinity::kLimit);
-Term mish(Term x);      // x * tanh(softplus(x))
-Term softsign(Term x);  // x / (1 + |x|); the sign of an infinity
+Term scaled_silu(Term x, Operand factor);             // silu of factor * x, as z * sigmoid(z)
+Term scaled_tanh(Term x, double alpha, double beta);  // alpha * tanh(beta x)
+Term mish(Term x);                                    // x * tanh(softplus(x))
+Term softsign(Term x);                                // x / (1 + |x|); the sign of an infinity
 
 Term leaky_relu(Term x, double slope);                 // slope * x below 0
 Term prelu(Term x, Term slope);                        // in x's dtype; the slope broadcasts to x

@@ -10,6 +10,14 @@ Term split_heads(Term x, sym::Expr heads) {
   return transpose(reshape(x, {x.dim(0), x.dim(1), heads, size}), 1, 2);
 }
 
+Term split_biased(Term x, sym::Expr heads, std::optional<Term> bias, sym::Expr from) {
+  return split_heads(bias ? x + slice(*bias, 0, from, x.dim(2)) : x, heads);
+}
+
+Term biased_heads(Term x, sym::Expr heads, Term bias, sym::Expr from) {
+  return x + reshape(slice(bias, 0, from, x.dim(3) * heads), {heads, 1, x.dim(3)});
+}
+
 Term join_heads(Term x) {
   const Term rows = transpose(x, 1, 2);
   return reshape(rows, {rows.dim(0), rows.dim(1), rows.dim(2) * rows.dim(3)});
@@ -81,6 +89,8 @@ KeyValueResult cached_attention(Term q, Term k, Term v, const std::optional<KeyV
   const Attention a = attend(q, k, v, core);
   return {join_heads(a.value), all_k, all_v, a.scores};
 }
+
+Term lengths_to(Term last, sym::Expr batch) { return reshape(cast(last, DType::kI64), {batch, 1}) + 1.0; }
 
 KeyValueResult group_query_attention(Term q, Term k, Term v, Term lengths, std::optional<Term> past_k,
                                      std::optional<Term> past_v, const GroupQueryOptions& options) {

@@ -13,6 +13,9 @@ namespace stridec::ops {
 // Rows to heads, and back. A guard checks that the columns divide into heads.
 Term split_heads(Term x, sym::Expr heads);
 Term join_heads(Term x);
+// The same, or heads, plus the elements of a bias vector from `from` on, one per column of the rows.
+Term split_biased(Term x, sym::Expr heads, std::optional<Term> bias, sym::Expr from);
+Term biased_heads(Term x, sym::Expr heads, Term bias, sym::Expr from);
 // Part i of heads that are packed as [batch, sequence, heads, parts, size].
 Term unpack_heads(Term packed, int64_t i);
 
@@ -66,6 +69,8 @@ struct GroupQueryOptions {
   std::optional<Term> sink_score, bias;
   std::optional<GroupRotary> rotary;
 };
+// Lengths of `batch` sequences, i64 [batch, 1], from the positions of their last tokens.
+Term lengths_to(Term last, sym::Expr batch);
 // Attention with fewer key heads than heads (Ainslie et al. 2023, arXiv:2305.13245) and one causal sequence
 // per batch row, of `lengths` tokens after this step (i64 [batch, 1]). The new rows of q, k and v are the
 // last of them.

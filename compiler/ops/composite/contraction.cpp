@@ -28,6 +28,11 @@ Term matmul(Term a, Term b, std::optional<DType> to) {
   return {a.builder(), matmul(a.builder(), a.id(), b.id(), to)};
 }
 
+Term scaled_matmul(Term a, Term b, double alpha) {
+  const Term y = matmul(a, b);
+  return alpha == 1 ? y : y * alpha;
+}
+
 Term linear(Term x, Term w, std::optional<Term> bias) {
   const Term y = matmul(x, w);
   return bias ? y + *bias : y;

@@ -12,6 +12,8 @@ namespace stridec::ops {
 // NumPy's matmul: batch dims broadcast, vectors are promoted to matrices. `to`: dtype of the result (none:
 // that of the operands).
 Term matmul(Term a, Term b, std::optional<DType> to = std::nullopt);
+// alpha * a b, as in matmul.
+Term scaled_matmul(Term a, Term b, double alpha);
 // x w + bias, as in matmul.
 Term linear(Term x, Term w, std::optional<Term> bias);
 // alpha * a b + beta * c for matrices a and b. c broadcasts to the result; it is ignored if beta is 0.

@@ -240,4 +240,6 @@ Term squared_distances(Term a, Term b) {
   return reduce_sum(square(unsqueeze(a, {1}) - unsqueeze(b, {0})), {2});
 }
 
+Term distances(Term a, Term b) { return sqrt(squared_distances(a, b)); }
+
 }  // namespace stridec::ops

@@ -29,7 +29,8 @@ Complex cholesky(const Complex& x);
 // The 3-vectors' cross product along dim; operands have one shape.
 Term cross_product(Term x, Term y, int64_t dim);
 
-// Squared Euclidean distances [m, n] between the rows of a [m, k] and b [n, k].
+// Euclidean distances [m, n], squared or not, between the rows of a [m, k] and b [n, k].
 Term squared_distances(Term a, Term b);
+Term distances(Term a, Term b);
 
 }  // namespace stridec::ops

@@ -10,6 +10,16 @@
 
 namespace stridec::ops {
 
+std::vector<sym::Expr> size_values(Term x, const std::string& what, sym::Expr lower, sym::Expr upper) {
+  Builder& b = x.builder();
+  if (!b.known(x)) {
+    x = cast(x, DType::kI64);
+    const auto limit = static_cast<double>(kLargestSize);
+    if (lower.is_const(-kLargestSize) && upper.is_const(kLargestSize)) x = minimum(maximum(x, -limit), limit);
+  }
+  return b.elements_of(x, what, lower, upper);
+}
+
 namespace {
 
 // total / product(known) for products of sizes. Cancels common factors first, so that the result is simple

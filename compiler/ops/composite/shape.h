@@ -10,6 +10,10 @@
 
 namespace stridec::ops {
 
+// The elements of x, integers, as sizes in [lower, upper]: expressions, or symbols bound at run time. If the
+// only limit is +-kLargestSize, larger values (the end of a slice) are equivalent to it.
+std::vector<sym::Expr> size_values(Term x, const std::string& what, sym::Expr lower, sym::Expr upper);
+
 // The shape of reshaping x to `given`: a size, -1 for the remaining size, and with `zero_copies` 0 for x's
 // dim at the same position. Throws Error for a size below -1 and for -1 twice; guards check what is not
 // known.
