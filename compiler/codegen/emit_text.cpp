@@ -12,6 +12,8 @@
 namespace stridec::codegen {
 namespace {
 
+constexpr int64_t kScratchAlignment = 64;
+
 struct CType {
   const char* name;     // in generated text
   const char* spelled;  // the type that it is a typedef of
@@ -72,6 +74,12 @@ std::string float_literal(double value, bool single) {
   return value < 0 || std::signbit(value) ? cat("(", buffer, ")") : buffer;
 }
 
+sym::Expr scratch_bytes(std::span<const sym::Expr> pieces) {
+  sym::Expr bytes = 0;
+  for (sym::Expr piece : pieces) bytes += sym::align_up(piece, kScratchAlignment);
+  return bytes;
+}
+
 KernelText::KernelText(const loop::Program& program, const CpuTarget& target)
     : program_(program), target_(target), facts_(program.facts) {}
 
@@ -124,7 +132,7 @@ std::string KernelText::message(const std::string& sentence) {
 
 std::string KernelText::scratch(sym::Expr bytes) {
   scratch_.push_back(size(scratch_bytes_));
-  scratch_bytes_ += sym::align_up(bytes, 64);
+  scratch_bytes_ += sym::align_up(bytes, kScratchAlignment);
   return cat("scratch", scratch_.size() - 1);
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,10 @@ struct CudaText {
 
 // An exact C literal of a floating-point value; `single`: of type float.
 std::string float_literal(double value, bool single);
+
+// The bytes of a thread's private memory with these pieces, each of which KernelText::scratch() adds. What a
+// kernel needs is computed from its plan, so that memory is planned before the kernel's text exists.
+sym::Expr scratch_bytes(std::span<const sym::Expr> pieces);
 
 // Whether the integer dtype has fewer bits than its C type.
 inline bool is_narrow(DType dtype) { return is_integer(dtype) && info(dtype).bits < 8; }

@@ -27,6 +27,109 @@ using sym::Expr;
 
 constexpr int64_t kGrain = int64_t{1} << 20;  // multiply-adds that are worth waking a thread for
 
+// The chain, its blocks of rows and its local buffers, from its nest and plan alone.
+class ChainLayout {
+ public:
+  ChainLayout(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target)
+      : program_(program),
+        nest_(nest),
+        vector_bytes_(target.vector_bytes),
+        plan_(kernels::to_chain_plan(nest.schedule)) {
+    std::string reason;
+    auto matched = kernels::match_chain(nest, &reason);
+    STRIDEC_CHECK(matched && matched->row.var == plan_.row,
+                  cat("nest '", nest.name, "' is not a chain: ", reason));
+    chain_ = *std::move(matched);
+    inner_ = schedule::parse_plan({.kernel = "", .directives = plan_.inner});
+    if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips) {
+      attention_ = std::move(attention);
+      sums_ = {false, false, true};
+    } else if ((range_ = kernels::chain_range(program, chain_))) {
+      sums_ = range_->sums;
+    }
+    divided_ = divide_results(program, chain_);
+    for (kernels::Chain::Part& part : chain_.parts)
+      if (!part.link) sum_where_stored(part.nest);
+    find_locals();
+  }
+
+  std::vector<Expr> scratch() const {
+    const Expr limit = block_limit();
+    std::vector<Expr> pieces;
+    for (const Local& local : found_) pieces.push_back(local_bytes(local, limit));
+    if (divided_) pieces.push_back(row_value_bytes(limit));
+    size_t next = 0;
+    for (const kernels::Chain::Part& part : chain_.parts) {
+      if (!part.link) continue;
+      ContractionShape shape(program_, part.nest, plan_of(part, next++));
+      shape.block_limit = limit;
+      for (const std::vector<Expr>& of_link :
+           {RowsLayout(shape, false).scratch(), ColumnsLayout(shape, true).scratch()})
+        pieces.insert(pieces.end(), of_link.begin(), of_link.end());
+    }
+    return pieces;
+  }
+
+ protected:
+  struct Local {
+    loop::BufferId buffer;
+    bool of_block = false;  // used by several parts: a block keeps all of its rows
+  };
+
+  Expr row_stride(const Local& local) const {
+    const loop::Buffer& buffer = program_[local.buffer];
+    return scratch_stride(schedule::extent_in_elements(buffer), vector_bytes_ / byte_size(buffer.dtype));
+  }
+
+  // Maximum number of rows of a block: the plan's, or as many as fit in its cache budget.
+  Expr block_limit() const {
+    Expr bytes = 0;
+    for (const Local& local : found_)
+      if (local.of_block) bytes += row_stride(local) * byte_size(program_[local.buffer].dtype);
+    int least = 1;
+    for (const auto& link : plan_.links) least = std::max(least, link.kernel->rows);
+    if (bytes.is_const(0)) return plan_.tile;
+    return sym::max(least, sym::min(plan_.tile, sym::floordiv(plan_.bytes, bytes)));
+  }
+
+  Expr local_bytes(const Local& local, Expr limit) const {
+    const Expr stride = row_stride(local);
+    return (local.of_block ? stride * limit : stride) * byte_size(program_[local.buffer].dtype);
+  }
+  static Expr row_value_bytes(Expr limit) { return limit * byte_size(DType::kF32); }
+
+  // The plan of a link, which is the `number`th of the schedule.
+  kernels::GemmPlan plan_of(const kernels::Chain::Part& part, size_t number) const {
+    STRIDEC_CHECK(number < plan_.links.size(), "a chain's schedule has too few links");
+    return kernels::link_plan(chain_, part, plan_.links[number]);
+  }
+
+  const loop::Program& program_;
+  const loop::Nest& nest_;
+  const int vector_bytes_;
+  kernels::ChainPlan plan_;
+  kernels::Chain chain_;
+  std::optional<kernels::Flash> attention_;   // set if its mask hides keys from whole blocks of rows
+  std::optional<kernels::ChainRange> range_;  // set if positions hide columns in another chain
+  std::vector<bool> sums_;  // of either: by part, whether a link sums over columns and does not fill them
+  std::optional<DividedResults> divided_;
+  schedule::LoopPlan inner_;
+  std::vector<Local> found_;
+
+ private:
+  void find_locals() {
+    std::map<loop::BufferId, size_t> seen_in;
+    for (size_t i = 0; i < chain_.parts.size(); ++i)
+      for (const loop::BufferId id : loop::buffers_of(chain_.parts[i].nest)) {
+        if (program_[id].storage != loop::Storage::kLocal) continue;
+        const auto [seen, fresh] = seen_in.emplace(id, i);
+        if (fresh) found_.push_back({id, chain_.parts[i].link});
+        if (seen->second == i) continue;
+        for (Local& local : found_) local.of_block = local.of_block || local.buffer == id;
+      }
+  }
+};
+
 // The emitters of one link.
 struct Link {
   Link(KernelText& text, const loop::Program& program, const kernels::Chain::Part& part,
@@ -45,44 +148,25 @@ struct Link {
   std::optional<ContractionColumns> columns;
 };
 
-class Emitter {
+class Emitter : ChainLayout {
  public:
   Emitter(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target)
-      : program_(program), nest_(nest), text_(program, target), plan_(kernels::to_chain_plan(nest.schedule)) {
-    std::string reason;
-    auto matched = kernels::match_chain(nest, &reason);
-    STRIDEC_CHECK(matched && matched->row.var == plan_.row,
-                  cat("nest '", nest.name, "' is not a chain: ", reason));
-    chain_ = *std::move(matched);
-    inner_ = schedule::parse_plan({.kernel = "", .directives = plan_.inner});
-    if (auto attention = kernels::match_attention(program, nest, false); attention && attention->skips) {
-      attention_ = std::move(attention);
-      sums_ = {false, false, true};
-    } else if ((range_ = kernels::chain_range(program, chain_))) {
-      sums_ = range_->sums;
-    }
-    divided_ = divide_results(program, chain_);
-    for (kernels::Chain::Part& part : chain_.parts)
-      if (!part.link) sum_where_stored(part.nest);
-  }
+      : ChainLayout(program, nest, target), text_(program, target) {}
 
   Kernel emit() {
-    find_locals();
     const Expr rows = chain_.row.extent;
     const Expr limit = block_limit();
     const Expr blocks = sym::ceildiv(rows, limit);
     declare_locals(limit);
     if (divided_)
       row_value_ = {.value = divided_->sum,
-                    .pointer = cat("((float*)", text_.scratch(limit * byte_size(DType::kF32)), ")")};
+                    .pointer = cat("((float*)", text_.scratch(row_value_bytes(limit)), ")")};
     size_t next = 0;
     for (const kernels::Chain::Part& part : chain_.parts) {
       links_.push_back(nullptr);
       if (!part.link) continue;
-      STRIDEC_CHECK(next < plan_.links.size(), "a chain's schedule has too few links");
-      links_.back() =
-          std::make_unique<Link>(text_, program_, part, kernels::link_plan(chain_, part, plan_.links[next++]),
-                                 nest_, limit, locals_, value_for(links_.size() - 1));
+      links_.back() = std::make_unique<Link>(text_, program_, part, plan_of(part, next++), nest_, limit,
+                                             locals_, value_for(links_.size() - 1));
     }
 
     text_.line(cat("const int64_t rows = ", text_.size(rows), ", blocks = ", text_.size(blocks), ";"));
@@ -117,49 +201,13 @@ class Emitter {
   }
 
  private:
-  struct Local {
-    loop::BufferId buffer;
-    bool of_block = false;  // used by several parts: a block keeps all of its rows
-  };
-
-  void find_locals() {
-    std::map<loop::BufferId, size_t> seen_in;
-    for (size_t i = 0; i < chain_.parts.size(); ++i)
-      for (const loop::BufferId id : loop::buffers_of(chain_.parts[i].nest)) {
-        if (program_[id].storage != loop::Storage::kLocal) continue;
-        const auto [seen, fresh] = seen_in.emplace(id, i);
-        if (fresh) found_.push_back({id, chain_.parts[i].link});
-        if (seen->second == i) continue;
-        for (Local& local : found_) local.of_block = local.of_block || local.buffer == id;
-      }
-  }
-
-  Expr row_stride(const Local& local) const {
-    const loop::Buffer& buffer = program_[local.buffer];
-    return scratch_stride(schedule::extent_in_elements(buffer),
-                          text_.target().vector_bytes / byte_size(buffer.dtype));
-  }
-
-  // Maximum number of rows of a block: the plan's, or as many as fit in its cache budget.
-  Expr block_limit() const {
-    Expr bytes = 0;
-    for (const Local& local : found_)
-      if (local.of_block) bytes += row_stride(local) * byte_size(program_[local.buffer].dtype);
-    int least = 1;
-    for (const auto& link : plan_.links) least = std::max(least, link.kernel->rows);
-    if (bytes.is_const(0)) return plan_.tile;
-    return sym::max(least, sym::min(plan_.tile, sym::floordiv(plan_.bytes, bytes)));
-  }
-
   void declare_locals(Expr limit) {
     for (const Local& local : found_) {
       const loop::Buffer& buffer = program_[local.buffer];
       const std::string name = text_.fresh("l"), type = text_.storage_type(buffer.dtype);
-      const Expr stride = row_stride(local);
-      const Expr elements = local.of_block ? stride * limit : stride;
-      text_.line(cat(type, "* const ", name, " = (", type, "*)",
-                     text_.scratch(elements * byte_size(buffer.dtype)), ";"));
-      locals_.push_back({local.buffer, name, local.of_block ? text_.size(stride) : std::string()});
+      text_.line(
+          cat(type, "* const ", name, " = (", type, "*)", text_.scratch(local_bytes(local, limit)), ";"));
+      locals_.push_back({local.buffer, name, local.of_block ? text_.size(row_stride(local)) : std::string()});
     }
   }
 
@@ -313,19 +361,9 @@ class Emitter {
     text_.close();
   }
 
-  const loop::Program& program_;
-  const loop::Nest& nest_;
   KernelText text_;
-  kernels::ChainPlan plan_;
-  kernels::Chain chain_;
-  std::optional<kernels::Flash> attention_;   // set if its mask hides keys from whole blocks of rows
-  std::optional<kernels::ChainRange> range_;  // set if positions hide columns in another chain
-  std::vector<bool> sums_;  // of either: by part, whether a link sums over columns and does not fill them
   const Expr column_begin_ = sym::var("%column_begin"), column_end_ = sym::var("%column_end");
-  std::optional<DividedResults> divided_;
   std::optional<RowValue> row_value_;
-  schedule::LoopPlan inner_;
-  std::vector<Local> found_;
   std::vector<LocalRows> locals_;
   std::vector<std::unique_ptr<Link>> links_;  // by part; null: row statements
 };
@@ -334,6 +372,10 @@ class Emitter {
 
 Kernel emit_chain(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   return Emitter(program, nest, target).emit();
+}
+
+Expr chain_scratch(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+  return scratch_bytes(ChainLayout(program, nest, target).scratch());
 }
 
 }  // namespace stridec::codegen::cpu

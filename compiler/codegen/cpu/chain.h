@@ -11,7 +11,8 @@
 
 namespace stridec::codegen::cpu {
 
-// The nest's schedule is a kernels::ChainPlan.
+// The nest's schedule is a kernels::ChainPlan. chain_scratch: the kernel's Kernel::scratch_bytes.
 Kernel emit_chain(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+sym::Expr chain_scratch(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
 
 }  // namespace stridec::codegen::cpu

@@ -24,6 +24,20 @@ constexpr int kLongSum = 64;
 constexpr std::string_view kNamespace = "products";  // of the micro-kernel's template
 using kernels::kFewRows, kernels::kFewTiles;
 
+int tile_elements(const ContractionShape& shape) {
+  return shape.plan.kernel->rows * shape.plan.kernel->line();
+}
+
+// The bytes of a task's sums, which are in scratch if k is split by the schedule's chunk: all tiles of a task
+// finish one piece before the next.
+std::optional<sym::Expr> sums_bytes(const ContractionShape& shape) {
+  const kernels::GemmPlan& plan = shape.plan;
+  if (plan.chunk == 0) return std::nullopt;
+  const auto k = sym::as_const(extent_of(shape.reduced));
+  if (k && *k <= plan.chunk) return std::nullopt;
+  return plan.tiles * (tile_elements(shape) * byte_size(plan.kernel->dtype));
+}
+
 class Emitter {
  public:
   Emitter(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target)
@@ -69,12 +83,11 @@ class Emitter {
     else
       multiply_ = f_.print_declaration();
     f_.print_shape_start();
-    if (sums_in_scratch()) {
-      const sym::Expr bytes = f_.plan.tiles * (tile_elements() * byte_size(kernel.dtype));
-      text_.line(cat(f_.element(), "* const sums = (", f_.element(), "*)", text_.scratch(bytes), ";"));
+    if (const auto bytes = sums_bytes(f_)) {
+      text_.line(cat(f_.element(), "* const sums = (", f_.element(), "*)", text_.scratch(*bytes), ";"));
     } else {
       const int tiles = interleaves() ? 2 : short_chunk() > 0 ? kFewTiles : 1;
-      text_.line(cat("alignas(64) ", f_.element(), " sums[", tiles * tile_elements(), "];"));
+      text_.line(cat("alignas(64) ", f_.element(), " sums[", tiles * tile_elements(f_), "];"));
     }
     rows_.print_start();
     columns_.print_start();
@@ -106,8 +119,6 @@ class Emitter {
   }
 
  private:
-  int tile_elements() const { return f_.plan.kernel->rows * f_.plan.kernel->line(); }
-
   // Whether a tile's epilogue is interleaved with the next tile's multiply-adds. The two use different
   // execution units, and the out-of-order window is too small to overlap them otherwise. It requires a
   // micro-kernel of the nest's own, which short sums justify.
@@ -231,12 +242,7 @@ class Emitter {
 
   bool in_pieces() const { return sums_in_scratch() || short_chunk() > 0; }
 
-  // Whether k is split by the schedule's chunk: all tiles of a task finish one piece before the next.
-  bool sums_in_scratch() const {
-    if (f_.plan.chunk == 0) return false;
-    const auto k = sym::as_const(extent_of(f_.reduced));
-    return !k || *k > f_.plan.chunk;
-  }
+  bool sums_in_scratch() const { return sums_bytes(f_).has_value(); }
 
   // Maximum k of a piece if the rows are one task of few tiles; 0: no split (kernels::short_chunk()). Tasks
   // after the first of a panel find it in L2. Schedules for a known number of rows have a chunk for that.
@@ -286,9 +292,9 @@ class Emitter {
     if (interleaves()) print_rest();
     open_tiles();
     text_.line(cat(f_.element(), "* const tile = sums",
-                   sums_in_scratch() ? cat(" + (t - first_tile) * ", tile_elements())
-                   : pieces          ? cat(" + (pieces > 1 ? t - first_tile : 0) * ", tile_elements())
-                   : interleaves()   ? cat(" + (t & 1) * ", tile_elements())
+                   sums_in_scratch() ? cat(" + (t - first_tile) * ", tile_elements(f_))
+                   : pieces          ? cat(" + (pieces > 1 ? t - first_tile : 0) * ", tile_elements(f_))
+                   : interleaves()   ? cat(" + (t & 1) * ", tile_elements(f_))
                                      : std::string(),
                    ";"));
     if (pieces) {
@@ -463,6 +469,17 @@ class Emitter {
 
 Kernel emit_contraction(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   return Emitter(program, nest, target).emit();
+}
+
+sym::Expr contraction_scratch(const loop::Program& program, const loop::Nest& nest) {
+  const ContractionShape shape(program, nest, kernels::to_plan(nest.schedule));
+  const RowsLayout rows(shape, EpilogueLayout(shape).wants_row_indices());
+  const ColumnsLayout columns(shape, false);
+  std::vector<sym::Expr> pieces = rows.scratch();
+  const std::vector<sym::Expr> panels = columns.scratch();
+  pieces.insert(pieces.end(), panels.begin(), panels.end());
+  if (const auto sums = sums_bytes(shape)) pieces.push_back(*sums);
+  return scratch_bytes(pieces);
 }
 
 }  // namespace stridec::codegen::cpu

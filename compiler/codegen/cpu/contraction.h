@@ -12,7 +12,8 @@
 
 namespace stridec::codegen::cpu {
 
-// The nest's schedule is a kernels::GemmPlan.
+// The nest's schedule is a kernels::GemmPlan. contraction_scratch: the kernel's Kernel::scratch_bytes.
 Kernel emit_contraction(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+sym::Expr contraction_scratch(const loop::Program& program, const loop::Nest& nest);
 
 }  // namespace stridec::codegen::cpu

@@ -22,20 +22,20 @@ const loop::Stmt* definition(const std::vector<const loop::Stmt*>& slice, loop::
 
 }  // namespace
 
-CompactColumns::CompactColumns(ContractionFrame& frame)
-    : f_(frame), block_var_(sym::var("%block")), word_var_(sym::var("%word")), facts_(frame.facts) {
-  const auto depth = sym::as_const(extent_of(f_.reduced));
-  STRIDEC_CHECK(depth && !f_.columns.empty(), f_.nest.name);
+CompactLayout::CompactLayout(const ContractionShape& shape)
+    : shape_(shape), block_var_(sym::var("%block")), word_var_(sym::var("%word")), facts_(shape.facts) {
+  const auto depth = sym::as_const(extent_of(shape_.reduced));
+  STRIDEC_CHECK(depth && !shape_.columns.empty(), shape_.nest.name);
   depth_ = *depth;
-  const sym::Expr column = f_.columns.back().var;
-  for (const loop::Stmt* stmt : f_.b->slice) {
+  const sym::Expr column = shape_.columns.back().var;
+  for (const loop::Stmt* stmt : shape_.b->slice) {
     const auto* load = std::get_if<loop::Load>(&stmt->node);
     if (!load || std::none_of(load->access.index.begin(), load->access.index.end(),
                               [&](sym::Expr e) { return sym::depends_on(e, column); }))
       continue;
     const sym::Expr row = load->access.index[load->access.index.size() - 2];
     parts_.push_back(
-        {load->access.buffer, kernels::step_along({row}, f_.reduced), cat("part_", parts_.size())});
+        {load->access.buffer, kernels::step_along({row}, shape_.reduced), cat("part_", parts_.size())});
   }
   // A word is the smallest step of a part; a block the smallest step of the others, if it is a multiple of
   // words.
@@ -50,11 +50,15 @@ CompactColumns::CompactColumns(ContractionFrame& frame)
   });
   if (!nested) word_ = block_ = 1;
   if (word_ == 1 && block_ % kUnroll == 0) word_ = kUnroll;
-  facts_.set_index(column, f_.plan.panel);
+  facts_.set_index(column, shape_.plan.panel);
   facts_.set_index(block_var_, depth_ / block_ + 1);
   facts_.set_index(word_var_, std::max<int64_t>(1, block_ / word_));
   find_multipliers();
   find_words();
+}
+
+CompactColumns::CompactColumns(ContractionFrame& frame, const CompactLayout& layout)
+    : CompactLayout(layout), f_(frame) {
   if (!words_) find_table();
 }
 
@@ -72,14 +76,14 @@ std::vector<loop::Stmt> CompactColumns::at(sym::Expr k) const {
   return statements;
 }
 
-bool CompactColumns::same_in_block(loop::ValueId value) const {
+bool CompactLayout::same_in_block(loop::ValueId value) const {
   const sym::Expr within = sym::var("%within");
   sym::Facts facts = facts_;
   facts.set_index(within, block_);
   sym::Substitution to;
-  kernels::unflatten(block_var_ * block_ + within, f_.reduced, to);
+  kernels::unflatten(block_var_ * block_ + within, shape_.reduced, to);
   bool same = true;
-  for (const loop::Stmt* stmt : kernels::slice_of(f_.b->slice, value))
+  for (const loop::Stmt* stmt : kernels::slice_of(shape_.b->slice, value))
     loop::for_each_expr(*stmt, [&](sym::Expr e) {
       same = same && !sym::depends_on(sym::simplify(sym::substitute(e, to), facts), within);
     });
@@ -87,10 +91,10 @@ bool CompactColumns::same_in_block(loop::ValueId value) const {
 }
 
 // Factors that are uniform within a block are applied to the block's sum.
-void CompactColumns::find_multipliers() {
-  inner_ = f_.b->value;
+void CompactLayout::find_multipliers() {
+  inner_ = shape_.b->value;
   if (block_ == word_) return;
-  while (const loop::Stmt* stmt = definition(f_.b->slice, inner_)) {
+  while (const loop::Stmt* stmt = definition(shape_.b->slice, inner_)) {
     const auto* let = std::get_if<loop::Let>(&stmt->node);
     if (!let || let->op != loop::ScalarOp::kMul) return;
     const bool first = same_in_block(let->args[0]), second = same_in_block(let->args[1]);

@@ -43,9 +43,10 @@ const loop::Let* let_of(const std::vector<const loop::Stmt*>& slice, loop::Value
 
 }  // namespace
 
-void CompactColumns::find_words() {
-  if (f_.plan.bytes == 0 || f_.plan.bytes != block_ || depth_ % block_ != 0 || f_.lanes != 16) return;
-  const auto& slice = f_.b->slice;
+void CompactLayout::find_words() {
+  if (shape_.plan.bytes == 0 || shape_.plan.bytes != block_ || depth_ % block_ != 0 || shape_.lanes != 16)
+    return;
+  const auto& slice = shape_.b->slice;
   Words words;
   loop::ValueId number = inner_;
   if (const loop::Let* less = let_of(slice, number, loop::ScalarOp::kSub)) {
@@ -66,13 +67,17 @@ void CompactColumns::find_words() {
   if (whole && words.bits <= 8) words_ = words;
 }
 
+std::vector<sym::Expr> CompactLayout::bytes_scratch() const {
+  const sym::Expr rows = shape_.block_limit, per_block = rows * (depth_ / block_ * byte_size(DType::kF32));
+  return {rows * depth_, per_block, per_block};
+}
+
 void CompactColumns::print_bytes_start() {
   KernelText& text = f_.text;
-  const sym::Expr rows = f_.block_limit;
-  text.line(cat("i8* const row_bytes = (i8*)", text.scratch(rows * depth_), ";"));
-  for (const char* name : {"row_scales", "row_sums"})
-    text.line(cat("f32* const ", name, " = (f32*)",
-                  text.scratch(rows * (depth_ / block_ * byte_size(DType::kF32))), ";"));
+  const std::vector<sym::Expr> pieces = bytes_scratch();
+  text.line(cat("i8* const row_bytes = (i8*)", text.scratch(pieces[0]), ";"));
+  text.line(cat("f32* const row_scales = (f32*)", text.scratch(pieces[1]), ";"));
+  text.line(cat("f32* const row_sums = (f32*)", text.scratch(pieces[2]), ";"));
 }
 
 void CompactColumns::print_bytes_of_row() {

@@ -9,54 +9,72 @@
 
 namespace stridec::codegen::cpu {
 
-ContractionColumns::ContractionColumns(ContractionFrame& frame, bool keep) : f_(frame), keep_(keep) {
+ColumnsLayout::ColumnsLayout(const ContractionShape& shape, bool keep) : shape_(shape), keep_(keep) {
   using B = kernels::GemmPlan::B;
-  if (f_.plan.b == B::kWeights) return;
-  if (f_.plan.b == B::kCompact) compact_.emplace(f_);
-  if (!compact_ && f_.b->load && f_.b->load->access.mask.is_const(1)) {
-    const sym::Expr offset = kernels::offset_of(f_.program, f_.b->load->access, f_.facts);
-    const auto column = kernels::merged_step(offset, f_.columns, f_.facts);
-    const auto k = kernels::merged_step(at_zero(offset, f_.columns), f_.reduced, f_.facts);
-    turned_ = column && k && k->is_const(1) && !f_.columns.empty() && !depends_on_any(*column, f_.batch);
-    if (turned_) column_step_ = *column;
-    readable_ = column && k && (column->is_const(1) || f_.columns.empty()) && !depends_on_any(*k, f_.batch) &&
-                f_.group() == 1;
-    if (readable_ || turned_) {
-      offset_ = at_zero(at_zero(offset, f_.columns), f_.reduced);
-      step_ = *k;
-    }
-  }
-  if (!compact_ && !readable_ && !turned_) find_turned_slice();
+  if (shape_.plan.b == B::kWeights) return;
+  if (shape_.plan.b == B::kCompact) compact_layout_.emplace(shape_);
+  if (!compact_layout_) find_layout();
   if (keep_) find_keys();
-  STRIDEC_CHECK(f_.plan.b != B::kDirect || readable_, "b cannot be read in place");
+  STRIDEC_CHECK(shape_.plan.b != B::kDirect || readable_, "b cannot be read in place");
   // Panels with fewer columns are always copied: vectors must not read past the end of the buffer.
-  const auto known = sym::as_const(extent_of(f_.columns));
-  const bool whole = known && *known % f_.plan.kernel->columns() == 0;
-  if (bytes()) return;
-  if (f_.plan.b == B::kStage || compact_ || !whole) {
-    const int width = f_.plan.kernel->columns();
-    const sym::Expr columns = keep_ ? sym::align_up(extent_of(f_.columns), width) : sym::Expr(width);
-    stage_ = f_.text.scratch(depth() * columns * f_.b_bytes());
-    staged_ = f_.text.fresh("staged");
-    for (size_t i = 0; i < keys_.size(); ++i) key_names_.push_back(f_.text.fresh("panels_of"));
+  const auto known = sym::as_const(extent_of(shape_.columns));
+  const bool whole = known && *known % shape_.plan.kernel->columns() == 0;
+  if (compact_layout_ && compact_layout_->multiplies_bytes()) return;
+  if (shape_.plan.b == B::kStage || compact_layout_ || !whole) {
+    const int width = shape_.plan.kernel->columns();
+    const sym::Expr columns = keep_ ? sym::align_up(extent_of(shape_.columns), width) : sym::Expr(width);
+    stage_bytes_ = depth() * columns * shape_.b_bytes();
   }
 }
 
+std::vector<sym::Expr> ColumnsLayout::scratch() const {
+  if (compact_layout_ && compact_layout_->multiplies_bytes()) return compact_layout_->bytes_scratch();
+  return stage_bytes_ ? std::vector{*stage_bytes_} : std::vector<sym::Expr>();
+}
+
+void ColumnsLayout::find_layout() {
+  const loop::Load* load = shape_.b->load;
+  if (load && load->access.mask.is_const(1)) {
+    const Dims& columns = shape_.columns;
+    const sym::Expr offset = kernels::offset_of(shape_.program, load->access, shape_.facts);
+    const auto column = kernels::merged_step(offset, columns, shape_.facts);
+    const auto k = kernels::merged_step(at_zero(offset, columns), shape_.reduced, shape_.facts);
+    turned_ = column && k && k->is_const(1) && !columns.empty() && !depends_on_any(*column, shape_.batch);
+    if (turned_) column_step_ = *column;
+    readable_ = column && k && (column->is_const(1) || columns.empty()) &&
+                !depends_on_any(*k, shape_.batch) && shape_.group() == 1;
+    if (readable_ || turned_) {
+      offset_ = at_zero(at_zero(offset, columns), shape_.reduced);
+      step_ = *k;
+    }
+  }
+  if (!readable_ && !turned_) find_turned_slice();
+}
+
+ContractionColumns::ContractionColumns(ContractionFrame& frame, bool keep)
+    : ColumnsLayout(frame, keep), f_(frame) {
+  if (compact_layout_) compact_.emplace(f_, *compact_layout_);
+  if (!stage_bytes_) return;
+  stage_ = f_.text.scratch(*stage_bytes_);
+  staged_ = f_.text.fresh("staged");
+  for (size_t i = 0; i < keys_.size(); ++i) key_names_.push_back(f_.text.fresh("panels_of"));
+}
+
 // Padded k extent of a panel: a whole number of steps.
-sym::Expr ContractionColumns::depth() const { return sym::align_up(extent_of(f_.reduced), f_.step()); }
+sym::Expr ColumnsLayout::depth() const { return sym::align_up(extent_of(shape_.reduced), shape_.step()); }
 
 // Set if the slice's loads have a stride greater than one along the columns and one along the last reduced
 // dim: vectors then run along that dim and are transposed.
-void ContractionColumns::find_turned_slice() {
-  if (f_.columns.empty() || f_.reduced.empty()) return;
-  const std::vector<sym::Expr> column = vars_of(f_.columns), k = {f_.reduced.back().var};
+void ColumnsLayout::find_turned_slice() {
+  if (shape_.columns.empty() || shape_.reduced.empty()) return;
+  const std::vector<sym::Expr> column = vars_of(shape_.columns), k = {shape_.reduced.back().var};
   turned_slice_ = true;
   bool loads = false;
-  for (const loop::Stmt* stmt : f_.b->slice) {
+  for (const loop::Stmt* stmt : shape_.b->slice) {
     const auto* load = std::get_if<loop::Load>(&stmt->node);
     if (!load) continue;
-    const sym::Expr offset = kernels::offset_of(f_.program, load->access, f_.facts);
-    if (!depends_on_any(offset, f_.columns)) continue;
+    const sym::Expr offset = kernels::offset_of(shape_.program, load->access, shape_.facts);
+    if (!depends_on_any(offset, shape_.columns)) continue;
     const auto along = kernels::linear_form(offset, column), step = kernels::linear_form(offset, k);
     loads = true;
     turned_slice_ = turned_slice_ && along && !along->coefficients.back().is_const(1) && step &&
@@ -67,24 +85,25 @@ void ContractionColumns::find_turned_slice() {
 
 // Keys are the slice's expressions with columns and k removed; if an expression mixes them with batch dims,
 // all batch dims are keys.
-void ContractionColumns::find_keys() {
-  std::vector<sym::Expr> own = vars_of(f_.columns);
-  for (const loop::Dim& dim : f_.reduced) own.push_back(dim.var);
+void ColumnsLayout::find_keys() {
+  std::vector<sym::Expr> own = vars_of(shape_.columns);
+  for (const loop::Dim& dim : shape_.reduced) own.push_back(dim.var);
   auto add = [&](sym::Expr key) {
     if (std::find(keys_.begin(), keys_.end(), key) == keys_.end()) keys_.push_back(key);
   };
-  for (const loop::Stmt* stmt : f_.b->slice) {
+  for (const loop::Stmt* stmt : shape_.b->slice) {
     loop::for_each_expr(*stmt, [&](sym::Expr e) {
-      if (!depends_on_any(e, f_.batch)) return;
+      if (!depends_on_any(e, shape_.batch)) return;
       const auto form = kernels::linear_form(e, own);
       bool apart = form.has_value();
       if (form) {
         for (sym::Expr coefficient : form->coefficients)
-          apart = apart && !depends_on_any(coefficient, f_.batch);
-        apart = apart && !depends_on_any(form->rest, f_.columns) && !depends_on_any(form->rest, f_.reduced);
+          apart = apart && !depends_on_any(coefficient, shape_.batch);
+        apart = apart && !depends_on_any(form->rest, shape_.columns) &&
+                !depends_on_any(form->rest, shape_.reduced);
       }
       if (apart) return add(form->rest);
-      for (const loop::Dim& dim : f_.batch) add(dim.var);
+      for (const loop::Dim& dim : shape_.batch) add(dim.var);
     });
   }
 }

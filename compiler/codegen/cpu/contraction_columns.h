@@ -11,9 +11,38 @@
 
 namespace stridec::codegen::cpu {
 
-class ContractionColumns {
+// How the panels are found, from the decomposed nest alone.
+class ColumnsLayout {
  public:
   // `keep`: if the C variable keep_panels is set, scratch holds all panels, and consecutive tasks reuse them.
+  ColumnsLayout(const ContractionShape& shape, bool keep);
+
+  std::vector<sym::Expr> scratch() const;  // the pieces that ContractionColumns needs
+
+ protected:
+  sym::Expr depth() const;
+
+  const ContractionShape& shape_;
+  bool keep_;
+  std::optional<CompactLayout> compact_layout_;
+  bool readable_ = false;  // b's rows are contiguous in memory
+  sym::Expr offset_ = 0;   // offset of the element at column 0, k 0
+  sym::Expr step_ = 0;     // distance between consecutive k
+  // b is contiguous along k instead of along the columns: it is transposed when copied to scratch.
+  bool turned_ = false;
+  sym::Expr column_step_ = 0;
+  bool turned_slice_ = false;             // the same for the loads that b is computed from
+  std::vector<sym::Expr> keys_;           // expressions of the batch dims that the panels depend on
+  std::optional<sym::Expr> stage_bytes_;  // of the panels in scratch
+
+ private:
+  void find_layout();
+  void find_turned_slice();
+  void find_keys();
+};
+
+class ContractionColumns : ColumnsLayout {
+ public:
   explicit ContractionColumns(ContractionFrame& frame, bool keep = false);
 
   void print_start();   // once per call of the kernel
@@ -37,23 +66,11 @@ class ContractionColumns {
   void print_scattered_groups();
   void print_deep_copy();
   void print_column_strips(const std::function<void(const std::string& live)>& strip);
-  sym::Expr depth() const;
   void print_turned_slice();
-  void find_turned_slice();
-  void find_keys();
 
   ContractionFrame& f_;
-  std::optional<CompactColumns> compact_;
-  bool readable_ = false;  // b's rows are contiguous in memory
-  sym::Expr offset_ = 0;   // offset of the element at column 0, k 0
-  sym::Expr step_ = 0;     // distance between consecutive k
-  // b is contiguous along k instead of along the columns: it is transposed when copied to scratch.
-  bool turned_ = false;
-  sym::Expr column_step_ = 0;
-  bool turned_slice_ = false;  // the same for the loads that b is computed from
+  std::optional<CompactColumns> compact_;  // set if compact_layout_ is
   std::string stage_, staged_;
-  bool keep_;
-  std::vector<sym::Expr> keys_;  // expressions of the batch dims that the panels depend on
   std::vector<std::string> key_names_;
 };
 

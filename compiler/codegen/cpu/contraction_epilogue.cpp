@@ -11,12 +11,12 @@ namespace stridec::codegen::cpu {
 using loop::Stmt;
 using loop::ValueId;
 
-ContractionEpilogue::ContractionEpilogue(ContractionFrame& f) : f_(f) {
+EpilogueLayout::EpilogueLayout(const ContractionShape& shape) {
   // Statements that do not depend on the column run once per row, up to the first store.
-  std::set<ValueId> by_column = {f.contraction.reduce->results[0]};
-  Dims column_dims = f.columns;  // and index variables bound to values that depend on them
+  std::set<ValueId> by_column = {shape.contraction.reduce->results[0]};
+  Dims column_dims = shape.columns;  // and index variables bound to values that depend on them
   bool stored = false;
-  for (const Stmt* kept : epilogue_of(f.nest, f.contraction)) {
+  for (const Stmt* kept : epilogue_of(shape.nest, shape.contraction)) {
     const Stmt& stmt = *kept;
     stored = stored || std::holds_alternative<loop::Store>(stmt.node);
     bool depends = stored;
@@ -27,20 +27,21 @@ ContractionEpilogue::ContractionEpilogue(ContractionFrame& f) : f_(f) {
       column_dims.push_back({bind->var, bind->extent});
     (depends ? column_ : row_).push_back(&stmt);
   }
-  merge_ = f_.rows.size() < 2 || rows_merge();
+  merge_ = shape.rows.size() < 2 || rows_merge(shape);
 }
 
 // Whether every access treats the row dims as one merged dim.
-bool ContractionEpilogue::rows_merge() const {
+bool EpilogueLayout::rows_merge(const ContractionShape& shape) const {
   for (const auto* list : {&row_, &column_}) {
     for (const Stmt* stmt : *list) {
       if (const loop::Access* access = loop::access_of(*stmt)) {
-        if (depends_on_any(access->mask, f_.rows)) return false;
-        if (!kernels::merged_step(kernels::offset_of(f_.program, *access, f_.facts), f_.rows, f_.facts))
+        if (depends_on_any(access->mask, shape.rows)) return false;
+        if (!kernels::merged_step(kernels::offset_of(shape.program, *access, shape.facts), shape.rows,
+                                  shape.facts))
           return false;
       } else {
         bool depends = false;
-        loop::for_each_expr(*stmt, [&](sym::Expr e) { depends = depends || depends_on_any(e, f_.rows); });
+        loop::for_each_expr(*stmt, [&](sym::Expr e) { depends = depends || depends_on_any(e, shape.rows); });
         if (depends) return false;
       }
     }

@@ -8,12 +8,27 @@
 
 namespace stridec::codegen::cpu {
 
-class ContractionEpilogue {
+// The statements and how they see rows, from the decomposed nest alone.
+class EpilogueLayout {
  public:
-  explicit ContractionEpilogue(ContractionFrame& frame);
+  explicit EpilogueLayout(const ContractionShape& shape);
 
   // Whether it needs the rows' indices, because several row dims cannot be treated as one.
   bool wants_row_indices() const { return !merge_; }
+
+ protected:
+  // The statements that stores need, in order: those that run once per row, and the others.
+  std::vector<const loop::Stmt*> row_, column_;
+  bool merge_ = true;  // the row number replaces the indices of the row dims
+
+ private:
+  bool rows_merge(const ContractionShape& shape) const;
+};
+
+class ContractionEpilogue : public EpilogueLayout {
+ public:
+  explicit ContractionEpilogue(ContractionFrame& frame) : EpilogueLayout(frame), f_(frame) {}
+
   // Prefetches what print() reads for this tile, while the products are being summed.
   void print_ahead(const ContractionRows& rows);
   void print(const ContractionRows& rows);  // for the sums in `tile`, once per tile
@@ -23,14 +38,10 @@ class ContractionEpilogue {
   int operations() const;
 
  private:
-  bool rows_merge() const;
   Body row_body(const ContractionRows& rows);  // for row `i` of the tile
   void print_columns(Body body, const std::string& live);
 
   ContractionFrame& f_;
-  // The statements that stores need, in order: those that run once per row, and the others.
-  std::vector<const loop::Stmt*> row_, column_;
-  bool merge_ = true;  // the row number replaces the indices of the row dims
 };
 
 }  // namespace stridec::codegen::cpu

@@ -11,9 +11,9 @@ namespace stridec::codegen::cpu {
 
 sym::Expr scratch_stride(sym::Expr extent, int unit) { return sym::align_up(extent, 2 * unit) + unit; }
 
-ContractionFrame::ContractionFrame(KernelText& text, const loop::Program& program, const loop::Nest& nest,
-                                   kernels::GemmPlan contraction_plan, const loop::Nest* points)
-    : program(program), nest(nest), text(text), plan(std::move(contraction_plan)) {
+ContractionShape::ContractionShape(const loop::Program& program, const loop::Nest& nest,
+                                   kernels::GemmPlan contraction_plan)
+    : program(program), nest(nest), plan(std::move(contraction_plan)) {
   auto matched = kernels::match_contraction(nest);
   STRIDEC_CHECK(matched.has_value(), cat("nest '", nest.name, "' is not a contraction"));
   contraction = *std::move(matched);
@@ -40,16 +40,25 @@ ContractionFrame::ContractionFrame(KernelText& text, const loop::Program& progra
   b = &*elements_[1];
   lanes = plan.kernel->lanes();
   block_limit = plan.tiles * plan.kernel->rows;
-  body_.emplace(text, points ? *points : nest);
-  for (const loop::Dim& dim : nest.dims) body_->add_dim(dim);
 }
 
-ContractionFrame::Images ContractionFrame::images() const {
+ContractionShape::Images ContractionShape::images() const {
   if (plan.a != kernels::GemmPlan::A::kLines) return {1, extent_of(rows)};
   const auto lines = kernels::match_lines(a->load->access, rows, segments.at(0), facts);
   STRIDEC_CHECK(lines.has_value(), nest.name);
   const auto image = rows.begin() + static_cast<std::ptrdiff_t>(lines->row);
   return {extent_of(Dims(rows.begin(), image)), extent_of(Dims(image, rows.end()))};
+}
+
+bool ContractionShape::reads_local(const kernels::Factor& factor) const {
+  return factor.load && program[factor.load->access.buffer].storage == loop::Storage::kLocal;
+}
+
+ContractionFrame::ContractionFrame(KernelText& text, const loop::Program& program, const loop::Nest& nest,
+                                   kernels::GemmPlan plan, const loop::Nest* points)
+    : ContractionShape(program, nest, std::move(plan)), text(text) {
+  body_.emplace(text, points ? *points : nest);
+  for (const loop::Dim& dim : nest.dims) body_->add_dim(dim);
 }
 
 std::string ContractionFrame::stored(Body& body, loop::ValueId value, DType dtype) {

@@ -1,6 +1,9 @@
 // State that the parts of the contraction emitter share: the nest decomposed by its plan, and names of the
 // generated text.
 //
+// Each part has a layout, which follows from the decomposed nest alone and states the part's scratch, and a
+// class derived from it that prints the part. So memory is planned before any text exists.
+//
 // Generated variables, in order of appearance: batch, block, panel (of the task); first_column, live_columns;
 // block_row, block_rows (rows of the task); first_row, tile_rows (of the tile); a_rows, b, b_stride, tile.
 #pragma once
@@ -34,15 +37,12 @@ struct RowValue {
   std::string pointer;
 };
 
-struct ContractionFrame {
-  // `points`: the nest whose points own the local buffers and which provides the batch dims; the nest itself
-  // unless it is a link of a chain.
-  ContractionFrame(KernelText& text, const loop::Program& program, const loop::Nest& nest,
-                   kernels::GemmPlan plan, const loop::Nest* points = nullptr);
+// The nest decomposed by its plan.
+struct ContractionShape {
+  ContractionShape(const loop::Program& program, const loop::Nest& nest, kernels::GemmPlan plan);
 
   const loop::Program& program;
   const loop::Nest& nest;
-  KernelText& text;
   kernels::GemmPlan plan;
   kernels::Contraction contraction;
   const kernels::Factor* a;  // the broadcast factor of the micro-kernel
@@ -52,16 +52,10 @@ struct ContractionFrame {
   sym::Facts facts;
   int lanes;              // per vector of the accumulator's dtype
   sym::Expr block_limit;  // maximum number of rows of a task
-  std::vector<LocalRows> locals;
-  std::optional<RowValue> row_value;
 
-  // The C type of a sum.
-  std::string element(int width = 1) { return text.value_type(contraction.dtype, width); }
   // The dtypes of the factors in memory and scratch.
   DType a_dtype() const { return plan.kernel->a; }
   DType b_dtype() const { return plan.kernel->b; }
-  std::string a_element(int width = 1) { return text.storage_type(a_dtype(), width); }
-  std::string b_element(int width = 1) { return text.storage_type(b_dtype(), width); }
   int a_bytes() const { return byte_size(a_dtype()); }
   int b_bytes() const { return byte_size(b_dtype()); }
   int group() const { return plan.kernel->group(); }
@@ -72,6 +66,27 @@ struct ContractionFrame {
     sym::Expr count, rows;
   };
   Images images() const;
+  // Whether the factor reads a buffer that an earlier link of a chain leaves in scratch.
+  bool reads_local(const kernels::Factor& factor) const;
+
+ private:
+  std::optional<kernels::Factor> elements_[2];
+};
+
+struct ContractionFrame : ContractionShape {
+  // `points`: the nest whose points own the local buffers and which provides the batch dims; the nest itself
+  // unless it is a link of a chain.
+  ContractionFrame(KernelText& text, const loop::Program& program, const loop::Nest& nest,
+                   kernels::GemmPlan plan, const loop::Nest* points = nullptr);
+
+  KernelText& text;
+  std::vector<LocalRows> locals;
+  std::optional<RowValue> row_value;
+
+  // The C type of a sum.
+  std::string element(int width = 1) { return text.value_type(contraction.dtype, width); }
+  std::string a_element(int width = 1) { return text.storage_type(a_dtype(), width); }
+  std::string b_element(int width = 1) { return text.storage_type(b_dtype(), width); }
   // All lanes of a factor's value, in its storage type.
   std::string stored(Body& body, loop::ValueId value, DType dtype);
   // Declares the plan's micro-kernel and returns its name, which is unique within an object (declarations in
@@ -103,7 +118,6 @@ struct ContractionFrame {
 
  private:
   std::optional<Body> body_;
-  std::optional<kernels::Factor> elements_[2];
 };
 
 // The statements other than the reduce that the stores need, in order.

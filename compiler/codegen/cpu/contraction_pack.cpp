@@ -19,8 +19,8 @@ bool ContractionRows::print_turned_pack() {
                 f_.body().index(at_zero(at_zero(offset, f_.rows), f_.reduced)), " + block_row;"));
   print_transposed_copy(text,
                         {.dtype = f_.a_dtype(),
-                         .to = cat("(", f_.a_element(), "*)", pack_),
-                         .to_step = pack_stride_,
+                         .to = cat("(", f_.a_element(), "*)", copies_[0]),
+                         .to_step = stride_text_,
                          .from = "from",
                          .from_step = text.size(*k),
                          .rows = "block_rows",
@@ -28,8 +28,8 @@ bool ContractionRows::print_turned_pack() {
                         f_.lanes);
   if (has_step_tail()) {
     text.open("for (int64_t row = 0; row < block_rows; ++row)");
-    text.line(cat(f_.a_element(), "* to = (", f_.a_element(), "*)", pack_, " + row * ", pack_stride_, " + ",
-                  text.size(extent_of(f_.reduced)), ";"));
+    text.line(cat(f_.a_element(), "* to = (", f_.a_element(), "*)", copies_[0], " + row * ", stride_text_,
+                  " + ", text.size(extent_of(f_.reduced)), ";"));
     print_step_tail("to");
     text.close();
   }
@@ -137,7 +137,7 @@ void ContractionRows::print_vectors(const sym::Expr& count,
 
 void ContractionRows::print_pack() {
   if (print_turned_pack()) return;
-  print_packed_rows({.rows = f_.rows, .k = f_.reduced, .to = pack_, .count = "block_rows"}, f_.body());
+  print_packed_rows({.rows = f_.rows, .k = f_.reduced, .to = copies_[0], .count = "block_rows"}, f_.body());
 }
 
 void ContractionRows::print_packed_rows(const Copy& copy, Body body) {
@@ -147,7 +147,7 @@ void ContractionRows::print_packed_rows(const Copy& copy, Body body) {
   text.open("");
   f_.print_indices(f_.rows, "block_row", names);
   text.open(cat("for (int64_t row = 0; row < ", copy.count, "; ++row)"));
-  text.line(cat(type, "* to = (", type, "*)", copy.to, " + row * ", pack_stride_, ";"));
+  text.line(cat(type, "* to = (", type, "*)", copy.to, " + row * ", stride_text_, ";"));
   for (size_t d = 0; d < names.size(); ++d) body.set_index(f_.rows[d].var, names[d]);
   f_.set_local_row(body, "row");
   // Runs that the mask cuts only at the border are copied whole where the mask holds throughout, as it does
@@ -269,33 +269,34 @@ void ContractionRows::print_packed_elements(const Dims& dims, Body body) {
 
 // ---- lines
 
-void ContractionRows::plan_lines() {
-  KernelText& text = f_.text;
-  STRIDEC_CHECK(f_.a->load && !f_.segments.empty() && !f_.local_rows(f_.a->load->access.buffer),
-                f_.nest.name);
-  lines_ = kernels::match_lines(f_.a->load->access, f_.rows, f_.segments[0], f_.facts);
-  STRIDEC_CHECK(lines_.has_value(), f_.nest.name);
-  copied_k_ = Dims(f_.reduced.begin() + 1, f_.reduced.end());
+void RowsLayout::plan_lines() {
+  STRIDEC_CHECK(shape_.a->load && !shape_.segments.empty() && !shape_.reads_local(*shape_.a),
+                shape_.nest.name);
+  lines_ = kernels::match_lines(shape_.a->load->access, shape_.rows, shape_.segments[0], shape_.facts);
+  STRIDEC_CHECK(lines_.has_value(), shape_.nest.name);
+  copied_k_ = Dims(shape_.reduced.begin() + 1, shape_.reduced.end());
   // The row stride is a whole number of cache lines, and an odd one if known: rows then start in all cache
   // sets.
   sym::Expr stride = extent_of(copied_k_);
-  if (const auto known = sym::as_const(stride); !known || *known / f_.step() % 2 == 0) stride += f_.step();
-  pack_stride_ = text.size(stride);
-  const auto [images, rows] = f_.images();
-  const sym::Expr image_tiles = sym::max(sym::ceildiv(rows, f_.plan.kernel->rows), 1),
-                  most_images = sym::min(images, sym::ceildiv(f_.plan.tiles, image_tiles) + 1);
+  const int step = shape_.step();
+  if (const auto known = sym::as_const(stride); !known || *known / step % 2 == 0) stride += step;
+  stride_ = stride;
+  const auto [images, rows] = shape_.images();
+  const sym::Expr image_tiles = sym::max(sym::ceildiv(rows, shape_.plan.kernel->rows), 1),
+                  most_images = sym::min(images, sym::ceildiv(shape_.plan.tiles, image_tiles) + 1);
   for (const kernels::Lines::Copy& copy : lines_->copies) {
     const sym::Expr more = most_images * (line_rows() * copy.lines);
     // Vectors are stored past the end of the last row.
-    copies_.push_back(text.scratch((stride * (f_.block_limit + more) + f_.step()) * f_.a_bytes()));
+    copy_bytes_.push_back((stride * (shape_.block_limit + more) + step) * shape_.a_bytes());
   }
 }
 
-sym::Expr ContractionRows::line_rows() const {
-  return extent_of(Dims(f_.rows.begin() + static_cast<std::ptrdiff_t>(lines_->row) + 1, f_.rows.end()));
+sym::Expr RowsLayout::line_rows() const {
+  return extent_of(
+      Dims(shape_.rows.begin() + static_cast<std::ptrdiff_t>(lines_->row) + 1, shape_.rows.end()));
 }
 
-bool ContractionRows::several_images() const { return !f_.images().count.is_const(1); }
+bool RowsLayout::several_images() const { return !shape_.images().count.is_const(1); }
 
 void ContractionRows::print_lines_start() {
   if (lines_ && several_images()) f_.text.line("int64_t first_image = 0;");
@@ -335,8 +336,8 @@ void ContractionRows::print_lines_tile() {
     text.line(cat("to[0] = (const ", type, "*)", copies_[tap.copy], " + (first_row - block_row + ",
                   text.size(line_rows() * tap.shift),
                   several_images() ? cat(" + images * ", text.size(passed)) : std::string(), ") * ",
-                  pack_stride_, " + other * ", text.size(extent_of(f_.run)), ";"));
-    text.line(cat("to[1] = to[0] + ", pack_stride_, ";"));
+                  stride_text_, " + other * ", text.size(extent_of(f_.run)), ";"));
+    text.line(cat("to[1] = to[0] + ", stride_text_, ";"));
     text.close();
   }
 }

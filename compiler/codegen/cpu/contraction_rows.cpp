@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kChunk = 8;  // rows whose addresses are computed at once
 
-int64_t chunks(const ContractionFrame& f) { return (f.plan.kernel->rows + kChunk - 1) / kChunk; }
+int64_t chunks(const ContractionShape& f) { return (f.plan.kernel->rows + kChunk - 1) / kChunk; }
 
 }  // namespace
 
@@ -21,51 +21,74 @@ std::vector<std::string> row_names(const ContractionFrame& f) {
   return names;
 }
 
-ContractionRows::ContractionRows(ContractionFrame& frame, bool indices) : f_(frame), indices_(indices) {
-  KernelText& text = f_.text;
-  if (f_.plan.a == kernels::GemmPlan::A::kLines) {
+RowsLayout::RowsLayout(const ContractionShape& shape, bool indices) : shape_(shape), indices_(indices) {
+  if (shape_.plan.a == kernels::GemmPlan::A::kLines) {
     merged_ = true;
     plan_lines();
-  } else if (f_.plan.a == kernels::GemmPlan::A::kPack) {
+  } else if (shape_.plan.a == kernels::GemmPlan::A::kPack) {
     merged_ = true;
-    const int unit = std::max(f_.lanes, f_.step());  // a cache line for tile registers
-    const sym::Expr stride = scratch_stride(extent_of(f_.reduced), unit);
-    pack_stride_ = text.size(stride);
-    pack_ = text.scratch(stride * (f_.block_limit * f_.a_bytes()));
-  } else if (f_.a->load && (local_ = f_.local_rows(f_.a->load->access.buffer))) {
-    merged_ = true;
+    const int unit = std::max(shape_.lanes, shape_.step());  // a cache line for tile registers
+    stride_ = scratch_stride(extent_of(shape_.reduced), unit);
+    copy_bytes_ = {*stride_ * (shape_.block_limit * shape_.a_bytes())};
+  } else if (shape_.reads_local(*shape_.a)) {
+    merged_ = read_local_ = true;
   } else {
     plan_direct();
   }
-  STRIDEC_CHECK(merged_ || !f_.plan.kernel->tiles, "rows of tile registers lie at one distance");
+  STRIDEC_CHECK(merged_ || !shape_.plan.kernel->tiles, "rows of tile registers lie at one distance");
+  const int64_t tile_rows = shape_.plan.kernel->rows;
   // Tables are read in whole chunks.
-  const sym::Expr table_bytes = (f_.block_limit + kChunk * chunks(f_)) * 8;
-  if (!merged_ && !general_) offsets_ = text.scratch(table_bytes);
-  for (size_t c = 0; c < bounds_.size(); ++c) bound_tables_.push_back(text.scratch(table_bytes));
-  if (indices_ || general_) {
-    for (size_t d = 0; d < f_.rows.size(); ++d) index_tables_.push_back(text.scratch(table_bytes));
-  }
+  table_bytes_ = (shape_.block_limit + kChunk * chunks(shape_)) * 8;
   const bool by_segment = std::any_of(bounds_.begin(), bounds_.end(),
                                       [](const Bound& bound) { return sym::has_index(bound.segment); });
-  const bool zero = f_.a->load && f_.a->load->fill.i == 0 && f_.a->load->fill.f == 0;
-  if (by_segment && zero && tabled()) live_ = text.scratch(f_.plan.tiles * 16);
-  if (!bounds_.empty() || !mask_.is_const(1)) zeros_ = text.scratch(extent_of(f_.run) * f_.a_bytes());
+  const loop::Load* load = shape_.a->load;
+  const bool zero = load && load->fill.i == 0 && load->fill.f == 0;
+  if (by_segment && zero && tabled()) live_bytes_ = shape_.plan.tiles * 16;
+  if (!bounds_.empty() || !mask_.is_const(1)) zeros_bytes_ = extent_of(shape_.run) * shape_.a_bytes();
+  if (tabled())
+    addresses_bytes_ =
+        (shape_.plan.tiles * tile_rows * extent_of(shape_.segments) + kChunk * chunks(shape_)) * 8;
+}
+
+std::vector<sym::Expr> RowsLayout::scratch() const {
+  std::vector<sym::Expr> pieces = copy_bytes_;
+  const size_t tables = (has_offsets() ? 1 : 0) + bounds_.size() + index_tables();
+  pieces.insert(pieces.end(), tables, table_bytes_);
+  for (const auto& bytes : {live_bytes_, zeros_bytes_, addresses_bytes_})
+    if (bytes) pieces.push_back(*bytes);
+  return pieces;
+}
+
+ContractionRows::ContractionRows(ContractionFrame& frame, bool indices)
+    : RowsLayout(frame, indices), f_(frame) {
+  KernelText& text = f_.text;
+  if (read_local_) {
+    local_ = f_.local_rows(f_.a->load->access.buffer);
+    STRIDEC_CHECK(local_ != nullptr, f_.nest.name);
+  }
+  if (stride_) stride_text_ = text.size(*stride_);
+  for (sym::Expr bytes : copy_bytes_) copies_.push_back(text.scratch(bytes));
+  if (has_offsets()) offsets_ = text.scratch(table_bytes_);
+  for (size_t c = 0; c < bounds_.size(); ++c) bound_tables_.push_back(text.scratch(table_bytes_));
+  for (size_t d = 0; d < index_tables(); ++d) index_tables_.push_back(text.scratch(table_bytes_));
+  if (live_bytes_) live_ = text.scratch(*live_bytes_);
+  if (zeros_bytes_) zeros_ = text.scratch(*zeros_bytes_);
 }
 
 // Splits address and mask into sums of a row part and a segment part, if possible.
-void ContractionRows::plan_direct() {
-  const loop::Access& access = f_.a->load->access;
-  const sym::Expr offset = at_zero(kernels::offset_of(f_.program, access, f_.facts), f_.run);
-  const sym::Expr mask = sym::simplify(access.mask, f_.facts);
-  STRIDEC_CHECK(!depends_on_any(mask, f_.run), "a mask along the run of a contraction");
+void RowsLayout::plan_direct() {
+  const loop::Access& access = shape_.a->load->access;
+  const sym::Expr offset = at_zero(kernels::offset_of(shape_.program, access, shape_.facts), shape_.run);
+  const sym::Expr mask = sym::simplify(access.mask, shape_.facts);
+  STRIDEC_CHECK(!depends_on_any(mask, shape_.run), "a mask along the run of a contraction");
 
-  const std::vector<sym::Expr> segment_vars = vars_of(f_.segments);
+  const std::vector<sym::Expr> segment_vars = vars_of(shape_.segments);
   auto split = [&](sym::Expr e) -> std::optional<Bound> {
     const auto form = kernels::linear_form(e, segment_vars);
     if (!form) return std::nullopt;
     Bound bound{.row = form->rest, .segment = 0};
     for (size_t i = 0; i < segment_vars.size(); ++i) bound.segment += form->coefficients[i] * segment_vars[i];
-    if (depends_on_any(bound.segment, f_.rows)) return std::nullopt;
+    if (depends_on_any(bound.segment, shape_.rows)) return std::nullopt;
     return bound;
   };
   const auto address = split(offset);
@@ -90,7 +113,7 @@ void ContractionRows::plan_direct() {
   offset_ = address->row;
   segment_offset_ = address->segment;
   if (bounds_.empty()) {
-    if (const auto step = kernels::merged_step(offset_, f_.rows, f_.facts)) {
+    if (const auto step = kernels::merged_step(offset_, shape_.rows, shape_.facts)) {
       merged_ = true;
       step_ = *step;
     }
@@ -100,10 +123,9 @@ void ContractionRows::plan_direct() {
 void ContractionRows::print_start() {
   KernelText& text = f_.text;
   const std::string type = f_.a_element();
-  if (tabled()) {
-    const sym::Expr bytes =
-        (f_.plan.tiles * f_.plan.kernel->rows * extent_of(f_.segments) + kChunk * chunks(f_)) * 8;
-    text.line(cat("const ", type, "** const tile_table = (const ", type, "**)", text.scratch(bytes), ";"));
+  if (addresses_bytes_) {
+    text.line(cat("const ", type, "** const tile_table = (const ", type, "**)",
+                  text.scratch(*addresses_bytes_), ";"));
   } else {
     const sym::Expr segments = lines_ ? extent_of(f_.segments) : sym::Expr(1);
     text.line(cat("const ", type, "* a_rows[", text.size(segments * f_.plan.kernel->rows), "];"));
@@ -128,10 +150,9 @@ void ContractionRows::print_block() {
   text.close();
 }
 
-// Whether the row addresses are worth a table that all panels of the block use.
-bool ContractionRows::tabled() const {
-  if (f_.plan.a != kernels::GemmPlan::A::kDirect || local_) return false;
-  return !merged_ || !f_.segments.empty();
+bool RowsLayout::tabled() const {
+  if (shape_.plan.a != kernels::GemmPlan::A::kDirect || read_local_) return false;
+  return !merged_ || !shape_.segments.empty();
 }
 
 void ContractionRows::print_table() {
@@ -167,8 +188,8 @@ void ContractionRows::print_tile() {
   const int max_rows = f_.plan.kernel->rows;
   const std::string type = f_.a_element();
   if (f_.plan.a == kernels::GemmPlan::A::kPack) {
-    text.line(cat("for (int64_t i = 0; i < ", max_rows, "; ++i) a_rows[i] = (const ", type, "*)", pack_,
-                  " + (first_row - block_row + i) * ", pack_stride_, ";"));
+    text.line(cat("for (int64_t i = 0; i < ", max_rows, "; ++i) a_rows[i] = (const ", type, "*)", copies_[0],
+                  " + (first_row - block_row + i) * ", stride_text_, ";"));
     return;
   }
   if (local_) {

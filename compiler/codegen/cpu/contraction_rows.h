@@ -17,9 +17,53 @@ namespace stridec::codegen::cpu {
 // Names of variables for the indices of the row dims.
 std::vector<std::string> row_names(const ContractionFrame& f);
 
-class ContractionRows {
+// How the rows are found, from the decomposed nest alone.
+class RowsLayout {
  public:
-  // `indices`: the epilogue uses row_index().
+  // `indices`: the epilogue uses ContractionRows::row_index().
+  RowsLayout(const ContractionShape& shape, bool indices);
+
+  std::vector<sym::Expr> scratch() const;  // the pieces that ContractionRows needs
+
+ protected:
+  // A conjunct of the mask in the form "row part + segment part >= 0".
+  struct Bound {
+    sym::Expr row, segment;
+  };
+
+  // Whether the row addresses are worth a table that all panels of the block use.
+  bool tabled() const;
+  bool has_offsets() const { return !merged_ && !general_; }
+  size_t index_tables() const { return indices_ || general_ ? shape_.rows.size() : 0; }
+  sym::Expr line_rows() const;
+  bool several_images() const;
+
+  const ContractionShape& shape_;
+  bool indices_;             // tables of the row dims' indices are needed
+  bool read_local_ = false;  // rows of the block are in scratch already, and read there
+  bool merged_ = false;      // row r of the block starts at base + r * step_
+  sym::Expr step_ = 0;
+  // Offset of a row's first element, with segments and run at 0 unless general_.
+  sym::Expr offset_ = 0;
+  bool general_ = false;  // address and mask are evaluated for every row and segment
+  std::vector<Bound> bounds_;
+  sym::Expr segment_offset_ = 0;
+  sym::Expr mask_ = 1;                   // only if general_
+  std::optional<kernels::Lines> lines_;  // only for kLines, like copied_k_
+  Dims copied_k_;
+  std::optional<sym::Expr> stride_;  // between copied rows, in elements
+  // Bytes of pieces of scratch.
+  std::vector<sym::Expr> copy_bytes_;  // the packed rows, or each copy of lines
+  sym::Expr table_bytes_;              // each table with a value per row
+  std::optional<sym::Expr> live_bytes_, zeros_bytes_, addresses_bytes_;
+
+ private:
+  void plan_direct();
+  void plan_lines();
+};
+
+class ContractionRows : RowsLayout {
+ public:
   ContractionRows(ContractionFrame& frame, bool indices);
 
   void print_start();  // once per call of the kernel
@@ -28,7 +72,7 @@ class ContractionRows {
 
   // Whether a tile may skip its first and last segments: taps that are in the padding for all of its rows.
   // print_tile() then sets live_first and live_segments.
-  bool skips_segments() const { return !live_.empty(); }
+  bool skips_segments() const { return live_bytes_.has_value(); }
 
   // The index of row dim d for row `first_row + i`, as C.
   std::string row_index(size_t d, const std::string& i) const;
@@ -43,13 +87,7 @@ class ContractionRows {
     Dims rows, k;
     std::string to, count;
   };
-  // A conjunct of the mask in the form "row part + segment part >= 0".
-  struct Bound {
-    sym::Expr row, segment;
-  };
 
-  bool tabled() const;
-  void plan_direct();
   void print_table();
   void print_pack();
   void print_packed_rows(const Copy& copy, Body body);
@@ -66,29 +104,15 @@ class ContractionRows {
   Run even_run(const Dims& k) const;
   std::optional<std::string> whole_run_inside(const Dims& run, Body& body) const;
   void print_segments();
-  void plan_lines();
-  sym::Expr line_rows() const;
-  bool several_images() const;
   void print_lines_start();
   void print_lines();
   void print_lines_tile();
 
   ContractionFrame& f_;
-  const LocalRows* local_ = nullptr;  // read in place: rows of the block in scratch
-  bool indices_;                      // tables of the row dims' indices are needed
-  bool merged_ = false;               // row r of the block starts at base + r * step_
-  sym::Expr step_ = 0;
-  // Offset of a row's first element, with segments and run at 0 unless general_.
-  sym::Expr offset_ = 0;
-  bool general_ = false;  // address and mask are evaluated for every row and segment
-  std::vector<Bound> bounds_;
-  sym::Expr segment_offset_ = 0;
-  sym::Expr mask_ = 1;  // only if general_
-  std::string pack_, zeros_, offsets_, live_;
+  const LocalRows* local_ = nullptr;  // only if read_local_
+  std::string zeros_, offsets_, live_;
   std::vector<std::string> index_tables_, bound_tables_;
-  std::string pack_stride_;
-  std::optional<kernels::Lines> lines_;  // only for kLines, like the next two
-  Dims copied_k_;
+  std::string stride_text_;
   std::vector<std::string> copies_;
 };
 

@@ -34,13 +34,11 @@ struct Beside {
   std::vector<Use> uses;
 };
 
-class Emitter {
+// The positions and bounds of a window, from its nest and plan alone.
+class WindowLayout {
  public:
-  Emitter(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target)
-      : program_(program),
-        nest_(nest),
-        text_(program, target),
-        plan_(kernels::to_window_plan(nest.schedule)) {
+  WindowLayout(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target)
+      : program_(program), nest_(nest), plan_(kernels::to_window_plan(nest.schedule)) {
     auto matched = kernels::match_contraction(nest);
     STRIDEC_CHECK(matched.has_value(), nest.name);
     contraction_ = *std::move(matched);
@@ -65,7 +63,7 @@ class Emitter {
     if (plan_.columns.size() > 1) outputs_of_group_ = extent(plan_.columns[1]);
     count_ *= outputs_of_group_;
     if (plan_.channel) inputs_of_group_ = extent(*plan_.channel);
-    lanes_ = text_.target().lanes(byte_size(plan_.kernel->dtype));
+    lanes_ = target.lanes(byte_size(plan_.kernel->dtype));
     STRIDEC_CHECK(plan_.lanes == lanes_ && plan_.panel <= lanes_, nest.name);
     inputs_ = plan_.panel / outputs_of_group_ * inputs_of_group_;
     const int group = plan_.kernel->group();
@@ -75,28 +73,36 @@ class Emitter {
     place();
   }
 
-  Kernel emit() {
-    const Expr rows = extent_of(rows_);
-    const int64_t vectors = (count_ + plan_.panel - 1) / plan_.panel;
-    const int64_t groups = (vectors + plan_.vectors - 1) / plan_.vectors;
-    text_.line(cat("const int64_t columns = ", count_, ", vectors = ", vectors, ", groups = ", groups, ";"));
-    text_.line(
-        cat("alignas(64) ", text_.value_type(plan_.kernel->dtype), " tile[", plan_.outputs * lanes_, "];"));
-    if (!bounds_.empty()) {
-      const int64_t padding = (vectors - 1) * inputs_ + elements_;
-      padding_ = cat("((", a_type(), "*)", text_.scratch(padding * byte_size(plan_.kernel->a)), ")");
-      text_.line(cat("for (int64_t k = 0; k < ", padding, "; ++k) ", padding_,
-                     "[k] = ", Body(text_, nest_).stored_fill(*a_), ";"));
-    }
-    print_places();
-    if (plan_.kernel->b == DType::kBF16)
-      text_.line(cat("typedef __bf16 pairs __attribute__((ext_vector_type(", elements_, ")));"));
-    text_.open_tasks();
-    print_task();
-    text_.close_tasks();
-    const Expr work = along_.extent * (plan_.vectors * lanes_ * channel_steps_ * weights_);
-    return text_.finish(rows * groups, sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
-  }
+  // Elements of fill values, which outputs in the padding read; 0: there are none.
+  int64_t padding() const { return bounds_.empty() ? 0 : (vectors() - 1) * inputs_ + elements_; }
+  Expr padding_bytes() const { return padding() * byte_size(plan_.kernel->a); }
+
+ protected:
+  int64_t vectors() const { return (count_ + plan_.panel - 1) / plan_.panel; }
+
+  const loop::Program& program_;
+  const loop::Nest& nest_;
+  kernels::WindowPlan plan_;
+  kernels::Contraction contraction_;
+  sym::Facts facts_;
+  const loop::Load *a_, *b_;
+  Dims rows_, columns_, taps_, beside_;
+  loop::Dim along_;
+  int64_t count_ = 0;  // number of columns
+  int64_t outputs_of_group_ = 1, inputs_of_group_ = 1;
+  int64_t inputs_ = 0;         // elements of a that a vector of columns reads
+  int64_t channel_steps_ = 1;  // lanes of a group's inputs
+  int elements_ = 0;           // per vector of a
+  int lanes_ = 0;
+  int weights_ = 0;  // vectors of weights per output and input channel
+  std::vector<const loop::Stmt*> epilogue_;
+  kernels::LinearForm address_;
+  std::vector<kernels::LinearForm> bounds_;
+  // Start offsets of sets of positions at constant distances: constants fit into an instruction, sizes take a
+  // register each.
+  std::vector<Expr> lines_;
+  std::vector<Position> positions_;
+  std::vector<Beside> products_;
 
  private:
   // Splits address and mask into the row's part and the parts that outputs and taps add.
@@ -172,7 +178,6 @@ class Emitter {
     lines_.push_back(shift);
     return lines_.size() - 1;
   }
-  std::string address_of(const Position& p) const { return cat("line_", p.line, " + ", p.shift); }
 
   struct Order {
     bool operator()(const std::pair<Expr, std::vector<int64_t>>& x,
@@ -181,7 +186,36 @@ class Emitter {
       return order != 0 ? order < 0 : x.second < y.second;
     }
   };
+};
 
+class Emitter : WindowLayout {
+ public:
+  Emitter(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target)
+      : WindowLayout(program, nest, target), text_(program, target) {}
+
+  Kernel emit() {
+    const Expr rows = extent_of(rows_);
+    const int64_t vectors = this->vectors();
+    const int64_t groups = (vectors + plan_.vectors - 1) / plan_.vectors;
+    text_.line(cat("const int64_t columns = ", count_, ", vectors = ", vectors, ", groups = ", groups, ";"));
+    text_.line(
+        cat("alignas(64) ", text_.value_type(plan_.kernel->dtype), " tile[", plan_.outputs * lanes_, "];"));
+    if (!bounds_.empty()) {
+      padding_ = cat("((", a_type(), "*)", text_.scratch(padding_bytes()), ")");
+      text_.line(cat("for (int64_t k = 0; k < ", padding(), "; ++k) ", padding_,
+                     "[k] = ", Body(text_, nest_).stored_fill(*a_), ";"));
+    }
+    print_places();
+    if (plan_.kernel->b == DType::kBF16)
+      text_.line(cat("typedef __bf16 pairs __attribute__((ext_vector_type(", elements_, ")));"));
+    text_.open_tasks();
+    print_task();
+    text_.close_tasks();
+    const Expr work = along_.extent * (plan_.vectors * lanes_ * channel_steps_ * weights_);
+    return text_.finish(rows * groups, sym::max(1, sym::floordiv(kGrain, sym::max(work, 1))));
+  }
+
+ private:
   void print_task() {
     Body body(text_, nest_);
     text_.line(
@@ -269,6 +303,7 @@ class Emitter {
                    inputs_of_group_, ") - 1;"));
   }
 
+  std::string address_of(const Position& p) const { return cat("line_", p.line, " + ", p.shift); }
   std::string a_type() { return text_.storage_type(plan_.kernel->a); }
   int weights_of_vector() const { return lanes_ * plan_.kernel->group(); }
   bool permutes() const { return outputs_of_group_ > 1 || inputs_of_group_ > 1; }
@@ -420,30 +455,7 @@ class Emitter {
     text_.close();
   }
 
-  const loop::Program& program_;
-  const loop::Nest& nest_;
   KernelText text_;
-  kernels::WindowPlan plan_;
-  kernels::Contraction contraction_;
-  sym::Facts facts_;
-  const loop::Load *a_, *b_;
-  Dims rows_, columns_, taps_, beside_;
-  loop::Dim along_;
-  int64_t count_ = 0;  // number of columns
-  int64_t outputs_of_group_ = 1, inputs_of_group_ = 1;
-  int64_t inputs_ = 0;         // elements of a that a vector of columns reads
-  int64_t channel_steps_ = 1;  // lanes of a group's inputs
-  int elements_ = 0;           // per vector of a
-  int lanes_ = 0;
-  int weights_ = 0;  // vectors of weights per output and input channel
-  std::vector<const loop::Stmt*> epilogue_;
-  kernels::LinearForm address_;
-  std::vector<kernels::LinearForm> bounds_;
-  // Start offsets of sets of positions at constant distances: constants fit into an instruction, sizes take a
-  // register each.
-  std::vector<Expr> lines_;
-  std::vector<Position> positions_;
-  std::vector<Beside> products_;
   std::string padding_;
 };
 
@@ -451,6 +463,11 @@ class Emitter {
 
 Kernel emit_window(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   return Emitter(program, nest, target).emit();
+}
+
+Expr window_scratch(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+  const Expr padding = WindowLayout(program, nest, target).padding_bytes();
+  return scratch_bytes({&padding, 1});
 }
 
 }  // namespace stridec::codegen::cpu

@@ -7,7 +7,9 @@
 
 namespace stridec::codegen::cpu {
 
-// The nest's schedule is a kernels::WindowPlan and its weights are packed.
+// The nest's schedule is a kernels::WindowPlan and its weights are packed. window_scratch: the kernel's
+// Kernel::scratch_bytes.
 Kernel emit_window(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+sym::Expr window_scratch(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
 
 }  // namespace stridec::codegen::cpu

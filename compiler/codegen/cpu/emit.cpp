@@ -19,6 +19,40 @@ namespace {
 
 using sym::Expr;
 
+// The vectorised parallel dim of a reshaped nest and its lanes; null: there is none.
+struct VectorDim {
+  const loop::Dim* dim = nullptr;
+  int lanes = 1;
+};
+VectorDim vector_dim(const loop::Nest& nest, const schedule::LoopPlan& plan) {
+  VectorDim found;
+  for (const auto& [var, lanes] : plan.width)
+    for (const loop::Dim& dim : nest.dims)
+      if (dim.var == var) found = {&dim, lanes};
+  return found;
+}
+
+// A local buffer of a nest. It has one copy per point, interleaved across lanes: on the stack if it is small,
+// otherwise in scratch.
+struct LocalBuffer {
+  loop::BufferId id;
+  Expr bytes;
+  bool on_stack() const {
+    constexpr int64_t kStackBytes = 4096;
+    const std::optional<int64_t> known = sym::as_const(bytes);
+    return known && *known <= kStackBytes;
+  }
+};
+std::vector<LocalBuffer> locals_of(const loop::Program& program, const loop::Nest& nest, int lanes) {
+  std::vector<LocalBuffer> locals;
+  for (const loop::BufferId id : loop::buffers_of(nest)) {
+    const loop::Buffer& buffer = program[id];
+    if (buffer.storage == loop::Storage::kLocal)
+      locals.push_back({id, schedule::extent_in_elements(buffer) * lanes * byte_size(buffer.dtype)});
+  }
+  return locals;
+}
+
 struct LoopEmitter {
   const loop::Program& program;
   const schedule::LoopPlan plan;
@@ -65,11 +99,10 @@ struct LoopEmitter {
       used.insert(var);
     }
     chunk = plan.chunk;
-    for (const auto& [var, lanes_of] : plan.width)
-      if (const loop::Dim* dim = find(var)) {
-        lanes = *dim;
-        width = lanes_of;
-      }
+    if (const VectorDim found = vector_dim(nest, plan); found.dim) {
+      lanes = *found.dim;
+      width = found.lanes;
+    }
     auto add = [&](const loop::Dim& dim) {
       if (used.insert(dim.var).second && !(lanes && dim.var == lanes->var)) loops.push_back(dim);
     };
@@ -163,23 +196,18 @@ struct LoopEmitter {
     text.close();
   }
 
-  // Declares local buffers: one copy per point, interleaved across lanes.
   void declare_locals() {
-    for (const loop::BufferId id : loop::buffers_of(nest)) {
-      const loop::Buffer& buffer = program[id];
-      if (buffer.storage != loop::Storage::kLocal) continue;
+    for (const LocalBuffer& local : locals_of(program, nest, width)) {
+      const loop::Buffer& buffer = program[local.id];
       const std::string name = text.fresh("l"), type = text.storage_type(buffer.dtype);
-      const Expr elements = schedule::extent_in_elements(buffer) * width;
-      const std::optional<int64_t> count = sym::as_const(elements);
-      if (count && *count * byte_size(buffer.dtype) <= kStackBytes)
-        text.line(cat("alignas(64) ", type, " ", name, "[", std::max<int64_t>(*count, 1), "];"));
+      if (local.on_stack())
+        text.line(cat("alignas(64) ", type, " ", name, "[",
+                      std::max<int64_t>(local.bytes.value() / byte_size(buffer.dtype), 1), "];"));
       else
-        text.line(cat(type, "* const ", name, " = (", type, "*)",
-                      text.scratch(elements * byte_size(buffer.dtype)), ";"));
-      body.set_buffer(id, name, buffer.strides);
+        text.line(cat(type, "* const ", name, " = (", type, "*)", text.scratch(local.bytes), ";"));
+      body.set_buffer(local.id, name, buffer.strides);
     }
   }
-  static constexpr int64_t kStackBytes = 4096;
 
   Kernel emit() {
     assign();
@@ -429,6 +457,16 @@ struct LoopEmitter {
 
 Kernel emit_loops(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   return LoopEmitter(program, nest, target).emit();
+}
+
+Expr loops_scratch(const loop::Program& program, const loop::Nest& nest) {
+  if (locals_of(program, nest, 1).empty()) return 0;
+  const schedule::LoopPlan plan = schedule::parse_plan(nest.schedule);
+  const loop::Nest reshaped = schedule::reshaped(program, nest, plan);
+  std::vector<Expr> pieces;
+  for (const LocalBuffer& local : locals_of(program, reshaped, vector_dim(reshaped, plan).lanes))
+    if (!local.on_stack()) pieces.push_back(local.bytes);
+  return scratch_bytes(pieces);
 }
 
 }  // namespace stridec::codegen::cpu

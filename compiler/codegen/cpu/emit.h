@@ -9,5 +9,7 @@
 namespace stridec::codegen::cpu {
 
 Kernel emit_loops(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+// The kernel's Kernel::scratch_bytes.
+sym::Expr loops_scratch(const loop::Program& program, const loop::Nest& nest);
 
 }  // namespace stridec::codegen::cpu
