@@ -11,5 +11,7 @@ namespace stridec::codegen {
 // `tasks` is the head of the loop over a variable `task`.
 void print_fourier(KernelText& text, const loop::Program& program, const loop::Call& call,
                    const std::string& tasks, int lanes);
+// The piece of scratch that print_fourier() uses.
+sym::Expr fourier_scratch(const loop::Program& program, const loop::Call& call, int lanes);
 
 }  // namespace stridec::codegen

@@ -4,11 +4,13 @@
 
 namespace stridec::codegen {
 
+sym::Expr suppress_scratch(const loop::Call& call) { return call.arguments[1] * 20; }
+
 void print_suppress(KernelText& text, const loop::Call& call, const std::string& tasks) {
   const sym::Expr n = call.arguments[1];
   const std::string corners = text.pointer(call.reads[0]), eligible = text.pointer(call.reads[1]),
                     most = text.pointer(call.reads[2]), overlap = text.pointer(call.reads[3]),
-                    kept = text.pointer(call.writes[0]), scratch = text.scratch(n * 20);
+                    kept = text.pointer(call.writes[0]), scratch = text.scratch(suppress_scratch(call));
   text.line(cat("const int64_t n = ", text.size(n), ";"));
   text.line(cat("f32* known = (f32*)", scratch, ";"));
   text.open(tasks);

@@ -102,6 +102,22 @@ void print_order(KernelText& text, int bytes) {
   text.close();
 }
 
+// How rows are sorted, as far as the facts decide it.
+struct SortPlan {
+  SortPlan(const loop::Program& program, const loop::Call& call)
+      : key(sort_key(program[call.reads[0]].dtype)),
+        n(SortArguments(call).n),
+        k(SortArguments(call).kept),
+        short_rows(program.facts.holds(sym::le(n, int64_t{0xffffffff}))),
+        selects(!SortArguments(call).all && !program.facts.holds(sym::gt(4 * k, n))),
+        orders(!selects || !program.facts.holds(sym::le(4 * k, n))) {}
+
+  SortKey key;
+  sym::Expr n, k;  // the length of a row, and how many of its elements are kept
+  bool short_rows;
+  bool selects, orders;  // which algorithms the kernel has
+};
+
 }  // namespace
 
 SortArguments::SortArguments(const loop::Call& call)
@@ -111,21 +127,23 @@ SortArguments::SortArguments(const loop::Call& call)
       kept(all ? n : call.arguments[3]),
       descending(call.arguments[all ? 3 : 4]) {}
 
+std::vector<sym::Expr> sort_scratch(const loop::Program& program, const loop::Call& call) {
+  const SortPlan plan(program, call);
+  const int pair_bytes = plan.key.type == "u32" && plan.short_rows ? 8 : 16;
+  const sym::Expr pairs = (plan.orders ? plan.n : plan.k) * pair_bytes;
+  return {pairs, pairs, 256 * plan.key.bytes * (plan.short_rows ? 4 : 8)};
+}
+
 void print_sort(KernelText& text, const loop::Program& program, const loop::Call& call,
                 const std::string& tasks) {
   const DType dtype = program[call.reads[0]].dtype;
-  const SortKey key = sort_key(dtype);
   const SortArguments at(call);
-  const sym::Expr n = at.n, k = at.kept;
-  const bool short_rows = program.facts.holds(sym::le(n, int64_t{0xffffffff}));
-  const bool selects = !at.all && !program.facts.holds(sym::gt(4 * k, n));
-  const bool orders = !selects || !program.facts.holds(sym::le(4 * k, n));
+  const auto [key, n, k, short_rows, selects, orders] = SortPlan(program, call);
   const std::string x = text.pointer(call.reads[0]), values = text.pointer(call.writes[0]),
                     indices = text.pointer(call.writes[1]);
-  const int pair_bytes = key.type == "u32" && short_rows ? 8 : 16;
-  const sym::Expr pairs = orders ? n : k;
-  const std::string first = text.scratch(pairs * pair_bytes), second = text.scratch(pairs * pair_bytes),
-                    counts = text.scratch(256 * key.bytes * (short_rows ? 4 : 8));
+  const std::vector<sym::Expr> pieces = sort_scratch(program, call);
+  const std::string first = text.scratch(pieces[0]), second = text.scratch(pieces[1]),
+                    counts = text.scratch(pieces[2]);
   text.line(cat("typedef ", key.type, " Key;"));
   text.line(cat("typedef ", short_rows ? "u32" : "i64", " Place;"));
   text.line("struct Pair { Key key; Place index; };");

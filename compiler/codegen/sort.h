@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "compiler/codegen/emit_text.h"
 
@@ -19,6 +20,8 @@ struct SortArguments {
 // the head of the loop over a variable `task`, of arguments[0] * arguments[2] tasks.
 void print_sort(KernelText& text, const loop::Program& program, const loop::Call& call,
                 const std::string& tasks);
+// The pieces of scratch that print_sort() uses: two arrays of pairs, and the digits' counts.
+std::vector<sym::Expr> sort_scratch(const loop::Program& program, const loop::Call& call);
 
 // Sort keys are unsigned integers ordered like the elements: u32, or u64 for wide elements.
 struct SortKey {

@@ -14,6 +14,15 @@
 
 namespace stridec::codegen::cpu {
 
+sym::Expr kernel_scratch(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+  return loop::with_provenance(nest, [&] {
+    if (kernels::is_gemm(nest.schedule)) return contraction_scratch(program, nest);
+    if (kernels::is_chain(nest.schedule)) return chain_scratch(program, nest, target);
+    if (kernels::is_window(nest.schedule)) return window_scratch(program, nest, target);
+    return loops_scratch(program, nest);
+  });
+}
+
 Kernel emit_kernel(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
   return loop::with_provenance(nest, [&] {
     if (kernels::is_gemm(nest.schedule)) return emit_contraction(program, nest, target);

@@ -88,19 +88,28 @@ Kernel suppress(const loop::Program& program, const loop::Call& call, const CpuT
   return text.finish(call.arguments[0], 1);
 }
 
+// Rows that a task of the routine "fourier" transforms at once.
+int fourier_lanes(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  const bool one = program.facts.holds(sym::le(call.arguments[0], 1));
+  return one ? 1 : target.lanes(byte_size(program[call.reads[0]].dtype));
+}
+
 Kernel fourier(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
-  const sym::Expr rows = call.arguments[0];
-  const int lanes =
-      program.facts.holds(sym::le(rows, 1)) ? 1 : target.lanes(byte_size(program[call.reads[0]].dtype));
+  const int lanes = fourier_lanes(program, call, target);
   KernelText text(program, target);
   print_ranges(text, [&] { print_fourier(text, program, call, kTaskLoop, lanes); });
-  return text.finish(sym::ceildiv(rows, lanes), 1);
+  return text.finish(sym::ceildiv(call.arguments[0], lanes), 1);
 }
 
 Kernel sort(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
   KernelText text(program, target);
   print_ranges(text, [&] { print_sort(text, program, call, kTaskLoop); });
   return text.finish(call.arguments[0] * call.arguments[2], 1);
+}
+
+// The bytes that a user's kernel asks for.
+sym::Expr user_bytes(const loop::Call& call, const loop::UserKernel& user) {
+  return call.arguments[loop::UserArguments(user).last(loop::UserArguments::kScratchBytes)];
 }
 
 // The user's function is in a unit of its own, in C. One call computes all, or a range of the parallel
@@ -124,7 +133,7 @@ Kernel user(const loop::Program& program, const loop::Call& call, const CpuTarge
   }
   for (size_t i = 0; i < at.last(loop::UserArguments::kFlops); ++i)
     sizes.push_back(text.size(call.arguments[i]));
-  const sym::Expr bytes = call.arguments[at.last(loop::UserArguments::kScratchBytes)],
+  const sym::Expr bytes = user_bytes(call, *user),
                   points = call.arguments[at.last(loop::UserArguments::kPoints)];
   const std::string scratch = bytes.is_const(0) ? "0" : text.scratch(bytes);
   text.line(cat("int ", symbol, "(void* const*, const int64_t*, char*, int64_t, int64_t) __asm__(\"", symbol,
@@ -179,6 +188,16 @@ Kernel emit_routine(const loop::Program& program, const loop::Call& call, const 
   const auto found = std::ranges::find(kRoutines, call.routine, &Routine::name);
   STRIDEC_CHECK(found != std::end(kRoutines), call.routine);
   return found->emit(program, call, target);
+}
+
+sym::Expr routine_scratch(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  std::vector<sym::Expr> pieces;
+  if (call.routine == "suppress") pieces = {suppress_scratch(call)};
+  if (call.routine == "fourier")
+    pieces = {fourier_scratch(program, call, fourier_lanes(program, call, target))};
+  if (call.routine == "sort" || call.routine == "topk") pieces = sort_scratch(program, call);
+  if (const auto user = loop::find_user_kernel(call.routine)) pieces = {user_bytes(call, *user)};
+  return scratch_bytes(pieces);
 }
 
 }  // namespace stridec::codegen::cpu

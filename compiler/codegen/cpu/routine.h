@@ -19,5 +19,7 @@ std::span<const Routine> routines();
 
 // The call's kernel: a row's, or the user's (loop/user_kernel.h).
 Kernel emit_routine(const loop::Program& program, const loop::Call& call, const CpuTarget& target);
+// The kernel's Kernel::scratch_bytes.
+sym::Expr routine_scratch(const loop::Program& program, const loop::Call& call, const CpuTarget& target);
 
 }  // namespace stridec::codegen::cpu

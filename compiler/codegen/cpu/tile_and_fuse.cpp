@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/dispatch.h"
 #include "compiler/codegen/emit_text.h"
@@ -17,6 +18,23 @@ namespace {
 
 using sym::Expr;
 
+const loop::Nest& nest_of(const loop::Program& program, const loop::Step& step) {
+  return program[std::get<loop::Launch>(step.node).nest];
+}
+
+// The scratch that the group's kernels share, since a thread runs one of them at a time: enough for the
+// largest tile.
+Expr parts_scratch(const loop::Program& program, const loop::TiledGroup& strips, const CpuTarget& target) {
+  sym::Substitution most{{strips.size, strips.most}};
+  for (const loop::TiledGroup::Size& size : strips.sizes)
+    if (size.most) most[size.symbol] = *size.most;
+  Expr scratch = 0;
+  for (const loop::Step& step : strips.body)
+    scratch =
+        sym::max(scratch, sym::substitute(kernel_scratch(program, nest_of(program, step), target), most));
+  return scratch;
+}
+
 class Emitter {
  public:
   Emitter(const loop::Program& program, const loop::TiledGroup& strips, const CpuTarget& target)
@@ -24,20 +42,16 @@ class Emitter {
 
   Kernel emit() {
     std::vector<Kernel> parts;
-    Expr scratch = 0;
-    sym::Substitution most{{strips_.size, strips_.most}};
-    for (const loop::TiledGroup::Size& size : strips_.sizes)
-      if (size.most) most[size.symbol] = *size.most;
     for (const loop::Step& step : strips_.body) {
-      const loop::Nest& nest = program_[std::get<loop::Launch>(step.node).nest];
+      const loop::Nest& nest = nest_of(program_, step);
       parts.push_back(emit_kernel(program_, nest, text_.target()));
-      scratch = sym::max(scratch, sym::substitute(parts.back().scratch_bytes, most));
+      STRIDEC_CHECK(parts.back().scratch_bytes == kernel_scratch(program_, nest, text_.target()), nest.name);
     }
     const schedule::ArenaPlan own = schedule::own_memory(program_, strips_);
     const std::string own_bytes = text_.scratch(own.bytes);
     for (size_t i = 0; i < strips_.own.size(); ++i)
       own_[strips_.own[i]] = cat("(", own_bytes, " + ", text_.size(own.offsets[i]), ")");
-    const std::string private_bytes = text_.scratch(scratch);
+    const std::string private_bytes = text_.scratch(parts_scratch(program_, strips_, text_.target()));
 
     text_.line(cat("const int64_t points = ", text_.size(strips_.points),
                    ", strips = ", text_.size(strips_.count_of_round()), ";"));
@@ -148,6 +162,12 @@ class Emitter {
 Kernel emit_tiled_group(const loop::Program& program, const loop::TiledGroup& strips,
                         const CpuTarget& target) {
   return Emitter(program, strips, target).emit();
+}
+
+Expr tiled_group_scratch(const loop::Program& program, const loop::TiledGroup& strips,
+                         const CpuTarget& target) {
+  const Expr pieces[] = {schedule::own_memory(program, strips).bytes, parts_scratch(program, strips, target)};
+  return scratch_bytes(pieces);
 }
 
 }  // namespace stridec::codegen::cpu

@@ -9,5 +9,8 @@ namespace stridec::codegen::cpu {
 
 Kernel emit_tiled_group(const loop::Program& program, const loop::TiledGroup& strips,
                         const CpuTarget& target);
+// The kernel's Kernel::scratch_bytes.
+sym::Expr tiled_group_scratch(const loop::Program& program, const loop::TiledGroup& strips,
+                              const CpuTarget& target);
 
 }  // namespace stridec::codegen::cpu
