@@ -25,12 +25,12 @@ Expr arena_of(const Program& program) {
 }
 
 Expr planned(const codegen::cpu::Variant& variant, const Program& program) {
-  codegen::cpu::Variant copy{.target = variant.target, .program = program};
-  codegen::lower_copies(copy.program);
-  codegen::declare_symbols(copy.program);
-  codegen::cpu::emit(copy);
-  schedule::plan_memory(copy.program, schedule::InPlace::kSums, copy.scratch);
-  return arena_of(copy.program);
+  Program copy = program;
+  codegen::lower_copies(copy);
+  codegen::declare_symbols(copy);
+  std::vector<schedule::Scratch> scratch = codegen::cpu::scratch_of(copy, variant.target);
+  schedule::plan_memory(copy, schedule::InPlace::kSums, scratch);
+  return arena_of(copy);
 }
 
 Expr planned(const codegen::cuda::Variant&, const Program& program) {
@@ -51,7 +51,7 @@ Expr planned(const codegen::cuda::Variant&, const Program& program) {
 }
 
 template <class Variants>
-void recompute(Compilation& compilation, schedule::MemoryBudget budget, Variants FunctionResult::*variants) {
+void recompute(Compilation& compilation, schedule::MemoryBudget budget, Variants FunctionResult::* variants) {
   struct Unit {
     FunctionResult* function;
     size_t at;

@@ -126,9 +126,15 @@ void tune_cpu(Module& m, const PassContext&) {
     }
 }
 
+void plan_scratch(Module& m, const PassContext&) {
+  for (FunctionResult& made : m.made.functions)
+    for (Variant& variant : made.variants)
+      variant.scratch = codegen::cpu::scratch_of(variant.program, variant.target);
+}
+
 void emit_cpu(Module& m, const PassContext&) {
   for (FunctionResult& made : m.made.functions)
-    for (Variant& variant : made.variants) codegen::cpu::emit(variant);
+    for (Variant& variant : made.variants) variant.kernels = codegen::cpu::emit(variant);
 }
 
 std::vector<loop::Program*> programs_of(FunctionResult& made) {
@@ -256,12 +262,13 @@ constexpr Pass kCpuRecompute = {"recompute", "scheduling", RunsOn::kCpu,
 constexpr Pass kGpuRecompute = {"gpu recompute", "scheduling", RunsOn::kGpu,
                                 "Compute tensors again where --activation-memory-budget asks for it.",
                                 recompute_gpu};
-constexpr Pass kCpuText[] = {
+constexpr Pass kCpuScratch[] = {
     {"copies", "scheduling", RunsOn::kCpu, "Copies become loop nests; symbols of the run are declared.",
      prepare_host},
-    {"kernels", "scheduling", RunsOn::kCpu, "The text of each kernel, and the scratch that it needs.",
-     emit_cpu},
+    {"scratch", "scheduling", RunsOn::kCpu, "Compute the scratch that each kernel needs, from its schedule.",
+     plan_scratch},
 };
+constexpr Pass kCpuText = {"kernels", "scheduling", RunsOn::kCpu, "The text of each kernel.", emit_cpu};
 constexpr Pass kArtifact[] = {
     {"packing", "packing", RunsOn::kArtifact, "Run the nests that pack weights.", pack},
     {"derivations", "packing", RunsOn::kArtifact, "Recompute what depends on replaced parameters.", derive},
@@ -396,8 +403,9 @@ Pipeline default_pipeline() {
   append(all, kCpuVariants);
   append(all, schedule::cpu_passes());
   all.push_back(kCpuRecompute);
-  append(all, kCpuText);
+  append(all, kCpuScratch);
   append(all, schedule::cpu_memory_passes());
+  all.push_back(kCpuText);
   append(all, kArtifact);
   return all;
 }

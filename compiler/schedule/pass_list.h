@@ -10,7 +10,7 @@ namespace stridec::schedule {
 std::span<const Pass> loop_passes();
 std::span<const Pass> cpu_loop_passes();
 std::span<const Pass> cpu_passes();
-// Memory is planned when it is known how much scratch each kernel needs.
+// Memory is planned when it is known how much scratch each kernel needs (PassContext::scratch).
 std::span<const Pass> cpu_memory_passes();
 std::span<const Pass> gpu_loop_passes();
 std::span<const Pass> gpu_passes();

@@ -2,7 +2,7 @@
 
     python tests/chains/run.py STRIDEC [name...] [--lengths N,N,...] [--table]    only the chains of cases.py with these names
 
-Each chain is compiled with known sizes and with symbols, as far as the memory plan, at each length (10 and 100; in a nightly
+Each chain is compiled with known sizes and with symbols, as far as the texts of kernels, at each length (10 and 100; in a nightly
 run, and 1000). At the shortest length it is built as well, and its results are compared with onnxruntime's at two sizes.
 One line for each fault; --table prints the times. Without STRIDEC_NIGHTLY, the chains marked `nightly` are left out. The last
 line is "N passed, N failed".
@@ -52,7 +52,7 @@ def times_of(program, folder, chain, form, lengths):
     for length in lengths:
         path = folder / f"{chain.name}_{form}_{length}.onnx"
         onnx.save(model_of(chain, length, FORMS[form]), path)
-        times[length] = compile_seconds(program, path, "--stop-after", "memory", "--no-cache")
+        times[length] = compile_seconds(program, path, "--stop-after", "kernels", "--no-cache")
     return times
 
 

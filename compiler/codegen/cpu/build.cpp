@@ -145,22 +145,56 @@ std::shared_ptr<void> zeros(size_t bytes) {
 
 }  // namespace
 
-void emit(Variant& variant) {
-  loop::Program& program = variant.program;
+std::vector<schedule::Scratch> scratch_of(const loop::Program& program, const CpuTarget& target) {
   const std::set<loop::NestId> parts = loop::launched_in_groups(program);
-  auto add = [&](schedule::LaunchKey key, const auto& kernel_of) {
-    if (variant.kernels.contains(key)) return;
-    const Kernel& kernel = variant.kernels[key] = kernel_of();
-    variant.scratch.push_back({key, kernel.scratch_bytes});
+  std::vector<schedule::Scratch> all;
+  std::set<schedule::LaunchKey> known;
+  const auto add = [&](schedule::LaunchKey key, const auto& bytes_of) {
+    if (known.insert(key).second) all.push_back({key, bytes_of()});
   };
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node); launch && !parts.contains(launch->nest))
-      add(launch->nest, [&] { return emit_kernel(program, program[launch->nest], variant.target); });
+      add(launch->nest, [&] { return kernel_scratch(program, program[launch->nest], target); });
     if (const auto* strips = std::get_if<loop::TiledGroup>(&step.node))
-      add(strips, [&] { return emit_tiled_group(program, *strips, variant.target); });
+      add(strips, [&] { return tiled_group_scratch(program, *strips, target); });
     if (const auto* call = std::get_if<loop::Call>(&step.node); call && !loop::is_callback(call->routine))
-      add(call, [&] { return emit_routine(program, *call, variant.target); });
+      add(call, [&] { return routine_scratch(program, *call, target); });
   });
+  return all;
+}
+
+namespace {
+
+Kernel kernel_of(const Variant& variant, schedule::LaunchKey launch) {
+  const loop::Program& program = variant.program;
+  return std::visit(
+      loop::Overloaded{
+          [&](loop::NestId id) { return emit_kernel(program, program[id], variant.target); },
+          [&](const loop::TiledGroup* group) { return emit_tiled_group(program, *group, variant.target); },
+          [&](const loop::Call* call) { return emit_routine(program, *call, variant.target); },
+      },
+      launch);
+}
+
+std::string name_of(const loop::Program& program, schedule::LaunchKey launch) {
+  return std::visit(loop::Overloaded{
+                        [&](loop::NestId id) { return program[id].name; },
+                        [&](const loop::TiledGroup* group) { return group->name; },
+                        [&](const loop::Call* call) { return loop::label_of(call->routine); },
+                    },
+                    launch);
+}
+
+}  // namespace
+
+std::map<schedule::LaunchKey, Kernel> emit(const Variant& variant) {
+  std::map<schedule::LaunchKey, Kernel> kernels;
+  for (const schedule::Scratch& scratch : variant.scratch) {
+    const Kernel& kernel = kernels[scratch.launch] = kernel_of(variant, scratch.launch);
+    STRIDEC_CHECK(kernel.scratch_bytes == scratch.bytes, cat("'", name_of(variant.program, scratch.launch),
+                                                             "' needs other scratch than its plan says"));
+  }
+  return kernels;
 }
 
 namespace {
@@ -169,18 +203,10 @@ namespace {
 std::map<schedule::LaunchKey, LaunchedKernel> add_kernels(
     const Variant& variant, Kernels& table, const std::vector<BuiltKernel>& kernels,
     const std::function<void(schedule::LaunchKey, const Kernel&, int)>& added) {
-  const loop::Program& program = variant.program;
   std::map<schedule::LaunchKey, LaunchedKernel> launches;
   for (const schedule::Scratch& scratch : variant.scratch) {
     const Kernel& kernel = variant.kernels.at(scratch.launch);
-    const std::string name =
-        std::visit(loop::Overloaded{
-                       [&](loop::NestId id) { return program[id].name; },
-                       [&](const loop::TiledGroup* group) { return group->name; },
-                       [&](const loop::Call* call) { return loop::label_of(call->routine); },
-                   },
-                   scratch.launch);
-    const int number = table.add(kernel, variant.target, name);
+    const int number = table.add(kernel, variant.target, name_of(variant.program, scratch.launch));
     launches[scratch.launch] = {kernels[static_cast<size_t>(number)].symbol, &kernel, scratch};
     if (added) added(scratch.launch, kernel, number);
   }

@@ -17,15 +17,14 @@
 namespace stridec::codegen::cpu {
 
 // A program scheduled for one instruction set, with weights and memory planned. Nests without directives use
-// the general emitter's defaults.
+// the general emitter's defaults. Keys of launches point into the program's steps.
 struct Variant {
   CpuTarget target;
   loop::Program program;
   schedule::Chosen chosen = {};  // schedules that replace the default ones
   sym::Expr when = 1;            // over symbols of the inputs: the sizes that the program is for
-  // Set by emit(); keys point into the program's steps.
-  std::map<schedule::LaunchKey, Kernel> kernels;
-  std::vector<schedule::Scratch> scratch;  // one for each kernel, in the order of the steps
+  std::vector<schedule::Scratch> scratch = {};  // by scratch_of(), then placed by schedule::plan_memory()
+  std::map<schedule::LaunchKey, Kernel> kernels = {};  // by emit()
 };
 
 struct BuildOptions {
@@ -67,9 +66,11 @@ struct Built {
   std::vector<std::vector<Launch>> launches;
 };
 
-// Emits the texts of the variant's kernels and their scratch requirements; memory is planned afterwards. The
-// program must have no copy steps (lower_copies).
-void emit(Variant& variant);
+// The private memory that the kernels' threads need, from the schedules alone: one entry for each kernel, in
+// the order of the steps. The program must have no copy steps (lower_copies).
+std::vector<schedule::Scratch> scratch_of(const loop::Program& program, const CpuTarget& target);
+// Emits the kernels of Variant::scratch. Each needs exactly the scratch that its entry says.
+std::map<schedule::LaunchKey, Kernel> emit(const Variant& variant);
 
 // A function: its variants, best first, emitted, with memory and weights planned.
 struct FunctionVariants {

@@ -68,8 +68,9 @@ struct CompiledProgram::Impl {
     variants.push_back({.target = options.target, .program = std::move(given)});
     lower_copies(variants[0].program);
     declare_symbols(variants[0].program);
-    emit(variants[0]);
+    variants[0].scratch = scratch_of(variants[0].program, options.target);
     schedule::plan_memory(variants[0].program, schedule::InPlace::kSums, variants[0].scratch);
+    variants[0].kernels = emit(variants[0]);
     built = build(variants, options.build);
     for (const BuiltKernel& kernel : built.kernels)
       if (!kernel.object.empty()) jit.add_object(kernel.object);

@@ -73,8 +73,9 @@ std::optional<Variant> derivation_of(loop::Program& program) {
   derivation.parameters.clear();
   derivation.symbols.clear();
   derivation.guards.clear();
-  emit(out);
+  out.scratch = scratch_of(derivation, out.target);
   schedule::plan_memory(derivation, schedule::InPlace::kSums, out.scratch);
+  out.kernels = emit(out);
   return out;
 }
 

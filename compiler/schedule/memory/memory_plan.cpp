@@ -477,11 +477,12 @@ class ArenaPlanner {
   void add_scratch(std::span<Scratch> scratch) {
     if (!scratch.empty()) program_.facts.set_range(threads_, 1, std::nullopt);
     for (Scratch& each : scratch) {
+      each.reserved = each.bytes;
       each.offset = -1;
       const auto most = reserved(ranges_, each.bytes, program_.facts);
       if (!most) continue;
-      each.bytes = sym::simplify(*most, program_.facts);
-      if (each.bytes.is_const(0)) {
+      each.reserved = sym::simplify(*most, program_.facts);
+      if (each.reserved.is_const(0)) {
         each.offset = 0;
         continue;
       }

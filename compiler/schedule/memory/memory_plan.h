@@ -29,9 +29,10 @@ enum class InPlace { kPointwise, kSums };
 using LaunchKey = std::variant<loop::NestId, const loop::TiledGroup*, const loop::Call*>;
 struct Scratch {
   LaunchKey launch;
-  sym::Expr bytes;        // of one thread
-  sym::Expr offset = -1;  // in the arena, of the first thread's part; -1: allocated during the run
-  sym::Expr stride() const { return sym::align_up(bytes, 64); }
+  sym::Expr bytes;             // that a thread needs, as the kernel's plan says
+  sym::Expr reserved = bytes;  // before the run: at least `bytes`, whatever symbols the run binds
+  sym::Expr offset = -1;       // in the arena, of the first thread's part; -1: allocated during the run
+  sym::Expr stride() const { return sym::align_up(reserved, 64); }
 };
 void plan_memory(loop::Program& program, InPlace in_place = InPlace::kPointwise,
                  std::span<Scratch> scratch = {});
