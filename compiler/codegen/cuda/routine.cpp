@@ -258,6 +258,9 @@ DeviceKernel emit_tasks(const loop::Program& program, sym::Expr rows, const GpuT
   const sym::Expr blocks = sym::min(sym::ceildiv(rows, 64), 4 * target.multiprocessors);
   Geometry geometry{.grid = {blocks, 1, 1}, .threads = 64};
   geometry.waits = target.dependent_launch;
+  geometry.scratch_bytes = scratch_bytes(suppresses ? std::vector{suppress_scratch(call)}
+                                         : fourier  ? std::vector{fourier_scratch(program, call, 1)}
+                                                    : sort_scratch(program, call));
   geometry.scratch_owners = blocks * 64;
   geometry.scratch_owner = "blockIdx.x * (int64_t)64 + threadIdx.x";
   return finish(text, std::move(geometry));

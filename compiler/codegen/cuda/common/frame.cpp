@@ -1,5 +1,6 @@
 #include "compiler/codegen/cuda/common/frame.h"
 
+#include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/common/prelude.h"
 
@@ -59,9 +60,11 @@ std::string wait_text(const std::string& ahead) {
 DeviceKernel finish(KernelText& text, Geometry geometry, const std::string& declarations) {
   DeviceKernel out;
   std::string scratch;
+  STRIDEC_CHECK(text.scratch_bytes() == geometry.scratch_bytes,
+                "a kernel needs other scratch than its plan says");
   if (!text.scratch_offsets().empty()) {
     const sym::Expr start = sym::align_up(geometry.workspace_bytes, 256),
-                    one = sym::align_up(text.scratch_bytes(), 64);
+                    one = sym::align_up(geometry.scratch_bytes, 64);
     scratch = cat("  char* const scratch = workspace + ", text.size(start), " + (", geometry.scratch_owner,
                   ") * ", text.size(one), ";\n");
     for (size_t i = 0; i < text.scratch_offsets().size(); ++i)

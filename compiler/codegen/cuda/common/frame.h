@@ -22,7 +22,8 @@ struct Geometry {
   // Number of zero-initialised unsigned counters, parameter `counters`; the kernel resets them to zero.
   sym::Expr counters = 0;
   // KernelText::scratch is allocated in the workspace after workspace_bytes, once per owner; scratch_owner is
-  // the owner's number.
+  // the owner's number. The plan says how many bytes an owner needs, and the text needs exactly these.
+  sym::Expr scratch_bytes = 0;
   sym::Expr scratch_owners = 0;
   std::string scratch_owner = {};
   bool dependent_launch = false;  // the statements wait for the predecessor themselves

@@ -131,20 +131,34 @@ struct PointEmitter {
     };
   }
 
-  void declare_locals(bool& scratch) {
+  // Local buffers of few bytes are in the thread's local memory, the others in scratch.
+  Expr bytes_of(const loop::Buffer& buffer) const {
+    return schedule::extent_in_elements(buffer) * byte_size(buffer.dtype);
+  }
+  bool is_on_stack(const loop::Buffer& buffer) const {
+    const std::optional<int64_t> bytes = sym::as_const(bytes_of(buffer));
+    return bytes && *bytes <= kStackBytes;
+  }
+
+  Expr scratch_of_locals() const {
+    std::vector<Expr> pieces;
+    for (const loop::BufferId id : loop::buffers_of(nest))
+      if (const loop::Buffer& buffer = program[id];
+          buffer.storage == loop::Storage::kLocal && !is_on_stack(buffer))
+        pieces.push_back(bytes_of(buffer));
+    return scratch_bytes(pieces);
+  }
+
+  void declare_locals() {
     for (const loop::BufferId id : loop::buffers_of(nest)) {
       const loop::Buffer& buffer = program[id];
       if (buffer.storage != loop::Storage::kLocal) continue;
       const std::string name = text.fresh("l"), type = text.storage_type(buffer.dtype);
-      const Expr elements = schedule::extent_in_elements(buffer);
-      const std::optional<int64_t> count = sym::as_const(elements);
-      if (count && *count * byte_size(buffer.dtype) <= kStackBytes) {
-        text.line(cat(type, " ", name, "[", std::max<int64_t>(*count, 1), "];"));
-      } else {
-        scratch = true;
-        text.line(cat(type, "* const ", name, " = (", type, "*)",
-                      text.scratch(elements * byte_size(buffer.dtype)), ";"));
-      }
+      if (is_on_stack(buffer))
+        text.line(cat(type, " ", name, "[",
+                      std::max<int64_t>(schedule::extent_in_elements(buffer).value(), 1), "];"));
+      else
+        text.line(cat(type, "* const ", name, " = (", type, "*)", text.scratch(bytes_of(buffer)), ";"));
       body.set_buffer(id, name, buffer.strides);
     }
   }
@@ -530,13 +544,13 @@ struct PointEmitter {
   }
 
   DeviceKernel emit(const std::optional<Strip>& vectors) {
-    bool scratch = false;
-    declare_locals(scratch);
+    const Expr scratch = scratch_of_locals();
+    declare_locals();
     if (vectors) parallel.back().extent = sym::floordiv(parallel.back().extent, vectors->width);
     Expr count = 1;
     for (const loop::Dim& dim : parallel) count *= dim.extent;
     const Expr blocks = sym::min(sym::ceildiv(count * owners, kThreads),
-                                 scratch ? Expr(4 * target.multiprocessors) : Expr(kMostBlocks));
+                                 scratch.is_const(0) ? Expr(kMostBlocks) : Expr(4 * target.multiprocessors));
     const std::string n = body.index(count * owners), number = owners > 1 ? "job" : "point";
     text.open(cat("for (int64_t ", number, " = blockIdx.x * (int64_t)", kThreads, " + threadIdx.x; ", number,
                   " < ", n, "; ", number, " += gridDim.x * (int64_t)", kThreads, ")"));
@@ -561,6 +575,7 @@ struct PointEmitter {
     }
     text.close();
     Geometry geometry{.grid = {blocks, 1, 1}, .threads = kThreads, .waits = target.dependent_launch};
+    geometry.scratch_bytes = scratch;
     geometry.scratch_owners = blocks * kThreads;
     geometry.scratch_owner = cat("blockIdx.x * (int64_t)", kThreads, " + threadIdx.x");
     return finish(text, std::move(geometry), vectors ? std::string(strip_declarations()) : std::string());

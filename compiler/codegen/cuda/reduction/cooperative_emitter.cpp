@@ -270,12 +270,13 @@ void open_points_together(KernelText& text, int team, int teams, const std::stri
 
 DeviceKernel CooperativeEmitter::emit() {
   count_wanted();
+  plan_locals();
   declare_locals();
-  const sym::Expr count = points() * tiles();
+  const sym::Expr count = points() * tiles(), scratch = scratch_of_locals();
   const sym::Expr blocks =
-      sym::min(sym::ceildiv(count, teams), scratch_     ? sym::Expr(8 * target.multiprocessors)
-                                           : persists() ? sym::Expr(target.multiprocessors)
-                                                        : sym::Expr(1 << 24));
+      sym::min(sym::ceildiv(count, teams), !scratch.is_const(0) ? sym::Expr(8 * target.multiprocessors)
+                                           : persists()         ? sym::Expr(target.multiprocessors)
+                                                                : sym::Expr(1 << 24));
   const std::string n = body_.index(count);
   if (variant.columns)
     text_.line(cat("const int lane = threadIdx.x % ", lanes, ", row = threadIdx.x / ", lanes, ";"));
@@ -341,6 +342,7 @@ DeviceKernel CooperativeEmitter::emit() {
   if (variant.shared) geometry.shared_bytes = shared_bytes_;
   geometry.dependent_launch = target.dependent_launch;
   geometry.waits = target.dependent_launch && !waits;
+  geometry.scratch_bytes = scratch;
   geometry.scratch_owners = blocks * teams;
   geometry.scratch_owner = stream_.empty() ? first : one_by_one;
   return finish(text_, std::move(geometry),

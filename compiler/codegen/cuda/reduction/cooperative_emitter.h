@@ -186,7 +186,22 @@ class CooperativeEmitter {
   // neighbouring points adjacent.
   std::string local_element(const loop::Access& access);
   std::function<std::string(const loop::Access&)> top_place();
+  // Where a local buffer is.
+  struct Local {
+    enum class In { kRegisters, kElement, kStack, kThreadScratch, kShared, kScratch };
+    loop::BufferId id;
+    In in;
+    Expr elements = 1;  // of a copy
+    int copies = 1;     // per block, in shared memory
+    Expr bytes = 0;     // of scratch
+  };
+  // Chooses places for the local buffers; count_wanted() has chosen those in registers.
+  void plan_locals();
+  // Plans a buffer in memory. `shared`: by the points of a block.
+  Local plan_local(loop::BufferId id, bool shared);
+  Expr scratch_of_locals() const;  // of a thread group
   void declare_locals();
+  void declare_local(const Local& local);
 
   // ---- cooperative_shared.cpp ----
 
@@ -423,8 +438,9 @@ class CooperativeEmitter {
   std::map<loop::BufferId, std::string> local_;   // local buffers in memory
   std::set<loop::BufferId> of_round_;             // those with one copy per iteration, private to a thread
   std::set<loop::BufferId> same_;  // one-element buffers that every thread of the block computes
-  int64_t shared_used_ = 0;        // bytes of shared memory for the others
-  bool uses_locals_ = false, scratch_ = false;
+  int64_t shared_needed_ = 0, shared_used_ = 0;  // bytes of shared memory for the others; with padding
+  bool uses_locals_ = false;
+  std::vector<Local> locals_;
   std::vector<std::vector<Touch>> touched_;  // by statement of the body
   size_t synchronised_ = 0;                  // statements before this one are complete in all threads
   std::string declared_;                     // declarations that precede the body's

@@ -42,8 +42,7 @@ std::function<std::string(const loop::Access&)> CooperativeEmitter::top_place() 
   return [this](const loop::Access& access) { return local_element(access); };
 }
 
-void CooperativeEmitter::declare_locals() {
-  int64_t used = 0;
+void CooperativeEmitter::plan_locals() {
   std::set<loop::BufferId> shared;  // shared by the points of a block
   std::map<loop::BufferId, int> stores;
   loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
@@ -59,61 +58,82 @@ void CooperativeEmitter::declare_locals() {
       same_.insert(store->access.buffer);
   }
   for (const loop::BufferId id : loop::buffers_of(nest)) {
-    const loop::Buffer& buffer = program[id];
-    if (buffer.storage != loop::Storage::kLocal) continue;
-    const std::string type = text_.storage_type(buffer.dtype);
-    if (const auto found = passed_.find(id); found != passed_.end()) {
-      declared_ += cat("    ", type, " ", found->second, "[", kept_chunks(), "][", width, "];\n");
-      if (start_ && !variant.parts)
-        declared_ += cat("    ", type, " ", found->second, "_edges[", edge_chunks(), "][1];\n");
-      continue;
-    }
-    if (same_.contains(id)) {
-      local_[id] = text_.fresh("l");
-      text_.line(cat(type, " ", local_[id], "[1];"));
-      body_.set_buffer(id, local_[id], buffer.strides);
-      continue;
-    }
-    const std::string name = text_.fresh("l");
-    const sym::Expr elements = schedule::extent_in_elements(buffer);
-    const std::optional<int64_t> count = sym::as_const(elements);
-    if (is_of_round(id)) {
-      of_round_.insert(id);
-      const sym::Expr of_thread = variant.columns ? elements * width : elements;
-      if (count && (shared.contains(id) || *count * width * byte_size(buffer.dtype) <= kStackBytes)) {
-        text_.line(cat(type, " ", name, "[", std::max<int64_t>(of_thread.value(), 1), "];"));
-      } else {
-        STRIDEC_CHECK(!shared.contains(id), nest.name);
-        scratch_ = true;
-        text_.line(cat(type, "* const ", name, " = (", type, "*)",
-                       text_.scratch(of_thread * team * byte_size(buffer.dtype)), " + threadIdx.x % ", team,
-                       " * ", text_.size(of_thread), ";"));
-      }
-      local_[id] = name;
-      body_.set_buffer(id, name, buffer.strides);
-      continue;
-    }
-    const int each = variant.columns ? lanes * width : shared.contains(id) ? 1 : teams;  // copies per block
-    uses_locals_ = uses_locals_ || !shared.contains(id);
-    const int64_t bytes = count ? *count * byte_size(buffer.dtype) * each : 0;
-    const int64_t length = std::max<int64_t>(count.value_or(1), 1);
-    if (count && used + bytes <= kSharedBytes) {
-      used += bytes;
-      shared_used_ += (bytes + 15) / 16 * 16;
-      text_.line(cat("alignas(16) __shared__ ", type, " all_", name, "[", length * each, "];"));
-      text_.line(
-          cat(type, "* const ", name, " = all_", name,
-              variant.columns || each == 1 ? ";" : cat(" + (threadIdx.x / ", team, ") * ", length, ";")));
-    } else {
-      STRIDEC_CHECK(!shared.contains(id), nest.name);
-      scratch_ = true;
-      const sym::Expr of_team = variant.columns ? elements * each : elements;
-      text_.line(cat(type, "* const ", name, " = (", type, "*)",
-                     text_.scratch(of_team * byte_size(buffer.dtype)), ";"));
-    }
-    local_[id] = name;
-    body_.set_buffer(id, name, buffer.strides);
+    if (program[id].storage != loop::Storage::kLocal) continue;
+    locals_.push_back(passed_.contains(id) ? Local{id, Local::In::kRegisters}
+                      : same_.contains(id) ? Local{id, Local::In::kElement}
+                                           : plan_local(id, shared.contains(id)));
   }
+}
+
+CooperativeEmitter::Local CooperativeEmitter::plan_local(loop::BufferId id, bool shared) {
+  const int size = byte_size(program[id].dtype);
+  const sym::Expr elements = schedule::extent_in_elements(program[id]);
+  const std::optional<int64_t> count = sym::as_const(elements);
+  if (is_of_round(id)) {
+    of_round_.insert(id);
+    const sym::Expr of_thread = variant.columns ? elements * width : elements;
+    if (count && (shared || *count * width * size <= kStackBytes)) return {id, Local::In::kStack, of_thread};
+    STRIDEC_CHECK(!shared, nest.name);
+    return {
+        .id = id, .in = Local::In::kThreadScratch, .elements = of_thread, .bytes = of_thread * team * size};
+  }
+  const int each = variant.columns ? lanes * width : shared ? 1 : teams;  // copies per block
+  uses_locals_ = uses_locals_ || !shared;
+  const int64_t bytes = count ? *count * size * each : 0;
+  if (count && shared_needed_ + bytes <= kSharedBytes) {
+    shared_needed_ += bytes;
+    shared_used_ += (bytes + 15) / 16 * 16;
+    return {id, Local::In::kShared, elements, each};
+  }
+  STRIDEC_CHECK(!shared, nest.name);
+  const sym::Expr of_team = variant.columns ? elements * each : elements;
+  return {.id = id, .in = Local::In::kScratch, .elements = of_team, .bytes = of_team * size};
+}
+
+sym::Expr CooperativeEmitter::scratch_of_locals() const {
+  std::vector<sym::Expr> pieces;
+  for (const Local& local : locals_) pieces.push_back(local.bytes);
+  return scratch_bytes(pieces);
+}
+
+void CooperativeEmitter::declare_locals() {
+  for (const Local& local : locals_) {
+    if (local.in != Local::In::kRegisters) {
+      declare_local(local);
+      continue;
+    }
+    const std::string type = text_.storage_type(program[local.id].dtype), name = passed_.at(local.id);
+    declared_ += cat("    ", type, " ", name, "[", kept_chunks(), "][", width, "];\n");
+    if (start_ && !variant.parts)
+      declared_ += cat("    ", type, " ", name, "_edges[", edge_chunks(), "][1];\n");
+  }
+}
+
+void CooperativeEmitter::declare_local(const Local& local) {
+  const loop::Buffer& buffer = program[local.id];
+  const std::string type = text_.storage_type(buffer.dtype), name = text_.fresh("l");
+  const auto length = [&] { return std::max<int64_t>(local.elements.value(), 1); };
+  switch (local.in) {
+    case Local::In::kRegisters: break;
+    case Local::In::kElement:
+    case Local::In::kStack: text_.line(cat(type, " ", name, "[", length(), "];")); break;
+    case Local::In::kThreadScratch:
+      text_.line(cat(type, "* const ", name, " = (", type, "*)", text_.scratch(local.bytes),
+                     " + threadIdx.x % ", team, " * ", text_.size(local.elements), ";"));
+      break;
+    case Local::In::kShared:
+      text_.line(cat("alignas(16) __shared__ ", type, " all_", name, "[", length() * local.copies, "];"));
+      text_.line(cat(type, "* const ", name, " = all_", name,
+                     variant.columns || local.copies == 1
+                         ? ";"
+                         : cat(" + (threadIdx.x / ", team, ") * ", length(), ";")));
+      break;
+    case Local::In::kScratch:
+      text_.line(cat(type, "* const ", name, " = (", type, "*)", text_.scratch(local.bytes), ";"));
+      break;
+  }
+  local_[local.id] = name;
+  body_.set_buffer(local.id, name, buffer.strides);
 }
 
 }  // namespace stridec::codegen::cuda
