@@ -70,6 +70,17 @@ TEST_CASE("a row that is inserted runs once for each program, and a pipeline tha
   CHECK(cut.main().variants.empty());
 }
 
+TEST_CASE("memory is planned before the texts of kernels exist") {
+  CHECK(find_pass(default_pipeline(), "memory") < find_pass(default_pipeline(), "kernels"));
+  const CompileOptions how{.model = "doubled", .cpus = {"x86-64-v3"}};
+  const Compilation made = compile(doubled(), how, Stage::kSchedule);
+  const auto& variant = made.main().variants.front();
+  CHECK(variant.kernels.empty());
+  REQUIRE(!variant.scratch.empty());
+  for (const schedule::Scratch& scratch : variant.scratch) CHECK(!scratch.offset.is_const(-1));
+  CHECK(codegen::cpu::emit(variant).size() == variant.scratch.size());
+}
+
 TEST_CASE("a pass that an option turns off does not run; stop_after ends the compilation") {
   std::vector<std::string> ran;
   CompileOptions how{.model = "doubled", .cpus = {"x86-64-v3"}};
