@@ -21,7 +21,7 @@ std::vector<const CLI::App*> subcommands(const CLI::App& app) {
   return {all.begin(), all.end()};
 }
 
-std::string names_of(const CLI::App& app) {
+std::string subcommand_names(const CLI::App& app) {
   return join(subcommands(app), " ", [](const CLI::App* sub) { return sub->get_name(); });
 }
 
@@ -32,7 +32,7 @@ std::string bash(const CLI::App& root) {
       cat("# bash completion of stridec\n_stridec() {\n  local cur=${COMP_WORDS[COMP_CWORD]} "
           "previous=${COMP_WORDS[COMP_CWORD-1]}\n  COMPREPLY=()\n"
           "  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '",
-          names_of(root), " --help --version' -- \"$cur\"))\n    return\n  fi\n",
+          subcommand_names(root), " --help --version' -- \"$cur\"))\n    return\n  fi\n",
           "  case ${COMP_WORDS[1]}:$previous in\n");
   for (const CLI::App* sub : subcommands(root))
     for (const OptionDoc& doc : options_of(*sub))

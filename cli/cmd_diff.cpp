@@ -51,8 +51,8 @@ struct Change {
 };
 
 // Adds the values of two objects that differ, with their dotted names.
-void compare(const std::string& what, const std::string& name, const Json& a, const Json& b,
-             std::vector<Change>& out) {
+void list_changes(const std::string& what, const std::string& name, const Json& a, const Json& b,
+                  std::vector<Change>& out) {
   if (a == b) return;
   if (!a.is_object() || !b.is_object()) {
     out.push_back({what, name, a, b});
@@ -60,7 +60,7 @@ void compare(const std::string& what, const std::string& name, const Json& a, co
   }
   const auto at = [&](const std::string& key) { return name.empty() ? key : cat(name, ".", key); };
   for (const auto& [key, value] : a.items())
-    compare(what, at(key), value, b.contains(key) ? b[key] : Json(), out);
+    list_changes(what, at(key), value, b.contains(key) ? b[key] : Json(), out);
   for (const auto& [key, value] : b.items())
     if (!a.contains(key)) out.push_back({what, at(key), Json(), value});
 }
@@ -88,7 +88,7 @@ void compare_lists(const std::string& what, const Json& a, const Json& b, const 
     if (found == after.end())
       out.push_back({what, name, row, Json()});
     else
-      compare(what, name, row, found->second, out);
+      list_changes(what, name, row, found->second, out);
   }
   for (const auto& [name, row] : after)
     if (!before.count(name)) out.push_back({what, name, Json(), row});
@@ -98,7 +98,7 @@ Json at(const Json& manifest, const char* key) { return manifest.contains(key) ?
 
 // Compares what functions have of their own. `prefix`: "" or "prefill: ".
 void compare_functions(const std::string& prefix, const Json& a, const Json& b, std::vector<Change>& out) {
-  for (const char* key : {"model", "dims"}) compare(prefix + key, "", at(a, key), at(b, key), out);
+  for (const char* key : {"model", "dims"}) list_changes(prefix + key, "", at(a, key), at(b, key), out);
   const auto lists = [&](const char* what, const char* key, const char* field) {
     compare_lists(prefix + what, at(a, key), at(b, key), field, out);
   };
@@ -107,23 +107,23 @@ void compare_functions(const std::string& prefix, const Json& a, const Json& b, 
   lists("state", "states", "name");
   lists("symbol", "symbols", "name");
   lists("guard", "guards", "condition");
-  compare(prefix + "memory", "", at(a, "memory"), at(b, "memory"), out);
+  list_changes(prefix + "memory", "", at(a, "memory"), at(b, "memory"), out);
   lists("kernel", "kernels", "name");
   lists("program", "specializations", "when");
-  compare(prefix + "tuning", "", at(a, "tuning"), at(b, "tuning"), out);
+  list_changes(prefix + "tuning", "", at(a, "tuning"), at(b, "tuning"), out);
 }
 
 std::vector<Change> changes_between(const Side& a, const Side& b) {
   std::vector<Change> out;
   const Json &before = a.manifest, &after = b.manifest;
   for (const char* key : {"compiler", "schema_version", "mode", "options"})
-    compare(key, "", at(before, key), at(after, key), out);
+    list_changes(key, "", at(before, key), at(after, key), out);
   compare_lists("target", at(before, "targets"), at(after, "targets"), "device", out);
-  compare("requires", "", at(before, "requires"), at(after, "requires"), out);
+  list_changes("requires", "", at(before, "requires"), at(after, "requires"), out);
   if (!before.contains("functions") && !after.contains("functions")) {
     compare_functions("", before, after, out);
   } else {
-    compare("memory", "", at(before, "memory"), at(after, "memory"), out);
+    list_changes("memory", "", at(before, "memory"), at(after, "memory"), out);
     // A function of one name in both is compared part by part.
     const auto of = [](const Json& manifest) {
       std::map<std::string, Json> all;
@@ -142,7 +142,7 @@ std::vector<Change> changes_between(const Side& a, const Side& b) {
     for (const auto& [name, function] : news)
       if (!olds.contains(name)) out.push_back({"function", name, Json(), at(function, "model")});
   }
-  if (a.bytes != 0 && b.bytes != 0) compare("size", "bytes", a.bytes, b.bytes, out);
+  if (a.bytes != 0 && b.bytes != 0) list_changes("size", "bytes", a.bytes, b.bytes, out);
   return out;
 }
 

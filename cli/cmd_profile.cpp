@@ -131,7 +131,7 @@ void sort_rows(std::vector<ProfileRow>& rows, const std::string& by) {
   });
 }
 
-Json to_json(const ProfileRow& row) {
+Json json_of_row(const ProfileRow& row) {
   Json json = {{"name", row.name},
                {"calls", row.calls.size()},
                {"nanoseconds", row.total},
@@ -164,7 +164,7 @@ void print_json(const Flags& flags, const Library& library, const Measured& meas
                {"peak", roof.json},
                {"group", flags.group},
                {"rows", Json::array()}};
-  for (const ProfileRow& row : rows) json["rows"].push_back(to_json(row));
+  for (const ProfileRow& row : rows) json["rows"].push_back(json_of_row(row));
   std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 

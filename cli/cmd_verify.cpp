@@ -66,7 +66,7 @@ struct Flags {
 
 constexpr std::chrono::seconds kEnough(20);
 
-std::vector<std::string> names_of(const loop::Program& program, const std::vector<loop::BufferId>& ids) {
+std::vector<std::string> buffer_names(const loop::Program& program, const std::vector<loop::BufferId>& ids) {
   std::vector<std::string> names;
   for (loop::BufferId id : ids) names.push_back(program[id].name);
   return names;
@@ -100,7 +100,7 @@ std::optional<Tensors> samples_of(const loop::Program& program, const std::strin
 }
 
 Tensors given_outputs(const loop::Program& program, const Flags& flags) {
-  const auto names = names_of(program, program.outputs);
+  const auto names = buffer_names(program, program.outputs);
   const auto files = assign_files(flags.expected, names, "output");
   Tensors outputs;
   for (size_t i = 0; i < files.size(); ++i) {
@@ -185,10 +185,10 @@ void check_states(const Library& artifact, const loop::Program& reference) {
     return std::ranges::any_of(manifest[list], [&](const Json& each) { return each["name"] == name; });
   };
   const auto quoted = [](const std::string& name) { return cat("'", printable(name), "'"); };
-  std::vector<std::string> kept = names_of(reference, reference.inputs);
+  std::vector<std::string> kept = buffer_names(reference, reference.inputs);
   std::erase_if(kept, [&](const std::string& name) { return !in_manifest("states", name); });
   if (kept.empty()) return;
-  std::vector<std::string> returned = names_of(reference, reference.outputs);
+  std::vector<std::string> returned = buffer_names(reference, reference.outputs);
   std::erase_if(returned, [&](const std::string& name) { return in_manifest("outputs", name); });
   fail(ErrorKind::kUsage, "missing-state",
        cat("the artifact keeps ", join(kept, ", ", quoted), " from run to run; the model has ",
@@ -422,7 +422,7 @@ std::string explain_failure(const Comparison& c, const VerifiedRun& run, Json& c
                        .within = within_default(c.flags, run, graph, c.options.precision)};
   failure += cause_text(cause, first);
   if (first) compared["difference"] = difference_json(graph, *first);
-  leave_repro(c.flags, search, first, names_of(c.reference, c.reference.inputs), compared, failure);
+  leave_repro(c.flags, search, first, buffer_names(c.reference, c.reference.inputs), compared, failure);
   return failure;
 }
 
@@ -489,7 +489,7 @@ Json verify(const Flags& flags, const Globals& globals, Origin& origin) {
     check_sizes(dims, options.dims, reference);
     check_states(*library, reference);
   }
-  InputSources from{.files = assign_files(flags.inputs, names_of(reference, reference.inputs), "input"),
+  InputSources from{.files = assign_files(flags.inputs, buffer_names(reference, reference.inputs), "input"),
                     .dims = dims,
                     .samples = std::nullopt};
   // The first run has the samples of the model file, if the user chooses neither inputs nor sizes.

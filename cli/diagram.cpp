@@ -29,12 +29,12 @@ std::string dot_quoted(const std::string& text) {
   return out + "\"";
 }
 
-struct Place {
+struct BoxPlace {
   int layer = 0, x = 0, y = 0, width = 0;
   double order = 0;
 };
 
-std::vector<std::vector<size_t>> layers_of(const Diagram& diagram, std::vector<Place>& places) {
+std::vector<std::vector<size_t>> layers_of(const Diagram& diagram, std::vector<BoxPlace>& places) {
   // Edges go from lower to higher numbers, so one pass in order of their ends gives longest paths.
   std::vector<std::vector<size_t>> into(places.size());
   for (const Diagram::Edge& edge : diagram.edges) into[edge.to].push_back(edge.from);
@@ -50,7 +50,7 @@ std::vector<std::vector<size_t>> layers_of(const Diagram& diagram, std::vector<P
 }
 
 // Orders the boxes of each layer by the mean position of their neighbours, downwards and upwards in turn.
-void order_layers(const Diagram& diagram, std::vector<Place>& places,
+void order_layers(const Diagram& diagram, std::vector<BoxPlace>& places,
                   std::vector<std::vector<size_t>>& layers) {
   std::vector<std::vector<size_t>> above(places.size()), below(places.size());
   for (const Diagram::Edge& edge : diagram.edges) {
@@ -127,7 +127,7 @@ std::string to_dot(const Diagram& diagram) {
 }
 
 std::string to_svg(const Diagram& diagram) {
-  std::vector<Place> places(diagram.boxes.size());
+  std::vector<BoxPlace> places(diagram.boxes.size());
   std::vector<std::vector<size_t>> layers = layers_of(diagram, places);
   order_layers(diagram, places, layers);
   int width = 0;
@@ -153,7 +153,7 @@ std::string to_svg(const Diagram& diagram) {
           "</title><style>rect{fill:#eef;stroke:#557}.i rect,.o rect{fill:#efe}path{fill:none;stroke:#888}"
           "</style>\n");
   for (const Diagram::Edge& edge : diagram.edges) {
-    const Place &a = places[edge.from], &b = places[edge.to];
+    const BoxPlace &a = places[edge.from], &b = places[edge.to];
     const int x = a.x + a.width / 2, y = a.y + kBoxHeight, to = b.x + b.width / 2, bend = (b.y - y) / 2;
     out +=
         cat("<path d=\"M", x, " ", y, "C", x, " ", y + bend, " ", to, " ", b.y - bend, " ", to, " ", b.y,
@@ -162,7 +162,7 @@ std::string to_svg(const Diagram& diagram) {
   }
   for (size_t i = 0; i < diagram.boxes.size(); ++i) {
     const Diagram::Box& box = diagram.boxes[i];
-    const Place& p = places[i];
+    const BoxPlace& p = places[i];
     out += cat("<g class=\"", class_of(box.kind), "\"><rect x=\"", p.x, "\" y=\"", p.y, "\" width=\"",
                p.width, "\" height=\"", kBoxHeight, "\" rx=\"4\"/><text x=\"", p.x + 7, "\" y=\"", p.y + 17,
                "\">", escape_markup(printable(shortened(box.label, kLabel))), "</text><title>",

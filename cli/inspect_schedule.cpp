@@ -114,7 +114,7 @@ Choices choices_of(const FunctionResult& made, const std::vector<Kernel>& kernel
   return all;
 }
 
-Json to_json(const loop::Nest& nest, const Choice& choice) {
+Json json_of_nest(const loop::Nest& nest, const Choice& choice) {
   Json json = {{"name", nest.name},
                {"schedule", loop::to_string(choice.schedule)},
                {"chosen_by", choice.given ? "measuring" : "model"},
@@ -126,7 +126,7 @@ Json to_json(const loop::Nest& nest, const Choice& choice) {
   return json;
 }
 
-Json to_json(const loop::Program& program, const KernelRow& row, const Choices& choices) {
+Json json_of_kernel(const loop::Program& program, const KernelRow& row, const Choices& choices) {
   Json json = {{"name", row.first().name},
                {"launches", row.launches.size()},
                {"steps", Json::array()},
@@ -136,7 +136,7 @@ Json to_json(const loop::Program& program, const KernelRow& row, const Choices& 
                {"nests", Json::array()}};
   for (const Kernel* kernel : row.launches) json["steps"].push_back(kernel->step);
   for (const loop::NestId nest : row.first().nests)
-    json["nests"].push_back(to_json(program[nest], choices.at(nest)));
+    json["nests"].push_back(json_of_nest(program[nest], choices.at(nest)));
   return json;
 }
 
@@ -241,7 +241,7 @@ nlohmann::ordered_json schedule_json(const FunctionResult& made) {
                                 {"reasons", pair.reasons},
                                 {"typical_bytes", pair.bytes},
                                 {"times", pair.times}});
-  for (const KernelRow& row : rows) json["kernels"].push_back(to_json(program, row, choices));
+  for (const KernelRow& row : rows) json["kernels"].push_back(json_of_kernel(program, row, choices));
   json["refused"] = refused_json(made.refused());
   return json;
 }

@@ -35,16 +35,16 @@ std::string range_text(const loop::ValueRange& range) {
   return cat(bound(range.least), "..", bound(range.most));
 }
 
-using Sizes = std::map<std::string, int64_t>;
+using SizesByName = std::map<std::string, int64_t>;
 
-std::optional<int64_t> size_of(const Sizes& sizes, sym::Expr var) {
+std::optional<int64_t> size_of(const SizesByName& sizes, sym::Expr var) {
   const auto found = sizes.find(var.name());
   return found == sizes.end() ? std::nullopt : std::optional(found->second);
 }
 
 // Sizes within their ranges, each at least `wanted` where its range allows that.
-Sizes sizes_from(const graph::Graph& graph, int64_t wanted) {
-  Sizes sizes;
+SizesByName sizes_from(const graph::Graph& graph, int64_t wanted) {
+  SizesByName sizes;
   for (const graph::Symbol& symbol : graph.symbols) {
     if (!graph::is_bound_before_run(graph, symbol)) continue;
     const sym::Interval range = graph.facts.bounds(symbol.var);
@@ -56,9 +56,9 @@ Sizes sizes_from(const graph::Graph& graph, int64_t wanted) {
 }
 
 // The smallest sizes of a few that meet the guards, at least 1.
-Sizes smallest_sizes(const graph::Graph& graph) {
+SizesByName smallest_sizes(const graph::Graph& graph) {
   for (int64_t wanted = 1; wanted <= 1024; wanted *= 2) {
-    const Sizes sizes = sizes_from(graph, wanted);
+    const SizesByName sizes = sizes_from(graph, wanted);
     const auto broken = [&](const sym::Guard& guard) {
       return sym::evaluate(guard.condition, [&](sym::Expr var) { return size_of(sizes, var); }) == 0;
     };
@@ -68,7 +68,7 @@ Sizes smallest_sizes(const graph::Graph& graph) {
 }
 
 // Of the launches outside loops once, and of those in loops for one iteration.
-double flops_of(const loop::Program& program, const Sizes& sizes) {
+double flops_of(const loop::Program& program, const SizesByName& sizes) {
   double flops = 0;
   const auto lookup = [&](sym::Expr var) -> std::optional<int64_t> {
     return size_of(sizes, var).value_or(1);  // 1: a size that depends on data

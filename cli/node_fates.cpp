@@ -53,13 +53,13 @@ std::vector<NodeRow> in_order(Rows rows) {
   return out;
 }
 
-std::string steps_of(const NodeRow::Kernel& kernel) {
+std::string kernel_with_steps(const NodeRow::Kernel& kernel) {
   return cat(kernel.name, kernel.steps.size() == 1 ? " (step " : " (steps ",
              join(kernel.steps, ", ", [](int step) { return std::to_string(step); }), ")");
 }
 
 std::string fate_without_rules(const NodeRow& row) {
-  if (!row.kernels.empty()) return cat(row.fate, " ", join(row.kernels, ", ", steps_of));
+  if (!row.kernels.empty()) return cat(row.fate, " ", join(row.kernels, ", ", kernel_with_steps));
   if (row.fate != "rewritten") return row.fate;
   return row.with.empty() ? cat("rewritten by ", row.by) : cat("rewritten: same as ", row.with);
 }

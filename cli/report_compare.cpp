@@ -15,14 +15,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // A node of one of the reports.
-struct Place {
+struct ReportedNode {
   std::string fate;
   std::vector<std::string> kernels;    // in the order of their steps
   std::vector<std::string> schedules;  // of these
   std::set<std::string> together;      // the nodes that share a kernel with it
 };
 
-std::map<std::string, Place> places_of(const Json& function) {
+std::map<std::string, ReportedNode> places_of(const Json& function) {
   std::map<int, const Json*> by_step;
   for (const Json& kernel : function.at("kernels"))
     for (const Json& step : kernel.at("steps")) by_step.emplace(step.get<int>(), &kernel);
@@ -32,9 +32,9 @@ std::map<std::string, Place> places_of(const Json& function) {
     if (node.contains("kernels"))
       for (const Json& kernel : node.at("kernels"))
         for (const Json& step : kernel.at("steps")) nodes_of[step.get<int>()].insert(text_at(node, "node"));
-  std::map<std::string, Place> places;
+  std::map<std::string, ReportedNode> places;
   for (const Json& node : function.at("nodes")) {
-    Place& place = places[text_at(node, "node")];
+    ReportedNode& place = places[text_at(node, "node")];
     place.fate = text_at(node, "fate");
     if (!node.contains("kernels")) continue;
     for (const Json& kernel : node.at("kernels")) {
@@ -50,12 +50,12 @@ std::map<std::string, Place> places_of(const Json& function) {
   return places;
 }
 
-std::string summary_of(const Place& place) {
+std::string kernels_or_fate(const ReportedNode& place) {
   return place.kernels.empty() ? place.fate : join(place.kernels, ", ");
 }
 
 Json compare_functions(const Json& here, const Json& there) {
-  const std::map<std::string, Place> a = places_of(here), b = places_of(there);
+  const std::map<std::string, ReportedNode> a = places_of(here), b = places_of(there);
   Json nodes = Json::array();
   const auto add = [&](const std::string& node, const char* change, const std::string& x,
                        const std::string& y) {
@@ -64,19 +64,19 @@ Json compare_functions(const Json& here, const Json& there) {
   for (const Json& row : here.at("nodes")) {
     const std::string node = text_at(row, "node");
     const auto other = b.find(node);
-    const Place& mine = a.at(node);
+    const ReportedNode& mine = a.at(node);
     if (other == b.end())
-      add(node, "only here", summary_of(mine), "");
+      add(node, "only here", kernels_or_fate(mine), "");
     else if (mine.fate != other->second.fate)
-      add(node, "fate", summary_of(mine), summary_of(other->second));
+      add(node, "fate", kernels_or_fate(mine), kernels_or_fate(other->second));
     else if (mine.together != other->second.together)
-      add(node, "fused differently", summary_of(mine), summary_of(other->second));
+      add(node, "fused differently", kernels_or_fate(mine), kernels_or_fate(other->second));
     else if (mine.schedules != other->second.schedules)
       add(node, "schedule", join(mine.schedules, " | "), join(other->second.schedules, " | "));
   }
   for (const Json& row : there.at("nodes"))
     if (const std::string node = text_at(row, "node"); !a.contains(node))
-      add(node, "only there", "", summary_of(b.at(node)));
+      add(node, "only there", "", kernels_or_fate(b.at(node)));
   return {{"name", here.at("name")},
           {"kernels_here", here.at("kernels").size()},
           {"kernels_there", there.at("kernels").size()},

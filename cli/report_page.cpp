@@ -68,7 +68,7 @@ std::string text_of(const Json& value) {
   return escape_markup(value.dump());
 }
 
-std::string steps_of(const Json& steps) {
+std::string text_of_steps(const Json& steps) {
   return join(steps, " ", [](const Json& step) { return step.dump(); });
 }
 
@@ -106,7 +106,7 @@ std::string kernels_html(const Json& function, const std::string& id) {
   for (const Json& kernel : function["kernels"]) {
     const std::string row = cat(id, "k", number++);
     out += cat("<tr id=\"", row, "\"><td><code>", text_of(kernel["name"]), "</code></td><td>",
-               steps_of(kernel["steps"]), "</td>");
+               text_of_steps(kernel["steps"]), "</td>");
     // The page's script fills in the values at the sizes of the sliders.
     out += cat("<td class=\"n\" id=\"", row, "f\" title=\"", text_of(kernel["flops"]),
                "\"></td><td class=\"n\" id=\"", row, "b\" title=\"", text_of(kernel["bytes"]), "\"></td>");
@@ -147,7 +147,7 @@ std::string nodes_html(const Json& function, const std::string& id) {
         out += found == kernel_of.end()
                    ? text_of(kernel["name"])
                    : cat("<a href=\"#", id, "k", found->second, "\">", text_of(kernel["name"]), "</a>");
-        out += cat(" (", steps_of(kernel["steps"]), ") ");
+        out += cat(" (", text_of_steps(kernel["steps"]), ") ");
       }
     out += "</td></tr>\n";
   }

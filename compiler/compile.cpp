@@ -24,8 +24,8 @@ DType factors_of(const std::string& precision, const Targets& targets) {
 }
 
 // The graphs are those of made.functions.
-Compilation run(std::vector<graph::Graph> graphs, Compilation made, const CompileOptions& options, Stage last,
-                PassRunner runner) {
+Compilation run_pipeline(std::vector<graph::Graph> graphs, Compilation made, const CompileOptions& options,
+                         Stage last, PassRunner runner) {
   Module module{.options = options,
                 .targets = select_targets(options.targets, options.cpus, options.gpus),
                 .last = last,
@@ -61,7 +61,7 @@ Compilation compile(const CompileOptions& options, Stage last) {
     check_extensions(options);
     Compilation made;
     std::vector<graph::Graph> graphs = import_functions(options, made);
-    return run(std::move(graphs), std::move(made), options, last, std::move(runner));
+    return run_pipeline(std::move(graphs), std::move(made), options, last, std::move(runner));
   } catch (Error& error) {
     if (error.diagnostic.where.file.empty() && error.diagnostic.kind != ErrorKind::kUsage)
       error.diagnostic.where.file = options.entry_points().front().model;
@@ -79,7 +79,7 @@ Compilation compile(graph::Graph graph, const CompileOptions& options, Stage las
                             .nodes = NodeTrace(std::move(nodes))});
   std::vector<graph::Graph> graphs;
   graphs.push_back(std::move(graph));
-  return run(std::move(graphs), std::move(made), options, last, make_runner(options));
+  return run_pipeline(std::move(graphs), std::move(made), options, last, make_runner(options));
 }
 
 }  // namespace stridec

@@ -1,6 +1,12 @@
-"""Checks the form of C++ sources: no line is longer than 110 columns, but for lines of raw string literals (generated text).
+"""Checks the form of C++ sources: no line is longer than 110 columns, but for lines of raw string literals (generated text),
+and no private type or function has the name of a public one of its namespace: a reader who searches for a name finds one
+meaning.
 
-Prints a line for each that is, then "N passed, N failed" (files).
+Public is what a header declares in a namespace, private what an unnamed namespace holds. Overloads that a template needs beside
+the public ones are allowed in a file that says so: `using ops::each;`. Samples and tests are programs of their own and may reuse
+names.
+
+Prints a line for each line and name that breaks a rule, then "N passed, N failed" (files).
 """
 
 import pathlib
@@ -10,7 +16,15 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COLUMNS = 110
 SUFFIXES = (".cpp", ".h", ".c", ".def")
+LIBRARIES = ("cli", "compiler", "runtime")
 RAW = re.compile(r'R"([^\s()\\]{0,16})\((.*?)\)\1"', re.S)
+
+# What declares no names: strings, characters, comments, lines of the preprocessor.
+SILENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|(?<!\w)\'(?:[^\'\\\n]|\\.)+\'|//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.S | re.M)
+NAMESPACE = re.compile(r"(?:inline\s+)?namespace\s*([\w:]*)$")
+TEMPLATE = re.compile(r"template\s*<(?:[^<>]|<[^<>]*>)*>\s*")
+TYPE = re.compile(r"(?:struct|class|union|enum(?:\s+class)?)\s+(\w+)(?:\s+final)?\s*(?::[^:].*)?$|using\s+(\w+)\s*=", re.S)
+FUNCTION = re.compile(r"(?!using|typedef|extern|friend)[^=(]*[\s&*>](\w+)\s*\(")
 
 
 def long_lines(text):
@@ -22,16 +36,62 @@ def long_lines(text):
     return [n for n, line in enumerate(text.splitlines(), 1) if len(line) > COLUMNS and n not in raw]
 
 
+def blank(match):
+    """As many lines as the match has, without its text."""
+    return "\n" * match[0].count("\n")
+
+
+def declarations(text):
+    """The types and functions that stand directly in namespaces: (namespace, whether an unnamed one is in it, name, line)."""
+    code = SILENT.sub(blank, RAW.sub(blank, text))
+    blocks, start = [], 0  # of the enclosing blocks: the namespace's name; None: another block
+    for token in re.finditer(r"[;{}]", code):
+        head = code[start:token.start()].strip()
+        in_namespaces = None not in blocks
+        if in_namespaces and token[0] != "}":
+            declared = TEMPLATE.sub("", head, count=1)
+            if name := TYPE.match(declared) or FUNCTION.match(declared):
+                line = code.count("\n", 0, token.start() - len(code[start:token.start()].lstrip())) + 1
+                yield "::".join(filter(None, blocks)), "" in blocks, next(filter(None, name.groups())), line
+        if token[0] == "{":
+            space = NAMESPACE.match(head) if in_namespaces else None
+            blocks.append(space[1] if space else None)
+        elif token[0] == "}" and blocks:
+            blocks.pop()
+        if None not in blocks:
+            start = token.end()
+
+
+def repeated_names(texts):
+    """{file: [(line, name, the header that declares the public one)]} of {file: text}."""
+    public, private = {}, []
+    for file, text in texts.items():
+        for space, unnamed, name, line in declarations(text):
+            if unnamed:
+                private.append((file, line, space, name))
+            elif file.suffix == ".h":
+                public.setdefault((space, name), file)
+    found = {}
+    for file, line, space, name in private:
+        header = public.get((space, name))
+        if header and not re.search(rf"\busing [\w:]+::{name};", texts[file]):
+            found.setdefault(file, []).append((line, name, header))
+    return found
+
+
 def main():
     passed = failed = 0
-    for top in ("cli", "compiler", "runtime", "samples", "tests"):
-        for file in sorted((ROOT / top).rglob("*")):
-            if file.suffix not in SUFFIXES:
-                continue
-            found = long_lines(file.read_text(errors="replace"))
-            for number in found:
-                print(f"{file.relative_to(ROOT)}:{number}: longer than {COLUMNS} columns")
-            passed, failed = passed + (not found), failed + bool(found)
+    texts = {file: file.read_text(errors="replace") for top in LIBRARIES + ("samples", "tests")
+             for file in sorted((ROOT / top).rglob("*")) if file.suffix in SUFFIXES}
+    repeated = repeated_names({file: text for file, text in texts.items()
+                               if file.suffix in (".cpp", ".h") and file.relative_to(ROOT).parts[0] in LIBRARIES})
+    for file, text in texts.items():
+        problems = [f"{number}: longer than {COLUMNS} columns" for number in long_lines(text)]
+        problems += [f"{number}: {name} is also a public name of {header.relative_to(ROOT)}; say what the private one is"
+                     for number, name, header in repeated.get(file, [])]
+        for problem in problems:
+            print(f"{file.relative_to(ROOT)}:{problem}")
+        passed, failed = passed + (not problems), failed + bool(problems)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -13,7 +13,7 @@ namespace {
 
 using sym::Expr;
 
-struct Range {
+struct SymbolRange {
   int64_t lo = 0, hi = INT64_MAX, multiple = 1;
 };
 
@@ -53,7 +53,7 @@ class Context {
 
   // What all functions that have the size serve.
   void range(size_t i) {
-    Range all;
+    SymbolRange all;
     for (const loop::Program* program : programs_) {
       if (std::ranges::count(program->symbols, sizes_[i], &loop::Symbol::var) == 0) continue;
       const sym::Interval own = program->facts.bounds(sizes_[i]);

@@ -34,7 +34,7 @@ constexpr Call kCalls[] = {
     {"and", 2},    {"or", 2},     {"not", 1},   {"in", 2},        {"+", 2},      {"-", 2},
     {"*", 2},      {"/", 2},      {"%", 2},     {"neg", 1},       {"append", 2}, {"shape", 1}};
 
-sym::Expr compare(std::string_view name, sym::Expr a, sym::Expr b) {
+sym::Expr comparison_of(std::string_view name, sym::Expr a, sym::Expr b) {
   if (name == "==") return sym::eq(a, b);
   if (name == "!=") return sym::ne(a, b);
   if (name == "<") return sym::lt(a, b);
@@ -45,7 +45,7 @@ sym::Expr compare(std::string_view name, sym::Expr a, sym::Expr b) {
 // Zeros of both signs differ: products and sums of them do.
 bool is_same_number(double a, double b) { return a == b && std::signbit(a) == std::signbit(b); }
 
-bool compare(std::string_view name, double a, double b) {
+bool comparison_holds(std::string_view name, double a, double b) {
   if (name == "==") return is_same_number(a, b);
   if (name == "!=") return !is_same_number(a, b);
   if (name == "<") return a < b;
@@ -492,7 +492,7 @@ sym::Expr Evaluator::comparison(const Term& term) {
     if (x.size() != y.size() && x.size() != 1 && y.size() != 1) return 0;
     bool holds = true;
     for (size_t i = 0; i < (x.empty() || y.empty() ? 0 : std::max(x.size(), y.size())); ++i)
-      holds = holds && compare(term.name, x[x.size() == 1 ? 0 : i], y[y.size() == 1 ? 0 : i]);
+      holds = holds && comparison_holds(term.name, x[x.size() == 1 ? 0 : i], y[y.size() == 1 ? 0 : i]);
     return holds ? 1 : 0;
   }
   if (left.index() >= 2 || right.index() >= 2) {  // texts and dtypes
@@ -505,7 +505,7 @@ sym::Expr Evaluator::comparison(const Term& term) {
   if (std::holds_alternative<sym::Expr>(right)) y.assign(x.size(), y[0]);
   if (x.size() != y.size()) return term.name == "!=" ? 1 : 0;
   sym::Expr all = 1;
-  for (size_t i = 0; i < x.size(); ++i) all = sym::logical_and(all, compare(term.name, x[i], y[i]));
+  for (size_t i = 0; i < x.size(); ++i) all = sym::logical_and(all, comparison_of(term.name, x[i], y[i]));
   return all;
 }
 

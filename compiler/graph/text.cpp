@@ -45,7 +45,7 @@ std::string exprs(const std::vector<sym::Expr>& list) {
   return cat("$[", join(list, ", ", [](sym::Expr e) { return sym::to_string(e); }), "]");
 }
 
-std::string to_string(const AttributeValue& value) {
+std::string text_of_attribute(const AttributeValue& value) {
   if (const auto* i = std::get_if<int64_t>(&value)) return cat(*i);
   if (const auto* d = std::get_if<double>(&value)) return number(*d);
   if (const auto* s = std::get_if<std::string>(&value)) return quoted(*s);
@@ -144,7 +144,7 @@ class Printer {
       if (!node.attributes.items().empty())
         text += cat(" {",
                     join(node.attributes.items(), ", ",
-                         [](const auto& item) { return item.first + "=" + to_string(item.second); }),
+                         [](const auto& item) { return item.first + "=" + text_of_attribute(item.second); }),
                     "}");
       if (!node.origin.empty()) text += " from " + quoted(node.origin);
       line(depth, text);

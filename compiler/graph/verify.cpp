@@ -232,7 +232,7 @@ struct Retyper {
 
 namespace {
 
-std::vector<std::string> problems(const Graph& graph, const ShapeTable& shapes, bool proves_branches) {
+std::vector<std::string> find_problems(const Graph& graph, const ShapeTable& shapes, bool proves_branches) {
   std::vector<std::string> found = Verifier(graph).structure();
   if (!found.empty()) return found;
   Retyper retyper(graph, shapes, proves_branches);
@@ -243,11 +243,11 @@ std::vector<std::string> problems(const Graph& graph, const ShapeTable& shapes, 
 }  // namespace
 
 std::vector<std::string> problems(const Graph& graph, const ShapeTable& shapes) {
-  return problems(graph, shapes, true);
+  return find_problems(graph, shapes, true);
 }
 
 void verify(const Graph& graph, const ShapeTable& shapes, std::string_view stage) {
-  const std::vector<std::string> found = problems(graph, shapes, false);
+  const std::vector<std::string> found = find_problems(graph, shapes, false);
   STRIDEC_CHECK(found.empty(),
                 cat("the graph after ", stage, ": ", join(found, "; "), "\n", to_string(graph)));
 }

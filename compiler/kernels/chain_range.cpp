@@ -16,9 +16,9 @@ using loop::Load;
 using loop::Store;
 using sym::Expr;
 
-class Finder {
+class ChainRangeFinder {
  public:
-  Finder(const loop::Program& program, const Chain& chain) : program_(program), chain_(chain) {}
+  ChainRangeFinder(const loop::Program& program, const Chain& chain) : program_(program), chain_(chain) {}
 
   std::optional<ChainRange> find() {
     for (const Chain::Part& part : chain_.parts) {
@@ -137,7 +137,7 @@ class Finder {
 }  // namespace
 
 std::optional<ChainRange> chain_range(const loop::Program& program, const Chain& chain) {
-  return Finder(program, chain).find();
+  return ChainRangeFinder(program, chain).find();
 }
 
 }  // namespace stridec::kernels

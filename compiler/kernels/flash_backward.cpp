@@ -22,7 +22,7 @@ using loop::ValueId;
 using sym::Expr;
 
 // The two loads that a sum of products multiplies.
-struct Product {
+struct SummedProduct {
   const Reduce* sum = nullptr;
   const Load *a = nullptr, *b = nullptr;
   Expr at;  // the summed index
@@ -51,12 +51,12 @@ class Matcher {
   }
 
  private:
-  std::optional<Product> product_of(const Reduce& reduce) const {
+  std::optional<SummedProduct> product_of(const Reduce& reduce) const {
     if (reduce.combine != loop::Combine::kSum || reduce.dims.size() != 1 || reduce.yields.size() != 1)
       return std::nullopt;
     const Let* let = let_of(made_, reduce.yields[0]);
     if (!let || let->op != ScalarOp::kMul) return std::nullopt;
-    Product out{.sum = &reduce, .at = reduce.dims[0].var};
+    SummedProduct out{.sum = &reduce, .at = reduce.dims[0].var};
     for (const size_t side : {0u, 1u}) {
       const auto found = made_.find(skip_casts(made_, let->args[side]));
       const Load* load = found == made_.end() ? nullptr : std::get_if<Load>(&found->second->node);
@@ -223,7 +223,7 @@ class Matcher {
   }
 
   // Whether the product's first factor is the local buffer that `of` stores.
-  bool reads(const Product& product, const Store& of, Expr row, Expr key) const {
+  bool reads(const SummedProduct& product, const Store& of, Expr row, Expr key) const {
     return is_local(*product.a) && product.a->access.buffer == of.access.buffer &&
            product.a->access.index == std::vector<Expr>{row, key};
   }
@@ -272,7 +272,7 @@ class Matcher {
   const loop::Nest& nest_;
   const Definitions made_;
   FlashBackward out_;
-  Product scores_, grads_, delta_, dq_, dk_, dv_;
+  SummedProduct scores_, grads_, delta_, dq_, dk_, dv_;
   const Store *weights_ = nullptr, *score_grads_ = nullptr;
   ValueId weight_;
 };

@@ -15,10 +15,10 @@ namespace {
 
 using sym::Expr;
 
-struct Range {
+struct IndexRange {
   int64_t lo, hi;
 };
-using MaybeRange = std::optional<Range>;
+using MaybeRange = std::optional<IndexRange>;
 
 int64_t wrap_add(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
@@ -162,7 +162,7 @@ class Compiler {
       if (!add(slot_range_[s], k)) return std::nullopt;
     constexpr __int128 kLimit = __int128{1} << 62;
     if (lo < -kLimit || hi > kLimit) return std::nullopt;
-    return Range{static_cast<int64_t>(lo), static_cast<int64_t>(hi)};
+    return IndexRange{static_cast<int64_t>(lo), static_cast<int64_t>(hi)};
   }
 
   static MaybeRange op_range(sym::Op op, MaybeRange a, MaybeRange b, MaybeRange c) {
@@ -172,7 +172,7 @@ class Compiler {
       case sym::Op::kLt:
       case sym::Op::kLe:
       case sym::Op::kAnd:
-      case sym::Op::kOr: return Range{0, 1};
+      case sym::Op::kOr: return IndexRange{0, 1};
       case sym::Op::kSelect:
         return b && c ? MaybeRange({std::min(b->lo, c->lo), std::max(b->hi, c->hi)}) : std::nullopt;
       case sym::Op::kMod: return b && b->lo > 0 ? MaybeRange({0, b->hi - 1}) : std::nullopt;
@@ -180,11 +180,11 @@ class Compiler {
     }
     if (!a || !b) return std::nullopt;
     switch (op) {
-      case sym::Op::kMin: return Range{std::min(a->lo, b->lo), std::min(a->hi, b->hi)};
-      case sym::Op::kMax: return Range{std::max(a->lo, b->lo), std::max(a->hi, b->hi)};
+      case sym::Op::kMin: return IndexRange{std::min(a->lo, b->lo), std::min(a->hi, b->hi)};
+      case sym::Op::kMax: return IndexRange{std::max(a->lo, b->lo), std::max(a->hi, b->hi)};
       case sym::Op::kFloorDiv:
         if (b->lo != b->hi || b->lo <= 0) return std::nullopt;
-        return Range{index_op(op, a->lo, b->lo, 0), index_op(op, a->hi, b->lo, 0)};
+        return IndexRange{index_op(op, a->lo, b->lo, 0), index_op(op, a->hi, b->lo, 0)};
       default: return std::nullopt;
     }
   }
@@ -370,7 +370,7 @@ class Compiler {
     MaybeRange r = range(p.extent);
     p.dst = new_slot(depth(), r ? MaybeRange({0, std::max<int64_t>(r->hi - 1, 0)}) : std::nullopt);
     if (s.mode == Bind::OutOfRange::kSkip) {
-      p.valid = new_slot(depth(), Range{0, 1});
+      p.valid = new_slot(depth(), IndexRange{0, 1});
       skips_.emplace_back(s.var, p.valid);
     }
     define(s.var, Linear{.base = 0, .counters = {}, .slots = {{p.dst, 1}}});

@@ -42,11 +42,11 @@ std::optional<Spread> spread_of(Expr offset, Expr var, int width, const sym::Fac
 namespace {
 
 // Bounds of an expression's difference between neighbouring lanes; infinite if unknown.
-struct Step {
+struct LaneStep {
   double least = -HUGE_VAL, most = HUGE_VAL;
 };
 
-Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts);
+LaneStep step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts);
 
 // The c of a term c * quotient.
 std::optional<Expr> coefficient_of(Expr quotient, Expr term) {
@@ -65,20 +65,20 @@ std::optional<Expr> coefficient_of(Expr quotient, Expr term) {
 
 // x % m + c * (x // m), which is x + (c - m) * (x // m), for c >= m: it grows with x, and faster where x
 // passes a multiple of m.
-std::optional<Step> step_of_digits(Expr remainder, Expr term, Expr lane, const sym::Facts& facts) {
+std::optional<LaneStep> step_of_digits(Expr remainder, Expr term, Expr lane, const sym::Facts& facts) {
   const Expr x = remainder.arg(0), m = remainder.arg(1);
   const auto c = coefficient_of(sym::floordiv(x, m), term);
   if (!c || sym::depends_on(m, lane) || sym::depends_on(*c, lane) || facts.bounds(m).lo < 1 ||
       !facts.holds(sym::le(m, *c)))
     return std::nullopt;
-  const Step s = step_of(x, lane, facts);
-  return s.least < 0 ? Step{} : Step{s.least, HUGE_VAL};
+  const LaneStep s = step_of(x, lane, facts);
+  return s.least < 0 ? LaneStep{} : LaneStep{s.least, HUGE_VAL};
 }
 
-Step step_of_sum(Expr sum, Expr lane, const sym::Facts& facts) {
-  Step all{0, 0};
+LaneStep step_of_sum(Expr sum, Expr lane, const sym::Facts& facts) {
+  LaneStep all{0, 0};
   std::vector<Expr> terms(sum.args().begin(), sum.args().end());
-  const auto add = [&](const Step& s) { all = {all.least + s.least, all.most + s.most}; };
+  const auto add = [&](const LaneStep& s) { all = {all.least + s.least, all.most + s.most}; };
   for (size_t i = 0; i < terms.size(); ++i) {
     if (terms[i].op() != sym::Op::kMod || !sym::depends_on(terms[i], lane)) continue;
     for (size_t j = 0; j < terms.size(); ++j) {
@@ -93,7 +93,7 @@ Step step_of_sum(Expr sum, Expr lane, const sym::Facts& facts) {
   return all;
 }
 
-Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts) {
+LaneStep step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts) {
   if (expr == lane) return {1, 1};
   if (!sym::depends_on(expr, lane)) return {0, 0};
   switch (expr.op()) {
@@ -101,7 +101,7 @@ Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts) {
     case sym::Op::kMul: {
       const auto factor = sym::as_const(expr.arg(0));
       if (!factor || expr.args().size() != 2) {  // symbolic factors: only the sign may be known
-        Step s{0, 0};
+        LaneStep s{0, 0};
         for (const sym::Expr& arg : expr.args()) {
           const bool moves = sym::depends_on(arg, lane);
           if (moves ? s.most > 0 || step_of(arg, lane, facts).least < 0 : facts.bounds(arg).lo < 0) return {};
@@ -109,21 +109,21 @@ Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts) {
         }
         return s;
       }
-      const Step s = step_of(expr.arg(1), lane, facts);
+      const LaneStep s = step_of(expr.arg(1), lane, facts);
       const double k = static_cast<double>(*factor), a = k * s.least, b = k * s.most;
       return {std::min(a, b), std::max(a, b)};
     }
     case sym::Op::kMin:
     case sym::Op::kMax: {
-      Step all{HUGE_VAL, -HUGE_VAL};
+      LaneStep all{HUGE_VAL, -HUGE_VAL};
       for (const sym::Expr& arg : expr.args()) {
-        const Step s = step_of(arg, lane, facts);
+        const LaneStep s = step_of(arg, lane, facts);
         all = {std::min(all.least, s.least), std::max(all.most, s.most)};
       }
       return all;
     }
     case sym::Op::kFloorDiv: {
-      const Step s = step_of(expr.arg(0), lane, facts);
+      const LaneStep s = step_of(expr.arg(0), lane, facts);
       if (sym::depends_on(expr.arg(1), lane) || facts.bounds(expr.arg(1)).lo < 1) return {};
       if (const auto divisor = sym::as_const(expr.arg(1)))
         return {std::floor(s.least / static_cast<double>(*divisor)),
@@ -131,7 +131,7 @@ Step step_of(sym::Expr expr, sym::Expr lane, const sym::Facts& facts) {
       return {s.least < 0 ? -HUGE_VAL : 0, HUGE_VAL};
     }
     case sym::Op::kMod: {  // a growing argument wraps around, and never skips ahead
-      const Step s = step_of(expr.arg(0), lane, facts);
+      const LaneStep s = step_of(expr.arg(0), lane, facts);
       if (s.least < 0 || sym::depends_on(expr.arg(1), lane)) return {};
       return {-HUGE_VAL, s.most};
     }

@@ -42,7 +42,7 @@ View compose(const View& view, std::vector<Expr> shape, std::vector<Expr> coords
 }
 
 // Replaces one dim's extent and coordinate.
-View replace_dim(const View& view, int dim, Expr extent, Expr at) {
+View with_coordinate(const View& view, int dim, Expr extent, Expr at) {
   std::vector<Expr> shape = view.shape, map = view.coords;
   shape[dim] = extent;
   map[dim] = at;
@@ -159,7 +159,7 @@ View permute(const View& view, const std::vector<int>& order) {
 }
 
 View slice(const View& view, int dim, Expr start, Expr extent, Expr step) {
-  return replace_dim(view, dim, extent, start + step * view.coords[dim]);
+  return with_coordinate(view, dim, extent, start + step * view.coords[dim]);
 }
 
 View expand(const View& view, const std::vector<Expr>& shape, const sym::Facts& facts) {

@@ -125,14 +125,15 @@ std::vector<std::pair<ValueId, ValueId>> product_stacks(Builder& b, const LoopPa
 Term row_of(Builder& b, ValueId stack, sym::Expr at) { return squeeze(slice(Term(b, stack), 0, at, 1), {0}); }
 
 // A gradient that each iteration computes as a product, perhaps permuted.
-struct Product {
+struct GradientProduct {
   size_t captured;  // position of the value that it is the gradient of
   Node node;
   std::optional<Node> permuted;
 };
 
 // The product that `gradient` is, of two factors that the iteration makes: values from number `first` on.
-std::optional<Product> product_of(const graph::Graph& g, ValueId gradient, size_t captured, int64_t first) {
+std::optional<GradientProduct> product_of(const graph::Graph& g, ValueId gradient, size_t captured,
+                                          int64_t first) {
   const auto producer = [&](ValueId v) {
     const graph::NodeId id = g[v].producer;
     return id.valid() && v.value >= first ? &g[id] : nullptr;
@@ -142,11 +143,11 @@ std::optional<Product> product_of(const graph::Graph& g, ValueId gradient, size_
   if (permuted) node = producer(permuted->inputs[0]);
   if (!node || node->kind != OpKind::kDotGeneral || !producer(node->inputs[0]) || !producer(node->inputs[1]))
     return std::nullopt;
-  return Product{captured, *node, permuted ? std::optional(*permuted) : std::nullopt};
+  return GradientProduct{captured, *node, permuted ? std::optional(*permuted) : std::nullopt};
 }
 
 // The sum over all iterations, from the stacked factors: one product whose depth has the iterations as well.
-Term sum_of_products(Builder& b, const Product& product, ValueId first, ValueId second) {
+Term sum_of_products(Builder& b, const GradientProduct& product, ValueId first, ValueId second) {
   graph::Attributes attributes = product.node.attributes;
   for (const char* name : {"batch_a", "batch_b", "contract_a", "contract_b"}) {
     Dims dims = attributes.integers(name);
@@ -169,7 +170,7 @@ struct Iteration {
   const Ids& captured;
   const Ids& stacks;
   const std::vector<std::pair<ValueId, ValueId>>& kept;  // products of the body, and their stacks
-  std::vector<Product>& products;
+  std::vector<GradientProduct>& products;
 
   LoopStep run(sym::Expr at, const std::vector<ValueId>& carried) const {
     Builder& b = backward.builder();
@@ -242,7 +243,7 @@ Ids loop_gradient(Backward& backward, const Node& node, const Ids& outputs, cons
   const auto kept = product_stacks(b, loop);
   for (size_t i : active) carried.push_back(of_type(b, outputs[i], b.type(loop.start(i))));
   for (ValueId v : read) carried.push_back(of_type(b, ValueId(), b.type(v)));
-  std::vector<Product> products;
+  std::vector<GradientProduct> products;
   const Iteration iteration{backward, loop, outputs, active, read, stacks, kept, products};
   const LoopResult result = ops::loop(b, loop.rows, std::nullopt, carried, [&](const LoopState& state) {
     return iteration.run(loop.rows - 1 - state.counter, state.carried);
@@ -260,7 +261,7 @@ Ids loop_gradient(Backward& backward, const Node& node, const Ids& outputs, cons
       if (loop.start(active[a]) == v) collect(result.carried[a]);
     for (size_t r = 0; r < read.size(); ++r) {
       if (read[r] != v) continue;
-      const auto product = std::ranges::find(products, r, &Product::captured);
+      const auto product = std::ranges::find(products, r, &GradientProduct::captured);
       if (product == products.end()) {
         collect(result.carried[active.size() + r]);
         continue;

@@ -32,7 +32,7 @@ bool contains(const std::vector<int64_t>& dims, size_t dim) {
   return std::find(dims.begin(), dims.end(), static_cast<int64_t>(dim)) != dims.end();
 }
 
-Shape without(const Shape& shape, const std::vector<int64_t>& dims) {
+Shape without_dims(const Shape& shape, const std::vector<int64_t>& dims) {
   Shape out;
   for (size_t d = 0; d < shape.size(); ++d)
     if (!contains(dims, d)) out.push_back(shape[d]);
@@ -85,7 +85,7 @@ Inferred reduce_shape(Builder& b, const Node& node) {
   const bool logical = combine == Combine::kAnd || combine == Combine::kOr;
   if (logical != is_bool(dtype)) does_not_fit(cat(graph::name(node.kind), " does not take ", name(dtype)));
   const auto dims = normal_dims(node.attributes.integers("dims"), b.rank(node.inputs[0]), "a reduction");
-  const Shape shape = without(b.shape(node.inputs[0]), dims);
+  const Shape shape = without_dims(b.shape(node.inputs[0]), dims);
   return {{{dtype, shape}}, {reduce_elements(b, node, dims, combine, shape)}};
 }
 
@@ -115,7 +115,7 @@ Inferred arg_shape(Builder& b, const Node& node) {
   expect_inputs(node, 1, 1);
   const Shape& from = b.shape(node.inputs[0]);
   const size_t dim = dim_attribute(node, "dim", from.size());
-  Shape shape = without(from, {static_cast<int64_t>(dim)});
+  Shape shape = without_dims(from, {static_cast<int64_t>(dim)});
   b.require(sym::logical_or(sym::ge(from[dim], 1), sym::eq(element_count(shape), 0)),
             cat(graph::name(node.kind), ": dim ", dim, " has no elements to choose from"));
   return {{{DType::kI64, std::move(shape)}}, {}};

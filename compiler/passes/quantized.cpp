@@ -26,7 +26,7 @@ constexpr int64_t kLongest = 1 << 15;
 
 // (q - zero) * scale, followed by views. q is a byte tensor, or an i32 constant of differences of bytes.
 // `zero` is i32 and `scale` is float; both broadcast to q.
-struct Operand {
+struct DequantizedOperand {
   ValueId q;
   std::optional<ValueId> zero, scale;
   std::vector<NodeId> views;  // outermost last
@@ -61,14 +61,14 @@ bool is_view(OpKind kind) {
 }
 
 // Bounds of the elements of a byte or i32 constant.
-struct Range {
+struct ElementBounds {
   int64_t low = INT64_MAX, high = INT64_MIN;
   bool within(int64_t least, int64_t most) const { return low >= least && high <= most; }
 };
 
-std::optional<Range> range_of(const Graph& graph, ValueId id) {
+std::optional<ElementBounds> range_of(const Graph& graph, ValueId id) {
   const graph::Value& value = graph[id];
-  Range range;
+  ElementBounds range;
   const auto add = [&](int64_t number) {
     range.low = std::min(range.low, number);
     range.high = std::max(range.high, number);
@@ -98,10 +98,10 @@ std::optional<Range> range_of(const Graph& graph, ValueId id) {
 }
 
 // Bytes minus their zero point, in 32 bits.
-std::optional<Operand> centered(const Graph& graph, ValueId value) {
-  if (const auto q = bytes(graph, value, DType::kI32)) return Operand{*q, {}, {}, {}};
+std::optional<DequantizedOperand> centered(const Graph& graph, ValueId value) {
+  if (const auto q = bytes(graph, value, DType::kI32)) return DequantizedOperand{*q, {}, {}, {}};
   if (const auto range = range_of(graph, value); range && range->within(-255, 255))
-    return Operand{value, {}, {}, {}};
+    return DequantizedOperand{value, {}, {}, {}};
   const Node* node = producer(graph, value);
   if (!node || node->kind != OpKind::kSub) return std::nullopt;
   // A zero point has the range of the values that it applies to.
@@ -116,10 +116,10 @@ std::optional<Operand> centered(const Graph& graph, ValueId value) {
     if (!range || !range->within(is_signed(dtype) ? -128 : 0, is_signed(dtype) ? 127 : 255))
       return std::nullopt;
   }
-  return Operand{*q, zero, {}, {}};
+  return DequantizedOperand{*q, zero, {}, {}};
 }
 
-std::optional<Operand> operand(const Graph& graph, ValueId value) {
+std::optional<DequantizedOperand> operand(const Graph& graph, ValueId value) {
   if (graph[value].type.dtype == DType::kI32) {
     if (auto found = centered(graph, value)) return found;
   }
@@ -129,9 +129,9 @@ std::optional<Operand> operand(const Graph& graph, ValueId value) {
     for (size_t side = 0; side < 2; ++side) {
       const ValueId number = node->inputs[side];
       if (graph[number].type.shape != graph[value].type.shape) continue;
-      std::optional<Operand> found;
+      std::optional<DequantizedOperand> found;
       if (const auto q = bytes(graph, number, DType::kF32)) {
-        found = Operand{*q, {}, {}, {}};
+        found = DequantizedOperand{*q, {}, {}, {}};
       } else if (const auto integer = cast_from(graph, number, DType::kF32);
                  integer && graph[*integer].type.dtype == DType::kI32) {
         found = centered(graph, *integer);
@@ -175,11 +175,11 @@ bool is_zero(const Graph& graph, ValueId value) {
 
 // 8-bit floats, widened, minus a zero point of 0, times a scale, followed by views; possibly rounded to 16
 // bits.
-std::optional<Operand> narrow_operand(const Graph& graph, ValueId value) {
+std::optional<DequantizedOperand> narrow_operand(const Graph& graph, ValueId value) {
   const Node* node = producer(graph, value);
-  if (is_narrow(graph[value].type.dtype)) return Operand{value, {}, {}, {}};
+  if (is_narrow(graph[value].type.dtype)) return DequantizedOperand{value, {}, {}, {}};
   if (!node || !is_float(graph[value].type.dtype)) return std::nullopt;
-  const auto inner = [&](size_t side) -> std::optional<Operand> {
+  const auto inner = [&](size_t side) -> std::optional<DequantizedOperand> {
     const ValueId number = node->inputs[side];
     return graph[number].type.shape == graph[value].type.shape ? narrow_operand(graph, number) : std::nullopt;
   };
@@ -225,7 +225,7 @@ struct Numbers {
   std::optional<Term> zero, scale;
 };
 
-Numbers numbers(Builder& b, const Operand& from) {
+Numbers numbers(Builder& b, const DequantizedOperand& from) {
   Term q(b, from.q);
   Numbers out{q, {}, {}};
   const int64_t rank = q.rank();
@@ -291,7 +291,7 @@ Term difference(const Numbers& x) {
 }
 
 // The same in 8 bits, if the result is known to fit.
-std::optional<Term> difference_in_bytes(Builder& b, const Operand& from, const Numbers& x) {
+std::optional<Term> difference_in_bytes(Builder& b, const DequantizedOperand& from, const Numbers& x) {
   const std::optional<int64_t> zero = x.zero ? known_number(b, x.zero->id()) : std::optional<int64_t>(0);
   if (!zero) return std::nullopt;
   if (*zero == 0 && x.q.dtype() == DType::kI8) return x.q;
@@ -300,15 +300,15 @@ std::optional<Term> difference_in_bytes(Builder& b, const Operand& from, const N
   return cast(cast(x.q, DType::kI32) - static_cast<double>(*zero), DType::kI8, false);
 }
 
-struct Product {
+struct QuantizedProduct {
   const Node& node;
   bool window;
   bool padded = false;
   std::vector<int64_t> summed[2];  // dims of each operand
 };
 
-Product product_of(const Graph& graph, const Node& node) {
-  Product p{.node = node, .window = node.kind == OpKind::kConv, .summed = {}};
+QuantizedProduct product_of(const Graph& graph, const Node& node) {
+  QuantizedProduct p{.node = node, .window = node.kind == OpKind::kConv, .summed = {}};
   for (size_t side = 0; side < 2; ++side) {
     if (!p.window) {
       p.summed[side] = node.attributes.integers(side == 0 ? "contract_a" : "contract_b");
@@ -323,7 +323,7 @@ Product product_of(const Graph& graph, const Node& node) {
   return p;
 }
 
-Term multiply(Builder& b, const Product& p, Term x, Term w, bool padded, DType sum = DType::kI32) {
+Term multiply(Builder& b, const QuantizedProduct& p, Term x, Term w, bool padded, DType sum = DType::kI32) {
   graph::Attributes attributes = p.node.attributes;
   attributes.set("accumulate", sum);
   attributes.set("to", sum);
@@ -341,13 +341,15 @@ Term unsigned_bytes(Term x) {
   return apply(OpKind::kBitXor, bits, 128.0);
 }
 
-bool has_groups(const Product& p) { return p.window && p.node.attributes.integer_or("groups", 1) > 1; }
+bool has_groups(const QuantizedProduct& p) {
+  return p.window && p.node.attributes.integer_or("groups", 1) > 1;
+}
 
 // Multiplies bytes by constant bytes, with the zero point of the data split off; nullopt if that is not
 // possible. For grouped convolutions, whose kernels read the data directly, 16-bit constants are also
 // allowed.
-std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& p, const Operand (&from)[2],
-                                   const Numbers (&given)[2]) {
+std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const QuantizedProduct& p,
+                                   const DequantizedOperand (&from)[2], const Numbers (&given)[2]) {
   for (size_t w = p.window ? 1 : 0; w < 2; ++w) {
     const size_t x = 1 - w;
     if (!edit.is_constant(from[w].q)) continue;
@@ -383,7 +385,7 @@ std::optional<Term> multiply_bytes(Builder& b, const Edit& edit, const Product& 
   return std::nullopt;
 }
 
-bool is_depthwise(const Graph& graph, const Product& p) {
+bool is_depthwise(const Graph& graph, const QuantizedProduct& p) {
   return has_groups(p) && graph[p.node.inputs[1]].type.shape[1].is_const(1);
 }
 
@@ -406,7 +408,7 @@ bool contract_narrow(Edit& edit, NodeId id) {
   const DType dtype = graph[node.outputs[0]].type.dtype;
   const auto a = narrow_operand(graph, node.inputs[0]), w = narrow_operand(graph, node.inputs[1]);
   if (!a || !w) return false;
-  const Product p = product_of(graph, node);
+  const QuantizedProduct p = product_of(graph, node);
   const bool bare = a->q == node.inputs[0] && w->q == node.inputs[1];
   if (bare || is_depthwise(graph, p)) return true;
   edit.insert_before(id, [&](Builder& b) {
@@ -433,7 +435,7 @@ void contract(Edit& edit, NodeId id) {
   const auto a = operand(graph, node.inputs[0]), w = operand(graph, node.inputs[1]);
   if (!a || !w || a->scale.has_value() != scaled || w->scale.has_value() != scaled) return;
 
-  const Product p = product_of(graph, node);
+  const QuantizedProduct p = product_of(graph, node);
   if (scaled) {
     // Integer contractions of the model may have any length. One that replaces a float contraction must not
     // overflow.
@@ -442,7 +444,7 @@ void contract(Edit& edit, NodeId id) {
     if (!graph.facts.holds(sym::le(count, kLongest))) return;
   }
   edit.insert_before(id, [&](Builder& b) {
-    const Operand from[2] = {*a, *w};
+    const DequantizedOperand from[2] = {*a, *w};
     const Numbers given[2] = {numbers(b, *a), numbers(b, *w)};
     std::optional<Term> scale;
     if (scaled && !scales_of(b, node, given, scale)) return;

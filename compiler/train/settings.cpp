@@ -138,7 +138,7 @@ constexpr Setting kCommon[] = {
 };
 
 // The range of a number, whatever has it; PyTorch refuses the others.
-struct Range {
+struct SettingRange {
   std::string_view owner;  // a loss or an optimizer; "": all that have the setting
   std::string_view name;
   bool (*holds)(double value);
@@ -153,7 +153,7 @@ bool is_flag(double x) { return x == 0 || x == 1; }
 constexpr std::string_view kNotNegative = "it must be at least 0", kAboveZero = "it must be above 0",
                            kDecay = "a decay must be at least 0 and below 1", kWhole = "it is a whole number",
                            kFlag = "it is 0 or 1";
-constexpr Range kRanges[] = {
+constexpr SettingRange kRanges[] = {
     {"", "beta1", is_decay, kDecay},
     {"", "beta2", is_decay, kDecay},
     {"", "rho", is_share, "it is a number from 0 to 1"},
@@ -182,7 +182,7 @@ constexpr Range kRanges[] = {
 };
 
 void check_range(std::string_view owner, std::string_view name, double value) {
-  for (const Range& range : kRanges)
+  for (const SettingRange& range : kRanges)
     if (range.name == name && (range.owner.empty() || range.owner == owner) && !range.holds(value))
       refuse(cat(name, " is ", number_text(value)), std::string(range.sentence));
 }

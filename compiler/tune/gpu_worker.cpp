@@ -66,12 +66,12 @@ double tolerance(DType dtype) {
 
 // The contents of a buffer after a subject, in comparable form: several hundred thousand float elements,
 // spread over the buffer, or all bytes of integers.
-struct Result {
+struct ComparableResult {
   DType dtype = DType::kF32;
   std::string bytes;
   std::vector<double> elements;
 
-  Result(std::string given, DType type) : dtype(type) {
+  ComparableResult(std::string given, DType type) : dtype(type) {
     constexpr size_t kMost = 1 << 18;
     if (!is_float(dtype) || byte_size(dtype) == 1) {
       bytes = std::move(given);
@@ -87,7 +87,7 @@ struct Result {
   }
 
   // Floats may differ by rounding; integers must be equal.
-  bool agrees(const Result& wanted) const {
+  bool agrees(const ComparableResult& wanted) const {
     if (bytes != wanted.bytes || elements.size() != wanted.elements.size()) return false;
     double squares = 0;
     size_t finite = 0;
@@ -199,7 +199,7 @@ class GpuRunner : public Runner {
       std::string bytes(static_cast<size_t>(argument.bytes), '\0');
       good(loaded,
            runtime::cuda_download(*loaded.context, bytes.data(), loaded.arguments[a], argument.bytes));
-      Result result(std::move(bytes), argument.dtype);
+      ComparableResult result(std::move(bytes), argument.dtype);
       if (s == 0)
         results_.push_back(std::move(result));
       else if (!result.agrees(results_[number]))
@@ -339,7 +339,7 @@ class GpuRunner : public Runner {
   std::map<Subject::Content, Memory> patterns_;
   std::vector<Weights> weights_;
   std::vector<char*> memory_;
-  std::vector<Result> results_;  // of the first subject
+  std::vector<ComparableResult> results_;  // of the first subject
 };
 
 bool receive(int descriptor, void* to, size_t size) {

@@ -75,12 +75,12 @@ constexpr std::string_view kMoves = R"cpp(
 
 using Loop = void (*)(float*, float*, long);
 
-struct Free {
+struct FreeFloats {
   void operator()(float* p) const { std::free(p); }
 };
-using Memory = std::unique_ptr<float, Free>;
-Memory memory_of(int64_t bytes) {
-  Memory memory(
+using Floats = std::unique_ptr<float, FreeFloats>;
+Floats memory_of(int64_t bytes) {
+  Floats memory(
       static_cast<float*>(std::aligned_alloc(4096, static_cast<size_t>((bytes + 8191) / 4096 * 4096))));
   if (memory) std::memset(memory.get(), 0, static_cast<size_t>(bytes));
   return memory;
@@ -88,7 +88,7 @@ Memory memory_of(int64_t bytes) {
 
 // Seconds of `times` calls on every thread at once: the minimum over several tries.
 double least_seconds(Loop loop, int64_t bytes, int64_t argument, int times, int threads) {
-  std::vector<Memory> from, to;
+  std::vector<Floats> from, to;
   for (int t = 0; t < threads; ++t) from.push_back(memory_of(bytes)), to.push_back(memory_of(bytes));
   double least = 1e9;
   for (int attempt = 0; attempt < 6; ++attempt) {

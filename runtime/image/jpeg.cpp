@@ -16,7 +16,7 @@ struct Decoder {
   void* back[5];
 };
 
-void give_up(j_common_ptr info) {
+void jump_back(j_common_ptr info) {
   Decoder* const d = static_cast<Decoder*>(info->client_data);
   __builtin_longjmp(d->back, 1);
 }
@@ -27,7 +27,7 @@ void count_warning(j_common_ptr info, int level) {
 
 void begin(Decoder& d, Bytes b) {
   d.info.err = jpeg_std_error(&d.errors);
-  d.errors.error_exit = give_up;
+  d.errors.error_exit = jump_back;
   d.errors.output_message = be_quiet;
   d.errors.emit_message = count_warning;
   d.info.client_data = &d;

@@ -33,7 +33,7 @@ size_t parameter_bytes(const Node& node) {
          static_cast<size_t>(node.count - node.map_count) * 8;
 }
 
-void release(List& list) {
+void free_list(List& list) {
   free(list.nodes);
   free(list.bytes);
   list = {};
@@ -41,7 +41,7 @@ void release(List& list) {
 
 // Grows to twice the wanted size; the contents are kept.
 template <class T>
-bool reserve(T*& memory, size_t wanted, size_t& room) {
+bool grow_array(T*& memory, size_t wanted, size_t& room) {
   if (wanted <= room) return true;
   void* more = nullptr;
   if (posix_memalign(&more, 64, 2 * wanted * sizeof(T)) != 0) return false;
@@ -52,16 +52,16 @@ bool reserve(T*& memory, size_t wanted, size_t& room) {
   return true;
 }
 
-bool reserve(List& list, int32_t nodes, size_t bytes) {
+bool grow_list(List& list, int32_t nodes, size_t bytes) {
   auto room = static_cast<size_t>(list.room);
-  const bool done =
-      reserve(list.nodes, static_cast<size_t>(nodes), room) && reserve(list.bytes, bytes, list.bytes_room);
+  const bool done = grow_array(list.nodes, static_cast<size_t>(nodes), room) &&
+                    grow_array(list.bytes, bytes, list.bytes_room);
   list.room = static_cast<int32_t>(room);
   return done;
 }
 
 bool copy(List& to, const List& from) {
-  if (!reserve(to, from.count, from.used)) return false;
+  if (!grow_list(to, from.count, from.used)) return false;
   if (from.count) memcpy(to.nodes, from.nodes, static_cast<size_t>(from.count) * sizeof(Node));
   if (from.used) memcpy(to.bytes, from.bytes, from.used);
   to.count = from.count;
@@ -100,7 +100,7 @@ struct Graph {  // for one shape
   void *graph, *exec;
 };
 
-void** parameters_of(const List& list, const Node& node, void** out) {
+void** parameters_of_node(const List& list, const Node& node, void** out) {
   char* at = list.bytes + node.offset;
   for (int32_t i = 0; i < node.count; ++i) {
     out[i] = at;
@@ -133,7 +133,7 @@ KernelLaunch launch_of(CudaGraphs& g, const List& list, const Node& node) {
           node.shared_bytes,
           node.dependent != 0,
           node.concurrent != 0,
-          parameters_of(list, node, g.parameters),
+          parameters_of_node(list, node, g.parameters),
           node.map_count,
           node.count};
 }
@@ -210,7 +210,7 @@ CUresult update(CudaGraphs& g, Graph& graph) {
                                {now.grid[0], now.grid[1], now.grid[2]},
                                {now.threads, 1, 1},
                                now.shared_bytes,
-                               parameters_of(g.waiting, now, g.parameters),
+                               parameters_of_node(g.waiting, now, g.parameters),
                                nullptr,
                                nullptr,
                                nullptr};
@@ -250,13 +250,13 @@ void graphs_destroy(CudaGraphs* g) {
   if (!g) return;
   for (int32_t i = 0; i < g->room; ++i) {
     clear(g->all[i]);
-    release(g->all[i].list);
+    free_list(g->all[i].list);
     free(g->all[i].nodes);
     free(g->all[i].symbols);
     free(g->all[i].addresses);
   }
   if (g->stream) driver.StreamDestroy(g->stream);
-  release(g->waiting);
+  free_list(g->waiting);
   free(g->parameters);
   free(g->all);
   free(g);
@@ -296,8 +296,8 @@ bool graphs_add(CudaGraphs& g, const KernelLaunch& l) {
                0};
   const size_t bytes = parameter_bytes(node);
   node.offset = g.waiting.used;
-  if (!reserve(g.waiting, g.waiting.count + 1, g.waiting.used + bytes) ||
-      !reserve(g.parameters, static_cast<size_t>(l.count), g.parameter_room))
+  if (!grow_list(g.waiting, g.waiting.count + 1, g.waiting.used + bytes) ||
+      !grow_array(g.parameters, static_cast<size_t>(l.count), g.parameter_room))
     return false;
   g.waiting.nodes[g.waiting.count++] = node;
   char* to = g.waiting.bytes + g.waiting.used;

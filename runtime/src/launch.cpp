@@ -9,13 +9,13 @@
 namespace stridec::runtime {
 namespace {
 
-struct Range {
+struct TaskRange {
   int64_t begin, end;
 };
 
 // Steals the later half of the tasks that a part has not begun. The next tasks of the part stay with it,
 // because their data are in its cache.
-Range take_over(stridec_abi_left& part, int64_t grain) {
+TaskRange take_over(stridec_abi_left& part, int64_t grain) {
   uint64_t left = __atomic_load_n(&part.tasks, __ATOMIC_RELAXED);
   for (;;) {
     const auto begin = static_cast<int64_t>(left >> 32), end = static_cast<int64_t>(left & UINT32_MAX);
@@ -42,7 +42,7 @@ void do_part(void* argument, int32_t part) {
   if (stridec_abi_left* const left = job.args.left) {
     for (int32_t i = 1; i < job.parts; ++i) {
       stridec_abi_left& other = left[(part + i) % job.parts];
-      for (Range r; (r = take_over(other, job.args.grain)).end > 0;) {
+      for (TaskRange r; (r = take_over(other, job.args.grain)).end > 0;) {
         __atomic_store_n(&left[part].tasks, stridec_abi_tasks(r.begin, r.end), __ATOMIC_RELAXED);
         job.kernel(&job.args, r.begin, r.end, part);
       }

@@ -39,7 +39,7 @@ Results atleast(Context& c) {
   return {Value::list(std::move(out))};
 }
 
-Results joined(Context& c, std::vector<Value> parts, int64_t dim) {
+Results concatenated(Context& c, std::vector<Value> parts, int64_t dim) {
   return call_named(c, "cat", "",
                     {{"tensors", Value::list(std::move(parts))}, {"dim", Value::integer_of(dim)}});
 }
@@ -50,7 +50,7 @@ Results stacked(Context& c) {
   for (const Value& v : c.arg("tensors").items) parts.emplace_back(at_least(c, v, n));
   if (parts.empty()) c.does_not_fit("no tensors to stack");
   const bool vector = shape_of(c.b, parts[0].tensor).size() == 1;
-  return joined(c, std::move(parts), n == 3 ? 2 : n == 1 && !vector ? 1 : 0);
+  return concatenated(c, std::move(parts), n == 3 ? 2 : n == 1 && !vector ? 1 : 0);
 }
 Results column_stack(Context& c) {
   std::vector<Value> parts;
@@ -58,7 +58,7 @@ Results column_stack(Context& c) {
     const Term t = read(c.b, v.tensor);
     parts.emplace_back(t.rank() <= 1 ? Value(reshape(t, {count(t.shape()), 1})) : v);
   }
-  return joined(c, std::move(parts), 1);
+  return concatenated(c, std::move(parts), 1);
 }
 
 template <int64_t dim>

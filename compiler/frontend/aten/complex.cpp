@@ -20,7 +20,7 @@ Term part(Term pairs, int64_t which) {
   return squeeze(slice(pairs, pairs.rank() - 1, which, 1), {pairs.rank() - 1});
 }
 
-Complex pair_of(const Context& c, const char* name) { return aten::pair_of(c.b, c.arg(name)); }
+Complex argument_pair(const Context& c, const char* name) { return pair_of(c.b, c.arg(name)); }
 
 Results view_as_real(Context& c) {
   Tensor out = c.tensor("self");
@@ -55,7 +55,7 @@ Results polar(Context& c) {
 Results conj(Context& c) {
   const Tensor t = c.tensor("self");
   if (!t.complex) return {t};
-  return {joined_value(conjugate(pair_of(c, "self")))};
+  return {joined_value(conjugate(argument_pair(c, "self")))};
 }
 Results angle(Context& c) {
   const Tensor t = c.tensor("self");
@@ -64,7 +64,7 @@ Results angle(Context& c) {
     const Term out = select(less(w, 0), number_like(w, std::numbers::pi), number_like(w, 0));
     return {select(apply(OpKind::kIsNan, w), w, expand(out, w.shape()))};
   }
-  const Complex p = pair_of(c, "self");
+  const Complex p = argument_pair(c, "self");
   return {apply(OpKind::kAtan2, p.im, p.re)};
 }
 
@@ -327,12 +327,12 @@ constexpr auto kRows = for_complex({
 Results complex_arithmetic(Context& c, ComplexOp op) {
   const Value &self = c.arg("self"), &other = c.arg("other");
   const DType dtype = float_type(result_type(c.b, {self, other}));
-  const Complex x = aten::pair_of(c.b, self, dtype);
-  Complex y = aten::pair_of(c.b, other, dtype);
+  const Complex x = pair_of(c.b, self, dtype);
+  Complex y = pair_of(c.b, other, dtype);
   if (c.has("alpha")) {
     const Value& alpha = c.arg("alpha");
     if (alpha.kind == Value::Kind::kComplex)
-      y = y * aten::pair_of(c.b, alpha, dtype);
+      y = y * pair_of(c.b, alpha, dtype);
     else if (alpha.kind != Value::Kind::kInt || !alpha.integer.is_const(1))
       y = {y.re * c.scalar("alpha", dtype), y.im * c.scalar("alpha", dtype)};
   }

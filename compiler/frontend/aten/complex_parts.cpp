@@ -46,14 +46,14 @@ bool is_shaped_like(std::string_view name) { return name.ends_with("_like") || n
 
 // -- products of two arguments, with an optional addend
 
-struct Product {
+struct ComplexProduct {
   const char* x;
   const char* y;
   const char* added = nullptr;
   bool conjugate_x = false;
 };
-const std::unordered_map<std::string_view, Product>& products() {
-  static const auto* const out = new std::unordered_map<std::string_view, Product>{
+const std::unordered_map<std::string_view, ComplexProduct>& products() {
+  static const auto* const out = new std::unordered_map<std::string_view, ComplexProduct>{
       {"_convolution", {"input", "weight", "bias"}},
       {"addbmm", {"batch1", "batch2", "self"}},
       {"addcmul", {"tensor1", "tensor2", "self"}},
@@ -125,7 +125,7 @@ Results linear(const ComplexCall& c) {
 
 // x * y + addend, where each operand may be real.
 Results product(const ComplexCall& c) {
-  const Product& rule = products().at(c.name);
+  const ComplexProduct& rule = products().at(c.name);
   const size_t x = place_of(c.schema, rule.x), y = place_of(c.schema, rule.y);
   const size_t added = rule.added ? place_of(c.schema, rule.added) : c.values.size();
   if (x >= c.values.size() || y >= c.values.size()) c.unsupported();

@@ -96,8 +96,8 @@ struct Rotated {
 
 // Runs `round(pairs, carried)`, which returns Rotated, until no product of a sweep exceeds `enough`.
 template <class Function>
-std::vector<Term> rotate(Builder& b, sym::Expr n, const std::vector<Term>& start, double enough,
-                         const Function& round) {
+std::vector<Term> run_rotations(Builder& b, sym::Expr n, const std::vector<Term>& start, double enough,
+                                const Function& round) {
   const Tournament all = tournament(b, n);
   std::vector<ValueId> carried;
   for (const Term& t : start) carried.push_back(t.id());
@@ -251,7 +251,7 @@ SingularValues singular_values(Term given) {
   const double eps = machine_epsilon(dtype);
   // Rotations of the columns of R, which has as many rows as columns or fewer.
   const Term r = orthogonal_factors(unit, false).r;
-  const std::vector<Term> ends = rotate(
+  const std::vector<Term> ends = run_rotations(
       b, s.n, {r, identity(s, s.n, s.n)}, 4 * eps, [&](const Round& round, const std::vector<Term>& own) {
         const Term other = gather(own[0], round.partner, 2);
         const Term squares = reduce_sum(square(own[0]), {1}), theirs = gather(squares, round.partner, 1);
@@ -294,7 +294,7 @@ Eigenvalues symmetric_eigenvalues(Term given) {
   const Term scale = largest_or_one(s);
   const Term index = index_along(b, {n}, 0, DType::kI64), on = eye(b, {n, n}, 0);
   const auto diagonal = [&](Term a) { return reduce_sum(select(on, a, 0), {1}); };
-  const std::vector<Term> ends = rotate(
+  const std::vector<Term> ends = run_rotations(
       b, n, {s.x / scale, identity(s, n, n)}, machine_epsilon(dtype) / 2,
       [&](const Round& round, const std::vector<Term>& own) {
         const Term a = own[0], squares = diagonal(a), theirs = gather(squares, round.partner, 1);

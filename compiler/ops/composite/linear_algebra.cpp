@@ -21,6 +21,7 @@ template <class Function>
 Term each(Term x, const Function& function) {
   return function(x);
 }
+using ops::each;
 Term real_part(Term x) { return x; }
 Term real_part(const Complex& z) { return z.re; }
 Term conjugate(Term x) { return x; }

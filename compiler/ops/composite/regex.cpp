@@ -13,12 +13,12 @@
 namespace stridec::ops {
 namespace {
 
-using Bytes = std::bitset<256>;
+using ByteSet = std::bitset<256>;
 constexpr uint32_t kLastCode = 0x10FFFF;
-struct Range {
+struct CodeRange {
   uint32_t low, high;  // code points
 };
-using Ranges = std::vector<Range>;
+using Ranges = std::vector<CodeRange>;
 
 [[noreturn]] void malformed(const std::string& why) {
   fail(ErrorKind::kMalformed, "regex", "the regular expression is malformed: " + why);
@@ -32,7 +32,7 @@ enum class Look : uint8_t { kNothing, kStart, kEnd, kBoundary, kInside };
 
 // Thompson's NFA. A state has a transition on a set of bytes, or up to two empty transitions.
 struct State {
-  Bytes on;
+  ByteSet on;
   int next = -1, free[2] = {-1, -1};
   Look look = Look::kNothing;
 };
@@ -41,10 +41,10 @@ struct Piece {
 };
 
 Ranges complement(Ranges ranges) {
-  std::sort(ranges.begin(), ranges.end(), [](Range a, Range b) { return a.low < b.low; });
+  std::sort(ranges.begin(), ranges.end(), [](CodeRange a, CodeRange b) { return a.low < b.low; });
   Ranges out;
   uint32_t from = 1;  // strings hold no zero byte
-  for (const Range& r : ranges) {
+  for (const CodeRange& r : ranges) {
     if (r.low > from) out.push_back({from, r.low - 1});
     from = std::max(from, r.high + 1);
   }
@@ -107,14 +107,14 @@ class Parser {
     step(again, end);
     return {start, end};
   }
-  Piece bytes(const Bytes& set) {
+  Piece bytes(const ByteSet& set) {
     const int start = state(), end = state();
     (*this)[start].on = set;
     (*this)[start].next = end;
     return {start, end};
   }
   Piece byte_range(uint32_t low, uint32_t high) {
-    Bytes set;
+    ByteSet set;
     for (uint32_t b = low; b <= high; ++b) set.set(b);
     return bytes(set);
   }
@@ -152,9 +152,9 @@ class Parser {
     return *out;
   }
   Piece of_codes(const Ranges& ranges) {
-    static constexpr Range kLengths[] = {{0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xFFFF}, {0x10000, kLastCode}};
+    static constexpr CodeRange kLengths[] = {{0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xFFFF}, {0x10000, kLastCode}};
     std::optional<Piece> out;
-    for (const Range& r : ranges)
+    for (const CodeRange& r : ranges)
       for (int length = 1; length <= 4; ++length) {
         const uint32_t low = std::max(r.low, kLengths[length - 1].low),
                        high = std::min(r.high, kLengths[length - 1].high);

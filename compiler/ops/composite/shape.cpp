@@ -156,10 +156,10 @@ namespace {
 
 // Start and extent of data[start:end:step] by NumPy's rules: negative values count from the end, out-of-range
 // values are clamped.
-struct Range {
+struct SliceRange {
   sym::Expr start, extent;
 };
-Range slice_range(Builder& b, sym::Expr start, sym::Expr end, sym::Expr step, sym::Expr size) {
+SliceRange slice_range(Builder& b, sym::Expr start, sym::Expr end, sym::Expr step, sym::Expr size) {
   const auto from_front = [&](sym::Expr e) {
     if (e.is_const()) return e.value() < 0 ? e + size : e;
     if (b.holds(sym::ge(e, 0))) return e;
@@ -173,11 +173,11 @@ Range slice_range(Builder& b, sym::Expr start, sym::Expr end, sym::Expr step, sy
     if (to_the_front(e)) return lower;
     return b.simplify(sym::max(lower, sym::min(from_front(e), upper)));
   };
-  const auto forward = [&](sym::Expr by) -> Range {
+  const auto forward = [&](sym::Expr by) -> SliceRange {
     const sym::Expr from = clamp(start, 0, size), to = clamp(end, 0, size);
     return {from, b.simplify(sym::max(sym::ceildiv(to - from, by), 0))};
   };
-  const auto backward = [&](sym::Expr by) -> Range {
+  const auto backward = [&](sym::Expr by) -> SliceRange {
     const sym::Expr from = clamp(start, 0, size - 1), to = clamp(end, -1, size - 1);
     // An empty range has no element 0 to start from.
     return {from, b.simplify(sym::max(sym::min(sym::ceildiv(from - to, by), size), 0))};
@@ -185,7 +185,7 @@ Range slice_range(Builder& b, sym::Expr start, sym::Expr end, sym::Expr step, sy
   const sym::Expr up = sym::gt(step, 0);
   if (b.holds(up)) return forward(step);
   if (b.holds(sym::lt(step, 0))) return backward(-step);
-  const Range a = forward(sym::max(step, 1)), z = backward(sym::max(-step, 1));
+  const SliceRange a = forward(sym::max(step, 1)), z = backward(sym::max(-step, 1));
   return {b.simplify(sym::select(up, a.start, z.start)), b.simplify(sym::select(up, a.extent, z.extent))};
 }
 
@@ -208,8 +208,8 @@ Term slice_axes(Term x, const Axes& axes, const SliceBounds& bounds) {
       return named(b, axes.pick(dim, values, otherwise), what, -kLargestSize, kLargestSize);
     };
     by[d] = chosen(steps, 1, "step");
-    const Range range = slice_range(b, chosen(bounds.starts, 0, "start"),
-                                    chosen(bounds.ends, kLargestSize, "end"), by[d], size);
+    const SliceRange range = slice_range(b, chosen(bounds.starts, 0, "start"),
+                                         chosen(bounds.ends, kLargestSize, "end"), by[d], size);
     from[d] = named(b, range.start, "from", 0, kLargestSize);
     extents[d] = named(b, range.extent, "extent", 0, size);
   }

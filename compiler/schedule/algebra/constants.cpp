@@ -67,7 +67,7 @@ bool looks_up(const Nest& nest) {
 }
 
 // A launch that may depend on weights alone.
-struct Candidate {
+struct ConstantLaunch {
   loop::NestId nest;
   bool inner;  // in a loop or a branch
   Effects effects;
@@ -84,30 +84,31 @@ Effects shared_effects(const Program& program, const Nest& nest) {
 
 // Whether the buffer is a weight, or scratch whose writers are all still constant candidates.
 bool is_constant(const Program& program, BufferId id, const std::vector<int>& writers,
-                 const std::vector<Candidate>& candidates) {
+                 const std::vector<ConstantLaunch>& candidates) {
   if (program[id].storage == Storage::kParameter) return true;
-  const auto constant_writers = std::count_if(candidates.begin(), candidates.end(), [&](const Candidate& c) {
-    return c.constant && writes(c.effects, id);
-  });
+  const auto constant_writers =
+      std::count_if(candidates.begin(), candidates.end(),
+                    [&](const ConstantLaunch& c) { return c.constant && writes(c.effects, id); });
   return program[id].storage == Storage::kArena && constant_writers > 0 &&
          constant_writers == writers[id.value];
 }
 
 // By buffer: the weights that its elements depend on. Candidates are in execution order, so inputs have been
 // visited.
-std::vector<std::set<BufferId>> sources(const Program& program, const std::vector<Candidate>& candidates) {
+std::vector<std::set<BufferId>> sources(const Program& program,
+                                        const std::vector<ConstantLaunch>& candidates) {
   std::vector<std::set<BufferId>> from(program.buffers.size());
   for (size_t i = 0; i < from.size(); ++i)
     if (program.buffers[i].storage == Storage::kParameter) from[i].insert(BufferId(i));
-  for (const Candidate& candidate : candidates)
+  for (const ConstantLaunch& candidate : candidates)
     for (BufferId to : candidate.effects.writes)
       for (BufferId id : candidate.effects.reads)
         from[to.value].insert(from[id.value].begin(), from[id.value].end());
   return from;
 }
 
-bool stays_constant(const Program& program, const Candidate& candidate, const std::vector<int>& writers,
-                    const std::vector<Candidate>& candidates,
+bool stays_constant(const Program& program, const ConstantLaunch& candidate, const std::vector<int>& writers,
+                    const std::vector<ConstantLaunch>& candidates,
                     const std::vector<std::set<BufferId>>& sources) {
   int64_t in = 0, out = 0, growth = kGrowthOfBytes;
   const int64_t small = looks_up(program[candidate.nest]) ? kSmallOfLookups : kSmall;
@@ -129,7 +130,7 @@ bool stays_constant(const Program& program, const Candidate& candidate, const st
 
 // Collects the candidates in execution order. Nests in a loop or branch must not be able to fail, since they
 // may never run.
-void collect(const Program& program, const loop::Steps& steps, bool inner, std::vector<Candidate>& out) {
+void collect(const Program& program, const loop::Steps& steps, bool inner, std::vector<ConstantLaunch>& out) {
   for (const loop::Step& step : steps) {
     if (const auto* launch = std::get_if<loop::Launch>(&step.node)) {
       const Nest& nest = program[launch->nest];
@@ -151,12 +152,12 @@ void hoist_constants(Program& program) {
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     for (BufferId id : effects_of(program, step).writes) ++writers[id.value];
   });
-  std::vector<Candidate> candidates;
+  std::vector<ConstantLaunch> candidates;
   collect(program, program.steps, false, candidates);
   const std::vector<std::set<BufferId>> from = sources(program, candidates);
   for (bool changed = true; changed;) {
     changed = false;
-    for (Candidate& candidate : candidates) {
+    for (ConstantLaunch& candidate : candidates) {
       if (!candidate.constant || stays_constant(program, candidate, writers, candidates, from)) continue;
       candidate.constant = false;
       changed = true;
@@ -164,7 +165,7 @@ void hoist_constants(Program& program) {
   }
 
   std::set<loop::NestId> hoisted;
-  for (const Candidate& candidate : candidates) {
+  for (const ConstantLaunch& candidate : candidates) {
     if (!candidate.constant) continue;
     hoisted.insert(candidate.nest);
     program.prepack.push_back(candidate.nest);

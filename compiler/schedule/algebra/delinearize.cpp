@@ -146,11 +146,12 @@ sym::Substitution extents_of(const Nest& nest) {
 
 // The mixed-radix digits of `e`, a number below `extent`, most significant first: the loop variable and the
 // number of values of each. Nothing if `e` is not such a number of two or more digits.
-struct Digit {
+struct CountedDigit {
   Expr var;
   int64_t values;
 };
-std::optional<std::vector<Digit>> digits_of(Expr e, Expr extent, const sym::Substitution& extents) {
+std::optional<std::vector<CountedDigit>> counted_digits(Expr e, Expr extent,
+                                                        const sym::Substitution& extents) {
   if (!extent.is_const()) return std::nullopt;
   std::vector<std::pair<int64_t, Expr>> terms;
   for (Expr var : sym::free_vars(e)) {
@@ -163,7 +164,7 @@ std::optional<std::vector<Digit>> digits_of(Expr e, Expr extent, const sym::Subs
   }
   if (terms.size() < 2 || !e.is_const(0)) return std::nullopt;
   std::sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<Digit> digits;
+  std::vector<CountedDigit> digits;
   int64_t above = extent.value();
   for (const auto& [weight, var] : terms) {
     if (above % weight || above == weight || !extents.at(var).is_const(above / weight)) return std::nullopt;
@@ -215,13 +216,14 @@ class WeightSplitter {
     nests_[access.buffer].insert(id);
     for (size_t d = 0; d < access.index.size(); ++d) {
       const Place place(access.buffer, d);
-      const auto digits = digits_of(access.index[d], buffer.shape[d], extents);
+      const auto digits = counted_digits(access.index[d], buffer.shape[d], extents);
       // Nests that run at compile time can iterate over the new dims.
       if (!digits && prepack_.contains(id) && sym::is_index(access.index[d]) &&
           extents.contains(access.index[d]))
         continue;
       std::vector<int64_t> values;
-      for (const Digit& digit : digits.value_or(std::vector<Digit>())) values.push_back(digit.values);
+      for (const CountedDigit& digit : digits.value_or(std::vector<CountedDigit>()))
+        values.push_back(digit.values);
       if (!digits || values_.emplace(place, values).first->second != values) refused_.insert(place);
     }
   }

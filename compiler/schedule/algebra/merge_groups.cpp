@@ -28,7 +28,7 @@ struct Groups {
   int64_t together = 1;  // groups merged into one
 };
 
-std::optional<int64_t> extent_of(const std::vector<Dim>& dims, Expr var) {
+std::optional<int64_t> constant_extent(const std::vector<Dim>& dims, Expr var) {
   for (const Dim& dim : dims)
     if (dim.var == var) return sym::as_const(dim.extent);
   return std::nullopt;
@@ -99,14 +99,14 @@ class ChannelJoiner {
       const auto linear = sym::linear_in(e, g);
       if (channel || !linear || !linear->rest.is_var() || !sym::is_index(linear->rest)) return std::nullopt;
       channel = linear->rest;
-      const auto extent = extent_of(product->k, *channel);
+      const auto extent = constant_extent(product->k, *channel);
       if (!extent || !linear->coefficient.is_const(*extent)) return std::nullopt;
     }
     if (!channel || sym::depends_on(read.mask, g) || sym::depends_on(read.mask, *channel) ||
         std::count_if(read.index.begin(), read.index.end(),
                       [&](Expr e) { return sym::depends_on(e, *channel); }) != 1)
       return std::nullopt;
-    const auto size = extent_of(product->k, *channel);
+    const auto size = constant_extent(product->k, *channel);
     groups.channel = {*channel, *size};
     const auto count = sym::as_const(groups.group.extent), width = sym::as_const(groups.column.extent);
     // Depthwise convolutions (one channel per group) are not GEMMs, and they read their input once.

@@ -47,9 +47,9 @@ struct Group {
   Expr extent = 0;
 };
 
-class Finder {
+class SharedRowFinder {
  public:
-  Finder(const Program& program, const Nest& nest, const Dim& dim)
+  SharedRowFinder(const Program& program, const Nest& nest, const Dim& dim)
       : program_(program), nest_(nest), dim_(dim), facts_(loop::facts_of(program, nest)) {}
 
   std::vector<Group> groups() {
@@ -200,7 +200,7 @@ class Maker {
   Maker(Program& program, const Nest& nest, const Dim& dim) : program_(program), nest_(nest), dim_(dim) {}
 
   // Returns the nests that compute rows, then the rest of the nest.
-  std::vector<Nest> run(const Finder& finder, const std::vector<Group>& groups) {
+  std::vector<Nest> run(const SharedRowFinder& finder, const std::vector<Group>& groups) {
     std::vector<Nest> out;
     rest_ = nest_;
     for (const Group& group : groups) out.push_back(rows(finder, group));
@@ -213,7 +213,7 @@ class Maker {
   }
 
  private:
-  Nest rows(const Finder& finder, const Group& group) {
+  Nest rows(const SharedRowFinder& finder, const Group& group) {
     const auto looks = static_cast<int64_t>(group.values.size());
     const Expr most = dim_.extent * looks;
     const Expr few =
@@ -315,7 +315,7 @@ void eliminate_common_rows(Program& program, std::vector<Decision>* decisions) {
       changed = false;
       for (size_t n = 0; n < out.size() && !changed; ++n)
         for (const Dim& dim : out[n].dims) {
-          Finder finder(program, out[n], dim);
+          SharedRowFinder finder(program, out[n], dim);
           const std::vector<Group> groups = finder.groups();
           if (groups.empty()) continue;
           const Nest whole = out[n];

@@ -53,7 +53,7 @@ double weights(const Program& program, const Convolution& c, int m) {
 }
 
 // Cost in parts (kParts) of a cycle for this many images; m = 1: the direct convolution.
-Expr cycles(const Program& program, const Convolution& c, int m, Expr images) {
+Expr transform_cycles(const Program& program, const Convolution& c, int m, Expr images) {
   const auto times = [](double cost, Expr count) {
     return count * static_cast<int64_t>(std::ceil(std::min(cost * kParts, 1e15)));
   };
@@ -73,7 +73,7 @@ Expr cycles(const Program& program, const Convolution& c, int m, Expr images) {
          times(weights(program, c, m) / kWeightBytes, 1);
 }
 
-struct Choice {
+struct TransformChoice {
   int m = 1;          // tile size; 1: the direct convolution
   int percent = 100;  // time of the better tile size in percent of the direct convolution's, at medium sizes
   double cycles = 0;  // of the choice, at the same sizes
@@ -83,7 +83,7 @@ struct Choice {
   Expr condition = 1;    // that m is not slower, if the sizes may be such that it is
 };
 
-Choice choose(const Program& program, const Convolution& c) {
+TransformChoice choose_transform(const Program& program, const Convolution& c) {
   // Weights are read once for all images, so the fewest images that a run can have decide.
   Expr images = 1, fewest = 1;
   for (const Dim& dim : c.own) {
@@ -92,7 +92,7 @@ Choice choose(const Program& program, const Convolution& c) {
     fewest = fewest * std::max<int64_t>(1, program.facts.bounds(dim.extent).lo);
   }
   const auto at = [&](int m, auto&& size) {
-    const auto value = sym::evaluate(cycles(program, c, m, fewest), size);
+    const auto value = sym::evaluate(transform_cycles(program, c, m, fewest), size);
     return value ? static_cast<double>(*value) : 1e18;
   };
   const auto middle = [&](Expr var) {
@@ -104,7 +104,7 @@ Choice choose(const Program& program, const Convolution& c) {
                                              range.has_hi() ? std::max<int64_t>(range.hi, 1) : kModestSize));
   };
   const double direct = at(1, middle), two = at(2, middle), four = at(4, middle);
-  Choice choice;
+  TransformChoice choice;
   choice.percent = static_cast<int>(100 * std::min(two, four) / direct);
   choice.cycles = direct;
   if (std::min(two, four) >= direct / kMargin) return choice;
@@ -119,13 +119,13 @@ Choice choose(const Program& program, const Convolution& c) {
   choice.streams = strips && weights(program, c, choice.m) > static_cast<double>(kWeightCache);
   choice.small = choice.m == 4 && at(2, modest) < at(1, modest) / kMargin ? 2 : 1;
   if (at(choice.small, modest) * kMargin < at(choice.m, modest))
-    choice.condition =
-        sym::simplify(sym::le(cycles(program, c, choice.m, images), cycles(program, c, choice.small, images)),
-                      program.facts);
+    choice.condition = sym::simplify(sym::le(transform_cycles(program, c, choice.m, images),
+                                             transform_cycles(program, c, choice.small, images)),
+                                     program.facts);
   return choice;
 }
 
-std::string said(const Choice& choice) {
+std::string said(const TransformChoice& choice) {
   if (choice.m == 1) return cat("it would take ", choice.percent, " % of the time");
   const auto tiles = [](int m) { return m == 1 ? std::string("none") : cat(m, "x", m); };
   return cat(
@@ -182,12 +182,12 @@ class Applying {
   // With its own names, and with the names that siblings have in common.
   struct Candidate {
     Named own, renumbered;
-    Choice choice;
+    TransformChoice choice;
   };
   // Positions of convolutions of one input.
   struct Family {
     std::vector<int> at;
-    Choice choice;
+    TransformChoice choice;
   };
 
   std::optional<Named> named(Nest nest) const {
@@ -208,7 +208,7 @@ class Applying {
       if (!own) return std::nullopt;
       Nest copy = nest;
       loop::renumber(copy);
-      const Choice choice = choose(program_, own->conv);
+      const TransformChoice choice = choose_transform(program_, own->conv);
       return Candidate{std::move(*own), *named(std::move(copy)), choice};
     });
   }
@@ -227,7 +227,7 @@ class Applying {
     siblings.push_back({*other.renumbered.nest, other.renumbered.conv});
     Convolution joined = first.renumbered.conv;
     joined.columns = joined_columns(siblings);
-    const Choice choice = choose(program_, joined);
+    const TransformChoice choice = choose_transform(program_, joined);
     if (choice.m == 1) return;
     const auto note = [&](bool fused, std::string reason) {
       if (decisions_)
@@ -249,7 +249,7 @@ class Applying {
     family.choice = choice;
   }
 
-  Steps replaced(const std::vector<Sibling>& siblings, const Choice& choice, Steps originals) {
+  Steps replaced(const std::vector<Sibling>& siblings, const TransformChoice& choice, Steps originals) {
     if (decisions_) {
       decisions_->push_back(decision_about(siblings[0].nest, "winograd", choice.m > 1, said(choice)));
       decisions_->back().producer = name_of(siblings);

@@ -15,9 +15,9 @@ using loop::Dim;
 using loop::Nest;
 using sym::Expr;
 
-class Finder {
+class AccessMapFinder {
  public:
-  Finder(const loop::Program& program, const Nest& nest, BufferId buffer, bool stores)
+  AccessMapFinder(const loop::Program& program, const Nest& nest, BufferId buffer, bool stores)
       : nest_(nest), buffer_(buffer), stores_(stores) {
     found_.resize(program[buffer].shape.size());
     sound_.assign(found_.size(), true);
@@ -85,7 +85,7 @@ class Finder {
 
 std::vector<std::optional<Along>> accesses_along(const loop::Program& program, const Nest& nest,
                                                  BufferId buffer, bool stores) {
-  return Finder(program, nest, buffer, stores).found();
+  return AccessMapFinder(program, nest, buffer, stores).found();
 }
 
 Expr extent_of(const Nest& nest, Expr var) {

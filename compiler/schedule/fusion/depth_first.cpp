@@ -24,7 +24,7 @@ std::string reason_of(const loop::Program& program, const std::vector<int>& all)
 }
 
 // Records the reasons for the remaining chains that contain convolutions.
-void explain(const loop::Program& program, std::vector<Decision>& decisions) {
+void explain_chains(const loop::Program& program, std::vector<Decision>& decisions) {
   const Flow flow(program, program.steps);
   const std::vector<StepGroup> later = future_tiled_groups(program);
   const RowChains chains(program, flow);
@@ -54,7 +54,7 @@ void fuse_depth_first(loop::Program& program, std::vector<Decision>* decisions) 
   if (std::none_of(program.nests.begin(), program.nests.end(), is_contraction)) return;
   reduce_peak(program, decisions);
   lower_traffic(program, decisions);
-  if (decisions) explain(program, *decisions);
+  if (decisions) explain_chains(program, *decisions);
 }
 
 }  // namespace stridec::schedule

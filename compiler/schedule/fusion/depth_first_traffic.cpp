@@ -22,9 +22,9 @@ constexpr int64_t kCache = 512 << 10;  // of a thread, for the intermediates
 constexpr double kLeastGain = 0.02;    // share of the chain's time, as a margin for the model's error
 
 // Evaluates chains of an unmodified program.
-class Finder {
+class ChainFinder {
  public:
-  explicit Finder(const Program& program)
+  explicit ChainFinder(const Program& program)
       : program_(program),
         flow_(program, program.steps),
         later_(future_tiled_groups(program)),
@@ -86,7 +86,7 @@ void lower_traffic(Program& program, std::vector<Decision>* decisions) {
     double gain;
   };
   std::vector<Candidate> candidates;
-  const Finder all(program);
+  const ChainFinder all(program);
   std::string why;
   for (int at = 0; at < static_cast<int>(program.steps.size()); ++at) {
     std::vector<int> steps = {at};
@@ -112,7 +112,7 @@ void lower_traffic(Program& program, std::vector<Decision>* decisions) {
   for (const Candidate& candidate : candidates) {
     const std::vector<int> at = positions(program, candidate.nests);
     if (at.size() != candidate.nests.size()) continue;
-    const auto found = Finder(program).find(at, why);
+    const auto found = ChainFinder(program).find(at, why);
     if (!found) continue;
     const RowChain& chain = found->chain;
     if (decisions) {
@@ -135,7 +135,7 @@ void lower_traffic(Program& program, std::vector<Decision>* decisions) {
 
 std::string slower(const Program& program, const std::vector<int>& at) {
   std::string why;
-  return Finder(program).find(at, why) ? "" : why;
+  return ChainFinder(program).find(at, why) ? "" : why;
 }
 
 }  // namespace stridec::schedule

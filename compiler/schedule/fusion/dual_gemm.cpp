@@ -186,8 +186,8 @@ void fill(Program& program, const Columns& columns, BufferId both) {
 
 // Whether the model expects the dual GEMM to take no longer than the GEMM and its reader, on average over
 // sizes.
-bool pays(const Program& program, const Nest& pair, const Nest& product, const Nest& user, bool gate,
-          const GpuTarget& target) {
+bool dual_gemm_pays(const Program& program, const Nest& pair, const Nest& product, const Nest& user,
+                    bool gate, const GpuTarget& target) {
   constexpr double kLaunch = 3000;  // cycles of an additional kernel
   const auto now = expected_of_product(program, pair, target),
              first = expected_of_product(program, product, target),
@@ -240,7 +240,7 @@ class Pairing {
     const BufferId weights = add_both(program_, *columns);
     interleave(*both, *columns, weights);
     if (!kernels::match_dual_gemm(*both)) return -1;
-    if (!pays(program_, *both, product_now, user_now, gate, target_)) return -1;
+    if (!dual_gemm_pays(program_, *both, product_now, user_now, gate, target_)) return -1;
     fill(program_, *columns, weights);
     both->name = fused_name(product_now, user_now);
     both->nodes = product_now.nodes;

@@ -46,9 +46,10 @@ class Numbering {
   std::unordered_map<std::string, int> numbers_;
 };
 
-class Finder {
+class ReasonFinder {
  public:
-  Finder(const Program& program, const std::vector<Kernel>& kernels, const std::vector<Decision>& decisions)
+  ReasonFinder(const Program& program, const std::vector<Kernel>& kernels,
+               const std::vector<Decision>& decisions)
       : program_(program), kernels_(kernels), decisions_(decisions), used_(decisions.size(), false) {
     int count = 0;
     number_blocks(program.steps, count);
@@ -244,7 +245,7 @@ class Finder {
 
 std::vector<Unfused> explain_unfused(const Program& program, const std::vector<Kernel>& kernels,
                                      const std::vector<Decision>& decisions) {
-  return Finder(program, kernels, decisions).run();
+  return ReasonFinder(program, kernels, decisions).run();
 }
 
 }  // namespace stridec::schedule

@@ -30,7 +30,7 @@ int refuse(std::string* reason, std::string why) {
 }
 
 bool is_launch(const loop::Steps& steps, int at) { return std::holds_alternative<Launch>(steps[at].node); }
-const Nest& nest_at(const Program& program, const loop::Steps& steps, int at) {
+const Nest& launched_nest(const Program& program, const loop::Steps& steps, int at) {
   return program[std::get<Launch>(steps[at].node).nest];
 }
 
@@ -43,7 +43,7 @@ std::vector<std::vector<int>> ways_to(const Program& program, const loop::Steps&
     if (program[id].storage != Storage::kArena) continue;
     const int p = writer_before(program, steps, flow, at, id);
     if (p < 0) continue;
-    const Nest& producer = nest_at(program, steps, p);
+    const Nest& producer = launched_nest(program, steps, p);
     if (is_contraction(producer)) {
       ways.push_back({p, at});
     } else if (depth > 0 && !is_pointwise(producer)) {
@@ -101,7 +101,7 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
     for (BufferId id : made.writes) {
       if (program[id].storage == Storage::kLocal) continue;
       if (i > 0 && !reads(flow.effects(members[i + 1]), id) &&
-          is_of_points(nest_at(program, steps, members[i]), id))
+          is_of_points(launched_nest(program, steps, members[i]), id))
         continue;
       if (!made_once(program, flow, id)) return refuse(reason, "the intermediate is needed in memory");
       if (flow.reader_count(id) != 1 || !reads(flow.effects(members[i + 1]), id))
@@ -111,9 +111,9 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
       return refuse(reason, "a step between them prevents it");
   }
 
-  Nest chain = nest_at(program, steps, members[0]);
+  Nest chain = launched_nest(program, steps, members[0]);
   for (size_t i = 1; i < members.size(); ++i) {
-    const Nest& next = nest_at(program, steps, members[i]);
+    const Nest& next = launched_nest(program, steps, members[i]);
     if (effects_of(chain).updates || effects_of(next).updates) return refuse(reason, "one scatters");
     const auto [passing, ordered] = exchanges_between(chain, next);
     const Matching matching = match_dims(program, chain, next, ordered);
@@ -178,7 +178,8 @@ class Chainer {
   void block(loop::Steps& steps) {
     Flow flow(program_, steps);
     for (int at = 0; at < static_cast<int>(steps.size()); ++at)
-      if (is_launch(steps, at) && is_contraction(nest_at(program_, steps, at))) at = chain(steps, flow, at);
+      if (is_launch(steps, at) && is_contraction(launched_nest(program_, steps, at)))
+        at = chain(steps, flow, at);
   }
 
  private:
@@ -193,8 +194,9 @@ class Chainer {
     for (const std::vector<int>& way : ways) {
       Decision decision;
       if (decisions_)
-        decision = decision_about(program_, nest_at(program_, steps, way[0]),
-                                  nest_at(program_, steps, consumer), true, "chained: rows stay in cache");
+        decision =
+            decision_about(program_, launched_nest(program_, steps, way[0]),
+                           launched_nest(program_, steps, consumer), true, "chained: rows stay in cache");
       std::string reason;
       const int at = chain_of(program_, steps, flow, way, rule_, &reason);
       if (at >= 0) {
@@ -217,8 +219,8 @@ class Chainer {
       if (!feeds || !is_launch(steps, p)) continue;
       Decision decision;
       if (decisions_)
-        decision = decision_about(program_, nest_at(program_, steps, p), nest_at(program_, steps, at), true,
-                                  "inlined into a chain's factor");
+        decision = decision_about(program_, launched_nest(program_, steps, p),
+                                  launched_nest(program_, steps, at), true, "inlined into a chain's factor");
       std::string reason;
       decision.fused = try_inline(program_, steps, flow, p, &reason, true);
       if (decision.fused)

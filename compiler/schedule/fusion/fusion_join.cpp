@@ -49,13 +49,14 @@ std::vector<const Access*> loads_from(const Nest& nest, BufferId buffer) {
 // Decomposes an index into mixed-radix digits, one per dim, last digit first. The step of the last digit is
 // 1; that of every other digit is the product of the extents of the digits after it. Returns nothing for any
 // other index.
-struct Digit {
+struct DimDigit {
   int dim;
   Expr step;
 };
-std::optional<std::vector<Digit>> digits_of(Expr e, const std::vector<Dim>& dims, const sym::Facts& facts) {
-  if (const int dim = dim_at(dims, e); dim >= 0) return std::vector<Digit>{{dim, 1}};
-  std::vector<Digit> terms;
+std::optional<std::vector<DimDigit>> dim_digits(Expr e, const std::vector<Dim>& dims,
+                                                const sym::Facts& facts) {
+  if (const int dim = dim_at(dims, e); dim >= 0) return std::vector<DimDigit>{{dim, 1}};
+  std::vector<DimDigit> terms;
   for (size_t d = 0; d < dims.size(); ++d) {
     if (!sym::depends_on(e, dims[d].var)) continue;
     const auto linear = sym::linear_in(e, dims[d].var);
@@ -64,9 +65,9 @@ std::optional<std::vector<Digit>> digits_of(Expr e, const std::vector<Dim>& dims
     e = linear->rest;
   }
   if (terms.empty() || !sym::simplify(e, facts).is_const(0)) return std::nullopt;
-  std::vector<Digit> digits;
+  std::vector<DimDigit> digits;
   for (Expr step = 1; !terms.empty(); step = sym::simplify(step * dims[digits.back().dim].extent, facts)) {
-    const auto next = std::find_if(terms.begin(), terms.end(), [&](const Digit& term) {
+    const auto next = std::find_if(terms.begin(), terms.end(), [&](const DimDigit& term) {
       return term.step == step || facts.holds(sym::eq(term.step, step));
     });
     if (next == terms.end()) return std::nullopt;
@@ -95,24 +96,24 @@ std::optional<Nest> split_like(const Program& program, const Nest& producer, con
   std::optional<Nest> split;
   for (size_t p = 0; p < producer.dims.size(); ++p) {
     const Dim whole = producer.dims[p];
-    std::vector<Digit> digits;
+    std::vector<DimDigit> digits;
     for (const Exchange& exchange : exchanges) {
       if (exchange.first.empty() || exchange.second.empty()) continue;
       for (size_t i = 0; i < exchange.first[0]->index.size() && digits.empty(); ++i) {
         if (exchange.first[0]->index[i] != whole.var) continue;
-        digits = digits_of(exchange.second[0]->index[i], consumer.dims, program.facts).value_or(digits);
+        digits = dim_digits(exchange.second[0]->index[i], consumer.dims, program.facts).value_or(digits);
       }
     }
     if (digits.size() < 2) continue;
     if (is_contraction(producer) && runs_through_weights(program, producer, whole.var)) continue;
     Expr count = 1;
-    for (const Digit& digit : digits) count = count * consumer.dims[digit.dim].extent;
+    for (const DimDigit& digit : digits) count = count * consumer.dims[digit.dim].extent;
     if (!program.facts.holds(sym::eq(count, whole.extent))) continue;
     if (!split) split = producer;
     loop::Cloner names(*split);
     std::vector<Dim> parts;
     Expr index = 0;
-    for (const Digit& digit : digits) {
+    for (const DimDigit& digit : digits) {
       parts.insert(parts.begin(), {names.fresh_index(whole.var), consumer.dims[digit.dim].extent});
       index += parts[0].var * digit.step;
     }
@@ -180,8 +181,8 @@ Matching match_dims(const Program& program, const Nest& producer, const Nest& co
   // The consumer's dim at the position of the producer's dim p in one component of the index, or -1.
   const auto partner_in = [&](size_t p, Expr first, Expr second) {
     if (first == producer.dims[p].var) return dim_at(consumer.dims, second);
-    const auto from = digits_of(first, producer.dims, program.facts),
-               to = digits_of(second, consumer.dims, program.facts);
+    const auto from = dim_digits(first, producer.dims, program.facts),
+               to = dim_digits(second, consumer.dims, program.facts);
     if (!from || !to || from->size() != to->size()) return -1;
     for (size_t d = 0; d < from->size(); ++d) {
       if (!program.facts.holds(sym::eq((*from)[d].step, (*to)[d].step))) return -1;

@@ -54,7 +54,7 @@ const Load* only_load(const kernels::Factor& factor) {
   return found;
 }
 
-std::optional<Rows> rows_of(const Program& program, const Nest& nest) {
+std::optional<Rows> prologue_rows(const Program& program, const Nest& nest) {
   if (!nest.schedule.kernel.empty()) return std::nullopt;
   const auto product = kernels::match_contraction(nest);
   if (!product) return std::nullopt;
@@ -94,7 +94,7 @@ class Prologues {
     const Nest* nest = nest_at(program_, steps, at);
     if (!nest || in_strips_.contains(std::get<loop::Launch>(steps[static_cast<size_t>(at)].node).nest))
       return false;
-    const auto rows = rows_of(program_, *nest);
+    const auto rows = prologue_rows(program_, *nest);
     if (!rows) return false;
     const BufferId passing = rows->load->access.buffer;
     const int from = writer_before(program_, steps, flow, at, passing);

@@ -27,19 +27,19 @@ using loop::ValueId;
 using sym::Expr;
 
 // A nest over the columns of a GEMV by weights that stores one value per column, in order.
-struct Product {
+struct GemvByWeights {
   Dim column;
   int64_t count = 0;
   BufferId buffer;
   size_t store = 0;  // in the nest's body
 };
 
-std::optional<Product> product_of(const Program& program, const Nest& nest) {
+std::optional<GemvByWeights> product_of(const Program& program, const Nest& nest) {
   if (nest.dims.size() != 1 || nest.schedule.directives.empty() || !nest.schedule.kernel.empty())
     return std::nullopt;
   const auto count = sym::as_const(nest.dims[0].extent);
   if (!count) return std::nullopt;
-  std::optional<Product> out;
+  std::optional<GemvByWeights> out;
   bool sums = false, plain = true;
   for (size_t at = 0; at < nest.body.size(); ++at) {
     const Stmt& stmt = nest.body[at];
@@ -52,7 +52,7 @@ std::optional<Product> product_of(const Program& program, const Nest& nest) {
         program[store->access.buffer].storage != loop::Storage::kArena ||
         loop::offset_of(program, store->access) != nest.dims[0].var)
       return std::nullopt;
-    out = Product{nest.dims[0], *count, store->access.buffer, at};
+    out = GemvByWeights{nest.dims[0], *count, store->access.buffer, at};
   }
   return sums && plain ? out : std::nullopt;
 }
@@ -102,7 +102,7 @@ bool apart(const Program& program, const Nest& nest, const std::vector<Dim>& dim
 
 class Joiner {
  public:
-  Joiner(const Program& program, const Nest& product, const Product& columns, const Nest& small)
+  Joiner(const Program& program, const Nest& product, const GemvByWeights& columns, const Nest& small)
       : program_(program), product_(product), columns_(columns), small_(small), effects_(effects_of(small)) {}
 
   std::optional<Nest> run() {
@@ -383,7 +383,7 @@ class Joiner {
 
   const Program& program_;
   const Nest& product_;
-  const Product& columns_;
+  const GemvByWeights& columns_;
   const Nest& small_;
   const Effects effects_;
   std::vector<Piece> pieces_;

@@ -38,7 +38,7 @@ constexpr double kLoad = 0.5, kMaskedLoad = 2;      // per vector
 
 // A GEMM by a weight with columns along one dim. Its nest is renumbered, so that equal nests have equal
 // names.
-struct Product {
+struct GemmByWeights {
   Nest nest;
   size_t at = 0;   // of the sum in nest.body
   size_t dim = 0;  // of the columns in nest.dims
@@ -59,9 +59,9 @@ bool loads_weights(const Program& program, const kernels::Factor& factor, bool a
   return weights == (all ? loads : 0) && loads > 0;
 }
 
-std::optional<Product> product_of(const Program& program, const Nest& launched) {
+std::optional<GemmByWeights> product_of(const Program& program, const Nest& launched) {
   if (!launched.schedule.kernel.empty() || launched.dims.empty()) return std::nullopt;
-  Product out{.nest = launched};
+  GemmByWeights out{.nest = launched};
   loop::renumber(out.nest);
   const auto found = kernels::match_contraction(out.nest);
   if (!found) return std::nullopt;
@@ -105,7 +105,7 @@ struct Differences {
 
 class Comparison {
  public:
-  Comparison(const Program& program, const Product& a, const Product& b)
+  Comparison(const Program& program, const GemmByWeights& a, const GemmByWeights& b)
       : program_(program), a_(a), b_(b), facts_(loop::facts_of(program, a.nest)) {}
 
   // Returns nothing if the nests have little in common. Sets `reason` if they read the same input but cannot
@@ -199,7 +199,7 @@ class Comparison {
   // Whether a vector of columns is contiguous in all results, or in none.
   bool stores_alike() {
     int contiguous = 0, all = 0;
-    for (const Product* product : {&a_, &b_})
+    for (const GemmByWeights* product : {&a_, &b_})
       for (const Stmt& stmt : product->nest.body) {
         const auto* store = std::get_if<Store>(&stmt.node);
         if (!store) continue;
@@ -226,7 +226,7 @@ class Comparison {
   }
 
   const Program& program_;
-  const Product &a_, &b_;
+  const GemmByWeights &a_, &b_;
   const sym::Facts facts_;
   Differences differences_;
   std::string* reason_ = nullptr;
@@ -276,8 +276,9 @@ void mask(const Nest& nest, Stmt& stmt, Expr column, Expr condition) {
 
 // Adds a vector along the columns with the first nest's constant for its columns and the second's for the
 // others.
-BufferId joined(Program& program, const Product& a, const Product& b, size_t constant, const Nest& user) {
-  const auto value_of = [&](const Product& product) {
+BufferId joined(Program& program, const GemmByWeights& a, const GemmByWeights& b, size_t constant,
+                const Nest& user) {
+  const auto value_of = [&](const GemmByWeights& product) {
     return std::get<loop::Constant>(product.nest.body[constant].node).value;
   };
   const BufferId to = loop::add_buffer(program, {.name = "constant.joined",
@@ -286,7 +287,7 @@ BufferId joined(Program& program, const Product& a, const Product& b, size_t con
                                                  .storage = loop::Storage::kParameter,
                                                  .prepacked = true});
   Expr at = 0;
-  for (const Product* product : {&a, &b}) {
+  for (const GemmByWeights* product : {&a, &b}) {
     Nest fill{.name = cat("join ", program[to].name), .nodes = user.nodes};
     const Expr column = sym::var("%i0");
     fill.dims = {{column, product->columns}};
@@ -299,7 +300,8 @@ BufferId joined(Program& program, const Product& a, const Product& b, size_t con
   return to;
 }
 
-Nest joined(Program& program, const Product& a, const Product& b, const Differences& differences) {
+Nest joined(Program& program, const GemmByWeights& a, const GemmByWeights& b,
+            const Differences& differences) {
   Nest nest = a.nest;
   nest.name = fused_name(a.nest, b.nest);
   join_nodes(nest, b.nest.nodes);
@@ -334,10 +336,10 @@ Nest joined(Program& program, const Product& a, const Product& b, const Differen
 }
 
 // Time of the merged GEMM in percent of the two separate ones.
-int percent(const Product& a, const Product& b, const Differences& differences) {
+int percent(const GemmByWeights& a, const GemmByWeights& b, const Differences& differences) {
   const auto vectors = [](int64_t columns) { return std::ceil(static_cast<double>(columns) / kLanes); };
   const auto cycles = [&](int64_t columns) { return a.depth * (kFetch + vectors(columns) / a.rate); };
-  const auto rest = [&](const Product& product) {
+  const auto rest = [&](const GemmByWeights& product) {
     const loop::Block own(product.nest.body.begin() + static_cast<std::ptrdiff_t>(differences.common),
                           product.nest.body.end());
     double cost = scalar_cost(own);
@@ -371,7 +373,7 @@ class Joining {
 
  private:
   // The GEMM that the step launches, or null. Results are cached, since every pair asks for them.
-  const Product* product_at(const loop::Steps& steps, int at) {
+  const GemmByWeights* product_at(const loop::Steps& steps, int at) {
     const auto* launch = std::get_if<Launch>(&steps[static_cast<size_t>(at)].node);
     if (!launch || in_strips_.contains(launch->nest)) return nullptr;
     const auto [found, fresh] = products_.try_emplace(launch->nest);
@@ -381,9 +383,9 @@ class Joining {
 
   // Merges the two steps and returns the position of the result, or -1.
   int join(loop::Steps& steps, Flow& flow, int at, int other) {
-    const Product* a = product_at(steps, at);
+    const GemmByWeights* a = product_at(steps, at);
     if (!a) return -1;
-    const Product* b = product_at(steps, other);
+    const GemmByWeights* b = product_at(steps, other);
     if (!b) return -1;
     std::string reason;
     const auto differences = Comparison(program_, *a, *b).run(&reason);
@@ -407,7 +409,7 @@ class Joining {
   }
 
   // Whether one of the two writes elements that the other reads or writes.
-  bool meet(const Product& a, const Product& b) const {
+  bool meet(const GemmByWeights& a, const GemmByWeights& b) const {
     const Effects x = effects_of(a.nest), y = effects_of(b.nest);
     const auto touched = [&](const Effects& one, const Effects& other) {
       return std::any_of(one.writes.begin(), one.writes.end(), [&](BufferId id) {
@@ -417,14 +419,14 @@ class Joining {
     return touched(x, y) || touched(y, x);
   }
 
-  void note(const Product& a, const Product& b, bool fused, std::string reason) {
+  void note(const GemmByWeights& a, const GemmByWeights& b, bool fused, std::string reason) {
     if (decisions_) decisions_->push_back(decision_about(program_, a.nest, b.nest, fused, std::move(reason)));
   }
 
   Program& program_;
   std::vector<Decision>* decisions_;
   const std::set<NestId> in_strips_;
-  std::map<NestId, std::optional<Product>> products_;
+  std::map<NestId, std::optional<GemmByWeights>> products_;
 };
 
 }  // namespace

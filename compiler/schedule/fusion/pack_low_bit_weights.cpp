@@ -238,7 +238,7 @@ bool unfold(const Program& program, Nest& nest, const std::vector<const Stmt*>& 
 }
 
 // A GEMM by low-bit weights, decomposed.
-struct Product {
+struct LowBitGemm {
   Nest nest;
   Contraction contraction;
   size_t side = 0;  // index of the weights' factor
@@ -248,7 +248,7 @@ struct Product {
 };
 
 // Whether the other factor is loaded directly, apart from casts, and is contiguous along k.
-bool is_plain(const Program& program, const Product& p) {
+bool is_plain(const Program& program, const LowBitGemm& p) {
   const Factor& other = p.contraction.factors[1 - p.side];
   const loop::Load* load = nullptr;
   for (const Stmt* stmt : other.slice) {
@@ -266,7 +266,7 @@ bool is_plain(const Program& program, const Product& p) {
 }
 
 // Matches the nest as it is, with the weights as factor `p.side`, and fills in the rest of `p`.
-bool match(const Program& program, Product& p) {
+bool match(const Program& program, LowBitGemm& p) {
   const Factor &weight = p.contraction.factors[p.side], &other = p.contraction.factors[1 - p.side];
   p.rows.clear(), p.columns.clear();
   for (const Dim& dim : p.nest.dims) {
@@ -285,12 +285,12 @@ bool match(const Program& program, Product& p) {
 
 // Matches the nest after inlining floats that were dequantised ahead. Returns a pointer, since a contraction
 // points into its nest.
-std::unique_ptr<Product> product_of(const Program& program, const Nest& original) {
+std::unique_ptr<LowBitGemm> product_of(const Program& program, const Nest& original) {
   if (original.schedule != loop::Schedule{}) return nullptr;
   for (const size_t side : {0, 1}) {
-    std::unique_ptr<Product> found;
+    std::unique_ptr<LowBitGemm> found;
     for (Nest nest = original;;) {
-      auto p = std::make_unique<Product>();
+      auto p = std::make_unique<LowBitGemm>();
       p->nest = nest;
       p->side = side;
       const auto contraction = kernels::match_contraction(p->nest);
@@ -310,7 +310,7 @@ std::unique_ptr<Product> product_of(const Program& program, const Nest& original
   return nullptr;
 }
 
-loop::Steps packed_steps(Program& program, const Product& p, const GpuTarget& target) {
+loop::Steps packed_steps(Program& program, const LowBitGemm& p, const GpuTarget& target) {
   const Expr rows = loop::extent_of(p.rows);
   const sym::Interval range = program.facts.bounds(rows);
   // One row, or a few, are loaded by threads; more rows by the copy engine, into shared memory. All GPUs

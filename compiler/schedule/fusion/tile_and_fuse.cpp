@@ -391,7 +391,7 @@ class Fuser {
   const bool cuts_;
 };
 
-void fuse(Program& program, std::vector<Decision>* decisions, bool cuts) {
+void fuse_blocks(Program& program, std::vector<Decision>* decisions, bool cuts) {
   Fuser fuser(program, decisions, cuts);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { fuser.block(steps); });
 }
@@ -407,9 +407,11 @@ std::string name_of_tiled_group(const Program& program, const std::vector<Nest>&
   return std::ranges::max_element(nests, {}, work)->name;
 }
 
-void tile_and_fuse(Program& program, std::vector<Decision>* decisions) { fuse(program, decisions, true); }
+void tile_and_fuse(Program& program, std::vector<Decision>* decisions) {
+  fuse_blocks(program, decisions, true);
+}
 
-void place_tiled_groups(Program& program) { fuse(program, nullptr, false); }
+void place_tiled_groups(Program& program) { fuse_blocks(program, nullptr, false); }
 
 std::vector<StepGroup> future_tiled_groups(const Program& program) {
   Program preview = program;

@@ -24,14 +24,14 @@ double mean(const MatrixCandidates& all, const std::vector<double>& logs) {
 }
 
 // The plan that is best on average for the sizes from .. to - 1, and the sum of its logarithms.
-struct Range {
+struct SizeRange {
   size_t from, to;
   const MatrixCandidate* plan;
   double logs;
 };
 
-Range best(const MatrixCandidates& all, size_t from, size_t to) {
-  Range best{from, to, nullptr, 0};
+SizeRange best(const MatrixCandidates& all, size_t from, size_t to) {
+  SizeRange best{from, to, nullptr, 0};
   for (const MatrixCandidate& plan : all.plans) {
     const auto first = plan.logs.begin();
     const double logs = std::accumulate(first + static_cast<std::ptrdiff_t>(from),
@@ -42,24 +42,24 @@ Range best(const MatrixCandidates& all, size_t from, size_t to) {
 }
 
 // Divides the sizes into up to five ascending ranges with a plan each; a further range has to pay.
-std::vector<Range> best_ranges(const MatrixCandidates& all) {
+std::vector<SizeRange> best_ranges(const MatrixCandidates& all) {
   const size_t kMost = all.single ? 1 : 5;
   constexpr double kWorthAnother = 0.01;  // least gain of another kernel, as a share of the time at all sizes
   const size_t sizes = all.sizes.size();
-  const auto cost = [&](const std::vector<Range>& ranges) {
+  const auto cost = [&](const std::vector<SizeRange>& ranges) {
     double sum = kWorthAnother * all.weights() * static_cast<double>(ranges.size());
-    for (const Range& range : ranges) sum += range.logs;
+    for (const SizeRange& range : ranges) sum += range.logs;
     return sum;
   };
   // Dynamic programming: ways[to] is the best division of the first `to` sizes into `count` ranges.
-  std::vector<std::vector<Range>> ways(sizes + 1);
+  std::vector<std::vector<SizeRange>> ways(sizes + 1);
   for (size_t to = 1; to <= sizes; ++to) ways[to] = {best(all, 0, to)};
-  std::vector<Range> out = ways[sizes];
+  std::vector<SizeRange> out = ways[sizes];
   for (size_t count = 2; count <= std::min(kMost, sizes); ++count) {
     for (size_t to = sizes; to >= count; --to) {
-      std::vector<Range> most;
+      std::vector<SizeRange> most;
       for (size_t from = count - 1; from < to; ++from) {
-        std::vector<Range> way = ways[from];
+        std::vector<SizeRange> way = ways[from];
         way.push_back(best(all, from, to));
         if (most.empty() || cost(way) < cost(most)) most = std::move(way);
       }
@@ -71,14 +71,14 @@ std::vector<Range> best_ranges(const MatrixCandidates& all) {
 }
 
 // The part of a schedule for GEMM results of fewer than `below` elements.
-struct Part {
+struct SchedulePart {
   int64_t below;  // unused in the last part
   const MatrixCandidate* plan;
 };
 
 // The parts that the model chooses.
-std::vector<Part> parts_of(const MatrixCandidates& all, const std::vector<Range>& ranges) {
-  std::vector<Part> parts;
+std::vector<SchedulePart> parts_of(const MatrixCandidates& all, const std::vector<SizeRange>& ranges) {
+  std::vector<SchedulePart> parts;
   for (size_t i = 0; i + 1 < ranges.size(); ++i) {
     const size_t end = ranges[i].to;
     parts.push_back(
@@ -95,7 +95,7 @@ MatrixPlan::Fewer fewer_of(const MatrixCandidate& few, const MatrixCandidate& ma
           .turned = few.turned != many.turned};
 }
 
-MatrixPlan whole(const std::vector<Part>& parts) {
+MatrixPlan whole(const std::vector<SchedulePart>& parts) {
   const MatrixCandidate& many = *parts.back().plan;
   MatrixPlan plan = many.plan;
   for (size_t i = 0; i + 1 < parts.size(); ++i) {
@@ -106,7 +106,8 @@ MatrixPlan whole(const std::vector<Part>& parts) {
 }
 
 // The parts of a schedule that consists of these plans; nothing for any other schedule.
-std::optional<std::vector<Part>> parts_in(const MatrixCandidates& all, const loop::Schedule& schedule) {
+std::optional<std::vector<SchedulePart>> parts_in(const MatrixCandidates& all,
+                                                  const loop::Schedule& schedule) {
   loop::Schedule base = schedule;
   std::vector<loop::Directive> fewer;
   for (const loop::Directive& directive : schedule.directives)
@@ -116,7 +117,7 @@ std::optional<std::vector<Part>> parts_in(const MatrixCandidates& all, const loo
     return kernels::to_schedule(plan.plan) == base;
   });
   if (many == all.plans.end()) return std::nullopt;
-  std::vector<Part> parts;
+  std::vector<SchedulePart> parts;
   int64_t below = 0;
   for (const loop::Directive& directive : fewer) {
     const auto few = std::find_if(all.plans.begin(), all.plans.end(), [&](const MatrixCandidate& plan) {
@@ -161,7 +162,7 @@ std::vector<ExpectedAt> expected_of_product(const loop::Program& program, const 
   const MatrixCandidates all = matrix_candidates(program, nest, target);
   std::vector<ExpectedAt> out;
   if (all.plans.empty()) return out;
-  for (const Range& range : best_ranges(all))
+  for (const SizeRange& range : best_ranges(all))
     for (size_t i = range.from; i < range.to; ++i)
       out.push_back({all.sizes[i], std::exp(range.plan->logs[i] / all.weight(i)), all.weight(i)});
   return out;
@@ -179,7 +180,7 @@ std::optional<loop::Schedule> choose_cuda_contraction(const loop::Program& progr
                                                       const GpuTarget& target) {
   const MatrixCandidates all = matrix_candidates(program, nest, target);
   if (all.plans.empty()) return std::nullopt;
-  const std::vector<Range> ranges = best_ranges(all);
+  const std::vector<SizeRange> ranges = best_ranges(all);
   const auto chosen = [&] { return kernels::to_schedule(whole(parts_of(all, ranges))); };
   // The pass that forms such a nest has already required tiles.
   if (kernels::match_row_prologue(nest)) return chosen();
@@ -213,7 +214,7 @@ std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, 
   if (all.plans.empty()) return {};
   const MatrixCandidates at = shapes.empty() ? all : matrix_candidates(program, nest, target, shapes);
   const auto given = around ? parts_in(all, *around) : std::nullopt;
-  const std::vector<Part> parts = given ? *given : parts_of(all, best_ranges(all));
+  const std::vector<SchedulePart> parts = given ? *given : parts_of(all, best_ranges(all));
   const auto part_at = [&](size_t shape) {
     size_t part = 0;
     while (part + 1 < parts.size() && at.elements[shape] >= static_cast<double>(parts[part].below)) ++part;
@@ -222,7 +223,7 @@ std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, 
   const auto number = [&](const MatrixCandidate* plan) {
     return static_cast<size_t>(plan - all.plans.data());
   };
-  const auto ranked = [&](const std::vector<Part>& now) {
+  const auto ranked = [&](const std::vector<SchedulePart>& now) {
     double logs = 0;
     for (size_t s = 0; s < at.sizes.size(); ++s) logs += at.plans[number(now[part_at(s)].plan)].logs[s];
     return RankedSchedule{kernels::to_schedule(whole(now)), std::exp(logs / at.weights()), {}};
@@ -234,7 +235,7 @@ std::vector<RankedSchedule> contraction_schedules(const loop::Program& program, 
   for (const size_t part : touched)
     for (const MatrixCandidate& plan : all.plans) {
       if (&plan == parts[part].plan) continue;
-      std::vector<Part> now = parts;
+      std::vector<SchedulePart> now = parts;
       now[part].plan = &plan;
       out.push_back(ranked(now));
       out.back().family = family_of(plan);

@@ -31,7 +31,7 @@ constexpr int64_t kStripOfRows = 128;    // with lanes along other dims
 constexpr double kMostStrips = 1 << 20;  // limit on the partial results in memory
 
 // The least number of points, counting unbounded extents as one.
-double least_points(const std::vector<Dim>& dims, const sym::Facts& facts) {
+double least_point_count(const std::vector<Dim>& dims, const sym::Facts& facts) {
   double count = 1;
   for (const Dim& dim : dims) count *= static_cast<double>(std::max<int64_t>(1, facts.bounds(dim.extent).lo));
   return count;
@@ -64,7 +64,7 @@ const loop::Access* main_load(const Reduce& reduce) {
 std::optional<ReductionSplit> wish(const Program& program, const Nest& nest, const Reduce& reduce,
                                    size_t made, Sharing sharing) {
   const sym::Facts facts = loop::facts_of(program, nest, reduce);
-  double tasks = sharing == Sharing::kThreads ? least_points(nest.dims, program.facts)
+  double tasks = sharing == Sharing::kThreads ? least_point_count(nest.dims, program.facts)
                                               : typical_points(nest.dims, program.facts);
   const bool alone = sharing == Sharing::kBlocks && loops(nest) == 1;
   if (alone) tasks = kTasks;

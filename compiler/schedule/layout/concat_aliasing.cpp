@@ -35,19 +35,19 @@ using sym::Expr;
 // The position of one buffer's elements in another: added to the index.
 using Offset = std::vector<Expr>;
 
-struct Range {
+struct ComponentRange {
   Expr low, high;  // both included
 };
 
-using Box = std::vector<std::optional<Range>>;  // by component of an index; nothing: unknown
+using Box = std::vector<std::optional<ComponentRange>>;  // by component of an index; nothing: unknown
 
 struct Stored {
   const Store* store;
   Box box;
 };
 
-std::optional<Range> range_of(Expr index, const std::vector<Dim>& loops) {
-  Range range = {index, index};
+std::optional<ComponentRange> range_of(Expr index, const std::vector<Dim>& loops) {
+  ComponentRange range = {index, index};
   for (size_t l = loops.size(); l-- > 0;)
     for (Expr* end : {&range.low, &range.high}) {
       if (!sym::depends_on(*end, loops[l].var)) continue;
@@ -337,13 +337,13 @@ class Slicer {
   Box slice_of(BufferId part, const Offset& offset) const {
     Box slice;
     for (size_t d = 0; d < offset.size(); ++d)
-      slice.push_back(Range{offset[d], offset[d] + program_[part].shape[d] - 1});
+      slice.push_back(ComponentRange{offset[d], offset[d] + program_[part].shape[d] - 1});
     return slice;
   }
 
   static void shift(Box& box, const Offset& offset) {
     for (size_t d = 0; d < offset.size(); ++d)
-      if (box[d]) box[d] = Range{box[d]->low + offset[d], box[d]->high + offset[d]};
+      if (box[d]) box[d] = ComponentRange{box[d]->low + offset[d], box[d]->high + offset[d]};
   }
 
   // Whether the value that the store puts into one of the two is also stored in the same place of `other`, or

@@ -29,15 +29,15 @@ constexpr double kLargeBytes = 4096;  // a smaller matrix stays in L1 in any lay
 constexpr int64_t kPanels[] = {32, 16, 8};
 
 // The matrix as a nest reads it.
-struct Operand {
+struct LoopOperand {
   loop::Load load;
   Dim column;
   std::vector<Dim> depth;
   int64_t panel;
 };
 
-std::optional<Operand> operand_of(const Program& program, const Nest& nest,
-                                  const std::set<BufferId>& written) {
+std::optional<LoopOperand> operand_of(const Program& program, const Nest& nest,
+                                      const std::set<BufferId>& written) {
   const auto contraction = kernels::match_contraction(nest);
   if (!contraction || contraction->dtype != DType::kF32) return std::nullopt;
   const sym::Facts facts = kernels::facts_in(program, nest, *contraction);
@@ -67,13 +67,13 @@ std::optional<Operand> operand_of(const Program& program, const Nest& nest,
         static_cast<double>(count) < typical_points(rows, facts) ||
         static_cast<double>(count) * typical_points(depth, facts) * byte_size(buffer.dtype) < kLargeBytes)
       continue;
-    return Operand{*factor.load, columns[0], depth, *panel};
+    return LoopOperand{*factor.load, columns[0], depth, *panel};
   }
   return std::nullopt;
 }
 
 // Makes the nest read a copy in panels; returns the nest that makes the copy.
-Nest pack(Program& program, Nest& nest, const Operand& operand) {
+Nest pack(Program& program, Nest& nest, const LoopOperand& operand) {
   const Dim outer{sym::var(cat(operand.column.var.name(), ".o")),
                   operand.column.extent.value() / operand.panel};
   const Dim inner{sym::var(cat(operand.column.var.name(), ".i")), operand.panel};

@@ -30,13 +30,13 @@ using sym::Expr;
 enum Group { kBatch, kDepth, kOwn, kGroups };
 
 // A digit of the buffer's index: mod(index[dim] // place, size).
-struct Part {
+struct IndexPart {
   size_t dim;
   Expr place, size;
 };
 
 // One read of the buffer by a GEMM.
-struct Operand {
+struct GemmRead {
   const Nest* nest;
   const loop::Reduce* reduce;
   const Access *access, *other;
@@ -67,7 +67,7 @@ struct Read {
 // For each dim of the buffer the digits of index variables that it is read by, the lowest first. A dim of
 // size 1 has none. Nothing if an index has another form.
 using IndexDigits = std::vector<std::vector<Digit>>;
-std::optional<IndexDigits> index_digits(const Program& program, const Operand& operand) {
+std::optional<IndexDigits> index_digits(const Program& program, const GemmRead& operand) {
   const std::vector<loop::Dim> dims = operand.dims();
   const std::vector<Expr>& shape = program[operand.access->buffer].shape;
   const sym::Facts facts = operand.facts(program);
@@ -86,10 +86,10 @@ std::optional<IndexDigits> index_digits(const Program& program, const Operand& o
 
 // The coarsest split of all dims in which each digit of each read consists of whole parts; nothing if the
 // digits of two reads overlap in part.
-std::optional<std::vector<Part>> common_parts(const std::vector<Expr>& shape,
-                                              const std::vector<IndexDigits>& reads,
-                                              const sym::Facts& facts) {
-  std::vector<Part> parts;
+std::optional<std::vector<IndexPart>> common_parts(const std::vector<Expr>& shape,
+                                                   const std::vector<IndexDigits>& reads,
+                                                   const sym::Facts& facts) {
+  std::vector<IndexPart> parts;
   for (size_t c = 0; c < shape.size(); ++c) {
     std::set<int64_t> places = {1};
     for (const IndexDigits& read : reads) {
@@ -110,8 +110,8 @@ std::optional<std::vector<Part>> common_parts(const std::vector<Expr>& shape,
   return parts;
 }
 
-Read read_of(const Program& program, const Operand& operand, const IndexDigits& digits,
-             const std::vector<Part>& parts) {
+Read read_of(const Program& program, const GemmRead& operand, const IndexDigits& digits,
+             const std::vector<IndexPart>& parts) {
   const std::vector<loop::Dim> dims = operand.dims();
   const sym::Facts facts = operand.facts(program);
   struct Component {
@@ -159,7 +159,7 @@ Read read_of(const Program& program, const Operand& operand, const IndexDigits& 
 }
 
 // Whether depth and points each have one stride. `strides` are those of the parts.
-bool is_matrix(const std::vector<Part>& parts, const std::vector<Expr>& strides, const Read& read,
+bool is_matrix(const std::vector<IndexPart>& parts, const std::vector<Expr>& strides, const Read& read,
                const sym::Facts& facts) {
   for (const Group group : {kDepth, kOwn})
     for (size_t i = 1; i < read.groups[group].size(); ++i) {
@@ -169,19 +169,19 @@ bool is_matrix(const std::vector<Part>& parts, const std::vector<Expr>& strides,
   return true;
 }
 
-std::vector<Expr> sizes_of(const std::vector<Part>& parts) {
+std::vector<Expr> sizes_of(const std::vector<IndexPart>& parts) {
   std::vector<Expr> out;
-  for (const Part& part : parts) out.push_back(part.size);
+  for (const IndexPart& part : parts) out.push_back(part.size);
   return out;
 }
 
 // The strides of the buffer's dims; nothing if the parts of a dim lie apart.
-std::optional<std::vector<Expr>> strides_of_dims(const std::vector<Part>& parts,
+std::optional<std::vector<Expr>> strides_of_dims(const std::vector<IndexPart>& parts,
                                                  const std::vector<Expr>& strides, size_t rank,
                                                  const sym::Facts& facts) {
   std::vector<Expr> out(rank);
   for (size_t p = 0; p < parts.size(); ++p) {
-    const Part& part = parts[p];
+    const IndexPart& part = parts[p];
     if (part.place.is_const(1))
       out[part.dim] = strides[p];
     else if (!sym::simplify(strides[p] - out[part.dim] * part.place, facts).is_const(0))
@@ -191,7 +191,7 @@ std::optional<std::vector<Expr>> strides_of_dims(const std::vector<Part>& parts,
 }
 
 // Whether the order ends with the parts of the dim, the slowest first, so that the dim stays contiguous.
-bool ends_with_dim(const std::vector<Part>& parts, const std::vector<size_t>& order, size_t dim) {
+bool ends_with_dim(const std::vector<IndexPart>& parts, const std::vector<size_t>& order, size_t dim) {
   std::vector<size_t> of_dim;  // from the slowest
   for (size_t p = parts.size(); p-- > 0;)
     if (parts[p].dim == dim) of_dim.push_back(p);
@@ -199,7 +199,7 @@ bool ends_with_dim(const std::vector<Part>& parts, const std::vector<size_t>& or
 }
 
 // Makes a dim of each part, in this order, and rewrites all indices of the buffer.
-void split_dims(Program& program, BufferId id, const std::vector<Part>& parts,
+void split_dims(Program& program, BufferId id, const std::vector<IndexPart>& parts,
                 const std::vector<size_t>& order) {
   loop::Buffer& buffer = program[id];
   const std::vector<Expr> before = buffer.shape;
@@ -225,8 +225,8 @@ void split_dims(Program& program, BufferId id, const std::vector<Part>& parts,
   }
 }
 
-std::map<BufferId, std::vector<Operand>> operands_of(const Program& program) {
-  std::map<BufferId, std::vector<Operand>> operands;
+std::map<BufferId, std::vector<GemmRead>> operands_of(const Program& program) {
+  std::map<BufferId, std::vector<GemmRead>> operands;
   loop::for_each_step(program.steps, [&](const loop::Step& step) {
     const auto* launch = std::get_if<loop::Launch>(&step.node);
     if (!launch) return;
@@ -241,43 +241,44 @@ std::map<BufferId, std::vector<Operand>> operands_of(const Program& program) {
 }
 
 // An order of the parts.
-struct Choice {
+struct PartOrder {
   std::vector<size_t> order;
   std::vector<Expr> strides;                 // of the parts
   std::optional<std::vector<Expr>> of_dims;  // strides of the buffer's dims that give the order, if any
 };
 
 // The orders that the reads ask for, those that strides can give first. `inner`: the innermost dim.
-std::vector<Choice> choices_of(const std::vector<Part>& parts, const std::vector<Read>& reads, size_t inner,
-                               size_t rank, const sym::Facts& facts) {
+std::vector<PartOrder> choices_of(const std::vector<IndexPart>& parts, const std::vector<Read>& reads,
+                                  size_t inner, size_t rank, const sym::Facts& facts) {
   size_t innermost = 0;  // of the parts
   while (parts[innermost].dim != inner) ++innermost;
-  std::vector<Choice> choices;
+  std::vector<PartOrder> choices;
   for (const Read& read : reads) {
-    Choice choice{.order = read.order(innermost), .strides = {}, .of_dims = {}};
+    PartOrder choice{.order = read.order(innermost), .strides = {}, .of_dims = {}};
     if (!ends_with_dim(parts, choice.order, inner)) continue;
     choice.strides = dense_strides(sizes_of(parts), choice.order);
     choice.of_dims = strides_of_dims(parts, choice.strides, rank, facts);
     choices.push_back(std::move(choice));
   }
-  sort_stable(choices, [](const Choice& a, const Choice& b) { return a.of_dims && !b.of_dims; });
+  sort_stable(choices, [](const PartOrder& a, const PartOrder& b) { return a.of_dims && !b.of_dims; });
   return choices;
 }
 
 // The choice in which most reads are matrices, among those that keep every read a matrix that is one now.
 // Null if none is better than the present layout.
-const Choice* best_of(const std::vector<Choice>& choices, const std::vector<Part>& parts,
-                      const std::vector<Read>& reads, const loop::Buffer& buffer, const sym::Facts& facts) {
+const PartOrder* best_of(const std::vector<PartOrder>& choices, const std::vector<IndexPart>& parts,
+                         const std::vector<Read>& reads, const loop::Buffer& buffer,
+                         const sym::Facts& facts) {
   const auto matrices = [&](const std::vector<Expr>& strides) {
     std::vector<bool> out;
     for (const Read& read : reads) out.push_back(is_matrix(parts, strides, read, facts));
     return out;
   };
   std::vector<Expr> strides;
-  for (const Part& part : parts) strides.push_back(buffer.strides[part.dim] * part.place);
+  for (const IndexPart& part : parts) strides.push_back(buffer.strides[part.dim] * part.place);
   std::vector<bool> now = matrices(strides);
-  const Choice* best = nullptr;
-  for (const Choice& choice : choices) {
+  const PartOrder* best = nullptr;
+  for (const PartOrder& choice : choices) {
     const std::vector<bool> then = matrices(choice.strides);
     bool loses = false;
     for (size_t i = 0; i < now.size(); ++i) loses = loses || (now[i] && !then[i]);
@@ -289,14 +290,14 @@ const Choice* best_of(const std::vector<Choice>& choices, const std::vector<Part
 }
 
 // Lays the buffer out for these reads. Returns whether indices have changed.
-bool lay_out(Program& program, BufferId id, const std::vector<Operand>& operands) {
+bool lay_out(Program& program, BufferId id, const std::vector<GemmRead>& operands) {
   loop::Buffer& buffer = program[id];
   const size_t rank = buffer.shape.size();
   size_t inner = 0;
   while (inner < rank && (!buffer.strides[inner].is_const(1) || buffer.shape[inner].is_const(1))) ++inner;
   if (inner == rank) return false;
   std::vector<IndexDigits> digits;
-  for (const Operand& operand : operands)
+  for (const GemmRead& operand : operands)
     if (auto found = index_digits(program, operand)) digits.push_back(std::move(*found));
   if (digits.size() != operands.size()) return false;
   const auto parts = common_parts(buffer.shape, digits, program.facts);
@@ -304,8 +305,8 @@ bool lay_out(Program& program, BufferId id, const std::vector<Operand>& operands
   std::vector<Read> reads;
   for (size_t i = 0; i < operands.size(); ++i)
     reads.push_back(read_of(program, operands[i], digits[i], *parts));
-  const std::vector<Choice> choices = choices_of(*parts, reads, inner, rank, program.facts);
-  const Choice* best = best_of(choices, *parts, reads, buffer, program.facts);
+  const std::vector<PartOrder> choices = choices_of(*parts, reads, inner, rank, program.facts);
+  const PartOrder* best = best_of(choices, *parts, reads, buffer, program.facts);
   if (!best) return false;
   if (best->of_dims) {
     buffer.strides = *best->of_dims;

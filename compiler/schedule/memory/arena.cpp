@@ -50,12 +50,12 @@ Room room_of(const Sized& item, int number) {
 }
 
 // A place in a row of slots.
-struct Place {
+struct SlotPlace {
   int64_t growth;     // of the row, bytes
   int64_t slot_size;  // before the item is placed; for equal growth a new slot is best, then the smallest one
   int slot = -1;      // -1: a new one
   int room = -1;      // of the slot; -1: a new one
-  bool better_than(const Place& other) const {
+  bool better_than(const SlotPlace& other) const {
     return std::pair(growth, slot_size) < std::pair(other.growth, other.slot_size);
   }
 };
@@ -76,11 +76,11 @@ int room_met(const Slot& slot, const Lifetime& life) {
   return met;
 }
 
-Place best_place(const std::vector<Slot>& row, const Sized& item, int depth) {
-  Place best{.growth = item.typical_bytes, .slot_size = 0};
+SlotPlace best_place(const std::vector<Slot>& row, const Sized& item, int depth) {
+  SlotPlace best{.growth = item.typical_bytes, .slot_size = 0};
   for (size_t s = 0; s < row.size(); ++s) {
     const Slot& slot = row[s];
-    Place place{.growth = 0, .slot_size = slot.typical_bytes, .slot = static_cast<int>(s)};
+    SlotPlace place{.growth = 0, .slot_size = slot.typical_bytes, .slot = static_cast<int>(s)};
     place.room = room_met(slot, item.life);
     int64_t room_bytes = item.typical_bytes;
     if (place.room == -2 || (place.room >= 0 && depth == kDeepest)) continue;
@@ -97,7 +97,7 @@ Place best_place(const std::vector<Slot>& row, const Sized& item, int depth) {
 
 // Places the item and returns how many bytes the row grows.
 int64_t put(std::vector<Slot>& row, const Sized& item, int number, int depth) {
-  const Place place = best_place(row, item, depth);
+  const SlotPlace place = best_place(row, item, depth);
   if (place.slot < 0) {
     row.push_back({{room_of(item, number)}, item.typical_bytes});
     return place.growth;

@@ -27,9 +27,9 @@ double arena_bytes(const loop::Program& program, loop::BufferId id) {
 
 // Finds the launches to move: updates, what computes their small operands, such as a step size, and sums of
 // the gradients that they read, such as parts of a norm.
-class Finder {
+class UpdateFinder {
  public:
-  Finder(const loop::Program& program, const loop::Steps& steps, const Flow& flow)
+  UpdateFinder(const loop::Program& program, const loop::Steps& steps, const Flow& flow)
       : program_(program), steps_(steps), flow_(flow), found_(steps.size()) {}
 
   std::vector<bool> find() {
@@ -101,7 +101,7 @@ bool sums(const loop::Program& program, const Effects& effects) {
 
 void move_updates(const loop::Program& program, loop::Steps& steps, Moved moved) {
   Flow flow(program, steps);
-  std::vector<bool> updates = Finder(program, steps, flow).find();
+  std::vector<bool> updates = UpdateFinder(program, steps, flow).find();
   if (moved == Moved::kSums)
     for (int at = 0; at < flow.size(); ++at) updates[at] = updates[at] && sums(program, flow.effects(at));
   int first = 0;  // of the launches in a row

@@ -210,7 +210,7 @@ class Ranges {
   std::unordered_map<Expr, std::optional<Range>, sym::ExprHash> done_;
 };
 
-int64_t typical(Expr e, const sym::Facts& facts) {
+int64_t value_at_medium_sizes(Expr e, const sym::Facts& facts) {
   auto value = sym::evaluate(e, [&](Expr v) -> std::optional<int64_t> {
     const auto range = facts.bounds(v);
     int64_t size = kTypicalSize;
@@ -270,7 +270,8 @@ std::vector<SymbolSizes> sizes_to_plan_for(std::span<const Expr> bytes, Expr thr
 
 std::optional<Expr> reserved(Ranges& ranges, Expr bytes, const sym::Facts& facts) {
   const auto most = ranges.most(bytes);
-  return most && (*most == bytes || typical(*most, facts) <= kMostReserved) ? most : std::nullopt;
+  return most && (*most == bytes || value_at_medium_sizes(*most, facts) <= kMostReserved) ? most
+                                                                                          : std::nullopt;
 }
 
 // Whether the elements have the same addresses, if both buffers begin at the same address.
@@ -282,7 +283,7 @@ bool same_place(const Program& program, const loop::Access& a, const loop::Acces
 
 // An access, the block that it is in and its position there, the loops around, and the position of the
 // statement of the nest's body.
-struct Place {
+struct AccessPlace {
   const loop::Access* access;
   const loop::Block* block;
   size_t in_block;
@@ -291,11 +292,11 @@ struct Place {
 };
 
 struct Places {
-  std::vector<Place> loads, stores;  // of the operand, to the output; in order
-  bool parallel = true;              // the stores are in parallel loops, and none updates
+  std::vector<AccessPlace> loads, stores;  // of the operand, to the output; in order
+  bool parallel = true;                    // the stores are in parallel loops, and none updates
 };
 
-void collect(const loop::Block& block, BufferId operand, BufferId output, bool parallel, Place& here,
+void collect(const loop::Block& block, BufferId operand, BufferId output, bool parallel, AccessPlace& here,
              Places& found) {
   for (size_t i = 0; i < block.size(); ++i) {
     const loop::Stmt& stmt = block[i];
@@ -320,7 +321,7 @@ void collect(const loop::Block& block, BufferId operand, BufferId output, bool p
 }
 
 // Whether the loops around `load` visit the places that those around `store` write, for the same point.
-bool same_row(const Program& program, const Place& load, const Place& store) {
+bool same_row(const Program& program, const AccessPlace& load, const AccessPlace& store) {
   if (load.loops.size() != store.loops.size()) return false;
   sym::Substitution renamed;
   for (size_t i = 0; i < load.loops.size(); ++i) {
@@ -333,7 +334,7 @@ bool same_row(const Program& program, const Place& load, const Place& store) {
 }
 
 // Whether each iteration around the store, and each point, writes elements of its own.
-bool writes_apart(const loop::Nest& nest, const Place& store) {
+bool writes_apart(const loop::Nest& nest, const AccessPlace& store) {
   const auto moves = [&](const loop::Dim& dim) {
     return dim.extent.is_const(1) ||
            std::ranges::any_of(store.access->index, [&](Expr at) { return sym::depends_on(at, dim.var); });
@@ -348,11 +349,11 @@ bool writes_apart(const loop::Nest& nest, const Place& store) {
 bool dies_by_point(const Program& program, const loop::Nest& nest, BufferId operand, BufferId output,
                    InPlace in_place) {
   Places places;
-  Place here{};
+  AccessPlace here{};
   collect(nest.body, operand, output, true, here, places);
   if (places.stores.empty() || !places.parallel) return false;
-  const Place& store = places.stores.front();
-  for (const Place& other : places.stores)
+  const AccessPlace& store = places.stores.front();
+  for (const AccessPlace& other : places.stores)
     if (other.block != store.block || !writes_apart(nest, other)) return false;
   const bool shared = in_place == InPlace::kPointwise;
   const bool loops =
@@ -361,10 +362,10 @@ bool dies_by_point(const Program& program, const loop::Nest& nest, BufferId oper
   const bool rows = std::ranges::any_of(loop::effects_of(nest).writes,
                                         [&](BufferId id) { return program[id].storage == Storage::kLocal; });
   if (shared && loops && (store.loops.empty() || rows)) return false;
-  return std::ranges::all_of(places.loads, [&](const Place& load) {
+  return std::ranges::all_of(places.loads, [&](const AccessPlace& load) {
     if (load.block == store.block) {
-      const Place* first = nullptr;
-      for (const Place& written : places.stores)
+      const AccessPlace* first = nullptr;
+      for (const AccessPlace& written : places.stores)
         if (!first && same_place(program, *load.access, *written.access)) first = &written;
       return first && load.in_block < first->in_block;
     }

@@ -33,7 +33,7 @@ constexpr int kDepth = 6;
 // The least share of the peak that is worth a repetition.
 constexpr double kLeastSaved = 1e-4;
 
-double work_of(const Program& program, const Nest& nest) {
+double work_of_nest(const Program& program, const Nest& nest) {
   const loop::Cost cost = loop::cost_of(program, nest);
   const auto value = [&](sym::Expr e) { return typical(e, program.facts); };
   return std::max(value(cost.flops) / kFlopsPerByte, value(cost.bytes_read) + value(cost.bytes_written)) +
@@ -117,7 +117,7 @@ RecomputeTimeline::RecomputeTimeline(const Program& program) : program_(program)
     for (BufferId id : flow.effects(at).reads) step.reads.push_back(static_cast<Tensor>(id.value));
     for (BufferId id : flow.effects(at).writes) step.writes.push_back(static_cast<Tensor>(id.value));
     const auto* launch = launch_of(program.steps[at]);
-    work_.push_back(launch ? work_of(program, program[launch->nest]) : 0);
+    work_.push_back(launch ? work_of_nest(program, program[launch->nest]) : 0);
     repeatable_.push_back(launch && !flow.effects(at).updates);
   }
   find_uses();

@@ -18,9 +18,9 @@ using loop::Nest;
 using loop::Program;
 using sym::Expr;
 
-class Finder {
+class LiveRangeFinder {
  public:
-  Finder(const Program& program, const Flow& flow, BufferId id) : program_(program), flow_(flow) {
+  LiveRangeFinder(const Program& program, const Flow& flow, BufferId id) : program_(program), flow_(flow) {
     part_.of = id;
   }
 
@@ -87,7 +87,7 @@ std::vector<EarlyPart> early_parts(const Program& program, const Flow& flow) {
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const BufferId id(static_cast<int64_t>(i));
     if (program[id].storage != loop::Storage::kArena || fixed.contains(id)) continue;
-    if (auto part = Finder(program, flow, id).find()) parts.push_back(*std::move(part));
+    if (auto part = LiveRangeFinder(program, flow, id).find()) parts.push_back(*std::move(part));
   }
   return parts;
 }

@@ -16,7 +16,7 @@ namespace stridec::codegen::cuda {
 namespace {
 
 using sym::Expr;
-using Dims = std::vector<loop::Dim>;
+using LoopDims = std::vector<loop::Dim>;
 
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 1 << 24;
@@ -43,8 +43,8 @@ static inline unsigned sum_before(unsigned x) {
 
 class SortedUpdates {
  public:
-  SortedUpdates(const loop::Program& program, const loop::Nest& nest, const Dims& parallel,
-                const Dims& serial, const GpuTarget& target)
+  SortedUpdates(const loop::Program& program, const loop::Nest& nest, const LoopDims& parallel,
+                const LoopDims& serial, const GpuTarget& target)
       : program_(program), nest_(nest), parallel_(parallel), serial_(serial), target_(target) {}
 
   std::vector<DeviceChoice> make() {
@@ -100,7 +100,7 @@ class SortedUpdates {
     tells(store_->access.mask);
     for (const loop::Dim& dim : parallel_) (told.contains(dim.var) ? items_ : points_).push_back(dim);
     items_.insert(items_.end(), serial_.begin(), serial_.end());
-    for (const Dims* dims : {&items_, &points_})
+    for (const LoopDims* dims : {&items_, &points_})
       for (const loop::Dim& dim : *dims)
         if (sym::has_index(dim.extent)) return false;
     updates_ = extent_of(items_);
@@ -510,11 +510,11 @@ class SortedUpdates {
 
   const loop::Program& program_;
   const loop::Nest& nest_;
-  const Dims &parallel_, &serial_;
+  const LoopDims &parallel_, &serial_;
   const GpuTarget& target_;
   const loop::Store* store_ = nullptr;
   std::vector<const loop::Stmt*> places_;
-  Dims items_, points_;          // dims of an update, and of the points that it updates
+  LoopDims items_, points_;      // dims of an update, and of the points that it updates
   Expr updates_ = 0, each_ = 1;  // number of updates, and of points per update
   Expr rows_ = 1, key_ = 0;
 };
