@@ -377,8 +377,8 @@ void run_row(const Pass& pass, Module& m, PassRunner& runner, const PassContext&
   }
   if (pass.runs_on == RunsOn::kArtifact) return runner.changed(pass);
   for (Unit& unit : units_of(pass.runs_on, m, context)) {
-    if (const auto* on_program = std::get_if<Pass::OnProgram>(&pass.run))
-      (*on_program)(*unit.program, unit.context);
+    if (std::holds_alternative<Pass::OnProgram>(pass.run))
+      schedule::run_on_program(pass, *unit.program, unit.context);
     runner.changed(pass, *unit.program, unit.variant, kLoopHooks, last);
   }
   for (size_t f = 0; f < m.functions.size(); ++f)

@@ -68,6 +68,10 @@ struct Pass {
   std::variant<OnGraph, OnProgram, OnModule> run;
   std::string_view option = {};  // the -O option that disables it; "": it always runs
   std::string_view off = {};     // the effect of disabling it, as a sentence
+  // Whether it leaves nests and buffers of a program that no step reaches; the runner removes them. It does
+  // not do so after other passes: new buffers are named by the number of buffers, so that a further removal
+  // would rename those of later passes.
+  bool leaves_dead = false;
 };
 
 using Pipeline = std::vector<Pass>;

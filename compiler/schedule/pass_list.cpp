@@ -60,6 +60,7 @@ using Context = PassContext;
 constexpr RunsOn kLoops = RunsOn::kLoops, kCpuLoops = RunsOn::kCpuLoops, kCpu = RunsOn::kCpu,
                  kGpu = RunsOn::kGpu;
 constexpr std::string_view kStage = "scheduling";
+constexpr bool kLeavesDead = true;
 
 // For passes that do more than epilogue fusion: -O epilogue_fusion=false does not turn off the rest.
 bool epilogues(const Context& c) { return c.options.flag("epilogue_fusion", true); }
@@ -73,7 +74,7 @@ void rename_dims(Program& program, const Context&) {
 // fusion, when the nests that ask for one are final.
 constexpr Pass kLoopPasses[] = {
     {"constants", kStage, kLoops, "Compute what depends on weights alone when compiling.",
-     [](Program& program, const Context&) { fold_constants(program); }},
+     [](Program& program, const Context&) { fold_constants(program); }, "", "", kLeavesDead},
     {"flattening", kStage, kLoops, "Collapse adjacent dimensions that every access treats as one.",
      [](Program& program, const Context&) { flatten(program); }},
     {"row_blocks", kStage, kLoops,
@@ -91,18 +92,18 @@ constexpr Pass kLoopPasses[] = {
      }},
     {"rematerialize", kStage, kLoops,
      "Compute large elementwise results again from memory where that costs less than storing them.",
-     [](Program& program, const Context& c) { rematerialize(program, c.decisions); }},
+     [](Program& program, const Context& c) { rematerialize(program, c.decisions); }, "", "", kLeavesDead},
     {"recompute_operands", kStage, kLoops,
      "Compute elementwise operands of late steps, such as weight gradients, again to save memory.",
      [](Program& program, const Context& c) { recompute_operands(program, c.decisions); },
-     "recompute_operands", "Keep them in memory."},
+     "recompute_operands", "Keep them in memory.", kLeavesDead},
     {"joint_reductions", kStage, kLoops, "Join reductions that read one large tensor into one pass over it.",
-     [](Program& program, const Context& c) { join_reductions(program, c.decisions); }},
+     [](Program& program, const Context& c) { join_reductions(program, c.decisions); }, "", "", kLeavesDead},
     {"narrow_updates", kStage, kLoops,
      "Restrict in-place additions to the index at which they add something.",
      [](Program& program, const Context&) { narrow_updates(program); }},
     {"refolding", kStage, kLoops, "Fold constants again, in what fusion has brought together.",
-     [](Program& program, const Context&) { fold_constants(program); }},
+     [](Program& program, const Context&) { fold_constants(program); }, "", "", kLeavesDead},
     {"delinearize", kStage, kLoops, "Replace div and mod of a flat index by one loop for each dimension.",
      [](Program& program, const Context&) { delinearize(program); }},
     {"polyphase", kStage, kLoops, "Polyphase decomposition: one nest for each residue of a constant stride.",
@@ -111,7 +112,7 @@ constexpr Pass kLoopPasses[] = {
      "Use Winograd's algorithm for 3x3 convolutions: fewer multiplications, and rounding "
      "errors up to 2e-5 of the largest output.",
      [](Program& program, const Context& c) { apply_winograd(program, c.decisions); }, "winograd",
-     "Compute 3x3 convolutions directly."},
+     "Compute 3x3 convolutions directly.", kLeavesDead},
     {"layouts", kStage, kLoops, "Choose the order of each intermediate tensor's dimensions in memory.",
      [](Program& program, const Context&) { choose_layouts(program); }},
     {"pad_inputs", kStage, kLoops, "Copy the input of convolutions with few channels into a padded buffer.",
@@ -132,7 +133,7 @@ constexpr Pass kCpuLoopPasses[] = {
     {"attention_backward", kStage, kCpuLoops,
      "Compute attention's probabilities again in its backward pass, without scores in memory.",
      [](Program& program, const Context& c) { chain_attention_backward(program, c.decisions); },
-     "attention_fusion", "Keep the probabilities in memory."},
+     "attention_fusion", "Keep the probabilities in memory.", kLeavesDead},
     {"attention", kStage, kCpuLoops, "Fuse GEMM-softmax-GEMM (attention) into one kernel.",
      [](Program& program, const Context& c) { chain(program, c.decisions); }, "attention_fusion",
      "Run attention as three kernels."},
@@ -151,19 +152,19 @@ constexpr Pass kCpuLoopPasses[] = {
     {"merge_gemms", kStage, kCpuLoops,
      "Merge GEMMs that share their left operand where that reduces traffic.",
      [](Program& program, const Context& c) { merge_gemms(program, c.decisions); }, "merge_gemms",
-     "Run each GEMM by itself."},
+     "Run each GEMM by itself.", kLeavesDead},
     {"gemm_prologue", kStage, kCpuLoops, "Fuse elementwise producers into the GEMM's packing step.",
      [](Program& program, const Context& c) { fuse_gemm_prologues(program, c.decisions); }, "prologue_fusion",
-     "Run them as kernels of their own."},
+     "Run them as kernels of their own.", kLeavesDead},
     {"loop_operands", kStage, kCpuLoops,
      "Copy matrices that the products of a loop read again and again into panels, once.",
      [](Program& program, const Context&) { pack_loop_operands(program); }},
     {"horizontal_fusion", kStage, kCpuLoops, "Merge small kernels with equal iteration spaces.",
      [](Program& program, const Context& c) { fuse_horizontally(program, c.decisions); }, "horizontal_fusion",
-     "Launch each of them."},
+     "Launch each of them.", kLeavesDead},
     {"concat_aliasing", kStage, kCpuLoops, "Let inputs of Concat alias its output instead of copying them.",
      [](Program& program, const Context& c) { alias_concats(program, c.decisions); }, "concat_aliasing",
-     "Copy inputs of Concat."},
+     "Copy inputs of Concat.", kLeavesDead},
 };
 
 constexpr Pass kCpuPasses[] = {
@@ -184,7 +185,8 @@ constexpr Pass kGpuLoopPasses[] = {
     {"gpu column_fusion", kStage, kGpu, "Fuse column reductions with consumers that read the same columns.",
      [](Program& program, const Context& c) {
        fuse_columns(program, {.decisions = c.decisions, .epilogues = epilogues(c)});
-     }},
+     },
+     "", "", kLeavesDead},
     {"gpu distribute_loops", kStage, kGpu,
      "Run long elementwise loops of few points, such as channels, as kernels of their own.",
      [](Program& program, const Context& c) { distribute_loops(program, *c.gpu, c.decisions); }},
@@ -198,24 +200,24 @@ constexpr Pass kGpuLoopPasses[] = {
     {"gpu attention_backward", kStage, kGpu,
      "Fuse attention's backward pass into one kernel, which computes the probabilities again.",
      [](Program& program, const Context& c) { fuse_attention_backward(program, *c.gpu, c.decisions); },
-     "attention_fusion", "Keep the probabilities in memory."},
+     "attention_fusion", "Keep the probabilities in memory.", kLeavesDead},
     {"gpu attention", kStage, kGpu, "Fuse GEMM-softmax-GEMM (attention) into one kernel.",
      [](Program& program, const Context& c) { chain_gpu(program, *c.gpu, c.decisions); }, "attention_fusion",
      "Run attention as three kernels."},
     {"gpu store_forwarding", kStage, kGpu, "Store results where a copy would put them.",
-     [](Program& program, const Context& c) { forward_stores(program, c.decisions); }},
+     [](Program& program, const Context& c) { forward_stores(program, c.decisions); }, "", "", kLeavesDead},
     {"gpu narrow_storage", kStage, kGpu, "Keep intermediate tensors in the type of --precision.",
      [](Program& program, const Context& c) { narrow_storage(program, c.factors); }, "narrow_storage",
-     "Keep them in f32."},
+     "Keep them in f32.", kLeavesDead},
     {"gpu split_deep_gemms", kStage, kGpu,
      "Split the depth of GEMMs of few results, such as weight gradients, into partial sums.",
      [](Program& program, const Context& c) { split_deep_gemms(program, c.decisions); }},
     {"gpu merge_extrema", kStage, kGpu,
      "Merge separable max-pool stages where one pass over memory is cheaper.",
-     [](Program& program, const Context& c) { merge_extrema(program, *c.gpu); }},
+     [](Program& program, const Context& c) { merge_extrema(program, *c.gpu); }, "", "", kLeavesDead},
     {"gpu concat_aliasing", kStage, kGpu, "Let inputs of Concat alias its output instead of copying them.",
      [](Program& program, const Context& c) { alias_concats(program, c.decisions, 16); }, "concat_aliasing",
-     "Copy inputs of Concat."},
+     "Copy inputs of Concat.", kLeavesDead},
     {"gpu merge_groups", kStage, kGpu,
      "Merge small convolution groups into larger ones, padding the weights with zeros.",
      [](Program& program, const Context& c) { merge_groups(program, *c.gpu); }},
@@ -234,28 +236,31 @@ constexpr Pass kGpuLoopPasses[] = {
      [](Program& program, const Context& c) { remove_nonzero_padding(program, *c.gpu); }},
     {"gpu packed_weights", kStage, kGpu, "Let GEMMs read 2-, 4- and 8-bit weights directly.",
      [](Program& program, const Context& c) { pack_low_bit_weights(program, *c.gpu); }, "packed_weights",
-     "Dequantise them when compiling."},
+     "Dequantise them when compiling.", kLeavesDead},
     {"gpu dual_gemm", kStage, kGpu,
      "Fuse two GEMMs of one operand that meet in one result (gate and up projection), with interleaved "
      "weights.",
      [](Program& program, const Context& c) {
        if (epilogues(c)) fuse_dual_gemm(program, *c.gpu);
-     }},
+     },
+     "", "", kLeavesDead},
     {"gpu gemv_fusion", kStage, kGpu, "Merge sibling GEMVs, and fuse the producer of their row.",
-     [](Program& program, const Context&) { fuse_gemvs(program); }, "gemv_fusion", "Run separate kernels."},
+     [](Program& program, const Context&) { fuse_gemvs(program); }, "gemv_fusion", "Run separate kernels.",
+     kLeavesDead},
     {"gpu norm_prologue", kStage, kGpu,
      "Recompute the normalisation of few rows in each block of the GEMM that reads them.",
-     [](Program& program, const Context& c) { fuse_norm_prologues(program, *c.gpu, c.decisions); }},
+     [](Program& program, const Context& c) { fuse_norm_prologues(program, *c.gpu, c.decisions); }, "", "",
+     kLeavesDead},
     {"gpu block_fusion", kStage, kGpu, "Merge consecutive small kernels into one thread block.",
      [](Program& program, const Context&) { fuse_in_block(program); }, "horizontal_fusion",
-     "Launch each of them."},
+     "Launch each of them.", kLeavesDead},
     {"gpu gemv_epilogue", kStage, kGpu,
      "Run a small consumer as the epilogue of the GEMV that produces its input.",
      [](Program& program, const Context& c) {
        if (epilogues(c)) fuse_gemv_epilogues(program);
        fuse_in_block(program);  // small kernels that are left
      },
-     "gemv_epilogue", "Run it as a kernel of its own."},
+     "gemv_epilogue", "Run it as a kernel of its own.", kLeavesDead},
     {"gpu names", kStage, kGpu, "Give equal nests equal dimension names, so that they share a kernel.",
      rename_dims},
 };
@@ -296,13 +301,18 @@ std::span<const Pass> gpu_loop_passes() { return kGpuLoopPasses; }
 std::span<const Pass> gpu_passes() { return kGpuPasses; }
 std::span<const Pass> gpu_memory_passes() { return kGpuMemoryPasses; }
 
+void run_on_program(const Pass& pass, Program& program, const PassContext& context) {
+  std::get<Pass::OnProgram>(pass.run)(program, context);
+  if (pass.leaves_dead) loop::eliminate_dead_code(program);
+}
+
 void run_cpu_passes(Program& program, const CpuTarget& target) {
   const Options options;
   const Chosen none;
   const Context context{.options = options, .cpu = &target, .chosen = &none};
   for (const auto& rows : {loop_passes(), cpu_loop_passes(), cpu_passes()})
     for (const Pass& pass : rows) {
-      std::get<Pass::OnProgram>(pass.run)(program, context);
+      run_on_program(pass, program, context);
       loop::verify(program);
     }
 }

@@ -246,7 +246,6 @@ void make_affine(Program& program) {
     if (!launch || !program[launch->nest].schedule.kernel.empty()) return;
     if (rewriter.rewrite(program[launch->nest].body)) loop::clean(program, program[launch->nest]);
   });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

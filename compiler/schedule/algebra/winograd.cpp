@@ -282,7 +282,6 @@ std::vector<Nest> winograd(Program& program, const Nest& nest, int m, std::strin
 void apply_winograd(Program& program, std::vector<Decision>* decisions) {
   Applying applying(program, decisions);
   loop::for_each_block(program.steps, [&](Steps& steps) { applying.block(steps); });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "compiler/kernels/chain.h"
-#include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/flow.h"
 #include "compiler/schedule/analysis/typical.h"
@@ -133,7 +132,6 @@ void fuse_all(Program& program, const ChainAttention& chain, std::span<const Rul
         flow = Flow(program, steps);
     }
   });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace

@@ -121,7 +121,6 @@ void fuse_in_block(Program& program) {
       if (joined) nest_of(at).schedule.directives = {{"team", {"512"}}};
     }
   });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -273,7 +273,6 @@ class Pairing {
 void fuse_dual_gemm(Program& program, const GpuTarget& target) {
   Pairing pairing(program, target);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { pairing.steps(steps); });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -185,13 +185,12 @@ void fuse(Program& program, const FusionOptions& options) {
   split_concats(program);
   loop::for_each_block(program.steps,
                        [&](Steps& steps) { fuser.block(steps, {Phase::kInlinePieces, Phase::kMerge}); });
-  loop::eliminate_dead_code(program);
+  loop::eliminate_dead_code(program);  // sink_weights follows in the same pass
 }
 
 void fuse_columns(Program& program, const FusionOptions& options) {
   Fuser fuser(program, options, true);
   loop::for_each_block(program.steps, [&](Steps& steps) { fuser.block(steps, {Phase::kMerge}); });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

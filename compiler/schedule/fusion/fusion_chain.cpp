@@ -249,7 +249,7 @@ void chain(Program& program, std::vector<Decision>* decisions) { chain(program, 
 void chain(Program& program, const ChainRule& rule, std::vector<Decision>* decisions) {
   Chainer chainer(program, rule, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { chainer.block(steps); });
-  loop::eliminate_dead_code(program);
+  loop::eliminate_dead_code(program);  // the backward pass of attention is matched in what is left
 }
 
 }  // namespace stridec::schedule

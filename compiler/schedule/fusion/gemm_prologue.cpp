@@ -153,7 +153,6 @@ class Prologues {
 void fuse_gemm_prologues(Program& program, std::vector<Decision>* decisions) {
   Prologues prologues(program, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { prologues.steps(steps); });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

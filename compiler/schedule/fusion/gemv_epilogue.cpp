@@ -499,7 +499,7 @@ void fuse_gemv_epilogues(Program& program) {
   loop::for_each_block(program.steps, [&](loop::Steps& steps) {
     for (size_t at = 0; at + 1 < steps.size(); ++at) join_at(program, steps, at);
   });
-  loop::eliminate_dead_code(program);
+  loop::eliminate_dead_code(program);  // fuse_in_block follows in the same pass
 }
 
 }  // namespace stridec::schedule

@@ -301,7 +301,6 @@ void fuse_gemvs(Program& program) {
   });
   order_along(program, weights);
   loop::for_each_block(program.steps, [&](Steps& steps) { Joiner(program, steps).run(); });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -117,7 +117,6 @@ class Siblings {
 void fuse_horizontally(Program& program, std::vector<Decision>* decisions) {
   Siblings siblings(program, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { siblings.steps(steps); });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -168,7 +168,6 @@ class Joiner {
 
 void join_reductions(Program& program, std::vector<Decision>* decisions) {
   loop::for_each_block(program.steps, [&](Steps& steps) { Joiner(program, steps, decisions).run(); });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

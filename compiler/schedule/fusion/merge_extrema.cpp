@@ -177,7 +177,6 @@ class Joiner {
 void merge_extrema(Program& program, const GpuTarget& target) {
   Joiner joiner(program, target);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { joiner.steps(steps); });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -434,7 +434,6 @@ class Joining {
 void merge_gemms(Program& program, std::vector<Decision>* decisions) {
   Joining joining(program, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { joining.steps(steps); });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

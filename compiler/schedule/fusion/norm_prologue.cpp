@@ -258,7 +258,6 @@ void fuse_norm_prologues(Program& program, const GpuTarget& target, std::vector<
       return branch && branch->condition.is_const(0) && branch->else_steps.empty();
     });
   });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -374,7 +374,6 @@ void pack_low_bit_weights(Program& program, const GpuTarget& target) {
     }
     steps = std::move(out);
   });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

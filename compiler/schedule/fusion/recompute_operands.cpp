@@ -250,9 +250,7 @@ class Recomputation {
 }  // namespace
 
 void recompute_operands(Program& program, std::vector<Decision>* decisions) {
-  if (program.steps.empty()) return;
-  Recomputation(program, decisions).run();
-  loop::eliminate_dead_code(program);
+  if (!program.steps.empty()) Recomputation(program, decisions).run();
 }
 
 }  // namespace stridec::schedule

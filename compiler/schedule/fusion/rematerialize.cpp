@@ -153,7 +153,6 @@ class Rematerializer {
 
 void rematerialize(Program& program, std::vector<Decision>* decisions) {
   loop::for_each_block(program.steps, [&](Steps& steps) { Rematerializer(program, steps, decisions).run(); });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -174,7 +174,6 @@ class Slicer {
       const auto* launch = std::get_if<loop::Launch>(&step.node);
       return launch && program_[launch->nest].body.empty();
     });
-    loop::eliminate_dead_code(program_);
   }
 
  private:

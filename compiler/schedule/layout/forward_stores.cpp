@@ -170,7 +170,6 @@ class Forwarder {
 void forward_stores(Program& program, std::vector<Decision>* decisions) {
   Forwarder forwarder(program, decisions);
   loop::for_each_block(program.steps, [&](loop::Steps& steps) { forwarder.block(steps); });
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -282,7 +282,6 @@ void widen_tf32(loop::Program& program) {
 void narrow_storage(loop::Program& program, DType factors) {
   if (byte_size(factors) >= byte_size(DType::kF32)) return;
   Narrowing(program, factors).run();
-  loop::eliminate_dead_code(program);
 }
 
 }  // namespace stridec::schedule

@@ -7,6 +7,7 @@
 #include "compiler/kernels/flash_backward.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/fusion/attention_backward.h"
@@ -189,6 +190,7 @@ TEST_CASE("attention forward and backward") {
         loop::parse_program(test::attention_backward_text({.causal = causal, .safe = causal}));
     loop::Program program = before;
     schedule::fuse_attention_backward(program, target);
+    loop::eliminate_dead_code(program);
     schedule::chain_gpu(program, target);
     schedule::choose_gpu(program, target, {});
     std::vector<HostTensor> inputs;

@@ -9,6 +9,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/fusion/block_fusion.h"
@@ -41,12 +42,15 @@ loop::Program check(const std::string& text) {
 
   loop::Program program = given;
   schedule::fuse_gemvs(program);
+  loop::eliminate_dead_code(program);
   loop::verify(program);
   schedule::fuse_in_block(program);
+  loop::eliminate_dead_code(program);
   loop::verify(program);
   schedule::fuse_gemv_epilogues(program);
   loop::verify(program);
   schedule::fuse_in_block(program);
+  loop::eliminate_dead_code(program);
   loop::verify(program);
   const GpuTarget& target = gpu_target("sm_90a");
   schedule::choose_gpu(program, target);

@@ -10,6 +10,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/kernels/norm_prologue.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
@@ -93,7 +94,9 @@ loop::Program fused(const std::string& text, std::vector<schedule::Decision>* de
   loop::Program program = test::with_random_weights(loop::parse_program(text));
   loop::verify(program);
   schedule::fuse_dual_gemm(program, gpu_target("sm_90a"));
+  loop::eliminate_dead_code(program);
   schedule::fuse_norm_prologues(program, gpu_target(target), decisions);
+  loop::eliminate_dead_code(program);
   loop::verify(program);
   return program;
 }

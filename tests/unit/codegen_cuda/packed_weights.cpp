@@ -8,6 +8,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cuda/emit.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
@@ -104,6 +105,7 @@ loop::Program packed(const Case& c, const char* target = kWarps) {
   loop::Program program = program_of(c);
   schedule::hoist_constants(program);
   schedule::pack_low_bit_weights(program, gpu_target(target));
+  loop::eliminate_dead_code(program);
   loop::verify(program);
   schedule::choose_gpu(program, gpu_target(target));
   return program;
@@ -219,6 +221,7 @@ TEST_CASE("words: other weights stay") {
       store y[%m, %n] %0
 )");
   schedule::pack_low_bit_weights(program, gpu_target(kWarpGroups));
+  loop::eliminate_dead_code(program);
   CHECK(words_products(program) == 0);
 }
 

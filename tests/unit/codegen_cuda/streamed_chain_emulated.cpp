@@ -7,6 +7,7 @@
 #include "compiler/kernels/flash_backward.h"
 #include "compiler/kernels/streamed_chain.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/fusion/attention_backward.h"
@@ -39,6 +40,7 @@ void check(const AttentionBackwardCase& c, const char* gpu = "sm_80") {
   loop::Program after = before;
   std::vector<schedule::Decision> decisions;
   schedule::fuse_attention_backward(after, target, &decisions);
+  loop::eliminate_dead_code(after);
   CAPTURE(decisions.empty() ? "attention was not found" : decisions[0].reason);
   schedule::chain_gpu(after, target);
   loop::verify(after);
@@ -106,6 +108,7 @@ TEST_CASE("each tile of a streamed chain") {
   loop::Program program =
       loop::parse_program(test::attention_backward_text({.causal = true, .dtype = "f16", .depth = "32"}));
   schedule::fuse_attention_backward(program, target);
+  loop::eliminate_dead_code(program);
   schedule::chain_gpu(program, target);
   std::vector<HostTensor> inputs;
   for (const loop::BufferId id : program.inputs)

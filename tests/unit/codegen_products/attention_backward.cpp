@@ -11,6 +11,7 @@
 #include "compiler/kernels/chain.h"
 #include "compiler/kernels/chain_range.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/fusion/fusion.h"
@@ -29,6 +30,7 @@ Program chained(const AttentionBackwardCase& c, double large = 64 << 20) {
   Program program = loop::parse_program(test::attention_backward_text(c));
   loop::verify(program);
   schedule::chain_attention_backward(program, nullptr, large);
+  loop::eliminate_dead_code(program);
   loop::verify(program);
   schedule::chain(program);
   loop::verify(program);

@@ -77,7 +77,7 @@ std::string after(const Pass& pass, const std::string& text) {
   }
   loop::Program program = loop::parse_program(text);
   loop::verify(program);
-  std::get<Pass::OnProgram>(pass.run)(program, context);
+  schedule::run_on_program(pass, program, context);
   loop::verify(program);
   return loop::to_string(program);
 }

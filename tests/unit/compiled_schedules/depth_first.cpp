@@ -10,6 +10,7 @@
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
 #include "compiler/codegen/cpu/tile_and_fuse.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/algebra/winograd.h"
 #include "compiler/schedule/fusion/reduce_peak.h"
@@ -55,6 +56,7 @@ TEST_CASE("strips of rows compute what whole buffers do, on any number of thread
       if (buffer.storage == loop::Storage::kParameter) set_to_few_bits(buffer);
     loop::Program after = before;
     if (given.transforms) schedule::apply_winograd(after);
+    loop::eliminate_dead_code(after);
     schedule::fuse_depth_first(after);
     REQUIRE(!loop::tiled_groups_of(after).empty());
     CHECK(loop::tiled_groups_of(after)[0]->body.size() == given.nests);

@@ -5,6 +5,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/build_run.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/schedule/fusion/fusion.h"
 #include "compiler/schedule/heuristics/choose.h"
 #include "tests/unit/schedule/programs.h"
@@ -38,6 +39,7 @@ TEST_CASE(
     schedule::fuse(after, {});
     const size_t launches = after.steps.size();
     schedule::fuse_gemm_prologues(after);
+    loop::eliminate_dead_code(after);
     REQUIRE(after.steps.size() == launches - 1);
     for (const char* name : {"x86-64-v3", "native"}) {
       const CpuTarget target = cpu_target(name);

@@ -8,6 +8,7 @@
 #include "compiler/kernels/flash.h"
 #include "compiler/kernels/flash_backward.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
@@ -43,6 +44,7 @@ void check(const test::AttentionBackwardCase& c, Backward kind = Backward::kOne)
   loop::Program after = before;
   std::vector<Decision> decisions;
   fuse_attention_backward(after, target, &decisions);
+  loop::eliminate_dead_code(after);
   loop::verify(after);
   CAPTURE(decisions.empty() ? "attention was not found" : decisions[0].reason);
   CHECK(kernels_named(after, true) == (one ? 1 : 0));
@@ -79,6 +81,7 @@ TEST_CASE("attention's backward pass has one candidate, its default") {
   const GpuTarget target = gpu_target("sm_90a");
   loop::Program p = loop::parse_program(test::attention_backward_text({}));
   fuse_attention_backward(p, target);
+  loop::eliminate_dead_code(p);
   loop::for_each_step(p.steps, [&](const loop::Step& step) {
     const loop::Nest& nest = p[std::get<loop::Launch>(step.node).nest];
     if (!kernels::match_flash_backward(p, nest)) return;

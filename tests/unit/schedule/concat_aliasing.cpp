@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "compiler/base/text.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
@@ -50,6 +51,7 @@ size_t arena_buffers(const Program& program) {
 Program shared(const Pieces& p, std::vector<Decision>* decisions = nullptr) {
   Program after = p.program;
   alias_concats(after, decisions);
+  loop::eliminate_dead_code(after);
   verify(after);
   Program planned = after;
   plan_memory(planned);
@@ -102,6 +104,7 @@ TEST_CASE("slices begin at whole pieces, and so do their rows, where that is ask
     p.output("y", layer(p, p.concat({one, two}), 2));
     Program after = p.program;
     alias_concats(after, nullptr, 16);
+    loop::eliminate_dead_code(after);
     verify(after);
     const size_t others = 4;  // sums, and the output's layer
     CHECK(arena_buffers(after) >= others + buffers);

@@ -7,6 +7,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
@@ -171,6 +172,7 @@ TEST_CASE("what is read of every other row and column alone is kept alone") {
 TEST_CASE("Winograd's transforms and what follows them") {
   Program before = convolutions(56, 2, {{64}, {64, 3, 1, 1, 1}, {64}, {8}});
   apply_winograd(before);
+  loop::eliminate_dead_code(before);
   REQUIRE(before.steps.size() > 5);
   Program after = before;
   fuse_depth_first(after);
@@ -361,6 +363,7 @@ TEST_CASE("rows that no strip has made are not taken over") {
 TEST_CASE("what works in strips anyway is not cut into others to lower peaks") {
   Program program = convolutions(128, 128, std::vector<Layer>(3, Layer{128, 3, 1, 1, 1}));
   apply_winograd(program);
+  loop::eliminate_dead_code(program);
   reduce_peak(program);
   CHECK(tiled_groups_of(program).empty());
   tile_and_fuse(program);

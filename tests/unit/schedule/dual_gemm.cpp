@@ -71,6 +71,7 @@ int paired(const Program& before) {
   verify(before);
   Program after = before;
   schedule::fuse_dual_gemm(after, gpu_target("sm_90a"));
+  loop::eliminate_dead_code(after);
   verify(after);
   int pairs = 0;
   for (const Step& step : after.steps)

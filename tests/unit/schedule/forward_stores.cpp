@@ -4,6 +4,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/interpret.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 
@@ -40,6 +41,7 @@ void check(const std::string& text, bool forwards) {
   loop::verify(before);
   loop::Program after = before;
   forward_stores(after);
+  loop::eliminate_dead_code(after);
   loop::verify(after);
   CHECK(after.steps.size() == before.steps.size() - (forwards ? 1 : 0));
   loop::HostTensor x = loop::make_tensor(DType::kF32, {4, 6, 8});

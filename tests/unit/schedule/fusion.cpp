@@ -6,6 +6,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/build.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
@@ -165,6 +166,7 @@ TEST_CASE("without epilogue_fusion a contraction's consumers are one nest after 
   std::vector<Decision> decisions;
   fuse(after, {.decisions = &decisions, .epilogues = false});
   fuse_columns(after, {.epilogues = false});
+  loop::eliminate_dead_code(after);
   verify(after);
   plan_memory(after);
   CHECK(same_results(p.program, after, sizes));
@@ -238,6 +240,7 @@ TEST_CASE("for a GPU, what groups of channels come to and what is made of it is 
     fuse(after);
     CHECK(launches(after) == 2);  // on a CPU
     fuse_columns(after);
+    loop::eliminate_dead_code(after);
     verify(after);
     plan_memory(after);
     CHECK(same_results(before, after, {{sizes.n, 200}}));

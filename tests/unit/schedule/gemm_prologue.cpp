@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
@@ -28,6 +29,7 @@ Result with_prologues(const Pieces& p) {
   fuse(fused, {});
   Result result{.program = fused};
   fuse_gemm_prologues(result.program, &result.decisions);
+  loop::eliminate_dead_code(result.program);
   verify(result.program);
   for_each_step(result.program.steps,
                 [&](const Step& step) { result.launches += std::holds_alternative<Launch>(step.node); });
@@ -172,6 +174,7 @@ TEST_CASE("a copy that lets go of what it reads stays") {
     Program program = p.program;
     std::vector<Decision> decisions;
     fuse_gemm_prologues(program, &decisions);
+    loop::eliminate_dead_code(program);
     verify(program);
     REQUIRE(decisions.size() == 1);
     CHECK(decisions[0].fused == (stride == 1));

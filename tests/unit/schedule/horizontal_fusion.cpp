@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
@@ -19,6 +20,7 @@ namespace {
 int joined(const Pieces& p, std::vector<Decision>* decisions = nullptr) {
   Program after = p.program;
   fuse_horizontally(after, decisions);
+  loop::eliminate_dead_code(after);
   verify(after);
   plan_memory(after);
   for (const auto& [n, m] : {std::pair<int64_t, int64_t>{0, 1}, {1, 2}, {7, 7}}) {

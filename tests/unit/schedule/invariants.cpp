@@ -34,8 +34,10 @@ View numbers(Pieces& p, const std::string& name, const std::vector<Expr>& shape,
 Program rewritten(const Program& before, const Bindings& sizes) {
   Program after = before;
   fold_constants(after);
+  loop::eliminate_dead_code(after);
   fuse(after);
   fold_constants(after);
+  loop::eliminate_dead_code(after);
   verify(after);
   plan_memory(after);
   CHECK(same_results(before, after, sizes));
@@ -368,6 +370,7 @@ TEST_CASE("causal and padding masks of the model are comparisons of indices") {
     p.output("out", y);
     Program after = p.program;
     schedule::make_affine(after);
+    loop::eliminate_dead_code(after);
     verify(after);
     CHECK((to_string(after).find("load mask") == std::string::npos) == c.known);
     schedule::plan_memory(after);

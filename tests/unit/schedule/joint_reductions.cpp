@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "compiler/base/text.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/memory/memory_plan.h"
@@ -39,6 +40,7 @@ int launches_of(const std::string& text) {
   const Program before = parse_program(text);
   Program after = before;
   join_reductions(after, nullptr);
+  loop::eliminate_dead_code(after);
   verify(after);
   plan_memory(after);
   CHECK(same_results(before, after, {{sym::var("n"), 5}}));

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compiler/base/gpu_target.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/memory/memory_plan.h"
@@ -56,6 +57,7 @@ Program pooled(const Pool& of) {
 Program joined(const Program& before) {
   Program after = before;
   schedule::merge_extrema(after, gpu_target("sm_90a"));
+  loop::eliminate_dead_code(after);
   verify(after);
   return after;
 }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "compiler/base/text.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/loop/walk.h"
@@ -39,6 +40,7 @@ Result joined(const Pieces& p) {
   fuse(fused, {});
   Result result{.program = fused};
   merge_gemms(result.program, &result.decisions);
+  loop::eliminate_dead_code(result.program);
   verify(result.program);
   for_each_step(result.program.steps,
                 [&](const Step& step) { result.launches += std::holds_alternative<Launch>(step.node); });

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/memory/memory_plan.h"
@@ -66,6 +67,7 @@ TEST_CASE(
   const Program before = residual_block();
   Program after = before;
   schedule::narrow_storage(after, DType::kF16);
+  loop::eliminate_dead_code(after);
   verify(after);
   CAPTURE(to_string(after));
   // Only one of the two buffers of the residual remains.
@@ -114,6 +116,7 @@ TEST_CASE("without a narrow type nothing changes; copies of rounded numbers are 
   p.output("y", turned);
   Program after = p.program;
   schedule::narrow_storage(after, DType::kF16);
+  loop::eliminate_dead_code(after);
   verify(after);
   CHECK(after.steps.size() == 2);
   CHECK(!find(after, "turned"));

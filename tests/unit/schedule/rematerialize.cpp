@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "compiler/base/text.h"
+#include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/schedule/memory/memory_plan.h"
@@ -71,6 +72,7 @@ std::string softmax_text(int64_t size, std::string_view between = "",
 Program rematerialized(const Program& before) {
   Program after = before;
   rematerialize(after, nullptr);
+  loop::eliminate_dead_code(after);
   plan_memory(after);
   verify(after);
   CHECK(same_results(before, after, {{sym::var("n"), 3}}));
@@ -189,5 +191,6 @@ TEST_CASE("what a contraction's epilogue computes is computed again from what it
 TEST_CASE("what a contraction loads many times stays in memory") {
   Program program = parse_program(epilogue_text(kFactor));
   rematerialize(program, nullptr);
+  loop::eliminate_dead_code(program);
   CHECK(keeps(program, "t"));
 }

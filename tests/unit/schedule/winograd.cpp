@@ -139,12 +139,14 @@ TEST_CASE("few channels and a single output are left alone") {
   const size_t before = program.steps.size();
   std::vector<schedule::Decision> decisions;
   schedule::apply_winograd(program, &decisions);
+  loop::eliminate_dead_code(program);
   CHECK(program.steps.size() == before);
   REQUIRE(decisions.size() == 1);
   CHECK(!decisions[0].fused);
   Program large = convolution({.in = 128, .out = 128});
   for (const char* name : {"n", "m"}) large.facts.set_range(sym::var(name), 32, 64);
   schedule::apply_winograd(large);
+  loop::eliminate_dead_code(large);
   CHECK(large.steps.size() == before + 2);
 }
 
@@ -154,6 +156,7 @@ TEST_CASE("where small sizes are faster as they are and large ones in tiles, the
   const Program before = after;
   std::vector<schedule::Decision> decisions;
   schedule::apply_winograd(after, &decisions);
+  loop::eliminate_dead_code(after);
   verify(after);
   REQUIRE(decisions.size() == 1);
   CHECK(decisions[0].reason == "tiles of 4x4, and none where sizes are small");
@@ -178,6 +181,7 @@ TEST_CASE("where small sizes are faster as they are and large ones in tiles, the
   Program large = before;
   for (const char* name : {"n", "m"}) large.facts.set_range(sym::var(name), 32, 64);
   schedule::apply_winograd(large);
+  loop::eliminate_dead_code(large);
   CHECK(large.steps.size() == before.steps.size() + 2);
 }
 
@@ -220,6 +224,7 @@ struct Applied {
 Applied applied(const Program& before) {
   Applied out{before, {}};
   schedule::apply_winograd(out.program, &out.decisions);
+  loop::eliminate_dead_code(out.program);
   verify(out.program);
   for (bool strips : {false, true}) {
     if (strips) schedule::tile_and_fuse(out.program);
