@@ -406,10 +406,12 @@ void add_settings(const std::vector<std::string>& settings, CompileOptions& made
     const std::string key = setting.substr(0, equals);
     const auto known = std::find_if(stridec::options().begin(), stridec::options().end(),
                                     [&](const OptionInfo& o) { return o.name == key; });
-    if (known == stridec::options().end())
+    if (known == stridec::options().end()) {
+      const std::string_view instead = instead_of_option(key);
       fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", key, "'"),
-           cat(did_you_mean(key, names_in(stridec::options())),
+           cat(instead.empty() ? did_you_mean_any(key, names_in(stridec::options())) : cat(instead, "; "),
                "'stridec options' lists them; write -O name=value"));
+    }
     const std::string value = equals == std::string::npos ? "" : setting.substr(equals + 1),
                       values = cat("|", known->values, "|");
     if (equals == std::string::npos)

@@ -45,4 +45,15 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return best.empty() ? "" : cat("did you mean '", best, "'? ");
 }
 
+std::string did_you_mean_any(std::string_view word, const std::vector<std::string>& candidates) {
+  constexpr size_t kShortest = 4, kMost = 3;
+  if (std::string one = did_you_mean(word, candidates); !one.empty() || word.size() < kShortest) return one;
+  std::vector<std::string> found;
+  for (const std::string& candidate : candidates)
+    if (found.size() < kMost &&
+        (candidate.find(word) != std::string::npos || word.find(candidate) != word.npos))
+      found.push_back(cat("'", candidate, "'"));
+  return found.empty() ? "" : cat("did you mean ", join(found, " or "), "? ");
+}
+
 }  // namespace stridec::cli

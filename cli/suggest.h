@@ -14,4 +14,8 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
 // "did you mean 'compile'? ", or "" if no candidate is close. For the start of a help sentence.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
+// The same for names of several words. If no candidate is close, those that contain the word or that it
+// contains, at most three: "did you mean 'max_autotune'? " for "autotune".
+std::string did_you_mean_any(std::string_view word, const std::vector<std::string>& candidates);
+
 }  // namespace stridec::cli

@@ -40,6 +40,10 @@ const Mode& mode(std::string_view name) {
   return *found;
 }
 
+bool max_autotune(const CompileOptions& options) {
+  return Options(options.settings).flag("max_autotune", mode(options.mode).measure);
+}
+
 namespace {
 
 // Options that do not belong to a pass.
@@ -53,19 +57,39 @@ constexpr OptionInfo kOptions[] = {
      "GPU: record a run as one CUDA graph for each shape (the eight used last) and launch it by one call."},
 };
 
+// Options that PyTorch's compiler has and this one does not, with what to use instead.
+struct ForeignOption {
+  std::string_view name, instead;
+};
+constexpr ForeignOption kForeignOptions[] = {
+    {"fallback_random",
+     "random numbers are never those of PyTorch's generators; to compare results, make the drawn tensors "
+     "inputs of the model"},
+    {"trace.enabled",
+     "'stridec report' writes a page with the nodes and kernels of a model, and 'stridec compile "
+     "--dump-after=all --dump-dir FOLDER' writes what each pass makes"},
+    {"trace.graph_diagram", "'stridec inspect MODEL --stage=graph --format=svg' draws the graph"},
+};
+
+// Appends a sentence that the text does not have yet.
+void add_sentence(std::string& text, std::string_view sentence) {
+  if (text.find(sentence) == std::string::npos) text += cat(text.empty() ? "" : " ", sentence);
+}
+
 OptionInfo info_of(std::span<const Pass> rows, std::string_view option) {
-  // Descriptions of all passes that the option disables, without repeats. Kept for the life of the process.
+  // Kept for the life of the process.
   static std::deque<std::string> texts;
   std::string& text = texts.emplace_back();
+  std::string off;
   bool cpu = false, gpu = false;
   for (const Pass& pass : rows) {
     if (pass.option != option) continue;
     cpu = cpu || pass.runs_on != RunsOn::kGpu;
     gpu = gpu || pass.runs_on == RunsOn::kGpu || pass.runs_on == RunsOn::kLoops;
-    const std::string sentence = cat(pass.summary, " Off: ", pass.off);
-    if (text.find(sentence) == std::string::npos) text += cat(text.empty() ? "" : " ", sentence);
+    add_sentence(text, pass.summary);
+    add_sentence(off, pass.off);
   }
-  if (cpu != gpu) text = cat(cpu ? "CPU: " : "GPU: ", text);
+  text = cat(cpu == gpu ? "" : cpu ? "CPU: " : "GPU: ", text, " Off: ", off);
   return {option, "true|false", "true", text};
 }
 
@@ -84,6 +108,11 @@ const std::vector<OptionInfo>& options() {
     return all;
   }();
   return kAll;
+}
+
+std::string_view instead_of_option(std::string_view name) {
+  const auto found = std::ranges::find(kForeignOptions, name, &ForeignOption::name);
+  return found == std::end(kForeignOptions) ? "" : found->instead;
 }
 
 }  // namespace stridec

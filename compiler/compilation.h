@@ -39,6 +39,8 @@ const Mode& mode(std::string_view name);  // must be in modes()
 
 // All options of -O: those of passes and those that other code reads.
 const std::vector<OptionInfo>& options();
+// What to use instead of an option that PyTorch's compiler has and options() does not; "" for other names.
+std::string_view instead_of_option(std::string_view name);
 
 // Reports progress. total is 0 if it is unknown. Called from any thread.
 using Progress =
@@ -103,6 +105,8 @@ struct CompileOptions {
     return functions.empty() ? std::vector<FunctionModel>{{"", model, method}} : functions;
   }
 };
+// Whether schedules are to be measured: the option of this name, or what the mode says.
+bool max_autotune(const CompileOptions& options);
 
 // kSource: the texts of all kernels and of the host program. No external tool has run, and packed weights
 // have no bytes.

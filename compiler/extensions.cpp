@@ -95,8 +95,7 @@ void check_extensions(const CompileOptions& options) {
       check_place(pipeline, rule.at_pass, cat("rule '", rule.name, "'"));
   for (const extend::UserPass& pass : extensions.passes)
     check_place(pipeline, pass.after, cat("'", pass.command, "'"));
-  const bool measures = Options(options.settings).flag("max_autotune", mode(options.mode).measure);
-  if (options.tuning.frozen || measures) {
+  if (options.tuning.frozen || max_autotune(options)) {
     const std::string& file = options.tuning.database;
     tune::Database database(file.empty() ? tune::default_database() : file, options.tuning.frozen);
     const auto visit = [&](const std::string& sha256, const std::string& name, const std::string& what) {

@@ -178,8 +178,7 @@ class Chooser {
   Chooser(Module& module, size_t function)
       : m_(module), graph_(module.functions[function].graph), result_(module.made.functions[function]) {
     const auto& tuning = m_.options.tuning;
-    const bool measures = Options(m_.options.settings).flag("max_autotune", mode(m_.options.mode).measure);
-    if (!tuning.database.empty() || tuning.frozen || measures)
+    if (!tuning.database.empty() || tuning.frozen || max_autotune(m_.options))
       database_.emplace(tuning.database.empty() ? tune::default_database() : tuning.database, tuning.frozen);
   }
 

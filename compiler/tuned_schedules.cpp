@@ -46,9 +46,7 @@ std::optional<tune::Result> tune_for(const loop::Program& program, const Target&
   return tune::tune(program, target, settings);
 }
 
-bool measures(const CompileOptions& options) {
-  return !options.tuning.frozen && Options(options.settings).flag("max_autotune", mode(options.mode).measure);
-}
+bool measures(const CompileOptions& options) { return !options.tuning.frozen && max_autotune(options); }
 
 schedule::Chosen keep(std::optional<tune::Result> result, FunctionResult& made) {
   if (!result) return {};

@@ -276,7 +276,7 @@ constexpr Pass kGpuPasses[] = {
      [](Program& program, const Context& c) {
        if (c.graphs) pair_gemms(program, *c.gpu, *c.chosen);
      },
-     "concurrent_launches", "Run one after the other."},
+     "concurrent_launches", "Run one kernel after another."},
     {"gpu concurrent_launches", kStage, kGpu,
      "With CUDA graphs: order launches that do not depend on each other as groups, which run at the same "
      "time.",

@@ -91,6 +91,8 @@ TRANSCRIPTS = {
         ("compile mlp.onnx -o out.so --dim batch=1..8,batch=3", 1),
         ("compile mlp.onnx -o out.so --mode turbo", 1),
         ("compile mlp.onnx -o out.so -O frobnication=7", 1),
+        ("compile mlp.onnx -o out.so -O autotune=true", 1),
+        ("compile mlp.onnx -o out.so -O fallback_random=true", 1),
         ("compile mlp.onnx -o out.so -O winograd", 1),
         ("compile mlp.onnx -o out.so -O winograd=maybe", 1),
         ("options", 0),
