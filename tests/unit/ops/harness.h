@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,9 @@ using graph::Builder;
 using graph::ValueId;
 using loop::HostTensor;
 
-using Runner = std::function<std::vector<HostTensor>(const loop::Program&, const std::vector<HostTensor>&)>;
+// The outputs of a program; nothing if its code was not run, so that there are no values to check.
+using Outputs = std::optional<std::vector<HostTensor>>;
+using Runner = std::function<Outputs(const loop::Program&, const std::vector<HostTensor>&)>;
 Runner& runner();
 
 struct Case {
