@@ -41,7 +41,7 @@ TABLE = {
     "cli": ["compiler", RUNTIME_API],
 }
 # Backends, and frontends, do not include each other. Folders that several of them share are exempt.
-SHARED = ["compiler/frontend/aten", "compiler/frontend/pickle"]
+SHARED = ["compiler/frontend/aten", "compiler/frontend/common", "compiler/frontend/pickle"]
 SIBLINGS = [folder.relative_to(ROOT).as_posix() for parent in ("compiler/codegen", "compiler/frontend")
             for folder in sorted((ROOT / parent).iterdir())
             if folder.is_dir() and folder.relative_to(ROOT).as_posix() not in SHARED]

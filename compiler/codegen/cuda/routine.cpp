@@ -246,10 +246,11 @@ struct RowSorter {
   }
 };
 
-// One thread per row, for rows of any length. print(text, loop) prints the rows' computation in the loop.
+// One thread per row, for rows of any length. print(text, loop) prints the rows' computation in the loop, for
+// which a thread has `scratch`.
 template <class Print>
-DeviceKernel emit_tasks(const loop::Program& program, sym::Expr rows, const GpuTarget& target,
-                        Print&& print) {
+DeviceKernel emit_tasks(const loop::Program& program, sym::Expr rows, const std::vector<sym::Expr>& scratch,
+                        const GpuTarget& target, Print&& print) {
   KernelText text(program, kCudaText);
   const std::string tasks = text.size(rows);
   const std::string loop = cat("for (int64_t task = blockIdx.x * (int64_t)64 + threadIdx.x; task < ", tasks,
@@ -258,9 +259,7 @@ DeviceKernel emit_tasks(const loop::Program& program, sym::Expr rows, const GpuT
   const sym::Expr blocks = sym::min(sym::ceildiv(rows, 64), 4 * target.multiprocessors);
   Geometry geometry{.grid = {blocks, 1, 1}, .threads = 64};
   geometry.waits = target.dependent_launch;
-  geometry.scratch_bytes = scratch_bytes(suppresses ? std::vector{suppress_scratch(call)}
-                                         : fourier  ? std::vector{fourier_scratch(program, call, 1)}
-                                                    : sort_scratch(program, call));
+  geometry.scratch_bytes = scratch_bytes(scratch);
   geometry.scratch_owners = blocks * 64;
   geometry.scratch_owner = "blockIdx.x * (int64_t)64 + threadIdx.x";
   return finish(text, std::move(geometry));
@@ -316,22 +315,22 @@ DeviceNest emit_sort(const loop::Program& program, const loop::Call& call, const
   }
   add({}, [&] {
     return emit_tasks(
-        program, call.arguments[0] * call.arguments[2], target,
+        program, call.arguments[0] * call.arguments[2], sort_scratch(program, call), target,
         [&](KernelText& text, const std::string& loop) { print_sort(text, program, call, loop); });
   });
   return out;
 }
 
 DeviceNest emit_suppress(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
-  return only(emit_tasks(program, call.arguments[0], target, [&](KernelText& text, const std::string& loop) {
-    print_suppress(text, call, loop);
-  }));
+  return only(
+      emit_tasks(program, call.arguments[0], {suppress_scratch(call)}, target,
+                 [&](KernelText& text, const std::string& loop) { print_suppress(text, call, loop); }));
 }
 
 DeviceNest emit_fourier(const loop::Program& program, const loop::Call& call, const GpuTarget& target) {
-  return only(emit_tasks(program, call.arguments[0], target, [&](KernelText& text, const std::string& loop) {
-    print_fourier(text, program, call, loop, 1);
-  }));
+  return only(emit_tasks(
+      program, call.arguments[0], {fourier_scratch(program, call, 1)}, target,
+      [&](KernelText& text, const std::string& loop) { print_fourier(text, program, call, loop, 1); }));
 }
 
 constexpr const char* kHostCodecs = "the codecs of runtime/image are functions of the host";

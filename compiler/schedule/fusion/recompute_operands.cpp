@@ -169,28 +169,28 @@ class Recomputation {
     if (!gap) return;
     const auto producer = pointwise_slice(program_, nest(at), id);
     if (!producer) return;
-    const auto source = source_of(*producer, id);
-    if (!source) return;
+    const std::vector<BufferId> sources = sources_of(*producer, id);
+    if (sources.empty()) return;
     // A step that computes no sums of products has time to spare.
     for (const bool contraction : {false, true})
-      for (int reader : flow_.readers_between(*source, gap->before, flow_.size())) {
+      for (int reader : flow_.readers_between(sources.front(), gap->before, flow_.size())) {
         if (reader > gap->after.front() + kMostDelay) break;
         const Nest* host = nest_at(program_, steps_, reader);
-        if (host && is_contraction(*host) == contraction &&
-            try_host(at, id, *producer, *source, *gap, reader))
+        const bool reads_all = std::ranges::all_of(
+            sources, [&](BufferId source) { return reads(flow_.effects(reader), source); });
+        if (host && reads_all && is_contraction(*host) == contraction &&
+            try_host(at, id, *producer, sources.front(), *gap, reader))
           return;
       }
   }
 
-  // The largest tensor that the producer reads, if all others are small.
-  std::optional<BufferId> source_of(const Nest& producer, BufferId id) const {
-    std::optional<BufferId> largest;
-    for (BufferId read : loop::effects_of(producer).reads) {
-      if (typical_bytes(program_, read) <= kSmallShare * typical_bytes(program_, id)) continue;
-      if (largest) return std::nullopt;
-      largest = read;
-    }
-    return largest;
+  // What the producer reads, but for small tensors.
+  std::vector<BufferId> sources_of(const Nest& producer, BufferId id) const {
+    std::vector<BufferId> sources = loop::effects_of(producer).reads;
+    std::erase_if(sources, [&](BufferId read) {
+      return typical_bytes(program_, read) <= kSmallShare * typical_bytes(program_, id);
+    });
+    return sources;
   }
 
   // Lets the step at `host` compute the tensor for the late readers.
@@ -198,7 +198,7 @@ class Recomputation {
     for (BufferId read : loop::effects_of(producer).reads)
       if (!flow_.writers_between(read, at, host + 1).empty()) return false;
     for (int reader : gap.after)
-      if (reader < host && !may_move(program_, steps_, flow_, reader, host + 1, gap.after)) return false;
+      if (reader < host && !may_follow(reader, host, gap.after)) return false;
 
     loop::Buffer like = program_[id];
     like.name += "_again";
@@ -220,6 +220,13 @@ class Recomputation {
     for (int reader : std::views::reverse(gap.after))
       if (reader < host) move_after(reader, host--);
     return true;
+  }
+
+  // Whether the reader may run just after the host. The other readers move along.
+  bool may_follow(int reader, int host, const std::vector<int>& readers) const {
+    for (int at = reader; at < host; ++at)
+      if (!nest_at(program_, steps_, at)) return false;
+    return may_move(program_, steps_, flow_, reader, host + 1, readers);
   }
 
   void read_again(int reader, BufferId id, BufferId again) {
