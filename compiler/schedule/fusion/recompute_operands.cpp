@@ -197,6 +197,9 @@ class Recomputation {
   bool try_host(int at, BufferId id, const Nest& producer, BufferId source, const Gap& gap, int host) {
     for (BufferId read : loop::effects_of(producer).reads)
       if (!flow_.writers_between(read, at, host + 1).empty()) return false;
+    // The tensor is live at the host already if a later step reads it.
+    const double added = gap.after.back() < host ? typical_bytes(program_, id) : 0;
+    if (live_[static_cast<size_t>(host)] + added > *std::ranges::max_element(live_)) return false;
     for (int reader : gap.after)
       if (reader < host && !may_follow(reader, host, gap.after)) return false;
 
