@@ -1,5 +1,5 @@
-// Bytes of arena buffers that are live at each step of a program, at typical sizes: an estimate of its peak for
-// passes that compare two orders or decide what to keep.
+// Bytes of arena buffers that are live at each step of a program, at typical sizes: an estimate of its peak
+// for passes that compare two orders or decide what to keep.
 #pragma once
 
 #include <vector>
