@@ -7,7 +7,7 @@ namespace stridec::ops {
 namespace {
 
 // `part` of the parameter, or all of it, as real numbers.
-Term real(const EmbeddingParameter& parameter, Term part) {
+Term dequantised(const EmbeddingParameter& parameter, Term part) {
   if (!parameter.scale) return part;
   return dequantize(part, reshape(*parameter.scale, {}), reshape(parameter.zero.value(), {}));
 }
@@ -16,14 +16,15 @@ Term real(const EmbeddingParameter& parameter, Term part) {
 
 Embedded embed(const EmbeddingInputs& inputs, const EmbeddingLayer& layer) {
   const Term ids = inputs.words;
-  Term x = real(layer.words, gather(layer.words.value, ids, 0));
+  Term x = dequantised(layer.words, gather(layer.words.value, ids, 0));
   if (inputs.positions)
-    x = x + real(layer.positions, gather(layer.positions.value, *inputs.positions, 0));
+    x = x + dequantised(layer.positions, gather(layer.positions.value, *inputs.positions, 0));
   else
-    x = x + real(layer.positions, slice(layer.positions.value, 0, 0, ids.dim(1)));
+    x = x + dequantised(layer.positions, slice(layer.positions.value, 0, 0, ids.dim(1)));
   if (inputs.segments && layer.segments)
-    x = x + real(*layer.segments, gather(layer.segments->value, *inputs.segments, 0));
-  const Term scale = real(layer.scale, layer.scale.value), bias = real(layer.bias, layer.bias.value);
+    x = x + dequantised(*layer.segments, gather(layer.segments->value, *inputs.segments, 0));
+  const Term scale = dequantised(layer.scale, layer.scale.value),
+             bias = dequantised(layer.bias, layer.bias.value);
   return {layer_norm(x, {x.rank() - 1}, scale, bias, layer.epsilon).value, x};
 }
 

@@ -1,4 +1,4 @@
-// Recomputes operands of late steps: an elementwise tensor that the last steps of a long run read once more is
+// Recomputes operands of late steps: an elementwise tensor that the last steps of a run read once more is
 // computed a second time, by a step that reads what it is computed from anyway.
 //
 //   a = x . w;  h = gelu(a)               a = x . w;  h = gelu(a)

@@ -19,9 +19,9 @@ namespace stridec::schedule {
 // Both leave programs with sizes that depend on data as they are: a run in which such a size does not fit
 // fails, and keeps all states.
 void update_early(loop::Program& program);
-// The same for targets that run launches at the same time, which updates at the end of a step share better: moves
-// only launches that read much more than they write, such as the sums of a bias's gradient, unless the
-// gradients alone set the peak of memory.
+// For targets that run launches at the same time. There, updates at the end of a step run side by side, which
+// is faster. So this moves only launches that read much more than they write, such as the sums of a bias's
+// gradient. If moving all updates lowers the peak of memory by a tenth or more, it moves all.
 void free_early(loop::Program& program);
 
 }  // namespace stridec::schedule
