@@ -18,6 +18,7 @@
 #include "compiler/extend/draw_values.h"
 #include "compiler/extend/evaluate.h"
 #include "compiler/extend/rewrite.h"
+#include "compiler/extend/show_values.h"
 #include "compiler/extend/tolerance.h"
 #include "compiler/graph/text.h"
 #include "compiler/loop/analysis.h"
@@ -454,30 +455,6 @@ class Checker {
                          match.shape.empty() ? std::string() : cat(" at ", place(match, at))));
     verdict_.notes.push_back(cat("match       = ", shown(match)));
     verdict_.notes.push_back(cat("replacement = ", shown(yield)));
-  }
-  static std::string number(const HostTensor& tensor, int64_t i) {
-    if (!is_float(tensor.dtype)) {
-      const int64_t value = read_integer(tensor.dtype, tensor.bytes.data() + i * byte_size(tensor.dtype));
-      return is_signed(tensor.dtype) ? cat(value) : cat(static_cast<uint64_t>(value));
-    }
-    if (std::isnan(loop::get_number(tensor, i))) return "nan";
-    std::ostringstream out;
-    out.precision(tensor.dtype == DType::kF64 ? 17 : 9);
-    out << loop::get_number(tensor, i);
-    return out.str();
-  }
-  static std::string place(const HostTensor& tensor, int64_t i) {
-    std::vector<std::string> index(tensor.shape.size());
-    for (size_t d = tensor.shape.size(); d-- > 0; i /= tensor.shape[d]) index[d] = cat(i % tensor.shape[d]);
-    return cat("[", join(index, ", "), "]");
-  }
-  static std::string shown(const HostTensor& tensor) {
-    constexpr int64_t kMost = 12;
-    std::string out = cat(stridec::name(tensor.dtype), "[",
-                          join(tensor.shape, ", ", [](int64_t d) { return cat(d); }), "] [");
-    const int64_t count = loop::element_count(tensor);
-    for (int64_t i = 0; i < std::min(count, kMost); ++i) out += cat(i ? ", " : "", number(tensor, i));
-    return out + (count > kMost ? ", ...]" : "]");
   }
   bool refuse(const Instance& instance, std::string problem) {
     verdict_.problem = std::move(problem);
