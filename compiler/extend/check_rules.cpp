@@ -49,6 +49,7 @@ struct Instance {
   std::vector<size_t> alias;                            // by variable: the one whose value it is
   std::vector<HostTensor> values;                       // by variable
   std::map<std::string, Attr, std::less<>> attributes;  // that were drawn
+  bool extreme = false;                                 // the values of other than constants
 };
 
 struct Built {
@@ -153,6 +154,9 @@ class Checker {
     };
     if (rule_.check.kind == Check::Kind::kClose && std::ranges::any_of(instance.types, is_empty))
       values = Values::kPlain;
+    // What is added to a constant that large disappears, on the side that adds it.
+    if (constants && is_extreme(values)) values = Values::kLarge;
+    instance.extreme = is_extreme(values);
     instance.values.resize(rule_.variables.size());
     for (size_t v = 0; v < rule_.variables.size(); ++v) {
       const Variable& variable = rule_.variables[v];
@@ -164,7 +168,20 @@ class Checker {
         if (instance.types[u] == instance.types[v] && rule_.variables[u].constant == constants &&
             draws_.chance(0.1))
           instance.values[v] = nearly_equal(instance.values[u]);
+      if (instance.extreme && has_one_operand() && draws_.chance(0.3))
+        instance.values[v] = negated(std::move(instance.values[v]));
     }
+  }
+
+  // Sides that associate sums of several operands differently overflow differently, unless all are positive.
+  bool has_one_operand() const {
+    return std::ranges::count(rule_.variables, false, &Variable::constant) == 1;
+  }
+
+  static HostTensor negated(HostTensor tensor) {
+    for (int64_t i = 0; i < loop::element_count(tensor) && is_float(tensor.dtype); ++i)
+      loop::set_number(tensor, i, -loop::get_number(tensor, i));
+    return tensor;
   }
 
   // Each number at the limits of the type in turn, in a part of the instances: a rule that only fails there
@@ -355,11 +372,13 @@ class Checker {
       }
       const double a = loop::get_number(match, i), b = loop::get_number(yield, i);
       const bool finite = std::isfinite(a) && std::isfinite(b);
+      if (instance.extreme && is_at_overflow(match.dtype, a, b)) continue;
       // With an assumed range a narrow type may overflow where the exact result does not.
       if (!finite && !(rule_.check.range && std::isfinite(b))) return i;
+      if (instance.extreme && underflows(instance, result, match, yield, i)) return i;
       if (is_near(a, b, rule_.check.relative, rule_.check.absolute)) continue;
       if (!reference) reference = exact(instance, result, match.dtype);
-      if (!reference || !within_noise(match.dtype, a, b, *reference, i)) return i;
+      if (!reference || !within_noise(instance, match.dtype, a, b, *reference, i)) return i;
     }
     return -1;
   }
@@ -374,6 +393,44 @@ class Checker {
     if (std::memcmp(x.bytes.data() + at, y.bytes.data() + at, width) == 0) return true;
     return is_float(x.dtype) && std::isnan(loop::get_number(x, i)) && std::isnan(loop::get_number(y, i));
   }
+  // Whether rounding decides which of the two is infinite.
+  bool is_at_overflow(DType dtype, double a, double b) const {
+    const double finite = std::isfinite(a) ? a : b, other = std::isfinite(a) ? b : a;
+    return std::isinf(other) && finite * other > 0 &&
+           std::abs(finite) * (1 + rule_.check.relative + 8 * unit_of(dtype)) > largest_finite(dtype);
+  }
+  // Whether one side is zero for want of small exponents alone, where the other is a normal number. The
+  // absolute tolerance is for zeros that cancellation leads to.
+  bool underflows(const Instance& instance, size_t result, const HostTensor& match, const HostTensor& yield,
+                  int64_t i) {
+    const double a = loop::get_number(match, i), b = loop::get_number(yield, i);
+    const FloatFormat& format = format_of(match.dtype);
+    if ((a == 0) == (b == 0) || std::abs(a + b) < std::ldexp(1.0, format.least + format.bits - 1))
+      return false;
+    try {
+      return loop::get_number(with_more_exponents(instance, result, match.dtype, a == 0), i) != 0;
+    } catch (const Error&) {  // it has no form in the other type
+      return false;
+    }
+  }
+  // A side in a type that has the exponents of products of such values and at most as many digits, so that
+  // what cancels does so here too. Of double precision, at values whose exponents are an eighth.
+  HostTensor with_more_exponents(const Instance& instance, size_t result, DType dtype, bool match) {
+    const DType wide = dtype == DType::kF16 ? DType::kBF16 : DType::kF64;
+    Built built;
+    build(instance, built, false, wide);
+    Builder builder(built.graph, ops::shape_table());
+    builder.output("y", (match ? built.match : replacement_of(builder, rule_, built.bindings))[result]);
+    std::vector<HostTensor> inputs = inputs_of(instance);
+    for (HostTensor& input : inputs) {
+      if (!is_float(input.dtype)) continue;
+      input = converted(input, wide);
+      for (int64_t i = 0; i < loop::element_count(input) && dtype == wide; ++i)
+        if (const double number = loop::get_number(input, i); number != 0)
+          loop::set_number(input, i, std::copysign(std::pow(std::abs(number), 0.125), number));
+    }
+    return loop::interpret(ops::lower(built.graph), inputs)[0];
+  }
   // The match in double precision, and how far it moves if the inputs move by their rounding errors.
   struct Exact {
     HostTensor value;
@@ -387,15 +444,24 @@ class Checker {
       default: return 0x1p-23;
     }
   }
-  bool within_noise(DType dtype, double match, double yield, const Exact& reference, int64_t i) const {
+  bool within_noise(const Instance& instance, DType dtype, double match, double yield, const Exact& reference,
+                    int64_t i) const {
     const double exact = loop::get_number(reference.value, i), unit = unit_of(dtype);
     const double least = dtype == DType::kF16 ? 0x1p-14 : 0x1p-120;
     if (!std::isfinite(exact)) return false;
     // A match that overflows says nothing about how much error rounding explains.
     const double error = std::isfinite(match) ? std::abs(match - exact) : 0;
-    return std::abs(yield - exact) <= rule_.check.absolute +
+    return std::abs(yield - exact) <= absorbed(instance, unit) + rule_.check.absolute +
                                           (rule_.check.relative + 8 * unit) * std::abs(exact) + 4 * error +
                                           8 * unit * least + 4 * reference.noise[static_cast<size_t>(i)];
+  }
+  // What disappears if it is added to an extreme value, in double precision too.
+  static double absorbed(const Instance& instance, double unit) {
+    double largest = 0;
+    for (const HostTensor& value : instance.values)
+      for (int64_t i = 0; i < loop::element_count(value) && instance.extreme; ++i)
+        largest = std::max(largest, std::abs(loop::get_number(value, i)));
+    return unit * largest;
   }
   std::optional<Exact> exact(const Instance& instance, size_t result, DType dtype) {
     try {

@@ -17,14 +17,21 @@ bool is_exact(const Check& check) {
 }
 
 // How many elements of a tensor are unusual, and of which sign these are: 0 for both. Reductions differ
-// only where all elements are, or all of one sign.
+// only where all elements are, or all of one sign. The scale of extreme values is one for a tensor.
 struct Mix {
+  enum class Scale { kPlain, kTiny, kLarge, kNearLargest };
   double share = 1;
   int sign = 0;
+  Scale scale = Scale::kPlain;
 };
 
-Mix draw_mix(Draws& d) {
-  return {.share = d.any_of<double>({0.3, 0.6, 1, 1}), .sign = d.any_of<int>({0, 0, 0, 1, -1})};
+Mix draw_mix(Draws& d, Values values) {
+  using Scale = Mix::Scale;
+  Mix mix{.share = d.any_of<double>({0.3, 0.6, 1, 1}), .sign = d.any_of<int>({0, 0, 0, 1, -1})};
+  if (values == Values::kNearLargest) mix.scale = d.chance(0.75) ? Scale::kNearLargest : Scale::kPlain;
+  if (values == Values::kExtreme)
+    mix.scale = d.any_of<Scale>({Scale::kLarge, Scale::kLarge, Scale::kTiny, Scale::kTiny, Scale::kPlain});
+  return mix;
 }
 
 double with_sign(Draws& d, double magnitude, const Mix& mix) {
@@ -60,6 +67,19 @@ double draw_near_half(Draws& d, DType dtype) {
   const int bits = format_of(dtype).bits;
   const double number = static_cast<double>(d.below(65) - 32) * 0.5;
   return number * (1 + static_cast<double>(d.below(3) - 1) * std::ldexp(1.0, 1 - bits));
+}
+
+// Positive. Tiny and large numbers are so far from 1 that their sum with 1 is one of the two, except in f16.
+double draw_extreme(Draws& d, DType dtype, const Mix& mix) {
+  const double most = largest_finite(dtype);
+  const FloatFormat& format = format_of(dtype);
+  switch (mix.scale) {
+    case Mix::Scale::kPlain: return std::abs(d.normal()) + 0.25;
+    case Mix::Scale::kTiny: return std::exp2(d.between(format.least, 0.5 * format.least));
+    case Mix::Scale::kLarge: return std::exp2(d.between(0.25, 1) * std::log2(most));
+    case Mix::Scale::kNearLargest: break;
+  }
+  return most * d.between(0.5, 1);
 }
 
 double draw_in_range(Draws& d, const Check& check, Values values, const Mix& mix) {
@@ -99,6 +119,8 @@ double draw_float(Draws& d, DType dtype, const Check& check, Values values, cons
     case Values::kSpecial:
       if (d.chance(mix.share)) return draw_edge(d, dtype, check.finite);
       break;
+    case Values::kNearLargest:
+    case Values::kExtreme: return draw_extreme(d, dtype, mix);
   }
   return small_number(d);
 }
@@ -126,9 +148,12 @@ std::vector<Values> kinds_of_values(const Check& check) {
     if (check.finite) return {Values::kPlain, Values::kSpecial, Values::kLarge};
     return {Values::kPlain, Values::kSpecial, Values::kLarge, Values::kNan};
   }
-  if (check.finite) return {Values::kPlain, Values::kLarge};
-  return {Values::kPlain, Values::kLarge, Values::kNan, Values::kPositiveInfinity};
+  if (check.finite) return {Values::kPlain, Values::kLarge, Values::kNearLargest, Values::kExtreme};
+  return {Values::kPlain,       Values::kLarge,  Values::kNan, Values::kPositiveInfinity,
+          Values::kNearLargest, Values::kExtreme};
 }
+
+bool is_extreme(Values values) { return values == Values::kNearLargest || values == Values::kExtreme; }
 
 loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& check, Values values,
                              bool constant, const std::vector<FloatFormat>& formats) {
@@ -140,7 +165,7 @@ loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& che
   static const std::vector<double> kConstants = {0, 0, 0, 0, -0.0, 1, 1, 2, 0.5, 4, -1, 0.25, 3, -2, 8};
   const bool one = constant && d.chance(0.6);
   const double number = d.any_of(kConstants);
-  const Mix mix = draw_mix(d);
+  const Mix mix = draw_mix(d, values);
   const bool ties = is_exact(check) && !check.range && !formats.empty() && !one &&
                     (values == Values::kLarge || values == Values::kSpecial);
   for (int64_t i = 0; i < loop::element_count(tensor); ++i) {

@@ -12,8 +12,13 @@
 namespace stridec::extend {
 
 // What the values of an instance are like. kSpecial: zeros of both signs, infinities, NaN, the largest and
-// the smallest numbers; those that are finite, if the rule assumes so.
-enum class Values { kPlain, kLarge, kNan, kPositiveInfinity, kSpecial };
+// the smallest numbers; those that are finite, if the rule assumes so. kNearLargest and kExtreme are finite
+// and positive, so that sums of them overflow however they are associated: tensors near the largest number or
+// plain ones, and tensors of large, of tiny or of plain numbers.
+enum class Values { kPlain, kLarge, kNan, kPositiveInfinity, kSpecial, kNearLargest, kExtreme };
+
+// Whether intermediate results overflow or underflow for most such values.
+bool is_extreme(Values values);
 
 std::vector<Values> kinds_of_values(const Check& check);
 
