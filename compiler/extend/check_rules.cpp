@@ -36,6 +36,7 @@ using loop::HostTensor;
 constexpr int kMostAttempts = 12000;
 constexpr int kEnoughAttempts = 4000;  // if some instances were compared
 constexpr int kEnoughInstances = 16;
+constexpr size_t kUsualKinds = 4;  // of values, for which the instances that are asked for are enough
 constexpr int kDrawsOfTypes = 12, kDrawsOfAttributes = 3;
 // Values are drawn anew for one graph until so many elements were compared, or so many times.
 constexpr int64_t kEnoughElements = 256, kMostDrawsOfValues = 8;
@@ -72,8 +73,9 @@ class Checker {
   Verdict run() {
     std::string why;
     bool shaped = false;
-    // A cast loses information for few of the types and values.
-    const int wanted = formats_.empty() ? how_.instances : 2 * how_.instances;
+    // A cast loses information for few of the types and values, and each kind of values needs some instances.
+    const bool many = !formats_.empty() || kinds_of_values(rule_.check).size() > kUsualKinds;
+    const int wanted = many ? 2 * how_.instances : how_.instances;
     for (int attempt = 0; attempt < kMostAttempts && verdict_.instances < wanted; ++attempt) {
       if (attempt > kEnoughAttempts && verdict_.instances >= kEnoughInstances) break;
       Built built;

@@ -166,6 +166,8 @@ def check_errors(work, run, says, expect):
     head = "(const float* x, float* y, int64_t n, int64_t d)"
     found = {
         "reads behind": (kernel(f"void f{head} {{ {loop} y[0] += x[n * d]; }}"), "just past the end of input 'x' f32["),
+        "reads far behind": (kernel(f"void f{head} {{ {loop} if (n * d) y[0] += x[n * d + 100000]; }}"), "400000 bytes past the end of input 'x' f32["),
+        "reads far before": (kernel(f"void f{head} {{ {loop} if (n * d) y[0] += x[-100000]; }}"), "400000 bytes before the start of input 'x' f32["),
         "writes behind": (kernel(f"void f{head} {{ {loop} y[n * d + 1] = 1; }}"), "4 bytes past the end of output 'y' f32["),
         "writes before": (kernel(f"void f{head} {{ {loop} y[-1] = 1; }}"), "reads or writes 4 bytes before the start of output 'y'"),
         "writes an input": (kernel(f"void f{head} {{ {loop} if (n * d) ((float*)x)[0] = 1; }}"), "writes to input 'x'"),

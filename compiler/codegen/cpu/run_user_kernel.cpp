@@ -74,14 +74,18 @@ size_t page() {
   return bytes;
 }
 
+// What a wrong index reaches is mostly nearer than this: another tensor behind a small guard would be taken for
+// the kernel's own memory. Pages without access cost addresses alone.
+constexpr size_t kGuardBytes = size_t{64} << 20;
+
 // Memory that the child shares with this process, between pages without access.
 class Guarded {
  public:
   Guarded(size_t bytes, bool at_start) : bytes_(bytes) {
     const size_t inner = (bytes + page() - 1) / page() * page();
-    guard_ = 16 * page();
+    guard_ = kGuardBytes / page() * page();
     mapped_ = inner + 2 * guard_;
-    void* memory = mmap(nullptr, mapped_, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, mapped_, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED ||
         (inner > 0 && mprotect(static_cast<char*>(memory) + guard_, inner, PROT_READ | PROT_WRITE) != 0))
       fail(ErrorKind::kOverBudget, "out-of-memory", cat("memory ran out: a tensor takes ", bytes, " bytes"));
