@@ -180,12 +180,6 @@ class Checker {
     return std::ranges::count(rule_.variables, false, &Variable::constant) == 1;
   }
 
-  static HostTensor negated(HostTensor tensor) {
-    for (int64_t i = 0; i < loop::element_count(tensor) && is_float(tensor.dtype); ++i)
-      loop::set_number(tensor, i, -loop::get_number(tensor, i));
-    return tensor;
-  }
-
   // Each number at the limits of the type in turn, in a part of the instances: a rule that only fails there
   // passes all others.
   void draw_limit(const Variable& variable, HostTensor& value) {

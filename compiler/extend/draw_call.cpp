@@ -5,7 +5,6 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/extend/draw_values.h"
 #include "compiler/extend/evaluate.h"
 #include "compiler/extend/run_reference.h"
 #include "compiler/ops/op_table.h"
@@ -70,13 +69,21 @@ sym::Expr size_of(const Term& term, const Attr& size) {
   return *e;
 }
 
+std::vector<int64_t> sizes_of(const UserOperator& op, const CallKind& kind) {
+  if (!kind.large)
+    return kind.round < 8 ? std::vector<int64_t>{2, 4, 6} : std::vector<int64_t>{0, 1, 2, 3, 4, 8};
+  // By the rank of the largest input: their product is above 10000. Kernels in blocks want multiples of 16.
+  constexpr int64_t kSizes[] = {12289, 111, 23, 11, 7};
+  size_t rank = 1;
+  for (const DeclaredTensor& input : op.inputs) rank = std::max(rank, input.shape.size());
+  const int64_t size = kSizes[std::min(rank, std::size(kSizes)) - 1];
+  return {size, size, size + 1, (size / 16 + 1) * 16};
+}
+
 class CallDraw {
  public:
-  CallDraw(Draws& draws, const UserOperator& op, const CallConditions& conditions, int round)
-      : draws_(draws),
-        op_(op),
-        conditions_(conditions),
-        sizes_(round < 8 ? std::vector<int64_t>{2, 4, 6} : std::vector<int64_t>{0, 1, 2, 3, 4, 8}) {
+  CallDraw(Draws& draws, const UserOperator& op, const CallConditions& conditions, const CallKind& kind)
+      : draws_(draws), op_(op), conditions_(conditions), values_(kind.values), sizes_(sizes_of(op, kind)) {
     for (const Requirement& each : op.require) hints_.add(each.condition);
     for (const Term& each : conditions.where) hints_.add(each);
   }
@@ -88,9 +95,7 @@ class CallDraw {
         draw_types();
         if (!meets_conditions(why)) continue;
         for (size_t t = 0; t < drawn_.types.size(); ++t)
-          drawn_.inputs.push_back(known_[t]
-                                      ? std::move(*known_[t])
-                                      : draw_tensor(draws_, drawn_.types[t], {}, Values::kPlain, false));
+          drawn_.inputs.push_back(known_[t] ? std::move(*known_[t]) : draw_input(drawn_.types[t]));
         return std::move(drawn_);
       } catch (const Error& error) {
         const ErrorKind kind = error.diagnostic.kind;
@@ -101,6 +106,14 @@ class CallDraw {
   }
 
  private:
+  // Integers stay small: they may be indices, and sums of large ones wrap in one type and not in another.
+  loop::HostTensor draw_input(const graph::Type& type) {
+    const Check check = op_.reference ? op_.reference->inputs : Check{};
+    const Values values = is_float(type.dtype) ? values_ : Values::kPlain;
+    loop::HostTensor drawn = draw_tensor(draws_, type, check, values, false);
+    return values == Values::kPositiveInfinity && draws_.chance(0.5) ? negated(std::move(drawn)) : drawn;
+  }
+
   int64_t draw_size(const std::string& name) {
     if (const auto others = hints_.names.find(name); others != hints_.names.end() && draws_.chance(0.3))
       for (const std::string& other : others->second)
@@ -187,6 +200,7 @@ class CallDraw {
   Draws& draws_;
   const UserOperator& op_;
   const CallConditions& conditions_;
+  const Values values_;
   const std::vector<int64_t> sizes_;
   Hints hints_;
   Bindings bindings_;
@@ -209,8 +223,8 @@ void check_extents(const graph::Type& type) {
 }
 
 std::optional<DrawnCall> draw_call(Draws& draws, const UserOperator& op, const CallConditions& conditions,
-                                   int round, std::string& why) {
-  return CallDraw(draws, op, conditions, round).draw(why);
+                                   const CallKind& kind, std::string& why) {
+  return CallDraw(draws, op, conditions, kind).draw(why);
 }
 
 }  // namespace stridec::extend

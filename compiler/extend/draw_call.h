@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/extend/draw_values.h"
 #include "compiler/extend/draws.h"
 #include "compiler/extend/user_operator.h"
 #include "compiler/loop/interpret.h"
@@ -23,9 +24,15 @@ inline constexpr std::string_view kTooLarge = "too-large";
 // Throws Error (kDoesNotFit, kTooLarge) if a value of the type is too large to be compared.
 void check_extents(const graph::Type& type);
 
-// Sizes of names are drawn, preferably those that conditions compare with; terms follow from them. `round`:
-// small sizes first. nullopt: `why` says which condition is not met.
+struct CallKind {
+  int round = 0;                   // small sizes first
+  Values values = Values::kPlain;  // of inputs that are floats
+  bool large = false;              // tensors of some ten thousand elements, where the sizes are free
+};
+
+// Sizes of names are drawn, preferably those that conditions compare with; terms follow from them. nullopt:
+// `why` says which condition is not met.
 std::optional<DrawnCall> draw_call(Draws& draws, const UserOperator& op, const CallConditions& conditions,
-                                   int round, std::string& why);
+                                   const CallKind& kind, std::string& why);
 
 }  // namespace stridec::extend

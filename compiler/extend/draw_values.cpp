@@ -121,6 +121,9 @@ double draw_float(Draws& d, DType dtype, const Check& check, Values values, cons
       break;
     case Values::kNearLargest:
     case Values::kExtreme: return draw_extreme(d, dtype, mix);
+    case Values::kSquarable:
+      if (d.chance(mix.share)) return with_sign(d, std::exp2(d.between(0, 0.4) * std::log2(most)), mix);
+      break;
   }
   return small_number(d);
 }
@@ -151,6 +154,12 @@ std::vector<Values> kinds_of_values(const Check& check) {
   if (check.finite) return {Values::kPlain, Values::kLarge, Values::kNearLargest, Values::kExtreme};
   return {Values::kPlain,       Values::kLarge,  Values::kNan, Values::kPositiveInfinity,
           Values::kNearLargest, Values::kExtreme};
+}
+
+std::vector<Values> unusual_inputs(const Check& check) {
+  if (check.range) return {Values::kLarge};
+  if (check.finite) return {Values::kLarge, Values::kSquarable};
+  return {Values::kLarge, Values::kNan, Values::kPositiveInfinity, Values::kSquarable};
 }
 
 bool is_extreme(Values values) { return values == Values::kNearLargest || values == Values::kExtreme; }
@@ -219,6 +228,12 @@ std::vector<double> limits_of(DType dtype) {
   const FloatFormat& format = format_of(dtype);
   return {std::ldexp(1.0, format.least), std::ldexp(1.0, format.most),
           std::ldexp(1.0, format.least + format.bits - 1), std::ldexp(1.0, format.least + format.bits - 2)};
+}
+
+loop::HostTensor negated(loop::HostTensor tensor) {
+  for (int64_t i = 0; i < loop::element_count(tensor) && is_float(tensor.dtype); ++i)
+    loop::set_number(tensor, i, -loop::get_number(tensor, i));
+  return tensor;
 }
 
 loop::HostTensor filled(loop::HostTensor tensor, double number) {

@@ -14,13 +14,16 @@ namespace stridec::extend {
 // What the values of an instance are like. kSpecial: zeros of both signs, infinities, NaN, the largest and
 // the smallest numbers; those that are finite, if the rule assumes so. kNearLargest and kExtreme are finite
 // and positive, so that sums of them overflow however they are associated: tensors near the largest number or
-// plain ones, and tensors of large, of tiny or of plain numbers.
-enum class Values { kPlain, kLarge, kNan, kPositiveInfinity, kSpecial, kNearLargest, kExtreme };
+// plain ones, and tensors of large, of tiny or of plain numbers. Sums of squares of kSquarable do not
+// overflow.
+enum class Values { kPlain, kLarge, kNan, kPositiveInfinity, kSpecial, kNearLargest, kExtreme, kSquarable };
 
 // Whether intermediate results overflow or underflow for most such values.
 bool is_extreme(Values values);
 
 std::vector<Values> kinds_of_values(const Check& check);
+// Other than kPlain, for inputs of operators: what a body and its reference have to agree on.
+std::vector<Values> unusual_inputs(const Check& check);
 
 // `formats`: where a rule rounds to them, numbers next to their ties are drawn too.
 loop::HostTensor draw_tensor(Draws& draws, const graph::Type& type, const Check& check, Values values,
@@ -34,5 +37,6 @@ bool bounds_contents(const Rule& rule, const std::string& constant);
 std::vector<double> limits_of(DType dtype);
 // The tensor with this number in all elements.
 loop::HostTensor filled(loop::HostTensor tensor, double number);
+loop::HostTensor negated(loop::HostTensor tensor);  // of floats; others stay
 
 }  // namespace stridec::extend

@@ -27,9 +27,10 @@ Json as_operator(const JsonPlace& at) {
   Json json = at.value();
   json["domain"] = "kernels";
   json["reference"] = {{"formula", at.at("computes").value()}};
-  for (const char* member : {"relative", "absolute", "ulp"})
+  for (const char* member : {"relative", "absolute", "ulp", "assume"})
     if (const auto given = at.find(member)) json["reference"][member] = given->value();
-  for (const char* member : {"computes", "where", "cpu", "relative", "absolute", "ulp"}) json.erase(member);
+  for (const char* member : {"computes", "where", "cpu", "relative", "absolute", "ulp", "assume"})
+    json.erase(member);
   for (Json& input : json["inputs"])
     if (input.is_object()) input.erase("const");
   return json;
@@ -84,7 +85,7 @@ Side pattern_of(const UserOperator& op, const JsonPlace& computes) {
 
 OwnKernel parse_kernel(const JsonPlace& at) {
   at.allow({"name", "description", "types", "inputs", "outputs", "attributes", "require", "body", "cost",
-            "computes", "where", "cpu", "relative", "absolute", "ulp"});
+            "computes", "where", "cpu", "relative", "absolute", "ulp", "assume"});
   const JsonPlace computes = at.at("computes");
   if (!at.at("body").find("kernel")) at.at("body").fail("the body must be a kernel");
   if (!at.at("body").at("kernel").find("c"))

@@ -232,7 +232,7 @@ class OperatorParser {
   }
 
   OperatorReference reference(const JsonPlace& at) {
-    at.allow({"formula", "point", "nest", "relative", "absolute", "ulp"});
+    at.allow({"formula", "point", "nest", "relative", "absolute", "ulp", "assume"});
     OperatorReference made;
     if (const auto number = at.find("relative")) made.relative = made.absolute = tolerance(*number);
     if (const auto number = at.find("absolute")) made.absolute = tolerance(*number);
@@ -242,8 +242,21 @@ class OperatorParser {
       made.ulps = number->integer();
       if (*made.ulps < 0) number->fail("a number of units in the last place cannot be negative");
     }
+    if (const auto inputs = at.find("assume")) assume(*inputs, made.inputs);
     made.body = body(at);
     return made;
+  }
+
+  static void assume(const JsonPlace& at, Check& inputs) {
+    if (!at.value().is_array()) {
+      if (at.text() != "finite") at.fail("expected \"finite\", or the least and the largest number");
+      inputs.finite = true;
+      return;
+    }
+    const std::vector<JsonPlace> ends = at.items();
+    if (ends.size() != 2 || !(ends[0].number() < ends[1].number()))
+      at.fail("a range must have two numbers, the least one first");
+    inputs.range = {ends[0].number(), ends[1].number()};
   }
 
   OperatorBody body(const JsonPlace& at) {

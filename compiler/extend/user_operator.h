@@ -98,7 +98,8 @@ struct OperatorBody {
 struct OperatorReference {
   OperatorBody body;
   double relative = 1e-5, absolute = 1e-5;
-  std::optional<int64_t> ulps;  // units in the last place, in place of both
+  std::optional<int64_t> ulps;                   // units in the last place, in place of both
+  Check inputs = {.kind = Check::Kind::kClose};  // what they are assumed to be: finite, or in a range
 };
 
 struct UserOperator;

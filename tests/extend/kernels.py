@@ -193,6 +193,19 @@ def check_errors(work, run, says, expect):
     says("a right kernel passes", ["check", model, "--ops", file, "--check-ops"], 0)
     file.write_text(json.dumps(one(kernel(GOOD), reference={"formula": "y = x * 3"})))
     says("a kernel that differs", ["check", model, "--ops", file], 4, "output 'y' differs from the reference")
+    unusual = {  # right on small numbers and sizes
+        "loses NaN": ("y[i] = x[i] > 0 ? x[i] : 0;", "relu(x)", "nan at element"),
+        "overflows": ("y[i] = logf(1 + expf(x[i]));", "softplus(x)", ": inf and "),
+        "clips": ("y[i] = x[i] > 100 ? 100 : x[i];", "x * 1", ": 100 and "),
+        "stops": ("y[i] = i > 4096 ? 0 : x[i];", "x * 1", "at element 4097"),
+    }
+    for name, (statement, reference, sentence) in unusual.items():
+        body = kernel(f"void f{head} {{ for (int64_t i = 0; i < n * d; ++i) {{ {statement} }} }}")
+        file.write_text(json.dumps(one(body, reference={"formula": f"y = {reference}"})))
+        says(f"a kernel that {name}", ["check", model, "--ops", file], 4, "output 'y' differs from the reference", sentence)
+        if name != "stops":
+            file.write_text(json.dumps(one(body, reference={"formula": f"y = {reference}", "assume": [-50, 50]})))
+            says(f"a kernel that {name} elsewhere", ["check", model, "--ops", file, "--check-ops"], 0)
     # A run that fails says so.
     fails = "int f(const float* x, float* y, int64_t n, int64_t d) { for (int64_t i = 0; i < n * d; ++i) y[i] = x[i]; return x[0] < 0 ? 3 : 0; }"
     file.write_text(json.dumps(one(kernel(fails))))
@@ -263,9 +276,9 @@ def check_rest(work, run, says, expect):
     graph = work / "kernel.stridec-graph"
     says("the graph", ["inspect", model, "--ops", file, "--write-graph", graph], 0)
     says("a graph brings no kernel", ["check", graph], 3, "no file of --ops declares the kernel 'user.acme..Op.")
-    # Verify compares with the reference: a kernel that is wrong for large inputs alone, which drawn inputs are not.
+    # Verify compares with the reference: a kernel that is wrong for large inputs alone, which its declaration leaves out.
     wrong = "void f(const float* x, float* y, int64_t n, int64_t d) { for (int64_t i = 0; i < n * d; ++i) y[i] = x[i] > 90 ? 0 : x[i] * 2; }"
-    file.write_text(json.dumps(one(kernel(wrong), reference={"formula": "y = x * 2"})))
+    file.write_text(json.dumps(one(kernel(wrong), reference={"formula": "y = x * 2", "assume": [-90, 90]})))
     says("compiles", ["compile", model, "-o", work / "wrong.so", "--ops", file], 0)
     np.save(work / "x.npy", np.full((2, 8), 100, np.float32))
     says("verify compares with the reference", ["verify", model, work / "wrong.so", "--ops", file, "--input", f"x={work / 'x.npy'}"], 8, "custom")

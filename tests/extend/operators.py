@@ -468,7 +468,7 @@ def check_reference(work, run, says, expect):
                  {"nest": "float f(int i, int j, const float x[n][d], int d) { float s = 0; for (int k = 0; k < d; ++k) s += x[i][k]; return x[i][j] + s; }"}, 0, ""),
         "near": ({"formula": "y = x * 1.001"}, {"formula": "y = x", "relative": 0.01}, 0, ""),
         "far": ({"formula": "y = x * 1.001"}, {"formula": "y = x"}, 4, "reference.json#/operators/0: acme::Op: output 'y' differs from the reference"),
-        "zero size": ({"formula": "y = x + reduce_max(x, dims = [0, 1]) * 0"}, {"formula": "y = x", "absolute": 1}, 0, ""),
+        "zero size": ({"formula": "y = x + reduce_max(x, dims = [0, 1]) * 0"}, {"formula": "y = x", "absolute": 1, "assume": "finite"}, 0, ""),
         "bad": ({"formula": "y = x"}, {"formula": "y = q"}, 3, "/operators/0/reference/formula:1:5: 'q' is not declared"),
         "never": ({"formula": "y = x"}, {"formula": "y = reshape(x, shape = [d + 1, n])"}, 4, "the reference does not fit where the declaration does"),
         "another shape": ({"formula": "y = x * 2"}, {"formula": "y = reduce_sum(x, dims = 0, keep = 1)"}, 4, "dim 0 of output 'y' is 1"),
@@ -483,6 +483,14 @@ def check_reference(work, run, says, expect):
                             {"formula": "y = x"}, 4, "differs from the reference"),
         "negative tolerance": ({"formula": "y = x"}, {"formula": "y = x", "relative": -1}, 3, "/reference/relative: a tolerance must be finite"),
         "negative absolute": ({"formula": "y = x"}, {"formula": "y = x", "absolute": -1e-9}, 3, "/reference/absolute: a tolerance must be finite"),
+        "range": ({"formula": "y = min(x, 100)"}, {"formula": "y = x", "assume": [-100, 100]}, 0, ""),
+        "finite": ({"formula": "y = select(x > 0, x, 0)"}, {"formula": "y = relu(x)", "assume": "finite"}, 0, ""),
+        "no NaN": ({"formula": "y = select(x > 0, x, 0)"}, {"formula": "y = relu(x)"}, 4, "nan at element"),
+        "overflow": ({"formula": "y = log(1 + exp(x))"}, {"formula": "y = softplus(x)"}, 4, ": inf and "),
+        "clipped": ({"formula": "y = min(x, 100)"}, {"formula": "y = x"}, 4, ": 100 and "),
+        "clipped far": ({"formula": "y = max(x, -1000000)"}, {"formula": "y = x", "assume": "finite"}, 4, "differs from the reference"),
+        "turned range": ({"formula": "y = x"}, {"formula": "y = x", "assume": [1, 0]}, 3, "/reference/assume: a range must have two numbers"),
+        "no range": ({"formula": "y = x"}, {"formula": "y = x", "assume": "small"}, 3, "/reference/assume: expected \"finite\""),
         "no text": ({"formula": 3}, {"formula": "y = x"}, 3, "expected a text or an array of texts"),
     }
     for name, (body, reference, code, sentence) in references.items():

@@ -108,6 +108,11 @@ def check(work, run, says, expect):
         "crashes when large": (gemm(replaced("float s = 0;", "float s = 0; if (k > 20) *(volatile int*)8 = 1;")), "failed", "signal 11"),
         "aborts when large": (gemm(replaced("float s = 0;", "float s = 0; if (k > 20) __builtin_trap();")), "failed", "signal"),
     }
+    loses = "  for (int64_t i = 0; i < count; ++i) y[i] = x[i] != x[i] ? 0 : tanhf(x[i]) / (1 + expf(-(float)x[i]));"
+    text = [*CHAIN["body"]["kernel"]["c"][:3], loses, "}"]
+    declare({**CHAIN, "body": {"kernel": {"c": text}}})
+    row = choices()["chain"]
+    expect("loses NaN: a result", row["choice"] == "wrong" and "and nan at element" in row["reason"], row)
     for name, (kernel, choice, reason) in cases.items():
         declare(kernel)
         row = choices()["gemm"]
