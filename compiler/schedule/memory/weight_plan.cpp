@@ -7,9 +7,14 @@
 #include <vector>
 
 #include "compiler/base/check.h"
+#include "compiler/base/sha256.h"
+#include "compiler/base/text.h"
 #include "compiler/loop/module_values.h"
+#include "compiler/loop/rewrite.h"
+#include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
+#include "compiler/sym/text.h"
 
 namespace stridec::schedule {
 namespace {
@@ -62,20 +67,93 @@ std::vector<BufferId> parameters_read(const Program& program) {
   return out;
 }
 
+// The only nest of the derivation that writes the parameter; none if several do.
+std::optional<loop::NestId> deriver_of(const Program& program, BufferId id) {
+  std::optional<loop::NestId> found;
+  for (loop::NestId nest : program.prepack) {
+    if (!writes(effects_of(program[nest]), id)) continue;
+    if (found) return std::nullopt;
+    found = nest;
+  }
+  return found;
+}
+
+// Describes how derived parameters are computed, so that those of two programs with equal descriptions have
+// equal bytes: the text of the nest, in which constants are named by their places and parameters by `named`.
+class Derivations {
+ public:
+  Derivations(const Program& program, const std::map<BufferId, std::string>& named) : program_(program) {
+    for (Buffer& buffer : program_.buffers)
+      if (loop::is_constant(buffer)) buffer.name = cat("constant ", sym::to_string(buffer.offset));
+    for (const auto& [id, name] : named) program_[id].name = name;
+  }
+
+  // Nothing if several nests write it, or if it depends on such a parameter.
+  std::optional<std::string> describe(BufferId id) {
+    const auto deriver = deriver_of(program_, id);
+    if (!deriver) return std::nullopt;
+    loop::Nest nest = program_[*deriver];
+    nest.name.clear();
+    nest.nodes.clear();
+    loop::renumber(nest);
+    const Effects effects = effects_of(nest);
+    std::string layouts;
+    for (BufferId read : effects.reads) {
+      if (program_[read].offset == Expr(-1) && loop::is_constant(program_[read])) return std::nullopt;
+      if (deriver_of(program_, read) && program_[read].replaceable) {
+        const auto source = describe(read);
+        if (!source) return std::nullopt;
+        program_[read].name = cat("{", *source, "}");
+      }
+      layouts += layout(read);
+    }
+    for (size_t i = 0; i < effects.writes.size(); ++i) {
+      program_[effects.writes[i]].name = cat("result ", i, effects.writes[i] == id ? ", this one" : "");
+      layouts += layout(effects.writes[i]);
+    }
+    const std::string text = cat(layouts, loop::to_string(program_, nest));
+    return sha256(text.data(), text.size());
+  }
+
+ private:
+  std::string layout(BufferId id) const {
+    const Buffer& buffer = program_[id];
+    std::string text = cat(buffer.name, " ", name(buffer.dtype));
+    for (Expr size : buffer.shape) text += cat(" ", sym::to_string(size));
+    for (Expr stride : buffer.strides) text += cat(" by ", sym::to_string(stride));
+    return cat(text, "\n");
+  }
+
+  Program program_;  // with other names of buffers
+};
+
 // Places replaceable parameters, and those derived from them, after all constants. A named parameter has one
-// place for all programs; each program has its own derived ones.
+// place for all programs, and so have those that are derived from it equally.
 void place_replaceable(std::span<Program* const> programs, int64_t& total) {
   std::map<loop::ValueKey, Expr> named;
+  std::map<std::string, Expr> derived;
   for (Program* program : programs) {
     const std::vector<loop::ValueKey> keys = loop::value_keys(*program, program->parameters);
+    std::map<BufferId, std::string> names;
     for (size_t i = 0; i < keys.size(); ++i) {
       Buffer& buffer = (*program)[program->parameters[i]];
       const auto [found, fresh] = named.try_emplace(keys[i], -1);
       if (fresh) found->second = place_bytes(buffer, total);
       buffer.offset = found->second;
+      names[program->parameters[i]] = cat("parameter ", sym::to_string(buffer.offset));
     }
-    for (BufferId id : parameters_read(*program))
-      if ((*program)[id].offset == Expr(-1)) (*program)[id].offset = place_bytes((*program)[id], total);
+    Derivations derivations(*program, names);
+    for (BufferId id : parameters_read(*program)) {
+      Buffer& buffer = (*program)[id];
+      if (buffer.offset != Expr(-1)) continue;
+      const auto how = derivations.describe(id);
+      if (const auto found = how ? derived.find(*how) : derived.end(); found != derived.end()) {
+        buffer.offset = found->second;
+        continue;
+      }
+      buffer.offset = place_bytes(buffer, total);
+      if (how) derived.emplace(*how, buffer.offset);
+    }
   }
 }
 

@@ -11,8 +11,7 @@ namespace stridec::schedule {
 // order of first use, and sets Program::weight_bytes. The programs share one section: weights with equal
 // bytes get the same place. Weights that only prepack nests read keep offset -1. Replaceable parameters
 // follow, those of one name in one place (loop/module_values.h), from Program::replaceable_begin to the end.
-// What the programs derive from them is separate even if the bytes are equal, because it may be derived
-// differently.
+// So do the parameters that the programs derive from them by equal nests.
 //
 // kByAddress is for variants of one model: weights at different addresses are equal only if they were packed
 // equally, and only packed ones are compared. kByContents compares all.
