@@ -100,6 +100,14 @@ def edge_pad(d, x):
     return d.slice(d.slice(x, 2, 1, -1), 3, 1, -1)
 
 
+def growing_pad(mode):
+    """Each step adds two columns, so that the sizes of two steps never are the same symbol."""
+    def step(d, x):
+        x = d.add("Pad", x, d.constant([0, 0, 1, 1, 0, 0, 1, 1]), mode=mode)
+        return d.slice(x, 2, 1, -1)
+    return step
+
+
 def strided_slice(d, x):
     """Every second row, twice."""
     x = d.add("Tile", x, d.constant([1, 1, 2, 1]))
@@ -203,6 +211,10 @@ CHAINS = [
     Chain("slice_pad", IMAGE, slice_pad, nightly=True),
     Chain("reflect_pad", IMAGE, reflect_pad),
     Chain("edge_pad", IMAGE, edge_pad, nightly=True),
+    Chain("growing_pad_constant", PLANE, growing_pad("constant"), nightly=True),
+    Chain("growing_pad_edge", PLANE, growing_pad("edge"), nightly=True),
+    Chain("growing_pad_reflect", PLANE, growing_pad("reflect")),
+    Chain("growing_pad_wrap", PLANE, growing_pad("wrap"), nightly=True),
     Chain("strided_slice", IMAGE, strided_slice, nightly=True),
     Chain("flip", PLANE, flip, nightly=True),
     Chain("flip_transpose", IMAGE, flip_transpose, nightly=True),
@@ -239,7 +251,7 @@ def model_of(chain, length, symbolic):
     sizes = [s if symbolic else SIZES.get(s, s) for s in chain.sizes]
     value = helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)
     graph = helper.make_graph(d.nodes, "chain", [value], [onnx.ValueInfoProto(name="y")], list(d.constants.values()))
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
 
 
 def input_of(chain, number=0, sizes=SIZES):

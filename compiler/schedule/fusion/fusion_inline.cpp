@@ -43,14 +43,6 @@ constexpr int kCopied = 8;
 // time that grows faster than the distinct nodes.
 constexpr uint64_t kMostTerms = 2000, kMostNodes = 64;
 
-// Whether the index of a fused nest is too long because fusion made it longer.
-bool grows_long(const Nest& producer, const Nest& consumer, const Nest& fused) {
-  const loop::IndexLength a = loop::longest_index(producer), b = loop::longest_index(consumer),
-                          length = loop::longest_index(fused);
-  return length.terms > std::max({kMostTerms, a.terms, b.terms}) ||
-         length.nodes > std::max({kMostNodes, a.nodes, b.nodes});
-}
-
 const Store& only_store(const Nest& nest) {
   for (const auto& stmt : nest.body)
     if (const auto* store = std::get_if<Store>(&stmt.node)) return *store;
@@ -261,7 +253,7 @@ int cost_again(const Program& program, const Nest& nest) {
 }
 
 bool refuse(std::string* reason, const char* why) {
-  *reason = why;
+  if (reason) *reason = why;
   return false;
 }
 
@@ -272,8 +264,15 @@ bool is_cheap_again(const Program& program, const Nest& nest) {
          full_loads(nest) <= 1 && !has_binds(nest);
 }
 
-bool inline_producer(const Program& program, const Nest& producer, Nest& consumer) {
-  return Inliner(program, producer, consumer).run();
+bool inline_producer(const Program& program, const Nest& producer, Nest& consumer, std::string* reason) {
+  const loop::IndexLength a = loop::longest_index(producer), b = loop::longest_index(consumer);
+  if (!Inliner(program, producer, consumer).run())
+    return refuse(reason, "a load's index does not determine the producer's point");
+  const loop::IndexLength fused = loop::longest_index(consumer);
+  if (fused.terms > std::max({kMostTerms, a.terms, b.terms}) ||
+      fused.nodes > std::max({kMostNodes, a.nodes, b.nodes}))
+    return refuse(reason, "an index would grow too long");
+  return true;
 }
 
 bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_at, std::string* reason,
@@ -330,11 +329,8 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
 
   std::vector<Nest> rewritten;
   for (int at : readers) {
-    const Nest& reader = program[std::get<Launch>(steps[at].node).nest];
-    Nest& consumer = rewritten.emplace_back(reader);
-    if (!inline_producer(program, producer, consumer))
-      return refuse(reason, "a load's index does not determine the producer's point");
-    if (grows_long(producer, reader, consumer)) return refuse(reason, "an index would grow too long");
+    Nest& consumer = rewritten.emplace_back(program[std::get<Launch>(steps[at].node).nest]);
+    if (!inline_producer(program, producer, consumer, reason)) return false;
     for (BufferId id : flow.effects(producer_at).reads)
       if (writes(flow.effects(at), id) && !overwrites_what_it_has_read(consumer, id))
         return refuse(reason, "its operand is overwritten by the consumer");

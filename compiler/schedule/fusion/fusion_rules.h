@@ -16,8 +16,10 @@ bool try_inline(loop::Program& program, loop::Steps& steps, Flow& flow, int prod
                 bool copied = false);
 
 // Within one nest: computes the result of the pointwise `producer` where it is loaded. Returns false, with
-// the nest half rewritten, if a load's index does not determine the producer's point.
-bool inline_producer(const loop::Program& program, const loop::Nest& producer, loop::Nest& consumer);
+// the nest half rewritten, if a load's index does not determine the producer's point, or if an index would
+// grow beyond a limit: one that repeats an operand multiplies its length with every producer.
+bool inline_producer(const loop::Program& program, const loop::Nest& producer, loop::Nest& consumer,
+                     std::string* reason = nullptr);
 
 // Why two nests are not merged.
 struct Refusal {

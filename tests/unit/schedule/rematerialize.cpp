@@ -2,7 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "compiler/base/text.h"
+#include "compiler/loop/build.h"
+#include "compiler/loop/index_length.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
@@ -193,4 +197,29 @@ TEST_CASE("what a contraction loads many times stays in memory") {
   rematerialize(program, nullptr);
   loop::eliminate_dead_code(program);
   CHECK(keeps(program, "t"));
+}
+
+TEST_CASE("an index that repeats an operand is not composed without a limit") {
+  // Reflected padding by one column of reflected padding: an index has its operand three times.
+  constexpr int kPads = 9;
+  const sym::Expr n = sym::var("n");
+  Pieces p("pads");
+  View v = p.input("x", {n, 50000});
+  for (int turn = 0; turn < kPads; ++turn) {
+    const View to = p.temporary(cat("t", turn), {n, 50000});
+    NestBuilder nest(p.program, cat("pad", turn));
+    const sym::Expr i = nest.dim(n), j = nest.dim(50000);
+    const sym::Expr period = sym::max(2 * n - 2, 1), m = sym::mod(i + 1, period);
+    nest.store(to, {i, j}, nest.load(v, {sym::select(sym::lt(m, n), m, period - m), j}));
+    nest.finish();
+    v = to;
+  }
+  p.output("y", v);
+  const Program after = rematerialized(p.program);
+  uint64_t longest = 0;
+  for (const Nest& nest : after.nests) longest = std::max(longest, longest_index(nest).terms);
+  CHECK(longest < 4000);
+  CHECK(!keeps(after, "t0"));  // a few pads in a row are one nest
+  CHECK(std::ranges::count_if(after.buffers, [](const Buffer& b) { return b.storage == Storage::kArena; }) <
+        kPads);
 }
