@@ -201,6 +201,12 @@ def contractions():
     case("Gemm", lambda n: [f32(n, 4), weight(4, 5), weight(5)])
     case("Gemm inner", lambda n: [f32(n, 3), f32(n, 5), weight(5)], transA=1)
     case("Einsum", lambda n: [f32(n, 3), f32(n, 2)], equation="ab,ac->bc")
+    # A dim of size 1 broadcasts, also if it is known at run time only: of an ellipsis, a batch and a sum. n = 0 is refused.
+    for equation in ("...ij,...jk->...ik", "bij,bjk->bik", "...i,...i->..."):
+        case(f"Einsum {equation} left", lambda n: [f32(n, 2, 2), f32(5, 2, 2)], equation=equation)
+        case(f"Einsum {equation} right", lambda n: [f32(5, 2, 2), f32(n, 2, 2)], equation=equation)
+    case("Einsum sum left", lambda n: [f32(2, 3, n), f32(2, 5, 4)], equation="bij,bjk->bik")
+    case("Einsum sum right", lambda n: [f32(2, 3, 5), f32(2, n, 4)], equation="bij,bjk->bik")
     case("MatMulInteger", lambda n: [ints(0, 255, n, 4, dtype=np.uint8), Weight(np.arange(20, dtype=np.int8).reshape(4, 5)), scalar(3, np.uint8)])
     case("Conv", lambda n: [f32(n, 3, 6, 6), weight(4, 3, 3, 3)], pads=[1] * 4, tolerance=1e-4)
     case("Conv 1d", lambda n: [f32(1, 2, n), weight(4, 2, 3)], pads=[2, 2], tolerance=1e-4)

@@ -138,14 +138,18 @@ Term arrange(const Labelled& x, const Labels& labels) {
   return unsqueeze(permute(x.term, order), missing);
 }
 
-// Broadcasts dims of extent 1 to the other operand's extent.
-void stretch(Labelled& x, const Labelled& other) {
-  Shape shape = x.term.shape();
-  for (size_t i = 0; i < shape.size(); ++i) {
-    const size_t at = other.labels.find(x.labels[i]);
-    if (at != Labels::npos && shape[i].is_const(1)) shape[i] = other.term.shape()[at];
+// Broadcasts the dims that both operands have, batch and summed ones. Whether a size is 1 may be known at run
+// time only.
+void stretch(Labelled& a, Labelled& b) {
+  Shape shape_a = a.term.shape(), shape_b = b.term.shape();
+  for (size_t i = 0; i < shape_a.size(); ++i) {
+    const size_t at = b.labels.find(a.labels[i]);
+    if (at == Labels::npos) continue;
+    const Shape both = broadcast(a.term.builder(), {{shape_a[i]}, {shape_b[at]}}, "einsum");
+    shape_a[i] = shape_b[at] = both[0];
   }
-  x.term = expand(x.term, shape);
+  a.term = expand(a.term, shape_a);
+  b.term = expand(b.term, shape_b);
 }
 
 Labelled contract(Labelled a, Labelled b, const Labels& needed) {
@@ -160,7 +164,6 @@ Labelled contract(Labelled a, Labelled b, const Labels& needed) {
     return {arrange(a, all) * arrange(b, all), all};
   }
   stretch(a, b);
-  stretch(b, a);
   const auto positions = [](const Labels& of, const Labels& in) {
     Dims out;
     for (char c : of) out.push_back(static_cast<int64_t>(in.find(c)));
