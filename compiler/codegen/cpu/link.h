@@ -1,4 +1,4 @@
-// LLD in process: links objects into one shared object, all in memory.
+// LLD in process: links objects into one shared object, all in memory where /proc is mounted.
 #pragma once
 
 #include <span>
