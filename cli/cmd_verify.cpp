@@ -23,6 +23,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/random_inputs.h"
+#include "cli/random_values.h"
 #include "cli/reference_operators.h"
 #include "cli/repro.h"
 #include "cli/tolerance.h"
@@ -59,6 +60,7 @@ struct Flags {
   int runs = 3;
   int64_t steps = 0;  // above 0: as many runs in a row, whose states are compared too
   bool runs_given = false;
+  uint64_t seed = 0;            // of random inputs
   std::string repro = "repro";  // a folder for what differs
   bool repro_given = false, no_repro = false;
   double tolerance = -1;  // below 0: the default of the model's types
@@ -74,11 +76,11 @@ std::vector<std::string> buffer_names(const loop::Program& program, const std::v
 
 // Inputs of one run: from files if given, otherwise random and different in every run.
 Tensors inputs_of(const loop::Program& program, const std::vector<loop::ValueRange>& ranges,
-                  const std::vector<std::string>& files, const Sizes& sizes, int run) {
+                  const std::vector<std::string>& files, const Sizes& sizes, uint64_t draw, int attempt) {
   Tensors inputs;
   for (size_t i = 0; i < files.size(); ++i) {
     if (files[i].empty()) {
-      inputs.push_back(random_input(program, i, ranges[i], sizes, i + 100 * static_cast<uint64_t>(run)));
+      inputs.push_back(random_input(program, i, ranges[i], sizes, i + 100 * draw, attempt));
       continue;
     }
     Array array = read_array(files[i], program[program.inputs[i]].dtype);
@@ -362,7 +364,6 @@ Json compared_of(const Flags& flags, const Globals& globals, const Library* libr
 Tensors expected_outputs(const Flags& flags, const loop::Program& reference,
                          const std::function<Given(int)>& draw, bool fixed, Given& inputs,
                          ProgressPrinter& progress) {
-  constexpr int kDraws = 16;
   for (int attempt = 0;; ++attempt) {
     inputs = draw(attempt);
     try {
@@ -441,9 +442,10 @@ Json verify_runs(const Comparison& c, const InputSources& from, Json compared,
     const Sizes chosen = choose_sizes(reference, from.dims, i),
                 sizes = all_given || sampled ? Sizes() : chosen;
     const auto draw = [&](int attempt) {
+      const uint64_t number = static_cast<uint64_t>(i + 1000 * attempt) + 100'000 * flags.seed;
       Given given;
       given.inputs =
-          sampled ? *from.samples : inputs_of(reference, ranges, from.files, sizes, i + 1000 * attempt);
+          sampled ? *from.samples : inputs_of(reference, ranges, from.files, sizes, number, attempt);
       given.context = context_sizes_of(reference, given.inputs, chosen);
       return given;
     };
@@ -505,7 +507,8 @@ Json verify(const Flags& flags, const Globals& globals, Origin& origin) {
                             .tolerance = tolerance.relative,
                             .files = from.files,
                             .dims = dims,
-                            .steps = flags.steps},
+                            .steps = flags.steps,
+                            .seed = flags.seed},
                            std::move(compared), origin, globals);
   const Comparison comparison{.flags = flags,
                               .globals = globals,
@@ -608,6 +611,8 @@ std::function<int()> declare_verify(CLI::App& app, const Globals& globals) {
       ->check(above_zero)
       ->type_name("NUMBER")
       ->each([flags](const std::string&) { flags->runs_given = true; });
+  app.add_option("--seed", flags->seed, "seed of the random inputs: the same number gives the same values")
+      ->type_name("NUMBER");
   app.add_option("--steps", flags->steps,
                  "compare NUMBER runs in a row of an artifact with states: the outputs and all states after "
                  "each run. Of a training these are runs of train_step, unless --function names another "

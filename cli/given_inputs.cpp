@@ -187,7 +187,7 @@ DrawnRange range_of(const nlohmann::ordered_json& input,
 }
 
 Array random_array(const ValueDeclaration& declaration, const nlohmann::ordered_json& input,
-                   const Sizes& sizes, uint64_t seed) {
+                   const Sizes& sizes, uint64_t seed, int attempt) {
   const auto size_of = [&](sym::Expr v) -> std::optional<int64_t> {
     const auto found = sizes.find(v.name());
     return found == sizes.end() ? 1 : found->second;
@@ -196,14 +196,16 @@ Array random_array(const ValueDeclaration& declaration, const nlohmann::ordered_
   array.dtype = declaration.dtype;
   for (sym::Expr dim : dims_of(declaration)) array.shape.push_back(sym::evaluate(dim, size_of).value_or(1));
   array.bytes.resize(static_cast<size_t>(array.count()) * static_cast<size_t>(byte_size(array.dtype)));
-  fill_random(array.dtype, range_of(input, size_of), seed, array.count(), array.bytes.data());
+  DrawnRange range = range_of(input, size_of);
+  range.attempt = attempt;
+  fill_random(array.dtype, range, seed, array.count(), array.bytes.data());
   return array;
 }
 
 }  // namespace
 
 GivenInputs read_inputs(const Library& library, const std::vector<std::string>& files_given, Sizes sizes,
-                        bool random, uint64_t draw) {
+                        bool random, Draw draw) {
   const auto& declared = library.inputs();
   const auto files = assign_files(files_given, names_of(declared), "input");
   std::vector<Array> arrays(declared.size());
@@ -226,21 +228,21 @@ GivenInputs read_inputs(const Library& library, const std::vector<std::string>& 
            cat("give --dim ", name, "=NUMBER"));
   const auto manifest = library.function_manifest();
   sizes = complete_sizes(library, manifest, std::move(sizes));
+  const uint64_t number = static_cast<uint64_t>(draw.attempt) + kDraws * draw.seed;
   for (size_t i = 0; i < declared.size(); ++i)
     if (files[i].empty())
-      arrays[i] = random_array(declared[i], manifest["inputs"].at(i), sizes, i + 100 * draw);
+      arrays[i] = random_array(declared[i], manifest["inputs"].at(i), sizes, i + 100 * number, draw.attempt);
   return {std::move(arrays), std::move(sizes)};
 }
 
 void with_inputs(Library& library, const std::vector<std::string>& files, const Sizes& sizes, bool random,
                  const std::function<void(GivenInputs)>& use, uint64_t seed) {
-  constexpr uint64_t kDraws = 32;
   const auto assigned = assign_files(files, names_of(library.inputs()), "input");
   const bool all_given = std::ranges::count(assigned, "") == 0;
   std::optional<Error> first;
-  for (uint64_t draw = 0; draw < kDraws; ++draw) {
+  for (int attempt = 0; attempt < kDraws; ++attempt) {
     try {
-      GivenInputs given = read_inputs(library, files, sizes, random, draw + kDraws * seed);
+      GivenInputs given = read_inputs(library, files, sizes, random, {seed, attempt});
       library.bind_context(given.sizes);
       return use(std::move(given));
     } catch (const Error& error) {

@@ -38,13 +38,18 @@ struct GivenInputs {
   std::vector<Array> arrays;
   Sizes sizes;
 };
+// Which random inputs: those of a seed, at an attempt to draw ones that fit each other (DrawnRange).
+struct Draw {
+  uint64_t seed = 0;
+  int attempt = 0;
+};
 // Reads the inputs from `name=file` flags. If `random`, draws the others from the ranges in the manifest,
 // with the same result for the same `draw`. Sizes that neither a file nor `sizes` sets are the smallest
 // supported, but at least 1 and as large as the guards require; without `random`, sizes of the context have
 // to be given. Throws Error (kUsage) for sizes that contradict each other or that the library does not have,
 // and for missing inputs.
 GivenInputs read_inputs(const Library& library, const std::vector<std::string>& files, Sizes sizes,
-                        bool random, uint64_t draw);
+                        bool random, Draw draw);
 // Binds the context and calls `use` with the inputs. Random inputs may contradict each other in ways that no
 // range of a single input describes (a reshape target). If `use` throws kDoesNotFit, inputs are drawn again
 // a few times; then the first Error is rethrown. The same `seed` gives the same values.

@@ -106,13 +106,14 @@ Sizes context_sizes_of(const loop::Program& program, const std::vector<loop::Hos
 }
 
 loop::HostTensor random_input(const loop::Program& program, size_t input, const loop::ValueRange& range,
-                              const Sizes& sizes, uint64_t seed) {
+                              const Sizes& sizes, uint64_t seed, int attempt) {
   const loop::Buffer& buffer = program[program.inputs[input]];
   std::vector<int64_t> shape;
   for (Expr dim : buffer.shape) shape.push_back(sym::evaluate(dim, lookup_in(sizes)).value_or(1));
   loop::HostTensor tensor = loop::make_tensor(buffer.dtype, shape);
-  fill_random(buffer.dtype, range_at(range.least, range.most, range.image, lookup_in(sizes)), seed,
-              loop::element_count(tensor), tensor.bytes.data());
+  DrawnRange drawn = range_at(range.least, range.most, range.image, lookup_in(sizes));
+  drawn.attempt = attempt;
+  fill_random(buffer.dtype, drawn, seed, loop::element_count(tensor), tensor.bytes.data());
   return tensor;
 }
 

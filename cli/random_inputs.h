@@ -22,8 +22,8 @@ Sizes choose_sizes(const loop::Program& program, const std::vector<frontend::Dim
 Sizes context_sizes_of(const loop::Program& program, const std::vector<loop::HostTensor>& inputs,
                        const Sizes& chosen);
 
-// Random data for input number `input`, within its range (loop::input_ranges).
+// Random data for input number `input`, within its range (loop::input_ranges). `attempt`: see DrawnRange.
 loop::HostTensor random_input(const loop::Program& program, size_t input, const loop::ValueRange& range,
-                              const Sizes& sizes, uint64_t seed);
+                              const Sizes& sizes, uint64_t seed, int attempt);
 
 }  // namespace stridec::cli

@@ -51,9 +51,10 @@ void fill_random(DType dtype, const DrawnRange& range, uint64_t seed, int64_t co
   if (range.image && dtype == DType::kU8 && fill_image(random, count, bytes)) return;
   std::normal_distribution<double> normal;
   const auto item = static_cast<size_t>(byte_size(dtype));
-  const int64_t least =
-      is_bool(dtype) ? 0 : range.least.value_or(std::min<int64_t>(0, range.most.value_or(0)));
-  const int64_t most = is_bool(dtype) ? 1 : std::max(least, range.most.value_or(std::max<int64_t>(2, least)));
+  int64_t least = is_bool(dtype) ? 0 : range.least.value_or(std::min<int64_t>(0, range.most.value_or(0)));
+  int64_t most = is_bool(dtype) ? 1 : std::max(least, range.most.value_or(std::max<int64_t>(2, least)));
+  if (const int equal = range.attempt - (kDraws - kEqualDraws); equal >= 0 && !is_bool(dtype))
+    least = most = std::clamp<int64_t>(equal, least, most);
   // 0: the whole 64-bit range
   const uint64_t span = static_cast<uint64_t>(most) - static_cast<uint64_t>(least) + 1;
   for (int64_t i = 0; i < count; ++i, bytes += item) {

@@ -11,6 +11,7 @@
 #include "cli/compare.h"
 #include "cli/npz.h"
 #include "cli/random_inputs.h"
+#include "cli/random_values.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
@@ -30,7 +31,7 @@ constexpr double kUsualRate = 1e-3;
 // whose tolerance is kNarrow or more.
 constexpr double kMoved = 1.0 / 64, kMovedNarrow = 1.0 / 16, kNarrow = 0.01;
 constexpr double kAmplified = 4;  // the allowed difference, as a multiple of what that changes
-constexpr int kDraws = 12;        // of such moves: each flips other roundings, and signs that decide a relu
+constexpr int kMoves = 12;        // of such moves: each flips other roundings, and signs that decide a relu
 constexpr double kNoise = 0.05;   // a state that changes so much by that is rounding errors alone
 
 // What one step computes: outputs, then states, in the order of the reference.
@@ -135,8 +136,9 @@ class Steps {
         loop::set_number(rate, 0, kUsualRate);
         out.push_back(std::move(rate));
       } else {
-        const uint64_t seed = i + 100 * static_cast<uint64_t>(step) + 1'000'000 * static_cast<uint64_t>(draw);
-        out.push_back(random_input(what_.reference, i, ranges_[i], sizes, seed));
+        const uint64_t seed = i + 100 * static_cast<uint64_t>(step) +
+                              1'000'000 * static_cast<uint64_t>(draw) + 100'000'000 * what_.seed;
+        out.push_back(random_input(what_.reference, i, ranges_[i], sizes, seed, draw));
       }
     }
     return out;
@@ -150,7 +152,6 @@ class Steps {
 
   // Inputs at which the interpreter finds no fault: single ranges do not say everything.
   std::pair<Tensors, StepResult> reference_step(const Sizes& sizes, int64_t step) {
-    constexpr int kDraws = 16;
     for (int draw = 0;; ++draw) {
       Tensors inputs = inputs_at(sizes, step, draw);
       try {
@@ -270,7 +271,7 @@ class Steps {
     std::vector<double> of_outputs(want.outputs.size(), what_.tolerance),
         of_states(want.states.size(), what_.tolerance);
     if (!within(got.outputs, want.outputs) || !within(got.states, want.states)) {
-      for (int draw = 0; draw < kDraws; ++draw) {
+      for (int draw = 0; draw < kMoves; ++draw) {
         const StepResult moved = interpret(inputs, moved_states(draw));
         widen(of_outputs, allowed(moved.outputs, want.outputs));
         widen(of_states, allowed_of_states(moved.states, want.states));

@@ -23,6 +23,7 @@ struct StepsToVerify {
   std::vector<std::string> files;  // of the inputs; "": random
   std::vector<frontend::DimRange> dims;
   int64_t steps;
+  uint64_t seed = 0;  // of random inputs
 };
 
 struct VerifiedSteps {

@@ -123,6 +123,12 @@ def test_seeds():
     expect(drawn("--seed", "1") == drawn("--seed", "1") != drawn("--seed", "2") != drawn(), "other seeds")
     expect("f32[1, 8] = [[" in drawn("--seed", "1"), "values")
 
+    def verified(*flags):
+        runs = json.loads(stridec(["verify", "mlp.onnx", "--runs", "1", "--format=json", *flags], 0).stdout)["runs"]
+        return runs[0]["difference"], runs[0]["mean"]
+
+    expect(verified() == verified("--seed", "0") != verified("--seed", "1"), "verify")
+
 
 def test_names_and_metadata():
     """A model is called after its file where exporters give its name to every model; text of the caller is in the manifest."""

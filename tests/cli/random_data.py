@@ -80,5 +80,12 @@ def test_random_data_is_valid():
         for given, (least, most) in ranges.items():
             range_ = inputs[given].get("range", {})
             expect((range_.get("minimum"), range_.get("maximum")) == (least, most), f"{name}: {given}: {range_}")
+    # Few sizes fit: each element 1 or the dim's size, which is beyond what is drawn.
+    shape = _n("Expand", "x s", "y")
+    onnx.save(model([shape], [value("x", ["n", 9, 8, 7]), value("s", [4], I64)], [value("y", None)]), "shape.onnx")
+    stridec("compile shape.onnx -o shape.so", 0)
+    for seed in range(3):
+        stridec(f"run shape.so --random --dim n=11 --seed {seed}", 0)
+        stridec(f"verify shape.onnx shape.so --dim n=11 --runs 1 --seed {seed}", 0)
     text = stridec("inspect made.so", 0).stdout
     expect("x  f32  [n]  0.." in text, text)
