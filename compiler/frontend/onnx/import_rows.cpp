@@ -61,7 +61,8 @@ constexpr Limit kLimits[] = {
     {"", "StringNormalizer", "upper and lower case of ASCII"},
     {"ai.onnx.ml", "CastMap", "no conversion between strings and numbers"},
     {"ai.onnx.ml", "TreeEnsembleClassifier",
-     "where one of two classes has weights, scores and labels are onnxruntime's"},
+     "where one of two classes has weights, scores and labels are onnxruntime's; where both have, the "
+     "label is that of the larger sum, and base value i is class i's; a single label is every row's"},
     {"ai.onnx.ml", "TreeEnsembleRegressor",
      "0, without base value, for a target that no reached leaf has a weight for, as in onnxruntime"},
     {"ai.onnx.ml", "ZipMap", "gives the matrix of values: column i for class label i"},

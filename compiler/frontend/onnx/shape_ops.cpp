@@ -91,6 +91,10 @@ Outputs split(Context& c) {
     if (c.version < 18)
       c.b.require(sym::eq(sizes.front() * n, x.dim(axis)),
                   cat("{0} does not divide into ", n, " equal parts"), {x.dim(axis)});
+    else
+      c.b.require(sym::ge(sizes.back(), 0),
+                  cat("{0} does not divide into ", n, " parts: all but the last are {1} long"),
+                  {x.dim(axis), sizes.front()});
   }
   if (sizes.size() != parts)
     c.does_not_fit(cat("split gives ", sizes.size(), " sizes for ", parts, " outputs"));

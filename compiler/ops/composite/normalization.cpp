@@ -25,7 +25,11 @@ Term log_softmax(Term x, const Dims& dims) {
 }
 
 Term hardmax(Term x, int64_t dim) {
-  const Term best = arg_max(x, dim);
+  // An empty row gets an element to choose; the result has none of it.
+  const sym::Expr missing = x.builder().simplify(sym::max(1 - x.dim(dim), 0));
+  Shape after(static_cast<size_t>(x.rank()), 0);
+  after[static_cast<size_t>(dim)] = missing;
+  const Term best = arg_max(missing.is_const(0) ? x : pad(x, Shape(after.size(), 0), after, 0), dim);
   const Term hit = equal(index_along(x.builder(), x.shape(), dim, DType::kI64), unsqueeze(best, {dim}));
   return cast(hit, x.dtype());
 }

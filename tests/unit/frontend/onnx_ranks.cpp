@@ -238,4 +238,9 @@ TEST_CASE("Split into equal parts: a size that does not divide is refused") {
   CHECK(has_guard(import_bytes(model(g, 13)), "does not divide into 2 equal parts"));
   g.inputs = {symbolic_input("x", {"5"})};
   CHECK(problem(import_bytes(model(g, 13))).code == "does-not-fit");
+  // Later versions make the last part shorter, which 1 in 3 parts cannot have.
+  g = {.nodes = {node("Split", {"x"}, {"y", "z", "w"}, {attribute_int("num_outputs", 3)})},
+       .inputs = {symbolic_input("x", {"b"})},
+       .outputs = {value_info("y", {-1}), value_info("z", {-1}), value_info("w", {-1})}};
+  CHECK(has_guard(import_bytes(model(g, 18)), "does not divide into 3 parts"));
 }
