@@ -10,6 +10,7 @@
 #include "compiler/graph/long_sizes.h"
 #include "compiler/graph/undo.h"
 #include "compiler/ops/control_gradient.h"
+#include "compiler/ops/fixed_input.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/op_table.h"
@@ -24,6 +25,13 @@ namespace {
 
 // ---- if --------------------------------------------------------------------------------------------------
 
+[[noreturn]] void refuse_ranks(const Builder& b, sym::Expr condition, const std::string& both) {
+  const std::string options = fixing_options(b, condition);
+  fail(ErrorKind::kUnsupported, "unsupported-rank", cat(both, "; one number of dims has to do for both"),
+       options.empty() ? "where sizes decide which branch runs, fix them: --dim name=size"
+                       : cat("an input decides which branch runs: fix its value, as in ", options));
+}
+
 Inferred if_shape(Builder& b, const Node& node) {
   STRIDEC_CHECK(node.inputs.empty() && node.regions.size() == 2);
   const sym::Expr condition = node.attributes.expr("condition");
@@ -37,9 +45,7 @@ Inferred if_shape(Builder& b, const Node& node) {
     const std::string both = cat("if: result ", i, " is ", graph::to_string(a), " in one branch and ",
                                  graph::to_string(c), " in the other");
     if (a.dtype != c.dtype) does_not_fit(both);
-    if (a.shape.size() != c.shape.size())
-      fail(ErrorKind::kUnsupported, "unsupported-rank", cat(both, "; one number of dims has to do for both"),
-           "where sizes decide which branch runs, fix them: --dim name=size");
+    if (a.shape.size() != c.shape.size()) refuse_ranks(b, condition, both);
     Type type{a.dtype, {}};
     for (size_t d = 0; d < a.shape.size(); ++d)
       type.shape.push_back(sym::select(condition, a.shape[d], c.shape[d]));
@@ -325,10 +331,12 @@ void require_branch(Builder& b, sym::Expr condition, const Declared& branch) {
   size_t next = 0;
   const std::string sizes = join(
       values, ", ", [&](sym::Expr v) { return cat(sym::escaped(sym::to_string(v)), " = {", next++, "}"); });
+  const std::string options = fixing_options(b, condition);
   b.require(chosen,
             cat("this run takes the ", branch.first ? "else_branch" : "then_branch",
                 ", which is left out: its result ", branch.result, " does not have the ", branch.rank,
-                " dims that the model declares or later nodes need (", sizes, ")"),
+                " dims that the model declares or later nodes need (", sizes, ")",
+                options.empty() ? "" : cat("; fix the input's value for it, as in ", sym::escaped(options))),
             std::move(values));
 }
 

@@ -85,7 +85,7 @@ def flags(
     dims: Optional[Mapping[str, Size]] = None,
     specialize: Optional[Mapping[str, Sequence[int]]] = None,
     shapes: Optional[Mapping[str, Union[str, Sequence[Union[str, int]]]]] = None,
-    input_values: Optional[Mapping[str, int]] = None,
+    input_values: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
     refit: Union[str, Sequence[str]] = (),
     states: Optional[Mapping[str, str]] = None,
     method: Optional[str] = None,
@@ -120,7 +120,7 @@ def flags(
     for name, shape in (shapes or {}).items():
         found += ["--shape", f"{name}={shape if isinstance(shape, str) else ','.join(map(str, shape)) or '[]'}"]
     for name, value in (input_values or {}).items():
-        found += ["--input-value", f"{name}={value}"]
+        found += ["--input-value", f"{name}={_numbers(value)}"]
     for name in [refit] if isinstance(refit, str) else refit:
         found += ["--refit", name]
     for name, output in (states or {}).items():
@@ -147,6 +147,10 @@ def size_text(size: Size) -> str:
 def _files(flag: str, files: Union[Path, Sequence[Path]]) -> List[str]:
     listed = [files] if isinstance(files, (str, os.PathLike)) else files
     return [text for file in listed for text in (flag, os.fspath(file))]
+
+
+def _numbers(value: Union[int, Sequence[int]]) -> str:
+    return ",".join(str(int(each)) for each in (value if isinstance(value, (list, tuple)) else [value]))
 
 
 def _joined(value: Union[str, Sequence[str], None]) -> Optional[str]:

@@ -5,6 +5,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/import_branches.h"
 #include "compiler/frontend/onnx/import_rows.h"
+#include "compiler/ops/fixed_input.h"
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/region.h"
 #include "compiler/sym/guard.h"
@@ -41,9 +42,12 @@ constexpr const char* kBranches[] = {"else_branch", "then_branch"};
 
 // Inlines the only branch that can run. A guard ends a run whose condition selects the other branch.
 Outputs branch_alone(Context& c, sym::Expr condition, bool then_branch, const std::string& why) {
-  c.b.require(then_branch ? condition : sym::logical_not(condition),
-              sym::escaped(cat("this run takes the ", kBranches[!then_branch], ", which is left out: ", why,
-                               "; compile the model for sizes that it fits, by --dim or in the file")));
+  const std::string options = fixing_options(c.b, condition);
+  c.b.require(
+      then_branch ? condition : sym::logical_not(condition),
+      sym::escaped(cat("this run takes the ", kBranches[!then_branch], ", which is left out: ", why,
+                       "; compile the model for sizes that it fits, by --dim or in the file",
+                       options.empty() ? "" : cat(", or for the value of the input, as in ", options))));
   return c.importer().inline_graph(c.graph(kBranches[then_branch]), {});
 }
 

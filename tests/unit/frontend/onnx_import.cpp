@@ -213,7 +213,69 @@ TEST_CASE("an input's value may be promised: it stays an input, and the run chec
   }
   CHECK_THROWS_AS(import_bytes(model(g), {.input_values = {{"rte", {1}}}}), Error);
   CHECK_THROWS_AS(import_bytes(model(g), {.input_values = {{"x", {1}}}}), Error);
-  CHECK_THROWS_AS(import_bytes(model(g), {.input_values = {{"rate", {1, 2}}}}), Error);
+}
+
+TEST_CASE("a promised value is one that the input's type holds, one for each element") {
+  struct Row {
+    int type;  // of ONNX
+    std::vector<std::string> dims;
+    std::vector<int64_t> values;
+    std::string message, help;  // empty: it is taken
+  };
+  const std::vector<Row> rows = {
+      {9, {}, {1}, "", ""},
+      {9, {}, {7}, "input 'v' is bool[], which cannot hold 7", "write --input-value v=true, or false"},
+      {7, {"2"}, {6}, "input 'v' is i64[2]: 1 value is given for 2 elements", "write --input-value v=1,2"},
+      {7, {}, {1, 2}, "input 'v' is i64[]: 2 values are given for 1 element", "write --input-value v=1"},
+      {9,
+       {"6"},
+       {0},
+       "input 'v' is bool[6]: 1 value is given for 6 elements",
+       "write --input-value v=true,true,true,true,..."},
+      {3, {}, {-128}, "", ""},
+      {3, {}, {128}, "input 'v' is i8[], which cannot hold 128", "its values are -128 to 127"},
+      {2, {}, {-1}, "input 'v' is u8[], which cannot hold -1", "its values are 0 to 255"},
+      {13, {}, {INT64_MAX}, "", ""},
+      {7, {"0"}, {1}, "input 'v' is i64[0], which has no elements", "leave it open"},
+  };
+  for (const Row& row : rows) {
+    const GraphBytes g{.nodes = {node("Identity", {"v"}, {"y"})},
+                       .inputs = {symbolic_input("v", row.dims, row.type)},
+                       .outputs = {symbolic_input("y", row.dims, row.type)}};
+    Diagnostic said;
+    try {
+      import_bytes(model(g), {.input_values = {{"v", row.values}}});
+    } catch (const Error& error) {
+      said = error.diagnostic;
+    }
+    CHECK(said.message == row.message);
+    CHECK(said.help == row.help);
+  }
+}
+
+TEST_CASE("If: an input whose value decides between branches of several ranks can be fixed") {
+  GraphBytes yes{.nodes = {node("Unsqueeze", {"x", "zero"}, {"t"})}, .outputs = {of_any_rank("t")}};
+  GraphBytes no{.nodes = {node("Identity", {"x"}, {"e"})}, .outputs = {of_any_rank("e")}};
+  GraphBytes g{
+      .nodes = {node("Equal", {"rate", "fast"}, {"c"}), node("If", {"c"}, {"y"},
+                                                             {attribute_graph("then_branch", yes.encode()),
+                                                              attribute_graph("else_branch", no.encode())})},
+      .initializers = {ints("zero", {0}), tensor("fast", 7, {}, raw_data(raw<int64_t>({16000})))},
+      .inputs = {symbolic_input("x", {"b", "4"}), symbolic_input("rate", {}, 7)},
+      .outputs = {of_any_rank("y")}};
+  const Imported open = import_bytes(model(g));
+  REQUIRE(open.problems.size() == 1);
+  CHECK(open.problems[0].help ==
+        "an input decides which branch runs: fix its value, as in --input-value rate=1");
+  for (const int64_t rate : {16000, 8000}) {
+    const Imported fixed = import_bytes(model(g), {.input_values = {{"rate", {rate}}}});
+    CHECK(output_type(fixed) == (rate == 16000 ? "f32[1, b, 4]" : "f32[b, 4]"));
+  }
+  // The declared rank keeps one branch; the run that takes the other is told how to have it.
+  g.outputs = {value_info("y", {-1, -1})};
+  const Imported declared = import_bytes(model(g));
+  CHECK(check_sentence(declared).find("fix the input's value for it, as in --input-value rate=1") !=
+        std::string::npos);
 }
 
 TEST_CASE("placeholders for names of dims are sizes of their own") {
