@@ -214,9 +214,9 @@ stridec_status api_pool_create(const stridec_pool_options* given, stridec_pool**
   }
   stridec_status status = check_threads(options.threads, options.spin_us, message);
   if (status != STRIDEC_OK) return status;
-  int32_t threads = options.threads ? options.threads : default_threads();
+  int32_t threads = options.threads ? options.threads : default_threads(kMaxThreads);
   auto* made = static_cast<stridec_pool*>(calloc(1, sizeof(stridec_pool)));
-  if (made) made->pool = pool_create(threads < kMaxThreads ? threads : kMaxThreads, options.spin_us);
+  if (made) made->pool = pool_create(threads, options.spin_us);
   if (!made || !made->pool) {
     free(made);
     return out_of_memory(message, "threads", 0);

@@ -190,8 +190,7 @@ stridec_status make_states(stridec_context& c, Text& message) {
 stridec_status make_threads(stridec_context& c, const stridec_context_options& options, Text& message) {
   stridec_status status = check_threads(options.threads, options.spin_us, message);
   if (status != STRIDEC_OK) return status;
-  c.threads = c.cuda ? 1 : options.threads ? options.threads : default_threads();
-  if (c.threads > kMaxThreads) c.threads = kMaxThreads;
+  c.threads = c.cuda ? 1 : options.threads ? options.threads : default_threads(kMaxThreads);
   c.parallel_for = options.parallel_for;
   c.parallel_user = options.parallel_user;
   if (!c.parallel_for && c.threads > 1) {
@@ -207,7 +206,20 @@ stridec_status make_threads(stridec_context& c, const stridec_context_options& o
   return STRIDEC_OK;
 }
 
+// give_info() with a sentence for context_error().
+stridec_status give(InUse& use, void* given, const void* info, size_t bytes) {
+  const stridec_status status = give_info(given, info, bytes);
+  if (status != STRIDEC_OK)
+    use.message << "struct_size is less than the size of itself: set it before the call";
+  return status;
+}
+
 stridec_status fill(stridec_context& c, const stridec_context_options& options, Text& message) {
+  constexpr uint32_t kFlags = STRIDEC_CONTEXT_NO_HUGE_PAGES | STRIDEC_CONTEXT_ASYNC;
+  if (options.flags & ~kFlags) {
+    message << "the context's flags have unknown bits: " << uint64_t{options.flags & ~kFlags};
+    return STRIDEC_INVALID_ARGUMENT;
+  }
   if (!options.allocate != !options.release) {
     message << "allocate and release must be given together";
     return STRIDEC_INVALID_ARGUMENT;
@@ -418,7 +430,7 @@ stridec_status context_function_step(stridec_context* c, int32_t function, int32
                                .calls = step.calls,
                                .nanoseconds = step.nanoseconds,
                                .minimum = step.minimum};
-  return give_info(profile, &info, sizeof info);
+  return give(use, profile, &info, sizeof info);
 }
 
 stridec_status context_memory(stridec_context* c, stridec_memory_info* given) {
@@ -438,7 +450,7 @@ stridec_status context_memory(stridec_context* c, stridec_memory_info* given) {
       info.arena_bytes += static_cast<uint64_t>(f.slots[slot].bytes);
   }
   info.allocations = c->allocator.allocations + c->device_allocator.allocations;
-  return give_info(given, &info, sizeof info);
+  return give(use, given, &info, sizeof info);
 }
 
 }  // namespace stridec::runtime

@@ -142,12 +142,17 @@ int32_t usable_processors() {
   return quota && quota < count ? quota : count;
 }
 
-int32_t default_threads() {
-  constexpr int32_t kMost = 1 << 20;
+int32_t wished_threads(int32_t most) {
   const char* text = getenv("STRIDEC_THREADS");
   int32_t count = 0;
-  for (; text && *text >= '0' && *text <= '9' && count < kMost; ++text) count = 10 * count + (*text - '0');
-  return text && !*text && count > 0 ? count : usable_processors();
+  for (; text && *text >= '0' && *text <= '9' && count <= most; ++text) count = 10 * count + (*text - '0');
+  return text && !*text && count <= most ? count : 0;
+}
+
+int32_t default_threads(int32_t most) {
+  if (const int32_t wished = wished_threads(most)) return wished;
+  const int32_t usable = usable_processors();
+  return usable < most ? usable : most;
 }
 
 }  // namespace stridec::runtime

@@ -8,9 +8,11 @@
 #include <new>
 
 #include "cpu_features.h"
+#include "machine.h"
 #include "memory.h"
 #include "tensor.h"
 #include "text.h"
+#include "threads.h"
 #include "trace_file.h"
 
 namespace stridec::runtime {
@@ -300,12 +302,30 @@ void log_trace(const stridec_model& model, const stridec_model_options& options)
   options.log(options.log_user, sentence);
 }
 
+// Tells the caller's log that STRIDEC_THREADS has no effect.
+void log_threads(const stridec_model_options& options) {
+  const char* const given = getenv("STRIDEC_THREADS");
+  if (!given || !*given || wished_threads(kMaxThreads)) return;
+  char sentence[512], shown[64];
+  Text start(shown, sizeof shown), text(sentence, sizeof sentence);
+  start << given;
+  text << "STRIDEC_THREADS is '" << shown << "', which is not a number from 1 to " << kMaxThreads
+       << ": without a number of threads of their own, contexts have as many as this process may use";
+  options.log(options.log_user, sentence);
+}
+
 stridec_status fill(stridec_model& model, const stridec_model_options& options, const stridec_abi_note& note,
                     const char* base, Text& message) {
   const stridec_abi_module& p = *model.module;
   const int32_t type = options.device_type;
   if (type != 0 && type != STRIDEC_DEVICE_CPU && type != STRIDEC_DEVICE_CUDA) {
     message << "device_type is " << type << "; expected 0 (any), 1 (CPU) or 2 (CUDA)";
+    return STRIDEC_INVALID_ARGUMENT;
+  }
+  constexpr uint32_t kFlags = STRIDEC_MODEL_SKIP_WEIGHTS_HASH | STRIDEC_MODEL_COPY_WEIGHTS |
+                              STRIDEC_MODEL_NO_RUN | STRIDEC_MODEL_CHECK_HASH;
+  if (options.flags & ~kFlags) {
+    message << "the model's flags have unknown bits: " << uint64_t{options.flags & ~kFlags};
     return STRIDEC_INVALID_ARGUMENT;
   }
   model.device_id = options.device_id;
@@ -327,7 +347,7 @@ stridec_status fill(stridec_model& model, const stridec_model_options& options, 
   if (status != STRIDEC_OK) return status;
   if ((options.flags & STRIDEC_MODEL_COPY_WEIGHTS) && model.target->device == STRIDEC_ABI_CPU)
     copy_weights(model.blob);
-  if (options.log) log_choice(model, options), log_trace(model, options);
+  if (options.log) log_choice(model, options), log_trace(model, options), log_threads(options);
   return STRIDEC_OK;
 }
 

@@ -119,8 +119,8 @@ typedef struct stridec_model_options {
    * otherwise on the CPU. */
   int32_t device_type;
   int32_t device_id; /* index of the GPU, in CUDA's numbering */
-  /* Receives what model_open chose and why it passed over better variants: "no GPU is used: ...". May be
-   * null. */
+  /* Receives what model_open chose and why it passed over better variants: "no GPU is used: ...", and which
+   * environment variables have no effect. May be null. */
   stridec_log log;
   void* log_user;
 } stridec_model_options;

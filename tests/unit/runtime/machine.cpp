@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -67,13 +68,17 @@ TEST_CASE("at least one processor is usable") { CHECK(usable_processors() >= 1);
 
 TEST_CASE("STRIDEC_THREADS is how many threads there are by default, if it is a number") {
   setenv("STRIDEC_THREADS", "3", 1);
-  CHECK(default_threads() == 3);
-  for (const char* text : {"", "0", "-1", "two", "3x"}) {
+  CHECK(default_threads(1024) == 3);
+  CHECK(default_threads(2) == std::min(usable_processors(), 2));
+  for (const char* text : {"", "0", "-1", "two", "3x", "1025", "999999", "99999999999999999999"}) {
     setenv("STRIDEC_THREADS", text, 1);
-    CHECK(default_threads() == usable_processors());
+    CHECK(wished_threads(1024) == 0);
+    CHECK(default_threads(1024) == usable_processors());
   }
+  setenv("STRIDEC_THREADS", "1024", 1);
+  CHECK(wished_threads(1024) == 1024);
   unsetenv("STRIDEC_THREADS");
-  CHECK(default_threads() == usable_processors());
+  CHECK(default_threads(1024) == usable_processors());
 }
 
 TEST_CASE("features include the baseline of the machine that runs this, and have names") {

@@ -120,8 +120,26 @@ TEST_CASE("a struct to fill whose size is not set is refused") {
   Context context(model);
   stridec_memory_info memory = {};
   CHECK(api().context_memory(context.handle, &memory) == STRIDEC_INVALID_ARGUMENT);
+  CHECK(context.error().starts_with("struct_size is less than"));
+  CHECK(api().context_reset_state(context.handle, -1) == STRIDEC_OK);
+  CHECK(context.error() == "");
   stridec_step_profile step = {};
   CHECK(api().context_step(context.handle, 0, &step) == STRIDEC_INVALID_ARGUMENT);
+  CHECK(context.error().starts_with("struct_size is less than"));
+}
+
+TEST_CASE("unknown flags are refused by name, known ones are taken") {
+  stridec_model_options options = {.struct_size = sizeof options, .flags = 64 | STRIDEC_MODEL_NO_RUN};
+  Model refused(scale(), &options);
+  CHECK(refused.status == STRIDEC_INVALID_ARGUMENT);
+  CHECK(std::string(refused.message) == "the model's flags have unknown bits: 64");
+  options.flags = STRIDEC_MODEL_SKIP_WEIGHTS_HASH | STRIDEC_MODEL_COPY_WEIGHTS | STRIDEC_MODEL_NO_RUN;
+  Model taken(scale(), &options);
+  CHECK(taken.status == STRIDEC_OK);
+  stridec_context_options of_context = {.struct_size = sizeof of_context, .threads = 1, .flags = 8};
+  const Context context(taken.handle, &of_context);
+  CHECK(context.status == STRIDEC_INVALID_ARGUMENT);
+  CHECK(std::string(context.message) == "the context's flags have unknown bits: 8");
 }
 
 TEST_CASE("the log says which variant is used, and why a better one is not") {
@@ -137,6 +155,29 @@ TEST_CASE("the log says which variant is used, and why a better one is not") {
   stridec_model_info info = {.struct_size = sizeof info};
   REQUIRE(api().model_info(model.handle, &info) == STRIDEC_OK);
   CHECK(log.find(info.variant) != log.npos);
+}
+
+TEST_CASE("the log says that STRIDEC_THREADS is not a number of threads") {
+  std::string log;
+  stridec_model_options options = {
+      .struct_size = sizeof options,
+      .log = [](void* user,
+                const char* message) { *static_cast<std::string*>(user) += std::string(message) + "\n"; },
+      .log_user = &log};
+  for (const char* text : {"abc", "-3", "0", "999999"}) {
+    setenv("STRIDEC_THREADS", text, 1);
+    log.clear();
+    const Model model(variants(), &options);
+    CHECK(log.find(std::string("STRIDEC_THREADS is '") + text + "', which is not a number from 1 to 1024") !=
+          log.npos);
+  }
+  for (const char* text : {"3", ""}) {
+    setenv("STRIDEC_THREADS", text, 1);
+    log.clear();
+    const Model model(variants(), &options);
+    CHECK(log.find("STRIDEC_THREADS") == log.npos);
+  }
+  unsetenv("STRIDEC_THREADS");
 }
 
 TEST_CASE("an older caller's shorter structs are honoured, and nothing is written beyond them") {
