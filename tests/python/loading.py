@@ -12,6 +12,7 @@ import numpy as np
 import harness
 import stridec
 from harness import PROGRAMS, arrays, equal, expect, refused
+from stridec import _program
 
 
 @functools.lru_cache(maxsize=None)
@@ -197,6 +198,11 @@ def test_commands_as_data():
     expect(timed["median_seconds"] > 0 and timed["kernels"], str(timed))
     profiled = stridec.profile(artifact.path, inputs=inputs, runs=3, threads=1, group="node")
     expect(sum(row["nanoseconds"] for row in profiled["rows"]) == profiled["nanoseconds"] > 0, str(profiled))
+
+
+def test_values_of_inputs_as_flags():
+    given = _program.flags(input_values={"rate": 3, "fast": True, "size": (3, 2)})
+    expect([word for word in given if word != "--input-value"] == ["rate=3", "fast=1", "size=3,2"], str(given))
 
 
 def test_unsupported_operators_are_all_listed():
