@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "compiler/base/number.h"
 #include "compiler/base/text.h"
 
 namespace stridec::cli {
@@ -22,6 +23,13 @@ std::string above_zero(const std::string& text) {
 
 std::string zero_or_more(const std::string& text) {
   return number_of(text) >= 0 ? "" : cat("'", text, "' is not zero or a positive number");
+}
+
+std::string to_bytes(std::string& text) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes) return cat("'", text, "' is not a size: write 500MB, 2GB or 2GiB");
+  text = std::to_string(*bytes);
+  return "";
 }
 
 }  // namespace stridec::cli

@@ -9,4 +9,7 @@ namespace stridec::cli {
 std::string above_zero(const std::string& text);
 std::string zero_or_more(const std::string& text);
 
+// Replaces "2GB" by its number of bytes and returns "", or returns the error.
+std::string to_bytes(std::string& text);
+
 }  // namespace stridec::cli

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "compiler/base/number.h"
@@ -57,7 +58,7 @@ std::function<int()> declare_cache(CLI::App& app, const Globals& globals) {
   flags->set = app.add_subcommand("limit", "keep at most this many bytes from now on");
   flags->set->add_option("size", flags->limit, "500MB, 2GB; 0: the default")
       ->required()
-      ->transform(CLI::AsSizeValue(true))
+      ->transform(CLI::Validator(to_bytes, "", "size"))
       ->transform(CLI::Validator([](std::string& text) { return without_unit(text); }, "", "unit"))
       ->type_name("SIZE");
   for (CLI::App* sub : {flags->show, flags->clear, flags->set}) sub->fallthrough();
@@ -70,8 +71,7 @@ std::function<int()> declare_cache(CLI::App& app, const Globals& globals) {
       return 0;
     }
     if (flags->set->parsed()) {
-      constexpr uint64_t kMost = uint64_t{1} << 62;
-      codegen::set_cache_limit(static_cast<int64_t>(std::min(flags->limit, kMost)));
+      codegen::set_cache_limit(static_cast<int64_t>(flags->limit));
       return globals.quiet ? 0 : print_use(codegen::cache_use(), globals);
     }
     return print_use(codegen::cache_use(), globals);

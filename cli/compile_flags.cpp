@@ -128,8 +128,9 @@ void declare_sizes(CLI::App& app, CompileFlags& f) {
       ->type_name("NAME=SIZES");
   app.add_option(
          "--input-value", f.input_values,
-         "promise that this input of integers always has this value: sr=16000. Code for other values is left "
-         "out, and a run with another is refused")
+         "promise that this input of integers or bools always has this value, one for each element: "
+         "sr=16000, "
+         "flag=true or size=3,2. Code for other values is left out, and a run with another is refused")
       ->type_name("NAME=VALUE");
   app.add_option(
          "--refit", f.refit,
@@ -245,7 +246,7 @@ void declare_limits(CLI::App& app, CompileFlags& f) {
   app.add_option("--max-memory", f.budget.memory,
                  "end with exit code 6 if more memory is needed, not counting mapped files: 600MB, 2GB "
                  "(default: no limit)")
-      ->transform(CLI::AsSizeValue(true))
+      ->transform(CLI::Validator(to_bytes, "", "size"))
       ->type_name("SIZE");
   app.add_flag("--no-cache", f.no_cache, "build every kernel anew");
 }

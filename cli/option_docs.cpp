@@ -8,7 +8,7 @@
 namespace stridec::cli {
 namespace {
 
-// CLI11 writes "TEXT:{text,json}" and "UINT:SIZE [b, kb(=1000b), ...]".
+// CLI11 writes "TEXT:{text,json}" and "INT:INT in [1 - 100000]".
 std::string value_of(const CLI::Option& option) {
   if (option.get_type_size() == 0) return "";
   const std::string type = option.get_type_name();

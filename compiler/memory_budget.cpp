@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/number.h"
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/host.h"
@@ -94,20 +95,11 @@ void recompute(Compilation& compilation, schedule::MemoryBudget budget, Variants
 schedule::MemoryBudget parse_memory_budget(std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  constexpr std::pair<std::string_view, double> kUnits[] = {{"B", 1},
-                                                            {"kB", 1e3},
-                                                            {"KB", 1e3},
-                                                            {"MB", 1e6},
-                                                            {"GB", 1e9},
-                                                            {"KiB", 1024},
-                                                            {"MiB", 1024.0 * 1024},
-                                                            {"GiB", 1024.0 * 1024 * 1024}};
-  if (error == std::errc() && unit.empty() && number >= 0 && number <= 1) return {.share = number};
-  constexpr double kMost = 1e18;
-  if (error == std::errc() && number >= 0)
-    for (const auto& [name, bytes] : kUnits)
-      if (name == unit && number * bytes < kMost) return {.bytes = static_cast<int64_t>(number * bytes)};
+  const bool plain = error == std::errc() && end == text.data() + text.size();
+  if (plain && number >= 0 && number <= 1) return {.share = number};
+  // A number without a unit would be a share.
+  if (const auto bytes = plain ? std::nullopt : parse_bytes(text))
+    return {.bytes = static_cast<int64_t>(*bytes)};
   fail(ErrorKind::kUsage, "bad-budget", cat("--activation-memory-budget does not take '", text, "'"),
        "it takes a share from 0 (the least memory) to 1 (keep everything), or bytes: 800MB, 2GiB");
 }
