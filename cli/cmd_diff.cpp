@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "cli/artifact_file.h"
 #include "cli/command.h"
 #include "cli/mapped_text.h"
 #include "cli/output.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/package/elf.h"
 #include "compiler/package/read_manifest.h"
 
 namespace stridec::cli {
@@ -32,14 +32,9 @@ Side read_side(const std::string& file) {
   const MappedText mapped(file);
   std::string_view text = mapped.text();
   if (!file.ends_with(".json")) {
-    try {
-      const auto layout = package::artifact_layout(text);
-      side.bytes = text.size();
-      text = text.substr(layout.manifest_offset, layout.manifest_bytes);
-    } catch (Error& error) {
-      if (error.diagnostic.where.file.empty()) error.diagnostic.where.file = file;
-      throw;
-    }
+    const package::ArtifactLayout layout = layout_of(text, file);
+    side.bytes = text.size();
+    text = text.substr(layout.manifest_offset, layout.manifest_bytes);
   }
   side.manifest = package::read_manifest(std::string(text), file);
   return side;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/artifact_file.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/parameter_file.h"
@@ -75,13 +76,7 @@ void check_files(const RefitFlags& flags, const std::string& manifest, const std
 
 int refit(const RefitFlags& flags, const Globals& globals) {
   std::string file = read_file(flags.artifact);
-  package::ArtifactLayout layout;
-  try {
-    layout = package::artifact_layout(file);
-  } catch (Error& error) {
-    error.diagnostic.where.file = flags.artifact;
-    throw;
-  }
+  const package::ArtifactLayout layout = layout_of(file, flags.artifact);
   std::string manifest = file.substr(layout.manifest_offset, layout.manifest_bytes), weights;
   const std::filesystem::path folder = std::filesystem::path(flags.output).parent_path();
   const std::string manifest_file = package::manifest_path(flags.output),

@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "cli/artifact_file.h"
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/compare.h"
@@ -19,6 +20,7 @@
 #include "cli/first_difference.h"
 #include "cli/given_inputs.h"
 #include "cli/library.h"
+#include "cli/mapped_text.h"
 #include "cli/npz.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -317,11 +319,24 @@ void take_variant(const Library& artifact, CompileOptions& options) {
     options.cpus = {variant};
 }
 
+void open_library(const Flags& flags, std::optional<Library>& library) {
+  try {
+    library.emplace(flags.artifact, 0);
+  } catch (Error& error) {
+    Diagnostic& d = error.diagnostic;
+    const std::string& model = flags.common.model;
+    if (d.code == "not-an-artifact" && std::filesystem::is_regular_file(model) &&
+        is_elf(MappedText(model).text()))
+      d.help = cat("the model comes first, the artifact second: stridec verify ", flags.artifact, " ", model);
+    throw;
+  }
+}
+
 // Opens the artifact, if one is given, and takes the flags of its compilation into `options`.
 void open_artifact(const Flags& flags, const Globals& globals, CompileOptions& options,
                    std::optional<Library>& library, Origin& origin) {
   if (!flags.artifact.empty()) {
-    library.emplace(flags.artifact, 0);
+    open_library(flags, library);
     library->select(function_of(flags, *library));
     use_references(*library, options.extensions.operators, globals);
     FileHash hash(options.model);

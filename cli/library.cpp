@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/artifact_file.h"
 #include "cli/checks.h"
 #include "cli/mapped_text.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/package/elf.h"
 #include "compiler/package/read_manifest.h"
 
 namespace stridec::cli {
@@ -73,12 +73,7 @@ std::vector<ValueDeclaration> declarations(int count, Query&& query) {
 void check_whole(const std::string& path) {
   const MappedText file(path);
   if (file.text().empty()) fail(ErrorKind::kMalformed, "bad-artifact", cat("'", path, "' is empty"));
-  try {
-    package::artifact_layout(file.text());
-  } catch (Error& error) {
-    error.diagnostic.where.file = path;
-    throw;
-  }
+  layout_of(file.text(), path);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <iterator>
+#include <span>
 #include <sstream>
 
 #include "compiler/base/number.h"
@@ -12,6 +14,7 @@
 #include "compiler/frontend/onnx/import.h"
 #include "compiler/frontend/onnx/import_rows.h"
 #include "compiler/frontend/onnx/read.h"
+#include "compiler/frontend/onnx/sniff.h"
 #include "compiler/frontend/parameters.h"
 #include "compiler/frontend/pt2/import.h"
 #include "compiler/frontend/torchscript/import.h"
@@ -398,9 +401,15 @@ struct Format {
 constexpr Format kFormats[] = {
     {"serialized graph", is_serialized, import_graph},
     {"PyTorch program", pt2::is_program, import_pt2},
-    {"TorchScript", torchscript::is_module, import_torchscript, true},
+    {"TorchScript module", torchscript::is_module, import_torchscript, true},
     {"ONNX", [](const graph::Data&) { return true; }, import_onnx},
 };
+
+// Exporters write an ONNX model's fields in order, and the first one is its version: a varint with tag 8.
+bool may_be_onnx(const graph::Data& file) {
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(file.bytes), file.size);
+  return file.size > 2 && file.bytes[0] == 8 && onnx::sniff(bytes).what.empty();
+}
 
 Imported import_any(const std::string& path, const ImportOptions& options) {
   const auto mapped = map_file(path);
@@ -419,6 +428,14 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
 }
 
 }  // namespace
+
+std::string model_kind(std::string_view file) {
+  const graph::Data data{
+      .owner = nullptr, .bytes = reinterpret_cast<const uint8_t*>(file.data()), .size = file.size()};
+  for (const Format& format : kFormats)
+    if (&format != std::prev(std::end(kFormats)) && format.sniff(data)) return cat("a ", format.name);
+  return may_be_onnx(data) ? "an ONNX model" : "";
+}
 
 Imported import_file(const std::string& path, const ImportOptions& options) {
   Imported out = import_any(path, options);

@@ -30,7 +30,7 @@ std::string to_string(const DimRange& dim);
 // `--input-value sr=16000`: element values that the caller guarantees for an integer or bool input.
 struct InputValue {
   std::string name;
-  std::vector<int64_t> values;  // one for all elements, or one per element
+  std::vector<int64_t> values;  // one for each element
 };
 InputValue parse_input_value(std::string_view text);  // throws a usage Error
 std::string to_string(const InputValue& value);       // "16000", "1,0,1"
@@ -67,6 +67,9 @@ struct ImportOptions {
   // Operators of the user, which come before the compiler's own; null: none.
   const graph::UserOperators* operators = nullptr;
 };
+
+// What model a file with these bytes is, by their form alone: "an ONNX model". Empty if it is none.
+std::string model_kind(std::string_view file);
 
 // What a model consists of, for people.
 struct ModelFacts {
