@@ -59,14 +59,19 @@ Tolerance default_tolerance(const graph::Graph& graph, const passes::Precision& 
   constexpr double kOfDoubles = 1e-9;
   Tolerance made{.relative = precision.tolerance, .reason = {}, .quantized = false};
   DType narrowest = DType::kF64;
+  bool rounds = false;
   for (const Node& node : graph.nodes) {
     made.quantized |= quantizes(graph, node);
     if (!computes(node.kind)) continue;
-    for (ValueId id : node.outputs)
-      if (const DType dtype = graph[id].type.dtype;
-          is_float(dtype) && !is_tiny_float(dtype) && significand_bits(dtype) < significand_bits(narrowest))
+    for (ValueId id : node.outputs) {
+      const DType dtype = graph[id].type.dtype;
+      rounds |= is_float(dtype);
+      if (is_float(dtype) && !is_tiny_float(dtype) && significand_bits(dtype) < significand_bits(narrowest))
         narrowest = dtype;
+    }
   }
+  if (!rounds && !made.quantized && precision.factors == DType::kF32)
+    return {.relative = 0, .reason = "no result is rounded", .quantized = false};
   if (narrowest == DType::kF32) narrowest = precision.factors;
   if (narrowest == DType::kF64 && precision.factors == DType::kF32) made.relative = kOfDoubles;
   made.relative = std::max(made.relative, 8 * std::ldexp(1.0, -significand_bits(narrowest)));

@@ -13,13 +13,14 @@ namespace stridec::cli {
 
 struct Tolerance {
   double relative = 0;  // to the largest magnitude of an output
-  std::string reason;   // "f32", "f16", "given"
+  std::string reason;   // "f32", "f16", "given", "no result is rounded"
   // The model rounds to integers or to floats of 8 bits and fewer on the way. Generated code may round a
   // value that is almost halfway between two steps to the other one than the reference does.
   bool quantized = false;
 };
 
-// From the narrowest float type that the graph computes in, at least that of `precision`.
+// From the narrowest float type that the graph computes in, at least that of `precision`. None if the graph
+// only moves floats.
 Tolerance default_tolerance(const graph::Graph& graph, const passes::Precision& precision);
 std::string to_string(const Tolerance& tolerance);
 

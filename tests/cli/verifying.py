@@ -88,6 +88,12 @@ def test_verify_types():
         told = json.loads(stridec("verify typed.onnx --format=json", 0).stdout)
         expect((told["tolerance_of"], told["tolerance"], told["quantized"]) == (name, tolerance, False), told)
         expect(f"({name})" in stridec("verify typed.onnx", 0).stdout, name)
+    # What is only moved is compared bit for bit.
+    moved = [helper.make_node("Transpose", ["x"], ["t"], "turn"), helper.make_node("Flatten", ["t"], ["y"], "flatten", axis=0)]
+    onnx.save(model(moved, [value("x", ["n", 3])], [value("y", None)]), "moved.onnx")
+    told = json.loads(stridec("verify moved.onnx --format=json", 0).stdout)
+    expect((told["tolerance_of"], told["tolerance"]) == ("no result is rounded", 0), told)
+    expect("tolerance 0 (no result is rounded)" in stridec("verify moved.onnx", 0).stdout, "what is moved")
     onnx.save(of_type(TensorProto.FLOAT), "typed.onnx")
     told = json.loads(stridec("verify typed.onnx --precision bf16 --format=json", 0).stdout)
     expect(told["tolerance_of"] == "bf16" and told["tolerance"] >= 5e-3, told)
