@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -154,9 +155,26 @@ std::vector<sym::Expr> dims_of(const ValueDeclaration& declaration) {
   return dims;
 }
 
+// Sizes, and of those that a file gives where it does: "dim 0 of 'x.npy'".
+struct FoundSizes {
+  Sizes sizes;
+  std::map<std::string, std::string> sources;
+};
+
+[[noreturn]] void refuse_size(const FoundSizes& found, const std::string& name, int64_t size,
+                              const std::string& source) {
+  const auto by = found.sources.find(name);
+  const bool given = by == found.sources.end();
+  const std::string other =
+      given ? cat("it is ", found.sizes.at(name)) : cat(by->second, " gives ", found.sizes.at(name));
+  fail(ErrorKind::kUsage, "bad-size", cat(source, " gives ", name, " ", size, ", where ", other),
+       given ? "leave it out of --dim, or give other files"
+             : cat("the model has one size for both, '", name, "': give other files"));
+}
+
 // Adds the sizes that an array determines. The runtime rejects what does not match the declaration.
 void add_sizes(const Library& library, const ValueDeclaration& declaration, const Array& array,
-               const std::string& file, Sizes& sizes) {
+               const std::string& file, FoundSizes& found) {
   const std::vector<sym::Expr> dims = dims_of(declaration);
   for (size_t d = 0; d < std::min(dims.size(), array.shape.size()); ++d) {
     const std::vector<sym::Expr> symbols = sym::free_vars(dims[d]);
@@ -166,11 +184,10 @@ void add_sizes(const Library& library, const ValueDeclaration& declaration, cons
       continue;
     const int64_t times = linear->coefficient.value(), over = array.shape[d] - linear->rest.value();
     if (times == 0 || over % times != 0) continue;
-    const auto [size, fresh] = sizes.emplace(symbols[0].name(), over / times);
-    if (!fresh && size->second != over / times)
-      fail(ErrorKind::kUsage, "bad-size",
-           cat("'", file, "' gives ", size->first, " ", over / times, ", where it is ", size->second),
-           "leave it out of --dim, or give other files");
+    const std::string name = symbols[0].name(), source = cat("dim ", d, " of '", file, "'");
+    const auto [size, fresh] = found.sizes.emplace(name, over / times);
+    if (fresh) found.sources.emplace(name, source);
+    if (size->second != over / times) refuse_size(found, name, over / times, source);
   }
 }
 
@@ -204,15 +221,16 @@ Array random_array(const ValueDeclaration& declaration, const nlohmann::ordered_
 
 }  // namespace
 
-GivenInputs read_inputs(const Library& library, const std::vector<std::string>& files_given, Sizes sizes,
+GivenInputs read_inputs(const Library& library, const std::vector<std::string>& files_given, Sizes given,
                         bool random, Draw draw) {
   const auto& declared = library.inputs();
   const auto files = assign_files(files_given, names_of(declared), "input");
   std::vector<Array> arrays(declared.size());
+  FoundSizes found{.sizes = std::move(given), .sources = {}};
   for (size_t i = 0; i < declared.size(); ++i) {
     if (files[i].empty()) continue;
     arrays[i] = read_array(files[i], declared[i].dtype);
-    add_sizes(library, declared[i], arrays[i], files[i], sizes);
+    add_sizes(library, declared[i], arrays[i], files[i], found);
   }
   const auto missing = std::find(files.begin(), files.end(), "");
   if (missing != files.end() && !random) {
@@ -222,12 +240,12 @@ GivenInputs read_inputs(const Library& library, const std::vector<std::string>& 
          cat("give --input ", input.name, "=file.npy, or --random with --dim for sizes"));
   }
   for (const std::string& name : library.context_sizes())
-    if (!random && !sizes.contains(name) && has_size(library, name))
+    if (!random && !found.sizes.contains(name) && has_size(library, name))
       fail(ErrorKind::kUsage, "missing-size",
            cat("the size '", name, "' of the artifact's states is not given"),
            cat("give --dim ", name, "=NUMBER"));
   const auto manifest = library.function_manifest();
-  sizes = complete_sizes(library, manifest, std::move(sizes));
+  Sizes sizes = complete_sizes(library, manifest, found.sizes);
   const uint64_t number = static_cast<uint64_t>(draw.attempt) + kDraws * draw.seed;
   for (size_t i = 0; i < declared.size(); ++i)
     if (files[i].empty())
