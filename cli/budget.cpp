@@ -43,7 +43,10 @@ int64_t now() {
   return time.tv_sec * 1'000'000'000ll + time.tv_nsec;
 }
 
-void put(const char* text, size_t size) { [[maybe_unused]] const auto written = write(out, text, size); }
+void put(const char* text, size_t size) {
+  if (write(out, text, size) >= 0 || out == STDERR_FILENO) return;
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, text, size);
+}
 
 // Returns if main already owns the exit. Several threads may detect at the same time that a budget is
 // exceeded.

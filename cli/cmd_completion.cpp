@@ -1,4 +1,5 @@
-// completion and man: prints shell completion and manual pages, generated from the declared options.
+// completion, man and help: prints shell completion, manual pages and help, generated from the declared
+// options.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -7,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
+#include "cli/help.h"
 #include "cli/option_docs.h"
 #include "cli/suggest.h"
 #include "compiler/base/diagnostic.h"
@@ -165,6 +167,17 @@ std::string manual(const CLI::App& root) {
   return text;
 }
 
+// Throws Error if there is none of this name.
+const CLI::App& command_of(const CLI::App& root, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : subcommands(root)) {
+    if (sub->get_name() == name) return *sub;
+    names.push_back(sub->get_name());
+  }
+  fail(ErrorKind::kUsage, "usage", cat("there is no command '", name, "'"),
+       cat(did_you_mean(name, names), "'stridec --help' lists the commands"));
+}
+
 int print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
@@ -200,14 +213,16 @@ std::function<int()> declare_man(CLI::App& app, const Globals&) {
         write_file(cat(flags->folder, "/stridec-", sub->get_name(), ".1"), manual_of_command(*sub));
       return 0;
     }
-    if (flags->command.empty()) return print(manual(root));
-    std::vector<std::string> names;
-    for (const CLI::App* sub : subcommands(root)) {
-      if (sub->get_name() == flags->command) return print(manual_of_command(*sub));
-      names.push_back(sub->get_name());
-    }
-    fail(ErrorKind::kUsage, "usage", cat("there is no command '", flags->command, "'"),
-         cat(did_you_mean(flags->command, names), "'stridec --help' lists the commands"));
+    return print(flags->command.empty() ? manual(root) : manual_of_command(command_of(root, flags->command)));
+  };
+}
+
+std::function<int()> declare_help(CLI::App& app, const Globals&) {
+  auto command = std::make_shared<std::string>();
+  app.add_option("command", *command, "the command; without it, the help of the program");
+  return [command, &app] {
+    const CLI::App& root = *app.get_parent();
+    return print(help_text(command->empty() ? root : command_of(root, *command)));
   };
 }
 

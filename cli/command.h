@@ -56,6 +56,7 @@ std::function<int()> declare_exit_codes(CLI::App& app, const Globals& globals);
 std::function<int()> declare_licenses(CLI::App& app, const Globals& globals);
 std::function<int()> declare_cache(CLI::App& app, const Globals& globals);
 std::function<int()> declare_schema(CLI::App& app, const Globals& globals);
+std::function<int()> declare_help(CLI::App& app, const Globals& globals);
 std::function<int()> declare_completion(CLI::App& app, const Globals& globals);
 std::function<int()> declare_man(CLI::App& app, const Globals& globals);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <sstream>
 
 #include "cli/checks.h"
 #include "cli/help.h"
@@ -92,6 +93,7 @@ constexpr Command kCommands[] = {
      "stridec cache\n"
      "stridec cache limit 2GB\n"
      "stridec cache clear"},
+    {"help", kOwn, "print the help of the program, or of a command", declare_help, "stridec help compile"},
     {"completion", kOwn, "print shell completion for bash, zsh or fish", declare_completion,
      "source <(stridec completion bash)\n"
      "stridec completion fish > ~/.config/fish/completions/stridec.fish"},
@@ -131,11 +133,16 @@ void declare_globals(CLI::App& sub, const Command& command, Globals& globals) {
   sub.option_defaults()->group("Options");
 }
 
-// Names of the long options, as they are written.
-std::vector<std::string> long_options(const CLI::App& app) {
+// Names of the long options, as they are written, without those of subcommands.
+std::vector<std::string> own_long_options(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+std::vector<std::string> long_options(const CLI::App& app) {
+  std::vector<std::string> names = own_long_options(app);
   for (const CLI::App* sub : app.get_subcommands({}))
     for (std::string& name : long_options(*sub)) names.push_back(std::move(name));
   return names;
@@ -208,14 +215,18 @@ std::string plain_sentence(const std::string& raw) {
     if (first.empty()) usage("no command is given", "'stridec --help' lists the commands");
     if (first[0] == '-')
       usage(cat("unknown option '", first, "' in front of the command"),
-            "name the command first: stridec COMMAND [options]; 'stridec --help' lists the commands");
+            cat(did_you_mean(first, own_long_options(app)),
+                "name the command first: stridec COMMAND [options]; 'stridec --help' lists the commands"));
     usage(cat("there is no command '", first, "'"),
           cat(did_you_mean(first, names), "'stridec --help' lists the commands"));
   }
   const std::string lists = cat("'stridec ", first, " --help' lists what it takes");
-  const std::vector<std::string> extra = app.remaining(true);
-  const auto option = std::ranges::find_if(
-      extra, [](const std::string& word) { return word.size() > 1 && word[0] == '-' && word != "--"; });
+  std::vector<std::string> extra = app.remaining(true);
+  std::erase(extra, "--");
+  const std::vector<std::string> before(arguments.begin(), std::ranges::find(arguments, "--"));
+  const auto option = std::ranges::find_if(extra, [&](const std::string& word) {
+    return word.size() > 1 && word[0] == '-' && std::ranges::count(before, word) > 0;
+  });
   if (option != extra.end()) {
     const std::string name = option->substr(0, option->find('='));
     const std::string guess = did_you_mean(name, long_options(*app.get_subcommand(first)));
@@ -255,12 +266,36 @@ CommandLine::CommandLine()
 
 CommandLine::~CommandLine() = default;
 
+namespace {
+
+// CLI11 ends a command at '--' if all its positionals have a value, also where the last one takes several.
+// Words behind '--' that do not begin with '-' mean the same without it, unless they may name a subcommand.
+std::vector<std::string> without_mark(const CLI::App& app, std::vector<std::string> arguments) {
+  const auto mark = std::ranges::find(arguments, "--");
+  if (mark == arguments.end() || mark == arguments.begin()) return arguments;
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const bool has_subcommands = std::ranges::any_of(commands, [&](const CLI::App* command) {
+    return command->get_name() == arguments[0] && !command->get_subcommands({}).empty();
+  });
+  const bool plain =
+      std::none_of(mark + 1, arguments.end(), [](const std::string& word) { return word.starts_with('-'); });
+  if (plain && !has_subcommands) arguments.erase(mark);
+  return arguments;
+}
+
+}  // namespace
+
 bool parse(CommandLine& line, const std::vector<std::string>& arguments) {
   try {
-    line.app->parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    std::vector<std::string> words = without_mark(*line.app, arguments);
+    std::ranges::reverse(words);
+    line.app->parse(std::move(words));
     return true;
   } catch (const CLI::Success& success) {
-    line.app->exit(success);
+    // CLI11 prints to std::cout, whose errors are not watched.
+    std::ostringstream text;
+    line.app->exit(success, text, text);
+    std::fputs(text.str().c_str(), stdout);
     return false;
   } catch (const CLI::ParseError& error) {
     for (const std::string& argument : arguments) line.globals.json |= argument == "--format=json";

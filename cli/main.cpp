@@ -46,5 +46,6 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   stridec::cli::handle_interrupts();
+  stridec::cli::watch_output();
   return stridec::cli::run({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

@@ -1,6 +1,5 @@
 #include "cli/output.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -34,7 +32,9 @@ std::string error_json(const Diagnostic& d) {
 
 void print_error(const Diagnostic& d, const Globals& globals) {
   if (globals.json) {
-    std::printf("%s", error_json(d).c_str());
+    const std::string text = error_json(d);
+    std::fputs(text.c_str(), stdout);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout)) std::fputs(text.c_str(), stderr);
     return;
   }
   std::string text = render(d);
@@ -59,23 +59,40 @@ void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& glob
 
 namespace {
 
-// Whether stdout is a pipe or a socket whose reader has closed it.
-bool reader_is_gone() {
-  pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
-  return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+int first_failure = 0;  // the errno of the first write to stdout that failed
+
+// The write function of a cookie stream: fewer bytes than `size` set the stream's error flag.
+ssize_t write_out(void*, const char* bytes, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t written = write(STDOUT_FILENO, bytes + done, size - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      if (first_failure == 0) first_failure = written < 0 ? errno : EIO;
+      break;
+    }
+    done += static_cast<size_t>(written);
+  }
+  return static_cast<ssize_t>(done);
 }
 
 }  // namespace
 
+void watch_output() {
+  std::FILE* const watched =
+      fopencookie(nullptr, "w", {.read = {}, .write = write_out, .seek = {}, .close = {}});
+  if (!watched) return;
+  std::setvbuf(watched, nullptr, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
+  stdout = watched;
+}
+
 void finish_output() {
-  errno = 0;
-  std::cout.flush();
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout) return;
-  // An earlier write may have failed; its errno is lost.
-  if (errno == EPIPE || reader_is_gone()) return;
-  const bool space = errno == ENOSPC;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
+  const int reason = first_failure;
+  if (reason == EPIPE || reason == ECONNRESET) return;  // the reader has closed the pipe or the socket
+  const bool space = reason == ENOSPC || reason == EDQUOT || reason == EFBIG;
   fail(space ? ErrorKind::kOverBudget : ErrorKind::kUnreadable, space ? "no-space" : "cannot-write",
-       cat("standard output could not be written", errno ? cat(": ", std::strerror(errno)) : ""));
+       cat("standard output could not be written", reason ? cat(": ", std::strerror(reason)) : ""));
 }
 
 namespace {

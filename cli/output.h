@@ -12,7 +12,8 @@ namespace stridec::cli {
 
 // {"error": {...}} with a newline.
 std::string error_json(const Diagnostic& diagnostic);
-// "error[code]: ..." on stderr, or {"error": {...}} with --format=json.
+// "error[code]: ..." on stderr, or {"error": {...}} with --format=json: on stdout, and on stderr where stdout
+// cannot be written.
 void print_error(const Diagnostic& diagnostic, const Globals& globals);
 // A remark on stderr; silent with --quiet.
 void note(std::string_view text, const Globals& globals);
@@ -20,6 +21,9 @@ void note(std::string_view text, const Globals& globals);
 std::string warning_text(const Diagnostic& warning);
 // A line on stderr for each; silent with --quiet.
 void print_warnings(const std::vector<Diagnostic>& warnings, const Globals& globals);
+
+// Makes stdout keep the errno of the first write that fails, which stdio drops. Called before any output.
+void watch_output();
 
 // Throws Error if output to stdout was not written completely. A reader that closes the pipe
 // (`| head`) is not an error.

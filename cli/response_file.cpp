@@ -11,11 +11,18 @@ constexpr int kMostNested = 10;
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
+// The length of a backslash and the end of a line at this place, which continue the line; 0: something else.
+size_t continuation(std::string_view text) {
+  if (text.starts_with("\\\n")) return 2;
+  return text.starts_with("\\\r\n") ? 3 : 0;
+}
+
 std::vector<std::string> words_of(const std::string& text, const std::string& file) {
   std::vector<std::string> words;
   for (size_t at = 0; at < text.size();) {
-    if (is_space(text[at])) {
-      ++at;
+    const std::string_view rest = std::string_view(text).substr(at);
+    if (const size_t skipped = is_space(text[at]) ? 1 : continuation(rest)) {
+      at += skipped;
       continue;
     }
     if (text[at] == '#') {
@@ -34,7 +41,10 @@ std::vector<std::string> words_of(const std::string& text, const std::string& fi
       } else if (c == quote) {
         quote = 0;
       } else if (c == '\\' && quote != '\'' && at + 1 < text.size()) {
-        word += text[++at];
+        if (const size_t length = continuation(std::string_view(text).substr(at)))
+          at += length - 1;
+        else
+          word += text[++at];
       } else {
         word += c;
       }
@@ -42,6 +52,19 @@ std::vector<std::string> words_of(const std::string& text, const std::string& fi
     words.push_back(std::move(word));
   }
   return words;
+}
+
+// An option's value may begin with '@' by accident, such as an input's name.
+std::string read_response_file(const std::string& file) {
+  try {
+    return read_file(file);
+  } catch (Error& error) {
+    Diagnostic& d = error.diagnostic;
+    d.message = cat("'@", file, "' stands for the words in a response file: ", d.message);
+    d.help = cat("a value that begins with '@' is joined to its option, as in --input='@", file,
+                 "'; behind '--', no word is a response file");
+    throw;
+  }
 }
 
 void expand(const std::vector<std::string>& arguments, int depth, std::vector<std::string>& out) {
@@ -60,7 +83,7 @@ void expand(const std::vector<std::string>& arguments, int depth, std::vector<st
       fail(ErrorKind::kUsage, "bad-response-file",
            cat("response files are nested more than ", kMostNested, " deep at '", argument, "'"),
            "a response file must not name itself");
-    expand(words_of(read_file(file), file), depth + 1, out);
+    expand(words_of(read_response_file(file), file), depth + 1, out);
   }
 }
 
