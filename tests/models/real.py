@@ -32,7 +32,7 @@ RATE = np.array(16000, np.int64)
 WINDOW = ["--dim", "sequence=576"]  # what the ranks of the decoder depend on
 PACKAGES = {
     "silero-vad==6.2.3": ("silero_vad/data/", {
-        "silero_vad.onnx": [{"input": (2, 576), "state": (2, 2, 128), "sr": RATE, "flags": ["--input-value", "sr=16000", "--dim", "input.1=576"]}],
+        "silero_vad.onnx": [{"input": (2, 576), "state": (2, 2, 128), "sr": RATE, "flags": ["--input-value", "sr=16000", "--dim", "input.0=2,input.1=576,state.1=2"]}],
         "silero_vad_16k_op15.onnx": [{"input": (b, 576), "state": (2, b, 128), "sr": RATE, "flags": WINDOW} for b in (1, 3)],
         "silero_vad_16k_sequence.onnx": [{"input": (n, 576), "h": (1, 1, 128), "c": (1, 1, 128)} for n in (1, 5)],
         "silero_vad_half.onnx": [{"input": (b, 576), "state": (2, b, 128), "flags": WINDOW} for b in (1, 3)],
