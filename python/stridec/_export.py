@@ -1,5 +1,5 @@
-"""torch.export with what it refuses and a compiler can take: sizes of 1 among the examples that are to be dynamic, named
-tuples and caches that nobody registered."""
+"""torch.export with what it refuses and a compiler can take: sizes of 1 among the examples that are to be dynamic, recurrent
+layers over a dynamic time, named tuples and caches that nobody registered."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch.utils import _pytree
 
 from ._attention import lower_flex_attention
 from ._errors import Error
+from ._recurrent import keep_time, restore
 
 
 def export(module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], shapes: Any, strict: bool) -> Tuple[Any, Dict[str, str]]:
@@ -22,9 +23,11 @@ def export(module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], shapes: A
     if isinstance(shapes, (Mapping, tuple, list)):
         args, kwargs, names = _enlarged(module, args, kwargs, shapes)
     try:
-        program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
+        with keep_time():
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
     except Exception as error:  # whatever the module raises
         raise Error(f"torch.export cannot export the module: {type(error).__name__}: {error}", "export") from error
+    restore(program)
     return program, names
 
 

@@ -101,6 +101,19 @@ def test_examples_of_size_one():
             same(compiled(*given), Scaled()(*given))
 
 
+def test_recurrent_layers_over_a_dynamic_time():
+    for layer, options in ((torch.nn.LSTM, {"proj_size": 2}), (torch.nn.GRU, {"bidirectional": True}), (torch.nn.RNN, {})):
+        module = layer(3, 4, num_layers=2, batch_first=layer is not torch.nn.RNN, **options).eval()
+        shapes = {"input": {0: Dim("first"), 1: Dim("second", max=20)}}
+        for strict in (False, True):
+            compiled = stridec.compile(module, (torch.ones(1, 5, 3),), dynamic_shapes=shapes, strict=strict, threads=1)
+            for sizes in ((1, 1), (2, 7), (5, 3)):
+                x = torch.randn(*sizes, 3)
+                with torch.no_grad():
+                    same(compiled(x), module(x))
+    expect("lstm" not in vars(torch._VF), "the export leaves PyTorch's functions replaced")
+
+
 class Coder(torch.nn.Module):
     def __init__(self):
         super().__init__()
