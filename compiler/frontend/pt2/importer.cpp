@@ -235,35 +235,62 @@ void Importer::round_statistics(const Graph& graph, const Argument& output, Valu
     value = Value(ops::cast(t, type->dtype, false));
 }
 
+namespace {
+
+bool agrees(const TensorMeta& meta, const graph::Shape& shape) {
+  return std::equal(meta.sizes.begin(), meta.sizes.end(), shape.begin(), shape.end(),
+                    [](const Size& size, const sym::Expr& own) {
+                      return !size.value || !own.is_const() || own.value() == *size.value;
+                    });
+}
+
+}  // namespace
+
+// PyTorch 2.11 traces an LSTM on a CPU by oneDNN's layer, and states [layers, 1, batch, hidden] for the last
+// hidden and cell states. The operator itself gives [layers, batch, hidden]. The shapes of what reads such a
+// state follow from the wrong ones.
+bool Importer::may_be_misstated(const Node& node, const TensorMeta& meta, const graph::Shape& shape) const {
+  if (node.target == "torch.ops.aten.lstm.input" && meta.sizes.size() == shape.size() + 1)
+    return meta.sizes[1].value == 1;
+  bool reads = false;
+  for (const NamedArgument& input : node.inputs)
+    for_names(input.value, [&](const std::string& name) { reads = reads || misstated_.contains(name); });
+  return reads;
+}
+
 // Compares a result with what the file says of it: a difference is a defect of the import, and refused.
 void Importer::check_tensor(const TensorMeta& meta, Value& value) {
-  aten::Tensor& tensor = value.tensor;
-  const graph::Shape shape = aten::shape_of(b, tensor);
+  check_dtype(meta, value);
+  const graph::Shape shape = aten::shape_of(b, value.tensor);
+  if (!agrees(meta, shape))
+    fail(ErrorKind::kUnsupported, "import-mismatch",
+         cat("the result has shape ",
+             graph::to_string(graph::Type{aten::read(b, value.tensor).dtype(), shape}),
+             ", which is not PyTorch's"),
+         "this is a gap in the import of the operator: please report it");
+  take_layout(meta, value.tensor);
+}
+
+void Importer::check_dtype(const TensorMeta& meta, const Value& value) {
   const auto type = element_type(meta.scalar_type);
-  const DType dtype = aten::read(b, tensor).dtype();
-  if (!type || type->dtype != dtype || type->complex != tensor.complex)
+  const DType dtype = aten::read(b, value.tensor).dtype();
+  if (!type || type->dtype != dtype || type->complex != value.tensor.complex)
     fail(ErrorKind::kUnsupported, "import-mismatch",
          cat("the result is ", stridec::name(dtype), ", but PyTorch's is ",
              scalar_type_name(meta.scalar_type)),
          "this is a gap in the import of the operator: please report it");
-  const auto mismatch = [&] {
-    fail(
-        ErrorKind::kUnsupported, "import-mismatch",
-        cat("the result has shape ", graph::to_string(graph::Type{dtype, shape}), ", which is not PyTorch's"),
-        "this is a gap in the import of the operator: please report it");
-  };
-  if (shape.size() != meta.sizes.size()) mismatch();
+}
+
+// Sizes that the data decides get their meaning, and the tensor its strides.
+void Importer::take_layout(const TensorMeta& meta, aten::Tensor& tensor) {
+  const graph::Shape shape = aten::shape_of(b, tensor);
   for (size_t d = 0; d < shape.size(); ++d) {
-    const Size& size = meta.sizes[d];
-    if (size.value) {
-      if (shape[d].is_const() && shape[d].value() != *size.value) mismatch();
-      continue;
-    }
-    // A size that the data decides gets its meaning here.
-    const auto unknown = parse_expression(size.text, [&](const std::string& s) -> std::optional<sym::Expr> {
-      if (!symbols.contains(s)) return sym::var(s);
-      return std::nullopt;
-    });
+    if (meta.sizes[d].value) continue;
+    const auto unknown =
+        parse_expression(meta.sizes[d].text, [&](const std::string& s) -> std::optional<sym::Expr> {
+          if (!symbols.contains(s)) return sym::var(s);
+          return std::nullopt;
+        });
     if (unknown && unknown->is_var()) symbols.emplace(unknown->name(), shape[d]);
   }
   if (meta.strides.size() != shape.size()) return;
@@ -275,20 +302,29 @@ void Importer::check_tensor(const TensorMeta& meta, Value& value) {
   if (!tensor.view && !tensor.storage->strides) tensor.storage->strides = strides;
 }
 
-void Importer::define(const Graph& graph, const Argument& output, Value value, Scope& scope) {
+void Importer::define(const Graph& graph, const Argument& output, Value value, Scope& scope,
+                      const Node& node) {
   if (output.kind == Kind::kNone) return;
   if (output.kind == Kind::kList) {
     if (value.kind != Value::Kind::kList || value.items.size() != output.items.size())
       fail(ErrorKind::kUnsupported, "import-mismatch",
            "the operator gives another number of tensors than PyTorch's");
-    for (size_t i = 0; i < output.items.size(); ++i) define(graph, output.items[i], value.items[i], scope);
+    for (size_t i = 0; i < output.items.size(); ++i)
+      define(graph, output.items[i], value.items[i], scope, node);
     return;
   }
   const bool token = value.kind == Value::Kind::kOther;
   if (output.kind == Kind::kTensor && !token) {
     if (!value.is_tensor()) fail(ErrorKind::kUnsupported, "import-mismatch", "the operator gives no tensor");
-    if (const auto meta = graph.tensors.find(output.text); meta != graph.tensors.end())
-      check_tensor(meta->second, value);
+    if (const auto meta = graph.tensors.find(output.text); meta != graph.tensors.end()) {
+      const graph::Shape shape = aten::shape_of(b, value.tensor);
+      if (agrees(meta->second, shape) || !may_be_misstated(node, meta->second, shape)) {
+        check_tensor(meta->second, value);
+      } else {
+        check_dtype(meta->second, value);
+        misstated_.insert(output.text);
+      }
+    }
     const ops::Term term = aten::read(b, value.tensor);
     if (!value.tensor.view && b.graph()[term.id()].name.empty()) b.set_name(term.id(), output.text);
   } else if (output.kind == Kind::kSymInt && value.kind == Value::Kind::kInt) {
@@ -366,7 +402,7 @@ void Importer::run(const Graph& graph, Scope& scope) {
             !read.contains(node.outputs[i].text))
           continue;
         if (i > 0) round_statistics(graph, node.outputs[i], results[i]);
-        define(graph, node.outputs[i], std::move(results[i]), scope);
+        define(graph, node.outputs[i], std::move(results[i]), scope, node);
       }
     } catch (const Failed&) {
       give_up();

@@ -52,14 +52,18 @@ class Importer {
   std::vector<aten::NamedValue> arguments_of(const Node& node, const Scope& scope) const;
   std::vector<aten::Value> call_user(const Node& node, const Scope& scope);
   void cast_operands(const Graph& graph, const Node& node, std::vector<aten::NamedValue>& args);
-  void define(const Graph& graph, const Argument& output, aten::Value value, Scope& scope);
+  void define(const Graph& graph, const Argument& output, aten::Value value, Scope& scope, const Node& node);
   void round_statistics(const Graph& graph, const Argument& output, aten::Value& value);
   void check_tensor(const TensorMeta& meta, aten::Value& value);
+  void check_dtype(const TensorMeta& meta, const aten::Value& value);
+  void take_layout(const TensorMeta& meta, aten::Tensor& tensor);
+  bool may_be_misstated(const Node& node, const TensorMeta& meta, const graph::Shape& shape) const;
   void note_unknown(const Graph& graph, const Node& node, const Scope& scope);
   void note_outcome(size_t listed, const Node& node, const std::vector<aten::Value>& results,
                     const Scope& scope);
 
   int position_ = 0;
+  std::unordered_set<std::string> misstated_;  // values of other shapes than the file states
 };
 
 // The operator's name for messages: "aten.linear.default".
