@@ -1,10 +1,11 @@
 """Writes tests/pt2/programs from what `exports.py --folder DIR` exported: write_programs.py DIR; without DIR, only `edges`, `bags`,
-`indices` and `draws`.
+`indices`, `lstm_states`, `memory_views` and `draws`.
 
 Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
 wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.
 """
 
+import copy
 import json
 import pathlib
 import shutil
@@ -88,18 +89,54 @@ def indices(torch):
     return Indices(), (torch.tensor([[0, 1]] * 20),)
 
 
-def write_own(make):
+def lstm_states(torch):
+    """Last states, whose shapes PyTorch 2.11 states with a dim more than its kernels give them; decomposed, it gives them so."""
+
+    class States(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = torch.nn.LSTM(5, 6, 2, bidirectional=True, batch_first=True)
+            self.linear = torch.nn.Linear(12, 3)
+
+        def forward(self, x):
+            _, (h, c) = self.lstm(x)
+            return self.linear(torch.cat([h[-2], h[-1]], -1)), h, c
+
+    torch.manual_seed(0)
+    return States().eval(), (torch.randn(3, 7, 5),)
+
+
+def memory_views(torch):
+    """Views by strides of tensors that are not row-major, and as types of another width, read and written."""
+
+    class Views(torch.nn.Module):
+        def forward(self, x):
+            turned = x.t().clone()
+            turned.as_strided((3, 3), (2, 5), 1).add_(1)
+            row = turned[1]
+            halves, bytes_ = x.view(torch.int16), x.double().view(torch.uint8)
+            cleared = x.clone()
+            cleared.view(torch.int16)[..., 0] = 0
+            return (turned, row.as_strided((2, 2), (4, 1)), halves, bytes_, cleared, (halves * 1).view(torch.float32),
+                    (bytes_ * 1).view(torch.float64), halves.view(torch.int64))  # fmt: skip
+
+    torch.manual_seed(0)
+    return Views(), (torch.randn(4, 6),)
+
+
+def write_own(make, decomposed=True):
     import numpy as np
     import torch
 
     module, inputs = make(torch)
     program = torch.export.export(module, inputs)
-    results = {f"o{i}": value.detach().numpy() for i, value in enumerate(module(*inputs))}
+    ran = copy.deepcopy(module)(*inputs)  # the file has the buffers as they are before a run
+    results = {f"o{i}": value.detach().numpy() for i, value in enumerate(ran)}
     name = make.__name__
     np.savez_compressed(HERE / f"{name}.npz", i0=inputs[0].numpy(), **results)
-    for form, each in (("", program), (".core", program.run_decompositions())):
+    for form in ("", ".core") if decomposed else ("",):
         whole = HERE / "whole.pt2"
-        torch.export.save(each, whole)
+        torch.export.save(program.run_decompositions() if form else program, whole)
         repack(whole, HERE / f"{name}{form}.pt2")
         whole.unlink()
 
@@ -132,8 +169,9 @@ def write_draws():
 
 def main():
     HERE.mkdir(exist_ok=True)
-    for make in (edges, bags, indices):
+    for make in (edges, bags, indices, memory_views):
         write_own(make)
+    write_own(lstm_states, decomposed=False)
     write_draws()
     if len(sys.argv) < 2:
         return

@@ -76,6 +76,7 @@ Results split_along(Context& c) {
 Results view_scatter(Context& c) {
   const std::string view = c.schema.name.substr(0, c.schema.name.size() - std::string("_scatter").size());
   const Tensor base = fresh(c.in("self"));
+  base.storage->strides = c.tensor("self").strides;  // as_strided_scatter goes by places in memory
   std::vector<NamedValue> args{{"self", base}};
   for (const SchemaArgument& a : c.schema.arguments)
     if (a.name != "self" && a.name != "src") args.push_back({a.name, c.arg(a.name)});

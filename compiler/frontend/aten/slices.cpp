@@ -69,4 +69,17 @@ Tensor select_view(const Tensor& t, int64_t dim, sym::Expr index) {
       });
 }
 
+Tensor strided_view(const Tensor& memory, const Shape& sizes, const Shape& strides,
+                    const std::function<Term(Term memory)>& first) {
+  return view_of(memory, [=](Term of) {
+    Builder& b = of.builder();
+    Term at = ops::filled(b, sizes, DType::kI64, 0);
+    at = at + first(of);
+    for (size_t d = 0; d < sizes.size(); ++d)
+      at = at + ops::index_along(b, sizes, static_cast<int64_t>(d), DType::kI64) *
+                    ops::size_as(b, DType::kI64, strides[d]);
+    return ops::gather(ops::reshape(of, {ops::count(of.shape())}), at, 0);
+  });
+}
+
 }  // namespace stridec::aten

@@ -25,4 +25,9 @@ Term replace_slice(Term base, int64_t dim, const Slice& slice, Term value);
 Tensor slice_view(const Tensor& t, int64_t dim, const Slice& slice);
 Tensor select_view(const Tensor& t, int64_t dim, sym::Expr index);
 
+// Elements at these strides over a tensor whose memory is in row-major order. `first`: the place of the first
+// one, a scalar.
+Tensor strided_view(const Tensor& memory, const Shape& sizes, const Shape& strides,
+                    const std::function<Term(Term memory)>& first);
+
 }  // namespace stridec::aten

@@ -1,6 +1,7 @@
 #include "compiler/frontend/aten/storage.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "compiler/base/check.h"
 #include "compiler/ops/nodes.h"
@@ -17,9 +18,6 @@ Term read_view(Builder& b, const Storage& storage, const View* view) {
   return out;
 }
 
-Term numbered(Builder& b, const Shape& base) {
-  return ops::reshape(ops::index_along(b, {ops::count(base)}, 0, DType::kI64), base);
-}
 Term read_numbers(const View* view, Term numbers) {
   return view ? view->read(read_numbers(view->parent.get(), numbers)) : numbers;
 }
@@ -36,6 +34,10 @@ Term scatter_through(const ReadFn& read, Term base, Term value) {
 }
 
 }  // namespace
+
+Term numbered(Builder& b, const Shape& shape) {
+  return ops::reshape(ops::index_along(b, {ops::count(shape)}, 0, DType::kI64), shape);
+}
 
 Tensor fresh(Term value) {
   Tensor out;
@@ -74,8 +76,9 @@ Tensor view_of(const Tensor& tensor, ReadFn read, WriteFn write) {
   return out;
 }
 
-Term first_position(Builder& b, const Tensor& tensor, const Shape& base) {
-  const Term at = read_numbers(tensor.view.get(), numbered(b, base));
+Term first_number(const Tensor& tensor, Term numbers) {
+  Builder& b = numbers.builder();
+  const Term at = read_numbers(tensor.view.get(), numbers);
   const sym::Expr count = ops::count(at.shape());
   Term flat = ops::reshape(at, {count});
   if (!b.holds(sym::ge(count, 1)))
@@ -93,6 +96,27 @@ bool is_contiguous(Builder& b, const Tensor& tensor) {
     expected = expected * shape[d];
   }
   return true;
+}
+
+std::optional<Dims> memory_order(Builder& b, const Tensor& tensor) {
+  const Shape shape = shape_of(b, tensor);
+  Dims order(shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (is_contiguous(b, tensor)) return order;
+  const std::vector<sym::Expr>& strides = *tensor.strides;
+  if (strides.size() != shape.size()) return std::nullopt;
+  sym::Expr expected = 1;
+  for (size_t left = order.size(); left > 0; --left) {
+    const auto end = order.begin() + static_cast<ptrdiff_t>(left);
+    const auto next = std::find_if(order.begin(), end, [&](int64_t d) {
+      const auto dim = static_cast<size_t>(d);
+      return shape[dim].is_const(1) || b.holds(sym::eq(strides[dim], expected));
+    });
+    if (next == end) return std::nullopt;
+    expected = expected * shape[static_cast<size_t>(*next)];
+    std::rotate(next, next + 1, end);
+  }
+  return order;
 }
 
 bool is_viewable(Builder& b, const Tensor& tensor, const Shape& shape) {

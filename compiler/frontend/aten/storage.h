@@ -63,11 +63,15 @@ Term read(Builder& b, const Tensor& tensor);
 void write(Builder& b, const Tensor& tensor, Term value);
 Tensor view_of(const Tensor& tensor, ReadFn read, WriteFn write = {});
 
-// The position of the first element, [1], among those of a base of this shape; 0 without elements.
-Term first_position(Builder& b, const Tensor& tensor, const Shape& base);
+// 0, 1, ... in row-major order.
+Term numbered(Builder& b, const Shape& shape);
+// What the tensor's first element is in `numbers`, which number those of its base; [1], 0 without elements.
+Term first_number(const Tensor& tensor, Term numbers);
 
 // Whether PyTorch's strides are those of a row-major tensor without gaps.
 bool is_contiguous(Builder& b, const Tensor& tensor);
+// The order of the dims in which the elements follow each other in memory; none if they have gaps or repeat.
+std::optional<Dims> memory_order(Builder& b, const Tensor& tensor);
 // Whether a tensor with these strides can be viewed with another shape without a copy (at::computeStride).
 bool is_viewable(Builder& b, const Tensor& tensor, const Shape& shape);
 

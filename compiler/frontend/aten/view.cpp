@@ -5,6 +5,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/slices.h"
+#include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
 namespace {
@@ -22,6 +23,16 @@ Tensor reshape_view(const Tensor& t, const Shape& shape) {
   return view_of(
       t, [full](Term base) { return ops::reshape(base, full); },
       [](Term base, Term value) { return ops::reshape(value, base.shape()); });
+}
+
+// An integer type as wide as `like`.
+DType integer_of(DType like, bool with_sign) {
+  switch (byte_size(like)) {
+    case 1: return with_sign ? DType::kI8 : DType::kU8;
+    case 2: return with_sign ? DType::kI16 : DType::kU16;
+    case 4: return with_sign ? DType::kI32 : DType::kU32;
+    default: return with_sign ? DType::kI64 : DType::kU64;
+  }
 }
 
 // Replaces -1 by what is left of the elements.
@@ -45,24 +56,67 @@ Shape inferred(Context& c, const Shape& old, Shape shape) {
   return shape;
 }
 
-Results view(Context& c) {
-  const Tensor t = c.tensor("self");
-  if (c.names("dtype")) {
-    const Term x = c.in("self");
-    const DType to = *c.dtype("dtype");
-    if (to == x.dtype()) return {t};
-    if (byte_size(to) != byte_size(x.dtype()) || is_bool(to) || is_bool(x.dtype()))
-      c.unsupported("a view as a dtype of another size");
-    const DType from = x.dtype();
-    return {view_of(
-        t,
-        [to](Term base) {
-          return Term(base.builder(), base.builder().add1(OpKind::kBitcast, {base.id()}, {{"to", to}}));
-        },
-        [from](Term, Term value) {
-          return Term(value.builder(), value.builder().add1(OpKind::kBitcast, {value.id()}, {{"to", from}}));
-        })};
+// The bits of x as elements of a narrower type, the lowest first, in a last dim that is longer.
+Term split_bits(Term x, DType to) {
+  const int64_t bits = info(to).bits, parts = byte_size(x.dtype()) / byte_size(to);
+  const Term whole = ops::bitcast(x, integer_of(x.dtype(), true));
+  const auto mask = static_cast<double>((int64_t{1} << bits) - 1);
+  std::vector<Term> all;
+  for (int64_t i = 0; i < parts; ++i) {
+    const Term part =
+        ops::apply(OpKind::kBitAnd, ops::apply(OpKind::kShr, whole, static_cast<double>(i * bits)), mask);
+    all.push_back(ops::unsqueeze(ops::cast(part, integer_of(to, false), false), {x.rank()}));
   }
+  Shape shape = x.shape();
+  shape.back() = x.builder().simplify(shape.back() * parts);
+  return ops::bitcast(ops::reshape(ops::concat(all, x.rank()), shape), to);
+}
+
+// The reverse: elements of a wider type of as many neighbours as it is wider.
+Term join_bits(Term x, DType to) {
+  const int64_t bits = info(x.dtype()).bits, parts = byte_size(to) / byte_size(x.dtype());
+  Shape shape = x.shape();
+  shape.back() = x.builder().simplify(sym::floordiv(shape.back(), parts));
+  const Shape whole = shape;
+  shape.emplace_back(parts);
+  const Term grouped = ops::reshape(ops::bitcast(x, integer_of(x.dtype(), false)), shape);
+  std::optional<Term> all;
+  for (int64_t i = 0; i < parts; ++i) {
+    const Term part = ops::reshape(ops::slice(grouped, x.rank(), i, 1), whole);
+    const Term placed =
+        ops::apply(OpKind::kShl, ops::cast(part, integer_of(to, true), false), static_cast<double>(i * bits));
+    all = all ? ops::apply(OpKind::kBitOr, *all, placed) : placed;
+  }
+  return ops::bitcast(*all, to);
+}
+
+Term with_bits(Term x, DType to) {
+  if (byte_size(to) == byte_size(x.dtype())) return ops::bitcast(x, to);
+  return byte_size(to) < byte_size(x.dtype()) ? split_bits(x, to) : join_bits(x, to);
+}
+
+Results view_as_dtype(Context& c) {
+  const Tensor t = c.tensor("self");
+  const Term x = c.in("self");
+  const DType to = *c.dtype("dtype"), from = x.dtype();
+  if (to == from) return {t};
+  if (is_bool(to) || is_bool(from)) c.unsupported("a view of bools as another dtype, or the reverse");
+  if (t.complex) c.unsupported("a view of complex numbers as another dtype");
+  if (byte_size(to) != byte_size(from) && x.rank() == 0)
+    c.does_not_fit("a view of a scalar as a dtype of another size");
+  if (byte_size(to) > byte_size(from)) {
+    const int64_t parts = byte_size(to) / byte_size(from);
+    c.b.require(sym::eq(sym::mod(x.shape().back(), parts), 0),
+                "a last dim of {0} is no whole number of wider elements", {x.shape().back()});
+  }
+  return {view_of(
+      t, [to](Term base) { return with_bits(base, to); },
+      [from](Term, Term value) { return with_bits(value, from); })};
+}
+
+Results view(Context& c) {
+  if (c.names("dtype")) return view_as_dtype(c);
+  const Tensor t = c.tensor("self");
   return {reshape_view(t, inferred(c, shape_of(c.b, t), c.sizes("size")))};
 }
 
@@ -105,10 +159,15 @@ Results unflatten(Context& c) {
   return {reshape_view(t, shape)};
 }
 
-Tensor permute_view(const Tensor& t, Dims order) {
-  if (t.complex) order.push_back(std::ssize(order));
+Dims inverse(const Dims& order) {
   Dims back(order.size());
   for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  return back;
+}
+
+Tensor permute_view(const Tensor& t, Dims order) {
+  if (t.complex) order.push_back(std::ssize(order));
+  const Dims back = inverse(order);
   return view_of(
       t, [order](Term base) { return ops::permute(base, order); },
       [back](Term, Term value) { return ops::permute(value, back); });
@@ -382,27 +441,31 @@ Results unfold(Context& c) {
   })};
 }
 
-// Any strides over the storage, whose memory is that of its base.
+// Any strides over the storage.
 Results as_strided(Context& c) {
   const Tensor t = c.tensor("self");
   const Shape sizes = c.sizes("size"), strides = c.sizes("stride");
+  if (sizes.size() != strides.size()) c.does_not_fit("size and stride differ in length");
+  if (t.complex) c.unsupported("as_strided of complex numbers");
   Tensor base;
   base.storage = t.storage;
   base.strides = t.storage->strides;
-  if (t.complex || !is_contiguous(c.b, base)) c.unsupported("as_strided of a tensor that is not contiguous");
-  const bool own = !c.has("storage_offset");  // the offset of the view itself
   if (t.view && read(c.b, t).dtype() != read(c.b, base).dtype()) c.unsupported("as_strided of another dtype");
-  const sym::Expr offset = own ? sym::Expr(0) : c.size("storage_offset");
-  if (sizes.size() != strides.size()) c.does_not_fit("size and stride differ in length");
-  return {view_of(base, [=](Term of) {
-    Builder& b = of.builder();
-    Term at = ops::filled(b, sizes, DType::kI64, 0);
-    at = at + (own && t.view ? ops::reshape(first_position(b, t, of.shape()), {})
-                             : ops::size_as(b, DType::kI64, offset));
-    for (size_t d = 0; d < sizes.size(); ++d)
-      at = at + ops::index_along(b, sizes, static_cast<int64_t>(d), DType::kI64) *
-                    ops::size_as(b, DType::kI64, strides[d]);
-    return ops::gather(ops::reshape(of, {ops::count(of.shape())}), at, 0);
+  const auto order = memory_order(c.b, base);
+  if (!order) c.unsupported("as_strided of a tensor with gaps or repeated elements");
+  const bool row_major = std::is_sorted(order->begin(), order->end());
+  const Tensor memory = row_major ? base : permute_view(base, *order);
+  if (c.has("storage_offset") || !t.view) {
+    const sym::Expr offset = c.has("storage_offset") ? c.size("storage_offset") : sym::Expr(0);
+    return {strided_view(memory, sizes, strides,
+                         [offset](Term of) { return ops::size_as(of.builder(), DType::kI64, offset); })};
+  }
+  // The offset of the view itself.
+  const Dims back = inverse(*order);
+  return {strided_view(memory, sizes, strides, [=](Term of) {
+    Term places = numbered(of.builder(), of.shape());
+    if (!row_major) places = ops::permute(places, back);
+    return ops::reshape(first_number(t, places), {});
   })};
 }
 
