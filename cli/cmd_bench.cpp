@@ -207,6 +207,7 @@ Json json_of(const Flags& flags, const Result& result, Subject* other) {
   const Subject& subject = result.subject;
   Json json = {{"artifact", flags.artifact},
                {"function", result.library().function()},
+               {"model", result.library().function_manifest().value("model", Json::object())},
                {"sizes", subject.sizes},
                {"variant", result.library().variant()},
                {"threads", result.library().threads()},

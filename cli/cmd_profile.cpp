@@ -154,6 +154,7 @@ void print_json(const Flags& flags, const Library& library, const Measured& meas
                 const std::vector<ProfileRow>& rows, int64_t total) {
   Json json = {{"artifact", flags.artifact},
                {"function", library.function()},
+               {"model", library.function_manifest().value("model", Json::object())},
                {"sizes", measured.sizes},
                {"variant", library.variant()},
                {"threads", library.threads()},

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 
 #include "cli/command.h"
@@ -14,6 +15,7 @@
 #include "cli/report_measured.h"
 #include "cli/report_page.h"
 #include "cli/written_files.h"
+#include "compiler/base/file_hash.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/package/read_manifest.h"
@@ -61,13 +63,17 @@ void check_page(const Flags& flags, const std::vector<std::string>& inputs) {
 
 Json functions_of_model(const Flags& flags, const Globals& globals) {
   const bool sources = flags.sources == "all";
-  const Compilation made =
-      compile(flags.common.options(globals), sources ? Stage::kSource : Stage::kSchedule);
+  const CompileOptions options = flags.common.options(globals);
+  std::map<std::string, FileHash> hashes;
+  for (const FunctionModel& function : options.entry_points())
+    hashes.try_emplace(function.model, function.model);
+  const Compilation made = compile(options, sources ? Stage::kSource : Stage::kSchedule);
   Json functions = Json::array();
   for (size_t f = 0; f < made.functions.size(); ++f) {
     check_page(flags, made.functions[f].files);
     print_warnings(made.functions[f].warnings, globals);
     functions.push_back(report_of(made, f, sources));
+    functions.back()["sha256"] = hashes.at(made.functions[f].source.model).get();
   }
   return functions;
 }
@@ -100,11 +106,11 @@ int report(const Flags& flags, const Globals& globals) {
   std::vector<std::string> inputs = flags.common.files();
   inputs.insert(inputs.end(), {flags.profile, flags.trace, flags.compared});
   check_page(flags, inputs);
-  Json all = {{"schema_version", "1.2"}, {"title", title_of(model)}};
+  Json all = {{"schema_version", "1.3"}, {"title", title_of(model)}};
   all["functions"] = is_artifact(model) ? functions_of_artifact(model, flags.common.functions)
                                         : functions_of_model(flags, globals);
-  if (!flags.profile.empty()) add_profile(all["functions"], read_profile(flags.profile));
-  if (!flags.trace.empty()) all["trace"] = read_trace(flags.trace);
+  if (!flags.profile.empty()) add_profile(all["functions"], read_profile(flags.profile), flags.profile);
+  if (!flags.trace.empty()) all["trace"] = read_trace(flags.trace, all["functions"]);
   if (!flags.compared.empty()) all["compare"] = compared_with(all, flags);
   if (globals.json) std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   if (flags.output.empty()) {

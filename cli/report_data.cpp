@@ -281,6 +281,7 @@ Json report_of(const Json& function) {
   symbols.push_back({{"name", "threads"}, {"typical", 1}, {"least", 1}});
   Json report = {{"name", function["name"]},
                  {"model", function["model"].value("file", "")},
+                 {"sha256", function["model"].value("sha256", "")},
                  {"symbols", std::move(symbols)},
                  {"nodes", nodes_json(nodes_of(function))["nodes"]},
                  {"kernels", std::move(kernels)}};

@@ -111,6 +111,26 @@ Json events_of(const std::string& path) {
   return events;
 }
 
+// Files of earlier versions do not name the model.
+[[noreturn]] void other_model(const std::string& path, const std::string& what, const std::string& theirs,
+                              const std::string& ours, std::string help) {
+  constexpr size_t kShown = 12;
+  fail(ErrorKind::kDoesNotFit, "other-model",
+       cat("'", path, "' ", what, " another model (sha256 ", theirs.substr(0, kShown),
+           "); the report is of sha256 ", ours.substr(0, kShown)),
+       std::move(help));
+}
+
+void check_model(const Json& event_args, const Json& functions, const std::string& path) {
+  const std::string theirs = text_at(event_args, "model");
+  std::vector<std::string> ours;
+  for (const Json& function : functions) ours.push_back(text_at(function, "sha256"));
+  if (theirs.empty() || std::ranges::count(ours, "") > 0 || std::ranges::count(ours, theirs) > 0) return;
+  other_model(path, "has runs of", theirs, ours.front(),
+              "trace an artifact of this model; with STRIDEC_PROFILE=%m.json each artifact of a process has a "
+              "file of its own");
+}
+
 }  // namespace
 
 std::string measured_text(const Json& kernel, double all) {
@@ -144,7 +164,7 @@ Json read_profile(const std::string& path) {
   return read;
 }
 
-void add_profile(Json& functions, const Json& profile) {
+void add_profile(Json& functions, const Json& profile, const std::string& path) {
   const std::string of = text_at(profile, "function");
   const auto named = std::find_if(functions.begin(), functions.end(),
                                   [&](const Json& function) { return text_at(function, "name") == of; });
@@ -152,6 +172,10 @@ void add_profile(Json& functions, const Json& profile) {
   if (at == functions.end())
     fail(ErrorKind::kDoesNotFit, "other-profile", cat("the profile is of the function '", of, "'"),
          "the report has no function of this name");
+  const std::string theirs = text_at(profile.value("model", Json::object()), "sha256"),
+                    ours = text_at(*at, "sha256");
+  if (!theirs.empty() && !ours.empty() && theirs != ours)
+    other_model(path, "is of", theirs, ours, "measure an artifact that was compiled from this model");
   Json kernels = kernels_of(profile);
   double all = 0;
   for (const Json& kernel : kernels) all += kernel["time"].get<double>();
@@ -167,7 +191,7 @@ void add_profile(Json& functions, const Json& profile) {
                        {"kernels", std::move(kernels)}};
 }
 
-Json read_trace(const std::string& path) {
+Json read_trace(const std::string& path, const Json& functions) {
   struct Slice {
     size_t thread, name;
     int kind;
@@ -188,6 +212,7 @@ Json read_trace(const std::string& path) {
     const std::string category = text_at(event, "cat");
     const int kind = category == "run" ? 0 : category == "step" ? 1 : category == "part" ? 2 : -1;
     if (kind < 0 || text_at(event, "ph") != "X" || !args.is_object()) continue;
+    if (kind == 0) check_model(args, functions, path);
     const auto [thread, new_thread] = threads.emplace(of, threads.size());
     if (new_thread) told["threads"].push_back({{"tid", of.second}});
     const std::pair words(text_at(event, "name"), text_at(args, "nodes"));

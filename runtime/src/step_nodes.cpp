@@ -57,6 +57,7 @@ bool find_nodes(const stridec_model& model, int32_t index, StepNodes& nodes) {
   if (!nodes.steps) return false;
   Json manifest = json_document(model.blob.manifest.data, model.blob.manifest.size);
   if (const Json functions = json_member(manifest, "functions")) manifest = at_index(functions, index);
+  nodes.model = json_string(json_member(json_member(manifest, "model"), "sha256"));
   add_kernels(json_member(manifest, "kernels"), function, nodes);
   for (Json special = json_first(json_member(manifest, "specializations")); special;
        special = json_next(special))

@@ -1,4 +1,4 @@
-// The model's nodes that each step computes, from the artifact's manifest.
+// The model's nodes that each step computes, and its hash, from the artifact's manifest.
 #pragma once
 
 #include "json.h"
@@ -14,6 +14,7 @@ struct StepNodes {
     Json indices;  // into them; invalid: all
   };
   Entry* steps;
+  JsonString model;  // the SHA-256 of its file, in hexadecimal digits; without characters: not known
 };
 
 // False: out of memory. A manifest that cannot be read leaves all entries without nodes.

@@ -42,6 +42,7 @@ namespace {
 constexpr int32_t kEvents = 16384;
 constexpr int32_t kRunsOfEnvironment = 100;
 constexpr size_t kName = 400;  // bytes of a name in the file
+constexpr size_t kHash = 64;   // of a model
 
 int64_t this_thread() { return syscall(SYS_gettid); }
 
@@ -137,6 +138,11 @@ void write_run(Trace& t, const stridec_context& c, int64_t end, stridec_status s
   write_slice(line, "run", f.name, t.run_begin, end, t.thread);
   line << "\"run\":" << t.run << ",\"threads\":" << c.threads
        << ",\"status\":" << static_cast<int32_t>(status);
+  if (const JsonString model = t.nodes[t.function->index].model; model.size) {
+    line << ",\"model\":\"";
+    write_escaped(line, model, kHash);
+    line << '"';
+  }
   line << ",\"sizes\":{";
   size_t used = 0;
   bool first = true;

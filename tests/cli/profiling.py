@@ -98,6 +98,26 @@ def test_trace_files():
         expect(all(run["ts"] <= s["ts"] and s["ts"] + s["dur"] <= run["ts"] + run["dur"] + 0.002 for s in inside), f"{run}")
 
 
+def test_measured_on_another_model():
+    """Profiles, benchmarks and traces name the model that they are of, and a report of another one refuses them."""
+    stridec("compile layers.onnx -o layers.so", 0)
+    with open("layers.json", encoding="utf-8") as file:
+        model = json.load(file)["model"]
+    for command in ("profile", "bench"):
+        done = stridec(f"{command} layers.so {QUICK}{' --trace layers.trace' if command == 'profile' else ''}", 0).stdout
+        expect(json.loads(done)["model"] == model and model["sha256"], f"the model of {command}")
+        with open(f"layers.{command}", "w", encoding="utf-8") as file:
+            file.write(done)
+    expect({run["args"]["model"] for run in slices(events_of("layers.trace"), "run")} == {model["sha256"]}, "the model of a trace")
+    measured = (("--profile", "layers.profile"), ("--profile", "layers.bench"), ("--trace", "layers.trace"))
+    for flag, name in measured:
+        for source in ("layers.onnx", "layers.so"):
+            stridec(f"report {source} -o measured.html --sources none {flag} {name}", 0)
+        for source in ("mlp.onnx", "mlp.so"):
+            done = stridec(f"report {source} -o measured.html --sources none {flag} {name}", 4)
+            expect("another model" in done.stderr and model["sha256"][:12] in done.stderr and name in done.stderr, done.stderr)
+
+
 def test_profile_variable():
     """STRIDEC_PROFILE works in any program; the results are the same; the file parses after the process was killed."""
     stridec("run mlp.so -i x=good.npy -o y=plain.npy", 0)
