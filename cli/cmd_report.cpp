@@ -10,6 +10,7 @@
 #include "cli/compile_flags.h"
 #include "cli/manifest_file.h"
 #include "cli/output.h"
+#include "cli/pass_flags.h"
 #include "cli/report_compare.h"
 #include "cli/report_data.h"
 #include "cli/report_measured.h"
@@ -28,6 +29,7 @@ using Json = nlohmann::ordered_json;
 struct Flags {
   CompileFlags common;
   std::string output, compared, profile, trace, sources = "all";
+  bool time_passes = false;
 };
 
 // Whether the file is an artifact or a manifest, by its first bytes.
@@ -55,27 +57,39 @@ Json functions_of_artifact(const std::string& path, const std::vector<std::strin
   return functions;
 }
 
-// Fails before the work where the page would replace a file that is read.
+// Where the page's data go: report.json beside report.html, m.report.json beside m.html, since m.json is the
+// manifest of m.so. "": the page goes to a device or a pipe.
+std::string data_path(const std::string& page) {
+  const std::filesystem::path path = page;
+  if (!path.has_extension() || std::filesystem::is_other(path)) return "";
+  const bool named = path.stem().string().ends_with("report");
+  return (path.parent_path() / cat(path.stem().string(), named ? ".json" : ".report.json")).string();
+}
+
+// Fails before the work where the page or its data would replace a file that is read.
 void check_page(const Flags& flags, const std::vector<std::string>& inputs) {
-  check_outputs({{flags.output, "the page", "choose another name: --output report.html"}}, inputs);
+  check_outputs({{flags.output, "the page", "choose another name: --output report.html"},
+                 {data_path(flags.output), "the page's data", "choose another name: --output report.html"}},
+                inputs);
   check_extension(flags.output, "the page", {".html", ".htm"}, "--output report.html");
 }
 
-Json functions_of_model(const Flags& flags, const Globals& globals) {
+// Sets "functions", and "passes" if they are asked for.
+void add_model(Json& report, const Flags& flags, const Globals& globals) {
   const bool sources = flags.sources == "all";
   const CompileOptions options = flags.common.options(globals);
   std::map<std::string, FileHash> hashes;
   for (const FunctionModel& function : options.entry_points())
     hashes.try_emplace(function.model, function.model);
   const Compilation made = compile(options, sources ? Stage::kSource : Stage::kSchedule);
-  Json functions = Json::array();
+  Json& functions = report["functions"] = Json::array();
   for (size_t f = 0; f < made.functions.size(); ++f) {
     check_page(flags, made.functions[f].files);
     print_warnings(made.functions[f].warnings, globals);
     functions.push_back(report_of(made, f, sources));
     functions.back()["sha256"] = hashes.at(made.functions[f].source.model).get();
   }
-  return functions;
+  if (flags.time_passes) report["passes"] = times_as_json(made.times);
 }
 
 std::string title_of(const std::string& path) {
@@ -107,21 +121,22 @@ int report(const Flags& flags, const Globals& globals) {
   inputs.insert(inputs.end(), {flags.profile, flags.trace, flags.compared});
   check_page(flags, inputs);
   Json all = {{"schema_version", "1.3"}, {"title", title_of(model)}};
-  all["functions"] = is_artifact(model) ? functions_of_artifact(model, flags.common.functions)
-                                        : functions_of_model(flags, globals);
+  if (is_artifact(model))
+    all["functions"] = functions_of_artifact(model, flags.common.functions);
+  else
+    add_model(all, flags, globals);
   if (!flags.profile.empty()) add_profile(all["functions"], read_profile(flags.profile), flags.profile);
   if (!flags.trace.empty()) all["trace"] = read_trace(flags.trace, all["functions"]);
   if (!flags.compared.empty()) all["compare"] = compared_with(all, flags);
-  if (globals.json) std::printf("%s\n", all.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  const std::string data = cat(all.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
+  if (globals.json) std::printf("%s", data.c_str());
   if (flags.output.empty()) {
     if (!globals.json)
       fail(ErrorKind::kUsage, "usage", "no file for the page is given", "write -o report.html");
     return 0;
   }
-  const std::string page = report_page(all);
-  UnfinishedFile file(flags.output);
-  file.write(page.data(), page.size());
-  file.commit();
+  write_file(flags.output, report_page(all));
+  if (const std::string path = data_path(flags.output); !path.empty()) write_file(path, data);
   return 0;
 }
 
@@ -131,10 +146,12 @@ std::function<int()> declare_report(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   flags->common.declare(app, "a model (.onnx, .pt2, .pt), an artifact (.so) or a manifest (.json)");
   app.add_option("-o,--output", flags->output,
-                 "the HTML page to write, one file that needs no others. Of an artifact it shows kernels and "
+                 "the HTML page to write, one file that needs no others; its data are written beside it as "
+                 "JSON. Of an artifact it shows kernels and "
                  "nodes, of "
                  "a model also loops, sources, buffers and what the cost model expects")
       ->type_name("FILE");
+  app.add_flag("--time-passes", flags->time_passes, "with the time that each pass of the compilation took");
   app.add_option("--sources", flags->sources,
                  "all: with the loops and the source of each kernel; none: without")
       ->check(CLI::IsMember({"all", "none"}));

@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "cli/diagram.h"
 #include "cli/inspect_schedule.h"
 #include "cli/node_fates.h"
+#include "cli/report_kernels.h"
 #include "cli/report_measured.h"
 #include "compiler/base/number.h"
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/kernels.h"
-#include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/typical.h"
 #include "compiler/sym/text.h"
@@ -47,6 +48,24 @@ std::map<loop::BufferId, std::pair<int, int>> lifetimes(const loop::Program& pro
   return lives;
 }
 
+// The buffer that each buffer is written over, element by element, in the step in which the former is read
+// last. Two buffers that are alive at one step share no memory otherwise.
+std::map<loop::BufferId, loop::BufferId> written_in_place(
+    const loop::Program& program, const std::map<loop::BufferId, std::pair<int, int>>& lives) {
+  std::unordered_map<sym::Expr, std::map<int, loop::BufferId>> dying;  // by offset and last step
+  for (const auto& [id, life] : lives)
+    if (program[id].storage == loop::Storage::kArena && life.first < life.second)
+      dying[program[id].offset].emplace(life.second, id);
+  std::map<loop::BufferId, loop::BufferId> over;
+  for (const auto& [id, life] : lives) {
+    const auto at = dying.find(program[id].offset);
+    if (program[id].storage != loop::Storage::kArena || at == dying.end()) continue;
+    if (const auto found = at->second.find(life.first); found != at->second.end() && found->second != id)
+      over[id] = found->second;
+  }
+  return over;
+}
+
 // An expression of sizes as text; a number if it is one.
 Json expression(sym::Expr e) {
   if (e.is_const()) return e.value();
@@ -55,7 +74,9 @@ Json expression(sym::Expr e) {
 
 Json memory_of(const loop::Program& program) {
   Json buffers = Json::array();
-  for (const auto& [id, life] : lifetimes(program)) {
+  const auto lives = lifetimes(program);
+  const auto in_place = written_in_place(program, lives);
+  for (const auto& [id, life] : lives) {
     const loop::Buffer& buffer = program[id];
     if (buffer.storage != loop::Storage::kArena || buffer.offset.is_const(-1)) continue;
     const auto offset = at_typical(program, buffer.offset),
@@ -70,6 +91,8 @@ Json memory_of(const loop::Program& program) {
     const sym::Expr bytes = loop::element_count(buffer.shape) * byte_size(buffer.dtype);
     if (!buffer.offset.is_const()) buffers.back()["offset_expression"] = expression(buffer.offset);
     if (!bytes.is_const()) buffers.back()["bytes_expression"] = expression(bytes);
+    if (const auto over = in_place.find(id); over != in_place.end())
+      buffers.back()["in_place_of"] = program[over->second].name;
   }
   Json json = {{"weight_bytes", program.weight_bytes}, {"buffers", std::move(buffers)}};
   if (const auto arena = at_typical(program, program.arena_bytes)) json["arena_bytes"] = *arena;
@@ -134,46 +157,9 @@ Json model_roofline(const FunctionResult& made, const Json& kernels) {
       {"kernels", std::move(told)}};
 }
 
-// The text of the kernel that runs the nest, in the first CPU variant; "" if there is none.
-std::string source_of(const Compilation& made, size_t function, loop::NestId nest) {
-  size_t variant = 0;
-  for (size_t f = 0; f < function; ++f) variant += made.functions[f].variants.size();
-  if (!made.functions[function].gpu_variants.empty() || variant >= made.built.launches.size()) return "";
-  const auto& launches = made.built.launches[variant];
-  const auto at = static_cast<size_t>(nest.value);
-  if (at >= launches.size() || launches[at].kernel < 0) return "";
-  return made.built.kernels[static_cast<size_t>(launches[at].kernel)].text;
-}
-
-Json kernels_of(const Compilation& made, size_t function, bool sources) {
-  const loop::Program& program = *made.functions[function].programs().front();
-  const std::vector<loop::Kernel> all = loop::kernels_of(program);
-  Json kernels = Json::array();
-  for (const loop::KernelRow& row : loop::rows_of(program, all)) {
-    const sym::Expr bytes = row.cost.bytes_read + row.cost.bytes_written;
-    Json kernel = {{"name", row.first().name},
-                   {"steps", Json::array()},
-                   {"schedule", row.first().schedule},
-                   {"flops", sym::to_string(row.cost.flops)},
-                   {"bytes", sym::to_string(bytes)},
-                   {"typical_flops", schedule::typical(row.cost.flops, program.facts)},
-                   {"typical_bytes", schedule::typical(bytes, program.facts)},
-                   {"nodes", row.nodes}};
-    for (const loop::Kernel* launch : row.launches) kernel["steps"].push_back(launch->step);
-    if (sources)
-      for (const loop::NestId nest : row.first().nests) {
-        kernel["loops"].push_back(loop::to_string(program, program[nest]));
-        if (std::string text = source_of(made, function, nest); !text.empty())
-          kernel["source"].push_back(std::move(text));
-      }
-    kernels.push_back(std::move(kernel));
-  }
-  return kernels;
-}
-
 // What to look at first: the pairs of kernels whose fusion would save most, and the kernel that moves most.
-Json findings_of(const FunctionResult& made, const Json& kernels) {
-  Json schedule = schedule_json(made), findings = Json::array();
+Json findings_of(const Json& schedule, const Json& kernels) {
+  Json findings = Json::array();
   double all = 0;
   const Json* most = nullptr;
   const auto moved = [](const Json& kernel) {
@@ -239,8 +225,9 @@ Json report_of(const Compilation& made, size_t function, bool sources) {
   Json sizes = Json::object();
   for (const loop::Symbol& symbol : program.symbols)
     sizes[symbol.var.name()] = static_cast<int64_t>(schedule::typical(symbol.var, program.facts));
-  Json kernels = kernels_of(made, function, sources);
-  Json findings = findings_of(result, kernels), roofline = model_roofline(result, kernels);
+  const Json schedule = schedule_json(result);
+  Json kernels = report_kernels(made, function, schedule, sources);
+  Json findings = findings_of(schedule, kernels), roofline = model_roofline(result, kernels);
   add_slow(findings, roofline);
   Json report = {{"name", result.name()},
                  {"model", result.summary},
@@ -269,6 +256,10 @@ Json report_of(const Json& function) {
   for (const Json& kernel : function["kernels"]) {
     Json row = {{"name", kernel["name"]},   {"steps", kernel["steps"]}, {"schedule", kernel["schedule"]},
                 {"flops", kernel["flops"]}, {"bytes", kernel["bytes"]}, {"nodes", kernel["nodes"]}};
+    if (kernel.contains("measured")) {
+      row["tuning"] = kernel["measured"];
+      row["tuning"]["from"] = "manifest";
+    }
     kernels.push_back(std::move(row));
   }
   Json symbols = Json::array();

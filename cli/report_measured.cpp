@@ -111,7 +111,6 @@ Json events_of(const std::string& path) {
   return events;
 }
 
-// Files of earlier versions do not name the model.
 [[noreturn]] void other_model(const std::string& path, const std::string& what, const std::string& theirs,
                               const std::string& ours, std::string help) {
   constexpr size_t kShown = 12;
@@ -121,14 +120,15 @@ Json events_of(const std::string& path) {
        std::move(help));
 }
 
+// Traces and manifests of earlier versions do not name the model.
 void check_model(const Json& event_args, const Json& functions, const std::string& path) {
   const std::string theirs = text_at(event_args, "model");
   std::vector<std::string> ours;
   for (const Json& function : functions) ours.push_back(text_at(function, "sha256"));
   if (theirs.empty() || std::ranges::count(ours, "") > 0 || std::ranges::count(ours, theirs) > 0) return;
   other_model(path, "has runs of", theirs, ours.front(),
-              "trace an artifact of this model; with STRIDEC_PROFILE=%m.json each artifact of a process has a "
-              "file of its own");
+              "trace an artifact of this model; with STRIDEC_PROFILE=%m.json each artifact of a process has "
+              "a file of its own");
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "cli/report_page.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "cli/diagram.h"
+#include "cli/output.h"
 #include "compiler/base/number.h"
 #include "compiler/base/sha256.h"
 #include "compiler/base/text.h"
@@ -23,7 +25,7 @@ constexpr const char* kHead =
     "border-bottom:1px solid "
     "#8884}td.n{text-align:right}pre{overflow:auto;background:#8881;padding:.6em;max-height:40em}"
     ".draw{overflow:auto;max-height:45em;background:#fff;border:1px solid #8884}code{font-size:13px}"
-    "summary{cursor:pointer}nav button[aria-pressed=true]{font-weight:bold}"
+    "summary,.p rect,.p text{cursor:pointer}nav button[aria-pressed=true]{font-weight:bold}"
     ".sizes label{display:inline-block;margin-right:2em}.sizes input[type=number]{width:7em}"
     "svg text{font:12px sans-serif;fill:#222}.roofs .grid{stroke:#ddd}.roofs "
     ".roof{stroke:#c33;stroke-width:1.5}"
@@ -72,6 +74,8 @@ std::string text_of_steps(const Json& steps) {
   return join(steps, " ", [](const Json& step) { return step.dump(); });
 }
 
+std::string text_of_cycles(double cycles) { return cycles > 0 ? formatted(cycles, "%.3g") : ""; }
+
 std::string bytes_text(const Json& bytes) {
   return human_bytes(static_cast<uint64_t>(std::max(0.0, bytes.get<double>())));
 }
@@ -98,6 +102,71 @@ std::string summary_html(const Json& function, const std::string& id) {
   return out + "</ol>\n";
 }
 
+std::string folded(const std::string& summary, const std::string& body) {
+  return cat("<details><summary>", summary, "</summary>", body, "</details>");
+}
+
+// The schedules that the cost model compared, by the cycles that it expects.
+std::string choices_html(const Json& kernel) {
+  std::string rows;
+  size_t space = 0;
+  for (const Json& nest : kernel.value("choices", Json::array())) {
+    const double cycles = nest["expected_cycles"].get<double>();
+    space += nest["candidates"].get<size_t>();
+    rows += cat("<tr><td>", text_of(nest["schedule"]), "</td><td class=\"n\">", text_of_cycles(cycles),
+                "</td><td>chosen by ", nest["chosen_by"] == "model" ? "the cost model" : "measuring",
+                "</td></tr>\n");
+    for (const Json& other : nest["others"]) {
+      const double expected = other["expected_cycles"].get<double>();
+      rows += cat("<tr><td>", text_of(other["family"]), "</td><td class=\"n\">", text_of_cycles(expected),
+                  "</td><td>", cycles > 0 ? formatted(expected / cycles, "%.2f times as long") : "",
+                  "</td></tr>\n");
+    }
+  }
+  if (space == 0) return "";
+  return folded(
+      cat("one of ", space, " schedules"),
+      cat("<table><tr><th>schedule</th><th>cycles expected</th><th></th></tr>\n", rows, "</table>"));
+}
+
+std::string tuning_html(const Json& kernel) {
+  if (!kernel.contains("tuning")) return "";
+  const Json& tuning = kernel["tuning"];
+  std::string rows;
+  for (const Json& trial : tuning.value("trials", Json::array()))
+    rows += cat("<tr><td>", text_of(trial["schedule"]), "</td><td>",
+                trial.contains("problem") ? text_of(trial["problem"])
+                : trial["ratios"].empty()
+                    ? "not timed"
+                    : cat(join(trial["ratios"], ", ",
+                               [](const Json& ratio) { return formatted(ratio.get<double>(), "%.2f"); }),
+                          " times as long as the default"),
+                "</td></tr>\n");
+  return folded(
+      cat("tuned: ", tuning["schedules_tried"].dump(), " schedules tried"),
+      cat("<p>", formatted(tuning["microseconds"].get<double>(), "%.4g"), " us at ", text_of(tuning["shape"]),
+          ", by the default schedule ", formatted(tuning["default_microseconds"].get<double>(), "%.4g"),
+          " us</p>", rows.empty() ? "" : cat("<table>", rows, "</table>")));
+}
+
+// Why the kernel was not fused with its neighbours.
+std::string refusals_html(const Json& kernel) {
+  if (!kernel.contains("refusals")) return "";
+  std::string rows;
+  for (const Json& pair : kernel["refusals"]) {
+    const auto bytes = pair["typical_bytes"].get<uint64_t>();
+    const std::string reasons = join(pair["reasons"], "; ", text_of);
+    rows += cat("<li>", pair["other_is"] == "producer" ? "reads " : "is read by ", "<code>",
+                text_of(pair["other"]), "</code> of ", text_of(pair["nodes"]), ": ",
+                reasons.empty() ? "no fusion rule covers such kernels" : reasons,
+                bytes > 0 ? cat("; one kernel would save ", human_bytes(bytes), ", ", pair["times"].dump(),
+                                " times in a run")
+                          : "",
+                "</li>\n");
+  }
+  return folded(cat("not fused with ", kernel["refusals"].size(), " neighbours"), cat("<ul>", rows, "</ul>"));
+}
+
 std::string kernels_html(const Json& function, const std::string& id) {
   std::string out =
       "<h3>Kernels</h3>\n<table><tr><th>kernel</th><th>steps</th><th>flops</th><th>bytes</th>"
@@ -114,10 +183,13 @@ std::string kernels_html(const Json& function, const std::string& id) {
                " nodes</summary><ul>\n");
     for (const Json& node : kernel["nodes"]) out += cat("<li>", text_of(node), "</li>\n");
     out += "</ul></details>";
-    for (const char* what : {"loops", "source"}) {
-      if (!kernel.contains(what)) continue;
+    out += choices_html(kernel) + tuning_html(kernel) + refusals_html(kernel);
+    static constexpr std::pair<const char*, const char*> kTexts[] = {
+        {"loops_before", "loops before fusion"}, {"loops", "loops"}, {"source", "source"}};
+    for (const auto& [key, what] : kTexts) {
+      if (!kernel.contains(key)) continue;
       out += cat("<details><summary>", what, "</summary>");
-      for (const Json& text : kernel[what]) out += cat("<pre>", text_of(text), "</pre>");
+      for (const Json& text : kernel[key]) out += cat("<pre>", text_of(text), "</pre>");
       out += "</details>";
     }
     out += "</td></tr>\n";
@@ -167,21 +239,25 @@ std::string memory_html(const Json& memory, const std::string& id) {
   }
   if (memory["buffers"].empty()) return out;
   constexpr int kWidth = 1000, kHeight = 360;
-  out +=
-      cat("<div class=\"draw\"><svg id=\"", id, "m\" xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth,
-          "\" height=\"", kHeight, "\"><style>rect.m{fill:#9bd;stroke:#246;stroke-width:.5}</style>\n");
+  out += cat("<div class=\"draw\"><svg id=\"", id, "m\" xmlns=\"http://www.w3.org/2000/svg\" width=\"",
+             kWidth, "\" height=\"", kHeight,
+             "\"><style>rect.m{fill:#9bd;stroke:#246;stroke-width:.5}rect.m.over{fill:#fc8}</style>\n");
   for (const Json& b : memory["buffers"]) {
     const auto first = b["first_step"].get<int64_t>(), last = b["last_step"].get<int64_t>();
     const auto offset = b["offset"].get<int64_t>(), bytes = b["bytes"].get<int64_t>();
     const auto across = [&](int64_t step) { return step * kWidth / steps; };
     const auto up = [&](int64_t at) { return static_cast<int64_t>(double(at) / double(top) * kHeight); };
-    out += cat("<rect class=\"m\" x=\"", across(first), "\" y=\"", kHeight - up(offset + bytes),
-               "\" width=\"", std::max<int64_t>(1, across(last + 1) - across(first)), "\" height=\"",
+    out += cat("<rect class=\"m", b.contains("in_place_of") ? " over" : "", "\" x=\"", across(first),
+               "\" y=\"", kHeight - up(offset + bytes), "\" width=\"",
+               std::max<int64_t>(1, across(last + 1) - across(first)), "\" height=\"",
                std::max<int64_t>(1, up(offset + bytes) - up(offset)), "\"><title>", text_of(b["name"]), " ",
                text_of(b["dtype"]), ", ", bytes_text(bytes), " at ", offset, ", steps ", first, " to ", last,
+               b.contains("in_place_of") ? cat(", in place of ", text_of(b["in_place_of"])) : std::string(),
                "</title></rect>\n");
   }
-  return out + "</svg></div>\n<p>Steps of the run from left to right, addresses from bottom to top.</p>\n";
+  return out +
+         "</svg></div>\n<p>Steps of the run from left to right, addresses from bottom to top. Orange buffers "
+         "are written in place of another one, whose last step is their first.</p>\n";
 }
 
 // The chart is the script's; the table has the same figures.
@@ -201,6 +277,21 @@ std::string trace_html(const Json& trace) {
   return cat("<h2>Time line</h2>\n<p>", trace["slices"].size(), " events of ", trace["threads"].size(),
              " threads", left_out > 0 ? cat("; ", left_out, " later ones are left out") : std::string(),
              ".</p>\n<div id=\"trace\"></div>\n");
+}
+
+// The slowest first.
+std::string passes_html(const Json& passes) {
+  std::vector<Json> rows = passes;
+  std::ranges::sort(rows, std::ranges::greater(), [](const Json& row) {
+    return std::pair(row["seconds"].get<double>(), row["pass"].get<std::string>());
+  });
+  std::string out =
+      "<h2>Compile time</h2>\n<table><tr><th>stage</th><th>pass</th><th>runs</th><th>time</th></tr>\n";
+  for (const Json& row : rows)
+    out += cat("<tr><td>", text_of(row["stage"]), "</td><td>", text_of(row["pass"]), "</td><td class=\"n\">",
+               row["runs"].dump(), "</td><td class=\"n\">", human_seconds(row["seconds"].get<double>()),
+               "</td></tr>\n");
+  return out + "</table>\n";
 }
 
 std::string compare_html(const Json& compare) {
@@ -228,7 +319,8 @@ std::string compare_html(const Json& compare) {
 std::string embedded(Json report) {
   for (Json& function : report["functions"]) {
     function.erase("drawing");
-    for (Json& kernel : function["kernels"]) kernel.erase("loops"), kernel.erase("source");
+    for (Json& kernel : function["kernels"])
+      kernel.erase("loops"), kernel.erase("loops_before"), kernel.erase("source");
   }
   std::string out;
   for (const char c : report.dump(-1, ' ', true, Json::error_handler_t::replace))
@@ -251,12 +343,13 @@ std::string report_page(const Json& report) {
     const std::string id = cat("f", number++);
     out += cat("<h2>", text_of(function["name"]), "</h2>\n", section("summary", summary_html(function, id)));
     if (function.contains("drawing"))
-      out += section("graph", cat("<h3>Kernels and the tensors between them</h3>\n<div class=\"draw\">",
-                                  function["drawing"].get<std::string>(), "</div>\n"));
+      out += section("graph", cat("<h3>Kernels and the tensors between them</h3>\n<div class=\"draw\" id=\"",
+                                  id, "graph\">", function["drawing"].get<std::string>(), "</div>\n"));
     if (function.contains("roofline")) out += section("roofline", roofline_html(function["roofline"], id));
     out += section("kernels", kernels_html(function, id)) + section("nodes", nodes_html(function, id));
     if (function.contains("memory")) out += section("memory", memory_html(function["memory"], id));
   }
+  if (report.contains("passes")) out += section("compile time", passes_html(report["passes"]));
   if (report.contains("trace")) out += section("time line", trace_html(report["trace"]));
   return cat(out, embedded(report), "<script>", script(), "</script>\n</body></html>\n");
 }

@@ -177,7 +177,7 @@
       rect.setAttribute('height', shown ? Math.max(bytes > 0n ? 1 : 0, up(bytes)) : 0);
       rect.dataset.offset = count(offset), rect.dataset.bytes = count(bytes);
       rect.firstChild.textContent = buffer.name + ' ' + buffer.dtype + ', ' + (shown ? humanBytes(bytes) + ' at ' + offset : '?') +
-          ', steps ' + buffer.first_step + ' to ' + buffer.last_step;
+          ', steps ' + buffer.first_step + ' to ' + buffer.last_step + (buffer.in_place_of === undefined ? '' : ', in place of ' + buffer.in_place_of);
     });
     let line = svg.querySelector('polyline');
     if (!line) svg.append(line = drawn('polyline', {class: 'alive'}, 'bytes alive at each step'));
@@ -369,9 +369,38 @@
     reach();
   };
 
+  // ---- boxes of the graph open to their nodes
+  const boxes = (f, id) => {
+    const frame = byId(id + 'graph');
+    if (!frame) return;
+    const kernels = new Map(), nodes = new Map();  // by step
+    f.kernels.forEach((kernel, k) => kernel.steps.forEach(step => kernels.set(step, k)));
+    f.nodes.forEach((node, n) => (node.kernels || []).forEach(kernel => kernel.steps.forEach(step => {
+      if (!nodes.has(step)) nodes.set(step, []);
+      nodes.get(step).push(n);
+    })));
+    const told = element('div', {id: id + 'box'}, 'A click on a kernel lists its nodes.');
+    frame.after(told);
+    frame.addEventListener('click', event => {
+      const box = event.target.closest('g'), title = box && box.querySelector('title');
+      const found = title && /^step (\d+):/.exec(title.textContent);
+      if (!found) return;
+      const step = Number(found[1]), k = kernels.get(step), list = element('ul');
+      const name = box.querySelector('text').textContent;
+      const heading = element('p', {}, 'Step ' + step + ': ');
+      heading.append(k === undefined ? name : element('a', {href: '#' + id + 'k' + k}, f.kernels[k].name));
+      for (const n of nodes.get(step) || []) {
+        const item = element('li');
+        item.append(element('a', {href: '#' + id + 'n' + n}, f.nodes[n].node));
+        list.append(item);
+      }
+      told.replaceChildren(heading, list);
+    });
+  };
+
   report.functions.forEach((f, i) => {
     const id = 'f' + i;
-    sliders(f, id), roofline(f, id), search(f, id);
+    sliders(f, id), roofline(f, id), search(f, id), boxes(f, id);
   });
   timeLine();
   tabs();

@@ -118,6 +118,39 @@ def test_report():
     check_page("hostile.html")
 
 
+def test_report_of_schedules():
+    """Candidates, what was not fused, loops before fusion, times of passes; and the data beside the page."""
+    stridec("compile fated.onnx -o fated.so", 0)
+    with open("fated.json", encoding="utf-8") as file:
+        manifest = file.read()
+    stridec("report fated.onnx -o fated.html --time-passes", 0)
+    with open("fated.json", encoding="utf-8") as file:
+        expect(file.read() == manifest, "a report replaced the manifest")
+    text, shown = check_page("fated.html")
+    with open("fated.report.json", encoding="utf-8") as file:
+        data = json.load(file)
+    kernels = data["functions"][0]["kernels"]
+    fused = max(kernels, key=lambda kernel: len(kernel["nodes"]))
+    expect(len(fused["loops_before"]) > len(fused["loops"]) and "nodes" in fused["loops_before"][0], f"{fused}")
+    expect({row["pass"] for row in data["passes"]} >= {"import", "lower"} and "Compile time" in text, "times of passes")
+    expect("passes" in shown and "loops_before" not in shown["functions"][0]["kernels"][0], "the data in the page")
+    for part in ("schedules</summary>", "cycles expected", "loops before fusion"):
+        expect(part in text, f"the page lacks {part}")
+    schedule = json.loads(stridec("inspect layers.onnx --stage=schedule --format=json", 0).stdout)
+    stridec("report layers.onnx -o layers.html", 0)
+    expect("not fused with" in check_page("layers.html")[0], "the page lacks what was not fused")
+    with open("layers.report.json", encoding="utf-8") as file:
+        layers = json.load(file)["functions"][0]["kernels"]
+    expect([kernel["choices"] for kernel in layers] == [kernel["nests"] for kernel in schedule["kernels"]], "the candidates")
+    pairs = {(pair["producer"], pair["consumer"], pair["typical_bytes"]) for pair in schedule["separate"]}
+    told = {(kernel["name"], refusal["other"], refusal["typical_bytes"]) for kernel in layers for refusal in kernel.get("refusals", [])
+            if refusal["other_is"] == "consumer"}
+    expect(told == pairs and pairs, f"{told} of {pairs}")
+    stridec("report fated.onnx -o my.report.html", 0)
+    with open("my.report.json", encoding="utf-8") as file:
+        expect("passes" not in json.load(file), "times that were not asked for")
+
+
 def test_report_refusals():
     stridec("report missing.onnx -o r.html", 2)
     expect("-o" in stridec("report mlp.onnx", 1).stderr, "no file")

@@ -3,8 +3,7 @@
 In a headless Chromium (Debian: apt-get install chromium-headless-shell), from file://: no message on the console, no request but
 the page, no name of a model that runs; what is folded opens and has what it is about; links reach what they name; the drawing and
 the view of memory have sizes, and nothing in them lies outside. charts.py: sizes, roofline, time line, tabs. Pages of large models load in time. The data have the form of
-`stridec schema report`; two artifacts are compared by nodes. Without the browser it prints
-that it is skipped. The last line is "N passed, N failed". Environment: stridec (the program, default build/stridec).
+`stridec schema report`; two artifacts are compared by nodes. memory.py needs no browser; without one the rest is left out, and a line says so. The last line is "N passed, N failed". Environment: stridec (the program, default build/stridec).
 """
 
 import base64
@@ -23,6 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import charts
 import chromium
+import memory
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "models"))
@@ -169,10 +169,27 @@ def main():
     arguments = sys.argv[1:]
     shots = arguments.pop(arguments.index("--screenshots") + 1) if "--screenshots" in arguments else None
     names = [a for a in arguments if not a.startswith("-")]
+    if not names or "memory" in names:
+        check_memory()
     program = chromium.find()
     if not program:
-        print("skipped: there is no Chromium (apt-get install chromium-headless-shell)\n0 passed, 0 failed")
-        return
+        print("without the pages: there is no Chromium (apt-get install chromium-headless-shell)")
+    elif names != ["memory"]:
+        check_pages(program, names, shots)
+    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
+    sys.exit(0 if all(results) else 1)
+
+
+def check_memory():
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        charts.model(work / "two.onnx")
+        memory.check(STRIDEC, work, report, expect,
+                     {"two": (work / "two.onnx", memory.inputs_of_two, memory.SIZES_OF_TWO),
+                      "tagger": (light_models.fill_model("tagger", folder), memory.inputs_of_tagger, memory.SIZES_OF_TAGGER)})
+
+
+def check_pages(program, names, shots):
     with tempfile.TemporaryDirectory() as folder, chromium.Chromium(program) as browser:
         work = pathlib.Path(folder)
         hostile(work / "hostile.onnx")
@@ -201,8 +218,6 @@ def main():
                 subprocess.run([STRIDEC, "compile", str(model), "-o", str(work / "m.so")], check=True, capture_output=True)
                 told = report(work / "m.so", work / "artifact.html")
                 look(browser, "artifact", work / "artifact.html", told, seconds, shots)
-    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-    sys.exit(0 if all(results) else 1)
 
 
 if __name__ == "__main__":
