@@ -76,9 +76,10 @@ class ReasonFinder {
   std::vector<Unfused> run() {
     for (size_t to = 0; to < kernels_.size(); ++to) {
       const std::vector<size_t> about = decisions_about(of_kernel_[to]);
-      for (size_t from = 0; from < to; ++from)
+      for (const size_t from : written_before(to))
         if (const Numbers passing = passing_between(from, to); !passing.empty())
           add(from, to, passing, about);
+      for (const BufferId id : effects_[to].writes) writers_[id].push_back(to);
     }
     for (size_t i = 0; i < found_.size(); ++i)
       place_in_found_.emplace(std::pair(found_[i].producer, found_[i].consumer), i);
@@ -123,6 +124,17 @@ class ReasonFinder {
       std::ranges::copy_if(one.reads, std::back_inserter(all.reads), std::not_fn(own));
       std::ranges::copy_if(one.writes, std::back_inserter(all.writes), std::not_fn(own));
     }
+    return all;
+  }
+
+  // The earlier kernels that write a buffer which this one reads, in order.
+  std::vector<size_t> written_before(size_t to) const {
+    std::vector<size_t> all;
+    for (const BufferId id : effects_[to].reads)
+      if (const auto found = writers_.find(id); found != writers_.end())
+        all.insert(all.end(), found->second.begin(), found->second.end());
+    std::ranges::sort(all);
+    all.erase(std::ranges::unique(all).begin(), all.end());
     return all;
   }
 
@@ -232,6 +244,7 @@ class ReasonFinder {
   std::vector<Numbers> passing_;                             // by decision: buffers, at their new places
   std::unordered_map<int, std::vector<size_t>> kernels_of_;  // by node
   std::vector<Effects> effects_;
+  std::unordered_map<BufferId, std::vector<size_t>> writers_;  // kernels up to the one that is looked at
   // decisions by the first node of their consumer, or of their only nest
   std::map<int, std::vector<size_t>> about_;
   std::map<loop::NestId, int> blocks_;
