@@ -10,6 +10,7 @@
 #include "compiler/extend/command_pass.h"
 #include "compiler/extend/kernel_file.h"
 #include "compiler/extend/user_operator.h"
+#include "compiler/graph/model_node.h"
 #include "compiler/kernel_host.h"
 #include "compiler/own_kernels.h"
 #include "compiler/tune/database.h"
@@ -49,9 +50,18 @@ void run_rules(Module& m, const PassContext&) {
 
 void run_user_pass(Module& m, const PassContext&) {
   const size_t number = std::stoul(std::string(m.pass.substr(kUserPass.size())));
-  for (ModuleFunction& function : m.functions)
-    function.graph =
-        extend::run_pass(function.graph, m.options.extensions.passes[number - 1], m.options.extensions);
+  for (size_t f = 0; f < m.functions.size(); ++f) {
+    graph::Graph& graph = m.functions[f].graph;
+    FunctionResult& made = m.made.functions[f];
+    graph::Graph after =
+        extend::run_pass(graph, m.options.extensions.passes[number - 1], m.options.extensions);
+    const std::map<std::string, std::string> names = graph::renamed_origins(graph, after);
+    made.nodes.rename(names);
+    for (extend::RuleEffect& effect : made.rules)
+      for (std::string& node : effect.nodes)
+        if (const auto name = names.find(node); name != names.end()) node = name->second;
+    graph = std::move(after);
+  }
 }
 
 constexpr std::string_view kStage = "graph";

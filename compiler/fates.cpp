@@ -66,6 +66,28 @@ void NodeTrace::imported(const graph::Graph& graph) {
   for (size_t i = 0; i < nodes_.size(); ++i) seen_[i].nature = natures[i];
 }
 
+void NodeTrace::rename(const std::map<std::string, std::string>& names) {
+  if (names.empty()) return;
+  std::vector<graph::ModelNode> nodes;
+  std::vector<Seen> seen;
+  place_.clear();
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    graph::ModelNode node = std::move(nodes_[i]);
+    for (std::string* text : {&node.text, &node.with})
+      if (const auto name = names.find(*text); name != names.end()) *text = name->second;
+    const auto [place, fresh] = place_.emplace(node.text, nodes.size());
+    if (fresh) {
+      nodes.push_back(std::move(node));
+      seen.push_back(std::move(seen_[i]));
+    } else {
+      nodes[place->second].count += node.count;
+      seen[place->second].nature = std::max(seen[place->second].nature, seen_[i].nature);
+      seen[place->second].present |= seen_[i].present;
+    }
+  }
+  nodes_ = std::move(nodes), seen_ = std::move(seen);
+}
+
 void NodeTrace::mark(std::string_view pass, const std::vector<bool>& present,
                      const std::map<std::string, std::string>& replaced_by) {
   for (size_t i = 0; i < seen_.size(); ++i) {

@@ -29,6 +29,9 @@ class NodeTrace {
              const std::map<std::string, std::string>& replaced_by = {});
   void after(std::string_view pass, const loop::Program& program);
 
+  // A pass of the user renamed nodes, by their old texts. Nodes that get one text share one fate.
+  void rename(const std::map<std::string, std::string>& names);
+
   // One for each node, in the model's order. `program`: the last that `after` was called with.
   std::vector<package::NodeFate> fates(const loop::Program& program) const;
 

@@ -2,6 +2,7 @@
 // of every node.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,5 +37,10 @@ void set_outcome(ModelNode& node, const Graph& graph, std::span<const ValueId> i
 
 // The origins of a graph's nodes, each once, in order: the model's nodes, where no frontend lists them.
 std::vector<ModelNode> origins_of(const Graph& graph);
+
+// How a pass of the user renamed origins, by the old text. A new text stands for the node at the same place,
+// if the operations are the same, or for the one with its number. Operations of one node that have several
+// new texts get the first of them.
+std::map<std::string, std::string> renamed_origins(const Graph& before, Graph& after);
 
 }  // namespace stridec::graph
