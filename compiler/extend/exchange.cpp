@@ -32,11 +32,24 @@ constexpr size_t kMostProblems = 5;
                .help = "docs/extending.md says what passes may change"});
 }
 
-// How the interface of two graphs differs; "" if it does not.
+// A pass may append outputs. "" if the others are still there.
+std::string change_of_outputs(const Graph& was, const Graph& is) {
+  const std::vector<std::string>& names = is.output_names;
+  if (names.size() < was.output_names.size() ||
+      !std::equal(was.output_names.begin(), was.output_names.end(), names.begin()))
+    return "outputs were removed, renamed or moved";
+  for (auto name = names.begin() + std::ssize(was.output_names); name != names.end(); ++name) {
+    if (name->empty()) return "an output has no name";
+    if (std::find(names.begin(), name, *name) != name) return cat("two outputs are named '", *name, "'");
+  }
+  return "";
+}
+
+// How the interface of two graphs differs; "" if it does not, or by outputs and guards that are appended.
 std::string change_of_interface(const Graph& was, const Graph& is) {
   if (was.name != is.name) return "the graph has another name";
   if (was.input_names != is.input_names) return "inputs were added, removed or renamed";
-  if (was.output_names != is.output_names) return "outputs were added, removed or renamed";
+  if (const std::string problem = change_of_outputs(was, is); !problem.empty()) return problem;
   if (was.states.size() != is.states.size()) return "states were added or removed";
   if (was.top.parameters.size() != is.top.parameters.size()) return "inputs were added or removed";
   const auto types = [](const Graph& x, const Graph& y, const auto& a, const auto& b) -> std::string {
@@ -48,7 +61,6 @@ std::string change_of_interface(const Graph& was, const Graph& is) {
   };
   if (auto problem = types(was, is, was.top.parameters, is.top.parameters); !problem.empty())
     return cat("input or state ", problem);
-  if (was.top.results.size() != is.top.results.size()) return "outputs were added or removed";
   if (auto problem = types(was, is, was.top.results, is.top.results); !problem.empty())
     return cat("output ", problem);
   for (size_t i = 0; i < was.states.size(); ++i)
