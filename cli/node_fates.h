@@ -21,8 +21,7 @@ struct NodeRow {
 
 // In the model's order.
 std::vector<NodeRow> nodes_of(const FunctionResult& made);
-// `function`: the manifest, or one of its functions. Nodes of subgraphs have no number and come first. A
-// manifest before 1.4 has the nodes of kernels alone.
+// `function`: the manifest, or one of its functions. A manifest before 1.4 has the nodes of kernels alone.
 std::vector<NodeRow> nodes_of(const nlohmann::ordered_json& function);
 
 // "585 nodes: 402 in kernels, 103 views, 80 constants".

@@ -150,6 +150,7 @@ class ModelImporter : public Importer, public BranchImporter {
   std::vector<Slot> import_as(Context& context, Node node, std::vector<Slot> inputs) override {
     node.name = context.node.name;
     node.index = context.node.index;
+    node.place = context.node.place;
     node.metadata = context.node.metadata;
     Context inner(*this, builder_, node, std::move(inputs));
     const Row* row = find_row(node);

@@ -49,6 +49,11 @@ struct Substitution {
     return out;
   }
 
+  // Bodies of ONNX's own functions are not in the file: their nodes stand where the call does.
+  std::string place(const std::string& in_function) const {
+    return call.place.empty() || in_function.empty() ? call.place : cat(call.place, ".", in_function);
+  }
+
   Node node(const Node& in, const Names& names) const {
     Node out{.name = prefix + (in.name.empty() ? in.op_type : in.name),
              .op_type = in.op_type,
@@ -56,7 +61,8 @@ struct Substitution {
              .overload = in.overload,
              .version = in.version,
              .metadata = in.metadata.empty() ? call.metadata : in.metadata,
-             .index = call.index};
+             .index = call.index,
+             .place = place(in.place)};
     for (const auto& i : in.inputs) out.inputs.push_back(value(names, i));
     for (const auto& o : in.outputs) out.outputs.push_back(value(names, o));
     for (const Attribute& a : in.attributes) {
@@ -196,6 +202,7 @@ std::vector<Node> instantiate(const Function& f, const Node& call, const std::st
   for (size_t i = 0; i < f.inputs.size(); ++i)
     names[f.inputs[i]] = i < call.inputs.size() ? call.inputs[i] : "";
 
+  const Substitution substitution{f, call, prefix};
   // An output is renamed to the caller's name. If it is also an input or is listed twice, it is copied
   // instead.
   std::vector<Node> copies;
@@ -210,9 +217,9 @@ std::vector<Node> instantiate(const Function& f, const Node& call, const std::st
                       .op_type = "Identity",
                       .inputs = {names[f.outputs[i]]},
                       .outputs = {call.outputs[i]},
-                      .index = call.index});
+                      .index = call.index,
+                      .place = substitution.place(std::to_string(f.nodes.size() + copies.size()))});
   }
-  const Substitution substitution{f, call, prefix};
   std::vector<Node> out;
   out.reserve(f.nodes.size() + copies.size());
   for (const Node& n : f.nodes) out.push_back(substitution.node(n, names));

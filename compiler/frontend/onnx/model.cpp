@@ -51,7 +51,9 @@ const Attribute* Node::find(std::string_view attribute) const {
 }
 
 std::string describe(const Node& node) {
-  std::string out = node.index >= 0 ? cat("node ", node.index) : "node";
+  std::string out = !node.place.empty() ? cat("node ", node.place)
+                    : node.index >= 0   ? cat("node ", node.index)
+                                        : "node";
   return node.name.empty() ? out : out + " '" + node.name + "'";
 }
 

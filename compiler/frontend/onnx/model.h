@@ -108,6 +108,9 @@ struct Node {
   std::vector<Attribute> attributes;
   std::map<std::string, std::string> metadata;  // metadata_props; doc_string under "doc_string"
   int index = -1;  // position in the file's main graph; for inlined nodes, that of the call
+  // "412", "412.then_branch.0" in a subgraph, "412.3" for node 3 of the function that node 412 calls; "": the
+  // node was not read from a file.
+  std::string place;
 
   const Attribute* find(std::string_view attribute) const;
   bool has_input(size_t i) const { return i < inputs.size() && !inputs[i].empty(); }

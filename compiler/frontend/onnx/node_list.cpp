@@ -42,7 +42,22 @@ void append(const Graph& graph, const std::unordered_set<const Node*>& needed,
   }
 }
 
+void place(std::vector<Node>& nodes, const std::string& prefix) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i].place = cat(prefix, i);
+    for (Attribute& attribute : nodes[i].attributes)
+      for (size_t g = 0; g < attribute.graphs.size(); ++g)
+        place(attribute.graphs[g].nodes,
+              cat(nodes[i].place, ".", attribute.name, attribute.graphs.size() > 1 ? cat(".", g) : "", "."));
+  }
+}
+
 }  // namespace
+
+void place_nodes(Model& model) {
+  place(model.graph.nodes, "");
+  for (Function& function : model.functions) place(function.nodes, "");
+}
 
 std::string origin_of(const Node& node) { return cat(describe(node), " (", node.op_type, ")"); }
 

@@ -4,6 +4,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/onnx/external_data.h"
 #include "compiler/frontend/onnx/inline_functions.h"
+#include "compiler/frontend/onnx/node_list.h"
 #include "compiler/frontend/onnx/proto.h"
 #include "compiler/frontend/onnx/protobuf_wire.h"
 #include "compiler/frontend/onnx/schema.h"
@@ -33,6 +34,7 @@ Model parse(const std::filesystem::path& path, const ReadOptions& options) {
     std::erase_if(model.functions, [&](const Function& each) {
       return options.operators->has(cat(each.domain.empty() ? "ai.onnx" : each.domain, "::", each.name));
     });
+  place_nodes(model);
   inline_functions(model);
   validate(model);
   return model;
