@@ -103,6 +103,8 @@ Arguments image_decode_arguments(Lowering& l, const Node& node) {
           format_of(node)};
 }
 
+}  // namespace
+
 // ---- the primitive ----------------------------------------------------------------------------------------
 
 const CallDef& call_def(const Node& node) {
@@ -111,6 +113,8 @@ const CallDef& call_def(const Node& node) {
   if (found == call_defs().end()) does_not_fit(cat("call: a graph cannot call a routine '", routine, "'"));
   return *found;
 }
+
+namespace {
 
 Inferred call_shape(Builder& b, const Node& node) { return call_def(node).shape(b, node); }
 

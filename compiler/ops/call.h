@@ -21,6 +21,8 @@ struct CallDef {
   Gradient gradient;
 };
 std::span<const CallDef> call_defs();
+// The row of a node that is a call.
+const CallDef& call_def(const graph::Node& node);
 
 // Adds a call with these attributes and returns its outputs.
 std::vector<graph::ValueId> add_call(graph::Builder& builder, const std::string& routine,

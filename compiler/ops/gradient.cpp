@@ -7,6 +7,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/ops/call.h"
 #include "compiler/ops/linear_sum.h"
 #include "compiler/sym/text.h"
 
@@ -93,12 +94,18 @@ std::vector<NodeId> nodes_behind(const graph::Graph& g, const Ids& ys,
 
 }  // namespace
 
+// Whether no gradient passes the node. Each routine of the library states its own.
+bool stops_gradient(const Node& node) {
+  return node.kind == graph::OpKind::kCall ? call_def(node).gradient.is_zero()
+                                           : op_def(node.kind).gradient.is_zero();
+}
+
 std::unordered_set<ValueId> dependent(const graph::Graph& g, const std::vector<NodeId>& nodes,
                                       const Ids& xs) {
   std::unordered_set<ValueId> out(xs.begin(), xs.end());
   for (NodeId id : nodes) {
     const Node& node = g[id];
-    if (op_def(node.kind).gradient.is_zero()) continue;
+    if (stops_gradient(node)) continue;
     const Ids from = sources(g, node);
     if (std::none_of(from.begin(), from.end(), [&](ValueId v) { return out.contains(v); })) continue;
     for (ValueId v : node.outputs)
