@@ -17,10 +17,11 @@ namespace {
 
 using VK = Value::Kind;
 
-// "SymInt[2]?" as {"int", list}.
+// "SymInt[2]?" as {"int", optional, list, fixed_size}.
 struct Type {
   std::string_view base;
   bool optional = false, list = false, optional_items = false;
+  bool fixed_size = false;  // the list has a number of items in the schema
 };
 Type parse_type(std::string_view text) {
   Type out;
@@ -30,6 +31,7 @@ Type parse_type(std::string_view text) {
   }
   if (text.ends_with(']')) {
     out.list = true;
+    out.fixed_size = !text.ends_with("[]");
     text = text.substr(0, text.rfind('['));
     if (text.ends_with('?')) {
       out.optional_items = true;
@@ -69,10 +71,11 @@ Match match(const Value& v, std::string_view text) {
   const Type type = parse_type(text);
   if (v.is_none()) return type.optional || type.base == "Generator" ? Match::kExact : Match::kNo;
   if (!type.list) return match_one(v, type.base);
-  // A single number stands for a list of numbers.
-  if (!v.is(VK::kList) && !v.is(VK::kTuple))
-    return type.base == "int" || type.base == "float" || type.base == "bool" ? match_one(v, type.base)
-                                                                             : Match::kNo;
+  // A single number stands for a list of fixed size alone: split(x, 2) is not split(x, [2]).
+  if (!v.is(VK::kList) && !v.is(VK::kTuple)) {
+    const bool numbers = type.base == "int" || type.base == "float" || type.base == "bool";
+    return type.fixed_size && numbers ? match_one(v, type.base) : Match::kNo;
+  }
   Match out = v.is(VK::kTuple) ? Match::kConverted : Match::kExact;
   for (const Value& item : v.items()) {
     if (item.is_none() && type.optional_items) continue;
