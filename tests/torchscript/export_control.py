@@ -143,6 +143,68 @@ def branches():
     return script(Branches(), runs, "--shape", "x=n,3")
 
 
+class BranchWrites(nn.Module):
+    """One side of a branch writes a tensor in place, the other binds its name anew."""
+
+    def forward(self, x: Tensor):
+        y = torch.zeros_like(x)
+        row = y[0]
+        if bool(x.sum() > 0):
+            y = y + x
+        elif bool(x.max() > -1):
+            y.add_(5)
+        else:
+            y[0] = 1
+        first = y * 1
+        if bool(x.sum() > 0):
+            first = first + x
+        else:
+            first.add_(2)
+        z = torch.ones_like(x)
+        part = z[0]
+        if bool(x.sum() > 0):
+            z.mul_(3)
+            part = z[1]
+        w = torch.ones_like(x)
+        items = [w, x - 1]
+        if bool(x.sum() > 0):
+            items[0] = w + 4
+        else:
+            w.add_(1)
+        return row, first, z, part, w, items
+
+
+@case
+def branch_writes():
+    return script(BranchWrites(), [(torch.ones(2, 3),), (-torch.ones(2, 3) / 2,), (-torch.ones(2, 3) * 2,)], "--shape", "x=2,3")
+
+
+class OneTensor(nn.Module):
+    """Names that stand for one tensor on both sides of a branch still do so afterwards."""
+
+    def forward(self, x: Tensor):
+        y = x * 1
+        z = x + 1
+        if bool(x.sum() > 0):
+            y = z
+        else:
+            y = x * 3
+            z = y
+        swapped = [x * 2, x * 4]
+        if bool(x.sum() > 0):
+            a, b = swapped[0], swapped[1]
+        else:
+            a, b = swapped[1], swapped[0]
+        y.add_(1)
+        a.mul_(-1)
+        return y, z, a, b
+
+
+@case
+def one_tensor():
+    return script(OneTensor(), [(torch.ones(2, 3),), (-torch.ones(2, 3),)], "--shape", "x=2,3")
+
+
 class Kept(nn.Module):
     """Each side of a branch has a size of its own, that its data decide."""
 
@@ -190,6 +252,49 @@ class Loops(nn.Module):
 @case
 def loops():
     return script(Loops(), [(torch.randn(4, 3),), (torch.randn(1, 3),)], "--shape", "x=n,3")
+
+
+class LoopWrites(nn.Module):
+    """A loop writes what it carries, and swaps names."""
+
+    def forward(self, x: Tensor):
+        y = torch.zeros_like(x)
+        z = y
+        rows: List[Tensor] = []
+        h = x * 1
+        total = torch.zeros_like(x[0])
+        for i in range(x.size(0)):
+            z = z + 1
+            y.add_(x)
+            h.mul_(0.5)
+            h = h + y
+            total += h[i]
+            rows += [h[i] * 2]
+        a, b = x * 1, x + 1
+        k = 0
+        while bool(a.sum() < 20.0) and k < 6:
+            a, b = b, a
+            b.add_(2.0)
+            k += 1
+        return y, z, h, total, torch.stack(rows), a, b
+
+
+@case
+def loop_writes():
+    return script(LoopWrites(), [(torch.randn(3, 2),), (torch.randn(1, 2),)], "--shape", "x=n,2")
+
+
+class Parts(nn.Module):
+    """A number of parts is no list of sizes."""
+
+    def forward(self, x: Tensor):
+        some = torch.tensor_split(x, 3, 1), torch.hsplit(x, 2), torch.vsplit(x, 4), torch.tensor_split(x, [1, 4], 1)
+        return some, torch.split(x, 4, 1), x.split(3, dim=0), torch.split(x, [1, 5], 1), x.sum(1), x.flip(0)
+
+
+@case
+def parts():
+    return script(Parts(), [(torch.arange(24.0).view(4, 6),)], "--shape", "x=4,6")
 
 
 class Rows(nn.Module):

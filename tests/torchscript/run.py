@@ -83,7 +83,43 @@ def check_conditions(work):
     except stridec.Error as error:
         expect("an odd size", "multiples of 2" in str(error), str(error))
     says("an exception that is sure", ["check", PROGRAMS / "guards.pt", "--shape", "x=5,3"], 4, "an even size is needed, not 5")
+    raises = "n = torch.size(x, 0)\nif torch.eq(n, 3):\n  s = torch.format(\"rows: {} {\", n)\n  ops.prim.RaiseException(s)\n"
+    path = work / "raises.pt"
+    path.write_bytes(module(raises + "return torch.add(x, 1)"))
+    says("an exception with a size compiles", ["compile", path, "--shape", "x=rows", "-o", artifact], 0)
+    try:
+        stridec.Model(str(artifact)).context(threads=1).run(np.ones(3, np.float32))
+        expect("an exception with a size", False, "the run succeeds")
+    except stridec.Error as error:
+        expect("an exception with a size", "rows: 3 {" in str(error), str(error))
+    says("an exception with a known size", ["check", path, "--shape", "x=3"], 4, "rows: 3 {")
     says("a rank that is asserted", ["check", PROGRAMS / "optionals.pt", "--shape", "x=5"], 4, "expected two dims, got 1")
+
+
+def refuse_lost_aliases(work):
+    """A write to one of two names, of which only data decide whether they are one tensor, and a read of the other."""
+    path = work / "aliases.pt"
+    zeros = "y = torch.zeros_like(x)\nc = torch.gt(torch.sum(x), 0)\n"
+    branch = zeros + "if bool(c):\n  z = torch.add(y, x)\nelse:\n  z = y\n"
+    loop = zeros + "z = y\nfor i in range(torch.size(x, 0)):\n  a = torch.add_(z, 1)\n  z = torch.mul(z, 2)\n"
+    rows = zeros + "z = y\nrows = annotate(List[Tensor], [])\nfor i in range(torch.size(x, 0)):\n  a = torch.add_(z, 1)\n" \
+        "  b = torch.append(rows, z)\n"
+    lists = zeros + "a = [x, y]\nif bool(c):\n  b = [y, x]\nelse:\n  b = a\n"
+    refused = {
+        "after a branch": branch + "a = torch.add_(z, 2)\nreturn torch.add(y, z)",
+        "the older name": branch + "a = torch.add_(y, 2)\nreturn torch.add(y, z)",
+        "in a branch": branch + "if bool(c):\n  a = torch.add_(z, 2)\nelse:\n  pass_ = 1\nreturn torch.add(y, z)",
+        "after a loop": loop + "return torch.add(y, z)",
+        "the rows of a loop": rows + "return torch.stack(rows)",
+        "a list": lists + "c0 = torch.append(b, x)\nreturn torch.stack(a)",
+        "an input": branch.replace("torch.zeros_like(x)", "x") + "a = torch.add_(z, 2)\nreturn z",
+    }
+    for what, body in refused.items():
+        path.write_bytes(module(body))
+        says(f"a lost alias: {what}", ["check", path, "--shape", "x=n"], 5, "unsupported-alias", "under another name")
+    for what, body in {"a branch": branch + "a = torch.add_(z, 2)\nreturn z", "a loop": loop + "return z"}.items():
+        path.write_bytes(module(body))
+        says(f"no other name is read: {what}", ["check", path, "--shape", "x=n"], 0)
 
 
 # ---- files made by hand
@@ -257,6 +293,7 @@ def main():
         if not names:
             take_shapes(work)
             check_conditions(work)
+            refuse_lost_aliases(work)
             name_what_is_missing(work)
             name_the_users_line(work)
             read_older_versions(work)

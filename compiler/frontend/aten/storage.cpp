@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "compiler/base/check.h"
+#include "compiler/base/diagnostic.h"
 #include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
@@ -46,12 +47,19 @@ Tensor fresh(Term value) {
 }
 
 Shape shape_of(Builder& b, const Tensor& tensor) {
-  Shape out = read(b, tensor).shape();
+  // A write leaves the shape, so a stale storage has it too.
+  Shape out = read_view(b, *tensor.storage, tensor.view.get()).shape();
   if (tensor.complex) out.pop_back();
   return out;
 }
 
-Term read(Builder& b, const Tensor& tensor) { return read_view(b, *tensor.storage, tensor.view.get()); }
+Term read(Builder& b, const Tensor& tensor) {
+  if (tensor.storage->stale)
+    fail(ErrorKind::kUnsupported, "unsupported-alias",
+         "a tensor that is read may be one that was written in place under another name, which data decide",
+         "clone the tensor before it is written: x = x.clone()");
+  return read_view(b, *tensor.storage, tensor.view.get());
+}
 
 void write(Builder& b, const Tensor& tensor, Term value) {
   Storage& storage = *tensor.storage;
@@ -62,6 +70,14 @@ void write(Builder& b, const Tensor& tensor, Term value) {
   }
   storage.base = value.id();
   ++storage.version;
+  for (const auto& alias : storage.aliases)
+    if (const auto other = alias.lock()) other->stale = true;
+}
+
+void add_alias(const std::shared_ptr<Storage>& a, const std::shared_ptr<Storage>& b) {
+  if (a == b) return;
+  a->aliases.push_back(b);
+  b->aliases.push_back(a);
 }
 
 Tensor view_of(const Tensor& tensor, ReadFn read, WriteFn write) {

@@ -28,6 +28,10 @@ struct Storage {
   int version = 0;
   // Of the base, in elements, as PyTorch lays it out; none: contiguous.
   std::optional<std::vector<sym::Expr>> strides;
+  // Those that are the same memory if data decide so. A write to one leaves the others stale: what they hold
+  // is not known.
+  std::vector<std::weak_ptr<Storage>> aliases = {};
+  bool stale = false;
 };
 
 // `read` gives the view of a base, `write` the base in which the view has the new value. Without `write`, the
@@ -58,10 +62,13 @@ struct Tensor {
 Tensor fresh(Term value);
 // The shape as PyTorch sees it: without the last dim of complex numbers.
 Shape shape_of(Builder& b, const Tensor& tensor);
+// Throws Error if the storage is stale.
 Term read(Builder& b, const Tensor& tensor);
 // The value must have the tensor's dtype and shape.
 void write(Builder& b, const Tensor& tensor, Term value);
 Tensor view_of(const Tensor& tensor, ReadFn read, WriteFn write = {});
+// From now on, data decide whether the two are the same memory.
+void add_alias(const std::shared_ptr<Storage>& a, const std::shared_ptr<Storage>& b);
 
 // 0, 1, ... in row-major order.
 Term numbered(Builder& b, const Shape& shape);

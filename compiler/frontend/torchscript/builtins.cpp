@@ -38,6 +38,7 @@ Value call_builtin(Evaluator& e, const std::string& space, const std::string& na
   if (space == "quantized")
     if (auto out = call_quantized(e, name, arguments)) return std::move(*out);
   for (Value& v : arguments.values) v = e.loaded(std::move(v));
+  for (const Value& v : arguments.values) expect_known(v);
   const Call call{e, name, arguments};
   // An exception is raised even if its message is not known, and a container keeps a failed item.
   const bool raises = space == "prim" && name == "RaiseException";

@@ -59,7 +59,7 @@ Result get_item(const Call& c) {
   if (v.is(VK::kString)) return Value::of_string(std::string(1, v.text[position(c, 1, v.text.size())]));
   if (!v.dict) return std::nullopt;
   const auto found = find_key(c, *v.dict, c.at(1));
-  if (found == v.dict->items.end()) throw Raised{cat("KeyError: ", printed(c.at(1)))};
+  if (found == v.dict->items.end()) throw Raised{cat("KeyError: ", marked(c.at(1)))};
   return found->second;
 }
 Result set_item(const Call& c) {
@@ -87,7 +87,7 @@ Result remove_item(const Call& c) {
   if (!v.dict) return std::nullopt;
   c.e.touch(v);
   const auto found = find_key(c, *v.dict, c.at(1));
-  if (found == v.dict->items.end()) throw Raised{cat("KeyError: ", printed(c.at(1)))};
+  if (found == v.dict->items.end()) throw Raised{cat("KeyError: ", marked(c.at(1)))};
   v.dict->items.erase(found);
   return Value();
 }

@@ -7,6 +7,7 @@
 #include "compiler/base/at_exit.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/context.h"
+#include "compiler/frontend/torchscript/aliases.h"
 #include "compiler/frontend/torchscript/convert.h"
 #include "compiler/frontend/torchscript/effects.h"
 #include "compiler/frontend/torchscript/evaluator.h"
@@ -34,11 +35,38 @@ Value run_float(ops::Term t) {
   return v;
 }
 
+// Whether every assignment gives the name what it has: NAME = torch.add_(NAME, ...), which Python writes as
+// NAME += ... of a list or tensor.
+bool stays(const std::string& name, const std::vector<Statement>& block) {
+  return std::ranges::all_of(block, [&](const Statement& s) {
+    if (!stays(name, s.body) || !stays(name, s.otherwise)) return false;
+    if (s.kind != Statement::Kind::kAssign && s.kind != Statement::Kind::kFor) return true;
+    const auto target = std::ranges::find(s.targets, name);
+    if (target == s.targets.end()) return true;
+    if (s.kind != Statement::Kind::kAssign) return false;
+    const Expression* value = &s.value;
+    if (s.targets.size() > 1 || s.unpacks) {
+      const auto at = static_cast<size_t>(target - s.targets.begin());
+      if (value->kind != Expression::Kind::kTuple || at >= value->items.size()) return false;
+      value = &value->items[at];
+    }
+    if (value->kind != Expression::Kind::kCall || value->items.size() < 2) return false;
+    const std::string callee = dotted(value->items[0]);
+    return callee.starts_with("torch.") && callee.ends_with('_') && !callee.ends_with("__") &&
+           value->items[1].kind == Expression::Kind::kName && value->items[1].text == name;
+  });
+}
+
+using TensorKey = std::pair<const aten::Storage*, const aten::View*>;
+TensorKey key_of(const aten::Tensor& t) { return {t.storage.get(), t.view.get()}; }
+
 // What a branch leaves.
 struct Outcome {
   Names names;
   Contents contents;
-  std::map<aten::Storage*, ValueId> storages;
+  Writes writes;
+  // What tensors hold at its end, where that is not what they hold outside.
+  std::map<TensorKey, ValueId> reads;
 };
 
 }  // namespace
@@ -62,26 +90,29 @@ class ControlFlow {
                          const Block& otherwise) {
     const sym::Expr sides[] = {condition, sym::logical_not(condition)};
     const Block* blocks[] = {&then, &otherwise};
-    Outcome outcomes[2];
     std::vector<graph::Region> regions;
     for (const size_t i : {0u, 1u}) {
       const graph::Undo undo(b_.graph());
       const size_t problems = e_.problems.size();
       ops::OpenRegion region(b_, {}, sides[i]);
       try {
-        outcomes[i] = run(*blocks[i]);
-        regions.push_back(region.close(exported(outcomes[i])));
+        outcomes_[i] = run(*blocks[i], &names);
+        regions.push_back(region.close(exported(outcomes_[i])));
       } catch (const Raised& raised) {
         restore();
         regions.push_back(region.close({}));
         undo();
         e_.problems.resize(problems);
-        b_.require(sides[1 - i], sym::escaped(raised.message.empty() ? "an assertion of the program fails"
-                                                                     : raised.message));
+        std::vector<sym::Expr> values;
+        const std::string message =
+            raised.message.empty() ? "an assertion of the program fails" : raised.message;
+        const std::string sentence =
+            guard_sentence(message, [&](sym::Expr value) { return is_known(value); }, values);
+        b_.require(sides[1 - i], sentence, std::move(values));
         return (*blocks[1 - i])();
       }
     }
-    join(condition, std::move(regions), outcomes, names);
+    join(condition, std::move(regions), names);
     return Evaluator::Flow::kNext;
   }
 
@@ -97,28 +128,65 @@ class ControlFlow {
     const ops::LoopResult result =
         ops::loop(b_, count.value_or(std::numeric_limits<int64_t>::max()), first, start,
                   [&](const ops::LoopState& state) { return iteration(s, state, count.has_value()); });
-    restore();
+    journal_.take_back();
+    for (aten::Storage* storage : storages_.take_back().stale) stale_.insert(storages_.find(storage));
     frame_.names = before;
     finish(result, count);
   }
 
  private:
   // ---- branches
-  Outcome run(const Block& block) {
+  // `joined`: the names of the variables that are joined; null: of a loop's body.
+  Outcome run(const Block& block, const std::set<std::string>* joined) {
     const Names before = frame_.names;
     const AtExit restore_names([&] { frame_.names = before; });
     if (block() == Evaluator::Flow::kReturn) Evaluator::unsupported("a return in a branch that data decide");
     Outcome out;
     out.names = frame_.names;
     out.contents = journal_.take_back();
-    out.storages = storages_.take_back();
+    if (joined) read_tensors(out, before, *joined);
+    out.writes = storages_.take_back();
     return out;
+  }
+  // The tensors that the join may ask for, while the storages hold what the branch wrote. Those that were
+  // there before are read outside of the region, unless the branch wrote them.
+  void read_tensors(Outcome& out, const Names& before, const std::set<std::string>& names) {
+    for (const auto& [name, value] : out.names) {
+      if (!is_same(value, before, name))
+        read_leaves(value, out);
+      else if (value.is(VK::kTensor) && names.contains(name) &&
+               storages_.is_changed(value.tensor.storage.get()))
+        read_leaves(value, out);
+    }
+    for (const auto& [list, after] : out.contents.lists)
+      for (const Value& item : after.items) read_leaves(item, out);
+    for (const auto& [object, fields] : out.contents.objects)
+      for (const auto& [name, value] : fields) read_leaves(value, out);
+    for (const aten::Tensor& held : storages_.held())
+      if (storages_.is_changed(held.storage.get())) read_leaves(Value(held), out);
+  }
+  void read_leaves(const Value& v, Outcome& out) {
+    if (v.is(VK::kTensor) && !v.tensor.storage->stale && !out.reads.contains(key_of(v.tensor)))
+      out.reads[key_of(v.tensor)] = aten::read(b_, v.tensor).id();
+    if (v.is(VK::kList) || v.is(VK::kTuple))
+      for (const Value& item : items_of(v, out)) read_leaves(item, out);
+  }
+  // The items at the end of the branch.
+  static const std::vector<Value>& items_of(const Value& v, const Outcome& out) {
+    const auto changed = out.contents.lists.find(v.sequence);
+    return changed == out.contents.lists.end() ? v.items() : changed->second.items;
   }
   void restore() {
     journal_.take_back();
     storages_.take_back();
   }
 
+  bool is_known(sym::Expr e) const {
+    return std::ranges::all_of(sym::free_vars(e), [&](sym::Expr v) {
+      return std::ranges::any_of(b_.graph().symbols, [&](const graph::Symbol& s) { return s.var == v; });
+    });
+  }
+  // Whether it has no symbol of an open region.
   bool is_outside(sym::Expr e) const {
     const auto& symbols = b_.graph().symbols;
     return std::ranges::all_of(sym::free_vars(e), [&](sym::Expr v) {
@@ -129,9 +197,10 @@ class ControlFlow {
 
   // The leaves of a value that exist inside the region alone become tensors there: a size that the region
   // binds, a view of a storage.
-  void export_value(Value& v, std::vector<ValueId>& to) {
+  void export_value(Value& v, const Outcome& outcome, std::vector<ValueId>& to) {
     if (v.is(VK::kTensor)) {
-      to.push_back(aten::read(b_, v.tensor).id());
+      if (const auto read = outcome.reads.find(key_of(v.tensor)); read != outcome.reads.end())
+        to.push_back(read->second);
       return;
     }
     if (v.is_whole() && !is_outside(v.integer)) {
@@ -143,20 +212,20 @@ class ControlFlow {
     if (v.sequence && (v.is(VK::kList) || v.is(VK::kTuple))) {
       // A copy: the branch's own list is not the other's.
       if (v.is(VK::kTuple)) v.sequence = std::make_shared<Sequence>(*v.sequence);
-      for (Value& item : v.sequence->items) export_value(item, to);
+      for (Value& item : v.sequence->items) export_value(item, outcome, to);
     }
   }
   std::vector<ValueId> exported(Outcome& outcome) {
     std::vector<ValueId> out;
     for (auto& [name, value] : outcome.names)
-      if (!is_same(value, frame_.names, name)) export_value(value, out);
+      if (!is_same(value, frame_.names, name)) export_value(value, outcome, out);
     for (auto& [list, after] : outcome.contents.lists)
-      for (Value& item : after.items) export_value(item, out);
+      for (Value& item : after.items) export_value(item, outcome, out);
     for (auto& [dict, items] : outcome.contents.dicts)
-      for (auto& item : items) export_value(item.second, out);
+      for (auto& item : items) export_value(item.second, outcome, out);
     for (auto& [object, fields] : outcome.contents.objects)
-      for (auto& [name, value] : fields) export_value(value, out);
-    for (const auto& [storage, base] : outcome.storages) out.push_back(base);
+      for (auto& [name, value] : fields) export_value(value, outcome, out);
+    for (const auto& [storage, base] : outcome.writes.bases) out.push_back(base);
     return out;
   }
   static bool same_value(const Value& a, const Value& b) {
@@ -178,10 +247,34 @@ class ControlFlow {
     slots_[1].push_back(c);
     return slots_[0].size() - 1;
   }
-  // The value as a tensor of the branch, or of what is known outside.
+  // The value as a tensor of what is known outside.
   ValueId id_of(const Value& v, DType dtype) {
     if (v.is(VK::kTensor) || v.text == "exported") return aten::read(b_, v.tensor).id();
     return aten::scalar_of(b_, to_aten(b_, v), dtype).id();
+  }
+  // The value as a tensor at the end of a branch.
+  ValueId id_after(size_t side, const Value& v, DType dtype) {
+    const auto read = outcomes_[side].reads.find(key_of(v.tensor));
+    return v.is(VK::kTensor) && read != outcomes_[side].reads.end() ? read->second : id_of(v, dtype);
+  }
+  bool is_stale_after(size_t side, const aten::Tensor& t) const {
+    return t.storage->stale || outcomes_[side].writes.stale.contains(t.storage.get());
+  }
+  Value joined_tensor(const Value& a, const Value& c) {
+    if (a.tensor.complex != c.tensor.complex) return differs("complex in one branch alone");
+    if (is_stale_after(0, a.tensor) || is_stale_after(1, c.tensor))
+      return differs("a tensor that may have been written in place under another name, which data decide");
+    // Names of one tensor in both branches stay names of one tensor.
+    const auto [found, is_new] =
+        tensor_numbers_.try_emplace({key_of(a.tensor), key_of(c.tensor)}, joined_tensors_.size());
+    if (is_new) {
+      const size_t at = slot(id_after(0, a, DType::kF32), id_after(1, c, DType::kF32));
+      joined_tensors_.push_back({at, a.tensor, c.tensor, {}});
+    }
+    Value out = a;
+    out.integer = static_cast<int64_t>(found->second);
+    out.text = "slot";
+    return out;
   }
 
   // The joined value, with slots where the If node decides; `fill` puts its results in.
@@ -190,13 +283,7 @@ class ControlFlow {
     if (a.is(VK::kUnset) && a.text.empty()) return c;
     if (c.is(VK::kUnset) && c.text.empty()) return a;
     if (a.is_failed() || c.is_failed()) return Value::failed();
-    if (a.is_tensor() && c.is_tensor()) {
-      if (a.tensor.complex != c.tensor.complex) return differs("complex in one branch alone");
-      Value out = a;
-      out.integer = slot(aten::read(b_, a.tensor).id(), aten::read(b_, c.tensor).id());
-      out.text = "slot";
-      return out;
-    }
+    if (a.is_tensor() && c.is_tensor()) return joined_tensor(a, c);
     if (a.kind == c.kind && a.is_whole()) {
       const bool inside = a.text == "exported" || c.text == "exported";
       Value out = a;
@@ -205,51 +292,64 @@ class ControlFlow {
         return out;
       }
       const DType dtype = a.is(VK::kBool) ? DType::kBool : DType::kI64;
-      out.integer = slot(id_of(a, dtype), id_of(c, dtype));
+      out.integer = slot(id_after(0, a, dtype), id_after(1, c, dtype));
       out.text = "slot";
       return out;
     }
     const auto real = [](const Value& v) { return v.is(VK::kFloat) || v.is_run_float(); };
     if (real(a) && real(c)) {
       Value out = Value::of_kind(VK::kFloat);
-      out.integer = slot(id_of(a, DType::kF64), id_of(c, DType::kF64));
+      out.integer = slot(id_after(0, a, DType::kF64), id_after(1, c, DType::kF64));
       out.text = "slot";
       return out;
     }
-    if (a.sequence && c.sequence && a.kind == c.kind && a.items().size() == c.items().size()) {
-      Value out = a;
-      out.sequence = std::make_shared<Sequence>();
-      for (size_t i = 0; i < a.items().size(); ++i)
-        out.sequence->items.push_back(joined(a.items()[i], c.items()[i]));
-      return out;
-    }
-    if (a.kind == c.kind && a.sequence)
-      return differs(cat(kind_name(a), " of ", a.items().size(), " items in one branch and of ",
-                         c.items().size(), " in the other"));
+    if (a.kind == c.kind && a.sequence && c.sequence) return joined_sequence(a, c);
     return differs(cat(kind_name(a), " in one branch and ", kind_name(c), " in the other"));
   }
+  Value joined_sequence(const Value& a, const Value& c) {
+    const std::vector<Value>&items = items_of(a, outcomes_[0]), &others = items_of(c, outcomes_[1]);
+    if (a.sequence->rows || c.sequence->rows)
+      return differs("a list whose length only the run knows, in one branch");
+    if (items.size() != others.size())
+      return differs(cat(kind_name(a), " of ", items.size(), " items in one branch and of ", others.size(),
+                         " in the other"));
+    Value out = a;
+    out.sequence = std::make_shared<Sequence>();
+    for (size_t i = 0; i < items.size(); ++i) out.sequence->items.push_back(joined(items[i], others[i]));
+    if (a.is(VK::kList)) add_list_aliases(out.sequence, a.sequence, c.sequence);
+    return out;
+  }
+  void make_joined_tensors(const std::vector<ValueId>& results) {
+    std::vector<JoinedStorage> storages;
+    for (JoinedTensor& j : joined_tensors_) {
+      j.result = aten::fresh({b_, results.at(j.slot)});
+      j.result.complex = j.then.complex;
+      storages.push_back({{j.then.storage, j.otherwise.storage}, j.result.storage});
+    }
+    add_aliases(storages);
+  }
   void fill(Value& v, const std::vector<ValueId>& results) {
-    if (v.text == "slot" && (v.is(VK::kTensor) || v.is_whole() || v.is(VK::kFloat))) {
+    if (v.text == "slot" && v.is(VK::kTensor)) {
+      v = Value(joined_tensors_.at(static_cast<size_t>(v.integer.value())).result);
+      return;
+    }
+    if (v.text == "slot" && (v.is_whole() || v.is(VK::kFloat))) {
       const ops::Term t(b_, results.at(static_cast<size_t>(v.integer.value())));
       v.text.clear();
       if (v.is(VK::kFloat)) {
         v = run_float(t);
-      } else if (v.is_whole()) {
+      } else {
         Value carrier(aten::fresh(t));
         v.integer = v.is(VK::kBool) ? e_.condition_of(carrier) : e_.integer_of(carrier);
-      } else {
-        const bool complex = v.tensor.complex;
-        v = Value(aten::fresh(t));
-        v.tensor.complex = complex;
       }
     }
     if (v.sequence && !v.is(VK::kEnum))
       for (Value& item : v.sequence->items) fill(item, results);
   }
 
-  void join(sym::Expr condition, std::vector<graph::Region> regions, Outcome (&o)[2],
-            const std::set<std::string>& names) {
+  void join(sym::Expr condition, std::vector<graph::Region> regions, const std::set<std::string>& names) {
     condition_ = condition;
+    Outcome(&o)[2] = outcomes_;
     std::map<std::string, Value> merged;
     for (const std::string& name : names) {
       const auto a = o[0].names.find(name), c = o[1].names.find(name);
@@ -258,10 +358,11 @@ class ControlFlow {
     join_contents(o);
     std::map<aten::Storage*, size_t> written;
     for (const size_t i : {0u, 1u})
-      for (const auto& [storage, base] : o[i].storages) {
+      for (const auto& [storage, base] : o[i].writes.bases) {
         if (written.contains(storage)) continue;
-        const auto other = o[1 - i].storages.find(storage);
-        const ValueId otherwise = other == o[1 - i].storages.end() ? storage->base : other->second;
+        const auto& others = o[1 - i].writes.bases;
+        const auto other = others.find(storage);
+        const ValueId otherwise = other == others.end() ? storage->base : other->second;
         written[storage] = i == 0 ? slot(base, otherwise) : slot(otherwise, base);
       }
     std::vector<ValueId> results;
@@ -269,6 +370,7 @@ class ControlFlow {
     for (const size_t i : {0u, 1u}) regions[i].results = slots_[i];
     if (!idle)
       results = b_.add_with_regions(graph::OpKind::kIf, {}, {{"condition", condition}}, std::move(regions));
+    make_joined_tensors(results);
     for (auto& [name, value] : merged) {
       fill(value, results);
       frame_.names[name] = value;
@@ -276,6 +378,7 @@ class ControlFlow {
     for (auto& [list, items] : lists_)
       for (Value& item : items) fill(item, results);
     for (auto& [list, items] : lists_) list->items = items;
+    for (const auto& list : stale_lists_) list->stale = true;
     for (auto& [object, fields] : objects_) {
       for (auto& [name, value] : fields) fill(value, results);
       object->fields = fields;
@@ -284,6 +387,8 @@ class ControlFlow {
       storage->base = results.at(at);
       ++storage->version;
     }
+    for (const Outcome& outcome : o)
+      for (aten::Storage* storage : outcome.writes.stale) storage->stale = true;
   }
   void join_contents(Outcome (&o)[2]) {
     for (const size_t i : {0u, 1u}) {
@@ -300,6 +405,7 @@ class ControlFlow {
         std::vector<Value> out;
         for (size_t k = 0; k < a.size(); ++k) out.push_back(joined(a[k], c[k]));
         lists_[list] = std::move(out);
+        if (after.stale || otherwise.stale) stale_lists_.insert(list);
       }
       if (!own.dicts.empty()) Evaluator::unsupported("a dict that a branch changes, which data decide");
       for (const auto& [object, fields] : own.objects) {
@@ -345,8 +451,13 @@ class ControlFlow {
 
   void choose_carried(const Statement& s) {
     for (const std::string& name : assigned_names(s.body))
-      if (frame_.names.contains(name) && !(s.kind == Statement::Kind::kFor && name == s.targets[0]))
+      if (frame_.names.contains(name) && !(s.kind == Statement::Kind::kFor && name == s.targets[0]) &&
+          !is_kept(name, s))
         names_.push_back(name);
+  }
+  bool is_kept(const std::string& name, const Statement& s) const {
+    const Value& value = frame_.names.at(name);
+    return (value.is_tensor() || value.is(VK::kList)) && stays(name, s.body);
   }
   bool is_carriable(const Value& v) const { return v.is(VK::kTensor) || v.is_whole() || v.is(VK::kFloat); }
 
@@ -375,7 +486,12 @@ class ControlFlow {
     std::vector<Value> next;
     std::map<aten::Storage*, ValueId> written;
     std::vector<Value> before_leaves;
-    for (const Value* v : start) before_leaves.push_back(*v);
+    std::vector<StorageRef> starts;
+    for (const Value* v : start) {
+      before_leaves.push_back(*v);
+      starts.push_back(v->is_tensor() ? v->tensor.storage : nullptr);
+    }
+    aliases_ = LoopAliases(starts);
     {
       const sym::Expr counter =
           b_.fresh_symbol("iteration", 0, count ? sym::max(*count - 1, 0) : sym::Expr(kUnbounded));
@@ -387,14 +503,19 @@ class ControlFlow {
           start[i]->integer = sym::ne(b_.fresh_symbol("carried", 0, 1), 0);
         else if (start[i]->is(VK::kFloat))
           *start[i] = run_float({b_, b_.scalar(DType::kF64, start[i]->number)});
+        else if (start[i]->is_tensor())
+          *start[i] = own_copy(start[i]->tensor);
+      const Carriers carriers = carriers_of(start);
+      aliases_.link(carriers.storages);
       for (const auto& [name, value] : values) frame_.names[name] = value;
       if (s.kind == Statement::Kind::kFor) frame_.names[s.targets[0]] = Value::of_integer(counter);
-      Outcome out = run([&] { return e_.run(s.body, frame_); });
+      Outcome out = run([&] { return e_.run(s.body, frame_); }, nullptr);
       choose_growing(out.contents, count.has_value());
       Names after;
       for (const std::string& name : names_) after[name] = out.names.at(name);
       for (const Value* v : leaves_of(after)) next.push_back(*v);
-      written = out.storages;
+      written = out.writes.bases;
+      if (next.size() == start.size()) learn_aliases(carriers, next, out);
     }
     undo();
     frame_.names = before;
@@ -428,6 +549,49 @@ class ControlFlow {
     }
   }
 
+  // The carried tensors at the start of an iteration, one for each leaf; null: of another kind.
+  struct Carriers {
+    std::vector<StorageRef> storages;
+    std::vector<ValueId> bases;
+  };
+  static Carriers carriers_of(const std::vector<Value*>& leaves) {
+    Carriers out;
+    for (const Value* v : leaves) {
+      out.storages.push_back(v->is_tensor() ? v->tensor.storage : nullptr);
+      out.bases.push_back(v->is_tensor() ? v->tensor.storage->base : ValueId{});
+    }
+    return out;
+  }
+  Value own_copy(const aten::Tensor& t) {
+    Value out(aten::fresh(aten::read(b_, t)));
+    out.tensor.complex = t.complex;
+    return out;
+  }
+  void learn_aliases(const Carriers& carriers, const std::vector<Value>& next, const Outcome& out) {
+    std::vector<StorageRef> after;
+    for (const Value& v : next) after.push_back(v.is_tensor() ? v.tensor.storage : nullptr);
+    for (const auto& list : growing_)
+      after.push_back(out.contents.lists.at(list).items.back().tensor.storage);
+    aliases_.close(carriers.storages, after,
+                   [&](const aten::Storage* storage) { return storages_.find(storage) != nullptr; });
+    for (aten::Storage* storage : out.writes.stale) stale_.insert(storages_.find(storage));
+    StorageSet written;
+    for (const auto& [storage, base] : out.writes.bases) written.insert(storages_.find(storage));
+    for (size_t i = 0; i < carriers.storages.size(); ++i)
+      if (carriers.storages[i] && carriers.storages[i]->base != carriers.bases[i])
+        written.insert(carriers.storages[i]);
+    for (size_t i = 0; i < carriers.storages.size(); ++i) {
+      const StorageRef& own = carriers.storages[i];
+      if (!own) continue;
+      // A stale one that no known write explains was written under a name of the body.
+      const StorageSet others = with_aliases(own);
+      const bool explained =
+          std::ranges::any_of(others, [&](const StorageRef& s) { return written.contains(s); });
+      if (written.contains(own) || (own->stale && !explained))
+        stale_.insert(aliases_.outer(i).begin(), aliases_.outer(i).end());
+    }
+  }
+
   // Lists to which every iteration appends one tensor. Nothing else that is shared may change.
   void choose_growing(const Contents& after, bool counted) {
     bool good = after.dicts.empty() && after.objects.empty();
@@ -453,8 +617,9 @@ class ControlFlow {
     return b_.elements({e_.condition_of(v)}, {}, DType::kBool);
   }
 
-  // Puts the carried values into the template's leaves.
-  void set_values(Names& to, const std::vector<ValueId>& ids, sym::Expr counter) {
+  // Puts the carried values into the template's leaves. `rows`: what the growing lists get.
+  void set_values(Names& to, const std::vector<ValueId>& ids, sym::Expr counter,
+                  const std::vector<StorageRef>& rows) {
     to = template_;
     const std::vector<Value*> own = leaves_of(to);
     size_t at = 0;
@@ -479,12 +644,18 @@ class ControlFlow {
       carried_[at].storage->base = ids[at];
       ++carried_[at].storage->version;
     }
+    std::vector<StorageRef> storages = carriers_of(own).storages;
+    storages.insert(storages.end(), rows.begin(), rows.end());
+    aliases_.link(storages);
+    for (const StorageRef& storage : stale_) storage->stale = true;
   }
 
   ops::LoopStep iteration(const Statement& s, const ops::LoopState& state, bool counted) {
     restore();
+    earlier_rows_.clear();
+    for (size_t i = 0; i < growing_.size(); ++i) earlier_rows_.push_back(std::make_shared<aten::Storage>());
     Names values;
-    set_values(values, state.carried, state.counter);
+    set_values(values, state.carried, state.counter, earlier_rows_);
     const Names before = frame_.names;
     const AtExit restore_names([&] { frame_.names = before; });
     for (const auto& [name, value] : values) frame_.names[name] = value;
@@ -519,8 +690,14 @@ class ControlFlow {
   }
 
   void finish(const ops::LoopResult& result, std::optional<sym::Expr> count) {
+    std::vector<StorageRef> rows;
+    for (size_t i = 0; i < growing_.size(); ++i) {
+      growing_[i]->rows = aten::fresh({b_, result.stacked.at(i)});
+      rows.push_back(growing_[i]->rows->storage);
+      rows.back()->stale = earlier_rows_[i]->stale;
+    }
     Names values;
-    set_values(values, result.carried, 0);
+    set_values(values, result.carried, 0, rows);
     // A counter's last value: known if the number of iterations is.
     const std::vector<Value*> own = leaves_of(values);
     size_t at = 0;
@@ -533,7 +710,6 @@ class ControlFlow {
       v->integer = count ? c.first + c.step * sym::max(*count, 0) : e_.integer_of(carrier);
     }
     for (const auto& [name, value] : values) frame_.names[name] = value;
-    for (size_t i = 0; i < growing_.size(); ++i) growing_[i]->rows = aten::fresh({b_, result.stacked.at(i)});
   }
 
   static constexpr int64_t kUnbounded = int64_t{1} << 40;
@@ -545,13 +721,24 @@ class ControlFlow {
   Storages storages_;
   Journal journal_;
   sym::Expr condition_ = 0;
+  Outcome outcomes_[2];
   std::vector<ValueId> slots_[2];
+  struct JoinedTensor {
+    size_t slot;
+    aten::Tensor then, otherwise, result;
+  };
+  std::vector<JoinedTensor> joined_tensors_;
+  std::map<std::pair<TensorKey, TensorKey>, size_t> tensor_numbers_;
   std::map<std::shared_ptr<Sequence>, std::vector<Value>> lists_;
+  std::set<std::shared_ptr<Sequence>> stale_lists_;
   std::map<std::shared_ptr<Object>, std::map<std::string, Value>> objects_;
   std::vector<std::string> names_;
   Names template_;
   std::vector<Carried> carried_;
   std::vector<std::shared_ptr<Sequence>> growing_;
+  LoopAliases aliases_;
+  StorageSet stale_;                      // after an iteration
+  std::vector<StorageRef> earlier_rows_;  // in an iteration: of the growing lists
 };
 
 Evaluator::Flow Evaluator::either(sym::Expr condition, Frame& frame, const std::set<std::string>& names,
@@ -573,6 +760,14 @@ void Evaluator::while_on_data(const Statement& s, Frame& frame) {
 
 void Evaluator::touch(const Value& value) {
   for (Journal* journal : journals_) journal->touch(value);
+  if (!value.sequence) return;
+  for (const auto& alias : value.sequence->aliases) {
+    Value other = Value::of_kind(VK::kList);
+    other.sequence = alias.lock();
+    if (!other.sequence) continue;
+    for (Journal* journal : journals_) journal->touch(other);
+    other.sequence->stale = true;
+  }
 }
 
 }  // namespace stridec::torchscript

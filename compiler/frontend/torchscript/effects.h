@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,22 +30,35 @@ class Journal {
   Contents before_;
 };
 
+// What storages became.
+struct Writes {
+  std::map<aten::Storage*, graph::ValueId> bases;  // of those that were written
+  std::set<aten::Storage*> stale;                  // those that became so
+};
+
 // All storages that can be reached from the values.
 class Storages {
  public:
   void add(const Value& value);
   std::shared_ptr<aten::Storage> find(const aten::Storage* storage) const;
-  // The contents of those that changed since they were added, in exchange for what they held then. The
-  // versions of all count on, since a view may have been read inside the region that ends.
-  std::map<aten::Storage*, graph::ValueId> take_back();
+  bool is_changed(const aten::Storage* storage) const;
+  // The tensors that containers and objects held when they were added.
+  const std::vector<aten::Tensor>& held() const { return held_; }
+  // What changed since they were added, in exchange for what was there then. The versions of all count on,
+  // since a view may have been read inside the region that ends.
+  Writes take_back();
 
  private:
   struct Saved {
     std::shared_ptr<aten::Storage> storage;
     graph::ValueId base;
+    bool stale = false;
   };
+  void add_held(const Value& value);
+
   std::vector<Saved> all_;
-  std::map<const void*, bool> seen_;
+  std::vector<aten::Tensor> held_;
+  std::map<const void*, size_t> seen_;  // places of storages in all_; 0 for containers
 };
 
 }  // namespace stridec::torchscript

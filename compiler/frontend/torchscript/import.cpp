@@ -60,7 +60,8 @@ class Pass {
     try {
       result = evaluator_.call_from_states(module, options_.method, arguments);
     } catch (const Raised& raised) {
-      problem(ErrorKind::kDoesNotFit, "raised", cat("with these inputs the program raises: ", raised.message),
+      problem(ErrorKind::kDoesNotFit, "raised",
+              cat("with these inputs the program raises: ", unmarked(raised.message)),
               "the shapes and values of --shape and --input-value are those that the program refuses");
     }
     std::ranges::move(evaluator_.problems, std::back_inserter(out_.problems));
@@ -101,6 +102,7 @@ class Pass {
   }
   void add_output(const std::string& path, const Value& value) {
     if (value.is(VK::kStored)) return add_output(path, evaluator_.loaded(value));
+    expect_known(value);
     if (value.sequence && value.sequence->rows) {
       problem(ErrorKind::kUnsupported, "unsupported-output",
               "the program returns a list whose length only the run knows", "return torch.stack() of it");
@@ -129,7 +131,8 @@ class Pass {
   }
   void add_updated(const Inputs& inputs) {
     for (const Inputs::Input& input : inputs.tensors())
-      if (input.tensor.storage->base != input.initial) add_leaf(input.name + ".updated", Value(input.tensor));
+      if (input.tensor.storage->base != input.initial || input.tensor.storage->stale)
+        add_leaf(input.name + ".updated", Value(input.tensor));
   }
 
   const Archive& archive_;

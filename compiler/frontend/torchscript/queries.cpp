@@ -113,7 +113,7 @@ Result to_float(const Call& c) {
   return v.is_tensor() ? std::optional(run_float(read(c, v))) : std::nullopt;
 }
 Result to_bool(const Call& c) { return Value::of_bool(c.e.condition_of(c.at(0))); }
-Result to_string(const Call& c) { return Value::of_string(printed(c.at(0))); }
+Result to_string(const Call& c) { return Value::of_string(marked(c.at(0))); }
 
 // ---- tensors of numbers: torch.tensor([[1, 2], [3, 4]])
 void flatten(const Value& v, size_t depth, std::vector<int64_t>& sizes, std::vector<Value>& to) {

@@ -25,7 +25,7 @@ Result format(const Call& c) {
   size_t next = 1;
   for (size_t i = 0; i < form.size(); ++i) {
     if (form[i] == '{' && i + 1 < form.size() && form[i + 1] == '}' && c.has(next)) {
-      out += printed(c.at(next++));
+      out += marked(c.at(next++));
       ++i;
     } else {
       out += form[i];
@@ -44,7 +44,7 @@ Result percent_format(const Call& c) {
     } else if (form[++i] == '%') {
       out += '%';
     } else if (c.has(next)) {
-      out += printed(c.at(next++));
+      out += marked(c.at(next++));
     }
   }
   return text_of(std::move(out));

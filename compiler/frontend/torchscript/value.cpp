@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
+#include "compiler/sym/guard.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::torchscript {
@@ -19,11 +21,50 @@ std::string printed_float(double n) {
   return out;
 }
 
-std::string printed_items(const std::vector<Value>& items, const char* open, const char* close) {
+using Print = std::function<std::string(const Value&)>;
+
+std::string printed_items(const Print& print, const std::vector<Value>& items, const char* open,
+                          const char* close) {
   return cat(open,
              join(items, ", ",
-                  [](const Value& v) { return v.is(Kind::kString) ? cat("'", v.text, "'") : printed(v); }),
+                  [&](const Value& v) { return v.is(Kind::kString) ? cat("'", v.text, "'") : print(v); }),
              close);
+}
+
+constexpr char kMark = '\x1a';
+
+// Replaces what stands between two marks.
+std::string replace_marked(const std::string& text,
+                           const std::function<std::string(const std::string&)>& by) {
+  std::string out;
+  size_t at = 0;
+  while (true) {
+    const size_t open = text.find(kMark, at);
+    const size_t close = open == std::string::npos ? open : text.find(kMark, open + 1);
+    if (close == std::string::npos) return out + text.substr(at);
+    out += text.substr(at, open - at) + by(text.substr(open + 1, close - open - 1));
+    at = close + 1;
+  }
+}
+
+std::string printed_by(const Print& print, const Value& value) {
+  switch (value.kind) {
+    case Kind::kNone: return "None";
+    case Kind::kInt: return sym::to_string(value.integer);
+    case Kind::kBool:
+      if (value.integer.is_const()) return value.integer.value() ? "True" : "False";
+      return sym::to_string(value.integer);
+    case Kind::kFloat: return printed_float(value.number);
+    case Kind::kComplex:
+      return cat("(", printed_float(value.number), "+", printed_float(value.imaginary), "j)");
+    case Kind::kString:
+    case Kind::kDevice:
+    case Kind::kEnum: return value.text;
+    case Kind::kList: return printed_items(print, value.items(), "[", "]");
+    case Kind::kTuple:
+      return printed_items(print, value.items(), "(", value.items().size() == 1 ? ",)" : ")");
+    default: return cat("<", kind_name(value), ">");
+  }
 }
 
 }  // namespace
@@ -53,6 +94,13 @@ std::string kind_name(const Value& value) {
   return "";
 }
 
+void expect_known(const Value& value) {
+  if (value.sequence && value.sequence->stale)
+    fail(ErrorKind::kUnsupported, "unsupported-alias",
+         "a list that is read may be one that was changed under another name, which data decide",
+         "copy the list before it is changed: x = x.copy()");
+}
+
 bool has_failed(const Value& value) {
   if (value.is_failed()) return true;
   if (value.sequence && std::ranges::any_of(value.items(), has_failed)) return true;
@@ -61,23 +109,26 @@ bool has_failed(const Value& value) {
          });
 }
 
-std::string printed(const Value& value) {
-  switch (value.kind) {
-    case Kind::kNone: return "None";
-    case Kind::kInt: return sym::to_string(value.integer);
-    case Kind::kBool:
-      if (value.integer.is_const()) return value.integer.value() ? "True" : "False";
-      return sym::to_string(value.integer);
-    case Kind::kFloat: return printed_float(value.number);
-    case Kind::kComplex:
-      return cat("(", printed_float(value.number), "+", printed_float(value.imaginary), "j)");
-    case Kind::kString:
-    case Kind::kDevice:
-    case Kind::kEnum: return value.text;
-    case Kind::kList: return printed_items(value.items(), "[", "]");
-    case Kind::kTuple: return printed_items(value.items(), "(", value.items().size() == 1 ? ",)" : ")");
-    default: return cat("<", kind_name(value), ">");
-  }
+std::string printed(const Value& value) { return printed_by(printed, value); }
+
+std::string marked(const Value& value) {
+  if (!value.is_whole() || value.integer.is_const()) return printed_by(marked, value);
+  return kMark + sym::to_string(value.integer) + kMark;
+}
+
+std::string unmarked(const std::string& text) {
+  return replace_marked(text, [](const std::string& expression) { return expression; });
+}
+
+std::string guard_sentence(const std::string& text, const std::function<bool(sym::Expr)>& known,
+                           std::vector<sym::Expr>& values) {
+  // A placeholder has no brace of its own in the program's text, whose braces are doubled.
+  return replace_marked(sym::escaped(text), [&](const std::string& expression) {
+    const sym::Expr value = sym::parse(expression);
+    if (!known(value)) return std::string("a number of the run");
+    values.push_back(value);
+    return cat("{", values.size() - 1, "}");
+  });
 }
 
 std::optional<sym::Expr> equal(const Value& a, const Value& b) {

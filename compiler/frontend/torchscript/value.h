@@ -5,6 +5,7 @@
 // an expression over symbols.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +26,10 @@ struct Sequence {
   // After them come the rows of a tensor, along dim 0: what a loop appended whose end only the run knows.
   std::optional<aten::Tensor> rows = {};
   bool growing = false;  // such a loop is under way, so the contents are not known
+  // Lists that are this one if data decide so. A change of one leaves the others stale: what they hold is not
+  // known.
+  std::vector<std::weak_ptr<Sequence>> aliases = {};
+  bool stale = false;
 };
 // In order of insertion. Keys are strings, numbers or bools.
 struct Dict {
@@ -119,10 +124,19 @@ struct Value {
 
 // "a list", "an integer": for messages.
 std::string kind_name(const Value& value);
+// Throws Error for a stale list.
+void expect_known(const Value& value);
 // Whether it, or an item of it, is failed.
 bool has_failed(const Value& value);
 // As Python prints it, with sizes by their names.
 std::string printed(const Value& value);
+// The same as a string of the program: an expression that only the run knows stands between two marks.
+std::string marked(const Value& value);
+// A string of the program without the marks, for a reader.
+std::string unmarked(const std::string& text);
+// As the sentence of a guard: expressions that are `known` become placeholders of `values`.
+std::string guard_sentence(const std::string& text, const std::function<bool(sym::Expr)>& known,
+                           std::vector<sym::Expr>& values);
 // Python's ==, of values without tensors: a condition. None where it is not decided by numbers.
 std::optional<sym::Expr> equal(const Value& a, const Value& b);
 

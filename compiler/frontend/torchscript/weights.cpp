@@ -58,7 +58,8 @@ aten::Tensor Weights::load(const std::string& folder, const StoredTensor& stored
 std::set<std::string> Weights::written() const {
   std::set<std::string> out;
   for (const Loaded& l : loaded_)
-    if (l.tensor.storage->base != l.initial && !states_.contains(l.storage)) out.insert(l.storage);
+    if ((l.tensor.storage->base != l.initial || l.tensor.storage->stale) && !states_.contains(l.storage))
+      out.insert(l.storage);
   return out;
 }
 
