@@ -669,13 +669,12 @@ class ControlFlow {
     for (const std::string& name : names_) after[name] = frame_.names.at(name);
     ops::LoopStep step{.condition = {}, .carried = {}, .stacked = {}};
     if (!counted) step.condition = condition_id(s);
-    size_t at = 0;
+    size_t at = 0, leaf = 0;
+    const std::vector<Value*> starts = leaves_of(template_);
     for (const Value* v : leaves_of(after)) {
-      if (at >= carried_.size() || carried_[at].storage) break;
-      if (!is_carriable(*v)) continue;
+      if (!is_carriable(*starts.at(leaf++))) continue;
       const Carried& c = carried_[at++];
-      if (v->is(VK::kUnset) || v->is_failed())
-        Evaluator::unsupported("a loop carries a value that is not known");
+      if (!is_carriable(*v)) Evaluator::unsupported(cat("a loop carries ", kind_name(*v)));
       const DType dtype = c.kind == VK::kBool ? DType::kBool : c.kind == VK::kInt ? DType::kI64 : DType::kF64;
       step.carried.push_back(c.inductive ? b_.elements({c.first + c.step * (state.counter + 1)}, {})
                                          : id_of(*v, dtype));
