@@ -34,7 +34,7 @@ class Program:
     VALUES = ["y", "z", "y * 2", "z - 1", "y + z", "y.flip(0)", "z + k", "x * y", "part + z", "pair[0] - y"]
 
     def __init__(self, choices, alias):
-        self.choices, self.alias = choices, alias
+        self.choices, self.alias, self.loops = choices, alias, 0
         views = ["part = y[1]", "pair = [y, z]"] if alias else ["part = y[1] * 1", "pair = [y * 1, z * 1]"]
         self.lines = ["y = x * 1", "z = x + 1", *views, "k = 0"]
         for _ in range(choices.randint(2, 4)):
@@ -48,11 +48,17 @@ class Program:
         lines = [line for _ in range(self.choices.randint(1, 2)) for line in self.statement(depth + 1)]
         return [f"    {line}" for line in lines]
 
+    def loop(self, depth):
+        self.loops += 1
+        lines = self.block(depth)
+        self.loops -= 1
+        return lines
+
     def statement(self, depth):
         kind = self.choices.random()
         if kind < 0.25:
             return [f"{self.choices.choice('yz')} = {self.value()}"]
-        if kind < 0.3:
+        if kind < 0.3 and not self.loops:  # a list that such a loop changes is refused
             return [f"pair[{self.choices.randint(0, 1)}] = {self.value()}"]
         if kind < 0.55:
             return [self.choices.choice(self.WRITES)]
@@ -64,9 +70,9 @@ class Program:
             lines = [f"if {self.choices.choice(self.CONDITIONS)}:", *self.block(depth)]
             return lines + (["else:", *self.block(depth)] if self.choices.random() < 0.6 else [])
         if kind < 0.93:
-            return [f"for i{depth} in range(x.size(0)):", *self.block(depth)]
+            return [f"for i{depth} in range(x.size(0)):", *self.loop(depth)]
         step = f"n{depth}"
-        return [f"{step} = 0", f"while {step} < 3 and bool(z.sum() < 9.0):", f"    {step} += 1", *self.block(depth)]
+        return [f"{step} = 0", f"while {step} < 3 and bool(z.sum() < 9.0):", f"    {step} += 1", *self.loop(depth)]
 
     def source(self):
         head = ["import torch", "", "", "class Program(torch.nn.Module):", "    def forward(self, x):"]
