@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "cli/bench_compare.h"
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/given_inputs.h"
@@ -202,8 +204,14 @@ Result result_of(Subject& subject) {
   return result;
 }
 
+std::vector<KernelTime> times_of(const Result& result) {
+  std::vector<KernelTime> times;
+  for (const Row& row : result.rows) times.push_back({row.name, row.nodes, row.seconds});
+  return times;
+}
+
 // `other`: the artifact of --compare, or null.
-Json json_of(const Flags& flags, const Result& result, Subject* other) {
+Json json_of(const Flags& flags, const Result& result, const Result* other) {
   const Subject& subject = result.subject;
   Json json = {{"artifact", flags.artifact},
                {"function", result.library().function()},
@@ -235,7 +243,10 @@ Json json_of(const Flags& flags, const Result& result, Subject* other) {
                                {"bound_by", row.computes() ? "compute" : "memory"},
                                {"level", row.level},
                                {"nodes", row.nodes}});
-  if (other) json["compare"] = {{"artifact", flags.compare}, {"median_seconds", other->median()}};
+  if (other)
+    json["compare"] = {{"artifact", flags.compare},
+                       {"median_seconds", other->median},
+                       {"kernels", joined_json(joined_times(times_of(result), times_of(*other)))}};
   return json;
 }
 
@@ -293,23 +304,26 @@ void print_kernels(const Result& result, int most_rows) {
                 rows.c_str(), human_seconds(result.in_kernels).c_str());
 }
 
-void print_comparison(const std::string& path, const Result& result, Subject& other) {
-  const double median = other.median();
-  const Subject& first = result.subject;
-  const double noise = std::max(first.at(0.75) - first.at(0.25), other.at(0.75) - other.at(0.25));
-  std::printf(" %s: median %s, %.3fx of the first; the difference is %s the noise (%s)\n", path.c_str(),
-              human_seconds(median).c_str(), median / result.median,
+void print_comparison(const Flags& flags, const Result& result, const Result& other) {
+  const double median = other.median;
+  const Subject &first = result.subject, &second = other.subject;
+  const double noise = std::max(first.at(0.75) - first.at(0.25), second.at(0.75) - second.at(0.25));
+  std::printf(" %s: median %s, %.3fx of the first; the difference is %s the noise (%s)\n",
+              flags.compare.c_str(), human_seconds(median).c_str(), median / result.median,
               std::abs(median - result.median) > noise ? "more than" : "within",
               human_seconds(noise).c_str());
+  const auto joined = joined_times(times_of(result), times_of(other));
+  std::printf("%s", joined_text(joined, flags.most_rows).c_str());
 }
 
 int bench(const Flags& flags, const Globals& globals) {
   std::vector<Subject> subjects = make_subjects(flags, globals);
   time_in_turn(subjects, flags.seconds);
   const Result result = result_of(subjects[0]);
-  Subject* const other = subjects.size() > 1 ? &subjects[1] : nullptr;
+  std::optional<Result> other;
+  if (subjects.size() > 1) other.emplace(result_of(subjects[1]));
   if (globals.json) {
-    const Json json = json_of(flags, result, other);
+    const Json json = json_of(flags, result, other ? &*other : nullptr);
     std::printf("%s\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
     return 0;
   }
@@ -318,7 +332,7 @@ int bench(const Flags& flags, const Globals& globals) {
   const auto memory = result.library().memory();
   std::printf(" memory: arena %s, scratch %s, staging %s\n", human_bytes(memory.arena_bytes).c_str(),
               human_bytes(memory.scratch_bytes).c_str(), human_bytes(memory.staging_bytes).c_str());
-  if (other) print_comparison(flags.compare, result, *other);
+  if (other) print_comparison(flags, result, *other);
   return 0;
 }
 
@@ -327,7 +341,10 @@ int bench(const Flags& flags, const Globals& globals) {
 std::function<int()> declare_bench(CLI::App& app, const Globals& globals) {
   auto flags = std::make_shared<Flags>();
   app.add_option("artifact", flags->artifact, "the .so")->required();
-  app.add_option("--compare", flags->compare, "another .so, timed in turn with the first")->type_name("FILE");
+  app.add_option(
+         "--compare", flags->compare,
+         "another .so, timed in turn with the first; kernels that compute the same nodes are compared")
+      ->type_name("FILE");
   declare_drawn_inputs(app, flags->inputs, flags->dims);
   declare_library_flags(app, flags->threads, flags->function, flags->variant);
   declare_reference_operators(app, flags->ops);

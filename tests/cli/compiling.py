@@ -256,6 +256,12 @@ def test_bench_takes_sizes_from_files():
     stridec("compile mlp.onnx -o fixed.so --dim batch=5", 0)
     compared = json.loads(stridec("bench mlp.so --compare fixed.so --dim batch=5 --seconds 0.02 --format=json", 0).stdout)
     expect(compared["compare"]["median_seconds"] > 0, compared)
+    joined = compared["compare"]["kernels"]
+    expect(sorted(name for row in joined for name in row["here"]["kernels"]) == sorted({row["name"] for row in compared["kernels"]}), joined)
+    expect(abs(sum(row["here"]["seconds"] for row in joined) - sum(row["seconds"] for row in compared["kernels"])) < 1e-9, joined)
+    expect(all(row["nodes"] and row["there"]["kernels"] for row in joined), "nodes of one artifact alone")
+    text = stridec("bench mlp.so --compare fixed.so --dim batch=5 --seconds 0.02", 0).stdout
+    expect("kernels there" in text and "the same" in text, text)
 
 
 def test_bench_names_the_level():
