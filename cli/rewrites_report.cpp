@@ -5,6 +5,7 @@
 #include "cli/output.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
+#include "compiler/own_kernels.h"
 
 namespace stridec::cli {
 
@@ -44,15 +45,29 @@ nlohmann::ordered_json rewrites_json(const std::vector<extend::RuleEffect>& rule
   return {{"stage", "rewrites"}, {"rules", std::move(all)}};
 }
 
+namespace {
+
+// Of the time of the compiler's own kernels, with the digits that tell on which side of the bound it is.
+std::string share_text(double share) {
+  std::string text = formatted(100 * share, "%.1f");
+  for (const char* format : {"%.2f", "%.3f", "%.6f"})
+    if (std::stod(text) == 100 * kOwnKernelShare) text = formatted(100 * share, format);
+  return cat(text, " %, and it is chosen below ", formatted(100 * kOwnKernelShare, "%.0f"), " %");
+}
+
+}  // namespace
+
 std::string own_kernels_text(const std::vector<extend::KernelChoice>& kernels) {
   std::string out;
   for (const extend::KernelChoice& each : kernels) {
-    out += cat(" ", printable(each.kernel), " at ", printable(each.node), ": ", extend::name(each.kind));
+    out += cat(" ", printable(each.kernel), each.node.empty() ? "" : cat(" at ", printable(each.node)), ": ",
+               extend::name(each.kind));
     if (each.user_seconds > 0)
-      out += cat(", ", human_seconds(each.user_seconds), " against ", human_seconds(each.own_seconds));
+      out += cat(", ", human_seconds(each.user_seconds), " against ", human_seconds(each.own_seconds), " (",
+                 share_text(each.user_seconds / each.own_seconds), ")");
     out += each.reason.empty() ? "\n" : cat(": ", printable(each.reason), "\n");
   }
-  return out.empty() ? " no kernel of --kernels computes a part of this graph\n" : out;
+  return out;
 }
 
 nlohmann::ordered_json own_kernels_json(const std::vector<extend::KernelChoice>& kernels) {

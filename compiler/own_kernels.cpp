@@ -37,7 +37,6 @@ using graph::Builder;
 using graph::ValueId;
 using loop::HostTensor;
 
-constexpr double kFasterBy = 0.98;  // of the compiler's own time
 constexpr double kSecondsOfTimes = 0.3;
 constexpr int kLeastRounds = 5, kMostRounds = 200;
 constexpr double kPatience = 30;  // seconds without a word from the child
@@ -196,9 +195,22 @@ class Chooser {
     }
     extend::rewrite(graph_, rules, {.throws = false});
     if (thrown_) std::rethrow_exception(thrown_);
+    list_unmatched();
   }
 
  private:
+  // A kernel without a place would otherwise be silent.
+  void list_unmatched() {
+    for (const auto& file : m_.options.extensions.kernels)
+      for (const OwnKernel& kernel : file->kernels)
+        if (std::ranges::find(result_.kernels, kernel.op.name, &KernelChoice::kernel) ==
+            result_.kernels.end()) {
+          result_.kernels.push_back(
+              untried("no part of the graph is what it computes, for its types and 'where'"));
+          result_.kernels.back().kernel = kernel.op.name;
+        }
+  }
+
   // An error that is not about this place (a kernel that does not compile) ends the compilation after
   // rewriting.
   std::vector<ValueId> build(const OwnKernel& kernel, Builder& builder, const Bindings& bindings) {
@@ -424,10 +436,10 @@ class Chooser {
       return;
     }
     choice.reason = event.reason;
-    choice.kind = event.kind == Event::Kind::kWrong                      ? KernelChoice::Kind::kWrong
-                  : event.kind == Event::Kind::kFailed                   ? KernelChoice::Kind::kFailed
-                  : choice.user_seconds < kFasterBy * choice.own_seconds ? KernelChoice::Kind::kChosen
-                                                                         : KernelChoice::Kind::kSlower;
+    choice.kind = event.kind == Event::Kind::kWrong                            ? KernelChoice::Kind::kWrong
+                  : event.kind == Event::Kind::kFailed                         ? KernelChoice::Kind::kFailed
+                  : choice.user_seconds < kOwnKernelShare * choice.own_seconds ? KernelChoice::Kind::kChosen
+                                                                               : KernelChoice::Kind::kSlower;
   }
 
   Module& m_;
