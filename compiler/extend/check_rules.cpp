@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "compiler/base/cache_folder.h"
 #include "compiler/base/files.h"
@@ -201,18 +202,38 @@ class Checker {
     try {
       Builder builder(built.graph, ops::shape_table());
       Evaluator evaluator(builder, built.bindings);
-      const auto holds = [&](const char* clause, const Term& term) {
-        if (evaluator.condition(term).is_const(1)) return true;
-        why = cat("no random instance satisfies ", clause, " ", to_string(term));
-        return false;
+      bool all = true;
+      const auto check = [&](const Term& term) {
+        try {
+          if (evaluator.condition(term).is_const(1))
+            met_.insert(&term);
+          else
+            all = false;
+        } catch (const Error&) {
+          if (all) throw;  // otherwise a condition before it guards it
+        }
       };
-      return std::ranges::all_of(rule_.where, [&](const Term& term) { return holds("where", term); }) &&
-             std::ranges::all_of(rule_.require,
-                                 [&](const Requirement& each) { return holds("require", each.condition); });
+      for (const Term& term : rule_.where) check(term);
+      for (const Requirement& each : rule_.require) check(each.condition);
+      if (!all) why = unmet_conditions();
+      return all;
     } catch (const Error& error) {
       why = error.diagnostic.message;
       return false;
     }
+  }
+
+  // The conditions that no instance so far has met; if each was met by some, all of them.
+  std::string unmet_conditions() const {
+    std::vector<std::string> never, all;
+    const auto add = [&](const char* clause, const Term& term) {
+      all.push_back(cat(clause, " ", to_string(term)));
+      if (!met_.contains(&term)) never.push_back(all.back());
+    };
+    for (const Term& term : rule_.where) add("where", term);
+    for (const Requirement& each : rule_.require) add("require", each.condition);
+    return cat("no random instance satisfies ",
+               never.empty() ? cat("together ", join(all, " and ")) : join(never, " and "));
   }
 
   // The match. `floats`: the type in place of every float type of a variable.
@@ -531,6 +552,7 @@ class Checker {
   }
 
   const Rule& rule_;
+  std::set<const Term*> met_;  // conditions that some instance met
   const RuleCheck& how_;
   Draws draws_;
   const std::vector<FloatFormat> formats_;

@@ -1,6 +1,6 @@
 """Rules and passes of users: python tests/extend/run.py [--nightly] [topic...]
 
-Topics: wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops, variadic, kernels, callbacks,
+Topics: wrong, right, loops, conditions, errors, models, fates, guards, passes, plugins, samples, frozen, ops, variadic, kernels, callbacks,
 own. Rules that do not hold are refused with a counterexample, rules that hold are accepted, and loops are named; rules that fire keep a model's
 results; a pass that copies its input gives the same artifact; what a pass breaks is refused with a sentence. The last line is
 "N passed, N failed".
@@ -109,6 +109,15 @@ def loops(work):
         found = checked(file)
         said = found["loop"] + " ".join(rule["problem"] for rule in found["rules"])
         expect(f"loop {names}", "without end" in said and all(n in said for n in names.split()), said)
+
+
+def conditions(work):
+    """A condition that nothing meets is named; of conditions that only exclude each other, all are."""
+    for where, named in (("m > 4, m < 3", ("together", "(m > 4)", "(m < 3)")), ("m > 1, m < 0", ("satisfies where (m < 0)",))):
+        file = work / "unmet.rules"
+        file.write_text(f"rule unmet:\n  let x: float[n, m]\n  match x + x\n  where {where}\n  yield x * 2\n  check exact\n")
+        code, out, text = run("rules", "check", file)
+        expect(f"where {where}", code != 0 and all(part in out + text for part in named), out + text)
 
 
 def errors(work):
@@ -506,7 +515,7 @@ def callbacks(work):
     user_callbacks.check(work, run, says, expect)
 
 
-TOPICS = {f.__name__: f for f in (wrong, right, loops, errors, models, fates, guards, passes, plugins, samples, frozen, ops, variadic, kernels, callbacks, own)}
+TOPICS = {f.__name__: f for f in (wrong, right, loops, conditions, errors, models, fates, guards, passes, plugins, samples, frozen, ops, variadic, kernels, callbacks, own)}
 
 
 def main():
