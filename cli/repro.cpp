@@ -64,6 +64,12 @@ constexpr const char* kFacts = "repro.json";
 
 std::string in(const std::string& folder, const char* name) { return (fs::path(folder) / name).string(); }
 
+// Makes the folder, without the files of an earlier failure.
+void prepare(const std::string& folder) {
+  fs::create_directories(folder);
+  for (const std::string& file : repro_files(folder)) fs::remove(file);
+}
+
 void write_json(const std::string& folder, const Json& json) {
   write_file(in(folder, kFacts), json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
@@ -101,7 +107,7 @@ Json difference_json(const graph::Graph& graph, const FirstDifference& found) {
 Json write_repro(const std::string& folder, const DifferenceSearch& search, const FirstDifference& found,
                  const CompileFlags& flags) {
   const SmallestPart part = smallest_part(search, found);
-  fs::create_directories(folder);
+  prepare(folder);
   const std::string model = in(folder, kModel), inputs = in(folder, kInputs);
   UnfinishedFile file(model);
   graph::serialize(part.graph, [&](const uint8_t* bytes, size_t size) { file.write(bytes, size); });
@@ -126,7 +132,7 @@ Json write_repro(const std::string& folder, const DifferenceSearch& search, cons
 
 Json write_repro(const std::string& folder, const std::string& artifact,
                  const std::vector<std::string>& names, const Tensors& inputs, const CompileFlags& flags) {
-  fs::create_directories(folder);
+  prepare(folder);
   const std::string file = in(folder, kInputs);
   std::string command = cat("stridec verify ", quoted(flags.model));
   if (!artifact.empty()) command += cat(" ", quoted(artifact));
