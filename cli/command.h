@@ -50,6 +50,7 @@ std::function<int()> declare_options(CLI::App& app, const Globals& globals);
 std::function<int()> declare_passes(CLI::App& app, const Globals& globals);
 std::function<int()> declare_precisions(CLI::App& app, const Globals& globals);
 std::function<int()> declare_targets(CLI::App& app, const Globals& globals);
+std::function<int()> declare_backends(CLI::App& app, const Globals& globals);
 std::function<int()> declare_losses(CLI::App& app, const Globals& globals);
 std::function<int()> declare_optimizers(CLI::App& app, const Globals& globals);
 std::function<int()> declare_exit_codes(CLI::App& app, const Globals& globals);

@@ -84,6 +84,8 @@ constexpr Command kCommands[] = {
     {"precisions", kTables, "list what each primitive operation computes in under --precision",
      declare_precisions},
     {"targets", kTables, "list the CPUs and GPUs this build compiles for", declare_targets},
+    {"backends", kTables, "list what computes each operation on each kind of device, and why not faster",
+     declare_backends, "stridec backends dot_general sort"},
     {"losses", kTables, "list the losses of --train, with their settings", declare_losses},
     {"optimizers", kTables, "list the optimizers of --train, with their settings", declare_optimizers},
     {"exit-codes", kTables, "list the exit codes", declare_exit_codes},

@@ -7,6 +7,7 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
+#include "compiler/kernels/tensor_types.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::kernels {
@@ -181,6 +182,8 @@ std::optional<std::array<DType, 2>> tensor_dtypes(const loop::Nest& nest, const 
   if (!a || !b || a->kind != b->kind) return std::nullopt;
   return dtypes;
 }
+
+bool is_tensor_type(DType dtype) { return tensor_type(dtype) != nullptr; }
 
 bool multiplies(const GpuTarget& target, const std::array<DType, 2>& dtypes) {
   return tensor_type(dtypes[0])->kind != Kind::kFp8 || target.fp8_mma;

@@ -46,7 +46,7 @@ def test_help_pages():
 
 
 def test_tables_fit():
-    for command in ("ops", "gradients", "modes", "options", "passes", "precisions", "exit-codes", "schema", "inspect mlp.so", "inspect tower.onnx --stage=memory",
+    for command in ("ops", "gradients", "modes", "options", "passes", "precisions", "backends", "exit-codes", "schema", "inspect mlp.so", "inspect tower.onnx --stage=memory",
                     "check ranged.onnx", "check missing_attribute.onnx", "cache"):  # fmt: skip
         for columns in (100, 72):
             done = stridec(command, env={**os.environ, "COLUMNS": str(columns)})

@@ -213,7 +213,7 @@ def test_pass_flags():
 
 
 def test_json_everywhere():
-    for command in ("ops", "gradients", "modes", "options", "passes", "precisions", "targets", "exit-codes", "licenses", "licenses mlp.so", "check mlp.onnx", "inspect mlp.so",
+    for command in ("ops", "gradients", "modes", "options", "passes", "precisions", "targets", "backends", "exit-codes", "licenses", "licenses mlp.so", "check mlp.onnx", "inspect mlp.so",
                     "bench mlp.so --dim batch=2 --seconds 0.05", "compile mlp.onnx -o again.so"):  # fmt: skip
         done = stridec(f"{command} --format=json", 0)
         json.loads(done.stdout)
@@ -317,3 +317,21 @@ def test_licenses():
     expect(found["contains"] is None and codecs | always | more < {row["name"] for row in found["licenses"]}, found)
     expect("bad-manifest" in stridec("licenses text.onnx", 3).stderr, "not refused")
     expect(stridec("licenses missing.so").returncode == 2, "not refused")
+
+
+def test_backends():
+    rows = {(row["operation"], row["types"]): row["devices"] for row in json.loads(stridec("backends --format=json", 0).stdout)}
+    listed = {row["target"] for row in json.loads(stridec("targets --format=json", 0).stdout)}
+    expect(all(set(devices) == listed for devices in rows.values()), "a device is missing")
+    primitives = {row["operation"] for row in json.loads(stridec("precisions --format=json", 0).stdout)} - {"call"}
+    expect(primitives <= {operation for operation, _ in rows}, primitives - {operation for operation, _ in rows})
+    expect(rows["add", ""]["x86-64-v2"] == {"by": "loops", "why_not_faster": ""}, rows["add", ""])
+    expect(rows["image_decode", ""]["sm_90a"]["by"] == "refused" and rows["image_decode", ""]["sm_90a"]["why_not_faster"], rows["image_decode", ""])
+    expect(rows["image_decode", ""]["x86-64-v3"]["by"] == "routine", rows["image_decode", ""])
+    product = rows["dot_general", "bf16 x bf16 -> f32"]
+    expect(product["sapphirerapids"] == {"by": "gemm.bf16", "why_not_faster": ""}, product)
+    expect(product["x86-64-v3"]["by"] == "gemm.f32" and "read as f32" in product["x86-64-v3"]["why_not_faster"], product)
+    expect(product["sm_90a"]["by"] == "wgmma" and product["sm_80"]["by"] == "mma", product)
+    text = stridec("backends dot_general sort", 0).stdout
+    expect("dot_general" in text and "sort" in text and "reshape" not in text, text)
+    expect("did you mean 'sort'?" in stridec("backends sorte", 1).stderr, "a misspelt operation")
