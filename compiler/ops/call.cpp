@@ -6,7 +6,6 @@
 
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
-#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering.h"
 #include "compiler/ops/shapes.h"
 
@@ -15,6 +14,7 @@ namespace stridec::ops {
 namespace {
 
 using Arguments = std::vector<sym::Expr>;
+using Values = std::vector<ValueId>;
 
 // ---- suppress: corners, eligible, most, overlap -> kept ---------------------------------------------------
 
@@ -61,7 +61,7 @@ Arguments fourier_arguments(Lowering& l, const Node& node) {
 }
 
 // The matrix is symmetric, so its adjoint is its conjugate, which is the transform in the other direction.
-Ids fourier_gradient(Builder& b, const Node& node, const Ids& outputs) {
+Values fourier_gradient(Builder& b, const Node& node, const Values& outputs) {
   return add_call(b, "fourier", {outputs[0], node.inputs[1]},
                   {{"backward", 1 - node.attributes.integer("backward")}});
 }
@@ -130,9 +130,9 @@ void call_lower(Lowering& l, const Node& node) {
   l.steps().push_back({std::move(call)});
 }
 
-Ids call_gradient(Builder& b, const Node& node, const Ids& outputs) {
+Values call_gradient(Builder& b, const Node& node, const Values& outputs) {
   const Gradient& gradient = call_def(node).gradient;
-  return gradient.is_zero() ? Ids() : gradient.rule()(b, node, outputs);
+  return gradient.is_zero() ? Values() : gradient.rule()(b, node, outputs);
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ std::span<const CallDef> call_defs() {
 const OpDef def_kCall{call_shape, call_lower,
                       Gradient::by(call_gradient, "that of the routine", "each routine states its own")};
 
-Ids add_call(Builder& builder, const std::string& routine, Ids inputs, Attributes attributes) {
+Values add_call(Builder& builder, const std::string& routine, Values inputs, Attributes attributes) {
   attributes.set("routine", routine);
   return builder.add(OpKind::kCall, std::move(inputs), std::move(attributes));
 }

@@ -52,23 +52,24 @@ Term gemm(Term a, Term b, std::optional<Term> c, double alpha, double beta) {
 
 namespace {
 
-using Labels = std::string;  // one character per dim; ellipsis dims are the characters from kEllipsis on
+using DimLabels = std::string;  // one character per dim; ellipsis dims are the characters from kEllipsis on
 constexpr char kEllipsis = '\x80';
 
 struct Labelled {
   Term term;
-  Labels labels;
+  DimLabels labels;
 };
 
-bool has(const Labels& labels, char c) { return labels.find(c) != Labels::npos; }
+bool has(const DimLabels& labels, char c) { return labels.find(c) != DimLabels::npos; }
 
 [[noreturn]] void bad_equation(const std::string& equation, const std::string& why) {
   fail(ErrorKind::kMalformed, "bad-equation", "einsum equation '" + equation + "' " + why);
 }
 
 // "..." denotes the last `count` of the ellipsis dims, so that operands align on the right.
-Labels read_labels(const std::string& equation, const std::string& text, int64_t ellipsis, int64_t widest) {
-  Labels out;
+DimLabels read_labels(const std::string& equation, const std::string& text, int64_t ellipsis,
+                      int64_t widest) {
+  DimLabels out;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '.') {
       if (text.compare(i, 3, "...") != 0) bad_equation(equation, "has a stray '.'");
@@ -94,7 +95,7 @@ Labelled take_diagonal(Labelled x) {
                 "sizes {0} and {1} of a diagonal differ",
                 {x.term.dim(static_cast<int64_t>(i)), x.term.dim(static_cast<int64_t>(j))});
       Dims order;
-      Labels labels;
+      DimLabels labels;
       for (size_t d = 0; d < x.labels.size(); ++d)
         if (d != i && d != j) order.push_back(static_cast<int64_t>(d)), labels.push_back(x.labels[d]);
       const auto last = static_cast<int64_t>(order.size());
@@ -113,9 +114,9 @@ Labelled take_diagonal(Labelled x) {
   return x;
 }
 
-Labelled sum_out(Labelled x, const Labels& needed) {
+Labelled sum_out(Labelled x, const DimLabels& needed) {
   Dims dims;
-  Labels left;
+  DimLabels left;
   for (size_t i = 0; i < x.labels.size(); ++i) {
     if (has(needed, x.labels[i]))
       left.push_back(x.labels[i]);
@@ -126,11 +127,11 @@ Labelled sum_out(Labelled x, const Labels& needed) {
 }
 
 // Permutes the operand to the dims of `labels`; missing dims get extent 1.
-Term arrange(const Labelled& x, const Labels& labels) {
+Term arrange(const Labelled& x, const DimLabels& labels) {
   Dims order, missing;
   for (size_t i = 0; i < labels.size(); ++i) {
     const size_t at = x.labels.find(labels[i]);
-    if (at == Labels::npos)
+    if (at == DimLabels::npos)
       missing.push_back(static_cast<int64_t>(i));
     else
       order.push_back(static_cast<int64_t>(at));
@@ -144,7 +145,7 @@ void stretch(Labelled& a, Labelled& b) {
   Shape shape_a = a.term.shape(), shape_b = b.term.shape();
   for (size_t i = 0; i < shape_a.size(); ++i) {
     const size_t at = b.labels.find(a.labels[i]);
-    if (at == Labels::npos) continue;
+    if (at == DimLabels::npos) continue;
     const Shape both = broadcast(a.term.builder(), {{shape_a[i]}, {shape_b[at]}}, "einsum");
     shape_a[i] = shape_b[at] = both[0];
   }
@@ -152,19 +153,19 @@ void stretch(Labelled& a, Labelled& b) {
   b.term = expand(b.term, shape_b);
 }
 
-Labelled contract(Labelled a, Labelled b, const Labels& needed) {
+Labelled contract(Labelled a, Labelled b, const DimLabels& needed) {
   a = sum_out(a, needed + b.labels);
   b = sum_out(b, needed + a.labels);
-  Labels shared, summed, free_a, free_b;
+  DimLabels shared, summed, free_a, free_b;
   for (char c : a.labels) (!has(b.labels, c) ? free_a : has(needed, c) ? shared : summed).push_back(c);
   for (char c : b.labels)
     if (!has(a.labels, c)) free_b.push_back(c);
   if (summed.empty()) {
-    const Labels all = shared + free_a + free_b;
+    const DimLabels all = shared + free_a + free_b;
     return {arrange(a, all) * arrange(b, all), all};
   }
   stretch(a, b);
-  const auto positions = [](const Labels& of, const Labels& in) {
+  const auto positions = [](const DimLabels& of, const DimLabels& in) {
     Dims out;
     for (char c : of) out.push_back(static_cast<int64_t>(in.find(c)));
     return out;
@@ -203,16 +204,16 @@ Term einsum(std::string equation, std::vector<Term> operands) {
   std::vector<Labelled> list;
   std::string counts;
   for (size_t i = 0; i < texts.size(); ++i) {
-    const Labels labels = read_labels(equation, texts[i], ellipsis[i], widest);
+    const DimLabels labels = read_labels(equation, texts[i], ellipsis[i], widest);
     counts += labels;
     list.push_back(take_diagonal({operands[i], labels}));
   }
-  Labels result;
+  DimLabels result;
   if (arrow != std::string::npos) {
     result = read_labels(equation, equation.substr(arrow + 2), widest, widest);
   } else {
     for (int64_t k = 0; k < widest; ++k) result.push_back(static_cast<char>(kEllipsis + k));
-    Labels sorted = counts;
+    DimLabels sorted = counts;
     std::sort(sorted.begin(), sorted.end());
     for (char c : sorted)
       if (std::isalpha(static_cast<unsigned char>(c)) && std::count(counts.begin(), counts.end(), c) == 1)
@@ -223,7 +224,7 @@ Term einsum(std::string equation, std::vector<Term> operands) {
       bad_equation(equation, "has an output that its inputs do not give");
 
   while (list.size() > 1) {
-    Labels needed = result;
+    DimLabels needed = result;
     for (size_t i = 2; i < list.size(); ++i) needed += list[i].labels;
     list[0] = contract(list[0], list[1], needed);
     list.erase(list.begin() + 1);
