@@ -228,7 +228,7 @@ def test_refit_of_functions():
         expect(np.allclose(outputs("shared.so", variant=variant), WEIGHT.sum(), atol=1e-2), variant)
         expect(np.allclose(outputs("refitted.so", variant=variant), new.sum(), atol=1e-2), variant)
     # What equal functions derive from one weight is stored once, and derived again for both.
-    twice = "--function prefill=prefill.onnx --function decode=prefill.onnx --cpu x86-64-v3 --dim n=1..8"
+    twice = FUNCTIONS.replace("decode.onnx", "prefill.onnx") + " --cpu x86-64-v3 --dim n=1..8"
     done = stridec(f"compile {twice} --refit w -o twice.so", 0)
     expect("of weights shared" in done.stderr + done.stdout and "alone" not in done.stderr + done.stdout, done.stderr + done.stdout)
     stridec("refit twice.so --parameters prefill_new.onnx -o twice_refitted.so", 0)

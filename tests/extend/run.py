@@ -201,7 +201,7 @@ rule associate_right:
   match matmul(matmul(a, b), c)
   where m > 3
   yield matmul(a, matmul(b, c))
-  check close 1e-4
+  check close 1e-4 assume in [-4, 4]
 """
 
 

@@ -435,7 +435,10 @@ TEST_CASE("gradients: a routine without one stops them, as an operation does") {
   const Term eligible = equal(slice(corners, 1, 0, 1), slice(corners, 1, 1, 1));
   const Term kept = suppress(corners, reshape(eligible, {1, 3}), filled(b, {}, DType::kI64, 2),
                              filled(b, {}, DType::kF32, 0.5));
-  CHECK_FALSE(gradients(b, reduce_sum(cast(kept, DType::kF32), {0, 1}), {corners})[0].valid());
+  const MissingGradients missing =
+      missing_gradients(g, reduce_sum(cast(kept, DType::kF32), {0, 1}).id(), {corners.id()});
+  CHECK(missing.operators.empty());
+  CHECK(missing.unreached.size() == 1);
 }
 
 TEST_CASE("gradients: a stopped maximum leaves no trace") {
