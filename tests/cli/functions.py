@@ -233,6 +233,18 @@ def test_refit_of_functions():
     expect("of weights shared" in done.stderr + done.stdout and "alone" not in done.stderr + done.stdout, done.stderr + done.stdout)
     stridec("refit twice.so --parameters prefill_new.onnx -o twice_refitted.so", 0)
     expect(np.allclose(outputs("twice_refitted.so"), new.sum(), atol=1e-2), outputs("twice_refitted.so"))
+    # Joined in another order, the same weights are others.
+    random = np.random.default_rng(0)
+    weights = [(name, random.standard_normal(shape).astype(np.float32)) for name, shape in (("c", (16, 16)), ("w1", (8, 24)), ("w2", (8, 24)))]
+    for name, order in (("ahead", ["w1", "w2"]), ("behind", ["w2", "w1"])):
+        nodes = [helper.make_node("Concat", order, ["k"], axis=0), helper.make_node("MatMul", ["c", "k"], ["p"]), helper.make_node("MatMul", ["x", "p"], ["y"])]
+        write(**{name: model(nodes, [value("x", [4, 16])], [value("y", [4, 24])], weights)})
+    stridec("compile --function ahead=ahead.onnx --function behind=behind.onnx --refit * -o orders.so", 0)
+    (_, c), (_, w1), (_, w2) = weights
+    x, context = random.standard_normal((4, 16)).astype(np.float32), sample().Model("orders.so").context(threads=1)
+    for name, joined in (("ahead", [w1, w2]), ("behind", [w2, w1])):
+        (y,) = context.run({"x": x}, function=name)
+        expect(np.allclose(y, x @ (c @ np.concatenate(joined)), atol=1e-3), name)
     stridec(f"compile {FUNCTIONS} {flags} --refit decode:w -o one.so", 0)
     expect([f.get("parameters") for f in manifest_of("one.json")["functions"]] == [None, ["w"]], "of decode alone")
     stridec("refit one.so --parameters decode_new.onnx -o one_refitted.so", 0)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <ranges>
 
@@ -225,11 +226,13 @@ class Recomputation {
     return true;
   }
 
-  // Whether the reader may run just after the host. The other readers move along.
+  // Whether the reader may run just after the host. Other readers before the host move along.
   bool may_follow(int reader, int host, const std::vector<int>& readers) const {
     for (int at = reader; at < host; ++at)
       if (!nest_at(program_, steps_, at)) return false;
-    return may_move(program_, steps_, flow_, reader, host + 1, readers);
+    std::vector<int> moved;
+    std::ranges::copy_if(readers, std::back_inserter(moved), [&](int at) { return at < host; });
+    return may_move(program_, steps_, flow_, reader, host + 1, moved);
   }
 
   void read_again(int reader, BufferId id, BufferId again) {

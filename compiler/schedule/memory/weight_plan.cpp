@@ -67,55 +67,67 @@ std::vector<BufferId> parameters_read(const Program& program) {
   return out;
 }
 
-// The only nest of the derivation that writes the parameter; none if several do.
-std::optional<loop::NestId> deriver_of(const Program& program, BufferId id) {
-  std::optional<loop::NestId> found;
-  for (loop::NestId nest : program.prepack) {
-    if (!writes(effects_of(program[nest]), id)) continue;
-    if (found) return std::nullopt;
-    found = nest;
-  }
-  return found;
-}
-
 // Describes how derived parameters are computed, so that those of two programs with equal descriptions have
-// equal bytes: the text of the nest, in which constants are named by their places and parameters by `named`.
+// equal bytes: the text of the nest, in which parameters and constants are named by their places and derived
+// parameters by their descriptions.
 class Derivations {
  public:
-  Derivations(const Program& program, const std::map<BufferId, std::string>& named) : program_(program) {
-    for (Buffer& buffer : program_.buffers)
-      if (loop::is_constant(buffer)) buffer.name = cat("constant ", sym::to_string(buffer.offset));
-    for (const auto& [id, name] : named) program_[id].name = name;
+  // `named`: names of the parameters that are not derived.
+  Derivations(const Program& program, std::map<BufferId, std::string> named)
+      : program_(program), named_(std::move(named)) {
+    for (loop::NestId nest : program.prepack)
+      for (BufferId id : effects_of(program[nest]).writes) writers_[id].push_back(nest);
   }
 
   // Nothing if several nests write it, or if it depends on such a parameter.
   std::optional<std::string> describe(BufferId id) {
-    const auto deriver = deriver_of(program_, id);
-    if (!deriver) return std::nullopt;
-    loop::Nest nest = program_[*deriver];
+    const auto [known, fresh] = known_.try_emplace(id, std::nullopt);
+    if (fresh) {
+      auto text = text_of(id);  // one that depends on itself has none
+      known_[id] = std::move(text);
+    }
+    return known_[id];
+  }
+
+ private:
+  std::optional<std::string> text_of(BufferId id) {
+    const auto writers = writers_.find(id);
+    if (writers == writers_.end() || writers->second.size() != 1) return std::nullopt;
+    loop::Nest nest = program_[writers->second.front()];
     nest.name.clear();
     nest.nodes.clear();
     loop::renumber(nest);
     const Effects effects = effects_of(nest);
-    std::string layouts;
+    std::map<BufferId, std::string> names;
     for (BufferId read : effects.reads) {
-      if (program_[read].offset == Expr(-1) && loop::is_constant(program_[read])) return std::nullopt;
-      if (deriver_of(program_, read) && program_[read].replaceable) {
-        const auto source = describe(read);
-        if (!source) return std::nullopt;
-        program_[read].name = cat("{", *source, "}");
-      }
-      layouts += layout(read);
+      auto name = writes(effects, read) ? std::nullopt : name_of(read);
+      if (!name) return std::nullopt;
+      names[read] = *std::move(name);
     }
-    for (size_t i = 0; i < effects.writes.size(); ++i) {
-      program_[effects.writes[i]].name = cat("result ", i, effects.writes[i] == id ? ", this one" : "");
-      layouts += layout(effects.writes[i]);
+    for (size_t i = 0; i < effects.writes.size(); ++i)
+      names[effects.writes[i]] = cat("result ", i, effects.writes[i] == id ? ", this one" : "");
+    std::vector<std::string> layouts;
+    for (const auto& [buffer, name] : names) {
+      program_[buffer].name = name;
+      layouts.push_back(layout(buffer));
     }
-    const std::string text = cat(layouts, loop::to_string(program_, nest));
+    std::ranges::sort(layouts);  // ids differ between programs
+    const std::string text = cat(join(layouts, ""), loop::to_string(program_, nest));
     return sha256(text.data(), text.size());
   }
 
- private:
+  std::optional<std::string> name_of(BufferId id) {
+    if (const auto found = named_.find(id); found != named_.end()) return found->second;
+    const Buffer& buffer = program_[id];
+    if (buffer.storage != Storage::kParameter) return std::nullopt;
+    if (!loop::is_constant(buffer)) {
+      const auto source = describe(id);
+      return source ? std::optional(cat("{", *source, "}")) : std::nullopt;
+    }
+    if (buffer.offset == Expr(-1)) return std::nullopt;
+    return cat("constant ", sym::to_string(buffer.offset));
+  }
+
   std::string layout(BufferId id) const {
     const Buffer& buffer = program_[id];
     std::string text = cat(buffer.name, " ", name(buffer.dtype));
@@ -125,6 +137,9 @@ class Derivations {
   }
 
   Program program_;  // with other names of buffers
+  const std::map<BufferId, std::string> named_;
+  std::map<BufferId, std::vector<loop::NestId>> writers_;
+  std::map<BufferId, std::optional<std::string>> known_;
 };
 
 // Places replaceable parameters, and those derived from them, after all constants. A named parameter has one
@@ -142,7 +157,7 @@ void place_replaceable(std::span<Program* const> programs, int64_t& total) {
       buffer.offset = found->second;
       names[program->parameters[i]] = cat("parameter ", sym::to_string(buffer.offset));
     }
-    Derivations derivations(*program, names);
+    Derivations derivations(*program, std::move(names));
     for (BufferId id : parameters_read(*program)) {
       Buffer& buffer = (*program)[id];
       if (buffer.offset != Expr(-1)) continue;

@@ -176,6 +176,17 @@ TEST_SUITE("recompute_operands") {
     CHECK(!computes_again(layer.text()));
   }
 
+  TEST_CASE("not by a late reader that needs what another one computes") {
+    HiddenLayer layer;
+    layer.of_a_reads = "dv[%i1, %i2]";
+    layer.gradient = "load h[%i0, %i1]";
+    std::string text = layer.text();
+    // The host reads the operand beside h.
+    const std::string tanh = "%5 : f32 = tanh %4";
+    text.replace(text.rfind(tanh), tanh.size(), "%8 : f32 = load a[%i0, %i1]\n      %5 : f32 = add %4 %8");
+    CHECK(!computes_again(text));
+  }
+
   TEST_CASE("not where no step reads the operand at each element once") {
     HiddenLayer layer;
     layer.gradient = "load a[0, %i1]";
