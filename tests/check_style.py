@@ -2,8 +2,8 @@
 and no private type or function has the name of a public one of its namespace: a reader who searches for a name finds one
 meaning.
 
-Public is what a header declares in a namespace, private what an unnamed namespace holds. Overloads that a template needs beside
-the public ones are allowed in a file that says so: `using ops::each;`. Samples and tests are programs of their own and may reuse
+A public name is one that a header declares in a namespace; a private one stands in an unnamed namespace. A file may overload a
+public function privately, for a template that needs both, if it says so: `using ops::each;`. Samples and tests are programs of their own and may reuse
 names.
 
 Prints a line for each line and name that breaks a rule, then "N passed, N failed" (files).

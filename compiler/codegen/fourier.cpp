@@ -26,7 +26,7 @@ struct FourierPlan {
   }
 
   sym::Expr rows, n;
-  sym::Expr room;  // complex numbers that the passes need beside two copies of a row
+  sym::Expr room;  // complex numbers that the passes need in addition to two copies of a row
   bool single;     // a run with a single row computes it without vectors
   unsigned passes = fourier::kOwnPasses | 1;
 };

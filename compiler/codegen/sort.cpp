@@ -104,12 +104,12 @@ void print_order(KernelText& text, int bytes) {
 
 // How rows are sorted, as far as the facts decide it.
 struct SortPlan {
-  SortPlan(const loop::Program& program, const loop::Call& call)
-      : key(sort_key(program[call.reads[0]].dtype)),
-        n(SortArguments(call).n),
-        k(SortArguments(call).kept),
+  SortPlan(const loop::Program& program, DType dtype, const SortArguments& at)
+      : key(sort_key(dtype)),
+        n(at.n),
+        k(at.kept),
         short_rows(program.facts.holds(sym::le(n, int64_t{0xffffffff}))),
-        selects(!SortArguments(call).all && !program.facts.holds(sym::gt(4 * k, n))),
+        selects(!at.all && !program.facts.holds(sym::gt(4 * k, n))),
         orders(!selects || !program.facts.holds(sym::le(4 * k, n))) {}
 
   SortKey key;
@@ -128,7 +128,7 @@ SortArguments::SortArguments(const loop::Call& call)
       descending(call.arguments[all ? 3 : 4]) {}
 
 std::vector<sym::Expr> sort_scratch(const loop::Program& program, const loop::Call& call) {
-  const SortPlan plan(program, call);
+  const SortPlan plan(program, program[call.reads[0]].dtype, SortArguments(call));
   const int pair_bytes = plan.key.type == "u32" && plan.short_rows ? 8 : 16;
   const sym::Expr pairs = (plan.orders ? plan.n : plan.k) * pair_bytes;
   return {pairs, pairs, 256 * plan.key.bytes * (plan.short_rows ? 4 : 8)};
@@ -138,7 +138,7 @@ void print_sort(KernelText& text, const loop::Program& program, const loop::Call
                 const std::string& tasks) {
   const DType dtype = program[call.reads[0]].dtype;
   const SortArguments at(call);
-  const auto [key, n, k, short_rows, selects, orders] = SortPlan(program, call);
+  const auto [key, n, k, short_rows, selects, orders] = SortPlan(program, dtype, at);
   const std::string x = text.pointer(call.reads[0]), values = text.pointer(call.writes[0]),
                     indices = text.pointer(call.writes[1]);
   const std::vector<sym::Expr> pieces = sort_scratch(program, call);

@@ -74,8 +74,8 @@ size_t page() {
   return bytes;
 }
 
-// What a wrong index reaches is mostly nearer than this: behind a small guard it would be another tensor, and
-// nothing would fail. Pages without access cost addresses alone.
+// Most wrong indices reach less far. With a smaller guard they would reach another tensor, and nothing would
+// fail. Pages without access cost addresses alone.
 constexpr size_t kGuardBytes = size_t{64} << 20;
 
 // Memory that the child shares with this process, between pages without access.

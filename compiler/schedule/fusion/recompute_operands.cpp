@@ -8,6 +8,7 @@
 
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/add_buffer_like.h"
 #include "compiler/schedule/analysis/flow.h"
 #include "compiler/schedule/analysis/live_bytes.h"
 #include "compiler/schedule/analysis/nest_traits.h"
@@ -204,9 +205,7 @@ class Recomputation {
     for (int reader : gap.after)
       if (reader < host && !may_follow(reader, host, gap.after)) return false;
 
-    loop::Buffer like = program_[id];
-    like.name += "_again";
-    const BufferId again = loop::add_buffer(program_, std::move(like));
+    const BufferId again = add_buffer_like(program_, id);
     const auto changed = Insertion(program_, producer, source, again).into(nest(host));
     if (!changed || statement_count(changed->body) > kMostStatements / 2 ||
         scalar_cost(changed->body) - scalar_cost(nest(host).body) > kMostCost) {

@@ -22,7 +22,7 @@ double points_at(const std::vector<loop::Dim>& dims, const SizesOf& sizes);
 // previous one.
 struct MatrixCandidate {
   kernels::MatrixPlan plan;
-  bool turned;  // computes the transpose of the result, to which stores are not contiguous along columns
+  bool turned;  // computes the transposed result, whose stores are not contiguous along columns
   std::vector<double> logs;
 };
 

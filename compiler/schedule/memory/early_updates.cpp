@@ -25,6 +25,14 @@ double arena_bytes(const loop::Program& program, loop::BufferId id) {
   return program[id].storage == loop::Storage::kArena ? typical_bytes(program, id) : 0;
 }
 
+// Whether the launch writes much less than it reads from the arena.
+bool sums(const loop::Program& program, const Effects& effects) {
+  double read = 0, written = 0;
+  for (loop::BufferId id : effects.reads) read += arena_bytes(program, id);
+  for (loop::BufferId id : effects.writes) written += typical_bytes(program, id);
+  return written * kSumShare <= read;
+}
+
 // Finds the launches to move: updates, what computes their small operands, such as a step size, and sums of
 // the gradients that they read, such as parts of a norm.
 class UpdateFinder {
@@ -62,19 +70,13 @@ class UpdateFinder {
   // Whether the launch sums gradients alone, or computes sums for updates alone.
   bool is_sum(const Effects& effects) const {
     const auto is_gradient = [&](loop::BufferId id) { return gradients_.contains(id); };
-    double read = 0, written = 0;
-    bool of_gradients = true;
-    for (loop::BufferId id : effects.reads) {
-      const double bytes = arena_bytes(program_, id);
-      of_gradients = of_gradients && (bytes <= kSmall || is_gradient(id));
-      read += bytes;
-    }
-    for (loop::BufferId id : effects.writes) {
-      if (arena_bytes(program_, id) == 0) return false;
-      written += arena_bytes(program_, id);
-    }
-    return written > 0 && written * kSumShare <= read &&
-           (of_gradients || std::ranges::all_of(effects.writes, is_gradient));
+    const auto is_small = [&](loop::BufferId id) { return arena_bytes(program_, id) <= kSmall; };
+    return !effects.writes.empty() && sums(program_, effects) &&
+           std::ranges::all_of(effects.writes,
+                               [&](loop::BufferId id) { return arena_bytes(program_, id) > 0; }) &&
+           (std::ranges::all_of(effects.writes, is_gradient) ||
+            std::ranges::all_of(effects.reads,
+                                [&](loop::BufferId id) { return is_small(id) || is_gradient(id); }));
   }
 
   const loop::Program& program_;
@@ -89,14 +91,6 @@ bool has_sizes_of_data(const loop::Program& program) {
   return !std::ranges::all_of(program.symbols, [&](const loop::Symbol& symbol) {
     return loop::is_bound_before_run(program, symbol);
   });
-}
-
-// Whether the launch writes much less than it reads from the arena.
-bool sums(const loop::Program& program, const Effects& effects) {
-  double read = 0, written = 0;
-  for (loop::BufferId id : effects.reads) read += arena_bytes(program, id);
-  for (loop::BufferId id : effects.writes) written += typical_bytes(program, id);
-  return written * kSumShare <= read;
 }
 
 void move_updates(const loop::Program& program, loop::Steps& steps, Moved moved) {

@@ -8,6 +8,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/add_buffer_like.h"
 #include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/analysis/flow.h"
 #include "compiler/schedule/analysis/typical.h"
@@ -84,16 +85,6 @@ std::optional<Nest> without_stores(const Program& program, Nest nest, const std:
   drop(nest.body);
   loop::eliminate_dead(nest);
   return why_illegal(program, nest, nest.schedule).empty() ? std::optional(std::move(nest)) : std::nullopt;
-}
-
-// A buffer for results of a repetition: those of `of` for which there is no other place.
-BufferId add_buffer_like(Program& program, BufferId of) {
-  loop::Buffer copy = program[of];
-  copy.name += "_again";
-  if (copy.storage != Storage::kLocal) copy.storage = Storage::kArena;
-  copy.ordinal = -1;
-  copy.weight = {};
-  return loop::add_buffer(program, std::move(copy));
 }
 
 }  // namespace

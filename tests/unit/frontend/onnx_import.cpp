@@ -271,7 +271,8 @@ TEST_CASE("If: an input whose value decides between branches of several ranks ca
     const Imported fixed = import_bytes(model(g), {.input_values = {{"rate", {rate}}}});
     CHECK(output_type(fixed) == (rate == 16000 ? "f32[1, b, 4]" : "f32[b, 4]"));
   }
-  // The declared rank keeps one branch; the run that takes the other is told how to have it.
+  // The declared rank keeps one branch. A run that takes the other one fails, and the message says how to
+  // keep it.
   g.outputs = {value_info("y", {-1, -1})};
   const Imported declared = import_bytes(model(g));
   CHECK(check_sentence(declared).find("fix the input's value for it, as in --input-value rate=1") !=

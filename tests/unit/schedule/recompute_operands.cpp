@@ -181,7 +181,7 @@ TEST_SUITE("recompute_operands") {
     layer.of_a_reads = "dv[%i1, %i2]";
     layer.gradient = "load h[%i0, %i1]";
     std::string text = layer.text();
-    // The host reads the operand beside h.
+    // The step that could compute h again reads both h and its operand.
     const std::string tanh = "%5 : f32 = tanh %4";
     text.replace(text.rfind(tanh), tanh.size(), "%8 : f32 = load a[%i0, %i1]\n      %5 : f32 = add %4 %8");
     CHECK(!computes_again(text));
