@@ -446,7 +446,9 @@ stridec_status context_run_function(stridec_context* c, int32_t function, const 
   stridec_status status = select_function(*c, function, use.message);
   if (status != STRIDEC_OK) return status;
   if (c->trace) trace_run_begins(*c);
+  if (c->pool) pool_begin_run(c->pool);
   status = run_selected(*c, inputs, input_count, outputs, output_count, use.message);
+  if (c->pool) pool_end_run(c->pool);
   if (c->trace) trace_run_ends(*c, status);
   return status;
 }

@@ -24,6 +24,10 @@
 namespace stridec::runtime {
 namespace {
 
+// A thread that has no part of a short launch, or finishes early, would sleep in the middle of a run and then
+// take tens of microseconds to wake.
+constexpr int64_t kSpinWithinRun = 1'000'000;
+
 using Word = std::atomic<uint32_t>;
 static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
 
@@ -50,6 +54,9 @@ unsigned processor_here() {
   return known ? processor : kNoProcessor;
 }
 
+bool spins(const Pool& pool);
+int64_t spin_ns(const Pool& pool);  // of a wait that may end or begin with the run
+
 // A word that one thread writes and another waits for.
 struct alignas(kLine) Post {
   Word value{0};
@@ -68,12 +75,12 @@ struct alignas(kLine) Post {
   void wake() { futex_wake(value); }
 
   // Returns the value once it differs from `old`.
-  uint32_t wait_change(uint32_t old, int64_t spin_ns) {
-    return wait([old](uint32_t v) { return v != old; }, spin_ns).value;
+  uint32_t wait_change(uint32_t old, const Pool& pool) {
+    return wait([old](uint32_t v) { return v != old; }, pool).value;
   }
   // Returns true if the waiter had to sleep.
-  bool wait_for(uint32_t wanted, int64_t spin_ns) {
-    return wait([wanted](uint32_t v) { return v == wanted; }, spin_ns).slept;
+  bool wait_for(uint32_t wanted, const Pool& pool) {
+    return wait([wanted](uint32_t v) { return v == wanted; }, pool).slept;
   }
 
  private:
@@ -82,18 +89,18 @@ struct alignas(kLine) Post {
     bool slept;
   };
   template <class Done>
-  Waited wait(Done&& is_over, int64_t spin_ns) {
+  Waited wait(Done&& is_over, const Pool& pool) {
     uint32_t v = value.load(std::memory_order_acquire);
     if (is_over(v)) return {v, false};
-    if (spin_ns > 0) {
-      int64_t deadline = now_ns() + spin_ns;
+    if (spins(pool)) {
+      const int64_t begin = now_ns();
       do {
         for (int i = 0; i < 64; ++i) {
           relax();
           v = value.load(std::memory_order_acquire);
           if (is_over(v)) return {v, false};
         }
-      } while (now_ns() < deadline);
+      } while (now_ns() - begin < spin_ns(pool));
     }
     asleep.store(1, std::memory_order_seq_cst);
     while (!is_over(v = value.load(std::memory_order_seq_cst))) futex_wait(value, v);
@@ -129,8 +136,10 @@ struct Pool {
   Wiped* wiped;
   Worker* workers;  // [1, threads)
   int32_t threads;
-  int64_t spin_ns;
-  int64_t fork_check;  // the process id if MADV_WIPEONFORK is not available, otherwise 0
+  int64_t spin_ns;            // between runs; 0: none, also within a run
+  bool spins_longer;          // within a run
+  std::atomic<int32_t> runs;  // in progress
+  int64_t fork_check;         // the process id if MADV_WIPEONFORK is not available, otherwise 0
   // The current work; written before the tickets, read after them.
   void (*body)(void*, int32_t);
   void* arg;
@@ -142,6 +151,11 @@ struct Pool {
 };
 
 namespace {
+
+bool spins(const Pool& pool) { return pool.spin_ns > 0; }
+int64_t spin_ns(const Pool& pool) {
+  return pool.spins_longer && pool.runs.load(std::memory_order_relaxed) > 0 ? kSpinWithinRun : pool.spin_ns;
+}
 
 void take_parts(Pool& pool, int32_t first) {
   for (int32_t part = first; part < pool.parts; part += pool.takers) pool.body(pool.arg, part);
@@ -215,7 +229,7 @@ void* work(void* argument) {
   set_default_fp_mode();
   uint32_t seen = 0;
   for (;;) {
-    seen = self.ticket.wait_change(seen, pool.spin_ns);
+    seen = self.ticket.wait_change(seen, pool);
     if (pool.stop.load(std::memory_order_acquire)) return nullptr;
     if (!begin(self, seen)) continue;
     take_parts(pool, self.index);
@@ -273,6 +287,7 @@ Pool* pool_create(int32_t threads, int32_t spin_us) {
   pool->threads = threads;
   // With more threads than processors, a spinning thread keeps another from running.
   if (spin_us == 0 && threads > usable_processors()) spin_us = -1;
+  pool->spins_longer = spin_us == 0;
   pool->spin_ns = (spin_us == 0 ? kDefaultSpinMicroseconds : spin_us < 0 ? 0 : spin_us) * int64_t{1000};
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -294,6 +309,8 @@ void pool_destroy(Pool* pool) {
 }
 
 int32_t pool_threads(const Pool* pool) { return pool->threads; }
+void pool_begin_run(Pool* pool) { pool->runs.fetch_add(1, std::memory_order_relaxed); }
+void pool_end_run(Pool* pool) { pool->runs.fetch_sub(1, std::memory_order_relaxed); }
 
 void pool_run(Pool* pool, int32_t parts, void (*body)(void* arg, int32_t part), void* arg) {
   check_fork(*pool);
@@ -325,7 +342,7 @@ void pool_run(Pool* pool, int32_t parts, void (*body)(void* arg, int32_t part), 
     if (begin(w, w.last))
       take_parts(*pool, i);
     else
-      slept |= w.done.wait_for(w.last, pool->spin_ns);
+      slept |= w.done.wait_for(w.last, *pool);
   }
   if (slept) keep_workers_off(*pool);
   pool->wiped->lock.store(0, std::memory_order_release);

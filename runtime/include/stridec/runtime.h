@@ -150,8 +150,8 @@ typedef struct stridec_pool_options {
   /* Including the caller's thread. 0: the number in the environment variable STRIDEC_THREADS, or as many as
    * this process may use (affinity, cgroup quota). */
   int32_t threads;
-  /* How long an idle thread spins before it sleeps, in microseconds. 0 selects 100, or no spinning if
-   * there are more threads than processors. -1: no spinning. */
+  /* How long an idle thread spins before it sleeps, in microseconds. 0 selects 100, and 1000 between the
+   * launches of a run, or no spinning if there are more threads than processors. -1: no spinning. */
   int32_t spin_us;
 } stridec_pool_options;
 
