@@ -37,6 +37,14 @@ sym::Expr wanted_bands(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, 
   return 1 + sym::min(1, sym::floordiv(rows * (panels_stay ? kManyMore : 1), sym::max(columns, 1)));
 }
 
+// The number of blocks of a band of that many tiles.
+sym::Expr blocks_of(const GemmPlan& plan, sym::Expr tiles, sym::Expr bands, sym::Expr columns) {
+  const sym::Expr fewest = sym::ceildiv(tiles, plan.tiles);
+  if (plan.least_tiles == 0) return fewest;
+  const sym::Expr others = sym::max(1, bands * sym::ceildiv(columns, plan.kernel->columns()));
+  return sym::max(fewest, sym::min(sym::ceildiv(kManyTasks, others), sym::floordiv(tiles, plan.least_tiles)));
+}
+
 }  // namespace
 
 bool is_gemm(const loop::Schedule& schedule) { return schedule.kernel.starts_with("gemm."); }
@@ -46,10 +54,10 @@ RowSplit split_rows(const GemmPlan& plan, sym::Expr images, sym::Expr image_rows
   const sym::Expr tiles = images * sym::ceildiv(image_rows, plan.kernel->rows);
   const sym::Expr bands =
       sym::max(1, sym::min(tiles, wanted_bands(plan, images * image_rows, columns, k, target)));
-  if (bands.is_const(1)) return {bands, tiles, sym::ceildiv(tiles, plan.tiles)};
-  if (!images.is_const(1)) return {bands, tiles, sym::ceildiv(sym::ceildiv(tiles, bands), plan.tiles)};
+  if (bands.is_const(1)) return {bands, tiles, blocks_of(plan, tiles, bands, columns)};
+  if (!images.is_const(1)) return {bands, tiles, blocks_of(plan, sym::ceildiv(tiles, bands), bands, columns)};
   const sym::Expr own = sym::ceildiv(sym::ceildiv(image_rows, bands), plan.kernel->rows);
-  return {bands, bands * own, sym::ceildiv(own, plan.tiles)};
+  return {bands, bands * own, blocks_of(plan, own, bands, columns)};
 }
 
 int64_t short_chunk(const GemmPlan& plan, int64_t k, int64_t columns, const CpuTarget& target) {
@@ -81,6 +89,7 @@ loop::Schedule to_schedule(const GemmPlan& plan) {
   }
   if (plan.bytes > 0) schedule.directives.push_back({"bytes", {std::to_string(plan.bytes)}});
   schedule.directives.push_back({"tiles", {std::to_string(plan.tiles)}});
+  if (plan.least_tiles > 0) schedule.directives.back().args.push_back(std::to_string(plan.least_tiles));
   if (plan.chunk > 0) schedule.directives.push_back({"chunk", {std::to_string(plan.chunk)}});
   schedule.directives.push_back({"order", {plan.rows_outer ? "rows" : "columns"}});
   return schedule;
@@ -114,6 +123,7 @@ GemmPlan to_plan(const loop::Schedule& schedule) {
       plan.bytes = number(value);
     } else if (directive.name == "tiles") {
       plan.tiles = number(value);
+      if (directive.args.size() > 1) plan.least_tiles = number(directive.args[1]);
     } else if (directive.name == "chunk") {
       plan.chunk = number(value);
     } else if (directive.name == "order") {

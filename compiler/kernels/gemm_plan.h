@@ -18,7 +18,8 @@
 //   bytes B                   rows of a are integers times one scale per B consecutive k (loop::Reduce):
 //                             multiplies these integers by compact weights without conversion, in sums over B
 //                             k, instead of calling the kernel
-//   tiles T                   most register tiles of rows per task (split_rows())
+//   tiles T [L]               most register tiles of rows per task; with L, fewer where there would be few
+//                             tasks, but at least L (split_rows())
 //   chunk K                   most k per call of the micro-kernel, so that this much of a panel stays in
 //                             cache while a task's tiles use it; with several segments, whole segments.
 //                             Default: all of k
@@ -43,8 +44,8 @@ struct GemmPlan {
   B b = B::kDirect;
   int64_t panel = 0;  // kWeights: a multiple of the kernel's columns; kCompact: the kernel's columns
   int64_t bytes = 0;  // 0: none
-  int64_t tiles = 1;
-  int64_t chunk = 0;  // 0: all
+  int64_t tiles = 1, least_tiles = 0;  // least_tiles 0: rows are not split further to make more tasks
+  int64_t chunk = 0;                   // 0: all
   bool rows_outer = true;
 };
 
@@ -66,6 +67,11 @@ GemmPlan to_plan(const loop::Schedule& schedule);  // requires is_gemm(schedule)
 // has enough rows to hide that, or if an odd number of panels cannot be divided evenly. Tile registers wait
 // less for rows than for panels: they need at least as many rows as columns, or an eighth of that if all
 // panels stay in L2. Two bands are used only for constant weights, which are not copied per block.
+//
+// The most tiles of a task suit typical sizes. A run of fewer rows would have fewer tasks than a machine has
+// cores, so with least_tiles a run is split into kManyTasks tasks, or as many as have that many tiles.
+inline constexpr int64_t kManyTasks = 64;  // for which 16 threads still share the work evenly
+
 struct RowSplit {
   sym::Expr bands, tiles;
   sym::Expr blocks;  // per band

@@ -99,7 +99,8 @@ class Emitter {
 
     // The multiply-adds of a task and its epilogue's operations. Loads of b count as four rows: they are
     // hidden by the arithmetic of many rows, but not of one.
-    const sym::Expr task_rows = sym::min(rows, kernel.rows * f_.plan.tiles);
+    const sym::Expr task_rows = f_.plan.least_tiles > 0 ? sym::ceildiv(rows, sym::max(1, bands * blocks))
+                                                        : sym::min(rows, kernel.rows * f_.plan.tiles);
     const int at_once =
         kernel.deep ? f_.group() / kernel.lanes() : f_.group() * (kernel.tiles ? kTileSpeed : 1);
     const sym::Expr work = (sym::ceildiv(extent_of(f_.reduced), at_once) + epilogue_.operations()) *

@@ -430,6 +430,22 @@ class PlanMaker {
     return unit;
   }
 
+  // For runs whose rows make few tasks. Copies of b are shared by the tasks of a block, which is not split.
+  int64_t least_tiles(const GemmPlan& plan, const ContractionShape& shape) const {
+    constexpr double kLeastWork = 1 << 18;  // multiply-adds of a task
+    if (!shape.shared || !plan.batch.empty() ||
+        (plan.b != GemmPlan::B::kWeights && plan.b != GemmPlan::B::kDirect))
+      return 0;
+    const GemmKernel& kernel = *plan.kernel;
+    const sym::Interval rows = p_.facts.bounds(extent_of(rows_));
+    const double tile_rows = rows.has_lo() ? static_cast<double>(rows.lo) / kernel.rows : 0;
+    if (tile_rows / static_cast<double>(plan.tiles) * shape.columns / kernel.columns() >= kernels::kManyTasks)
+      return 0;
+    const double tile_work = kernel.rows * kernel.columns() * std::max(1.0, shape.k());
+    const auto least = static_cast<int64_t>(std::max(kernels::kFewTiles + 1.0, kLeastWork / tile_work));
+    return least < plan.tiles ? least : 0;
+  }
+
   std::vector<RankedPlan> plans_of(const GemmKernel& kernel, const Outline& outline, bool whole) const {
     GemmPlan plan = outline.plan;
     plan.kernel = &kernel;
@@ -441,6 +457,7 @@ class PlanMaker {
     };
     for (const int64_t tiles : tiles_of_task(plan, outline.shape, target_)) {
       plan.tiles = tiles;
+      plan.least_tiles = least_tiles(plan, outline.shape);
       for (const bool rows_outer : {true, false}) {
         plan.rows_outer = rows_outer;
         plan.chunk = chunk;
@@ -450,6 +467,7 @@ class PlanMaker {
           GemmPlan in_place_too = plan;
           in_place_too.chunk = 0;
           in_place_too.b = GemmPlan::B::kDirect;
+          in_place_too.least_tiles = least_tiles(in_place_too, outline.shape);
           add(in_place_too);
         }
         if (!whole) continue;

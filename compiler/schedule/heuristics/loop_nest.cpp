@@ -23,7 +23,7 @@ using sym::Expr;
 // Cycles.
 constexpr double kLaunch = 4000;         // costs below this do not matter
 constexpr double kTaskCycles = 4000;     // least work of a task if there are enough points
-constexpr double kThreadCycles = 20000;  // least work that justifies waking a thread
+constexpr double kThreadCycles = 10000;  // least work that justifies another thread
 
 // Rows of blocks that are transposed before the next column of blocks: as many lines as L1 holds, and as many
 // pages as the TLB translates quickly.

@@ -119,6 +119,11 @@ TEST_CASE("plans survive their text form") {
         "order rows");
   CHECK(loop::to_string(kernels::to_schedule(kernels::to_plan(loop::parse_schedule(text)))) == text);
 
+  plan.least_tiles = 4;
+  const std::string split = loop::to_string(kernels::to_schedule(plan));
+  CHECK(split.find("tiles 16 4;") != std::string::npos);
+  CHECK(loop::to_string(kernels::to_schedule(kernels::to_plan(loop::parse_schedule(split)))) == split);
+
   const std::string bytes_of_rows =
       "gemm.f32.6x64: rows %m; columns %n; run %k; a direct; b compact 64; bytes 32; tiles 4; order rows";
   CHECK(loop::to_string(kernels::to_schedule(kernels::to_plan(loop::parse_schedule(bytes_of_rows)))) ==
@@ -181,4 +186,23 @@ TEST_CASE("every instruction set has tiles of each dtype") {
       CHECK(found >= 2);
     }
   }
+}
+
+TEST_CASE("rows of few tasks are split further") {
+  kernels::GemmPlan plan;
+  plan.kernel = kernels::find_gemm_kernel("gemm.f32.6x64");
+  REQUIRE(plan.kernel);
+  plan.tiles = 48;
+  const CpuTarget target{};
+  const auto blocks = [&](int64_t rows, int64_t columns) {
+    return sym::as_const(kernels::split_rows(plan, 1, rows, columns, 64, target).blocks).value();
+  };
+  CHECK(blocks(600, 128) == 3);  // of 100 tiles
+  plan.least_tiles = 6;
+  CHECK(blocks(600, 128) == 16);  // as many as have 6 tiles
+  CHECK(blocks(600, 1024) == 4);  // 64 tasks
+  CHECK(blocks(60000, 1024) == 209);
+  CHECK(blocks(30, 128) == 1);
+  CHECK(blocks(0, 128) == 0);
+  CHECK(blocks(600, 0) == 16);
 }
