@@ -88,10 +88,13 @@ std::vector<double> numbers(DType dtype, const char* bytes, size_t size) {
   return out;
 }
 
-// A module's name is its weight's without ".weight".
+// A module's name is its weight's without ".weight", ".qweight" or, of quantised weights, ".weight_...".
 std::string module_of(const std::string& weight) {
-  constexpr std::string_view kSuffix = ".weight";
-  return weight.ends_with(kSuffix) ? weight.substr(0, weight.size() - kSuffix.size()) : weight;
+  const size_t dot = weight.rfind('.');
+  if (dot == std::string::npos || dot == 0) return weight;
+  const std::string_view last = std::string_view(weight).substr(dot + 1);
+  return last == "weight" || last == "qweight" || last.starts_with("weight_") ? weight.substr(0, dot)
+                                                                              : weight;
 }
 
 Array to_array(const FileTensor& tensor) {
@@ -124,7 +127,7 @@ std::vector<Adapter> take_adapters(ParameterFile& file, const std::string& model
     if (rank < 1 || !has_shape(each.a, in_model.a.shape, 0, rank) ||
         !has_shape(each.b, in_model.b.shape, 1, rank))
       problems.push_back(cat("the adapter of '", each.weight, "' has other shapes than the weight"));
-    each.in = in_model.in, each.out = in_model.out;
+    each.in = in_model.in, each.out = in_model.out, each.quantised = in_model.is_quantised();
     each.scale = given / static_cast<double>(std::max<int64_t>(rank, 1));
   }
   if (problems.empty()) return all;
@@ -134,6 +137,16 @@ std::vector<Adapter> take_adapters(ParameterFile& file, const std::string& model
                .where = {},
                .notes = {problems.begin() + 1, problems.end()},
                .help = "name the model that was trained"});
+}
+
+void check_mergeable(const std::vector<Adapter>& adapters) {
+  std::vector<std::string> names;
+  for (const Adapter& each : adapters)
+    if (each.quantised) names.push_back(cat("'", each.weight, "'"));
+  if (names.empty()) return;
+  fail(ErrorKind::kUsage, "quantised-weight",
+       cat("adapters cannot be merged into quantised weights: ", join(names, ", ")),
+       "write the adapters as files of PEFT: --lora-form peft -o FOLDER");
 }
 
 onnx::Bytes merged(const Adapter& adapter, const onnx::Bytes& weight, DType dtype) {

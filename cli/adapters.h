@@ -16,6 +16,7 @@ struct Adapter {
   FileTensor a, b;          // [rank, in, ...], [out, rank, ...]
   int64_t in = 0, out = 0;  // dims of the weight
   double scale = 1;         // alpha / rank
+  bool quantised = false;   // the weight: it cannot take up the adapter
 };
 
 // Whether a tensor of this name is a weight of the model itself, whatever it is called.
@@ -27,6 +28,8 @@ using OwnNames = std::function<bool(const std::string&)>;
 std::vector<Adapter> take_adapters(ParameterFile& file, const std::string& model, const OwnNames& own,
                                    bool averages, std::optional<double> alpha);
 
+// Throws a usage Error that names the adapters of quantised weights, if there are any.
+void check_mergeable(const std::vector<Adapter>& adapters);
 // weight + scale * B A, in the weight's type.
 onnx::Bytes merged(const Adapter& adapter, const onnx::Bytes& weight, DType dtype);
 

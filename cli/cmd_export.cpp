@@ -133,6 +133,7 @@ int run(const ExportFlags& flags, const Globals& globals) {
     adapters = take_adapters(
         state, flags.model, [&](const std::string& name) { return editor.weights().contains(name); },
         !flags.without_averages, flags.alpha);
+    check_mergeable(adapters);
     trained = match_weights(state, editor.weights(), !flags.without_averages);
     if (trained.values.empty() && adapters.empty())
       fail(ErrorKind::kDoesNotFit, "other-weights", "the file has no weight of the model",

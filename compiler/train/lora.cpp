@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/hash.h"
@@ -48,25 +49,60 @@ struct Readers {
   }
 };
 
-// Follows the views of a weight to the products that read it.
+// Of each value that is computed from constants alone, the largest of them.
+struct Constants {
+  std::vector<ValueId> largest;  // invalid: not from constants alone
+
+  explicit Constants(const Graph& graph) : largest(graph.values.size()) {
+    for (size_t i = 0; i < graph.values.size(); ++i)
+      if (graph.values[i].data && !is_state(graph.values[i])) largest[i] = ValueId(static_cast<uint32_t>(i));
+    for (NodeId id : graph.top.nodes) {
+      const Node& node = graph[id];
+      if (node.inputs.empty() || !node.regions.empty()) continue;
+      ValueId most = largest[node.inputs[0].value];
+      for (ValueId input : node.inputs) {
+        const ValueId of = largest[input.value];
+        if (!of.valid()) most = of;
+        if (!most.valid()) break;
+        if (bytes_of(graph, of) > bytes_of(graph, most)) most = of;
+      }
+      for (ValueId output : node.outputs) largest[output.value] = most;
+    }
+  }
+  bool has(ValueId value) const { return largest[value.value].valid(); }
+
+ private:
+  static bool is_state(const graph::Value& value) {
+    return !value.producer.valid();  // and its data are the initial value
+  }
+  static size_t bytes_of(const Graph& graph, ValueId id) { return graph[id].data->size; }
+};
+
+// Follows a weight, through its views or through its dequantisation, to the products that read it.
 class Tracer {
  public:
-  Tracer(const Graph& graph, const Readers& readers, Adapted& found)
-      : graph_(graph), readers_(readers), found_(found) {}
+  Tracer(const Graph& graph, const Readers& readers, const Constants& constants, Adapted& found)
+      : graph_(graph), readers_(readers), constants_(constants), found_(found) {}
 
   // Why the weight cannot have an adapter; "": it can.
   std::string run() {
-    Dims dims;
-    for (size_t d = 0; d < graph_[found_.weight].type.shape.size(); ++d)
-      dims.push_back(static_cast<int64_t>(d));
-    visit(found_.weight, dims);
+    const graph::Type& type = graph_[found_.weight].type;
+    if (is_float(type.dtype) && byte_size(type.dtype) >= 2 && type.shape.size() >= 2)
+      found_.matrix = found_.weight;
+    visit(found_.weight, identity(found_.weight));
     if (why_.empty() && found_.products.empty()) why_ = "no product reads it";
-    std::ranges::sort(found_.products);
+    std::ranges::sort(found_.products, {}, &Adapted::Product::node);
     return why_;
   }
 
  private:
-  // `dims`: the weight's dims that the value's dims are.
+  Dims identity(ValueId value) const {
+    Dims dims;
+    for (size_t d = 0; d < graph_[value].type.shape.size(); ++d) dims.push_back(static_cast<int64_t>(d));
+    return dims;
+  }
+
+  // `dims`: the matrix's dims that the value's dims are. There is no matrix while integers are dequantised.
   void visit(ValueId value, const Dims& dims) {
     if (readers_.elsewhere[value.value]) why_ = "a branch, a loop or an output of the model reads it";
     for (NodeId id : readers_.nodes[value.value]) {
@@ -82,50 +118,76 @@ class Tracer {
         case OpKind::kCast: visit(node.outputs[0], dims); break;
         case OpKind::kDotGeneral: product(id, value, dims); break;
         case OpKind::kConv: convolution(id, value, dims); break;
-        default: why_ = cat(graph::name(node), " reads it (", node.origin, ")");
+        default: dequantise(id);
       }
     }
   }
 
-  void product(NodeId id, ValueId value, const Dims& dims) {
+  void dequantise(NodeId id) {
+    const Node& node = graph_[id];
+    const ValueId made = node.outputs[0];
+    if (!constants_.has(made) || node.outputs.size() != 1)
+      why_ = cat(graph::name(node), " reads it (", node.origin, ")");
+    else if (constants_.largest[made.value] != found_.weight)
+      why_ = cat("it belongs to weight '", graph_[constants_.largest[made.value]].name, "'");
+    else if (found_.matrix == found_.weight)
+      why_ = cat(graph::name(node), " reads it (", node.origin, ")");
+    else if (visited_.insert(made.value).second)
+      visit(made, identity(made));
+  }
+
+  // The operand is the matrix if the weight is quantised: its dims are the matrix's.
+  bool is_matrix(ValueId value, Dims& dims) {
+    if (found_.matrix == found_.weight) return true;
+    dims = identity(value);
+    if (!is_float(graph_[value].type.dtype)) return false;
+    if (!found_.matrix.valid()) found_.matrix = value;
+    return graph_[found_.matrix].type.shape == graph_[value].type.shape;
+  }
+
+  void product(NodeId id, ValueId value, Dims dims) {
     const Node& node = graph_[id];
     const bool second = node.inputs[1] == value;
     const auto& contract = node.attributes.integers(second ? "contract_b" : "contract_a");
-    if (node.inputs[0] == node.inputs[1] || dims.size() != 2 || contract.size() != 1)
+    if (node.inputs[0] == node.inputs[1] || !is_matrix(value, dims) || dims.size() != 2 ||
+        contract.size() != 1)
       why_ = cat("it is not a matrix of a product (", node.origin, ")");
     else
-      add(id, dims[static_cast<size_t>(contract[0])], dims[static_cast<size_t>(1 - contract[0])]);
+      add(id, second, dims[static_cast<size_t>(contract[0])], dims[static_cast<size_t>(1 - contract[0])]);
   }
 
-  void convolution(NodeId id, ValueId value, const Dims& dims) {
+  void convolution(NodeId id, ValueId value, Dims dims) {
     const Node& node = graph_[id];
-    if (node.inputs[1] != value || node.inputs[0] == value || !std::ranges::is_sorted(dims))
+    if (node.inputs[1] != value || node.inputs[0] == value || !is_matrix(value, dims) ||
+        !std::ranges::is_sorted(dims))
       why_ = cat("it is not the window of a convolution (", node.origin, ")");
     else if (node.attributes.integer_or("groups", 1) != 1)
       why_ = cat("its convolution has groups (", node.origin, ")");
     else
-      add(id, 1, 0);
+      add(id, 1, 1, 0);
   }
 
-  void add(NodeId id, int64_t in, int64_t out) {
+  void add(NodeId id, size_t operand, int64_t in, int64_t out) {
     if (!found_.products.empty() && (found_.in != in || found_.out != out))
       why_ = cat("one product reads it as it is and another one transposed (", graph_[id].origin, ")");
     found_.in = in, found_.out = out;
-    found_.products.push_back(id);
+    found_.products.push_back({id, operand});
   }
 
   const Graph& graph_;
   const Readers& readers_;
+  const Constants& constants_;
   Adapted& found_;
+  std::set<uint32_t> visited_;  // values of a dequantisation
   std::string why_;
 };
 
-void set_types(Adapted& adapted, const graph::Type& weight, int64_t rank) {
-  adapted.a = adapted.b = weight;
+void set_types(Adapted& adapted, const graph::Type& matrix, int64_t rank) {
+  adapted.a = adapted.b = matrix;
   adapted.a.shape[0] = rank;
-  adapted.a.shape[1] = weight.shape[static_cast<size_t>(adapted.in)];
+  adapted.a.shape[1] = matrix.shape[static_cast<size_t>(adapted.in)];
   std::ranges::fill(adapted.b.shape, 1);
-  adapted.b.shape[0] = weight.shape[static_cast<size_t>(adapted.out)];
+  adapted.b.shape[0] = matrix.shape[static_cast<size_t>(adapted.out)];
   adapted.b.shape[1] = rank;
 }
 
@@ -144,7 +206,7 @@ graph::Data kaiming(const Adapted& adapted, const Lora& lora) {
 }
 
 // (x A^T) B^T of one product, in the product's dims.
-Term low_rank(graph::Builder& b, const Node& product, const Adapted& adapted, Term a, Term other) {
+Term low_rank(graph::Builder& b, const Node& product, bool second, Term a, Term other) {
   if (product.kind == OpKind::kConv) {
     const Term x(b, product.inputs[0]);
     const size_t spatial = static_cast<size_t>(x.rank()) - 2;
@@ -156,13 +218,6 @@ Term low_rank(graph::Builder& b, const Node& product, const Adapted& adapted, Te
     one.set("after", Shape(spatial, 0));
     return {b, b.add1(OpKind::kConv, {h, cast(other, h.dtype())}, one)};
   }
-  // Which operand is the weight: the one that is made of it.
-  ValueId made = product.inputs[1];
-  while (b.graph()[made].producer.valid() && made != adapted.weight &&
-         (b.graph()[b.graph()[made].producer].kind == OpKind::kPermute ||
-          b.graph()[b.graph()[made].producer].kind == OpKind::kCast))
-    made = b.graph()[b.graph()[made].producer].inputs[0];
-  const bool second = made == adapted.weight;
   const Term x(b, product.inputs[second ? 0 : 1]);
   const auto contract = product.attributes.integers(second ? "contract_a" : "contract_b");
   const Term h(b, dot_general(b, x, cast(a, x.dtype()), {{}, {}, contract, {1}}));  // x's other dims, rank
@@ -192,18 +247,21 @@ void add_beside(graph::Builder& b, NodeId product, const std::function<Term(cons
 
 std::vector<Adapted> find_adapted(const Graph& graph, const Lora& lora) {
   const Readers readers(graph);
+  const Constants constants(graph);
   std::vector<Adapted> all;
   std::string left_out;
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const graph::Value& value = graph.values[i];
-    if (!value.data || !is_float(value.type.dtype) || byte_size(value.type.dtype) < 2 ||
-        value.type.shape.size() < 2 || value.name.empty() || !matches_any(lora.targets, value.name))
-      continue;
-    Adapted found{
-        .name = value.name, .weight = ValueId(static_cast<uint32_t>(i)), .products = {}, .a = {}, .b = {}};
-    const std::string why = Tracer(graph, readers, found).run();
+    if (!value.data || value.name.empty() || !matches_any(lora.targets, value.name)) continue;
+    Adapted found{.name = value.name,
+                  .weight = ValueId(static_cast<uint32_t>(i)),
+                  .matrix = {},
+                  .products = {},
+                  .a = {},
+                  .b = {}};
+    const std::string why = Tracer(graph, readers, constants, found).run();
     if (why.empty()) {
-      set_types(found, value.type, lora.rank);
+      set_types(found, graph[found.matrix].type, lora.rank);
       all.push_back(std::move(found));
       continue;
     }
@@ -232,23 +290,24 @@ std::pair<Weight, Weight> adapter_states(graph::Builder& b, const Adapted& adapt
 std::vector<std::pair<std::string, ValueId>> add_adapters(Graph& graph, const std::vector<Adapted>& all,
                                                           const Lora& lora, const std::string& prefix) {
   graph::Builder b(graph, shape_table());
-  std::vector<std::pair<NodeId, size_t>> products;
+  std::vector<std::pair<Adapted::Product, size_t>> products;
   std::vector<Weight> states;
   for (size_t i = 0; i < all.size(); ++i) {
     auto [a, other] = adapter_states(b, all[i], lora, prefix);
     states.push_back(std::move(a));
     states.push_back(std::move(other));
-    for (NodeId product : all[i].products) products.emplace_back(product, i);
+    for (const Adapted::Product& product : all[i].products) products.emplace_back(product, i);
   }
   // In execution order: a node that two adapters share, such as a constant, comes before both.
   const auto& order = graph.top.nodes;
-  std::ranges::sort(products, {},
-                    [&](const auto& each) { return std::ranges::find(order, each.first) - order.begin(); });
+  std::ranges::sort(products, {}, [&](const auto& each) {
+    return std::ranges::find(order, each.first.node) - order.begin();
+  });
   for (const auto& [product, i] : products)
     add_beside(
-        b, product,
-        [&, i = i](const Node& node) {
-          return low_rank(b, node, all[i], states[2 * i].value, states[2 * i + 1].value);
+        b, product.node,
+        [&, i = i, second = product.operand == 1](const Node& node) {
+          return low_rank(b, node, second, states[2 * i].value, states[2 * i + 1].value);
         },
         lora.alpha / static_cast<double>(lora.rank));
   number_in_order(graph);

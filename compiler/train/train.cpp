@@ -467,7 +467,7 @@ Report check_training(const Graph& model, const Settings& settings) {
     report.elements += sym::as_const(count(copy[id].type.shape)).value_or(0);
   }
   for (const Adapted& each : find_planned(copy, report.plan, settings)) {
-    xs.push_back(each.weight);
+    xs.push_back(each.matrix);
     for (const graph::Type& type : {each.a, each.b})
       report.elements += sym::as_const(count(type.shape)).value_or(0);
   }

@@ -2,11 +2,11 @@
 //
 // Fork and join cost one cache-line transfer each per thread while the threads are awake: each thread has a
 // mailbox that the caller writes and a completion word that the caller reads. A waiting thread spins for a
-// limited time before it sleeps on a futex, so an idle or oversubscribed machine is not kept busy. The time is
-// longer between the launches of a run, unless the pool's maker chose it. If the
-// caller is done before a thread has begun, it also takes that thread's share. A thread that sleeps, or that
-// gets no processor, therefore reduces parallelism but never causes a wait. If there are enough processors,
-// the threads avoid the one that their caller ran on last.
+// limited time before it sleeps on a futex, so an idle or oversubscribed machine is not kept busy. The time
+// is longer between the launches of a run, unless the pool's maker chose it. If the caller is done before a
+// thread has begun, it also takes that thread's share. A thread that sleeps, or that gets no processor,
+// therefore reduces parallelism but never causes a wait. If there are enough processors, the threads avoid
+// the one that their caller ran on last.
 #pragma once
 
 #include <stdint.h>

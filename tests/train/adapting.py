@@ -121,6 +121,62 @@ def merge_transposed(c):
               "--lora-alpha", 3)  # fmt: skip
 
 
+def quantised_model(path, random):
+    """A convolution and two matrices of 4 and 8 bits; their values in floats, by name."""
+    window, four, eight = random.integers(-9, 9, (16, 8, 3, 3)), random.integers(0, 16, (128, 2, 32)), random.integers(-9, 9, (128, 24))
+    scales = random.random((128, 2)).astype(np.float32) / 64
+    columns = np.linspace(0.01, 0.02, 24, dtype=np.float32)
+    constants = {"conv.weight": window.astype(np.int8), "conv.scale": np.float32(0.02), "four.weight_Q4": four[..., ::2] | four[..., 1::2] << 4,
+                 "four.scales": scales.reshape(-1), "eight.qweight": eight.astype(np.int8), "eight.scale": columns}  # fmt: skip
+    constants["four.weight_Q4"] = constants["four.weight_Q4"].astype(np.uint8)
+    nodes = [h.make_node("DequantizeLinear", ["conv.weight", "conv.scale"], ["w"]), h.make_node("Conv", ["x", "w"], ["a"]),
+             h.make_node("Reshape", ["a", "shape"], ["b"]),
+             h.make_node("MatMulNBits", ["b", "four.weight_Q4", "four.scales"], ["d"], domain="com.microsoft", K=64, N=128, bits=4, block_size=32),
+             h.make_node("DequantizeLinear", ["eight.qweight", "eight.scale"], ["v"], axis=1), h.make_node("MatMul", ["d", "v"], ["y"])]  # fmt: skip
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in (*constants.items(), ("shape", np.array([-1, 64])))]
+    graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("x", T.FLOAT, ["n", 8, 4, 4])],
+                         [h.make_tensor_value_info("y", T.FLOAT, ["n", 24])], tensors)  # fmt: skip
+    opsets = [h.make_opsetid("", 17), h.make_opsetid("com.microsoft", 1)]
+    onnx.save(h.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return window * 0.02, ((four - 8) * scales[..., None]).reshape(128, 64).T, eight * columns
+
+
+def adapt_quantised(c):
+    """Adapters beside quantised weights: the first step of SGD, by formulas in f64."""
+    random = np.random.default_rng(8)
+    window, four, eight = quantised_model(c.work / "bits.onnx", random)
+    flags = ("--lora", "rank=3,alpha=6,targets=*", "--train", "loss=mse,output=y,target=t,optimizer=sgd,lr=0.5")
+    c.works("quantised", "compile", "bits.onnx", "-o", "bits.so", "-q", *flags)
+    context = c.stridec.Model(str(c.work / "bits.so")).context()
+    names = ["conv.weight", "four.weight_Q4", "eight.qweight"]
+    state = {f"{name}.lora_{matrix}": context.state(f"{name}.lora_{matrix}").copy() for name in names for matrix in "AB"}
+    c.expect("shapes", [state[f"{name}.lora_A"].shape for name in names] == [(3, 8, 3, 3), (3, 64), (3, 128)], str(list(state)))
+    for name in names[1:]:
+        state[f"{name}.lora_B"] = random.standard_normal(state[f"{name}.lora_B"].shape).astype(np.float32) * 0.1
+        context.write_state(f"{name}.lora_B", state[f"{name}.lora_B"])
+    x, t = random.standard_normal((5, 8, 4, 4)).astype(np.float32), random.standard_normal((5, 24)).astype(np.float32)
+    patches = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3)).transpose(0, 2, 3, 1, 4, 5).reshape(5, 4, 72)
+    b = (patches @ window.reshape(16, 72).T).transpose(0, 2, 1).reshape(5, 64)
+    full = [w + 2 * (state[f"{n}.lora_B"] @ state[f"{n}.lora_A"]).T for w, n in zip((four, eight), names[1:])]
+    y = b @ full[0] @ full[1]
+    slope = 2 * (y - t) / y.size
+    loss = context.run(x, t, function="train_step")[0]
+    c.expect("loss", abs(loss - np.mean((y - t) ** 2)) < 1e-5 * abs(loss), f"{loss}")
+    for name, inner, outer in ((names[1], b, slope @ full[1].T), (names[2], b @ full[0], slope)):
+        want = state[f"{name}.lora_B"] - 0.5 * 2 * outer.T @ inner @ state[f"{name}.lora_A"].T
+        got = context.state(f"{name}.lora_B")
+        c.expect(name, np.abs(got - want).max() < 1e-4 * np.abs(want).max(), f"{np.abs(got - want).max()}")
+    c.expect("conv", np.abs(context.state("conv.weight.lora_B")).max() > 0)
+    write_safetensors(c.work / "bits.safetensors", state)
+    save = ("export", "bits.onnx", "--state", "bits.safetensors", "--lora-alpha", 6)
+    c.refused("merge", 1, "--lora-form peft", *save, "-o", "merged.onnx")
+    c.works("peft of bits", *save, "-o", "bits", "--lora-form", "peft")
+    config = json.loads((c.work / "bits" / "adapter_config.json").read_text())
+    c.expect("modules of bits", sorted(config["target_modules"]) == ["conv", "eight", "four"], str(config))
+    c.refused("scales", 1, "belongs to weight 'four.weight_Q4'", "compile", "bits.onnx", "-o", "no.so", *flags[2:],
+              "--lora", "targets=four.scales")  # fmt: skip
+
+
 def keep_apart(c):
     """Two weights of the same bytes, which are one constant otherwise, have adapters of their own."""
     nodes = [h.make_node("MatMul", ["x", "first"], ["a"]), h.make_node("MatMul", ["a", "second"], ["y"])]
@@ -183,5 +239,5 @@ def select(c):
 
 
 def check(c):
-    for test in (train_and_export, write_for_peft, adapt_pytorch_file, merge_transposed, keep_apart, pass_loops, select):
+    for test in (train_and_export, write_for_peft, adapt_pytorch_file, merge_transposed, adapt_quantised, keep_apart, pass_loops, select):
         test(c)
