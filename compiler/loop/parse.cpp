@@ -290,6 +290,7 @@ class Parser {
     s.least = small(c);
     c.expect("..");
     s.most = small(c);
+    if (c.accept("finest")) s.finest = small(c);
     c.expect("of");
     s.points = c.expr();
     if (c.accept("for")) {

@@ -172,8 +172,9 @@ class Printer {
     steps(s.body);
   }
   void step(const TiledGroup& s) {
-    std::string text = cat("strips ", quoted_name(s.name), " ", expr(s.first), " ", expr(s.size), " in ",
-                           s.least, "..", s.most, " of ", expr(s.points));
+    std::string text =
+        cat("strips ", quoted_name(s.name), " ", expr(s.first), " ", expr(s.size), " in ", s.least, "..",
+            s.most, s.finest ? cat(" finest ", s.finest) : "", " of ", expr(s.points));
     if (s.round.is_var()) text += cat(" for ", expr(s.round), " < ", expr(s.rounds));
     for (const TiledGroup::Size& size : s.sizes) {
       text += cat(" with ", expr(size.symbol), " = ", expr(size.value));

@@ -296,7 +296,8 @@ struct While {
 };
 // Tile-and-fuse: launches that run tile by tile along `points`, so that intermediates stay in cache.
 // [0, points) is cut into ranges [first, first + size) of nearly equal size, at most `most`; their number is
-// the smallest even one (so that two threads get equal shares), at most one per point. The body runs once per
+// the smallest even one (so that two threads get equal shares), at most one per point. Where that is fewer
+// than kManyTiles in all, the ranges are as short as `finest` for more threads. The body runs once per
 // range and per round of `rounds`; tiles are independent and may run in parallel. `own` lists arena buffers
 // that only the body touches; they live for one tile, and each thread has one copy.
 struct TiledGroup {
@@ -321,14 +322,20 @@ struct TiledGroup {
   sym::Expr first, size;  // symbols of the body
   sym::Expr points;
   int64_t least = 1, most = 1;  // bounds of `size`
+  int64_t finest = 0;           // 0: `most`, however few tiles there are
   sym::Expr rounds = 1, round;  // their number; a symbol of the body, used if there can be more than one
   std::vector<Size> sizes;
   std::vector<Carried> carried;
   Steps body;  // launches only
   std::vector<BufferId> own;
   sym::Expr count() const { return rounds * count_of_round(); }
+  static constexpr int64_t kManyTiles = 16;
+  sym::Expr length() const {  // of the longest range
+    if (finest == 0 || finest == most) return most;
+    return sym::max(finest, sym::min(most, sym::ceildiv(points * rounds, kManyTiles)));
+  }
   sym::Expr count_of_round() const {  // even, or one tile per point
-    return sym::min(points, sym::align_up(sym::ceildiv(points, most), 2));
+    return sym::min(points, sym::align_up(sym::ceildiv(points, length()), 2));
   }
   sym::Expr first_of(sym::Expr strip) const {  // within a round
     return sym::floordiv(points * strip, count_of_round());

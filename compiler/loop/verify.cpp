@@ -435,6 +435,7 @@ class ProgramVerifier {
   void step(const TiledGroup& s) {
     known(s.points, "a number of points");
     known(s.rounds, "a number of rounds");
+    check(s.finest >= 0 && s.finest <= s.most, s.name, " has strips as short as ", s.finest, " of ", s.most);
     check(s.least >= 1 && s.least <= s.most, s.name, " has strips of ", s.least, " to ", s.most, " points");
     for (Expr symbol : s.symbols()) {
       check(symbol.is_var() && !sym::is_index(symbol), symbol, " is not a symbol");

@@ -57,13 +57,15 @@ void shrink(Program& program, const RowChain& chain, size_t i) {
 
 TiledGroup group_of(const Program& program, const RowChain& chain, const std::vector<Nest>& nests) {
   const sym::Interval points = program.facts.bounds(chain.points);
-  const int64_t least = points.has_lo() && points.lo >= chain.most ? std::max<int64_t>(1, chain.most / 2) : 1;
+  const int64_t shortest = chain.finest > 0 ? chain.finest : chain.most;
+  const int64_t least = points.has_lo() && points.lo >= shortest ? std::max<int64_t>(1, shortest / 2) : 1;
   return {.name = name_of_tiled_group(program, nests),
           .first = sym::var("strip.first"),
           .size = sym::var(cat("strip.", least, "to", chain.most)),
           .points = chain.points,
           .least = least,
           .most = chain.most,
+          .finest = chain.finest,
           .round = {},
           .sizes = {},
           .body = {},

@@ -39,7 +39,8 @@ struct RowChain {
   std::vector<std::vector<size_t>> image_dims;  // of each intermediate, likewise
   // The extent that is tiled: the rows of the last nest, divided by its scale.
   sym::Expr points;
-  int64_t most = 1;  // largest size of a tile, in these points
+  int64_t most = 1;    // largest size of a tile, in these points
+  int64_t finest = 0;  // of tiles where a run would have few; 0: most
   // The last nest's input stays in memory for other readers, so each of its rows is computed once.
   bool kept = false;
 

@@ -115,6 +115,14 @@ bool choose_length(const loop::Program& program, RowChain& chain, int64_t cache,
   return false;
 }
 
+int64_t finest_length(const loop::Program& program, const RowChain& chain, const TileCost& cost) {
+  constexpr double kShare = 0.2;
+  const double points = images_of(program, chain) * points_of(program, chain);
+  const double tile = cost.weights / kWeightBytes + kNestOfStrip * static_cast<double>(chain.at.size());
+  const double finest = std::ceil(tile * points / std::max(1.0, kShare * cost.work));
+  return finest < static_cast<double>(chain.most) ? std::max<int64_t>(1, static_cast<int64_t>(finest)) : 0;
+}
+
 TileCost cost_of_tiles(const loop::Program& program, const Flow& flow, const RowChain& chain) {
   TileCost cost;
   const double images = images_of(program, chain), points = points_of(program, chain);

@@ -43,6 +43,7 @@ class ChainFinder {
     auto chain = chains_.chain_of(at, fits, why);
     if (!chain) return std::nullopt;
     const TileCost cost = cost_of_tiles(program_, flow_, *chain);
+    chain->finest = finest_length(program_, *chain, cost);
     double traffic = cost.traffic;
     // Traffic that tile_and_fuse() would save anyway does not count.
     for (const StepGroup& group : later_) {

@@ -235,6 +235,7 @@ class Fuser {
   bool fit(RowChain& chain, std::string& why) const {
     if (!choose_length(program_, chain, kPassing, why)) return false;
     const TileCost cost = cost_of_tiles(program_, flow_, chain);
+    chain.finest = finest_length(program_, chain, cost);
     why = "weights would be read again for each tile";
     if (cost.weights > kWeightTraffic * 2 * cost.passing) return false;
     why = "rows at tile borders would be computed twice, which adds too much work";

@@ -121,6 +121,27 @@ TEST_CASE("a sum is written over what it adds, strip by strip") {
   CHECK(arena(after, 1, 400) == 2 * tensor);
 }
 
+TEST_CASE("runs of few tiles have shorter ones") {
+  Program program = convolutions(24, 2, {{64}, {64}, {64, 3, 1, 1, 1}, {.out = 64, .adds = 1}, {8}});
+  fuse_depth_first(program);
+  const TiledGroup& strips = only_strips(program);
+  REQUIRE(strips.finest > 0);
+  REQUIRE(strips.finest < strips.most);
+  const auto tiles = [&](const TiledGroup& group, int64_t images, int64_t rows) {
+    return *sym::evaluate(group.count(), [&](Expr var) { return var == sym::var("m") ? images : rows; });
+  };
+  TiledGroup longest = strips;
+  longest.finest = 0;
+  const int64_t rows = 4 * strips.most;
+  CHECK(tiles(longest, 1, rows) == 4);
+  CHECK(tiles(strips, 1, rows) > 8);  // of equal length, so not always kManyTiles
+  CHECK(tiles(strips, 1, rows) <= TiledGroup::kManyTiles);
+  CHECK(tiles(strips, 4, rows) == 16);
+  CHECK(tiles(strips, 8, rows) == 32);
+  CHECK(tiles(strips, 1, 1) == 1);
+  CHECK(tiles(strips, 1, 0) == 0);
+}
+
 TEST_CASE("what is read of every other row and column alone is kept alone") {
   // The first block of a network's stage: two strided paths from one tensor.
   const auto stage = [](int64_t out) {
