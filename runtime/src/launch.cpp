@@ -81,18 +81,38 @@ void record(Step& step, int64_t elapsed) {
 
 stridec_context& context_of(stridec_abi_run* run) { return *static_cast<stridec_context*>(run->context); }
 
+bool is_watched(const stridec_context& c, int32_t step) {
+  return c.watched && step >= 0 && step < c.frame->function->variant->step_count;
+}
+
+int64_t begin_step(stridec_context& c, int32_t step, int32_t parts) {
+  return c.trace ? trace_step_begins(*c.trace, step, parts) : now_ns();
+}
+
+void end_step(stridec_context& c, int32_t step, int64_t begin, int32_t parts) {
+  const int64_t end = c.trace ? trace_step_ends(*c.trace, step, parts) : now_ns();
+  if (c.profiling) record(c.frame->steps[step], end - begin);
+}
+
 // Runs the parts with the clock read around them.
 void run_watched(stridec_context& c, Job& job, void (*body)(void* arg, int32_t part), int32_t step) {
-  const int64_t begin = now_ns();
-  if (c.trace) trace_step_begins(*c.trace, step, begin);
+  const int64_t begin = begin_step(c, step, job.parts);
   TracedJob traced = {body, &job, c.trace, step};
   if (c.trace && trace_has_parts(*c.trace))
     run_parts(c, job.parts, do_traced_part, &traced);
   else
     run_parts(c, job.parts, body, &job);
-  const int64_t end = now_ns();
-  if (c.profiling) record(c.frame->steps[step], end - begin);
-  if (c.trace) trace_step_ends(*c.trace, step, begin, end, job.parts);
+  end_step(c, step, begin, job.parts);
+}
+
+// One part, on the caller's thread. Steps of less than a microsecond come here when they are watched.
+int32_t run_alone(stridec_context& c, stridec_abi_kernel kernel, const stridec_abi_args* args, int64_t tasks,
+                  int32_t step) {
+  const bool watched = is_watched(c, step);
+  const int64_t begin = watched ? begin_step(c, step, 1) : 0;
+  kernel(args, 0, tasks, 0);
+  if (watched) end_step(c, step, begin, 1);
+  return args->failures[0].code != 0;
 }
 
 }  // namespace
@@ -120,8 +140,9 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
   if (is_cancelled(c)) return 1;
   if (tasks <= 0) return 0;
   auto parts = static_cast<int32_t>(stridec_abi_parts(tasks, grain, run->threads));
+  if (parts == 1) return run_alone(c, kernel, args, tasks, step);
   Job job = {kernel, *args, tasks, parts, {0}};
-  if (movable && parts > 1 && tasks <= UINT32_MAX) {
+  if (movable && tasks <= UINT32_MAX) {
     job.args.left = reinterpret_cast<stridec_abi_left*>(c.left.data);
     job.args.grain = grain;
     for (int32_t p = 0; p < parts; ++p)
@@ -130,8 +151,8 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
           stridec_abi_tasks(stridec_abi_share(tasks, parts, p), stridec_abi_share(tasks, parts, p + 1)),
           __ATOMIC_RELAXED);
   }
-  const auto body = c.parallel_for && parts > 1 ? do_foreign_part : do_part;
-  if (c.watched && step >= 0 && step < c.frame->function->variant->step_count)
+  const auto body = c.parallel_for ? do_foreign_part : do_part;
+  if (is_watched(c, step))
     run_watched(c, job, body, step);
   else
     run_parts(c, parts, body, &job);
@@ -180,14 +201,9 @@ int32_t call_application(stridec_abi_run* run, const stridec_abi_call* call) {
                               .message = text,
                               .message_bytes = sizeof text};
   const bool watched = c.watched && call->step < c.frame->function->variant->step_count;
-  const int64_t begin = watched ? now_ns() : 0;
-  if (watched && c.trace) trace_step_begins(*c.trace, call->step, begin);
+  const int64_t begin = watched ? begin_step(c, call->step, 0) : 0;
   const int32_t code = callback.function(callback.user, &given);
-  if (watched) {
-    const int64_t end = now_ns();
-    if (c.profiling) record(c.frame->steps[call->step], end - begin);
-    if (c.trace) trace_step_ends(*c.trace, call->step, begin, end, 1);
-  }
+  if (watched) end_step(c, call->step, begin, 0);
   if (!code) return 0;
   text[sizeof text - 1] = 0;
   Text message(c.error, sizeof c.error);
@@ -247,6 +263,7 @@ void collect_profile(stridec_context& c) {
 
 int32_t read_device(stridec_abi_run* run, void* to, const void* from, int64_t bytes) {
   stridec_context& c = context_of(run);
+  if (c.trace) trace_pause(*c.trace);
   if (cuda_flush(*c.cuda) && cuda_download(*c.cuda, to, from, bytes)) {
     if (c.profiling) cuda_stamp(*c.cuda, kNobody);
     return 0;
@@ -258,6 +275,7 @@ int32_t read_device(stridec_abi_run* run, void* to, const void* from, int64_t by
 
 void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims) {
   stridec_context& c = context_of(run);
+  if (c.trace) trace_pause(*c.trace);
   const stridec_abi_value& value = function_of(c).outputs[output];
   for (int32_t i = 0; i < value.rank; ++i) c.frame->dims_of[output][i] = dims[i];
   Text message(c.error, sizeof c.error);
@@ -271,6 +289,7 @@ void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims) {
 
 void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes) {
   stridec_context& c = context_of(run);
+  if (c.trace) trace_pause(*c.trace);
   if (c.cuda && !cuda_flush(*c.cuda)) {
     Text message(c.error, sizeof c.error);
     c.run_status = device_error(c, message);

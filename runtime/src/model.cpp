@@ -295,10 +295,11 @@ void log_trace(const stridec_model& model, const stridec_model_options& options)
   char path[4096], sentence[4200];
   Text name(path, sizeof path), text(sentence, sizeof sentence);
   if (!trace_path(model.module->name, name)) return;
-  const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  TraceFile file;
   text << "STRIDEC_PROFILE: '" << path
-       << (fd < 0 ? "' cannot be written, so runs are not traced" : "' gets a trace");
-  if (fd >= 0) close(fd);
+       << (trace_file_open(file, path, true) ? "' gets a trace"
+                                             : "' cannot be written, so runs are not traced");
+  trace_file_close(file);
   options.log(options.log_user, sentence);
 }
 

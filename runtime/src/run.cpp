@@ -32,6 +32,7 @@ stridec_status check_count(const stridec_context& c, const char* role, int32_t e
 
 // Makes a compact copy of an input that is not compact, or is not on the model's device.
 stridec_status gather_input(stridec_context& c, int32_t i, const stridec_tensor& t, Text& message) {
+  const TracedCopy copy(c, false, i);
   char* to = c.staging.data + c.frame->staging_offset[i];
   c.frame->inputs[i] = to;
   int64_t element = byte_size(input_dtype(c, i));
@@ -233,6 +234,7 @@ stridec_status execute(stridec_context& c, Text& message) {
 
 // Copies an output of a GPU run to host memory or to memory that is not compact.
 stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Text& message) {
+  const TracedCopy copy(c, true, i);
   int64_t element = byte_size(output_dtype(c, i));
   const int64_t* dims = c.frame->dims_of[i];
   int32_t rank = function_of(c).outputs[i].rank;
@@ -279,13 +281,14 @@ stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& messag
       case Place::kUnknown:
         message << "output '" << p.outputs[i].name << "' was never given its size by the generated code";
         return STRIDEC_BAD_ARTIFACT;
-      case Place::kStaged:
+      case Place::kStaged: {
         if (c.cuda) break;  // done by fetch_output
-        if (stridec_status status =
-                scatter(c, c.frame->owned[i].data, t, dims, rank, byte_size(type), message);
-            status != STRIDEC_OK)
-          return status;
+        const TracedCopy copy(c, true, i);
+        const stridec_status status =
+            scatter(c, c.frame->owned[i].data, t, dims, rank, byte_size(type), message);
+        if (status != STRIDEC_OK) return status;
         break;
+      }
       case Place::kFetched:
       case Place::kOwned:
         t.device =

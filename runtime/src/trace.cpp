@@ -1,215 +1,273 @@
 #include "trace.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "context.h"
-#include "step_nodes.h"
-#include "trace_file.h"
+#include "ticks.h"
+#include "trace_text.h"
 
 namespace stridec::runtime {
 
-struct Slice {
+// A thread, and the kernel's number for it, which takes a system call to find out.
+struct Owner {
+  pthread_t self;
+  int32_t number;  // 0: not asked yet
+};
+
+// Of the step in progress. Threads write their own, so each has its cache line.
+struct alignas(64) Part {
   int64_t begin, end;
-  int32_t step, part;  // part -1: a step
-  int64_t thread;
+  Owner thread;
 };
 
 struct Trace {
   stridec_sink sink;
   void* user;
   uint32_t flags;
-  int64_t runs_left;  // -1: no limit
-  int64_t run;
-  const Function* function;  // of the run in progress
-  int64_t run_begin;
-  int64_t thread;  // the caller's, of the run in progress
-  Slice* slices;
+  Ticks ticks;
+  int64_t boundary;  // the end of the last step, where the next one begins; 0: it reads the clock
+  int64_t last;      // the time of the last record
+  TraceRecord* records;
   int32_t count, room;
-  Slice* parts;      // of the step in progress, one per part
-  StepNodes* nodes;  // per function
-  int32_t function_count;
-  int64_t named[64];  // threads that have a name in the file
-  int32_t named_count;
-  TraceFile file;
+  bool to_file;
+  Owner thread;              // the caller's, of the run in progress
+  const Function* function;  // of the run in progress; null: none
+  int64_t run;
+  int64_t runs_left;  // -1: no limit
+  int64_t write_at;   // when records are written, though there is room for more
+  Part* parts;
+  int64_t** sizes;  // per function: those in the file
+  stridec_context* context;
+  Trace *next, *previous;  // of the traces of this artifact
+  TraceText text;
 };
 
 namespace {
 
 constexpr int32_t kEvents = 16384;
 constexpr int32_t kRunsOfEnvironment = 100;
-constexpr size_t kName = 400;  // bytes of a name in the file
-constexpr size_t kHash = 64;   // of a model
+// Records of a process that is killed are lost if they are younger.
+constexpr int64_t kWriteEvery = 20000000;
+// Records that are written after a run: few enough that their memory stays in the processor's cache.
+constexpr int32_t kWritten = 2048;
+constexpr int64_t kAlignEvery = 1000000;
+constexpr uint32_t kFlags = STRIDEC_TRACE_PARTS | STRIDEC_TRACE_WAITS | STRIDEC_TRACE_COPIES;
 
-int64_t this_thread() { return syscall(SYS_gettid); }
+Trace* traces;
+std::atomic<uint32_t> traces_locked;
 
-void free_trace(Trace* t) {
-  trace_file_flush(t->file);
-  trace_file_close(t->file);
-  for (int32_t i = 0; t->nodes && i < t->function_count; ++i) free(t->nodes[i].steps);
-  free(t->nodes);
-  free(t->slices);
+struct TracesLock {
+  TracesLock() {
+    while (traces_locked.exchange(1, std::memory_order_acquire)) syscall(SYS_sched_yield);
+  }
+  ~TracesLock() { traces_locked.store(0, std::memory_order_release); }
+};
+
+void list(Trace& t) {
+  const TracesLock lock;
+  t.next = traces;
+  if (traces) traces->previous = &t;
+  traces = &t;
+}
+
+void unlist(Trace& t) {
+  const TracesLock lock;
+  if (t.next) t.next->previous = t.previous;
+  (t.previous ? t.previous->next : traces) = t.next;
+}
+
+void write_records(Trace& t) {
+  trace_text_write(t.text, t.records, t.count);
+  t.count = 0;
+}
+
+// At the end of the process or when the artifact is unloaded: contexts that were not destroyed have
+// records. One whose context is in use goes without, since its thread may be writing records.
+[[gnu::destructor]] void write_all() {
+  if (traces_locked.exchange(1, std::memory_order_acquire)) return;  // by a thread that is gone after fork
+  for (Trace* t = traces; t; t = t->next) {
+    if (t->context->busy.exchange(1, std::memory_order_acquire)) continue;
+    if (t->to_file) write_records(*t);
+    t->context->busy.store(0, std::memory_order_release);
+  }
+  traces_locked.store(0, std::memory_order_release);
+}
+
+void free_trace(Trace* t, int32_t function_count) {
+  if (t->to_file) write_records(*t);
+  trace_text_stop(t->text);
+  for (int32_t i = 0; t->sizes && i < function_count; ++i) free(t->sizes[i]);
+  free(t->sizes);
+  free(t->records);
   free(t->parts);
   free(t);
 }
 
-void tell(const Trace& t, int32_t kind, bool ends, int64_t time, int32_t step, int32_t part,
-          stridec_status status = STRIDEC_OK) {
-  if (!t.sink) return;
+int32_t number_of(Owner& owner) {
+  const pthread_t self = pthread_self();
+  if (!owner.number || owner.self != self) owner = {self, static_cast<int32_t>(syscall(SYS_gettid))};
+  return owner.number;
+}
+
+int64_t time_of(Trace& t) {
+  const int64_t now = ticks_now(t.ticks);
+  if (now > t.last) t.last = now;
+  return t.last;
+}
+
+void add(Trace& t, const TraceRecord& record) {
+  if (!t.to_file) return;
+  if (t.count == t.room) write_records(t);
+  t.records[t.count++] = record;
+}
+
+struct Told {
+  int32_t kind, step = -1, part = -1;
+  const char* name;
+  stridec_status status = STRIDEC_OK;
+};
+
+void tell(const Trace& t, bool ends, int64_t time, const Told& told) {
   const stridec_event event = {
       .struct_size = sizeof event,
-      .kind = kind,
+      .kind = told.kind,
       .ends = ends,
       .time = time,
       .run = t.run,
       .function = t.function->index,
-      .step = step,
-      .part = part,
-      .status = status,
-      .name = step < 0 ? t.function->abi->name : t.function->step_names[step],
+      .step = told.step,
+      .part = told.part,
+      .status = told.status,
+      .name = told.name,
   };
   t.sink(t.user, &event);
 }
 
-// Microseconds with three decimals, as the format wants them.
-void write_time(Text& line, int64_t nanoseconds) {
-  line << nanoseconds / 1000 << '.';
-  for (int64_t digit = 100; digit; digit /= 10) line << static_cast<char>('0' + nanoseconds / digit % 10);
+void tell_step(const Trace& t, bool ends, int64_t time, int32_t kind, int32_t step, int32_t part) {
+  if (t.sink)
+    tell(t, ends, time, {.kind = kind, .step = step, .part = part, .name = t.function->step_names[step]});
 }
 
-// The beginning of a slice up to its arguments.
-void write_slice(Text& line, const char* category, const char* name, int64_t begin, int64_t end,
-                 int64_t thread) {
-  line << "{\"name\":\"";
-  write_escaped(line, name, kName);
-  line << "\",\"cat\":\"" << category << "\",\"ph\":\"X\",\"ts\":";
-  write_time(line, begin);
-  line << ",\"dur\":";
-  write_time(line, end - begin);
-  line << ",\"pid\":" << static_cast<int64_t>(getpid()) << ",\"tid\":" << thread << ",\"args\":{";
+// Whether no other part that the same thread did ends later.
+bool is_last_of_thread(const Trace& t, int32_t part, int32_t parts) {
+  const Part& p = t.parts[part];
+  for (int32_t i = 0; i < parts; ++i)
+    if (t.parts[i].thread.number == p.thread.number &&
+        (t.parts[i].end > p.end || (t.parts[i].end == p.end && i > part)))
+      return false;
+  return true;
 }
 
-void name_thread(Trace& t, int64_t thread) {
-  for (int32_t i = 0; i < t.named_count; ++i)
-    if (t.named[i] == thread) return;
-  if (thread == t.thread || t.named_count == 64) return;
-  t.named[t.named_count++] = thread;
-  char text[256];
-  Text line(text, sizeof text);
-  line << "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":" << static_cast<int64_t>(getpid())
-       << ",\"tid\":" << thread << ",\"args\":{\"name\":\"stridec worker\"}}";
-  trace_file_add(t.file, text);
-}
-
-void write_slices(Trace& t) {
-  char text[kTracePage - 8];
-  for (int32_t i = 0; i < t.count; ++i) {
-    const Slice& s = t.slices[i];
-    if (s.part >= 0) name_thread(t, s.thread);
-    Text line(text, sizeof text);
-    write_slice(line, s.part < 0 ? "step" : "part", t.function->step_names[s.step], s.begin, s.end, s.thread);
-    line << "\"run\":" << t.run << ",\"step\":" << s.step;
-    if (s.part >= 0) {
-      line << ",\"part\":" << s.part;
-    } else {
-      line << ",\"nodes\":\"";
-      write_nodes(line, t.nodes[t.function->index], s.step);
-      line << '"';
-    }
-    line << "}}";
-    trace_file_add(t.file, text);
+// A thread that has no more parts waits for the others.
+void add_waits(Trace& t, int32_t step, int64_t end, int32_t parts) {
+  for (int32_t i = 0; i < parts; ++i) {
+    const Part& part = t.parts[i];
+    if (part.end >= end || !is_last_of_thread(t, i, parts)) continue;
+    add(t, {part.end, end, STRIDEC_EVENT_WAIT, step, i, part.thread.number});
+    if (part.thread.number != t.thread.number) continue;
+    tell_step(t, false, part.end, STRIDEC_EVENT_WAIT, step, i);
+    tell_step(t, true, end, STRIDEC_EVENT_WAIT, step, i);
   }
-  t.count = 0;
 }
 
-void add(Trace& t, const Slice& slice) {
-  if (t.file.fd < 0) return;
-  if (t.count == t.room) write_slices(t);
-  t.slices[t.count++] = slice;
+// Counters of two processors may differ by some nanoseconds, but parts lie in their step.
+void add_parts(Trace& t, int32_t step, int64_t begin, int64_t end, int32_t parts) {
+  for (int32_t i = 0; i < parts; ++i) {
+    Part& part = t.parts[i];
+    if (part.begin < begin) part.begin = begin;
+    if (part.end > end) part.end = end;
+    if (part.end < part.begin) part.end = part.begin;
+    if (!(t.flags & STRIDEC_TRACE_PARTS)) continue;
+    add(t, {part.begin, part.end, STRIDEC_EVENT_PART, step, i, part.thread.number});
+  }
+  if (t.flags & STRIDEC_TRACE_WAITS) add_waits(t, step, end, parts);
 }
 
-void write_run(Trace& t, const stridec_context& c, int64_t end, stridec_status status) {
-  char text[kTracePage - 8];
-  Text line(text, sizeof text);
+// Adds the sizes of the run if they are not those of the function's last run in the file.
+void add_sizes(Trace& t, const Frame& frame) {
   const stridec_abi_function& f = *t.function->abi;
-  write_slice(line, "run", f.name, t.run_begin, end, t.thread);
-  line << "\"run\":" << t.run << ",\"threads\":" << c.threads
-       << ",\"status\":" << static_cast<int32_t>(status);
-  if (const JsonString model = t.nodes[t.function->index].model; model.size) {
-    line << ",\"model\":\"";
-    write_escaped(line, model, kHash);
-    line << '"';
+  int64_t* const before = t.sizes[t.function->index];
+  bool same = true;
+  for (int32_t i = 0; i < f.symbol_count; ++i) {
+    same = same && before[i] == frame.symbols[i];
+    before[i] = frame.symbols[i];
   }
-  line << ",\"sizes\":{";
-  size_t used = 0;
-  bool first = true;
-  for (int32_t i = 0; i < f.symbol_count && used < 2000; ++i) {
-    if (!f.symbols[i].shown || c.frame->symbols[i] < 0) continue;
-    line << (first ? "\"" : ",\"");
-    write_escaped(line, f.symbols[i].name, 100);
-    line << "\":" << c.frame->symbols[i];
-    used += strlen(f.symbols[i].name) + 24;
-    first = false;
-  }
-  line << "}}}";
-  trace_file_add(t.file, text);
+  if (same) return;
+  for (int32_t i = 0; i < f.symbol_count; ++i)
+    if (f.symbols[i].shown && frame.symbols[i] >= 0)
+      add(t, {frame.symbols[i], 0, kSize, i, 0, t.thread.number});
 }
 
-void name_process(Trace& t, const char* name) {
-  char text[1024];
-  Text line(text, sizeof text);
-  line << "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":" << static_cast<int64_t>(getpid())
-       << ",\"args\":{\"name\":\"";
-  write_escaped(line, name, kName);
-  line << "\"}}";
-  trace_file_add(t.file, text);
-  trace_file_flush(t.file);
+// Makes what a trace needs besides its file.
+bool make_tables(Trace& t, const stridec_context& c, const stridec_trace_options& options) {
+  const int32_t functions = c.model->module->function_count;
+  t.room = options.events ? options.events : kEvents;
+  t.records = options.path ? make_array<TraceRecord>(t.room) : nullptr;
+  const auto begin = reinterpret_cast<const char*>(t.records);
+  if (t.records) populate(begin, t.room * static_cast<int64_t>(sizeof(TraceRecord)), Access::kWrite);
+  t.sizes = make_array<int64_t*>(functions);
+  void* parts = nullptr;
+  const size_t bytes = sizeof(Part) * static_cast<size_t>(c.threads);
+  if (posix_memalign(&parts, alignof(Part), bytes) != 0) return false;
+  memset(parts, 0, bytes);
+  t.parts = static_cast<Part*>(parts);
+  for (int32_t i = 0; t.sizes && i < functions; ++i) {
+    const auto count = static_cast<size_t>(c.frames[i].function->abi->symbol_count);
+    t.sizes[i] = make_array<int64_t>(static_cast<int64_t>(count));
+    if (!t.sizes[i]) return false;
+    memset(t.sizes[i], 0x80, count * sizeof(int64_t));  // no size has this value
+  }
+  return t.sizes && (t.records || !options.path);
 }
 
 }  // namespace
 
 stridec_status trace_start(stridec_context& c, const stridec_trace_options& options, bool shared,
                            Text& message) {
-  if (options.runs < 0 || options.events < 0 || (options.flags & ~uint32_t{STRIDEC_TRACE_PARTS})) {
+  if (options.runs < 0 || options.events < 0 || (options.flags & ~kFlags)) {
     message << "the trace options have a negative number or an unknown flag";
     return STRIDEC_INVALID_ARGUMENT;
   }
   auto* t = static_cast<Trace*>(calloc(1, sizeof(Trace)));
   if (!t) return out_of_memory(message, "the trace", sizeof(Trace));
-  t->file.fd = -1;
+  const int32_t functions = c.model->module->function_count;
+  t->text.file.fd = -1;
   t->sink = options.sink;
   t->user = options.user;
   t->flags = options.flags;
   t->runs_left = options.runs ? options.runs : -1;
-  t->room = options.events ? options.events : kEvents;
-  t->slices = options.path ? make_array<Slice>(t->room) : nullptr;
-  t->parts = make_array<Slice>(c.threads);
-  t->function_count = c.model->module->function_count;
-  t->nodes = make_array<StepNodes>(t->function_count);
-  bool made = t->parts && t->nodes && (t->slices || !options.path);
-  for (int32_t i = 0; made && options.path && i < t->function_count; ++i)
-    made = find_nodes(*c.model, i, t->nodes[i]);
-  if (!made) {
-    free_trace(t);
+  t->context = &c;
+  if (!make_tables(*t, c, options)) {
+    free_trace(t, functions);
     return out_of_memory(message, "the trace", 0);
   }
-  if (options.path && !trace_file_open(t->file, options.path, shared)) {
+  if (options.path && !trace_file_open(t->text.file, options.path, shared)) {
     message << "the trace file '" << options.path << "' cannot be written: error " << errno;
-    free_trace(t);
+    free_trace(t, functions);
     return STRIDEC_INVALID_ARGUMENT;
   }
-  if (options.path) name_process(*t, c.model->module->name);
+  if (options.path && !trace_text_start(t->text, c)) {
+    free_trace(t, functions);
+    return out_of_memory(message, "the trace", 0);
+  }
+  t->to_file = options.path;
+  ticks_start(t->ticks);
   trace_stop(c);
+  list(*t);
   c.trace = t;
   c.watched = true;
   return STRIDEC_OK;
 }
 
 void trace_stop(stridec_context& c) {
-  if (c.trace) free_trace(c.trace);
+  if (c.trace) {
+    unlist(*c.trace);
+    free_trace(c.trace, c.model->module->function_count);
+  }
   c.trace = nullptr;
   c.watched = c.profiling;
 }
@@ -220,7 +278,7 @@ void trace_from_environment(stridec_context& c) {
   if (!trace_path(c.model->module->name, text)) return;
   const char* const runs = secure_getenv("STRIDEC_PROFILE_RUNS");
   stridec_trace_options options = {
-      .struct_size = sizeof options, .flags = STRIDEC_TRACE_PARTS, .runs = kRunsOfEnvironment, .path = path};
+      .struct_size = sizeof options, .flags = kFlags, .runs = kRunsOfEnvironment, .path = path};
   if (runs) {
     options.runs = 0;
     for (const char* c = runs; *c >= '0' && *c <= '9' && options.runs < 100000000; ++c)
@@ -232,45 +290,94 @@ void trace_from_environment(stridec_context& c) {
 void trace_run_begins(stridec_context& c) {
   Trace& t = *c.trace;
   t.function = c.frame->function;
-  t.thread = this_thread();
-  t.count = 0;
-  t.run_begin = now_ns();
-  tell(t, STRIDEC_EVENT_RUN, false, t.run_begin, -1, -1);
+  number_of(t.thread);
+  t.boundary = 0;
+  int64_t begin = time_of(t);
+  if (begin - t.ticks.time > kAlignEvery) {
+    ticks_align(t.ticks);
+    begin = time_of(t);
+  }
+  add(t, {begin, 0, kRunBegins, t.function->index, 0, t.thread.number});
+  if (t.sink) tell(t, false, begin, {.kind = STRIDEC_EVENT_RUN, .name = t.function->abi->name});
 }
 
 void trace_run_ends(stridec_context& c, stridec_status status) {
   Trace& t = *c.trace;
-  const int64_t end = now_ns();
-  tell(t, STRIDEC_EVENT_RUN, true, end, -1, -1, status);
-  if (t.file.fd >= 0) {
-    write_run(t, c, end, status);
-    write_slices(t);
-    trace_file_flush(t.file);
+  const int64_t end = time_of(t);
+  if (t.sink)
+    tell(t, true, end, {.kind = STRIDEC_EVENT_RUN, .name = t.function->abi->name, .status = status});
+  if (t.to_file) {
+    add_sizes(t, *c.frame);
+    add(t, {0, end, STRIDEC_EVENT_RUN, status, 0, t.thread.number});
+    if (t.count > kWritten || t.count > t.room / 2 || end >= t.write_at || status != STRIDEC_OK) {
+      write_records(t);
+      t.write_at = end + kWriteEvery;
+    }
   }
+  t.function = nullptr;
   ++t.run;
   if (t.runs_left > 0 && --t.runs_left == 0) trace_stop(c);
 }
 
-void trace_step_begins(Trace& t, int32_t step, int64_t time) {
-  tell(t, STRIDEC_EVENT_STEP, false, time, step, -1);
+int64_t trace_step_begins(Trace& t, int32_t step, int32_t parts) {
+  if (!t.boundary) t.boundary = time_of(t);
+  tell_step(t, false, t.boundary, STRIDEC_EVENT_STEP, step, -1);
+  if (parts == 1 && (t.flags & STRIDEC_TRACE_PARTS))
+    tell_step(t, false, t.boundary, STRIDEC_EVENT_PART, step, 0);
+  return t.boundary;
 }
 
-void trace_step_ends(Trace& t, int32_t step, int64_t begin, int64_t end, int32_t parts) {
-  tell(t, STRIDEC_EVENT_STEP, true, end, step, -1);
-  add(t, {begin, end, step, -1, t.thread});
-  for (int32_t part = 0; (t.flags & STRIDEC_TRACE_PARTS) && part < parts; ++part) add(t, t.parts[part]);
+int64_t trace_step_ends(Trace& t, int32_t step, int32_t parts) {
+  const int64_t begin = t.boundary, end = time_of(t);
+  t.boundary = end;
+  add(t, {begin, end, STRIDEC_EVENT_STEP, step, -1, t.thread.number});
+  if (parts == 1 && (t.flags & STRIDEC_TRACE_PARTS)) {
+    add(t, {begin, end, STRIDEC_EVENT_PART, step, 0, t.thread.number});
+    tell_step(t, true, end, STRIDEC_EVENT_PART, step, 0);
+  } else if (parts > 1 && trace_has_parts(t)) {
+    add_parts(t, step, begin, end, parts);
+  }
+  tell_step(t, true, end, STRIDEC_EVENT_STEP, step, -1);
+  return end;
 }
 
-bool trace_has_parts(const Trace& t) { return t.flags & STRIDEC_TRACE_PARTS; }
+void trace_pause(Trace& t) { t.boundary = 0; }
+
+bool trace_has_parts(const Trace& t) { return t.flags & (STRIDEC_TRACE_PARTS | STRIDEC_TRACE_WAITS); }
 
 void trace_part_begins(Trace& t, int32_t step, int32_t part) {
-  t.parts[part] = {now_ns(), 0, step, part, this_thread()};
-  tell(t, STRIDEC_EVENT_PART, false, t.parts[part].begin, step, part);
+  Part& p = t.parts[part];
+  number_of(p.thread);
+  p.begin = ticks_now(t.ticks);
+  if (t.flags & STRIDEC_TRACE_PARTS) tell_step(t, false, p.begin, STRIDEC_EVENT_PART, step, part);
 }
 
 void trace_part_ends(Trace& t, int32_t step, int32_t part) {
-  t.parts[part].end = now_ns();
-  tell(t, STRIDEC_EVENT_PART, true, t.parts[part].end, step, part);
+  Part& p = t.parts[part];
+  p.end = ticks_now(t.ticks);
+  if (t.flags & STRIDEC_TRACE_PARTS) tell_step(t, true, p.end, STRIDEC_EVENT_PART, step, part);
+}
+
+TracedCopy::TracedCopy(stridec_context& c, bool output, int32_t index)
+    : trace_(c.trace && c.trace->function && (c.trace->flags & STRIDEC_TRACE_COPIES) ? c.trace : nullptr),
+      output_(output),
+      index_(index) {
+  if (!trace_) return;
+  begin_ = time_of(*trace_);
+  const stridec_abi_function& f = *trace_->function->abi;
+  if (trace_->sink)
+    tell(*trace_, false, begin_,
+         {.kind = STRIDEC_EVENT_COPY, .name = (output ? f.outputs : f.inputs)[index].name});
+}
+
+TracedCopy::~TracedCopy() {
+  if (!trace_) return;
+  const int64_t end = time_of(*trace_);
+  add(*trace_, {begin_, end, STRIDEC_EVENT_COPY, index_, output_, trace_->thread.number});
+  const stridec_abi_function& f = *trace_->function->abi;
+  if (trace_->sink)
+    tell(*trace_, true, end,
+         {.kind = STRIDEC_EVENT_COPY, .name = (output_ ? f.outputs : f.inputs)[index_].name});
 }
 
 }  // namespace stridec::runtime

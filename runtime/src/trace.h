@@ -1,5 +1,6 @@
-// A trace of the runs of one context: a slice for each run, step and part, to the caller's sink when it
-// begins and ends, and to a file after the run.
+// A trace of the runs of one context: a slice for each run, step, part, wait and copy, to the caller's sink
+// when it begins and ends, and to a file. Records go to memory that trace_start allocates; their text is
+// made between runs (trace_text.h).
 #pragma once
 
 #include "stridec/abi.h"
@@ -10,22 +11,43 @@ namespace stridec::runtime {
 
 struct Trace;
 
-// Replaces an existing trace. `shared`: other contexts of the process append to the file.
+// Replaces an existing trace. `shared`: other contexts of the process write to the file.
 stridec_status trace_start(stridec_context& context, const stridec_trace_options& options, bool shared,
                            Text& message);
 void trace_stop(stridec_context& context);
-// Starts the trace that STRIDEC_PROFILE asks for. A file that cannot be written is ignored, since model_open
-// has logged it.
+// Starts the trace that STRIDEC_PROFILE asks for. A file that cannot be written is ignored, since
+// model_open has logged it.
 void trace_from_environment(stridec_context& context);
 
 // To be called before and after each run of a traced context.
 void trace_run_begins(stridec_context& context);
 void trace_run_ends(stridec_context& context, stridec_status status);
-void trace_step_begins(Trace& trace, int32_t step, int64_t time);
-void trace_step_ends(Trace& trace, int32_t step, int64_t begin, int64_t end, int32_t parts);
+// Returns when the step begins: at the end of the one before, unless trace_pause was called in between. One
+// reading of the clock serves both. A step of one part is that part; of others trace_part_begins and
+// trace_part_ends tell. `parts` 0: it is not done in parts.
+int64_t trace_step_begins(Trace& trace, int32_t step, int32_t parts);
+// Returns the step's end.
+int64_t trace_step_ends(Trace& trace, int32_t step, int32_t parts);
+// The time until the next step belongs to no step.
+void trace_pause(Trace& trace);
 bool trace_has_parts(const Trace& trace);
 // Any thread may call these, several at once for different parts.
 void trace_part_begins(Trace& trace, int32_t step, int32_t part);
 void trace_part_ends(Trace& trace, int32_t step, int32_t part);
+
+// A copy of an input or output for a run; nothing where the context is not traced.
+class TracedCopy {
+ public:
+  TracedCopy(stridec_context& context, bool output, int32_t index);
+  ~TracedCopy();
+  TracedCopy(const TracedCopy&) = delete;
+  TracedCopy& operator=(const TracedCopy&) = delete;
+
+ private:
+  Trace* trace_;  // null: none
+  bool output_;
+  int32_t index_;
+  int64_t begin_;
+};
 
 }  // namespace stridec::runtime

@@ -1,14 +1,18 @@
 #include "trace_file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 namespace stridec::runtime {
 namespace {
+
+constexpr auto kFilePage = static_cast<int64_t>(kTracePage);
 
 // The time at which this process started, in clock ticks since boot; 0: unknown. With the number of the
 // process it tells processes apart.
@@ -30,16 +34,15 @@ uint64_t process_start() {
   return ticks;
 }
 
-// The first line, by which contexts of one process know that they share the file.
-void write_first_line(Text& line) {
-  line << "[{\"name\":\"process_labels\",\"ph\":\"M\",\"pid\":" << static_cast<int64_t>(getpid())
+// The beginning of the file, by which contexts of one process know that they share it.
+void write_beginning(Text& text) {
+  text << "[{\"name\":\"process_labels\",\"ph\":\"M\",\"pid\":" << static_cast<int64_t>(getpid())
        << ",\"args\":{\"labels\":\"started at tick " << process_start() << " after boot\"}}";
 }
 
-bool begins_with(int fd, const char* line) {
+bool begins_with(int fd, const char* line, size_t size) {
   char text[256] = {};
-  const size_t size = strlen(line);
-  return size < sizeof text && read(fd, text, size) == static_cast<ssize_t>(size) &&
+  return size < sizeof text && pread(fd, text, size, 0) == static_cast<ssize_t>(size) &&
          strncmp(text, line, size) == 0;
 }
 
@@ -59,70 +62,198 @@ int sequence(const char* text) {
   return size;
 }
 
-void write_page(TraceFile& file) {
-  const ssize_t done = write(file.fd, file.page, file.used);
-  if (done != static_cast<ssize_t>(file.used)) trace_file_close(file);
-  file.used = 0;
-  file.room = kTracePage;
+bool write_at(int fd, const char* text, size_t bytes, int64_t offset) {
+  return syscall(SYS_pwrite64, fd, text, bytes, offset) == static_cast<long>(bytes);
+}
+
+bool write_in_order(int fd, const char* text, size_t bytes) {
+  while (bytes) {
+    const ssize_t done = write(fd, text, bytes);
+    if (done <= 0) return false;
+    text += done;
+    bytes -= static_cast<size_t>(done);
+  }
+  return true;
+}
+
+// The bracket and the space after it, which lie in two pages of the file.
+struct [[gnu::packed]] Ends {
+  volatile uint16_t both;
+};
+
+// Moves the bracket from the last byte of a page to the first byte of the next, where a space is. A store
+// of two bytes is done wholly or not at all, which a write over two pages is not.
+bool move_bracket(int fd, int64_t from) {
+  constexpr int64_t kLargestPage = 65536;  // of the machine's memory
+  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+  constexpr uint16_t kMoved = ' ' | ']' << 8;
+  const int64_t start = from / kLargestPage * kLargestPage;
+  const auto bytes = static_cast<size_t>(from + 2 - start);
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, start);
+  if (memory == MAP_FAILED) return write_at(fd, " ]", 2, from);  // a file system without shared mappings
+  reinterpret_cast<Ends*>(static_cast<char*>(memory) + (from - start))->both = kMoved;
+  munmap(memory, bytes);
+  return true;
+}
+
+// Moves the bracket, which is at `end`, to the next page of the file.
+bool begin_page(int fd, int64_t& end) {
+  const int64_t last = end / kFilePage * kFilePage + kFilePage - 1;
+  char spaces[kTracePage];
+  memset(spaces, ' ', sizeof spaces);
+  const auto bytes = static_cast<size_t>(last - end + 1);
+  spaces[bytes - 1] = ']';
+  if (!write_at(fd, spaces, bytes, end)) return false;
+  if (!write_at(fd, " ", 1, last + 1) || !move_bracket(fd, last)) {
+    syscall(SYS_ftruncate, fd, last + 1);  // other contexts expect the bracket to be the last byte
+    return false;
+  }
+  end = last + 1;
+  return true;
+}
+
+// Writes those of the events that fit into the page of the bracket.
+bool append_to_page(int fd, int64_t& end, const char*& at, const char* stop) {
+  char page[kTracePage];
+  const auto room = kTracePage - static_cast<size_t>(end) % kTracePage;
+  size_t used = 0;
+  while (at < stop) {
+    const auto bytes =
+        static_cast<size_t>(static_cast<const char*>(memchr(at, '\n', static_cast<size_t>(stop - at))) - at);
+    if (used + bytes + 3 > room) break;  // ",\n", the event, "]"
+    page[used] = ',';
+    page[used + 1] = '\n';
+    memcpy(page + used + 2, at, bytes);
+    used += bytes + 2;
+    at += bytes + 1;
+  }
+  if (!used) return begin_page(fd, end);
+  page[used] = ']';
+  if (!write_at(fd, page, used + 1, end)) return false;
+  end += static_cast<int64_t>(used);
+  return true;
+}
+
+bool append_in_order(int fd, const char* at, const char* stop) {
+  while (at < stop) {
+    const auto bytes =
+        static_cast<size_t>(static_cast<const char*>(memchr(at, '\n', static_cast<size_t>(stop - at))) - at);
+    if (!write_in_order(fd, ",\n", 2) || !write_in_order(fd, at, bytes)) return false;
+    at += bytes + 1;
+  }
+  return true;
+}
+
+// Makes a file that holds the array's beginning, under another name beside `path`: a reader of `path` never
+// sees a file without its bracket. `path` may be missing (`replace` false) or is replaced. -1: not made.
+int make_beside(const char* path, const char* beginning, bool replace) {
+  char other[4096 + 64];
+  Text name(other, sizeof other);
+  name << path << ".new-" << static_cast<int64_t>(syscall(SYS_gettid));
+  const int fd = open(other, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return -1;
+  bool made = write_at(fd, beginning, strlen(beginning), 0);
+  if (made && replace) made = syscall(SYS_renameat, AT_FDCWD, other, AT_FDCWD, path) == 0;
+  if (made && !replace) made = syscall(SYS_linkat, AT_FDCWD, other, AT_FDCWD, path, 0) == 0;
+  const int error = errno;
+  if (!made || !replace) syscall(SYS_unlinkat, AT_FDCWD, other, 0);
+  if (!made) close(fd);
+  errno = error;
+  return made ? fd : -1;
+}
+
+// The name of an open file, without symbolic links.
+bool name_of(int fd, char* name, size_t room) {
+  char link[64];
+  Text text(link, sizeof link);
+  text << "/proc/self/fd/" << fd;
+  const ssize_t size = readlink(link, name, room - 1);
+  if (size <= 0) return false;
+  name[size] = 0;
+  return true;
+}
+
+// Gives an existing file, which is locked, the array's beginning as its only contents. Returns the
+// descriptor to go on with.
+int begin_again(int fd, const char* beginning) {
+  char name[4096];
+  if (lseek(fd, 0, SEEK_END) > 0 && name_of(fd, name, sizeof name)) {
+    const int made = make_beside(name, beginning, true);
+    if (made >= 0) {
+      close(fd);
+      return made;
+    }
+  }
+  // It is empty, or its folder takes no other file.
+  if (syscall(SYS_ftruncate, fd, 0) == 0 && write_at(fd, beginning, strlen(beginning), 0)) return fd;
+  close(fd);
+  return -1;
+}
+
+// Opens a file that exists.
+bool open_existing(TraceFile& file, const char* path, const char* beginning, bool shared) {
+  file.in_order = syscall(SYS_ftruncate, file.fd, lseek(file.fd, 0, SEEK_END)) != 0;
+  const size_t text = strlen(beginning) - 1;  // the bracket is written at the end
+  if (file.in_order) {
+    if (write_in_order(file.fd, beginning, text)) return true;
+    close(file.fd);
+    file.fd = -1;
+    return false;
+  }
+  // Contexts of one process, also of other artifacts, may come at the same time.
+  syscall(SYS_flock, file.fd, LOCK_EX);
+  const int again = shared ? open(path, O_RDWR | O_CLOEXEC) : -1;
+  if (again >= 0 && begins_with(again, beginning, text)) {  // one that came earlier has begun the file
+    close(file.fd);
+    file.fd = again;
+    return true;
+  }
+  if (again >= 0) close(again);
+  file.fd = begin_again(file.fd, beginning);
+  if (file.fd >= 0) syscall(SYS_flock, file.fd, LOCK_UN);
+  return file.fd >= 0;
 }
 
 }  // namespace
 
 bool trace_file_open(TraceFile& file, const char* path, bool shared) {
-  char line[256];
-  Text text(line, sizeof line);
-  write_first_line(text);
-  file = {};
-  file.mine = !shared;
-  file.fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file.fd < 0) return false;
-  // Contexts of one process, also of other artifacts, may come at the same time.
-  if (shared) syscall(SYS_flock, file.fd, LOCK_EX);
-  if (shared && begins_with(file.fd, line)) {
-    file.first = false;
-  } else {
-    syscall(SYS_ftruncate, file.fd, 0);  // fails for what is not a regular file
-    trace_file_add(file, line);
-    file.first = false;
-    trace_file_flush(file);
+  char beginning[256];
+  Text text(beginning, sizeof beginning);
+  write_beginning(text);
+  text << ']';
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    file = {.process = getpid()};
+    file.fd = open(path, O_RDWR | O_CLOEXEC);
+    if (file.fd >= 0) return open_existing(file, path, beginning, shared);
+    if (errno != ENOENT) break;
+    file.fd = make_beside(path, beginning, false);
+    if (file.fd < 0 && errno == EPERM) file.fd = make_beside(path, beginning, true);  // it has no hard links
+    if (file.fd >= 0 || errno != EEXIST) break;  // EEXIST: another context was faster
   }
-  if (shared && file.fd >= 0) syscall(SYS_flock, file.fd, LOCK_UN);
   return file.fd >= 0;
 }
 
-void trace_file_add(TraceFile& file, const char* line) {
-  if (file.fd < 0) return;
-  const size_t size = strlen(line) + 2;  // ",\n" before the line
-  if (!file.used) {
-    const off_t end = lseek(file.fd, 0, SEEK_END);
-    file.room = kTracePage - static_cast<size_t>(end > 0 ? end : 0) % kTracePage;
+void trace_file_append(TraceFile& file, const char* events, size_t bytes) {
+  if (file.fd < 0 || file.process != getpid()) return;
+  const char* const stop = events + bytes;
+  bool written = true;
+  if (file.in_order) {
+    written = append_in_order(file.fd, events, stop);
+  } else {
+    syscall(SYS_flock, file.fd, LOCK_EX);
+    int64_t end = lseek(file.fd, 0, SEEK_END) - 1;
+    written = end >= 0;
+    while (written && events < stop) written = append_to_page(file.fd, end, events, stop);
+    syscall(SYS_flock, file.fd, LOCK_UN);
   }
-  if (file.used + size > file.room) {
-    memset(file.page + file.used, ' ', file.room - file.used);
-    file.used = file.room;
-    write_page(file);
-    if (file.fd < 0) return;
-  }
-  if (!file.first) {
-    file.page[file.used++] = ',';
-    file.page[file.used++] = '\n';
-  }
-  memcpy(file.page + file.used, line, size - 2);
-  file.used += size - 2;
-}
-
-void trace_file_flush(TraceFile& file) {
-  if (file.fd >= 0 && file.used) write_page(file);
+  if (!written) trace_file_close(file);
 }
 
 void trace_file_close(TraceFile& file) {
   if (file.fd < 0) return;
   const int fd = file.fd;
-  if (file.mine && file.used == 0) {
-    // Ends the array. A failure leaves the file without it, as a killed process would.
-    if (write(fd, "\n]\n", 3) < 0) file.used = 0;
-  }
   file.fd = -1;
+  if (file.in_order && file.process == getpid()) write_in_order(fd, "\n]\n", 3);
   close(fd);
 }
 

@@ -1,7 +1,9 @@
-// The file of a trace: an array of Chrome trace events, one a line.
+// The file of a trace: an array of Chrome trace events that is whole JSON at any moment, also when the
+// process is killed.
 //
-// A line never crosses a page of the file, and what one write() adds to a page is there wholly or not at all,
-// also when the process is killed: the kernel looks for signals between pages. Spaces fill the end of a page.
+// The last byte of the file is the array's closing bracket. A write replaces it with events and a new
+// bracket, and lies in one page of the file: the kernel looks for signals between pages, so such a write is
+// done wholly or not at all. Spaces fill the end of a page in which the next event has no room.
 #pragma once
 
 #include <stddef.h>
@@ -13,28 +15,28 @@
 namespace stridec::runtime {
 
 constexpr size_t kTracePage = 4096;
+constexpr size_t kTraceEvent = kTracePage - 8;  // most bytes of an event
 
 struct TraceFile {
-  int fd = -1;        // -1: none
-  bool mine = false;  // no other process appends: the file gets its closing bracket
-  bool first = true;  // no event was written yet
-  size_t used = 0;    // bytes in `page`
-  size_t room = 0;    // left in the page of the file
-  char page[kTracePage];
+  int fd = -1;            // -1: none
+  bool in_order = false;  // a pipe or a device: its closing bracket is written when it is closed
+  int32_t process = 0;    // that opened it; its children leave the file alone
 };
 
 // The file that STRIDEC_PROFILE names for this process and model; false: none. %p becomes the number of the
 // process, %m the model's name.
 bool trace_path(const char* model, Text& path);
 
-// Opens the file. `shared`: keeps what another context of this process wrote, and appends. False: it cannot
-// be written; errno says why.
+// Opens the file. `shared`: keeps what another context of this process wrote. False: it cannot be written;
+// errno says why.
 bool trace_file_open(TraceFile& file, const char* path, bool shared);
-void trace_file_add(TraceFile& file, const char* line);  // an object, less than kTracePage - 8 bytes
-void trace_file_flush(TraceFile& file);
+// Appends events: objects of at most kTraceEvent bytes, each with a newline after it. Closes the file if it
+// cannot be written.
+void trace_file_append(TraceFile& file, const char* events, size_t bytes);
 void trace_file_close(TraceFile& file);
 
-// Appends the text as part of a JSON string, cut to about `limit` bytes. Bytes that are not UTF-8 become '?'.
+// Appends the text as part of a JSON string, cut to about `limit` bytes. Bytes that are not UTF-8 become
+// '?'.
 void write_escaped(Text& line, const char* text, size_t limit);
 // Nodes of a kernel: "node 3 'a', 7 more, node 12 'b'", escaped.
 void write_escaped(Text& line, JsonString text, size_t limit);

@@ -261,10 +261,13 @@ typedef struct stridec_memory_info {
 typedef enum stridec_event_kind {
   STRIDEC_EVENT_RUN = 0,  /* a call of context_run or context_run_function, with its checks and copies */
   STRIDEC_EVENT_STEP = 1, /* a kernel, or a routine of the library */
-  STRIDEC_EVENT_PART = 2  /* the share of a step that one call of a kernel does on one thread */
+  STRIDEC_EVENT_PART = 2, /* the share of a step that one call of a kernel does on one thread */
+  STRIDEC_EVENT_WAIT = 3, /* in a step: a thread has done its parts and others have not */
+  STRIDEC_EVENT_COPY = 4  /* of an input or output that is strided or on another device, in the run */
 } stridec_event_kind;
 
-/* The begin or the end of an event. Events of one thread nest: parts lie in the step, steps in the run. */
+/* The begin or the end of an event. Events of one thread nest: parts and waits lie in the step, steps and
+ * copies in the run. A step begins when the step before it ends, unless the run did something in between. */
 typedef struct stridec_event {
   size_t struct_size;
   int32_t kind; /* stridec_event_kind */
@@ -272,15 +275,16 @@ typedef struct stridec_event {
   int64_t time; /* nanoseconds of CLOCK_MONOTONIC */
   int64_t run;  /* number of the run since the trace began */
   int32_t function;
-  int32_t step;     /* as in the manifest; -1: the run */
-  int32_t part;     /* -1: not a part */
+  int32_t step;     /* as in the manifest; -1: the run or a copy */
+  int32_t part;     /* of a part, or the last part before a wait; otherwise -1 */
   int32_t status;   /* of a run that ends: stridec_status */
-  const char* name; /* of the function or the step */
+  const char* name; /* of the function, the step, or the input or output that is copied */
 } stridec_event;
 
 /* Called when an event begins and when it ends, on the thread that does the work: the caller's for runs and
- * steps, any thread of the context for parts. Calls for parts may run at the same time. The event is valid
- * until the function returns. It must not call the API with the same context. */
+ * steps, any thread of the context for parts. Calls for parts may run at the same time. Of waits it sees
+ * those of the caller's thread, both ends when the step ends. The event is valid until the function returns.
+ * It must not call the API with the same context. */
 typedef void (*stridec_sink)(void* user, const stridec_event* event);
 
 typedef struct stridec_trace_options {
@@ -288,18 +292,23 @@ typedef struct stridec_trace_options {
   uint32_t flags; /* STRIDEC_TRACE_* */
   int32_t runs;   /* end the trace after this number of runs; 0: no limit */
   /* A file to write, which is replaced: an array of trace events in JSON that Perfetto and chrome://tracing
-   * read. It is written after each run, in lines that are whole whenever the process dies; only the closing
-   * bracket is then missing. Null: no file. */
+   * read. It is whole whenever the process dies. Runs are written when they end, but not more often than
+   * every 20 ms: a process that is killed loses the events since then. Null: no file. */
   const char* path;
   stridec_sink sink; /* may be null */
   void* user;
-  /* Room for events that were not written yet, allocated by context_trace. If a run has more, the file is
-   * also written during the run. 0: 16384. */
+  /* Room for events that were not written yet, allocated by context_trace. When half of it or 2048 are used,
+   * they are written at the end of the run; if a run has more, also during the run. 0: 16384. */
   int32_t events;
   int32_t reserved;
 } stridec_trace_options;
 
-enum { STRIDEC_TRACE_PARTS = 1 /* parts as well as steps */ };
+/* What is traced besides runs and steps. */
+enum {
+  STRIDEC_TRACE_PARTS = 1,
+  STRIDEC_TRACE_WAITS = 2, /* takes the time of parts, as PARTS does */
+  STRIDEC_TRACE_COPIES = 4
+};
 
 /* ---- Operators that the application computes ---- */
 
