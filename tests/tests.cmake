@@ -28,6 +28,9 @@ add_library(fake_cuda SHARED tests/support/fake_cuda.cpp)
 set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 target_include_directories(fake_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+# A tool that takes NVTX ranges.
+add_library(fake_nvtx SHARED tests/support/fake_nvtx.cpp)
+set_target_properties(fake_nvtx PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 
 # Programs on the GPU of this machine, for tests that can use one.
 add_library(device_program STATIC EXCLUDE_FROM_ALL tests/support/device_program.cpp)
@@ -85,6 +88,10 @@ foreach(path ${test_folders})
   endif()
   if(folder MATCHES "^(compiled_gpu|tune_gpu)$")  # dlopen finds the driver in the process, by this name
     target_link_libraries(test_${folder} PRIVATE fake_cuda)
+  endif()
+  if(folder STREQUAL runtime)
+    add_dependencies(test_${folder} fake_nvtx)
+    target_compile_definitions(test_${folder} PRIVATE STRIDEC_FAKE_NVTX="$<TARGET_FILE:fake_nvtx>")
   endif()
   list(APPEND test_targets test_${folder})
 endforeach()

@@ -401,6 +401,7 @@ stridec_status context_trace(stridec_context* c, const stridec_trace_options* gi
   if (!use) return STRIDEC_BUSY;
   if (!given) {
     trace_stop(*c);
+    trace_for_ranges(*c);
     return STRIDEC_OK;
   }
   stridec_trace_options options;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "context.h"
+#include "nvtx.h"
 #include "ticks.h"
 #include "trace_text.h"
 
@@ -41,6 +42,7 @@ struct Trace {
   int64_t write_at;   // when records are written, though there is room for more
   Part* parts;
   int64_t** sizes;  // per function: those in the file
+  void*** ranges;   // per function and step: handles of names; null: no tool takes NVTX ranges
   stridec_context* context;
   Trace *next, *previous;  // of the traces of this artifact
   TraceText text;
@@ -97,10 +99,25 @@ void write_records(Trace& t) {
   traces_locked.store(0, std::memory_order_release);
 }
 
+// Registers the names of all steps with the tool that takes ranges.
+bool make_ranges(Trace& t, const stridec_context& c) {
+  const int32_t functions = c.model->module->function_count;
+  t.ranges = make_array<void**>(functions);
+  for (int32_t i = 0; t.ranges && i < functions; ++i) {
+    const Function& f = *c.frames[i].function;
+    t.ranges[i] = make_array<void*>(f.variant->step_count);
+    if (!t.ranges[i]) return false;
+    for (int32_t s = 0; s < f.variant->step_count; ++s) t.ranges[i][s] = nvtx_register(f.step_names[s]);
+  }
+  return t.ranges;
+}
+
 void free_trace(Trace* t, int32_t function_count) {
   if (t->to_file) write_records(*t);
   trace_text_stop(t->text);
   for (int32_t i = 0; t->sizes && i < function_count; ++i) free(t->sizes[i]);
+  for (int32_t i = 0; t->ranges && i < function_count; ++i) free(t->ranges[i]);
+  free(t->ranges);
   free(t->sizes);
   free(t->records);
   free(t->parts);
@@ -221,7 +238,7 @@ bool make_tables(Trace& t, const stridec_context& c, const stridec_trace_options
     if (!t.sizes[i]) return false;
     memset(t.sizes[i], 0x80, count * sizeof(int64_t));  // no size has this value
   }
-  return t.sizes && (t.records || !options.path);
+  return t.sizes && (t.records || !options.path) && (!nvtx_attached() || make_ranges(t, c));
 }
 
 }  // namespace
@@ -272,10 +289,19 @@ void trace_stop(stridec_context& c) {
   c.watched = c.profiling;
 }
 
+void trace_for_ranges(stridec_context& c) {
+  char sentence[256];
+  Text message(sentence, sizeof sentence);
+  if (nvtx_attached()) trace_start(c, {.struct_size = sizeof(stridec_trace_options)}, false, message);
+}
+
 void trace_from_environment(stridec_context& c) {
   char path[4096], sentence[256];
   Text text(path, sizeof path), message(sentence, sizeof sentence);
-  if (!trace_path(c.model->module->name, text)) return;
+  if (!trace_path(c.model->module->name, text)) {
+    trace_for_ranges(c);
+    return;
+  }
   const char* const runs = secure_getenv("STRIDEC_PROFILE_RUNS");
   stridec_trace_options options = {
       .struct_size = sizeof options, .flags = kFlags, .runs = kRunsOfEnvironment, .path = path};
@@ -299,10 +325,12 @@ void trace_run_begins(stridec_context& c) {
   }
   add(t, {begin, 0, kRunBegins, t.function->index, 0, t.thread.number});
   if (t.sink) tell(t, false, begin, {.kind = STRIDEC_EVENT_RUN, .name = t.function->abi->name});
+  if (t.ranges) nvtx_push(nullptr, t.function->abi->name);
 }
 
 void trace_run_ends(stridec_context& c, stridec_status status) {
   Trace& t = *c.trace;
+  if (t.ranges) nvtx_pop();
   const int64_t end = time_of(t);
   if (t.sink)
     tell(t, true, end, {.kind = STRIDEC_EVENT_RUN, .name = t.function->abi->name, .status = status});
@@ -316,12 +344,16 @@ void trace_run_ends(stridec_context& c, stridec_status status) {
   }
   t.function = nullptr;
   ++t.run;
-  if (t.runs_left > 0 && --t.runs_left == 0) trace_stop(c);
+  if (t.runs_left > 0 && --t.runs_left == 0) {
+    trace_stop(c);
+    trace_for_ranges(c);
+  }
 }
 
 int64_t trace_step_begins(Trace& t, int32_t step, int32_t parts) {
   if (!t.boundary) t.boundary = time_of(t);
   tell_step(t, false, t.boundary, STRIDEC_EVENT_STEP, step, -1);
+  if (t.ranges) nvtx_push(t.ranges[t.function->index][step], t.function->step_names[step]);
   if (parts == 1 && (t.flags & STRIDEC_TRACE_PARTS))
     tell_step(t, false, t.boundary, STRIDEC_EVENT_PART, step, 0);
   return t.boundary;
@@ -330,6 +362,7 @@ int64_t trace_step_begins(Trace& t, int32_t step, int32_t parts) {
 int64_t trace_step_ends(Trace& t, int32_t step, int32_t parts) {
   const int64_t begin = t.boundary, end = time_of(t);
   t.boundary = end;
+  if (t.ranges) nvtx_pop();
   add(t, {begin, end, STRIDEC_EVENT_STEP, step, -1, t.thread.number});
   if (parts == 1 && (t.flags & STRIDEC_TRACE_PARTS)) {
     add(t, {begin, end, STRIDEC_EVENT_PART, step, 0, t.thread.number});

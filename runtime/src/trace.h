@@ -15,7 +15,9 @@ struct Trace;
 stridec_status trace_start(stridec_context& context, const stridec_trace_options& options, bool shared,
                            Text& message);
 void trace_stop(stridec_context& context);
-// Starts the trace that STRIDEC_PROFILE asks for. A file that cannot be written is ignored, since
+// Starts a trace that gives ranges to the tool that takes them (nvtx.h), if there is one.
+void trace_for_ranges(stridec_context& context);
+// Starts the trace that STRIDEC_PROFILE or a tool asks for. A file that cannot be written is ignored, since
 // model_open has logged it.
 void trace_from_environment(stridec_context& context);
 
