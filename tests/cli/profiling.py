@@ -13,10 +13,8 @@ QUICK = "--seconds 0.02 --threads 2 --format=json"
 
 
 def events_of(path):
-    """Of a trace file, whose array may lack its end."""
     with open(path, encoding="utf-8") as file:
-        text = file.read().rstrip()
-    return json.loads(text if text.endswith("]") else text + "]")
+        return json.load(file)
 
 
 def slices(events, category):
@@ -77,13 +75,13 @@ def test_profile_of_nothing():
 
 
 def test_trace_files():
-    """A trace has the model's names and sizes; without Python's help it is whole JSON."""
+    """A trace has the model's names and, where they change, its sizes."""
     stridec("compile fated.onnx -o fated.so", 0)
     stridec(f"profile fated.so --dim batch=3 --trace t.json {QUICK}", 0)
-    with open("t.json", encoding="utf-8") as file:
-        events = json.load(file)
+    events = events_of("t.json")
     runs, steps, parts = (slices(events, kind) for kind in ("run", "step", "part"))
     expect(runs and steps and parts and runs[0]["args"]["sizes"] == {"batch": 3}, f"{events[:4]}")
+    expect(not any("sizes" in run["args"] for run in runs[1:]), f"sizes that did not change: {runs[1]}")
     with open("fated.json", encoding="utf-8") as file:
         manifest = json.load(file)
     names = {step: kernel["name"] for kernel in manifest["kernels"] for step in kernel["steps"]}
@@ -118,6 +116,61 @@ def test_measured_on_another_model():
             expect("another model" in done.stderr and model["sha256"][:12] in done.stderr and name in done.stderr, done.stderr)
 
 
+def check_nesting(events, what):
+    """Slices of a thread lie in each other or apart; parts and waits lie in their step, steps and copies in their run."""
+    whole = [event for event in events if event["ph"] == "X"]
+    times = lambda event: (round(1000 * event["ts"]), round(1000 * event["ts"]) + round(1000 * event["dur"]))
+    for tid in {event["tid"] for event in whole}:
+        ends = []
+        for begin, end in sorted((times(event) for event in whole if event["tid"] == tid), key=lambda slice: (slice[0], -slice[1])):
+            while ends and ends[-1] <= begin:
+                ends.pop()
+            expect(not ends or end <= ends[-1], f"{what}: slices of thread {tid} cross at {begin}")
+            ends.append(end)
+    runs = {event["args"]["run"]: times(event) for event in slices(whole, "run")}
+    steps = {}  # a step of a loop's body is done several times
+    for event in slices(whole, "step"):
+        steps.setdefault((event["args"]["run"], event["args"]["step"]), []).append(times(event))
+    for event in whole:
+        args, category, (begin, end) = event["args"], event["cat"], times(event)
+        if category == "run":
+            continue
+        outer = [runs[args["run"]]] if category in ("step", "copy") else steps[args["run"], args["step"]]
+        expect(any(first <= begin and end <= last for first, last in outer), f"{what}: {event} is outside of {outer}")
+
+
+# With the sizes that spread their work over threads.
+NESTED = {
+    "mlp": "batch=4096",
+    "layers": "",
+    "fated": "batch=4096",
+    "named": "",
+    "scaled": "batch=4096",
+    "rounded": "batch=4096",
+    "tower": "batch=4096",
+    "softmax": "batch=4096",
+    "windows": "",
+    "counting": "",
+}
+
+
+def test_traces_nest():
+    """Ten models on one, two and eight threads."""
+    parts = 0
+    for model, sizes in NESTED.items():
+        stridec(f"compile {model}.onnx -o nested.so", 0)
+        for threads in (1, 2, 8):
+            environment = {**os.environ, "STRIDEC_PROFILE": "nested.trace"}
+            stridec(f"run nested.so --random {sizes and '--dim ' + sizes}", 0, env={**environment, "STRIDEC_THREADS": str(threads)})
+            events = events_of("nested.trace")
+            expect(slices(events, "run"), f"{model}: no runs")
+            check_nesting(events, f"{model} on {threads} threads")
+            parts += len({event["tid"] for event in slices(events, "part")}) > 1
+            for wait in slices(events, "wait"):
+                expect(threads > 1, f"{model}: a thread waits for itself: {wait}")
+    expect(parts > 4, f"{parts} traces have parts on several threads")
+
+
 def test_profile_variable():
     """STRIDEC_PROFILE works in any program; the results are the same; the file parses after the process was killed."""
     stridec("run mlp.so -i x=good.npy -o y=plain.npy", 0)
@@ -127,17 +180,18 @@ def test_profile_variable():
     (name,) = [name for name in os.listdir(".") if name.endswith(".trace") and name.startswith("test-")]
     expect(len(slices(events_of(name), "run")) == 1, name)
     stridec("run mlp.so -i x=good.npy -o y=traced.npy", 0, env={**os.environ, "STRIDEC_PROFILE": "/no/such/folder/t.json"})
-    environment = {**os.environ, "STRIDEC_PROFILE": "killed.trace", "STRIDEC_PROFILE_RUNS": "0"}
-    for i in range(4):
+    environment, runs = {**os.environ, "STRIDEC_PROFILE": "killed.trace", "STRIDEC_PROFILE_RUNS": "0"}, 0
+    for i in range(100):
         process = subprocess.Popen([STRIDEC, *"bench mlp.so --seconds 20".split()], stdout=subprocess.DEVNULL, env=environment)
         until = time.monotonic() + 20
-        while not (os.path.exists("killed.trace") and os.path.getsize("killed.trace") > 2000) and time.monotonic() < until:
-            time.sleep(0.01)
-        time.sleep(0.03 * i)
+        while not (os.path.exists("killed.trace") and os.path.getsize("killed.trace") > 400) and time.monotonic() < until:
+            time.sleep(0.001)
+        time.sleep(0.003 * (i % 20))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        expect(slices(events_of("killed.trace"), "run"), "no runs before the process was killed")
+        runs += len(slices(events_of("killed.trace"), "run"))
         os.remove("killed.trace")
+    expect(runs > 100, f"{runs} runs before the processes were killed")
 
 
 def test_profile_refusals():
