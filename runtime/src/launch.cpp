@@ -139,7 +139,9 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
   stridec_context& c = context_of(run);
   if (is_cancelled(c)) return 1;
   if (tasks <= 0) return 0;
-  auto parts = static_cast<int32_t>(stridec_abi_parts(tasks, grain, run->threads));
+  // Without the division where there is one thread.
+  const auto parts =
+      run->threads == 1 ? 1 : static_cast<int32_t>(stridec_abi_parts(tasks, grain, run->threads));
   if (parts == 1) return run_alone(c, kernel, args, tasks, step);
   Job job = {kernel, *args, tasks, parts, {0}};
   if (movable && tasks <= UINT32_MAX) {
