@@ -155,8 +155,8 @@ double GpuDevice::time(const std::function<void()>& enqueue) {
     marked = runtime::cuda_stamp(*s.context, 0) && marked;
   }
   double seconds = 0;
-  const auto add = [](void* sum, int32_t, int64_t nanoseconds) {
-    *static_cast<double*>(sum) += static_cast<double>(nanoseconds) * 1e-9;
+  const auto add = [](void* sum, const runtime::Stamped& work) {
+    *static_cast<double*>(sum) += static_cast<double>(work.nanoseconds) * 1e-9;
   };
   s.check(marked && runtime::cuda_read_stamps(*s.context, add, &seconds));
   return seconds;

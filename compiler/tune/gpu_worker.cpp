@@ -219,7 +219,9 @@ class GpuRunner : public Runner {
     const bool marked = runtime::cuda_stamp(*loaded.context, runtime::kNobody);
     good(loaded, marked && runtime::cuda_end(*loaded.context) && runtime::cuda_stamp(*loaded.context, 0));
     int64_t nanoseconds = 0;
-    const auto add = [](void* sum, int32_t, int64_t elapsed) { *static_cast<int64_t*>(sum) += elapsed; };
+    const auto add = [](void* sum, const runtime::Stamped& work) {
+      *static_cast<int64_t*>(sum) += work.nanoseconds;
+    };
     good(loaded, runtime::cuda_read_stamps(*loaded.context, add, &nanoseconds) && nanoseconds > 0);
     return static_cast<double>(std::max<int64_t>(nanoseconds, 1)) * 1e-9 / static_cast<double>(times);
   }

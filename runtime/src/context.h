@@ -102,8 +102,8 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
                int64_t grain, int32_t step, int32_t movable);
 void* resize_output(stridec_abi_run* run, int32_t output, const int64_t* dims);
 void* allocate_slot(stridec_abi_run* run, int32_t slot, int64_t bytes);
-// GPU: waits for the timed launches and adds them to the profile.
-void collect_profile(stridec_context& context);
+// GPU: waits for the timed launches and adds them to the profile and the trace.
+void collect_stamps(stridec_context& context);
 int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* launch);
 int32_t call_application(stridec_abi_run* run, const stridec_abi_call* call);
 // The name of an operator that the application computes; null past the last.

@@ -255,7 +255,7 @@ stridec_status select_function(stridec_context& c, int32_t function, Text& messa
   }
   Frame* const frame = &c.frames[function];
   // Time stamps name steps of the function that recorded them.
-  if (frame != c.frame && c.cuda && c.frame->steps) collect_profile(c);
+  if (frame != c.frame && c.cuda && c.frame->steps) collect_stamps(c);
   c.frame = frame;
   return STRIDEC_OK;
 }
@@ -382,7 +382,7 @@ stridec_status context_profile(stridec_context* c, int32_t enable) {
   if (!c) return STRIDEC_INVALID_ARGUMENT;
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
-  if (c->cuda && c->frame->steps) collect_profile(*c);
+  if (c->cuda && c->frame->steps) collect_stamps(*c);
   for (int32_t i = 0; enable && i < c->model->module->function_count; ++i) {
     Frame& f = c->frames[i];
     const int32_t count = f.function->variant->step_count;
@@ -425,7 +425,7 @@ stridec_status context_function_step(stridec_context* c, int32_t function, int32
     write_function(use.message, *c) << " has " << f.variant->step_count;
     return STRIDEC_INVALID_ARGUMENT;
   }
-  if (c->cuda && c->frame->steps) collect_profile(*c);
+  if (c->cuda && c->frame->steps) collect_stamps(*c);
   Step step = c->frame->steps ? c->frame->steps[index] : Step{};
   stridec_step_profile info = {.name = f.step_names[index],
                                .calls = step.calls,

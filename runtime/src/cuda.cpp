@@ -123,18 +123,13 @@ struct CudaModel {
   CUdeviceptr weights;
 };
 
-struct Stamp {
-  void* event;
-  int32_t tag;
-};
-
 struct CudaContext {
   CudaModel* model;
   void* stream;
   stridec_abi_failure* failure;  // in host memory
   CUdeviceptr failure_address;
-  Stamp* stamps;  // the first stamp_count are in use, the first stamp_made have an event
-  int32_t stamp_count, stamp_made, stamp_room;
+  Stamps stamps;
+  bool timed;       // launches record stamps
   CUresult status;  // of the last call that failed
   const char* what;
   MapEntry* maps;  // in the order in which a run uses them
@@ -161,6 +156,9 @@ bool ok(CudaContext& c, const char* what, CUresult status) {
   c.what = what;
   return false;
 }
+
+// For launches of the run.
+Stamps* stamps_of(CudaContext& c) { return c.timed ? &c.stamps : nullptr; }
 
 void* allocate(void* user, size_t bytes, size_t) {
   Current current(*static_cast<CudaModel*>(user));
@@ -353,12 +351,11 @@ void cuda_context_destroy(CudaContext* c) {
     Current current(*c->model);
     driver.StreamSynchronize(c->stream);
     for (int32_t i = 0; c->graphs_of && i < c->function_count; ++i) graphs_destroy(c->graphs_of[i]);
-    for (int32_t i = 0; i < c->stamp_made; ++i) driver.EventDestroy(c->stamps[i].event);
+    stamps_free(c->stamps);
     if (c->failure) driver.MemFreeHost(c->failure);
   }
   free(c->graphs_of);
   free(c->maps);
-  free(c->stamps);
   free(c);
 }
 
@@ -392,7 +389,8 @@ bool cuda_wait(CudaContext& c) {
 void cuda_begin(CudaContext& c, int32_t function, const RunKey& key, bool record) {
   c.map_next = 0;
   c.graphs = c.graphs_of[function];
-  if (c.graphs) graphs_begin(*c.graphs, key, record);
+  c.stamps.function = function;
+  if (c.graphs) graphs_begin(*c.graphs, key, record, stamps_of(c));
 }
 
 bool cuda_replay(CudaContext& c) {
@@ -459,50 +457,46 @@ int32_t cuda_launch(CudaContext& c, const stridec_abi_device_launch& l, void* wo
       l.concurrent && c.in_group,
       parameters,
       l.map_count,
-      count};
+      count,
+      l.step >= 0 ? l.step : kSame};
   c.in_group = true;
   if (c.graphs && graphs_add(*c.graphs, launch)) return 0;
   Current current(*c.model);
   if (c.graphs && !ok(c, kernel.symbol, graphs_flush(*c.graphs, c.stream))) return 1;
-  return !ok(c, kernel.symbol, launch_kernel(launch, c.stream));
+  return !ok(c, kernel.symbol, launch_kernel(launch, c.stream, stamps_of(c)));
 }
 
 const stridec_abi_failure& cuda_failure(const CudaContext& c) { return *c.failure; }
 void cuda_reset_failure(CudaContext& c) { memset(c.failure, 0, sizeof *c.failure); }
 
 bool cuda_stamp(CudaContext& c, int32_t tag) {
-  if (c.stamp_count == c.stamp_room) {
-    int32_t room = c.stamp_room ? 2 * c.stamp_room : 64;
-    auto* more = static_cast<Stamp*>(realloc(c.stamps, static_cast<size_t>(room) * sizeof(Stamp)));
-    if (!more) return ok(c, "cuEventCreate", 2 /* out of memory */);
-    c.stamps = more;
-    c.stamp_room = room;
-  }
   Current current(*c.model);
-  Stamp& stamp = c.stamps[c.stamp_count];
-  if (c.stamp_count == c.stamp_made) {
-    if (!ok(c, "cuEventCreate", driver.EventCreate(&stamp.event, 0))) return false;
-    ++c.stamp_made;
-  }
-  stamp.tag = tag;
-  if (!ok(c, "cuEventRecord", driver.EventRecord(stamp.event, c.stream))) return false;
-  ++c.stamp_count;
-  return true;
+  return ok(c, "cuEventRecord", stamps_record(c.stamps, tag, c.stream));
 }
 
-bool cuda_read_stamps(CudaContext& c, void (*tell)(void* user, int32_t tag, int64_t nanoseconds),
-                      void* user) {
+void cuda_time_launches(CudaContext& c, bool enable, int64_t run) {
+  c.timed = enable;
+  c.stamps.run = run;
+}
+
+int32_t cuda_stamp_count(const CudaContext& c) { return c.stamps.count; }
+
+bool cuda_read_stamps(CudaContext& c, void (*tell)(void* user, const Stamped& work), void* user) {
   Current current(*c.model);
-  const int32_t count = c.stamp_count;
-  c.stamp_count = 0;
-  if (count && !ok(c, "cuEventSynchronize", driver.EventSynchronize(c.stamps[count - 1].event))) return false;
-  for (int32_t i = 1; i < count; ++i) {
-    float ms = 0;
-    if (!ok(c, "cuEventElapsedTime", driver.EventElapsedTime(&ms, c.stamps[i - 1].event, c.stamps[i].event)))
-      return false;
-    tell(user, c.stamps[i].tag, static_cast<int64_t>(static_cast<double>(ms) * 1e6));
-  }
-  return true;
+  return ok(c, "cuEventElapsedTime", stamps_read(c.stamps, tell, user));
+}
+
+bool cuda_stamps_ready(CudaContext& c, int64_t patience) {
+  Current current(*c.model);
+  return stamps_ready(c.stamps, patience);
+}
+
+void cuda_discard_stamps(CudaContext& c) { c.stamps.count = 0; }
+
+int64_t cuda_anchor(CudaContext& c, bool wait) {
+  Current current(*c.model);
+  const bool done = ok(c, "cuEventRecord", stamps_anchor(c.stamps, c.stream, wait));
+  return done && c.stamps.anchor ? c.stamps.anchor_error : -1;
 }
 
 void cuda_write_error(const CudaContext& c, Text& message) {

@@ -58,13 +58,17 @@ int32_t cuda_launch(CudaContext& context, const stridec_abi_device_launch& launc
 const stridec_abi_failure& cuda_failure(const CudaContext& context);
 void cuda_reset_failure(CudaContext& context);
 
-// Records a time stamp in stream order. tag: the step that ends here (>= 0), or kNobody.
-// kSame: the tag of the previous stamp.
-enum : int32_t { kNobody = -1, kSame = -2 };
+// Records a stamp in stream order (cuda_stamps.h).
 bool cuda_stamp(CudaContext& context, int32_t tag);
-// Waits for the recorded stamps, reports the time since the previous stamp for each, and discards them.
-bool cuda_read_stamps(CudaContext& context, void (*tell)(void* user, int32_t tag, int64_t nanoseconds),
-                      void* user);
+// Makes the following runs record stamps before and after each launch that is enqueued by itself and each
+// replay of a graph. `run`: the number that they have.
+void cuda_time_launches(CudaContext& context, bool enable, int64_t run);
+int32_t cuda_stamp_count(const CudaContext& context);
+bool cuda_stamps_ready(CudaContext& context, int64_t patience);
+void cuda_discard_stamps(CudaContext& context);
+bool cuda_read_stamps(CudaContext& context, void (*tell)(void* user, const Stamped& work), void* user);
+// As stamps_anchor; returns nanoseconds by which the clocks may differ, or -1.
+int64_t cuda_anchor(CudaContext& context, bool wait);
 
 // Writes the last error of the driver ("an illegal memory access was encountered") and the call that returned
 // it.

@@ -81,6 +81,7 @@ enum {
   F(EventDestroy, "cuEventDestroy", (void*))                                                                 \
   F(EventRecord, "cuEventRecord", (void*, void*))                                                            \
   F(EventSynchronize, "cuEventSynchronize", (void*))                                                         \
+  F(EventQuery, "cuEventQuery", (void*))                                                                     \
   F(EventElapsedTime, "cuEventElapsedTime", (float*, void*, void*))                                          \
   F(StreamCreate, "cuStreamCreate", (void**, uint32_t))                                                      \
   F(StreamDestroy, "cuStreamDestroy", (void*))                                                               \

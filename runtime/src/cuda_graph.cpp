@@ -18,6 +18,7 @@ struct Node {
   uint32_t threads, shared_bytes;
   uint16_t dependent, concurrent;
   int32_t map_count, count;
+  int32_t tag, unused;
   size_t offset;  // of its parameters in the list's bytes
 };
 
@@ -119,9 +120,10 @@ struct CudaGraphs {
   List waiting;
   void** parameters;  // as many as the largest launch has
   size_t parameter_room;
-  void* stream;  // for recording
-  bool waits;    // launches of this run are added to the list
-  bool refused;  // the driver cannot record
+  void* stream;    // for recording
+  bool waits;      // launches of this run are added to the list
+  bool refused;    // the driver cannot record
+  Stamps* stamps;  // of this run; null: none
 };
 
 namespace {
@@ -135,7 +137,16 @@ KernelLaunch launch_of(CudaGraphs& g, const List& list, const Node& node) {
           node.concurrent != 0,
           parameters_of_node(list, node, g.parameters),
           node.map_count,
-          node.count};
+          node.count,
+          node.tag};
+}
+
+// Enqueues a recorded graph.
+CUresult launch_graph(CudaGraphs& g, void* exec, void* stream) {
+  CUresult status = g.stamps ? stamps_record(*g.stamps, kNobody, stream) : 0;
+  if (!status) status = driver.GraphLaunch(exec, stream);
+  if (!status && g.stamps) status = stamps_record(*g.stamps, kReplay, stream);
+  return status;
 }
 
 void clear(Graph& graph) {
@@ -183,7 +194,7 @@ CUresult record(CudaGraphs& g, Graph& graph) {
       status = driver.StreamUpdateCaptureDependencies(g.stream, graph.nodes + before,
                                                       static_cast<size_t>(edges), kCaptureSetDependencies);
     launch.dependent = launch.dependent && edges == 1;
-    if (!status) status = launch_kernel(launch, g.stream);
+    if (!status) status = launch_kernel(launch, g.stream, nullptr);
     int32_t state = 0;
     uint64_t id = 0;
     void* whole = nullptr;
@@ -223,7 +234,7 @@ CUresult update(CudaGraphs& g, Graph& graph) {
 
 }  // namespace
 
-int32_t launch_kernel(const KernelLaunch& launch, void* stream) {
+int32_t launch_kernel(const KernelLaunch& launch, void* stream, Stamps* stamps) {
   LaunchAttribute dependent = {kAttributeDependentLaunch, {}, {}};
   dependent.value.number = 1;
   const LaunchConfig config = {{launch.grid[0], launch.grid[1], launch.grid[2]},
@@ -232,7 +243,10 @@ int32_t launch_kernel(const KernelLaunch& launch, void* stream) {
                                stream,
                                &dependent,
                                launch.dependent ? 1u : 0u};
-  return driver.LaunchKernelEx(&config, launch.function, launch.parameters, nullptr);
+  CUresult status = stamps ? stamps_record(*stamps, kNobody, stream) : 0;
+  if (!status) status = driver.LaunchKernelEx(&config, launch.function, launch.parameters, nullptr);
+  if (!status && stamps) status = stamps_record(*stamps, launch.tag, stream);
+  return status;
 }
 
 CudaGraphs* graphs_create(int32_t room) {
@@ -262,7 +276,7 @@ void graphs_destroy(CudaGraphs* g) {
   free(g);
 }
 
-void graphs_begin(CudaGraphs& g, const RunKey& key, bool record) {
+void graphs_begin(CudaGraphs& g, const RunKey& key, bool record, Stamps* stamps) {
   const bool first = g.key.symbol_count < 0;
   g.waiting.count = 0;
   g.waiting.used = 0;
@@ -273,12 +287,13 @@ void graphs_begin(CudaGraphs& g, const RunKey& key, bool record) {
     if (!g.all[i].symbols || !g.all[i].addresses) g.refused = true;
   }
   g.waits = record && !g.refused;
+  g.stamps = stamps;
 }
 
 bool graphs_replay(CudaGraphs& g, void* stream) {
   Graph* graph = g.waits ? find(g) : nullptr;
   if (!graph || !graph->exec || !equal(graph->addresses, g.key.addresses, address_bytes(g))) return false;
-  if (driver.GraphLaunch(graph->exec, stream)) return false;  // the run reports the error
+  if (launch_graph(g, graph->exec, stream)) return false;  // the run reports the error
   graph->used = ++g.clock;
   return true;
 }
@@ -293,6 +308,8 @@ bool graphs_add(CudaGraphs& g, const KernelLaunch& l) {
                l.concurrent,
                l.map_count,
                l.count,
+               l.tag,
+               0,
                0};
   const size_t bytes = parameter_bytes(node);
   node.offset = g.waiting.used;
@@ -312,7 +329,7 @@ bool graphs_add(CudaGraphs& g, const KernelLaunch& l) {
 
 int32_t graphs_flush(CudaGraphs& g, void* stream) {
   for (int32_t i = 0; i < g.waiting.count; ++i)
-    if (const CUresult status = launch_kernel(launch_of(g, g.waiting, g.waiting.nodes[i]), stream))
+    if (const CUresult status = launch_kernel(launch_of(g, g.waiting, g.waiting.nodes[i]), stream, g.stamps))
       return status;
   g.waiting.count = 0;
   g.waiting.used = 0;
@@ -333,7 +350,7 @@ int32_t graphs_end(CudaGraphs& g, void* stream) {
     return graphs_flush(g, stream);
   }
   if (g.key.address_count) memcpy(graph.addresses, g.key.addresses, address_bytes(g));
-  status = driver.GraphLaunch(graph.exec, stream);
+  status = launch_graph(g, graph.exec, stream);
   g.waiting.count = 0;
   return status;
 }

@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cuda_stamps.h"
+
 namespace stridec::runtime {
 
 struct KernelLaunch {
@@ -25,9 +27,11 @@ struct KernelLaunch {
   bool concurrent;  // as in stridec_abi_device_launch, where launches that do nothing do not count
   void** parameters;
   int32_t map_count, count;  // parameters: map_count maps of 128 bytes, then words
+  int32_t tag;               // of its stamp
 };
 
-int32_t launch_kernel(const KernelLaunch& launch, void* stream);  // returns a CUresult
+// With stamps before and after it, unless `stamps` is null. Returns a CUresult.
+int32_t launch_kernel(const KernelLaunch& launch, void* stream, Stamps* stamps);
 
 // The inputs that the launches of a run depend on.
 struct RunKey {
@@ -40,8 +44,9 @@ struct CudaGraphs;
 CudaGraphs* graphs_create(int32_t room);  // null: out of memory
 void graphs_destroy(CudaGraphs* graphs);
 
-// The key's arrays must stay unchanged until graphs_end().
-void graphs_begin(CudaGraphs& graphs, const RunKey& key, bool record);
+// The key's arrays must stay unchanged until graphs_end(). `stamps`: take the times of launches and replays;
+// null: take none.
+void graphs_begin(CudaGraphs& graphs, const RunKey& key, bool record, Stamps* stamps);
 // Call after graphs_begin(). Returns true if this run's launches are enqueued and no work is left.
 bool graphs_replay(CudaGraphs& graphs, void* stream);
 // Copies the launch to the list. Returns false if the caller must enqueue it.

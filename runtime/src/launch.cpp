@@ -238,28 +238,31 @@ int32_t launch_device(stridec_abi_run* run, const stridec_abi_device_launch* l) 
   return 0;
 }
 
-void collect_profile(stridec_context& c) {
+void collect_stamps(stridec_context& c) {
   struct Call {
     stridec_context& c;
-    int32_t step;
+    StampOwner owner;
     int64_t elapsed;
+    int32_t launches;
     void end() {
-      if (step >= 0 && step < c.frame->function->variant->step_count) record(c.frame->steps[step], elapsed);
+      if (owner.tag >= 0 && c.profiling) record(c.frames[owner.function].steps[owner.tag], elapsed);
     }
-  } call = {c, kNobody, 0};
-  cuda_read_stamps(
-      *c.cuda,
-      [](void* user, int32_t tag, int64_t nanoseconds) {
-        auto& call = *static_cast<Call*>(user);
-        if (tag == kSame) {
-          call.elapsed += nanoseconds;
-          return;
-        }
-        call.end();
-        call.step = tag;
-        call.elapsed = nanoseconds;
-      },
-      &call);
+  } call = {c, {kNobody, 0, 0}, 0, 0};
+  const auto add = [](void* user, const Stamped& work) {
+    auto& call = *static_cast<Call*>(user);
+    const Frame& frame = call.c.frames[work.owner.function];
+    if (work.owner.tag >= frame.function->variant->step_count) return;
+    if (work.owner.tag != kSame) {
+      call.end();
+      call.owner = work.owner;
+      call.elapsed = call.launches = 0;
+    }
+    call.elapsed += work.nanoseconds;
+    if (call.c.trace)
+      trace_gpu_work(*call.c.trace, call.owner, call.launches, work.end - work.nanoseconds, work.end);
+    ++call.launches;
+  };
+  cuda_read_stamps(*c.cuda, add, &call);
   call.end();
 }
 

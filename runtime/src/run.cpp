@@ -218,7 +218,7 @@ stridec_status execute(stridec_context& c, Text& message) {
   if (c.cuda) {
     cuda_begin(*c.cuda, c.frame->function->index, key_of(c), !c.profiling);
     if (c.profiling) {
-      collect_profile(c);
+      collect_stamps(c);
       cuda_stamp(*c.cuda, kNobody);
     }
     if (cuda_replay(*c.cuda)) return STRIDEC_OK;

@@ -41,8 +41,10 @@ struct Trace {
   int64_t runs_left;  // -1: no limit
   int64_t write_at;   // when records are written, though there is room for more
   Part* parts;
-  int64_t** sizes;  // per function: those in the file
-  void*** ranges;   // per function and step: handles of names; null: no tool takes NVTX ranges
+  int64_t** sizes;   // per function: those in the file
+  int64_t anchored;  // when the GPU's clock was related to the host's
+  int64_t gpu_end;   // of the last work of the GPU's stream
+  void*** ranges;    // per function and step: handles of names; null: no tool takes NVTX ranges
   stridec_context* context;
   Trace *next, *previous;  // of the traces of this artifact
   TraceText text;
@@ -57,7 +59,11 @@ constexpr int64_t kWriteEvery = 20000000;
 // Records that are written after a run: few enough that their memory stays in the processor's cache.
 constexpr int32_t kWritten = 2048;
 constexpr int64_t kAlignEvery = 1000000;
-constexpr uint32_t kFlags = STRIDEC_TRACE_PARTS | STRIDEC_TRACE_WAITS | STRIDEC_TRACE_COPIES;
+constexpr uint32_t kFlags =
+    STRIDEC_TRACE_PARTS | STRIDEC_TRACE_WAITS | STRIDEC_TRACE_COPIES | STRIDEC_TRACE_KERNELS;
+constexpr int64_t kAnchorEvery = 1000000000;
+// Stamps of asynchronous runs that are kept until the GPU has done its work.
+constexpr int32_t kPending = 4096;
 
 Trace* traces;
 std::atomic<uint32_t> traces_locked;
@@ -241,6 +247,38 @@ bool make_tables(Trace& t, const stridec_context& c, const stridec_trace_options
   return t.sizes && (t.records || !options.path) && (!nvtx_attached() || make_ranges(t, c));
 }
 
+bool has_kernels(const stridec_context& c) {
+  return c.cuda && c.trace && (c.trace->flags & STRIDEC_TRACE_KERNELS);
+}
+
+// Relates the GPU's clock to the host's. Without that there are no kernels in the trace.
+void anchor(stridec_context& c, bool wait) {
+  Trace& t = *c.trace;
+  const int64_t error = cuda_anchor(*c.cuda, wait);
+  if (error < 0) t.flags &= ~static_cast<uint32_t>(STRIDEC_TRACE_KERNELS);
+  if (error >= 0 && !t.anchored && t.to_file) trace_text_gpu(t.text, cuda_device(*c.model->cuda), error);
+  t.anchored = now_ns();
+}
+
+// Before a run whose launches are timed. An asynchronous run must not wait for the GPU.
+void time_kernels(stridec_context& c) {
+  if (cuda_stamps_ready(*c.cuda, 0)) {
+    collect_stamps(c);
+    if (c.trace->last - c.trace->anchored > kAnchorEvery) anchor(c, false);
+  }
+  const bool has_room = cuda_stamp_count(*c.cuda) < kPending;
+  cuda_time_launches(*c.cuda, has_kernels(c) && has_room && !c.profiling, c.trace->run);
+}
+
+// At the end of a run.
+void finish_kernels(stridec_context& c, bool last) {
+  if (!c.asynchronous) {
+    collect_stamps(c);
+  } else if (last && !cuda_stamps_ready(*c.cuda, kWriteEvery)) {
+    cuda_discard_stamps(*c.cuda);
+  }
+}
+
 }  // namespace
 
 stridec_status trace_start(stridec_context& c, const stridec_trace_options& options, bool shared,
@@ -277,10 +315,15 @@ stridec_status trace_start(stridec_context& c, const stridec_trace_options& opti
   list(*t);
   c.trace = t;
   c.watched = true;
+  if (has_kernels(c)) anchor(c, true);
   return STRIDEC_OK;
 }
 
 void trace_stop(stridec_context& c) {
+  if (has_kernels(c)) {
+    collect_stamps(c);
+    cuda_time_launches(*c.cuda, false, 0);
+  }
   if (c.trace) {
     unlist(*c.trace);
     free_trace(c.trace, c.model->module->function_count);
@@ -323,6 +366,7 @@ void trace_run_begins(stridec_context& c) {
     ticks_align(t.ticks);
     begin = time_of(t);
   }
+  if (has_kernels(c)) time_kernels(c);
   add(t, {begin, 0, kRunBegins, t.function->index, 0, t.thread.number});
   if (t.sink) tell(t, false, begin, {.kind = STRIDEC_EVENT_RUN, .name = t.function->abi->name});
   if (t.ranges) nvtx_push(nullptr, t.function->abi->name);
@@ -337,6 +381,9 @@ void trace_run_ends(stridec_context& c, stridec_status status) {
   if (t.to_file) {
     add_sizes(t, *c.frame);
     add(t, {0, end, STRIDEC_EVENT_RUN, status, 0, t.thread.number});
+  }
+  if (has_kernels(c)) finish_kernels(c, t.runs_left == 1);
+  if (t.to_file) {
     if (t.count > kWritten || t.count > t.room / 2 || end >= t.write_at || status != STRIDEC_OK) {
       write_records(t);
       t.write_at = end + kWriteEvery;
@@ -389,6 +436,31 @@ void trace_part_ends(Trace& t, int32_t step, int32_t part) {
   Part& p = t.parts[part];
   p.end = ticks_now(t.ticks);
   if (t.flags & STRIDEC_TRACE_PARTS) tell_step(t, true, p.end, STRIDEC_EVENT_PART, step, part);
+}
+
+void trace_gpu_work(Trace& t, const StampOwner& owner, int32_t launch, int64_t begin, int64_t end) {
+  if (!(t.flags & STRIDEC_TRACE_KERNELS)) return;
+  // Durations are known more exactly than ends. Work of one stream does not overlap.
+  if (begin < t.gpu_end) begin = t.gpu_end;
+  if (end < begin) end = begin;
+  t.gpu_end = end;
+  const int32_t kind = owner.tag == kReplay ? STRIDEC_EVENT_REPLAY : STRIDEC_EVENT_KERNEL;
+  const int32_t step = owner.tag >= 0 ? owner.tag : -1;
+  add(t, {begin, end, kind, step, owner.function, static_cast<int32_t>(owner.run)});
+  if (!t.sink) return;
+  const Function& f = *t.context->frames[owner.function].function;
+  stridec_event event = {.struct_size = sizeof event,
+                         .kind = kind,
+                         .time = begin,
+                         .run = owner.run,
+                         .function = owner.function,
+                         .step = step,
+                         .part = step < 0 ? -1 : launch,
+                         .name = step < 0 ? f.abi->name : f.step_names[step]};
+  t.sink(t.user, &event);
+  event.ends = 1;
+  event.time = end;
+  t.sink(t.user, &event);
 }
 
 TracedCopy::TracedCopy(stridec_context& c, bool output, int32_t index)

@@ -3,6 +3,7 @@
 // made between runs (trace_text.h).
 #pragma once
 
+#include "cuda_stamps.h"
 #include "stridec/abi.h"
 #include "stridec/runtime.h"
 #include "text.h"
@@ -36,6 +37,10 @@ bool trace_has_parts(const Trace& trace);
 // Any thread may call these, several at once for different parts.
 void trace_part_begins(Trace& trace, int32_t step, int32_t part);
 void trace_part_ends(Trace& trace, int32_t step, int32_t part);
+
+// A kernel on a GPU or a replay of a recorded graph, on the host's clock. It may belong to an earlier run.
+// `launch`: its number among those of one call of a step.
+void trace_gpu_work(Trace& trace, const StampOwner& owner, int32_t launch, int64_t begin, int64_t end);
 
 // A copy of an input or output for a run; nothing where the context is not traced.
 class TracedCopy {

@@ -177,6 +177,24 @@ void write_run(TraceText& t, const TraceRecord& r) {
   ++t.run;
 }
 
+// A kernel on a GPU or the replay of a graph.
+void write_gpu_work(TraceText& t, const TraceRecord& r) {
+  const bool replay = r.kind == STRIDEC_EVENT_REPLAY;
+  Line line = begin_slice(t, replay ? "replay" : "kernel", r.begin, r.end, t.stream);
+  if (r.step >= 0) {
+    const StepText& step = t.functions[r.part].steps[r.step];
+    line.add(step.text, step.whole);
+  } else {
+    add_name(t, line, t.context->frames[r.part].function->abi->name);
+    line.add("\"function\":");
+    line.add(r.part);
+  }
+  line.add(",\"run\":");
+  line.add(r.thread);
+  line.add("}}");
+  end_line(t, line);
+}
+
 bool make_step(const TraceText& t, const char* name, const StepNodes& nodes, int32_t step, StepText& made) {
   char room[kTraceEvent - 300];
   Text text(room, sizeof room);
@@ -219,6 +237,18 @@ bool trace_text_start(TraceText& t, const stridec_context& context) {
   return true;
 }
 
+void trace_text_gpu(TraceText& t, int32_t device, int64_t error) {
+  // Not the number of a thread; each trace of the process has another file descriptor.
+  constexpr int32_t kStreams = 1000000000;
+  t.stream = kStreams + t.file.fd;
+  char event[256];
+  Text text(event, sizeof event);
+  text << "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":" << t.process << ",\"tid\":" << t.stream
+       << ",\"args\":{\"name\":\"GPU " << device << ", a stream\",\"clock_error_nanoseconds\":" << error
+       << "}}";
+  add_event(t, event);
+}
+
 void trace_text_write(TraceText& t, const TraceRecord* records, int32_t count) {
   for (int32_t i = 0; i < count; ++i) {
     const TraceRecord& r = records[i];
@@ -232,6 +262,8 @@ void trace_text_write(TraceText& t, const TraceRecord* records, int32_t count) {
       case STRIDEC_EVENT_RUN: write_run(t, r); break;
       case STRIDEC_EVENT_STEP: write_step(t, r); break;
       case STRIDEC_EVENT_COPY: write_copy(t, r); break;
+      case STRIDEC_EVENT_KERNEL:
+      case STRIDEC_EVENT_REPLAY: write_gpu_work(t, r); break;
       default: write_part(t, r); break;
     }
   }

@@ -17,8 +17,8 @@ struct TraceRecord {
   int64_t begin, end;
   int32_t kind;
   int32_t step;    // of a run: its status; of a copy: the number of the tensor
-  int32_t part;    // of a copy: 1 for an output
-  int32_t thread;  // the kernel's number
+  int32_t part;    // of a copy: 1 for an output; of a GPU's work: the function
+  int32_t thread;  // the kernel's number; of a GPU's work: the run
 };
 
 // The text of a step that is the same in each run: "name", "pid", and the beginning of "args" with the
@@ -38,6 +38,7 @@ struct TraceText {
   const stridec_context* context;
   FunctionText* functions;
   int64_t process;
+  int32_t stream;  // the number that the GPU's stream has as a thread
   // Of the run whose records are written.
   int32_t function;
   int32_t thread;
@@ -51,6 +52,8 @@ struct TraceText {
 
 // Resolves the names of all steps and begins the file, which is open. False: out of memory.
 bool trace_text_start(TraceText& text, const stridec_context& context);
+// Names the stream of the context's GPU, whose times may be off by `error` nanoseconds.
+void trace_text_gpu(TraceText& text, int32_t device, int64_t error);
 // Writes records to the file, in the order in which they were made.
 void trace_text_write(TraceText& text, const TraceRecord* records, int32_t count);
 // Closes the file and frees what trace_text_start made.

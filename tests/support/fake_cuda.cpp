@@ -462,6 +462,10 @@ int32_t event_wait(void*) {
   FAKE_CONTEXT_CALL("cuEventSynchronize")
   return kSuccess;
 }
+int32_t event_query(void*) {
+  FAKE_CONTEXT_CALL("cuEventQuery")
+  return kSuccess;
+}
 int32_t event_time(float* ms, void* from, void* to) {
   *ms =
       std::max(0.001f, static_cast<float>((*static_cast<double*>(to) - *static_cast<double*>(from)) * 1e-3));
@@ -552,6 +556,7 @@ const std::map<std::string, void*>& functions() {
       {"cuEventDestroy", reinterpret_cast<void*>(event_destroy)},
       {"cuEventRecord", reinterpret_cast<void*>(event_record)},
       {"cuEventSynchronize", reinterpret_cast<void*>(event_wait)},
+      {"cuEventQuery", reinterpret_cast<void*>(event_query)},
       {"cuEventElapsedTime", reinterpret_cast<void*>(event_time)},
       {"cuStreamCreate", reinterpret_cast<void*>(stream_create)},
       {"cuStreamDestroy", reinterpret_cast<void*>(stream_destroy)},

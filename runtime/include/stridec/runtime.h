@@ -259,15 +259,18 @@ typedef struct stridec_memory_info {
 /* ---- Traces ---- */
 
 typedef enum stridec_event_kind {
-  STRIDEC_EVENT_RUN = 0,  /* a call of context_run or context_run_function, with its checks and copies */
-  STRIDEC_EVENT_STEP = 1, /* a kernel, or a routine of the library */
-  STRIDEC_EVENT_PART = 2, /* the share of a step that one call of a kernel does on one thread */
-  STRIDEC_EVENT_WAIT = 3, /* in a step: a thread has done its parts and others have not */
-  STRIDEC_EVENT_COPY = 4  /* of an input or output that is strided or on another device, in the run */
+  STRIDEC_EVENT_RUN = 0,    /* a call of context_run or context_run_function, with its checks and copies */
+  STRIDEC_EVENT_STEP = 1,   /* a kernel, or a routine of the library */
+  STRIDEC_EVENT_PART = 2,   /* the share of a step that one call of a kernel does on one thread */
+  STRIDEC_EVENT_WAIT = 3,   /* in a step: a thread has done its parts and others have not */
+  STRIDEC_EVENT_COPY = 4,   /* of an input or output that is strided or on another device, in the run */
+  STRIDEC_EVENT_KERNEL = 5, /* a kernel on a GPU that was launched by itself */
+  STRIDEC_EVENT_REPLAY = 6  /* all kernels of a run, as a recorded graph on a GPU */
 } stridec_event_kind;
 
 /* The begin or the end of an event. Events of one thread nest: parts and waits lie in the step, steps and
- * copies in the run. A step begins when the step before it ends, unless the run did something in between. */
+ * copies in the run. A step begins when the step before it ends, unless the run did something in between.
+ * Kernels and replays are in the time of the GPU's stream, where they do not overlap. */
 typedef struct stridec_event {
   size_t struct_size;
   int32_t kind; /* stridec_event_kind */
@@ -275,15 +278,17 @@ typedef struct stridec_event {
   int64_t time; /* nanoseconds of CLOCK_MONOTONIC */
   int64_t run;  /* number of the run since the trace began */
   int32_t function;
-  int32_t step;     /* as in the manifest; -1: the run or a copy */
-  int32_t part;     /* of a part, or the last part before a wait; otherwise -1 */
+  int32_t step;     /* as in the manifest; -1: the run, a copy or a replay */
+  int32_t part;     /* of a part, or the last part before a wait; of a kernel on a GPU its number
+                     * among those of the step; otherwise -1 */
   int32_t status;   /* of a run that ends: stridec_status */
   const char* name; /* of the function, the step, or the input or output that is copied */
 } stridec_event;
 
 /* Called when an event begins and when it ends, on the thread that does the work: the caller's for runs and
  * steps, any thread of the context for parts. Calls for parts may run at the same time. Of waits it sees
- * those of the caller's thread, both ends when the step ends. The event is valid until the function returns.
+ * those of the caller's thread, both ends when the step ends; of kernels and replays both ends when the run
+ * has ended, or later if the context is asynchronous. The event is valid until the function returns.
  * It must not call the API with the same context. */
 typedef void (*stridec_sink)(void* user, const stridec_event* event);
 
@@ -307,7 +312,10 @@ typedef struct stridec_trace_options {
 enum {
   STRIDEC_TRACE_PARTS = 1,
   STRIDEC_TRACE_WAITS = 2, /* takes the time of parts, as PARTS does */
-  STRIDEC_TRACE_COPIES = 4
+  STRIDEC_TRACE_COPIES = 4,
+  /* Kernels and replays on a GPU. Runs of an asynchronous context have none while the times of 2048 are not
+   * known yet, nor has the last run of a trace of limited runs that the GPU has not done 20 ms later. */
+  STRIDEC_TRACE_KERNELS = 8
 };
 
 /* ---- Operators that the application computes ---- */

@@ -2,7 +2,10 @@
 // and runs recorded as graphs.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "compiler/base/text.h"
@@ -321,6 +324,115 @@ TEST_CASE("no device, another device, no memory: a status and a sentence") {
   CHECK(on_small.status == STRIDEC_OUT_OF_MEMORY);
   CHECK(std::string(on_small.message).find("no memory on GPU 0 for the weights") != std::string::npos);
   fake_cuda_reset();
+}
+
+// Of one kind, in the order in which the sink was told.
+struct GpuEvents {
+  std::vector<stridec_event> all;
+  static void add(void* user, const stridec_event* event) {
+    if (event->kind == STRIDEC_EVENT_KERNEL || event->kind == STRIDEC_EVENT_REPLAY)
+      static_cast<GpuEvents*>(user)->all.push_back(*event);
+  }
+  int64_t of(int32_t kind, int64_t run) const {
+    return std::ranges::count_if(all, [&](auto& e) { return e.ends && e.kind == kind && e.run == run; });
+  }
+};
+
+TEST_CASE("traces have GPU kernels and replays of graphs, which stay recorded") {
+  const Artifact artifact(2, {"cuda"}, "reduce-overhead");
+  Running running(artifact);
+  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+  // A kernel takes 50 microseconds.
+  fake_cuda_register(nullptr, [](const FakeLaunch*, void*) { fake_cuda()->clock += 49; }, nullptr);
+  const std::string path = artifact.folder.file("t.json");
+  GpuEvents seen;
+  const stridec_trace_options options = {.struct_size = sizeof options,
+                                         .flags = STRIDEC_TRACE_KERNELS,
+                                         .path = path.c_str(),
+                                         .sink = GpuEvents::add,
+                                         .user = &seen};
+  REQUIRE(running.api->context_trace(running.context, &options) == STRIDEC_OK);
+  std::vector<float> x(2 * kWidth, 3.0f), y;
+  for (int i = 0; i < 5; ++i) REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  const FakeCounts counts = *fake_cuda_counts();
+  REQUIRE(running.api->context_trace(running.context, nullptr) == STRIDEC_OK);
+  CHECK(counts.replays == 4);
+  REQUIRE(counts.launches >= 2);
+  CHECK(seen.of(STRIDEC_EVENT_KERNEL, 0) == counts.launches);  // the first run is not recorded
+  for (int run = 1; run < 5; ++run) {
+    CHECK(seen.of(STRIDEC_EVENT_KERNEL, run) == 0);
+    CHECK(seen.of(STRIDEC_EVENT_REPLAY, run) == 1);
+  }
+  const nlohmann::json events = nlohmann::json::parse(read_file(path));
+  double end = 0;
+  int64_t kernels = 0, replays = 0, stream = 0;
+  for (const auto& event : events) {
+    if (event["name"] == "thread_name" && event["args"].contains("clock_error_nanoseconds"))
+      stream = event["tid"].get<int64_t>();
+    const std::string kind = event.value("cat", "");
+    if (kind != "kernel" && kind != "replay") continue;
+    CHECK(event["tid"].get<int64_t>() == stream);
+    CHECK(event["ts"].get<double>() >= end - 0.0005);
+    end = event["ts"].get<double>() + event["dur"].get<double>();
+    const auto work = static_cast<double>(kind == "kernel" ? 1 : counts.launches);
+    CHECK(std::abs(event["dur"].get<double>() - 50 * work) < 0.1);
+    kernels += kind == "kernel", replays += kind == "replay";
+    CHECK(event["args"].contains(kind == "kernel" ? "nodes" : "function"));
+  }
+  CHECK(kernels == counts.launches);
+  CHECK(replays == 4);
+  // Without the trace nothing is timed; with a profile, too, each kernel is.
+  seen.all.clear();
+  REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  CHECK(seen.all.empty());
+  REQUIRE(running.api->context_profile(running.context, 1) == STRIDEC_OK);
+  REQUIRE(running.api->context_trace(running.context, &options) == STRIDEC_OK);
+  for (int i = 0; i < 3; ++i) REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  stridec_step_profile step = {.struct_size = sizeof step};
+  REQUIRE(running.api->context_step(running.context, 0, &step) == STRIDEC_OK);
+  CHECK(step.calls == 3);
+  CHECK(seen.of(STRIDEC_EVENT_KERNEL, 2) == counts.launches);
+  REQUIRE(running.api->context_trace(running.context, nullptr) == STRIDEC_OK);
+  fake_cuda_reset();
+}
+
+TEST_CASE("an asynchronous context tells kernels when the trace ends, and a driver without events none") {
+  const Artifact artifact(2, {"cuda"}, "reduce-overhead");
+  Running running(artifact);
+  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
+  stridec_context_options options = {.struct_size = sizeof options, .flags = STRIDEC_CONTEXT_ASYNC};
+  stridec_context* context = nullptr;
+  char message[256];
+  REQUIRE(running.api->context_create(running.model, &options, &context, message, sizeof message) ==
+          STRIDEC_OK);
+  std::swap(context, running.context);
+  GpuEvents seen;
+  stridec_trace_options traced = {
+      .struct_size = sizeof traced, .flags = STRIDEC_TRACE_KERNELS, .sink = GpuEvents::add, .user = &seen};
+  std::vector<float> x(2 * kWidth, 3.0f), y;
+  REQUIRE(running.api->context_trace(running.context, &traced) == STRIDEC_OK);
+  fake_cuda()->fail_call = "cuEventQuery";
+  fake_cuda()->fail_status = 600;  // not ready
+  for (int i = 0; i < 3; ++i) REQUIRE(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  CHECK(seen.all.empty());
+  REQUIRE(running.api->context_trace(running.context, nullptr) == STRIDEC_OK);  // waits
+  CHECK(seen.of(STRIDEC_EVENT_REPLAY, 2) == 1);
+  seen.all.clear();
+  traced.runs = 2;  // the end of the last run does not wait for long
+  REQUIRE(running.api->context_trace(running.context, &traced) == STRIDEC_OK);
+  CHECK(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  CHECK(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  CHECK(seen.all.empty());
+  fake_cuda_reset();
+  seen.all.clear();
+  fake_cuda()->fail_call = "cuEventRecord";
+  fake_cuda()->fail_status = 1;
+  REQUIRE(running.api->context_trace(running.context, &traced) == STRIDEC_OK);
+  CHECK(running.run(x, y, STRIDEC_DEVICE_CUDA) == STRIDEC_OK);
+  REQUIRE(running.api->context_trace(running.context, nullptr) == STRIDEC_OK);
+  CHECK(seen.all.empty());
+  fake_cuda_reset();
+  running.api->context_destroy(context);
 }
 
 TEST_CASE("launches that the driver refuses end the run, not the context") {
