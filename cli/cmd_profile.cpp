@@ -12,6 +12,7 @@
 #include "cli/kernel_costs.h"
 #include "cli/library.h"
 #include "cli/output.h"
+#include "cli/perf_counters.h"
 #include "cli/profile_rows.h"
 #include "cli/reference_operators.h"
 #include "cli/written_files.h"
@@ -29,12 +30,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kLeastRuns = 5, kMostRuns = 100000;
 constexpr int kTracedRuns = 20;  // in the file
+constexpr int kCountedRuns = 20;
 
 struct Flags {
   std::string artifact, dims, variant, function, trace, group = "kernel", sort = "total";
   std::vector<std::string> inputs, ops;
   int threads = 0, runs = 0, most_rows = 30;
   double seconds = 2;
+  bool counters = false;
 };
 
 // Collects events of one thread's runs and steps.
@@ -78,8 +81,22 @@ std::vector<double> timed_runs(Library& library, int runs, double seconds) {
 struct Measured {
   Sizes sizes;
   Samples samples;
-  double plain = 0, traced = 0;  // median seconds of a run without and with the trace
+  double plain = 0, traced = 0;            // median seconds of a run without and with the trace
+  std::unique_ptr<PerfCounters> counters;  // null: not asked for
 };
+
+// The parts of other runs than those whose time is taken: reading the counters takes time.
+void count_runs(Library& library, const Flags& flags, PerfCounters& counters) {
+  const stridec_trace_options options = {.struct_size = sizeof options,
+                                         .flags = STRIDEC_TRACE_PARTS,
+                                         .sink = PerfCounters::sink,
+                                         .user = &counters};
+  library.trace(&options);
+  library.timed_run();  // opens the counters of each thread
+  counters.reset();
+  timed_runs(library, flags.runs > 0 ? flags.runs : kCountedRuns, 0);
+  library.trace(nullptr);
+}
 
 Measured measure(Library& library, const Flags& flags) {
   Measured out;
@@ -90,14 +107,19 @@ Measured measure(Library& library, const Flags& flags) {
     library.timed_run();
   });
   if (library.gpu())
-    fail(ErrorKind::kUnsupported, "gpu-profile", "kernels on a GPU cannot be traced",
-         "'stridec bench' times them; --variant names a CPU variant of the artifact");
+    fail(ErrorKind::kUnsupported, "gpu-profile", "'profile' does not take kernels on a GPU",
+         "'stridec bench' times them, STRIDEC_PROFILE=FILE traces them; --variant names a CPU variant of the "
+         "artifact");
   if (!flags.trace.empty()) {
     const stridec_trace_options to_file = {
         .struct_size = sizeof to_file, .flags = STRIDEC_TRACE_PARTS, .path = flags.trace.c_str()};
     library.trace(&to_file);
     timed_runs(library, flags.runs > 0 ? std::min(flags.runs, kTracedRuns) : kTracedRuns, 0);
     library.trace(nullptr);
+  }
+  if (flags.counters) {
+    out.counters = std::make_unique<PerfCounters>();
+    count_runs(library, flags, *out.counters);
   }
   // Timed without the trace before and after it, since the load of the machine varies.
   std::vector<double> plain = timed_runs(library, flags.runs, flags.seconds / 4);
@@ -129,6 +151,37 @@ void sort_rows(std::vector<ProfileRow>& rows, const std::string& by) {
     const double x = key(a), y = key(b);
     return x != y ? x > y : a.name < b.name;
   });
+}
+
+// What a thread of the row's steps counted; `thread` -1: all threads.
+Counts counts_of(const PerfCounters& counters, const ProfileRow& row, int thread = -1) {
+  Counts sums = {};
+  for (const int step : row.steps) {
+    const std::vector<Counts> threads = counters.of_step(step);
+    for (size_t t = 0; t < threads.size(); ++t)
+      for (size_t i = 0; i < sums.size() && (thread < 0 || thread == static_cast<int>(t)); ++i)
+        sums[i] += threads[t][i];
+  }
+  return sums;
+}
+
+// By name; with instructions per cycle where both are counted.
+Json json_of_counts(const PerfCounters& counters, const Counts& counts) {
+  Json json = Json::object();
+  for (size_t i = 0; i < counters.names().size(); ++i)
+    json[counters.names()[i]] = static_cast<int64_t>(counts[i] + 0.5);
+  if (json.contains("cycles") && json.contains("instructions") && json["cycles"] > 0)
+    json["instructions_per_cycle"] = json["instructions"].get<double>() / json["cycles"].get<double>();
+  return json;
+}
+
+Json json_of_counters(const PerfCounters& counters, const ProfileRow& row) {
+  Json json = json_of_counts(counters, counts_of(counters, row));
+  json["threads"] = Json::array();
+  const size_t threads = row.steps.empty() ? 0 : counters.of_step(row.steps.front()).size();
+  for (size_t t = 0; t < threads; ++t)
+    json["threads"].push_back(json_of_counts(counters, counts_of(counters, row, static_cast<int>(t))));
+  return json;
 }
 
 Json json_of_row(const ProfileRow& row) {
@@ -165,7 +218,11 @@ void print_json(const Flags& flags, const Library& library, const Measured& meas
                {"peak", roof.json},
                {"group", flags.group},
                {"rows", Json::array()}};
-  for (const ProfileRow& row : rows) json["rows"].push_back(json_of_row(row));
+  if (measured.counters) json["counted_runs"] = measured.counters->runs();
+  for (const ProfileRow& row : rows) {
+    json["rows"].push_back(json_of_row(row));
+    if (measured.counters) json["rows"].back()["counters"] = json_of_counters(*measured.counters, row);
+  }
   std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
@@ -190,6 +247,31 @@ std::vector<std::string> cells_of(const ProfileRow& row, double runs, double tot
           printable(row.name)};
 }
 
+// Puts columns of counters before that of the name: counts of a run, with K, M or G.
+void add_counters(std::vector<std::vector<std::string>>& cells, const PerfCounters& counters,
+                  const std::vector<ProfileRow>& rows) {
+  const auto short_count = [](double count) {
+    const char* const units[] = {"", " K", " M", " G"};
+    size_t unit = 0;
+    for (; count >= 1000 && unit < 3; ++unit) count /= 1000;
+    return cat(formatted(count, "%.3g"), units[unit]);
+  };
+  for (size_t row = 0; row < cells.size(); ++row) {
+    const Counts counts = row ? counts_of(counters, rows[row - 1]) : Counts{};
+    const auto add = [&](const std::string& cell) { cells[row].insert(cells[row].end() - 1, cell); };
+    const Json json = json_of_counts(counters, counts);
+    if (json.contains("cycles") && json.contains("instructions"))
+      add(!row                                      ? "IPC"
+          : json.contains("instructions_per_cycle") ? formatted(json["instructions_per_cycle"], "%.2f")
+                                                    : "-");
+    for (size_t i = 0; i < counters.names().size(); ++i) {
+      std::string name = counters.names()[i];
+      std::replace(name.begin(), name.end(), '_', ' ');
+      add(row ? short_count(counts[i] / static_cast<double>(std::max<int64_t>(counters.runs(), 1))) : name);
+    }
+  }
+}
+
 void print_text(const Flags& flags, const Library& library, const Measured& measured,
                 const std::vector<ProfileRow>& rows, int64_t total) {
   const auto runs = static_cast<double>(measured.samples.runs.size());
@@ -207,6 +289,7 @@ void print_text(const Flags& flags, const Library& library, const Measured& meas
     if (static_cast<int>(cells.size()) > flags.most_rows) break;
     cells.push_back(cells_of(row, runs, static_cast<double>(total)));
   }
+  if (measured.counters) add_counters(cells, *measured.counters, rows);
   std::printf("%s", table(cells).c_str());
   if (cells.size() - 1 < rows.size())
     std::printf(" and %zu more; --rows lists them\n", rows.size() - (cells.size() - 1));
@@ -279,6 +362,10 @@ std::function<int()> declare_profile(CLI::App& app, const Globals& globals) {
       ->check(CLI::IsMember({"kernel", "step", "node", "scope"}));
   app.add_option("--sort", flags->sort, "the order of the rows: largest first, or by name")
       ->check(CLI::IsMember({"total", "calls", "mean", "p50", "p99", "flops", "bytes", "name"}));
+  app.add_flag(
+      "--counters", flags->counters,
+      "what the processor counts in each kernel: cycles, instructions, misses of its last cache and of "
+      "branches; in the JSON for each thread");
   app.add_option("--rows", flags->most_rows, "rows to list")->check(zero_or_more)->type_name("NUMBER");
   return [flags, &globals] { return profile(*flags, globals); };
 }
