@@ -225,6 +225,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
                                 .states = own.states,
                                 .refit = own.refit,
                                 .method = function.method,
+                                .weights = options.weights.get(),
                                 .absent = options.functions.empty() ? nullptr : &lacks,
                                 .operators = &operators};
     if (options.training) how.training = training_import(*options.training, true);

@@ -84,8 +84,9 @@ Tensors inputs_of(const loop::Program& program, const std::vector<loop::ValueRan
 }
 
 // The inputs that the model file has with it; none if they are not all there with the program's types.
-std::optional<Tensors> samples_of(const loop::Program& program, const std::string& model) {
-  const auto samples = frontend::sample_inputs(model);
+std::optional<Tensors> samples_of(const loop::Program& program, const std::string& model,
+                                  const std::string& method) {
+  const auto samples = frontend::sample_inputs(model, method);
   Tensors inputs;
   for (loop::BufferId id : program.inputs) {
     const auto found = std::ranges::find(samples, program[id].name, &pt2::SampleInput::name);
@@ -398,7 +399,7 @@ Json verify(const Flags& flags, const Globals& globals, Origin& origin) {
                     .samples = std::nullopt};
   // The first run has the samples of the model file, if the user chooses neither inputs nor sizes.
   if (flags.inputs.empty() && flags.expected.empty() && dims.empty())
-    from.samples = samples_of(reference, flags.common.model);
+    from.samples = samples_of(reference, flags.common.model, options.method);
   Json compared = compared_of(flags, globals, library, made, options.precision, tolerance);
   compared["other_model"] = origin.model;
   if (library && library->functions().size() > 1) compared["function"] = library->function();

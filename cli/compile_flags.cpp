@@ -8,6 +8,7 @@
 #include "cli/given_inputs.h"
 #include "cli/interrupt.h"
 #include "cli/library.h"
+#include "cli/parameter_file.h"
 #include "cli/suggest.h"
 #include "cli/train_config.h"
 #include "compiler/base/diagnostic.h"
@@ -89,8 +90,8 @@ void declare_model(CLI::App& app, CompileFlags& f, const std::string& what) {
 
   app.add_option(
          "--method", f.methods,
-         "the method of a TorchScript module to compile in place of forward(): encode, or of one function: "
-         "--method encoder:encode")
+         "the method of a TorchScript module to compile in place of forward(), or the program of a .pt2 file "
+         "of several: encode, or of one function: --method encoder:encode")
       ->type_name("NAME");
 }
 
@@ -211,6 +212,11 @@ void declare_code(CLI::App& app, CompileFlags& f) {
       ->type_name("KEY=VALUE");
   app.add_option("--weights", f.weights, "embed: in the library; external: in a file next to it")
       ->check(CLI::IsMember({"embed", "external"}));
+  app.add_option(
+         "--weights-from", f.weights_from,
+         "a safetensors file with the weights that the model's own file lacks, as a .pt2 file that was "
+         "exported from fake tensors; of several files, one flag each")
+      ->type_name("FILE");
 
   app.add_option("--metadata", f.metadata, "text for the manifest: version=1.4; may be repeated")
       ->type_name("KEY=VALUE");
@@ -425,6 +431,25 @@ void add_settings(const std::vector<std::string>& settings, CompileOptions& made
   }
 }
 
+// The tensors of --weights-from; null without the flag.
+std::shared_ptr<const graph::GivenWeights> read_weights(const std::vector<std::string>& files) {
+  if (files.empty()) return nullptr;
+  auto all = std::make_shared<graph::GivenWeights>();
+  for (const std::string& file : files) {
+    const ParameterFile read = read_parameters(file);
+    for (const auto& [name, tensor] : read.tensors) {
+      const graph::Type type{tensor.dtype, {tensor.shape.begin(), tensor.shape.end()}};
+      const graph::Data data{.owner = read.owner,
+                             .bytes = reinterpret_cast<const uint8_t*>(tensor.bytes.data()),
+                             .size = tensor.bytes.size()};
+      if (!all->emplace(name, graph::GivenWeight{type, data}).second)
+        fail(ErrorKind::kUsage, "bad-weights", cat("two files of --weights-from have '", name, "'"),
+             "name each file once");
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 CompileOptions CompileFlags::options(const Globals& globals) const {
@@ -460,6 +485,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   for (const std::string& value : input_values)
     made.input_values.push_back(frontend::parse_input_value(value));
   made.refit = refit;
+  made.weights = read_weights(weights_from);
   for (const std::string& state : states) made.states.push_back(frontend::parse_state(state));
   made.mode = mode;
   if (std::none_of(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == mode; }))
@@ -491,7 +517,7 @@ std::vector<std::string> CompileFlags::files() const {
   const auto add = [&](const std::vector<std::string>& more) {
     all.insert(all.end(), more.begin(), more.end());
   };
-  add(rewrites), add(ops);
+  add(rewrites), add(ops), add(weights_from);
   for (const std::string& text : functions)
     if (const size_t equals = text.find('='); equals != std::string::npos)
       all.push_back(text.substr(equals + 1));

@@ -16,6 +16,7 @@ namespace stridec::cli {
 struct CompileFlags {
   std::string model, targets, cpus, gpus, nvrtc, dims, mode = "default", precision = "fp32",
                                                        weights = "embed";
+  std::vector<std::string> weights_from;  // files
   std::string tune_db;
   std::vector<std::string> functions, methods, shapes, input_values, states, refit, specialize, tune_shapes,
       metadata;

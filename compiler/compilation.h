@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -83,6 +84,7 @@ struct CompileOptions {
   std::vector<frontend::InputValue> input_values;
   std::vector<frontend::StatePattern> states;
   std::vector<std::string> refit;  // names of weights that may be replaced (frontend/parameters.h)
+  std::shared_ptr<const graph::GivenWeights> weights;  // frontend::ImportOptions
   // If set, each of `functions` is a function of the training, of the same model (compiler/train).
   std::optional<train::Settings> training;
   bool sizes_stay_open = false;  // frontend::ImportOptions

@@ -186,6 +186,7 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
                                   .sizes_stay_open = options.sizes_stay_open,
                                   .name = options.name,
                                   .method = function.method,
+                                  .weights = options.weights.get(),
                                   .absent = several ? &lacks : nullptr,
                                   .operators = &operators};
       imported = options.training ? import_trained(function, own, *options.training, plan)

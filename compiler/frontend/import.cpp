@@ -266,6 +266,8 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
                          .only_parameters = options.training.has_value(),
                          .sizes_stay_open = options.sizes_stay_open,
                          .missing_weights_are_zero = options.missing_weights_are_zero,
+                         .weights = options.weights,
+                         .program = options.method,
                          .absent = options.absent,
                          .operators = options.operators};
   for (const InputValue& value : options.input_values) own.input_values[value.name] = value.values;
@@ -316,12 +318,19 @@ Imported import_torchscript(const std::string& path, const graph::Data& file, co
           std::move(imported.unknown)};
 }
 
-// Only TorchScript files have methods.
+// Of files with one entry point.
 void refuse_method(const ImportOptions& options) {
   if (!options.method.empty())
     fail(ErrorKind::kUsage, "no-method",
-         cat("--method ", options.method, ": the model is not a TorchScript module"),
+         cat("--method ", options.method, ": the model is not a PyTorch file, and has no methods"),
          "its only entry point is compiled without --method");
+}
+
+// Of files that have their weights themselves, or name the files that do.
+void refuse_weights(const ImportOptions& options) {
+  if (options.weights)
+    fail(ErrorKind::kUsage, "bad-weights", "--weights-from: the model has its weights itself",
+         "the flag is for .pt2 programs that were exported from fake tensors");
 }
 
 // The other formats say the types of their inputs themselves.
@@ -396,12 +405,13 @@ struct Format {
   const char* name;
   bool (*sniff)(const graph::Data& file);
   Imported (*import)(const std::string& path, const graph::Data& file, const ImportOptions& options);
-  bool torchscript = false;
+  bool untyped = false;                         // --shape says the shapes of the inputs
+  bool methods = false, lacks_weights = false;  // the file may have several entry points, and no weights
 };
 constexpr Format kFormats[] = {
     {"serialized graph", is_serialized, import_graph},
-    {"PyTorch program", pt2::is_program, import_pt2},
-    {"TorchScript module", torchscript::is_module, import_torchscript, true},
+    {"PyTorch program", pt2::is_program, import_pt2, false, true, true},
+    {"TorchScript module", torchscript::is_module, import_torchscript, true, true},
     {"ONNX", [](const graph::Data&) { return true; }, import_onnx},
 };
 
@@ -418,10 +428,9 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
                          .size = mapped->bytes.size()};
   for (const Format& format : kFormats) {
     if (!format.sniff(file)) continue;
-    if (!format.torchscript) {
-      refuse_shapes(options);
-      refuse_method(options);
-    }
+    if (!format.untyped) refuse_shapes(options);
+    if (!format.methods) refuse_method(options);
+    if (!format.lacks_weights) refuse_weights(options);
     return format.import(path, file, options);
   }
   return {};

@@ -13,6 +13,7 @@
 #include "compiler/frontend/common/operator_info.h"
 #include "compiler/frontend/input_shape.h"
 #include "compiler/frontend/states.h"
+#include "compiler/graph/given_weights.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/model_node.h"
 #include "compiler/graph/named_sizes.h"
@@ -58,9 +59,12 @@ struct ImportOptions {
   bool sizes_stay_open = false;
   // What a model is called whose own name is one that exporters give to every model; "": by that name.
   std::string name = {};
-  // The method of a TorchScript module that is compiled; "": forward.
+  // The method of a TorchScript module that is compiled, or the program of a .pt2 archive; "": forward, or
+  // the only program.
   std::string method = {};
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files
+  const graph::GivenWeights* weights =
+      nullptr;  // values of weights that the model's own file lacks; null: none
   // If set, a flag that names what the model lacks is recorded here and ignored, instead of an error: "--dim
   // NAME", "--shape NAME", "--input-value NAME", "--state INPUT", "--refit PATTERN".
   std::set<std::string>* absent = nullptr;

@@ -8,7 +8,7 @@
 
 namespace stridec::frontend {
 
-// By name; empty for files without. PyTorch programs have them.
-std::vector<pt2::SampleInput> sample_inputs(const std::string& path);
+// By name; empty for files without. PyTorch programs have them. `method`: ImportOptions.
+std::vector<pt2::SampleInput> sample_inputs(const std::string& path, const std::string& method);
 
 }  // namespace stridec::frontend

@@ -36,7 +36,7 @@ def compile(
     model: a path (.onnx, .pt2, .pt, .graph), a torch.nn.Module or a torch.export.ExportedProgram.
     inputs: of a module, example arguments: a tuple of positional ones, or a dict of keyword ones; `kwargs` for both.
     dynamic_shapes: of a module, as torch.export takes them. Sizes of 1 in the examples may be dynamic.
-    method: of a module or a TorchScript file: the method to compile instead of forward.
+    method: of a module or a TorchScript file: the method to compile instead of forward. Of a .pt2 file of several programs: one.
     output: where the artifact goes, with its manifest beside it. Without, it lives as long as the model.
     dims: what holds for named sizes: {"batch": (1, 64), "x.1": 128, "seq": range(8, 513, 8)}. Names of a module's sizes
     are those of its Dims, or `x.0`: the first input that has the size, and the dim.
@@ -49,7 +49,7 @@ def compile(
         source, names = _source(model, inputs, kwargs, dynamic_shapes, strict, method, folder)
         artifact = os.fspath(output) if output is not None else os.path.join(folder, "model.so")
         own = dict(metadata or {})
-        convention = _pt2.read_convention(source)
+        convention = _pt2.read_convention(source, method if isinstance(model, (str, os.PathLike)) else None)
         if convention is not None:
             own[Convention.KEY] = convention.json()
         own_dims = {names.get(name, name): size for name, size in (dims or {}).items()}

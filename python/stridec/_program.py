@@ -93,6 +93,7 @@ def flags(
     precision: Optional[str] = None,
     options: Optional[Mapping[str, Any]] = None,
     weights: Optional[str] = None,
+    weights_from: Union[Path, Sequence[Path]] = (),
     metadata: Optional[Mapping[str, str]] = None,
     tune_db: Optional[Path] = None,
     frozen: bool = False,
@@ -129,7 +130,7 @@ def flags(
         found += ["-O", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
     for name, value in (metadata or {}).items():
         found += ["--metadata", f"{name}={value}"]
-    found += _files("--ops", ops) + _files("--rewrites", rewrites)
+    found += _files("--weights-from", weights_from) + _files("--ops", ops) + _files("--rewrites", rewrites)
     for flag, pairs in (("--pass", passes), ("--plugin", plugins)):
         for after, what in pairs:
             found += [flag, f"after={after}", os.fspath(what)]

@@ -11,11 +11,12 @@ from ._convention import Convention, Node
 _COMPLEX = (9, 10, 11)  # complex32, complex64, complex128 in the numbering of the format
 
 
-def read_convention(path: str) -> Optional[Convention]:
-    """None if the file is not an exported program of one model; the program itself says what is wrong with it then."""
+def read_convention(path: str, name: Optional[str] = None) -> Optional[Convention]:
+    """Of the program of the name, or the file's only one. None if there is no such program: the compiler says so then."""
     try:
         with zipfile.ZipFile(path) as archive:
-            models = [name for name in archive.namelist() if "models/" in name and name.endswith(".json")]
+            models = [member for member in archive.namelist() if "models/" in member and member.endswith(".json")
+                      and (name is None or member.endswith(f"/models/{name}.json"))]
             program = json.loads(archive.read(models[0])) if len(models) == 1 else None
         return _convention(program) if program else None
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, zipfile.BadZipFile,

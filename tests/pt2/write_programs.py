@@ -1,5 +1,5 @@
 """Writes tests/pt2/programs from what `exports.py --folder DIR` exported: write_programs.py DIR; without DIR, only `edges`, `bags`,
-`indices`, `lstm_states`, `memory_views` and `draws`.
+`indices`, `lstm_states`, `shared_buffers`, `memory_views` and `draws`.
 
 Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
 wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.
@@ -106,6 +106,24 @@ def lstm_states(torch):
     return States().eval(), (torch.randn(3, 7, 5),)
 
 
+def shared_buffers(torch):
+    """Two buffers of one storage in different layouts, both written. PyTorch decomposes them into two storages."""
+
+    class Shared(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            whole = torch.zeros(4, 3)
+            self.register_buffer("rows", whole[1:3])
+            self.register_buffer("whole", whole)
+
+        def forward(self, x):
+            self.rows.add_(x)
+            self.whole[0] += 1
+            return self.whole.clone(), self.rows * 1
+
+    return Shared(), (torch.arange(6.0).reshape(2, 3),)
+
+
 def memory_views(torch):
     """Views by strides of tensors that are not row-major, and as types of another width, read and written."""
 
@@ -171,7 +189,8 @@ def main():
     HERE.mkdir(exist_ok=True)
     for make in (edges, bags, indices, memory_views):
         write_own(make)
-    write_own(lstm_states, decomposed=False)
+    for make in (lstm_states, shared_buffers):
+        write_own(make, decomposed=False)
     write_draws()
     if len(sys.argv) < 2:
         return

@@ -4,6 +4,7 @@
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/creation.h"
+#include "compiler/ops/composite/special.h"
 
 namespace stridec::aten {
 namespace {
@@ -164,17 +165,48 @@ Results triangle(Context& c) {
   return {select(keep, x, 0)};
 }
 
-Results hann_window(Context& c) {
+// A window of signal processing: `formula` of the positions 0, 1, ... and of their number over a period.
+template <class F>
+Results window(Context& c, F&& formula) {
   const int64_t n = c.integer("window_length");
   const bool periodic = !c.names("periodic") || c.flag("periodic");
-  if (n == 1) return {filled(c.b, {1}, DType::kF32, 1)};
-  const Term i = cast(index_along(c.b, {n}, 0, DType::kI64), DType::kF32, false);
-  const double step = 2 * M_PI / static_cast<double>(periodic ? n : n - 1);
-  return {cast(subtract_from(0.5, apply(OpKind::kCos, i * step) * 0.5), wanted(c, DType::kF32), false)};
+  const DType to = wanted(c, DType::kF32);
+  if (n == 1) return {filled(c.b, {1}, to, 1)};
+  const Term i = cast(index_along(c.b, {n}, 0, DType::kI64), to == DType::kF64 ? to : DType::kF32, false);
+  return {cast(formula(i, static_cast<double>(periodic ? n : n - 1)), to, false)};
+}
+Term cosine(Term i, double step) { return apply(OpKind::kCos, i * step); }
+
+Results hann_window(Context& c) {
+  return window(c, [](Term i, double n) { return subtract_from(0.5, cosine(i, 2 * M_PI / n) * 0.5); });
+}
+Results hamming_window(Context& c) {
+  const double alpha = c.names("alpha") ? c.number("alpha") : 0.54,
+               beta = c.names("beta") ? c.number("beta") : 0.46;
+  return window(c, [&](Term i, double n) { return subtract_from(alpha, cosine(i, 2 * M_PI / n) * beta); });
+}
+Results blackman_window(Context& c) {
+  return window(c, [](Term i, double n) {
+    return subtract_from(0.42, cosine(i, 2 * M_PI / n) * 0.5) + cosine(i, 4 * M_PI / n) * 0.08;
+  });
+}
+Results bartlett_window(Context& c) {
+  return window(c, [](Term i, double n) { return subtract_from(1, abs(i * (2 / n) - 1)); });
+}
+Results kaiser_window(Context& c) {
+  const double beta = c.names("beta") ? c.number("beta") : 12;
+  return window(c, [&](Term i, double n) {
+    const auto bessel = [](Term x) { return scaled_bessel_i0(x) * exp(x); };
+    const Term at = cast(i, DType::kF64, false) * (2 / n) - 1;
+    const Term all = bessel(sqrt(maximum(subtract_from(1, square(at)), 0)) * beta);
+    return cast(all / bessel(number_like(all, beta)), i.dtype(), false);
+  });
 }
 
 constexpr Row kRows[] = {
     {"arange", arange},
+    {"bartlett_window", bartlett_window},
+    {"blackman_window", blackman_window},
     {"empty", constant<0>},
     {"empty_like", constant<0>},
     {"empty_permuted", constant<0>},
@@ -182,7 +214,9 @@ constexpr Row kRows[] = {
     {"eye", eye},
     {"full", full},
     {"full_like", full},
+    {"hamming_window", hamming_window},
     {"hann_window", hann_window},
+    {"kaiser_window", kaiser_window},
     {"linspace", linspace},
     {"logspace", logspace},
     {"new_empty", constant<0>},

@@ -270,6 +270,7 @@ constexpr Row kRows[] = {
     {"special_expit", sigmoid_row},
     {"special_erf", float_unary<OpKind::kErf>},
     {"special_logit", logit},
+    {"special_sinc", sinc},
     {"sqrt", float_unary<OpKind::kSqrt>},
     {"square", op_square},
     {"tan", float_unary<OpKind::kTan>},

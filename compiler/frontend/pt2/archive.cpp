@@ -1,5 +1,7 @@
 #include "compiler/frontend/pt2/archive.h"
 
+#include <algorithm>
+
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/base/zip.h"
@@ -48,7 +50,10 @@ void read_payloads(const ZipFile& zip, const std::string& folder, const std::str
     const ZipEntry* entry = find_entry(zip, folder + payload.path);
     if (!entry) malformed(cat("the archive has no member '", folder, payload.path, "' for '", name, "'"));
     const ZipBytes data = read_entry(zip, *entry);
-    out.tensors[name] = {std::move(*payload.meta), entry->name, {data.owner, data.bytes, data.size}};
+    // All fake tensors are written as one empty storage, though each has its own.
+    out.tensors[name] = {std::move(*payload.meta),
+                         data.size == 0 ? cat(entry->name, "/", name) : entry->name,
+                         {data.owner, data.bytes, data.size}};
   }
 }
 
@@ -74,10 +79,36 @@ void read_saved_tensors(const ZipFile& zip, const ZipEntry& entry, Archive& out)
   }
 }
 
+// The program of the name; with "", the archive's only one.
+std::string chosen(const std::vector<std::string>& names, const std::string& name) {
+  if (name.empty() && names.size() > 1)
+    fail(ErrorKind::kUsage, "several-programs",
+         cat("the archive holds ", names.size(), " programs: ", join(names, ", ")),
+         cat("--method ", names[0],
+             " compiles one; --function NAME=FILE and --method NAME:PROGRAM make "
+             "functions of several"));
+  if (!name.empty() && std::ranges::count(names, name) == 0)
+    fail(ErrorKind::kUsage, "no-method",
+         cat("the archive has no program '", name, "' but ", join(names, ", ")),
+         "--method NAME compiles another one");
+  return name.empty() ? names[0] : name;
+}
+
+std::vector<std::string> program_names(const ZipFile& zip, const std::string& folder) {
+  std::vector<std::string> names;
+  for (const ZipEntry& entry : zip.entries)
+    if (entry.name.starts_with(folder) && entry.name.ends_with(".json"))
+      names.push_back(entry.name.substr(folder.size(), entry.name.size() - folder.size() - 5));
+  if (names.empty())
+    fail(ErrorKind::kMalformed, "no-program", "the archive has no exported program (no models/*.json)",
+         "an AOTInductor package holds compiled code only: save the program with torch.export.save");
+  return names;
+}
+
 // PyTorch 2.1 to 2.7.
-Archive read_old_archive(const ZipFile& zip, const ZipEntry& program) {
+Archive read_old_archive(const ZipFile& zip, const ZipEntry& program, const std::string& name) {
   Archive out;
-  out.model = "model";
+  out.model = chosen({"model"}, name);
   out.program = decode_program(text_of(read_entry(zip, program)));
   for (const char* name : {"serialized_state_dict.pt", "serialized_constants.pt"})
     if (const ZipEntry* saved = find_entry(zip, name)) read_saved_tensors(zip, *saved, out);
@@ -91,9 +122,10 @@ bool holds_program(const graph::Data& file) {
   return find_entry(zip, kOldProgram) || find_entry(zip, root_of(zip) + "archive_format");
 }
 
-Archive read_archive(const graph::Data& file) {
+Archive read_archive(const graph::Data& file, const std::string& program_name) {
   const ZipFile zip = open(file);
-  if (const ZipEntry* program = find_entry(zip, kOldProgram)) return read_old_archive(zip, *program);
+  if (const ZipEntry* program = find_entry(zip, kOldProgram))
+    return read_old_archive(zip, *program, program_name);
   const std::string root = root_of(zip);
   const ZipEntry* format = find_entry(zip, root + "archive_format");
   if (!format || trimmed(text_of(read_entry(zip, *format))) != "pt2")
@@ -108,21 +140,9 @@ Archive read_archive(const graph::Data& file) {
     if (trimmed(text_of(read_entry(zip, *order))) == "big")
       fail(ErrorKind::kUnsupported, "byte-order", "the program's weights are big-endian", kSaveAgain);
 
-  std::vector<std::string> models;
   const std::string folder = root + "models/";
-  for (const ZipEntry& entry : zip.entries)
-    if (entry.name.starts_with(folder) && entry.name.ends_with(".json"))
-      models.push_back(entry.name.substr(folder.size(), entry.name.size() - folder.size() - 5));
-  if (models.empty())
-    fail(ErrorKind::kMalformed, "no-program", "the archive has no exported program (no models/*.json)",
-         "an AOTInductor package holds compiled code only: save the program with torch.export.save");
-  if (models.size() > 1)
-    fail(ErrorKind::kUnsupported, "several-programs",
-         cat("the archive holds ", models.size(), " programs: ", join(models, ", ")),
-         "save each with torch.export.save");
-
   Archive out;
-  out.model = models[0];
+  out.model = chosen(program_names(zip, folder), program_name);
   out.program = decode_program(text_of(read_entry(zip, *find_entry(zip, folder + out.model + ".json"))));
   // PyTorch 2.8 pickles the weights.
   for (const char* kind : {"weights", "constants"})

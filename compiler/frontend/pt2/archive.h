@@ -27,7 +27,8 @@ struct Archive {
 // Whether the zip archive holds an exported program of any generation. Throws Error for a damaged archive.
 bool holds_program(const graph::Data& file);
 
-// Throws Error for archives of other kinds (saying what they are) and for damaged ones.
-Archive read_archive(const graph::Data& file);
+// `program`: the name of one of several programs; "": the only one. Throws Error for archives of other kinds
+// (saying what they are), for damaged ones, and for programs that they do not have.
+Archive read_archive(const graph::Data& file, const std::string& program);
 
 }  // namespace stridec::pt2

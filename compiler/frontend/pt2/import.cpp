@@ -7,6 +7,7 @@
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
 #include "compiler/base/zip.h"
+#include "compiler/frontend/aten/slices.h"
 #include "compiler/frontend/pt2/expression.h"
 #include "compiler/frontend/pt2/guards.h"
 #include "compiler/frontend/pt2/importer.h"
@@ -294,6 +295,7 @@ class Pass {
 
   // ---- weights
   void add_weights() {
+    add_shared_states();
     std::map<std::string, std::pair<const TensorMeta*, aten::Tensor>> storages;
     for (size_t i = 0; i < program_.inputs.size(); ++i) {
       const InputSpec& spec = program_.inputs[i];
@@ -314,6 +316,12 @@ class Pass {
         continue;
       }
       const StoredTensor& stored = found->second;
+      if (const auto shared = shared_states_.find(stored.path); shared != shared_states_.end()) {
+        const aten::Tensor tensor = view_of_storage(shared->second, stored.meta);
+        weights_.push_back({spec.target, stored.path, tensor});
+        scope_[own] = Value(tensor);
+        continue;
+      }
       const auto [at, is_new] = storages.try_emplace(stored.path, &stored.meta, aten::Tensor());
       const bool whole = is_new || same_layout(*at->second.first, stored.meta);
       if (whole && !is_new) {
@@ -321,12 +329,8 @@ class Pass {
         weights_.push_back({spec.target, stored.path, at->second.second});
         continue;
       }
-      const Weight weight = read_weight(spec.target, stored, options_.missing_weights_are_zero);
+      const Weight weight = read_weight(spec.target, stored, missing_weights());
       const bool state = states_.contains(stored.path);
-      if (state && !whole)
-        fail(ErrorKind::kUnsupported, "written-storage",
-             cat("the program writes '", spec.target,
-                 "', whose storage another tensor shares in another layout"));
       const ops::Term value(b_, state ? b_.state(spec.target, weight.type, weight.data)
                                       : b_.constant(spec.target, weight.type, weight.data));
       if (options_.only_parameters && spec.kind != In::kParameter) b_.fix(value);
@@ -341,6 +345,69 @@ class Pass {
       weight_bytes_ += weight.data.size;
       scope_[own] = Value(tensor);
     }
+  }
+
+  // A storage that the program writes and that tensors share in several layouts is one state. The tensors are
+  // views of it, so that each sees what is written through another one.
+  void add_shared_states() {
+    std::map<std::string, std::vector<const InputSpec*>> sharing;
+    for (const InputSpec& spec : program_.inputs) {
+      const auto found = archive_.tensors.find(spec.target);
+      const bool weight =
+          spec.kind == In::kParameter || spec.kind == In::kBuffer || spec.kind == In::kConstant;
+      if (weight && found != archive_.tensors.end() && states_.contains(found->second.path))
+        sharing[found->second.path].push_back(&spec);
+    }
+    for (const auto& [path, specs] : sharing) {
+      const TensorMeta& first = archive_.tensors.at(specs[0]->target).meta;
+      if (std::ranges::any_of(specs, [&](const InputSpec* spec) {
+            return !same_layout(archive_.tensors.at(spec->target).meta, first);
+          }))
+        add_shared_state(path, specs);
+    }
+  }
+
+  // The state has the name and shape of a tensor that is the whole storage, or is flat.
+  void add_shared_state(const std::string& path, const std::vector<const InputSpec*>& specs) {
+    const auto tensor_of = [&](const InputSpec* spec) -> const StoredTensor& {
+      return archive_.tensors.at(spec->target);
+    };
+    const auto whole =
+        std::ranges::find_if(specs, [&](const InputSpec* spec) { return fills_storage(tensor_of(spec)); });
+    const std::string& name = (whole == specs.end() ? specs[0] : *whole)->target;
+    const StoredTensor stored = whole == specs.end() ? flat(tensor_of(specs[0])) : tensor_of(*whole);
+    for (const InputSpec* spec : specs)
+      if (tensor_of(spec).meta.scalar_type != stored.meta.scalar_type)
+        fail(ErrorKind::kUnsupported, "written-storage",
+             cat("the program writes '", spec->target, "', whose storage '", name,
+                 "' shares as another dtype"));
+    const Weight weight = read_weight(name, stored, missing_weights());
+    if (weight.complex)
+      fail(ErrorKind::kUnsupported, "written-storage",
+           cat("the program writes '", name, "', whose storage another tensor of complex numbers shares"));
+    const aten::Tensor tensor = aten::fresh({b_, b_.state(name, weight.type, weight.data)});
+    state_tensors_.push_back({name, path, tensor});
+    weight_bytes_ += weight.data.size;
+    shared_states_.emplace(path, tensor);
+  }
+
+  MissingWeights missing_weights() const {
+    return {.are_zero = options_.missing_weights_are_zero, .given = options_.weights};
+  }
+
+  // A tensor with the elements of the storage in row-major order.
+  static aten::Tensor view_of_storage(const aten::Tensor& storage, const TensorMeta& meta) {
+    const auto numbers = [](const std::vector<Size>& sizes) {
+      graph::Shape out;
+      for (const Size& size : sizes) out.emplace_back(size.value.value_or(0));
+      return out;
+    };
+    const int64_t offset = meta.offset.value.value_or(0);
+    aten::Tensor out = aten::strided_view(
+        storage, numbers(meta.sizes), numbers(meta.strides),
+        [offset](ops::Term memory) { return ops::size_as(memory.builder(), DType::kI64, offset); });
+    out.strides = numbers(meta.strides);
+    return out;
   }
 
   static bool same_layout(const TensorMeta& a, const TensorMeta& b) {
@@ -444,10 +511,9 @@ class Pass {
   // The functional form returns the new value of a buffer.
   void mutate(const OutputSpec& spec) {
     const Value value = importer_.value_of(spec.argument, scope_);
-    for (const Weighed& state : state_tensors_) {
-      const auto found = archive_.tensors.find(spec.target);
-      if (found == archive_.tensors.end() || found->second.path != state.path) continue;
-      aten::write(b_, state.tensor, aten::as_term(b_, value));
+    for (const Weighed& weight : weights_) {
+      if (weight.name != spec.target || !states_.contains(weight.path)) continue;
+      aten::write(b_, weight.tensor, aten::as_term(b_, value));
       return;
     }
     malformed(cat("the program writes '", spec.target, "', which it does not have"));
@@ -479,7 +545,8 @@ class Pass {
   std::vector<Path> paths_;
   graph::NamedSizes sizes_{options_.dims, options_.sizes_stay_open};
   std::vector<Weighed> weights_, state_tensors_, inputs_;
-  std::map<std::string, Value> updated_inputs_;  // by name in the graph
+  std::map<std::string, aten::Tensor> shared_states_;  // by the path of the storage
+  std::map<std::string, Value> updated_inputs_;        // by name in the graph
   uint64_t weight_bytes_ = 0;
 };
 
@@ -500,7 +567,11 @@ bool is_program(const graph::Data& file) {
 }
 
 Imported import_program(const std::string& path, const graph::Data& file, const ImportOptions& options) {
-  const Archive archive = read_archive(file);
+  const Archive archive = read_archive(file, options.program);
+  if (options.weights &&
+      std::ranges::none_of(archive.tensors, [](const auto& each) { return lacks_values(each.second); }))
+    fail(ErrorKind::kUsage, "bad-weights", "--weights-from: the program has its weights itself",
+         "the flag is for programs that were exported from fake tensors; 'stridec refit' replaces weights");
   std::set<std::string> states;
   while (true) {
     Imported out;

@@ -10,6 +10,7 @@
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/graph/builder.h"
+#include "compiler/graph/given_weights.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/model_node.h"
 #include "compiler/graph/named_sizes.h"
@@ -24,6 +25,8 @@ struct ImportOptions {
   bool only_parameters = false;             // buffers and constants are not replaceable
   bool sizes_stay_open = false;             // symbols that `dims` fixes stay symbols
   bool missing_weights_are_zero = false;
+  const graph::GivenWeights* weights = nullptr;     // frontend::ImportOptions
+  std::string program = {};                         // of an archive of several; "": the only one
   std::set<std::string>* absent = nullptr;          // frontend::ImportOptions
   const graph::UserOperators* operators = nullptr;  // likewise
 };

@@ -40,7 +40,7 @@ std::optional<SampleInput> read_leaf(const Saved& saved, const std::string& name
   if (!storage) return std::nullopt;
   const ZipBytes data = read_entry(saved.zip, *storage);
   const Weight weight =
-      read_weight(name, {leaf.meta, storage->name, {data.owner, data.bytes, data.size}}, false);
+      read_weight(name, {leaf.meta, storage->name, {data.owner, data.bytes, data.size}}, {});
   out.dtype = weight.type.dtype;
   for (sym::Expr dim : weight.type.shape) out.shape.push_back(dim.value());
   out.bytes.assign(weight.data.bytes, weight.data.bytes + weight.data.size);
@@ -49,9 +49,9 @@ std::optional<SampleInput> read_leaf(const Saved& saved, const std::string& name
 
 }  // namespace
 
-std::vector<SampleInput> sample_inputs(const graph::Data& file) {
+std::vector<SampleInput> sample_inputs(const graph::Data& file, const std::string& program) {
   try {
-    const Archive archive = read_archive(file);
+    const Archive archive = read_archive(file, program);
     const ZipFile zip = open_zip({file.owner, file.bytes, file.size});
     const ZipEntry* member = nullptr;
     for (const ZipEntry& entry : zip.entries)

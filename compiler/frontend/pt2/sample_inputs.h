@@ -17,7 +17,7 @@ struct SampleInput {
   std::vector<uint8_t> bytes;  // row-major
 };
 // Empty if the archive has none, or holds anything in them but tensors, numbers, strings and None in tuples,
-// lists and dicts.
-std::vector<SampleInput> sample_inputs(const graph::Data& file);
+// lists and dicts. `program`: of read_archive().
+std::vector<SampleInput> sample_inputs(const graph::Data& file, const std::string& program);
 
 }  // namespace stridec::pt2

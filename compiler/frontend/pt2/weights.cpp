@@ -1,5 +1,7 @@
 #include "compiler/frontend/pt2/weights.h"
 
+#include <algorithm>
+
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/strided.h"
@@ -13,9 +15,53 @@ int64_t constant(const Size& size, const std::string& name) {
   return *size.value;
 }
 
+// The value of a tensor that has none in the file.
+graph::Data missing_value(const std::string& name, const graph::Type& type, size_t bytes,
+                          const MissingWeights& missing) {
+  if (missing.are_zero) return graph::own(std::vector<uint8_t>(bytes));
+  if (!missing.given)
+    fail(ErrorKind::kUnsupported, "no-weights",
+         cat("the file has no weights: '", name, "' has sizes, but its storage is empty"),
+         "the program was exported from fake or meta tensors; name the file of its weights by "
+         "--weights-from model.safetensors, or export the module with them");
+  const auto found = missing.given->find(name);
+  if (found == missing.given->end())
+    fail(ErrorKind::kUsage, "bad-weights", cat("--weights-from has no value for '", name, "'"),
+         "name each file of the weights by a --weights-from of its own");
+  if (found->second.type != type)
+    fail(ErrorKind::kUsage, "bad-weights",
+         cat("--weights-from has '", name, "' as ", graph::to_string(found->second.type),
+             ", but the program's is ", graph::to_string(type)),
+         "give the weights of the module that was exported");
+  return found->second.data;
+}
+
 }  // namespace
 
-Weight read_weight(const std::string& name, const StoredTensor& stored, bool missing_is_zero) {
+bool fills_storage(const StoredTensor& stored) {
+  const TensorMeta& meta = stored.meta;
+  int64_t count = 1;
+  for (size_t d = meta.sizes.size(); d-- > 0; count *= meta.sizes[d].value.value_or(0))
+    if (meta.strides.size() <= d || meta.strides[d].value != count) return false;
+  return meta.offset.value == 0 && flat(stored).meta.sizes[0].value == count;
+}
+
+StoredTensor flat(const StoredTensor& stored) {
+  const auto type = element_type(stored.meta.scalar_type);
+  const int64_t width = type ? byte_size(type->dtype) * (type->complex ? 2 : 1) : 1;
+  StoredTensor out = stored;
+  out.meta.sizes = {{.value = static_cast<int64_t>(stored.storage.size) / width, .text = {}}};
+  out.meta.strides = {{.value = 1, .text = {}}};
+  out.meta.offset = {.value = 0, .text = {}};
+  return out;
+}
+
+bool lacks_values(const StoredTensor& stored) {
+  return stored.storage.size == 0 &&
+         std::ranges::none_of(stored.meta.sizes, [](const Size& size) { return size.value == 0; });
+}
+
+Weight read_weight(const std::string& name, const StoredTensor& stored, const MissingWeights& missing) {
   const TensorMeta& meta = stored.meta;
   const auto type = element_type(meta.scalar_type);
   if (!type)
@@ -32,18 +78,11 @@ Weight read_weight(const std::string& name, const StoredTensor& stored, bool mis
     layout.strides.push_back(constant(meta.strides[d], name));
     out.type.shape.emplace_back(layout.sizes.back());
   }
-  const int64_t total = aten::element_count(name, layout);
+  const int64_t total = aten::element_count(name, layout);  // checks the sizes
   if (type->complex) out.type.shape.emplace_back(2);
   graph::check_size(out.type);
-  if (total > 0 && stored.storage.size == 0) {
-    if (!missing_is_zero)
-      fail(ErrorKind::kUnsupported, "no-weights",
-           cat("the file has no weights: '", name, "' has sizes, but its storage is empty"),
-           "the program was exported from fake or meta tensors; export the module with its weights");
-    out.data = graph::own(std::vector<uint8_t>(static_cast<size_t>(total) * width));
-    return out;
-  }
-  out.data = aten::row_major(name, stored.storage, width, layout);
+  out.data = lacks_values(stored) ? missing_value(name, out.type, static_cast<size_t>(total) * width, missing)
+                                  : aten::row_major(name, stored.storage, width, layout);
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include "compiler/frontend/pt2/archive.h"
 #include "compiler/frontend/pt2/scalar_type.h"
+#include "compiler/graph/given_weights.h"
 
 namespace stridec::pt2 {
 
@@ -13,8 +14,22 @@ struct Weight {
   bool complex = false;
   graph::Data data;  // points into the archive where the tensor is contiguous, a copy otherwise
 };
-// Throws Error for tensors that exceed their storage, have unknown types, or are missing, as in programs
-// exported from fake tensors. With `missing_is_zero`, the latter are zeros.
-Weight read_weight(const std::string& name, const StoredTensor& stored, bool missing_is_zero);
+
+// Where the values come from that the file lacks, as in programs exported from fake tensors.
+struct MissingWeights {
+  bool are_zero = false;
+  const graph::GivenWeights* given = nullptr;  // null: nowhere
+};
+
+// Whether the tensor is all of its storage, in row-major order.
+bool fills_storage(const StoredTensor& stored);
+// The whole storage as a tensor of one dim.
+StoredTensor flat(const StoredTensor& stored);
+
+// Whether the file has the tensor's type and not its values.
+bool lacks_values(const StoredTensor& stored);
+
+// Throws Error for tensors that exceed their storage, have unknown types, or have no value anywhere.
+Weight read_weight(const std::string& name, const StoredTensor& stored, const MissingWeights& missing);
 
 }  // namespace stridec::pt2
