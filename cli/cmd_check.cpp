@@ -225,6 +225,7 @@ int run(const CompileFlags& flags, const Globals& globals) {
                                 .states = own.states,
                                 .refit = own.refit,
                                 .method = function.method,
+                                .torch_random = torch_random(options),
                                 .weights = options.weights.get(),
                                 .absent = options.functions.empty() ? nullptr : &lacks,
                                 .operators = &operators};

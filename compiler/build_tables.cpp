@@ -44,6 +44,13 @@ bool max_autotune(const CompileOptions& options) {
   return Options(options.settings).flag("max_autotune", mode(options.mode).measure);
 }
 
+bool torch_random(const CompileOptions& options) {
+  const bool on = Options(options.settings).flag("fallback_random", false);
+  if (on && options.training)
+    fail(ErrorKind::kUsage, "bad-option", "-O fallback_random: a training step draws from its own generator");
+  return on;
+}
+
 namespace {
 
 // Options that do not belong to a pass.
@@ -55,6 +62,10 @@ constexpr OptionInfo kOptions[] = {
      "Measure the best schedules of each kernel on this machine, as --mode max-autotune does."},
     {"cudagraphs", "true|false", "as the mode says",
      "GPU: record a run as one CUDA graph for each shape (the eight used last) and launch it by one call."},
+    {"fallback_random", "true|false", "false",
+     "Models of PyTorch, on CPUs: draw the numbers of PyTorch's generator on CPUs, which the state "
+     "'generator' "
+     "keeps. Off: draw those of a counter-based generator, which threads share."},
 };
 
 // Options that PyTorch's compiler has and this one does not, with what to use instead.
@@ -62,9 +73,6 @@ struct ForeignOption {
   std::string_view name, instead;
 };
 constexpr ForeignOption kForeignOptions[] = {
-    {"fallback_random",
-     "random numbers are never those of PyTorch's generators; to compare results, make the drawn tensors "
-     "inputs of the model"},
     {"trace.enabled",
      "'stridec report' writes a page with the nodes and kernels of a model, and 'stridec compile "
      "--dump-after=all --dump-dir FOLDER' writes what each pass makes"},

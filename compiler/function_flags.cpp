@@ -186,6 +186,7 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
                                   .sizes_stay_open = options.sizes_stay_open,
                                   .name = options.name,
                                   .method = function.method,
+                                  .torch_random = torch_random(options),
                                   .weights = options.weights.get(),
                                   .absent = several ? &lacks : nullptr,
                                   .operators = &operators};

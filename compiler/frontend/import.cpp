@@ -268,6 +268,7 @@ Imported import_pt2(const std::string& path, const graph::Data& file, const Impo
                          .missing_weights_are_zero = options.missing_weights_are_zero,
                          .weights = options.weights,
                          .program = options.method,
+                         .torch_random = options.torch_random,
                          .absent = options.absent,
                          .operators = options.operators};
   for (const InputValue& value : options.input_values) own.input_values[value.name] = value.values;
@@ -299,7 +300,8 @@ Imported import_torchscript(const std::string& path, const graph::Data& file, co
                                  .sizes_stay_open = options.sizes_stay_open,
                                  .absent = options.absent,
                                  .operators = options.operators,
-                                 .method = options.method.empty() ? "forward" : options.method};
+                                 .method = options.method.empty() ? "forward" : options.method,
+                                 .torch_random = options.torch_random};
   for (const InputShape& shape : options.shapes) own.shapes[shape.name] = {shape.dtype, shape.sizes};
   for (const InputValue& value : options.input_values) own.input_values[value.name] = value.values;
   if (!options.refit.empty())
@@ -331,6 +333,13 @@ void refuse_weights(const ImportOptions& options) {
   if (options.weights)
     fail(ErrorKind::kUsage, "bad-weights", "--weights-from: the model has its weights itself",
          "the flag is for .pt2 programs that were exported from fake tensors");
+}
+
+// Draws of other models have no generator to agree with.
+void refuse_torch_random(const ImportOptions& options) {
+  if (options.torch_random)
+    fail(ErrorKind::kUsage, "bad-option", "-O fallback_random: the model is not a PyTorch file",
+         "its draws are those of a generator of its own");
 }
 
 // The other formats say the types of their inputs themselves.
@@ -429,7 +438,10 @@ Imported import_any(const std::string& path, const ImportOptions& options) {
   for (const Format& format : kFormats) {
     if (!format.sniff(file)) continue;
     if (!format.untyped) refuse_shapes(options);
-    if (!format.methods) refuse_method(options);
+    if (!format.methods) {
+      refuse_method(options);
+      refuse_torch_random(options);
+    }
     if (!format.lacks_weights) refuse_weights(options);
     return format.import(path, file, options);
   }

@@ -62,6 +62,8 @@ struct ImportOptions {
   // The method of a TorchScript module that is compiled, or the program of a .pt2 archive; "": forward, or
   // the only program.
   std::string method = {};
+  // Draws have the bits of PyTorch's generator on CPUs; of PyTorch files.
+  bool torch_random = false;
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files
   const graph::GivenWeights* weights =
       nullptr;  // values of weights that the model's own file lacks; null: none

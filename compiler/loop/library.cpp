@@ -123,6 +123,21 @@ void run_fourier(Buffers reads, Buffers writes, Arguments a) {
   run(reads, writes[0], a[0], a[1], a[2] != 0);
 }
 
+// The next block of the Mersenne Twister, in place, and a word of it as it is drawn.
+void mersenne_twist(uint32_t* state) {
+  constexpr uint32_t kSize = 624, kShift = 397;
+  for (uint32_t i = 0; i < kSize; ++i) {
+    const uint32_t y = (state[i] & 0x80000000u) | (state[(i + 1) % kSize] & 0x7FFFFFFFu);
+    state[i] = state[(i + kShift) % kSize] ^ (y >> 1) ^ (y & 1 ? 0x9908B0DFu : 0);
+  }
+}
+uint32_t mersenne_temper(uint32_t y) {
+  y ^= y >> 11;
+  y ^= (y << 7) & 0x9D2C5680u;
+  y ^= (y << 15) & 0xEFC60000u;
+  return y ^ (y >> 18);
+}
+
 class MersenneTwister {
  public:
   explicit MersenneTwister(uint32_t seed) {
@@ -132,12 +147,11 @@ class MersenneTwister {
     }
   }
   uint32_t draw() {
-    if (at_ == kSize) twist();
-    uint32_t y = state_[at_++];
-    y ^= y >> 11;
-    y ^= (y << 7) & 0x9D2C5680u;
-    y ^= (y << 15) & 0xEFC60000u;
-    return y ^ (y >> 18);
+    if (at_ == kSize) {
+      mersenne_twist(state_);
+      at_ = 0;
+    }
+    return mersenne_temper(state_[at_++]);
   }
   double uniform() {
     const uint32_t high = draw() >> 5, low = draw() >> 6;
@@ -145,14 +159,7 @@ class MersenneTwister {
   }
 
  private:
-  static constexpr uint32_t kSize = 624, kShift = 397;
-  void twist() {
-    for (uint32_t i = 0; i < kSize; ++i) {
-      const uint32_t y = (state_[i] & 0x80000000u) | (state_[(i + 1) % kSize] & 0x7FFFFFFFu);
-      state_[i] = state_[(i + kShift) % kSize] ^ (y >> 1) ^ (y & 1 ? 0x9908B0DFu : 0);
-    }
-    at_ = 0;
-  }
+  static constexpr uint32_t kSize = 624;
   uint32_t state_[kSize], at_ = kSize;
 };
 
@@ -165,6 +172,80 @@ void run_mersenne_uniform(Buffers, Buffers writes, Arguments a) {
     const double value = twister.uniform();
     std::memcpy(to.data + 8 * i, &value, 8);
   }
+}
+
+// The generator of the routine mersenne_draw.
+class TorchGenerator {
+ public:
+  explicit TorchGenerator(const int64_t* state) {
+    if (state[0] < 0) {
+      uint32_t word = static_cast<uint32_t>(state[1]);
+      for (uint32_t i = 0; i < kSize; ++i) {
+        words_[i] = word;
+        word = 1812433253u * (word ^ (word >> 30)) + i + 1;
+      }
+      return;
+    }
+    at_ = static_cast<uint32_t>(std::min<int64_t>(state[0], kSize));
+    std::copy(state + 1, state + 4, kept_);
+    for (uint32_t i = 0; i < kSize; ++i) words_[i] = static_cast<uint32_t>(state[4 + i]);
+  }
+  void save(int64_t* state) const {
+    state[0] = at_;
+    std::copy(kept_, kept_ + 3, state + 1);
+    for (uint32_t i = 0; i < kSize; ++i) state[4 + i] = words_[i];
+  }
+  uint32_t word() {
+    if (at_ == kSize) {
+      mersenne_twist(words_);
+      at_ = 0;
+    }
+    return mersenne_temper(words_[at_++]);
+  }
+  uint64_t wide_word() {
+    const uint64_t high = word();
+    return high << 32 | word();
+  }
+  void permutation(int64_t* to, int64_t count) {
+    std::iota(to, to + count, 0);
+    for (int64_t i = 0; i < count - 1; ++i) std::swap(to[i], to[i + word() % (count - i)]);
+  }
+  void normals(int64_t* to, int64_t count) {
+    constexpr uint64_t kMask = (uint64_t{1} << 53) - 1;
+    for (int64_t i = 0; i < count; ++i) {
+      to[2 * count + i] = kept_[0];
+      if (kept_[0] == 0) {
+        kept_[1] = static_cast<int64_t>(wide_word() & kMask);
+        kept_[2] = static_cast<int64_t>(wide_word() & kMask);
+      }
+      to[i] = kept_[1];
+      to[count + i] = kept_[2];
+      kept_[0] = kept_[0] == 0;
+    }
+  }
+
+ private:
+  static constexpr uint32_t kSize = 624;
+  uint32_t words_[kSize], at_ = kSize;
+  int64_t kept_[3] = {0, 0, 0};  // kind and words of the normal that is kept
+};
+
+void run_mersenne_draw(Buffers reads, Buffers writes, Arguments a) {
+  constexpr int64_t kState = 628;
+  const int64_t what = a[0], count = a[1];
+  STRIDEC_CHECK(reads[0].elements >= kState && writes[1].elements >= kState && count >= 0);
+  STRIDEC_CHECK(writes[0].elements >= (what == 3 ? 3 : 1) * count);
+  std::vector<int64_t> state(kState), numbers(static_cast<size_t>(writes[0].elements));
+  std::memcpy(state.data(), reads[0].data, kState * sizeof(int64_t));
+  TorchGenerator generator(state.data());
+  if (what == 0) std::generate_n(numbers.begin(), count, [&] { return generator.word(); });
+  if (what == 1)
+    std::generate_n(numbers.begin(), count, [&] { return static_cast<int64_t>(generator.wide_word()); });
+  if (what == 2) generator.permutation(numbers.data(), count);
+  if (what == 3) generator.normals(numbers.data(), count);
+  generator.save(state.data());
+  std::memcpy(writes[0].data, numbers.data(), numbers.size() * sizeof(int64_t));
+  std::memcpy(writes[1].data, state.data(), kState * sizeof(int64_t));
 }
 
 void run_image_size(Buffers reads, Buffers writes, Arguments a) {

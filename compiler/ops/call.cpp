@@ -103,6 +103,25 @@ Arguments image_decode_arguments(Lowering& l, const Node& node) {
           format_of(node)};
 }
 
+// ---- mersenne_draw: state -> numbers, state ---------------------------------------------------------------
+
+// [count], or [3, count] for normals.
+Inferred mersenne_draw_shape(Builder& b, const Node& node) {
+  expect_inputs(node, 1, 1);
+  const Type state{DType::kI64, {kMersenneState}};
+  if (b.type(node.inputs[0]) != state)
+    does_not_fit(cat("mersenne_draw: the state must be ", graph::to_string(state), ", not ",
+                     graph::to_string(b.type(node.inputs[0]))));
+  const sym::Expr count = node.attributes.expr("count"), what = node.attributes.expr("what");
+  b.require(sym::ge(count, 0), "mersenne_draw: {0} numbers", {count});
+  if (what.is_const(3)) return {{{DType::kI64, {3, count}}, state}, {}};
+  return {{{DType::kI64, {count}}, state}, {}};
+}
+
+Arguments mersenne_draw_arguments(Lowering&, const Node& node) {
+  return {node.attributes.expr("what"), node.attributes.expr("count")};
+}
+
 }  // namespace
 
 // ---- the primitive ----------------------------------------------------------------------------------------
@@ -151,6 +170,11 @@ std::span<const CallDef> call_defs() {
        image_decode_shape,
        image_decode_arguments,
        Gradient::none("bytes")},
+      {"mersenne_draw",
+       {"what", "count"},
+       mersenne_draw_shape,
+       mersenne_draw_arguments,
+       Gradient::none("numbers that are drawn")},
   };
   return kRows;
 }

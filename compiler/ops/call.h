@@ -20,6 +20,9 @@ struct CallDef {
   std::vector<sym::Expr> (*arguments)(Lowering& lowering, const graph::Node& node);
   Gradient gradient;
 };
+// Elements of a state of the routine mersenne_draw.
+inline constexpr int64_t kMersenneState = 628;
+
 std::span<const CallDef> call_defs();
 // The row of a node that is a call.
 const CallDef& call_def(const graph::Node& node);

@@ -132,7 +132,10 @@ ValueId size_tensor(Builder& b, const std::vector<sym::Expr>& sizes, DType dtype
   return b.elements(sizes, {static_cast<int64_t>(sizes.size())}, dtype);
 }
 ValueId size_scalar(Builder& b, sym::Expr size, DType dtype) {
-  if (size.is_const()) return b.scalar(dtype, static_cast<double>(size.value()));
+  constexpr int64_t kExact = int64_t{1} << 53;  // up to which f64 has all integers
+  const bool exact = size.is_const() && size.value() >= -kExact && size.value() <= kExact;
+  if (exact || (size.is_const() && is_float(dtype)))
+    return b.scalar(dtype, static_cast<double>(size.value()));
   if (!is_float(dtype)) return b.elements({size}, {}, dtype);
   return cast(b, b.elements({size}, {}, DType::kI64), dtype);
 }

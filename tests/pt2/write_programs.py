@@ -1,5 +1,5 @@
 """Writes tests/pt2/programs from what `exports.py --folder DIR` exported: write_programs.py DIR; without DIR, only `edges`, `bags`,
-`indices`, `lstm_states`, `shared_buffers`, `memory_views` and `draws`.
+`indices`, `lstm_states`, `shared_buffers`, `memory_views`, `draws` and `draws_of_torch`.
 
 Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
 wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.
@@ -185,6 +185,57 @@ def write_draws():
         whole.unlink()
 
 
+TORCH_SEED = 20261130
+
+
+def torch_draws(torch):
+    """Draws of all kinds: few and many elements, normals in odd numbers, types, and tensors in another order in memory."""
+    kinds = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+    class TorchDraws(torch.nn.Module):
+        def forward(self, x, p):
+            n, functional = x.shape[0], torch.nn.functional
+            turned = x.reshape(n, 4, 5, 5).contiguous(memory_format=torch.channels_last)
+            torch.rand(3)  # nobody reads it
+            few = [torch.randn(7, dtype=kind) for kind in kinds]
+            many = [draw(37, n, dtype=kind) for kind in kinds for draw in (torch.rand, torch.randn)]
+            return [
+                *few, *many, torch.randn(n, 7), torch.randint(-3, 997, (50,)), torch.randint(2**40, (50,)),
+                torch.randint(2**28, (50,), dtype=torch.int32), torch.randperm(100), torch.randperm(1),
+                *(torch.empty(60, dtype=kind).random_() for kind in (torch.int64, torch.int32, torch.uint8, torch.bool, *kinds)),
+                torch.randint_like(x, 5, 9), torch.empty(333).uniform_(0.1, 0.7), torch.empty(333).normal_(0.2, 3.3),
+                torch.empty(9).normal_(0.2, 3.3), torch.normal(x, 0.5), torch.empty(333).exponential_(2.0),
+                torch.empty(333).geometric_(0.2), torch.empty(333).cauchy_(0.2, 3.0), torch.empty(99).log_normal_(0.2, 0.7),
+                torch.bernoulli(p), torch.bernoulli(p.double()), torch.empty_like(x).bernoulli_(0.3), torch.empty_like(x).bernoulli_(p),
+                functional.dropout(x, 0.3), functional.dropout(turned, 0.3), functional.dropout2d(turned, 0.3),
+                functional.alpha_dropout(x, 0.3), functional.dropout(x.bfloat16(), 0.3), torch.native_dropout(x, 0.3, True)[0],
+                torch.rand_like(turned), torch.randn_like(turned), turned.clone().uniform_(-1.0, 1.0),
+                torch.multinomial(p + 0.01, 1), torch.multinomial(p + 0.01, 5), torch.multinomial(p + 0.01, 7, replacement=True),
+            ]  # fmt: skip
+
+    return TorchDraws().train()
+
+
+def write_torch_draws():
+    """draws_of_torch.npz has the results of three calls one after the other, the last of another size."""
+    import torch
+
+    module, name, whole = torch_draws(torch), "draws_of_torch", HERE / "whole.pt2"
+    calls = [(torch.randn(n, 100), torch.rand(n, 100)) for n in (6, 6, 1)]
+    dims = {"x": {0: torch.export.Dim.DYNAMIC}, "p": {0: torch.export.Dim.DYNAMIC}}
+    program = torch.export.export(module, calls[0], dynamic_shapes=dims)
+    torch.export.save(program, whole)
+    repack(whole, HERE / f"{name}.pt2")
+    whole.unlink()
+    torch.manual_seed(TORCH_SEED)
+    arrays = {}
+    for call, inputs in enumerate(calls):
+        arrays.update({f"i{call}_{k}": value.numpy() for k, value in enumerate(inputs)})
+        for k, value in enumerate(module(*inputs)):
+            arrays[f"o{call}_{k}"] = (value.view(torch.uint16) if value.dtype == torch.bfloat16 else value).numpy()
+    np.savez_compressed(HERE / f"{name}.npz", **arrays)
+
+
 def main():
     HERE.mkdir(exist_ok=True)
     for make in (edges, bags, indices, memory_views):
@@ -192,6 +243,7 @@ def main():
     for make in (lstm_states, shared_buffers):
         write_own(make, decomposed=False)
     write_draws()
+    write_torch_draws()
     if len(sys.argv) < 2:
         return
     folder = pathlib.Path(sys.argv[1])

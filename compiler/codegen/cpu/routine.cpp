@@ -28,17 +28,10 @@ void print_ranges(KernelText& text, Print&& print) {
   text.close();
 }
 
-// The random stream is sequential, so there is one task.
-Kernel mersenne_uniform(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
-  KernelText text(program, target);
-  const std::string to = text.pointer(call.writes[0]);
-  const std::string count = text.size(call.arguments[0]), seed = text.size(call.arguments[1]);
-  text.open("if (begin < end)");
-  text.line(cat("u32 state[624], x = (u32)", seed, ", at = 624;"));
-  text.line("for (u32 i = 0; i < 624; ++i) { state[i] = x; x = 1812433253u * (x ^ x >> 30) + i + 1; }");
-  text.open(cat("for (int64_t n = 0; n < ", count, "; ++n)"));
-  text.line("u32 word[2];");
-  text.open("for (int half = 0; half < 2; ++half)");
+// Prints the generator MT19937 as draw(), which returns a word and advances `state` and `at`.
+void print_mersenne(KernelText& text) {
+  text.line("u32 state[624], at = 624;");
+  text.open("const auto draw = [&]() -> u32");
   text.open("if (at == 624)");
   text.open("for (u32 i = 0; i < 624; ++i)");
   text.line("const u32 y = (state[i] & 0x80000000u) | (state[i == 623 ? 0 : i + 1] & 0x7fffffffu);");
@@ -50,10 +43,67 @@ Kernel mersenne_uniform(const loop::Program& program, const loop::Call& call, co
   text.line("y ^= y >> 11;");
   text.line("y ^= y << 7 & 0x9d2c5680u;");
   text.line("y ^= y << 15 & 0xefc60000u;");
-  text.line("word[half] = y ^ y >> 18;");
+  text.line("return y ^ y >> 18;");
+  text.close(";");
+}
+void print_seeding(KernelText& text, const std::string& seed) {
+  text.line(cat("u32 x = (u32)", seed, ";"));
+  text.line("for (u32 i = 0; i < 624; ++i) { state[i] = x; x = 1812433253u * (x ^ x >> 30) + i + 1; }");
+}
+
+// The random stream is sequential, so there is one task.
+Kernel mersenne_uniform(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  KernelText text(program, target);
+  const std::string to = text.pointer(call.writes[0]);
+  const std::string count = text.size(call.arguments[0]), seed = text.size(call.arguments[1]);
+  text.open("if (begin < end)");
+  print_mersenne(text);
+  print_seeding(text, seed);
+  text.open(cat("for (int64_t n = 0; n < ", count, "; ++n)"));
+  text.line("const u32 high = draw() >> 5, low = draw() >> 6;");
+  text.line(cat(to, "[n] = (high * 67108864.0 + low) / 9007199254740992.0;"));
   text.close();
-  text.line(cat(to, "[n] = ((word[0] >> 5) * 67108864.0 + (word[1] >> 6)) / 9007199254740992.0;"));
   text.close();
+  return text.finish(1, 1);
+}
+
+// Likewise one task.
+Kernel mersenne_draw(const loop::Program& program, const loop::Call& call, const CpuTarget& target) {
+  KernelText text(program, target);
+  const std::string from = text.pointer(call.reads[0]), to = text.pointer(call.writes[0]),
+                    next = text.pointer(call.writes[1]);
+  const std::string what = text.size(call.arguments[0]), count = text.size(call.arguments[1]);
+  text.open("if (begin < end)");
+  print_mersenne(text);
+  text.line(cat("const int64_t count = ", count, ", what = ", what, ";"));
+  text.line("int64_t kept[3] = {0, 0, 0};");
+  text.open(cat("if (", from, "[0] < 0)"));
+  print_seeding(text, cat(from, "[1]"));
+  text.close();
+  text.open("else");
+  text.line(cat("at = ", from, "[0] > 624 ? 624 : (u32)", from, "[0];"));
+  text.line(cat("for (int i = 0; i < 3; ++i) kept[i] = ", from, "[1 + i];"));
+  text.line(cat("for (u32 i = 0; i < 624; ++i) state[i] = (u32)", from, "[4 + i];"));
+  text.close();
+  text.line("const auto wide = [&]() -> u64 { const u64 high = draw(); return high << 32 | draw(); };");
+  text.line(cat("if (what == 0) for (int64_t n = 0; n < count; ++n) ", to, "[n] = draw();"));
+  text.line(cat("if (what == 1) for (int64_t n = 0; n < count; ++n) ", to, "[n] = (int64_t)wide();"));
+  text.line(cat("if (what == 2) for (int64_t n = 0; n < count; ++n) ", to, "[n] = n;"));
+  text.open("if (what == 2) for (int64_t n = 0; n < count - 1; ++n)");
+  text.line(cat("const int64_t z = n + draw() % (count - n), moved = ", to, "[z];"));
+  text.line(cat(to, "[z] = ", to, "[n];"));
+  text.line(cat(to, "[n] = moved;"));
+  text.close();
+  text.open("if (what == 3) for (int64_t n = 0; n < count; ++n)");
+  text.line(cat(to, "[2 * count + n] = kept[0];"));
+  text.line("if (kept[0] == 0) for (int i = 1; i < 3; ++i) kept[i] = (int64_t)(wide() & 0x1fffffffffffffu);");
+  text.line(cat(to, "[n] = kept[1];"));
+  text.line(cat(to, "[count + n] = kept[2];"));
+  text.line("kept[0] = kept[0] == 0;");
+  text.close();
+  text.line(cat(next, "[0] = at;"));
+  text.line(cat("for (int i = 0; i < 3; ++i) ", next, "[1 + i] = kept[i];"));
+  text.line(cat("for (u32 i = 0; i < 624; ++i) ", next, "[4 + i] = state[i];"));
   text.close();
   return text.finish(1, 1);
 }
@@ -177,6 +227,7 @@ constexpr Routine kRoutines[] = {
     {"image_size", image_size},
     {"image_decode", image_decode},
     {"mersenne_uniform", mersenne_uniform},
+    {"mersenne_draw", mersenne_draw},
 };
 
 }  // namespace

@@ -342,6 +342,7 @@ constexpr Routine kRoutines[] = {
     {"image_size", nullptr, kHostCodecs},
     {"image_decode", nullptr, kHostCodecs},
     {"mersenne_uniform", nullptr, "each number of the stream depends on those before it"},
+    {"mersenne_draw", nullptr, "each number of the stream depends on those before it"},
 };
 
 const Routine* find_routine(std::string_view name) {

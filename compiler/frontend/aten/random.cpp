@@ -1,11 +1,15 @@
 // Random draws. Every draw is a stream of its own of a counter-based generator, which advance_generator()
-// makes differ from run to run. The distributions are PyTorch's, the numbers are not.
+// makes differ from run to run. The distributions are PyTorch's, the numbers are not; those with
+// -O fallback_random are of torch_random.cpp.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/torch_random.h"
 #include "compiler/ops/composite/random.h"
+#include "compiler/ops/composite/torch_random.h"
 #include "compiler/ops/nodes.h"
 
 namespace stridec::aten {
@@ -16,31 +20,9 @@ using namespace ops;
 // A draw uses up to two streams.
 int64_t fresh_seed(Builder& b) { return 2 * static_cast<int64_t>(b.graph().nodes.size()); }
 
-void refuse_generator(const Context& c) {
-  if (c.has("generator")) c.unsupported("a generator of random numbers as an argument");
-}
-
-// The dtype and the shape of what is drawn: those of the arguments, or of the tensor `self`.
-struct Drawn {
-  Shape shape;
-  DType dtype;
-};
-Drawn drawn(const Context& c) {
-  refuse_generator(c);
-  const bool like = c.names("self") && c.arg("self").is_tensor();
-  Drawn out{.shape = {}, .dtype = like ? c.in("self").dtype() : DType::kF32};
-  if (c.names("dtype")) out.dtype = c.dtype("dtype").value_or(out.dtype);
-  out.shape = c.names("size") ? c.sizes("size") : c.in("self").shape();
-  for (sym::Expr& dim : out.shape) dim = c.b.simplify(dim);
-  return out;
-}
 Term uniforms(Context& c, const Shape& shape) {
   return random_uniform(c.b, shape, DType::kF32, fresh_seed(c.b));
 }
-double given(const Context& c, const char* name, double otherwise) {
-  return c.names(name) ? c.number(name) : otherwise;
-}
-
 Results rand(Context& c) {
   const Drawn d = drawn(c);
   const double low = given(c, "from", 0), high = given(c, "to", 1);
@@ -142,16 +124,6 @@ Term kept_mask(Context& c, Term x, double p, bool whole_channels) {
     for (size_t d = 2; d < shape.size(); ++d) shape[d] = 1;
   return greater_equal(uniforms(c, shape), p);
 }
-const char* input_of(const Context& c) { return c.names("input") ? "input" : "self"; }
-
-// The in-place forms write their input, and only in training.
-Results dropped(Context& c, Term value) {
-  const Term x = cast(value, c.in(input_of(c)).dtype(), false);
-  if (!c.schema.name.ends_with("_")) return {x};
-  write(c.b, c.tensor("self"), x);
-  return {c.tensor("self")};
-}
-
 // PyTorch returns the input itself in inference.
 template <bool whole_channels>
 Results dropout_row(Context& c) {
@@ -188,44 +160,94 @@ Results rrelu(Context& c) {
   const double low = c.number("lower"), high = c.number("upper");
   if (!c.flag("training")) return {cast(select(less(w, 0), w * ((low + high) / 2), w), x.dtype(), false)};
   refuse_generator(c);
+  if (has_torch_generator(c.b.graph()))
+    c.unsupported(
+        "rrelu in training, which draws as many numbers as its input has negative elements, with "
+        "-O fallback_random");
   const Term slope = uniforms(c, x.shape()) * (high - low) + low;
   return {cast(select(less_equal(w, 0), w * slope, w), x.dtype(), false)};
 }
 
+Results log_normal(Context& c) {
+  const Drawn d = drawn(c);
+  const Term x = normal(c.b, d.shape, given(c, "mean", 1), given(c, "std", 2), DType::kF32, fresh_seed(c.b));
+  return {cast(exp(x), d.dtype, false)};
+}
+
+// The generator of the graph decides.
+template <ImportFn own, ImportFn torch>
+Results either(Context& c) {
+  return has_torch_generator(c.b.graph()) ? torch(c) : own(c);
+}
+
 constexpr Row kRows[] = {
-    {"alpha_dropout", alpha_dropout<false>, Numbers::kComplex},
-    {"alpha_dropout_", alpha_dropout<false>, Numbers::kComplex},
-    {"bernoulli", bernoulli_row},
-    {"cauchy", cauchy},
-    {"dropout", dropout_row<false>, Numbers::kComplex},
-    {"dropout_", dropout_row<false>, Numbers::kComplex},
-    {"exponential", exponential},
-    {"feature_alpha_dropout", alpha_dropout<true>, Numbers::kComplex},
-    {"feature_alpha_dropout_", alpha_dropout<true>, Numbers::kComplex},
-    {"feature_dropout", dropout_row<true>, Numbers::kComplex},
-    {"feature_dropout_", dropout_row<true>, Numbers::kComplex},
-    {"geometric", geometric},
-    {"multinomial", multinomial_row},
-    {"native_dropout", native_dropout},
-    {"normal", normal_of},
-    {"normal_functional", randn},
-    {"rand", rand},
-    {"rand_like", rand},
-    {"randint", randint},
-    {"randint_like", randint},
-    {"randn", randn},
-    {"randn_like", randn},
-    {"random", random_whole},
-    {"randperm", randperm},
+    {"alpha_dropout", either<alpha_dropout<false>, torch_alpha_dropout<false>>, Numbers::kComplex},
+    {"alpha_dropout_", either<alpha_dropout<false>, torch_alpha_dropout<false>>, Numbers::kComplex},
+    {"bernoulli", either<bernoulli_row, torch_bernoulli>},
+    {"cauchy", either<cauchy, torch_cauchy>},
+    {"dropout", either<dropout_row<false>, torch_dropout<false>>, Numbers::kComplex},
+    {"dropout_", either<dropout_row<false>, torch_dropout<false>>, Numbers::kComplex},
+    {"exponential", either<exponential, torch_exponential>},
+    {"feature_alpha_dropout", either<alpha_dropout<true>, torch_alpha_dropout<true>>, Numbers::kComplex},
+    {"feature_alpha_dropout_", either<alpha_dropout<true>, torch_alpha_dropout<true>>, Numbers::kComplex},
+    {"feature_dropout", either<dropout_row<true>, torch_dropout<true>>, Numbers::kComplex},
+    {"feature_dropout_", either<dropout_row<true>, torch_dropout<true>>, Numbers::kComplex},
+    {"geometric", either<geometric, torch_geometric>},
+    {"log_normal", either<log_normal, torch_log_normal>},
+    {"multinomial", either<multinomial_row, torch_multinomial>},
+    {"native_dropout", either<native_dropout, torch_native_dropout>},
+    {"normal", either<normal_of, torch_normal_of>},
+    {"normal_functional", either<randn, torch_randn>},
+    {"rand", either<rand, torch_rand>},
+    {"rand_like", either<rand, torch_rand>},
+    {"randint", either<randint, torch_randint>},
+    {"randint_like", either<randint, torch_randint>},
+    {"randn", either<randn, torch_randn>},
+    {"randn_like", either<randn, torch_randn>},
+    {"random", either<random_whole, torch_random_whole>},
+    {"randperm", either<randperm, torch_randperm>},
     {"rrelu", rrelu},
-    {"uniform", rand},
+    {"uniform", either<rand, torch_rand>},
 };
 
 }  // namespace
 
 std::span<const Row> random_rows() { return kRows; }
 
+bool may_draw(const Schema& schema) {
+  const Row* row = find_row(schema);
+  return std::ranges::any_of(kRows, [&](const Row& each) { return &each == row; });
+}
+
+void refuse_generator(const Context& c) {
+  if (c.has("generator")) c.unsupported("a generator of random numbers as an argument");
+}
+
+Drawn drawn(const Context& c) {
+  refuse_generator(c);
+  const bool like = c.names("self") && c.arg("self").is_tensor();
+  Drawn out{.shape = {}, .dtype = like ? c.in("self").dtype() : DType::kF32};
+  if (c.names("dtype")) out.dtype = c.dtype("dtype").value_or(out.dtype);
+  out.shape = c.names("size") ? c.sizes("size") : c.in("self").shape();
+  for (sym::Expr& dim : out.shape) dim = c.b.simplify(dim);
+  return out;
+}
+
+double given(const Context& c, const char* name, double otherwise) {
+  return c.names(name) ? c.number(name) : otherwise;
+}
+
+const char* input_of(const Context& c) { return c.names("input") ? "input" : "self"; }
+
+Results dropped(Context& c, Term value) {
+  const Term x = cast(value, c.in(input_of(c)).dtype(), false);
+  if (!c.schema.name.ends_with("_")) return {x};
+  write(c.b, c.tensor("self"), x);
+  return {c.tensor("self")};
+}
+
 void keep_generator(Builder& b) {
+  if (has_torch_generator(b.graph())) return finish_torch_generator(b);
   if (const graph::Node* loop = loop_with_draws(b.graph()))
     fail(ErrorKind::kUnsupported, "unsupported-op",
          cat("a loop draws random numbers, and would draw the same ones in each iteration: ", loop->origin),

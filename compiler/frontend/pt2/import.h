@@ -27,6 +27,7 @@ struct ImportOptions {
   bool missing_weights_are_zero = false;
   const graph::GivenWeights* weights = nullptr;     // frontend::ImportOptions
   std::string program = {};                         // of an archive of several; "": the only one
+  bool torch_random = false;                        // frontend::ImportOptions
   std::set<std::string>* absent = nullptr;          // frontend::ImportOptions
   const graph::UserOperators* operators = nullptr;  // likewise
 };

@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "compiler/frontend/aten/torch_random.h"
 #include "compiler/frontend/pt2/argument_names.h"
 #include "compiler/frontend/pt2/importer.h"
 #include "compiler/frontend/pt2/size_ops.h"
@@ -30,7 +31,7 @@ class Storages {
 
 class Liveness {
  public:
-  explicit Liveness(const Graph& graph) : graph_(graph) {
+  Liveness(const Graph& graph, bool keep_draws) : graph_(graph), keep_draws_(keep_draws) {
     for (const Node& node : graph.nodes) join_aliases(node);
     const auto need = [&](const std::string& name) { needed_.insert(name); };
     for (const Argument& output : graph.outputs) for_names(output, need);
@@ -89,6 +90,8 @@ class Liveness {
   bool is_needed(const Node& node) {
     const bool pure = schema_of(node.target) || is_size_op(node.target);
     if (!pure || node.outputs.empty()) return true;
+    if (const aten::Schema* schema = schema_of(node.target); keep_draws_ && schema && aten::may_draw(*schema))
+      return true;
     bool out = false;
     for (const Argument& output : node.outputs)
       for_names(output, [&](const std::string& name) { out = out || needed_.contains(name); });
@@ -99,12 +102,15 @@ class Liveness {
   }
 
   const Graph& graph_;
+  bool keep_draws_;
   Storages storages_;
   std::unordered_set<std::string> needed_, read_;  // values, and storages of needed values
 };
 
 }  // namespace
 
-std::unordered_set<const Node*> dead_nodes(const Graph& graph) { return Liveness(graph).dead(); }
+std::unordered_set<const Node*> dead_nodes(const Graph& graph, bool keep_draws) {
+  return Liveness(graph, keep_draws).dead();
+}
 
 }  // namespace stridec::pt2

@@ -11,6 +11,7 @@
 #include "compiler/frontend/torchscript/evaluator.h"
 #include "compiler/frontend/torchscript/inputs.h"
 #include "compiler/graph/guards.h"
+#include "compiler/ops/composite/torch_random.h"
 #include "compiler/ops/op_table.h"
 
 namespace stridec::torchscript {
@@ -55,6 +56,7 @@ class Pass {
            "--method NAME compiles another one");
     Inputs inputs(evaluator_, options_, archive_);
     Arguments arguments = inputs.make(method->second);
+    if (options_.torch_random) ops::add_torch_generator(b_);
     const sym::Facts given = out_.graph.facts;
     Value result;
     try {

@@ -28,6 +28,7 @@ struct ImportOptions {
   std::set<std::string>* absent = nullptr;  // frontend::ImportOptions
   const graph::UserOperators* operators = nullptr;  // likewise
   std::string method = "forward";
+  bool torch_random = false;  // frontend::ImportOptions
 };
 
 }  // namespace stridec::torchscript
