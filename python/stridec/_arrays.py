@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 import sys
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -126,13 +126,13 @@ class Foreign:
                 "strides": tuple(s * size for s in self.strides)}
 
 
-def compact(shape: Tuple[int, ...]) -> Tuple[int, ...]:
-    """The strides of a row-major array, in elements."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
+def compact(shape: Tuple[int, ...], order: Optional[Sequence[int]] = None) -> Tuple[int, ...]:
+    """The strides of an array without gaps, in elements. order: the dims from the outermost to the innermost; None: as they are."""
+    strides, step = [1] * len(shape), 1
+    for dim in reversed(order if order is not None else range(len(shape))):
+        strides[dim] = step
+        step *= max(shape[dim], 1)
+    return tuple(strides)
 
 
 # ---- Inputs ----

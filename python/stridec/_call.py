@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import sympy
 import torch
 
-from . import _arrays, _capi
+from . import _arrays, _capi, _generator
 from ._context import Context, _copy, _words
 from ._errors import Error
 from ._graph import Program
@@ -91,6 +91,7 @@ class _Call:
         self.run = model._api.context_run
         self.free: Dict[Optional[int], List[Any]] = {}  # contexts by stream, each with its calls by size
         self.cuda = model.device == "cuda"
+        self.draws = _generator.draws(model)
         self.static = not self.symbols and not self.strides
 
     def __call__(self, args: List[Any]) -> List[Any]:
@@ -167,7 +168,8 @@ class _Call:
                 fail(status)
             return self._finish(plan, outputs, args)
 
-        return run if blank is None else run_unknown
+        chosen = run if blank is None else run_unknown
+        return _drawing(chosen, context) if self.draws else chosen
 
     def _finish(self, plan: _Plan, results: List[Any], args: List[Any]) -> List[Any]:
         for index, finish in plan.finish:
@@ -209,7 +211,7 @@ class _Call:
             shape, strides = (_numbers(part, sizes) for part in (value.shape, value.stride()))
             if shape is None or strides is None:  # the data decides
                 plan.makers.append((_nothing, None, None, None))
-                plan.finish.append((index, self._copier(index)))
+                plan.finish.append((index, self._copier(index, sizes)))
                 continue
             wanted = strides
             if 0 not in shape and _arrays.overlaps(shape, strides):
@@ -225,10 +227,31 @@ class _Call:
         plan.simple = not plan.finish and not self.updates and in_order and len(self.outputs) == self.results
         return plan
 
-    def _copier(self, index: int) -> Callable[[Any, Any], Any]:
-        value, device = self.model.outputs[index], self.made[index].device
-        finish = torch.view_as_complex if self.made[index].is_complex() else lambda result: result
-        return lambda _, tensor: finish(_copy(tensor, value, True)).to(device)
+    def _copier(self, index: int, sizes: Dict[Any, int]) -> Callable[[Any, Any], Any]:
+        value, made = self.model.outputs[index], self.made[index]
+        finish = torch.view_as_complex if made.is_complex() else lambda result: result
+
+        def copy(_: Any, tensor: Any) -> Any:
+            result = finish(_copy(tensor, value, True)).to(made.device)
+            own = {size.node.expr: n for size, n in zip(made.shape, result.shape) if isinstance(size, torch.SymInt)}
+            strides = _numbers(made.stride(), {**sizes, **own})
+            if strides is None or strides == result.stride() or 0 in strides:
+                return result
+            return result.new_empty_strided(result.shape, strides).copy_(result)
+
+        return copy
+
+
+def _drawing(run: Callable[[List[Any]], List[Any]], context: Context) -> Callable[[List[Any]], List[Any]]:
+    """The call with PyTorch's generator, which draws its numbers and stands where eager code would leave it."""
+
+    def call(args: List[Any]) -> List[Any]:
+        context.write_state(_generator.NAME, _generator.from_torch())
+        found = run(args)
+        _generator.to_torch(context.state(_generator.NAME))
+        return found
+
+    return call
 
 
 def _picker(positions: List[int], count: int) -> Callable[[List[Any]], Any]:

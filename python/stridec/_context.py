@@ -22,7 +22,7 @@ _HOST = (_capi.CPU, 0)
 
 
 class _Plan:
-    __slots__ = ("key", "entry", "run", "given", "given_words", "made", "blank", "pointers", "makers", "torch")
+    __slots__ = ("key", "entry", "run", "given", "given_words", "made", "blank", "pointers", "makers", "torch", "orders")
 
 
 def _words(tensors: Any) -> memoryview:
@@ -148,10 +148,12 @@ class Context:
         on_gpu = self.model.device == "cuda"
         cuda = next((v for v in inputs if _arrays.is_torch(v) and v.is_cuda), None) if on_gpu else None
         plan.makers = []
-        for tensor, value, shape in zip(plan.made, entry.outputs, shapes):
-            plan.makers.append(_nothing if shape is None else _maker(value, shape, plan.torch, cuda))
+        plan.orders = self.model.convention.orders if plan.torch and entry.index == 0 else {}
+        for at, (tensor, value, shape) in enumerate(zip(plan.made, entry.outputs, shapes)):
+            strides = None if shape is None or at not in plan.orders else _arrays.compact(shape, plan.orders[at])
+            plan.makers.append(_nothing if shape is None else _maker(value, shape, strides, plan.torch, cuda))
             if shape is not None:
-                _arrays.describe_layout(tensor, shape, None, value.code, _HOST if cuda is None else _arrays.device_of(cuda))
+                _arrays.describe_layout(tensor, shape, strides, value.code, _HOST if cuda is None else _arrays.device_of(cuda))
         plan.blank = bytes(memoryview(plan.made).cast("B")) if None in shapes else None
         plan.run = self._runner(plan)
         return plan
@@ -216,8 +218,8 @@ class Context:
         return [tuple(own) if all(size >= 0 for size in own) else None for own in dims]
 
     def _collect(self, plan: _Plan, results: List[Any]) -> List[Any]:
-        return [_copy(tensor, value, plan.torch) if r is None else r
-                for r, tensor, value in zip(results, plan.made, plan.entry.outputs)]
+        return [_in_order(_copy(tensor, value, plan.torch), plan.orders.get(at)) if r is None else r
+                for at, (r, tensor, value) in enumerate(zip(results, plan.made, plan.entry.outputs))]
 
     def prepare(self, *inputs: Any) -> Callable[[], List[Any]]:
         """A function that runs the model on these inputs, whose memory it reads anew each time. Its results are made once
@@ -380,18 +382,25 @@ def _data_ptr() -> Any:
     return sys.modules["torch"].Tensor.data_ptr
 
 
-def _maker(value: Any, shape: Tuple[int, ...], torch_wanted: bool, cuda: Any) -> Any:
-    """A function that makes the memory of one output."""
+def _maker(value: Any, shape: Tuple[int, ...], strides: Optional[Tuple[int, ...]], torch_wanted: bool, cuda: Any) -> Any:
+    """A function that makes the memory of one output. strides: None: row by row; given only for PyTorch's tensors."""
     if not torch_wanted:
         dtype, empty = value.dtype, np.empty
         return lambda: empty(shape, dtype)
     torch = sys.modules["torch"]
-    strides, own = _arrays.compact(shape), _arrays.torch_dtype(*value.code)
+    strides, own = strides or _arrays.compact(shape), _arrays.torch_dtype(*value.code)
     make = torch.empty_strided
     if cuda is None:
         return lambda: make(shape, strides, dtype=own)
     device = cuda.device
     return lambda: make(shape, strides, dtype=own, device=device)
+
+
+def _in_order(result: Any, order: Optional[Sequence[int]]) -> Any:
+    """A tensor of PyTorch with its dims in this order in memory; None: as it is."""
+    if order is None:
+        return result
+    return result.new_empty_strided(result.shape, _arrays.compact(tuple(result.shape), order)).copy_(result)
 
 
 def _copy(tensor: _capi.Tensor, value: Any, torch_wanted: bool) -> Any:

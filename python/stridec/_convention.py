@@ -29,9 +29,12 @@ Node = Any
 class Convention:
     KEY = "calling_convention"  # of the manifest's metadata
 
-    def __init__(self, names: List[str], args: List[Node], kwargs: Dict[str, Node], result: Node) -> None:
-        """names: of the positional arguments, as far as they have one."""
+    def __init__(self, names: List[str], args: List[Node], kwargs: Dict[str, Node], result: Node,
+                 orders: Optional[Mapping[int, Sequence[int]]] = None) -> None:
+        """names: of the positional arguments, as far as they have one. orders: the dims of outputs that do not lie row by row
+        in memory, from the outermost to the innermost."""
         self.names, self.args, self.kwargs, self.result = names, args, kwargs, result
+        self.orders = {int(output): tuple(order) for output, order in (orders or {}).items()}
         self.updates: List[Tuple[int, int]] = []
         self.count = 1 + max(_leaves([args, list(kwargs.values())]), default=-1)
         # The number of arguments, if they are tensors in order: what most modules take.
@@ -51,12 +54,13 @@ class Convention:
     def of_json(text: str) -> "Convention":
         try:
             j = json.loads(text)
-            return Convention(j["names"], j["args"], j["kwargs"], j["result"])
+            return Convention(j["names"], j["args"], j["kwargs"], j["result"], j.get("orders"))
         except (ValueError, KeyError, TypeError) as error:
             raise Error(f"the manifest's calling convention is damaged: {error}", "STRIDEC_BAD_ARTIFACT") from None
 
     def json(self) -> str:
-        return json.dumps({"names": self.names, "args": self.args, "kwargs": self.kwargs, "result": self.result})
+        orders = {"orders": self.orders} if self.orders else {}
+        return json.dumps({"names": self.names, "args": self.args, "kwargs": self.kwargs, "result": self.result, **orders})
 
     def find_updates(self, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         """Outputs that are not in the result are new values of inputs that the module writes: `x.updated` is that of `x`."""

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from . import _arrays, _capi
+from . import _arrays, _capi, _generator
 from ._callback import Operator
 from ._context import Context
 from ._convention import Convention
@@ -231,6 +231,10 @@ class Model:
         """Sets one state, or all, to the initial value."""
         with self._turn:
             self._stateful().reset_state(name)
+
+    def manual_seed(self, seed: int) -> None:
+        """Of a model compiled with -O fallback_random: the numbers that follow are those after torch.manual_seed(seed)."""
+        self.write_state(_generator.NAME, _generator.seeded(seed))
 
     # ---- the artifact
 

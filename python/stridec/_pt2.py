@@ -33,7 +33,8 @@ def _convention(program: Dict[str, Any]) -> Convention:
     outputs = _outputs(module["signature"]["output_specs"], tensors)
     args, kwargs = inputs["tuple"]
     return Convention(signature.get("forward_arg_names") or [], args["tuple"], dict(kwargs["dict"]),
-                      _tree(json.loads(signature["out_spec"])[1], outputs, fields))
+                      _tree(json.loads(signature["out_spec"])[1], outputs, fields),
+                      _orders(module["signature"]["output_specs"], tensors))
 
 
 def _inputs(specs: List[Any], tensors: Dict[str, Any]) -> Iterator[Node]:
@@ -64,6 +65,32 @@ def _outputs(specs: List[Any], tensors: Dict[str, Any]) -> Iterator[Node]:
                   "as_sym_bool": "bool"}.get(kind)
         yield {number: count} if number else _leaf(kind, value, count, tensors)
         count += 1
+
+
+def _orders(specs: List[Any], tensors: Dict[str, Any]) -> Dict[int, List[int]]:
+    """Of the outputs that do not lie row by row in memory: the dims from the outermost to the innermost."""
+    kept = [next(iter(spec["user_output"]["arg"].items())) for spec in specs if "user_output" in spec]
+    found = {}
+    for output, (kind, value) in enumerate(item for item in kept if item[0] not in ("as_none", "as_string")):
+        order = _order(tensors[value["name"]]) if kind == "as_tensor" else None
+        if order and order != sorted(order):
+            found[output] = order
+    return found
+
+
+def _order(tensor: Dict[str, Any]) -> Optional[List[int]]:
+    """By the strides of the example. None if elements share memory, or the file does not say."""
+    sizes, strides = ([_hint(size) for size in tensor[key]] for key in ("sizes", "strides"))
+    if None in sizes or None in strides or any(step == 0 and size > 1 for size, step in zip(sizes, strides)):
+        return None
+    order = sorted(range(len(sizes)), key=lambda dim: (-strides[dim], sizes[dim] == 1))
+    return [*order, len(order)] if tensor["dtype"] in _COMPLEX else order  # pairs of numbers
+
+
+def _hint(size: Dict[str, Any]) -> Optional[int]:
+    if "as_int" in size:
+        return size["as_int"]
+    return ((size.get("as_expr") or {}).get("hint") or {}).get("as_int")
 
 
 def _leaf(kind: str, value: Any, count: int, tensors: Dict[str, Any]) -> Node:

@@ -278,6 +278,78 @@ def test_strides_that_do_not_follow_from_sizes():
     compare(function, (torch.randn(6, 4),), (transposed,))
 
 
+class Orders(torch.nn.Module):
+    """Results in several orders of dims in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3, padding=1).to(memory_format=torch.channels_last)
+
+    def forward(self, x):
+        y = self.conv(x.contiguous(memory_format=torch.channels_last))
+        z = torch.relu(y).mean(1, keepdim=True)
+        return {"image": y, "plain": x + 1, "mean": z, "turned": x.permute(2, 0, 3, 1) * 2, "rows": y.flatten(2).transpose(1, 2),
+                "complex": torch.complex(y, y), "matrix": (x[0, 0] + 1).t()}  # fmt: skip
+
+
+def strides_of(results):
+    """Of dims of more than one element."""
+    return {name: [step for step, size in zip(value.stride(), value.shape) if size > 1] for name, value in results.items()}
+
+
+def test_results_lie_in_memory_as_pytorch_says():
+    net, dynamic = Orders().eval(), {"x": {0: Dim("n", max=8), 2: Dim("h", max=64)}}
+    model = stridec.compile(net, (torch.randn(2, 3, 6, 5),), dynamic_shapes=dynamic)
+    frozen = torch.compile(net, backend="stridec", dynamic=True)
+    with torch.no_grad():
+        for shape in ((2, 3, 6, 5), (4, 3, 9, 5), (1, 3, 7, 5)):
+            x = torch.randn(*shape)
+            expected = net(x)
+            for results in (model(x), frozen(x)):
+                same(results, expected, tolerance=1e-4)
+                expect(strides_of(results) == strides_of(expected), f"{strides_of(results)} instead of {strides_of(expected)}")
+    expect(all(v.flags.c_contiguous for v in model(np.ones((2, 3, 6, 5), np.float32)).values() if v.dtype == np.float32),
+           "NumPy arrays are row by row")
+
+
+def test_sizes_that_the_data_decides_keep_the_order():
+    def rows(x):
+        return x.nonzero().t(), x[x > 0].reshape(-1, 1)
+
+    x = torch.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
+    compare(rows, (x,))
+
+
+class Drawing(torch.nn.Module):
+    def forward(self, x):
+        y = torch.nn.functional.dropout(x, 0.4) + torch.randn(5) * torch.rand(x.shape[0], 1)
+        return y, torch.randperm(20), torch.randint(9, (4,)), torch.normal(x, 0.5)
+
+
+def test_random_draws_of_pytorch():
+    """torch.compile draws from PyTorch's generator, between eager draws, and leaves it where eager code would."""
+    torch._dynamo.reset()
+    net = Drawing().train()
+    fast = torch.compile(net, backend="stridec", options={"options": {"fallback_random": True}})
+    found = []
+    for function in (net, fast):
+        torch.manual_seed(7)
+        with torch.no_grad():
+            results = [torch.randn(3), *function(torch.ones(6, 5)), torch.randn(1), *function(torch.ones(6, 5)), torch.randn(20)]
+        found.append([*results, torch.get_rng_state()])
+    for at, (expected, actual) in enumerate(zip(*found)):
+        expect(torch.equal(expected, actual), f"draw {at}: {actual} instead of {expected}")
+
+
+def test_a_generator_of_a_seed():
+    model = stridec.compile(Drawing().train(), (torch.ones(6, 5),), options={"fallback_random": True})
+    torch.manual_seed(2**63 + 11)
+    expected = Drawing().train()(torch.ones(6, 5))
+    model.manual_seed(2**63 + 11)
+    for at, (e, a) in enumerate(zip(expected, model(torch.ones(6, 5)))):
+        expect(torch.equal(e, a), f"draw {at}: {a} instead of {e}")
+
+
 def test_graphs_with_nothing_to_compute():
     compare(lambda x: (x, 3), (torch.ones(2),))
 
