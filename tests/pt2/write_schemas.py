@@ -14,6 +14,10 @@ import torch
 FILE = pathlib.Path(__file__).resolve().parent.parent.parent / "compiler/frontend/aten/schemas.txt"
 LEFT_OUT = re.compile(r"_backward|sparse|mkldnn|_cudnn|miopen|_foreach|_fused_(?!rms)|_nested_|_cslt|_mps|qlinear|jagged|_amp_"
                       r"|aten::.*quantize")
+# Backward formulas that programs call by name, and operators that PyTorch has dropped since 2.11.
+KEPT = ("aten::_softmax_backward_data(", "aten::_log_softmax_backward_data(", "aten::native_dropout_backward(",
+        "aten::max_pool2d_with_indices_backward(")
+DROPPED = {"aten::cholesky(Tensor self, bool upper=False) -> Tensor", "aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)"}
 WITHOUT_TENSORS = ("aten::_assert_scalar", "aten::sym_constrain_range")
 SPACES = ("aten::", "torchvision::", "quantized_decomposed::", "transformers::")
 # Modules that register operators when they are imported.
@@ -26,9 +30,9 @@ def schemas():
             importlib.import_module(name)
         except ImportError:
             print(f"without the operators of {name}, which is not installed", file=sys.stderr)
-    lines = {str(s) for s in torch._C._jit_get_all_schemas() if s.name.startswith(SPACES)}
+    lines = DROPPED | {str(s) for s in torch._C._jit_get_all_schemas() if s.name.startswith(SPACES)}
     return sorted(line for line in lines
-                  if ("Tensor" in line or line.startswith(WITHOUT_TENSORS)) and not LEFT_OUT.search(line.split("(")[0]))
+                  if ("Tensor" in line or line.startswith(WITHOUT_TENSORS)) and (line.startswith(KEPT) or not LEFT_OUT.search(line.split("(")[0])))
 
 
 def main():

@@ -142,11 +142,23 @@ Results op_log_softmax(Context& c) {
   return {log_softmax(x, {c.dim("dim", x.rank())})};
 }
 
+// What flows to the argument of a softmax, or of its logarithm, whose result is `output`.
+template <bool logarithm>
+Results softmax_backward(Context& c) {
+  const Term g = widen(c.in("grad_output")), y = widen(c.in("output"));
+  const Dims dims = g.rank() == 0 ? Dims{} : Dims{c.dim("dim", g.rank())};
+  const auto sum = [&](Term t) { return g.rank() == 0 ? t : reduce_sum(t, dims, kKeep); };
+  const Term out = logarithm ? g - exp(y) * sum(g) : (g - sum(g * y)) * y;
+  return {cast(out, c.dtype("input_dtype").value_or(g.dtype()), false)};
+}
+
 constexpr Row kRows[] = {
     {"_log_softmax", op_log_softmax},
+    {"_log_softmax_backward_data", softmax_backward<true>},
     {"_prelu_kernel", prelu},
     {"_safe_softmax", safe_softmax},
     {"_softmax", op_softmax},
+    {"_softmax_backward_data", softmax_backward<false>},
     {"celu", celu},
     {"elu", elu},
     {"gelu", op_gelu},

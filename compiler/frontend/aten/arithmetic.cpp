@@ -6,8 +6,10 @@
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/complex.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/composite/integers.h"
 #include "compiler/ops/floor_quotient.h"
 #include "compiler/ops/nodes.h"
+#include "compiler/ops/shapes.h"
 
 namespace stridec::aten {
 namespace {
@@ -153,8 +155,11 @@ Results clamp(Context& c) {
   for (const char* bound : {"min", "max"})
     if (c.has(bound)) all.push_back(c.arg(bound));
   const DType to = result_type(c.b, all);
-  if (is_bool(to)) c.unsupported("clamp of bools");
   Term x = cast(c.in("self"), to, false);
+  if (is_bool(to)) {
+    if (c.has("min")) x = logical_or(x, as_term(c.b, c.arg("min")));
+    return {c.has("max") ? logical_and(x, as_term(c.b, c.arg("max"))) : x};
+  }
   // At a bound PyTorch's gradient is 0 if the bound is a number, and half if it is a tensor.
   const auto ties = [&](const char* bound) { return c.arg(bound).is_tensor() ? Ties::kHalf : Ties::kSecond; };
   if (c.has("min")) x = maximum(x, cast(as_term(c.b, c.arg("min")), to, false), ties("min"));
@@ -251,8 +256,23 @@ Results nextafter(Context& c) {
 }
 Results heaviside(Context& c) {
   const auto [x, y] = promoted(c, "self", "values");
+  if (is_bool(x.dtype())) return {logical_or(x, y)};
   // 0 of a NaN, as PyTorch has it.
   return {select(equal(x, 0), y, select(greater(x, 0), number_like(x, 1), number_like(x, 0)))};
+}
+
+template <Term (*function)(Term, Term)>
+Results of_integers(Context& c) {
+  const auto [x, y] = promoted(c, "self", "other");
+  if (!is_integer(x.dtype())) c.does_not_fit("the operands are integers");
+  const Shape shape = broadcast(c.b, {x.shape(), y.shape()}, c.schema.name);
+  return {function(expand(x, shape), expand(y, shape))};
+}
+Results frexp(Context& c) {
+  const Term x = c.in("self");
+  if (!is_float(x.dtype())) c.does_not_fit("frexp takes floats");
+  const Exponential e = mantissa_and_exponent(x);
+  return {e.mantissa, e.exponent};
 }
 
 constexpr Row kRows[] = {
@@ -272,9 +292,12 @@ constexpr Row kRows[] = {
     {"fmax", number_extremum<OpKind::kMax>},
     {"fmin", number_extremum<OpKind::kMin>},
     {"fmod", fmod},
+    {"frexp", frexp},
+    {"gcd", of_integers<greatest_common_divisor>},
     {"heaviside", heaviside},
     {"hypot", hypot},
     {"isclose", isclose},
+    {"lcm", of_integers<least_common_multiple>},
     {"ldexp", ldexp},
     {"lerp", lerp},
     {"logaddexp", logaddexp},

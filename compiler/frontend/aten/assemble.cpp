@@ -239,6 +239,24 @@ Results flipped(Context& c) {
   return {flip(c.in("self"), {dim})};
 }
 
+// Each tensor in so many chunks along dim, padded with zeros: [..., chunks, elements of the tensors].
+Results chunk_cat(Context& c) {
+  const int64_t chunks = c.integer("num_chunks");
+  std::vector<Term> parts;
+  for (Term t : c.terms("tensors")) {
+    const int64_t dim = c.dim("dim", t.rank());
+    const sym::Expr size = c.b.simplify(sym::ceildiv(t.dim(dim), chunks));
+    Shape none(t.shape().size(), 0), after = none;
+    after[static_cast<size_t>(dim)] = size * chunks - t.dim(dim);
+    Shape shape(t.shape().begin(), t.shape().begin() + dim);
+    shape.emplace_back(chunks);
+    shape.push_back(size * count(t.shape(), dim + 1, t.rank()));
+    parts.push_back(reshape(pad(t, none, after, 0), shape));
+  }
+  if (parts.empty()) c.does_not_fit("_chunk_cat of no tensors");
+  return {concat(parts, parts[0].rank() - 1)};
+}
+
 // The sum over what broadcasting to self's shape has repeated.
 Results sum_to_size(Context& c) {
   Term x = c.in("self");
@@ -250,6 +268,7 @@ Results sum_to_size(Context& c) {
     if (is_bool(t.dtype())) t = cast(t, DType::kI64, false);
     return cast(reduce_sum(widen(t), dims, keep), t.dtype(), false);
   };
+  if (to.empty() && is_bool(x.dtype())) x = cast(x, DType::kI64, false);
   x = sum(x, lead, false);
   Dims ones;
   for (size_t d = 0; d < to.size(); ++d)
@@ -258,6 +277,7 @@ Results sum_to_size(Context& c) {
 }
 
 constexpr Row kRows[] = {
+    {"_chunk_cat", chunk_cat},
     {"as_strided_scatter", view_scatter},
     {"atleast_1d", atleast<1>, Numbers::kComplex},
     {"atleast_2d", atleast<2>, Numbers::kComplex},

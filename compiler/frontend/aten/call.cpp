@@ -19,13 +19,14 @@ using Table = std::unordered_map<std::string_view, const Row*>;
 const Table& table() {
   static const Table* const out = [] {
     auto* t = new Table;
-    for (auto rows :
-         {pointwise_rows(),   activation_rows(),  arithmetic_rows(),    reduction_rows(), view_rows(),
-          alias_rows(),       shape_rows(),       creation_rows(),      indexing_rows(),  contraction_rows(),
-          convolution_rows(), pooling_rows(),     normalization_rows(), attention_rows(), resize_rows(),
-          recurrent_rows(),   order_rows(),       assertion_rows(),     complex_rows(),   loss_rows(),
-          vision_rows(),      extension_rows(),   statistics_rows(),    assemble_rows(),  special_rows(),
-          random_rows(),      transformer_rows(), factorization_rows()})
+    for (auto rows : {pointwise_rows(),     activation_rows(),  arithmetic_rows(),  reduction_rows(),
+                      view_rows(),          alias_rows(),       shape_rows(),       creation_rows(),
+                      indexing_rows(),      contraction_rows(), convolution_rows(), pooling_rows(),
+                      normalization_rows(), attention_rows(),   resize_rows(),      recurrent_rows(),
+                      order_rows(),         histogram_rows(),   assertion_rows(),   complex_rows(),
+                      loss_rows(),          vision_rows(),      extension_rows(),   statistics_rows(),
+                      assemble_rows(),      special_rows(),     random_rows(),      transformer_rows(),
+                      factorization_rows()})
       for (const Row& row : rows) t->emplace(row.name, &row);
     return t;
   }();
@@ -219,7 +220,8 @@ const Row* find_row(const Schema& schema) {
 }
 
 bool changes_dims_in_place(const Schema& schema) {
-  static constexpr std::string_view kNames[] = {"as_strided_", "squeeze_",   "swapaxes_", "swapdims_",
+  static constexpr std::string_view kNames[] = {"as_strided_", "resize_",    "resize_as_",
+                                                "squeeze_",    "swapaxes_",  "swapdims_",
                                                 "t_",          "transpose_", "unsqueeze_"};
   return std::ranges::find(kNames, schema.name) != std::end(kNames);
 }

@@ -42,6 +42,7 @@ std::span<const Row> attention_rows();
 std::span<const Row> resize_rows();
 std::span<const Row> recurrent_rows();
 std::span<const Row> order_rows();
+std::span<const Row> histogram_rows();
 std::span<const Row> assertion_rows();
 std::span<const Row> complex_rows();
 std::span<const Row> loss_rows();

@@ -29,9 +29,13 @@ Results linear(Context& c) {
 Results matmul_row(Context& c) { return {product(c.in("self"), c.in(c.names("mat2") ? "mat2" : "other"))}; }
 Results mv(Context& c) { return {product(c.in("self"), c.in("vec"))}; }
 Results dot(Context& c) { return {product(c.in("self"), c.in(c.names("tensor") ? "tensor" : "other"))}; }
+Term outer_product(Term x, Term y) {
+  const Term column = unsqueeze(x, {1});
+  return is_bool(x.dtype()) ? logical_and(expand(column, {x.dim(0), y.dim(0)}), y) : column * y;
+}
 Results outer(Context& c) {
   const auto [x, y] = promoted(c, "self", "vec2");
-  return {unsqueeze(x, {1}) * y};
+  return {outer_product(x, y)};
 }
 
 // beta * self + alpha * product.
@@ -54,7 +58,15 @@ Results addmm(Context& c) { return added(c, product(c.in("mat1"), c.in("mat2")))
 Results baddbmm(Context& c) { return added(c, product(c.in("batch1"), c.in("batch2"))); }
 Results addmv(Context& c) { return added(c, product(c.in("mat"), c.in("vec"))); }
 Results addbmm(Context& c) { return added(c, reduce_sum(product(c.in("batch1"), c.in("batch2")), {0})); }
-Results addr(Context& c) { return added(c, unsqueeze(c.in("vec1"), {1}) * c.in("vec2")); }
+Results addr(Context& c) {
+  const Term p = outer_product(c.in("vec1"), c.in("vec2"));
+  if (!is_bool(p.dtype())) return added(c, p);
+  const Term self = expand(c.in("self"), p.shape());
+  const auto kept = [&](const char* factor, Term x) {
+    return logical_and(x, expand(c.scalar(factor, DType::kBool), p.shape()));
+  };
+  return {logical_or(kept("beta", self), kept("alpha", p))};
+}
 
 Results op_einsum(Context& c) {
   const std::vector<Term> operands = c.terms("tensors");

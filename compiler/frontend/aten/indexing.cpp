@@ -5,6 +5,7 @@
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/composite/loss.h"
 #include "compiler/ops/floor_quotient.h"
 #include "compiler/ops/name_size.h"
 #include "compiler/ops/nodes.h"
@@ -31,8 +32,8 @@ Results nonzero(Context& c) {
 // The first `size` of them, filled up where there are fewer.
 Results nonzero_static(Context& c) {
   const Term x = c.in("self");
-  if (x.rank() == 0) c.unsupported("nonzero_static of a scalar");
   const sym::Expr size = c.size("size");
+  if (x.rank() == 0) return {filled(c.b, {size, 0}, DType::kI64, 0)};
   const Term fill = filled(c.b, {size, x.rank()}, DType::kI64, static_cast<double>(c.integer("fill_value")));
   return {slice(concat({transpose(nonzero_of(x), 0, 1), fill}, 0), 0, 0, size)};
 }
@@ -66,6 +67,18 @@ Results embedding(Context& c) {
                      padding < 0 ? std::nullopt : std::optional(sym::Expr(padding)))};
 }
 // Sums, means or maxima of rows of the table: bag i has the indices from offsets[i] on.
+// The rows at the indices are scaled down to a norm of max_norm.
+Results embedding_renorm(Context& c) {
+  const Term x = c.in("self"), indices = c.in("indices"), w = widen(x);
+  const double most = c.number("max_norm");
+  const Term norm = p_norm(w, c.number("norm_type"), {1}, true);
+  const Term at = reshape(indices, {count(indices.shape())});
+  const Term chosen = scatter_elements(filled(c.b, {x.dim(0)}, DType::kBool, 0), at,
+                                       filled(c.b, at.shape(), DType::kBool, 1), 0, "none", Negative::kError);
+  const Term scaled = logical_and(unsqueeze(chosen, {1}), greater(norm, most));
+  const Term factor = divide_into(most, select(scaled, norm, 1) + 1e-7);
+  return {cast(select(expand(scaled, w.shape()), w * factor, w), x.dtype(), false)};
+}
 Results embedding_bag(Context& c) {
   const Term table = c.in("weight"), index = c.in("indices"),
              offsets = cast(c.in("offsets"), DType::kI64, false);
@@ -480,6 +493,7 @@ constexpr Row kRows[] = {
     {"_embedding_bag_forward_only", embedding_bag},
     {"embedding", embedding},
     {"embedding_bag", embedding_bag},
+    {"embedding_renorm", embedding_renorm},
     {"gather", op_gather},
     {"index", index},
     {"index_add", index_add},

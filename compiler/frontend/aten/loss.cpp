@@ -30,6 +30,12 @@ Results pairwise(Context& c, const char* first, const char* second, F&& f) {
   if (is_bool(to)) c.does_not_fit("a loss of bools");
   return {reduced(c, f(widen(x), widen(y)), to)};
 }
+// Losses that are floats of integers, too.
+template <class F>
+Results pairwise_floats(Context& c, const char* first, const char* second, F&& f) {
+  const auto [x, y] = promoted_float(c, first, second);
+  return {reduced(c, f(widen(x), widen(y)), x.dtype())};
+}
 template <class F>
 Results pairwise(Context& c, F&& f) {
   return pairwise(c, "self", "target", f);
@@ -76,13 +82,13 @@ Results soft(Context& c) {
   return pairwise(c, [](Term x, Term y) { return soft_margin(x, y); });
 }
 Results poisson(Context& c) {
-  return pairwise(c, "input", "target", [&](Term x, Term y) {
+  return pairwise_floats(c, "input", "target", [&](Term x, Term y) {
     return poisson_nll(x, y, c.flag("log_input"), c.flag("full"), c.number("eps"));
   });
 }
 Results margin_ranking(Context& c) {
   const Term y = c.in("target");
-  return pairwise(c, "input1", "input2", [&](Term a, Term b) {
+  return pairwise_floats(c, "input1", "input2", [&](Term a, Term b) {
     return relu(-(cast(y, a.dtype(), false) * (a - b)) + c.number("margin"));
   });
 }
@@ -221,8 +227,9 @@ Results cosine_embedding(Context& c) {
   return {reduced(c, loss, to)};
 }
 Results triplet_margin(Context& c) {
-  const Term anchor = widen(c.in("anchor")), positive = widen(c.in("positive")),
-             negative = widen(c.in("negative"));
+  const DType to = float_type(c.in("anchor").dtype());
+  const auto in = [&](const char* name) { return widen(cast(c.in(name), to, false)); };
+  const Term anchor = in("anchor"), positive = in("positive"), negative = in("negative");
   const auto distance = [&](Term x, Term y) {
     const Term gap = x - y + c.number("eps");
     return p_norm(gap, c.number("p"), {gap.rank() - 1}, false);
@@ -230,7 +237,7 @@ Results triplet_margin(Context& c) {
   Term far = distance(anchor, negative);
   if (c.flag("swap")) far = minimum(far, distance(positive, negative));
   const Term loss = relu(distance(anchor, positive) - far + c.number("margin"));
-  return {reduced(c, loss, c.in("anchor").dtype())};
+  return {reduced(c, loss, to)};
 }
 
 // Distances between the rows of two matrices, and between the rows of one.

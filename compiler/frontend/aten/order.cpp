@@ -59,8 +59,13 @@ Results unique(Context& c) {
   const int64_t dim = slices ? c.dim("dim", x.rank()) : 0;
   const Term rows = slices ? transpose(x, 0, dim) : reshape(x, {count(x.shape())});
   const Unique u = runs ? unique_runs(rows) : ops::unique(rows, true);
-  return {slices ? transpose(u.values, 0, dim) : u.values, slices ? u.inverse : reshape(u.inverse, x.shape()),
-          u.counts};
+  const Term values = slices ? transpose(u.values, 0, dim) : u.values;
+  // PyTorch's programs say of what is not asked for that it is empty and of the data's dtype.
+  const auto asked = [&](const char* what, Term t) {
+    return !slices || c.flag(what) ? t : filled(c.b, {0}, x.dtype(), 0);
+  };
+  return {values, asked("return_inverse", slices ? u.inverse : reshape(u.inverse, x.shape())),
+          asked("return_counts", u.counts)};
 }
 
 // Each element as often as `repeats` says; the length is bound during the run.
@@ -80,27 +85,10 @@ Results repeat_interleave(Context& c) {
   return {alone ? at : gather(x, at, dim)};
 }
 
-// How many elements fall into each of equal bins; those outside of the bounds are not counted.
-Results histc(Context& c) {
-  const Term x = c.in("self");
-  const int64_t count_of_bins = c.integer("bins");
-  const double low = c.number("min"), high = c.number("max");
-  if (!(low < high)) c.unsupported("histc without bounds");
-  const DType wide = is_float(x.dtype()) ? compute_dtype(x.dtype()) : DType::kF64;
-  const Term w = reshape(cast(x, wide, false), {count(x.shape())});
-  const Term scaled = apply(OpKind::kFloor, (w - low) * static_cast<double>(count_of_bins) / (high - low));
-  const Term bin = minimum(scaled, static_cast<double>(count_of_bins - 1));
-  const Term inside = logical_and(greater_equal(w, low), less_equal(w, high));
-  const Term at = cast(select(inside, bin, -1), DType::kI64, false);
-  const Term hit = equal(unsqueeze(at, {0}), index_along(c.b, {count_of_bins, 1}, 0, DType::kI64));
-  return {cast(reduce_sum(cast(hit, DType::kI64, false), {1}), x.dtype(), false)};
-}
-
 constexpr Row kRows[] = {
     {"_unique2", unique<false>},
     {"argsort", argsort},
     {"bucketize", searchsorted},
-    {"histc", histc},
     {"msort", msort},
     {"repeat_interleave.Tensor", repeat_interleave},
     {"repeat_interleave.self_Tensor", repeat_interleave},

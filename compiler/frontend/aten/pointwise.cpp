@@ -65,6 +65,7 @@ Results reciprocal(Context& c) {
 }
 Results op_square(Context& c) {
   const Term x = c.in("self");
+  if (is_bool(x.dtype())) return {cast(x, DType::kI64, false)};
   return {x * x};
 }
 Results sigmoid_row(Context& c) {

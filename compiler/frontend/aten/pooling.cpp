@@ -261,6 +261,17 @@ Results max_unpool(Context& c) {
                                    Negative::kError),
                   out)};
 }
+// What flows to the argument of max_pool2d: to the place of each maximum, in the flattened plane.
+Results max_pool2d_backward(Context& c) {
+  const Term g = c.in("grad_output"), x = c.in("self"), places = c.in("indices");
+  const int64_t lead = x.rank() - 2;
+  const auto planes = [&](Term t) {
+    return reshape(t, {count(t.shape(), 0, lead), count(t.shape(), lead, t.rank())});
+  };
+  const Term zeros = filled(c.b, planes(x).shape(), widen(g).dtype(), 0);
+  const Term sums = scatter_elements(zeros, planes(places), planes(widen(g)), 1, "add", Negative::kError);
+  return {cast(reshape(sums, x.shape()), g.dtype(), false)};
+}
 Results channel_shuffle(Context& c) {
   const Term x = c.in("self");
   const int64_t groups = c.integer("groups");
@@ -289,6 +300,7 @@ constexpr Row kRows[] = {
     {"max_pool1d_with_indices", max_pool<1, true>},
     {"max_pool2d", max_pool<2, false>},
     {"max_pool2d_with_indices", max_pool<2, true>},
+    {"max_pool2d_with_indices_backward", max_pool2d_backward},
     {"max_pool3d", max_pool<3, false>},
     {"max_pool3d_with_indices", max_pool<3, true>},
     {"max_unpool2d", max_unpool<2>},

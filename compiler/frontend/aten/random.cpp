@@ -7,6 +7,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/frontend/aten/call.h"
+#include "compiler/frontend/aten/promotion.h"
 #include "compiler/frontend/aten/torch_random.h"
 #include "compiler/ops/composite/random.h"
 #include "compiler/ops/composite/torch_random.h"
@@ -155,6 +156,11 @@ Results native_dropout(Context& c) {
   const Term kept = kept_mask(c, x, p, false);
   return {cast(select(kept, w * (1 / (1 - p)), 0), x.dtype(), false), kept};
 }
+Results native_dropout_backward(Context& c) {
+  const Term g = c.in("grad_output");
+  const DType to = float_type(g.dtype());
+  return {cast(select(c.in("mask"), widen(cast(g, to, false)) * c.number("scale"), 0), to, false)};
+}
 Results rrelu(Context& c) {
   const Term x = c.in("self"), w = widen(x);
   const double low = c.number("lower"), high = c.number("upper");
@@ -196,6 +202,7 @@ constexpr Row kRows[] = {
     {"log_normal", either<log_normal, torch_log_normal>},
     {"multinomial", either<multinomial_row, torch_multinomial>},
     {"native_dropout", either<native_dropout, torch_native_dropout>},
+    {"native_dropout_backward", native_dropout_backward},
     {"normal", either<normal_of, torch_normal_of>},
     {"normal_functional", either<randn, torch_randn>},
     {"rand", either<rand, torch_rand>},

@@ -51,6 +51,7 @@ Results prod(Context& c) {
   const Term x = summed_input(c, c.in("self"));
   if (x.rank() == 0) return {x};
   const Dims dims = dims_of(c, x);
+  if (is_bool(x.dtype())) return {reduce(OpKind::kReduceAnd, x, dims, keeps(c))};
   return {in_wide(x, [&](Term w) { return reduce(OpKind::kReduceProd, w, dims, keeps(c)); })};
 }
 Results mean(Context& c) {

@@ -418,7 +418,12 @@ Results diagonal(Context& c) {
 Results unfold(Context& c) {
   const Tensor t = c.tensor("self");
   const Shape shape = shape_of(c.b, t);
-  if (shape.empty()) c.unsupported("unfold of a scalar");
+  if (shape.empty()) {  // one window of one element, or of none
+    const int64_t size = c.integer("size");
+    if (size < 0 || size > 1) c.does_not_fit(cat("unfold: windows of ", size, " of a scalar"));
+    if (t.complex) c.unsupported("unfold of a complex scalar");
+    return {view_of(t, [=](Term base) { return ops::slice(ops::reshape(base, {1}), 0, 0, size); })};
+  }
   const int64_t dim = c.dim("dimension", std::ssize(shape)), size = c.integer("size"),
                 step = c.integer("step");
   const sym::Expr n = shape[static_cast<size_t>(dim)];
@@ -439,6 +444,23 @@ Results unfold(Context& c) {
     if (complex) order.push_back(rank);
     return ops::permute(all, order);
   })};
+}
+
+// The first elements in the new shape. PyTorch leaves additional ones undefined; they are 0 here.
+Results resize(Context& c) {
+  const Tensor t = c.tensor("self");
+  if (t.complex) c.unsupported("a resize of complex numbers");
+  if (!is_contiguous(c.b, t)) c.unsupported("a resize of a tensor whose elements are in another order");
+  const Shape shape = c.names("the_template") ? shape_of(c.b, c.tensor("the_template")) : c.sizes("size");
+  const sym::Expr from = ops::count(shape_of(c.b, t)), to = ops::count(shape);
+  const sym::Expr more = c.b.simplify(to - from);
+  if (!more.is_const()) c.unsupported("a resize by a symbolic number of elements");
+  if (more.value() > 0) {
+    const Term x = ops::reshape(c.in("self"), {from});
+    return {ops::reshape(ops::pad(x, {0}, {more}, 0), shape)};
+  }
+  return {view_of(
+      t, [=](Term base) { return ops::reshape(ops::slice(ops::reshape(base, {from}), 0, 0, to), shape); })};
 }
 
 // Any strides over the storage.
@@ -492,6 +514,8 @@ constexpr auto kRows = for_complex({
     {"ravel", ravel},
     {"reshape", reshape},
     {"reshape_as", shape_as},
+    {"resize", resize},
+    {"resize_as", resize},
     {"select", select},
     {"slice", slice},
     {"split", split},

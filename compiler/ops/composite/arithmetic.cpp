@@ -39,4 +39,6 @@ Term is_infinite(Term x, bool negative, bool positive) {
   return logical_and(inf, negative ? less(x, 0) : greater(x, 0));
 }
 
+Term any_element(Term x) { return reduce(OpKind::kReduceOr, reshape(x, {count(x.shape())}), {0}); }
+
 }  // namespace stridec::ops

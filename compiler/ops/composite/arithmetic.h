@@ -24,5 +24,7 @@ Term power(Term x, Term y, std::optional<double> exponent);
 
 // Whether x is one of the infinities asked for.
 Term is_infinite(Term x, bool negative, bool positive);
+// Whether any element of a bool tensor is true, rank 0.
+Term any_element(Term x);
 
 }  // namespace stridec::ops

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "compiler/ops/composite/chebyshev.h"
+
 namespace stridec::ops {
 namespace {
 
@@ -13,16 +15,12 @@ using graph::OpKind;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// c[0] + c[1] x + c[2] x^2 + ...
-Term polynomial(std::span<const double> c, Term x) {
-  Term out = number_like(x, c.back());
-  for (size_t i = c.size() - 1; i-- > 0;) out = out * x + c[i];
-  return out;
-}
-
 Term is_whole(Term x) { return equal(x, apply(OpKind::kFloor, x)); }
 // The distance to the nearest integer, with its sign: exact, so that it keeps the digits of an x near 0.
 Term from_nearest(Term x) { return x - apply(OpKind::kRound, x); }
+// x where `low` holds. Elsewhere the factor that reflects is not used, and could be infinite, with a
+// gradient of NaN.
+Term reflected_argument(Term x, Term low) { return select(low, x, 0.25); }
 // |sin(pi x)|
 Term sin_pi_size(Term x) { return abs(apply(OpKind::kSin, from_nearest(x) * std::numbers::pi)); }
 
@@ -45,7 +43,8 @@ Term lgamma_of_positive(Term x) {
 
 Term lgamma(Term x) {
   const Term low = less(x, 0.5), y = select(low, subtract_from(1, x), x), g = lgamma_of_positive(y);
-  const Term reflected = subtract_from(std::log(std::numbers::pi), log(sin_pi_size(x))) - g;
+  const Term reflected =
+      subtract_from(std::log(std::numbers::pi), log(sin_pi_size(reflected_argument(x, low)))) - g;
   const Term out = select(low, reflected, g);
   return select(logical_or(logical_and(is_whole(x), less_equal(x, 0)), apply(OpKind::kIsInf, x)), kInf, out);
 }
@@ -57,9 +56,11 @@ Term digamma(Term x) {
   const Term z = y + 6, r = divide_into(1, square(z));
   // The terms B(2k) / 2k of the asymptotic series.
   constexpr double kSeries[] = {1. / 12, -1. / 120, 1. / 252, -1. / 240, 1. / 132, -691. / 32760, 1. / 12};
-  const Term positive = log(z) - divide_into(0.5, z) - r * polynomial(kSeries, r) - shift;
+  const Term positive = log(z) - divide_into(0.5, z) - r * power_sum(kSeries, r) - shift;
+  // The cotangent as a quotient, whose derivatives keep their digits half-way between poles.
+  const Term angle = from_nearest(reflected_argument(x, low)) * std::numbers::pi;
   const Term reflected =
-      positive - divide_into(std::numbers::pi, apply(OpKind::kTan, from_nearest(x) * std::numbers::pi));
+      positive - apply(OpKind::kCos, angle) / apply(OpKind::kSin, angle) * std::numbers::pi;
   const Term out = select(low, reflected, positive);
   const Term pole = select(equal(x, 0), number_like(x, -kInf), number_like(x, kNan));
   return select(logical_and(is_whole(x), less_equal(x, 0)), pole, out);
@@ -74,8 +75,10 @@ Term trigamma(Term x) {
   for (int k = 1; k < 6; ++k) shift = shift + divide_into(1, square(y + k));
   const Term z = y + 6, r = divide_into(1, z);
   constexpr double kSeries[] = {1, 1. / 6, -1. / 30, 1. / 42, -1. / 30, 5. / 66, -691. / 2730, 7. / 6};
-  const Term positive = shift + r * polynomial(kSeries, square(r)) + square(r) * 0.5;
-  return select(low, square(divide_into(std::numbers::pi, sin_pi_size(x))) - positive, positive);
+  const Term positive = shift + r * power_sum(kSeries, square(r)) + square(r) * 0.5;
+  return select(low,
+                square(divide_into(std::numbers::pi, sin_pi_size(reflected_argument(x, low)))) - positive,
+                positive);
 }
 
 // For q > 0.
@@ -125,36 +128,32 @@ Term polygamma(int64_t order, Term x) {
 
 namespace {
 
-// The power series where it has not too many terms, and the asymptotic one.
-Term scaled_bessel_i(Term x, int order) {
-  constexpr double kSwitch = 16;
-  constexpr int kTerms = 48, kAsymptotic = 12;
-  const Term a = abs(x), near = less(a, kSwitch);
-  const Term small = select(near, a, 1), q = square(small * 0.5);
-  Term sum = number_like(x, 1);
-  for (int k = kTerms; k >= 1; --k) sum = q * sum / static_cast<double>(k * (k + order)) + 1;
-  if (order == 1) sum = sum * small * 0.5;
-  const Term large = select(near, kSwitch, a), r = divide_into(1, large * 8);
-  const double mu = 4. * order * order;
-  Term tail = number_like(x, 1);
-  for (int k = kAsymptotic; k >= 1; --k) tail = r * tail * (-(mu - std::pow(2 * k - 1, 2)) / k) + 1;
-  const Term out = select(near, sum * exp(-small), tail / sqrt(large * (2 * std::numbers::pi)));
-  return order == 1 ? select(less(x, 0), -out, out) : out;
+// (1 + 2 x) erfcx(x), x >= 0, in (x - 3.75) / (x + 3.75) (Shepherd and Laframboise 1981), by
+// tests/fit_chebyshev.py.
+constexpr double kErfcx[] = {
+    1.1775789345674017,      -0.0045900545806464776,  -0.084249133366517917,   0.059209939998191893,
+    -0.026658668435305753,   0.0090749976707052652,   -0.0024131635404176081,  0.00049077583652580863,
+    -6.9169733025012042e-05, 4.1390279860730314e-06,  7.7403830661986544e-07,  -2.1886401049233306e-07,
+    1.0764999465676163e-08,  4.5219598112178226e-09,  -7.7544002088930772e-10, -6.3180883420653338e-11,
+    2.8687950092083593e-11,  1.9455866305585925e-13,  -9.6546970208957672e-13, 3.2525449797126943e-14,
+    3.347808383221644e-14,   -1.8646019669105537e-15, -1.2508369942330694e-15, 7.4138179958645436e-17,
+    5.0635741013932719e-17};
+
+Term erfcx_of_positive(Term x) {
+  return chebyshev_sum(kErfcx, subtract_from(1, divide_into(7.5, x + 3.75))) / (x * 2.0 + 1.0);
 }
 
 }  // namespace
 
-Term scaled_bessel_i0(Term x) { return scaled_bessel_i(x, 0); }
-Term scaled_bessel_i1(Term x) { return scaled_bessel_i(x, 1); }
-
 Term erfcx(Term x) {
-  constexpr double kSeries[] = {-1.26551223, 1.00002368,  0.37409196, 0.09678418,  -0.18628806,
-                                0.27886807,  -1.13520398, 1.48851587, -0.82215223, 0.17087277};
-  const Term t = divide_into(1, abs(x) * 0.5 + 1), positive = t * exp(polynomial(kSeries, t));
-  return select(less(x, 0), exp(square(x)) * 2 - positive, positive);
+  const Term negative = less(x, 0), positive = erfcx_of_positive(abs(x));
+  return select(negative, exp(square(select(negative, x, 0))) * 2 - positive, positive);
 }
 
-Term erfc(Term x) { return select(less(x, 1), subtract_from(1, erf(x)), exp(-square(x)) * erfcx(x)); }
+Term erfc(Term x) {
+  const Term low = less(x, 1), far = select(low, 1, x);
+  return select(low, subtract_from(1, erf(x)), exp(-square(far)) * erfcx_of_positive(far));
+}
 
 Term log_ndtr(Term x) {
   const Term z = x * std::numbers::sqrt2 * 0.5;
@@ -201,11 +200,11 @@ Term normal_quantile(Term q, Term least) {
                            1.42151175831644588870e-7,
                            2.04426310338993978564e-15};
   const Term r = subtract_from(0.180625, square(q));
-  const Term middle = q * polynomial(kA, r) / polynomial(kB, r);
+  const Term middle = q * power_sum(kA, r) / power_sum(kB, r);
   const Term inside = greater(least, 0), s = sqrt(-log(select(inside, least, 0.5)));
   const Term u = s - 1.6, v = s - 5;
   const Term tail =
-      select(less_equal(s, 5), polynomial(kC, u) / polynomial(kD, u), polynomial(kE, v) / polynomial(kF, v));
+      select(less_equal(s, 5), power_sum(kC, u) / power_sum(kD, u), power_sum(kE, v) / power_sum(kF, v));
   const Term far = select(inside, tail, kInf);
   const Term out = select(less_equal(abs(q), 0.425), middle, select(less(q, 0), -far, far));
   return select(less(least, 0), kNan, select(apply(OpKind::kIsNan, q), q, out));

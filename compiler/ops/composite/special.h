@@ -12,12 +12,7 @@ Term digamma(Term x);  // NaN at negative whole numbers, -inf at 0
 Term zeta(Term s, Term q);
 Term polygamma(int64_t order, Term x);  // the derivative of digamma of this order
 
-// Modified Bessel functions of the first kind times exp(-|x|).
-Term scaled_bessel_i0(Term x);
-Term scaled_bessel_i1(Term x);
-
-// exp(x^2) * erfc(x), to 1.2e-7 of the result.
-Term erfcx(Term x);
+Term erfcx(Term x);  // exp(x^2) erfc(x)
 Term erfc(Term x);
 // The standard normal distribution: its logarithm and its inverse.
 Term log_ndtr(Term x);

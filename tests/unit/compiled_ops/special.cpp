@@ -1,0 +1,1 @@
+#include "tests/unit/ops/special.cpp"  // the same cases, compiled
