@@ -59,13 +59,8 @@ Results unique(Context& c) {
   const int64_t dim = slices ? c.dim("dim", x.rank()) : 0;
   const Term rows = slices ? transpose(x, 0, dim) : reshape(x, {count(x.shape())});
   const Unique u = runs ? unique_runs(rows) : ops::unique(rows, true);
-  const Term values = slices ? transpose(u.values, 0, dim) : u.values;
-  // PyTorch's programs say of what is not asked for that it is empty and of the data's dtype.
-  const auto asked = [&](const char* what, Term t) {
-    return !slices || c.flag(what) ? t : filled(c.b, {0}, x.dtype(), 0);
-  };
-  return {values, asked("return_inverse", slices ? u.inverse : reshape(u.inverse, x.shape())),
-          asked("return_counts", u.counts)};
+  return {slices ? transpose(u.values, 0, dim) : u.values, slices ? u.inverse : reshape(u.inverse, x.shape()),
+          u.counts};
 }
 
 // Each element as often as `repeats` says; the length is bound during the run.
