@@ -102,10 +102,18 @@ def samples_of(pattern, dtype, most, seed):
                 yield made, results
 
 
-def write(batch, path):
+def turned(t):
+    """The same elements with the dims in memory in the opposite order."""
+    order = tuple(reversed(range(t.ndim)))
+    return t.permute(order).contiguous().permute(order)
+
+
+def write(batch, path, decomposed=False):
     """Raises what PyTorch raises where it cannot export, or cannot run what it exported."""
     tensors = [t for sample, _ in batch for t in sample.tensors]
     program = torch.export.export(Several(s for s, _ in batch), tuple(tensors), strict=False)
+    if decomposed:
+        program = program.run_decompositions()
     torch.export.save(program, path)
     expected = [t for _, results in batch for t in results]
     for got, wanted in zip(torch.export.load(path).module()(*[t.clone() for t in tensors]), expected):
@@ -119,8 +127,8 @@ def write(batch, path):
     path.with_suffix(".json").write_text(json.dumps([sample.name for sample, results in batch for _ in results]))
 
 
-def export(folder, dtype, pattern="", most=4, seed=None, per_file=32):
-    """Writes the programs; how many samples PyTorch itself does not export."""
+def export(folder, dtype, pattern="", most=4, seed=None, per_file=32, decomposed=False, strided=False):
+    """Writes the programs; how many samples PyTorch itself does not export. `strided`: inputs that are not row-major."""
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(1)
@@ -134,7 +142,7 @@ def export(folder, dtype, pattern="", most=4, seed=None, per_file=32):
             return
         path = folder / f"{count:04d}.pt2"
         try:
-            write(items, path)
+            write(items, path, decomposed)
             count += 1
         except Exception:  # PyTorch's own limits
             path.unlink(missing_ok=True)
@@ -144,8 +152,14 @@ def export(folder, dtype, pattern="", most=4, seed=None, per_file=32):
             put(items[: len(items) // 2])
             put(items[len(items) // 2 :])
 
-    for item in samples_of(pattern, getattr(torch, dtype), most, seed):
-        batch.append(item)
+    for sample, results in samples_of(pattern, getattr(torch, dtype), most, seed):
+        if strided:
+            sample.tensors = [turned(t) for t in sample.tensors]
+            try:
+                results = sample.forward(*[t.clone() for t in sample.tensors])
+            except Exception:  # a view that these strides do not allow
+                continue
+        batch.append((sample, results))
         if len(batch) == per_file:
             put(batch)
             batch = []

@@ -6,6 +6,9 @@ is refused with a sentence, or is wrong. Prints the wrong ones, what is refused 
 operator_skips.txt leaves out, and "N passed, N failed"; a refused or skipped sample counts as neither. A result in half precision
 agrees as well where it is no farther than PyTorch's from the result in float64, and an index where it finds an equal value.
 
+--strided gives inputs whose dims lie in memory in the opposite order; --decomposed takes the programs after
+run_decompositions().
+
 --folder DIR keeps the programs there, DIR/float32 and so on, and takes those that are there from it. --check counts refusals and
 compiles nothing. --every prints every refused sample. --names counts only samples whose every overload is in a file, one a line.
 Needs torch and expecttest; without them it prints that it is skipped.
@@ -212,6 +215,8 @@ def main():
     parser.add_argument("--seed", type=int, help="draw the samples")
     parser.add_argument("--folder", type=pathlib.Path)
     parser.add_argument("--names", type=pathlib.Path)
+    parser.add_argument("--strided", action="store_true", help="inputs that are not row-major")
+    parser.add_argument("--decomposed", action="store_true", help="programs after run_decompositions()")
     parser.add_argument("--check", action="store_true", help="count what is refused, compile nothing")
     parser.add_argument("--every", action="store_true", help="print every refused sample")
     options = parser.parse_args()
@@ -228,7 +233,8 @@ def main():
         for dtype in options.dtypes.split(","):
             folder = (options.folder or pathlib.Path(own)) / dtype
             if not folder.exists():
-                total["not exported"] += operator_samples.export(folder, dtype, options.pattern, options.samples, options.seed)
+                total["not exported"] += operator_samples.export(folder, dtype, options.pattern, options.samples, options.seed,
+                                                                decomposed=options.decomposed, strided=options.strided)
             counts = collections.Counter()
             compare_folder(folder, dtype, options, counts, reasons)
             total.update(counts)
