@@ -1,1 +1,0 @@
-#include "tests/unit/ops/special.cpp"  // the same cases, compiled
