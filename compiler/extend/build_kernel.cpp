@@ -134,10 +134,12 @@ class KernelBuilder {
 
   UserKernel::Tensor tensor(const std::string& name, const graph::Type& type) const {
     const auto strides = body_.strides.find(name);
+    const auto in_place = body_.in_place.find(name);
     return {.name = name,
             .dtype = type.dtype,
             .rank = type.shape.size(),
-            .strides = strides == body_.strides.end() ? UserKernel::Strides::kDense : strides->second};
+            .strides = strides == body_.strides.end() ? UserKernel::Strides::kDense : strides->second,
+            .in_place = in_place == body_.in_place.end() ? std::nullopt : std::optional(in_place->second)};
   }
 
   // The value of an expression of the declaration, which has to be a size. `what` begins the message.

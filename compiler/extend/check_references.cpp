@@ -287,7 +287,10 @@ class Comparison {
         }
     for (size_t o = 0; o < op_.outputs.size(); ++o)
       for (size_t at = 0; at < left[0][0][o].bytes.size(); ++at) {
+        const auto in_place = op_.body.kernel->in_place.find(op_.outputs[o].name);
         const auto writes = [&](size_t part) {
+          if (in_place != op_.body.kernel->in_place.end())
+            return left[part][0][o].bytes[at] != inputs[in_place->second].bytes[at];
           return left[part][0][o].bytes[at] != kFills[0] || left[part][1][o].bytes[at] != kFills[1];
         };
         if (!writes(0) || !writes(1)) continue;

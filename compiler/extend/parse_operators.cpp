@@ -347,11 +347,12 @@ class OperatorParser {
 
   // ---- kernels
   void kernel(const JsonPlace& at) {
-    at.allow({"c", "cuda", "strides", "parallel", "scratch"});
+    at.allow({"c", "cuda", "strides", "in_place", "parallel", "scratch"});
     KernelBody made;
     if (!at.find("c") && !at.find("cuda")) at.fail("a kernel needs a text in C ('c') or in CUDA ('cuda')");
     check_shapes(at, "a kernel");
     if (const auto list = at.find("strides")) strides(*list, made);
+    if (const auto list = at.find("in_place")) in_place(*list, made);
     if (const auto points = at.find("parallel")) made.parallel = size_term(*points);
     if (const auto bytes = at.find("scratch")) made.scratch = size_term(*bytes);
     if (const auto text = at.find("c")) made.c = kernel_text(*text, made, false);
@@ -372,13 +373,14 @@ class OperatorParser {
   }
 
   void callback(const JsonPlace& at) {
-    at.allow({"strides"});
+    at.allow({"strides", "in_place"});
     check_shapes(at, "a callback");
     for (const DeclaredAttribute& each : made_.attributes)
       if (each.kind != Kind::kInt && each.kind != Kind::kFloat)
         at.fail(cat("attribute '", each.name, "' is not a number, but a callback takes only numbers"));
     KernelBody made{.callback = true};
     if (const auto list = at.find("strides")) strides(*list, made);
+    if (const auto list = at.find("in_place")) in_place(*list, made);
     body_.kernel = std::move(made);
   }
 
@@ -410,6 +412,14 @@ class OperatorParser {
     return term;
   }
 
+  bool is_output(std::string_view name) const {
+    return std::ranges::count(made_.outputs, name, &DeclaredTensor::name) > 0;
+  }
+  // `x`, or what is asked about it: `x_dims`.
+  static bool names_tensor(std::string_view name, std::string_view tensor) {
+    const std::string_view rest = name.substr(tensor.size());
+    return rest.empty() || rest == "_dims" || rest == "_strides" || rest == "_rank";
+  }
   bool is_tensor(std::string_view name) const {
     return std::ranges::count(made_.inputs, name, &DeclaredTensor::name) > 0 ||
            std::ranges::count(made_.outputs, name, &DeclaredTensor::name) > 0;
@@ -433,6 +443,29 @@ class OperatorParser {
     for (const auto& [name, word] : at.members()) {
       if (!is_tensor(name)) word.fail(cat("'", name, "' is neither an input nor an output"));
       made.strides[name] = read(word);
+    }
+  }
+
+  // {"output": "input"}: the output takes the input's memory, so that both are dense and of one type.
+  void in_place(const JsonPlace& at, KernelBody& made) const {
+    const auto shape_of = [](const DeclaredTensor& tensor) {
+      return join(tensor.shape, ", ", [](const DeclaredDim& dim) {
+        return dim.rest ? cat("...", dim.rest_name) : extend::to_string(dim.size);
+      });
+    };
+    std::set<size_t> taken;
+    for (const auto& [name, word] : at.members()) {
+      const auto output = std::ranges::find(made_.outputs, name, &DeclaredTensor::name);
+      if (output == made_.outputs.end()) word.fail(cat("'", name, "' is not an output"));
+      const auto input = std::ranges::find(made_.inputs, word.text(), &DeclaredTensor::name);
+      if (input == made_.inputs.end()) word.fail(cat("'", word.text(), "' is not an input"));
+      if (input->otherwise || input->type != output->type || !input->has_shape ||
+          shape_of(*input) != shape_of(*output))
+        word.fail(cat("'", name, "' cannot take the memory of '", input->name,
+                      "': both need the same type and the same declared shape, and no default"));
+      const auto index = static_cast<size_t>(input - made_.inputs.begin());
+      if (!taken.insert(index).second) word.fail(cat("two outputs take the memory of '", input->name, "'"));
+      made.in_place[name] = index;
     }
   }
 
@@ -482,6 +515,11 @@ class OperatorParser {
 
   // Parameters have names of the declaration, or such a name and what is asked about it.
   std::string parameter_problem(const std::string& name, const KernelBody& body, bool cuda) const {
+    for (const auto& [output, input] : body.in_place)
+      if (name.starts_with(made_.inputs[input].name) && !is_output(name) &&
+          names_tensor(name, made_.inputs[input].name))
+        return cat("input '", made_.inputs[input].name, "' is updated in place: its contents are those of '",
+                   output, "' before the call");
     if (is_tensor(name)) return "";
     for (const std::string_view suffix : {"_dims", "_strides", "_rank"})
       if (name.ends_with(suffix) && is_tensor(name.substr(0, name.size() - suffix.size())))

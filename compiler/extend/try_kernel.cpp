@@ -65,6 +65,10 @@ std::vector<HostTensor> try_kernel(const graph::Graph& graph, const std::vector<
     std::vector<int64_t> shape;
     for (const sym::Expr dim : graph[outputs[i]].type.shape) shape.push_back(dim.value());
     all.emplace_back(kernel->writes[i], shape, trial.strided);
+    if (const auto read = kernel->writes[i].in_place)
+      all.back().for_each([&](size_t element, size_t place) {
+        std::memcpy(&all.back().memory[place], &inputs[*read].bytes[element], all.back().width);
+      });
     made.push_back(loop::make_tensor(kernel->writes[i].dtype, shape));
   }
   std::vector<int64_t> arguments;

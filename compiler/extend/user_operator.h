@@ -56,8 +56,9 @@ struct KernelBody {
   };
   std::optional<Text> c, cuda;
   std::map<std::string, loop::UserKernel::Strides, std::less<>> strides;  // dense where none is given
-  std::optional<Term> parallel, scratch;  // points of the parallel domain; bytes
-  std::optional<Term> flops, bytes;       // of a call; bytes: the sizes of all tensors where none are given
+  std::map<std::string, size_t, std::less<>> in_place;  // output -> the input whose memory it takes
+  std::optional<Term> parallel, scratch;                // points of the parallel domain; bytes
+  std::optional<Term> flops, bytes;  // of a call; bytes: the sizes of all tensors where none are given
   // Of CUDA: blocks per dim, threads of a block, bytes of dynamic shared memory.
   std::vector<Term> grid;
   int threads = 256;

@@ -27,6 +27,8 @@ struct UserKernel {
     DType dtype = DType::kF32;
     size_t rank = 0;
     Strides strides = Strides::kDense;
+    // Of a write: the read whose memory it takes, so that it holds the contents of that read before the call.
+    std::optional<size_t> in_place = {};
   };
   // What the function of the text gets in place of a parameter.
   struct Parameter {

@@ -473,6 +473,9 @@ class ProgramVerifier {
                  : takes(static_cast<size_t>(routine->reads), static_cast<size_t>(routine->writes),
                          static_cast<size_t>(routine->arguments)),
           s.routine, " is called with other arguments than it takes");
+    for (size_t i = 0; kernel && i < s.writes.size(); ++i)
+      check(!kernel->writes[i].in_place || s.reads[*kernel->writes[i].in_place] == s.writes[i], s.routine,
+            " does not change ", kernel->writes[i].name, " in place");
     for (BufferId id : s.reads) buffer(id);
     for (BufferId id : s.writes)
       check(buffer(id).storage != Storage::kInput && buffer(id).storage != Storage::kParameter, s.routine,

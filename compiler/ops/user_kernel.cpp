@@ -92,9 +92,14 @@ void kernel_lower(Lowering& l, const Node& node) {
     call.arguments.insert(call.arguments.end(), place.strides.begin(), place.strides.end());
     return view.buffer;
   };
+  // Outputs that take the memory of an input; both are this view. It is dense.
+  std::vector<std::optional<loop::View>> changed(node.inputs.size());
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    if (const auto read = kernel->writes[i].in_place)
+      changed[*read] = l.changed(node.inputs[*read], node.outputs[i], kernel->writes[i].name);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const UserKernel::Tensor& declared = kernel->reads[i];
-    loop::View view = l.view(node.inputs[i]);
+    loop::View view = changed[i] ? *changed[i] : l.view(node.inputs[i]);
     std::optional<Placed> place = placed(l.program(), view);
     if (!place || !suits(l.program(), view, *place, declared.strides)) {
       const loop::View dense = l.temporary({view.dtype, view.shape}, declared.name);
@@ -105,6 +110,10 @@ void kernel_lower(Lowering& l, const Node& node) {
     call.reads.push_back(pass(view, *place));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (const auto read = kernel->writes[i].in_place) {
+      call.writes.push_back(pass(*changed[*read], *placed(l.program(), *changed[*read])));
+      continue;
+    }
     const bool dense = kernel->writes[i].strides == Strides::kDense;
     const loop::View view = dense ? l.define(node.outputs[i]) : l.define_part(node.outputs[i]);
     call.writes.push_back(pass(view, *placed(l.program(), view)));

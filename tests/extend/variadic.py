@@ -6,6 +6,7 @@ Each case in the forms that it has, at 1 to 5 tensors: compiled, run, verified, 
 
 import dataclasses
 import json
+import re
 import typing
 
 import ml_dtypes
@@ -255,6 +256,86 @@ def check_states(work, run, says, expect):
         expect(f"state, {form} verifies", code == 0 and "4 steps" in out, out + errors)
 
 
+CACHE = {"domain": "acme", "name": "Op", "inputs": [t("cache", ["m", "d"], "f32"), t("row", ["d"], "f32"), t("at", [], "i64")],
+         "outputs": [t("next", ["m", "d"], "f32")],
+         "body": {"kernel": {"c": ["int write(float* next, const float* row, const int64_t* at, int64_t m, int64_t d) {",
+                                   "  const int64_t place = *at < 0 ? *at + m : *at;", "  if (d > 0 && (place < 0 || place >= m)) return 1;",
+                                   "  memcpy(next + place * d, row, d * 4);", "  return 0;", "}"],
+                             "in_place": {"next": "cache"}}},
+         "reference": {"formula": "next = scatter_nd(cache, reshape(at, [1, 1]), reshape(row, [1, d]))"}}
+
+
+def copies(run, model, *more):
+    """How many nests of the program copy a tensor to the one that a kernel changes, or to the state."""
+    code, out, errors = run("inspect", model, "--stage=fused", *more)
+    return len([line for line in out.splitlines() if re.search(r"\b(next|update_state)\w* ?(=|:|\()", line)]) if code == 0 else errors
+
+
+def check_in_place(work, run, says, expect):
+    """A kernel that changes one row of a state touches no other; where the old state has another reader, it is copied."""
+    model, file, library = work / "cache.onnx", work / "cache.ops", work / "cache.so"
+    flags = ["--ops", file, "--state", "cache=next"]
+    info = lambda name, dtype, shape: helper.make_tensor_value_info(name, dtype, shape)
+    f32, i64 = TensorProto.FLOAT, TensorProto.INT64
+
+    def cached(nodes):
+        graph = helper.make_graph([custom(("cache", "row", "at"), ("next",)), *nodes], "cache",
+                                  [info("cache", f32, [6, 8]), info("row", f32, [8]), info("at", i64, [])],
+                                  [info("y", f32, [8]), info("next", f32, [6, 8])])
+        save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("acme", 1)], ir_version=9), model)
+
+    after = [helper.make_node("ReduceSum", ["next", "axes"], ["y"], keepdims=0)]
+    axes = [helper.make_node("Constant", [], ["axes"], value_ints=[0])]
+    before = [helper.make_node("Add", ["cache", "next"], ["both"]), helper.make_node("ReduceSum", ["both", "axes"], ["y"], keepdims=0)]
+    file.write_text(json.dumps({"operators": [CACHE]}))
+    cached(axes + after)
+    says("in place, drawn inputs", ["check", model, *flags, "--check-ops"], 0)
+    np.save(work / "at.npy", np.int64(3))
+    bodies = {"kernel": CACHE["body"], "callback": {"callback": {"in_place": {"next": "cache"}}}}
+    for form, body in bodies.items():
+        file.write_text(json.dumps({"operators": [{**CACHE, "body": body}]}))
+        for name, nodes, in_place in (("read after", axes + after, True), ("read before", axes + before, False)):
+            cached(nodes)
+            code, out, errors = run("compile", model, "-o", library, *flags)
+            expect(f"in place, {form}, {name} compiles", code == 0, out + errors)
+            found = copies(run, model, *flags)
+            expect(f"in place, {form}, {name}: copies", (found == 0) if in_place else isinstance(found, int) and found > 0, found)
+            says(f"in place, {form}, {name} verifies", ["verify", model, library, *flags, "--steps", "4", "--input", f"at={work / 'at.npy'}"], 0, "4 steps")
+    # An input that is no state is copied first, and stays as it was.
+    file.write_text(json.dumps({"operators": [CACHE]}))
+    cached(axes + before)
+    code, out, errors = run("compile", model, "-o", library, "--ops", file)
+    feeds = {"cache": np.arange(48, dtype=np.float32).reshape(6, 8), "row": np.full(8, -1, np.float32), "at": np.int64(2)}
+    for name, array in feeds.items():
+        np.save(work / f"{name}.npy", array)
+    inputs = [part for name in feeds for part in ("--input", f"{name}={work / name}.npy")]
+    code, out, errors = run("run", library, *inputs, "--output", f"y={work / 'y.npy'}", "--output", f"next={work / 'next.npy'}")
+    wanted = feeds["cache"].copy()
+    wanted[2] = -1
+    expect("in place of an input", code == 0 and np.array_equal(np.load(work / "next.npy"), wanted) and
+           np.array_equal(np.load(work / "y.npy"), (feeds["cache"] + wanted).sum(0)), out + errors)
+    np.save(work / "at.npy", np.int64(6))
+    says("in place, the kernel fails", ["run", library, *inputs], 4, "acme::Op: its kernel returned 1")
+    wrong = {"another type": ({"outputs": [t("next", ["m", "d"], "f16")]}, "both need the same type"),
+             "another shape": ({"outputs": [t("next", ["d", "m"], "f32")]}, "the same declared shape"),
+             "no input": ({"in_place": {"next": "frob"}}, "'frob' is not an input"),
+             "no output": ({"in_place": {"frob": "cache"}}, "'frob' is not an output"),
+             "two parameters": ({"c": "void f(float* next, const float* cache) {}"}, "input 'cache' is updated in place"),
+             "its dims": ({"c": "void f(float* next, const int64_t* cache_dims) {}"}, "input 'cache' is updated in place"),
+             "taken twice": ({"outputs": [t(n, ["m", "d"], "f32") for n in ("next", "other")], "c": "void f(float* next, float* other) {}",
+                              "in_place": {"next": "cache", "other": "cache"}}, "two outputs take the memory of 'cache'")}
+    for name, (changes, sentence) in wrong.items():
+        kernel = {**CACHE["body"]["kernel"], **{k: v for k, v in changes.items() if k in ("c", "in_place")}}
+        outputs = changes.get("outputs", CACHE["outputs"])
+        file.write_text(json.dumps({"operators": [{**CACHE, "outputs": outputs, "body": {"kernel": kernel}, "reference": {"formula": "next = cache"}}]}))
+        says(f"in place, {name}", ["check", model, "--ops", file], 3, sentence)
+    shared = {**CACHE, "inputs": [t("x", ["n", "d"], "f32")], "outputs": [t("y", ["n", "d"], "f32")], "reference": {"formula": "y = x + 1"}}
+    for name, loop, code in (("shared", "i = begin; i < end", 0), ("shared by all", "i = 0; i < n", 4)):
+        text = f"void f(float* y, int64_t n, int64_t d, int64_t begin, int64_t end) {{ for (int64_t {loop}; ++i) for (int64_t j = 0; j < d; ++j) y[i * d + j] += 1; }}"
+        file.write_text(json.dumps({"operators": [{**shared, "body": {"kernel": {"c": text, "in_place": {"y": "x"}, "parallel": "n"}}}]}))
+        says(f"in place, {name}", ["check", model_of(work / "one.onnx", [custom()]), "--ops", file, "--check-ops"], code)
+
+
 def check_data_sizes(work, run, says, expect):
     """Sizes that depend on data: bodies that become operations take them as inputs and make them as outputs."""
     nodes = [helper.make_node("NonZero", ["x"], ["at"]), helper.make_node("Cast", ["at"], ["f"], to=1), custom(("f",), ("y",))]
@@ -289,5 +370,5 @@ def check(work, run, says, expect):
     for case in cases():
         for form in case.bodies:
             check_case(case, form, work, run, expect)
-    for part in (check_errors, check_ulps, check_costs, check_states, check_data_sizes):
+    for part in (check_errors, check_ulps, check_costs, check_states, check_in_place, check_data_sizes):
         part(work, run, says, expect)

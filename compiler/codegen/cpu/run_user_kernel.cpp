@@ -183,7 +183,7 @@ class Run {
     memory_.push_back(std::make_unique<Guarded>(static_cast<size_t>(r.count) * width(t), options_.at_start));
     uint8_t* to = memory_.back()->data();
     if (r.count > 0) std::memcpy(to, from(t, r), memory_.back()->bytes());
-    if (!is_read(t))
+    if (!is_read(t) && !kernel_.tensor(t).in_place)
       for_each_element(r, [&](int64_t place) {
         std::memset(to + static_cast<size_t>(place) * width(t), options_.fill, width(t));
       });
