@@ -12,7 +12,9 @@
 #include "compiler/base/text.h"
 #include "compiler/extend/check_rules.h"
 #include "compiler/extend/operator_attributes.h"
+#include "compiler/extend/user_operator.h"
 #include "compiler/extend/vocabulary.h"
+#include "compiler/kernel_host.h"
 
 namespace stridec::cli {
 namespace {
@@ -21,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   std::string action;
-  std::vector<std::string> files;
+  std::vector<std::string> files, ops;
   extend::RuleCheck check;
 };
 
@@ -38,8 +40,15 @@ std::string outcome(const extend::Verdict& verdict) {
 }
 
 int check(const Flags& flags, const Globals& globals) {
+  std::vector<std::shared_ptr<const extend::OperatorFile>> declared;
+  for (const std::string& path : flags.ops)
+    declared.push_back(std::make_shared<extend::OperatorFile>(extend::read_operators(path)));
+  for (const auto& file : declared) extend::check_references(*file, kernel_host(), {});
+  const extend::Operators operators(declared, kernel_host());
+  extend::RuleCheck how = flags.check;
+  how.operators = &operators;
   std::vector<extend::RuleFile> files;
-  for (const std::string& path : flags.files) files.push_back(extend::read_rules(path));
+  for (const std::string& path : flags.files) files.push_back(extend::read_rules(path, &operators));
   if (files.empty())
     fail(ErrorKind::kUsage, "usage", "no file of rules is given", "stridec rules check acme.rules");
   Json all = Json::array();
@@ -47,7 +56,7 @@ int check(const Flags& flags, const Globals& globals) {
   std::vector<Diagnostic> problems;
   for (const extend::RuleFile& file : files)
     for (const extend::Rule& rule : file.rules) {
-      const extend::Verdict verdict = extend::check_rule(file, rule, flags.check);
+      const extend::Verdict verdict = extend::check_rule(file, rule, how);
       rows.push_back({rule.name, outcome(verdict)});
       all.push_back({{"file", file.path},
                      {"rule", rule.name},
@@ -59,7 +68,7 @@ int check(const Flags& flags, const Globals& globals) {
                      {"counterexample", verdict.notes}});
       if (!verdict.problem.empty()) problems.push_back(to_diagnostic(file, verdict));
     }
-  const std::string loop = problems.empty() ? extend::find_loop(files, flags.check) : "";
+  const std::string loop = problems.empty() ? extend::find_loop(files, how) : "";
   if (!loop.empty())
     problems.push_back({.kind = ErrorKind::kDoesNotFit,
                         .code = "rules-loop",
@@ -111,6 +120,9 @@ std::function<int()> declare_rules(CLI::App& app, const Globals& globals) {
       ->required()
       ->check(CLI::IsMember({"check", "operators"}));
   app.add_option("files", flags->files, "files of rules");
+  app.add_option("--ops", flags->ops, "file that declares operators of your own, which replacements may name")
+      ->type_name("FILE")
+      ->take_all();
   app.add_option("--instances", flags->check.instances, "how many instances of each rule to compare")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str()

@@ -343,18 +343,18 @@ std::optional<train::Settings> parse_training(const CompileFlags& flags) {
 // --rewrites, --ops, --pass and --plugin.
 extend::Extensions parse_extensions(const CompileFlags& flags) {
   extend::Extensions made;
+  for (const std::string& file : flags.ops)
+    made.operators.push_back(std::make_shared<extend::OperatorFile>(extend::read_operators(file)));
+  const extend::Operators operators(made.operators);  // refuses what two files declare
   for (const std::string& file : flags.rewrites) {
     if (std::ranges::count(flags.rewrites, file) > 1)
       fail(ErrorKind::kUsage, "usage", cat("--rewrites names '", file, "' twice"), "name each file once");
-    made.rules.push_back(extend::read_rules(file));
+    made.rules.push_back(extend::read_rules(file, &operators));
   }
-  for (const std::string& file : flags.ops)
-    made.operators.push_back(std::make_shared<extend::OperatorFile>(extend::read_operators(file)));
   for (const std::string& folder : flags.kernels)
     for (const std::string& file : extend::kernel_files(folder))
       made.kernels.push_back(std::make_shared<extend::KernelFile>(extend::read_kernels(file)));
   made.checks_ops = flags.check_ops;
-  extend::Operators(made.operators);  // refuses what two files declare
   constexpr std::string_view kAfter = "after=";
   const auto add = [&](const auto& given, bool plugin) {
     for (const auto& [place, command] : given) {

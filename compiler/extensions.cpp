@@ -41,8 +41,10 @@ void run_rules(Module& m, const PassContext&) {
   const auto prefix = cat(kRewrites, " after ");
   const std::string pass(m.pass == kRewrites ? "import" : m.pass.substr(prefix.size()));
   const auto rules = extend::rules_at(extensions.rules, pass);
+  const extend::Operators operators(extensions.operators, kernel_host());
   for (size_t f = 0; f < m.functions.size(); ++f) {
-    extend::Rewritten made = extend::rewrite(m.functions[f].graph, rules, {.explains = extensions.explains});
+    extend::Rewritten made = extend::rewrite(m.functions[f].graph, rules,
+                                             {.explains = extensions.explains, .operators = &operators});
     for (auto& [node, rule] : made.by) m.functions[f].replaced_by[node] = cat("rule ", rule);
     add_effects(m.made.functions[f].rules, std::move(made.effects));
   }
@@ -125,7 +127,8 @@ void check_extensions(const CompileOptions& options) {
   }
   for (const auto& each : extensions.operators)
     extend::check_references(*each, kernel_host(), {.all = extensions.checks_ops});
-  extend::check_all(extensions.rules, options.use_cache ? this_build() : "");
+  extend::check_all(extensions.rules, extend::Operators(extensions.operators, kernel_host()),
+                    options.use_cache ? this_build() : "");
 }
 
 void add_extensions(Pipeline& pipeline, const extend::Extensions& extensions) {
@@ -154,8 +157,9 @@ void add_extensions(Pipeline& pipeline, const extend::Extensions& extensions) {
 }
 
 std::vector<extend::RuleEffect> apply_rules(graph::Graph& graph, const extend::Extensions& extensions) {
+  const extend::Operators operators(extensions.operators, kernel_host());
   return extend::rewrite(graph, extend::rules_at(extensions.rules, "import"),
-                         {.explains = extensions.explains})
+                         {.explains = extensions.explains, .operators = &operators})
       .effects;
 }
 

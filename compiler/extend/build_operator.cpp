@@ -375,13 +375,15 @@ class CallBuilder {
 
 Operators::Operators(const std::vector<std::shared_ptr<const OperatorFile>>& files, KernelHost host)
     : host_(std::move(host)) {
-  for (const auto& file : files)
+  for (const auto& file : files) {
+    hash_ += file->sha256;
     for (const UserOperator& op : file->operators) {
       if (has(op.name))
         fail(ErrorKind::kUsage, "usage", cat("two files of --ops declare ", op.name),
              "leave out one of them");
       all_.push_back(&op);
     }
+  }
 }
 
 const UserOperator* Operators::find(std::string_view name) const {
@@ -396,6 +398,23 @@ std::vector<ValueId> Operators::build(Builder& builder, const OperatorCall& call
       std::ranges::count_if(call.arguments, [](const Argument& each) { return !each.value; });
   const UserOperator op = instance_of(declared, static_cast<size_t>(tensors), call.outputs);
   return build_operator(builder, op, op.body, call, host_);
+}
+
+std::vector<ValueId> Operators::build(Builder& builder, const std::string& name,
+                                      const std::vector<ValueId>& inputs, const Arguments& attributes,
+                                      size_t outputs) const {
+  OperatorCall call{.name = name, .arguments = {}, .outputs = outputs};
+  for (const ValueId input : inputs) call.arguments.push_back({.name = "", .tensor = input, .value = {}});
+  for (const auto& [key, value] : attributes)
+    call.arguments.push_back({.name = key, .tensor = {}, .value = to_graph(key, value)});
+  return build(builder, call);
+}
+
+bool is_own_operator(std::string_view name) { return name.find('.') != std::string_view::npos; }
+
+std::string declared_name(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return cat(name.substr(0, dot), "::", name.substr(dot + 1));
 }
 
 std::vector<ValueId> build_operator(Builder& builder, const UserOperator& op, const OperatorBody& body,

@@ -6,6 +6,7 @@
 #include "compiler/base/text.h"
 #include "compiler/extend/evaluate.h"
 #include "compiler/extend/operator_attributes.h"
+#include "compiler/extend/user_operator.h"
 #include "compiler/extend/vocabulary.h"
 
 namespace stridec::extend {
@@ -29,10 +30,10 @@ void TermNames::tensor(const Term& term, bool pattern) {
   switch (term.kind) {
     case Term::Kind::kNumber: return;
     case Term::Kind::kName:
-      if (formula && bound.contains(term.name)) return;
-      if (!formula && bound.contains(term.name) && !tensors.contains(term.name))
+      if (!pattern && bound.contains(term.name) && !tensors.contains(term.name)) return;
+      if (bound.contains(term.name) && !tensors.contains(term.name))
         error(term.at,
-              cat("'", term.name, "' is a dim or an attribute, which cannot be an operand in a rule"));
+              cat("'", term.name, "' is a dim or an attribute, which cannot be an operand of a match"));
       if (!tensors.contains(term.name))
         error(term.at, cat("'", term.name, "' is not declared"),
               formula ? "inputs, attributes, dims and names that are defined before it can be used"
@@ -49,6 +50,7 @@ void TermNames::tensor(const Term& term, bool pattern) {
   if (formula && is_number_function(term.name)) return condition(term);
   const Composite* composite = find_composite(term.name);
   const auto kind = graph::parse_op(term.name);
+  if (!composite && !kind && is_own_operator(term.name)) return own_operator(term, pattern);
   if (!composite && !kind)
     error(term.at, cat("there is no operator '", term.name, "'"),
           "'stridec rules operators' lists those that there are");
@@ -57,7 +59,9 @@ void TermNames::tensor(const Term& term, bool pattern) {
                        ": it has an effect, a body, or data"));
   if (pattern && composite && !composite->input_of && term.name != "matmul")
     error(term.at, cat("'", term.name, "' can only be in a replacement"),
-          "write the match with the operations that 'stridec inspect --stage=graph' shows");
+          term.name == "full_like"
+              ? "a number in a match is a constant with this number: max(x, 0)"
+              : "write the match with the operations that 'stridec inspect --stage=graph' shows");
   const Split parts = extend::split(term);
   if (composite)
     arity(term, parts, *composite);
@@ -65,6 +69,25 @@ void TermNames::tensor(const Term& term, bool pattern) {
     known_attributes(term, parts, *kind);
   for (const Term* arg : parts.tensors) tensor(*arg, pattern);
   for (const auto& [name, value] : parts.attributes) attribute(*value, pattern);
+}
+
+void TermNames::own_operator(const Term& term, bool pattern) {
+  if (formula || pattern)
+    error(term.at, cat("'", term.name, "' can only be in a rule's replacement"),
+          pattern ? "write the match with the operations that 'stridec inspect --stage=graph' shows" : "");
+  const UserOperator* op = operators ? operators->find(declared_name(term.name)) : nullptr;
+  if (!op)
+    error(term.at, cat("there is no operator '", term.name, "'"),
+          "operators of your own are those that the files of --ops declare");
+  for (const Term& arg : term.args) tensor(arg, pattern);
+  const auto name_of = [](const DeclaredAttribute& each) { return each.name; };
+  for (const auto& [name, value] : term.attributes) {
+    if (std::ranges::count(op->attributes, name, &DeclaredAttribute::name) == 0)
+      error(value.at, cat("'", term.name, "' has no attribute '", name, "'"),
+            op->attributes.empty() ? cat("'", term.name, "' has no attributes")
+                                   : cat("it has ", join(op->attributes, ", ", name_of)));
+    attribute(value, pattern);
+  }
 }
 
 void TermNames::arity(const Term& term, const Split& parts, const Composite& composite) const {
@@ -88,10 +111,14 @@ void TermNames::known_attributes(const Term& term, const Split& parts, OpKind ki
                 : cat("it has ", join(known, ", ", [](std::string_view each) { return std::string(each); })));
 }
 
-// In a pattern, a name that stands for no tensor is bound to the attribute's value.
+// In a pattern, a name that stands for no tensor is bound to the attribute's value, or to an element of it.
 void TermNames::attribute(const Term& term, bool pattern) {
   if (pattern && term.kind == Term::Kind::kName && !is_word(term.name) && !tensors.contains(term.name)) {
     bound.insert(term.name);
+    return;
+  }
+  if (pattern && term.kind == Term::Kind::kList) {
+    for (const Term& arg : term.args) attribute(arg, true);
     return;
   }
   condition(term);
@@ -101,6 +128,10 @@ void TermNames::condition(const Term& term) {
   if (term.kind == Term::Kind::kName && !bound.contains(term.name) && !tensors.contains(term.name) &&
       !is_word(term.name))
     error(term.at, cat("'", term.name, "' is not bound"), "dims are bound by 'let', attributes by the match");
+  if (term.kind == Term::Kind::kCall && is_measure(term.name)) {
+    if (!sides) error(term.at, cat("'", to_string(term), "' can only be in a rule's where and require"));
+    return;
+  }
   if (term.kind == Term::Kind::kCall)
     if (const std::string why = problem_of_call(term); !why.empty()) error(term.at, why);
   for (const Term& arg : term.args) condition(arg);
@@ -110,10 +141,12 @@ namespace {
 
 class RuleNames {
  public:
-  RuleNames(const RuleFile& file, const Rule& rule)
+  RuleNames(const RuleFile& file, const Rule& rule, const Operators* operators)
       : rule_(rule), terms_([&file](Position at, const std::string& what, const std::string& help) {
           rule_error(file.text, file.path, at, what, help);
-        }) {}
+        }) {
+    terms_.operators = operators;
+  }
 
   void check() {
     for (const Variable& variable : rule_.variables) {
@@ -133,6 +166,7 @@ class RuleNames {
     side(rule_.yield, false);
     terms_.tensors = variables;
     define(rule_.match);
+    terms_.sides = true;
     for (const Term& condition : rule_.where) terms_.condition(condition);
     for (const Requirement& each : rule_.require) terms_.condition(each.condition);
   }
@@ -153,6 +187,8 @@ class RuleNames {
 
 }  // namespace
 
-void check_names(const RuleFile& file, const Rule& rule) { RuleNames(file, rule).check(); }
+void check_names(const RuleFile& file, const Rule& rule, const Operators* operators) {
+  RuleNames(file, rule, operators).check();
+}
 
 }  // namespace stridec::extend

@@ -21,6 +21,7 @@
 #include "compiler/extend/rewrite.h"
 #include "compiler/extend/show_values.h"
 #include "compiler/extend/tolerance.h"
+#include "compiler/extend/user_operator.h"
 #include "compiler/graph/text.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/interpret.h"
@@ -66,7 +67,7 @@ class Checker {
       : rule_(rule),
         how_(how),
         draws_(std::hash<std::string>{}(sha256(rule.text.data(), rule.text.size())) + how.seed),
-        formats_(formats_of(rule)) {
+        near_(landmarks_of(rule)) {
     verdict_.rule = &rule;
     verdict_.at = rule.at;
   }
@@ -75,7 +76,7 @@ class Checker {
     std::string why;
     bool shaped = false;
     // A cast loses information for few of the types and values, and each kind of values needs some instances.
-    const bool many = !formats_.empty() || kinds_of_values(rule_.check).size() > kUsualKinds;
+    const bool many = !near_.formats.empty() || kinds_of_values(rule_.check).size() > kUsualKinds;
     const int wanted = many ? 2 * how_.instances : how_.instances;
     for (int attempt = 0; attempt < kMostAttempts && verdict_.instances < wanted; ++attempt) {
       if (attempt > kEnoughAttempts && verdict_.instances >= kEnoughInstances) break;
@@ -116,7 +117,7 @@ class Checker {
   // Types that fit the match are kept for some draws of values and attributes, which conditions may refuse.
   std::optional<Instance> draw(Built& built, int attempt, std::string& why) {
     Instance instance;
-    instance.types = draw_types(draws_, rule_, attempt / 12);
+    instance.types = draw_types(draws_, rule_, attempt / 12, near_);
     for (int draw = 0; draw < kDrawsOfTypes; ++draw) {
       draw_aliases(instance);
       draw_values(instance, attempt, true);
@@ -165,7 +166,7 @@ class Checker {
       const Variable& variable = rule_.variables[v];
       if (variable.constant != constants) continue;
       instance.values[v] =
-          draw_tensor(draws_, instance.types[v], rule_.check, values, variable.constant, formats_);
+          draw_tensor(draws_, instance.types[v], rule_.check, values, variable.constant, near_);
       if (constants) draw_limit(variable, instance.values[v]);
       for (size_t u = 0; u < v; ++u)
         if (instance.types[u] == instance.types[v] && rule_.variables[u].constant == constants &&
@@ -202,6 +203,8 @@ class Checker {
     try {
       Builder builder(built.graph, ops::shape_table());
       Evaluator evaluator(builder, built.bindings);
+      evaluator.operators = how_.operators;
+      evaluator.rule = &rule_;
       bool all = true;
       const auto check = [&](const Term& term) {
         try {
@@ -297,7 +300,7 @@ class Checker {
   bool compare(Instance& instance, Built& built, int attempt) {
     Builder builder(built.graph, ops::shape_table());
     try {
-      built.yield = replacement_of(builder, rule_, built.bindings);
+      built.yield = replacement_of(builder, rule_, built.bindings, how_.operators);
     } catch (const Error& error) {
       return refuse(instance,
                     cat("the replacement does not fit where the match does: ", error.diagnostic.message));
@@ -437,7 +440,8 @@ class Checker {
     Built built;
     build(instance, built, false, wide);
     Builder builder(built.graph, ops::shape_table());
-    builder.output("y", (match ? built.match : replacement_of(builder, rule_, built.bindings))[result]);
+    builder.output(
+        "y", (match ? built.match : replacement_of(builder, rule_, built.bindings, how_.operators))[result]);
     std::vector<HostTensor> inputs = inputs_of(instance);
     for (HostTensor& input : inputs) {
       if (!is_float(input.dtype)) continue;
@@ -555,7 +559,7 @@ class Checker {
   std::set<const Term*> met_;  // conditions that some instance met
   const RuleCheck& how_;
   Draws draws_;
-  const std::vector<FloatFormat> formats_;
+  const Landmarks near_;
   size_t limit_ = 0;
   Verdict verdict_;
 };
@@ -568,7 +572,8 @@ Verdict check_rule(const RuleFile& file, const Rule& rule, const RuleCheck& how)
   if (!verdict.problem.empty()) return verdict;
   for (Graph& graph : Checker(rule, how).matches(kFiringInstances)) {
     const Rewritten made =
-        rewrite(graph, {{&file, &rule}}, {.explains = false, .most = kMostFirings, .throws = false});
+        rewrite(graph, {{&file, &rule}},
+                {.explains = false, .most = kMostFirings, .throws = false, .operators = how.operators});
     verdict.fires = verdict.fires || made.changed();
     if (static_cast<int>(made.trace.size()) < kMostFirings) continue;
     verdict.problem = cat("it fires on its own replacement, without end: ", cycle_of(made.trace));
@@ -584,7 +589,8 @@ std::string find_loop(const std::vector<RuleFile>& files, const RuleCheck& how) 
       const std::vector<RuleOf> together = rules_at(files, rule.at_pass);
       for (Graph& graph : Checker(rule, how).matches(kFiringInstances / 2)) {
         const Rewritten made =
-            rewrite(graph, together, {.explains = false, .most = kMostFirings, .throws = false});
+            rewrite(graph, together,
+                    {.explains = false, .most = kMostFirings, .throws = false, .operators = how.operators});
         if (static_cast<int>(made.trace.size()) >= kMostFirings)
           return cat("rules fire in turn, without end: ", cycle_of(made.trace));
       }
@@ -608,27 +614,29 @@ Diagnostic to_diagnostic(const RuleFile& file, const Verdict& verdict) {
 namespace {
 
 // A file for each set of rules that passed.
-std::string passed_mark(const std::vector<RuleFile>& files, const std::string& build) {
+std::string passed_mark(const std::vector<RuleFile>& files, const Operators& operators,
+                        const std::string& build) {
   const std::string folder = build.empty() ? "" : cache_folder();
   if (folder.empty()) return "";
-  std::string all = build;
+  std::string all = cat(build, operators.hash());
   for (const RuleFile& file : files) all += file.sha256;
   return cat(folder, "/rules/", sha256(all.data(), all.size()));
 }
 
 }  // namespace
 
-void check_all(const std::vector<RuleFile>& files, const std::string& build) {
+void check_all(const std::vector<RuleFile>& files, const Operators& operators, const std::string& build) {
   if (files.empty()) return;
-  const std::string mark = passed_mark(files, build);
+  const RuleCheck how{.operators = &operators};
+  const std::string mark = passed_mark(files, operators, build);
   std::error_code error;
   if (!mark.empty() && std::filesystem::exists(mark, error)) return;
   for (const RuleFile& file : files)
     for (const Rule& rule : file.rules) {
-      const Verdict verdict = check_rule(file, rule);
+      const Verdict verdict = check_rule(file, rule, how);
       if (!verdict.problem.empty()) throw Error(to_diagnostic(file, verdict));
     }
-  if (const std::string loop = find_loop(files); !loop.empty())
+  if (const std::string loop = find_loop(files, how); !loop.empty())
     throw Error({.kind = ErrorKind::kDoesNotFit,
                  .code = "rules-loop",
                  .message = loop,

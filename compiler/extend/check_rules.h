@@ -13,6 +13,7 @@ namespace stridec::extend {
 struct RuleCheck {
   int instances = 64;
   uint64_t seed = 0;
+  const Operators* operators = nullptr;  // of the user, that replacements name
 };
 
 struct Verdict {
@@ -34,6 +35,6 @@ Diagnostic to_diagnostic(const RuleFile& file, const Verdict& verdict);
 
 // Throws the first problem of any rule. Records files that passed in the cache folder, by their hash and
 // `build`, which names this compiler. An empty `build` turns this off.
-void check_all(const std::vector<RuleFile>& files, const std::string& build);
+void check_all(const std::vector<RuleFile>& files, const Operators& operators, const std::string& build);
 
 }  // namespace stridec::extend

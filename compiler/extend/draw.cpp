@@ -10,7 +10,7 @@ namespace {
 using graph::OpKind;
 using graph::ValueId;
 
-constexpr int64_t kMostElements = 256;  // of a variable
+constexpr int64_t kMostElements = 256, kMostOfLarge = 2048;  // of a variable
 
 int64_t draw_size(Draws& d, int size) {
   static const std::vector<int64_t> kSmall = {1, 2, 3, 2, 1, 0}, kLarger = {1, 2, 3, 5, 4, 8, 0, 17};
@@ -47,7 +47,7 @@ DType draw_dtype(Draws& d, const Variable& variable, DType preferred) {
 
 }  // namespace
 
-std::vector<graph::Type> draw_types(Draws& d, const Rule& rule, int size) {
+std::vector<graph::Type> draw_types(Draws& d, const Rule& rule, int size, const Landmarks& near) {
   std::vector<graph::Type> types;
   if (rule.variables.empty()) return types;
   const DType preferred = d.any_of(d.any_of(rule.variables).dtypes);
@@ -55,6 +55,14 @@ std::vector<graph::Type> draw_types(Draws& d, const Rule& rule, int size) {
   // Many elements at once, or sizes of which one may be 0.
   const bool many = size > 1 && d.chance(0.3);
   for (int64_t& dim : base) dim = many ? d.any_of<int64_t>({3, 4, 5, 8, 17}) : draw_size(d, size);
+  // A dim may be large: counters of narrow types end there, and conditions may ask for it.
+  const bool large = size > 1 && d.chance(0.1);
+  const int64_t most = large || !near.sizes.empty() ? kMostOfLarge : kMostElements;
+  const auto draw_dim = [&] {
+    if (!near.sizes.empty() && d.chance(0.4)) return d.any_of(near.sizes);
+    return large && d.chance(0.4) ? d.any_of<int64_t>({40, 130, 300}) : draw_size(d, size);
+  };
+  if (large && !base.empty() && d.chance(0.5)) base.back() = draw_dim();
   std::map<std::string, int64_t> named;
   std::vector<int64_t> sizes;
   for (const Variable& variable : rule.variables) {
@@ -63,15 +71,15 @@ std::vector<graph::Type> draw_types(Draws& d, const Rule& rule, int size) {
       if (dim.kind == Dim::Kind::kSize) type.shape.push_back(dim.size);
       if (dim.kind == Dim::Kind::kName) {
         const auto found = named.find(dim.name);
-        type.shape.push_back(
-            found != named.end() ? found->second : named.emplace(dim.name, draw_size(d, size)).first->second);
+        type.shape.push_back(found != named.end() ? found->second
+                                                  : named.emplace(dim.name, draw_dim()).first->second);
       }
       if (dim.kind == Dim::Kind::kRest)
         for (const int64_t each : draw_rest(d, base, sizes, size)) type.shape.push_back(each);
     }
     int64_t count = 1;
     for (sym::Expr& dim : type.shape) {
-      if (dim.value() > 8 && count * dim.value() > kMostElements) dim = 1;  // named dims then disagree
+      if (dim.value() > 8 && count * dim.value() > most) dim = 1;  // named dims then disagree
       count *= std::max<int64_t>(dim.value(), 1);
       sizes.push_back(dim.value());
     }
@@ -163,9 +171,8 @@ Attr draw_attribute(Draws& d, const graph::Builder& b, OpKind kind, const std::s
   if (attribute == "before" || attribute == "after") {
     if (windows) return draw_list(d, spatial, {0, 0, 1, 2});
     Sizes pads =
-        draw_list(d, dims, d.chance(0.2) ? std::vector<int64_t>{0, 1, -1} : std::vector<int64_t>{0, 1, 2});
-    if (d.chance(0.5))
-      for (size_t i = 0; i < std::min<size_t>(dims, 2); ++i) pads[i] = 0;
+        draw_list(d, dims, d.chance(0.25) ? std::vector<int64_t>{0, 1, -1} : std::vector<int64_t>{0, 1, 2});
+    if (dims > 2 && d.chance(0.5)) pads[0] = pads[1] = 0;
     return pads;
   }
   if (attribute == "strides" || attribute == "dilations")

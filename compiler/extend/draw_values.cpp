@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "compiler/base/number.h"
 #include "compiler/base/numeric.h"
@@ -143,6 +144,28 @@ int64_t draw_integer(Draws& d, DType dtype, Values values, const Mix& mix) {
   return wrap_integer(dtype, d.below(int64_t{1} << 62) - (int64_t{1} << 61));
 }
 
+constexpr double kShareNear = 0.1;  // of elements that are near a number of the rule
+
+// At or next to one of the numbers, where the kind of values has any sign and size.
+std::optional<double> draw_float_near(Draws& d, DType dtype, const Check& check, Values values,
+                                      const std::vector<double>& numbers) {
+  const bool any = values == Values::kPlain || (is_exact(check) && values != Values::kNan);
+  if (!any || numbers.empty() || !d.chance(kShareNear)) return std::nullopt;
+  const double step = static_cast<double>(d.below(3) - 1) * std::ldexp(1.0, 1 - format_of(dtype).bits);
+  const double number = (d.chance(0.8) ? 1 : -1) * d.any_of(numbers) * (1 + step);
+  const bool fits = std::abs(number) <= largest_finite(dtype) &&
+                    (!check.range || (number >= check.range->first && number <= check.range->second));
+  return fits ? std::optional(number) : std::nullopt;
+}
+
+std::optional<int64_t> draw_integer_near(Draws& d, DType dtype, const std::vector<double>& numbers) {
+  if (numbers.empty() || !d.chance(kShareNear)) return std::nullopt;
+  const double number =
+      (d.chance(0.8) ? 1 : -1) * std::trunc(d.any_of(numbers)) + static_cast<double>(d.below(3) - 1);
+  if (std::abs(number) >= 0x1p62) return std::nullopt;
+  return wrap_integer(dtype, static_cast<int64_t>(number));
+}
+
 }  // namespace
 
 std::vector<Values> kinds_of_values(const Check& check) {
@@ -165,7 +188,7 @@ std::vector<Values> unusual_inputs(const Check& check) {
 bool is_extreme(Values values) { return values == Values::kNearLargest || values == Values::kExtreme; }
 
 loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& check, Values values,
-                             bool constant, const std::vector<FloatFormat>& formats) {
+                             bool constant, const Landmarks& near) {
   std::vector<int64_t> shape;
   for (const sym::Expr dim : type.shape) shape.push_back(dim.value());
   loop::HostTensor tensor = loop::make_tensor(type.dtype, shape);
@@ -175,7 +198,7 @@ loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& che
   const bool one = constant && d.chance(0.6);
   const double number = d.any_of(kConstants);
   const Mix mix = draw_mix(d, values);
-  const bool ties = is_exact(check) && !check.range && !formats.empty() && !one &&
+  const bool ties = is_exact(check) && !check.range && !near.formats.empty() && !one &&
                     (values == Values::kLarge || values == Values::kSpecial);
   for (int64_t i = 0; i < loop::element_count(tensor); ++i) {
     uint8_t* at = tensor.bytes.data() + static_cast<size_t>(i) * width;
@@ -183,14 +206,16 @@ loop::HostTensor draw_tensor(Draws& d, const graph::Type& type, const Check& che
     if (is_bool(type.dtype)) {
       write_integer(type.dtype, d.below(2), at);
     } else if (is_float(type.dtype)) {
-      const auto drawn = tie ? draw_float_at_tie(d, type.dtype, formats) : std::nullopt;
+      const auto drawn = tie ? draw_float_at_tie(d, type.dtype, near.formats)
+                             : draw_float_near(d, type.dtype, check, values, near.numbers);
       const double value = drawn                       ? *drawn
                            : one                       ? number
                            : constant && d.chance(0.5) ? d.any_of(kConstants)
                                                        : draw_float(d, type.dtype, check, values, mix);
       write_float(type.dtype, value, at);
     } else {
-      const auto drawn = tie ? draw_integer_at_tie(d, type.dtype, formats) : std::nullopt;
+      const auto drawn = tie ? draw_integer_at_tie(d, type.dtype, near.formats)
+                             : draw_integer_near(d, type.dtype, near.numbers);
       write_integer(type.dtype,
                     drawn ? *drawn
                     : one ? static_cast<int64_t>(number)

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "compiler/extend/draw_rounding.h"
 #include "compiler/extend/draws.h"
+#include "compiler/extend/landmarks.h"
 #include "compiler/extend/rule.h"
 #include "compiler/graph/graph.h"
 #include "compiler/loop/interpret.h"
@@ -25,9 +25,9 @@ std::vector<Values> kinds_of_values(const Check& check);
 // Other than kPlain, for inputs of operators: what a body and its reference have to agree on.
 std::vector<Values> unusual_inputs(const Check& check);
 
-// `formats`: where a rule rounds to them, numbers next to their ties are drawn too.
+// `near`: numbers at and next to these are drawn too, and numbers next to the ties of its float types.
 loop::HostTensor draw_tensor(Draws& draws, const graph::Type& type, const Check& check, Values values,
-                             bool constant, const std::vector<FloatFormat>& formats = {});
+                             bool constant, const Landmarks& near = {});
 
 // Whether a condition of the rule is about the size of the constant's elements: is_power_of_two(c),
 // normal(1 / c).

@@ -90,6 +90,8 @@ bool is_number_function(std::string_view name) {
   return std::ranges::count(kNames, name) > 0;
 }
 
+bool is_measure(std::string_view name) { return name == "cost" || name == "flops" || name == "bytes"; }
+
 std::string extents_of(const std::string& name) { return name + "@shape"; }
 
 std::string problem_of_call(const Term& call) {
@@ -109,7 +111,7 @@ std::vector<ValueId> Evaluator::side(const Side& side) {
   for (const Definition& each : side.results) {
     std::vector<ValueId> values;
     if (each.names.size() > 1)
-      values = call(each.term);
+      values = call(each.term, each.names.size());
     else if (each.names.size() == 1 && bindings_.values.contains(each.names[0]))
       values = {bindings_.values.at(each.names[0])};
     else
@@ -171,7 +173,8 @@ ValueId Evaluator::tensor(const Term& term) {
       for (const Definition& each : *list)
         for (size_t i = 0; i < each.names.size(); ++i)
           if (each.names[i] == term.name) {
-            const ValueId value = each.names.size() > 1 ? call(each.term).at(i) : tensor(each.term);
+            const ValueId value =
+                each.names.size() > 1 ? call(each.term, each.names.size()).at(i) : tensor(each.term);
             bindings_.values.emplace(term.name, value);
             return value;
           }
@@ -179,7 +182,7 @@ ValueId Evaluator::tensor(const Term& term) {
   }
   if (term.kind == Term::Kind::kNumber) does_not_fit("a number alone has no type; write full_like(x, 0)");
   if (infix_kind(term.name) || is_comparison(term.name)) return infix(term);
-  const std::vector<ValueId> outputs = call(term);
+  const std::vector<ValueId> outputs = call(term, static_cast<size_t>(std::max(term.output, 0)) + 1);
   if (term.output < 0 || static_cast<size_t>(term.output) >= outputs.size())
     does_not_fit(cat("'", term.name, "' has no result ", term.output));
   return folded(outputs[static_cast<size_t>(term.output)]);
@@ -252,10 +255,22 @@ Attr Evaluator::argument(const Term& term, const std::function<Attr()>& drawn) {
     bindings_.attributes.emplace(term.name, value);
     return value;
   }
+  if (term.kind == Term::Kind::kList && drawn && std::ranges::any_of(term.args, [&](const Term& arg) {
+        return arg.kind == Term::Kind::kName && !bindings_.attributes.contains(arg.name);
+      }))
+    draw_elements(term, drawn());
   return attribute(term);
 }
 
-std::vector<ValueId> Evaluator::call(const Term& term) {
+void Evaluator::draw_elements(const Term& names, const Attr& drawn) {
+  const auto* list = std::get_if<std::vector<sym::Expr>>(&drawn);
+  if (!list || list->size() != names.args.size())
+    does_not_fit(cat("'", to_string(names), "' has another number of elements than the attribute"));
+  for (size_t i = 0; i < list->size(); ++i)
+    if (names.args[i].kind == Term::Kind::kName) bindings_.attributes.emplace(names.args[i].name, (*list)[i]);
+}
+
+std::vector<ValueId> Evaluator::call(const Term& term, size_t results) {
   const Split parts = split(term);
   const std::vector<ValueId> inputs = operands(parts.tensors, term.name == "select");
   const int rank = inputs.empty() ? 0 : b_.rank(inputs[0]);
@@ -273,6 +288,7 @@ std::vector<ValueId> Evaluator::call(const Term& term) {
     return {composite->build(b_, inputs, arguments)};
   }
   const auto kind = graph::parse_op(term.name);
+  if (!kind && operators) return own_operator(term, inputs, results);
   if (!kind) does_not_fit(cat("there is no operator '", term.name, "'"));
   std::vector<DType> dtypes;
   for (const ValueId input : inputs) dtypes.push_back(b_.dtype(input));
@@ -462,6 +478,7 @@ Attr Evaluator::function(const Term& term) {
   if (name == "size") return sym::product(b_.shape(variable(term.args[0])));
   if (name == "uses") return sym::Expr(uses ? uses(variable(term.args[0])) : 1);
   if (name == "value") return doubles(term)[0];
+  if (is_measure(name)) return measure(term);
   if (name == "len") return sym::Expr(static_cast<int64_t>(list(term.args[0]).size()));
   if (name == "append") {
     std::vector<sym::Expr> out = list(term.args[0]);
@@ -581,15 +598,17 @@ sym::Expr Evaluator::condition(const Term& term) {
   return scalar(term);
 }
 
-std::vector<graph::ValueId> replacement_of(graph::Builder& builder, const Rule& rule, Bindings bindings) {
-  // The replacement defines anew the names of several results, and local names.
+std::vector<graph::ValueId> replacement_of(graph::Builder& builder, const Rule& rule, Bindings bindings,
+                                           const Operators* operators) {
+  // The replacement defines anew the names of several results, and its own local names.
   if (rule.match.results.size() > 1 || rule.match.results[0].names.size() > 1)
     for (const Definition& each : rule.yield.results)
       for (const std::string& name : each.names) bindings.values.erase(name);
-  for (const Definition& each : rule.match.locals)
+  for (const Definition& each : rule.yield.locals)
     for (const std::string& name : each.names) bindings.values.erase(name);
   Evaluator evaluator(builder, bindings);
   evaluator.folds = true;
+  evaluator.operators = operators;
   return evaluator.side(rule.yield);
 }
 

@@ -25,6 +25,9 @@ bool is_comparison(std::string_view name);  // "==", "<", ...
 // Whether the function of conditions gives one number, so that formulas may have it as an operand: dim(x, 0).
 bool is_number_function(std::string_view name);
 
+// Whether the function measures a side of a rule: cost(match), flops(yield), bytes(match).
+bool is_measure(std::string_view name);
+
 // "" if conditions have this function with this number of arguments.
 std::string problem_of_call(const Term& call);
 
@@ -42,6 +45,8 @@ class Evaluator {
   bool folds = false;
   // Readers of a value, for uses(x).
   std::function<int64_t(graph::ValueId)> uses;
+  const Operators* operators = nullptr;  // of the user, for replacements
+  const Rule* rule = nullptr;            // whose sides cost() measures
 
   // The results of a side, in order; binds the names that it defines.
   std::vector<graph::ValueId> side(const Side& side);
@@ -52,12 +57,16 @@ class Evaluator {
  private:
   graph::ValueId tensor(const Term& term);
   graph::ValueId folded(graph::ValueId value);
-  std::vector<graph::ValueId> call(const Term& term);
+  std::vector<graph::ValueId> call(const Term& term, size_t results = 1);
+  std::vector<graph::ValueId> own_operator(const Term& term, const std::vector<graph::ValueId>& inputs,
+                                           size_t results);
   std::vector<graph::ValueId> operands(const std::vector<const Term*>& terms, bool select);
   graph::ValueId infix(const Term& term);
   bool is_number(const Term& term) const;
   graph::ValueId number(const Term& term, DType dtype);
   Attr argument(const Term& term, const std::function<Attr()>& drawn);
+  sym::Expr measure(const Term& term) const;
+  void draw_elements(const Term& names, const Attr& drawn);
   Attr arithmetic(const Term& term);
   Attr function(const Term& term);
   std::vector<double> elements(graph::ValueId value) const;
@@ -76,6 +85,7 @@ class Evaluator {
 
 // The results of the rule's replacement where its match binds names so. Throws Error (kDoesNotFit) where it
 // does not fit.
-std::vector<graph::ValueId> replacement_of(graph::Builder& builder, const Rule& rule, Bindings bindings);
+std::vector<graph::ValueId> replacement_of(graph::Builder& builder, const Rule& rule, Bindings bindings,
+                                           const Operators* operators = nullptr);
 
 }  // namespace stridec::extend

@@ -173,6 +173,23 @@ bool Matcher::number(const State& state, const Term& term, ValueId value) {
          fails(state, "a constant is ", *constant, ", not ", to_string(term));
 }
 
+bool Matcher::is_free(const State& state, const Term& term) const {
+  const Bindings& bindings = state.made.bindings;
+  return term.kind == Term::Kind::kName && !bindings.attributes.contains(term.name) &&
+         !bindings.values.contains(term.name) && !is_word(term.name);
+}
+
+// Binds the names among the elements of a list.
+bool Matcher::elements(State& state, const Term& list, const Attr& value) {
+  if (std::ranges::none_of(list.args, [&](const Term& each) { return is_free(state, each); })) return true;
+  const auto* actual = std::get_if<std::vector<sym::Expr>>(&value);
+  if (!actual || actual->size() != list.args.size())
+    return fails(state, "an attribute is ", to_string(value), ", and the rule has ", to_string(list));
+  for (size_t i = 0; i < actual->size(); ++i)
+    if (is_free(state, list.args[i]) && !unify(state, list.args[i].name, (*actual)[i])) return false;
+  return true;
+}
+
 // Each attribute of the node is in the rule, or has its default.
 bool Matcher::attributes(State& state, const Split& parts, const Node& node) {
   std::vector<DType> dtypes;
@@ -192,9 +209,8 @@ bool Matcher::attributes(State& state, const Split& parts, const Node& node) {
     }
     const Term& term = *given->second;
     const auto& bindings = state.made.bindings;
-    const bool free = term.kind == Term::Kind::kName && !bindings.attributes.contains(term.name) &&
-                      !bindings.values.contains(term.name) && !is_word(term.name);
-    if (free) {
+    if (term.kind == Term::Kind::kList && !elements(state, term, actual)) return false;
+    if (is_free(state, term)) {
       if (!unify(state, term.name, actual)) return false;
       if (name == "extents")
         state.made.bindings.attributes[extents_of(term.name)] =
@@ -318,12 +334,16 @@ bool Matcher::composite(State& state, const Term& term, const PatternPart& part,
   // Unknown arguments: `dims` is tried dim by dim, any other is a number that the comparison finds.
   Arguments arguments;
   std::string dims_name, number_name;
+  bool lists_dim = false;  // the name is in a list: softmax(x, dims = [d])
   for (const auto& [name, given] : parts.attributes) {
     const bool word = given->kind == Term::Kind::kName && is_word(given->name);
-    const bool free = given->kind == Term::Kind::kName && !word &&
-                      !state.made.bindings.attributes.contains(given->name) &&
-                      !state.made.bindings.values.contains(given->name);
-    if (word) {
+    const bool free = is_free(state, *given);
+    if (name == "dims" && given->kind == Term::Kind::kList && given->args.size() == 1 &&
+        is_free(state, given->args[0])) {
+      dims_name = given->args[0].name;
+      arguments[name] = kUnknownNumber;
+      lists_dim = true;
+    } else if (word) {
       arguments[name] = given->name;
     } else if (free) {
       (name == "dims" ? dims_name : number_name) = given->name;
@@ -341,7 +361,8 @@ bool Matcher::composite(State& state, const Term& term, const PatternPart& part,
     if (!dims_name.empty()) arguments["dims"] = std::vector<sym::Expr>{dim};
     const auto found = match_template(b_, *part.composite, arguments, value);
     if (!found) continue;
-    if (!dims_name.empty() && !unify(state, dims_name, arguments["dims"])) return false;
+    if (!dims_name.empty() && !unify(state, dims_name, lists_dim ? Attr(sym::Expr(dim)) : arguments["dims"]))
+      return false;
     if (!number_name.empty() && (!found->number || !unify(state, number_name, *found->number))) return false;
     state.made.nodes.insert(state.made.nodes.end(), found->nodes.begin(), found->nodes.end());
     state.goals.push_back({parts.tensors[0], found->input});
@@ -428,6 +449,8 @@ bool Matcher::finish(State& state) {
 
 bool Matcher::conditions(State& state) {
   Evaluator evaluator(b_, state.made.bindings);
+  evaluator.operators = operators_;
+  evaluator.rule = rule_;
   evaluator.uses = [&](ValueId value) {
     return static_cast<int64_t>(index_.users[value.value].size()) + index_.held[value.value];
   };

@@ -26,8 +26,8 @@ struct Mismatch {
 class Matcher {
  public:
   // `builder` proves; it adds nothing. `explains`: match() says why it fails.
-  Matcher(graph::Builder& builder, const GraphIndex& index, bool explains)
-      : b_(builder), index_(index), explains_(explains) {}
+  Matcher(graph::Builder& builder, const GraphIndex& index, bool explains, const Operators* operators)
+      : b_(builder), index_(index), explains_(explains), operators_(operators) {}
 
   std::optional<Match> match(const Pattern& pattern, graph::NodeId root);
   const Mismatch& mismatch() const { return mismatch_; }
@@ -53,6 +53,8 @@ class Matcher {
   bool matmul(State& state, const Term& term, graph::ValueId value);
   bool attributes(State& state, const Split& parts, const graph::Node& node);
   bool unify(State& state, const std::string& name, const Attr& value);
+  bool is_free(const State& state, const Term& term) const;
+  bool elements(State& state, const Term& list, const Attr& value);
   bool equal(const Attr& a, const Attr& b) const;
   bool reach_results(State& state);
   bool finish(State& state);
@@ -65,6 +67,7 @@ class Matcher {
   graph::Builder& b_;
   const GraphIndex& index_;
   const bool explains_;
+  const Operators* const operators_;
   const Pattern* pattern_ = nullptr;
   const Rule* rule_ = nullptr;
   const graph::Region* region_ = nullptr;

@@ -10,6 +10,7 @@
 #include "compiler/base/sort.h"
 #include "compiler/base/text.h"
 #include "compiler/extend/check_names.h"
+#include "compiler/extend/evaluate.h"
 #include "compiler/extend/rule.h"
 #include "compiler/extend/token_reader.h"
 #include "compiler/extend/vocabulary.h"
@@ -460,6 +461,18 @@ class Parser : TokenReader<Token> {
     expect(close);
     return term;
   }
+  // cost(match), flops(yield): what a side of the rule costs. A formula has no sides.
+  Term measure() {
+    Term side{.kind = Term::Kind::kName, .at = tokens_[at_ + 2].at};
+    Term term{.kind = Term::Kind::kCall, .name = token().text, .at = token().at};
+    at_ += 2;
+    if (!is("match") && !is("yield"))
+      error(cat("'", term.name, "' takes match or yield, not ", shown(token())));
+    side.name = tokens_[at_++].text;
+    expect(")");
+    term.args.push_back(std::move(side));
+    return term;
+  }
   Term atom() {
     const Deeper deeper(*this);
     const Position at = token().at;
@@ -478,6 +491,7 @@ class Parser : TokenReader<Token> {
       return term;
     }
     if (token().kind == Token::Kind::kText) return {.kind = Term::Kind::kText, .name = text(""), .at = at};
+    if (is_measure(token().text) && tokens_[at_ + 1].text == "(") return measure();
     // In front of operands `and` and `or` are operators of the graph.
     const bool prefix = (is("and") || is("or")) && tokens_[at_ + 1].text == "(";
     Term term{
@@ -516,7 +530,7 @@ class Parser : TokenReader<Token> {
         error(cat("rule '", made.name,
                   "' has several results: match and yield must name the same ones in the same order"),
               made.at);
-    if (made.match.results.size() == 1 && made.yield.results.size() != 1)
+    if (names_of(made.match).size() < 2 && made.yield.results.size() != 1)
       error(cat("rule '", made.name, "' matches one result and yields ", made.yield.results.size()), made.at);
     for (const Definition& result : made.match.results)
       if (result.term.kind != Term::Kind::kCall)
@@ -535,12 +549,12 @@ const Variable* Rule::find(std::string_view variable) const {
   return found == variables.end() ? nullptr : &*found;
 }
 
-RuleFile parse_rules(std::string text, const std::string& path) {
+RuleFile parse_rules(std::string text, const std::string& path, const Operators* operators) {
   RuleFile file{.path = path, .name = path, .sha256 = sha256(text.data(), text.size())};
   file.text = std::move(text);
   Parser(file.text, path).parse(file);
   sort_stable(file.rules, [](const Rule& a, const Rule& b) { return a.priority > b.priority; });
-  for (const Rule& rule : file.rules) check_names(file, rule);
+  for (const Rule& rule : file.rules) check_names(file, rule, operators);
   return file;
 }
 
@@ -550,7 +564,9 @@ std::vector<Definition> parse_definitions(std::string_view text, const std::stri
 
 Term parse_expression(std::string_view text, const std::string& path) { return Parser(text, path).term(); }
 
-RuleFile read_rules(const std::string& path) { return parse_rules(read_file(path), path); }
+RuleFile read_rules(const std::string& path, const Operators* operators) {
+  return parse_rules(read_file(path), path, operators);
+}
 
 std::string to_string(const Term& term) {
   const auto list = [](const std::vector<Term>& args) {

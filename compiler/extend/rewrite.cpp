@@ -116,7 +116,7 @@ class Rewriter {
     // Only the whole match can explain a near miss.
     if (!options_.explains && !patterns_[r].may_match(graph_, index_, root)) return false;
     if (!prover_) prover_.emplace(graph_, ops::shape_table());
-    Matcher matcher(*prover_, index_, options_.explains);
+    Matcher matcher(*prover_, index_, options_.explains, options_.operators);
     const auto match = matcher.match(patterns_[r], root);
     if (!match) {
       if (options_.explains) missed(effect, rule, root, matcher.mismatch());
@@ -224,8 +224,8 @@ class Rewriter {
     }
     const size_t guards = graph_.guards.size(), symbols = graph_.symbols.size();
     try {
-      instead =
-          own.build ? own.build(builder, match.bindings) : replacement_of(builder, rule, match.bindings);
+      instead = own.build ? own.build(builder, match.bindings)
+                          : replacement_of(builder, rule, match.bindings, options_.operators);
     } catch (const Error& error) {
       return cat("the replacement does not fit: ", error.diagnostic.message);
     }

@@ -39,9 +39,10 @@ struct Rewritten {
 };
 
 struct RewriteOptions {
-  bool explains = false;  // collect near misses
-  int most = 0;           // firings; 0: in proportion to the graph
-  bool throws = true;     // where the bound is reached; false: stop
+  bool explains = false;                 // collect near misses
+  int most = 0;                          // firings; 0: in proportion to the graph
+  bool throws = true;                    // where the bound is reached; false: stop
+  const Operators* operators = nullptr;  // of the user, that replacements name
 };
 
 // A rule, or the file that has it, and the rules of one pass in the order in which they are tried.

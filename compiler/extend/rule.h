@@ -11,6 +11,8 @@
 
 namespace stridec::extend {
 
+class Operators;  // user_operator.h
+
 struct Position {
   int line = 0, column = 0;
 };
@@ -107,9 +109,10 @@ struct RuleFile {
 // The types that the name of a type or of a class (float, int, number, any) stands for; empty: it is neither.
 std::vector<DType> dtypes_named(std::string_view name);
 
-// Throws Error kMalformed, code "bad-rule", with file, line, column and the line itself.
-RuleFile parse_rules(std::string text, const std::string& path);
-RuleFile read_rules(const std::string& path);
+// `operators`: of the user, which replacements may name as `acme.Op`. Throws Error kMalformed, code
+// "bad-rule", with file, line, column and the line itself.
+RuleFile parse_rules(std::string text, const std::string& path, const Operators* operators = nullptr);
+RuleFile read_rules(const std::string& path, const Operators* operators = nullptr);
 
 // `name = term; a, b = term`, and a term, in the grammar of rules. They fail as parse_rules() does.
 std::vector<Definition> parse_definitions(std::string_view text, const std::string& path);

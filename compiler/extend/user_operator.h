@@ -150,12 +150,22 @@ class Operators : public graph::UserOperators {
   explicit Operators(const std::vector<std::shared_ptr<const OperatorFile>>& files, KernelHost host = {});
   bool has(std::string_view name) const override { return find(name) != nullptr; }
   std::vector<graph::ValueId> build(graph::Builder& builder, const graph::OperatorCall& call) const override;
+  // A call in a replacement: tensors in the order of the declaration, attributes by name.
+  std::vector<graph::ValueId> build(graph::Builder& builder, const std::string& name,
+                                    const std::vector<graph::ValueId>& inputs, const Arguments& attributes,
+                                    size_t outputs) const;
+  const UserOperator* find(std::string_view name) const;  // null if there is none
+  const std::string& hash() const { return hash_; }       // of all files
 
  private:
-  const UserOperator* find(std::string_view name) const;
   std::vector<const UserOperator*> all_;
   KernelHost host_;
+  std::string hash_;
 };
+
+// Whether a rule that names an operator so means one of the user: `acme.Op` is acme::Op.
+bool is_own_operator(std::string_view name);
+std::string declared_name(std::string_view name);
 
 // The name of a tensor's gradient in formulas: "grad_x".
 std::string gradient_name(const std::string& tensor);
