@@ -17,6 +17,11 @@ def integers(text):
     return [int(n) for n in text.strip("$#[]").split(",") if n.strip()]
 
 
+def sliced(a, x):
+    starts, extents, steps = (integers(a[name]) for name in ("starts", "extents", "steps"))
+    return x[np.ix_(*[start + step * np.arange(extent) for start, extent, step in zip(starts, extents, steps)])]
+
+
 OPERATORS = {
     "add": lambda a, x, y: x + y,
     "sub": lambda a, x, y: x - y,
@@ -29,6 +34,8 @@ OPERATORS = {
     "div": lambda a, x, y: x / y if np.issubdtype(x.dtype, np.floating) else None,
     "reshape": lambda a, x: x.reshape(integers(a["shape"])),
     "permute": lambda a, x: x.transpose(integers(a["order"])),
+    "slice": sliced,
+    "concat": lambda a, *parts: np.concatenate(parts, int(a["dim"])),
     "expand": lambda a, x: np.broadcast_to(x, integers(a["shape"])),
     "cast": lambda a, x: x.astype(graph_text.DTYPES[a["to"]]) if np.issubdtype(graph_text.DTYPES[a["to"]], np.floating) else None,
 }
