@@ -16,6 +16,7 @@
 #include "cli/progress.h"
 #include "cli/refused.h"
 #include "cli/stored_weights.h"
+#include "cli/trace_folder.h"
 #include "cli/tuning_report.h"
 #include "cli/written_files.h"
 #include "compiler/base/counted.h"
@@ -125,6 +126,17 @@ Json json_of(const Weights& weights) {
     if (!each.function.empty()) own.back()["function"] = each.function;
   }
   return {{"shared", weights.shared}, {"own", own}};
+}
+
+Json json_of(const std::vector<Contained>& programs) {
+  Json listed = Json::array();
+  for (const Contained& each : programs) {
+    listed.push_back({{"target", each.target},
+                      {"sizes", each.sizes.empty() ? Json(nullptr) : Json(each.sizes)},
+                      {"launches", each.launches}});
+    if (!each.function.empty()) listed.back()["function"] = each.function;
+  }
+  return listed;
 }
 
 int print_json(const nlohmann::ordered_json& json, const Globals& globals) {
@@ -247,6 +259,7 @@ int run(const Flags& flags, const Globals& globals) {
   if (flags.common.weights == "external") options.weights_file = package::weights_name(output);
   check_artifact_files(output, options.weights_file, flags.common.files());
 
+  const TraceFolder trace(options, output, globals);
   const Compilation made = compile(options);
   nlohmann::ordered_json json;
   for (const PassDump& dump : dumps)
@@ -269,7 +282,7 @@ int run(const Flags& flags, const Globals& globals) {
   package::StagedArtifact staged(made.artifact, made.programs(), output);
   own_exit();
   staged.publish();
-
+  trace.write(made, Stage::kArtifact);
   const auto size = std::filesystem::file_size(output);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const uint64_t peak = peak_bytes();
@@ -284,14 +297,8 @@ int run(const Flags& flags, const Globals& globals) {
                              ", ", package::manifest_path(output), "   ", human_seconds(seconds), ", ",
                              human_bytes(peak), " peak"));
   const StoredWeights sizes = stored_weights(made);
+  if (!trace.path().empty()) progress.line("trace", trace.path());
   if (const std::string text = growth_text(sizes); !text.empty()) progress.line("note", text);
-  Json listed = Json::array();
-  for (const Contained& each : programs) {
-    listed.push_back({{"target", each.target},
-                      {"sizes", each.sizes.empty() ? Json(nullptr) : Json(each.sizes)},
-                      {"launches", each.launches}});
-    if (!each.function.empty()) listed.back()["function"] = each.function;
-  }
   json.update({{"artifact", output},
                {"manifest", package::manifest_path(output)},
                {"bytes", size},
@@ -299,9 +306,10 @@ int run(const Flags& flags, const Globals& globals) {
                {"model_weight_bytes", sizes.of_model},
                {"weight_shares", shares.own.empty() ? Json(nullptr) : json_of(shares)},
                {"weights_file", external ? Json(options.weights_file) : Json(nullptr)},
+               {"trace", trace.path().empty() ? Json(nullptr) : Json(trace.path())},
                {"kernels", kernels},
                {"launches", programs.front().launches},
-               {"programs", std::move(listed)},
+               {"programs", json_of(programs)},
                {"tuning", tuning_json(made, report.tuning_seconds())},
                {"seconds", seconds},
                {"peak_bytes", peak}});

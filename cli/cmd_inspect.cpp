@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -10,26 +9,22 @@
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
-#include "cli/diagram.h"
 #include "cli/inspect_schedule.h"
 #include "cli/manifest_file.h"
-#include "cli/model_summary.h"
 #include "cli/node_fates.h"
 #include "cli/output.h"
-#include "cli/rewrites_report.h"
+#include "cli/stage_drawing.h"
+#include "cli/stage_text.h"
 #include "cli/terminal.h"
+#include "cli/trace_folder.h"
 #include "cli/written_files.h"
-#include "compiler/base/counted.h"
 #include "compiler/base/files.h"
 #include "compiler/base/number.h"
 #include "compiler/base/printable.h"
 #include "compiler/base/text.h"
 #include "compiler/compile.h"
 #include "compiler/graph/serialize.h"
-#include "compiler/graph/text.h"
 #include "compiler/loop/provenance.h"
-#include "compiler/loop/text.h"
-#include "compiler/loop/walk.h"
 #include "compiler/package/read_manifest.h"
 #include "compiler/sym/phrase.h"
 #include "compiler/sym/text.h"
@@ -43,6 +38,7 @@ struct Flags {
   CompileFlags common;
   std::string stage;
   int kernel = 0;  // starting at 1; 0: all
+  int64_t threads = 1;
   std::string graph_file;
 };
 
@@ -261,84 +257,6 @@ int inspect_artifact(const Flags& flags, const Globals& globals) {
   return 0;
 }
 
-// For a buffer with a data-dependent size: the operation that determines the size.
-std::string size_known_after(const loop::Program& program, const loop::Buffer& buffer) {
-  std::map<loop::BufferId, std::string> made_by;
-  std::map<sym::Expr, std::string, sym::ExprLess> bound_by;
-  loop::for_each_step(program.steps, [&](const loop::Step& step) {
-    if (const auto* bind = std::get_if<loop::BindSymbol>(&step.node))
-      bound_by[bind->symbol] = made_by[bind->buffer];
-    if (const auto* loop = std::get_if<loop::While>(&step.node)) bound_by[loop->iterations] = "its loop";
-    if (const auto* call = std::get_if<loop::Call>(&step.node))
-      for (loop::BufferId id : call->writes) made_by[id] = call->nodes.empty() ? "" : call->nodes.back();
-    if (const auto* launch = std::get_if<loop::Launch>(&step.node)) {
-      const loop::Nest& nest = program[launch->nest];
-      loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
-        if (const auto* store = std::get_if<loop::Store>(&stmt.node))
-          made_by[store->access.buffer] = nest.nodes.empty() ? nest.name : nest.nodes.front();
-      });
-    }
-  });
-  std::string after;
-  for (sym::Expr dim : buffer.shape)
-    for (sym::Expr var : sym::free_vars(dim))
-      if (const auto found = bound_by.find(var); found != bound_by.end() && !found->second.empty())
-        after = found->second;
-  return after;
-}
-
-// A row for each buffer of the arena, and the same as JSON.
-struct MemoryRows {
-  std::vector<std::vector<std::string>> rows = {{"buffer", "type", "offset", "elements"}};
-  Json buffers = Json::array();
-};
-
-MemoryRows memory_rows(const loop::Program& program) {
-  MemoryRows out;
-  std::set<std::string> own;  // of tiled-and-fused groups
-  for (const loop::TiledGroup* strips : loop::tiled_groups_of(program))
-    for (loop::BufferId id : strips->own) own.insert(program[id].name);
-  for (const auto& buffer : program.buffers) {
-    if (buffer.storage != loop::Storage::kArena) continue;
-    const std::string elements = sym::to_string(loop::element_count(buffer.shape)), type(name(buffer.dtype));
-    Json json = {{"name", buffer.name}, {"dtype", type}, {"offset", nullptr}, {"elements", elements}};
-    if (own.contains(buffer.name)) {
-      out.rows.push_back({buffer.name, type, "a thread's own, for a strip", elements});
-      json["strip"] = true;
-      out.buffers.push_back(std::move(json));
-      continue;
-    }
-    const bool planned = !buffer.offset.is_const(-1);
-    const std::string after = planned ? "" : size_known_after(program, buffer);
-    out.rows.push_back({buffer.name, type,
-                        planned         ? sym::to_string(buffer.offset)
-                        : after.empty() ? "allocated during the run"
-                                        : cat("allocated during the run, size known after ", after),
-                        elements});
-    if (planned)
-      json["offset"] = sym::to_string(buffer.offset);
-    else
-      json["allocated_after"] = after;
-    out.buffers.push_back(std::move(json));
-  }
-  return out;
-}
-
-std::string memory_text(const loop::Program& program) {
-  return cat(" ",
-             wrapped(cat("weights ", human_bytes(static_cast<uint64_t>(program.weight_bytes)), "; arena ",
-                         sym::to_string(program.arena_bytes), " bytes"),
-                     3, 1, columns()),
-             "\n", table(memory_rows(program).rows));
-}
-
-Json memory_json(const loop::Program& program) {
-  return {{"stage", "memory"},
-          {"weight_bytes", program.weight_bytes},
-          {"arena_bytes", sym::to_string(program.arena_bytes)},
-          {"buffers", memory_rows(program).buffers}};
-}
-
 // Fails before the work where the graph file would replace one that is read.
 void check_graph_file(const std::string& path, const std::vector<std::string>& inputs) {
   check_outputs({{path, "the graph", "choose another name: --write-graph model.graph"}}, inputs);
@@ -352,100 +270,35 @@ int write_graph(const graph::Graph& graph, const std::string& path) {
   return 0;
 }
 
-// Resource use of a GPU kernel, from its cubin and its launch.
-std::string resources_text(const codegen::cuda::BuiltKernel& kernel) {
-  const codegen::cuda::Resources& r = kernel.resources;
-  if (!r.registers) return cat("// ", kernel.target.name, "\n");
-  const auto dynamic = sym::as_const(kernel.dynamic_shared);
-  std::string out = cat("// ", kernel.target.name, ": ", r.registers, " registers, ", r.shared_bytes,
-                        dynamic == 0 ? std::string() : cat(" + ", sym::to_string(kernel.dynamic_shared)),
-                        " bytes of shared memory, ", r.stack_bytes, " of stack",
-                        r.stack_loads + r.stack_stores == 0
-                            ? std::string()
-                            : cat(" (", r.stack_loads, " loads, ", r.stack_stores, " stores)"),
-                        ", ", r.code_bytes, " of code; ", kernel.threads, " threads");
-  const int blocks = resident_blocks(r, kernel.threads, static_cast<int>(dynamic.value_or(0)), kernel.target);
-  return cat(out, dynamic ? ", " : ", at most ", counted(blocks, "block"), " a multiprocessor, ",
-             100 * blocks * kernel.threads / kernel.target.threads_sm, " % of its threads\n");
-}
-
-std::string source_text(const Compilation& made, int chosen) {
-  std::string text;
-  int number = 0;
-  for (const auto& kernel : made.device.kernels)
-    if (++number == chosen || chosen == 0)
-      text += cat("// ---- ", number, ": ", join(kernel.nests, ", "), "\n", resources_text(kernel),
-                  kernel.text, "\n");
-  for (const auto& kernel : made.built.kernels)
-    if (++number == chosen || chosen == 0)
-      text += cat("// ---- ", number, ": ", join(kernel.nests, ", "), "\n", kernel.text, "\n");
-  if (chosen > number)
-    fail(ErrorKind::kUsage, "no-such-kernel", cat("there is no kernel ", chosen, "; there are ", number));
-  return text;
-}
-
-// `stage`: "" for what the model is, and its graph.
-std::string text_of(const FunctionResult& made, const std::string& stage) {
-  if (stage.empty())
-    return cat(made.source.model, "  ", made.summary, "\n", to_text(summarize(made.graph, made.facts, true)),
-               "\n", graph::to_string(made.graph));
-  if (stage == "graph") return graph::to_string(made.graph);
-  if (stage == "loops") return loop::to_string(made.loops);
-  if (stage == "memory") return memory_text(*made.programs().front());
-  if (stage == "nodes") return nodes_text(nodes_of(made));
-  if (stage == "rewrites") return rewrites_text(made.rules);
-  if (stage == "kernels") return own_kernels_text(made.kernels);
-  return loop::to_string(*made.programs().front());
-}
-
-Json json_of(const FunctionResult& made, const std::string& stage) {
-  if (stage.empty())
-    return {{"stage", "graph"},
-            {"model", to_json(summarize(made.graph, made.facts, true))},
-            {"text", graph::to_string(made.graph)}};
-  if (stage == "memory") return memory_json(*made.programs().front());
-  if (stage == "schedule") return schedule_json(made);
-  if (stage == "nodes") return nodes_json(nodes_of(made));
-  if (stage == "rewrites") return rewrites_json(made.rules);
-  if (stage == "kernels") return own_kernels_json(made.kernels);
-  return {{"stage", stage}, {"text", text_of(made, stage)}};
-}
-
-// One drawing; of several functions, that of the first.
-int print_diagram(const FunctionResult& made, const std::string& stage, const std::string& format) {
-  const Diagram diagram = stage == "graph" ? diagram_of(made.graph) : diagram_of(*made.programs().front());
-  const std::string text = format == "dot" ? to_dot(diagram) : to_svg(diagram);
+// Drawings are of the first function.
+int print_drawing(const Compilation& made, const StageView& view, const Globals& globals) {
+  const std::string text = stage_drawing(made.main(), view, globals.diagram);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }
 
-// Stages that each function has: as text, one after the other, or as JSON, of several functions as a list.
-void print_stage(const Compilation& made, const std::string& stage, const Globals& globals) {
-  const bool several = made.functions.size() > 1;
-  Json all = Json::array();
-  for (const FunctionResult& function : made.functions) {
-    if (globals.json) {
-      all.push_back(json_of(function, stage));
-      if (several) all.back()["function"] = function.name();
-      continue;
-    }
-    if (several) std::printf("// ==== %s\n", function.name().c_str());
-    if (stage == "schedule")
-      print_schedule(function);
-    else
-      std::printf("%s", text_of(function, stage).c_str());
-  }
+int print_stage(const Compilation& made, const StageView& view, const Globals& globals) {
   if (globals.json)
-    std::printf("%s\n",
-                (several ? Json{{"stage", stage.empty() ? "graph" : stage}, {"functions", all}} : all.front())
-                    .dump(2, ' ', false, Json::error_handler_t::replace)
-                    .c_str());
+    std::printf("%s\n", stage_json(made, view).dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  else if (view.stage == "schedule")
+    print_lines(stage_text(made, view), kScheduleIndent);
+  else
+    std::printf("%s", stage_text(made, view).c_str());
+  return 0;
 }
 
-void print_whole(const std::string& stage, const std::string& text, const Globals& globals) {
-  const Json json = {{"stage", stage}, {"text", text}};
-  std::printf("%s", globals.json ? cat(json.dump(2, ' ', false, Json::error_handler_t::replace), "\n").c_str()
-                                 : text.c_str());
+void check_stage(const Flags& flags, const std::string& stage, const CompileOptions& options,
+                 const Globals& globals) {
+  if (stage == "rewrites" && options.extensions.rules.empty())
+    fail(ErrorKind::kUsage, "usage", "--stage=rewrites shows what rules do, and no rules are given",
+         "add --rewrites FILE");
+  if (stage == "kernels" && options.extensions.kernels.empty())
+    fail(ErrorKind::kUsage, "usage",
+         "--stage=kernels shows which kernels of your own are chosen, and none are given",
+         "add --kernels FOLDER");
+  if (!flags.graph_file.empty() && options.functions.size() > 1)
+    fail(ErrorKind::kUsage, "usage", "a graph file has one function", "write one for each model");
+  if (!globals.diagram.empty()) check_drawing(stage, globals.diagram);
 }
 
 int run(const Flags& flags, const Globals& globals) {
@@ -458,37 +311,22 @@ int run(const Flags& flags, const Globals& globals) {
   const std::string stage = flags.stage.empty() ? "graph" : flags.stage;
   CompileOptions options = flags.common.options(globals);
   options.extensions.explains = stage == "rewrites";
-  if (stage == "rewrites" && options.extensions.rules.empty())
-    fail(ErrorKind::kUsage, "usage", "--stage=rewrites shows what rules do, and no rules are given",
-         "add --rewrites FILE");
-  if (stage == "kernels" && options.extensions.kernels.empty())
-    fail(ErrorKind::kUsage, "usage",
-         "--stage=kernels shows which kernels of your own are chosen, and none are given",
-         "add --kernels FOLDER");
+  check_stage(flags, stage, options, globals);
   const Stage last = !flags.graph_file.empty() || stage == "graph"                   ? Stage::kGraph
                      : stage == "loops" || stage == "rewrites" || stage == "kernels" ? Stage::kLoops
                      : stage == "source" || stage == "manifest"                      ? Stage::kArtifact
                                                                                      : Stage::kSchedule;
-  if (!flags.graph_file.empty() && options.functions.size() > 1)
-    fail(ErrorKind::kUsage, "usage", "a graph file has one function", "write one for each model");
-  if (!globals.diagram.empty() && stage != "graph" && stage != "fused" && stage != "schedule")
-    fail(ErrorKind::kUsage, "no-diagram", cat("the stage '", stage, "' cannot be drawn"),
-         "--format=dot and svg are for --stage=graph, fused and schedule");
   check_graph_file(flags.graph_file, flags.common.files());
+  const TraceFolder trace(options, flags.common.traced(), globals);
   const Compilation made = compile(options, last);
   for (const FunctionResult& function : made.functions) {
     print_warnings(function.warnings, globals);
     check_graph_file(flags.graph_file, function.files);
   }
+  trace.write(made, last);
   if (!flags.graph_file.empty()) return write_graph(made.main().graph, flags.graph_file);
-  if (!globals.diagram.empty()) return print_diagram(made.main(), stage, globals.diagram);
-  if (stage == "manifest")
-    print_whole(stage, made.artifact.manifest, globals);
-  else if (stage == "source")
-    print_whole(stage, source_text(made, flags.kernel), globals);
-  else
-    print_stage(made, flags.stage, globals);
-  return 0;
+  const StageView view{.stage = flags.stage, .kernel = flags.kernel, .threads = flags.threads};
+  return globals.diagram.empty() ? print_stage(made, view, globals) : print_drawing(made, view, globals);
 }
 
 }  // namespace
@@ -507,6 +345,10 @@ std::function<int()> declare_inspect(CLI::App& app, const Globals& globals) {
   app.add_option("--kernel", flags->kernel, "with --stage=source: only this kernel, counted from 1")
       ->check(above_zero)
       ->type_name("NUMBER");
+  app.add_option("--threads", flags->threads,
+                 "with --stage=memory: the threads of the run, whose private memory counts")
+      ->check(above_zero)
+      ->type_name("COUNT");
   return [flags, &globals] { return run(*flags, globals); };
 }
 

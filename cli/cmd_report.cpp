@@ -15,6 +15,7 @@
 #include "cli/report_data.h"
 #include "cli/report_measured.h"
 #include "cli/report_page.h"
+#include "cli/trace_folder.h"
 #include "cli/written_files.h"
 #include "compiler/base/file_hash.h"
 #include "compiler/base/files.h"
@@ -78,10 +79,12 @@ void check_page(const Flags& flags, const std::vector<std::string>& inputs) {
 void add_model(Json& report, const Flags& flags, const Globals& globals) {
   const bool sources = flags.sources == "all";
   const CompileOptions options = flags.common.options(globals);
+  const TraceFolder trace(options, flags.output.empty() ? flags.common.traced() : flags.output, globals);
   std::map<std::string, FileHash> hashes;
   for (const FunctionModel& function : options.entry_points())
     hashes.try_emplace(function.model, function.model);
-  const Compilation made = compile(options, sources ? Stage::kSource : Stage::kSchedule);
+  const Stage last = sources ? Stage::kSource : Stage::kSchedule;
+  const Compilation made = compile(options, last);
   Json& functions = report["functions"] = Json::array();
   for (size_t f = 0; f < made.functions.size(); ++f) {
     check_page(flags, made.functions[f].files);
@@ -90,12 +93,10 @@ void add_model(Json& report, const Flags& flags, const Globals& globals) {
     functions.back()["sha256"] = hashes.at(made.functions[f].source.model).get();
   }
   if (flags.time_passes) report["passes"] = times_as_json(made.times);
+  trace.write(made, last);
 }
 
-std::string title_of(const std::string& path) {
-  const std::string name = std::filesystem::path(path).filename().string();
-  return name.empty() ? "report" : name;
-}
+std::string title_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
 // The data of another report, or of an artifact.
 Json other_report(const Flags& flags) {
@@ -120,7 +121,7 @@ int report(const Flags& flags, const Globals& globals) {
   std::vector<std::string> inputs = flags.common.files();
   inputs.insert(inputs.end(), {flags.profile, flags.trace, flags.compared});
   check_page(flags, inputs);
-  Json all = {{"schema_version", "1.3"}, {"title", title_of(model)}};
+  Json all = report_head(title_of(model));
   if (is_artifact(model))
     all["functions"] = functions_of_artifact(model, flags.common.functions);
   else
@@ -128,7 +129,7 @@ int report(const Flags& flags, const Globals& globals) {
   if (!flags.profile.empty()) add_profile(all["functions"], read_profile(flags.profile), flags.profile);
   if (!flags.trace.empty()) all["trace"] = read_trace(flags.trace, all["functions"]);
   if (!flags.compared.empty()) all["compare"] = compared_with(all, flags);
-  const std::string data = cat(all.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
+  const std::string data = report_text(all);
   if (globals.json) std::printf("%s", data.c_str());
   if (flags.output.empty()) {
     if (!globals.json)

@@ -9,6 +9,7 @@
 #include "cli/compile_flags.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/trace_folder.h"
 #include "cli/tuning_report.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
@@ -130,7 +131,9 @@ int fill(const Flags& flags, const Globals& globals) {
     progress.update(stage, done, total, what);
   };
   const auto start = std::chrono::steady_clock::now();
+  const TraceFolder trace(options, flags.common.traced(), globals);
   const Compilation made = compile(options, Stage::kSchedule);
+  trace.write(made, Stage::kSchedule);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   for (const FunctionResult& function : made.functions)
     for (const Diagnostic& warning : function.warnings) progress.line("warning", warning_text(warning));

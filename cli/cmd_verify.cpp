@@ -29,6 +29,7 @@
 #include "cli/reference_operators.h"
 #include "cli/repro.h"
 #include "cli/tolerance.h"
+#include "cli/trace_folder.h"
 #include "cli/verified_artifact.h"
 #include "cli/verified_run.h"
 #include "cli/verify_advice.h"
@@ -383,7 +384,9 @@ Json verify(const Flags& flags, const Globals& globals, Origin& origin) {
   std::optional<Library> opened;
   open_artifact(flags, globals, options, opened, origin);
   Library* const library = opened ? &*opened : nullptr;
+  const TraceFolder trace(options, flags.common.traced(), globals);
   const Compilation made = compile(options, Stage::kSchedule);
+  trace.write(made, Stage::kSchedule);
   print_warnings(made.main().warnings, globals);
   const graph::Graph& graph = made.main().graph;
   const loop::Program reference = reference_of(graph);

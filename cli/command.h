@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -13,11 +14,12 @@ namespace stridec::cli {
 
 // Flags that every command has.
 struct Globals {
-  bool markdown = false;          // --format=md, for commands that support it
-  std::string diagram;            // dot or svg: --format of commands that draw; "": neither
-  bool json = false;              // --format=json: results as one JSON document on stdout
-  bool quiet = false;             // only errors on stderr, and no report on stdout
-  std::string progress = "auto";  // auto | plain | json | none
+  bool markdown = false;               // --format=md, for commands that support it
+  std::string diagram;                 // dot, svg or html: --format of commands that draw; "": none
+  bool json = false;                   // --format=json: results as one JSON document on stdout
+  std::vector<std::string> arguments;  // of the program: the command and what follows it
+  bool quiet = false;                  // only errors on stderr, and no report on stdout
+  std::string progress = "auto";       // auto | plain | json | none
 };
 
 struct Command {

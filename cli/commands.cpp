@@ -120,13 +120,14 @@ void declare_globals(CLI::App& sub, const Command& command, Globals& globals) {
          [&globals](const std::string& format) {
            globals.json = format == "json";
            globals.markdown = format == "md";
-           globals.diagram = format == "dot" || format == "svg" ? format : "";
+           globals.diagram = format == "dot" || format == "svg" || format == "html" ? format : "";
          },
          command.markdown   ? "text, json or md (a page of Markdown)"
-         : command.diagrams ? "text or json; of --stage=graph, fused and schedule also dot (Graphviz) or svg"
+         : command.diagrams ? "text or json; of --stage=graph, fused, schedule and memory also svg or html, "
+                              "and but for memory dot (Graphviz)"
                             : "text or json")
       ->check(command.markdown   ? CLI::IsMember({"text", "json", "md"})
-              : command.diagrams ? CLI::IsMember({"text", "json", "dot", "svg"})
+              : command.diagrams ? CLI::IsMember({"text", "json", "dot", "svg", "html"})
                                  : CLI::IsMember({"text", "json"}));
   sub.add_flag("-q,--quiet", globals.quiet,
                "print nothing but errors, and the results that other options ask for, such as --format=json");
@@ -288,6 +289,7 @@ std::vector<std::string> without_mark(const CLI::App& app, std::vector<std::stri
 }  // namespace
 
 bool parse(CommandLine& line, const std::vector<std::string>& arguments) {
+  line.globals.arguments = arguments;
   try {
     std::vector<std::string> words = without_mark(*line.app, arguments);
     std::ranges::reverse(words);

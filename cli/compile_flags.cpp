@@ -413,12 +413,10 @@ void add_settings(const std::vector<std::string>& settings, CompileOptions& made
     const std::string key = setting.substr(0, equals);
     const auto known = std::find_if(stridec::options().begin(), stridec::options().end(),
                                     [&](const OptionInfo& o) { return o.name == key; });
-    if (known == stridec::options().end()) {
-      const std::string_view instead = instead_of_option(key);
+    if (known == stridec::options().end())
       fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", key, "'"),
-           cat(instead.empty() ? did_you_mean_any(key, names_in(stridec::options())) : cat(instead, "; "),
+           cat(did_you_mean_any(key, names_in(stridec::options())),
                "'stridec options' lists them; write -O name=value"));
-    }
     const std::string value = equals == std::string::npos ? "" : setting.substr(equals + 1),
                       values = cat("|", known->values, "|");
     if (equals == std::string::npos)
@@ -510,6 +508,10 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.use_cache = !no_cache;
   made.extensions = parse_extensions(*this);
   return made;
+}
+
+std::string CompileFlags::traced() const {
+  return functions.empty() ? model : parse_functions(functions).front().model;
 }
 
 std::vector<std::string> CompileFlags::files() const {

@@ -35,6 +35,8 @@ struct CompileFlags {
                                   "the model: .onnx, .pt2, .pt, or a graph of 'inspect --write-graph'");
   // Starts the budget. Throws a usage Error.
   CompileOptions options(const Globals& globals) const;
+  // The model beside which a command without an output leaves its trace.
+  std::string traced() const;
   // The files that the flags name, without those that the models refer to.
   std::vector<std::string> files() const;
 };

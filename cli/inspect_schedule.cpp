@@ -246,7 +246,7 @@ nlohmann::ordered_json schedule_json(const FunctionResult& made) {
   return json;
 }
 
-void print_schedule(const FunctionResult& made) {
+std::string schedule_text(const FunctionResult& made) {
   const loop::Program& program = *made.programs().front();
   const std::vector<Kernel> kernels = loop::kernels_of(program);
   const std::vector<Pair> pairs = separate_pairs(program, kernels, made.decisions);
@@ -269,8 +269,7 @@ void print_schedule(const FunctionResult& made) {
   for (const tune::Tuned* kernel : made.refused())
     text += cat(" refused   ", kernel->entry.kernel, ", for ", kernel->entry.key.target, ": ",
                 kernel->refused, "\n");
-  constexpr size_t kIndent = 11;
-  print_lines(text, kIndent);
+  return text;
 }
 
 }  // namespace stridec::cli

@@ -12,7 +12,8 @@ namespace stridec::cli {
 // Equal fusion decisions share one line with their count. Two kernels that were not fused are one line with
 // their nodes and the answer of each rule. Kernels have the names of the manifest. Bytes are for typical
 // sizes, which are printed first. JSON lists all decisions, all nodes, and bytes also as expressions.
-void print_schedule(const FunctionResult& made);
+constexpr size_t kScheduleIndent = 11;  // of print_lines
+std::string schedule_text(const FunctionResult& made);
 nlohmann::ordered_json schedule_json(const FunctionResult& made);
 
 }  // namespace stridec::cli

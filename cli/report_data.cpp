@@ -6,6 +6,7 @@
 
 #include "cli/diagram.h"
 #include "cli/inspect_schedule.h"
+#include "cli/memory_stage.h"
 #include "cli/node_fates.h"
 #include "cli/report_kernels.h"
 #include "cli/report_measured.h"
@@ -23,82 +24,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kFindings = 5;
-
-// What the values of symbols are at typical sizes. One thread.
-std::optional<int64_t> at_typical(const loop::Program& program, sym::Expr e) {
-  const sym::Expr threads = loop::threads_of(program);
-  return sym::evaluate(e, [&](sym::Expr var) -> std::optional<int64_t> {
-    return var == threads ? 1 : static_cast<int64_t>(schedule::typical(var, program.facts));
-  });
-}
-
-// The first and the last step that touches each buffer.
-std::map<loop::BufferId, std::pair<int, int>> lifetimes(const loop::Program& program) {
-  std::map<loop::BufferId, std::pair<int, int>> lives;
-  const auto touch = [&](loop::BufferId id, int step) {
-    const auto [life, fresh] = lives.emplace(id, std::pair(step, step));
-    life->second = {std::min(life->second.first, step), std::max(life->second.second, step)};
-  };
-  for (const loop::Kernel& kernel : loop::kernels_of(program))
-    for (const loop::NestId nest : kernel.nests)
-      for (const loop::BufferId id : loop::buffers_of(program[nest])) touch(id, kernel.step);
-  for (const loop::Routine& routine : loop::routines_of(program))
-    for (const auto* ids : {&routine.call->reads, &routine.call->writes})
-      for (const loop::BufferId id : *ids) touch(id, routine.step);
-  return lives;
-}
-
-// The buffer that each buffer is written over, element by element, in the step in which the former is read
-// last. Two buffers that are alive at one step share no memory otherwise.
-std::map<loop::BufferId, loop::BufferId> written_in_place(
-    const loop::Program& program, const std::map<loop::BufferId, std::pair<int, int>>& lives) {
-  std::unordered_map<sym::Expr, std::map<int, loop::BufferId>> dying;  // by offset and last step
-  for (const auto& [id, life] : lives)
-    if (program[id].storage == loop::Storage::kArena && life.first < life.second)
-      dying[program[id].offset].emplace(life.second, id);
-  std::map<loop::BufferId, loop::BufferId> over;
-  for (const auto& [id, life] : lives) {
-    const auto at = dying.find(program[id].offset);
-    if (program[id].storage != loop::Storage::kArena || at == dying.end()) continue;
-    if (const auto found = at->second.find(life.first); found != at->second.end() && found->second != id)
-      over[id] = found->second;
-  }
-  return over;
-}
-
-// An expression of sizes as text; a number if it is one.
-Json expression(sym::Expr e) {
-  if (e.is_const()) return e.value();
-  return sym::to_string(e);
-}
-
-Json memory_of(const loop::Program& program) {
-  Json buffers = Json::array();
-  const auto lives = lifetimes(program);
-  const auto in_place = written_in_place(program, lives);
-  for (const auto& [id, life] : lives) {
-    const loop::Buffer& buffer = program[id];
-    if (buffer.storage != loop::Storage::kArena || buffer.offset.is_const(-1)) continue;
-    const auto offset = at_typical(program, buffer.offset),
-               elements = at_typical(program, loop::element_count(buffer.shape));
-    if (!offset || !elements) continue;
-    buffers.push_back({{"name", buffer.name},
-                       {"dtype", name(buffer.dtype)},
-                       {"offset", *offset},
-                       {"bytes", *elements * byte_size(buffer.dtype)},
-                       {"first_step", life.first},
-                       {"last_step", life.second}});
-    const sym::Expr bytes = loop::element_count(buffer.shape) * byte_size(buffer.dtype);
-    if (!buffer.offset.is_const()) buffers.back()["offset_expression"] = expression(buffer.offset);
-    if (!bytes.is_const()) buffers.back()["bytes_expression"] = expression(bytes);
-    if (const auto over = in_place.find(id); over != in_place.end())
-      buffers.back()["in_place_of"] = program[over->second].name;
-  }
-  Json json = {{"weight_bytes", program.weight_bytes}, {"buffers", std::move(buffers)}};
-  if (const auto arena = at_typical(program, program.arena_bytes)) json["arena_bytes"] = *arena;
-  json["arena"] = expression(program.arena_bytes);
-  return json;
-}
 
 // The sizes that a reader of the page may change; the number of threads is one, if the arena depends on it.
 Json symbols_of(const loop::Program& program) {
@@ -219,6 +144,14 @@ void add_slow(Json& findings, const Json& roofline) {
 
 }  // namespace
 
+Json report_head(const std::string& title) {
+  return {{"schema_version", "1.3"}, {"title", title.empty() ? "report" : title}};
+}
+
+std::string report_text(const Json& report) {
+  return cat(report.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
+}
+
 Json report_of(const Compilation& made, size_t function, bool sources) {
   const FunctionResult& result = made.functions[function];
   const loop::Program& program = *result.programs().front();
@@ -236,7 +169,7 @@ Json report_of(const Compilation& made, size_t function, bool sources) {
                  {"first", std::move(findings)},
                  {"nodes", nodes_json(nodes_of(result))["nodes"]},
                  {"kernels", std::move(kernels)},
-                 {"memory", memory_of(program)},
+                 {"memory", planned_memory(program)},
                  {"drawing", to_svg(diagram_of(program))}};
   if (!roofline.is_null()) report["roofline"] = std::move(roofline);
   return report;

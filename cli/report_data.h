@@ -8,6 +8,12 @@
 
 namespace stridec::cli {
 
+// {"schema_version", "title"}: the start of a report, to which "functions" belong. `title`: the name of a
+// file, or "".
+nlohmann::ordered_json report_head(const std::string& title);
+// The report as the file beside the page.
+std::string report_text(const nlohmann::ordered_json& report);
+
 // Of one function. Bytes and offsets are at typical sizes, which are listed. `sources`: with loops and the
 // source of each kernel. {"name", "model", "sizes", "symbols", "first", "nodes", "kernels", "memory",
 // "drawing", "roofline"}

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cli/diagram.h"
+#include "cli/memory_stage.h"
 #include "cli/output.h"
 #include "compiler/base/number.h"
 #include "compiler/base/sha256.h"
@@ -232,32 +233,11 @@ std::string memory_html(const Json& memory, const std::string& id) {
   std::string out = cat("<h3>Memory</h3>\n<p>Weights ", bytes_text(memory["weight_bytes"]),
                         "; arena <span id=\"", id, "peak\">", bytes_text(arena), "</span>, ",
                         memory["buffers"].size(), " buffers. <span id=\"", id, "alive\"></span></p>\n");
-  int64_t steps = 1, top = std::max<int64_t>(arena, 1);
-  for (const Json& b : memory["buffers"]) {
-    steps = std::max(steps, b["last_step"].get<int64_t>() + 1);
-    top = std::max(top, b["offset"].get<int64_t>() + b["bytes"].get<int64_t>());
-  }
   if (memory["buffers"].empty()) return out;
-  constexpr int kWidth = 1000, kHeight = 360;
-  out += cat("<div class=\"draw\"><svg id=\"", id, "m\" xmlns=\"http://www.w3.org/2000/svg\" width=\"",
-             kWidth, "\" height=\"", kHeight,
-             "\"><style>rect.m{fill:#9bd;stroke:#246;stroke-width:.5}rect.m.over{fill:#fc8}</style>\n");
-  for (const Json& b : memory["buffers"]) {
-    const auto first = b["first_step"].get<int64_t>(), last = b["last_step"].get<int64_t>();
-    const auto offset = b["offset"].get<int64_t>(), bytes = b["bytes"].get<int64_t>();
-    const auto across = [&](int64_t step) { return step * kWidth / steps; };
-    const auto up = [&](int64_t at) { return static_cast<int64_t>(double(at) / double(top) * kHeight); };
-    out += cat("<rect class=\"m", b.contains("in_place_of") ? " over" : "", "\" x=\"", across(first),
-               "\" y=\"", kHeight - up(offset + bytes), "\" width=\"",
-               std::max<int64_t>(1, across(last + 1) - across(first)), "\" height=\"",
-               std::max<int64_t>(1, up(offset + bytes) - up(offset)), "\"><title>", text_of(b["name"]), " ",
-               text_of(b["dtype"]), ", ", bytes_text(bytes), " at ", offset, ", steps ", first, " to ", last,
-               b.contains("in_place_of") ? cat(", in place of ", text_of(b["in_place_of"])) : std::string(),
-               "</title></rect>\n");
-  }
-  return out +
-         "</svg></div>\n<p>Steps of the run from left to right, addresses from bottom to top. Orange buffers "
-         "are written in place of another one, whose last step is their first.</p>\n";
+  return cat(
+      out, "<div class=\"draw\">", memory_svg(memory, cat(id, "m")),
+      "</div>\n<p>Steps of the run from left to right, addresses from bottom to top. Orange buffers are "
+      "written in place of another one, whose last step is their first.</p>\n");
 }
 
 // The chart is the script's; the table has the same figures.

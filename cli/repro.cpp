@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cli/npz.h"
+#include "cli/shell_text.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
 #include "compiler/graph/serialize.h"
@@ -15,20 +16,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// For a shell.
-std::string quoted(const std::string& text) {
-  const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) ||
-           std::string_view("_-./=,:+").find(c) != std::string_view::npos;
-  });
-  return plain ? text : cat("'", replaced(text, "'", "'\\''"), "'");
-}
-
 // The flags that decide what is compiled, but for sizes and what names parts of the model.
 std::string flags_text(const CompileFlags& flags) {
   std::string out;
   const auto add = [&](const std::string& flag, const std::string& value) {
-    out += cat(" ", flag, " ", quoted(value));
+    out += cat(" ", flag, " ", shell_word(value));
   };
   if (flags.precision != "fp32") add("--precision", flags.precision);
   if (!flags.cpus.empty()) add("--cpu", flags.cpus);
@@ -36,9 +28,9 @@ std::string flags_text(const CompileFlags& flags) {
   for (const std::string& setting : flags.settings) add("-O", setting);
   for (const std::string& file : flags.rewrites) add("--rewrites", fs::absolute(file).string());
   for (const std::string& file : flags.ops) add("--ops", fs::absolute(file).string());
-  for (const auto& [after, command] : flags.passes) add(cat("--pass ", quoted(after)), command);
+  for (const auto& [after, command] : flags.passes) add(cat("--pass ", shell_word(after)), command);
   for (const auto& [after, file] : flags.plugins)
-    add(cat("--plugin ", quoted(after)), fs::absolute(file).string());
+    add(cat("--plugin ", shell_word(after)), fs::absolute(file).string());
   return out;
 }
 
@@ -112,10 +104,10 @@ Json write_repro(const std::string& folder, const DifferenceSearch& search, cons
   UnfinishedFile file(model);
   graph::serialize(part.graph, [&](const uint8_t* bytes, size_t size) { file.write(bytes, size); });
   file.commit();
-  std::string command = cat("stridec verify ", quoted(model));
+  std::string command = cat("stridec verify ", shell_word(model));
   if (!part.inputs.empty()) {
     write_npz(inputs, arrays_of(part.graph.input_names, part.inputs));
-    command += cat(" --input ", quoted(inputs));
+    command += cat(" --input ", shell_word(inputs));
   }
   write_npz(in(folder, kExpected), arrays_of(part.graph.output_names, part.expected));
   Json shapes = Json::object();
@@ -134,11 +126,11 @@ Json write_repro(const std::string& folder, const std::string& artifact,
                  const std::vector<std::string>& names, const Tensors& inputs, const CompileFlags& flags) {
   prepare(folder);
   const std::string file = in(folder, kInputs);
-  std::string command = cat("stridec verify ", quoted(flags.model));
-  if (!artifact.empty()) command += cat(" ", quoted(artifact));
+  std::string command = cat("stridec verify ", shell_word(flags.model));
+  if (!artifact.empty()) command += cat(" ", shell_word(artifact));
   if (!inputs.empty()) {
     write_npz(file, arrays_of(names, inputs));
-    command += cat(" --input ", quoted(file));
+    command += cat(" --input ", shell_word(file));
   }
   Json json = {{"model", flags.model},
                {"artifact", artifact},

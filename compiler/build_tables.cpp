@@ -66,17 +66,12 @@ constexpr OptionInfo kOptions[] = {
      "Models of PyTorch, on CPUs: draw the numbers of PyTorch's generator on CPUs, which the state "
      "'generator' "
      "keeps. Off: draw those of a counter-based generator, which threads share."},
-};
-
-// Options that PyTorch's compiler has and this one does not, with what to use instead.
-struct ForeignOption {
-  std::string_view name, instead;
-};
-constexpr ForeignOption kForeignOptions[] = {
-    {"trace.enabled",
-     "'stridec report' writes a page with the nodes and kernels of a model, and 'stridec compile "
-     "--dump-after=all --dump-dir FOLDER' writes what each pass makes"},
-    {"trace.graph_diagram", "'stridec inspect MODEL --stage=graph --format=svg' draws the graph"},
+    {"trace.enabled", "true|false", "false",
+     "Write a folder NAME.trace next to the output, or to the model if there is no output: each stage as "
+     "'inspect --stage=STAGE' prints it, report.html with report.json, and command.sh, which repeats the "
+     "command."},
+    {"trace.graph_diagram", "true|false", "false",
+     "Write the graph as imported to graph.svg in the same folder."},
 };
 
 // Appends a sentence that the text does not have yet.
@@ -116,11 +111,6 @@ const std::vector<OptionInfo>& options() {
     return all;
   }();
   return kAll;
-}
-
-std::string_view instead_of_option(std::string_view name) {
-  const auto found = std::ranges::find(kForeignOptions, name, &ForeignOption::name);
-  return found == std::end(kForeignOptions) ? "" : found->instead;
 }
 
 }  // namespace stridec

@@ -40,8 +40,6 @@ const Mode& mode(std::string_view name);  // must be in modes()
 
 // All options of -O: those of passes and those that other code reads.
 const std::vector<OptionInfo>& options();
-// What to use instead of an option that PyTorch's compiler has and options() does not; "" for other names.
-std::string_view instead_of_option(std::string_view name);
 
 // Reports progress. total is 0 if it is unknown. Called from any thread.
 using Progress =

@@ -105,6 +105,8 @@ package::ManifestFacts manifest_facts(const CompileOptions& options, const Compi
                                .extensions = extension_facts(options, made)};
   for (size_t f = 0; f < made.functions.size(); ++f)
     facts.functions.push_back(function_facts(made.functions[f], hashes[f]));
+  // What is written beside the artifact does not change it.
+  std::erase_if(facts.settings, [](const auto& setting) { return setting.first.starts_with("trace."); });
   if (options.precision != "fp32") facts.settings["precision"] = options.precision;
   if (options.memory_budget) facts.settings["activation_memory_budget"] = to_string(*options.memory_budget);
   if (options.training) facts.settings["train"] = train::to_string(*options.training);

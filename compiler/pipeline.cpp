@@ -456,10 +456,9 @@ void check_options(const Options& options, const Pipeline& pipeline, const Targe
     const auto reads = [&](const Pass& pass) { return pass.option == name; };
     const auto known = std::find_if(stridec::options().begin(), stridec::options().end(),
                                     [&](const OptionInfo& info) { return info.name == name; });
-    const std::string_view instead = instead_of_option(name);
     if (known == stridec::options().end())
       fail(ErrorKind::kUsage, "unknown-option", cat("there is no option '", name, "'"),
-           cat(instead, instead.empty() ? "" : "; ", "'stridec options' lists them; write -O name=value"));
+           "'stridec options' lists them; write -O name=value");
     const bool of_passes = std::any_of(pipeline.begin(), pipeline.end(), reads);
     const bool used = std::any_of(pipeline.begin(), pipeline.end(),
                                   [&](const Pass& pass) { return reads(pass) && runs(pass); });

@@ -36,7 +36,11 @@ struct Module {
   double tuning_seconds = 0;  // spent so far
   std::string_view pass;      // the name of the current pass
 
-  bool explains() const { return last == Stage::kSchedule || last == Stage::kSource; }
+  // Whether decisions and candidates are kept for a person to read.
+  bool explains() const {
+    return last == Stage::kSchedule || last == Stage::kSource ||
+           Options(options.settings).flag("trace.enabled", false);
+  }
   void tell(std::string_view stage, size_t done = 0, size_t total = 0, std::string_view what = {}) const {
     if (options.progress)
       options.progress(stage, static_cast<int64_t>(done), static_cast<int64_t>(total), what);

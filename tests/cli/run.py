@@ -32,12 +32,13 @@ import reports
 import results
 import same_bytes
 import state_sizes
+import traces
 import transcripts
 import verifying
 import working
 from harness import ROOT, prepare
 
-TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying, help_pages, models_shown, working, refit, functions, state_sizes, profiling, reports)
+TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying, help_pages, models_shown, working, refit, functions, state_sizes, profiling, reports, traces)
 
 
 def names_in(module):

@@ -1,0 +1,98 @@
+"""What a compilation leaves for people: the folder of a trace, memory at sizes."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+from harness import STRIDEC, expect, stridec
+
+STAGES = ("graph", "loops", "schedule", "fused", "nodes", "memory", "source", "manifest")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def unplaced(text):
+    """Without the places of weights, which they get at the end of a compilation."""
+    return re.sub(r"^ weights [^;\n]*; ", " ", re.sub(r"( +weight [^\n]*\]) at -?\d+", r"\1", re.sub(r" +weight_bytes \d+\n", "", text)), flags=re.M)
+
+
+def artifact_bytes(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def test_trace_folder():
+    stridec("compile tower.onnx -o plain.so", 0)
+    made = stridec("compile tower.onnx -o traced.so -O trace.enabled=true -O trace.graph_diagram=true", 0)
+    expect("traced.trace" in made.stderr, made.stderr)
+    files = sorted(os.listdir("traced.trace"))
+    expect(files == sorted([f"{stage}.txt" for stage in STAGES] + ["report.html", "report.json", "command.sh", "graph.svg"]), files)
+    for stage in STAGES:
+        shown = stridec(f"inspect tower.onnx --stage={stage}", 0).stdout
+        expect(unplaced(read(f"traced.trace/{stage}.txt")) == unplaced(shown), f"{stage} differs from what inspect prints")
+    expect(read("traced.trace/graph.svg") == stridec("inspect tower.onnx --stage=graph --format=svg", 0).stdout, "graph.svg")
+    expect("trace." not in read("traced.json"), "the manifest has the options of the trace")
+    expect(artifact_bytes("traced.so") == artifact_bytes("plain.so"), "a trace changes the artifact")
+    stridec("report tower.onnx -o own.html", 0)
+    for own, traced in (("own.html", "report.html"), ("own.report.json", "report.json")):
+        expect(read(own) == read(f"traced.trace/{traced}"), f"{traced} differs from what report writes")
+
+    before = artifact_bytes("traced.so")
+    os.remove("traced.so")
+    os.makedirs("path", exist_ok=True)
+    if not os.path.exists("path/stridec"):
+        os.symlink(STRIDEC, "path/stridec")
+    again = {**os.environ, "PATH": f"{os.path.abspath('path')}:{os.environ['PATH']}"}
+    subprocess.run(["sh", os.path.abspath("traced.trace/command.sh")], cwd="/", env=again, check=True, capture_output=True, timeout=60)
+    expect(artifact_bytes("traced.so") == before, "command.sh makes another artifact")
+
+
+def test_trace_folder_of_other_commands():
+    """Beside the model, with the stages that the command reaches; files of an earlier trace go, others stay."""
+    os.makedirs("mlp.trace", exist_ok=True)
+    for name in ("source.txt", "notes.txt"):
+        with open(f"mlp.trace/{name}", "w", encoding="utf-8") as file:
+            file.write("older")
+    stridec("inspect mlp.onnx --stage=fused -O trace.enabled=true", 0)
+    expect(set(os.listdir("mlp.trace")) == {"graph.txt", "loops.txt", "schedule.txt", "fused.txt", "nodes.txt", "memory.txt", "report.html", "report.json",
+                                            "command.sh", "notes.txt"}, os.listdir("mlp.trace"))  # fmt: skip
+    shutil.rmtree("mlp.trace")
+    stridec("verify mlp.onnx -O trace.graph_diagram=true", 0)
+    expect(sorted(os.listdir("mlp.trace")) == ["command.sh", "graph.svg"], os.listdir("mlp.trace"))
+    shutil.rmtree("mlp.trace")
+    with open("taken.trace", "w", encoding="utf-8"):
+        pass
+    expect("taken.trace" in stridec("compile mlp.onnx -o taken.so -O trace.enabled=true", 2).stderr, "a file has the folder's name")
+    expect(not os.path.exists("taken.so"), "an artifact was written")
+
+
+def test_memory_at_sizes():
+    """Offsets and bytes are numbers; each buffer has its first and last step; the arena holds all."""
+    for threads in (1, 4):
+        memory = json.loads(stridec(f"inspect tower.onnx --stage=memory --threads {threads} --format=json", 0).stdout)
+        expect(memory["sizes"]["threads"] == threads, memory["sizes"])
+        planned = [buffer for buffer in memory["buffers"] if buffer["offset"] is not None]
+        expect(planned, memory)
+        for buffer in planned:
+            expect(buffer["offset"] + buffer["bytes"] <= memory["arena_bytes"] and buffer["first_step"] <= buffer["last_step"], buffer)
+    text = stridec("inspect tower.onnx --stage=memory", 0).stdout
+    expect(re.search(r"arena \d+ bytes at (\w+=\d+, )*1 thread\n", text), text)
+    expect("steps" in text and "//" not in text and "floordiv" not in text, text)
+    drawn = ElementTree.fromstring(stridec("inspect tower.onnx --stage=memory --format=svg", 0).stdout)
+    expect(len(drawn.findall(".//{*}rect")) == len(planned), "a rectangle for each planned buffer")
+    expect("not a graph" in stridec("inspect tower.onnx --stage=memory --format=dot", 1).stderr, "memory for Graphviz")
+
+
+def test_pages_of_stages():
+    for stage in ("graph", "fused", "schedule", "memory"):
+        page = stridec(f"inspect tower.onnx --stage={stage} --format=html", 0).stdout
+        expect(page.startswith("<!DOCTYPE html>") and "<svg" in page and "default-src 'none'" in page, page[:300])
+        expect("<script" not in page and "href=" not in page and "src=" not in page.replace("default-src", ""), f"{stage} loads something")
+        expect(page == stridec(f"inspect tower.onnx --stage={stage} --format=html", 0).stdout, "another page")
+    expect("cannot be drawn" in stridec("inspect tower.onnx --stage=loops --format=html", 1).stderr, "a stage without a drawing")
