@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/compile_flags.h"
 #include "cli/exit_owner.h"
+#include "cli/kernel_sources.h"
 #include "cli/output.h"
 #include "cli/pass_flags.h"
 #include "cli/progress.h"
@@ -260,6 +261,7 @@ int run(const Flags& flags, const Globals& globals) {
   check_artifact_files(output, options.weights_file, flags.common.files());
 
   const TraceFolder trace(options, output, globals);
+  const std::string sources = kernel_folder(options, output);
   const Compilation made = compile(options);
   nlohmann::ordered_json json;
   for (const PassDump& dump : dumps)
@@ -283,6 +285,7 @@ int run(const Flags& flags, const Globals& globals) {
   own_exit();
   staged.publish();
   trace.write(made, Stage::kArtifact);
+  write_kernel_sources(made, sources);
   const auto size = std::filesystem::file_size(output);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const uint64_t peak = peak_bytes();
@@ -298,6 +301,7 @@ int run(const Flags& flags, const Globals& globals) {
                              human_bytes(peak), " peak"));
   const StoredWeights sizes = stored_weights(made);
   if (!trace.path().empty()) progress.line("trace", trace.path());
+  if (!sources.empty()) progress.line("sources", sources);
   if (const std::string text = growth_text(sizes); !text.empty()) progress.line("note", text);
   json.update({{"artifact", output},
                {"manifest", package::manifest_path(output)},

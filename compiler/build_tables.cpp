@@ -66,6 +66,10 @@ constexpr OptionInfo kOptions[] = {
      "Models of PyTorch, on CPUs: draw the numbers of PyTorch's generator on CPUs, which the state "
      "'generator' "
      "keeps. Off: draw those of a counter-based generator, which threads share."},
+    {"symbols", "names|lines|none", "names",
+     "What perf, gdb and VTune see of a CPU's code. names: functions have the names of their kernels and the "
+     "numbers of 'inspect --stage=source'. lines: also lines of the sources, which go to the folder "
+     "NAME.kernels next to the output. none: nothing."},
     {"trace.enabled", "true|false", "false",
      "Write a folder NAME.trace next to the output, or to the model if there is no output: each stage as "
      "'inspect --stage=STAGE' prints it, report.html with report.json, and command.sh, which repeats the "

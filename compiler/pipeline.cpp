@@ -197,6 +197,15 @@ void assemble(Module& m, const PassContext& context) {
   m.made.built = codegen::cpu::assemble(functions, m.made.device.tables, m.build);
 }
 
+// The option of this name.
+codegen::Symbols symbols_of(const CompileOptions& options) {
+  const auto given = options.settings.find("symbols");
+  if (given == options.settings.end()) return codegen::Symbols::kNames;
+  return given->second == "lines"   ? codegen::Symbols::kLines
+         : given->second == "names" ? codegen::Symbols::kNames
+                                    : codegen::Symbols::kNone;
+}
+
 void build(Module& m, const PassContext&) {
   struct Share {
     std::atomic<size_t> done{0}, total{0};
@@ -208,6 +217,7 @@ void build(Module& m, const PassContext&) {
     };
   };
   m.build.progress = counted(host);
+  m.build.lines = symbols_of(m.options) == codegen::Symbols::kLines;
   const codegen::cuda::BuildOptions images{
       .use_cache = m.options.use_cache, .nvrtc = m.options.nvrtc, .progress = counted(device)};
   codegen::cuda::prepare(m.made.device, images);
@@ -224,7 +234,8 @@ void build(Module& m, const PassContext&) {
 void link(Module& m, const PassContext&) {
   std::vector<std::string> hashes;
   for (const ModuleFunction& function : m.functions) hashes.push_back(function.hash->get());
-  m.made.artifact = package::link(m.made.built, m.made.device, manifest_facts(m.options, m.made, hashes));
+  m.made.artifact = package::link(m.made.built, m.made.device, manifest_facts(m.options, m.made, hashes),
+                                  symbols_of(m.options));
 }
 
 // ---- passes on one program ----

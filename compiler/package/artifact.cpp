@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
-#include "compiler/codegen/cpu/link.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/package/elf.h"
+#include "compiler/package/symbols.h"
 #include "runtime/include/stridec/abi.h"
 #include "runtime/include/stridec/xxh64.h"
 
@@ -75,14 +76,21 @@ codegen::HostOptions host_options(const Programs& programs, const std::string& w
   return options;
 }
 
-Artifact link(const Built& built, const codegen::cuda::Built& device, ManifestFacts facts) {
+Artifact link(const Built& built, const codegen::cuda::Built& device, ManifestFacts facts,
+              codegen::Symbols symbols) {
   std::vector<codegen::LinkInput> inputs = {{"runtime", codegen::runtime_object()},
                                             {"host", built.host_object}};
-  for (const auto& kernel : built.kernels) inputs.push_back({kernel.symbol, kernel.object});
+  std::map<std::string, std::string> names;
+  size_t number = device.kernels.size();
+  for (const auto& kernel : built.kernels) {
+    inputs.push_back({kernel.symbol, kernel.object});
+    names[kernel.symbol] = function_name(kernel.nests.empty() ? "" : kernel.nests.front(), ++number);
+  }
   inputs.push_back({.name = "image", .object = codegen::image_object(), .if_needed = true});
-  Artifact artifact{.library = codegen::link_shared(inputs, {}),
-                    .images = codegen::cuda::images(device),
-                    .weights_file = facts.weights_file};
+  Artifact artifact{
+      .library = name_functions(codegen::link_shared(inputs, {.soname = "", .symbols = symbols}), names),
+      .images = codegen::cuda::images(device),
+      .weights_file = facts.weights_file};
   facts.glibc = loader_needs(artifact.library).glibc;
   artifact.manifest = manifest(facts);
   return artifact;

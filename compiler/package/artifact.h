@@ -8,6 +8,7 @@
 
 #include "compiler/base/files.h"
 #include "compiler/codegen/cpu/build.h"
+#include "compiler/codegen/cpu/link.h"
 #include "compiler/codegen/cuda/build.h"
 #include "compiler/package/manifest.h"
 
@@ -27,8 +28,10 @@ using Programs = std::vector<const loop::Program*>;
 // What the host program needs to know about the weights: their location and, for an external file, its hash.
 codegen::HostOptions host_options(const Programs& programs, const std::string& weights_file);
 
-// Sets `facts.glibc`.
-Artifact link(const codegen::cpu::Built& built, const codegen::cuda::Built& device, ManifestFacts facts);
+// Sets `facts.glibc`. With symbols, a kernel's function has the name of the first nest that it computes, and
+// the number of `inspect --stage=source`.
+Artifact link(const codegen::cpu::Built& built, const codegen::cuda::Built& device, ManifestFacts facts,
+              codegen::Symbols symbols);
 
 // Writes the library to `path` and the manifest next to it, with the extension .json (and the weights, if
 // external). Each is complete under a temporary name until publish() renames them all. If it is destroyed

@@ -1,4 +1,4 @@
-"""What a compilation leaves for people: the folder of a trace, memory at sizes."""
+"""What a compilation leaves for people: the folder of a trace, symbols for perf and gdb, memory at sizes."""
 
 import json
 import os
@@ -25,6 +25,13 @@ def unplaced(text):
 def artifact_bytes(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+def functions_of(path):
+    """Names of the functions in the table of symbols."""
+    listing = subprocess.run(["readelf", "-sW", path], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in listing.splitlines()]
+    return [row[7] for row in rows if len(row) == 8 and row[3] == "FUNC" and row[6] != "UND"]
 
 
 def test_trace_folder():
@@ -70,6 +77,39 @@ def test_trace_folder_of_other_commands():
         pass
     expect("taken.trace" in stridec("compile mlp.onnx -o taken.so -O trace.enabled=true", 2).stderr, "a file has the folder's name")
     expect(not os.path.exists("taken.so"), "an artifact was written")
+
+
+def test_symbols():
+    """Kernels have names of the model in the table of symbols, with the number of --stage=source; none: no table."""
+    stridec("compile tower.onnx -o named.so", 0)
+    names = functions_of("named.so")
+    source = stridec("inspect tower.onnx --stage=source", 0).stdout
+    kernels = re.findall(r"^// ---- (\d+): ([^,\n]+)", source, re.M)
+    expect(kernels, source[:200])
+    for number, nest in kernels:
+        name = re.sub(r"[^A-Za-z0-9]", "_", nest[:80]) + "_" + number
+        expect(names.count(name) == 1, f"no function {name} in {names}")
+    expect(not any(name.startswith("k_") for name in names), f"a kernel without a name: {names}")
+    stridec("compile tower.onnx -o named_again.so", 0)
+    expect(artifact_bytes("named.so") == artifact_bytes("named_again.so"), "other bytes of the same model")
+    stridec("compile tower.onnx -o bare.so -O symbols=none", 0)
+    table = subprocess.run(["readelf", "-SW", "bare.so"], capture_output=True, text=True, check=True).stdout
+    expect(".symtab" not in table and ".dynsym" in table, "symbols=none has a table of symbols")
+    stridec("run named.so --random", 0)
+
+
+def test_lines():
+    stridec("compile tower.onnx -o lined.so -O symbols=lines", 0)
+    texts = sorted(os.listdir("lined.kernels"))
+    expect(texts and all(name.startswith("k_") for name in texts), texts)
+    table = subprocess.run(["readelf", "--debug-dump=decodedline", "lined.so"], capture_output=True, text=True, check=True).stdout
+    expect(any(name in table for name in texts), "no lines of kernels")
+    expect(os.getcwd() not in table, "a folder of this machine")
+    if shutil.which("gdb"):
+        kernel = next(name for name in functions_of("lined.so") if name.endswith("_1"))
+        shown = subprocess.run(["gdb", "-batch", "-nx", "-ex", "directory lined.kernels", "-ex", f"list {kernel}", "lined.so"],
+                               capture_output=True, text=True, timeout=60).stdout  # fmt: skip
+        expect("KERNEL" in shown or "begin" in shown, shown)
 
 
 def test_memory_at_sizes():

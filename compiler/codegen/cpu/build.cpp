@@ -75,9 +75,7 @@ std::vector<Unit> units_of(const std::vector<BuiltKernel>& kernels, const BuildO
 }
 
 std::string source_of(const std::vector<BuiltKernel>& kernels, const Unit& unit) {
-  Kernel only_text;
-  only_text.text = kernels[unit.first].text;
-  std::string out = translation_unit(only_text, kernels[unit.first].symbol);
+  std::string out = source_file(kernels[unit.first]).second;
   // Each further kernel has a namespace for its types and helpers.
   for (size_t i = unit.first + 1; i < unit.last; ++i)
     out += cat("\n#undef KERNEL\n#define KERNEL ", kernels[i].symbol, "\nnamespace unit_", i, " {\n",
@@ -109,11 +107,13 @@ void compile_all(std::vector<BuiltKernel>& kernels, const BuildOptions& options,
       const Unit& unit = units[job - hosts];
       BuiltKernel& kernel = kernels[unit.first];
       const std::string source = kernel.c ? kernel.text : options.prelude + source_of(kernels, unit);
-      const CompileOptions compile{
-          .cpu = kernel.cpu, .tune = kernel.tune, .optimize = options.optimize, .c = kernel.c};
+      const CompileOptions compile{.cpu = kernel.cpu,
+                                   .tune = kernel.tune,
+                                   .optimize = options.optimize,
+                                   .c = kernel.c,
+                                   .lines = options.lines};
       try {
-        kernel.object =
-            cached_object(cache, cat(kernel.symbol, kernel.c ? ".c" : ".cpp"), source, compile, &stored);
+        kernel.object = cached_object(cache, source_file(kernel).first, source, compile, &stored);
       } catch (const Error& error) {
         if (!errors) throw;
         for (size_t i = unit.first; i < unit.last; ++i) (*errors)[i] = error.text;
@@ -144,6 +144,13 @@ std::shared_ptr<void> zeros(size_t bytes) {
 }
 
 }  // namespace
+
+std::pair<std::string, std::string> source_file(const BuiltKernel& kernel) {
+  if (kernel.c) return {kernel.symbol + ".c", kernel.text};
+  Kernel only_text;
+  only_text.text = kernel.text;
+  return {kernel.symbol + ".cpp", translation_unit(only_text, kernel.symbol)};
+}
 
 std::vector<schedule::Scratch> scratch_of(const loop::Program& program, const CpuTarget& target) {
   const std::set<loop::NestId> parts = loop::launched_in_groups(program);

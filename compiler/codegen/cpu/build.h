@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/base/target.h"
@@ -32,6 +33,7 @@ struct BuildOptions {
   bool use_cache = true;  // cache kernel objects in $STRIDEC_CACHE/kernels (default ~/.cache/stridec)
   int64_t cache_bytes = 256 << 20;  // the least recently used objects are evicted beyond this size
   int optimize = 3;                 // level for kernels; the host program uses at most 1
+  bool lines = false;               // kernels have tables of lines of source_file()
   // If greater than 1, an object holds several consecutive kernels of the list; their common preamble is
   // compiled once, which halves the time without optimisation. The object belongs to the first of them; the
   // others' objects are empty. For tests that run the code in this process: artifacts and the tuner need
@@ -86,6 +88,9 @@ Built assemble(const std::vector<FunctionVariants>& functions, const std::vector
 void compile(Built& built, const BuildOptions& options = {});
 // assemble(), then compile(), of one function.
 Built build(const std::vector<Variant>& variants, const BuildOptions& options = {});
+
+// What the kernel's object is compiled from, by the name of the file in its tables of lines.
+std::pair<std::string, std::string> source_file(const BuiltKernel& kernel);
 
 // Kernels without a host program, with the supporting units they call. A kernel that does not compile has an
 // error instead of an object.

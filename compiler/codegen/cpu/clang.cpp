@@ -81,6 +81,10 @@ struct Compilation {
         // there).
         "-Qn", options.c ? "-Wno-everything" : "-w", "-ferror-limit", "20", path};
     if (options.tell_accesses) out.push_back("-fsanitize=thread");
+    // No folder of this machine: tools are told where the sources are.
+    if (options.lines)
+      out.insert(out.end(), {"-debug-info-kind=line-tables-only", "-dwarf-version=4",
+                             "-fdebug-compilation-dir=.", "-fdebug-prefix-map=/="});
     // What C++ does not accept either, and users get wrong: an input that is not const.
     if (options.c)
       out.insert(out.end(), {"-Werror=incompatible-pointer-types",
@@ -215,9 +219,10 @@ std::string compile_to_assembly(std::string_view name, std::string_view source,
 }
 
 std::string object_key(std::string_view source, const CompileOptions& options) {
-  const std::string all = cat(STRIDEC_COMPILER " ", options.cpu, " ", options.tune, " O", options.optimize,
-                              options.fuse_multiply_add ? "" : " unfused",
-                              options.tell_accesses ? " telling" : "", options.c ? " C" : "", "\n", source);
+  const std::string all =
+      cat(STRIDEC_COMPILER " ", options.cpu, " ", options.tune, " O", options.optimize,
+          options.fuse_multiply_add ? "" : " unfused", options.tell_accesses ? " telling" : "",
+          options.c ? " C" : "", options.lines ? " lines" : "", "\n", source);
   return sha256(all.data(), all.size());
 }
 

@@ -29,7 +29,8 @@ struct CompileOptions {
   // Instruments every load and store with a call of __tsan_read4(address) or another function of
   // ThreadSanitizer's interface, which the source defines: for tests that detect races.
   bool tell_accesses = false;
-  bool c = false;  // the source is C (C23), not C++20
+  bool c = false;      // the source is C (C23), not C++20
+  bool lines = false;  // with tables of lines, in which the source has the name `name`
 };
 
 // In seconds.

@@ -186,7 +186,8 @@ std::string link_shared(std::span<const LinkInput> inputs, const LinkOptions& op
                                         "--no-mmap-output-file",
                                         "--icf=safe",
                                         "-O1"};
-  if (options.strip) arguments.push_back("--strip-all");
+  if (options.symbols == Symbols::kNone) arguments.push_back("--strip-all");
+  if (options.symbols == Symbols::kNames) arguments.push_back("--strip-debug");
 
   const std::unique_ptr<LinkFiles> files = link_files();
   std::vector<std::pair<std::string, std::string>> names;  // of each path, the input's for messages

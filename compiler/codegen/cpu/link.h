@@ -14,9 +14,16 @@ struct LinkInput {
   bool if_needed = false;  // include it only if another input refers to it
 };
 
+// What the library has for profilers and debuggers.
+enum class Symbols {
+  kNone,
+  kNames,  // a table of symbols
+  kLines,  // and the lines of the sources
+};
+
 struct LinkOptions {
   std::string soname;
-  bool strip = true;  // drop local symbols' names, which profilers would show
+  Symbols symbols = Symbols::kNone;
 };
 
 // Links only against the stub of libc.so.6 (libc.map), so DT_NEEDED is libc.so.6 alone and the required glibc
