@@ -1,7 +1,7 @@
 """Pages of `stridec report` in a browser: python tests/report/run.py [--screenshots FOLDER] [name...]
 
-In a headless Chromium (Debian: apt-get install chromium-headless-shell), from file://: no message on the console, no request but
-the page, no name of a model that runs; what is folded opens and has what it is about; links reach what they name; the drawing and
+In a headless Chromium (Debian: apt-get install chromium), from file://: no message on the console, no request but
+the page, no name of a model that runs; each kernel has its loops, source, candidates and refusals; what is folded opens and has what it is about; links reach what they name; the drawing and
 the view of memory have sizes, and nothing in them lies outside. charts.py: sizes, roofline, time line, tabs. Pages of large models load in time. The data have the form of
 `stridec schema report`; two artifacts are compared by nodes. memory.py needs no browser; without one the rest is left out, and a line says so. The last line is "N passed, N failed". Environment: stridec (the program, default build/stridec).
 """
@@ -87,6 +87,13 @@ FOLDED = """(() => { const all = [...document.querySelectorAll('details')];
   return all.map(d => [d.querySelector('summary').textContent, d.getBoundingClientRect().height - d.querySelector('summary').getBoundingClientRect().height,
                        d.textContent.length]); })()"""
 LINKS = "[...document.querySelectorAll('a')].map(a => [a.getAttribute('href'), !!document.querySelector(a.getAttribute('href'))])"
+KERNELS = """[...document.querySelectorAll('tr[id]')].filter(row => /^f[0-9]+k[0-9]+$/.test(row.id)).map(row => {
+  const parts = [...row.querySelectorAll('details')], under = start => parts.filter(d => d.querySelector('summary').textContent.startsWith(start));
+  return {texts: [...row.querySelectorAll('pre')].map(pre => pre.textContent),
+          schedules: under('one of').map(d => d.querySelectorAll('tr').length - 1), refusals: under('not fused with').map(d => d.querySelectorAll('li').length)}; })"""
+BOXES = """[...document.querySelectorAll('#f0graph g')].map(box => [/^step ([0-9]+):/.exec(box.querySelector('title').textContent), box])
+  .filter(([step]) => step).slice(0, 40).map(([step, box]) => { box.querySelector('rect').dispatchEvent(new Event('click', {bubbles: true}));
+    return [Number(step[1]), [...document.querySelectorAll('#f0box li')].map(item => item.textContent)]; })"""
 OUTSIDE = """[...document.querySelectorAll('svg')].map(svg => { const all = svg.getBoundingClientRect();
   return [all.width, all.height, [...svg.querySelectorAll('rect')].filter(r => { const b = r.getBoundingClientRect();
     return b.left < all.left - 1 || b.top < all.top - 1 || b.right > all.right + 1 || b.bottom > all.bottom + 1; }).length] })"""
@@ -132,6 +139,32 @@ def compare(browser, work):
     expect("compare: what is not a report", done.returncode == 3 and "is not a report" in done.stderr, (done.returncode, done.stderr))
 
 
+def kernels(browser, name, told):
+    """Loops before and after fusion, sources, candidates and refusals of each kernel, as the data have them."""
+    shown = browser.value(KERNELS)
+    all_kernels = [kernel for function in told["functions"] for kernel in function["kernels"]]
+    expect(f"{name}: a row for each kernel", len(shown) == len(all_kernels), (len(shown), len(all_kernels)))
+    for row, kernel in zip(shown, all_kernels):
+        texts = [text for key in ("loops_before", "loops", "source") for text in kernel.get(key, [])]
+        same = len(row["texts"]) == len(texts) if "hostile" in name else row["texts"] == texts
+        candidates = [1 + len(nest["others"]) for nest in kernel.get("choices", [])] if sum(nest["candidates"] for nest in kernel.get("choices", [])) else []
+        refusals = [len(kernel["refusals"])] if "refusals" in kernel else []
+        if not same or row["schedules"] != ([sum(candidates)] if candidates else []) or row["refusals"] != refusals:
+            expect(f"{name}: kernel {kernel['name']} as in the data", False, (len(row["texts"]), len(texts), row["schedules"], candidates, row["refusals"], refusals))
+
+
+def boxes(browser, name, function):
+    """A click on a kernel of the graph lists its nodes."""
+    listed = {}
+    for node in function["nodes"]:
+        for kernel in node.get("kernels", []):
+            for step in kernel["steps"]:
+                listed.setdefault(step, []).append(node["node"])
+    clicked = browser.value(BOXES)
+    wrong = [(step, nodes, listed.get(step)) for step, nodes in clicked if len(nodes) != len(listed.get(step, [])) or ("hostile" not in name and nodes != listed.get(step, []))]
+    expect(f"{name}: kernels of the graph open to their nodes", clicked and not wrong, wrong[:2])
+
+
 def look(browser, name, page, told, seconds, shots):
     took = browser.open(page)
     expect(f"{name}: loads", took < seconds * SLOW_FACTOR, f"{took:.1f} s")
@@ -144,6 +177,9 @@ def look(browser, name, page, told, seconds, shots):
         for kernel in function["kernels"]:
             if kernel["name"] not in text:
                 expect(f"{name}: kernel {kernel['name']}", False, text[:200])
+    kernels(browser, name, told)
+    if "drawing" in told["functions"][0]:
+        boxes(browser, name, told["functions"][0])
     start = time.monotonic()
     nodes = sum(len(function["nodes"]) for function in told["functions"])
     folded = browser.value(FOLDED) if nodes < 10000 else []
@@ -159,7 +195,7 @@ def look(browser, name, page, told, seconds, shots):
     expect(f"{name}: its data are those of JSON", stored == len(told["functions"]), stored)
     expect(f"{name}: stays quiet", not browser.said and len(browser.asked) == 1, (browser.said[:3], browser.asked[:3]))
     if shots:
-        browser.call("Page.reload")
+        browser.open(page)
         picture = browser.call("Page.captureScreenshot", format="png")["data"]
         (pathlib.Path(shots) / f"{name}.png").write_bytes(base64.b64decode(picture))
     return elements
@@ -173,7 +209,7 @@ def main():
         check_memory()
     program = chromium.find()
     if not program:
-        print("without the pages: there is no Chromium (apt-get install chromium-headless-shell)")
+        print("without the pages: there is no Chromium (apt-get install chromium)")
     elif names != ["memory"]:
         check_pages(program, names, shots)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
