@@ -40,17 +40,25 @@ struct Table {
 };
 
 Table function_table(std::string_view file, const Elf64_Shdr& symbols, const Elf64_Shdr& texts,
-                   const std::map<std::string, std::string>& names) {
+                     const std::map<std::string, std::string>& names) {
   Table table;
   append(table.symbols, Elf64_Sym{});
   table.texts += '\0';
+  std::string kernel;  // of the source file whose local symbols follow
   for (uint64_t at = sizeof(Elf64_Sym); at < symbols.sh_size; at += sizeof(Elf64_Sym)) {
     auto symbol = read<Elf64_Sym>(file, symbols.sh_offset + at);
+    std::string name(text_at(file, texts, symbol.st_name));
+    if (ELF64_ST_TYPE(symbol.st_info) == STT_FILE) {
+      const auto unit = names.find(name.substr(0, name.rfind('.')));
+      kernel = unit == names.end() ? "" : unit->second;
+    }
     if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF) continue;
-    const std::string name(text_at(file, texts, symbol.st_name));
-    const auto other = names.find(name);
+    if (const auto other = names.find(name); other != names.end())
+      name = other->second;
+    else if (!kernel.empty() && ELF64_ST_BIND(symbol.st_info) == STB_LOCAL)
+      name = cat(kernel, ".part");
     symbol.st_name = static_cast<uint32_t>(table.texts.size());
-    table.texts += other == names.end() ? name : other->second;
+    table.texts += name;
     table.texts += '\0';
     append(table.symbols, symbol);
     // The linker has local symbols first, as the format demands.
