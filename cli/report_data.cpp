@@ -11,6 +11,7 @@
 #include "cli/report_kernels.h"
 #include "cli/report_measured.h"
 #include "compiler/base/number.h"
+#include "compiler/base/sort.h"
 #include "compiler/base/target.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/kernels.h"
@@ -97,16 +98,13 @@ Json findings_of(const Json& schedule, const Json& kernels) {
   if (most && all > 0)
     findings.push_back(cat("kernel ", (*most)["name"].get<std::string>(), " moves ",
                            static_cast<int>(100 * moved(*most) / all), " % of all bytes that kernels move"));
-  std::vector<Json> pairs = schedule["separate"];
-  std::erase_if(pairs, [](const Json& pair) { return pair["typical_bytes"].get<uint64_t>() == 0; });
-  std::sort(pairs.begin(), pairs.end(), [](const Json& a, const Json& b) {
-    const auto key = [](const Json& p) {
-      return p["typical_bytes"].get<uint64_t>() * p["times"].get<uint64_t>();
-    };
-    return key(a) != key(b) ? key(a) > key(b) : a.dump() < b.dump();
-  });
+  std::vector<std::pair<uint64_t, const Json*>> pairs;  // by the bytes of a run; equal ones in their order
+  for (const Json& pair : schedule["separate"])
+    if (const auto bytes = pair["typical_bytes"].get<uint64_t>(); bytes > 0)
+      pairs.emplace_back(bytes * pair["times"].get<uint64_t>(), &pair);
+  sort_stable(pairs, [](const auto& a, const auto& b) { return a.first > b.first; });
   for (size_t i = 0; i < std::min(kFindings, pairs.size()); ++i) {
-    const Json& pair = pairs[i];
+    const Json& pair = *pairs[i].second;
     findings.push_back(cat(
         pair["producer"].get<std::string>(), " -> ", pair["consumer"].get<std::string>(),
         " are separate: ", join(pair["reasons"], "; ", [](const Json& r) { return r.get<std::string>(); }),
