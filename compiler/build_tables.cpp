@@ -64,8 +64,7 @@ constexpr OptionInfo kOptions[] = {
      "GPU: record a run as one CUDA graph for each shape (the eight used last) and launch it by one call."},
     {"fallback_random", "true|false", "false",
      "Models of PyTorch, on CPUs: draw the numbers of PyTorch's generator on CPUs, which the state "
-     "'generator' "
-     "keeps. Off: draw those of a counter-based generator, which threads share."},
+     "'generator' keeps. Off: draw those of a counter-based generator, which threads share."},
     {"symbols", "names|lines|none", "names",
      "What perf, gdb and VTune see of a CPU's code. names: functions have the names of their kernels and the "
      "numbers of 'inspect --stage=source'. lines: also lines of the sources, which go to the folder "

@@ -3,6 +3,7 @@
 
 #include "compiler/frontend/aten/call.h"
 #include "compiler/frontend/aten/promotion.h"
+#include "compiler/ops/composite/bessel.h"
 #include "compiler/ops/composite/creation.h"
 #include "compiler/ops/composite/special.h"
 
@@ -196,7 +197,7 @@ Results bartlett_window(Context& c) {
 Results kaiser_window(Context& c) {
   const double beta = c.names("beta") ? c.number("beta") : 12;
   return window(c, [&](Term i, double n) {
-    const auto bessel = [](Term x) { return scaled_bessel_i0(x) * exp(x); };
+    const auto bessel = [](Term x) { return scaled_bessel_i(x, 0) * exp(x); };
     const Term at = cast(i, DType::kF64, false) * (2 / n) - 1;
     const Term all = bessel(sqrt(maximum(subtract_from(1, square(at)), 0)) * beta);
     return cast(all / bessel(number_like(all, beta)), i.dtype(), false);
