@@ -10,10 +10,9 @@ namespace stridec::package {
 // "conv+add+max" and 3 give "conv_add_max_3": a name that a debugger reads as one identifier.
 std::string function_name(std::string_view kernel, size_t number);
 
-// Leaves the functions alone in the table of symbols of a linked shared object, and gives those that
-// `names` has (by symbol) another name. Local functions of a kernel's source file, SYMBOL.cpp, are parts of it:
-// "conv_add_max_3.part". Nothing that is loaded changes. An object without a table stays as it
-// is.
+// Keeps only functions in the table of symbols of a linked shared object, and renames those that `names` has
+// (by symbol). Local functions of a kernel's source file, SYMBOL.cpp, are parts of it: "conv_add_max_3.part".
+// Nothing that is loaded changes. An object without a table stays as it is.
 std::string name_functions(std::string shared_object, const std::map<std::string, std::string>& names);
 
 }  // namespace stridec::package

@@ -255,12 +255,12 @@ def test_refit_of_functions():
         done = stridec(f"compile {FUNCTIONS} --refit {given} -o never.so", 1)
         expect(f"--refit: no function's model has '{given}'" in done.stderr, done.stderr)
     # The exponent of a Pow decides what is computed.
-    for name, op in (("scaled", "Mul"), ("power", "Pow")):
+    for name, op in (("product", "Mul"), ("power", "Pow")):
         write(**{name: model([helper.make_node(op, ["x", "e"], ["y"])], [value("x", [3])], [value("y", [3])], [("e", np.array([2], np.float32))])})
-    both = "--function scaled=scaled.onnx --function power=power.onnx"
+    both = "--function product=product.onnx --function power=power.onnx"
     done = stridec(f"compile {both} --refit e -o never.so", 4)
     expect("error[parameter-is-constant]" in done.stderr and "'e' of function 'power' cannot be replaced" in done.stderr, done.stderr)
-    stridec(f"compile {both} --refit scaled:e -o one.so", 0)
+    stridec(f"compile {both} --refit product:e -o one.so", 0)
     expect(not os.path.exists("never.so"), "an artifact is left")
 
 

@@ -73,10 +73,11 @@ def test_trace_folder_of_other_commands():
     stridec("verify mlp.onnx -O trace.graph_diagram=true", 0)
     expect(sorted(os.listdir("mlp.trace")) == ["command.sh", "graph.svg"], os.listdir("mlp.trace"))
     shutil.rmtree("mlp.trace")
-    with open("taken.trace", "w", encoding="utf-8"):
+    with open("occupied.trace", "w", encoding="utf-8"):
         pass
-    expect("taken.trace" in stridec("compile mlp.onnx -o taken.so -O trace.enabled=true", 2).stderr, "a file has the folder's name")
-    expect(not os.path.exists("taken.so"), "an artifact was written")
+    refused = stridec("compile mlp.onnx -o occupied.so -O trace.enabled=true", 2).stderr
+    expect("occupied.trace" in refused, refused)
+    expect(not os.path.exists("occupied.so"), "an artifact was written")
 
 
 def test_symbols():
