@@ -86,7 +86,8 @@ stridec_status give_value(const stridec_abi_value& value, const ValueTexts& text
                              .dtype_name = texts.dtypes[index]->name,
                              .rank = value.rank,
                              .shape = texts.shapes[index],
-                             .dims = value.rank ? texts.dims[index] : nullptr};
+                             .dims = value.rank ? texts.dims[index] : nullptr,
+                             .memory_order = value.memory_order};
   return give_info(given, &info, sizeof info);
 }
 

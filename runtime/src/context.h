@@ -45,10 +45,11 @@ struct Frame {
   int64_t* staging_offset;  // per input; -1: used without a copy
   void** outputs;
   Place* places;
-  int64_t* output_dims;    // of all outputs, concatenated
-  int64_t** dims_of;       // per output, into output_dims
-  const void** addresses;  // of inputs, outputs, states, parameters and workspaces
-  Step* steps;             // null unless profiling was requested
+  int64_t* output_dims;     // of all outputs, concatenated
+  int64_t** dims_of;        // per output, into output_dims
+  int64_t* output_strides;  // at the place of the output's dims, for outputs with a declared order
+  const void** addresses;   // of inputs, outputs, states, parameters and workspaces
+  Step* steps;              // null unless profiling was requested
 };
 
 }  // namespace stridec::runtime
@@ -84,6 +85,7 @@ struct stridec_context {
   int64_t* sizes;                       // of the module, by index
   int64_t* state_dims;                  // of all states, concatenated
   const int64_t** dims_of_state;        // per state, into state_dims
+  int64_t* state_strides;               // at the place of the state's dims, if it has a declared order
   stridec_abi_run run;                  // in progress; context_cancel clears its `direct`
   const stridec_tensor* given_outputs;  // of the run in progress
   stridec_status run_status;            // status of a failure in a callback; its message is in error
@@ -120,6 +122,10 @@ inline const DType& input_dtype(const stridec_context& c, int32_t i) {
 }
 inline const DType& output_dtype(const stridec_context& c, int32_t i) {
   return *c.frame->function->outputs.dtypes[i];
+}
+inline Compact output_memory(const stridec_context& c, int32_t i) {
+  const stridec_abi_value& value = function_of(c).outputs[i];
+  return {c.frame->dims_of[i], value.memory_order, value.rank, byte_size(output_dtype(c, i))};
 }
 
 // "the model", or "function 'decode'" where there are several.

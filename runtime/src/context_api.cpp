@@ -18,9 +18,9 @@ void release_frame(stridec_context& c, Frame& f) {
   for (int32_t i = 0; f.owned && i < p.output_count; ++i) release(*c.memory, f.owned[i]);
   for (int32_t i = 0; f.fetched && i < p.output_count; ++i) release(c.allocator, f.fetched[i]);
   for (int32_t i = 0; f.slots && i < p.slot_count; ++i) release(*c.memory, f.slots[i]);
-  void* const arrays[] = {f.owned,     f.slots,   f.fetched,        f.symbols, f.input_dims,
-                          f.bind_data, f.inputs,  f.staging_offset, f.outputs, f.places,
-                          f.addresses, f.dims_of, f.output_dims,    f.steps};
+  void* const arrays[] = {f.owned,     f.slots,   f.fetched,        f.symbols,        f.input_dims,
+                          f.bind_data, f.inputs,  f.staging_offset, f.outputs,        f.places,
+                          f.addresses, f.dims_of, f.output_dims,    f.output_strides, f.steps};
   for (void* array : arrays) free(array);
 }
 
@@ -37,6 +37,7 @@ void destroy(stridec_context* c) {
   free(c->states);
   free(c->sizes);
   free(c->state_dims);
+  free(c->state_strides);
   free(c->dims_of_state);
   free(c->callbacks);
   release(c->model);
@@ -59,8 +60,10 @@ bool make_frame(const Function& function, int32_t state_count, Frame& f) {
   f.addresses = make_array<const void*>(p.input_count + p.output_count + state_count + 4);
   f.dims_of = make_array<int64_t*>(p.output_count);
   f.output_dims = make_array<int64_t>(function.output_dim_count);
+  f.output_strides = make_array<int64_t>(function.output_dim_count);
   if (!f.owned || !f.slots || !f.fetched || !f.symbols || !f.input_dims || !f.bind_data || !f.inputs ||
-      !f.staging_offset || !f.outputs || !f.places || !f.addresses || !f.dims_of || !f.output_dims)
+      !f.staging_offset || !f.outputs || !f.places || !f.addresses || !f.dims_of || !f.output_dims ||
+      !f.output_strides)
     return false;
   int64_t* dims = f.output_dims;
   for (int32_t i = 0; i < p.output_count; dims += p.outputs[i++].rank) f.dims_of[i] = dims;
@@ -148,8 +151,10 @@ stridec_status bind_states(stridec_context& c, const stridec_context_options& op
   for (int32_t i = 0; i < p.state_count; ++i) rank += p.states[i].value.rank;
   c.sizes = make_array<int64_t>(p.size_count);
   c.state_dims = make_array<int64_t>(rank);
+  c.state_strides = make_array<int64_t>(rank);
   c.dims_of_state = make_array<const int64_t*>(p.state_count);
-  if (!c.sizes || !c.state_dims || !c.dims_of_state) return out_of_memory(message, "tables", 0);
+  if (!c.sizes || !c.state_dims || !c.state_strides || !c.dims_of_state)
+    return out_of_memory(message, "tables", 0);
   int64_t* dims = c.state_dims;
   for (int32_t i = 0; i < p.state_count; ++i) {
     c.dims_of_state[i] = dims;
@@ -336,12 +341,15 @@ stridec_status context_state(stridec_context* c, int32_t index, stridec_tensor* 
     return STRIDEC_INVALID_ARGUMENT;
   }
   const stridec_abi_state& s = p.states[index];
+  const int64_t* const dims = c->dims_of_state[index];
+  int64_t* const strides = c->state_strides + (dims - c->state_dims);
+  strides_of({dims, s.value.memory_order, s.value.rank, 1}, strides);
   *view = {.data = c->states[index],
            .device = device_of(*c->model),
            .ndim = s.value.rank,
            .dtype = state_dtype(*c->model, index).dlpack,
-           .shape = const_cast<int64_t*>(c->dims_of_state[index]),  // DLTensor has no const; callers read it
-           .strides = nullptr,
+           .shape = const_cast<int64_t*>(dims),  // DLTensor has no const; callers read it
+           .strides = s.value.memory_order ? strides : nullptr,
            .byte_offset = 0};
   return STRIDEC_OK;
 }

@@ -95,13 +95,17 @@ stridec_status find(const stridec_context& c, const char* name, const stridec_te
   return status == STRIDEC_OK ? check(c, out, tensor, message) : status;
 }
 
+Compact memory_of(const Stored& stored) {
+  const stridec_abi_value& value = stored.entry->value;
+  return {stored.dims, value.memory_order, value.rank, byte_size(*stored.dtype)};
+}
 stridec_status read(stridec_context& c, const stridec_tensor& from, const Stored& stored, char* to,
                     Text& message) {
-  return gather(c, from, stored.dims, stored.entry->value.rank, byte_size(*stored.dtype), to, message);
+  return gather(c, from, memory_of(stored), to, message);
 }
 stridec_status write(stridec_context& c, const char* from, const Stored& stored, const stridec_tensor& to,
                      Text& message) {
-  return scatter(c, from, to, stored.dims, stored.entry->value.rank, byte_size(*stored.dtype), message);
+  return scatter(c, from, to, memory_of(stored), message);
 }
 
 // The run of a derivation, whose memory is the host's.

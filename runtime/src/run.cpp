@@ -30,23 +30,24 @@ stridec_status check_count(const stridec_context& c, const char* role, int32_t e
   return STRIDEC_OK;
 }
 
+Compact input_memory(const stridec_context& c, int32_t i, const stridec_tensor& t) {
+  return {t.shape, function_of(c).inputs[i].memory_order, t.ndim, byte_size(input_dtype(c, i))};
+}
+
 // Makes a compact copy of an input that is not compact, or is not on the model's device.
 stridec_status gather_input(stridec_context& c, int32_t i, const stridec_tensor& t, Text& message) {
   const TracedCopy copy(c, false, i);
   char* to = c.staging.data + c.frame->staging_offset[i];
   c.frame->inputs[i] = to;
-  int64_t element = byte_size(input_dtype(c, i));
-  int64_t bytes = compact_bytes(t.shape, t.ndim, element);
-  if (!c.cuda) {
-    copy_strided(to, nullptr, data_of(t), t.strides, t.shape, t.ndim, element);
-    return STRIDEC_OK;
-  }
+  const Compact memory = input_memory(c, i, t);
+  if (!c.cuda) return gather(c, t, memory, to, message);
+  int64_t bytes = compact_bytes(t.shape, t.ndim, memory.element_bytes);
   if (!bytes) return STRIDEC_OK;
   const char* from = data_of(t);
-  if (!is_direct(t, t.shape, element)) {
+  if (!is_direct(t, memory)) {
     if (!grow(c.allocator, c.host_staging, bytes))
       return out_of_memory(message, "a compact copy of an input", bytes);
-    stridec_status status = gather(c, t, t.shape, t.ndim, element, c.host_staging.data, message);
+    stridec_status status = gather(c, t, memory, c.host_staging.data, message);
     if (status != STRIDEC_OK) return status;
     from = c.host_staging.data;
   }
@@ -78,7 +79,7 @@ stridec_status bind_inputs(stridec_context& c, const stridec_tensor* inputs, siz
     c.frame->staging_offset[i] = -1;
     c.frame->inputs[i] = t.data ? data_of(t) : nullptr;
     c.frame->bind_data[i] = read ? c.frame->inputs[i] : nullptr;
-    bool direct = is_direct(t, t.shape, byte_size(type));
+    bool direct = is_direct(t, input_memory(c, i, t));
     if (direct && (!c.cuda || on_device(t))) continue;
     c.frame->staging_offset[i] = staged;
     int64_t bytes = compact_bytes(t.shape, t.ndim, byte_size(type));
@@ -235,12 +236,10 @@ stridec_status execute(stridec_context& c, Text& message) {
 // Copies an output of a GPU run to host memory or to memory that is not compact.
 stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Text& message) {
   const TracedCopy copy(c, true, i);
-  int64_t element = byte_size(output_dtype(c, i));
-  const int64_t* dims = c.frame->dims_of[i];
-  int32_t rank = function_of(c).outputs[i].rank;
-  int64_t bytes = compact_bytes(dims, rank, element);
+  const Compact memory = output_memory(c, i);
+  int64_t bytes = compact_bytes(memory.dims, memory.rank, memory.element_bytes);
   if (!bytes) return STRIDEC_OK;
-  bool strided = c.frame->places[i] == Place::kStaged && (on_device(t) || !is_direct(t, dims, element));
+  bool strided = c.frame->places[i] == Place::kStaged && (on_device(t) || !is_direct(t, memory));
   char* to = c.frame->places[i] == Place::kStaged ? data_of(t) : c.frame->fetched[i].data;
   if (strided) {
     if (!grow(c.allocator, c.frame->fetched[i], bytes))
@@ -249,7 +248,7 @@ stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Te
   }
   if (!cuda_download(*c.cuda, to, c.frame->owned[i].data, bytes)) return device_error(c, message);
   if (!strided) return STRIDEC_OK;
-  return scatter(c, to, t, dims, rank, element, message);
+  return scatter(c, to, t, memory, message);
 }
 
 // The end of a GPU run. Waits, unless no output is wanted on the host and the caller asked for an
@@ -269,6 +268,15 @@ stridec_status finish_device(stridec_context& c, stridec_tensor* outputs, Text& 
   return STRIDEC_OK;
 }
 
+// In memory of the context; null: row-major.
+int64_t* declared_strides(stridec_context& c, int32_t i) {
+  const Compact memory = output_memory(c, i);
+  if (!memory.order) return nullptr;
+  int64_t* const strides = c.frame->output_strides + (memory.dims - c.frame->output_dims);
+  strides_of(memory, strides);
+  return strides;
+}
+
 // After a run: copies results to the caller's memory and fills the fields of the tensors.
 stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& message) {
   const stridec_abi_function& p = function_of(c);
@@ -284,9 +292,9 @@ stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& messag
       case Place::kStaged: {
         if (c.cuda) break;  // done by fetch_output
         const TracedCopy copy(c, true, i);
-        const stridec_status status =
-            scatter(c, c.frame->owned[i].data, t, dims, rank, byte_size(type), message);
-        if (status != STRIDEC_OK) return status;
+        if (stridec_status status = scatter(c, c.frame->owned[i].data, t, output_memory(c, i), message);
+            status != STRIDEC_OK)
+          return status;
         break;
       }
       case Place::kFetched:
@@ -295,7 +303,7 @@ stridec_status deliver(stridec_context& c, stridec_tensor* outputs, Text& messag
             c.frame->places[i] == Place::kOwned ? device_of(*c.model) : stridec_device{STRIDEC_DEVICE_CPU, 0};
         t.data = c.frame->places[i] == Place::kOwned ? c.frame->owned[i].data : c.frame->fetched[i].data;
         t.byte_offset = 0;
-        t.strides = nullptr;
+        t.strides = declared_strides(c, i);
         t.dtype = type.dlpack;
         t.ndim = rank;
         if (!t.shape) t.shape = c.frame->dims_of[i];
@@ -370,7 +378,7 @@ stridec_status place_output(stridec_context& c, int32_t i, const stridec_tensor*
       return STRIDEC_WRONG_SHAPE;
     }
     c.frame->outputs[i] = data_of(*given);
-    if (is_direct(*given, dims, element) && (!c.cuda || on_device(*given))) return STRIDEC_OK;
+    if (is_direct(*given, output_memory(c, i)) && (!c.cuda || on_device(*given))) return STRIDEC_OK;
   }
   c.frame->places[i] = given->data                    ? Place::kStaged
                        : c.cuda && !on_device(*given) ? Place::kFetched

@@ -64,9 +64,53 @@ void copy_row(T* to, int64_t to_stride, const T* from, int64_t from_stride, int6
     for (int64_t i = 0; i < count; ++i) memcpy(to + i * to_stride, from + i * from_stride, sizeof(T));
 }
 
+// Transposes 4 x 4 elements of 4 bytes in registers: lines of `from` become columns of `to`.
+void transpose_block(char* to, int64_t to_line, const char* from, int64_t from_line) {
+  typedef uint32_t Four __attribute__((vector_size(16)));
+  Four a, b, c, d;
+  memcpy(&a, from, sizeof a);
+  memcpy(&b, from + from_line, sizeof b);
+  memcpy(&c, from + 2 * from_line, sizeof c);
+  memcpy(&d, from + 3 * from_line, sizeof d);
+  const Four ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Four cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  a = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5), b = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
+  c = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5), d = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
+  memcpy(to, &a, sizeof a);
+  memcpy(to + to_line, &b, sizeof b);
+  memcpy(to + 2 * to_line, &c, sizeof c);
+  memcpy(to + 3 * to_line, &d, sizeof d);
+}
+
+// Elements of 4 bytes that are adjacent along `along` in `from`, and along `lines` in `to`. Strides in bytes.
+void transpose(char* to, const char* from, Loop along, Loop lines) {
+  constexpr int64_t kTile = 16;  // elements of a cache line
+  const int64_t whole_along = along.count / 4 * 4, whole_lines = lines.count / 4 * 4;
+  for (int64_t l0 = 0; l0 < lines.count; l0 += kTile)
+    for (int64_t a0 = 0; a0 < along.count; a0 += kTile) {
+      const int64_t l1 = lines.count < l0 + kTile ? lines.count : l0 + kTile;
+      const int64_t a1 = along.count < a0 + kTile ? along.count : a0 + kTile;
+      for (int64_t a = a0; a < a1 && a < whole_along; a += 4)
+        for (int64_t l = l0; l < l1 && l < whole_lines; l += 4)
+          transpose_block(to + a * along.to + l * 4, along.to, from + l * lines.from + a * 4, lines.from);
+      for (int64_t l = l0; l < l1; ++l)
+        for (int64_t a = l < whole_lines && a0 < whole_along ? whole_along : a0; a < a1; ++a)
+          memcpy(to + a * along.to + l * 4, from + l * lines.from + a * 4, 4);
+    }
+}
+
 // A transposition accesses one cache line per element on one side. Tiling keeps those lines in the cache.
 template <class T>
 void copy_tiled(T* to, const T* from, Loop outer, Loop inner) {
+  if constexpr (sizeof(T) == 4) {
+    const auto bytes = [](Loop loop) { return Loop{loop.count, loop.to * 4, loop.from * 4}; };
+    auto* const target = reinterpret_cast<char*>(to);
+    auto* const source = reinterpret_cast<const char*>(from);
+    if (outer.count >= 4 && inner.count >= 4 && outer.from == 1 && inner.to == 1)
+      return transpose(target, source, bytes(outer), bytes(inner));
+    if (outer.count >= 4 && inner.count >= 4 && inner.from == 1 && outer.to == 1)
+      return transpose(target, source, bytes(inner), bytes(outer));
+  }
   constexpr int64_t kTile = 32;
   for (int64_t i0 = 0; i0 < outer.count; i0 += kTile)
     for (int64_t j0 = 0; j0 < inner.count; j0 += kTile) {
@@ -160,16 +204,24 @@ stridec_status check_tensor(const char* role, const stridec_abi_value& value, co
   return STRIDEC_OK;
 }
 
-bool is_direct(const stridec_tensor& t, const int64_t* dims, int64_t element_bytes) {
-  if (!has_elements(dims, t.ndim)) return true;
-  if (reinterpret_cast<uintptr_t>(data_of(t)) % static_cast<uintptr_t>(element_bytes)) return false;
-  int64_t expected = 1, own = 1;
-  for (int32_t i = t.ndim; i-- > 0;) {
-    int64_t stride = t.strides ? t.strides[i] : own;
-    if (dims[i] != 1 && stride != expected) return false;
-    expected *= dims[i];
-    own *= t.shape[i];
+void strides_of(const Compact& memory, int64_t* strides) {
+  int64_t stride = 1;
+  for (int32_t i = memory.rank; i-- > 0;) {
+    const int32_t d = memory.order ? memory.order[i] : i;
+    strides[d] = stride;
+    stride *= memory.dims[d] > 0 ? memory.dims[d] : 1;
   }
+}
+
+bool is_direct(const stridec_tensor& t, const Compact& memory) {
+  const int64_t* const dims = memory.dims;
+  if (!has_elements(dims, t.ndim)) return true;
+  if (reinterpret_cast<uintptr_t>(data_of(t)) % static_cast<uintptr_t>(memory.element_bytes)) return false;
+  int64_t expected[kMaxRank], own[kMaxRank];
+  strides_of(memory, expected);
+  compact_strides(t.shape, t.ndim, own);
+  for (int32_t i = 0; i < t.ndim; ++i)
+    if (dims[i] != 1 && (t.strides ? t.strides[i] : own[i]) != expected[i]) return false;
   return true;
 }
 

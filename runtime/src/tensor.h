@@ -25,9 +25,18 @@ inline char* data_of(const stridec_tensor& tensor) {
   return static_cast<char*>(tensor.data) + tensor.byte_offset;
 }
 
-// Whether elements with these dims and the tensor's strides (null: row-major over its own shape) are compact
-// and aligned as generated code requires.
-bool is_direct(const stridec_tensor& tensor, const int64_t* dims, int64_t element_bytes);
+// The compact memory of a value that generated code works on.
+struct Compact {
+  const int64_t* dims;
+  const int32_t* order;  // stridec_abi_value.memory_order
+  int32_t rank;
+  int64_t element_bytes;
+};
+void strides_of(const Compact& memory, int64_t* strides);
+
+// Whether elements with these dims and the tensor's strides (null: row-major over its own shape) lie as in
+// the compact memory, and are aligned as generated code requires.
+bool is_direct(const stridec_tensor& tensor, const Compact& memory);
 
 // Whether two index tuples may address the same element. Conservative: interleaved layouts that do not
 // overlap also return true.

@@ -21,7 +21,7 @@ typedef __UINT64_TYPE__ uint64_t;
 extern "C" {
 #endif
 
-#define STRIDEC_ABI_VERSION 9u
+#define STRIDEC_ABI_VERSION 10u
 #define STRIDEC_ABI_OLDEST 4u /* artifacts from this number on are read through the C API and their note */
 #define STRIDEC_ABI_INLINE static inline __attribute__((unused))
 
@@ -228,9 +228,9 @@ typedef struct stridec_abi_run stridec_abi_run;
 
 struct stridec_abi_run {
   int64_t* symbols; /* values by symbol index; the run writes the data-dependent ones */
-  /* Inputs and outputs are compact and row-major, aligned only to their element size. They may be null
-   * only if they have no elements. An output of data-dependent shape is null until resize_output. States
-   * are 64-byte aligned. */
+  /* All are compact in their memory_order. Inputs and outputs are aligned only to their element size, and may
+   * be null only if they have no elements. An output of data-dependent shape is null until resize_output.
+   * States are 64-byte aligned. */
   const void* const* inputs;
   void** outputs;
   void* const* states;
@@ -299,6 +299,9 @@ typedef struct stridec_abi_value {
   /* text of each dim ("batch", "2*seq"), each zero-terminated; may be null at rank 0 */
   const char* dims;
   const int64_t* ranges; /* smallest and largest size of each dim; may be null at rank 0 */
+  /* The dims in the order in which they lie in memory, outermost first; null: row-major. Dims, ranges and
+   * the caller's tensors are in the order of the model. */
+  const int32_t* memory_order;
 } stridec_abi_value;
 
 /* A state, or a parameter that the user may replace. It belongs to the module: all functions that name it use

@@ -228,6 +228,9 @@ typedef struct stridec_value_info {
   int32_t rank;
   const char* shape;       /* "[batch, 2*seq, 768]" */
   const stridec_dim* dims; /* [rank]; null at rank 0. Symbols are those of the value's function */
+  /* [rank]; the dims in the order in which they lie in memory, outermost first, if --layout declared one;
+   * otherwise null: row-major. Tensors have the model's dims. Strides of this order need no copy. */
+  const int32_t* memory_order;
 } stridec_value_info;
 
 /* A symbolic size that occurs in the shape of an input, output or state. */
@@ -413,16 +416,16 @@ typedef struct stridec_api {
    *   actual dim, and if strides is null only dim 0 may be larger. After the run shape holds the actual
    *   dims. Strides may be given but may not make elements overlap.
    * - data is null: memory of the context, compact and valid until the next run; on the GPU if device.type
-   *   requests it. The run fills data, ndim, dtype and shape and sets strides to null. If shape was null
-   *   it points to memory of the context too.
+   *   requests it. The run fills data, ndim, dtype and shape. It sets strides to null, or to those of the
+   *   declared order in memory of the context. If shape was null it points to memory of the context too.
    * After a failure the contents of the outputs are unspecified. State then has its values from before the
    * run, except after STRIDEC_BAD_DATA, when it is unspecified. */
   stridec_status (*context_run)(stridec_context* context, const stridec_tensor* inputs, size_t input_count,
                                 stridec_tensor* outputs, size_t output_count);
 
   /* The context owns the state, which starts at its initial value. view is filled with a compact tensor
-   * over the state's memory, valid until the context is destroyed. Read it to save the state, write to it
-   * to restore the state. */
+   * over the state's memory, with strides if it has a memory_order, valid until the context is destroyed.
+   * Read it to save the state, write to it to restore the state. */
   stridec_status (*context_state)(stridec_context* context, int32_t index, stridec_tensor* view);
   /* Resets a state to its initial value; index -1 resets all. */
   stridec_status (*context_reset_state)(stridec_context* context, int32_t index);

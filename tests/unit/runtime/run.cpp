@@ -116,6 +116,66 @@ TEST_CASE("strided outputs are scattered, and only their elements are written") 
   CHECK(y.data == expected);
 }
 
+TEST_CASE("large strided tensors are copied by any number of threads") {
+  Model model(scale());
+  Scale s(61, 1021);  // more bytes than one thread copies
+  Array<float> x({61, 1021}), y({61, 1021}), total({61});
+  x.strides = y.strides = {1, 61};
+  for (int i = 0; i < 61; ++i)
+    for (int j = 0; j < 1021; ++j) x.data[j * 61 + i] = s.x.data[i * 1021 + j];
+  for (int32_t threads : {1, 2, 3, 8}) {
+    Context context(model, threads);
+    y.data.assign(y.data.size(), -1.f);
+    std::vector<stridec_tensor> outputs = {y.tensor(), total.tensor()};
+    REQUIRE(run(context, {x.tensor(), s.scale.tensor()}, outputs) == STRIDEC_OK);
+    const std::vector<float> expected = s.y();
+    int wrong = 0;
+    for (int i = 0; i < 61; ++i)
+      for (int j = 0; j < 1021; ++j) wrong += y.data[j * 61 + i] != expected[i * 1021 + j];
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("tensors in the declared order are used where they are, others are copied into it") {
+  const int32_t columns_first[] = {1, 0};
+  stridec_abi_module program = scale();
+  stridec_abi_function function = *program.functions;
+  stridec_abi_value x_value = function.inputs[0], y_value = function.outputs[0];
+  x_value.memory_order = y_value.memory_order = columns_first;
+  stridec_abi_value inputs[] = {x_value, function.inputs[1]}, results[] = {y_value, function.outputs[1]};
+  function.inputs = inputs, function.outputs = results, program.functions = &function;
+  Model model(program);
+  stridec_value_info info = {.struct_size = sizeof info};
+  REQUIRE(api().model_input(model.handle, 0, &info) == STRIDEC_OK);
+  CHECK(info.memory_order == columns_first);
+  REQUIRE(api().model_input(model.handle, 1, &info) == STRIDEC_OK);
+  CHECK(info.memory_order == nullptr);
+  Context context(model);
+  Scale s(4, 4);  // kernels multiply rows of memory, which are the columns of x
+  std::vector<stridec_tensor> outputs = {kNothing, kNothing};
+  SUBCASE("declared") {
+    s.x.strides = {1, 4};
+    REQUIRE(run(context, s.inputs(), outputs) == STRIDEC_OK);
+    CHECK(elements<float>(outputs[0]) == s.y());
+    REQUIRE(outputs[0].strides);
+    CHECK(std::vector(outputs[0].strides, outputs[0].strides + 2) == std::vector<int64_t>{1, 4});
+    CHECK(outputs[1].strides == nullptr);
+    stridec_memory_info memory = {.struct_size = sizeof memory};
+    api().context_memory(context.handle, &memory);
+    CHECK(memory.staging_bytes == 128);  // the two outputs owned by the context
+  }
+  SUBCASE("row-major") {
+    Array<float> t = s.x, y({4, 4}), total({4});
+    for (int i = 0; i < 4; ++i)
+      for (int j = 0; j < 4; ++j) t.data[j * 4 + i] = s.x.data[i * 4 + j];
+    outputs = {y.tensor(), total.tensor()};
+    REQUIRE(run(context, {t.tensor(), s.scale.tensor()}, outputs) == STRIDEC_OK);
+    const std::vector<float> expected = s.y();
+    for (int i = 0; i < 4; ++i)
+      for (int j = 0; j < 4; ++j) CHECK(y.data[j * 4 + i] == expected[i * 4 + j]);
+  }
+}
+
 TEST_CASE("a larger output takes the result at its beginning, and its shape is set") {
   Model model(scale());
   Context context(model);

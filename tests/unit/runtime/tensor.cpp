@@ -84,17 +84,36 @@ TEST_CASE("bytes of a shape: empty wins over overflow, overflow is seen") {
 TEST_CASE("what may be used where it is") {
   Array<float> a({4, 1, 6});
   stridec_tensor t = a.tensor();
-  CHECK(is_direct(t, t.shape, 4));
+  const auto fits = [&](const int64_t* dims, const int32_t* order = nullptr) {
+    return is_direct(a.tensor(), {dims, order, 3, 4});
+  };
+  CHECK(fits(t.shape));
   int64_t fewer[] = {2, 1, 6};
-  CHECK(is_direct(t, fewer, 4));  // further rows are not touched
+  CHECK(fits(fewer));  // further rows are not touched
   int64_t narrower[] = {4, 1, 5};
-  CHECK_FALSE(is_direct(t, narrower, 4));
+  CHECK_FALSE(fits(narrower));
+  const int32_t turned[] = {2, 0, 1};
+  CHECK_FALSE(fits(t.shape, turned));
   a.strides = {6, 1000, 1};  // the stride of a dim of size 1 is irrelevant
-  CHECK(is_direct(a.tensor(), t.shape, 4));
+  CHECK(fits(t.shape));
+  a.strides = {1, -7, 4};
+  CHECK(fits(t.shape, turned));
+  CHECK_FALSE(fits(t.shape));
+  CHECK_FALSE(fits(fewer, turned));  // rows of 4, not of 2
   a.strides = {8, 6, 1};
-  CHECK_FALSE(is_direct(a.tensor(), t.shape, 4));
+  CHECK_FALSE(fits(t.shape));
   int64_t empty[] = {4, 0, 6};
-  CHECK(is_direct(a.tensor(), empty, 4));
+  CHECK(fits(empty));
+}
+
+TEST_CASE("strides of dims in an order: of size 0, rank 0") {
+  int64_t dims[] = {4, 0, 6}, strides[3];
+  const int32_t order[] = {1, 2, 0};
+  strides_of({dims, order, 3, 4}, strides);
+  CHECK(std::vector(strides, strides + 3) == std::vector<int64_t>{1, 24, 4});
+  strides_of({dims, nullptr, 3, 4}, strides);
+  CHECK(std::vector(strides, strides + 3) == std::vector<int64_t>{6, 6, 1});
+  strides_of({nullptr, nullptr, 0, 4}, nullptr);
 }
 
 TEST_CASE("overlap of an output with itself") {
