@@ -71,10 +71,20 @@ std::string shape_of(const Json& dims) {
          "]";
 }
 
+// The dims as they lie in memory: "[batch, h, w, 3] in memory", or "" if that is row-major.
+std::string memory_of(const Json& value) {
+  const auto order = value.find("memory_order");
+  if (order == value.end()) return "";
+  Json dims = Json::array();
+  for (const Json& dim : *order) dims.push_back(value["shape"].at(dim.get<size_t>()));
+  return cat(shape_of(dims), " in memory");
+}
+
 void print_values(const Json& m, const char* kind) {
   std::vector<std::vector<std::string>> rows;
   for (const Json& value : m[kind])
-    rows.push_back({value["name"], value["dtype"], shape_of(value["shape"]), values_of(value)});
+    rows.push_back(
+        {value["name"], value["dtype"], shape_of(value["shape"]), memory_of(value), values_of(value)});
   if (!rows.empty()) std::printf(" %s\n%s", kind, table(rows, "   ").c_str());
 }
 

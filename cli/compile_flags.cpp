@@ -128,6 +128,11 @@ void declare_sizes(CLI::App& app, CompileFlags& f) {
                  "image=1x3x224x224 or ids=i64[batch,time]")
       ->type_name("NAME=SIZES");
   app.add_option(
+         "--layout", f.layouts,
+         "the order in which the dims of an input, output or state lie in memory: image=nhwc (its dims "
+         "are n, c, h, w) or image=0,2,3,1; its shape stays the model's")
+      ->type_name("NAME=ORDER");
+  app.add_option(
          "--input-value", f.input_values,
          "promise that this input of integers or bools always has this value, one for each element: "
          "sr=16000, "
@@ -485,6 +490,7 @@ CompileOptions CompileFlags::options(const Globals& globals) const {
   made.refit = refit;
   made.weights = read_weights(weights_from);
   for (const std::string& state : states) made.states.push_back(frontend::parse_state(state));
+  made.layouts = parse_layouts(layouts);
   made.mode = mode;
   if (std::none_of(modes().begin(), modes().end(), [&](const Mode& m) { return m.name == mode; }))
     fail(ErrorKind::kUsage, "unknown-mode", cat("there is no mode '", mode, "'"),

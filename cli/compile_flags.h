@@ -18,8 +18,8 @@ struct CompileFlags {
                                                        weights = "embed";
   std::vector<std::string> weights_from;  // files
   std::string tune_db;
-  std::vector<std::string> functions, methods, shapes, input_values, states, refit, specialize, tune_shapes,
-      metadata;
+  std::vector<std::string> functions, methods, shapes, input_values, states, layouts, refit, specialize,
+      tune_shapes, metadata;
   std::vector<std::string> rewrites, ops, kernels;  // kernels: folders
   bool check_ops = false;
   std::vector<std::pair<std::string, std::string>> passes, plugins;  // after=NAME, and a command or a file

@@ -15,6 +15,7 @@
 #include "cli/checks.h"
 #include "cli/mapped_text.h"
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/strided.h"
 #include "compiler/base/text.h"
 #include "compiler/package/read_manifest.h"
 
@@ -64,6 +65,7 @@ std::vector<ValueDeclaration> declarations(int count, Query&& query) {
     ValueDeclaration& made = out.emplace_back(value.name, value.shape, *dtype, value.rank);
     for (int32_t d = 0; value.dims && d < value.rank; ++d)
       made.sizes.push_back(value.dims[d].minimum == value.dims[d].maximum ? value.dims[d].minimum : -1);
+    if (value.memory_order) made.memory_order.assign(value.memory_order, value.memory_order + value.rank);
   }
   return out;
 }
@@ -260,21 +262,36 @@ std::string Library::variant() const {
   return info.variant;
 }
 
-void Library::describe(Array& array, stridec_tensor& tensor) const {
-  tensor = {};
+stridec_tensor Library::describe(Array& array) const {
+  stridec_tensor tensor{};
   tensor.data = array.bytes.data();
   tensor.device = {STRIDEC_DEVICE_CPU, 0};
   tensor.ndim = static_cast<int32_t>(array.shape.size());
   tensor.dtype = dlpack_dtype(array.dtype);
   tensor.shape = array.shape.data();
+  return tensor;
+}
+
+Library::Inputs Library::in_memory_order(std::vector<Array> arrays) const {
+  Inputs made{.arrays = std::move(arrays), .strides = {}, .tensors = {}};
+  made.strides.resize(made.arrays.size());
+  for (size_t i = 0; i < made.arrays.size(); ++i) {
+    Array& array = made.arrays[i];
+    const std::vector<int32_t>& order = inputs_[i].memory_order;
+    if (!order.empty() && order.size() == array.shape.size()) {
+      made.strides[i] = strides_in_order(array.shape, order);
+      array.bytes = scattered(array.bytes, array.shape, made.strides[i], byte_size(array.dtype));
+    }
+    made.tensors.push_back(describe(array));
+    if (!made.strides[i].empty()) made.tensors[i].strides = made.strides[i].data();
+  }
+  return made;
 }
 
 std::vector<Array> Library::run(const std::vector<Array>& given) {
-  std::vector<Array> arrays = given;
-  std::vector<stridec_tensor> inputs(arrays.size());
-  for (size_t i = 0; i < arrays.size(); ++i) describe(arrays[i], inputs[i]);
+  const Inputs inputs = in_memory_order(given);
   std::vector<stridec_tensor> outputs(outputs_.size(), stridec_tensor{});
-  check_run(inputs, outputs);
+  check_run(inputs.tensors, outputs);
   std::vector<Array> results;
   for (size_t i = 0; i < outputs.size(); ++i) {
     Array& result = results.emplace_back();
@@ -284,23 +301,25 @@ std::vector<Array> Library::run(const std::vector<Array>& given) {
     if (!result.bytes.empty())
       std::memcpy(result.bytes.data(), static_cast<char*>(outputs[i].data) + outputs[i].byte_offset,
                   result.bytes.size());
+    if (outputs[i].strides)
+      result.bytes = gathered(result.bytes, result.shape, std::span(outputs[i].strides, result.shape.size()),
+                              byte_size(result.dtype));
   }
   return results;
 }
 
 void Library::place(std::vector<Array> inputs) {
-  arrays_ = std::move(inputs);
-  placed_.resize(arrays_.size());
+  placed_ = in_memory_order(std::move(inputs));
   if (device_.type == STRIDEC_DEVICE_CUDA && !gpu_) gpu_ = std::make_unique<tune::GpuDevice>(device_.id);
-  for (size_t i = 0; i < arrays_.size(); ++i) {
-    describe(arrays_[i], placed_[i]);
+  for (size_t i = 0; i < placed_.arrays.size(); ++i) {
+    const Array& array = placed_.arrays[i];
     // Small integer tensors may hold sizes, which the host program reads. Callers usually keep such
     // tensors in host memory.
     constexpr size_t kSizes = 64;
-    const bool sizes = !is_float(arrays_[i].dtype) && arrays_[i].bytes.size() <= kSizes;
+    const bool sizes = !is_float(array.dtype) && array.bytes.size() <= kSizes;
     if (!gpu_ || sizes) continue;
-    placed_[i].data = gpu_->copy(arrays_[i].bytes.data(), arrays_[i].bytes.size());
-    placed_[i].device = device_;
+    placed_.tensors[i].data = gpu_->copy(array.bytes.data(), array.bytes.size());
+    placed_.tensors[i].device = device_;
   }
 }
 
@@ -313,15 +332,16 @@ std::vector<stridec_tensor> Library::outputs_in_place() const {
 void Library::warm_up() {
   if (api_->struct_size < offsetof(stridec_api, context_warm_up) + sizeof(api_->context_warm_up)) return;
   const std::vector<stridec_tensor> outputs = outputs_in_place();
-  check(has_functions() ? api_->context_warm_up_function(context(), function_, placed_.data(), placed_.size(),
-                                                         outputs.data(), outputs.size())
-                        : api_->context_warm_up(context(), placed_.data(), placed_.size(), outputs.data(),
-                                                outputs.size()));
+  const std::vector<stridec_tensor>& inputs = placed_.tensors;
+  check(has_functions()
+            ? api_->context_warm_up_function(context(), function_, inputs.data(), inputs.size(),
+                                             outputs.data(), outputs.size())
+            : api_->context_warm_up(context(), inputs.data(), inputs.size(), outputs.data(), outputs.size()));
 }
 
 void Library::run_in_place() {
   std::vector<stridec_tensor> outputs = outputs_in_place();
-  check_run(placed_, outputs);
+  check_run(placed_.tensors, outputs);
 }
 
 void Library::check_run(const std::vector<stridec_tensor>& inputs,
@@ -397,16 +417,14 @@ std::vector<ValueDeclaration> Library::states() const {
 Array Library::read_state(const ValueDeclaration& state) const {
   Array array{.dtype = state.dtype, .shape = state.sizes, .bytes = {}};
   array.bytes.resize(static_cast<size_t>(array.count()) * static_cast<size_t>(byte_size(array.dtype)));
-  stridec_tensor tensor;
-  describe(array, tensor);
+  stridec_tensor tensor = describe(array);
   check(api_->context_read_state(context(), state.name.c_str(), &tensor));
   return array;
 }
 
 void Library::write_state(const std::string& name, const Array& value) {
   Array array = value;
-  stridec_tensor tensor;
-  describe(array, tensor);
+  stridec_tensor tensor = describe(array);
   check(api_->context_write_state(context(), name.c_str(), &tensor));
 }
 

@@ -26,6 +26,7 @@ struct ValueDeclaration {
   int rank = 0;
   std::vector<int64_t> sizes =
       {};  // [rank], -1 for a size of the run; empty: the artifact does not list them
+  std::vector<int32_t> memory_order = {};  // of the dims, outermost first; empty: row-major
 };
 
 // A size that the inputs or the context determine, and the range that the artifact supports.
@@ -122,7 +123,14 @@ class Library {
   static int32_t call_operator(void* user, const stridec_call* call);
   bool has_functions() const;  // of the API: artifacts of earlier compilers have one
   stridec_function_info function_info() const;
-  void describe(Array& array, stridec_tensor& tensor) const;
+  stridec_tensor describe(Array& array) const;
+  // The inputs' arrays, put into the memory orders that were declared, and tensors of them.
+  struct Inputs {
+    std::vector<Array> arrays;
+    std::vector<std::vector<int64_t>> strides;
+    std::vector<stridec_tensor> tensors;
+  };
+  Inputs in_memory_order(std::vector<Array> arrays) const;
   std::vector<stridec_tensor> outputs_in_place() const;
   void run_in_place();
   void check_run(const std::vector<stridec_tensor>& inputs, std::vector<stridec_tensor>& outputs) const;
@@ -140,8 +148,7 @@ class Library {
   std::map<std::string, Operator, std::less<>> operators_;
   mutable std::exception_ptr thrown_;  // by an operator in the last run
 
-  std::vector<Array> arrays_;  // storage of `placed_`
-  std::vector<stridec_tensor> placed_;
+  Inputs placed_;
   stridec_device device_{STRIDEC_DEVICE_CPU, 0};
   std::unique_ptr<tune::GpuDevice> gpu_;  // set once something was placed on a GPU
   double enqueue_seconds_ = 0;

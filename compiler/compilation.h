@@ -18,6 +18,7 @@
 #include "compiler/fates.h"
 #include "compiler/frontend/import.h"
 #include "compiler/graph/graph.h"
+#include "compiler/layouts.h"
 #include "compiler/loop/program.h"
 #include "compiler/loop/specialize.h"
 #include "compiler/package/artifact.h"
@@ -81,6 +82,7 @@ struct CompileOptions {
   std::vector<frontend::InputShape> shapes;
   std::vector<frontend::InputValue> input_values;
   std::vector<frontend::StatePattern> states;
+  std::vector<Layout> layouts;
   std::vector<std::string> refit;  // names of weights that may be replaced (frontend/parameters.h)
   std::shared_ptr<const graph::GivenWeights> weights;  // frontend::ImportOptions
   // If set, each of `functions` is a function of the training, of the same model (compiler/train).

@@ -153,7 +153,8 @@ FunctionFlags flags_of(const CompileOptions& options, const FunctionModel& funct
           .shapes = own_flags(options.shapes, &frontend::InputShape::name, name, options),
           .input_values = own_flags(options.input_values, &frontend::InputValue::name, name, options),
           .states = own_flags(options.states, &frontend::StatePattern::input, name, options),
-          .refit = own_patterns(options.refit, name, options)};
+          .refit = own_patterns(options.refit, name, options),
+          .layouts = own_flags(options.layouts, &Layout::name, name, options)};
 }
 
 void check_used(const CompileOptions& options, const std::vector<std::set<std::string>>& absent) {
@@ -218,6 +219,20 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
   check_used(options, absent);
   if (several) check_parameters(graphs, refit, options);
   return graphs;
+}
+
+void declare_layouts(const CompileOptions& options, std::span<const FunctionModel> functions,
+                     std::span<loop::Program* const> programs) {
+  std::vector<std::set<std::string>> absent(programs.size());
+  for (size_t f = 0; f < programs.size(); ++f)
+    for (const Layout& layout : flags_of(options, functions[f]).layouts)
+      if (!declare_layout(*programs[f], layout)) absent[f].insert(cat("--layout ", layout.name));
+  if (!options.functions.empty())
+    check_flag(names_of(options.layouts, &Layout::name), "--layout", absent, options);
+  else if (!absent.empty() && !absent[0].empty())
+    fail(ErrorKind::kUsage, "unknown-name",
+         cat(*absent[0].begin(), ": the model has no such input, output or state"),
+         cat("it has ", join(value_names(*programs[0]), ", ")));
 }
 
 loop::SymbolValues sizes_of(const loop::Program& program, const loop::SymbolValues& sizes,

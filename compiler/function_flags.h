@@ -21,6 +21,7 @@ struct FunctionFlags {
   std::vector<frontend::InputValue> input_values;
   std::vector<frontend::StatePattern> states;
   std::vector<std::string> refit;
+  std::vector<Layout> layouts;
 };
 FunctionFlags flags_of(const CompileOptions& options, const FunctionModel& function);
 
@@ -38,6 +39,10 @@ std::vector<graph::Graph> import_functions(const CompileOptions& options, Compil
 // of them.
 loop::SymbolValues sizes_of(const loop::Program& program, const loop::SymbolValues& sizes,
                             const CompileOptions& options);
+// Gives inputs, outputs and states of all functions the orders of --layout. Throws a usage Error for a layout
+// that does not fit its tensor, or whose tensor no function has.
+void declare_layouts(const CompileOptions& options, std::span<const FunctionModel> functions,
+                     std::span<loop::Program* const> programs);
 // Throws a usage Error for a size that no function has, or that is outside its range.
 void check_sizes(const CompileOptions& options, std::span<const loop::Program* const> programs);
 

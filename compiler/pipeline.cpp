@@ -63,6 +63,21 @@ void lower(Module& m, const PassContext&) {
   check_sizes(m.options, programs);
 }
 
+void apply_layouts(Module& m, const PassContext&) {
+  if (m.options.layouts.empty()) return;
+  std::vector<FunctionModel> functions;
+  std::vector<loop::Program*> programs;
+  for_each_function(m, [&](ModuleFunction&, FunctionResult& made) {
+    functions.push_back(made.source);
+    programs.push_back(&made.loops);
+  });
+  declare_layouts(m.options, functions, programs);
+  loop::module_states(std::vector<const loop::Program*>(programs.begin(), programs.end()));
+  for_each_function(m, [](ModuleFunction& function, FunctionResult& made) {
+    function.programs.front().program = made.loops;
+  });
+}
+
 void specialize(Module& m, const PassContext&) {
   for_each_function(m, [&](ModuleFunction& function, FunctionResult& made) {
     for (const loop::SymbolValues& all : m.options.specialize)
@@ -249,6 +264,8 @@ constexpr Pass kImport = {"import", "graph", RunsOn::kGraph, "The graph as the f
                           import_graph};
 constexpr Pass kLower[] = {
     {"lower", "lowering", RunsOn::kLoops, "Each operator becomes one loop nest.", lower},
+    {"declared layouts", "lowering", RunsOn::kLoops,
+     "Give inputs, outputs and states the memory order of --layout.", apply_layouts},
     {"specialize", "lowering", RunsOn::kLoops, "Add programs for the sizes of --specialize.", specialize},
 };
 constexpr Pass kGpuVariants = {"gpu variants", "scheduling", RunsOn::kGpu, "One program for each GPU target.",

@@ -12,6 +12,7 @@
 #include "compiler/loop/build.h"
 #include "compiler/loop/context_sizes.h"
 #include "compiler/loop/walk.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "compiler/sym/guard.h"
 #include "compiler/sym/text.h"
 
@@ -43,17 +44,22 @@ struct HostProgram {
     if (ids.empty()) return;
     std::string rows;
     for (size_t i = 0; i < ids.size(); ++i) {
-      const std::string ranges = cat(table, "_ranges", suffix, "_", i);
-      out += ranges_table(program, program[ids[i]], ranges);
-      rows += cat("  ", value(program[ids[i]], ranges), ",\n");
+      const std::string name = cat(table, suffix, "_", i);
+      out += value_tables(program, program[ids[i]], name);
+      rows += cat("  ", value(program[ids[i]], name), ",\n");
     }
     out += cat("static const stridec_abi_value ", table, suffix, "[] = {\n", rows, "};\n");
   }
-  // The smallest and the largest size of each dim; nothing at rank 0.
-  static std::string ranges_table(const loop::Program& program, const loop::Buffer& b,
+  // The smallest and the largest size of each dim, and the order of the dims in memory if it was declared;
+  // nothing at rank 0.
+  static std::string value_tables(const loop::Program& program, const loop::Buffer& b,
                                   const std::string& name) {
     if (b.shape.empty()) return "";
-    return cat("static const int64_t ", name, "[] = {",
+    const std::vector<size_t> order = schedule::declared_order(b);
+    return cat(order.empty() ? ""
+                             : cat("static const int32_t ", name, "_order[] = {",
+                                   join(order, ", ", [](size_t d) { return cat(d); }), "};\n"),
+               "static const int64_t ", name, "_ranges[] = {",
                join(b.shape, ", ",
                     [&](Expr e) {
                       const sym::Interval range = program.facts.bounds(e);
@@ -61,9 +67,10 @@ struct HostProgram {
                     }),
                "};\n");
   }
-  static std::string value(const loop::Buffer& b, const std::string& ranges) {
+  static std::string value(const loop::Buffer& b, const std::string& name) {
     return cat("{", c_string(b.name), ", ", info(b.dtype).onnx_type, ", ", b.shape.size(), ", 0, 0, ",
-               b.shape.empty() ? "0, 0" : cat(c_string(dims_text(b.shape)), ", ", ranges), "}");
+               b.shape.empty() ? "0, 0" : cat(c_string(dims_text(b.shape)), ", ", name, "_ranges"), ", ",
+               schedule::declared_order(b).empty() ? "0" : cat(name, "_order"), "}");
   }
 
   void symbols() {
@@ -387,8 +394,8 @@ std::string stored_table(const std::string& table, const std::string& dims_name,
     const bool fixed = std::ranges::all_of(b.shape, [](Expr e) { return e.is_const(); });
     if (fixed && !b.shape.empty())
       dims += cat("static const int64_t ", dims_name, "_", i, "[] = {", join(b.shape, ", ", c), "};\n");
-    dims += HostProgram::ranges_table(program, b, cat(dims_name, "_ranges_", i));
-    rows += cat("  {", HostProgram::value(b, cat(dims_name, "_ranges_", i)), ", ",
+    dims += HostProgram::value_tables(program, b, cat(dims_name, "_of_", i));
+    rows += cat("  {", HostProgram::value(b, cat(dims_name, "_of_", i)), ", ",
                 fixed && !b.shape.empty() ? cat(dims_name, "_", i) : "0", ", ",
                 b.weight.size > 0 ? c(offsets[i]) : "-1", "},\n");
   }

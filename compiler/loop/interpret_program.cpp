@@ -79,6 +79,9 @@ class Runner {
       m.data = const_cast<uint8_t*>(inputs[i].bytes.data());  // verified programs never write inputs
       m.elements = product(inputs[i].shape);
       STRIDEC_CHECK(static_cast<int64_t>(inputs[i].bytes.size()) >= m.elements * byte_size(b.dtype), b.name);
+      if (b.strides == row_major(b.shape)) continue;
+      m.owned = in_memory_order(b, inputs[i]);
+      m.data = m.owned.data();
     }
     check_guards(Expr());
   }
@@ -106,7 +109,7 @@ class Runner {
       STRIDEC_CHECK(i < options_.states->size());
       const HostTensor& given = (*options_.states)[i];
       STRIDEC_CHECK(given.bytes.size() == memory_[id.value].owned.size(), program_[id].name);
-      std::copy(given.bytes.begin(), given.bytes.end(), data);
+      std::ranges::copy(in_memory_order(program_[id], given), data);
     }
   }
 
@@ -128,19 +131,25 @@ class Runner {
     }
   }
 
+  std::vector<int64_t> evaluate(const std::vector<Expr>& all) const {
+    std::vector<int64_t> values;
+    for (const Expr e : all) values.push_back(evaluate(e));
+    return values;
+  }
+
+  // The bytes of a row-major tensor as they lie in the buffer, whose strides are dense.
+  std::vector<uint8_t> in_memory_order(const Buffer& b, const HostTensor& given) const {
+    return scattered(given.bytes, evaluate(b.shape), evaluate(b.strides), byte_size(b.dtype));
+  }
+
   // A copy of a buffer's contents, dense and row-major.
   HostTensor read(BufferId id) {
     const Buffer& b = program_[id];
-    HostTensor out{.dtype = b.dtype, .shape = {}, .bytes = {}};
-    std::vector<int64_t> strides;
-    for (size_t d = 0; d < b.shape.size(); ++d) {
-      out.shape.push_back(evaluate(b.shape[d]));
-      strides.push_back(evaluate(b.strides[d]));
-    }
+    HostTensor out{.dtype = b.dtype, .shape = evaluate(b.shape), .bytes = {}};
     int64_t count = product(out.shape), bytes = byte_size(b.dtype);
     out.bytes.resize(static_cast<size_t>(count * bytes));
     const uint8_t* data = memory(id).data;
-    for_each_place(out.shape, strides, 0, [&](int64_t element, int64_t place) {
+    for_each_place(out.shape, evaluate(b.strides), 0, [&](int64_t element, int64_t place) {
       std::memcpy(out.bytes.data() + element * bytes, data + place * bytes, static_cast<size_t>(bytes));
     });
     return out;

@@ -34,6 +34,10 @@ void check_same(const std::string& kind, const ModuleValues::Value& first, const
     refuse(cat(type_of(a), " in function '", first.program->name, "' and ", type_of(b), " in function '",
                program.name, "'"),
            cat("give the models the same dtype and sizes for it, or rename it in one of them", alone));
+  if (a.strides != b.strides)
+    refuse(
+        cat("declared with other layouts in functions '", first.program->name, "' and '", program.name, "'"),
+        "give --layout without the name of a function");
   if (!same_bytes(a.weight, b.weight))
     refuse(cat("initialised differently in functions '", first.program->name, "' and '", program.name, "'"),
            cat("give the models the same initial value, or rename the ", kind, " in one of them", alone));

@@ -12,6 +12,7 @@
 #include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
 #include "compiler/package/version.h"
+#include "compiler/schedule/analysis/effects.h"
 #include "compiler/sym/text.h"
 
 namespace stridec::package {
@@ -35,9 +36,12 @@ Json shape_of(const loop::Buffer& buffer) {
 
 Json values_of(const Program& program, const std::vector<loop::BufferId>& ids) {
   Json values = Json::array();
-  for (loop::BufferId id : ids)
+  for (loop::BufferId id : ids) {
     values.push_back(
         {{"name", program[id].name}, {"dtype", name(program[id].dtype)}, {"shape", shape_of(program[id])}});
+    if (const auto order = schedule::declared_order(program[id]); !order.empty())
+      values.back()["memory_order"] = order;
+  }
   return values;
 }
 

@@ -3,6 +3,6 @@
 
 namespace stridec::package {
 
-inline constexpr const char* kManifestVersion = "1.5";
+inline constexpr const char* kManifestVersion = "1.6";
 
 }  // namespace stridec::package

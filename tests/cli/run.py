@@ -22,6 +22,7 @@ import functions
 import help_pages
 import hostile
 import information
+import layouts
 import library
 import models_shown
 import profiling
@@ -38,7 +39,7 @@ import verifying
 import working
 from harness import ROOT, prepare
 
-TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying, help_pages, models_shown, working, refit, functions, state_sizes, profiling, reports, traces)
+TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying, help_pages, models_shown, working, refit, functions, state_sizes, layouts, profiling, reports, traces)
 
 
 def names_in(module):

@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <span>
 
 #include "compiler/base/check.h"
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/strided.h"
 #include "compiler/base/text.h"
 #include "compiler/codegen/cpu/jit.h"
 #include "compiler/loop/user_kernel.h"
@@ -244,6 +246,22 @@ struct CompiledProgram::Impl {
     }
   }
 
+  // The bytes of a row-major value in its memory order; and back.
+  static std::vector<uint8_t> in_memory_order(const stridec_abi_value& value,
+                                              const std::vector<int64_t>& dims,
+                                              std::span<const uint8_t> bytes, DType dtype) {
+    if (!value.memory_order) return {bytes.begin(), bytes.end()};
+    const std::span order(value.memory_order, dims.size());
+    return scattered(bytes, dims, strides_in_order(dims, order), byte_size(dtype));
+  }
+  static void take(const stridec_abi_value& value, const Memory& memory, loop::HostTensor& tensor) {
+    std::copy_n(memory.get(), tensor.bytes.size(), tensor.bytes.data());
+    if (!value.memory_order) return;
+    const std::span order(value.memory_order, tensor.shape.size());
+    tensor.bytes =
+        gathered(tensor.bytes, tensor.shape, strides_in_order(tensor.shape, order), byte_size(tensor.dtype));
+  }
+
   // `dims`: of all states. `given`: their values before the run, or null.
   void place_states(State& state, const std::vector<int64_t>& dims,
                     const std::vector<loop::HostTensor>* given) const {
@@ -256,7 +274,10 @@ struct CompiledProgram::Impl {
       for (size_t d = 0; d < b.shape.size(); ++d) bytes *= *dim++;
       state.state_memory.push_back(std::make_unique<Memory>(bytes, false));
       void* const memory = state.state_memory[s]->get();
-      if (given && s < given->size()) std::ranges::copy((*given)[s].bytes, static_cast<char*>(memory));
+      if (given && s < given->size())
+        std::ranges::copy(
+            in_memory_order(module->states[s].value, (*given)[s].shape, (*given)[s].bytes, b.dtype),
+            static_cast<char*>(memory));
       state.state_pointers.insert(state.state_pointers.end() - 1, memory);
     }
   }
@@ -277,13 +298,11 @@ struct CompiledProgram::Impl {
     const loop::Program& p = program();
     for (size_t o = 0; o < p.outputs.size(); ++o) {
       state.output_memory[o]->check("output '" + p[p.outputs[o]].name + "'");
-      std::copy_n(state.output_memory[o]->get(), state.outputs[o].bytes.size(),
-                  state.outputs[o].bytes.data());
+      take(abi->outputs[o], *state.output_memory[o], state.outputs[o]);
     }
     for (size_t s = 0; s < p.states.size(); ++s) {
       state.state_memory[s]->check("state '" + p[p.states[s]].name + "'");
-      if (states && s < states->size())
-        std::copy_n(state.state_memory[s]->get(), (*states)[s].bytes.size(), (*states)[s].bytes.data());
+      if (states && s < states->size()) take(module->states[s].value, *state.state_memory[s], (*states)[s]);
     }
   }
 
@@ -301,7 +320,13 @@ struct CompiledProgram::Impl {
     const stridec_abi_variant& variant = abi->variants[0];
     const Memory arena(variant.workspace_bytes(symbols.data(), options.parts), options.poison);
     std::vector<const void*> data;
-    for (const loop::HostTensor& input : inputs) data.push_back(input.bytes.data());
+    std::vector<std::vector<uint8_t>> ordered(inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const loop::HostTensor& input = inputs[i];
+      if (abi->inputs[i].memory_order)
+        ordered[i] = in_memory_order(abi->inputs[i], input.shape, input.bytes, input.dtype);
+      data.push_back(abi->inputs[i].memory_order ? ordered[i].data() : input.bytes.data());
+    }
     stridec_abi_run run{};
     run.symbols = symbols.data();
     run.inputs = data.data();

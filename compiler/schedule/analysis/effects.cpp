@@ -126,14 +126,24 @@ std::optional<std::vector<size_t>> innermost_first(const loop::Buffer& buffer) {
   std::vector<size_t> order;
   sym::Expr expected = 1;
   while (order.size() < buffer.shape.size()) {
-    size_t d = buffer.shape.size();
-    while (d-- > 0)
-      if (buffer.strides[d] == expected && std::find(order.begin(), order.end(), d) == order.end()) break;
-    if (d >= buffer.shape.size()) return std::nullopt;
-    order.push_back(d);
-    expected = expected * buffer.shape[d];
+    std::optional<size_t> next;  // a dim of extent 1 comes before another one of the same stride
+    for (size_t d = buffer.shape.size(); d-- > 0;)
+      if (buffer.strides[d] == expected && std::find(order.begin(), order.end(), d) == order.end() &&
+          (!next || (buffer.shape[d].is_const(1) && !buffer.shape[*next].is_const(1))))
+        next = d;
+    if (!next) return std::nullopt;
+    order.push_back(*next);
+    expected = expected * buffer.shape[*next];
   }
   return order;
+}
+
+std::vector<size_t> declared_order(const loop::Buffer& buffer) {
+  if (buffer.strides == loop::row_major(buffer.shape)) return {};
+  std::optional<std::vector<size_t>> order = innermost_first(buffer);
+  if (!order) return {};
+  std::reverse(order->begin(), order->end());
+  return *order;
 }
 
 std::vector<sym::Expr> dense_strides(const std::vector<sym::Expr>& shape, const std::vector<size_t>& order) {

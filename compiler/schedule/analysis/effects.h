@@ -40,6 +40,10 @@ std::set<loop::BufferId> fixed_buffers(const loop::Program& program);
 // The buffer's dims, innermost first; nothing if its elements are not dense in memory.
 std::optional<std::vector<size_t>> innermost_first(const loop::Buffer& buffer);
 
+// The dims of an input, output or state in the memory order that the user declared, outermost first; empty:
+// row-major, or without elements.
+std::vector<size_t> declared_order(const loop::Buffer& buffer);
+
 // Dense strides for `shape` with the dims in this order, outermost first.
 std::vector<sym::Expr> dense_strides(const std::vector<sym::Expr>& shape, const std::vector<size_t>& order);
 // The same, with the dims in the memory order of `like` at typical sizes.
