@@ -127,7 +127,7 @@ class Foreign:
 
 
 def compact(shape: Tuple[int, ...], order: Optional[Sequence[int]] = None) -> Tuple[int, ...]:
-    """The strides of an array without gaps, in elements. order: the dims from the outermost to the innermost; None: as they are."""
+    """The strides of a dense array with its dims in this order in memory, outermost first (None: row-major), in elements."""
     strides, step = [1] * len(shape), 1
     for dim in reversed(order if order is not None else range(len(shape))):
         strides[dim] = step
@@ -300,6 +300,8 @@ def _span(value: Any) -> Optional[Tuple[Any, int, int]]:
 
 def overlaps(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> bool:
     """Whether two elements may share memory: a dim's step is shorter than what the dims inside it span."""
+    if 0 in shape:
+        return False
     reach = 1
     for step, size in sorted((abs(s), n) for s, n in zip(strides, shape) if n > 1):
         if step < reach:

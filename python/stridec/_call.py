@@ -214,7 +214,7 @@ class _Call:
                 plan.finish.append((index, self._copier(index, sizes)))
                 continue
             wanted = strides
-            if 0 not in shape and _arrays.overlaps(shape, strides):
+            if _arrays.overlaps(shape, strides):
                 strides = _arrays.compact(shape)
                 plan.finish.append((index, _expander(wanted)))
             _describe(tensor, value.dtype, value.device, shape, strides)

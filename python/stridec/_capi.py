@@ -118,6 +118,8 @@ class ValueInfo(Sized):
         ("dtype_name", c.c_char_p),
         ("rank", c.c_int32),
         ("shape", c.c_char_p),
+        ("dims", c.c_void_p),
+        ("memory_order", c.POINTER(c.c_int32)),
     ]
 
 

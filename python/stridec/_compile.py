@@ -42,7 +42,7 @@ def compile(
     are those of its Dims, or `x.0`: the first input that has the size, and the dim.
     threads, device: of the loaded model.
     options: target ("cpu", "cuda"), mode ("max-autotune"), precision ("bf16"), options ({"winograd": False}), cpu, gpu,
-    specialize, refit, states, weights, tune_db ...; `stridec compile --help` explains them.
+    specialize, refit, states, layouts ({"image": "nhwc"}), weights, tune_db ...; `stridec compile --help` explains them.
     """
     folder = tempfile.mkdtemp(prefix="stridec-")
     try:

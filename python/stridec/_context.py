@@ -150,9 +150,10 @@ class Context:
         plan.makers = []
         plan.orders = self.model.convention.orders if plan.torch and entry.index == 0 else {}
         for at, (tensor, value, shape) in enumerate(zip(plan.made, entry.outputs, shapes)):
-            strides = None if shape is None or at not in plan.orders else _arrays.compact(shape, plan.orders[at])
-            plan.makers.append(_nothing if shape is None else _maker(value, shape, strides, plan.torch, cuda))
+            order = plan.orders.get(at, value.memory_order)
+            plan.makers.append(_nothing if shape is None else _maker(value, shape, order, plan.torch, cuda))
             if shape is not None:
+                strides = None if order is None else _arrays.compact(shape, order)
                 _arrays.describe_layout(tensor, shape, strides, value.code, _HOST if cuda is None else _arrays.device_of(cuda))
         plan.blank = bytes(memoryview(plan.made).cast("B")) if None in shapes else None
         plan.run = self._runner(plan)
@@ -221,16 +222,17 @@ class Context:
         return [_in_order(_copy(tensor, value, plan.torch), plan.orders.get(at)) if r is None else r
                 for at, (r, tensor, value) in enumerate(zip(results, plan.made, plan.entry.outputs))]
 
-    def prepare(self, *inputs: Any) -> Callable[[], List[Any]]:
-        """A function that runs the model on these inputs, whose memory it reads anew each time. Its results are made once
-        and written anew, or are None where the run decides a shape: for loops that measure."""
+    def prepare(self, *inputs: Any, out: Optional[Sequence[Any]] = None) -> Callable[[], List[Any]]:
+        """A function that runs the model on these inputs, whose memory it reads anew each time. Its results are those of
+        `out`, or made once; they are written anew, or are None where the run decides a shape: for loops that measure."""
         entry = self._first
         values = [_arrays.normalized(v, i.dtype, i.name) for v, i in zip(entry.by_name(inputs), entry.inputs)]
         plan = self._make_plan(values, next((v for v in values if _arrays.is_torch(v)), None), entry)
-        results = [make() for make in plan.makers]
+        given = self._given_outputs(out or [None] * len(entry.outputs), values, entry)
+        results = [value if value is not None else make() for value, make in zip(given, plan.makers)]
         for tensor, value in zip(plan.made, results):
             if value is not None:
-                tensor.data = _arrays.pointer(value)
+                _arrays.describe(tensor, value)
         made, blank = c.addressof(plan.made), bytes(memoryview(plan.made).cast("B"))
         given, native, address = c.addressof(plan.given), self._native(entry), self._address
         count, outputs = len(entry.inputs), len(entry.outputs)
@@ -247,14 +249,18 @@ class Context:
 
     # ---- into memory of the caller's
 
+    @staticmethod
+    def _given_outputs(out: Sequence[Any], inputs: Sequence[Any], entry: Any) -> List[Any]:
+        if len(out) != len(entry.outputs):
+            raise Error(f"the model has {len(entry.outputs)} outputs, but out has {len(out)}")
+        return _arrays.check_outputs(list(out), list(inputs))
+
     def _run_into(self, inputs: Sequence[Any], out: Sequence[Any], entry: Any) -> List[Any]:
         if len(inputs) != len(entry.inputs):
             raise Error(f"the model takes {len(entry.inputs)} inputs, but is given {len(inputs)}")
-        if len(out) != len(entry.outputs):
-            raise Error(f"the model has {len(entry.outputs)} outputs, but out has {len(out)}")
         like = next((v for v in inputs if _arrays.is_torch(v)), None)
         inputs = [_arrays.normalized(v, i.dtype, i.name) for v, i in zip(inputs, entry.inputs)]
-        given = _arrays.check_outputs(list(out), list(inputs))
+        given = self._given_outputs(out, inputs, entry)
         plan = self._make_plan(inputs, like, entry)
         results = [value if value is not None else make() for value, make in zip(given, plan.makers)]
         for tensor, value in zip(plan.made, results):
@@ -382,13 +388,16 @@ def _data_ptr() -> Any:
     return sys.modules["torch"].Tensor.data_ptr
 
 
-def _maker(value: Any, shape: Tuple[int, ...], strides: Optional[Tuple[int, ...]], torch_wanted: bool, cuda: Any) -> Any:
-    """A function that makes the memory of one output. strides: None: row by row; given only for PyTorch's tensors."""
+def _maker(value: Any, shape: Tuple[int, ...], order: Optional[Sequence[int]], torch_wanted: bool, cuda: Any) -> Any:
+    """A function that makes the memory of one output, with its dims in this order (None: row-major)."""
     if not torch_wanted:
         dtype, empty = value.dtype, np.empty
-        return lambda: empty(shape, dtype)
+        if order is None:
+            return lambda: empty(shape, dtype)
+        inside, back = tuple(shape[d] for d in order), np.argsort(order)
+        return lambda: empty(inside, dtype).transpose(back)
     torch = sys.modules["torch"]
-    strides, own = strides or _arrays.compact(shape), _arrays.torch_dtype(*value.code)
+    strides, own = _arrays.compact(shape, order), _arrays.torch_dtype(*value.code)
     make = torch.empty_strided
     if cuda is None:
         return lambda: make(shape, strides, dtype=own)
@@ -410,8 +419,9 @@ def _copy(tensor: _capi.Tensor, value: Any, torch_wanted: bool) -> Any:
     data = bytearray(size)
     if size:
         c.memmove((c.c_char * size).from_buffer(data), tensor.data + tensor.byte_offset, size)
+    strides = _arrays.compact(shape, value.memory_order)
     if not torch_wanted:
-        return np.frombuffer(data, value.dtype).reshape(shape)
+        return np.ndarray(shape, value.dtype, data, strides=[step * value.dtype.itemsize for step in strides])
     torch = sys.modules["torch"]
     own = _arrays.torch_dtype(*value.code)
-    return torch.frombuffer(data, dtype=own).reshape(shape) if size else torch.empty(shape, dtype=own)
+    return torch.frombuffer(data, dtype=own).as_strided(shape, strides) if size else torch.empty(shape, dtype=own)

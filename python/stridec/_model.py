@@ -29,6 +29,9 @@ class Value:
         self.code: Tuple[int, int] = (info.dtype.code, info.dtype.bits)
         self.dtype: np.dtype = _arrays.numpy_dtype(*self.code)
         self.shape: Tuple[Union[int, str], ...] = _dims(info.shape.decode())
+        order = info.memory_order
+        # Of the dims, outermost first. None: row-major.
+        self.memory_order: Optional[Tuple[int, ...]] = tuple(order[: info.rank]) if order else None
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype_name}[{', '.join(map(str, self.shape))}]"

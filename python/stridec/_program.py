@@ -88,6 +88,7 @@ def flags(
     input_values: Optional[Mapping[str, Union[int, Sequence[int]]]] = None,
     refit: Union[str, Sequence[str]] = (),
     states: Optional[Mapping[str, str]] = None,
+    layouts: Optional[Mapping[str, Union[str, Sequence[int]]]] = None,
     method: Optional[str] = None,
     mode: Optional[str] = None,
     precision: Optional[str] = None,
@@ -126,6 +127,8 @@ def flags(
         found += ["--refit", name]
     for name, output in (states or {}).items():
         found += ["--state", f"{name}={output}"]
+    for name, order in (layouts or {}).items():
+        found += ["--layout", f"{name}={order if isinstance(order, str) else ','.join(map(str, order))}"]
     for name, value in (options or {}).items():
         found += ["-O", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
     for name, value in (metadata or {}).items():
