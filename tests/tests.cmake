@@ -118,6 +118,7 @@ endforeach()
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_custom_target(check_layers ALL COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/check_layers.py
   VERBATIM COMMENT "checking includes against the layers")
+add_dependencies(stridec check_layers)
 
 # Benchmarks are built on request: ninja bench_contraction
 add_executable(bench_contraction EXCLUDE_FROM_ALL tests/bench/contraction.cpp tests/support/contraction_harness.cpp)
