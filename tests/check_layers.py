@@ -125,7 +125,7 @@ def problem(source, include):
         return f"{here} may not include {there} (allowed: {', '.join(allowed)})"
     mine, theirs = longest_match(source, SIBLINGS), longest_match(target, SIBLINGS)
     if mine and theirs and mine != theirs:
-        return f"{mine} and {theirs} are blind to each other"
+        return f"{mine} may not include {theirs}: frontends do not include each other, nor do backends"
     return None
 
 
