@@ -47,7 +47,7 @@ void handle_interrupts() {
   struct sigaction before = {};
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
     sigaction(SIGHUP, &action, nullptr);
-  // Without a handler, these two become errors of the write that they interrupt.
+  // These two are ignored, so that the write which causes them fails with EPIPE or EFBIG and is reported.
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
 }

@@ -22,7 +22,7 @@ struct Roof {
   std::function<Level(double bytes)> level_of;  // the level that serves a kernel that moves this many bytes
   nlohmann::ordered_json json;
 };
-// Measures them for the library's variant and threads.
+// Measures the peak rates with the library's variant and threads.
 Roof roof_of(Library& library);
 
 // The kernels of a function's manifest: those of the general program, then those of specialisations.

@@ -11,7 +11,8 @@ constexpr int kMostNested = 10;
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-// The length of a backslash and the end of a line at this place, which continue the line; 0: something else.
+// The length of the line continuation (a backslash and a line end) that the text begins with; 0: there is
+// none.
 size_t continuation(std::string_view text) {
   if (text.starts_with("\\\n")) return 2;
   return text.starts_with("\\\r\n") ? 3 : 0;

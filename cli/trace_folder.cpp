@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 struct TracedStage {
   const char* name;
-  Stage from;  // the first that makes it
+  Stage from;  // the first stage of the compilation after which it can be printed
 };
 constexpr TracedStage kStages[] = {
     {"graph", Stage::kGraph},       {"loops", Stage::kLoops},       {"rewrites", Stage::kLoops},
@@ -40,7 +40,7 @@ bool is_trace_file(const fs::path& file) {
   return std::ranges::any_of(kStages, same);
 }
 
-// Run from any folder, the command finds the files that it names.
+// The script changes to the folder of the original call, so that relative paths name the same files.
 std::string command_text(const std::vector<std::string>& arguments) {
   return cat("#!/bin/sh\n# Repeats the compilation that this folder is of.\ncd ",
              shell_word(fs::current_path().string()), " && exec stridec ", join(arguments, " ", shell_word),

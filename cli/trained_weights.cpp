@@ -17,7 +17,7 @@ std::string type_text(const std::string& dtype, const std::vector<int64_t>& shap
   return cat(dtype, "[", join(shape, ", ", [](int64_t dim) { return std::to_string(dim); }), "]");
 }
 
-// What prevents that the tensor becomes the value of the weight; "": nothing.
+// Why the tensor cannot be the value of the weight; "": it can.
 std::string misfit(const std::string& name, const FileTensor& tensor, const Weight& weight) {
   const auto wanted = dtype_from_onnx(weight.elem_type);
   const bool converts =

@@ -32,15 +32,16 @@ struct VerifiedSteps {
   std::string failure;             // "": all agree
 };
 
-// Each step starts from the interpreter's states, so that roundings do not add up. A difference is allowed
-// beyond the tolerance where the interpreter's own result differs as much once its states are moved by a few
-// roundings. If that changes a state of a weight by a twentieth, its gradient is 0 but for rounding errors,
-// which Adam scales up to a step of full length. Such a weight may differ by the largest change of any weight
-// in the step, and its states are compared with the largest of their kind.
+// Each step starts from the interpreter's states, so that rounding errors do not accumulate over steps. The
+// interpreter also runs from states that are perturbed by a few roundings. A difference beyond the tolerance
+// is allowed if a perturbed result differs from the interpreter's by as much. A weight is noisy
+// if the perturbation changes one of its states by a twentieth: its gradient is rounding errors alone, which
+// Adam scales up to a full step. A noisy weight may differ by the largest change of any weight in the step,
+// and its states are compared relative to the largest state of their kind.
 VerifiedSteps verify_steps(const StepsToVerify& what, ProgressPrinter& progress);
 
-// "optimizer.exp_avg.fc.weight" is the state of kind "optimizer.exp_avg" of "fc.weight". States whose names
-// do not end with another one's are their own weights, of kind "".
+// "optimizer.exp_avg.fc.weight" is the state of kind "optimizer.exp_avg" of "fc.weight". A state whose
+// name does not end with the name of another state is a weight, of kind "".
 struct StateOfWeight {
   std::string name, weight, kind;
 };

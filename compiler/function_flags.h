@@ -2,7 +2,7 @@
 // functions.
 //
 // With several functions, a name applies to each function that has it, and `prefill:batch` to the function
-// `prefill` alone, where it replaces what is said of `batch` in general.
+// `prefill` alone, where it overrides the flag for `batch`.
 #pragma once
 
 #include <map>

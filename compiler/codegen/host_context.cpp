@@ -51,7 +51,7 @@ class Context {
     if (body_.find(text) == std::string::npos) body_ += text;
   }
 
-  // What all functions that have the size serve.
+  // The range and the divisor of the size that all functions with this size accept.
   void range(size_t i) {
     SymbolRange all;
     for (const loop::Program* program : programs_) {
@@ -72,7 +72,7 @@ class Context {
         cat("  {", c_string(sizes_[i].name()), ", ", all.lo, ", ", all.hi, "l, ", all.multiple, ", 0, 1},\n");
   }
 
-  // The states together have an address space.
+  // Checks that the bytes of all states together fit into the address space.
   void fit() {
     constexpr int64_t kMost = int64_t{1} << 61;
     Expr bytes = 0;

@@ -30,8 +30,8 @@ struct CallKind {
   bool large = false;              // tensors of some ten thousand elements, where the sizes are free
 };
 
-// Sizes of names are drawn, preferably those that conditions compare with; terms follow from them. nullopt:
-// `why` says which condition is not met.
+// Draws a size for each name, more often a size that a condition compares with. Dims that are terms are
+// computed from the names. Returns nullopt if a condition is not met; `why` says which.
 std::optional<DrawnCall> draw_call(Draws& draws, const UserOperator& op, const CallConditions& conditions,
                                    const CallKind& kind, std::string& why);
 

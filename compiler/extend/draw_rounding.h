@@ -20,8 +20,8 @@ struct FloatFormat {
 
 const FloatFormat& format_of(DType dtype);  // of a float type
 
-// The float types that a rule with casts names, or that its variables may have; all that a cast may draw, if
-// it binds its type. Empty without casts.
+// The float types that a rule with casts names or that its variables may have. If a cast binds its type, all
+// types that may be drawn for it. Empty for a rule without casts.
 std::vector<FloatFormat> formats_of(const Rule& rule);
 
 // These return nullopt if `dtype` holds no tie of the drawn format.

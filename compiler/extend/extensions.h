@@ -22,7 +22,7 @@ struct UserPass {
   std::string sha256;  // of the command's text, or of the plug-in's file
 };
 
-// What became of a place of the graph that a kernel of --kernels could compute.
+// Whether a subgraph that a kernel of --kernels matches is computed by it, and why.
 struct KernelChoice {
   enum class Kind : uint8_t { kChosen, kSlower, kWrong, kFailed, kUntried };
   Kind kind = Kind::kUntried;

@@ -181,7 +181,7 @@ class OperatorParser {
     return made;
   }
 
-  // Inputs bind the dims that they name alone; all other dims are terms over these.
+  // A dim of an input that is a plain name binds the name. All other dims are terms over bound names.
   void bind_dims() {
     for (const DeclaredTensor& input : made_.inputs)
       for (const DeclaredDim& each : input.shape) {
@@ -281,7 +281,7 @@ class OperatorParser {
     return std::move(body_);
   }
 
-  // A text, or its lines.
+  // The text of a JSON string, or of an array of strings, one for each line.
   static std::string lines(const JsonPlace& at) {
     return join(at.lines(), "\n", [](const JsonPlace& line) { return line.text(); });
   }
@@ -299,7 +299,7 @@ class OperatorParser {
     if (body_.nest) check_nest(at);
   }
 
-  // Each output has one shape, of as many dims as there are indices.
+  // Every output of a nest has the same shape, with one dim for each index of the function.
   void check_nest(const JsonPlace& at) const {
     const DeclaredTensor& first = made_.outputs[0];
     for (const DeclaredTensor& each : made_.outputs) {
@@ -314,7 +314,7 @@ class OperatorParser {
     }
   }
 
-  // Parameters are inputs, attributes and dims, and pointers to outputs, by their names.
+  // A parameter has the name of an input, an attribute, a dim or, as a pointer, an output.
   void check_parameters(const JsonPlace& at, const CFunction& function) {
     const auto output = [&](const std::string& name) {
       return std::ranges::count(made_.outputs, name, &DeclaredTensor::name) > 0;
@@ -384,7 +384,7 @@ class OperatorParser {
     body_.kernel = std::move(made);
   }
 
-  // Operations of the other forms are counted.
+  // Only kernels and callbacks declare a cost: that of other bodies is counted from their operations.
   void cost(const JsonPlace& at) {
     at.allow({"flops", "bytes"});
     if (!made_.body.kernel)
@@ -394,7 +394,7 @@ class OperatorParser {
     if (const auto bytes = at.find("bytes")) made_.body.kernel->bytes = size_term(*bytes);
   }
 
-  // Sizes are known before what computes the outputs is called.
+  // The shapes of outputs are known before a kernel or a callback is called, so every output declares one.
   void check_shapes(const JsonPlace& at, const std::string& what) const {
     for (const DeclaredTensor& output : made_.outputs)
       if (!output.has_shape || std::ranges::any_of(output.shape, [](const DeclaredDim& each) {
@@ -415,7 +415,7 @@ class OperatorParser {
   bool is_output(std::string_view name) const {
     return std::ranges::count(made_.outputs, name, &DeclaredTensor::name) > 0;
   }
-  // `x`, or what is asked about it: `x_dims`.
+  // Whether `name`, which begins with `tensor`, is the tensor or one of its properties, such as `x_dims`.
   static bool names_tensor(std::string_view name, std::string_view tensor) {
     const std::string_view rest = name.substr(tensor.size());
     return rest.empty() || rest == "_dims" || rest == "_strides" || rest == "_rank";
@@ -425,7 +425,7 @@ class OperatorParser {
            std::ranges::count(made_.outputs, name, &DeclaredTensor::name) > 0;
   }
 
-  // One word for all tensors, or words for some.
+  // Either one word for all tensors, or an object with a word for some tensors.
   void strides(const JsonPlace& at, KernelBody& made) const {
     using Strides = loop::UserKernel::Strides;
     const auto read = [](const JsonPlace& word) {
@@ -513,7 +513,8 @@ class OperatorParser {
     return made;
   }
 
-  // Parameters have names of the declaration, or such a name and what is asked about it.
+  // Why a kernel cannot have a parameter of this name; "": it can. A parameter has the name of a tensor, a
+  // number or a dim of the declaration, or such a name with a suffix for a property, such as `x_strides`.
   std::string parameter_problem(const std::string& name, const KernelBody& body, bool cuda) const {
     for (const auto& [output, input] : body.in_place)
       if (name.starts_with(made_.inputs[input].name) && !is_output(name) &&
@@ -606,7 +607,7 @@ class OperatorParser {
     names_.tensors = tensors;
   }
 
-  // Names are used after they are defined, and defined once.
+  // A name is defined once, before its first use.
   void definitions(const JsonPlace& at) {
     for (Definition& each : parsed(at, parse_definitions)) {
       if (each.names.empty()) at.fail("a formula must define names: y = x * 2", kGrammar);

@@ -9,7 +9,7 @@
 namespace stridec::graph {
 namespace {
 
-// Nodes of a size that stays as it is. Sizes of common models have up to 20.
+// A size of more expression nodes than this gets a name. Sizes in common models have up to 20.
 constexpr uint32_t kLongest = 24;
 constexpr int64_t kLargestSize = int64_t{1} << 40;
 

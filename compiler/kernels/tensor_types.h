@@ -5,7 +5,8 @@
 
 namespace stridec::kernels {
 
-// On some GPU, with a factor of a type of the same kind; multiplies() says whether on a given one.
+// Whether the tensor cores of some GPU multiply values of this type by values of a type of the same kind.
+// multiplies() answers for a given GPU.
 bool is_tensor_type(DType dtype);
 
 }  // namespace stridec::kernels

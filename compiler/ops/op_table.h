@@ -2,8 +2,8 @@
 // reduction.cpp, ...) have one block per op.
 //
 // A block defines `const OpDef def_<enumerator>`. op_table.cpp lists them from op_kind.def, so an op without
-// a block fails to link. Composites are plain functions over graph::Builder, declared in helpers.h and
-// composite.h.
+// a block fails to link. Composites are plain functions over graph::Builder, declared in
+// ops/composite/.
 #pragma once
 
 #include <vector>

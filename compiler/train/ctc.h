@@ -8,8 +8,8 @@
 namespace stridec::train {
 
 // The negative logarithm of the probability that the steps spell the labels, f32 or f64 [batch]; infinity
-// where they cannot. logs [steps, batch, classes]: logarithms of probabilities; labels [batch, most], i64;
-// of a row the first `steps_used` steps and the first `lengths` labels count, both i64 [batch].
+// where they cannot. logs [steps, batch, classes]: logarithms of probabilities; labels [batch, most], i64.
+// steps_used and lengths, i64 [batch]: how many steps and labels of each row count, from its beginning.
 //
 // The recursion over steps is in logarithms. Instead of -infinity, which has no usable gradient, it has
 // kImpossible; an infinite loss has the gradient 0.

@@ -41,7 +41,7 @@ struct Hyperparameters {
   }
 };
 
-// Updates the parameters by their gradients, clipped.
+// Clips the gradients and updates the parameters by them.
 class Updates {
  public:
   Updates(graph::Builder& b, const Settings& settings)
@@ -66,7 +66,7 @@ class Updates {
   }
 
  private:
-  // The new value of a state, unless the update is skipped.
+  // Writes the new value of a state; a state keeps its value if the update is skipped (`finite_` is false).
   void set(Term of, Term to) {
     const bool at_random =
         !settings_.states.empty() && of.dtype() == DType::kBF16 && to.dtype() == DType::kF32;
@@ -74,7 +74,8 @@ class Updates {
     update(b_, of, finite_ ? select(*finite_, stored, of) : stored);
   }
 
-  // Optimizer states have the parameter's type, or are narrow as weights are.
+  // The dtype of a parameter's optimizer states: the parameter's, or bf16 for f32 parameters with
+  // states=bf16.
   DType kept(Term parameter) const {
     return settings_.states.empty() || parameter.dtype() != DType::kF32 ? parameter.dtype() : DType::kBF16;
   }
@@ -169,7 +170,7 @@ class Updates {
   const Optimizer& optimizer_;
   std::optional<Term> finite_;  // none: the update is never skipped
   std::map<ValueId, ValueId> shared_;
-  static constexpr int64_t kFirstSeed = 0x5eed0000;  // apart from those of dropout
+  static constexpr int64_t kFirstSeed = 0x5eed0000;  // distinct from the seeds of dropout
   int64_t rounded_ = 0;
 };
 

@@ -30,7 +30,8 @@ bool counts_requests(const loop::Symbol& symbol) { return symbol.input >= 0 && s
 
 int64_t least(const sym::Interval& range) { return range.has_lo() ? std::max<int64_t>(range.lo, 1) : 1; }
 
-// The largest multiple of the symbol's known divisor that is at most `value`, if its range contains one.
+// The largest multiple of the symbol's known divisor that is at most `value`; the next one if the symbol's
+// range does not contain that.
 int64_t divisible(int64_t value, const loop::Symbol& symbol, const sym::Facts& facts) {
   const int64_t step = std::max<int64_t>(1, facts.known_divisor(symbol.var));
   const int64_t down = value / step * step;

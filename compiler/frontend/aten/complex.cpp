@@ -68,7 +68,7 @@ Results angle(Context& c) {
   return {apply(OpKind::kAtan2, p.im, p.re)};
 }
 
-// Discrete Fourier transforms along dims of pairs.
+// The discrete Fourier transform, along `dims`, of complex numbers stored as pairs.
 Term transformed(Term pairs, const Dims& dims, bool backward, double scale) {
   const int64_t last = pairs.rank() - 2;
   for (int64_t d : dims) pairs = transpose(fourier(transpose(pairs, d, last), backward), d, last);
@@ -95,7 +95,7 @@ Term complex_input(const Context& c) {
       is_float(read(c.b, t).dtype()) ? widen(read(c.b, t)) : cast(read(c.b, t), DType::kF32, false);
   return concat({unsqueeze(re, {re.rank()}), unsqueeze(re * 0.0, {re.rank()})}, re.rank());
 }
-// Cut, or padded with zeros at the end, to n elements along dim.
+// x, cut or padded with zeros at the end, so that it has n elements along dim.
 Term with_size(const Context& c, Term x, int64_t dim, sym::Expr n) {
   const sym::Expr own = c.b.simplify(x.dim(dim));
   n = c.b.simplify(n);
@@ -146,7 +146,8 @@ Term complex_to_complex(const Context& c, const Transform& t, bool backward) {
 Term first_half(const Context& c, Term x, int64_t dim) {
   return slice(x, dim, 0, c.b.simplify(sym::floordiv(x.dim(dim), 2) + 1));
 }
-// With `half` the frequencies of the last dim that follow from the others are left out.
+// With `half` the result has the first n / 2 + 1 frequencies of the last dim; the others are their
+// conjugates.
 template <bool backward, bool half>
 Results fourier_row(Context& c) {
   const Transform t = transform_of(c);
@@ -175,7 +176,7 @@ Term whole_spectrum(Term x, int64_t dim, sym::Expr n) {
   return select(expand(along_dim(mirrored, dim, whole.rank()), whole.shape()), conjugate(whole), whole);
 }
 
-// Real results of a spectrum whose last transformed dim has its first half alone, n / 2 + 1 of n elements.
+// The transform of a half spectrum (n / 2 + 1 of n frequencies of the last transformed dim) to real numbers.
 Term half_to_real(const Context& c, const Transform& t, sym::Expr n, bool backward) {
   Term x = complex_input(c);
   const int64_t last = t.dims.back();

@@ -18,8 +18,8 @@ struct Imported {
   std::vector<graph::UnknownCall> unknown = {};  // calls of unknown operators
 };
 
-// Whether the file is one of PyTorch's, but not an exported program. Of files that are not TorchScript,
-// import_module says what they are.
+// Whether the file has one of PyTorch's formats other than that of exported programs. Files that are not
+// TorchScript, such as checkpoints, are refused by import_module with an error that says what they are.
 bool is_module(const graph::Data& file);
 
 // Collects what is not supported as problems and continues. Throws Error for files that cannot be read.

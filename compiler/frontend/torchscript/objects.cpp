@@ -78,7 +78,7 @@ Value Evaluator::saved_object(const Item& item, const std::string& path) {
       object.fields[name] = std::move(value);
     }
   } else if (!object.type && state.kind == IK::kTuple) {
-    // An object of C++, whose state is a tuple.
+    // An object of a C++ class: its state is a tuple.
     for (size_t i = 0; i < state.items.size(); ++i)
       object.fields[std::to_string(i)] = from_pickle(state.items[i], joined(path, std::to_string(i)));
   } else if (object.type && object.type->methods.contains("__setstate__")) {

@@ -6,14 +6,13 @@
 //   for r, c < 14: t = sum k x[r,k] * vw[k,c] + ab[c]
 //                  c < 10: p[r,c] = f(t);  c >= 10: q[r,c - 10] = g(t)
 //
-// A GEMM loads and packs x, which is a smaller part of its time the more columns it has, and it leaves lanes
-// of its last vectors idle; merged GEMMs share both costs. Convolutions are GEMMs over windows, with channels
-// as columns. Weights and vectors along the columns are concatenated at compile time (Program::prepack) as
-// far as both nests compute the same. Epilogues that differ are computed for all columns, and each is stored
-// only for its own, so GEMMs with long epilogues stay separate. The results get the same memory order,
-// because one kernel vectorises along one dim of both. Nests of tiled groups and chains are not merged:
-// keeping their intermediates in cache is worth more. Winograd convolutions share a transform instead
-// (winograd.h).
+// Every GEMM loads and packs x, and leaves lanes of its last vectors idle. A merged GEMM pays both costs once
+// for all columns. Convolutions are GEMMs over windows, with channels as columns. Weights, and vectors along
+// the columns such as biases, are concatenated at compile time (Program::prepack) where both nests do the
+// same with them. Epilogues that differ are each computed for all columns and stored for their own columns
+// only, so GEMMs with long epilogues stay separate. The results get the same memory order, because one kernel
+// vectorises along one dim of both. Nests of tiled groups and chains are not merged: keeping their
+// intermediates in cache is worth more. Winograd convolutions share a transform instead (winograd.h).
 #pragma once
 
 #include <vector>

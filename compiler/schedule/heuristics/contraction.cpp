@@ -35,8 +35,7 @@ struct Problem {
 
 double points(const Problem& p, const Dims& dims) { return typical_points(dims, p.facts); }
 
-// Whether the factor's elements along the dim are contiguous or all the same; for a computed factor, those of
-// all its loads.
+// Whether every load of the factor has stride 0 or 1 along the dim, and at least one has stride 1.
 bool lies_along(const Problem& p, const Factor& factor, Expr var) {
   bool moves = false;
   const bool all = std::all_of(factor.slice.begin(), factor.slice.end(), [&](const loop::Stmt* stmt) {
@@ -51,14 +50,14 @@ bool lies_along(const Problem& p, const Factor& factor, Expr var) {
 
 // ---- columns ----------------------------------------------------------------------------------------------
 
-// The step along a dim of an access after the sum or of b itself; 0 if it is not constant.
+// The stride of the access along the dim; 0 if it is not constant.
 int64_t step_along(const Problem& p, const loop::Access& access, Expr var) {
   const auto linear = sym::linear_in(kernels::offset_of(p.program, access, p.facts), var);
   return linear ? sym::as_const(linear->coefficient).value_or(0) : 0;
 }
 
 ColumnAccess access_along(const Problem& p, const loop::Access& access, Expr var) {
-  constexpr int64_t kSets = 64 * 64;  // bytes between lines of one set of L1
+  constexpr int64_t kSets = 64 * 64;  // bytes after which addresses map to the same set of L1
   if (std::none_of(access.index.begin(), access.index.end(), [&](Expr e) { return sym::depends_on(e, var); }))
     return ColumnAccess::kVectors;
   const int64_t step = step_along(p, access, var);
@@ -67,8 +66,8 @@ ColumnAccess access_along(const Problem& p, const loop::Access& access, Expr var
   return step != 0 && 4 * apart >= kSets ? ColumnAccess::kSameSets : ColumnAccess::kApart;
 }
 
-// The dims of the vectorised factor that run as one: an innermost dim, contiguous in as much of the stores
-// and b as possible, and the dims outside of it that continue it in every access.
+// The dims that are vectorised as one. The innermost is the dim that is contiguous in the most stores and in
+// b; the dims outside of it are those that continue it in every access.
 Dims choose_columns(const Problem& p, const Dims& candidates, const Factor& b, bool packed) {
   if (candidates.empty()) return {};
   auto score = [&](const Dim& dim) {
@@ -185,7 +184,7 @@ bool made_of_weights(const Problem& p, const Factor& b) {
   });
 }
 
-// Whether b is a weight whose values are known to be of [-most, most].
+// Whether b is an i8 weight all of whose values are in [-most, most].
 bool is_small(const loop::Program& program, const Factor& b, int most) {
   if (!b.load) return false;
   const loop::Buffer& buffer = program[b.load->access.buffer];
@@ -213,8 +212,8 @@ bool is_multiple(const Problem& p, const Dims& dims, int64_t divisor) {
   return divisor == 1 || p.facts.holds(sym::eq(sym::mod(extent, divisor), 0));
 }
 
-// Splits k into the run and the segments, for a read in place or copied. For lines, the first segment is
-// `tap`.
+// Splits the dims of k into the plan's run and its segments (kernels/gemm_plan.h). With `tap`, which plans
+// that copy lines have, the first segment is `tap`.
 void place_k(const Problem& p, const Factor& a, const GemmKernel& like, const Dim* tap, GemmPlan& plan,
              Dims& run, Dims& segments) {
   const Dims& k = p.contraction.reduce->dims;
@@ -250,8 +249,9 @@ bool rows_step(const Problem& p, const Factor& a, const Dims& rows, const Dims& 
                       [&](Expr coefficient) { return depends_on_any(coefficient, rows); });
 }
 
-// Rows of small sizes that a symbolic number of rows has; 0 if it is known or mostly large. An eighth of the
-// typical number, and one more, since most sizes are not a multiple of a tile's rows.
+// A small value of a symbolic number of rows, at which the cost model adds cycles too; 0 if the number is
+// constant or typically large. The value is an eighth of the typical one, plus 1, because most sizes are not
+// a multiple of a tile's rows.
 double few_rows(const Problem& p, const Dims& rows) {
   constexpr double kMany = 512, kPart = 8;
   const double typical = points(p, rows);
@@ -325,7 +325,7 @@ struct Outline {
 // Plans for one choice of the factors and their element types.
 class PlanMaker {
  public:
-  // `like`: stands for the micro-kernels that take such elements.
+  // `like`: any of the micro-kernels for these element types.
   PlanMaker(const Problem& p, const Factor& a, const Factor& b, const GemmKernel& like,
             const CpuTarget& target)
       : p_(p), a_(a), b_(b), like_(like), target_(target) {}
@@ -430,7 +430,8 @@ class PlanMaker {
     return unit;
   }
 
-  // For runs whose rows make few tasks. Copies of b are shared by the tasks of a block, which is not split.
+  // The plan's least_tiles (kernels/gemm_plan.h); 0 if runs have enough tasks without it. A block whose tasks
+  // share a copy of b is not split.
   int64_t least_tiles(const GemmPlan& plan, const ContractionShape& shape) const {
     constexpr double kLeastWork = 1 << 18;  // multiply-adds of a task
     if (!shape.shared || !plan.batch.empty() ||
@@ -524,8 +525,9 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
       PlanMaker(p, *a, *b, *like, target).add_plans(whole, plans);
     }
   }
-  // Panels of bytes take half of the memory, in the library and in the caches, which is worth a little. Steps
-  // of a recurrent layer mostly have few rows, also where the batch is a symbol.
+  // Panels of bytes take half as much of the file and of the caches as panels of 16-bit values. The cost
+  // model does not count this, so their cycles are divided by a constant. The constant is larger in loops,
+  // because a step of a recurrent layer mostly has few rows, even if the batch is a symbol.
   constexpr double kNarrow = 1.1, kNarrowInLoop = 1.3;
   if (contraction->dtype == DType::kI32) {
     const double worth = is_in_loop(program, nest) ? kNarrowInLoop : kNarrow;

@@ -29,8 +29,8 @@ using sym::Expr;
 using Dims = std::vector<loop::Dim>;
 
 // One schedule serves all sizes, so plans are evaluated at several; each symbol takes the size, clamped to
-// its range. The sizes are so close that how the last tiles fill the device at one of them decides nothing
-// alone. The smallest size stands for a single request, for which latency matters.
+// its range. The sizes are close together, so that a partly filled last wave at one of them does not
+// decide the choice. The smallest size stands for a single request, for which latency matters.
 constexpr int64_t kSizes[] = {1,   2,   4,   8,   12,  16,   24,   32,   48,   64,   96,   128,
                               192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384};
 constexpr double kOneRequest = 0.5;  // weight of the smallest size, relative to all others together

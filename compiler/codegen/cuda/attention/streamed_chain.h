@@ -2,8 +2,8 @@
 // backward pass with any mask and head size, on any GPU with tensor cores for 16-bit floats.
 //
 // A thread block has a tile of rows, 16 per warp, in shared memory, and iterates over blocks of columns,
-// which it loads ahead into a ring. All that lies between the products is in registers, in the layout of a
-// product's result, which is also that of the first factor of the product that sums it.
+// which it prefetches into a ring buffer. Values between two products stay in registers, in the layout of an
+// mma result. The next mma takes its first operand in the same layout, so nothing is shuffled.
 #pragma once
 
 #include "compiler/base/gpu_target.h"
