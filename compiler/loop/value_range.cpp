@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "compiler/base/diagnostic.h"
 #include "compiler/base/number.h"
 #include "compiler/loop/context_sizes.h"
 #include "compiler/loop/demand.h"
@@ -25,6 +26,22 @@ constexpr int64_t kFew = 3;
 constexpr size_t kMostWeightBytes = size_t{64} << 20;
 constexpr int kMostPasses = 3;  // limit on iterations; loops propagate demands backwards
 
+// Whether `derive` ends without a number that leaves 64 bits. Constants that are hashes or limits of their
+// dtype lead to such numbers, and no range follows from them.
+template <class Derive>
+bool fits(Derive&& derive) {
+  try {
+    derive();
+    return true;
+  } catch (const Error& error) {
+    if (error.diagnostic.code != "size-overflow") throw;
+    return false;
+  }
+}
+
+// Constants of u64 are read as signed integers.
+bool is_beyond_signed(DType dtype, int64_t least) { return dtype == DType::kU64 && least < 0; }
+
 // Demands on every buffer, by backward data flow from uses to definitions: an index has to be within what it
 // indexes; so do the elements of the buffer that it is loaded from, and so do the values stored there.
 class Demanded {
@@ -41,12 +58,16 @@ class Demanded {
     }
   }
 
-  ValueRange of(BufferId id) const;
+  ValueRange of(BufferId id) const {
+    ValueRange range;
+    return fits([&] { range = range_of_demands(id); }) ? range : ValueRange();
+  }
   const std::map<BufferId, Demands>& buffers() const { return buffers_; }
 
  private:
   friend class NestDemands;
 
+  ValueRange range_of_demands(BufferId id) const;
   void visit(const Step& step);
   void pass(BufferId from, BufferId to) {  // a copy: propagates demands from `to` back to `from`
     const auto found = buffers_.find(to);
@@ -108,7 +129,8 @@ class NestDemands {
       const Block* body = body_of(*stmt);
       const int rounds = std::holds_alternative<Scan>(stmt->node) ? 2 : 1;
       for (int round = 0; round < rounds; ++round) {
-        visit_stmt(*stmt);
+        if (!fits([&] { visit_stmt(*stmt); }))
+          for_each_use(*stmt, [&](ValueId id) { values_[id.value].other = true; });
         if (body) visit_block(*body);
       }
     }
@@ -245,6 +267,7 @@ class NestDemands {
     if (!by) return std::nullopt;
     if (const auto* constant = std::get_if<Constant>(&by->node)) {
       const Scalar& value = constant->value;
+      if (is_beyond_signed(value.dtype, value.i)) return std::nullopt;
       if (!is_float(value.dtype)) return Known{value.i, value.i, static_cast<double>(value.i)};
       if (!(std::abs(value.f) < 1e15)) return std::nullopt;
       return Known{static_cast<int64_t>(std::floor(value.f)), static_cast<int64_t>(std::ceil(value.f)),
@@ -304,7 +327,7 @@ std::optional<Known> Demanded::known_weight(const Buffer& buffer) {
     const int64_t value = read_integer(buffer.dtype, buffer.weight.bytes + byte);
     least = std::min(least, value), most = std::max(most, value);
   }
-  at->second = Known{least, most, std::nullopt};
+  if (!is_beyond_signed(buffer.dtype, least)) at->second = Known{least, most, std::nullopt};
   return at->second;
 }
 
@@ -323,7 +346,7 @@ Expr Demanded::of_inputs(Expr e) const {
   return sym::simplify(sym::substitute(e, least), program_.facts);
 }
 
-ValueRange Demanded::of(BufferId id) const {
+ValueRange Demanded::range_of_demands(BufferId id) const {
   ValueRange range;
   if (images_.contains(id)) return {.least = {}, .most = {}, .image = true};
   const DType dtype = program_[id].dtype;

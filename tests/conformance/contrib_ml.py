@@ -125,3 +125,8 @@ def models():
     case("categories", "CategoryMapper", [words], domain=ML, version=1, cats_strings=keys, cats_int64s=[1, 2, 3])
     case("one_hot_ints", "OneHotEncoder", [integers(0, 4, (3,), np.int64)], domain=ML, version=1, cats_int64s=[0, 2, 3], zeros=1)
     case("one_hot_strings", "OneHotEncoder", [words], domain=ML, version=1, cats_strings=keys, zeros=1)
+    # So many strings that the 64-bit hashes of some are more than 2**63 apart.
+    names = [f"name {i}" for i in range(40)]
+    some = np.array([[names[i]] for i in range(0, 40, 7)] + [["no name"]], object)
+    case("one_hot_many_strings", "OneHotEncoder", [some], domain=ML, version=1, cats_strings=names, zeros=1)
+    case("labels_many_strings", "LabelEncoder", [some], domain=ML, version=2, keys_strings=names, values_int64s=list(range(40)))

@@ -36,8 +36,8 @@ struct Fixture {
   View arena(const std::string& name, std::vector<Expr> shape, DType dtype = DType::kI64) {
     return buffer(name, std::move(shape), dtype, Storage::kArena);
   }
-  View weights(const std::string& name, const std::vector<int64_t>& values) {
-    const View view = buffer(name, {static_cast<int64_t>(values.size())}, DType::kI64, Storage::kParameter);
+  View weights(const std::string& name, const std::vector<int64_t>& values, DType dtype = DType::kI64) {
+    const View view = buffer(name, {static_cast<int64_t>(values.size())}, dtype, Storage::kParameter);
     auto kept = std::make_shared<std::vector<int64_t>>(values);
     program[view.buffer].weight = {kept, reinterpret_cast<const uint8_t*>(kept->data()), 8 * kept->size()};
     return view;
@@ -173,6 +173,34 @@ TEST_CASE_FIXTURE(Fixture,
   gather(ids, 100);
   CHECK(range(0) == "15999..16000");
   CHECK(range(1) == "0..99");
+}
+
+TEST_CASE("numbers that leave 64 bits bound nothing") {
+  constexpr int64_t kLow = INT64_MIN, kHigh = INT64_MAX;
+  const auto compared = [](const std::vector<int64_t>& values, DType dtype) {
+    Fixture f;
+    const View x = f.input("x", {f.n}, dtype), table = f.weights("table", values, dtype),
+               y = f.buffer("y", {f.n, static_cast<int64_t>(values.size())}, DType::kBool, Storage::kOutput);
+    f.nest("compare", y.shape, [&](NestBuilder& t, const auto& at) {
+      t.store(y, at, lt(t.load(table, {at[1]}), t.load(x, {at[0]})));
+    });
+    return f.range();
+  };
+  CHECK(compared({kLow, 7, kHigh}, DType::kI64) == "..");
+  CHECK(compared({5, kHigh}, DType::kI64) == "..");
+  CHECK(compared({5, -1}, DType::kU64) == "0..1");
+  CHECK(compared({3, 9}, DType::kU64) == "4..10");
+  const auto through = [](auto&& op) {
+    Fixture f;
+    const View x = f.input("x", {f.n}), ids = f.arena("ids", {f.n});
+    f.map(x, ids, [&](NestBuilder& t, Value v) { return op(t, v); });
+    f.gather(ids, 100);
+    return f.range();
+  };
+  CHECK(through([](NestBuilder& t, Value v) { return v - Fixture::number(t, kLow); }) == "..");
+  CHECK(through([](NestBuilder& t, Value v) {
+          return v + Fixture::number(t, int64_t{1} << 40) * Fixture::number(t, int64_t{1} << 40);
+        }) == "..");
 }
 
 TEST_CASE_FIXTURE(Fixture, "arguments of logarithms and roots; others are any number") {
