@@ -52,7 +52,8 @@ void UserCounts::add(const Effects& effects, int by) {
   for (BufferId id : effects.writes) count(writers_, id);
 }
 
-Flow::Flow(const loop::Program& program, const loop::Steps& steps) : counts_(user_counts(program)) {
+Flow::Flow(const loop::Program& program, const loop::Steps& steps, Erased leaves)
+    : counts_(user_counts(program)), leaves_(leaves) {
   users_.resize(program.buffers.size());
   for (const auto& step : steps) {
     Effects all;
@@ -64,10 +65,9 @@ Flow::Flow(const loop::Program& program, const loop::Steps& steps) : counts_(use
         if (!writes(all, id)) all.writes.push_back(id);
       all.updates = all.updates || effects.updates;
     });
-    keys_.push_back(size());
-    stamps_.push_back(next_stamp_++);
     if (!bound_by(step).empty()) binders_.push_back(size());
-    effects_.push_back(std::move(all));
+    keys_.push_back(size());
+    slots_.push_back({std::move(all), next_stamp_++});
     enter(size() - 1);
   }
 }
@@ -117,31 +117,43 @@ void Flow::leave(int at) {
 
 void Flow::replace(int at, Effects effects) {
   leave(at);
-  Effects& now = effects_[static_cast<size_t>(at)];
-  counts_.add(now, -1);
-  now = std::move(effects);
-  stamps_[static_cast<size_t>(at)] = next_stamp_++;
-  counts_.add(now, 1);
+  Slot& now = slots_[slot_of(at)];
+  counts_.add(now.effects, -1);
+  now = {std::move(effects), next_stamp_++};
+  counts_.add(now.effects, 1);
   enter(at);
 }
 
-void Flow::erase(int at) {
+int Flow::erase(loop::Steps& steps, int at) {
   leave(at);
   counts_.add(effects(at), -1);
-  std::erase(binders_, keys_[static_cast<size_t>(at)]);
-  effects_.erase(effects_.begin() + at);
-  keys_.erase(keys_.begin() + at);
-  stamps_.erase(stamps_.begin() + at);
+  const auto key = keys_.begin() + at;
+  std::erase(binders_, *key);
+  slots_[slot_of(at)] = {.effects = {}, .stamp = 0, .gone = true};
+  if (leaves_ == Erased::kPlace) return 0;
+  keys_.erase(key);
+  steps.erase(steps.begin() + at);
+  return 1;
+}
+
+void Flow::close_gaps(loop::Steps& steps) {
+  size_t next = 0;
+  for (size_t at = 0; at < steps.size(); ++at) {
+    if (is_gap(static_cast<int>(at))) continue;
+    if (next != at) steps[next] = std::move(steps[at]);
+    keys_[next++] = keys_[at];
+  }
+  steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(next), steps.end());
+  keys_.resize(next);
 }
 
 void Flow::move(int from, int to) {
   // Each step takes the key of its new position.
-  const int first = std::min(from, to), last = std::max(from, to), middle = from < to ? from + 1 : from;
+  const int first = std::min(from, to), last = std::max(from, to), by = from < to ? 1 : -1;
   for (int at = first; at <= last; ++at) leave(at);
-  const auto rotate = [&](auto& list) {
-    std::rotate(list.begin() + first, list.begin() + middle, list.begin() + last + 1);
-  };
-  rotate(effects_), rotate(stamps_);
+  Slot moved = std::move(slots_[slot_of(from)]);
+  for (int at = from; at != to; at += by) slots_[slot_of(at)] = std::move(slots_[slot_of(at + by)]);
+  slots_[slot_of(to)] = std::move(moved);
   for (int at = first; at <= last; ++at) enter(at);
 }
 

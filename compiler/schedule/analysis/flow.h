@@ -30,12 +30,16 @@ UserCounts user_counts(const loop::Program& program);
 // Readers and writers of each buffer in one list of steps. The fusion rules keep it up to date.
 class Flow {
  public:
-  Flow() = default;
-  Flow(const loop::Program& program, const loop::Steps& steps);
+  // What becomes of an erased step. kPlace: it keeps its position until close_gaps(), so that erasing takes
+  // the same time whatever the number of steps. It reads and writes nothing.
+  enum class Erased { kNothing, kPlace };
 
-  int size() const { return static_cast<int>(effects_.size()); }
+  Flow() = default;
+  Flow(const loop::Program& program, const loop::Steps& steps, Erased leaves = Erased::kNothing);
+
+  int size() const { return static_cast<int>(keys_.size()); }
   // Of the step at this position; control flow counts with everything inside it.
-  const Effects& effects(int at) const { return effects_[static_cast<size_t>(at)]; }
+  const Effects& effects(int at) const { return slots_[slot_of(at)].effects; }
   const UserCounts& counts() const { return counts_; }
   int writer_count(loop::BufferId id) const { return counts_.writers(id); }
   int reader_count(loop::BufferId id) const { return counts_.readers(id); }
@@ -46,29 +50,38 @@ class Flow {
   std::vector<int> binders_between(int first, int last) const;
 
   // Identifies the contents of the step: replace() assigns a new stamp.
-  int64_t stamp(int at) const { return stamps_[static_cast<size_t>(at)]; }
+  int64_t stamp(int at) const { return slots_[slot_of(at)].stamp; }
 
   void replace(int at, Effects effects);
-  void erase(int at);
+  // Erases the step here and in `steps`. Returns the number of positions by which later steps move: 1 or 0.
+  int erase(loop::Steps& steps, int at);
+  bool is_gap(int at) const { return slots_[slot_of(at)].gone; }
+  void close_gaps(loop::Steps& steps);
   void move(int from, int to);  // the launch at `from` to `to`; only launches lie between
 
  private:
-  // Each step has a key. Keys increase with the position, so that erasing a step leaves the keys of the
-  // others as they are.
+  // Each step has a key, the number of its slot. Keys increase with the position, so that erasing a step
+  // leaves the keys and slots of the others as they are.
   using Keys = std::vector<int64_t>;
+  struct Slot {
+    Effects effects;
+    int64_t stamp;
+    bool gone = false;
+  };
   struct Users {
     Keys writers, readers;
   };
+  size_t slot_of(int at) const { return static_cast<size_t>(keys_[static_cast<size_t>(at)]); }
   std::vector<int> positions(const Keys& keys, int first, int last) const;
   Users& users_of(loop::BufferId id);
   void enter(int at);
   void leave(int at);
 
-  std::vector<Effects> effects_;
+  std::vector<Slot> slots_;  // by key
   UserCounts counts_;
-  Keys keys_, binders_;
-  std::vector<int64_t> stamps_;
+  Keys keys_, binders_;  // keys_: by position
   int64_t next_stamp_ = 0;
+  Erased leaves_ = Erased::kNothing;
   std::vector<Users> users_;  // by buffer
 };
 

@@ -30,13 +30,14 @@ class Fuser {
       : program_(program), decisions_(options.decisions), epilogues_(options.epilogues), columns_(columns) {}
 
   void block(Steps& steps, std::initializer_list<Phase> phases) {
-    Flow flow(program_, steps);
+    Flow flow(program_, steps, Flow::Erased::kPlace);
     for (Phase phase : phases) {
       refused_.clear();
       for (int at = 0; at < static_cast<int>(steps.size());) {
-        const int next = absorb_blamed(steps, flow, at, phase);
+        const int next = flow.is_gap(at) ? -1 : absorb_blamed(steps, flow, at, phase);
         at = next < 0 ? at + 1 : next;
       }
+      flow.close_gaps(steps);
     }
   }
 
@@ -83,7 +84,7 @@ class Fuser {
                        "inlined: it costs no more than loading it"};
         if (try_inline(program_, steps, flow, consumer, &reason)) {
           record(std::move(again));
-          return consumer;  // where the next step is now
+          return consumer;  // now a gap
         }
       }
       if (!inlines && !epilogues_ && is_contraction(nest_at(steps, p)) &&
@@ -96,7 +97,7 @@ class Fuser {
       if (!inlines)
         at = try_merge(program_, steps, flow, p, consumer, &refusal, columns_);
       else if (try_inline(program_, steps, flow, p, &reason))
-        at = consumer - 1;
+        at = consumer;
       if (at >= 0) {
         record(std::move(decision));
         return at;

@@ -343,8 +343,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     program[std::get<Launch>(steps[at].node).nest] = std::move(rewritten[i]);
     flow.replace(at, effects_of(program, steps[at]));
   }
-  flow.erase(producer_at);
-  steps.erase(steps.begin() + producer_at);
+  flow.erase(steps, producer_at);
   return true;
 }
 

@@ -268,9 +268,8 @@ int replace_steps(Program& program, loop::Steps& steps, Flow& flow, int kept, st
   flow.replace(kept, effects_of(merged));
   std::sort(gone.rbegin(), gone.rend());
   for (int at : gone) {
-    steps.erase(steps.begin() + at);
-    flow.erase(at);
-    if (at < kept) --kept;
+    const int moved = flow.erase(steps, at);
+    if (at < kept) kept -= moved;
   }
   join_loops(merged);
   localise(program, merged, flow.counts());

@@ -531,3 +531,35 @@ TEST_CASE("a producer is computed after writers of other parts of the buffer tha
     CHECK(reason == (from == 16 ? "" : "its operand is overwritten before the consumer"));
   }
 }
+
+TEST_CASE("an erased step leaves its place until gaps are closed, or nothing") {
+  Pieces p("gaps");
+  const View x = p.input("x", {p.n, 7});
+  const View a = p.map("a", {x}, [](auto v) { return v[0] * v[0]; });
+  const View b = p.map("b", {x}, [](auto v) { return v[0] + v[0]; });
+  const View c = p.map("c", {a}, [](auto v) { return v[0] + v[0]; });
+  for (const Flow::Erased leaves : {Flow::Erased::kNothing, Flow::Erased::kPlace}) {
+    const bool place = leaves == Flow::Erased::kPlace;
+    const int last = place ? 2 : 1;
+    Steps steps = p.program.steps;
+    Flow flow(p.program, steps, leaves);
+    CHECK(flow.erase(steps, 1) == (place ? 0 : 1));
+    CHECK(steps.size() == static_cast<size_t>(last) + 1);
+    CHECK(flow.is_gap(1) == place);
+    CHECK(flow.readers_between(a.buffer, 0, flow.size()) == std::vector{last});
+    CHECK(flow.readers_between(x.buffer, -1, flow.size()) == std::vector{0});
+    CHECK(flow.writers_between(b.buffer, -1, flow.size()).empty());
+    CHECK(flow.writer_count(b.buffer) == 0);
+    flow.close_gaps(steps);
+    CHECK(flow.size() == 2);
+    REQUIRE(steps.size() == 2);
+    CHECK(std::get<Launch>(steps[0].node).nest == NestId(0));
+    CHECK(std::get<Launch>(steps[1].node).nest == NestId(2));
+    CHECK(flow.readers_between(a.buffer, 0, 2) == std::vector{1});
+    const int64_t stamp = flow.stamp(1);
+    flow.move(1, 0);
+    CHECK(flow.stamp(0) == stamp);
+    CHECK(flow.writers_between(c.buffer, -1, 2) == std::vector{0});
+    CHECK(flow.writers_between(a.buffer, -1, 2) == std::vector{1});
+  }
+}
