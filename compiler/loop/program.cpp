@@ -1,7 +1,6 @@
 #include "compiler/loop/program.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "compiler/base/diagnostic.h"
@@ -162,45 +161,6 @@ std::vector<sym::Expr> row_major(const std::vector<sym::Expr>& shape) {
 }
 
 sym::Expr element_count(const std::vector<sym::Expr>& shape) { return sym::product(shape); }
-
-namespace {
-
-// `name`, or the first unused one of stem_1, stem_2, ... Visits each buffer once, because programs have
-// thousands.
-std::string unique_name(const Program& program, std::string name, const std::string& stem) {
-  bool taken = false;
-  std::vector<bool> used;
-  for (const Buffer& b : program.buffers) {
-    taken = taken || b.name == name;
-    if (b.name.size() < stem.size() + 2 || b.name[stem.size()] != '_' || !b.name.starts_with(stem)) continue;
-    size_t number = 0;
-    const char* end = b.name.data() + b.name.size();
-    const auto parsed = std::from_chars(b.name.data() + stem.size() + 1, end, number);
-    if (parsed.ec != std::errc() || parsed.ptr != end || number > program.buffers.size() + 1) continue;
-    if (number >= used.size()) used.resize(number + 1);
-    used[number] = true;
-  }
-  if (!taken) return name;
-  size_t n = 1;
-  while (n < used.size() && used[n]) ++n;
-  return cat(stem, "_", n);
-}
-
-// Whether callers know the buffer by its name: an input, output, state or parameter of the artifact. A model
-// may use one name for an input and an output, and may list an output twice.
-bool named_by_model(const Buffer& buffer) { return buffer.ordinal >= 0; }
-
-}  // namespace
-
-BufferId add_buffer(Program& program, Buffer buffer) {
-  if (buffer.strides.empty()) buffer.strides = row_major(buffer.shape);
-  if (buffer.name.empty())
-    buffer.name = unique_name(program, cat("t", program.buffers.size()), "t");
-  else if (!named_by_model(buffer))
-    buffer.name = unique_name(program, buffer.name, buffer.name);
-  program.buffers.push_back(std::move(buffer));
-  return BufferId(static_cast<int64_t>(program.buffers.size()) - 1);
-}
 
 NestId add_nest(Program& program, Nest nest) {
   program.nests.push_back(std::move(nest));

@@ -20,7 +20,7 @@ using graph::ValueId;
 using loop::View;
 
 Lowering::Lowering(const Graph& graph, loop::Program& program)
-    : graph_(graph), program_(program), steps_(&program.steps), views_(graph.values.size()) {
+    : graph_(graph), program_(program), names_(program), steps_(&program.steps), views_(graph.values.size()) {
   for (const Node& node : graph.nodes)
     if (node.kind == graph::OpKind::kSymbolOf) unbound_.insert(node.attributes.expr("symbol"));
   uses_.resize(graph.values.size());
@@ -45,12 +45,14 @@ void Lowering::run() {
   for (const graph::Symbol& s : graph_.symbols)
     program_.symbols.push_back({.var = s.var, .input = s.input, .dim = s.dim, .multiple = s.multiple});
   auto parameter = [&](const std::string& name, ValueId value, loop::Storage storage, size_t ordinal) {
-    const loop::BufferId id = add_buffer(program_, {.name = name,
-                                                    .dtype = type(value).dtype,
-                                                    .shape = type(value).shape,
-                                                    .strides = {},
-                                                    .storage = storage,
-                                                    .ordinal = static_cast<int>(ordinal)});
+    const loop::BufferId id = add_buffer(program_,
+                                         {.name = name,
+                                          .dtype = type(value).dtype,
+                                          .shape = type(value).shape,
+                                          .strides = {},
+                                          .storage = storage,
+                                          .ordinal = static_cast<int>(ordinal)},
+                                         names_);
     return id;
   };
   for (size_t i = 0; i < graph_.input_names.size(); ++i) {
@@ -167,14 +169,16 @@ const View& Lowering::view(ValueId id) {
   if (value.data) {
     const bool named = value.replaceable;
     const loop::BufferId buffer =
-        add_buffer(program_, {.name = value.name.empty() ? cat("c", id.value) : value.name,
-                              .dtype = value.type.dtype,
-                              .shape = value.type.shape,
-                              .strides = {},
-                              .storage = loop::Storage::kParameter,
-                              .ordinal = named ? static_cast<int>(program_.parameters.size()) : -1,
-                              .weight = {value.data->owner, value.data->bytes, value.data->size},
-                              .replaceable = named});
+        add_buffer(program_,
+                   {.name = value.name.empty() ? cat("c", id.value) : value.name,
+                    .dtype = value.type.dtype,
+                    .shape = value.type.shape,
+                    .strides = {},
+                    .storage = loop::Storage::kParameter,
+                    .ordinal = named ? static_cast<int>(program_.parameters.size()) : -1,
+                    .weight = {value.data->owner, value.data->bytes, value.data->size},
+                    .replaceable = named},
+                   names_);
     if (named) program_.parameters.push_back(buffer);
     view = whole(program_, buffer);
   } else {
@@ -275,8 +279,9 @@ void Lowering::alias(ValueId id, View view) {
 }
 
 View Lowering::temporary(const graph::Type& type, const std::string& name) {
-  return whole(program_,
-               add_buffer(program_, {.name = name, .dtype = type.dtype, .shape = type.shape, .strides = {}}));
+  return whole(
+      program_,
+      add_buffer(program_, {.name = name, .dtype = type.dtype, .shape = type.shape, .strides = {}}, names_));
 }
 
 View Lowering::materialise(const View& view, const std::string& name) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/graph/graph.h"
+#include "compiler/loop/buffer_names.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/program.h"
 #include "compiler/loop/view.h"
@@ -101,6 +102,7 @@ class Lowering {
 
   const graph::Graph& graph_;
   loop::Program& program_;
+  loop::BufferNames names_;
   loop::Steps* steps_;
   std::vector<std::optional<loop::View>> views_;  // by ValueId
   // known elements already written to memory by the current steps

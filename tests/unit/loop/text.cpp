@@ -4,9 +4,11 @@
 
 #include <fstream>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/loop/buffer_names.h"
 
 using namespace stridec;
 using namespace stridec::loop;
@@ -73,6 +75,28 @@ TEST_CASE("inputs, outputs and states of one name print as they parse") {
     CHECK(p[p.states[0]].name == "a \"b\"");
     CHECK(p[p.outputs[1]].name == "a \"b\"_1");
     CHECK(p.buffers[4].name == "a \"b\"_2");
+  }
+}
+
+TEST_CASE("an index of names gives buffers the names that they get without it") {
+  Program with, without;
+  BufferNames names(with);
+  const std::string given[] = {"a",   "",  "a", "a_1", "a", "t5",  "", "a_1",
+                               "b_2", "b", "b", "b",   "",  "a_x", "a"};
+  for (int round = 0; round < 3; ++round)
+    for (const std::string& name : given) {
+      const Buffer buffer{.name = name, .ordinal = name == "b" && round == 1 ? 0 : -1};
+      add_buffer(without, buffer);
+      if (name == "b_2")
+        add_buffer(with, buffer);
+      else
+        add_buffer(with, buffer, names);
+    }
+  REQUIRE(with.buffers.size() == without.buffers.size());
+  std::set<std::string> all;
+  for (size_t i = 0; i < with.buffers.size(); ++i) {
+    CHECK(with.buffers[i].name == without.buffers[i].name);
+    if (with.buffers[i].ordinal < 0) CHECK(all.insert(with.buffers[i].name).second);
   }
 }
 
