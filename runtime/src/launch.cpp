@@ -5,6 +5,7 @@
 #include "context.h"
 #include "fp_mode.h"
 #include "trace.h"
+#include "trace_state.h"
 
 namespace stridec::runtime {
 namespace {
@@ -85,8 +86,17 @@ bool is_watched(const stridec_context& c, int32_t step) {
   return c.watched && step >= 0 && step < c.frame->function->variant->step_count;
 }
 
+// As trace_step_begins, without a call where there is nobody to tell.
+int64_t begin_traced_step(Trace& t, int32_t step, int32_t parts) {
+  if (!t.boundary || t.sink || t.ranges) [[unlikely]]
+    return trace_step_begins(t, step, parts);
+  return t.boundary;
+}
+
 int64_t begin_step(stridec_context& c, int32_t step, int32_t parts) {
-  return c.trace ? trace_step_begins(*c.trace, step, parts) : now_ns();
+  if (c.trace) [[likely]]
+    return begin_traced_step(*c.trace, step, parts);
+  return now_ns();
 }
 
 void end_step(stridec_context& c, int32_t step, int64_t begin, int32_t parts) {
@@ -105,43 +115,34 @@ void run_watched(stridec_context& c, Job& job, void (*body)(void* arg, int32_t p
   end_step(c, step, begin, job.parts);
 }
 
-// One part, on the caller's thread. Steps of less than a microsecond come here when they are watched.
-int32_t run_alone(stridec_context& c, stridec_abi_kernel kernel, const stridec_abi_args* args, int64_t tasks,
-                  int32_t step) {
-  const bool watched = is_watched(c, step);
-  const int64_t begin = watched ? begin_step(c, step, 1) : 0;
-  kernel(args, 0, tasks, 0);
-  if (watched) end_step(c, step, begin, 1);
-  return args->failures[0].code != 0;
-}
-
-}  // namespace
-
-bool is_cancelled(stridec_context& c) {
-  if (!c.cancelled.load(std::memory_order_relaxed)) return false;
+// Ends the run with its status. Returns 1, for the caller.
+[[gnu::noinline]] int32_t cancel(stridec_context& c) {
   Text message(c.error, sizeof c.error);
   message << "the run was cancelled";
   c.run_status = STRIDEC_CANCELLED;
-  return true;
+  return 1;
 }
 
-void run_parts(const stridec_context& c, int32_t parts, void (*body)(void* arg, int32_t part), void* arg) {
-  if (parts == 1)
-    body(arg, 0);
-  else if (c.parallel_for)
-    c.parallel_for(c.parallel_user, parts, body, arg);
-  else
-    pool_run(c.pool, parts, body, arg);
+// One part, on the caller's thread. Steps of less than a microsecond come here when they are watched.
+[[gnu::always_inline]] inline int32_t run_alone(stridec_context& c, stridec_abi_kernel kernel,
+                                                const stridec_abi_args* args, int64_t tasks, int32_t step) {
+  if (!is_watched(c, step)) [[unlikely]] {
+    kernel(args, 0, tasks, 0);
+    return args->failures[0].code != 0;
+  }
+  const int64_t begin = begin_step(c, step, 1);
+  kernel(args, 0, tasks, 0);
+  end_step(c, step, begin, 1);
+  return args->failures[0].code != 0;
 }
 
-int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args, int64_t tasks,
-               int64_t grain, int32_t step, int32_t movable) {
+// A launch that several threads may share. Not in `launch`, whose callers with one thread would save its
+// registers.
+[[gnu::noinline]] int32_t launch_shared(stridec_abi_run* run, stridec_abi_kernel kernel,
+                                        const stridec_abi_args* args, int64_t tasks, int64_t grain,
+                                        int32_t step, int32_t movable) {
   stridec_context& c = context_of(run);
-  if (is_cancelled(c)) return 1;
-  if (tasks <= 0) return 0;
-  // Without the division where there is one thread.
-  const auto parts =
-      run->threads == 1 ? 1 : static_cast<int32_t>(stridec_abi_parts(tasks, grain, run->threads));
+  const auto parts = static_cast<int32_t>(stridec_abi_parts(tasks, grain, run->threads));
   if (parts == 1) return run_alone(c, kernel, args, tasks, step);
   Job job = {kernel, *args, tasks, parts, {0}};
   if (movable && tasks <= UINT32_MAX) {
@@ -159,6 +160,33 @@ int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_ab
   else
     run_parts(c, parts, body, &job);
   return static_cast<int32_t>(job.failed.load(std::memory_order_relaxed));
+}
+
+}  // namespace
+
+bool is_cancelled(stridec_context& c) { return c.cancelled.load(std::memory_order_relaxed) && cancel(c); }
+
+void run_parts(const stridec_context& c, int32_t parts, void (*body)(void* arg, int32_t part), void* arg) {
+  if (parts == 1)
+    body(arg, 0);
+  else if (c.parallel_for)
+    c.parallel_for(c.parallel_user, parts, body, arg);
+  else
+    pool_run(c.pool, parts, body, arg);
+}
+
+// Between the caller's branch and that to the kernel there are none that are taken, if there is one thread:
+// processors predict from the branches before it which kernel a launch goes to.
+int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args, int64_t tasks,
+               int64_t grain, int32_t step, int32_t movable) {
+  stridec_context& c = context_of(run);
+  if (c.cancelled.load(std::memory_order_relaxed)) [[unlikely]]
+    return cancel(c);
+  if (tasks <= 0) [[unlikely]]
+    return 0;
+  if (run->threads != 1) [[unlikely]]
+    return launch_shared(run, kernel, args, tasks, grain, step, movable);
+  return run_alone(c, kernel, args, tasks, step);
 }
 
 const char* callback_name(const stridec_abi_module& m, int32_t index) {

@@ -8,46 +8,14 @@
 
 #include "context.h"
 #include "nvtx.h"
-#include "ticks.h"
-#include "trace_text.h"
+#include "trace_state.h"
 
 namespace stridec::runtime {
-
-// A thread, and the kernel's number for it, which takes a system call to find out.
-struct Owner {
-  pthread_t self;
-  int32_t number;  // 0: not asked yet
-};
 
 // Of the step in progress. Threads write their own, so each has its cache line.
 struct alignas(64) Part {
   int64_t begin, end;
   Owner thread;
-};
-
-struct Trace {
-  stridec_sink sink;
-  void* user;
-  uint32_t flags;
-  Ticks ticks;
-  int64_t boundary;  // the end of the last step, where the next one begins; 0: it reads the clock
-  int64_t last;      // the time of the last record
-  TraceRecord* records;
-  int32_t count, room;
-  bool to_file;
-  Owner thread;              // the caller's, of the run in progress
-  const Function* function;  // of the run in progress; null: none
-  int64_t run;
-  int64_t runs_left;  // -1: no limit
-  int64_t write_at;   // when records are written, though there is room for more
-  Part* parts;
-  int64_t** sizes;   // per function: those in the file
-  int64_t anchored;  // when the GPU's clock was related to the host's
-  int64_t gpu_end;   // of the last work of the GPU's stream
-  void*** ranges;    // per function and step: handles of names; null: no tool takes NVTX ranges
-  stridec_context* context;
-  Trace *next, *previous;  // of the traces of this artifact
-  TraceText text;
 };
 
 namespace {
@@ -144,7 +112,8 @@ int64_t time_of(Trace& t) {
 
 void add(Trace& t, const TraceRecord& record) {
   if (!t.to_file) return;
-  if (t.count == t.room) write_records(t);
+  if (t.count == t.room) [[unlikely]]
+    write_records(t);
   t.records[t.count++] = record;
 }
 
@@ -409,12 +378,13 @@ int64_t trace_step_begins(Trace& t, int32_t step, int32_t parts) {
 int64_t trace_step_ends(Trace& t, int32_t step, int32_t parts) {
   const int64_t begin = t.boundary, end = time_of(t);
   t.boundary = end;
-  if (t.ranges) nvtx_pop();
+  if (t.ranges) [[unlikely]]
+    nvtx_pop();
   add(t, {begin, end, STRIDEC_EVENT_STEP, step, -1, t.thread.number});
   if (parts == 1 && (t.flags & STRIDEC_TRACE_PARTS)) {
     add(t, {begin, end, STRIDEC_EVENT_PART, step, 0, t.thread.number});
     tell_step(t, true, end, STRIDEC_EVENT_PART, step, 0);
-  } else if (parts > 1 && trace_has_parts(t)) {
+  } else if (parts > 1 && trace_has_parts(t)) [[unlikely]] {
     add_parts(t, step, begin, end, parts);
   }
   tell_step(t, true, end, STRIDEC_EVENT_STEP, step, -1);
