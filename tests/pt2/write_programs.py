@@ -1,5 +1,5 @@
 """Writes tests/pt2/programs from what `exports.py --folder DIR` exported: write_programs.py DIR; without DIR, only `edges`, `bags`,
-`indices`, `lstm_states`, `shared_buffers`, `memory_views`, `draws` and `draws_of_torch`.
+`indices`, `lstm_states`, `shared_buffers`, `memory_views`, `modules_in_eval`, `draws` and `draws_of_torch`.
 
 Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
 wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.
@@ -142,6 +142,32 @@ def memory_views(torch):
     return Views(), (torch.randn(4, 6),)
 
 
+def modules_in_eval(torch):
+    """Windows at places that samples decide, and modules whose decompositions have operators of their own."""
+    functional = torch.nn.functional
+
+    class Modules(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("planes", torch.rand(2, 3, 2))
+            self.register_buffer("volumes", torch.rand(2, 3, 3, dtype=torch.float64))
+            self.bilinear, self.plain = torch.nn.Bilinear(7, 6, 4), torch.nn.Bilinear(7, 5, 2, bias=False)
+            self.rrelu = torch.nn.RReLU(0.1, 0.4)
+
+        def forward(self, x):
+            planes, volumes = x[:, :, 0], x.double()
+            pool2d, pool3d = functional.fractional_max_pool2d, functional.fractional_max_pool3d
+            return (
+                *pool2d(planes, (2, 3), output_size=(3, 2), return_indices=True, _random_samples=self.planes),
+                *pool2d(planes[0], 2, output_ratio=(0.9, 0.2), return_indices=True, _random_samples=self.planes[:1]),
+                *pool3d(volumes, (1, 2, 3), output_size=(4, 3, 1), return_indices=True, _random_samples=self.volumes),
+                self.bilinear(x, x[..., :6]), self.plain(x[0, 0, 0], x[1, 1, 1, :, :5]), self.rrelu(x),
+            )  # fmt: skip
+
+    torch.manual_seed(0)
+    return Modules().eval(), (torch.randn(2, 3, 5, 6, 7),)
+
+
 def write_own(make, decomposed=True):
     import numpy as np
     import torch
@@ -238,7 +264,7 @@ def write_torch_draws():
 
 def main():
     HERE.mkdir(exist_ok=True)
-    for make in (edges, bags, indices, memory_views):
+    for make in (edges, bags, indices, memory_views, modules_in_eval):
         write_own(make)
     for make in (lstm_states, shared_buffers):
         write_own(make, decomposed=False)

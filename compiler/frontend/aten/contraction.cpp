@@ -1,4 +1,5 @@
 // Matrix products, einsum, linear algebra.
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -124,6 +125,28 @@ Results bilinear(Context& c) {
   const Term z = einsum("...i,oij,...j->...o", {x, w, y});
   return {c.has("bias") ? z + c.in("bias") : z};
 }
+// What run_decompositions() makes of bilinear: the product of three tensors, each with dims of size 1 at its
+// expand..., summed over `sumdim`.
+Results trilinear(Context& c) {
+  const std::vector<Term> operands{c.in("i1"), c.in("i2"), c.in("i3")};
+  const int64_t rank = operands[0].rank() + static_cast<int64_t>(c.integers("expand1").size());
+  const auto without = [&](const Dims& absent) {
+    std::string letters;
+    for (int64_t i = 0; i < rank; ++i)
+      if (std::find(absent.begin(), absent.end(), i) == absent.end()) letters += static_cast<char>('a' + i);
+    return letters;
+  };
+  std::string equation, reached;
+  for (const char* name : {"expand1", "expand2", "expand3"}) {
+    const std::string letters = without(c.integers(name));
+    equation += (equation.empty() ? "" : ",") + letters;
+    reached += letters;
+  }
+  const std::string kept = without(c.integers("sumdim"));
+  if (kept.find_first_not_of(reached) != std::string::npos)
+    c.unsupported("_trilinear with a dim that no operand has");
+  return {cast(einsum(equation + "->" + kept, operands), operands[0].dtype(), false)};
+}
 Results multi_dot(Context& c) {
   std::vector<Term> all = c.terms(c.names("matrices") ? "matrices" : "tensors");
   if (all.empty()) c.does_not_fit("a product of no matrices");
@@ -232,6 +255,7 @@ constexpr Row kRows[] = {
     {"_linalg_det", op_determinant},
     {"_linalg_slogdet", slogdet},
     {"_linalg_solve_ex", linalg_solve},
+    {"_trilinear", trilinear},
     {"addbmm", addbmm},
     {"addmm", addmm},
     {"addmv", addmv},

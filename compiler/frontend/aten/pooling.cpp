@@ -176,6 +176,58 @@ Results adaptive_max_pool(Context& c) {
   return {reduce_max(kept, {last}), squeeze(position, {last})};
 }
 
+// Where the windows along spatial dim i start, [batch, channels, out]: PyTorch's sequence from one sample of
+// [0, 1) for each plane, computed in the dtype of the samples. The last window ends at the last element.
+Term fractional_starts(Term sample, sym::Expr in, int64_t size, sym::Expr out) {
+  Builder& b = sample.builder();
+  const DType to = sample.dtype();
+  const Term last = size_as(b, DType::kI64, in - size), steps = size_as(b, DType::kI64, out - 1);
+  const Term step = cast(last, to, false) / cast(maximum(steps, 1), to, false);
+  const Term i = index_along(b, {1, 1, out}, 2, DType::kI64);
+  const auto whole = [&](Term x) { return cast(x, DType::kI64, false); };
+  const Term at = whole((cast(i, to, false) + sample) * step) - whole(sample * step);
+  return select(less(i, steps), at, last);
+}
+// Windows of one size at places that a sample for each plane and dim decides. PyTorch's samples begin with
+// the last of two dims, and with the first of three. Positions are flat in the spatial dims.
+template <size_t n>
+Results fractional_max_pool(Context& c) {
+  const Pooled in = batched(c, n);
+  const Term samples = c.in("random_samples");
+  const Dims size = c.spatial("kernel_size", n);
+  const Shape out = c.sizes("output_size");
+  if (samples.rank() != 3 || out.size() != n) c.does_not_fit("the samples must be [batch, channels, dims]");
+  const Shape lead{in.x.dim(0), in.x.dim(1)};
+  Term at = filled(c.b, Shape(2 * n + 2, 1), DType::kI64, 0);
+  Shape windows(lead), pooled(lead);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t place = static_cast<int64_t>(n == 2 ? 1 - i : i), dim = static_cast<int64_t>(i) + 2;
+    const Term start = fractional_starts(slice(samples, 2, place, 1), in.x.dim(dim), size[i], out[i]);
+    Shape outer = start.shape();
+    outer.resize(2);
+    outer.resize(2 * n + 2, 1);
+    outer[i + 2] = out[i];
+    const Term reach =
+        positions_along(c.b, size[i], dim + static_cast<int64_t>(n), static_cast<int64_t>(2 * n + 2));
+    at = at * size_as(c.b, DType::kI64, in.x.dim(dim)) + reshape(start, outer) + reach;
+    windows.push_back(out[i]);
+    pooled.push_back(out[i]);
+  }
+  int64_t elements = 1;
+  for (int64_t s : size) windows.push_back(s), elements *= s;
+  const sym::Expr places = count(windows, 2, static_cast<int64_t>(2 * n + 2));
+  const Term flat = reshape(expand(at, windows), {lead[0], lead[1], places});
+  const Term plane = reshape(in.x, {lead[0], lead[1], count(in.x.shape(), 2, static_cast<int64_t>(n + 2))});
+  const int64_t last = static_cast<int64_t>(n) + 2;
+  pooled.push_back(elements);
+  const Term values = reshape(gather_elements(plane, flat, 2), pooled);
+  const Term best = unsqueeze(arg_max(values, last), {last});
+  const auto result = [&](Term t) {
+    return unbatched(squeeze(gather_elements(t, best, last), {last}), in.added);
+  };
+  return {result(values), result(reshape(flat, pooled))};
+}
+
 // Columns of windows: [batch, channels * window, positions], by one gather from the padded image.
 Results im2col(Context& c) {
   const Pooled in = batched(c, 2);
@@ -295,6 +347,8 @@ constexpr Row kRows[] = {
     {"avg_pool3d", avg_pool<3>},
     {"channel_shuffle", channel_shuffle},
     {"col2im", col2im},
+    {"fractional_max_pool2d", fractional_max_pool<2>},
+    {"fractional_max_pool3d", fractional_max_pool<3>},
     {"im2col", im2col},
     {"max_pool1d", max_pool<1, false>},
     {"max_pool1d_with_indices", max_pool<1, true>},

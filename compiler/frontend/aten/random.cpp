@@ -161,17 +161,23 @@ Results native_dropout_backward(Context& c) {
   const DType to = float_type(g.dtype());
   return {cast(select(c.in("mask"), widen(cast(g, to, false)) * c.number("scale"), 0), to, false)};
 }
+// rrelu_with_noise_functional has the slopes as a second result, 1 where x is positive.
 Results rrelu(Context& c) {
   const Term x = c.in("self"), w = widen(x);
   const double low = c.number("lower"), high = c.number("upper");
-  if (!c.flag("training")) return {cast(select(less(w, 0), w * ((low + high) / 2), w), x.dtype(), false)};
+  const bool with_noise = c.names("noise");
+  if (!c.flag("training")) {
+    const Term y = cast(select(less(w, 0), w * ((low + high) / 2), w), x.dtype(), false);
+    return with_noise ? Results{y, c.in("noise")} : Results{y};
+  }
   refuse_generator(c);
   if (has_torch_generator(c.b.graph()))
     c.unsupported(
         "rrelu in training, which draws as many numbers as its input has negative elements, with "
         "-O fallback_random");
-  const Term slope = uniforms(c, x.shape()) * (high - low) + low;
-  return {cast(select(less_equal(w, 0), w * slope, w), x.dtype(), false)};
+  const Term slope = select(less_equal(w, 0), uniforms(c, x.shape()) * (high - low) + low, 1.0);
+  const Term y = cast(w * slope, x.dtype(), false);
+  return with_noise ? Results{y, cast(slope, c.in("noise").dtype(), false)} : Results{y};
 }
 
 Results log_normal(Context& c) {
@@ -214,6 +220,7 @@ constexpr Row kRows[] = {
     {"random", either<random_whole, torch_random_whole>},
     {"randperm", either<randperm, torch_randperm>},
     {"rrelu", rrelu},
+    {"rrelu_with_noise_functional", rrelu},
     {"uniform", either<rand, torch_rand>},
 };
 
