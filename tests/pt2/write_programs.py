@@ -1,5 +1,5 @@
 """Writes tests/pt2/programs from what `exports.py --folder DIR` exported: write_programs.py DIR; without DIR, only `edges`, `bags`,
-`indices`, `lstm_states`, `shared_buffers`, `memory_views`, `modules_in_eval`, `draws` and `draws_of_torch`.
+`indices`, `lstm_states`, `shared_buffers`, `memory_views`, `modules_in_eval`, `framed_spectra`, `draws` and `draws_of_torch`.
 
 Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
 wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.
@@ -168,6 +168,21 @@ def modules_in_eval(torch):
     return Modules().eval(), (torch.randn(2, 3, 5, 6, 7),)
 
 
+def framed_spectra(torch):
+    """Fourier transforms of frames that are scaled, and under a window shorter than they are; frequencies."""
+
+    class Spectra(torch.nn.Module):
+        def forward(self, x):
+            window = torch.linspace(0.5, 1.0, 7)
+            short = torch.stft(x, 12, 5, 7, window, center=False, normalized=True, onesided=False, return_complex=True)
+            centred = torch.stft(x[0], 9, 3, 7, window, normalized=True, return_complex=True)
+            return (torch.view_as_real(short), torch.view_as_real(centred), torch.fft.fftfreq(7, 0.3), torch.fft.fftfreq(6),
+                    torch.fft.rfftfreq(7, dtype=torch.float64), torch.fft.rfftfreq(6, 2.0))  # fmt: skip
+
+    torch.manual_seed(0)
+    return Spectra(), (torch.randn(2, 40),)
+
+
 def write_own(make, decomposed=True):
     import numpy as np
     import torch
@@ -264,7 +279,7 @@ def write_torch_draws():
 
 def main():
     HERE.mkdir(exist_ok=True)
-    for make in (edges, bags, indices, memory_views, modules_in_eval):
+    for make in (edges, bags, indices, memory_views, modules_in_eval, framed_spectra):
         write_own(make)
     for make in (lstm_states, shared_buffers):
         write_own(make, decomposed=False)

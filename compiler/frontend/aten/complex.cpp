@@ -217,10 +217,17 @@ Results fft_shift(Context& c) {
   return {out};
 }
 
+// The window of an stft with zeros on both sides, n elements in all.
+Term centred_window(const Context& c, int64_t n) {
+  const Term w = c.in("window");
+  const sym::Expr length = w.dim(0), before = c.b.simplify(sym::floordiv(n - length, 2));
+  if (!length.is_const() || length.value() > n)
+    c.unsupported("stft with a window whose length is not known or exceeds n_fft");
+  return pad(w, {before}, {c.b.simplify(n - length - before)}, 0);
+}
 Results stft(Context& c) {
   Term x = c.in("self");
   if (c.names("center") && c.flag("center")) c.unsupported("stft with center");
-  if (c.flag("normalized")) c.unsupported("stft with normalized");
   const bool added = x.rank() == 1;
   if (added) x = unsqueeze(x, {0});
   const int64_t n = c.integer("n_fft"), hop = c.has("hop_length") ? c.integer("hop_length") : n / 4;
@@ -230,12 +237,13 @@ Results stft(Context& c) {
                   index_along(c.b, grid, 1, DType::kI64);
   Term windows = gather(x, at, 1);  // [batch, frames, n]
   if (c.has("window")) {
-    const Term w = c.in("window");
-    if (!w.dim(0).is_const(n)) c.unsupported("stft with a window shorter than n_fft");
-    windows = windows * w;
+    windows = windows * centred_window(c, n);
+  } else if (c.has("win_length") && c.integer("win_length") != n) {
+    c.unsupported("stft with a length of windows and no window");
   }
   const Term pairs = concat({unsqueeze(windows, {3}), unsqueeze(windows * 0.0, {3})}, 3);
   Term y = fourier(pairs, false);
+  if (c.flag("normalized")) y = y * (1 / std::sqrt(static_cast<double>(n)));
   if (!c.has("onesided") || c.flag("onesided")) y = slice(y, 2, 0, n / 2 + 1);
   y = transpose(y, 1, 2);  // [batch, frequencies, frames, 2]
   Tensor out = fresh(added ? squeeze(y, {0}) : y);

@@ -204,6 +204,18 @@ Results kaiser_window(Context& c) {
   });
 }
 
+// The frequencies of n samples that lie d apart: of a real transform from 0 on, of a complex one with the
+// negative ones behind.
+template <bool real>
+Results fft_frequencies(Context& c) {
+  const DType to = wanted(c, DType::kF32);
+  const int64_t n = c.integer("n");
+  const Term i = index_along(c.b, {real ? n / 2 + 1 : n}, 0, DType::kI64);
+  const double length = static_cast<double>(n), behind = static_cast<double>((n + 1) / 2);
+  const Term at = real ? i : select(less(i, behind), i, i - length);
+  return {cast(at, to, false) * (1 / (length * c.number("d")))};
+}
+
 constexpr Row kRows[] = {
     {"arange", arange},
     {"bartlett_window", bartlett_window},
@@ -213,6 +225,8 @@ constexpr Row kRows[] = {
     {"empty_permuted", constant<0>},
     {"empty_strided", constant<0>},
     {"eye", eye},
+    {"fft_fftfreq", fft_frequencies<false>},
+    {"fft_rfftfreq", fft_frequencies<true>},
     {"full", full},
     {"full_like", full},
     {"hamming_window", hamming_window},
