@@ -1,5 +1,5 @@
 """Writes tests/pt2/programs from what `exports.py --folder DIR` exported: write_programs.py DIR; without DIR, only `edges`, `bags`,
-`indices`, `lstm_states`, `shared_buffers`, `memory_views`, `modules_in_eval`, `framed_spectra`, `draws` and `draws_of_torch`.
+`indices`, `lstm_states`, `shared_buffers`, `memory_views`, `modules_in_eval`, `framed_spectra`, `narrow_rms_norm`, `draws` and `draws_of_torch`.
 
 Every program is repacked: deflated, and without the metadata of nodes and the sample inputs. `plain` stays as torch.export.save
 wrote it. The arrays lie beside each as NAME.npz, those of NAME.core.pt2 in the same file.
@@ -183,6 +183,18 @@ def framed_spectra(torch):
     return Spectra(), (torch.randn(2, 40),)
 
 
+def narrow_rms_norm(torch):
+    """The default of epsilon for narrow numbers, which is that of f32: rows of small numbers show it."""
+
+    class Norms(torch.nn.Module):
+        def forward(self, x):
+            norm = torch.nn.functional.rms_norm
+            return norm(x.half(), (4,)), norm(x.bfloat16(), (3, 4)).float(), norm(x.double(), (4,)), norm(x, (4,))
+
+    torch.manual_seed(0)
+    return Norms(), (torch.randn(2, 3, 4) * 0.02,)
+
+
 def write_own(make, decomposed=True):
     import numpy as np
     import torch
@@ -279,7 +291,7 @@ def write_torch_draws():
 
 def main():
     HERE.mkdir(exist_ok=True)
-    for make in (edges, bags, indices, memory_views, modules_in_eval, framed_spectra):
+    for make in (edges, bags, indices, memory_views, modules_in_eval, framed_spectra, narrow_rms_norm):
         write_own(make)
     for make in (lstm_states, shared_buffers):
         write_own(make, decomposed=False)

@@ -49,7 +49,8 @@ Results layer_norm(Context& c) {
 Results rms_norm_row(Context& c) {
   const Term x = c.in("input"), w = widen(x);
   const size_t n = c.sizes("normalized_shape").size();
-  double epsilon = machine_epsilon(is_float(x.dtype()) ? x.dtype() : DType::kF32);
+  // PyTorch's default is that of the dtype in which it computes: f32 for narrower ones.
+  double epsilon = machine_epsilon(is_float(w.dtype()) ? w.dtype() : DType::kF32);
   if (const auto given = c.optional_number("eps")) epsilon = *given;
   Term y = ops::rms_norm(w, last_dims(x, n), epsilon);
   if (c.has("weight")) y = y * cast(c.in("weight"), y.dtype(), false);
