@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "cli/written_files.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
 #include "compiler/base/text.h"
@@ -15,6 +16,10 @@ std::string kernel_folder(const CompileOptions& options, const std::string& arti
   if (given == options.settings.end() || given->second != "lines") return "";
   std::string folder = fs::path(artifact).replace_extension(".kernels").string();
   std::error_code error;
+  if (folder == artifact)
+    fail(ErrorKind::kUsage, "usage",
+         cat("the sources of kernels would be the folder '", folder, "', which the output is"),
+         "give the output another name");
   if (fs::exists(folder, error) && !fs::is_directory(folder, error))
     fail(ErrorKind::kUnreadable, "no-folder",
          cat("the sources of kernels are written to the folder '", folder, "', and a file has this name"),
@@ -24,9 +29,11 @@ std::string kernel_folder(const CompileOptions& options, const std::string& arti
 
 void write_kernel_sources(const Compilation& made, const std::string& folder) {
   if (folder.empty()) return;
-  fs::create_directories(folder);
-  for (const fs::directory_entry& old : fs::directory_iterator(folder))
-    if (old.path().filename().string().starts_with("k_")) fs::remove(old.path());
+  // As source_file() names them.
+  make_folder(folder, [](const fs::path& file) {
+    return file.filename().string().starts_with("k_") &&
+           (file.extension() == ".cpp" || file.extension() == ".c");
+  });
   for (const codegen::cpu::BuiltKernel& kernel : made.built.kernels) {
     const auto [name, text] = codegen::cpu::source_file(kernel);
     write_file((fs::path(folder) / name).string(), text);

@@ -8,6 +8,7 @@
 #include "cli/report_page.h"
 #include "cli/shell_text.h"
 #include "cli/stage_text.h"
+#include "cli/written_files.h"
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/file_hash.h"
 #include "compiler/base/files.h"
@@ -35,7 +36,8 @@ constexpr const char *kReport = "report.html", *kData = "report.json", *kCommand
 bool is_trace_file(const fs::path& file) {
   const std::string name = file.filename().string();
   if (name == kReport || name == kData || name == kCommand) return true;
-  if (file.extension() == ".svg") return name.starts_with(kDiagram);
+  if (file.extension() == ".svg")
+    return name == cat(kDiagram, ".svg") || name.starts_with(cat(kDiagram, "-"));
   const auto same = [&](const TracedStage& stage) { return name == cat(stage.name, ".txt"); };
   return std::ranges::any_of(kStages, same);
 }
@@ -59,10 +61,18 @@ TraceFolder::TraceFolder(const CompileOptions& options, const std::string& besid
   if (!enabled_ && !diagram_) return;
   path_ = fs::path(beside).replace_extension(".trace").string();
   std::error_code error;
+  if (path_ == beside)
+    fail(ErrorKind::kUsage, "usage", cat("the trace would be the folder '", path_, "', which the output is"),
+         "give the output another name");
   if (fs::exists(path_, error) && !fs::is_directory(path_, error))
     fail(ErrorKind::kUnreadable, "no-folder",
          cat("the trace is written to the folder '", path_, "', and a file has this name"),
          "move it, or give the output another name");
+  if (!fs::exists(path_, error) || fs::exists(fs::path(path_) / kCommand, error)) return;
+  if (fs::is_empty(path_, error)) return;
+  fail(ErrorKind::kUnreadable, "other-folder",
+       cat("the trace is written to the folder '", path_, "', which has files of something else"),
+       "move it, or give the output another name");
 }
 
 std::vector<TraceFolder::File> TraceFolder::stages(const Compilation& made, Stage last) const {
@@ -93,9 +103,7 @@ void TraceFolder::write(const Compilation& made, Stage last) const {
           {cat(kDiagram, function.source.name.empty() ? "" : cat("-", function.source.name), ".svg"),
            to_svg(diagram_of(function.graph))});
   files.push_back({kCommand, command_});
-  fs::create_directories(path_);
-  for (const fs::directory_entry& old : fs::directory_iterator(path_))
-    if (is_trace_file(old.path())) fs::remove(old.path());
+  make_folder(path_, is_trace_file);
   for (const File& file : files) write_file((fs::path(path_) / file.name).string(), file.text);
 }
 

@@ -53,4 +53,19 @@ std::vector<std::string> files_of_artifact(const std::string& artifact, const st
   return files;
 }
 
+void make_folder(const std::string& folder,
+                 const std::function<bool(const std::filesystem::path& file)>& is_earlier) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  std::vector<fs::path> earlier;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (fs::is_regular_file(at->symlink_status()) && is_earlier(at->path())) earlier.push_back(at->path());
+  for (const fs::path& file : earlier)
+    if (!error) fs::remove(file, error);
+  if (error)
+    fail(ErrorKind::kUnreadable, "cannot-write",
+         cat("the folder '", folder, "' cannot be written: ", error.message()));
+}
+
 }  // namespace stridec::cli

@@ -1,6 +1,9 @@
-// Names of the files that commands write: they must not be those of inputs, nor say another format.
+// The files that commands write: their names must not be those of inputs, nor say another format; folders of
+// several files.
 #pragma once
 
+#include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,5 +20,10 @@ void check_extension(const std::string& path, const std::string& what,
 // The files that belong to an artifact: the library, its manifest, its file of weights, and the models that
 // it was compiled from, if they are in its folder.
 std::vector<std::string> files_of_artifact(const std::string& artifact, const std::string& manifest);
+
+// Makes the folder if it does not exist, and removes its files that an earlier command wrote. Throws Error if
+// that fails.
+void make_folder(const std::string& folder,
+                 const std::function<bool(const std::filesystem::path& file)>& is_earlier);
 
 }  // namespace stridec::cli

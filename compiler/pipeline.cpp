@@ -264,7 +264,7 @@ constexpr Pass kImport = {"import", "graph", RunsOn::kGraph, "The graph as the f
                           import_graph};
 constexpr Pass kLower[] = {
     {"lower", "lowering", RunsOn::kLoops, "Each operator becomes one loop nest.", lower},
-    {"declared layouts", "lowering", RunsOn::kLoops,
+    {"declared_layouts", "lowering", RunsOn::kLoops,
      "Give inputs, outputs and states the memory order of --layout.", apply_layouts},
     {"specialize", "lowering", RunsOn::kLoops, "Add programs for the sizes of --specialize.", specialize},
 };

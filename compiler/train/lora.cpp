@@ -86,10 +86,7 @@ class Tracer {
 
   // Why the weight cannot have an adapter; "": it can.
   std::string run() {
-    const graph::Type& type = graph_[found_.weight].type;
-    if (is_float(type.dtype) && byte_size(type.dtype) >= 2 && type.shape.size() >= 2)
-      found_.matrix = found_.weight;
-    visit(found_.weight, identity(found_.weight));
+    visit(found_.weight, found_.weight, identity(found_.weight));
     if (why_.empty() && found_.products.empty()) why_ = "no product reads it";
     std::ranges::sort(found_.products, {}, &Adapted::Product::node);
     return why_;
@@ -102,8 +99,9 @@ class Tracer {
     return dims;
   }
 
-  // `dims`: the matrix's dims that the value's dims are. There is no matrix while integers are dequantised.
-  void visit(ValueId value, const Dims& dims) {
+  // `base`: the weight, or the last result of its dequantisation, of which the value is a view. `dims`: the
+  // base's dims that the value's dims are.
+  void visit(ValueId value, ValueId base, const Dims& dims) {
     if (readers_.elsewhere[value.value]) why_ = "a branch, a loop or an output of the model reads it";
     for (NodeId id : readers_.nodes[value.value]) {
       if (!why_.empty()) return;
@@ -112,12 +110,12 @@ class Tracer {
         case OpKind::kPermute: {
           Dims order;
           for (int64_t d : node.attributes.integers("order")) order.push_back(dims[static_cast<size_t>(d)]);
-          visit(node.outputs[0], order);
+          visit(node.outputs[0], base, order);
           break;
         }
-        case OpKind::kCast: visit(node.outputs[0], dims); break;
-        case OpKind::kDotGeneral: product(id, value, dims); break;
-        case OpKind::kConv: convolution(id, value, dims); break;
+        case OpKind::kCast: visit(node.outputs[0], base, dims); break;
+        case OpKind::kDotGeneral: product(id, value, base, dims); break;
+        case OpKind::kConv: convolution(id, value, base, dims); break;
         default: dequantise(id);
       }
     }
@@ -130,35 +128,33 @@ class Tracer {
       why_ = cat(graph::name(node), " reads it (", node.origin, ")");
     else if (constants_.largest[made.value] != found_.weight)
       why_ = cat("it belongs to weight '", graph_[constants_.largest[made.value]].name, "'");
-    else if (found_.matrix == found_.weight)
-      why_ = cat(graph::name(node), " reads it (", node.origin, ")");
     else if (visited_.insert(made.value).second)
-      visit(made, identity(made));
+      visit(made, made, identity(made));
   }
 
-  // The operand is the matrix if the weight is quantised: its dims are the matrix's.
-  bool is_matrix(ValueId value, Dims& dims) {
-    if (found_.matrix == found_.weight) return true;
-    dims = identity(value);
-    if (!is_float(graph_[value].type.dtype)) return false;
-    if (!found_.matrix.valid()) found_.matrix = value;
-    return graph_[found_.matrix].type.shape == graph_[value].type.shape;
+  // Whether the base is the weight in floats or what integers are dequantised to, and that of the other
+  // products. Integers that are only cast are scaled behind the product.
+  bool is_matrix(ValueId base) {
+    const DType dtype = graph_[base].type.dtype;
+    const bool computed = base != found_.weight && is_float(graph_[found_.weight].type.dtype);
+    if (!is_float(dtype) || byte_size(dtype) < 2 || computed) return false;
+    if (!found_.matrix.valid()) found_.matrix = base;
+    return found_.matrix == base;
   }
 
-  void product(NodeId id, ValueId value, Dims dims) {
+  void product(NodeId id, ValueId value, ValueId base, const Dims& dims) {
     const Node& node = graph_[id];
     const bool second = node.inputs[1] == value;
     const auto& contract = node.attributes.integers(second ? "contract_b" : "contract_a");
-    if (node.inputs[0] == node.inputs[1] || !is_matrix(value, dims) || dims.size() != 2 ||
-        contract.size() != 1)
+    if (node.inputs[0] == node.inputs[1] || !is_matrix(base) || dims.size() != 2 || contract.size() != 1)
       why_ = cat("it is not a matrix of a product (", node.origin, ")");
     else
       add(id, second, dims[static_cast<size_t>(contract[0])], dims[static_cast<size_t>(1 - contract[0])]);
   }
 
-  void convolution(NodeId id, ValueId value, Dims dims) {
+  void convolution(NodeId id, ValueId value, ValueId base, const Dims& dims) {
     const Node& node = graph_[id];
-    if (node.inputs[1] != value || node.inputs[0] == value || !is_matrix(value, dims) ||
+    if (node.inputs[1] != value || node.inputs[0] == value || !is_matrix(base) ||
         !std::ranges::is_sorted(dims))
       why_ = cat("it is not the window of a convolution (", node.origin, ")");
     else if (node.attributes.integer_or("groups", 1) != 1)

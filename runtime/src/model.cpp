@@ -295,11 +295,8 @@ void log_trace(const stridec_model& model, const stridec_model_options& options)
   char path[4096], sentence[4200];
   Text name(path, sizeof path), text(sentence, sizeof sentence);
   if (!trace_path(model.module->name, name)) return;
-  TraceFile file;
   text << "STRIDEC_PROFILE: '" << path
-       << (trace_file_open(file, path, true) ? "' gets a trace"
-                                             : "' cannot be written, so runs are not traced");
-  trace_file_close(file);
+       << (trace_file_test(path) ? "' gets a trace" : "' cannot be written, so runs are not traced");
   options.log(options.log_user, sentence);
 }
 

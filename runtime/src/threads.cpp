@@ -128,6 +128,7 @@ struct Worker {
 struct Wiped {
   Word lock;
   Word running;  // number of workers, including the caller: 0 before the first work
+  Word runs;     // in progress
 };
 
 }  // namespace
@@ -136,10 +137,9 @@ struct Pool {
   Wiped* wiped;
   Worker* workers;  // [1, threads)
   int32_t threads;
-  int64_t spin_ns;            // between runs; 0: none, also within a run
-  bool spins_longer;          // within a run
-  std::atomic<int32_t> runs;  // in progress
-  int64_t fork_check;         // the process id if MADV_WIPEONFORK is not available, otherwise 0
+  int64_t spin_ns;     // between runs; 0: none, also within a run
+  bool spins_longer;   // within a run
+  int64_t fork_check;  // the process id if MADV_WIPEONFORK is not available, otherwise 0
   // The current work; written before the tickets, read after them.
   void (*body)(void*, int32_t);
   void* arg;
@@ -154,7 +154,8 @@ namespace {
 
 bool spins(const Pool& pool) { return pool.spin_ns > 0; }
 int64_t spin_ns(const Pool& pool) {
-  return pool.spins_longer && pool.runs.load(std::memory_order_relaxed) > 0 ? kSpinWithinRun : pool.spin_ns;
+  return pool.spins_longer && pool.wiped->runs.load(std::memory_order_relaxed) > 0 ? kSpinWithinRun
+                                                                                   : pool.spin_ns;
 }
 
 void take_parts(Pool& pool, int32_t first) {
@@ -268,6 +269,7 @@ void check_fork(Pool& pool) {
   pool.fork_check = getpid();
   pool.wiped->lock.store(0);
   pool.wiped->running.store(0);
+  pool.wiped->runs.store(0);
 }
 
 }  // namespace
@@ -309,8 +311,15 @@ void pool_destroy(Pool* pool) {
 }
 
 int32_t pool_threads(const Pool* pool) { return pool->threads; }
-void pool_begin_run(Pool* pool) { pool->runs.fetch_add(1, std::memory_order_relaxed); }
-void pool_end_run(Pool* pool) { pool->runs.fetch_sub(1, std::memory_order_relaxed); }
+void pool_begin_run(Pool* pool) {
+  check_fork(*pool);
+  pool->wiped->runs.fetch_add(1, std::memory_order_relaxed);
+}
+void pool_end_run(Pool* pool) {
+  // 0: this process was forked within the run.
+  if (pool->wiped->runs.load(std::memory_order_relaxed) > 0)
+    pool->wiped->runs.fetch_sub(1, std::memory_order_relaxed);
+}
 
 void pool_run(Pool* pool, int32_t parts, void (*body)(void* arg, int32_t part), void* arg) {
   check_fork(*pool);

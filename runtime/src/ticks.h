@@ -12,8 +12,8 @@ struct Ticks {
   bool counted;         // false: the counter is not used
   int64_t count, time;  // at the last ticks_align
   int64_t first_count, first_time;
-  int64_t age;    // nanoseconds over which the rate was measured
-  int64_t rate;   // nanoseconds per count, times 2^32
+  int64_t age;   // nanoseconds over which the rate was measured
+  int64_t rate;  // nanoseconds per count, times 2^32
 };
 
 // Measures the counter's rate, for half a millisecond.

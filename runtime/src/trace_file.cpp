@@ -257,6 +257,16 @@ void trace_file_close(TraceFile& file) {
   close(fd);
 }
 
+bool trace_file_test(const char* path) {
+  const int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd >= 0) close(fd);
+  if (fd >= 0 || errno == ENXIO) return true;  // ENXIO: a pipe that nobody reads yet
+  TraceFile file;
+  const bool made = errno == ENOENT && trace_file_open(file, path, true);
+  trace_file_close(file);
+  return made;
+}
+
 bool trace_path(const char* model, Text& path) {
   const char* at = secure_getenv("STRIDEC_PROFILE");
   if (!at || !*at) return false;

@@ -34,6 +34,8 @@ bool trace_file_open(TraceFile& file, const char* path, bool shared);
 // cannot be written.
 void trace_file_append(TraceFile& file, const char* events, size_t bytes);
 void trace_file_close(TraceFile& file);
+// Whether the file can be written. It is made if it does not exist; nothing is written to an existing one.
+bool trace_file_test(const char* path);
 
 // Appends the text as part of a JSON string, cut to about `limit` bytes. Bytes that are not UTF-8 become
 // '?'.

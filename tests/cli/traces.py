@@ -62,13 +62,17 @@ def test_trace_folder():
 
 def test_trace_folder_of_other_commands():
     """Beside the model, with the stages that the command reaches; files of an earlier trace go, others stay."""
-    os.makedirs("mlp.trace", exist_ok=True)
-    for name in ("source.txt", "notes.txt"):
+    os.makedirs("mlp.trace/graph-folder.svg", exist_ok=True)
+    for name in ("source.txt", "notes.txt", "graphics.svg"):
         with open(f"mlp.trace/{name}", "w", encoding="utf-8") as file:
             file.write("older")
+    refused = stridec("inspect mlp.onnx --stage=fused -O trace.enabled=true", 2).stderr
+    expect("error[other-folder]" in refused and "mlp.trace" in refused and os.path.exists("mlp.trace/source.txt"), refused)
+    with open("mlp.trace/command.sh", "w", encoding="utf-8"):
+        pass
     stridec("inspect mlp.onnx --stage=fused -O trace.enabled=true", 0)
     expect(set(os.listdir("mlp.trace")) == {"graph.txt", "loops.txt", "schedule.txt", "fused.txt", "nodes.txt", "memory.txt", "report.html", "report.json",
-                                            "command.sh", "notes.txt"}, os.listdir("mlp.trace"))  # fmt: skip
+                                            "command.sh", "notes.txt", "graphics.svg", "graph-folder.svg"}, os.listdir("mlp.trace"))  # fmt: skip
     shutil.rmtree("mlp.trace")
     stridec("verify mlp.onnx -O trace.graph_diagram=true", 0)
     expect(sorted(os.listdir("mlp.trace")) == ["command.sh", "graph.svg"], os.listdir("mlp.trace"))
@@ -78,6 +82,10 @@ def test_trace_folder_of_other_commands():
     refused = stridec("compile mlp.onnx -o occupied.so -O trace.enabled=true", 2).stderr
     expect("occupied.trace" in refused, refused)
     expect(not os.path.exists("occupied.so"), "an artifact was written")
+    for option in ("trace.enabled=true", "symbols=lines"):
+        end = ".trace" if "trace" in option else ".kernels"
+        refused = stridec(f"compile mlp.onnx -o itself{end} -O {option}", 1).stderr
+        expect("which the output is" in refused and not os.path.exists(f"itself{end}"), refused)
 
 
 def test_symbols():

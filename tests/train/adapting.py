@@ -177,6 +177,22 @@ def adapt_quantised(c):
               "--lora", "targets=four.scales")  # fmt: skip
 
 
+def refuse_quantised(c):
+    """A quantised weight that one product reads transposed, and one whose scale comes behind the product."""
+    eight = np.random.default_rng(4).integers(-9, 9, (64, 64)).astype(np.int8)
+    models = {
+        "both_ways": [h.make_node("DequantizeLinear", ["w", "s"], ["f"]), h.make_node("MatMul", ["x", "f"], ["a"]),
+                      h.make_node("Transpose", ["f"], ["g"]), h.make_node("MatMul", ["a", "g"], ["y"])],
+        "scaled_late": [h.make_node("Cast", ["w"], ["f"], to=T.FLOAT), h.make_node("MatMul", ["x", "f"], ["a"]),
+                        h.make_node("Mul", ["a", "s"], ["y"])],
+    }  # fmt: skip
+    for (name, nodes), sentence in zip(models.items(), ("another one transposed", "not a matrix of a product")):
+        graph = h.make_graph(nodes, "g", [h.make_tensor_value_info("x", T.FLOAT, ["n", 64])], [h.make_tensor_value_info("y", T.FLOAT, ["n", 64])],
+                             [numpy_helper.from_array(eight, "w"), numpy_helper.from_array(np.array(0.01, np.float32), "s")])  # fmt: skip
+        onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), c.work / f"{name}.onnx")
+        c.refused(name, 1, sentence, "compile", f"{name}.onnx", "-o", "no.so", "--train", "loss=mse,output=y,target=t", "--lora", "targets=w")
+
+
 def keep_apart(c):
     """Two weights of the same bytes, which are one constant otherwise, have adapters of their own."""
     nodes = [h.make_node("MatMul", ["x", "first"], ["a"]), h.make_node("MatMul", ["a", "second"], ["y"])]
@@ -239,5 +255,5 @@ def select(c):
 
 
 def check(c):
-    for test in (train_and_export, write_for_peft, adapt_pytorch_file, merge_transposed, adapt_quantised, keep_apart, pass_loops, select):
+    for test in (train_and_export, write_for_peft, adapt_pytorch_file, merge_transposed, adapt_quantised, refuse_quantised, keep_apart, pass_loops, select):
         test(c)

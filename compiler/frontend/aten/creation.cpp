@@ -197,7 +197,7 @@ Results bartlett_window(Context& c) {
 Results kaiser_window(Context& c) {
   const double beta = c.names("beta") ? c.number("beta") : 12;
   return window(c, [&](Term i, double n) {
-    const auto bessel = [](Term x) { return scaled_bessel_i(x, 0) * exp(x); };
+    const auto bessel = [](Term x) { return scaled_bessel_i(x, 0) * exp(abs(x)); };
     const Term at = cast(i, DType::kF64, false) * (2 / n) - 1;
     const Term all = bessel(sqrt(maximum(subtract_from(1, square(at)), 0)) * beta);
     return cast(all / bessel(number_like(all, beta)), i.dtype(), false);

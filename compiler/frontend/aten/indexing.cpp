@@ -66,7 +66,6 @@ Results embedding(Context& c) {
   return {table_rows(c, c.in("weight"), c.in("indices"),
                      padding < 0 ? std::nullopt : std::optional(sym::Expr(padding)))};
 }
-// Sums, means or maxima of rows of the table: bag i has the indices from offsets[i] on.
 // The rows at the indices are scaled down to a norm of max_norm.
 Results embedding_renorm(Context& c) {
   const Term x = c.in("self"), indices = c.in("indices"), w = widen(x);
@@ -79,6 +78,7 @@ Results embedding_renorm(Context& c) {
   const Term factor = divide_into(most, select(scaled, norm, 1) + 1e-7);
   return {cast(select(expand(scaled, w.shape()), w * factor, w), x.dtype(), false)};
 }
+// Sums, means or maxima of rows of the table: bag i has the indices from offsets[i] on.
 Results embedding_bag(Context& c) {
   const Term table = c.in("weight"), index = c.in("indices"),
              offsets = cast(c.in("offsets"), DType::kI64, false);

@@ -456,6 +456,7 @@ Results resize(Context& c) {
   const sym::Expr more = c.b.simplify(to - from);
   if (!more.is_const()) c.unsupported("a resize by a symbolic number of elements");
   if (more.value() > 0) {
+    if (t.view) c.unsupported("a resize of a part of a tensor to more elements, which are those behind it");
     const Term x = ops::reshape(c.in("self"), {from});
     return {ops::reshape(ops::pad(x, {0}, {more}, 0), shape)};
   }
