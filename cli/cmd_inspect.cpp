@@ -84,7 +84,7 @@ void print_values(const Json& m, const char* kind) {
   std::vector<std::vector<std::string>> rows;
   for (const Json& value : m[kind])
     rows.push_back(
-        {value["name"], value["dtype"], shape_of(value["shape"]), memory_of(value), values_of(value)});
+        {value["name"], value["dtype"], shape_of(value["shape"]), values_of(value), memory_of(value)});
   if (!rows.empty()) std::printf(" %s\n%s", kind, table(rows, "   ").c_str());
 }
 

@@ -369,7 +369,7 @@ TEST_CASE("threads share the rows of a product on tile registers, unless there a
     for (const auto& ranked : schedule::contraction_plans(program, program[id], tiled)) {
       kernels::GemmPlan plan = ranked.plan;
       if (plan.kernel->name != "gemm.bf16.amx.32x32") continue;
-      plan.tiles = 64;
+      plan.tiles = 64, plan.least_tiles = 0;
       plan.rows_outer = rows_outer;
       program[id].schedule = kernels::to_schedule(plan);
       schedule::pack_weights(program);
