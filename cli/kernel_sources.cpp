@@ -3,9 +3,7 @@
 #include <filesystem>
 
 #include "cli/written_files.h"
-#include "compiler/base/diagnostic.h"
 #include "compiler/base/files.h"
-#include "compiler/base/text.h"
 
 namespace stridec::cli {
 
@@ -14,17 +12,7 @@ namespace fs = std::filesystem;
 std::string kernel_folder(const CompileOptions& options, const std::string& artifact) {
   const auto given = options.settings.find("symbols");
   if (given == options.settings.end() || given->second != "lines") return "";
-  std::string folder = fs::path(artifact).replace_extension(".kernels").string();
-  std::error_code error;
-  if (folder == artifact)
-    fail(ErrorKind::kUsage, "usage",
-         cat("the sources of kernels would be the folder '", folder, "', which the output is"),
-         "give the output another name");
-  if (fs::exists(folder, error) && !fs::is_directory(folder, error))
-    fail(ErrorKind::kUnreadable, "no-folder",
-         cat("the sources of kernels are written to the folder '", folder, "', and a file has this name"),
-         "move it, or give the output another name");
-  return folder;
+  return folder_beside(artifact, ".kernels", "the sources of kernels");
 }
 
 void write_kernel_sources(const Compilation& made, const std::string& folder) {

@@ -11,7 +11,7 @@ namespace stridec::cli {
 // {"schema_version", "title"}: the start of a report, to which "functions" belong. `title`: the name of a
 // file, or "".
 nlohmann::ordered_json report_head(const std::string& title);
-// The report as the file beside the page.
+// The report as text, with a newline at the end: the contents of report.json.
 std::string report_text(const nlohmann::ordered_json& report);
 
 // Of one function. Bytes and offsets are at typical sizes, which are listed. `sources`: with loops and the

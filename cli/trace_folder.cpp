@@ -59,15 +59,8 @@ TraceFolder::TraceFolder(const CompileOptions& options, const std::string& besid
       command_(command_text(globals.arguments)),
       title_(fs::path(options.entry_points().front().model).filename().string()) {
   if (!enabled_ && !diagram_) return;
-  path_ = fs::path(beside).replace_extension(".trace").string();
+  path_ = folder_beside(beside, ".trace", "the trace");
   std::error_code error;
-  if (path_ == beside)
-    fail(ErrorKind::kUsage, "usage", cat("the trace would be the folder '", path_, "', which the output is"),
-         "give the output another name");
-  if (fs::exists(path_, error) && !fs::is_directory(path_, error))
-    fail(ErrorKind::kUnreadable, "no-folder",
-         cat("the trace is written to the folder '", path_, "', and a file has this name"),
-         "move it, or give the output another name");
   if (!fs::exists(path_, error) || fs::exists(fs::path(path_) / kCommand, error)) return;
   if (fs::is_empty(path_, error)) return;
   fail(ErrorKind::kUnreadable, "other-folder",

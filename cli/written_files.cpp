@@ -53,6 +53,21 @@ std::vector<std::string> files_of_artifact(const std::string& artifact, const st
   return files;
 }
 
+std::string folder_beside(const std::string& output, const std::string& extension, const std::string& what) {
+  namespace fs = std::filesystem;
+  const std::string folder = fs::path(output).replace_extension(extension).string();
+  if (folder == output)
+    fail(ErrorKind::kUsage, "usage",
+         cat("the folder of ", what, " would be '", folder, "', which the output is"),
+         "give the output another name");
+  std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error))
+    fail(ErrorKind::kUnreadable, "no-folder",
+         cat("the folder of ", what, " would be '", folder, "', and a file has this name"),
+         "move it, or give the output another name");
+  return folder;
+}
+
 void make_folder(const std::string& folder,
                  const std::function<bool(const std::filesystem::path& file)>& is_earlier) {
   namespace fs = std::filesystem;

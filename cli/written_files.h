@@ -21,6 +21,10 @@ void check_extension(const std::string& path, const std::string& what,
 // it was compiled from, if they are in its folder.
 std::vector<std::string> files_of_artifact(const std::string& artifact, const std::string& manifest);
 
+// The folder NAME.EXTENSION next to the output NAME.so. Throws Error if that is the output itself, or a file.
+// `what`: "the trace".
+std::string folder_beside(const std::string& output, const std::string& extension, const std::string& what);
+
 // Makes the folder if it does not exist, and removes its files that an earlier command wrote. Throws Error if
 // that fails.
 void make_folder(const std::string& folder,

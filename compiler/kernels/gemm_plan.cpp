@@ -37,7 +37,7 @@ sym::Expr wanted_bands(const GemmPlan& plan, sym::Expr rows, sym::Expr columns, 
   return 1 + sym::min(1, sym::floordiv(rows * (panels_stay ? kManyMore : 1), sym::max(columns, 1)));
 }
 
-// The number of blocks of a band of that many tiles.
+// The number of blocks into which a band of `tiles` register tiles is divided.
 sym::Expr blocks_of(const GemmPlan& plan, sym::Expr tiles, sym::Expr bands, sym::Expr columns) {
   const sym::Expr fewest = sym::ceildiv(tiles, plan.tiles);
   if (plan.least_tiles == 0) return fewest;

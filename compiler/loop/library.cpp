@@ -123,43 +123,45 @@ void run_fourier(Buffers reads, Buffers writes, Arguments a) {
   run(reads, writes[0], a[0], a[1], a[2] != 0);
 }
 
-// The next block of the Mersenne Twister, in place, and a word of it as it is drawn.
-void mersenne_twist(uint32_t* state) {
-  constexpr uint32_t kSize = 624, kShift = 397;
-  for (uint32_t i = 0; i < kSize; ++i) {
-    const uint32_t y = (state[i] & 0x80000000u) | (state[(i + 1) % kSize] & 0x7FFFFFFFu);
-    state[i] = state[(i + kShift) % kSize] ^ (y >> 1) ^ (y & 1 ? 0x9908B0DFu : 0);
-  }
-}
-uint32_t mersenne_temper(uint32_t y) {
-  y ^= y >> 11;
-  y ^= (y << 7) & 0x9D2C5680u;
-  y ^= (y << 15) & 0xEFC60000u;
-  return y ^ (y >> 18);
-}
-
+// MT19937 (Matsumoto and Nishimura 1998).
 class MersenneTwister {
  public:
+  static constexpr uint32_t kSize = 624;
+
   explicit MersenneTwister(uint32_t seed) {
     for (uint32_t i = 0; i < kSize; ++i) {
       state_[i] = seed;
       seed = 1812433253u * (seed ^ (seed >> 30)) + i + 1;
     }
   }
+  // Goes on with the state after `at` of its words are drawn.
+  MersenneTwister(const int64_t* state, uint32_t at) : at_(at) {
+    for (uint32_t i = 0; i < kSize; ++i) state_[i] = static_cast<uint32_t>(state[i]);
+  }
   uint32_t draw() {
-    if (at_ == kSize) {
-      mersenne_twist(state_);
-      at_ = 0;
-    }
-    return mersenne_temper(state_[at_++]);
+    if (at_ == kSize) twist();
+    uint32_t y = state_[at_++];
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9D2C5680u;
+    y ^= (y << 15) & 0xEFC60000u;
+    return y ^ (y >> 18);
   }
   double uniform() {
     const uint32_t high = draw() >> 5, low = draw() >> 6;
     return (high * 67108864.0 + low) / 9007199254740992.0;
   }
+  uint32_t drawn() const { return at_; }
+  void save(int64_t* state) const { std::copy(state_, state_ + kSize, state); }
 
  private:
-  static constexpr uint32_t kSize = 624;
+  void twist() {
+    constexpr uint32_t kShift = 397;
+    for (uint32_t i = 0; i < kSize; ++i) {
+      const uint32_t y = (state_[i] & 0x80000000u) | (state_[(i + 1) % kSize] & 0x7FFFFFFFu);
+      state_[i] = state_[(i + kShift) % kSize] ^ (y >> 1) ^ (y & 1 ? 0x9908B0DFu : 0);
+    }
+    at_ = 0;
+  }
   uint32_t state_[kSize], at_ = kSize;
 };
 
@@ -177,31 +179,16 @@ void run_mersenne_uniform(Buffers, Buffers writes, Arguments a) {
 // The generator of the routine mersenne_draw.
 class TorchGenerator {
  public:
-  explicit TorchGenerator(const int64_t* state) {
-    if (state[0] < 0) {
-      uint32_t word = static_cast<uint32_t>(state[1]);
-      for (uint32_t i = 0; i < kSize; ++i) {
-        words_[i] = word;
-        word = 1812433253u * (word ^ (word >> 30)) + i + 1;
-      }
-      return;
-    }
-    at_ = static_cast<uint32_t>(std::min<int64_t>(state[0], kSize));
-    std::copy(state + 1, state + 4, kept_);
-    for (uint32_t i = 0; i < kSize; ++i) words_[i] = static_cast<uint32_t>(state[4 + i]);
+  // state: the number of words drawn, below 0 for a seed; the kept normal; the words.
+  explicit TorchGenerator(const int64_t* state) : words_(twister_of(state)) {
+    if (state[0] >= 0) std::copy(state + 1, state + 4, kept_);
   }
   void save(int64_t* state) const {
-    state[0] = at_;
+    state[0] = words_.drawn();
     std::copy(kept_, kept_ + 3, state + 1);
-    for (uint32_t i = 0; i < kSize; ++i) state[4 + i] = words_[i];
+    words_.save(state + 4);
   }
-  uint32_t word() {
-    if (at_ == kSize) {
-      mersenne_twist(words_);
-      at_ = 0;
-    }
-    return mersenne_temper(words_[at_++]);
-  }
+  uint32_t word() { return words_.draw(); }
   uint64_t wide_word() {
     const uint64_t high = word();
     return high << 32 | word();
@@ -225,8 +212,11 @@ class TorchGenerator {
   }
 
  private:
-  static constexpr uint32_t kSize = 624;
-  uint32_t words_[kSize], at_ = kSize;
+  static MersenneTwister twister_of(const int64_t* state) {
+    if (state[0] < 0) return MersenneTwister(static_cast<uint32_t>(state[1]));
+    return {state + 4, static_cast<uint32_t>(std::min<int64_t>(state[0], MersenneTwister::kSize))};
+  }
+  MersenneTwister words_;
   int64_t kept_[3] = {0, 0, 0};  // kind and words of the normal that is kept
 };
 

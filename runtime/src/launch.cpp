@@ -86,7 +86,7 @@ bool is_watched(const stridec_context& c, int32_t step) {
   return c.watched && step >= 0 && step < c.frame->function->variant->step_count;
 }
 
-// As trace_step_begins, without a call where there is nobody to tell.
+// The same as trace_step_begins(), inline where neither a sink nor an NVTX tool takes the event.
 int64_t begin_traced_step(Trace& t, int32_t step, int32_t parts) {
   if (!t.boundary || t.sink || t.ranges) [[unlikely]]
     return trace_step_begins(t, step, parts);
@@ -136,8 +136,8 @@ void run_watched(stridec_context& c, Job& job, void (*body)(void* arg, int32_t p
   return args->failures[0].code != 0;
 }
 
-// A launch that several threads may share. Not in `launch`, whose callers with one thread would save its
-// registers.
+// A launch that several threads may share. It is a function of its own, because launch() would otherwise save
+// its registers in runs on one thread too.
 [[gnu::noinline]] int32_t launch_shared(stridec_abi_run* run, stridec_abi_kernel kernel,
                                         const stridec_abi_args* args, int64_t tasks, int64_t grain,
                                         int32_t step, int32_t movable) {
@@ -175,8 +175,8 @@ void run_parts(const stridec_context& c, int32_t parts, void (*body)(void* arg, 
     pool_run(c.pool, parts, body, arg);
 }
 
-// Between the caller's branch and that to the kernel there are none that are taken, if there is one thread:
-// processors predict from the branches before it which kernel a launch goes to.
+// With one thread, no branch is taken between the call of launch() and that of the kernel: processors predict
+// the kernel's address from the branches taken before.
 int32_t launch(stridec_abi_run* run, stridec_abi_kernel kernel, const stridec_abi_args* args, int64_t tasks,
                int64_t grain, int32_t step, int32_t movable) {
   stridec_context& c = context_of(run);
@@ -230,7 +230,7 @@ int32_t call_application(stridec_abi_run* run, const stridec_abi_call* call) {
                               .attribute_count = static_cast<size_t>(call->attribute_count),
                               .message = text,
                               .message_bytes = sizeof text};
-  const bool watched = c.watched && call->step < c.frame->function->variant->step_count;
+  const bool watched = is_watched(c, call->step);
   const int64_t begin = watched ? begin_step(c, call->step, 0) : 0;
   const int32_t code = callback.function(callback.user, &given);
   if (watched) end_step(c, call->step, begin, 0);

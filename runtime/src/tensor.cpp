@@ -9,15 +9,6 @@ namespace {
 
 int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
 
-// Row-major strides of the tensor's own shape.
-void compact_strides(const int64_t* dims, int32_t rank, int64_t* strides) {
-  int64_t stride = 1;
-  for (int32_t i = rank; i-- > 0;) {
-    strides[i] = stride;
-    stride *= dims[i] > 0 ? dims[i] : 1;
-  }
-}
-
 bool has_elements(const int64_t* dims, int32_t rank) {
   for (int32_t i = 0; i < rank; ++i)
     if (dims[i] == 0) return false;
@@ -219,7 +210,7 @@ bool is_direct(const stridec_tensor& t, const Compact& memory) {
   if (reinterpret_cast<uintptr_t>(data_of(t)) % static_cast<uintptr_t>(memory.element_bytes)) return false;
   int64_t expected[kMaxRank], own[kMaxRank];
   strides_of(memory, expected);
-  compact_strides(t.shape, t.ndim, own);
+  strides_of({t.shape, nullptr, t.ndim, memory.element_bytes}, own);
   for (int32_t i = 0; i < t.ndim; ++i)
     if (dims[i] != 1 && (t.strides ? t.strides[i] : own[i]) != expected[i]) return false;
   return true;
@@ -258,7 +249,7 @@ void copy_strided(char* to, const int64_t* to_strides, const char* from, const i
                   const int64_t* dims, int32_t rank, int64_t element_bytes) {
   if (!has_elements(dims, rank)) return;
   int64_t compact[kMaxRank];
-  compact_strides(dims, rank, compact);
+  strides_of({dims, nullptr, rank, element_bytes}, compact);
   Loop loops[kMaxRank];
   int32_t n =
       simplify(dims, to_strides ? to_strides : compact, from_strides ? from_strides : compact, rank, loops);

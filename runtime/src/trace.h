@@ -25,9 +25,9 @@ void trace_from_environment(stridec_context& context);
 // To be called before and after each run of a traced context.
 void trace_run_begins(stridec_context& context);
 void trace_run_ends(stridec_context& context, stridec_status status);
-// Returns when the step begins: at the end of the one before, unless trace_pause was called in between. One
-// reading of the clock serves both. A step of one part is that part; of others trace_part_begins and
-// trace_part_ends tell. `parts` 0: it is not done in parts.
+// Returns the time at which the step begins: the end of the step before, without another reading of the
+// clock, unless trace_pause was called in between. For a step of one part the trace adds the part itself.
+// Steps of several parts call trace_part_begins and trace_part_ends. `parts` 0: the step has no parts.
 int64_t trace_step_begins(Trace& trace, int32_t step, int32_t parts);
 // Returns the step's end.
 int64_t trace_step_ends(Trace& trace, int32_t step, int32_t parts);

@@ -112,14 +112,18 @@ bool begin_page(int fd, int64_t& end) {
   return true;
 }
 
+// Of the first event, without the newline after it.
+size_t event_bytes(const char* at, const char* stop) {
+  return static_cast<size_t>(static_cast<const char*>(memchr(at, '\n', static_cast<size_t>(stop - at))) - at);
+}
+
 // Writes those of the events that fit into the page of the bracket.
 bool append_to_page(int fd, int64_t& end, const char*& at, const char* stop) {
   char page[kTracePage];
   const auto room = kTracePage - static_cast<size_t>(end) % kTracePage;
   size_t used = 0;
   while (at < stop) {
-    const auto bytes =
-        static_cast<size_t>(static_cast<const char*>(memchr(at, '\n', static_cast<size_t>(stop - at))) - at);
+    const size_t bytes = event_bytes(at, stop);
     if (used + bytes + 3 > room) break;  // ",\n", the event, "]"
     page[used] = ',';
     page[used + 1] = '\n';
@@ -136,16 +140,16 @@ bool append_to_page(int fd, int64_t& end, const char*& at, const char* stop) {
 
 bool append_in_order(int fd, const char* at, const char* stop) {
   while (at < stop) {
-    const auto bytes =
-        static_cast<size_t>(static_cast<const char*>(memchr(at, '\n', static_cast<size_t>(stop - at))) - at);
+    const size_t bytes = event_bytes(at, stop);
     if (!write_in_order(fd, ",\n", 2) || !write_in_order(fd, at, bytes)) return false;
     at += bytes + 1;
   }
   return true;
 }
 
-// Makes a file that holds the array's beginning, under another name beside `path`: a reader of `path` never
-// sees a file without its bracket. `path` may be missing (`replace` false) or is replaced. -1: not made.
+// Makes a file with the array's beginning under a temporary name in the folder of `path`, and gives it the
+// name: no reader of `path` sees a file without its bracket. `replace`: a file of this name is replaced;
+// otherwise it fails with EEXIST. Returns -1 if the file is not made.
 int make_beside(const char* path, const char* beginning, bool replace) {
   char other[4096 + 64];
   Text name(other, sizeof other);

@@ -142,7 +142,7 @@ Results op_log_softmax(Context& c) {
   return {log_softmax(x, {c.dim("dim", x.rank())})};
 }
 
-// What flows to the argument of a softmax, or of its logarithm, whose result is `output`.
+// The gradient of the argument of a softmax or log-softmax whose result is `output`.
 template <bool logarithm>
 Results softmax_backward(Context& c) {
   const Term g = widen(c.in("grad_output")), y = widen(c.in("output"));

@@ -118,44 +118,32 @@ Results multinomial_row(Context& c) {
   return {x.rank() == 1 ? squeeze(out, {0}) : out};
 }
 
-// A factor for each element, or with `whole_channels` for each channel.
 Term kept_mask(Context& c, Term x, double p, bool whole_channels) {
   Shape shape = x.shape();
   if (whole_channels)
     for (size_t d = 2; d < shape.size(); ++d) shape[d] = 1;
   return greater_equal(uniforms(c, shape), p);
 }
-// PyTorch returns the input itself in inference.
 template <bool whole_channels>
 Results dropout_row(Context& c) {
+  if (auto result = undrawn_dropout(c)) return *std::move(result);
   const double p = c.number("p");
-  if (!c.flag("train") || p == 0) return {c.tensor(input_of(c))};
   const Term x = c.in(input_of(c)), w = widen(x);
-  if (p == 1) return dropped(c, filled(c.b, x.shape(), x.dtype(), 0));
   const Term kept = kept_mask(c, x, p, whole_channels);
   return dropped(c, select(expand(kept, x.shape()), w * (1 / (1 - p)), 0));
 }
 // Dropped elements have the value that SELU saturates at, and an affine map keeps mean and variance.
 template <bool whole_channels>
 Results alpha_dropout(Context& c) {
+  if (auto result = undrawn_dropout(c)) return *std::move(result);
   const double p = c.number("p");
-  if (!c.flag("train") || p == 0) return {c.tensor(input_of(c))};
   const Term x = c.in(input_of(c)), w = widen(x);
-  if (p == 1) return dropped(c, filled(c.b, x.shape(), x.dtype(), 0));
   constexpr double kAlpha = 1.7580993408473766;
   const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
   const Term kept = expand(kept_mask(c, x, p, whole_channels), x.shape());
   return dropped(c, select(kept, w, number_like(w, -kAlpha)) * a + kAlpha * a * p);
 }
-Results native_dropout(Context& c) {
-  const Term x = c.in("input"), w = widen(x);
-  const double p = c.number("p");
-  const bool training = !c.has("train") || c.flag("train");
-  if (!training || p == 0) return {x, filled(c.b, x.shape(), DType::kBool, 1)};
-  if (p == 1) return {filled(c.b, x.shape(), x.dtype(), 0), filled(c.b, x.shape(), DType::kBool, 0)};
-  const Term kept = kept_mask(c, x, p, false);
-  return {cast(select(kept, w * (1 / (1 - p)), 0), x.dtype(), false), kept};
-}
+Results native_dropout(Context& c) { return native_dropout_by(c, kept_mask); }
 Results native_dropout_backward(Context& c) {
   const Term g = c.in("grad_output");
   const DType to = float_type(g.dtype());
@@ -258,6 +246,24 @@ Results dropped(Context& c, Term value) {
   if (!c.schema.name.ends_with("_")) return {x};
   write(c.b, c.tensor("self"), x);
   return {c.tensor("self")};
+}
+
+std::optional<Results> undrawn_dropout(Context& c) {
+  const double p = c.number("p");
+  if (!c.flag("train") || p == 0) return Results{c.tensor(input_of(c))};
+  const Term x = c.in(input_of(c));
+  if (p == 1) return dropped(c, filled(c.b, x.shape(), x.dtype(), 0));
+  return std::nullopt;
+}
+
+Results native_dropout_by(Context& c, KeptMask kept_mask) {
+  const Term x = c.in("input"), w = widen(x);
+  const double p = c.number("p");
+  const bool training = !c.has("train") || c.flag("train");
+  if (!training || p == 0) return {x, filled(c.b, x.shape(), DType::kBool, 1)};
+  if (p == 1) return {filled(c.b, x.shape(), x.dtype(), 0), filled(c.b, x.shape(), DType::kBool, 0)};
+  const Term kept = kept_mask(c, x, p, false);
+  return {cast(select(kept, w * (1 / (1 - p)), 0), x.dtype(), false), kept};
 }
 
 void keep_generator(Builder& b) {

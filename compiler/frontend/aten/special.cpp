@@ -95,7 +95,7 @@ Results polynomial(Context& c) {
   const Term x = in(0), n = in(1);
   if (kind != Recurrence::kHermite && kind != Recurrence::kHermiteE)
     return {cast(orthogonal_polynomial(kind, x, n), to, false)};
-  // PyTorch has none of a degree above this one, which is out of the range of most arguments.
+  // As in PyTorch, the result is NaN for higher degrees. Most arguments would overflow there.
   const double most = to == DType::kF64 ? 512 : 128;
   const Term y = orthogonal_polynomial(kind, x, minimum(n, most));
   return {cast(select(expand(greater(n, most), y.shape()), kNan, y), to, false)};

@@ -58,7 +58,6 @@ int64_t end_of(DType dtype) {
   return static_cast<int64_t>(uint64_t{1} << bits);
 }
 
-// Which elements a dropout keeps, drawn for each element or, with `whole_channels`, for each channel.
 Term kept_mask(Context& c, Term x, double p, bool whole_channels) {
   const auto draw = [&](const Shape& shape, bool) {
     return less(torch_uniform(c.b, shape, DType::kF64), 1 - p);
@@ -199,10 +198,9 @@ Results torch_multinomial(Context& c) {
 // The noise is 0 or 1 / (1 - p), rounded to the dtype.
 template <bool whole_channels>
 Results torch_dropout(Context& c) {
+  if (auto result = undrawn_dropout(c)) return *std::move(result);
   const double p = c.number("p");
-  if (!c.flag("train") || p == 0) return {c.tensor(input_of(c))};
   const Term x = c.in(input_of(c)), w = widen(x);
-  if (p == 1) return dropped(c, filled(c.b, x.shape(), x.dtype(), 0));
   const Term kept = kept_mask(c, x, p, whole_channels);
   const Term scale = round_to(divide_into(1, number_like(w, 1 - p)), x.dtype());
   return dropped(c, w * select(kept, scale, number_like(w, 0)));
@@ -213,10 +211,9 @@ template Results torch_dropout<true>(Context& c);
 // Dropped elements have the value that SELU saturates at, and an affine map keeps mean and variance.
 template <bool whole_channels>
 Results torch_alpha_dropout(Context& c) {
+  if (auto result = undrawn_dropout(c)) return *std::move(result);
   const double p = c.number("p");
-  if (!c.flag("train") || p == 0) return {c.tensor(input_of(c))};
   const Term x = c.in(input_of(c)), w = widen(x);
-  if (p == 1) return dropped(c, filled(c.b, x.shape(), x.dtype(), 0));
   constexpr double kAlpha = 1.7580993408473766;
   const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
   const Term kept = kept_mask(c, x, p, whole_channels);
@@ -228,14 +225,6 @@ Results torch_alpha_dropout(Context& c) {
 template Results torch_alpha_dropout<false>(Context& c);
 template Results torch_alpha_dropout<true>(Context& c);
 
-Results torch_native_dropout(Context& c) {
-  const Term x = c.in("input"), w = widen(x);
-  const double p = c.number("p");
-  const bool training = !c.has("train") || c.flag("train");
-  if (!training || p == 0) return {x, filled(c.b, x.shape(), DType::kBool, 1)};
-  if (p == 1) return {filled(c.b, x.shape(), x.dtype(), 0), filled(c.b, x.shape(), DType::kBool, 0)};
-  const Term kept = kept_mask(c, x, p, false);
-  return {cast(select(kept, w * (1 / (1 - p)), 0), x.dtype(), false), kept};
-}
+Results torch_native_dropout(Context& c) { return native_dropout_by(c, kept_mask); }
 
 }  // namespace stridec::aten

@@ -2,6 +2,8 @@
 // (ops/composite/torch_random.h), and what they share with the other rows of random.cpp.
 #pragma once
 
+#include <optional>
+
 #include "compiler/frontend/aten/context.h"
 
 namespace stridec::aten {
@@ -20,6 +22,12 @@ double given(const Context& c, const char* name, double otherwise);
 const char* input_of(const Context& c);
 // The result of a dropout in training. The in-place forms write their input.
 Results dropped(Context& c, Term value);
+// The result of a dropout that draws nothing: in inference the input itself, as in PyTorch, and of the
+// probabilities 0 and 1.
+std::optional<Results> undrawn_dropout(Context& c);
+// Which elements a dropout keeps, drawn for each element or, with `whole_channels`, for each channel.
+using KeptMask = Term (*)(Context& c, Term x, double p, bool whole_channels);
+Results native_dropout_by(Context& c, KeptMask kept_mask);
 
 Results torch_rand(Context& c);
 Results torch_randn(Context& c);

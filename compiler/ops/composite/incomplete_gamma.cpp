@@ -17,14 +17,14 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 // x^a exp(-x) / gamma(a + 1)
 Term power_over_gamma(Term a, Term x) { return exp(a * log(x) - x - lgamma(a + 1.0)); }
 
-// P by its power series, for x below a or 2, and below 0.6 a where a is large.
+// P by its power series. Accurate for x < max(a, 2), and for large a where x < 0.6 a.
 Term lower_series(Term a, Term x) {
   constexpr int kTerms = 96;
   Term sum = number_like(x, 1);
   for (int n = kTerms; n >= 1; --n) sum = sum * (x / (a + n)) + 1.0;
   return power_over_gamma(a, x) * sum;
 }
-// Q by Legendre's continued fraction, for x above a and 2, and above 1.4 a where a is large.
+// Q by Legendre's continued fraction. Accurate for x > max(a, 2), and for large a where x > 1.4 a.
 Term upper_fraction(Term a, Term x) {
   constexpr int kTerms = 64;
   Term out = x - a + (2 * kTerms + 1);

@@ -57,7 +57,7 @@ Term digamma(Term x) {
   // The terms B(2k) / 2k of the asymptotic series.
   constexpr double kSeries[] = {1. / 12, -1. / 120, 1. / 252, -1. / 240, 1. / 132, -691. / 32760, 1. / 12};
   const Term positive = log(z) - divide_into(0.5, z) - r * power_sum(kSeries, r) - shift;
-  // The cotangent as a quotient, whose derivatives keep their digits half-way between poles.
+  // cot as cos / sin: its derivatives stay accurate half-way between poles, where cot is 0.
   const Term angle = from_nearest(reflected_argument(x, low)) * std::numbers::pi;
   const Term reflected =
       positive - apply(OpKind::kCos, angle) / apply(OpKind::kSin, angle) * std::numbers::pi;

@@ -26,7 +26,8 @@ double work_of(const loop::Program& program, const loop::Nest& nest);
 // Chooses the longest tile whose intermediates fit `cache` bytes of a thread's cache and that still gives
 // enough tiles for the threads. Returns false and sets `why` if there is none.
 bool choose_length(const loop::Program& program, RowChain& chain, int64_t cache, std::string& why);
-// The shortest tile whose cost beyond its arithmetic is small beside that; 0: the chain's longest.
+// The shortest tile whose reads of weights and calls take little time compared with its arithmetic; 0: no
+// tile shorter than the chain's longest one.
 int64_t finest_length(const loop::Program& program, const RowChain& chain, const TileCost& cost);
 TileCost cost_of_tiles(const loop::Program& program, const Flow& flow, const RowChain& chain);
 

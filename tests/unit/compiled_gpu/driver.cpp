@@ -326,7 +326,7 @@ TEST_CASE("no device, another device, no memory: a status and a sentence") {
   fake_cuda_reset();
 }
 
-// Of one kind, in the order in which the sink was told.
+// The events of one kind, in the order in which the sink received them.
 struct GpuEvents {
   std::vector<stridec_event> all;
   static void add(void* user, const stridec_event* event) {

@@ -77,7 +77,7 @@ TEST_CASE("the table of symbols has the functions alone, with the names that are
   }
   std::sort(names.begin(), names.end());
   CHECK(names == std::vector<std::string>{"_Z5otheri", "conv_add_1", "entry", "second"});
-  // What is loaded is before the table, but for the place of the headers of sections.
+  // Everything that is loaded lies before the table. There, only the offset of the section headers changes.
   Elf64_Ehdr header;
   std::memcpy(&header, after.data(), sizeof header);
   const auto loaded = [&](const std::string& file) {

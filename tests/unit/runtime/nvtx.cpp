@@ -49,7 +49,7 @@ TEST_CASE("a tool that takes NVTX ranges gets one for each run and step") {
   CHECK(seen() == one);
   run_scale(context);
   CHECK(names() == 3);  // names are registered once
-  // Beside another trace, after it has ended by itself, and after it was ended.
+  // During another trace, after that has ended by itself, and after it was stopped.
   stridec_trace_options options = {.struct_size = sizeof options, .runs = 1, .sink = ignore};
   REQUIRE(api().context_trace(context.handle, &options) == STRIDEC_OK);
   run_scale(context);
