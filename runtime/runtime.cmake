@@ -3,7 +3,7 @@
 # Neither exceptions nor RTTI nor libstdc++: what stays undefined is libc's.
 file(GLOB runtime_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/src/*.cpp)
 # Code that runs once per model or context, or only when a trace is made: its size counts, since every artifact has it.
-foreach(source api cpu_features json machine model nvtx parameters step_nodes ticks trace_file trace_text warm_up weights)
+foreach(source api context_api cpu_features device_copy json machine model nvtx parameters step_nodes ticks trace_file trace_text warm_up weights)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/runtime/src/${source}.cpp PROPERTIES COMPILE_OPTIONS -Os)
 endforeach()
 set(runtime_flags -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden -fPIC -U_FORTIFY_SOURCE)

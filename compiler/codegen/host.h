@@ -63,6 +63,7 @@ using HostFunction = std::vector<HostVariant>;
 struct DeviceTable {
   std::string target;  // GpuTarget::name
   std::vector<DeviceRow> rows;
+  int copy = 0;  // the row of the kernel that copies strided tensors
 };
 
 struct HostOptions {

@@ -293,7 +293,7 @@ static std::string target_row(const HostVariant& variant, const std::vector<Devi
              gpu->ptx     ? 2
              : gpu->exact ? 1
                           : 0,
-             ", ", graphs, ", ", kernels, ", 0, ",
+             ", ", graphs, ", ", kernels, ", ", table == tables.end() ? 0 : table->copy, ", ",
              kernels == 0 ? "0" : cat("kernels_", table - tables.begin()), "},\n");
 }
 

@@ -7,6 +7,7 @@
 
 #include "cuda_driver.h"
 #include "cuda_graph.h"
+#include "device_copy.h"
 #include "text.h"
 
 // Weak: before glibc 2.34 they are not in libc.so.6. Applications that use CUDA link libdl.
@@ -384,6 +385,27 @@ bool cuda_download(CudaContext& c, void* to, const void* from, int64_t bytes) {
 bool cuda_wait(CudaContext& c) {
   Current current(*c.model);
   return ok(c, "cuStreamSynchronize", driver.StreamSynchronize(c.stream));
+}
+
+bool cuda_copy_strided(CudaContext& c, const StridedCopy& copy) {
+  Current current(*c.model);
+  return for_each_copy_launch(
+      copy,
+      [](void* user, const CopyLaunch& next) {
+        auto& c = *static_cast<CudaContext*>(user);
+        const stridec_abi_target& target = *c.model->target;
+        const stridec_abi_device_kernel& kernel = target.kernels[target.copy_kernel];
+        void* parameters[STRIDEC_ABI_COPY_WORDS];
+        for (int32_t i = 0; i < STRIDEC_ABI_COPY_WORDS; ++i)
+          parameters[i] = const_cast<int64_t*>(&next.words[i]);
+        const KernelLaunch launch = {.function = c.model->functions[target.copy_kernel],
+                                     .grid = {static_cast<uint32_t>(next.blocks), 1, 1},
+                                     .threads = static_cast<uint32_t>(kernel.threads),
+                                     .parameters = parameters,
+                                     .count = STRIDEC_ABI_COPY_WORDS};
+        return ok(c, kernel.symbol, launch_kernel(launch, c.stream, nullptr));
+      },
+      &c);
 }
 
 void cuda_begin(CudaContext& c, int32_t function, const RunKey& key, bool record) {

@@ -9,6 +9,7 @@
 #include "cuda_graph.h"
 #include "memory.h"
 #include "stridec/abi.h"
+#include "tensor.h"
 #include "weights.h"
 
 namespace stridec::runtime {
@@ -42,6 +43,8 @@ bool cuda_fill_zero(CudaContext& context, void* to, int64_t bytes);
 // Waits until all earlier work of the stream is done.
 bool cuda_download(CudaContext& context, void* to, const void* from, int64_t bytes);
 bool cuda_wait(CudaContext& context);
+// Copies between strided tensors of the GPU. The copy is not part of a graph.
+bool cuda_copy_strided(CudaContext& context, const StridedCopy& copy);
 
 // Brackets the launches of a run of a function. If the target uses graphs and `record` is true, launches
 // are collected until cuda_end(), which enqueues all of them at once. If symbols and addresses equal those

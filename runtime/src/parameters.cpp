@@ -200,6 +200,11 @@ stridec_status context_write_state(stridec_context* context, const char* name, c
   }
   void* const state = c.states[stored.state];
   if (!c.cuda) return read(c, *tensor, stored, static_cast<char*>(state), use.message);
+  if (on_device(*tensor)) {
+    const bool done =
+        gather_on_device(c, *tensor, memory_of(stored), static_cast<char*>(state)) && cuda_wait(*c.cuda);
+    return done ? STRIDEC_OK : device_error(c, use.message);
+  }
   Block compact = {};
   if (!grow(c.allocator, compact, stored.bytes)) return out_of_memory(use.message, "a copy", stored.bytes);
   status = read(c, *tensor, stored, compact.data, use.message);
@@ -224,6 +229,10 @@ stridec_status context_read_state(stridec_context* context, const char* name, st
   }
   const char* const state = static_cast<const char*>(c.states[stored.state]);
   if (!c.cuda) return write(c, state, stored, *tensor, use.message);
+  if (on_device(*tensor)) {
+    const bool done = scatter_on_device(c, state, *tensor, memory_of(stored)) && cuda_wait(*c.cuda);
+    return done ? STRIDEC_OK : device_error(c, use.message);
+  }
   Block compact = {};
   if (!grow(c.allocator, compact, stored.bytes)) return out_of_memory(use.message, "a copy", stored.bytes);
   status =

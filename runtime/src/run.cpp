@@ -43,6 +43,7 @@ stridec_status gather_input(stridec_context& c, int32_t i, const stridec_tensor&
   if (!c.cuda) return gather(c, t, memory, to, message);
   int64_t bytes = compact_bytes(t.shape, t.ndim, memory.element_bytes);
   if (!bytes) return STRIDEC_OK;
+  if (on_device(t)) return gather_on_device(c, t, memory, to) ? STRIDEC_OK : device_error(c, message);
   const char* from = data_of(t);
   if (!is_direct(t, memory)) {
     if (!grow(c.allocator, c.host_staging, bytes))
@@ -233,13 +234,18 @@ stridec_status execute(stridec_context& c, Text& message) {
   return failed ? failed_run(c, message) : STRIDEC_OK;
 }
 
-// Copies an output of a GPU run to host memory or to memory that is not compact.
+// Whether the run made the output in memory of the context, for a tensor of the GPU.
+bool is_scattered(const stridec_context& c, int32_t i, const stridec_tensor& t) {
+  return c.frame->places[i] == Place::kStaged && on_device(t);
+}
+
+// Copies an output of a GPU run to host memory.
 stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Text& message) {
   const TracedCopy copy(c, true, i);
   const Compact memory = output_memory(c, i);
   int64_t bytes = compact_bytes(memory.dims, memory.rank, memory.element_bytes);
   if (!bytes) return STRIDEC_OK;
-  bool strided = c.frame->places[i] == Place::kStaged && (on_device(t) || !is_direct(t, memory));
+  bool strided = c.frame->places[i] == Place::kStaged && !is_direct(t, memory);
   char* to = c.frame->places[i] == Place::kStaged ? data_of(t) : c.frame->fetched[i].data;
   if (strided) {
     if (!grow(c.allocator, c.frame->fetched[i], bytes))
@@ -255,12 +261,20 @@ stridec_status fetch_output(stridec_context& c, int32_t i, stridec_tensor& t, Te
 // asynchronous run.
 stridec_status finish_device(stridec_context& c, stridec_tensor* outputs, Text& message) {
   bool fetches = false;
-  for (int32_t i = 0; i < function_of(c).output_count; ++i)
-    fetches |= c.frame->places[i] == Place::kStaged || c.frame->places[i] == Place::kFetched;
+  for (int32_t i = 0; i < function_of(c).output_count; ++i) {
+    if (is_scattered(c, i, outputs[i])) {
+      const TracedCopy copy(c, true, i);
+      if (!scatter_on_device(c, c.frame->owned[i].data, outputs[i], output_memory(c, i)))
+        return device_error(c, message);
+    } else {
+      fetches |= c.frame->places[i] == Place::kStaged || c.frame->places[i] == Place::kFetched;
+    }
+  }
   if (c.asynchronous && !fetches) return STRIDEC_OK;
   if (!cuda_wait(*c.cuda)) return device_error(c, message);
   if (cuda_failure(*c.cuda).code) return failed_run(c, message);
   for (int32_t i = 0; i < function_of(c).output_count; ++i) {
+    if (is_scattered(c, i, outputs[i])) continue;
     if (c.frame->places[i] != Place::kStaged && c.frame->places[i] != Place::kFetched) continue;
     stridec_status status = fetch_output(c, i, outputs[i], message);
     if (status != STRIDEC_OK) return status;

@@ -7,8 +7,6 @@
 namespace stridec::runtime {
 namespace {
 
-int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
-
 bool has_elements(const int64_t* dims, int32_t rank) {
   for (int32_t i = 0; i < rank; ++i)
     if (dims[i] == 0) return false;
@@ -28,23 +26,12 @@ int64_t reach_bytes(const stridec_tensor& t, int64_t element_bytes) {
   return reach > INT64_MAX / 2 ? -1 : reach;
 }
 
-// Dims of a copy, simplified: extents of 1 are dropped, and adjacent dims that are contiguous on both sides
-// are merged.
-struct Loop {
-  int64_t count, to, from;
-};
-
-int32_t simplify(const int64_t* dims, const int64_t* to, const int64_t* from, int32_t rank, Loop* loops) {
+// The loops of a copy, without extents of 1.
+int32_t simplify(const int64_t* dims, const int64_t* to, const int64_t* from, int32_t rank, CopyLoop* loops) {
   int32_t n = 0;
-  for (int32_t i = 0; i < rank; ++i) {
-    if (dims[i] == 1) continue;
-    Loop next = {dims[i], to[i], from[i]};
-    if (n && loops[n - 1].to == next.to * next.count && loops[n - 1].from == next.from * next.count)
-      loops[n - 1] = {loops[n - 1].count * next.count, next.to, next.from};
-    else
-      loops[n++] = next;
-  }
-  return n;
+  for (int32_t i = 0; i < rank; ++i)
+    if (dims[i] != 1) loops[n++] = {dims[i], to[i], from[i]};
+  return merge(loops, n);
 }
 
 template <class T>
@@ -74,7 +61,7 @@ void transpose_block(char* to, int64_t to_line, const char* from, int64_t from_l
 }
 
 // Elements of 4 bytes that are adjacent along `along` in `from`, and along `lines` in `to`. Strides in bytes.
-void transpose(char* to, const char* from, Loop along, Loop lines) {
+void transpose(char* to, const char* from, CopyLoop along, CopyLoop lines) {
   constexpr int64_t kTile = 16;  // elements of a cache line
   const int64_t whole_along = along.count / 4 * 4, whole_lines = lines.count / 4 * 4;
   for (int64_t l0 = 0; l0 < lines.count; l0 += kTile)
@@ -92,9 +79,9 @@ void transpose(char* to, const char* from, Loop along, Loop lines) {
 
 // A transposition accesses one cache line per element on one side. Tiling keeps those lines in the cache.
 template <class T>
-void copy_tiled(T* to, const T* from, Loop outer, Loop inner) {
+void copy_tiled(T* to, const T* from, CopyLoop outer, CopyLoop inner) {
   if constexpr (sizeof(T) == 4) {
-    const auto bytes = [](Loop loop) { return Loop{loop.count, loop.to * 4, loop.from * 4}; };
+    const auto bytes = [](CopyLoop loop) { return CopyLoop{loop.count, loop.to * 4, loop.from * 4}; };
     auto* const target = reinterpret_cast<char*>(to);
     auto* const source = reinterpret_cast<const char*>(from);
     if (outer.count >= 4 && inner.count >= 4 && outer.from == 1 && inner.to == 1)
@@ -115,13 +102,13 @@ void copy_tiled(T* to, const T* from, Loop outer, Loop inner) {
 
 // Copies the last two loops together and iterates over the others with an odometer.
 template <class T>
-void copy_loops(T* to, const T* from, const Loop* loops, int32_t n) {
+void copy_loops(T* to, const T* from, const CopyLoop* loops, int32_t n) {
   if (n == 0) {
     memcpy(to, from, sizeof(T));
     return;
   }
-  Loop inner = loops[n - 1];
-  Loop outer = n > 1 ? loops[n - 2] : Loop{1, 0, 0};
+  CopyLoop inner = loops[n - 1];
+  CopyLoop outer = n > 1 ? loops[n - 2] : CopyLoop{1, 0, 0};
   int64_t index[kMaxRank] = {};
   for (;;) {
     copy_tiled(to, from, outer, inner);
@@ -216,6 +203,18 @@ bool is_direct(const stridec_tensor& t, const Compact& memory) {
   return true;
 }
 
+int32_t merge(CopyLoop* loops, int32_t count) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < count; ++i) {
+    const CopyLoop next = loops[i];
+    if (n && loops[n - 1].to == next.to * next.count && loops[n - 1].from == next.from * next.count)
+      loops[n - 1] = {loops[n - 1].count * next.count, next.to, next.from};
+    else
+      loops[n++] = next;
+  }
+  return n;
+}
+
 bool may_overlap_itself(const stridec_tensor& t) {
   if (!t.strides || !has_elements(t.shape, t.ndim)) return false;
   // In order of increasing stride, each stride must exceed the reach of the smaller ones.
@@ -250,13 +249,13 @@ void copy_strided(char* to, const int64_t* to_strides, const char* from, const i
   if (!has_elements(dims, rank)) return;
   int64_t compact[kMaxRank];
   strides_of({dims, nullptr, rank, element_bytes}, compact);
-  Loop loops[kMaxRank];
+  CopyLoop loops[kMaxRank];
   int32_t n =
       simplify(dims, to_strides ? to_strides : compact, from_strides ? from_strides : compact, rank, loops);
   // The loops may be in any order. The one that is contiguous on the strided side becomes the second
   // innermost.
   for (int32_t i = 0; i + 2 < n; ++i) {
-    Loop loop = loops[i];
+    CopyLoop loop = loops[i];
     if (magnitude(loop.to) != 1 && magnitude(loop.from) != 1) continue;
     for (int32_t j = i; j + 2 < n; ++j) loops[j] = loops[j + 1];
     loops[n - 2] = loop;

@@ -49,6 +49,23 @@ struct Extent {
 };
 Extent extent_of(const stridec_tensor& tensor, int64_t element_bytes);
 
+// A copy of elements of 1, 2, 4 or 8 bytes between strided tensors. Strides are in elements.
+struct StridedCopy {
+  char* to;
+  const char* from;
+  const int64_t *to_strides, *from_strides, *dims;
+  int32_t rank;
+  int64_t element_bytes;
+};
+
+// One loop of such a copy.
+struct CopyLoop {
+  int64_t count, to, from;
+};
+inline int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+// Merges adjacent loops, outermost first, that are contiguous on both sides. Returns how many are left.
+int32_t merge(CopyLoop* loops, int32_t count);
+
 // Copies dims[0..rank) elements of 1, 2, 4 or 8 bytes. Strides are in elements; null: compact over dims.
 void copy_strided(char* to, const int64_t* to_strides, const char* from, const int64_t* from_strides,
                   const int64_t* dims, int32_t rank, int64_t element_bytes);

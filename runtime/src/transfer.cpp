@@ -3,115 +3,102 @@
 namespace stridec::runtime {
 namespace {
 
-// A copy in host memory of the bytes that a tensor on the device spans.
-struct Span {
-  stridec_context& c;
-  Block block = {};
-  stridec_tensor image = {};  // the same tensor over the copy
-
-  explicit Span(stridec_context& context) : c(context) {}
-  ~Span() { release(c.allocator, block); }
-  Span(const Span&) = delete;
-  Span& operator=(const Span&) = delete;
-
-  stridec_status fetch(const stridec_tensor& t, int64_t element, Text& message) {
-    const Extent extent = extent_of(t, element);
-    const int64_t bytes = extent.end - extent.begin;
-    if (!grow(c.allocator, block, bytes)) return out_of_memory(message, "a copy of a strided tensor", bytes);
-    image = t;
-    image.data = block.data + (data_of(t) - extent.begin);
-    image.byte_offset = 0;
-    return cuda_download(*c.cuda, block.data, extent.begin, bytes) ? STRIDEC_OK : device_error(c, message);
-  }
-};
-
-// A copy of elements from and to strided host memory, in parts along one dim.
+// A copy by several threads, in parts along one dim.
 struct ParallelCopy {
-  char* to;
-  const char* from;
-  const int64_t *to_strides, *from_strides, *dims;
-  int32_t rank;
-  int64_t element;
+  StridedCopy whole;
   int32_t split, parts;
 };
 
 void copy_part(void* argument, int32_t part) {
-  const auto& copy = *static_cast<const ParallelCopy*>(argument);
-  const int64_t first = stridec_abi_share(copy.dims[copy.split], copy.parts, part);
+  const auto& [copy, split, parts] = *static_cast<const ParallelCopy*>(argument);
+  const int64_t first = stridec_abi_share(copy.dims[split], parts, part);
   int64_t dims[kMaxRank];
   for (int32_t d = 0; d < copy.rank; ++d) dims[d] = copy.dims[d];
-  dims[copy.split] = stridec_abi_share(copy.dims[copy.split], copy.parts, part + 1) - first;
-  copy_strided(copy.to + first * copy.to_strides[copy.split] * copy.element, copy.to_strides,
-               copy.from + first * copy.from_strides[copy.split] * copy.element, copy.from_strides, dims,
-               copy.rank, copy.element);
+  dims[split] = stridec_abi_share(copy.dims[split], parts, part + 1) - first;
+  copy_strided(copy.to + first * copy.to_strides[split] * copy.element_bytes, copy.to_strides,
+               copy.from + first * copy.from_strides[split] * copy.element_bytes, copy.from_strides, dims,
+               copy.rank, copy.element_bytes);
 }
 
-void copy_by_threads(const stridec_context& c, ParallelCopy copy) {
+void copy_by_threads(const stridec_context& c, const StridedCopy& copy) {
   constexpr int64_t kWorthThreads = 64 << 10;  // bytes; below, waking threads takes longer
-  copy.parts = 1;
+  ParallelCopy parallel = {copy, 0, 1};
   for (int32_t d = 1; d < copy.rank; ++d)
-    if (copy.dims[d] > copy.dims[copy.split]) copy.split = d;
-  if (copy.rank && compact_bytes(copy.dims, copy.rank, copy.element) >= kWorthThreads)
-    copy.parts = static_cast<int32_t>(stridec_abi_parts(copy.dims[copy.split], 1, c.threads));
-  if (copy.parts > 1)
-    run_parts(c, copy.parts, copy_part, &copy);
+    if (copy.dims[d] > copy.dims[parallel.split]) parallel.split = d;
+  if (copy.rank && compact_bytes(copy.dims, copy.rank, copy.element_bytes) >= kWorthThreads)
+    parallel.parts = static_cast<int32_t>(stridec_abi_parts(copy.dims[parallel.split], 1, c.threads));
+  if (parallel.parts > 1)
+    run_parts(c, parallel.parts, copy_part, &parallel);
   else
-    copy_strided(copy.to, copy.to_strides, copy.from, copy.from_strides, copy.dims, copy.rank, copy.element);
+    copy_strided(copy.to, copy.to_strides, copy.from, copy.from_strides, copy.dims, copy.rank,
+                 copy.element_bytes);
 }
 
-// The tensor's strides, in `own` if it has none: row-major over its shape.
-const int64_t* given_strides(const stridec_tensor& t, int64_t* own) {
-  if (t.strides) return t.strides;
-  strides_of({t.shape, nullptr, t.ndim, 1}, own);
-  return own;
-}
+// The strides of both sides of a copy.
+struct Sides {
+  int64_t compact[kMaxRank], own[kMaxRank];
+  const int64_t* given;  // the tensor's; row-major over its shape if it has none
+
+  Sides(const stridec_tensor& t, const Compact& memory) : given(t.strides ? t.strides : own) {
+    strides_of(memory, compact);
+    if (!t.strides) strides_of({t.shape, nullptr, t.ndim, 1}, own);
+  }
+  StridedCopy to_compact(char* to, const stridec_tensor& t, const Compact& memory) const {
+    return {to, data_of(t), compact, given, memory.dims, memory.rank, memory.element_bytes};
+  }
+  StridedCopy from_compact(const char* from, const stridec_tensor& t, const Compact& memory) const {
+    return {data_of(t), from, given, compact, memory.dims, memory.rank, memory.element_bytes};
+  }
+};
+
+// Compact memory on the GPU for the way between a tensor there and the host.
+struct DeviceBlock {
+  Allocator& allocator;
+  Block block = {};
+
+  explicit DeviceBlock(stridec_context& c) : allocator(c.device_allocator) {}
+  ~DeviceBlock() { release(allocator, block); }
+  DeviceBlock(const DeviceBlock&) = delete;
+  DeviceBlock& operator=(const DeviceBlock&) = delete;
+};
 
 }  // namespace
 
+bool gather_on_device(stridec_context& c, const stridec_tensor& t, const Compact& memory, char* to) {
+  return cuda_copy_strided(*c.cuda, Sides(t, memory).to_compact(to, t, memory));
+}
+
+bool scatter_on_device(stridec_context& c, const char* from, const stridec_tensor& t, const Compact& memory) {
+  return cuda_copy_strided(*c.cuda, Sides(t, memory).from_compact(from, t, memory));
+}
+
 stridec_status gather(stridec_context& c, const stridec_tensor& t, const Compact& memory, char* to,
                       Text& message) {
-  Span span(c);
-  const bool fetched = on_device(t);
-  if (fetched)
-    if (stridec_status status = span.fetch(t, memory.element_bytes, message); status != STRIDEC_OK)
-      return status;
-  const stridec_tensor& from = fetched ? span.image : t;
-  int64_t compact[kMaxRank], own[kMaxRank];
-  strides_of(memory, compact);
-  copy_by_threads(c, {.to = to,
-                      .from = data_of(from),
-                      .to_strides = compact,
-                      .from_strides = given_strides(from, own),
-                      .dims = memory.dims,
-                      .rank = memory.rank,
-                      .element = memory.element_bytes});
-  return STRIDEC_OK;
+  if (!on_device(t)) {
+    copy_by_threads(c, Sides(t, memory).to_compact(to, t, memory));
+    return STRIDEC_OK;
+  }
+  const int64_t bytes = compact_bytes(memory.dims, memory.rank, memory.element_bytes);
+  DeviceBlock between(c);
+  if (!grow(between.allocator, between.block, bytes))
+    return out_of_memory(message, "a copy of a strided tensor", bytes);
+  const bool done = gather_on_device(c, t, memory, between.block.data) &&
+                    cuda_download(*c.cuda, to, between.block.data, bytes);
+  return done ? STRIDEC_OK : device_error(c, message);
 }
 
 stridec_status scatter(stridec_context& c, const char* from, const stridec_tensor& t, const Compact& memory,
                        Text& message) {
-  int64_t compact[kMaxRank], own[kMaxRank];
-  strides_of(memory, compact);
-  ParallelCopy copy = {.to = data_of(t),
-                       .from = from,
-                       .to_strides = given_strides(t, own),
-                       .from_strides = compact,
-                       .dims = memory.dims,
-                       .rank = memory.rank,
-                       .element = memory.element_bytes};
   if (!on_device(t)) {
-    copy_by_threads(c, copy);
+    copy_by_threads(c, Sides(t, memory).from_compact(from, t, memory));
     return STRIDEC_OK;
   }
-  Span span(c);
-  if (stridec_status status = span.fetch(t, memory.element_bytes, message); status != STRIDEC_OK)
-    return status;
-  copy.to = data_of(span.image);
-  copy_by_threads(c, copy);
-  const Extent extent = extent_of(t, memory.element_bytes);
-  const bool done =
-      cuda_upload(*c.cuda, const_cast<char*>(extent.begin), span.block.data, extent.end - extent.begin) &&
-      cuda_wait(*c.cuda);
+  const int64_t bytes = compact_bytes(memory.dims, memory.rank, memory.element_bytes);
+  DeviceBlock between(c);
+  if (!grow(between.allocator, between.block, bytes))
+    return out_of_memory(message, "a copy of a strided tensor", bytes);
+  const bool done = cuda_upload(*c.cuda, between.block.data, from, bytes) &&
+                    scatter_on_device(c, between.block.data, t, memory) && cuda_wait(*c.cuda);
   return done ? STRIDEC_OK : device_error(c, message);
 }
 

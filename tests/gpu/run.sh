@@ -3,7 +3,7 @@
 # suite as the files say and with a symbol for each size, operators of other domains, random graphs and the models against
 # onnxruntime, compute-sanitizer over the grid, and the benches. Writes one report and the log of each part.
 #
-#   bash tests/gpu/run.sh OUT [part...]      parts: device grid strided refit traces conformance random models sanitizer benches (all), or benches
+#   bash tests/gpu/run.sh OUT [part...]      parts: device grid strided layouts refit traces conformance random models sanitizer benches (all), or benches
 #                                            by themselves: memory operators attention few_rows words decode networks host
 #                                            products
 #
@@ -20,7 +20,7 @@ export stridec=$build/stridec
 export STRIDEC_TEST_GPU=1
 export seconds=${seconds:-400}
 benches='memory operators attention few_rows words decode networks host products'
-parts=${*:-device grid strided refit traces conformance random models sanitizer benches}
+parts=${*:-device grid strided layouts refit traces conformance random models sanitizer benches}
 parts=${parts/benches/$benches}
 mkdir -p "$out"
 report=$out/report.txt
@@ -50,6 +50,7 @@ run_grid() {
 grid() { run_grid; }
 
 strided() { "$python" "$here/gpu/strided.py" "$stridec"; }
+layouts() { "$python" "$here/gpu/layouts.py" "$stridec"; }
 
 refit() { "$python" "$here/gpu/refit.py" "$stridec"; }
 traces() { "$python" "$here/gpu/traces.py" "$stridec" "$build/tests/libfake_nvtx.so"; }

@@ -248,6 +248,30 @@ Code& code_of(const std::string& text, bool tells, bool tiles) {
   return *known;
 }
 
+// Ready to run blocks of the kernel.
+Cluster& cluster_of(const Code& code, int threads, Dim3 grid, const int64_t* words) {
+  static Cluster block;
+  *code.machine = &block.machine;
+  block.machine.barrier = Cluster::barrier;
+  block.machine.await = Cluster::await;
+  block.machine.named = Cluster::meet;
+  block.machine.exchange = Cluster::exchange;
+  block.machine.touch = kLooksForRaces ? Cluster::touch : +[](void*, int64_t, int) {};
+  block.machine.meet_at = Cluster::meet_at;
+  block.entry = code.entry;
+  block.words = words;
+  block.machine.size = {static_cast<unsigned>(threads), 1, 1};
+  block.machine.grid = grid;
+  return block;
+}
+
+// Blocks may run in any order: a stride coprime to their number visits each block once.
+unsigned stride_through(unsigned blocks) {
+  unsigned step = blocks * 5 / 8 + 1;
+  while (std::gcd(step, blocks) != 1) ++step;
+  return step;
+}
+
 class Run {
  public:
   Run(const loop::Program& program, const std::vector<loop::HostTensor>& inputs) : program_(program) {
@@ -321,20 +345,9 @@ class Run {
     // The race check does not know the ordering rules of warp groups and clusters.
     const bool tells = kernel.cluster == 1 && kernel.code.text.find("wgmma") == std::string::npos;
     Code& code = code_of(emulated_text(kernel, matrix || flash), tells, matrix || flash);
-    static Cluster block;
-    *code.machine = &block.machine;
-    block.machine.barrier = Cluster::barrier;
-    block.machine.await = Cluster::await;
-    block.machine.named = Cluster::meet;
-    block.machine.exchange = Cluster::exchange;
-    block.machine.touch = kLooksForRaces ? Cluster::touch : +[](void*, int64_t, int) {};
-    block.machine.meet_at = Cluster::meet_at;
-    block.entry = code.entry;
-    block.words = words.data();
-    block.machine.size = {static_cast<unsigned>(kernel.threads), 1, 1};
-    block.machine.grid = {static_cast<unsigned>(of(kernel.grid[0])),
-                          static_cast<unsigned>(of(kernel.grid[1])),
-                          static_cast<unsigned>(of(kernel.grid[2]))};
+    const Dim3 grid = {static_cast<unsigned>(of(kernel.grid[0])), static_cast<unsigned>(of(kernel.grid[1])),
+                       static_cast<unsigned>(of(kernel.grid[2]))};
+    Cluster& block = cluster_of(code, kernel.threads, grid, words.data());
     std::map<uintptr_t, uintptr_t> memory;
     for (const std::vector<uint8_t>& bytes : memory_) add_range(memory, bytes.data(), bytes.size());
     add_range(memory, workspace.data(), workspace.size());
@@ -403,13 +416,6 @@ class Run {
       check_map(to);
     }
     return out;
-  }
-
-  // Blocks may run in any order: a stride coprime to their number visits each block once.
-  static unsigned stride_through(unsigned blocks) {
-    unsigned step = blocks * 5 / 8 + 1;
-    while (std::gcd(step, blocks) != 1) ++step;
-    return step;
   }
 
   static void add_range(std::map<uintptr_t, uintptr_t>& ranges, const void* from, size_t bytes) {
@@ -513,6 +519,20 @@ std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& progra
   };
   if (!steps(program.steps)) return std::nullopt;
   return run.outputs();
+}
+
+void emulate_launch(const codegen::DeviceKernel& kernel, unsigned blocks, const int64_t* words) {
+  Cluster& block =
+      cluster_of(code_of(emulated_text(kernel, false), true, false), kernel.threads, {blocks, 1, 1}, words);
+  block.check.begin_launch({});
+  block.locked = {};
+  const unsigned step = stride_through(blocks);
+  for (unsigned i = 0, x = 0; i < blocks; ++i, x = (x + step) % blocks) block.run(x, 1);
+  if (block.check.race()) {
+    block.check.forget();
+    fail(ErrorKind::kMismatch, "race", "threads of the kernel store and load without a barrier between",
+         kernel.code.text);
+  }
 }
 
 }  // namespace stridec::test

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/base/gpu_target.h"
+#include "compiler/codegen/device_kernel.h"
 #include "compiler/loop/interpret.h"
 
 namespace stridec::test {
@@ -19,5 +20,8 @@ namespace stridec::test {
 std::optional<std::vector<loop::HostTensor>> emulate(const loop::Program& program,
                                                      const std::vector<loop::HostTensor>& inputs,
                                                      const GpuTarget& target, size_t choice, size_t* choices);
+
+// Runs a kernel whose parameters are all words, on so many blocks. Throws an Error if it has a race.
+void emulate_launch(const codegen::DeviceKernel& kernel, unsigned blocks, const int64_t* words);
 
 }  // namespace stridec::test

@@ -37,6 +37,11 @@ class Tables {
     return out;
   }
 
+  // The number of a kernel that the runtime launches by itself.
+  int add_own(const DeviceKernel& kernel, const GpuTarget& target, const std::string& what) {
+    return row_of(table_of(target), kernel, kernel_of(kernel, target, what));
+  }
+
   // Of a target without kernels too: the runtime counts the kernels of all targets.
   size_t table_of(const GpuTarget& target) {
     for (size_t t = 0; t < built_.tables.size(); ++t)
@@ -100,6 +105,11 @@ Built emit(const std::vector<const Variant*>& variants) {
             tables.add(emit_routine(program, *call, target), target, loop::label_of(call->routine));
       }
     });
+  }
+  const DeviceKernel copy = emit_copy();
+  for (const Variant* variant : variants) {
+    const int row = tables.add_own(copy, variant->target, "copies of strided tensors");
+    built.tables[tables.table_of(variant->target)].copy = row;
   }
   return built;
 }

@@ -12,6 +12,8 @@
 // Schedule's directives as a struct) and their text form. A template declines a nest by leaving its schedule
 // empty; the emitters here then handle it.
 //
+// copy.cpp has no nest: every artifact needs it for strided tensors of its caller.
+//
 // Folders: matrix/ (GEMM and convolution), packed_weights/ (GEMM with sub-byte weights), attention/,
 // reduction/ (cooperative reductions and scans), points/ (all other nests), common/ (what every kernel text
 // needs). dispatch.cpp picks the emitter.
@@ -27,6 +29,10 @@
 namespace stridec::codegen::cuda {
 
 DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
+
+// The kernel that the runtime copies strided tensors with. Its parameters are words of abi.h's
+// STRIDEC_ABI_COPY_*; the grid is the runtime's.
+DeviceKernel emit_copy();
 
 // A routine of the library; there is one for each row of loop/library.def.
 struct Routine {

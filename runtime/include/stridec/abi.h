@@ -21,7 +21,7 @@ typedef __UINT64_TYPE__ uint64_t;
 extern "C" {
 #endif
 
-#define STRIDEC_ABI_VERSION 10u
+#define STRIDEC_ABI_VERSION 11u
 #define STRIDEC_ABI_OLDEST 4u /* artifacts from this number on are read through the C API and their note */
 #define STRIDEC_ABI_INLINE static inline __attribute__((unused))
 
@@ -182,6 +182,24 @@ typedef struct stridec_abi_device_launch {
 
 enum { STRIDEC_ABI_DEVICE_WORDS = 480, STRIDEC_ABI_DEVICE_MAPS = 16 }; /* maxima of one launch */
 
+/* The parameters of the kernel that copies strided tensors: 8-byte words in this order. A loop is three
+ * words: count, stride in the target, stride in the source, in elements. A block copies a tile of loops a
+ * and b, for one index of each outer loop. */
+enum {
+  STRIDEC_ABI_COPY_TO = 0, /* addresses */
+  STRIDEC_ABI_COPY_FROM = 1,
+  STRIDEC_ABI_COPY_ELEMENT = 2, /* bytes: 1, 2, 4, 8 or 16 */
+  STRIDEC_ABI_COPY_STAGED = 3,  /* 1: the tile passes through shared memory, read along b, written along a */
+  STRIDEC_ABI_COPY_A = 4,
+  STRIDEC_ABI_COPY_B = 7,
+  STRIDEC_ABI_COPY_TILE_A = 10,
+  STRIDEC_ABI_COPY_TILE_B = 11,
+  STRIDEC_ABI_COPY_LOOPS = 12, /* the outer loops; unused ones have count 1 */
+  STRIDEC_ABI_COPY_OUTER = 6,
+  STRIDEC_ABI_COPY_WORDS = 30,
+  STRIDEC_ABI_COPY_SHARED = 24576 /* bytes of a staged tile with an odd number of elements along b, at most */
+};
+
 /* A kernel of a GPU target. Kernel i uses image i of the target. */
 typedef struct stridec_abi_device_kernel {
   const char* symbol;
@@ -329,7 +347,7 @@ typedef struct stridec_abi_target {
    * launches */
   int32_t graphs;
   int32_t kernel_count;
-  int32_t reserved;
+  int32_t copy_kernel;                      /* GPU: the number of the one that copies strided tensors */
   const stridec_abi_device_kernel* kernels; /* GPU: of all functions, each kernel once */
 } stridec_abi_target;
 

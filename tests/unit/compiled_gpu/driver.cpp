@@ -15,14 +15,12 @@
 #include "compiler/ops/helpers.h"
 #include "compiler/ops/op_table.h"
 #include "tests/support/fake_cuda.h"
-#include "tests/unit/compiled_artifact/harness.h"
+#include "tests/unit/compiled_gpu/harness.h"
 
 using namespace stridec;
 using namespace stridec::testing;
 
 namespace {
-
-constexpr int64_t kWidth = 8;
 
 // y = x times a matrix of 16-bit floats; tensor maps describe the operands.
 graph::Graph wide_model() {
@@ -34,26 +32,6 @@ graph::Graph wide_model() {
   std::vector<uint8_t> bytes(2 * kWide * kWide, 0x38);
   const graph::ValueId w = b.constant("w", {DType::kF16, {kWide, kWide}}, graph::own(std::move(bytes)));
   b.output("y", ops::matmul(b, x, w));
-  return g;
-}
-
-// y = -x times `links` matrices: one kernel each, or only the negation.
-graph::Graph model(int links) {
-  graph::Graph g;
-  g.name = "chain";
-  graph::Builder b(g, ops::shape_table());
-  graph::ValueId x = b.input("x", {DType::kF32, {sym::var("rows"), kWidth}});
-  x = b.add1(graph::OpKind::kNeg, {x});
-  for (int i = 0; i < links; ++i) {
-    std::vector<uint8_t> bytes(sizeof(float) * kWidth * kWidth);
-    const float value = 0.5f + static_cast<float>(i);
-    for (size_t at = 0; at < bytes.size(); at += sizeof value)
-      std::memcpy(bytes.data() + at, &value, sizeof value);
-    const graph::ValueId w =
-        b.constant(cat("w", i), {DType::kF32, {kWidth, kWidth}}, graph::own(std::move(bytes)));
-    x = ops::matmul(b, x, w);
-  }
-  b.output("y", x);
   return g;
 }
 
@@ -89,80 +67,6 @@ graph::Graph branches() {
   return g;
 }
 
-struct Artifact {
-  Folder folder;
-  std::string library;
-  const stridec_api* api = nullptr;
-
-  Artifact(int links, std::vector<std::string> targets, const std::string& mode = "default",
-           std::vector<std::string> gpus = {"sm_90a"})
-      : Artifact(model(links), std::move(targets), mode, std::move(gpus)) {}
-  Artifact(const graph::Graph& graph, std::vector<std::string> targets, const std::string& mode = "default",
-           std::vector<std::string> gpus = {"sm_90a"}) {
-    CompileOptions options{.model = write_graph(folder, graph), .targets = std::move(targets)};
-    options.gpus = std::move(gpus);
-    options.mode = mode;
-    make(options);
-  }
-  // Functions with the names of the graphs.
-  Artifact(const std::vector<graph::Graph>& graphs, const std::string& mode) {
-    CompileOptions options{.targets = {"cuda"}, .gpus = {"sm_90a"}, .mode = mode};
-    for (const graph::Graph& graph : graphs)
-      options.functions.push_back({graph.name, write_graph(folder, graph)});
-    make(options);
-  }
-
- private:
-  void make(const CompileOptions& options) {
-    fake_cuda_reset();
-    library = folder.file("model.so");
-    const Compilation made = compile(options);
-    package::StagedArtifact(made.artifact, made.programs(), library).publish();
-    void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-    REQUIRE_MESSAGE(handle, dlerror());
-    api = reinterpret_cast<stridec_get_api_fn>(dlsym(handle, "stridec_get_api"))(STRIDEC_API_VERSION);
-  }
-};
-
-struct Running {
-  const stridec_api* api;
-  stridec_model* model = nullptr;
-  stridec_context* context = nullptr;
-  stridec_status status = STRIDEC_OK;
-  char message[512] = "";
-
-  explicit Running(const Artifact& artifact, int device = STRIDEC_DEVICE_CUDA, const char* variant = nullptr)
-      : api(artifact.api) {
-    stridec_model_options options{.struct_size = sizeof options, .variant = variant};
-    options.device_type = device;
-    status = api->model_open(&options, &model, message, sizeof message);
-    if (status == STRIDEC_OK) status = api->context_create(model, nullptr, &context, message, sizeof message);
-  }
-  Running(const Running&) = delete;
-  ~Running() {
-    if (context) api->context_destroy(context);
-    if (model) api->model_close(model);
-  }
-  static stridec_tensor tensor(std::vector<float>& data, int64_t* shape, int device) {
-    shape[0] = static_cast<int64_t>(data.size()) / kWidth;
-    shape[1] = kWidth;
-    stridec_tensor t{};
-    t.data = data.data();
-    t.device = {device, 0};
-    t.ndim = 2;
-    t.dtype = {STRIDEC_DTYPE_FLOAT, 32, 1};
-    t.shape = shape;
-    return t;
-  }
-  stridec_status run(std::vector<float>& x, std::vector<float>& y, int device, int32_t function = 0) {
-    int64_t in_shape[2], out_shape[2];
-    y.resize(x.size());
-    stridec_tensor in = tensor(x, in_shape, device), out = tensor(y, out_shape, device);
-    return api->context_run_function(context, function, &in, 1, &out, 1);
-  }
-  std::string error() const { return api->context_error(context); }
-};
-
 // Runs attention_model(), whose kernel counts in its last parameter.
 struct Attention : Running {
   using Running::Running;
@@ -197,22 +101,6 @@ struct Attention : Running {
   }
   bool found_zeros() const { return !found.empty() && found == std::vector<unsigned>(found.size()); }
 };
-
-// Registers a host version of model(0)'s kernel for `elements` elements: its first parameters are input and
-// output.
-void register_negation(int64_t elements) {
-  static int64_t count;
-  count = elements;
-  fake_cuda_register(
-      nullptr,
-      [](const FakeLaunch* launch, void* user) {
-        float *from, *to;
-        std::memcpy(&from, launch->parameters, sizeof from);
-        std::memcpy(&to, launch->parameters + 8, sizeof to);
-        for (int64_t i = 0; i < *static_cast<const int64_t*>(user); ++i) to[i] = -from[i];
-      },
-      &count);
-}
 
 struct Launches {
   std::vector<std::string> parameters;
@@ -256,55 +144,6 @@ TEST_CASE("tensors of the host are staged, those of the device are used where th
     CHECK(fake_cuda_counts()->downloads == 1);
   }
   CHECK(fake_cuda_counts()->allocations == 0);
-}
-
-TEST_CASE("strided and offset tensors, of the host and of the device") {
-  const Artifact artifact(0, {"cuda"});
-  Running running(artifact);
-  REQUIRE_MESSAGE(running.status == STRIDEC_OK, running.message);
-  register_negation(2 * kWidth);
-  struct Form {
-    const char* name;
-    int64_t first, strides[2];  // in elements
-  };
-  constexpr Form kForms[] = {{"in one piece", 0, {kWidth, 1}},
-                             {"behind other elements", 3, {kWidth, 1}},
-                             {"every other row", 0, {2 * kWidth, 1}},
-                             {"every third column", 5, {3 * kWidth, 3}},
-                             {"transposed", 0, {1, 2}},
-                             {"backwards", 2 * kWidth - 1, {-kWidth, -1}},
-                             {"one row for all", 4, {0, 1}}};
-  const auto at = [](const Form& form, int64_t i) {
-    return static_cast<size_t>(form.first + i / kWidth * form.strides[0] + i % kWidth * form.strides[1]);
-  };
-  for (const int device : {STRIDEC_DEVICE_CPU, STRIDEC_DEVICE_CUDA})
-    for (const Form& from : kForms)
-      for (const Form& to : kForms) {
-        INFO("from ", from.name, ", to ", to.name, device == STRIDEC_DEVICE_CUDA ? ", on the device" : "");
-        std::vector<float> x(8 * kWidth), y(8 * kWidth, 99.0f);
-        for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i + 1);
-        int64_t in_shape[] = {2, kWidth}, out_shape[] = {2, kWidth};
-        std::vector<float> two(2 * kWidth);
-        stridec_tensor in = Running::tensor(two, in_shape, device), out = in;
-        out.shape = out_shape;
-        int64_t in_strides[] = {from.strides[0], from.strides[1]},
-                out_strides[] = {to.strides[0], to.strides[1]};
-        in.data = x.data(), in.strides = in_strides,
-        in.byte_offset = sizeof(float) * static_cast<size_t>(from.first);
-        out.data = y.data(), out.strides = out_strides,
-        out.byte_offset = sizeof(float) * static_cast<size_t>(to.first);
-        const stridec_status status = running.api->context_run(running.context, &in, 1, &out, 1);
-        if (!to.strides[0]) {
-          CHECK(status == STRIDEC_INVALID_ARGUMENT);
-          CHECK(running.error().find("overlap") != std::string::npos);
-          continue;
-        }
-        REQUIRE_MESSAGE(status == STRIDEC_OK, running.error());
-        std::vector<float> want(y.size(), 99.0f);
-        for (int64_t i = 0; i < 2 * kWidth; ++i) want[at(to, i)] = -x[at(from, i)];
-        CHECK(y == want);
-      }
-  fake_cuda_reset();
 }
 
 TEST_CASE("no device, another device, no memory: a status and a sentence") {
