@@ -28,7 +28,7 @@ ninja -C "$build" || { echo "0 passed, 1 failed"; exit 1; }
 # A suite that hangs fails with the stack of its Python, and the others still run. The slowest suite takes seven minutes on two
 # processors; nightly ones take hours.
 export PYTHONFAULTHANDLER=1 PYTHONUNBUFFERED=1
-limit=$([ -n "${STRIDEC_NIGHTLY:-}" ] && echo 0 || echo 1200)
+limit=$([ -n "${STRIDEC_NIGHTLY:-}" ] && echo 0 || echo 1800)
 passed=0 failed=0 broken=() skipped=() times=() unit_times=()
 wanted() {
   local name
