@@ -62,8 +62,9 @@ const void* export_table(uint32_t id) {
   return id == kVersionInfo ? &version : nullptr;
 }
 
-enum State : uint32_t { kUnknown, kLoading, kAttached, kAbsent };
-std::atomic<uint32_t> state;
+enum State : uint64_t { kUnknown, kLoading, kAttached, kAbsent };
+std::atomic<uint64_t> state;  // a State; of kLoading, with the number of the process that loads the tool
+constexpr int kStateBits = 2;
 void* domain;
 
 template <class F>
@@ -87,9 +88,14 @@ State load() {
 }  // namespace
 
 bool nvtx_attached() {
-  uint32_t now = kUnknown;
-  if (state.compare_exchange_strong(now, kLoading)) state.store(load(), std::memory_order_release);
-  while ((now = state.load(std::memory_order_acquire)) == kLoading) syscall(SYS_sched_yield);
+  const uint64_t loading = kLoading | static_cast<uint64_t>(getpid()) << kStateBits;
+  uint64_t now = kUnknown;
+  if (state.compare_exchange_strong(now, loading)) state.store(load(), std::memory_order_release);
+  while ((now = state.load(std::memory_order_acquire)) > kAbsent) {
+    // A child that was forked meanwhile does not have the thread that loads the tool.
+    if (now != loading) state.compare_exchange_strong(now, kAbsent);
+    syscall(SYS_sched_yield);
+  }
   return now == kAttached;
 }
 

@@ -33,18 +33,36 @@ constexpr int64_t kAnchorEvery = 1000000000;
 // Stamps of asynchronous runs that are kept until the GPU has done its work.
 constexpr int32_t kPending = 4096;
 
+// The traces of this artifact, and the process whose thread changes the list, 0: none. After a fork that
+// thread may not exist: a child that finds its parent's number begins a list of its own, since the parent's
+// may be half changed.
 Trace* traces;
-std::atomic<uint32_t> traces_locked;
+std::atomic<int32_t> traces_locked;
+uint32_t list_number;  // of the list that traces are in
+
+// Takes the lock if no thread of this process has it.
+bool lock_traces() {
+  const int32_t self = getpid();
+  int32_t holder = 0;
+  if (traces_locked.compare_exchange_strong(holder, self, std::memory_order_acquire)) return true;
+  if (holder == self || !traces_locked.compare_exchange_strong(holder, self, std::memory_order_acquire))
+    return false;
+  traces = nullptr;
+  ++list_number;
+  return true;
+}
+void unlock_traces() { traces_locked.store(0, std::memory_order_release); }
 
 struct TracesLock {
   TracesLock() {
-    while (traces_locked.exchange(1, std::memory_order_acquire)) syscall(SYS_sched_yield);
+    while (!lock_traces()) syscall(SYS_sched_yield);
   }
-  ~TracesLock() { traces_locked.store(0, std::memory_order_release); }
+  ~TracesLock() { unlock_traces(); }
 };
 
 void list(Trace& t) {
   const TracesLock lock;
+  t.list = list_number;
   t.next = traces;
   if (traces) traces->previous = &t;
   traces = &t;
@@ -52,6 +70,7 @@ void list(Trace& t) {
 
 void unlist(Trace& t) {
   const TracesLock lock;
+  if (t.list != list_number) return;
   if (t.next) t.next->previous = t.previous;
   (t.previous ? t.previous->next : traces) = t.next;
 }
@@ -64,13 +83,13 @@ void write_records(Trace& t) {
 // At the end of the process or when the artifact is unloaded: contexts that were not destroyed have
 // records. One whose context is in use goes without, since its thread may be writing records.
 [[gnu::destructor]] void write_all() {
-  if (traces_locked.exchange(1, std::memory_order_acquire)) return;  // by a thread that is gone after fork
+  if (!lock_traces()) return;
   for (Trace* t = traces; t; t = t->next) {
     if (t->context->busy.exchange(1, std::memory_order_acquire)) continue;
     if (t->to_file) write_records(*t);
     t->context->busy.store(0, std::memory_order_release);
   }
-  traces_locked.store(0, std::memory_order_release);
+  unlock_traces();
 }
 
 // Registers the names of all steps with the tool that takes ranges.

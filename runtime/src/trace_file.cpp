@@ -2,11 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace stridec::runtime {
@@ -66,14 +69,58 @@ bool write_at(int fd, const char* text, size_t bytes, int64_t offset) {
   return syscall(SYS_pwrite64, fd, text, bytes, offset) == static_cast<long>(bytes);
 }
 
+// While it exists, a write to a pipe whose reader has left does not end the process: it fails with EPIPE.
+// Signal sets have the kernel's format, one bit per signal.
+class PipeSignalBlocked {
+ public:
+  PipeSignalBlocked() {
+    syscall(SYS_rt_sigpending, &pending_, sizeof pending_);
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &kPipe, &before_, sizeof before_);
+  }
+  ~PipeSignalBlocked() {
+    constexpr timespec kNow = {};
+    const int error = errno;
+    if (!(pending_ & kPipe)) syscall(SYS_rt_sigtimedwait, &kPipe, nullptr, &kNow, sizeof kPipe);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, sizeof before_);
+    errno = error;
+  }
+  PipeSignalBlocked(const PipeSignalBlocked&) = delete;
+  PipeSignalBlocked& operator=(const PipeSignalBlocked&) = delete;
+
+ private:
+  static constexpr uint64_t kPipe = uint64_t{1} << (SIGPIPE - 1);
+  uint64_t pending_ = 0, before_ = 0;
+};
+
 bool write_in_order(int fd, const char* text, size_t bytes) {
+  const PipeSignalBlocked blocked;
   while (bytes) {
     const ssize_t done = write(fd, text, bytes);
+    if (done < 0 && errno == EINTR) continue;
     if (done <= 0) return false;
     text += done;
     bytes -= static_cast<size_t>(done);
   }
   return true;
+}
+
+bool is_pipe(const char* path) {
+  struct stat status = {};
+  return syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 && S_ISFIFO(status.st_mode);
+}
+
+// A pipe is opened only for writing: a descriptor that could read would keep writes from failing when the
+// reader leaves, and they would wait for ever. Waits a second for the reader, not longer.
+int open_pipe(const char* path) {
+  constexpr timespec kPause = {.tv_sec = 0, .tv_nsec = 1'000'000};
+  int fd = -1;
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 || errno != ENXIO) break;  // ENXIO: nobody reads it
+    syscall(SYS_nanosleep, &kPause, nullptr);
+  }
+  if (fd >= 0) syscall(SYS_fcntl, fd, F_SETFL, 0);
+  return fd;
 }
 
 // The bracket and the space after it, which lie in two pages of the file.
@@ -227,7 +274,7 @@ bool trace_file_open(TraceFile& file, const char* path, bool shared) {
   text << ']';
   for (int attempt = 0; attempt < 10; ++attempt) {
     file = {.process = getpid()};
-    file.fd = open(path, O_RDWR | O_CLOEXEC);
+    file.fd = is_pipe(path) ? open_pipe(path) : open(path, O_RDWR | O_CLOEXEC);
     if (file.fd >= 0) return open_existing(file, path, beginning, shared);
     if (errno != ENOENT) break;
     file.fd = make_beside(path, beginning, false);
@@ -262,9 +309,11 @@ void trace_file_close(TraceFile& file) {
 }
 
 bool trace_file_test(const char* path) {
+  // A pipe is not opened: its reader would see the end when it is closed again.
+  if (is_pipe(path)) return syscall(SYS_faccessat, AT_FDCWD, path, W_OK) == 0;
   const int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd >= 0) close(fd);
-  if (fd >= 0 || errno == ENXIO) return true;  // ENXIO: a pipe that nobody reads yet
+  if (fd >= 0) return true;
   TraceFile file;
   const bool made = errno == ENOENT && trace_file_open(file, path, true);
   trace_file_close(file);

@@ -40,6 +40,7 @@ struct Trace {
   void*** ranges;    // per function and step: handles of names; null: no tool takes NVTX ranges
   stridec_context* context;
   Trace *next, *previous;  // of the traces of this artifact
+  uint32_t list;           // the number of their list
   TraceText text;
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -442,6 +443,59 @@ TEST_CASE("a trace goes to a pipe in order, and a link to an old file stays a li
   CHECK(slices(events_of(old), "run").size() == 1);
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(old).parent_path()))
     CHECK(entry.path().filename().string().find(".new-") == std::string::npos);
+}
+
+TEST_CASE("a pipe whose reader leaves ends the trace, and one without a reader is refused") {
+  const Folder folder;
+  const std::string pipe = folder.file("pipe");
+  Model model(scale());
+  Context context(model, 2);
+  Job job(4);
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  stridec_trace_options options = options_of(pipe);
+  CHECK(api().context_trace(context.handle, &options) == STRIDEC_INVALID_ARGUMENT);
+  const int end = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  CHECK(stridec::runtime::trace_file_test(pipe.c_str()));
+  char byte = 0;
+  CHECK(read(end, &byte, 1) == 0);  // nobody has written, and nobody has left either
+  options.events = 16;
+  REQUIRE(api().context_trace(context.handle, &options) == STRIDEC_OK);
+  REQUIRE(job.run(context) == STRIDEC_OK);
+  close(end);
+  alarm(60);  // more events than a pipe holds
+  for (int run = 0; run < 2000; ++run) REQUIRE(job.run(context) == STRIDEC_OK);
+  api().context_trace(context.handle, nullptr);
+  alarm(0);
+}
+
+TEST_CASE("a child that is forked while traces begin and end in another thread can trace") {
+  const Folder folder;
+  Model model(scale());
+  std::atomic<bool> over = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 3; ++i)
+    others.emplace_back([&] {
+      Context context(model, 1);
+      stridec_trace_options options = {.struct_size = sizeof options};
+      while (!over) api().context_trace(context.handle, &options);
+    });
+  for (int i = 0; i < 300; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      Context context(model, 1);
+      stridec_trace_options options = {.struct_size = sizeof options};
+      const stridec_status status = api().context_trace(context.handle, &options);
+      api().context_trace(context.handle, nullptr);
+      _exit(status);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+    if (status != 0) break;
+  }
+  over = true;
+  for (std::thread& other : others) other.join();
 }
 
 TEST_CASE("JSON is read in place, and damaged JSON gives nothing") {
