@@ -90,11 +90,14 @@ void eliminate_dead_code(Program& program) {
 }
 
 void replace_nests(Program& program, const std::function<std::vector<Nest>(const Nest& nest)>& parts_of) {
+  // New buffers would not be among those that a tiled group passes on.
+  const std::set<NestId> grouped = launched_in_groups(program);
   for_each_block(program.steps, [&](Steps& steps) {
     Steps out;
     for (Step& step : steps) {
       std::vector<Nest> parts;
-      if (const auto* launch = std::get_if<Launch>(&step.node)) {
+      const auto* launch = std::get_if<Launch>(&step.node);
+      if (launch && !grouped.contains(launch->nest)) {
         const Nest nest = program[launch->nest];  // a copy: the program's nests may be reallocated
         parts = with_provenance(nest, [&] { return parts_of(nest); });
       }

@@ -115,8 +115,8 @@ void clean(const Program& program, Nest& nest);
 // Removes nests and buffers that are unreachable from the steps, inputs, outputs and states; ids change.
 void eliminate_dead_code(Program& program);
 
-// Replaces each launched nest by launches of the nests that `parts_of` returns for it, in order; if it
-// returns none, the nest stays. `parts_of` may add buffers and nests to the program.
+// Replaces each launched nest by launches of the nests that `parts_of` returns for it, in order; without any
+// the nest stays, as do nests of tiled groups. `parts_of` may add buffers and nests to the program.
 void replace_nests(Program& program, const std::function<std::vector<Nest>(const Nest& nest)>& parts_of);
 
 }  // namespace stridec::loop

@@ -13,7 +13,6 @@
 #include "compiler/loop/view.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/decision.h"
-#include "compiler/schedule/analysis/effects.h"
 #include "compiler/schedule/analysis/typical.h"
 
 namespace stridec::schedule {
@@ -222,7 +221,6 @@ std::optional<std::vector<Nest>> padded(Program& program, const Nest& nest, Few 
 
 void pad_inputs(Program& program, Few few, std::vector<Decision>* decisions) {
   loop::replace_nests(program, [&](const Nest& nest) {
-    if (is_in_tiled_group(program, nest)) return std::vector<Nest>();
     auto parts = padded(program, nest, few);
     if (!parts) return std::vector<Nest>();
     if (decisions) decisions->push_back(decision_about(nest, "padding", true, "it reads a padded copy"));

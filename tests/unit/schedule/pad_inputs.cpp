@@ -112,6 +112,21 @@ TEST_CASE("convolutions to few channels read rows of a padded copy") {
   }
 }
 
+TEST_CASE("convolutions in a tiled group keep their masks") {
+  Program program = convolution({.channels = 20, .taps = 7, .stride = 1, .before = 3, .after = 2});
+  TiledGroup group{.name = "rows",
+                   .first = sym::var("strip.first"),
+                   .size = sym::var("strip.1to4"),
+                   .points = sym::var("n"),
+                   .least = 1,
+                   .most = 4};
+  group.body.push_back(program.steps[0]);
+  program.steps[0].node = group;
+  const std::string before = to_string(program);
+  schedule::pad_inputs(program, schedule::Few::kResults);
+  CHECK(to_string(program) == before);
+}
+
 TEST_CASE("images padded by themselves, or read in larger ones, are copied as they are read") {
   const Expr n = sym::var("n");
   struct Reading {
