@@ -449,6 +449,14 @@ class LoopBuilder {
              " changes its shape from iteration to iteration"));
   }
 
+  // Whether a size that may be 0 is added to another one. The difference that a broadcast makes depends on
+  // the size before: one that may be 0 is 0, or no size changes by it in each iteration.
+  bool is_added(sym::Expr more, sym::Expr size) const {
+    const std::vector<sym::Expr> vars = sym::free_vars(size);
+    return b_.prove(sym::le(0, more)) == sym::Answer::kYes &&
+           std::none_of(vars.begin(), vars.end(), [&](sym::Expr var) { return sym::depends_on(more, var); });
+  }
+
   // Finds the sizes that change by a fixed amount per iteration.
   void find_growth() {
     for (size_t i = 0; i < carried_.size(); ++i) {
@@ -456,7 +464,9 @@ class LoopBuilder {
       growth_.emplace_back(from.size(), sym::Expr(0));
       for (size_t d = 0; d < from.size() && from.size() == to.size(); ++d) {
         const sym::Expr more = b_.simplify(to[d] - from[d]);
-        if (b_.prove(sym::eq(more, 0)) != sym::Answer::kNo || !stays(more)) continue;
+        const sym::Answer none = b_.prove(sym::eq(more, 0));
+        if (none == sym::Answer::kYes || !stays(more)) continue;
+        if (none == sym::Answer::kUnknown && !is_added(more, from[d])) continue;
         growth_[i][d] = more;
         grows_ = true;
       }

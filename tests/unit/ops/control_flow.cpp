@@ -194,6 +194,23 @@ TEST_CASE("carried sizes that grow or shrink by the same in every iteration") {
              .tolerance = 1e-5,
              .fixed = {0, 1}});
     }
+  // By a size that only the run gives, and that may be 0.
+  for (int64_t rows : {0, 2}) {
+    const HostTensor start = sample(DType::kF32, {3, 2}), added = sample(DType::kF32, {rows, 2}, 2);
+    check({.name = "grows by an open size",
+           .inputs = {start, added, tensor(DType::kI64, {}, {3})},
+           .build =
+               [](Builder& b, const Ids& in) {
+                 const sym::Expr count = b.elements_of(in[2], "trips", 0, 100)[0];
+                 auto result = ops::loop(b, count, std::nullopt, {in[0]}, [&](const ops::LoopState& s) {
+                   return ops::LoopStep{std::nullopt, {ops::concat(b, {s.carried[0], in[1]}, 0)}, {}};
+                 });
+                 return Ids{result.carried[0]};
+               },
+           .expected = {compute(DType::kF32, {3 + 3 * rows, 2}, [&](const At& i) {
+             return i[0] < 3 ? at(start, i) : at(added, {(i[0] - 3) % rows, i[1]});
+           })}});
+  }
   check({.name = "shrinks",
          .inputs = {sample(DType::kF32, {7, 2})},
          .build =
