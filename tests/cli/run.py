@@ -10,6 +10,7 @@ temporary folder that harness.prepare fills. After every command that fails the 
 import ast
 import collections
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,9 @@ import transcripts
 import verifying
 import working
 from harness import ROOT, prepare
+
+# A test that waits longer for a process has failed; on a quiet machine the longest takes a minute.
+SECONDS_OF_A_TEST = 600
 
 TOPICS = (command_line, failures, hostile, information, compiling, same_bytes, results, ranks, random_data, altered, verifying, help_pages, models_shown, working, refit, functions, state_sizes, layouts, profiling, reports, traces)
 
@@ -68,6 +72,10 @@ def tests(update):
     return named
 
 
+def too_long(number, frame):
+    raise TimeoutError(f"not done after {SECONDS_OF_A_TEST} s")
+
+
 def main(arguments):
     todo = tests("--update" in arguments)
     chosen = [argument for argument in arguments if not argument.startswith("--")] or list(todo)
@@ -81,12 +89,15 @@ def main(arguments):
         except AssertionError as error:
             print(f"FAIL preparing: {error}\n0 passed, {len(todo)} failed")
             return 1
+        signal.signal(signal.SIGALRM, too_long)
         for name in chosen:
+            signal.alarm(SECONDS_OF_A_TEST)
             try:
                 todo[name]()
             except (AssertionError, subprocess.SubprocessError, ValueError, KeyError, OSError) as error:
                 failed += 1
                 print(f"FAIL {name}: {error}")
+        signal.alarm(0)
         os.chdir(ROOT)
     print(f"{len(chosen) - failed} passed, {failed} failed")
     return 0 if failed == 0 else 1
