@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from typing import Any, Callable, Dict, List, Mapping
 
 import torch
@@ -66,7 +67,7 @@ def artifact(program: Program, defaults: Mapping[str, Any], flags: Mapping[str, 
     device = "cuda" if "cuda" in options.get("target", "") else "cpu"
     if os.path.exists(path):
         try:
-            os.utime(path)
+            _note_use(path)
             return Model(path, device=device)
         except (Error, OSError):  # damaged, or for another machine
             pass
@@ -83,13 +84,18 @@ def _build(program: Program, path: str, options: Mapping[str, Any]) -> None:
     _prune(path)
 
 
+def _note_use(path: str) -> None:
+    """By the time of access: another time of modification says that a file, which processes may have loaded, was written over."""
+    os.utime(path, ns=(time.time_ns(), os.stat(path).st_mtime_ns))
+
+
 def _prune(newest: str) -> None:
     """Keeps the folder below its limit."""
     entries = []
     for entry in os.scandir(os.path.dirname(newest)):
         if entry.name.endswith(".so"):
             try:
-                entries.append((entry.stat().st_mtime, entry.stat().st_size, entry.path))
+                entries.append((entry.stat().st_atime, entry.stat().st_size, entry.path))
             except OSError:  # another process removed it
                 pass
     total = sum(size for _, size, _ in entries)

@@ -52,7 +52,7 @@ def as_forward(module: Any, method: Optional[str]) -> Iterator[None]:
 
 def save(program: Any, path: str) -> None:
     for spec in (program.call_spec.in_spec, program.call_spec.out_spec):
-        _register_named_tuples(spec)
+        _name_classes(spec)
     program = _without_vmap(program)
     lower_flex_attention(program.graph_module)
     try:
@@ -71,16 +71,22 @@ def _without_vmap(program: Any) -> Any:
 # ---- classes that torch.export does not know
 
 
-def _register_named_tuples(spec: Any) -> None:
+def _name_classes(spec: Any) -> None:
+    """Gives the classes of a tree the names that a file needs: of named tuples, of PyTorch's own results such as
+    torch.return_types.max, and of those that were registered without one."""
     if spec is None or spec.is_leaf():
         return
     cls = spec.context if spec.type is _pytree.namedtuple else spec.type
-    if isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        known = _pytree.SUPPORTED_SERIALIZED_TYPES.get(cls)
-        if known is None or known.serialized_type_name == _pytree.NO_SERIALIZED_TYPE_NAME_FOUND:
-            _pytree._register_namedtuple(cls, serialized_type_name=f"{cls.__module__}.{cls.__qualname__}")
+    known = _pytree.SUPPORTED_SERIALIZED_TYPES.get(cls)
+    if known is None or known.serialized_type_name == _pytree.NO_SERIALIZED_TYPE_NAME_FOUND:
+        name = f"{cls.__module__}.{cls.__qualname__}"
+        if spec.type is _pytree.namedtuple:
+            _pytree._register_namedtuple(cls, serialized_type_name=name)
+        elif known is not None:
+            _pytree.SUPPORTED_SERIALIZED_TYPES[cls] = known._replace(serialized_type_name=name)
+            _pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.setdefault(name, cls)
     for child in spec.children():
-        _register_named_tuples(child)
+        _name_classes(child)
 
 
 def _register_caches(values: Any) -> None:

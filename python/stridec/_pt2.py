@@ -110,9 +110,26 @@ def _tree(spec: Any, leaves: Iterator[Node], fields: Dict[str, List[str]]) -> No
     if kind == "collections.namedtuple":
         name = context if context in fields else json.loads(context)
         return {"class": name, "fields": fields.get(name), "context": context, "children": children}
-    named = kind.startswith("torch.return_types.") and len(children) == 2  # max, sort, topk ...
-    keys = ["values", "indices"] if named else _keys(context, len(children))
+    keys = _result_names(kind) if kind.startswith(_RETURN_TYPES) else _keys(context, len(children))
     return {"class": kind, "fields": keys, "context": context, "children": children}
+
+
+_RETURN_TYPES = "torch.return_types."
+_RESULT_NAMES = {
+    "aminmax": "min max", "frexp": "mantissa exponent", "geqrf": "a tau", "histogram": "hist bin_edges",
+    "histogramdd": "hist bin_edges", "linalg_cholesky_ex": "L info", "linalg_eig": "eigenvalues eigenvectors",
+    "linalg_eigh": "eigenvalues eigenvectors", "linalg_inv_ex": "inverse info", "linalg_ldl_factor": "LD pivots",
+    "linalg_ldl_factor_ex": "LD pivots info", "linalg_lstsq": "solution residuals rank singular_values", "linalg_lu": "P L U",
+    "linalg_lu_factor": "LU pivots", "linalg_lu_factor_ex": "LU pivots info", "linalg_qr": "Q R",
+    "linalg_slogdet": "sign logabsdet", "linalg_solve_ex": "result info", "linalg_svd": "U S Vh", "lu_unpack": "P L U",
+    "qr": "Q R", "slogdet": "sign logabsdet", "svd": "U S V", "triangular_solve": "solution cloned_coefficient",
+}  # fmt: skip
+
+
+def _result_names(kind: str) -> List[str]:
+    """Of an operator's own class of results: max, sort, topk ... have values and indices."""
+    name = kind[len(_RETURN_TYPES):]
+    return _RESULT_NAMES.get(name[: -len("_out")] if name.endswith("_out") else name, "values indices").split()
 
 
 def _keys(context: Any, count: int) -> Optional[List[str]]:

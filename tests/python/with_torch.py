@@ -158,13 +158,53 @@ def test_vmap():
     same(stridec.compile(Rows(), given)(*given), Rows()(*given))
 
 
+class Sides:
+    """A class that its owner registers without a name for files."""
+
+    def __init__(self, left, right):
+        self.left, self.right = left, right
+
+
+torch.utils._pytree.register_pytree_node(Sides, lambda s: ([s.left, s.right], ["left", "right"]),
+                                         lambda values, context: Sides(*values))
+
+
+def test_classes_that_are_registered_without_a_name():
+    class Several(torch.nn.Module):
+        def forward(self, x):
+            matrix = x.T @ x + torch.eye(3)
+            return Sides(x + 1, [torch.sort(x), torch.aminmax(x), torch.linalg.slogdet(matrix), torch.linalg.qr(x),
+                                 torch.frexp(x), torch.linalg.svd(x, full_matrices=False)])
+
+    x = torch.randn(5, 3)
+    compiled, expected = stridec.compile(Several(), (x,), output="sides.so"), Several()(x)
+    for model in (compiled, stridec.load("sides.so")):
+        actual = model(x)
+        expect(isinstance(actual, Sides), f"{type(actual)}")
+        same(actual.left, expected.left)
+        same(list(actual.right[:5]), list(expected.right[:5]), tolerance=1e-4)
+        expect(type(actual.right[5]) is torch.return_types.linalg_svd, str(type(actual.right[5])))
+    text = [output.name for output in compiled.outputs]
+    for name in ("left", "right.0.values", "right.1.min", "right.2.logabsdet", "right.3.R", "right.4.exponent", "right.5.Vh"):
+        expect(name in text, f"{name} is not in {text}")
+    for cls in torch.return_types.all_return_types:
+        members = {name for name, value in vars(cls).items() if type(value).__name__ == "member_descriptor"}
+        names = stridec._pt2._result_names(f"torch.return_types.{cls.__name__}")
+        expect(set(names) == members and len(names) == cls.n_fields, f"{cls}: {names}")
+
+
 def test_errors_of_the_export_and_the_compiler():
     class Branching(torch.nn.Module):
         def forward(self, x):
             return x if x.sum() > 0 else -x
 
     refused(lambda: stridec.compile(Branching(), (torch.ones(3),)), "export", "torch.export")
-    error = refused(lambda: stridec.compile(torch.nn.Dropout().train(), (torch.ones(3),)), "unsupported-op", "eval")
+
+    class Dropping(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+
+    error = refused(lambda: stridec.compile(Dropping(), (torch.ones(1, 2, 3, 4),)), "unsupported-op", "eval")
     expect(error.exit_code == 5, str(error.exit_code))
     refused(lambda: stridec.compile(torch.nn.ReLU()), "STRIDEC_INVALID_ARGUMENT", "example inputs")
 

@@ -119,8 +119,10 @@ std::optional<Schema> parse_schema(std::string_view line) {
   if (results.starts_with('(') && results.ends_with(')')) results = results.substr(1, results.size() - 2);
   for (std::string_view part : split(results)) {
     SchemaArgument argument;
-    read_type(part.substr(0, part.find(' ')), argument);
+    const size_t blank = part.find(' ');
+    read_type(part.substr(0, blank), argument);
     out.returns.push_back(argument.type);
+    out.return_names.emplace_back(blank == std::string_view::npos ? "" : trim(part.substr(blank)));
   }
   return out;
 }

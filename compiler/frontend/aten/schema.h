@@ -22,7 +22,8 @@ struct Schema {
   std::string name;      // "add"
   std::string overload;  // "Tensor", or empty
   std::vector<SchemaArgument> arguments;
-  std::vector<std::string> returns;  // types
+  std::vector<std::string> returns;       // types
+  std::vector<std::string> return_names;  // empty text for a result without a name
   std::string full_name() const { return overload.empty() ? name : name + "." + overload; }
 };
 

@@ -1,6 +1,9 @@
 #include "compiler/frontend/pt2/tree_spec.h"
 
+#include <algorithm>
+
 #include "compiler/base/text.h"
+#include "compiler/frontend/aten/schema.h"
 #include "compiler/frontend/pt2/json.h"
 
 namespace stridec::pt2 {
@@ -16,15 +19,23 @@ Json parsed_context(const Json& node) {
   return Json::parse(context->get_ref<const std::string&>(), nullptr, /*allow_exceptions=*/false);
 }
 
+// The classes of operators with named results: torch.return_types.max, or torch.return_types.max_out.
+constexpr std::string_view kReturnTypes = "torch.return_types.";
+
+// The names that the schema of an operator gives its results.
+Path result_names(std::string_view name, size_t count) {
+  if (name.ends_with("_out")) name.remove_suffix(4);
+  for (const aten::Schema* schema : aten::overloads("aten", name))
+    if (schema->return_names.size() == count &&
+        !std::count(schema->return_names.begin(), schema->return_names.end(), ""))
+      return schema->return_names;
+  return {};
+}
+
 // The names of a node's children, if its type or context gives them.
 Path names_of(const Json& node, const std::string& type, size_t count,
               const std::map<std::string, Path>& fields) {
-  if (type == "torch.return_types.max" || type == "torch.return_types.min" ||
-      type == "torch.return_types.sort" || type == "torch.return_types.topk" ||
-      type == "torch.return_types.median" || type == "torch.return_types.mode" ||
-      type == "torch.return_types.cummax" || type == "torch.return_types.cummin" ||
-      type == "torch.return_types.kthvalue")
-    return {"values", "indices"};
+  if (type.starts_with(kReturnTypes)) return result_names(type.substr(kReturnTypes.size()), count);
   if (type == "collections.namedtuple") {
     const Json* context = optional_member(node, "context");
     if (context && context->is_string())

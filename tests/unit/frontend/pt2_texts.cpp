@@ -127,6 +127,12 @@ TEST_CASE("tree spec: names of arguments and results") {
   const auto sorted =
       leaf_paths("[1, " + node("torch.return_types.sort", "null", leaf + ", " + leaf) + "]", {});
   CHECK(joined(sorted.at(1)) == "indices");
+  const auto factors = leaf_paths(
+      "[1, " + node("torch.return_types.linalg_svd_out", "null", leaf + ", " + leaf + ", " + leaf) + "]", {});
+  CHECK(joined(factors.at(0)) == "U");
+  CHECK(joined(factors.at(2)) == "Vh");
+  const auto unknown = leaf_paths("[1, " + node("torch.return_types.of_later", "null", leaf) + "]", {});
+  CHECK(joined(unknown.at(0)) == "0");
   for (const char* text : {"", "[]", "[1, 2]", R"([1, {"type": "t"}])", R"([1, {"children_spec": 3}])"})
     CHECK_THROWS_AS(leaf_paths(text, {}), Error);
   std::string deep = leaf;
