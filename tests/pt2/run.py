@@ -302,6 +302,15 @@ def check(path, *flags):
     return run.returncode, run.stdout + run.stderr
 
 
+def refuse_unknown_storages(work):
+    """Without values nothing says that one buffer is a part of the other, which the program writes."""
+    fake, weights = work / "fake_shared.pt2", work / "shared.safetensors"
+    fake.write_bytes(edited("shared_buffers", drop_payloads))
+    write_safetensors(weights, {"whole": np.zeros((4, 3), np.float32), "rows": np.zeros((2, 3), np.float32)})
+    code, text = check(fake, f"--weights-from={weights}")
+    expect("a view of an unknown storage", code == 5 and "'rows' is a part of a larger storage" in text, f"exit {code}: {text}")
+
+
 def take_weights_from_files(work):
     """A program of fake tensors takes its weights from safetensors files; wrong and superfluous ones are refused."""
     name, fake = "lstm_states", work / "fake.pt2"
@@ -437,6 +446,7 @@ def main():
             fix_inputs(work)
             leave_out_what_nobody_reads(work)
             take_weights_from_files(work)
+            refuse_unknown_storages(work)
             choose_programs(work)
             refuse(work)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")

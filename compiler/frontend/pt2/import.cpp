@@ -588,6 +588,7 @@ Imported import_program(const std::string& path, const graph::Data& file, const 
       return out;
     }
     states.insert(written.begin(), written.end());
+    if (!options.missing_weights_are_zero) check_storages_of_missing(archive.tensors, states);
   }
 }
 

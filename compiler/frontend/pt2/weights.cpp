@@ -36,6 +36,19 @@ graph::Data missing_value(const std::string& name, const graph::Type& type, size
   return found->second.data;
 }
 
+// Whether the layout has gaps, elements in common or an offset: whether it is a view of a larger storage.
+bool is_part_of_storage(const TensorMeta& meta) {
+  int64_t count = 1, last = meta.offset.value.value_or(0);
+  for (size_t d = 0; d < std::min(meta.sizes.size(), meta.strides.size()); ++d) {
+    const int64_t size = meta.sizes[d].value.value_or(1), stride = meta.strides[d].value.value_or(0);
+    if (__builtin_mul_overflow(count, size, &count)) return true;
+    if (int64_t step = 0;
+        __builtin_mul_overflow(size - 1, stride, &step) || __builtin_add_overflow(last, step, &last))
+      return true;
+  }
+  return count > 0 && last + 1 != count;
+}
+
 }  // namespace
 
 bool fills_storage(const StoredTensor& stored) {
@@ -59,6 +72,23 @@ StoredTensor flat(const StoredTensor& stored) {
 bool lacks_values(const StoredTensor& stored) {
   return stored.storage.size == 0 &&
          std::ranges::none_of(stored.meta.sizes, [](const Size& size) { return size.value == 0; });
+}
+
+void check_storages_of_missing(const std::map<std::string, StoredTensor>& tensors,
+                               const std::set<std::string>& written) {
+  for (const auto& [name, part] : tensors) {
+    if (!lacks_values(part) || !is_part_of_storage(part.meta)) continue;
+    for (const auto& [other, stored] : tensors)
+      if (&part != &stored && lacks_values(stored) &&
+          (written.contains(part.path) || written.contains(stored.path)))
+        fail(ErrorKind::kUnsupported, "unknown-storage",
+             cat("the program writes '", written.contains(part.path) ? name : other,
+                 "', which may share its memory with '", written.contains(part.path) ? other : name, "': '",
+                 name,
+                 "' is a part of a larger storage, and a program exported from fake tensors does not say of "
+                 "which"),
+             "export the module with its weights, or without views among its buffers and parameters");
+  }
 }
 
 Weight read_weight(const std::string& name, const StoredTensor& stored, const MissingWeights& missing) {

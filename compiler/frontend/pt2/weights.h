@@ -1,6 +1,8 @@
 // Stored tensors as row-major bytes.
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
 
 #include "compiler/frontend/pt2/archive.h"
@@ -28,6 +30,11 @@ StoredTensor flat(const StoredTensor& stored);
 
 // Whether the file has the tensor's type and not its values.
 bool lacks_values(const StoredTensor& stored);
+
+// A program without values says which tensors are parts of larger storages, and not of which. Throws Error if
+// such a tensor and a written one (by the path of its storage) may share theirs.
+void check_storages_of_missing(const std::map<std::string, StoredTensor>& tensors,
+                               const std::set<std::string>& written);
 
 // Throws Error for tensors that exceed their storage, have unknown types, or have no value anywhere.
 Weight read_weight(const std::string& name, const StoredTensor& stored, const MissingWeights& missing);
