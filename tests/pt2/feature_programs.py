@@ -582,6 +582,23 @@ def complex_factors():
 
 
 @program
+def complex_vectors():
+    """Vectors are determined up to a phase: their products are compared."""
+
+    class M(torch.nn.Module):
+        def forward(self, x):
+            linalg = torch.linalg
+            q, r = linalg.qr(x, mode="complete")
+            u, s, vh = linalg.svd(x)
+            a, b, c = torch.svd(x)
+            values, vectors = linalg.eigh(x[..., :3], UPLO="U")
+            return (q, r, u.mH @ u, u * s.unsqueeze(1) @ vh[:, :3], vh @ vh.mH, s, a * b.unsqueeze(1) @ c.mH, values, vectors.mH @ vectors,
+                    vectors * values.unsqueeze(1) @ vectors.mH)  # fmt: skip
+
+    return (M(), (torch.randn(2, 3, 5, dtype=torch.complex64),), {}, {"x": {0: D}})
+
+
+@program
 def strided_views():
     """Views without an offset of their own, which start where the view that they are of starts."""
 

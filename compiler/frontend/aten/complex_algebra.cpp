@@ -6,6 +6,7 @@
 #include "compiler/frontend/aten/complex_rules.h"
 #include "compiler/frontend/aten/promotion.h"
 #include "compiler/ops/composite/creation.h"
+#include "compiler/ops/composite/factorization.h"
 #include "compiler/ops/composite/linear_algebra.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
@@ -123,32 +124,63 @@ Results cholesky_solve(const ComplexCall& c) {
 Results cholesky_inverse(const ComplexCall& c) {
   return called(c, "linalg_inv", {{"A", matrix_of_factor(c, c.pair("self"))}});
 }
-// Singular values, and eigenvalues of Hermitian matrices: the real form of a matrix has each of them twice.
-Results doubled(const ComplexCall& c) {
-  const char* name = matrix_name(c);
-  Complex z = c.pair(name);
-  const int64_t rank = z.re.rank();
-  if (rank < 2) c.unsupported();
-  if (c.given("UPLO")) {  // one triangle is read, and the real parts of the diagonal
-    const Complex kept = triangle_of(z, c.value("UPLO").text == "U", false), other = conjugate(swapped(kept));
-    const Term diagonal = eye(c.b, {z.re.dim(rank - 2), z.re.dim(rank - 1)}, 0);
-    z = {select(diagonal, kept.re, kept.re + other.re), select(diagonal, 0, kept.im + other.im)};
-  }
-  std::vector<Value> own = c.values;
-  own[place_of(c.schema, name)] = Value(real_form(z));
-  Results out = c.run(std::move(own));
-  const size_t values = c.name == "_linalg_svd" ? 1 : 0;
-  const bool vectors = flag(c, "compute_uv") || flag(c, "compute_v");  // missing: they are not supported
-  for (size_t i = 0; i < out.size(); ++i) {
-    const Term t = as_term(c.b, out[i]);
-    const int64_t last = t.rank() - 1;
-    if (i == values)
-      out[i] = Value(slice(t, last, 0, c.b.simplify(sym::floordiv(t.dim(last), 2)), 2));
-    else
-      out[i] = vectors ? Value() : joined_value({t, t});
-  }
-  return out;
+// ---- factors ----
+Term nothing(const ComplexCall& c, DType dtype) { return filled(c.b, {sym::Expr(0)}, dtype, 0); }
+Value no_numbers(const ComplexCall& c, DType dtype) {
+  return joined_value({nothing(c, dtype), nothing(c, dtype)});
 }
+Results qr(const ComplexCall& c) {
+  const Complex z = c.pair(matrix_name(c));
+  const bool old = c.name == "qr";
+  const std::string mode = old ? flag(c, "some") ? "reduced" : "complete" : c.value("mode").text;
+  if (mode != "reduced" && mode != "complete" && mode != "r")
+    fail(ErrorKind::kDoesNotFit, "bad-argument", "mode is reduced, complete or r");
+  const OrthogonalFactors<Complex> f = orthogonal_factors(z, mode == "complete");
+  return {mode == "r" ? no_numbers(c, z.re.dtype()) : joined_value(f.q), joined_value(f.r)};
+}
+Results geqrf(const ComplexCall& c) {
+  const Reflections<Complex> h = reflections(c.pair("self"));
+  return {joined_value(h.packed), joined_value(h.scale)};
+}
+Results householder_product(const ComplexCall& c) {
+  const bool old = c.name == "orgqr";
+  const Complex z = c.pair(old ? "self" : "input");
+  return {joined_value(orthogonal(z, c.pair(old ? "input2" : "tau"), z.re.dim(z.re.rank() - 1)))};
+}
+// One triangle is read, and the real parts of the diagonal.
+Complex hermitian(const ComplexCall& c, const Complex& z, bool upper) {
+  const int64_t rank = z.re.rank();
+  const Complex kept = triangle_of(z, upper, false), other = conjugate(swapped(kept));
+  const Term diagonal = eye(c.b, {z.re.dim(rank - 2), z.re.dim(rank - 1)}, 0);
+  return {select(diagonal, kept.re, kept.re + other.re), select(diagonal, 0, kept.im + other.im)};
+}
+Results eigh(const ComplexCall& c) {
+  const Complex z = c.pair(matrix_name(c));
+  const HermitianEigenvalues<Complex> e = symmetric_eigenvalues(hermitian(c, z, c.value("UPLO").text == "U"));
+  if (c.name == "linalg_eigvalsh") return {e.values};
+  const bool vectors = !c.given("compute_v") || flag(c, "compute_v");
+  return {e.values, vectors ? joined_value(e.vectors) : no_numbers(c, z.re.dtype())};
+}
+Results svd(const ComplexCall& c) {
+  const Complex z = c.pair(matrix_name(c));
+  const DType dtype = z.re.dtype();
+  const bool old = c.name == "svd", full = old ? !flag(c, "some") : flag(c, "full_matrices");
+  const SingularValues<Complex> s = singular_values(z);
+  if (c.given("compute_uv") && !flag(c, "compute_uv")) {
+    if (old) c.unsupported();
+    return {no_numbers(c, dtype), s.values, no_numbers(c, dtype)};
+  }
+  const OrthogonalFactors<Complex> f = orthogonal_factors(s.scaled, full);  // the diagonal of r is real
+  const int64_t rank = z.re.rank();
+  const Term on = eye(c.b, {f.r.re.dim(rank - 2), f.r.re.dim(rank - 1)}, 0);
+  const Term negative = unsqueeze(less(reduce_sum(select(on, f.r.re, 0), {rank - 1}), 0), {rank - 2});
+  const auto narrowed = [&](Term t) { return cast(t, dtype, false); };
+  const Complex u = each(f.q, [&](Term t) { return narrowed(select(negative, -t, t)); });
+  const Complex v = each(
+      s.right, [&](Term t) { return narrowed(full ? t : slice(t, rank - 1, 0, s.values.dim(rank - 2))); });
+  return {joined_value(u), s.values, joined_value(old ? v : conjugate(swapped(v)))};
+}
+Results svdvals(const ComplexCall& c) { return {singular_values(c.pair(matrix_name(c))).values}; }
 Results logsumexp(const ComplexCall& c) {
   const Complex z = c.pair("self");
   const int64_t rank = z.re.rank();
@@ -201,38 +233,46 @@ Results selection(const ComplexCall& c) {
 
 constexpr ComplexRule kRules[] = {
     {"_linalg_det", det},
-    {"_linalg_eigh", doubled},
+    {"_linalg_eigh", eigh},
     {"_linalg_slogdet", slogdet},
     {"_linalg_solve_ex", in_ring},
-    {"_linalg_svd", doubled},
+    {"_linalg_svd", svd},
     {"chain_matmul", multi_dot},
     {"cholesky", cholesky},
     {"cholesky_inverse", cholesky_inverse},
     {"cholesky_solve", cholesky_solve},
     {"cumprod", cumprod},
     {"det", det},
+    {"geqrf", geqrf},
     {"inverse", in_ring},
     {"linalg_cholesky", cholesky},
     {"linalg_cholesky_ex", cholesky},
     {"linalg_det", det},
-    {"linalg_eigvalsh", doubled},
+    {"linalg_eigh", eigh},
+    {"linalg_eigvalsh", eigh},
+    {"linalg_householder_product", householder_product},
     {"linalg_inv", in_ring},
     {"linalg_inv_ex", in_ring},
     {"linalg_matrix_exp", in_ring},
     {"linalg_matrix_power", in_ring},
     {"linalg_multi_dot", multi_dot},
+    {"linalg_qr", qr},
     {"linalg_slogdet", slogdet},
     {"linalg_solve", in_ring},
     {"linalg_solve_ex", in_ring},
     {"linalg_solve_triangular", solve_triangular},
-    {"linalg_svdvals", doubled},
+    {"linalg_svd", svd},
+    {"linalg_svdvals", svdvals},
     {"logdet", logdet},
     {"logsumexp", logsumexp},
     {"masked_select", selection},
     {"matrix_exp", in_ring},
     {"matrix_power", in_ring},
+    {"orgqr", householder_product},
     {"prod", prod},
+    {"qr", qr},
     {"slogdet", slogdet},
+    {"svd", svd},
     {"triangular_solve", triangular_solve},
 };
 

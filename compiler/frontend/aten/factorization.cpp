@@ -26,11 +26,11 @@ Results linalg_qr(Context& c) {
   const std::string mode = c.schema.name == "qr" ? c.flag("some") ? "reduced" : "complete" : c.text("mode");
   if (mode != "reduced" && mode != "complete" && mode != "r")
     c.does_not_fit("mode is reduced, complete or r");
-  const OrthogonalFactors f = orthogonal_factors(x, mode == "complete");
+  const OrthogonalFactors<Term> f = orthogonal_factors(x, mode == "complete");
   return {mode == "r" ? nothing(c, x.dtype()) : f.q, f.r};
 }
 Results geqrf(Context& c) {
-  const Reflections h = reflections(c.in("self"));
+  const Reflections<Term> h = reflections(c.in("self"));
   return {h.packed, h.scale};
 }
 Results householder_product(Context& c) {
@@ -94,7 +94,7 @@ Results cholesky_inverse(Context& c) {
 // ---- singular values and eigenvalues ----
 Results eigh(Context& c) {
   const Term x = matrix(c);
-  const Eigenvalues e = symmetric_eigenvalues(symmetric(x, c.text("UPLO") == "U"));
+  const HermitianEigenvalues<Term> e = symmetric_eigenvalues(symmetric(x, c.text("UPLO") == "U"));
   if (c.schema.name == "linalg_eigvalsh") return {e.values};
   const bool vectors = !c.names("compute_v") || c.flag("compute_v");
   return {e.values, vectors ? e.vectors : nothing(c, x.dtype())};
@@ -102,12 +102,12 @@ Results eigh(Context& c) {
 Results svd(Context& c) {
   const Term x = matrix(c);
   const bool old = c.schema.name == "svd", full = old ? !c.flag("some") : c.flag("full_matrices");
-  const SingularValues s = singular_values(x);
+  const SingularValues<Term> s = singular_values(x);
   if (c.names("compute_uv") && !c.flag("compute_uv")) {
     if (old) c.unsupported("svd without u and v, which linalg.svdvals computes");
     return {nothing(c, x.dtype()), s.values, nothing(c, x.dtype())};
   }
-  const OrthogonalFactors f = orthogonal_factors(s.scaled, full);
+  const OrthogonalFactors<Term> f = orthogonal_factors(s.scaled, full);
   const int64_t rank = x.rank();
   const Term on = eye(c.b, {f.r.dim(rank - 2), f.r.dim(rank - 1)}, 0);
   const Term negative = less(reduce_sum(select(on, f.r, 0), {rank - 1}), 0);
@@ -119,13 +119,13 @@ Results svdvals(Context& c) { return {singular_values(matrix(c)).values}; }
 
 // Singular values of a matrix, and the size up to which they count as 0.
 struct Ranked {
-  SingularValues s;
+  SingularValues<Term> s;
   Term cutoff;
 };
 Ranked ranked(Context& c) {
   Term x = matrix(c);
   if (c.names("hermitian") && c.flag("hermitian")) x = symmetric(x, false);
-  const SingularValues s = singular_values(x);
+  const SingularValues<Term> s = singular_values(x);
   const DType dtype = s.right.dtype();
   const int64_t last = s.values.rank() - 1;
   const auto given = [&](const char* name) -> std::optional<Term> {

@@ -7,6 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/creation.h"
+#include "compiler/ops/composite/factor_steps.h"
 #include "compiler/ops/nodes.h"
 #include "compiler/ops/shapes.h"
 
@@ -15,13 +16,8 @@ namespace stridec::ops {
 using graph::OpKind;
 using graph::Shape;
 
-namespace {
+namespace factors {
 
-struct Batch {
-  Term x;  // [batch, m, n]
-  Shape outer;
-  sym::Expr m, n, k;  // k = min(m, n)
-};
 Batch batch_of(Term x) {
   if (x.rank() < 2) does_not_fit(cat("a matrix is wanted, not ", to_string(x.shape())));
   const Shape outer(x.shape().begin(), x.shape().end() - 2);
@@ -38,7 +34,6 @@ Term restored(Term x, const Shape& outer, DType dtype) {
   shape.insert(shape.end(), x.shape().begin() + 1, x.shape().end());
   return cast(reshape(x, shape), dtype, false);
 }
-Term last_two_swapped(Term x) { return transpose(x, x.rank() - 2, x.rank() - 1); }
 Term rows_of(Builder& b, sym::Expr m) { return index_along(b, {1, m}, 1, DType::kI64); }
 Term columns_of(Builder& b, sym::Expr n) { return index_along(b, {1, 1, n}, 2, DType::kI64); }
 Term identity(const Batch& like, sym::Expr rows, sym::Expr columns) {
@@ -46,17 +41,14 @@ Term identity(const Batch& like, sym::Expr rows, sym::Expr columns) {
   return expand(cast(eye(b, {rows, columns}, 0), like.x.dtype()), {like.x.dim(0), rows, columns});
 }
 
-// The largest absolute value of each matrix, [batch, 1, 1]; 1 for zeros and for an empty matrix.
 Term largest_or_one(const Batch& s) {
   const Term largest = reduce_max(abs(s.x), {1, 2}, kKeep);
   return select(greater(largest, 0), largest, 1);
 }
 
-// One round of disjoint rotations of all indices in pairs, as in a tournament: over an odd number of rounds
-// each index meets each other one once. `partner` [n] is the index itself in a round without an opponent.
-struct Round {
-  Term partner, first;
-};
+namespace {
+
+// In a tournament over an odd number of rounds each index meets each other one once.
 struct Tournament {
   sym::Expr n, rounds;
   Round at(Term round) const {
@@ -72,10 +64,10 @@ struct Tournament {
 };
 Tournament tournament(Builder& b, sym::Expr n) { return {n, b.simplify(n - 1 + sym::mod(n, 2))}; }
 
-// The rotation that makes the product of columns i and partner 0: column i becomes c x - s y.
-struct Rotation {
-  Term c, s;
-};
+constexpr int64_t kSweeps = 30;
+
+}  // namespace
+
 Rotation rotation(Term own, Term partner, Term product, Term first) {
   const Term zeta = (partner - own) / (product * 2.0);
   const Term size = divide_into(1, abs(zeta) + sqrt(square(zeta) + 1.0));
@@ -84,20 +76,8 @@ Rotation rotation(Term own, Term partner, Term product, Term first) {
   const Term c = rsqrt(square(t) + 1.0);
   return {c, c * t};
 }
-Term rotated(Term x, const Rotation& r, Term partner, int64_t dim) {
-  return x * unsqueeze(r.c, {3 - dim}) - gather(x, partner, dim) * unsqueeze(r.s, {3 - dim});
-}
-
-constexpr int64_t kSweeps = 30;
-struct Rotated {
-  std::vector<Term> next;
-  Term off;  // how far the products are from 0
-};
-
-// Runs `round(pairs, carried)`, which returns Rotated, until no product of a sweep exceeds `enough`.
-template <class Function>
 std::vector<Term> run_rotations(Builder& b, sym::Expr n, const std::vector<Term>& start, double enough,
-                                const Function& round) {
+                                const std::function<Rotated(const Round&, const std::vector<Term>&)>& round) {
   const Tournament all = tournament(b, n);
   std::vector<ValueId> carried;
   for (const Term& t : start) carried.push_back(t.id());
@@ -127,9 +107,20 @@ std::vector<Term> run_rotations(Builder& b, sym::Expr n, const std::vector<Term>
   return out;
 }
 
+}  // namespace factors
+
+using namespace factors;
+
+namespace {
+
+Term last_two_swapped(Term x) { return transpose(x, x.rank() - 2, x.rank() - 1); }
+Term rotated(Term x, const Rotation& r, Term partner, int64_t dim) {
+  return x * unsqueeze(r.c, {3 - dim}) - gather(x, partner, dim) * unsqueeze(r.s, {3 - dim});
+}
+
 }  // namespace
 
-Reflections reflections(Term given) {
+Reflections<Term> reflections(Term given) {
   const Batch s = batch_of(given);
   Builder& b = given.builder();
   const sym::Expr batch = s.x.dim(0);
@@ -178,8 +169,8 @@ Term orthogonal(Term packed, Term given_scale, sym::Expr columns) {
   return restored({b, result.carried[0]}, s.outer, packed.dtype());
 }
 
-OrthogonalFactors orthogonal_factors(Term x, bool complete) {
-  const Reflections h = reflections(widen(x));
+OrthogonalFactors<Term> orthogonal_factors(Term x, bool complete) {
+  const Reflections<Term> h = reflections(widen(x));
   Builder& b = x.builder();
   const int64_t rank = x.rank();
   const sym::Expr m = x.dim(rank - 2);
@@ -242,7 +233,7 @@ Term exchanges(Term pivots, sym::Expr m, DType dtype) {
   return restored(cast(p, dtype), outer, dtype);
 }
 
-SingularValues singular_values(Term given) {
+SingularValues<Term> singular_values(Term given) {
   const Batch s = batch_of(given);
   Builder& b = given.builder();
   const DType dtype = s.x.dtype();
@@ -270,7 +261,7 @@ SingularValues singular_values(Term given) {
           restored(matmul(s.x, right), s.outer, dtype)};
 }
 
-Term pseudo_inverse(const SingularValues& s, Term cutoff, DType dtype) {
+Term pseudo_inverse(const SingularValues<Term>& s, Term cutoff, DType dtype) {
   const Term values = widen(s.values);
   const int64_t last = values.rank() - 1;
   const sym::Expr k = values.dim(last);
@@ -286,7 +277,7 @@ Term symmetric(Term x, bool upper) {
   return select(eye(x.builder(), {x.dim(rank - 2), x.dim(rank - 1)}, 0), kept, kept + last_two_swapped(kept));
 }
 
-Eigenvalues symmetric_eigenvalues(Term given) {
+HermitianEigenvalues<Term> symmetric_eigenvalues(Term given) {
   const Batch s = square_batch_of(given);
   Builder& b = given.builder();
   const DType dtype = s.x.dtype();

@@ -5,25 +5,32 @@
 
 #include <optional>
 
+#include "compiler/ops/composite/complex.h"
 #include "compiler/ops/term.h"
 
 namespace stridec::ops {
 
 // LAPACK's geqrf: x [..., m, n] = Q R, with R in and above the diagonal of `packed`, and below it the vectors
 // v of the reflections 1 - scale v v^T, whose product Q is. `scale` is [..., min(m, n)].
+// Of complex x: 1 - scale v v^H, and R with a real diagonal.
+template <class T>
 struct Reflections {
-  Term packed, scale;
+  T packed, scale;
 };
-Reflections reflections(Term x);
+Reflections<Term> reflections(Term x);
+Reflections<Complex> reflections(const Complex& x);
 // The first `columns` columns, at most m, of the product of the reflections in the columns of packed
 // [..., m, n] that `scale` [..., k] has a number for.
 Term orthogonal(Term packed, Term scale, sym::Expr columns);
+Complex orthogonal(const Complex& packed, const Complex& scale, sym::Expr columns);
 
+template <class T>
 struct OrthogonalFactors {
-  Term q, r;
+  T q, r;
 };
 // q [..., m, k] r [..., k, n] = x, k = min(m, n), or m if `complete`.
-OrthogonalFactors orthogonal_factors(Term x, bool complete);
+OrthogonalFactors<Term> orthogonal_factors(Term x, bool complete);
+OrthogonalFactors<Complex> orthogonal_factors(const Complex& x, bool complete);
 
 // LAPACK's getrf: l below the diagonal of `packed`, whose diagonal is 1, and u above it. `pivots`
 // [..., min(m, n)], i32, has for each step the row, counted from 1, that it exchanges its row with.
@@ -37,20 +44,27 @@ Term upper_factor(Term packed);
 // The matrix p [..., m, m] with x = p l u.
 Term exchanges(Term pivots, sym::Expr m, DType dtype);
 
-// x [..., m, n] = u s v^T. `values` [..., min(m, n)] descend. `right` is v [..., n, n], `scaled` is x v
+// x [..., m, n] = u s v^H. `values` [..., min(m, n)] descend. `right` is v [..., n, n], `scaled` is x v
 // [..., m, n], whose columns are those of u times the values; both are f32 or wider.
+template <class T>
 struct SingularValues {
-  Term values, right, scaled;
+  Term values;
+  T right, scaled;
 };
-SingularValues singular_values(Term x);
+SingularValues<Term> singular_values(Term x);
+SingularValues<Complex> singular_values(const Complex& x);
 // v diag(1 / s) u^T, without the values that are at most `cutoff`, whose shape broadcasts to x's outer dims.
-Term pseudo_inverse(const SingularValues& s, Term cutoff, DType dtype);
+Term pseudo_inverse(const SingularValues<Term>& s, Term cutoff, DType dtype);
 
-// Of symmetric matrices [..., n, n]: values [..., n] ascend; vectors are columns of norm 1, of either sign.
-struct Eigenvalues {
-  Term values, vectors;
+// Of symmetric or Hermitian matrices [..., n, n]: values [..., n] ascend; vectors are columns of norm 1, of
+// any sign or phase.
+template <class T>
+struct HermitianEigenvalues {
+  Term values;
+  T vectors;
 };
-Eigenvalues symmetric_eigenvalues(Term x);
+HermitianEigenvalues<Term> symmetric_eigenvalues(Term x);
+HermitianEigenvalues<Complex> symmetric_eigenvalues(const Complex& x);
 // The symmetric matrix of which x has the lower or the upper triangle.
 Term symmetric(Term x, bool upper);
 

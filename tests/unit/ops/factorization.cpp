@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "compiler/ops/composite/contraction.h"
 #include "compiler/ops/composite/creation.h"
@@ -172,4 +173,84 @@ TEST_CASE("exponentials of matrices, small and large") {
          .expected = {tensor(DType::kF32, {2, 2, 2},
                              {std::cos(1), -std::sin(1), std::sin(1), std::cos(1), 1, 0, 0, std::exp(5)})},
          .tolerance = 1e-5});
+}
+
+namespace {
+
+using ops::Complex;
+Complex adjoint(const Complex& z) { return {swapped(z.re), -swapped(z.im)}; }
+Complex times(const Complex& x, const Complex& y) {
+  return {ops::matmul(x.re, y.re) - ops::matmul(x.im, y.im),
+          ops::matmul(x.re, y.im) + ops::matmul(x.im, y.re)};
+}
+Complex scaled_columns(const Complex& x, Term by) {
+  return {scaled_columns(x.re, by), scaled_columns(x.im, by)};
+}
+Ids parts(std::initializer_list<Complex> all) {
+  Ids out;
+  for (const Complex& z : all) out.insert(out.end(), {z.re.id(), z.im.id()});
+  return out;
+}
+// Checks a function of the matrices re + i im whose results are complex and have the expected parts.
+void check_complex(const char* name, const HostTensor& re, const HostTensor& im,
+                   const std::function<Ids(const Complex&)>& build, std::vector<HostTensor> expected) {
+  check({.name = name,
+         .inputs = {re, im},
+         .build = [&](Builder& b, const Ids& in) { return build({Term(b, in[0]), Term(b, in[1])}); },
+         .expected = std::move(expected),
+         .tolerance = re.dtype == DType::kF64 ? 1e-11 : 2e-5});
+}
+
+}  // namespace
+
+TEST_CASE("complex factors: their products, and unit vectors, of full and lower rank") {
+  for (DType dtype : {DType::kF32, DType::kF64})
+    for (const auto [m, n] : kSizes)
+      for (bool full_rank : {true, false}) {
+        const int64_t k = std::min(m, n);
+        const HostTensor re = full_rank ? sample_in(dtype, {2, m, n}, -2, 2) : deficient(dtype, m, n);
+        const HostTensor im =
+            full_rank
+                ? compute(dtype, {2, m, n}, [&](const At& o) { return at(re, o) * (o[1] - o[2] - 0.5); })
+                : zeros(dtype, {2, m, n});
+        const HostTensor one = identity(dtype, 2, k), none = zeros(dtype, {2, k, k});
+        check_complex("QR", re, im,
+                      [](const Complex& z) {
+                        const auto f = ops::orthogonal_factors(z, false);
+                        return parts({times(f.q, f.r), times(adjoint(f.q), f.q)});
+                      },
+                      {re, im, one, none});
+        check_complex("singular values", re, im,
+                      [&](const Complex& z) {
+                        const auto s = ops::singular_values(z);
+                        return parts({times(s.scaled, adjoint(s.right)), times(adjoint(s.right), s.right)});
+                      },
+                      {re, im, identity(dtype, 2, n), zeros(dtype, {2, n, n})});
+      }
+}
+
+TEST_CASE("eigenvalues of Hermitian matrices, equal ones too") {
+  for (DType dtype : {DType::kF32, DType::kF64})
+    for (int64_t n : {0, 1, 2, 5, 6})
+      for (bool equal : {false, true}) {
+        const HostTensor x = sample_in(dtype, {2, n, n}, -2, 2);
+        // Equal ones: an orthogonal projection of rank 1, doubled, with phases.
+        const auto phase = [](int64_t i) { return 0.7 * static_cast<double>(i); };
+        const HostTensor re = compute(dtype, {2, n, n}, [&](const At& o) {
+          return equal ? std::cos(phase(o[1]) - phase(o[2]))
+                       : at(x, {o[0], std::max(o[1], o[2]), std::min(o[1], o[2])});
+        });
+        const HostTensor im = compute(dtype, {2, n, n}, [&](const At& o) {
+          if (equal) return std::sin(phase(o[1]) - phase(o[2]));
+          const double own = at(x, {o[0], std::min(o[1], o[2]), std::max(o[1], o[2])});
+          return o[1] == o[2] ? 0.0 : o[1] < o[2] ? own : -own;
+        });
+        check_complex("values and vectors", re, im,
+                      [](const Complex& z) {
+                        const auto e = ops::symmetric_eigenvalues(z);
+                        return parts({times(scaled_columns(e.vectors, e.values), adjoint(e.vectors)),
+                                      times(adjoint(e.vectors), e.vectors)});
+                      },
+                      {re, im, identity(dtype, 2, n), zeros(dtype, {2, n, n})});
+      }
 }
