@@ -1,10 +1,12 @@
 """Times single layers against onnxruntime: convolutions with few output channels, recurrent layers with 8-bit weights, and
 products of few rows by 8-bit weights.
 
-    python tests/bench/layers.py [convolutions] [recurrent] [products] [--only TEXT...] [--threads 1,2] [--rounds 5] [--bits 8] [--steps]
+    python tests/bench/layers.py [convolutions] [grid] [recurrent] [products] [--only TEXT...] [--every COUNT] [--threads 1,2]
+                                 [--rounds 5] [--bits 8] [--steps]
 
 Both engines run in this process by turns, with equal numbers of threads; of one thread, processor time is taken. Convolutions are measured alone and
-with a Slice and a Transpose before them (an image with its channels last). Recurrent layers: DynamicQuantizeLSTM over
+with a Slice and a Transpose before them (an image with its channels last). The grid: kernels of 1 to 7, strides of 1 and 2, 16 to 128
+channels to 1 to 8, images of 16 to 224; --every 4 takes every fourth case. Recurrent layers: DynamicQuantizeLSTM over
 hidden sizes, batches and numbers of steps, and a Scan whose steps multiply by MatMulInteger or DynamicQuantizeMatMul.
 Products: MatMulInteger, DynamicQuantizeMatMul and QLinearMatMul of 1 and 8 rows. A ratio is onnxruntime's time over
 stridec's, the median over rounds; the last lines have the geometric mean and the worst. The difference of outputs is
@@ -62,11 +64,12 @@ def model(nodes, x, constants, dtype=FLOAT, result=FLOAT):
 # ---- convolutions ----
 
 
-def convolution(rng, channels, out, kernel, height, width, last):
+def convolution(rng, channels, out, kernel, height, width, last=False, stride=1):
     """A convolution and its Relu; `last`: of an image with one channel more, the channels last."""
     weight = (rng.standard_normal((out, channels, *kernel)) * 0.05).astype(np.float32)
     pads = [kernel[0] // 2, kernel[1] // 2] * 2
-    nodes = [helper.make_node("Conv", ["z" if last else "x", "w"], ["c"], pads=pads), helper.make_node("Relu", ["c"], ["y"])]
+    conv = helper.make_node("Conv", ["z" if last else "x", "w"], ["c"], pads=pads, strides=[stride, stride])
+    nodes = [conv, helper.make_node("Relu", ["c"], ["y"])]
     constants = {"w": weight}
     shape = [1, channels, height, width]
     if last:
@@ -77,13 +80,25 @@ def convolution(rng, channels, out, kernel, height, width, last):
             helper.make_node("Transpose", ["s"], ["z"], perm=[0, 3, 1, 2]),
             *nodes,
         ]
-    name = f"{channels} to {out}, {kernel[0]}x{kernel[1]}, {height}x{width}{', Slice, Transpose' if last else ''}"
+    name = f"{channels} to {out}, {kernel[0]}x{kernel[1]}, {height}x{width}{f', stride {stride}' if stride > 1 else ''}{', Slice, Transpose' if last else ''}"
     given = {"x": rng.standard_normal(shape).astype(np.float32)}
-    return Layer(name, model(nodes, shape, constants), given, 2 * height * width * weight.size)
+    results = -(-height // stride) * -(-width // stride)
+    return Layer(name, model(nodes, shape, constants), given, 2 * results * weight.size)
 
 
 def convolutions(rng):
     return [convolution(rng, *shape, last) for shape in CONVOLUTIONS for last in (False, True)]
+
+
+def grid(rng):
+    return [
+        convolution(rng, channels, out, (kernel, kernel), size, size, stride=stride)
+        for kernel in (1, 3, 5, 7)
+        for stride in (1, 2)
+        for channels in (16, 32, 64, 128)
+        for out in (1, 2, 4, 8)
+        for size in (16, 56, 112, 224)
+    ]
 
 
 # ---- recurrent layers ----
@@ -174,7 +189,7 @@ def products(rng):
     return [product(rng, op, rows, k, n) for op in ops_of for rows in BATCHES for k, n in PRODUCTS]
 
 
-KINDS = {"convolutions": convolutions, "recurrent": recurrent, "products": products}
+KINDS = {"convolutions": convolutions, "grid": grid, "recurrent": recurrent, "products": products}
 
 
 # ---- measuring ----
@@ -244,6 +259,7 @@ def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], metavar="kind", help=f"of {', '.join(KINDS)}; default: all")
     parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="layers whose names have one of these texts")
+    parser.add_argument("--every", type=arguments.count, default=1, help="measures one of so many layers")
     parser.add_argument("--threads", default="1", metavar="COUNT,...")
     parser.add_argument("--rounds", type=arguments.count, default=5)
     parser.add_argument("--block", type=arguments.positive, default=0.02, help="seconds of each engine in each round")
@@ -265,7 +281,7 @@ def main():
     parent = os.environ.get("build", "build")
     for kind in flags.kinds or KINDS:
         rng = np.random.default_rng(0)
-        layers = [layer for layer in KINDS[kind](rng) if any(text in layer.name for text in flags.only)]
+        layers = [layer for layer in KINDS[kind](rng) if any(text in layer.name for text in flags.only)][:: flags.every]
         if not layers:
             continue
         ratios = {threads: [] for threads in flags.threads}
