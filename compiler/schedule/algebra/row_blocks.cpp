@@ -36,10 +36,26 @@ struct Member {
   bool sums = false;  // a dim of the nest's only reduction; otherwise of the nest
 };
 
+// typical_bytes(), computed once for each buffer.
+class Bytes {
+ public:
+  explicit Bytes(const Program& program) : program_(program), known_(program.buffers.size()) {}
+
+  double of(BufferId id) {
+    std::optional<double>& known = known_[static_cast<size_t>(id.value)];
+    if (!known) known = typical_bytes(program_, id);
+    return *known;
+  }
+
+ private:
+  const Program& program_;
+  std::vector<std::optional<double>> known_;
+};
+
 class Chain {
  public:
-  Chain(const Program& program, const Flow& flow, BufferId tensor, size_t dim)
-      : program_(program), flow_(flow), tensor_(tensor), rows_(program[tensor].shape[dim]) {
+  Chain(const Program& program, const Flow& flow, Bytes& bytes, BufferId tensor, size_t dim)
+      : program_(program), flow_(flow), bytes_(bytes), tensor_(tensor), rows_(program[tensor].shape[dim]) {
     add_inner(tensor, dim);
   }
 
@@ -66,10 +82,9 @@ class Chain {
     for (const auto& [at, member] : members_) {
       if (!member.sums && multiplies_rows(nest(at))) return true;
       if (member.sums)
-        for (const BufferId id : effects(at).writes) added += typical_bytes(program_, id);
+        for (const BufferId id : effects(at).writes) added += bytes_.of(id);
     }
-    return added * typical(rows_, program_.facts) / static_cast<double>(block) <=
-           typical_bytes(program_, tensor_);
+    return added * typical(rows_, program_.facts) / static_cast<double>(block) <= bytes_.of(tensor_);
   }
 
   const std::map<int, Member>& members() const { return members_; }
@@ -89,14 +104,15 @@ class Chain {
     if (!inner_.insert(id).second) return;
     const loop::Buffer& buffer = program_[id];
     ok_ = ok_ && buffer.storage == loop::Storage::kArena && buffer.strides == loop::row_major(buffer.shape);
-    int writers = 0, readers = 0;
-    for (int at = 0; at < count(); ++at) {
-      if (!touches(effects(at), id)) continue;
-      ok_ = ok_ && nest_at(program_, program_.steps, at);
-      writers += writes(effects(at), id), readers += reads(effects(at), id);
-      if (!members_.contains(at)) open_.insert(at);
-    }
-    ok_ = ok_ && writers == 1 && flow_.writer_count(id) == 1 && flow_.reader_count(id) == readers;
+    const std::vector<int> writers = flow_.writers_between(id, -1, count()),
+                           readers = flow_.readers_between(id, -1, count());
+    for (const std::vector<int>* steps : {&writers, &readers})
+      for (const int at : *steps) {
+        ok_ = ok_ && nest_at(program_, program_.steps, at);
+        if (!members_.contains(at)) open_.insert(at);
+      }
+    ok_ = ok_ && writers.size() == 1 && flow_.writer_count(id) == 1 &&
+          flow_.reader_count(id) == static_cast<int>(readers.size());
   }
 
   // Small tensors of rows that only members touch hold one block as well, so that their indices stay plain
@@ -104,23 +120,22 @@ class Chain {
   void add_small() {
     for (const auto& [id, dim] : row_dim_) {
       const loop::Buffer& buffer = program_[id];
-      int here = 0;
-      bool only = true;
-      for (int at = 0; at < count(); ++at) {
-        if (!touches(effects(at), id)) continue;
-        only = only && members_.contains(at);
-        here += reads(effects(at), id);
-      }
-      if (only && here == flow_.reader_count(id) && made_once(program_, flow_, id) &&
-          buffer.strides == loop::row_major(buffer.shape))
+      const std::vector<int> readers = flow_.readers_between(id, -1, count());
+      const auto is_member = [&](int at) { return members_.contains(at); };
+      const bool only = std::ranges::all_of(readers, is_member) &&
+                        std::ranges::all_of(flow_.writers_between(id, -1, count()), is_member);
+      if (only && static_cast<int>(readers.size()) == flow_.reader_count(id) &&
+          made_once(program_, flow_, id) && buffer.strides == loop::row_major(buffer.shape))
         inner_.insert(id);
     }
   }
 
-  bool has_extent(const std::vector<loop::Dim>& dims, Expr var) const {
+  bool has_extent(const std::vector<loop::Dim>& dims, Expr var) {
     const auto found = std::ranges::find(dims, var, &loop::Dim::var);
-    return found != dims.end() &&
-           (found->extent == rows_ || program_.facts.holds(sym::eq(found->extent, rows_)));
+    if (found == dims.end()) return false;
+    const auto [known, is_new] = is_rows_.emplace(found->extent, false);
+    if (is_new) known->second = found->extent == rows_ || program_.facts.holds(sym::eq(found->extent, rows_));
+    return known->second;
   }
 
   // Adds a step. Its row variable is the one with which it indexes the rows of a tensor found before.
@@ -166,9 +181,9 @@ class Chain {
 
   // Whether only a block of the tensor is to be in memory.
   bool is_large(BufferId id) const {
-    return program_[id].storage == loop::Storage::kArena && typical_bytes(program_, id) >= kLargeBytes / 4 &&
-           typical_bytes(program_, id) >= kRowBytes * typical(rows_, program_.facts) &&
-           typical_bytes(program_, id) >= typical_bytes(program_, tensor_) / 8;
+    return program_[id].storage == loop::Storage::kArena && bytes_.of(id) >= kLargeBytes / 4 &&
+           bytes_.of(id) >= kRowBytes * typical(rows_, program_.facts) &&
+           bytes_.of(id) >= bytes_.of(tensor_) / 8;
   }
   void add_inner_at(const loop::Access& access, Expr row) {
     const auto found = std::ranges::find(access.index, row);
@@ -209,33 +224,43 @@ class Chain {
     return a && b && inner_.contains(a->access.buffer) != inner_.contains(b->access.buffer);
   }
 
-  bool conflict(int a, int b) const {
-    const auto meets = [&](const Effects& x, const Effects& y) {
-      return std::ranges::any_of(x.writes, [&](BufferId id) { return touches(y, id); });
-    };
-    return meets(effects(a), effects(b)) || meets(effects(b), effects(a));
-  }
+  // The buffers of some steps.
+  struct Met {
+    std::set<BufferId> touched, written;
+
+    void add(const Effects& effects) {
+      touched.insert(effects.reads.begin(), effects.reads.end());
+      touched.insert(effects.writes.begin(), effects.writes.end());
+      written.insert(effects.writes.begin(), effects.writes.end());
+    }
+    bool conflicts(const Effects& effects) const {
+      const auto in = [](const std::set<BufferId>& ids) {
+        return [&](BufferId id) { return ids.contains(id); };
+      };
+      return std::ranges::any_of(effects.writes, in(touched)) ||
+             std::ranges::any_of(effects.reads, in(written));
+    }
+  };
 
   // Steps between the first and the last member run before the members, or after them if they depend on one.
   // Those of which a member depends as well become members; returns whether there are such.
   bool find_between() {
     late_.clear();
     const int first = members_.begin()->first, last = members_.rbegin()->first;
-    std::set<int> before;  // members, and late steps
+    Met before;  // by members and late steps
     for (int at = first; at <= last; ++at) {
       const bool member = members_.contains(at);
       if (!member && !nest_at(program_, program_.steps, at)) return ok_ = false;
-      const bool depends = std::ranges::any_of(before, [&](int step) { return conflict(step, at); });
+      const bool depends = before.conflicts(effects(at));
       if (!member && depends) late_.insert(at);
-      if (member || depends) before.insert(at);
+      if (member || depends) before.add(effects(at));
     }
-    std::set<int> later;  // members, and steps that they depend on
+    Met later;  // by members and steps that they depend on
     for (int at = last; at >= first; --at) {
       const bool member = members_.contains(at);
-      const bool needed =
-          late_.contains(at) && std::ranges::any_of(later, [&](int step) { return conflict(at, step); });
+      const bool needed = late_.contains(at) && later.conflicts(effects(at));
       if (needed) open_.insert(at);
-      if (member || needed) later.insert(at);
+      if (member || needed) later.add(effects(at));
     }
     return !open_.empty();
   }
@@ -251,7 +276,7 @@ class Chain {
       if (!access) return;
       const BufferId id = access->buffer;
       if (program_[id].storage == loop::Storage::kArena && !inner_.contains(id) && !sums_.contains(id))
-        ok = ok && typical_bytes(program_, id) < kLargeBytes;
+        ok = ok && bytes_.of(id) < kLargeBytes;
       if (sums_.contains(access->buffer)) ok = ok && member.sums && std::holds_alternative<Store>(stmt.node);
       if (!row_dim_.contains(access->buffer)) return;
       for (const Expr index : access->index) ok = ok && (!sym::has_index(index) || sym::is_index(index));
@@ -264,10 +289,12 @@ class Chain {
 
   const Program& program_;
   const Flow& flow_;
+  Bytes& bytes_;
   const BufferId tensor_;
   const Expr rows_;
   bool ok_ = true;
-  std::set<int> open_;  // positions of steps to add
+  std::map<Expr, bool, sym::ExprLess> is_rows_;  // whether an extent is the number of rows
+  std::set<int> open_;                           // positions of steps to add
   std::map<int, Member> members_;
   std::set<int> late_;
   std::set<BufferId> inner_, sums_;
@@ -359,13 +386,14 @@ void apply(Program& program, const Flow& flow, const Chain& chain, int64_t block
 
 bool block_one(Program& program) {
   const Flow flow(program, program.steps);
+  Bytes bytes(program);
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const BufferId id(static_cast<int64_t>(i));
-    if (!made_once(program, flow, id) || typical_bytes(program, id) < kLargeBytes) continue;
+    if (!made_once(program, flow, id) || bytes.of(id) < kLargeBytes) continue;
     for (size_t dim = 0; dim < program[id].shape.size(); ++dim) {
       const int64_t block = rows_of_block(program, id, dim);
       if (block == 0) continue;
-      Chain chain(program, flow, id, dim);
+      Chain chain(program, flow, bytes, id, dim);
       if (!chain.find() || !chain.pays(block)) continue;
       apply(program, flow, chain, block);
       return true;
