@@ -27,13 +27,6 @@ std::string both_bits(const std::string& a, const std::string& b) {
   return a.empty() ? b : b.empty() ? a : cat("(", a, " & ", b, ")");
 }
 
-// Whether a masked vector load is one instruction per register: of any type with AVX-512, of 32 and 64 bits
-// with AVX2.
-bool has_masked_loads(const CpuTarget& target, DType dtype, int width) {
-  const int bytes = byte_size(dtype);
-  return target.avx512 || (target.avx2 && bytes >= 4 && width * bytes >= 16);
-}
-
 }  // namespace
 
 // ---- addresses and masks ---------------------------------------------------------------------------------
@@ -265,7 +258,7 @@ std::optional<std::string> Body::vector_load(const LaneLoad& load) {
     return cat(raw, " = *(const ", text_.unaligned_type(dtype, width_), "*)(", at.pointer, " + ", at.base,
                ");");
   if (contiguous && has_masked_loads(text_.target(), dtype, width_)) {
-    text_.use(cat(avx512 ? "mload." : "mload_avx2.", text_.storage_type(dtype)), width_);
+    use_masked_load(text_, dtype, width_);
     const std::string masked =
         cat(raw, " = sd_mload", width_, "(", at.pointer, " + ", at.base, ", ", bits, ");");
     if (avx512 || load.mask.all.empty()) return masked;
@@ -273,8 +266,13 @@ std::optional<std::string> Body::vector_load(const LaneLoad& load) {
                at.pointer, " + ", at.base, "); else ", masked);
   }
   const std::optional<int64_t> stride = at.stride ? sym::as_const(*at.stride) : std::nullopt;
-  if (stride && can_load_strided(text_, dtype, width_, *stride, !bits.empty()))
-    return load_strided(text_, {dtype, width_, *stride, at.pointer, at.base}, raw, bits);
+  if (stride && can_load_strided(text_, dtype, width_, *stride, !bits.empty())) {
+    const StridedElements elements{dtype, width_, *stride, at.pointer, at.base};
+    const std::string loads = load_strided(text_, elements, raw, bits);
+    if (avx512 || load.mask.all.empty()) return loads;
+    return cat("if (", load.mask.all, ") { ", load_strided(text_, elements, raw, ""), " } else { ", loads,
+               " }");
+  }
   if (at.spread.empty() || !bits.empty() || !avx512) return std::nullopt;
   // One vector load of all elements in the span, then a permutation.
   text_.use(cat("mload.", text_.storage_type(dtype)), width_);

@@ -93,6 +93,7 @@ void Body::print_reduces(std::span<Body> bodies, const loop::Reduce& reduce,
     };
   const std::string loops = text.capture([&] {
     const auto add = [&] {
+      first.prefetch_next_row(reduce);
       inside();
       for (const Body& body : bodies)
         for (loop::ValueId id : reduce.yields) width = std::max(width, body.value(id).width);

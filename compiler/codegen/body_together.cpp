@@ -62,17 +62,14 @@ void Body::print_together(std::vector<Body>& bodies, sym::Expr along,
     if (const auto* loop = std::get_if<loop::For>(&stmt->node))
       first.print_loops(loop->dims, 0, [&] { within(loop->dims, loop->body); });
     else if (const auto* reduce = std::get_if<loop::Reduce>(&stmt->node))
-      print_reduces(bodies, *reduce, [&] {
-        first.prefetch_next_row(*reduce);
-        within(reduce->dims, reduce->body);
-      });
+      print_reduces(bodies, *reduce, [&] { within(reduce->dims, reduce->body); });
     else
       for (Body& body : bodies) body.print(*stmt);
   }
 }
 
 void Body::prefetch_next_row(const loop::Reduce& reduce) {
-  constexpr int64_t kLine = 64, kPage = 4096, kStreams = 8;
+  constexpr int64_t kLine = 64, kPage = 4096, kStreams = 8, kManyStreams = 32, kFar = 4;
   if (text_.is_cuda() || width_ == 1 || !lane_var_) return;
   for (const loop::Stmt& stmt : reduce.body) {
     const auto* load = std::get_if<loop::Load>(&stmt.node);
@@ -86,7 +83,8 @@ void Body::prefetch_next_row(const loop::Reduce& reduce) {
     double bytes = static_cast<double>(item);
     for (sym::Expr extent : buffer.shape)
       bytes *= static_cast<double>(sym::as_const(extent).value_or(1 << 20));
-    if (step(*lane_var_) != 1 || bytes <= static_cast<double>(text_.target().l2_bytes)) continue;
+    const int64_t apart = step(*lane_var_).value_or(0);
+    if (apart < 1 || apart > kFar || bytes <= static_cast<double>(text_.target().l2_bytes)) continue;
     int64_t row = 0;
     for (const loop::Dim& dim : nest_.dims) {
       const int64_t each = dim.var == *lane_var_ || !index_.contains(dim.var) ? 0 : step(dim.var).value_or(0);
@@ -94,10 +92,13 @@ void Body::prefetch_next_row(const loop::Reduce& reduce) {
     }
     std::vector<std::string> conditions;
     int64_t streams = row > 0 ? 1 : 0;
+    bool pages = false;
     for (const loop::Dim& dim : reduce.dims) {
       const int64_t each = step(dim.var).value_or(0);
       // Addresses whole pages apart map to the same cache sets, where a prefetch evicts lines still in use.
-      if (each <= 0 || each * item % kPage == 0) streams = 0;
+      // Of many such streams that shuffles wait for, the hardware follows too few.
+      pages = pages || each * item % kPage == 0;
+      if (each <= 0) streams = 0;
       if (each * item < kLine)
         conditions.push_back(cat(index(dim.var), " == 0"));
       else if (each <= row)
@@ -106,10 +107,11 @@ void Body::prefetch_next_row(const loop::Reduce& reduce) {
       else
         streams *= sym::as_const(dim.extent).value_or(kStreams);
     }
-    if (streams < kStreams) continue;
-    text_.line(cat(conditions.empty() ? "" : cat("if (", join(conditions, " && "), ") "),
-                   "__builtin_prefetch(", text_.pointer(load->access.buffer), " + (", offset(load->access),
-                   " + ", row, "), 0, 2);"));
+    if (streams < (pages ? kManyStreams : kStreams) || (pages && apart == 1)) continue;
+    const std::string condition = conditions.empty() ? "" : cat("if (", join(conditions, " && "), ") ");
+    for (int64_t at = 0; at < width_ * apart; at += kLine / item)
+      text_.line(cat(condition, "__builtin_prefetch(", text_.pointer(load->access.buffer), " + (",
+                     offset(load->access), " + ", row + at, "), 0, 2);"));
   }
 }
 

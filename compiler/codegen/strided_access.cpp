@@ -8,11 +8,20 @@
 
 namespace stridec::codegen {
 
+bool has_masked_loads(const CpuTarget& target, DType dtype, int width) {
+  const int bytes = byte_size(dtype);
+  return target.avx512 || (target.avx2 && bytes >= 4 && width * bytes >= 16);
+}
+
+void use_masked_load(KernelText& text, DType dtype, int width) {
+  text.use(cat(text.target().avx512 ? "mload." : "mload_avx2.", text.storage_type(dtype)), width);
+}
+
 bool can_load_strided(const KernelText& text, DType dtype, int width, int64_t stride, bool masked) {
   const int64_t step = std::llabs(stride);
   // Two-register byte shuffles are as slow as scalar accesses.
   if (width < 4 || step < 1 || step > 4 || byte_size(dtype) < 2) return false;
-  return !masked || (stride > 0 && step * width <= 64 && text.target().avx512);
+  return !masked || (stride > 0 && step * width <= 64 && has_masked_loads(text.target(), dtype, width));
 }
 
 std::string load_strided(KernelText& text, const StridedElements& source, const std::string& to,
@@ -26,7 +35,7 @@ std::string load_strided(KernelText& text, const StridedElements& source, const 
     for (int64_t l = 0; l < width; ++l) lanes |= uint64_t{1} << (l * step);
     elements = text.fresh("k");
     out = cat("const u64 ", elements, " = __builtin_ia32_pdep_di(", bits, ", ", lanes, "ul); ");
-    text.use(cat("mload.", text.storage_type(dtype)), width);
+    use_masked_load(text, dtype, width);
   }
   std::string before;
   for (int64_t piece = 0; piece < step; ++piece) {

@@ -9,6 +9,12 @@
 
 namespace stridec::codegen {
 
+// Whether a masked load of contiguous elements is one instruction per register: of any type with AVX-512, of
+// 32 and 64 bits with AVX2.
+bool has_masked_loads(const CpuTarget& target, DType dtype, int width);
+// Adds the helper sd_mload to the kernel's text.
+void use_masked_load(KernelText& text, DType dtype, int width);
+
 // Whether such a load is available. `masked`: for some lanes only.
 bool can_load_strided(const KernelText& text, DType dtype, int width, int64_t stride, bool masked);
 

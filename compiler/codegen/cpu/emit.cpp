@@ -272,15 +272,16 @@ struct LoopEmitter {
     return chunk;
   }
 
-  // Lanes of one register for the nest's widest elements where strips have several of them, or 0.
-  int narrow_width() const {
+  // Lanes of one register for the nest's widest elements where strips have several of them. Otherwise, for a
+  // known number of points, half of a strip's lanes.
+  int narrow_width(bool known) const {
     int bytes = 4;
     loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
       if (const loop::Access* access = loop::access_of(stmt))
         bytes = std::max(bytes, byte_size(program[access->buffer].dtype));
     });
     const int one = text.target().lanes(bytes);
-    return one < width ? one : 0;
+    return one < width ? one : known ? width / 2 : 0;
   }
 
   // Prints the loops of a task over tiles.
@@ -428,7 +429,7 @@ struct LoopEmitter {
                          .width = width,
                          .aligned = aligned,
                          .single = plan.single == lanes->var,
-                         .narrow = narrow_width()},
+                         .narrow = narrow_width(count.has_value())},
                         [&](const std::string&, const std::string&) {
                           for (size_t p = 1; p < points.size(); ++p) points[p].follow(points[0], lanes->var);
                           print_inner();

@@ -8,6 +8,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/schedule/analysis/typical.h"
 #include "compiler/schedule/cost/gemm_cost.h"
+#include "compiler/schedule/cost/loop_cost.h"
 
 namespace stridec::schedule {
 namespace {
@@ -53,9 +54,16 @@ double imbalance(const ContractionShape& s, double tasks) {
 double vector_cycles(const loop::Program& program, const Factor& factor, Expr var, const sym::Facts& facts,
                      const CpuTarget& target) {
   if (!factor.vars.contains(var) || !factor.load) return 1;
-  const auto linear = sym::linear_in(kernels::offset_of(program, factor.load->access, facts), var);
-  const bool unit = linear && (linear->coefficient.is_const(0) || linear->coefficient.is_const(1));
-  return unit ? 1 : target.lanes(4);
+  const loop::Access& access = factor.load->access;
+  const auto linear = sym::linear_in(kernels::offset_of(program, access, facts), var);
+  const auto step = linear ? sym::as_const(linear->coefficient) : std::nullopt;
+  if (!step) return target.lanes(4);
+  if (*step == 0 || *step == 1) return 1;
+  // Panels of weights are contiguous, so loops have no advantage there.
+  const loop::Buffer& buffer = program[access.buffer];
+  if (buffer.storage == loop::Storage::kParameter) return target.lanes(4);
+  return strided_load_cycles(*step, byte_size(buffer.dtype), sym::depends_on(access.mask, var), target)
+      .value_or(target.lanes(4));
 }
 
 // Cycles for the lines of a panel's columns that come, for each k, from another place in memory: they are far
@@ -210,18 +218,20 @@ bool has_windows(const Factor& factor) {
 }
 
 // Cycles of a vector of multiply-adds where points along another dim, on which the vectors do not depend, are
-// computed together: these share a load of the vector, and two vectors share a broadcast of the other factor.
-// That is for a few such points in all, such as output channels; nothing otherwise.
-std::optional<double> shared_cycles(const Dims& dims, const Factor& vectors, const sym::Facts& facts) {
-  constexpr double kTogether = 4, kFew = 16, kFused = 0.5;
+// computed together: these share a load of the vector, of `load` cycles, and two vectors share a broadcast of
+// the other factor. That is for a few such points in all, such as output channels; nothing otherwise.
+std::optional<double> shared_cycles(const Dims& dims, const Factor& vectors, double load,
+                                    const sym::Facts& facts) {
+  constexpr double kTogether = 4, kFew = 16, kFewShuffled = 8, kFused = 0.5;
   double most = 1, all = 1;
   for (const Dim& dim : dims) {
     if (vectors.vars.contains(dim.var)) continue;
     all *= typical_points({dim}, facts);
     most = std::max(most, std::min(kTogether, typical_points({dim}, facts)));
   }
-  if (most == 1 || all > kFew || !has_windows(vectors)) return std::nullopt;
-  return 1 / most + kFused;
+  if (most == 1 || all > (load == 1 ? kFew : kFewShuffled) || (load == 1 && !has_windows(vectors)))
+    return std::nullopt;
+  return load / most + kFused;
 }
 
 // The general emitter vectorises one dim and keeps one accumulator per point, so a vector of multiply-adds
@@ -238,11 +248,11 @@ double general_cycles(const loop::Program& program, const loop::Nest& nest, cons
     double vector = 0;
     for (const Factor& factor : contraction.factors)
       vector += vector_cycles(program, factor, dim.var, facts, target);
-    for (int side = 0; side < 2 && run == 0 && vector <= 2; ++side)
+    for (int side = 0; side < 2 && run == 0 && vector < target.lanes(4); ++side)
       if (contraction.factors[side].vars.contains(dim.var) &&
           !contraction.factors[1 - side].vars.contains(dim.var))
-        vector =
-            std::min(vector, shared_cycles(nest.dims, contraction.factors[side], facts).value_or(vector));
+        vector = std::min(
+            vector, shared_cycles(nest.dims, contraction.factors[side], vector - 1, facts).value_or(vector));
     least = std::min(least, steps / n * (std::ceil(n / target.lanes(4)) * vector + run));
   };
   for (const Dim& dim : nest.dims) add(dim, 0);

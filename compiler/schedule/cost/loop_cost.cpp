@@ -32,6 +32,13 @@ constexpr int kWidestScalar = 4;
 
 }  // namespace
 
+std::optional<double> strided_load_cycles(int64_t stride, int bytes, bool masked, const CpuTarget& target) {
+  constexpr double kPiece = 1.5;  // per vector that is loaded and shuffled
+  constexpr int64_t kMost = 3;
+  if (stride < 2 || stride > kMost || bytes < 4 || (masked && !target.avx2)) return std::nullopt;
+  return kPiece * static_cast<double>(stride);
+}
+
 // How the values of a block and the variables it binds differ between lanes.
 struct LoopCost::Difference {
   std::map<loop::ValueId, Differs> values;
@@ -133,7 +140,8 @@ void LoopCost::add_differences(const loop::Block& block, Expr var, Difference& k
   }
 }
 
-double LoopCost::access_cost(const loop::Access& access, Expr var, const Difference& known) const {
+double LoopCost::access_cost(const loop::Access& access, bool loads, Expr var,
+                             const Difference& known) const {
   const int lanes = this->lanes(var);
   Differs looked_up = Differs::kNever;
   bool moves = false;
@@ -145,8 +153,13 @@ double LoopCost::access_cost(const loop::Access& access, Expr var, const Differe
     return (looked_up == Differs::kFar || moves ? kFarGather : kGather) * lanes;
   if (const std::optional<Expr>& step = stride(access, var)) {
     if (step->is_const(0) || step->is_const(1)) return 1;
+    const DType dtype = program_[access.buffer].dtype;
+    if (const auto apart = sym::as_const(*step); apart && loads)
+      if (const auto cycles =
+              strided_load_cycles(*apart, byte_size(dtype), sym::depends_on(access.mask, var), target_))
+        return *cycles;
     constexpr double kLine = 64, kPage = 4096;
-    const double bytes = std::fabs(typical(*step, facts_)) * byte_size(program_[access.buffer].dtype);
+    const double bytes = std::fabs(typical(*step, facts_)) * byte_size(dtype);
     return (bytes < kLine ? kGather : bytes < kPage ? kFarGather : kPageGather) * lanes;
   }
   sym::Facts facts = facts_;
@@ -171,6 +184,18 @@ double LoopCost::of(const loop::Block& block, Expr var, At at, const Together* t
   return found != costs.end() ? found->second : costs.emplace(var, compute()).first->second;
 }
 
+double LoopCost::along(const loop::Block& block, const loop::Dim& dim, At at, bool halves,
+                       const Together* together) const {
+  const int lanes = this->lanes(dim.var);
+  const double vector = of(block, dim.var, at, together) + kLoopOverhead;
+  const auto count = sym::as_const(dim.extent);
+  if (target_.avx512 || !count || *count < 1) return vector * std::ceil(trips(dim.extent, at) / lanes);
+  int64_t vectors = *count / lanes, left = *count % lanes;
+  if (halves && left >= lanes / 2) ++vectors, left -= lanes / 2;
+  const double single = left == 0 ? 0 : cost(block, nullptr, at, nullptr, {}) + kLoopOverhead;
+  return static_cast<double>(vectors) * vector + static_cast<double>(left) * single;
+}
+
 double LoopCost::cost(const loop::Block& block, const Expr* var, At at, const Together* together,
                       const Difference& known) const {
   double sum = 0;
@@ -183,7 +208,7 @@ double LoopCost::cost(const loop::Stmt& stmt, const Expr* var, At at, const Toge
                       const Difference& known) const {
   if (const loop::Access* access = loop::access_of(stmt)) {
     if (!var) return kScalarPenalty;
-    const double once = access_cost(*access, *var, known);
+    const double once = access_cost(*access, std::holds_alternative<loop::Load>(stmt.node), *var, known);
     return (together && is_shared(stmt, *access, *together) ? once / together->count : once) +
            (sym::depends_on(access->mask, *var) ? 2 : 0);
   }
@@ -212,7 +237,7 @@ double LoopCost::best(const loop::Stmt& stmt, At at, std::vector<Expr>& chosen) 
     if (sym::has_index(dim.extent) && dims.size() > 1) continue;
     if (!loop::stores_apart(*body, dim.var) || loop::moves_extents(*body, dim.var)) continue;
     const double n = trips(dim.extent, at);
-    double with = (of(*body, dim.var, at) + kLoopOverhead) * std::ceil(n / lanes(dim.var)) * all / n;
+    double with = this->along(*body, dim, at, false) * all / n;
     if (std::holds_alternative<loop::Reduce>(stmt.node)) with += 12;  // reduces the lanes to one value
     if (with < least) {
       least = with;

@@ -15,6 +15,11 @@ namespace stridec::schedule {
 
 constexpr double kLoopOverhead = 3;  // of one iteration
 
+// Cycles of a load whose lanes are a small constant stride apart, by vector loads and shuffles
+// (codegen/strided_access.h). Nothing if each lane counts as loaded by itself. `masked`: the mask differs
+// between lanes.
+std::optional<double> strided_load_cycles(int64_t stride, int bytes, bool masked, const CpuTarget& target);
+
 class LoopCost {
  public:
   // Each symbol takes a typical size, or the smallest one it may have.
@@ -46,6 +51,10 @@ class LoopCost {
   // Cost of one iteration of the loops around `block` (the nest's body or a block inside), vectorised along
   // `var`.
   double of(const loop::Block& block, sym::Expr var, At at, const Together* together = nullptr) const;
+  // Cost of all iterations of the dim, the block's innermost loop, if it is vectorised. Without AVX-512 what
+  // is left over after whole vectors runs one by one; `halves`: after a vector of half the lanes.
+  double along(const loop::Block& block, const loop::Dim& dim, At at, bool halves,
+               const Together* together = nullptr) const;
   // The lowest cost of the block if no loop around it is vectorised. `chosen`: the inner dims that are
   // vectorised then.
   double best(const loop::Block& block, At at, std::vector<sym::Expr>& chosen) const;
@@ -54,7 +63,8 @@ class LoopCost {
   struct Difference;
   bool differs(const loop::Access& access, sym::Expr var, const Difference& known) const;
   void add_differences(const loop::Block& block, sym::Expr var, Difference& known) const;
-  double access_cost(const loop::Access& access, sym::Expr var, const Difference& known) const;
+  // `loads`: the access is a load.
+  double access_cost(const loop::Access& access, bool loads, sym::Expr var, const Difference& known) const;
   double cost(const loop::Block& block, const sym::Expr* var, At at, const Together* together,
               const Difference& known) const;
   double cost(const loop::Stmt& stmt, const sym::Expr* var, At at, const Together* together,

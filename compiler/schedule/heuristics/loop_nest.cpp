@@ -197,9 +197,8 @@ class Chooser {
     return {cost(At::kTypical), least};
   }
   double with_lanes(const loop::Dim& dim, At at, const LoopCost::Together* together = nullptr) const {
-    const double n = model_.trips(dim.extent, at), lanes = model_.lanes(dim.var);
-    return (model_.of(nest_.body, dim.var, at, together) + kLoopOverhead) * std::ceil(n / lanes) *
-           model_.points(at) / n;
+    return model_.along(nest_.body, dim, at, true, together) * model_.points(at) /
+           model_.trips(dim.extent, at);
   }
 
   void choose_lanes() {

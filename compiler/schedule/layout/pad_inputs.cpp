@@ -26,7 +26,12 @@ using sym::Expr;
 constexpr int64_t kFewChannels = 16;
 // To more channels, GEMMs are faster than loops. With fewer multiply-adds per element of the input, a copy
 // takes too much of the time, the more so where it does not stay in a core's caches.
-constexpr int64_t kFewResults = 16, kLeastProducts = 16, kLeastFarProducts = 100;
+constexpr int64_t kFewResults = 16;
+constexpr double kLeastProducts = 16, kLeastFarProducts = 100;
+// The inputs of results this far apart along a row are loaded by several vectors and shuffles. A copy by
+// phases has them side by side, and pays sooner.
+constexpr int64_t kMostPhases = 4;
+constexpr double kLeastFarPhaseProducts = 40;
 constexpr double kNearBytes = 1 << 20;
 constexpr int64_t kLine = 64;
 
@@ -38,6 +43,18 @@ struct Component {
   sym::Substitution by_line;
 };
 Expr on_line() { return sym::var("%line"); }
+
+// Splits the last coordinate of a copy into its residue by `count` and its quotient, in whole vectors.
+void split_last(loop::View& view, int64_t count) {
+  const Expr phase = sym::var("%phase"), at = view.coords.back();
+  const sym::Substitution joined{{at, at * count + phase}};
+  for (Expr& e : view.index) e = sym::substitute(e, joined);
+  view.mask = sym::substitute(view.mask, joined);
+  constexpr int64_t kLanes = 8;
+  view.shape.back() = sym::align_up(sym::ceildiv(view.shape.back(), count), kLanes);
+  view.shape.insert(view.shape.end() - 1, count);
+  view.coords.insert(view.coords.end() - 1, phase);
+}
 
 // Collects the largest linear subexpressions.
 void add_lines(Expr e, const std::vector<Expr>& vars, std::set<Expr, sym::ExprLess>& lines) {
@@ -93,6 +110,8 @@ class Padder {
     view.fill = load_.fill;
     std::vector<Expr> index;
     std::set<Expr, sym::ExprLess> along;  // dims in components that are copied
+    double spacing = 1;                   // elements of the copy per position of the results
+    const std::optional<Row> row = few_ == Few::kResults ? row_of(access) : std::nullopt;
     Expr inside = 1;
     for (size_t d = 0; d < access.index.size(); ++d) {
       const Expr e = access.index[d], at = view.coords[d];
@@ -109,6 +128,9 @@ class Padder {
       view.shape[d] = sym::simplify(range->most - range->least + 1, program_.facts);
       view.index[d] = sym::substitute(component->place, {{on_line(), at + range->least}});
       index[d] = sym::simplify(component->line - range->least, facts_);
+      for (const loop::Dim& dim : nest_.dims)
+        if (const auto linear = sym::linear_in(index[d], dim.var))
+          spacing *= std::max(1.0, std::abs(typical(linear->coefficient, facts_)));
       if (!masked) continue;
       if (e == component->line) {
         const auto within = [&](Expr place) {
@@ -126,9 +148,18 @@ class Padder {
         inside = sym::logical_and(inside, condition);
       }
     }
-    if (few_ == Few::kChannels ? !few_channels(along) : !few_results(along, view.shape)) return std::nullopt;
+    if (few_ == Few::kChannels
+            ? !few_channels(along)
+            : !row || !along.contains(row->var) || !few_results(along, view.shape, *row, spacing))
+      return std::nullopt;
     // The mask has to let every element of the buffer through.
     if (!facts_.with(inside).holds(access.mask)) return std::nullopt;
+    if (row && row->step > 1) {
+      const Expr tap = sym::simplify(index.back() - row->step * row->var, facts_);
+      index.back() = sym::mod(tap, row->step);
+      index.push_back(row->var + sym::floordiv(tap, row->step));
+      split_last(view, row->step);
+    }
 
     std::vector<Expr> strides;
     if (few_ == Few::kResults && !view.shape.empty()) {
@@ -164,31 +195,43 @@ class Padder {
     return taps >= 2 && channels < kFewChannels;
   }
 
+  // The dim of the results along which the load's rows are contiguous, but for a step.
+  struct Row {
+    Expr var;
+    int64_t step;
+  };
+  std::optional<Row> row_of(const loop::Access& access) const {
+    if (access.index.empty()) return std::nullopt;
+    for (const loop::Dim& dim : nest_.dims) {
+      const auto stride = loop::stride_of(program_, access, dim.var, facts_);
+      const int64_t step = stride ? sym::as_const(*stride).value_or(0) : 0;
+      const auto linear = sym::linear_in(access.index.back(), dim.var);
+      if (step == 1 || (step > 1 && step <= kMostPhases && linear && linear->coefficient.is_const(step)))
+        return Row{dim.var, step};
+    }
+    return std::nullopt;
+  }
+
   // Vectors of results load padded rows.
-  bool few_results(const std::set<Expr, sym::ExprLess>& along, const std::vector<Expr>& copied) const {
+  bool few_results(const std::set<Expr, sym::ExprLess>& along, const std::vector<Expr>& copied,
+                   const Row& row, double spacing) const {
     if (load_.access.mask.is_const(1)) return false;
-    int64_t taps = 1, results = 1;
-    bool rows = false;
+    double taps = 1, results = 1;
     for (const loop::Dim& dim : k_) {
       const auto extent = sym::as_const(dim.extent);
       if (!extent) return false;
-      if (along.contains(dim.var)) taps *= *extent;
+      if (along.contains(dim.var)) taps *= static_cast<double>(*extent);
     }
     for (const loop::Dim& dim : nest_.dims) {
-      if (along.contains(dim.var)) {
-        const auto stride = loop::stride_of(program_, load_.access, dim.var, facts_);
-        rows = rows || (stride && stride->is_const(1));
-        continue;
-      }
-      if (loop::depends_on_any(offset(), {dim})) continue;
+      if (along.contains(dim.var) || loop::depends_on_any(offset(), {dim})) continue;
       const auto extent = sym::as_const(dim.extent);
       if (!extent) return false;
-      results *= *extent;
+      results *= static_cast<double>(*extent);
     }
     const double bytes =
         typical(loop::element_count(copied), facts_) * byte_size(program_[load_.access.buffer].dtype);
-    return rows && results <= kFewResults &&
-           taps * results >= (bytes <= kNearBytes ? kLeastProducts : kLeastFarProducts);
+    const double far = row.step > 1 ? kLeastFarPhaseProducts : kLeastFarProducts;
+    return results <= kFewResults && taps * results >= spacing * (bytes <= kNearBytes ? kLeastProducts : far);
   }
   Expr offset() const { return loop::offset_of(program_, load_.access); }
 

@@ -18,7 +18,13 @@
 // otherwise it would be gathered for each result.
 //
 // Convolutions to few channels whose input has contiguous rows are plain loops over vectors of a row. Without
-// the masks of padding each vector is a single load.
+// the masks of padding each vector is a single load. Where results are several elements apart, the copy has
+// rows by phases, so that the elements of neighbouring results are side by side:
+//
+//   y[o, i, j] = sum over c<64, r<3, s<3 of x[c, 2*i + r - 1, 2*j + s - 1] * w[o, c, r, s], where in x
+//
+//   p[c, i, q, j] = x[c, i - 1, 2*j + q - 1], where in x; else 0; q < 2
+//   y[o, i, j] = sum over c<64, r<3, s<3 of p[c, 2*i + r, s mod 2, j + floor(s / 2)] * w[o, c, r, s]
 #pragma once
 
 #include <optional>

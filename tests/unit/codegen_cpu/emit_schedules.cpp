@@ -88,9 +88,9 @@ TEST_CASE("loops in tiles pass over every point once") {
 }
 
 TEST_CASE("lines that the next row reads first are asked for, where many places of a large tensor are read") {
-  const auto asked = [](const char* channels, const char* height, const char* width) {
+  const auto asked = [](const char* channels, const char* height, const char* width, int step = 1) {
     std::string text = R"(program convolution
-  input x f32 [C, H, W] ordinal 0
+  input x f32 [C, H, W * S] ordinal 0
   output y f32 [8, H, W] ordinal 0
   input w f32 [8, C, 3] ordinal 1
   inputs (x, w)
@@ -98,7 +98,7 @@ TEST_CASE("lines that the next row reads first are asked for, where many places 
   steps
     nest 0 conv (%i0<8, %i1<H, %i2<W)
       %0 : f32 = reduce sum (%r0<C, %r1<3)
-        %1 : f32 = load x[%r0, %i1 + %r1 - 1, %i2] if 1 <= %i1 + %r1 && %i1 + %r1 <= H else 0
+        %1 : f32 = load x[%r0, %i1 + %r1 - 1, S * %i2] if 1 <= %i1 + %r1 && %i1 + %r1 <= H else 0
         %2 : f32 = load w[%i0, %r0, %r1]
         %3 : f32 = mul %1 %2
         yield %3
@@ -106,15 +106,24 @@ TEST_CASE("lines that the next row reads first are asked for, where many places 
 )";
     for (const auto& [name, value] : {std::pair("C", channels), {"H", height}, {"W", width}})
       text = replaced(text, name, value);
+    text = replaced(text, "S", cat(step));
     Program program = loop::parse_program(text);
     program.nests[0].schedule = parse_schedule("tasks %i1; points %i0 4; vectorize %i2 8");
-    return codegen::cpu::emit_kernel(program, program.nests[0], cpu_target("x86-64-v3"))
-               .text.find("__builtin_prefetch") != std::string::npos;
+    const std::string made =
+        codegen::cpu::emit_kernel(program, program.nests[0], cpu_target("x86-64-v3")).text;
+    int lines = 0;  // in the loop over four points
+    for (size_t at = made.find("__builtin_prefetch"); at < made.find("+ 3)");
+         at = made.find("__builtin_prefetch", at + 1))
+      ++lines;
+    return lines;
   };
-  CHECK(asked("64", "172", "264"));
-  CHECK_FALSE(asked("64", "17", "24"));    // L2 holds it
-  CHECK_FALSE(asked("3", "1720", "264"));  // few places
-  CHECK_FALSE(asked("64", "224", "224"));  // places are whole pages apart
+  CHECK(asked("64", "172", "264") == 1);
+  CHECK(asked("64", "172", "132", 2) == 1);
+  CHECK(asked("64", "172", "132", 4) == 2);
+  CHECK(asked("64", "17", "24") == 0);       // L2 holds it
+  CHECK(asked("3", "1720", "264") == 0);     // few places
+  CHECK(asked("64", "224", "224") == 0);     // places are whole pages apart
+  CHECK(asked("64", "224", "112", 2) == 1);  // ... and vectors of several pieces wait longer
 }
 
 TEST_CASE("what several points share is loaded once") {
@@ -175,6 +184,14 @@ TEST_CASE("what strips of several vectors leave runs in vectors") {
     program.nests[0].schedule = parse_schedule(schedule);
     for (const int64_t columns : {0, 1, 7, 8, 9, 31, 57, 99}) check_columns(program, columns);
     CHECK(has_strip(program, 8));
+  }
+  // Half a register, where the number of points is known.
+  for (const int64_t columns : {4, 12, 15, 17}) {
+    ProgramBuilder b;
+    Program program = windows(columns, b);
+    program.nests[0].schedule = parse_schedule("tasks %i0; vectorize %i1 8");
+    check_columns(program, columns);
+    CHECK(has_strip(program, 4) == (columns % 8 >= 4));
   }
 }
 

@@ -263,6 +263,32 @@ TEST_CASE("output channels of a convolution share its vectors, as loops of a tas
   CHECK(schedule(1).find("points") == std::string::npos);
 }
 
+TEST_CASE("lanes go along results two elements apart, not along a window shorter than a vector") {
+  const auto schedule = [](int channels, int taps) {
+    std::string text = R"(program convolution
+  input x f32 [32, 112, 112] ordinal 0
+  output y f32 [N, 112, 50] ordinal 0
+  input w f32 [N, 32, T] ordinal 1
+  inputs (x, w)
+  outputs (y)
+  steps
+    nest 0 conv (%i0<N, %i1<112, %i2<50)
+      %0 : f32 = reduce sum (%r0<32, %r1<T)
+        %1 : f32 = load x[%r0, %i1, 2 * %i2 + %r1 - 1] if 1 <= 2 * %i2 + %r1 else 0
+        %2 : f32 = load w[%i0, %r0, %r1]
+        %3 : f32 = mul %1 %2
+        yield %3
+      store y[%i0, %i1, %i2] %0
+)";
+    return chosen(replaced(replaced(text, "N", cat(channels)), "T", cat(taps)), "x86-64-v3");
+  };
+  for (const int taps : {3, 5, 7}) {
+    CAPTURE(taps);
+    CHECK(schedule(1, taps).find("vectorize %i2") != std::string::npos);
+    CHECK(schedule(4, taps).find("points %i0 4; vectorize %i2 16") != std::string::npos);
+  }
+}
+
 TEST_CASE("transpositions go by tiles where no cache holds them") {
   const auto schedule = [](int64_t rows) {
     return chosen(

@@ -90,13 +90,16 @@ TEST_CASE("padded copies give what the masks gave, for every stride, dilation, p
 }
 
 TEST_CASE("convolutions to few channels read rows of a padded copy") {
-  for (const int64_t stride : {1, 2})
+  for (const int64_t stride : {1, 2, 3, 4, 5})
     for (const int64_t dilation : {1, 2}) {
-      const Program program = convolution(
-          {.channels = 20, .taps = 7, .stride = stride, .before = 3, .after = 2, .dilation = dilation});
+      const Program program = convolution({.channels = 20,
+                                           .taps = 4 * stride + 3,
+                                           .stride = stride,
+                                           .before = 3,
+                                           .after = 2,
+                                           .dilation = dilation});
       Program copied = rewritten(program, schedule::Few::kResults);
-      const bool contiguous = stride == 1;  // in a row of results
-      CHECK(copied.steps.size() == program.steps.size() + contiguous);
+      CHECK(copied.steps.size() == program.steps.size() + (stride < 5));
       schedule::plan_memory(copied);
       for (const int64_t n : {1, 2, 9, 16, 50})
         CHECK(same_results(program, copied, {{sym::var("n"), n}, {sym::var("m"), 1}}));
@@ -104,6 +107,7 @@ TEST_CASE("convolutions to few channels read rows of a padded copy") {
   // Few multiply-adds for each element, no padding, other fills, groups.
   for (const Window& w :
        {Window{.channels = 20, .taps = 3, .stride = 1, .before = 1, .after = 1},
+        Window{.channels = 20, .taps = 7, .stride = 2, .before = 1, .after = 1},
         Window{.channels = 20, .taps = 7, .stride = 1, .before = 0, .after = 0},
         Window{.channels = 20, .taps = 7, .stride = 1, .before = 3, .after = 3, .fill = 1},
         Window{.channels = 20, .taps = 7, .stride = 1, .before = 3, .after = 3, .depthwise = true}}) {
@@ -125,6 +129,16 @@ TEST_CASE("convolutions in a tiled group keep their masks") {
   const std::string before = to_string(program);
   schedule::pad_inputs(program, schedule::Few::kResults);
   CHECK(to_string(program) == before);
+}
+
+TEST_CASE("rows of results two elements apart read a copy by phases, whose neighbours are side by side") {
+  const Program after =
+      rewritten(convolution({.channels = 20, .taps = 9, .stride = 2, .before = 4, .after = 4}),
+                schedule::Few::kResults);
+  const Nest& conv = after[std::get<Launch>(after.steps[1].node).nest];
+  const std::string text = to_string(after, conv);
+  CAPTURE(text);
+  CHECK(text.find("load x.padded[%r2, mod(%r3, 2), %i1 + %r3//2]") != std::string::npos);
 }
 
 TEST_CASE("images padded by themselves, or read in larger ones, are copied as they are read") {
