@@ -25,8 +25,9 @@ std::vector<const Stmt*> slice(const loop::Block& body, size_t except, std::set<
 SeenKeys::SeenKeys(const kernels::Flash& flash, KernelText& text) : flash_(flash), text_(text) {
   std::set<loop::ValueId> values;
   for (const auto& [var, value] : flash.lengths) values.insert(value);
-  lengths_ = slice(flash.scores_nest().body, flash.scores.at, values, false);
-  if (flash.others) others_ = slice(flash.scores_nest().body, flash.scores.at, {flash.others->first}, false);
+  lengths_ = slice(flash.scores_nest().body, flash.scores().at, values, false);
+  if (flash.others)
+    others_ = slice(flash.scores_nest().body, flash.scores().at, {flash.others->first}, false);
 }
 
 void SeenKeys::print_lengths(Body& scores, const std::vector<Body*>& others) const {

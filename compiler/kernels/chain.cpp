@@ -108,13 +108,11 @@ class Splitter {
     for (const Stmt& inner : loop->body) body.push_back(&inner);
     auto block = with_shared(body);
     if (!block) return std::nullopt;
-    Chain::Part part{.link = true, .nest = part_nest(*std::move(block)), .columns = loop->dims};
+    Chain::Part part{.nest = part_nest(*std::move(block)), .link = nullptr};
     for (const loop::Dim& dim : loop->dims) part.nest.dims.push_back(dim);
-    const auto contraction = match_contraction(part.nest);
-    if (!contraction || !is_float(contraction->dtype)) return std::nullopt;
-    const auto factors = link_factors(*contraction, part.columns);
+    part.link = match_link(part.nest, loop->dims);
     // Intermediates are per row, so rows cannot share them as their columns.
-    if (!factors || reads_written(contraction->factors[factors->columns])) return std::nullopt;
+    if (!part.link || reads_written(part.link->column_factor())) return std::nullopt;
     return part;
   }
 
@@ -129,7 +127,7 @@ class Splitter {
     if (rows.empty()) return true;
     auto block = with_shared(rows);
     if (!block) return fail("a value of a row passes through a contraction");
-    parts.push_back({.link = false, .nest = part_nest(*std::move(block)), .columns = {}});
+    parts.push_back({.nest = part_nest(*std::move(block)), .link = nullptr});
     rows.clear();
     return true;
   }
@@ -149,8 +147,6 @@ int64_t number(const std::string& text) {
   return value;
 }
 
-}  // namespace
-
 std::optional<LinkFactors> link_factors(const Contraction& contraction,
                                         const std::vector<loop::Dim>& columns) {
   auto depends = [&](int side) {
@@ -161,6 +157,16 @@ std::optional<LinkFactors> link_factors(const Contraction& contraction,
   const bool first = depends(0), second = depends(1);
   if (first == second) return std::nullopt;
   return first ? LinkFactors{1, 0} : LinkFactors{0, 1};
+}
+
+}  // namespace
+
+std::unique_ptr<const Chain::Link> match_link(const Nest& nest, std::vector<loop::Dim> columns) {
+  auto contraction = match_contraction(nest);
+  if (!contraction || !is_float(contraction->dtype)) return nullptr;
+  const auto sides = link_factors(*contraction, columns);
+  if (!sides) return nullptr;
+  return std::make_unique<Chain::Link>(Chain::Link{std::move(columns), *std::move(contraction), *sides});
 }
 
 std::optional<Chain> match_chain(const Nest& nest, std::string* reason, bool single) {
@@ -177,9 +183,7 @@ std::optional<Chain> match_chain(const Nest& nest, std::string* reason, bool sin
   for (const Chain::Part& part : splitter.parts) {
     if (!part.link) continue;
     any = true;
-    const auto contraction = match_contraction(part.nest);
-    const LinkFactors factors = *link_factors(*contraction, part.columns);
-    for (sym::Expr var : contraction->factors[factors.columns].vars) shared_columns.insert(var);
+    for (sym::Expr var : part.link->column_factor().vars) shared_columns.insert(var);
   }
   if (!any) return refuse("it has no contraction");
   Chain chain;
@@ -237,10 +241,11 @@ GemmPlan link_plan(const Chain& chain, const Chain::Part& part, const ChainPlan:
   GemmPlan plan;
   plan.kernel = link.kernel;
   for (const loop::Dim& dim : chain.batch) plan.batch.push_back(dim.var);
-  for (size_t d = 0; d + 1 < part.columns.size(); ++d) plan.batch.push_back(part.columns[d].var);
+  const std::vector<loop::Dim>& columns = part.link->columns;
+  for (size_t d = 0; d + 1 < columns.size(); ++d) plan.batch.push_back(columns[d].var);
   plan.rows = {chain.row.var};
-  plan.columns = {part.columns.back().var};
-  for (const loop::Dim& dim : match_contraction(part.nest)->reduce->dims) plan.run.push_back(dim.var);
+  plan.columns = {columns.back().var};
+  for (const loop::Dim& dim : part.link->contraction.reduce->dims) plan.run.push_back(dim.var);
   plan.a = link.a;
   plan.b = GemmPlan::B::kStage;
   return plan;

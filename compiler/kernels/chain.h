@@ -23,6 +23,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,11 +32,23 @@
 
 namespace stridec::kernels {
 
+// The factors of a link: the broadcast one and the one that depends on the columns.
+struct LinkFactors {
+  int rows = 0, columns = 1;  // indices into Contraction::factors
+};
+
 struct Chain {
+  struct Link {
+    std::vector<loop::Dim> columns;  // dims of the for
+    Contraction contraction;         // points into the part's nest
+    LinkFactors sides;
+    const Factor& row_factor() const { return contraction.factors[sides.rows]; }
+    const Factor& column_factor() const { return contraction.factors[sides.columns]; }
+  };
+  // Cannot be copied, because a copy's link would point into the original's nest.
   struct Part {
-    bool link = false;
-    loop::Nest nest;                 // its dims are the chain's and, for a link, also the for's
-    std::vector<loop::Dim> columns;  // dims of the for; for links only
+    loop::Nest nest;                   // its dims are the chain's and, for a link, also the for's
+    std::unique_ptr<const Link> link;  // null for row statements
   };
   std::vector<loop::Dim> batch;  // dims of the nest except the row dim, in order
   loop::Dim row;
@@ -47,12 +60,9 @@ struct Chain {
 // a dim that the nest does not have.
 std::optional<Chain> match_chain(const loop::Nest& nest, std::string* reason = nullptr, bool single = false);
 
-// The factors of a link: the broadcast one and the one that depends on the columns.
-struct LinkFactors {
-  int rows = 0, columns = 1;  // indices into Contraction::factors
-};
-std::optional<LinkFactors> link_factors(const Contraction& contraction,
-                                        const std::vector<loop::Dim>& columns);
+// The nest of a part as a link whose last dims are `columns`; null if it is none. After a change of a part's
+// nest, its link has to be matched again.
+std::unique_ptr<const Chain::Link> match_link(const loop::Nest& nest, std::vector<loop::Dim> columns);
 
 struct ChainPlan {
   struct Link {

@@ -51,23 +51,22 @@ class ChainRangeFinder {
   }
 
   bool add_link(const Chain::Part& part) {
-    const auto contraction = match_contraction(part.nest);
-    const auto sides = link_factors(*contraction, part.columns);
-    const Load* rows = plain_load(contraction->factors[sides->rows]);
+    const Load* rows = plain_load(part.link->row_factor());
     if (rows && is_local(rows->access.buffer)) {
-      const auto& dims = contraction->reduce->dims;
+      const auto& dims = part.link->contraction.reduce->dims;
       if (dims.size() != 1 || !is_at(rows->access, dims[0].var) || !columns_.contains(rows->access.buffer))
         return false;
       summed_.insert(rows->access.buffer);
       out_.sums.back() = true;
       return true;
     }
-    bool ok = part.columns.size() == 1 && has_extent(part.columns[0].extent);
+    const std::vector<loop::Dim>& columns = part.link->columns;
+    bool ok = columns.size() == 1 && has_extent(columns[0].extent);
     loop::for_each_stmt(part.nest.body, [&](const loop::Stmt& stmt) {
       const loop::Access* access = loop::access_of(stmt);
       const bool is_store = std::holds_alternative<Store>(stmt.node);
       if (!ok || !access || (!is_store && !is_local(access->buffer))) return;
-      ok = is_store && is_local(access->buffer) && is_at(*access, part.columns[0].var);
+      ok = is_store && is_local(access->buffer) && is_at(*access, columns[0].var);
       columns_.insert(access->buffer);
     });
     return ok;

@@ -58,7 +58,6 @@ struct Flash {
   };
 
   Chain chain;
-  Contraction scores, values;    // of parts 0 and 2
   loop::Dim keys;                // dim of the first link; the second link's sum has the same extent
   loop::Dim columns;             // dim of the second link
   DType dtype = DType::kF16;     // of q, k, p and v: 16-bit floats, tf32 or f32
@@ -102,6 +101,8 @@ struct Flash {
   bool triangular() const { return skips && sym::depends_on(*visible, chain.row.var); }
   // Whether the keys that a tile skips depend on memory.
   bool asks_memory() const { return skips && (asks || !lengths.empty()); }
+  const Contraction& scores() const { return chain.parts[0].link->contraction; }
+  const Contraction& values() const { return chain.parts[2].link->contraction; }
   const loop::Nest& scores_nest() const { return chain.parts[0].nest; }
   const loop::Nest& rows_nest() const { return chain.parts[1].nest; }
   const loop::Nest& values_nest() const { return chain.parts[2].nest; }

@@ -23,7 +23,7 @@ class Mask {
       : flash_(flash),
         assumes_(assumes),
         nest_(flash.scores_nest()),
-        facts_(facts_in(program, nest_, flash.scores)),
+        facts_(facts_in(program, nest_, flash.scores())),
         definitions_(definitions_of(nest_.body)) {}
 
   struct Seen {
@@ -41,7 +41,7 @@ class Mask {
 
   // The factor if the value is the sum times a constant.
   std::optional<double> scale_of(ValueId id) const {
-    if (id == flash_.scores.reduce->results[0]) return 1.0;
+    if (id == flash_.scores().reduce->results[0]) return 1.0;
     const Let* let = let_of(definitions_, id);
     if (!let) return std::nullopt;
     if (is_cast(let) && is_float(nest_.values[id.value].dtype)) return scale_of(let->args[0]);

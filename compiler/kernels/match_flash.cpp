@@ -315,17 +315,14 @@ std::optional<Flash> match_attention(const loop::Program& program, const loop::N
   Flash flash;
   flash.chain = *std::move(chain);
   const Chain::Part &first = flash.chain.parts[0], &last = flash.chain.parts[2];
-  flash.scores = *match_contraction(first.nest);
-  flash.values = *match_contraction(last.nest);
-  if (first.columns.size() != 1 || last.columns.size() != 1 || flash.scores.reduce->dims.size() != 1 ||
-      flash.values.reduce->dims.size() != 1)
+  if (first.link->columns.size() != 1 || last.link->columns.size() != 1 ||
+      flash.scores().reduce->dims.size() != 1 || flash.values().reduce->dims.size() != 1)
     return refuse("its columns or sums are not of one dim");
-  flash.keys = first.columns[0];
-  flash.columns = last.columns[0];
-  const loop::Dim& summed = flash.values.reduce->dims[0];
+  flash.keys = first.link->columns[0];
+  flash.columns = last.link->columns[0];
+  const loop::Dim& summed = flash.values().reduce->dims[0];
   if (summed.extent != flash.keys.extent) return refuse("it sums over other keys than it has scores for");
-  const LinkFactors b = *link_factors(flash.values, last.columns);
-  const Load* shares = plain_load(flash.values.factors[b.rows]);
+  const Load* shares = plain_load(last.link->row_factor());
   if (!shares || shares->access.index != std::vector<Expr>{summed.var})
     return refuse("the second contraction reads more than a row");
 
@@ -359,24 +356,22 @@ std::optional<Flash> match_flash(const loop::Program& program, const loop::Nest&
   if (!matched) return std::nullopt;
   Flash& flash = *matched;
   const Chain::Part &first = flash.chain.parts[0], &last = flash.chain.parts[2];
-  const loop::Dim &deep = flash.scores.reduce->dims[0], &summed = flash.values.reduce->dims[0];
+  const loop::Dim &deep = flash.scores().reduce->dims[0], &summed = flash.values().reduce->dims[0];
   const auto depth = sym::as_const(deep.extent), width = sym::as_const(flash.columns.extent);
   if (!depth || !width || *depth < 1 || *width < 1 || *depth > kMostDepth || *width > kMostDepth)
     return refuse("its head size is not fixed, or over 256");
   flash.depth = *depth;
   flash.width = *width;
 
-  const auto dtype = factor_dtype(first.nest, flash.scores);
-  if (!dtype || factor_dtype(last.nest, flash.values) != dtype)
+  const auto dtype = factor_dtype(first.nest, flash.scores());
+  if (!dtype || factor_dtype(last.nest, flash.values()) != dtype)
     return refuse("its factors are not 16-bit floats, tf32 or f32 of one kind");
   flash.dtype = *dtype;
-  const LinkFactors a = *link_factors(flash.scores, first.columns),
-                    b = *link_factors(flash.values, last.columns);
-  const sym::Facts early = facts_in(program, first.nest, flash.scores),
-                   late = facts_in(program, last.nest, flash.values);
-  const auto q = operand(program, flash.scores.factors[a.rows], flash.chain.row.var, deep.var, early, true),
-             k = operand(program, flash.scores.factors[a.columns], flash.keys.var, deep.var, early),
-             v = operand(program, flash.values.factors[b.columns], summed.var, flash.columns.var, late);
+  const sym::Facts early = facts_in(program, first.nest, flash.scores()),
+                   late = facts_in(program, last.nest, flash.values());
+  const auto q = operand(program, first.link->row_factor(), flash.chain.row.var, deep.var, early, true),
+             k = operand(program, first.link->column_factor(), flash.keys.var, deep.var, early),
+             v = operand(program, last.link->column_factor(), summed.var, flash.columns.var, late);
   if (!q || !k || !v) return refuse("a factor is computed, or not contiguous along the head");
   for (const Flash::Operand* factor : {&*q, &*k, &*v})
     if (program[factor->load->access.buffer].dtype != flash.dtype)

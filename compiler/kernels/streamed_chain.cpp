@@ -41,20 +41,18 @@ class Matcher {
   }
 
   bool add_link(const Chain::Part& part) {
-    auto contraction = match_contraction(part.nest);
-    const auto sides = link_factors(*contraction, part.columns);
-    const Load* row = plain_load(contraction->factors[sides->rows]);
-    const Load* column = plain_load(contraction->factors[sides->columns]);
+    const Chain::Link& link = *part.link;
+    const Load* row = plain_load(link.row_factor());
+    const Load* column = plain_load(link.column_factor());
     if (!row || !column) return fail("a factor is computed or masked");
-    if (part.columns.size() != 1 || contraction->reduce->dims.size() != 1 ||
-        contraction->dtype != DType::kF32)
+    if (link.columns.size() != 1 || link.contraction.reduce->dims.size() != 1 ||
+        link.contraction.dtype != DType::kF32)
       return fail("a product has several columns or depths, or is not summed in f32");
-    return is_local(row->access) ? add_sum(part, *std::move(contraction), *row, *column)
-                                 : add_fill(part, *std::move(contraction), *row, *column);
+    return is_local(row->access) ? add_sum(part, *row, *column) : add_fill(part, *row, *column);
   }
 
-  bool add_fill(const Chain::Part& part, Contraction contraction, const Load& row, const Load& column) {
-    const loop::Dim& dim = part.columns[0];
+  bool add_fill(const Chain::Part& part, const Load& row, const Load& column) {
+    const loop::Dim& dim = part.link->columns[0];
     if (!out_.between.empty() || !out_.sums.empty()) return false;
     if (out_.fills.empty()) {
       out_.columns = dim.extent;
@@ -63,7 +61,7 @@ class Matcher {
     if (dim.extent != out_.columns) return false;
     for (const Load* load : {&row, &column})
       if (program_[load->access.buffer].dtype != out_.dtype) return fail("its factors have several types");
-    const loop::Dim& deep = contraction.reduce->dims[0];
+    const loop::Dim& deep = part.link->contraction.reduce->dims[0];
     const auto depth = sym::as_const(deep.extent);
     if (!depth || *depth < 1) return fail("its head size is not fixed");
     const auto first = flash_operand(program_, row, out_.chain.row.var, deep.var, program_.facts);
@@ -82,15 +80,16 @@ class Matcher {
       }
     });
     if (!ok || stores != 1) return false;
-    out_.fills.push_back({&part, std::move(contraction), *first, *second, *depth});
+    out_.fills.push_back({&part, *first, *second, *depth});
     return true;
   }
 
-  bool add_sum(const Chain::Part& part, Contraction contraction, const Load& row, const Load& column) {
-    const Expr summed = contraction.reduce->dims[0].var;
-    if (!is_at(row.access, summed) || contraction.reduce->dims[0].extent != out_.columns) return false;
+  bool add_sum(const Chain::Part& part, const Load& row, const Load& column) {
+    const loop::Dim& deep = part.link->contraction.reduce->dims[0];
+    const loop::Dim& dim = part.link->columns[0];
+    if (!is_at(row.access, deep.var) || deep.extent != out_.columns) return false;
     if (program_[row.access.buffer].dtype != out_.dtype) return fail("its factors have several types");
-    const auto operand = flash_operand(program_, column, summed, part.columns[0].var, program_.facts);
+    const auto operand = flash_operand(program_, column, deep.var, dim.var, program_.facts);
     if (!operand) return false;
     bool ok = true;
     loop::for_each_stmt(part.nest.body, [&](const loop::Stmt& stmt) {
@@ -101,9 +100,9 @@ class Matcher {
     for (size_t i = 0; i < out_.fills.size(); ++i) {
       const StreamedChain::Fill& fill = out_.fills[i];
       if (column.access.buffer != fill.column.load->access.buffer || operand->base != fill.column.base ||
-          operand->line != fill.column.line || !part.columns[0].extent.is_const(fill.depth))
+          operand->line != fill.column.line || !dim.extent.is_const(fill.depth))
         continue;
-      out_.sums.push_back({&part, std::move(contraction), row.access.buffer, i});
+      out_.sums.push_back({&part, row.access.buffer, i});
       return true;
     }
     return fail("a summed factor is not one that scores are computed from");

@@ -29,20 +29,13 @@
 namespace stridec::kernels {
 
 struct StreamedChain {
-  // Holds pointers into `chain`: movable, not copyable.
-  StreamedChain() = default;
-  StreamedChain(StreamedChain&&) = default;
-  StreamedChain& operator=(StreamedChain&&) = default;
-
   struct Fill {
     const Chain::Part* part;
-    Contraction contraction;
     Flash::Operand row, column;  // by the chain's row and the part's column
     int64_t depth;
   };
   struct Sum {
     const Chain::Part* part;
-    Contraction contraction;
     loop::BufferId weights;  // the local buffer that is summed
     size_t fill;             // whose `column` it multiplies
   };

@@ -123,7 +123,7 @@ class ChainLayout {
       for (const loop::BufferId id : loop::buffers_of(chain_.parts[i].nest)) {
         if (program_[id].storage != loop::Storage::kLocal) continue;
         const auto [seen, fresh] = seen_in.emplace(id, i);
-        if (fresh) found_.push_back({id, chain_.parts[i].link});
+        if (fresh) found_.push_back({id, chain_.parts[i].link != nullptr});
         if (seen->second == i) continue;
         for (Local& local : found_) local.of_block = local.of_block || local.buffer == id;
       }
@@ -296,11 +296,11 @@ class Emitter : ChainLayout {
     text_.line("const int64_t tile_base = block_rows / tiles, longer_tiles = block_rows % tiles;");
     link.rows->print_start();
     link.rows->print_block();
-    for (size_t d = 0; d + 1 < part.columns.size(); ++d) {
+    for (size_t d = 0; d + 1 < part.link->columns.size(); ++d) {
       const std::string name = text_.fresh("outer");
-      text_.open(cat("for (int64_t ", name, " = 0; ", name, " < ", text_.size(part.columns[d].extent), "; ++",
-                     name, ")"));
-      f.set_batch_index(part.columns[d].var, name);
+      text_.open(cat("for (int64_t ", name, " = 0; ", name, " < ", text_.size(part.link->columns[d].extent),
+                     "; ++", name, ")"));
+      f.set_batch_index(part.link->columns[d].var, name);
     }
     link.columns->print_change();
     text_.open(cat("for (int64_t panel = ",
@@ -329,7 +329,7 @@ class Emitter : ChainLayout {
     text_.line("first_row += tile_rows;");
     text_.close();
     text_.close();
-    for (size_t d = 0; d + 1 < part.columns.size(); ++d) text_.close();
+    for (size_t d = 0; d + 1 < part.link->columns.size(); ++d) text_.close();
     f.print_shape_end();
     text_.close();
   }

@@ -154,12 +154,11 @@ int count_loads(const Nest& nest, loop::BufferId buffer) {
 // Whether the buffer is the link's broadcast factor, with `count` elements per sum, and has no other reader.
 bool multiplies(const kernels::Chain& chain, size_t link, loop::BufferId row, sym::Expr count) {
   const kernels::Chain::Part& part = chain.parts[link];
-  const auto contraction = kernels::match_contraction(part.nest);
-  const auto factors = kernels::link_factors(*contraction, part.columns);
-  const Load* load = contraction->factors[factors->rows].load;
-  const loop::Dim& summed = contraction->reduce->dims[0];
-  if (!load || load->access.buffer != row || contraction->reduce->dims.size() != 1 ||
-      !is_element(load->access, summed) || summed.extent != count || contraction->dtype != DType::kF32)
+  const kernels::Contraction& contraction = part.link->contraction;
+  const Load* load = part.link->row_factor().load;
+  const loop::Dim& summed = contraction.reduce->dims[0];
+  if (!load || load->access.buffer != row || contraction.reduce->dims.size() != 1 ||
+      !is_element(load->access, summed) || summed.extent != count || contraction.dtype != DType::kF32)
     return false;
   for (size_t i = link; i < chain.parts.size(); ++i)
     if (count_loads(chain.parts[i].nest, row) != (i == link)) return false;
@@ -184,9 +183,9 @@ std::optional<DividedResults> divide_results(const loop::Program& program, kerne
         !multiplies(chain, at + 1, store->access.buffer, loop->dims[0].extent))
       continue;
 
-    const auto contraction = kernels::match_contraction(link.nest);
-    const ValueId sum = contraction->reduce->results[0];
-    const auto after = link.nest.body.begin() + static_cast<std::ptrdiff_t>(contraction->at) + 1;
+    const kernels::Contraction& contraction = link.link->contraction;
+    const ValueId sum = contraction.reduce->results[0];
+    const auto after = link.nest.body.begin() + static_cast<std::ptrdiff_t>(contraction.at) + 1;
     loop::Block epilogue(std::make_move_iterator(after), std::make_move_iterator(link.nest.body.end()));
     link.nest.body.erase(after, link.nest.body.end());
     // The link's value ids are still those of the original nest, so the new statement can use them.
@@ -222,6 +221,7 @@ std::optional<DividedResults> divide_results(const loop::Program& program, kerne
     }
     loop::replace_uses(epilogue, sum, result);
     std::move(epilogue.begin(), epilogue.end(), std::back_inserter(link.nest.body));
+    link.link = kernels::match_link(link.nest, link.link->columns);
 
     const DividedResults divided{at, divide.args[1], loop->dims[0].extent, found->select != nullptr};
     const std::set<const Let*> moved = {found->divide, found->is_nan, found->select, found->hide};

@@ -237,9 +237,9 @@ std::optional<double> shared_cycles(const Dims& dims, const Factor& vectors, dou
 // The general emitter vectorises one dim and keeps one accumulator per point, so a vector of multiply-adds
 // loads each factor, unless neighbours along another dim share it. Along a reduced dim, every run is a loop
 // of its own. It waits for factors that come from memory.
-double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target) {
+double general_cycles(const loop::Program& program, const loop::Nest& nest,
+                      const kernels::Contraction& contraction, const CpuTarget& target) {
   constexpr double kRun = 6;
-  const auto contraction = *kernels::match_contraction(nest);
   const sym::Facts facts = kernels::facts_in(program, nest, contraction);
   const double steps = typical_points(nest.dims, facts) * typical_points(contraction.reduce->dims, facts);
   double least = INFINITY;

@@ -59,6 +59,7 @@ int64_t choose_chunk(const kernels::GemmKernel& kernel, const CpuTarget& target,
 double computing_cycles(const kernels::Factor& factor);
 
 // Cycles of the nest under the general emitter, comparable to a plan's cycles.
-double general_cycles(const loop::Program& program, const loop::Nest& nest, const CpuTarget& target);
+double general_cycles(const loop::Program& program, const loop::Nest& nest,
+                      const kernels::Contraction& contraction, const CpuTarget& target);
 
 }  // namespace stridec::schedule

@@ -138,7 +138,7 @@ std::optional<Chained> chained(const Program& program, const loop::Steps& steps,
 // Whether the store's value is the second contraction's sum, up to its type.
 bool is_result(const Flash& flash, const Store& store) {
   const auto made = kernels::definitions_of(flash.values_nest().body);
-  return kernels::skip_casts(made, store.value) == flash.values.reduce->results[0];
+  return kernels::skip_casts(made, store.value) == flash.values().reduce->results[0];
 }
 
 // Describes the factors over the softmax's own index variables, the key's and a depth's.
@@ -146,12 +146,11 @@ bool describe(const Program& program, const Nest& softmax, const Chained& chain,
   const Program& copy = chain.program;
   const auto flash = kernels::match_attention(copy, *nest_at(copy, copy.steps, 0), true);
   if (!flash || flash->statistics.empty() || flash->fixes) return false;
-  const loop::Dim& deep = flash->scores.reduce->dims[0];
-  const auto first = kernels::link_factors(flash->scores, {flash->keys}),
-             last = kernels::link_factors(flash->values, {flash->columns});
-  const Load* q = kernels::plain_load(flash->scores.factors[first->rows]);
-  const Load* k = kernels::plain_load(flash->scores.factors[first->columns]);
-  const Load* v = kernels::plain_load(flash->values.factors[last->columns]);
+  const loop::Dim& deep = flash->scores().reduce->dims[0];
+  const kernels::Chain::Link &first = *flash->chain.parts[0].link, &last = *flash->chain.parts[2].link;
+  const Load* q = kernels::plain_load(first.row_factor());
+  const Load* k = kernels::plain_load(first.column_factor());
+  const Load* v = kernels::plain_load(last.column_factor());
   if (!q || !k || !v || deep.extent != flash->columns.extent) return false;
   out.dtype = copy[q->access.buffer].dtype;
   for (const Load* load : {k, v})
@@ -180,7 +179,7 @@ bool describe(const Program& program, const Nest& softmax, const Chained& chain,
   out.depth = {sym::var("%depth"), deep.extent};
   out.key.extent = flash->keys.extent;
   for (const loop::Dim& dim : {out.key, out.depth}) out.facts.set_index(dim.var, dim.extent);
-  at[flash->keys.var] = at[flash->values.reduce->dims[0].var] = out.key.var;
+  at[flash->keys.var] = at[flash->values().reduce->dims[0].var] = out.key.var;
   at[deep.var] = at[flash->columns.var] = out.depth.var;
   const auto rows = [&](const Access& access) {
     TensorRows own = rows_of(access, at, out.facts);

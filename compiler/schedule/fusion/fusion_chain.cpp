@@ -144,9 +144,7 @@ int chain_of(Program& program, loop::Steps& steps, Flow& flow, const std::vector
   for (const kernels::Chain::Part& part : matched->parts) {
     if (!part.link) continue;
     ++links;
-    const auto contraction = kernels::match_contraction(part.nest);
-    const int columns = kernels::link_factors(*contraction, part.columns)->columns;
-    if (reads_weights(trial, contraction->factors[columns]))
+    if (reads_weights(trial, part.link->column_factor()))
       return refuse(reason, "weights are packed for a kernel of their own");
   }
   if (links != 2) return refuse(reason, "a contraction among them has no shared factor");

@@ -92,12 +92,10 @@ void chain_gpu(loop::Program& program, const GpuTarget& target, std::vector<Deci
   rule.fits = [&](loop::Program& trial, const loop::Nest& nest, std::string* reason) {
     if (const auto chain = kernels::match_chain(nest, nullptr, true))
       for (const kernels::Chain::Part& part : chain->parts) {
-        if (!part.link || part.columns.size() != 1) continue;
-        const auto contraction = kernels::match_contraction(part.nest);
-        const kernels::LinkFactors factors = *kernels::link_factors(*contraction, part.columns);
+        if (!part.link || part.link->columns.size() != 1) continue;
         const bool first = &part == &chain->parts.front();
-        lay_along(trial, contraction->factors[factors.columns],
-                  first ? contraction->reduce->dims[0].var : part.columns[0].var);
+        lay_along(trial, part.link->column_factor(),
+                  first ? part.link->contraction.reduce->dims[0].var : part.link->columns[0].var);
       }
     if (!choose_flash(trial, nest, target, reason)) return false;
     const bool worth = pays(*kernels::match_flash(trial, nest), loop::facts_of(trial, nest), target);

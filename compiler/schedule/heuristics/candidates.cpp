@@ -40,19 +40,22 @@ std::vector<Candidate> candidates(const loop::Program& program, const loop::Nest
   const loop::Schedule first = default_schedule(program, nest, target);
   for (const RankedPlan& ranked : contraction_space(program, nest, target))
     all.push_back({kernels::to_schedule(ranked.plan), ranked.cycles, family_of(ranked.plan)});
-  const bool contraction = !all.empty();
-  for (const kernels::WindowPlan& plan : window_space(program, nest, target))
-    all.push_back({kernels::to_schedule(plan), window_cycles(program, nest, plan, target), "window"});
+  const bool has_plans = !all.empty();
+  const auto contraction = kernels::match_contraction(nest);
+  if (contraction)
+    for (const kernels::WindowPlan& plan : window_space(program, nest, *contraction, target))
+      all.push_back(
+          {kernels::to_schedule(plan), window_cycles(program, nest, *contraction, plan, target), "window"});
   for (const RankedChainPlan& ranked : chain_space(program, nest, target))
     all.push_back({kernels::to_schedule(ranked.plan), ranked.cycles, family_of(ranked.plan)});
   // There are two models. For contractions they are comparable only through general_cycles(), which estimates
   // the best of these loops.
   const auto general = general_space(program, nest, target);
   double scale = 1;
-  if (contraction) {
+  if (has_plans) {
     const auto best = std::min_element(general.begin(), general.end(),
                                        [](const auto& x, const auto& y) { return x.cycles < y.cycles; });
-    scale = general_cycles(program, nest, target) / std::max(best->cycles, 1.0);
+    scale = general_cycles(program, nest, *contraction, target) / std::max(best->cycles, 1.0);
   }
   for (const RankedLoopPlan& ranked : general)
     all.push_back({{"", directives(ranked.plan)}, scale * ranked.cycles, family_of(ranked.plan)});

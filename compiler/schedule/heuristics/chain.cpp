@@ -70,18 +70,18 @@ std::vector<RankedChainPlan> chain_space(const loop::Program& program, const loo
         plan.inner.push_back(std::move(directive));
       continue;
     }
-    const auto contraction = kernels::match_contraction(part.nest);
-    const kernels::LinkFactors factors = *kernels::link_factors(*contraction, part.columns);
+    const kernels::Chain::Link& matched = *part.link;
+    const kernels::Contraction& contraction = matched.contraction;
     Link link;
-    link.plan.column = part.columns[0].var;
-    link.plan.a = rows_from(program, *contraction, contraction->factors[factors.rows]);
-    link.columns = typical(part.columns.back().extent, program.facts);
-    for (const loop::Dim& dim : contraction->reduce->dims) link.k *= typical(dim.extent, program.facts);
+    link.plan.column = matched.columns[0].var;
+    link.plan.a = rows_from(program, contraction, matched.row_factor());
+    link.columns = typical(matched.columns.back().extent, program.facts);
+    for (const loop::Dim& dim : contraction.reduce->dims) link.k *= typical(dim.extent, program.facts);
     for (const kernels::GemmKernel& kernel : kernels::gemm_kernels()) {
-      const bool fits =
-          kernel.dtype == contraction->dtype && kernel.runs_on(target) && !kernel.deep && !kernel.pairs &&
-          kernels::as_elements(part.nest, contraction->factors[factors.rows], kernel.a).has_value() &&
-          kernels::as_elements(part.nest, contraction->factors[factors.columns], kernel.b).has_value();
+      const bool fits = kernel.dtype == contraction.dtype && kernel.runs_on(target) && !kernel.deep &&
+                        !kernel.pairs &&
+                        kernels::as_elements(part.nest, matched.row_factor(), kernel.a).has_value() &&
+                        kernels::as_elements(part.nest, matched.column_factor(), kernel.b).has_value();
       if (fits) link.kernels.push_back(&kernel);
     }
     if (link.kernels.empty()) return {};

@@ -503,24 +503,22 @@ bool is_in_loop(const loop::Program& program, const loop::Nest& nest) {
 }
 
 std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::Nest& nest,
-                                     const CpuTarget& target, bool whole) {
-  const auto contraction = kernels::match_contraction(nest);
-  if (!contraction) return {};
-  Problem p{program, nest, *contraction, kernels::facts_in(program, nest, *contraction), {}};
+                                     const Contraction& contraction, const CpuTarget& target, bool whole) {
+  Problem p{program, nest, contraction, kernels::facts_in(program, nest, contraction), {}};
   for (size_t i = 0; i < nest.body.size(); ++i) {
-    if (i != contraction->at) p.epilogue.push_back(&nest.body[i]);
+    if (i != contraction.at) p.epilogue.push_back(&nest.body[i]);
   }
   std::vector<RankedPlan> plans;
   std::vector<const GemmKernel*> likes;  // one for each choice of element types
   for (const GemmKernel& kernel : kernels::gemm_kernels()) {
     const bool known =
         std::any_of(likes.begin(), likes.end(), [&](const GemmKernel* like) { return alike(kernel, *like); });
-    if (!known && kernel.dtype == contraction->dtype && kernel.runs_on(target)) likes.push_back(&kernel);
+    if (!known && kernel.dtype == contraction.dtype && kernel.runs_on(target)) likes.push_back(&kernel);
   }
   for (const GemmKernel* like : likes) {
     for (int side = 0; side < 2; ++side) {
-      const auto a = kernels::as_elements(nest, contraction->factors[1 - side], like->a),
-                 b = kernels::as_elements(nest, contraction->factors[side], like->b);
+      const auto a = kernels::as_elements(nest, contraction.factors[1 - side], like->a),
+                 b = kernels::as_elements(nest, contraction.factors[side], like->b);
       if (!a || !b || (like->pairs && !is_small(program, *b, kernels::kMostOfPairs))) continue;
       PlanMaker(p, *a, *b, *like, target).add_plans(whole, plans);
     }
@@ -529,7 +527,7 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
   // model does not count this, so their cycles are divided by a constant. The constant is larger in loops,
   // because a step of a recurrent layer mostly has few rows, even if the batch is a symbol.
   constexpr double kNarrow = 1.1, kNarrowInLoop = 1.3;
-  if (contraction->dtype == DType::kI32) {
+  if (contraction.dtype == DType::kI32) {
     const double worth = is_in_loop(program, nest) ? kNarrowInLoop : kNarrow;
     for (RankedPlan& ranked : plans)
       if (ranked.plan.kernel->widens_b() || ranked.plan.kernel->pairs) ranked.cycles /= worth;
@@ -542,21 +540,27 @@ std::vector<RankedPlan> ranked_plans(const loop::Program& program, const loop::N
 
 std::vector<RankedPlan> contraction_plans(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target) {
-  return ranked_plans(program, nest, target, false);
+  const auto contraction = kernels::match_contraction(nest);
+  return contraction ? ranked_plans(program, nest, *contraction, target, false) : std::vector<RankedPlan>();
 }
 
 std::vector<RankedPlan> contraction_space(const loop::Program& program, const loop::Nest& nest,
                                           const CpuTarget& target) {
-  return ranked_plans(program, nest, target, true);
+  const auto contraction = kernels::match_contraction(nest);
+  return contraction ? ranked_plans(program, nest, *contraction, target, true) : std::vector<RankedPlan>();
 }
 
 std::optional<loop::Schedule> choose_contraction(const loop::Program& program, const loop::Nest& nest,
                                                  const CpuTarget& target) {
-  const std::vector<RankedPlan> plans = contraction_plans(program, nest, target);
-  const auto window = choose_window(program, nest, target);
-  if (window && (plans.empty() || window_cycles(program, nest, *window, target) < plans[0].cycles))
+  const auto contraction = kernels::match_contraction(nest);
+  if (!contraction) return std::nullopt;
+  const std::vector<RankedPlan> plans = ranked_plans(program, nest, *contraction, target, false);
+  const auto window = choose_window(program, nest, *contraction, target);
+  if (window &&
+      (plans.empty() || window_cycles(program, nest, *contraction, *window, target) < plans[0].cycles))
     return kernels::to_schedule(*window);
-  if (plans.empty() || plans[0].cycles > general_cycles(program, nest, target)) return std::nullopt;
+  if (plans.empty() || plans[0].cycles > general_cycles(program, nest, *contraction, target))
+    return std::nullopt;
   return kernels::to_schedule(plans[0].plan);
 }
 

@@ -287,18 +287,17 @@ std::optional<kernels::WindowPlan> plan_for(const Problem& p, const Match& match
 }  // namespace
 
 std::optional<kernels::WindowPlan> choose_window(const loop::Program& program, const loop::Nest& nest,
+                                                 const kernels::Contraction& contraction,
                                                  const CpuTarget& target) {
-  const auto contraction = kernels::match_contraction(nest);
-  if (!contraction) return std::nullopt;
-  const Problem problem{program, nest, *contraction, target, kernels::facts_in(program, nest, *contraction)};
-  for (const Match& match : match_kernels(program, nest, *contraction, target))
+  const Problem problem{program, nest, contraction, target, kernels::facts_in(program, nest, contraction)};
+  for (const Match& match : match_kernels(program, nest, contraction, target))
     if (auto plan = plan_for(problem, match)) return plan;
   return std::nullopt;
 }
 
-double window_cycles(const loop::Program& program, const loop::Nest& nest, const kernels::WindowPlan& plan,
+double window_cycles(const loop::Program& program, const loop::Nest& nest,
+                     const kernels::Contraction& contraction, const kernels::WindowPlan& plan,
                      const CpuTarget& target) {
-  const auto contraction = *kernels::match_contraction(nest);
   const sym::Facts facts = kernels::facts_in(program, nest, contraction);
   const auto size = [&](Expr var) {
     return std::max(1.0, typical(kernels::dims_by_name(nest, contraction, {var})[0].extent, facts));
@@ -328,8 +327,9 @@ double window_cycles(const loop::Program& program, const loop::Nest& nest, const
 }
 
 std::vector<kernels::WindowPlan> window_space(const loop::Program& program, const loop::Nest& nest,
+                                              const kernels::Contraction& contraction,
                                               const CpuTarget& target) {
-  const auto chosen = choose_window(program, nest, target);
+  const auto chosen = choose_window(program, nest, contraction, target);
   if (!chosen) return {};
   std::vector<kernels::WindowPlan> space = {*chosen};
   const int most = target.vector_registers >= 32 ? 8 : 6;

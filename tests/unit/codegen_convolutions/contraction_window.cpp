@@ -197,7 +197,9 @@ void check_program(const Program& program, const std::vector<int64_t>& shape, co
   constexpr int kDraws = 2;
   for (int draw = 0; draw < kDraws && kernel.starts_with("window."); ++draw)
     check_choice(native, [&](const Program& made, const loop::Nest& nest) -> std::optional<loop::Schedule> {
-      const auto space = schedule::window_space(made, nest, native);
+      const auto contraction = kernels::match_contraction(nest);
+      if (!contraction) return std::nullopt;
+      const auto space = schedule::window_space(made, nest, *contraction, native);
       if (space.empty()) return std::nullopt;
       return kernels::to_schedule(space[drawn(space.size())]);
     });
@@ -303,7 +305,8 @@ TEST_CASE("groups of few channels of bf16 are products of pairs, where there are
       const Program program = grouped(1, 7, 9, groups, 3, stride, 1, 1, {}, DType::kBF16);
       check_program(program, {1, groups.count * groups.inputs, 7, 9}, "window.bf16", true);
       const CpuTarget& native = cpu_target("native");
-      const auto plan = schedule::choose_window(program, program.nests[1], native);
+      const loop::Nest& nest = program.nests[1];
+      const auto plan = schedule::choose_window(program, nest, *kernels::match_contraction(nest), native);
       if (pairs) {
         REQUIRE(plan.has_value());
         CHECK((plan->kernel->name == "window.bf16bf16") ==

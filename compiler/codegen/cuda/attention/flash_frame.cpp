@@ -57,15 +57,15 @@ FlashFrame::FlashFrame(const loop::Program& program, const loop::Nest& nest, con
       values_(text, flash.values_nest()),
       seen_(flash, text) {
   scores_.wide_floats = true;
-  score_statements_ = slice(flash.scores_nest().body, flash.scores.at, {flash.score->value}, false);
-  value_statements_ = slice(flash.values_nest().body, flash.values.at, {}, true);
+  score_statements_ = slice(flash.scores_nest().body, flash.scores().at, {flash.score->value}, false);
+  value_statements_ = slice(flash.values_nest().body, flash.values().at, {}, true);
   for (const Stmt* stmt : score_statements_) {
     const auto* load = std::get_if<loop::Load>(&stmt->node);
     if (!load) continue;
     const int bytes = byte_size(program[load->access.buffer].dtype);
     const auto at =
         sym::linear_in(kernels::offset_of(program, load->access,
-                                          kernels::facts_in(program, flash.scores_nest(), flash.scores)),
+                                          kernels::facts_in(program, flash.scores_nest(), flash.scores())),
                        flash.keys.var);
     if (bytes > 2 || !at || !at->coefficient.is_const(1)) continue;
     const int lanes = bytes == 2 && plan.keys % 32 == 0 ? 8 : 2;
@@ -114,7 +114,7 @@ std::optional<Expr> FlashFrame::store_condition(const loop::Store& store, int64_
     return std::nullopt;
   const auto column =
       sym::linear_in(kernels::offset_of(program, store.access,
-                                        kernels::facts_in(program, flash.values_nest(), flash.values)),
+                                        kernels::facts_in(program, flash.values_nest(), flash.values())),
                      flash.columns.var);
   if (!column || !column->coefficient.is_const(1)) return std::nullopt;
   return multiple_of(column->rest, columns, program.facts);
@@ -332,7 +332,7 @@ void FlashFrame::print_scores(int blocks, Keys which, const Element& element, bo
   text.line(cat("float& score = ", element("j", "e"), ";"));
   Body body = scores_;
   body.set_index(flash.keys.var, edge ? "(n0 + (live ? at : 0))" : "(n0 + at)");
-  body.set_value(flash.scores.reduce->results[0], {.text = "score", .dtype = DType::kF32});
+  body.set_value(flash.scores().reduce->results[0], {.text = "score", .dtype = DType::kF32});
   body.place = [&](const loop::Access& access) -> std::string {
     for (size_t i = 0; early && i < early_.size(); ++i)
       if (&early_[i].load->access == &access)
@@ -442,7 +442,7 @@ void FlashFrame::print_value(const std::vector<const loop::Store*>& stores, cons
   text.line(cat("const float sum = dead[h] ? 0.0f : ", sum, " * factor[h];"));
   Body body = values_;
   body.set_index(flash.columns.var, "(int64_t)at");
-  body.set_value(flash.values.reduce->results[0], {.text = "sum", .dtype = DType::kF32});
+  body.set_value(flash.values().reduce->results[0], {.text = "sum", .dtype = DType::kF32});
   body.place = [&](const loop::Access& access) -> std::string {
     for (size_t i = 0; i < stores.size(); ++i)
       if (&stores[i]->access == &access) return cat("pair", i, "[w]");

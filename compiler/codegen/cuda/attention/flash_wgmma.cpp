@@ -28,8 +28,8 @@ class Emitter {
         across_(static_cast<int>(kernels::padded(f_.flash.width))),
         stages_(kernels::stages(plan, f_.flash)),
         slots_(kernels::query_slots(plan, f_.flash)) {
-    const sym::Facts early = kernels::facts_in(program, f_.flash.scores_nest(), f_.flash.scores),
-                     late = kernels::facts_in(program, f_.flash.values_nest(), f_.flash.values);
+    const sym::Facts early = kernels::facts_in(program, f_.flash.scores_nest(), f_.flash.scores()),
+                     late = kernels::facts_in(program, f_.flash.values_nest(), f_.flash.values());
     q_ = flash_source(f_.flash.dtype, f_.flash.chain.batch, f_.flash.q, f_.flash.depth,
                       f_.flash.chain.row.extent, 64, early);
     k_ = flash_source(f_.flash.dtype, f_.flash.chain.batch, f_.flash.k, f_.flash.depth, f_.flash.keys.extent,

@@ -265,10 +265,11 @@ class Emitter {
     open_rows();
     open_elements(plan_.columns);
     Body body = body_of(*fill.part);
-    body.set_index(fill.part->columns[0].var, column());
-    body.set_value(fill.contraction.reduce->results[0],
+    body.set_index(fill.part->link->columns[0].var, column());
+    body.set_value(fill.part->link->contraction.reduce->results[0],
                    {.text = cat("s", i, "[j][2 * h + w]"), .dtype = DType::kF32});
-    for (const Stmt* stmt : slice(fill.part->nest.body, fill.contraction.at, {}, true)) body.print(*stmt);
+    for (const Stmt* stmt : slice(fill.part->nest.body, fill.part->link->contraction.at, {}, true))
+      body.print(*stmt);
     close_elements();
     text_.close();
   }
@@ -362,10 +363,11 @@ class Emitter {
     open_elements(padded(fill));
     if (fill.depth % 16) text_.open(cat("if (at < ", fill.depth, ")"));
     Body body = body_of(*sum.part);
-    body.set_index(sum.part->columns[0].var, "(int64_t)at");
-    body.set_value(sum.contraction.reduce->results[0],
+    body.set_index(sum.part->link->columns[0].var, "(int64_t)at");
+    body.set_value(sum.part->link->contraction.reduce->results[0],
                    {.text = cat("o", i, "[j][2 * h + w]"), .dtype = DType::kF32});
-    for (const Stmt* stmt : slice(sum.part->nest.body, sum.contraction.at, {}, true)) body.print(*stmt);
+    for (const Stmt* stmt : slice(sum.part->nest.body, sum.part->link->contraction.at, {}, true))
+      body.print(*stmt);
     if (fill.depth % 16) text_.close();
     close_elements();
     text_.close();
