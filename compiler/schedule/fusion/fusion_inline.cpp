@@ -252,8 +252,8 @@ int cost_again(const Program& program, const Nest& nest) {
   return cost;
 }
 
-bool refuse(std::string* reason, const char* why) {
-  if (reason) *reason = why;
+bool refuse(std::string* reason, FusionRule rule) {
+  if (reason) *reason = info(rule).why;
   return false;
 }
 
@@ -266,12 +266,11 @@ bool is_cheap_again(const Program& program, const Nest& nest) {
 
 bool inline_producer(const Program& program, const Nest& producer, Nest& consumer, std::string* reason) {
   const loop::IndexLength a = loop::longest_index(producer), b = loop::longest_index(consumer);
-  if (!Inliner(program, producer, consumer).run())
-    return refuse(reason, "a load's index does not determine the producer's point");
+  if (!Inliner(program, producer, consumer).run()) return refuse(reason, FusionRule::kInlinePoint);
   const loop::IndexLength fused = loop::longest_index(consumer);
   if (fused.terms > std::max({kMostTerms, a.terms, b.terms}) ||
       fused.nodes > std::max({kMostNodes, a.nodes, b.nodes}))
-    return refuse(reason, "an index would grow too long");
+    return refuse(reason, FusionRule::kInlineIndex);
   return true;
 }
 
@@ -279,25 +278,24 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
                 bool copied) {
   const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
   const Nest& producer = program[producer_id];
-  if (!is_pointwise(producer)) return refuse(reason, "the producer is not pointwise");
+  if (!is_pointwise(producer)) return refuse(reason, FusionRule::kInlinePointwise);
   const Store& store = only_store(producer);
   const BufferId buffer = store.access.buffer;
-  if (program[buffer].storage != loop::Storage::kArena)
-    return refuse(reason, "its result is needed in memory");
-  if (flow.writer_count(buffer) != 1) return refuse(reason, "its result is written in several places");
+  if (program[buffer].storage != loop::Storage::kArena) return refuse(reason, FusionRule::kInlineArena);
+  if (flow.writer_count(buffer) != 1) return refuse(reason, FusionRule::kInlineWrittenOnce);
 
   const std::vector<int> readers = flow.readers_between(buffer, producer_at, flow.size());
   for (const int at : readers)
     if (!std::holds_alternative<Launch>(steps[at].node))
-      return refuse(reason, "control flow reads its result");
+      return refuse(reason, FusionRule::kInlineControlFlow);
   if (static_cast<int>(readers.size()) != flow.reader_count(buffer) || readers.empty())
-    return refuse(reason, "its result is read elsewhere");
+    return refuse(reason, FusionRule::kInlineReaders);
   for (BufferId id : flow.effects(producer_at).reads)
     for (const int at : flow.writers_between(id, producer_at, readers.back()))
       if (may_access_same(program, producer, steps[static_cast<size_t>(at)], id))
-        return refuse(reason, "its operand is overwritten before the consumer");
+        return refuse(reason, FusionRule::kInlineOperand);
 
-  if (copied && readers.size() > 1) return refuse(reason, "others read it too");
+  if (copied && readers.size() > 1) return refuse(reason, FusionRule::kCopyReaders);
   const int cost = scalar_cost(producer.body);
   int loads = 0;
   bool once = true;
@@ -315,17 +313,17 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     const bool contraction = is_contraction(consumer);
     for (const Use& use : uses) {
       if (use.loops.size() > consumer.dims.size() && contraction && cost > 0 && !stretched && !copied)
-        return refuse(reason, "a contraction loads each element many times");
+        return refuse(reason, FusionRule::kInlineFactor);
       once = once && loads_each_once(use);
       outside = outside && is_same_along_innermost(use);
     }
     if (statement_count(consumer.body) + uses.size() * producer.body.size() > kMostStatements)
-      return refuse(reason, "the nest would grow too long");
+      return refuse(reason, FusionRule::kInlineStatements);
   }
   if (copied && (loads > 1 || has_binds(producer) || cost > kCopied))
-    return refuse(reason, "a copy would cost more");
+    return refuse(reason, FusionRule::kCopyCost);
   if (!copied && !stretched && !outside && (loads > 1 || !once) && !is_cheap_again(program, producer))
-    return refuse(reason, "it would be computed more than once");
+    return refuse(reason, FusionRule::kInlineAgain);
 
   std::vector<Nest> rewritten;
   for (int at : readers) {
@@ -333,7 +331,7 @@ bool try_inline(Program& program, loop::Steps& steps, Flow& flow, int producer_a
     if (!inline_producer(program, producer, consumer, reason)) return false;
     for (BufferId id : flow.effects(producer_at).reads)
       if (writes(flow.effects(at), id) && !overwrites_what_it_has_read(consumer, id))
-        return refuse(reason, "its operand is overwritten by the consumer");
+        return refuse(reason, FusionRule::kInlineOwnOperand);
     consumer.name = fused_name(producer, consumer);
     join_nodes(consumer, producer.nodes);
     loop::clean(program, consumer);

@@ -55,8 +55,8 @@ std::vector<Exchange> turned(std::vector<Exchange> exchanges) {
   return exchanges;
 }
 
-int refuse(Refusal* refusal, const char* reason, bool lasts = true) {
-  *refusal = {reason, lasts};
+int refuse(Refusal* refusal, FusionRule rule, bool lasts = true) {
+  *refusal = {std::string(info(rule).why), lasts};
   return -1;
 }
 
@@ -124,10 +124,10 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   const loop::NestId producer_id = std::get<Launch>(steps[producer_at].node).nest;
   const loop::NestId consumer_id = std::get<Launch>(steps[consumer_at].node).nest;
   if (flow.effects(producer_at).updates || flow.effects(consumer_at).updates)
-    return refuse(refusal, "one scatters");
+    return refuse(refusal, FusionRule::kMergeUpdates);
   for (BufferId id : flow.effects(producer_at).writes)
     if (reads(flow.effects(consumer_at), id) && flow.writer_count(id) != 1)
-      return refuse(refusal, "the intermediate is written in several places", false);
+      return refuse(refusal, FusionRule::kMergeWrittenOnce, false);
   const Effects &before = flow.effects(producer_at), &after = flow.effects(consumer_at);
   Exchanges exchanges = exchanges_between(program[producer_id], program[consumer_id], before, after);
   const auto split = split_like(program, program[producer_id], program[consumer_id], exchanges.passing);
@@ -147,53 +147,50 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
   const Matching matching = match_dims(program, producer, consumer, ordered);
   const std::vector<Dim> producer_rest = unmatched(producer.dims, matching, true);
   const std::vector<Dim> consumer_rest = unmatched(consumer.dims, matching, false);
-  if (!producer_rest.empty() && !consumer_rest.empty())
-    return refuse(refusal, "each has dims that the other lacks");
+  if (!producer_rest.empty() && !consumer_rest.empty()) return refuse(refusal, FusionRule::kMergeRest);
   if (matching.empty() && !(producer_rest.empty() && consumer_rest.empty()))
-    return refuse(refusal, "they share no dims");
+    return refuse(refusal, FusionRule::kMergeShared);
 
   const bool same_domain = producer_rest.empty() && consumer_rest.empty();
-  if (is_contraction(consumer)) return refuse(refusal, "the consumer is a contraction");
+  if (is_contraction(consumer)) return refuse(refusal, FusionRule::kMergeConsumer);
   if (contraction && (!same_domain || has_loops(consumer)))
-    return refuse(refusal, "the producer is a contraction and the consumer is not an epilogue");
+    return refuse(refusal, FusionRule::kMergeEpilogue);
   if (contraction && updates_large_state(program, flow, consumer_at, consumer))
-    return refuse(refusal, "it belongs to the update of a large state, which is one pass", false);
+    return refuse(refusal, FusionRule::kMergeState, false);
   if (!same_domain) {
     std::vector<Dim> rows;
     for (auto [p, c] : matching) rows.push_back(producer.dims[p]);
     if (!passes_rows(producer, matching, passing) &&
         !(columns && has_loops(producer) && typical(points(rows), program.facts) >= kManyColumns))
-      return refuse(refusal, "the intermediate would be a column");
+      return refuse(refusal, FusionRule::kMergeRows);
     const auto row_count = program.facts.bounds(points(rows));
     const auto length = program.facts.bounds(points(producer_rest.empty() ? consumer_rest : producer_rest));
-    if (row_count.hi < kFewRows && length.lo > kLongRow)
-      return refuse(refusal, "too few rows to keep the cores busy");
+    if (row_count.hi < kFewRows && length.lo > kLongRow) return refuse(refusal, FusionRule::kMergeFewRows);
     if (groups && !rows_of_vectors(program, consumer_rest, program[consumer_id].dims))
-      return refuse(refusal, "a group's channels may not fill vectors, and separate kernels are as fast");
+      return refuse(refusal, FusionRule::kColumnsVectors);
     if (groups && typical(points(rows), program.facts) < kBusyRows &&
         typical(points(consumer_rest), program.facts) > static_cast<double>(kLongRow))
-      return refuse(refusal, "there are few groups of many elements, too few to keep the cores busy");
+      return refuse(refusal, FusionRule::kColumnsFewGroups);
     const auto least = [&](const std::vector<Dim>& dims) {
       return static_cast<double>(program.facts.bounds(points(dims)).lo);
     };
     const double uses =
         static_cast<double>(length.lo) * (producer_rest.empty() ? longest_loops(consumer.body, least) : 1.0);
     if (!has_loops(producer) && row_count.hi < kFewPoints && uses >= kManyMore)
-      return refuse(refusal, "it would save little");
+      return refuse(refusal, FusionRule::kMergeSaving);
     // Example: whether a mask hides a whole row, which all heads share. Merging would make the rows of all
     // heads a single point of the nest.
     if (producer_rest.empty() && has_loops(producer) && passes_numbers(producer, passing) &&
         !read_in_common(flow.effects(producer_at), flow.effects(consumer_at)) &&
         (has_loops(consumer) ||
          has_other_rows(program, steps, flow, producer_at, consumer_at, matching.size())))
-      return refuse(refusal,
-                    "the intermediate is one number for each row, and the kernels share nothing else", false);
+      return refuse(refusal, FusionRule::kMergeNumbers, false);
   }
   if (statement_count(producer.body) + statement_count(consumer.body) > kMostStatements)
-    return refuse(refusal, "the nest would grow too long");
+    return refuse(refusal, FusionRule::kMergeStatements);
   const bool down = may_move(program, steps, flow, producer_at, consumer_at);
   if (!down && !may_move(program, steps, flow, consumer_at, producer_at))
-    return refuse(refusal, "a step between them prevents it", false);
+    return refuse(refusal, FusionRule::kMergeOrder, false);
 
   return replace_steps(program, steps, flow, down ? consumer_at : producer_at,
                        {down ? producer_at : consumer_at}, merged_nest(producer, consumer, matching));

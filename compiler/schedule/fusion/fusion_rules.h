@@ -1,7 +1,9 @@
-// The fusion rules. Each applies, or leaves the program unchanged and gives its reason.
+// The transforms of fusion. Each applies, or leaves the program unchanged and gives its reason.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/loop/program.h"
@@ -9,6 +11,21 @@
 #include "compiler/schedule/analysis/nest_traits.h"
 
 namespace stridec::schedule {
+
+// What keeps two nests apart.
+enum class FusionRule : uint8_t {
+#define STRIDEC_FUSION_RULE(id, ...) id,
+#include "compiler/schedule/fusion/fusion_rules.def"
+#undef STRIDEC_FUSION_RULE
+};
+enum class FusionFamily : uint8_t { kInline, kCopy, kMerge, kColumns };
+struct FusionRuleInfo {
+  std::string_view name;
+  FusionFamily family;
+  std::string_view why;  // two nests are not fused, as part of a sentence
+};
+const FusionRuleInfo& info(FusionRule rule);
+std::span<const FusionRuleInfo> fusion_rules();  // in the order of the .def
 
 // Inlines the pointwise nest at `producer` into every nest that reads its result, and removes it. `copied`:
 // the one reader copies the factor once for many uses.
