@@ -2,15 +2,17 @@
 
     python tests/cli/run.py [--update] [name...]
 
-Transcripts of refused commands are compared with tests/golden/cli/*.txt; --update writes those anew. Commands run in a
-temporary folder that harness.prepare fills. After every command that fails the folder is as before. The last line is
-"N passed, N failed". Environment: stridec (the program, default build/stridec).
+Transcripts of refused commands are compared with tests/golden/cli/*.txt; --update writes those anew. The tests of a topic
+run in a temporary folder of their own, a copy of the one that harness.prepare fills, so that no topic sees the files of
+another. After every command that fails the folder is as before. The last line is "N passed, N failed". Environment:
+stridec (the program, default build/stridec).
 """
 
 import ast
 import collections
 import os
 import signal
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -59,16 +61,16 @@ def names_in(module):
 
 
 def tests(update):
-    """By name: every transcript, the library's sentences, the tests of the topics."""
+    """By name, each with its topic: every transcript, the library's sentences, the tests of the topics."""
     names_in(transcripts)
-    named = {name: lambda name=name: transcripts.check(name, update) for name in transcripts.TRANSCRIPTS}
-    named["runtime"] = lambda: library.check(update)
-    named["page_of_operators"] = lambda: information.page_of_operators(update)
+    named = {name: ("transcripts", lambda name=name: transcripts.check(name, update)) for name in transcripts.TRANSCRIPTS}
+    named["runtime"] = ("library", lambda: library.check(update))
+    named["page_of_operators"] = ("information", lambda: information.page_of_operators(update))
     for topic in TOPICS:
         for function in names_in(topic):
             name = function.removeprefix("test_")
             assert name not in named, f"two tests are named {name}"
-            named[name] = getattr(topic, function)
+            named[name] = (topic.__name__, getattr(topic, function))
     return named
 
 
@@ -76,13 +78,21 @@ def too_long(number, frame):
     raise TimeoutError(f"not done after {SECONDS_OF_A_TEST} s")
 
 
+def enter(topic):
+    """Makes the topic's folder, a sibling of the prepared one, the current folder."""
+    folder = os.path.join("..", topic)
+    if not os.path.exists(folder):
+        shutil.copytree(os.path.join("..", "prepared"), folder, symlinks=True)
+    os.chdir(folder)
+
+
 def main(arguments):
     todo = tests("--update" in arguments)
     chosen = [argument for argument in arguments if not argument.startswith("--")] or list(todo)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="stridec-cli-") as parent:
-        os.makedirs(os.path.join(parent, "work"))
-        os.chdir(os.path.join(parent, "work"))
+        os.makedirs(os.path.join(parent, "prepared"))
+        os.chdir(os.path.join(parent, "prepared"))
         os.environ["LC_ALL"] = "C"
         try:
             prepare()
@@ -92,8 +102,10 @@ def main(arguments):
         signal.signal(signal.SIGALRM, too_long)
         for name in chosen:
             signal.alarm(SECONDS_OF_A_TEST)
+            topic, test = todo[name]
+            enter(topic)
             try:
-                todo[name]()
+                test()
             except (AssertionError, subprocess.SubprocessError, ValueError, KeyError, OSError) as error:
                 failed += 1
                 print(f"FAIL {name}: {error}")
