@@ -59,7 +59,7 @@ int64_t steps_done(const Library& library) {
   return 0;
 }
 
-// Whether a loss that is not finite is only a step that loss scaling skips.
+// Whether a loss that is not finite is no error, because loss scaling skips the step and lowers the scale.
 bool scales_down(const Library& library) {
   for (const ValueDeclaration& state : library.states())
     if (state.name == kScale) return scalar(library.read_state(state)) > 1;
@@ -129,7 +129,8 @@ void for_each_number(const std::string& text, Use use) {
   }
 }
 
-// Adds to the error of a step where its data have the number that the error names.
+// Appends to the error of a step where the data have a number that the message contains: the file, and the
+// element or sample.
 void locate(Error& error, const TrainingData& data) {
   if (error.diagnostic.kind != ErrorKind::kDoesNotFit) return;
   std::string& message = error.diagnostic.message;

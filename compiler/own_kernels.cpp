@@ -199,7 +199,7 @@ class Chooser {
   }
 
  private:
-  // A kernel without a place would otherwise be silent.
+  // Lists each kernel that no part of the graph matches, which a report would otherwise not mention.
   void list_unmatched() {
     for (const auto& file : m_.options.extensions.kernels)
       for (const OwnKernel& kernel : file->kernels)
@@ -211,8 +211,8 @@ class Chooser {
         }
   }
 
-  // An error that is not about this place (a kernel that does not compile) ends the compilation after
-  // rewriting.
+  // Keeps the first error that does not depend on the place, such as a kernel that does not compile. It ends
+  // the compilation after rewriting.
   std::vector<ValueId> build(const OwnKernel& kernel, Builder& builder, const Bindings& bindings) {
     try {
       return replacement(kernel, builder, bindings);

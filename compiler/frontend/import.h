@@ -41,7 +41,7 @@ struct TrainingImport {
   // Floats by name, with `*`, without `frozen`. Scalars, and weights that the file does not call parameters
   // (buffers of a PyTorch module), are only trained if the whole name is given.
   std::vector<std::string> trainable, frozen;
-  // Weights that stay constants, but share no value with an equal constant.
+  // Weights that stay constants, but are not merged with equal constants.
   std::vector<std::string> apart = {};
   // Batch normalization uses the statistics of the batch and updates its running ones, dropout drops.
   bool training_form = false;
@@ -57,12 +57,12 @@ struct ImportOptions {
   std::optional<TrainingImport> training;
   // Named sizes stay symbols even if `dims` fixes them; `dims` then only fixes sequence lengths and ranks.
   bool sizes_stay_open = false;
-  // What a model is called whose own name is one that exporters give to every model; "": by that name.
+  // Replaces the name in the file if exporters give that name to every model; "": keep it.
   std::string name = {};
   // The method of a TorchScript module that is compiled, or the program of a .pt2 archive; "": forward, or
   // the only program.
   std::string method = {};
-  // Draws have the bits of PyTorch's generator on CPUs; of PyTorch files.
+  // Random draws of PyTorch files have the same bits as those of PyTorch's generator on CPUs.
   bool torch_random = false;
   bool missing_weights_are_zero = false;  // to inspect a model without its weight files
   const graph::GivenWeights* weights =

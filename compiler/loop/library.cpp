@@ -134,7 +134,7 @@ class MersenneTwister {
       seed = 1812433253u * (seed ^ (seed >> 30)) + i + 1;
     }
   }
-  // Goes on with the state after `at` of its words are drawn.
+  // Continues from a state of which `at` words have been drawn.
   MersenneTwister(const int64_t* state, uint32_t at) : at_(at) {
     for (uint32_t i = 0; i < kSize; ++i) state_[i] = static_cast<uint32_t>(state[i]);
   }

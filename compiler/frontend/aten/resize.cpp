@@ -9,7 +9,8 @@ namespace {
 
 using namespace ops;
 
-// The resized dims are the last n. Sizes are given, or follow from factors, which then are the scales.
+// The axes of a resize of the last n dims. The caller gives either the new sizes or factors. Factors
+// determine the sizes and are also the scales of the coordinates.
 std::vector<ResizeAxis> axes_of(Context& c, Term x, size_t n) {
   if (x.shape().size() != n + 2) c.does_not_fit(cat("resizing ", n, " dims of a tensor of rank ", x.rank()));
   std::vector<std::optional<double>> factors(n);
@@ -56,8 +57,8 @@ Results resized(Context& c, size_t n, ResizeOptions options) {
   std::vector<ResizeAxis> axes = axes_of(c, x, n);
   if (options.coordinates == "align_corners")
     for (ResizeAxis& axis : axes) axis.scale.reset();
-  // PyTorch's antialiased filters take only the scale from align_corners, (out - 1) / (in - 1), and count
-  // pixels by their centres all the same.
+  // In PyTorch's antialiased filters, align_corners changes the scale to (out - 1) / (in - 1), but the
+  // coordinates are still those of pixel centres.
   if (options.antialias && options.coordinates == "align_corners") {
     options.coordinates = "half_pixel";
     for (ResizeAxis& axis : axes) {
@@ -90,7 +91,7 @@ Results linear(Context& c) {
 template <bool antialias>
 Results cubic(Context& c) {
   const bool corners = c.flag("align_corners");
-  // The antialiased filter is Pillow's, the other one has the parameter of OpenCV.
+  // PyTorch's antialiased filter has Pillow's coefficient (-0.5), and the other one has OpenCV's (-0.75).
   return resized(c, 2,
                  {.mode = "cubic",
                   .coordinates = corners ? "align_corners" : "half_pixel",
