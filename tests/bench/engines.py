@@ -126,6 +126,7 @@ OURS = {  # flags of compile
     "stridec": ["--mode", "default"],
     "stridec-tuned": ["--mode", "max-autotune"],
     "stridec-latency": ["--mode", "reduce-overhead"],
+    "stridec-refit": ["--refit", "*"],
     "stridec-bf16": ["--precision", "bf16"],
     "stridec-fp16": ["--precision", "fp16"],
     "stridec-int8": ["--mode", "default"],

@@ -6,8 +6,9 @@
     python tests/bench/race.py FILE.onnx --dim batch=1..64 --shape image=1x3x224x224 --shape image=3x3x224x224
 
 Engines are stridec, stridec-tuned (--mode max-autotune), onnxruntime and openvino, and, raced if named by --engines,
-stridec-latency (--mode reduce-overhead), stridec-bf16 and stridec-fp16 (--precision), openvino-bf16 and openvino-fp16
-(its precision hint; bf16 is its default where the machine has AMX). Each of stridec's is one library
+stridec-latency (--mode reduce-overhead), stridec-refit (--refit '*': all weights may be replaced), stridec-bf16 and
+stridec-fp16 (--precision), openvino-bf16 and openvino-fp16 (its precision hint; bf16 is its default where the machine
+has AMX). Each of stridec's is one library
 for all cases of a model; its ratios are to each peer and to the better of them in that case. The last table says how
 far each of them is from onnxruntime at most and in the mean, over the largest magnitude of an output.
 
