@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct Bindings {
 std::string extents_of(const std::string& name);
 
 bool is_comparison(std::string_view name);  // "==", "<", ...
+// The operator of "+", "-", "*", "/" and "neg" on tensors.
+std::optional<graph::OpKind> infix_kind(std::string_view name);
+[[noreturn]] void does_not_fit(const std::string& what);  // throws Error (kDoesNotFit)
 // Whether the function of conditions gives one number, so that formulas may have it as an operand: dim(x, 0).
 bool is_number_function(std::string_view name);
 

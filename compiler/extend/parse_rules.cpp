@@ -12,6 +12,7 @@
 #include "compiler/extend/check_names.h"
 #include "compiler/extend/evaluate.h"
 #include "compiler/extend/rule.h"
+#include "compiler/extend/rule_tokens.h"
 #include "compiler/extend/token_reader.h"
 #include "compiler/extend/vocabulary.h"
 
@@ -21,17 +22,6 @@ namespace {
 constexpr int kMaxDepth = 100;        // of nested expressions; a file may be hostile
 constexpr int kMostOperators = 1000;  // between operands of an expression: they nest in the tree as chains
 
-struct Token {
-  enum class Kind { kName, kNumber, kText, kSign, kEnd };
-  Kind kind = Kind::kEnd;
-  std::string text;
-  Position at;
-  size_t begin = 0, end = 0;  // in the file
-};
-
-bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
-bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
 const std::set<std::string, std::less<>>& keywords() {
   static const std::set<std::string, std::less<>> kWords = {"rules", "rule",    "let",   "match", "yield",
                                                             "where", "require", "check", "with",  "in",
@@ -39,110 +29,10 @@ const std::set<std::string, std::less<>>& keywords() {
   return kWords;
 }
 
-class Lexer {
- public:
-  Lexer(std::string_view text, const std::string& path) : text_(text), path_(path) {}
-
-  std::vector<Token> tokens() {
-    std::vector<Token> all;
-    do all.push_back(next());
-    while (all.back().kind != Token::Kind::kEnd);
-    return all;
-  }
-
- private:
-  Position here() const { return {line_, static_cast<int>(at_ - line_begin_) + 1}; }
-  char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
-
-  void skip_space() {
-    while (at_ < text_.size()) {
-      const char c = text_[at_];
-      if (c == '#') {
-        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
-      } else if (c == '\n') {
-        ++line_;
-        line_begin_ = ++at_;
-      } else if (c == ' ' || c == '\t' || c == '\r') {
-        ++at_;
-      } else {
-        return;
-      }
-    }
-  }
-
-  Token next() {
-    skip_space();
-    Token token{.at = here(), .begin = at_};
-    if (at_ >= text_.size()) {
-      token.end = at_;
-      return token;
-    }
-    const char c = peek();
-    if (starts_name(c)) {
-      token.kind = Token::Kind::kName;
-      while (in_name(peek()) || (peek() == '.' && starts_name(peek(1)))) token.text += text_[at_++];
-    } else if (std::isdigit(static_cast<unsigned char>(c))) {
-      token.kind = Token::Kind::kNumber;
-      number(token.text);
-    } else if (c == '"') {
-      token.kind = Token::Kind::kText;
-      quoted(token);
-    } else {
-      token.kind = Token::Kind::kSign;
-      sign(token);
-    }
-    token.end = at_;
-    return token;
-  }
-
-  void number(std::string& out) {
-    const auto digits = [&] {
-      while (std::isdigit(static_cast<unsigned char>(peek()))) out += text_[at_++];
-    };
-    digits();
-    if (peek() == '.' && std::isdigit(static_cast<unsigned char>(peek(1)))) out += text_[at_++], digits();
-    const bool exponent = peek() == 'e' || peek() == 'E';
-    const size_t sign = peek(1) == '+' || peek(1) == '-' ? 2 : 1;
-    if (exponent && std::isdigit(static_cast<unsigned char>(peek(sign)))) {
-      out.append(text_.substr(at_, sign));
-      at_ += sign;
-      digits();
-    }
-  }
-
-  void quoted(Token& token) {
-    ++at_;
-    while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\n') {
-      if (text_[at_] == '\\' && at_ + 1 < text_.size() && text_[at_ + 1] != '\n') ++at_;
-      token.text += text_[at_++];
-    }
-    if (peek() != '"') rule_error(text_, path_, token.at, "a text has no closing quote");
-    ++at_;
-  }
-
-  void sign(Token& token) {
-    static constexpr std::string_view kSigns[] = {"...", "=>", "==", "!=", "<=", ">=", "&&", "||"};
-    for (const std::string_view each : kSigns)
-      if (text_.substr(at_).starts_with(each)) {
-        token.text = each;
-        at_ += each.size();
-        return;
-      }
-    if (std::string_view("+-*/%<>=()[]{},;:~.").find(text_[at_]) == std::string_view::npos)
-      rule_error(text_, path_, token.at, "a character that rules do not have");
-    token.text = text_[at_++];
-  }
-
-  std::string_view text_;
-  const std::string& path_;
-  size_t at_ = 0, line_begin_ = 0;
-  int line_ = 1;
-};
-
-class Parser : TokenReader<Token> {
+class Parser : TokenReader<RuleToken> {
  public:
   Parser(std::string_view text, const std::string& path)
-      : TokenReader(Lexer(text, path).tokens()), text_(text), path_(path) {}
+      : TokenReader(rule_tokens(text, path)), text_(text), path_(path) {}
 
   std::vector<Definition> definitions() {
     std::vector<Definition> out;
@@ -162,7 +52,7 @@ class Parser : TokenReader<Token> {
       expect("version");
       file.version = static_cast<int>(integer());
     }
-    while (token().kind != Token::Kind::kEnd) {
+    while (token().kind != RuleToken::Kind::kEnd) {
       if (!is("rule")) error(cat("expected 'rule', not ", shown(token())));
       file.rules.push_back(rule());
       for (size_t i = 0; i + 1 < file.rules.size(); ++i)
@@ -173,10 +63,10 @@ class Parser : TokenReader<Token> {
 
  private:
   void end() const {
-    if (token().kind != Token::Kind::kEnd) error(cat("expected the end, not ", shown(token())));
+    if (token().kind != RuleToken::Kind::kEnd) error(cat("expected the end, not ", shown(token())));
   }
-  static std::string shown(const Token& token) {
-    return token.kind == Token::Kind::kEnd ? "the end of the file" : cat("'", token.text, "'");
+  static std::string shown(const RuleToken& token) {
+    return token.kind == RuleToken::Kind::kEnd ? "the end of the file" : cat("'", token.text, "'");
   }
   [[noreturn]] void error(const std::string& what) const { error(what, token().at); }
   [[noreturn]] void error(const std::string& what, Position at) const {
@@ -186,17 +76,18 @@ class Parser : TokenReader<Token> {
     if (!accept(text)) error(cat("expected '", text, "', not ", shown(token())));
   }
   std::string text(const std::string& what) {
-    if (token().kind != Token::Kind::kText) error(cat("expected ", what, " in quotes, not ", shown(token())));
+    if (token().kind != RuleToken::Kind::kText)
+      error(cat("expected ", what, " in quotes, not ", shown(token())));
     return tokens_[at_++].text;
   }
   std::string word(const std::string& what) {
-    if (token().kind != Token::Kind::kName || keywords().contains(token().text))
+    if (token().kind != RuleToken::Kind::kName || keywords().contains(token().text))
       error(cat("expected ", what, ", not ", shown(token())));
     return tokens_[at_++].text;
   }
   double number() {
     const bool negative = accept("-");
-    if (token().kind != Token::Kind::kNumber) error(cat("expected a number, not ", shown(token())));
+    if (token().kind != RuleToken::Kind::kNumber) error(cat("expected a number, not ", shown(token())));
     const double value = std::strtod(tokens_[at_++].text.c_str(), nullptr);
     return negative ? -value : value;
   }
@@ -204,7 +95,8 @@ class Parser : TokenReader<Token> {
     const std::string& digits = token().text;
     int64_t value = 0;
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (token().kind != Token::Kind::kNumber || status != std::errc() || end != digits.data() + digits.size())
+    if (token().kind != RuleToken::Kind::kNumber || status != std::errc() ||
+        end != digits.data() + digits.size())
       error(cat("expected an integer, not ", shown(token())));
     ++at_;
     return value;
@@ -229,7 +121,7 @@ class Parser : TokenReader<Token> {
         error(cat("expected ':', not ", shown(token())));
     }
     expect(":");
-    while (token().kind != Token::Kind::kEnd && !is("rule")) clause(made);
+    while (token().kind != RuleToken::Kind::kEnd && !is("rule")) clause(made);
     made.text = std::string(text_.substr(begin, tokens_[at_ - 1].end - begin));
     validate(made);
     return made;
@@ -278,7 +170,7 @@ class Parser : TokenReader<Token> {
         if (rest) error("'...' occurs twice among the dims");
         rest = true;
         dim.kind = Dim::Kind::kRest;
-      } else if (token().kind == Token::Kind::kNumber) {
+      } else if (token().kind == RuleToken::Kind::kNumber) {
         dim = {.kind = Dim::Kind::kSize, .size = integer()};
       } else {
         dim.name = word("a dim");
@@ -314,8 +206,8 @@ class Parser : TokenReader<Token> {
   }
   bool names_follow() const {
     size_t at = at_;
-    while (tokens_[at].kind == Token::Kind::kName) {
-      if (tokens_[at + 1].text == "=" && tokens_[at + 1].kind == Token::Kind::kSign) return true;
+    while (tokens_[at].kind == RuleToken::Kind::kName) {
+      if (tokens_[at + 1].text == "=" && tokens_[at + 1].kind == RuleToken::Kind::kSign) return true;
       if (tokens_[at + 1].text != ",") return false;
       at += 2;
     }
@@ -349,7 +241,7 @@ class Parser : TokenReader<Token> {
       const Position at = token().at;
       out.absolute = out.relative = number();
       if (!(out.relative >= 0 && out.relative < 1)) error("expected a relative error from 0 to 1", at);
-      if (token().kind == Token::Kind::kNumber) out.absolute = number();
+      if (token().kind == RuleToken::Kind::kNumber) out.absolute = number();
     } else if (accept("trusted")) {
       out.kind = Check::Kind::kTrusted;
       out.reason = text("the reason for trusting the rule");
@@ -483,14 +375,15 @@ class Parser : TokenReader<Token> {
     }
     if (accept("[")) return list(Term::Kind::kList, "]");
     if (accept("{")) return list(Term::Kind::kSet, "}");
-    if (token().kind == Token::Kind::kNumber) {
+    if (token().kind == RuleToken::Kind::kNumber) {
       const std::string& digits = token().text;
       Term term{.kind = Term::Kind::kNumber, .at = at};
       term.integer = digits.find_first_of(".eE") == std::string::npos;
       term.number = number();
       return term;
     }
-    if (token().kind == Token::Kind::kText) return {.kind = Term::Kind::kText, .name = text(""), .at = at};
+    if (token().kind == RuleToken::Kind::kText)
+      return {.kind = Term::Kind::kText, .name = text(""), .at = at};
     if (is_measure(token().text) && tokens_[at_ + 1].text == "(") return measure();
     // In front of operands `and` and `or` are operators of the graph.
     const bool prefix = (is("and") || is("or")) && tokens_[at_ + 1].text == "(";
@@ -499,8 +392,8 @@ class Parser : TokenReader<Token> {
     if (!accept("(")) return term;
     term.kind = Term::Kind::kCall;
     while (!is(")")) {
-      const bool named = token().kind == Token::Kind::kName && tokens_[at_ + 1].text == "=" &&
-                         tokens_[at_ + 1].kind == Token::Kind::kSign;
+      const bool named = token().kind == RuleToken::Kind::kName && tokens_[at_ + 1].text == "=" &&
+                         tokens_[at_ + 1].kind == RuleToken::Kind::kSign;
       if (named) {
         attributes(term, ")");
         break;
@@ -584,7 +477,7 @@ std::string to_string(const Term& term) {
     case Term::Kind::kCall: break;
   }
   const bool sign =
-      !starts_name(term.name[0]) || term.name == "and" || term.name == "or" || term.name == "in";
+      !starts_rule_name(term.name[0]) || term.name == "and" || term.name == "or" || term.name == "in";
   if (sign) return cat("(", to_string(term.args[0]), " ", term.name, " ", to_string(term.args[1]), ")");
   std::string out = cat(term.name, "(", list(term.args), ")");
   if (!term.attributes.empty())
