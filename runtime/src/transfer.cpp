@@ -51,16 +51,16 @@ struct Sides {
   }
 };
 
-// Compact memory on the GPU for the way between a tensor there and the host.
-struct DeviceBlock {
-  Allocator& allocator;
+// Calls copy(block) with compact memory on the GPU, for the way between a tensor there and the host.
+template <class Copy>
+stridec_status copy_through_device(stridec_context& c, int64_t bytes, Text& message, const Copy& copy) {
   Block block = {};
-
-  explicit DeviceBlock(stridec_context& c) : allocator(c.device_allocator) {}
-  ~DeviceBlock() { release(allocator, block); }
-  DeviceBlock(const DeviceBlock&) = delete;
-  DeviceBlock& operator=(const DeviceBlock&) = delete;
-};
+  if (!grow(c.device_allocator, block, bytes))
+    return out_of_memory(message, "a copy of a strided tensor", bytes);
+  const stridec_status status = copy(block.data) ? STRIDEC_OK : device_error(c, message);
+  release(c.device_allocator, block);
+  return status;
+}
 
 }  // namespace
 
@@ -79,12 +79,9 @@ stridec_status gather(stridec_context& c, const stridec_tensor& t, const Compact
     return STRIDEC_OK;
   }
   const int64_t bytes = compact_bytes(memory.dims, memory.rank, memory.element_bytes);
-  DeviceBlock between(c);
-  if (!grow(between.allocator, between.block, bytes))
-    return out_of_memory(message, "a copy of a strided tensor", bytes);
-  const bool done = gather_on_device(c, t, memory, between.block.data) &&
-                    cuda_download(*c.cuda, to, between.block.data, bytes);
-  return done ? STRIDEC_OK : device_error(c, message);
+  return copy_through_device(c, bytes, message, [&](char* block) {
+    return gather_on_device(c, t, memory, block) && cuda_download(*c.cuda, to, block, bytes);
+  });
 }
 
 stridec_status scatter(stridec_context& c, const char* from, const stridec_tensor& t, const Compact& memory,
@@ -94,12 +91,10 @@ stridec_status scatter(stridec_context& c, const char* from, const stridec_tenso
     return STRIDEC_OK;
   }
   const int64_t bytes = compact_bytes(memory.dims, memory.rank, memory.element_bytes);
-  DeviceBlock between(c);
-  if (!grow(between.allocator, between.block, bytes))
-    return out_of_memory(message, "a copy of a strided tensor", bytes);
-  const bool done = cuda_upload(*c.cuda, between.block.data, from, bytes) &&
-                    scatter_on_device(c, between.block.data, t, memory) && cuda_wait(*c.cuda);
-  return done ? STRIDEC_OK : device_error(c, message);
+  return copy_through_device(c, bytes, message, [&](char* block) {
+    return cuda_upload(*c.cuda, block, from, bytes) && scatter_on_device(c, block, t, memory) &&
+           cuda_wait(*c.cuda);
+  });
 }
 
 }  // namespace stridec::runtime

@@ -14,35 +14,36 @@ constexpr std::string_view kTile = R"(
 struct Loop { int64_t count, to, from; };
 struct alignas(16) Sixteen { unsigned long long words[2]; };
 
-// The rows of `size` elements that a thread's elements are in.
-struct Numbers {
-  int inner, outer;
-  const int size, step_inner, step_outer;
-  Numbers(int size) : inner(threadIdx.x % size), outer(threadIdx.x / size), size(size),
-                      step_inner(THREADS % size), step_outer(THREADS / size) {}
+// The column and the row of a thread's element, in rows of `size` elements.
+struct Position {
+  int column, row;
+  const int size, columns, rows;  // columns, rows: to the thread's next element
+  Position(int size) : column(threadIdx.x % size), row(threadIdx.x / size), size(size),
+                       columns(THREADS % size), rows(THREADS / size) {}
+  // Returns whether the next element is in one row more.
   bool advance() {
-    inner += step_inner;
-    const bool wraps = inner >= size;
-    if (wraps) inner -= size;
+    column += columns;
+    const bool wraps = column >= size;
+    if (wraps) column -= size;
     return wraps;
   }
 };
 
-// Places of a thread's elements in memory.
+// The element's offset in memory.
 template <class Offset>
 struct Walk {
   Offset offset;
-  const Offset step, carry;  // to the next element, and where that begins another row
-  Walk(const Numbers& at, Offset inner, Offset outer)
-      : offset(at.inner * inner + at.outer * outer), step(at.step_inner * inner + at.step_outer * outer),
-        carry(outer - at.size * inner) {}
+  const Offset step, carry;  // carry: in addition, for one row more
+  Walk(const Position& at, Offset column, Offset row)
+      : offset(at.column * column + at.row * row), step(at.columns * column + at.rows * row),
+        carry(row - at.size * column) {}
   void advance(bool wraps) { offset += wraps ? step + carry : step; }
 };
 
-template <class T>
-static inline void copy_tile(T* __restrict to, const T* __restrict from, Loop a, Loop b, Numbers at) {
-  const int count = (int)(a.count * b.count);
-  Walk<int64_t> write(at, a.to, b.to), read(at, a.from, b.from);
+// Copies the thread's elements of a tile.
+template <class T, class To, class From>
+static inline void copy_elements(T* __restrict to, Walk<To> write, const T* __restrict from, Walk<From> read, Position at,
+                                 int count) {
 #pragma unroll 4
   for (int i = threadIdx.x; i < count; i += THREADS) {
     to[write.offset] = from[read.offset];
@@ -54,42 +55,23 @@ static inline void copy_tile(T* __restrict to, const T* __restrict from, Loop a,
 
 // An odd pitch spreads a column over the banks.
 template <class T>
-static inline void transpose_tile(T* __restrict to, const T* __restrict from, Loop a, Loop b, Numbers at,
-                                  Numbers of_b, T* shared) {
+static inline void transpose_tile(T* to, const T* from, Loop a, Loop b, Position at_a, Position at_b, T* shared) {
   const int count = (int)(a.count * b.count), pitch = (int)b.count | 1;
-  {
-    Numbers at = of_b;
-    Walk<int64_t> read(at, b.from, a.from);
-    Walk<int> keep(at, 1, pitch);
-#pragma unroll 4
-    for (int i = threadIdx.x; i < count; i += THREADS) {
-      shared[keep.offset] = from[read.offset];
-      const bool wraps = at.advance();
-      read.advance(wraps);
-      keep.advance(wraps);
-    }
-  }
+  copy_elements<T, int, int64_t>(shared, {at_b, 1, pitch}, from, {at_b, b.from, a.from}, at_b, count);
   __syncthreads();
-  Walk<int64_t> write(at, a.to, b.to);
-  Walk<int> kept(at, pitch, 1);
-#pragma unroll 4
-  for (int i = threadIdx.x; i < count; i += THREADS) {
-    to[write.offset] = shared[kept.offset];
-    const bool wraps = at.advance();
-    write.advance(wraps);
-    kept.advance(wraps);
-  }
+  copy_elements<T, int64_t, int>(to, {at_a, a.to, b.to}, shared, {at_a, pitch, 1}, at_a, count);
 }
 
 template <class T>
 static inline void copy(char* to, const char* from, bool staged, Loop a, Loop b, int64_t at_to, int64_t at_from,
-                        const Numbers& of_a, const Numbers& of_b, unsigned char* shared) {
+                        Position at_a, Position at_b, unsigned char* shared) {
   T* const target = (T*)to + at_to;
   const T* const source = (const T*)from + at_from;
   if (staged)
-    transpose_tile<T>(target, source, a, b, of_a, of_b, (T*)shared);
+    transpose_tile<T>(target, source, a, b, at_a, at_b, (T*)shared);
   else
-    copy_tile<T>(target, source, a, b, of_a);
+    copy_elements<T, int64_t, int64_t>(target, {at_a, a.to, b.to}, source, {at_a, a.from, b.from}, at_a,
+                                       (int)(a.count * b.count));
 }
 
 // Takes the tile's index in the loop from the number of the block.
@@ -134,14 +116,14 @@ DeviceKernel emit_copy() {
         cat("  const Loop ", name, " = part(", loop(first), ", ", word(size), ", number, at_to, at_from);\n");
   for (int i = 0; i < STRIDEC_ABI_COPY_OUTER; ++i)
     text += cat("  part(", loop(STRIDEC_ABI_COPY_LOOPS + 3 * i), ", 1, number, at_to, at_from);\n");
-  text += "  const Numbers of_a((int)a.count), of_b((int)b.count);\n";
+  text += "  const Position at_a((int)a.count), at_b((int)b.count);\n";
   text += cat("  const bool staged = ", word(STRIDEC_ABI_COPY_STAGED), ";\n  switch (",
               word(STRIDEC_ABI_COPY_ELEMENT), ") {\n");
   for (const auto& [bytes, type] :
        {std::pair(1, "unsigned char"), {2, "unsigned short"}, {4, "unsigned"}, {8, "unsigned long long"}})
     text += cat("    case ", bytes, ": copy<", type,
-                ">(to, from, staged, a, b, at_to, at_from, of_a, of_b, shared); break;\n");
-  text += "    case 16: copy<Sixteen>(to, from, false, a, b, at_to, at_from, of_a, of_b, shared);\n  }\n}\n";
+                ">(to, from, staged, a, b, at_to, at_from, at_a, at_b, shared); break;\n");
+  text += "    case 16: copy<Sixteen>(to, from, false, a, b, at_to, at_from, at_a, at_b, shared);\n  }\n}\n";
   return out;
 }
 

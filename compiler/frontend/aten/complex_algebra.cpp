@@ -170,15 +170,8 @@ Results svd(const ComplexCall& c) {
     if (old) c.unsupported();
     return {no_numbers(c, dtype), s.values, no_numbers(c, dtype)};
   }
-  const OrthogonalFactors<Complex> f = orthogonal_factors(s.scaled, full);  // the diagonal of r is real
-  const int64_t rank = z.re.rank();
-  const Term on = eye(c.b, {f.r.re.dim(rank - 2), f.r.re.dim(rank - 1)}, 0);
-  const Term negative = unsqueeze(less(reduce_sum(select(on, f.r.re, 0), {rank - 1}), 0), {rank - 2});
-  const auto narrowed = [&](Term t) { return cast(t, dtype, false); };
-  const Complex u = each(f.q, [&](Term t) { return narrowed(select(negative, -t, t)); });
-  const Complex v = each(
-      s.right, [&](Term t) { return narrowed(full ? t : slice(t, rank - 1, 0, s.values.dim(rank - 2))); });
-  return {joined_value(u), s.values, joined_value(old ? v : conjugate(swapped(v)))};
+  const SingularVectors<Complex> of = singular_vectors(s, full, dtype);
+  return {joined_value(of.left), s.values, joined_value(old ? of.right : conjugate(swapped(of.right)))};
 }
 Results svdvals(const ComplexCall& c) { return {singular_values(c.pair(matrix_name(c))).values}; }
 Results logsumexp(const ComplexCall& c) {

@@ -107,13 +107,8 @@ Results svd(Context& c) {
     if (old) c.unsupported("svd without u and v, which linalg.svdvals computes");
     return {nothing(c, x.dtype()), s.values, nothing(c, x.dtype())};
   }
-  const OrthogonalFactors<Term> f = orthogonal_factors(s.scaled, full);
-  const int64_t rank = x.rank();
-  const Term on = eye(c.b, {f.r.dim(rank - 2), f.r.dim(rank - 1)}, 0);
-  const Term negative = less(reduce_sum(select(on, f.r, 0), {rank - 1}), 0);
-  const Term u = select(unsqueeze(negative, {rank - 2}), -f.q, f.q);
-  const Term v = full ? s.right : slice(s.right, rank - 1, 0, s.values.dim(rank - 2));
-  return {cast(u, x.dtype(), false), s.values, cast(old ? v : swapped(v), x.dtype(), false)};
+  const SingularVectors<Term> of = singular_vectors(s, full, x.dtype());
+  return {of.left, s.values, old ? of.right : swapped(of.right)};
 }
 Results svdvals(Context& c) { return {singular_values(matrix(c)).values}; }
 

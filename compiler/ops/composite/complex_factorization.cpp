@@ -1,4 +1,4 @@
-// The factors of complex matrices, by the methods of the real ones: a rotation also turns phases.
+// The factors of complex matrices, by the methods of the real ones. A rotation has a phase besides.
 #include <vector>
 
 #include "compiler/base/numeric.h"
@@ -141,20 +141,20 @@ namespace {
 
 // A rotation of indices i and partner, whose product is |product| phase: column i becomes
 // c x - s conj(phase) y.
-struct Turn {
+struct ComplexRotation {
   Rotation r;
   Complex phase;
 };
-Turn turn_of(Term own, Term partner, const Complex& product, Term first) {
+ComplexRotation complex_rotation(Term own, Term partner, const Complex& product, Term first) {
   const Term size = length(product), divisor = select(equal(size, 0), 1, size);
   return {rotation(own, partner, size, first), {product.re / divisor, product.im / divisor}};
 }
 // The columns (dim 2) or, by the conjugate transpose of the same matrix, the rows (dim 1).
-Complex turned(const Complex& z, const Turn& turn, Term partner, int64_t dim) {
-  const Complex phase = dim == 2 ? conjugate(turn.phase) : turn.phase;
-  const Complex factor = each(phase, [&](Term t) { return unsqueeze(t * turn.r.s, {3 - dim}); });
+Complex rotated(const Complex& z, const ComplexRotation& by, Term partner, int64_t dim) {
+  const Complex phase = dim == 2 ? conjugate(by.phase) : by.phase;
+  const Complex factor = each(phase, [&](Term t) { return unsqueeze(t * by.r.s, {3 - dim}); });
   const Complex other = each(z, [&](Term t) { return gather(t, partner, dim); });
-  return scaled_by(z, unsqueeze(turn.r.c, {3 - dim})) - other * factor;
+  return scaled_by(z, unsqueeze(by.r.c, {3 - dim})) - other * factor;
 }
 Rotated step_of(const Complex& z, const Complex& vectors, Term off) {
   return {{z.re, z.im, vectors.re, vectors.im}, off};
@@ -178,10 +178,10 @@ SingularValues<Complex> singular_values(const Complex& given) {
         const Term squares = reduce_sum(squared_length(x), {1}), theirs = gather(squares, round.partner, 1);
         const Term alone = equal(round.partner, index_along(b, {s.n}, 0, DType::kI64));
         const Complex met = inner(x, other), product = select(alone, number_like(met, 0, 0), met);
-        const Turn turn = turn_of(squares, theirs, product, round.first);
+        const ComplexRotation by = complex_rotation(squares, theirs, product, round.first);
         const Term least = reduce_max(squares, {1}, kKeep) * eps;
         const Term size = maximum(sqrt(squares) * sqrt(theirs), least);
-        return step_of(turned(x, turn, round.partner, 2), turned(v, turn, round.partner, 2),
+        return step_of(rotated(x, by, round.partner, 2), rotated(v, by, round.partner, 2),
                        length(product) / select(greater(size, 0), size, 1));
       });
   const Ordered sorted = sort(sqrt(reduce_sum(squared_length({ends[0], ends[1]}), {1})), 1, true);
@@ -190,6 +190,15 @@ SingularValues<Complex> singular_values(const Complex& given) {
   const Term values = slice(sorted.values, 1, 0, s.k) * reshape(scale, {batch, 1});
   return {factors::restored(values, s.outer, own_dtype), restored(right, s.outer, dtype),
           restored(matrix_product(z, right), s.outer, dtype)};
+}
+
+SingularVectors<Complex> singular_vectors(const SingularValues<Complex>& s, bool full, DType dtype) {
+  const OrthogonalFactors<Complex> f = orthogonal_factors(s.scaled, full);
+  const Term negative = negative_columns(f.r.re);
+  const int64_t last = s.right.re.rank() - 1;
+  const sym::Expr kept = s.values.dim(last - 1);
+  return {each(f.q, [&](Term t) { return cast(select(negative, -t, t), dtype, false); }),
+          each(s.right, [&](Term t) { return cast(full ? t : slice(t, last, 0, kept), dtype, false); })};
 }
 
 HermitianEigenvalues<Complex> symmetric_eigenvalues(const Complex& given) {
@@ -214,9 +223,9 @@ HermitianEigenvalues<Complex> symmetric_eigenvalues(const Complex& given) {
                               conjugate(theirs_by_own)) *
                              0.5;
         const Complex product = select(equal(round.partner, index), number_like(mean, 0, 0), mean);
-        const Turn turn = turn_of(squares, theirs, product, round.first);
-        const Complex half = turned(a, turn, round.partner, 2);
-        return step_of(turned(half, turn, round.partner, 1), turned(v, turn, round.partner, 2),
+        const ComplexRotation by = complex_rotation(squares, theirs, product, round.first);
+        const Complex half = rotated(a, by, round.partner, 2);
+        return step_of(rotated(half, by, round.partner, 1), rotated(v, by, round.partner, 2),
                        length(product));
       });
   const Ordered sorted = sort(diagonal(ends[0]), 1);

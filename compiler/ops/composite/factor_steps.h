@@ -20,6 +20,8 @@ Term restored(Term x, const Shape& outer, DType dtype);
 Term rows_of(Builder& b, sym::Expr m);     // [1, m]
 Term columns_of(Builder& b, sym::Expr n);  // [1, 1, n]
 Term identity(const Batch& like, sym::Expr rows, sym::Expr columns);
+// Where the diagonal of r [..., k, n], which is real, is negative: [..., 1, k].
+Term negative_columns(Term r);
 // The largest absolute value of each matrix, [batch, 1, 1]; 1 for zeros and for an empty matrix.
 Term largest_or_one(const Batch& s);
 

@@ -41,6 +41,11 @@ Term identity(const Batch& like, sym::Expr rows, sym::Expr columns) {
   return expand(cast(eye(b, {rows, columns}, 0), like.x.dtype()), {like.x.dim(0), rows, columns});
 }
 
+Term negative_columns(Term r) {
+  const int64_t rank = r.rank();
+  const Term on = eye(r.builder(), {r.dim(rank - 2), r.dim(rank - 1)}, 0);
+  return unsqueeze(less(reduce_sum(select(on, r, 0), {rank - 1}), 0), {rank - 2});
+}
 Term largest_or_one(const Batch& s) {
   const Term largest = reduce_max(abs(s.x), {1, 2}, kKeep);
   return select(greater(largest, 0), largest, 1);
@@ -269,6 +274,13 @@ Term pseudo_inverse(const SingularValues<Term>& s, Term cutoff, DType dtype) {
   const Term inverse = unsqueeze(select(kept, divide_into(1, values), 0), {last});  // [..., 1, k]
   const auto first = [&](Term t) { return slice(t, t.rank() - 1, 0, k) * inverse; };
   return cast(matmul(first(s.right), last_two_swapped(first(s.scaled))), dtype, false);
+}
+
+SingularVectors<Term> singular_vectors(const SingularValues<Term>& s, bool full, DType dtype) {
+  const OrthogonalFactors<Term> f = orthogonal_factors(s.scaled, full);
+  const int64_t last = s.right.rank() - 1;
+  const Term right = full ? s.right : slice(s.right, last, 0, s.values.dim(last - 1));
+  return {cast(select(negative_columns(f.r), -f.q, f.q), dtype, false), cast(right, dtype, false)};
 }
 
 Term symmetric(Term x, bool upper) {

@@ -53,6 +53,13 @@ struct SingularValues {
 };
 SingularValues<Term> singular_values(Term x);
 SingularValues<Complex> singular_values(const Complex& x);
+// u and v, in the dtype: all columns if `full`, otherwise the first min(m, n).
+template <class T>
+struct SingularVectors {
+  T left, right;
+};
+SingularVectors<Term> singular_vectors(const SingularValues<Term>& s, bool full, DType dtype);
+SingularVectors<Complex> singular_vectors(const SingularValues<Complex>& s, bool full, DType dtype);
 // v diag(1 / s) u^T, without the values that are at most `cutoff`, whose shape broadcasts to x's outer dims.
 Term pseudo_inverse(const SingularValues<Term>& s, Term cutoff, DType dtype);
 
