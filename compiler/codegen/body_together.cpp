@@ -96,7 +96,7 @@ void Body::prefetch_next_row(const loop::Reduce& reduce) {
     for (const loop::Dim& dim : reduce.dims) {
       const int64_t each = step(dim.var).value_or(0);
       // Addresses whole pages apart map to the same cache sets, where a prefetch evicts lines still in use.
-      // Of many such streams that shuffles wait for, the hardware follows too few.
+      // Streams that are whole pages apart: hardware prefetchers follow too few of them.
       pages = pages || each * item % kPage == 0;
       if (each <= 0) streams = 0;
       if (each * item < kLine)

@@ -272,8 +272,8 @@ struct LoopEmitter {
     return chunk;
   }
 
-  // Lanes of one register for the nest's widest elements where strips have several of them. Otherwise, for a
-  // known number of points, half of a strip's lanes.
+  // Lanes of the narrow strip that ends a row, 0: none. Where a strip takes several registers for the nest's
+  // widest elements, the lanes of one; otherwise, for a known number of points, half of the strip's.
   int narrow_width(bool known) const {
     int bytes = 4;
     loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {

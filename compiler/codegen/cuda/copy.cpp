@@ -82,7 +82,7 @@ static inline int64_t take(unsigned& number, int64_t count) {
   return index;
 }
 
-// The part of a loop in a tile, whose first element is added to the offsets.
+// The part of a loop that is in the tile. Adds the offsets of its first element.
 static inline Loop part(Loop loop, int64_t size, unsigned& number, int64_t& to, int64_t& from) {
   const int64_t first = take(number, (loop.count + size - 1) / size) * size;
   to += first * loop.to;

@@ -30,8 +30,8 @@ namespace stridec::codegen::cuda {
 
 DeviceNest emit_nest(const loop::Program& program, const loop::Nest& nest, const GpuTarget& target);
 
-// The kernel that the runtime copies strided tensors with. Its parameters are words of abi.h's
-// STRIDEC_ABI_COPY_*; the grid is the runtime's.
+// The kernel that copies strided tensors. The runtime launches it, and chooses its grid; its parameters are
+// the words STRIDEC_ABI_COPY_* of abi.h.
 DeviceKernel emit_copy();
 
 // A routine of the library; there is one for each row of loop/library.def.
