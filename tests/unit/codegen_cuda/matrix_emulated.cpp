@@ -2,6 +2,7 @@
 // layouts, epilogues and odd sizes, with every variant that the sizes allow.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -301,6 +302,30 @@ TEST_CASE("loads after a sum that masks skip for whole rows") {
   check(c, "mma.64x64x128.8bit", {{"n", 2}}, "sm_89");
   check(c, "wgmma.64x64x128.8bit", {{"n", 2}}, "sm_90a");
   check(c, "wgmma.128x128x128.turns.8bit", {{"n", 2}}, "sm_90a");
+}
+
+// Sums over blocks of rows are added up in place: lines of 16 bytes, if the number of columns allows.
+TEST_CASE("sums that are added to those in memory") {
+  for (const char* columns : {"72", "n"})
+    for (const char* dtype : {"tf32", "f8e4m3fn"}) {
+      test::MatrixCase c = test::matmul_case(dtype, "m", columns, "k", true, "", test::Behind::kNothing);
+      c.name += "_in_place";
+      for (const auto& [from, to] :
+           {std::pair<std::string, std::string>{"      store y[%m, %n] %0\n",
+                                                "      %6 : f32 = load y[%m, %n]\n"
+                                                "      %7 : f32 = add %6 %0\n      store y[%m, %n] %7\n"},
+            {"  output y", cat("  input t f32 [m, ", columns, "] ordinal 2\n  output y")},
+            {"inputs (x, w)", "inputs (x, w, t)"},
+            {"  steps\n", cat("  steps\n    nest 1 start (%m<m, %n<", columns,
+                              ")\n      %0 : f32 = load t[%m, %n]\n      store y[%m, %n] %0\n")}})
+        c.text = replaced(c.text, from, to);
+      const Sizes sizes = {{"m", 37}, {"n", 71}, {"k", 144}};
+      const bool wide = dtype[0] == 't';
+      check(c, wide ? "mma.64x64x32.32bit" : "mma.64x64x128.8bit", sizes);
+      for (const char* tile : wide ? std::array{"wgmma.64x64x32.32bit", "wgmma.128x128x32.turns.32bit"}
+                                   : std::array{"wgmma.64x64x128.8bit", "wgmma.128x128x128.8bit"})
+        check(c, tile, sizes, "sm_90a");
+    }
 }
 
 TEST_CASE("blocks of a cluster that split the depth, and tiles of threads that the engine fills") {

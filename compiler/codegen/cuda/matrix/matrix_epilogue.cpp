@@ -43,15 +43,11 @@ MatrixEpilogue::MatrixEpilogue(MatrixFrame& frame, bool vectors)
     if (linear && linear->coefficient.is_const(1)) along_columns_ = false;
   }
   if (!vectors || f_.columns.empty() || f_.kernel.columns % kLanes) return;
-  std::set<loop::BufferId> loaded, stored;
-  for (const loop::Stmt* stmt : statements_)
-    if (const loop::Access* access = loop::access_of(*stmt))
-      (std::holds_alternative<loop::Store>(stmt->node) ? stored : loaded).insert(access->buffer);
   const Expr extent = columns_.back().extent;
   if (const auto known = sym::as_const(extent); known && *known % kLanes) return;
   for (const loop::Stmt* stmt : statements_) {
     const loop::Access* access = loop::access_of(*stmt);
-    if (!access || (loaded.contains(access->buffer) && stored.contains(access->buffer))) continue;
+    if (!access || has_conflict(*access)) continue;
     const auto* load = std::get_if<loop::Load>(&stmt->node);
     const bool zeros = load && load->fill == loop::int_scalar(load->fill.dtype, 0);
     if (!access->mask.is_const(1) && !zeros) continue;
@@ -65,6 +61,19 @@ MatrixEpilogue::MatrixEpilogue(MatrixFrame& frame, bool vectors)
   lanes_ = kLanes;
   if (f_.facts.known_divisor(extent) % kLanes)
     condition_ = sym::logical_and(condition_, sym::eq(sym::mod(extent, kLanes), 0));
+}
+
+// Whether loads of the buffer may see other stores of the epilogue than those of their own point. Sums that
+// are added in place load and store the same element.
+bool MatrixEpilogue::has_conflict(const loop::Access& access) const {
+  bool loaded = false, stored = false, differ = false;
+  for (const loop::Stmt* stmt : statements_) {
+    const loop::Access* other = loop::access_of(*stmt);
+    if (!other || other->buffer != access.buffer) continue;
+    (std::holds_alternative<loop::Store>(stmt->node) ? stored : loaded) = true;
+    differ = differ || other->index != access.index;
+  }
+  return loaded && stored && differ;
 }
 
 std::vector<loop::BufferId> MatrixEpilogue::aligned() const {

@@ -66,6 +66,7 @@ class MatrixEpilogue {
     int pieces, stride, together = 1;
     int step() const;
   };
+  bool has_conflict(const loop::Access& access) const;
   std::optional<Lines> lines(const Part& part) const;
   int result_rows(const Part& part) const { return f_.pairs(f_.rows) ? part.rows / 2 : part.rows; }
   int result_columns(const Part& part) const {
