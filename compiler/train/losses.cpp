@@ -78,19 +78,20 @@ LossSum reduced(const LossInputs& in, Term each, std::optional<Term> weight = {}
 
 Term target_like(LossInputs& in, Term x) { return in.target("target", {x.dtype(), x.shape()}); }
 
-// x with its class dim moved to position 1, where the class losses of ops expect it.
-Term classes_second(LossInputs& in, Term x) {
+// An output and the dim of its classes.
+struct Classes {
+  Term x;
+  int64_t dim;
+};
+
+Classes classes_of(LossInputs& in, Term x) {
   const int64_t given = static_cast<int64_t>(in.number("class_dim"));
   const int64_t dim = given < 0 ? given + x.rank() : given;
   if (dim < 0 || dim >= x.rank() || x.rank() < 1)
     refuse(cat("class_dim is ", given, ", and the output has ", counted(x.rank(), "dim")),
            "count dims from 0, or from the end by negative numbers: class_dim=-1");
-  if (x.rank() == 1) return unsqueeze(x, {0});
-  Dims order;
-  for (int64_t d = 0; d < x.rank(); ++d)
-    if (d != dim) order.push_back(d);
-  order.insert(order.begin() + 1, dim);
-  return permute(x, order);
+  if (x.rank() == 1) return {unsqueeze(x, {0}), 1};
+  return {x, dim};
 }
 
 Shape without(const Shape& shape, size_t dim) {
@@ -99,9 +100,9 @@ Shape without(const Shape& shape, size_t dim) {
   return out;
 }
 
-std::optional<Term> class_weights(LossInputs& in, Term x) {
+std::optional<Term> class_weights(LossInputs& in, const Classes& classes) {
   if (in.text("class_weights").empty()) return std::nullopt;
-  return in.target("class_weights", {x.dtype(), {x.dim(1)}});
+  return in.target("class_weights", {classes.x.dtype(), {classes.x.dim(classes.dim)}});
 }
 
 // "label {0} of input 't'", for the sentence of a label that is not a class.
@@ -109,40 +110,41 @@ std::string label_of(const LossInputs& in) {
   return cat("label {0} of input '", sym::escaped(in.text("labels")), "'");
 }
 
-// From logarithms of probabilities [batch, classes, ...]. `extra`: per position, added to the loss.
-LossSum class_loss(LossInputs& in, Term logs, double smoothing, std::optional<Term> extra = {}) {
-  const Term labels = in.target("labels", {DType::kI64, without(logs.shape(), 1)});
-  const auto weights = class_weights(in, logs);
+// From logarithms of probabilities. `extra`: per position, added to the loss.
+LossSum class_loss(LossInputs& in, const Classes& classes, double smoothing, std::optional<Term> extra = {}) {
+  const auto& [logs, dim] = classes;
+  const Term labels = in.target("labels", {DType::kI64, without(logs.shape(), static_cast<size_t>(dim))});
+  const auto weights = class_weights(in, classes);
   const double ignore = in.number("ignore_index");
-  const ClassLoss loss = class_nll(logs, labels, weights, static_cast<int64_t>(ignore), label_of(in));
+  const ClassLoss loss = class_nll(logs, labels, weights, static_cast<int64_t>(ignore), label_of(in), dim);
   const auto kept = [&](Term each) { return select(equal(labels, ignore), 0, each); };
   Term each = loss.loss;
   if (smoothing != 0) {
-    const Term spread = weights ? logs * along_dim(*weights, 1, logs.rank()) : logs;
-    const Term share = divide_into(smoothing, size_as(logs.builder(), logs.dtype(), logs.dim(1)));
-    each = each * (1 - smoothing) - kept(reduce_sum(spread, {1})) * share;
+    const Term spread = weights ? logs * along_dim(*weights, dim, logs.rank()) : logs;
+    const Term share = divide_into(smoothing, size_as(logs.builder(), logs.dtype(), logs.dim(dim)));
+    each = each * (1 - smoothing) - kept(reduce_sum(spread, {dim})) * share;
   }
   if (extra) each = each + kept(*extra);
   return reduced(in, each, loss.weight);
 }
 
 LossSum cross_entropy(LossInputs& in) {
-  const Term x = classes_second(in, in.output("logits"));
-  const Term logs = log_softmax(x, {1});
+  const auto [x, dim] = classes_of(in, in.output("logits"));
+  const Term logs = log_softmax(x, {dim});
   const double z = in.number("z");
-  if (z == 0) return class_loss(in, logs, in.number("label_smoothing"));
-  const Term greatest = reduce_max(x, {1}, kKeep);
-  const Term size = squeeze(greatest, {1}) + log(reduce_sum(exp(x - greatest), {1}));
-  return class_loss(in, logs, in.number("label_smoothing"), square(size) * z);
+  if (z == 0) return class_loss(in, {logs, dim}, in.number("label_smoothing"));
+  const Term greatest = reduce_max(x, {dim}, kKeep);
+  const Term size = squeeze(greatest, {dim}) + log(reduce_sum(exp(x - greatest), {dim}));
+  return class_loss(in, {logs, dim}, in.number("label_smoothing"), square(size) * z);
 }
 
 LossSum soft_cross_entropy(LossInputs& in) {
-  const Term x = classes_second(in, in.output("logits"));
-  const Term target = classes_second(in, in.target("target", {x.dtype(), in.output("logits").shape()}));
-  return reduced(in, -reduce_sum(target * log_softmax(x, {1}), {1}));
+  const auto [x, dim] = classes_of(in, in.output("logits"));
+  const Term target = classes_of(in, in.target("target", {x.dtype(), in.output("logits").shape()})).x;
+  return reduced(in, -reduce_sum(target * log_softmax(x, {dim}), {dim}));
 }
 
-LossSum nll(LossInputs& in) { return class_loss(in, classes_second(in, in.output("output")), 0); }
+LossSum nll(LossInputs& in) { return class_loss(in, classes_of(in, in.output("output")), 0); }
 
 LossSum mse(LossInputs& in) {
   const Term x = in.output("output");

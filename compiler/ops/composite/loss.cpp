@@ -88,12 +88,12 @@ std::string label_sentence(const std::string& label) {
 }
 
 ClassLoss class_nll(Term logs, Term target, std::optional<Term> weight, int64_t ignore,
-                    const std::string& label) {
+                    const std::string& label, int64_t dim) {
   const Term ignored = equal(target, static_cast<double>(ignore)), at = select(ignored, 0, target);
   const Term own = weight ? weight_at(*weight, at, label_sentence(label))
                           : filled(logs.builder(), target.shape(), logs.dtype(), 1);
   const Term kept = select(ignored, 0, own);
-  const Term picked = squeeze(at_label(logs, unsqueeze(at, {1}), 1, label_sentence(label)), {1});
+  const Term picked = squeeze(at_label(logs, unsqueeze(at, {dim}), dim, label_sentence(label)), {dim});
   return {select(ignored, 0, -(picked * own)), kept};
 }
 

@@ -25,15 +25,15 @@ Term poisson_nll(Term x, Term target, bool of_logs, bool full, double epsilon);
 // max(0, margin - x[target] + x[i])^p over the other classes, mean over classes; x [batch, classes].
 Term multi_margin(Term x, Term target, double p, double margin, std::optional<Term> weight);
 
-// The loss of a class index for x [batch, classes, ...], the logarithms of probabilities.
+// The loss of a class index; the logarithms of probabilities have their classes along a dim.
 struct ClassLoss {
-  Term loss;    // [batch, ...]: 0 where the target is `ignore`
+  Term loss;    // of each target: 0 where it is `ignore`
   Term weight;  // of each target, 0 where it is ignored
 };
 // `label`: "label {0} of input 't'": names a target that is not a class in the run's error, which otherwise
 // calls it an index.
 ClassLoss class_nll(Term logs, Term target, std::optional<Term> weight, int64_t ignore,
-                    const std::string& label = {});
+                    const std::string& label = {}, int64_t dim = 1);
 // x[label] along `dim`. A negative label is none. `sentence`: of the run's error, "" for the usual one of an
 // index; {0} is the label, {1} the size of the dim.
 Term at_label(Term x, Term label, int64_t dim, const std::string& sentence);
