@@ -78,10 +78,11 @@ constexpr Pass kLoopPasses[] = {
     {"flattening", kStage, kLoops, "Collapse adjacent dimensions that every access treats as one.",
      [](Program& program, const Context&) { flatten(program); }},
     {"row_blocks", kStage, kLoops,
-     "For CPUs: run the steps around tensors that are too large to keep, such as logits, in blocks of rows.",
+     "Run the steps around tensors that are too large to keep, such as logits, in blocks of rows.",
      [](Program& program, const Context& c) {
-       if (!c.any_gpu) block_rows(program);
-     }},
+       block_rows(program, c.any_gpu ? kGpuRowBlocks : kCpuRowBlocks);
+     },
+     "row_blocks", "Keep these tensors whole."},
     {"fusion", kStage, kLoops, "Fuse nests that share elements or dimensions.",
      [](Program& program, const Context& c) {
        const FusionOptions options{.decisions = c.decisions, .epilogues = epilogues(c)};

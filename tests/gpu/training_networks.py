@@ -105,9 +105,17 @@ def deberta():
         hidden_dropout_prob=0, attention_probs_dropout_prob=0, **relative)))  # fmt: skip
 
 
+def head(size, words):
+    """A layer, so that the head's input has a gradient, and the head."""
+    return lambda: nn.Sequential(nn.Linear(size, size, bias=False), nn.Linear(size, words, bias=False))
+
+
 def networks():
     def tokens(words, *shape):
         return lambda: (torch.randint(1, words, shape), torch.randint(0, words, shape))
+
+    def rows(count, size, words):
+        return lambda: (torch.randn(count, size), torch.randint(0, words, (count,)))
 
     def images(batch, classes=1000):
         return lambda: (torch.randn(batch, 3, 224, 224), torch.randint(0, classes, (batch,)))
@@ -130,6 +138,8 @@ def networks():
         "bert_padded": (padded_bert, padded(30000, 8, 512)),
         "swin_t": (vision.swin_t, images(32)),
         "llama_1b": (lambda: Logits(T.LlamaForCausalLM(T.LlamaConfig(**LLAMA_1B, **PLAIN))), tokens(128000, 1, 2048)),
+        "head_50k": (head(768, 50257), rows(4096, 768, 50257)),
+        "head_128k": (head(2048, 128256), rows(8192, 2048, 128256)),
         "convnext_t": (vision.convnext_tiny, images(32)),
         "efficientnet_b0": (vision.efficientnet_b0, images(64)),
         "mobilenet_v3": (vision.mobilenet_v3_large, images(64)),

@@ -26,9 +26,7 @@ using loop::Stmt;
 using loop::Store;
 using sym::Expr;
 
-constexpr double kLargeBytes = 64 << 20;  // of a tensor that is worth it
-constexpr double kBlockRows = 512;        // of the products of a block
-constexpr double kRowBytes = 8192;        // a tensor with as much per row is never in memory as a whole
+constexpr double kRowBytes = 8192;  // a tensor with as much per row is never in memory as a whole
 
 // How a nest goes through the rows.
 struct Member {
@@ -54,8 +52,14 @@ class Bytes {
 
 class Chain {
  public:
-  Chain(const Program& program, const Flow& flow, Bytes& bytes, BufferId tensor, size_t dim)
-      : program_(program), flow_(flow), bytes_(bytes), tensor_(tensor), rows_(program[tensor].shape[dim]) {
+  Chain(const Program& program, const Flow& flow, Bytes& bytes, const RowBlocks& limits, BufferId tensor,
+        size_t dim)
+      : program_(program),
+        flow_(flow),
+        bytes_(bytes),
+        limits_(limits),
+        tensor_(tensor),
+        rows_(program[tensor].shape[dim]) {
     add_inner(tensor, dim);
   }
 
@@ -75,16 +79,20 @@ class Chain {
     return ok_ && sums;
   }
 
-  // Whether blocks save time: a product of the rows and a sum over them read the same block, as in a backward
-  // pass, or adding to the sums in each block moves less memory than the tensor would.
+  // Whether the sums are small enough, and blocks save time: a product of the rows and a sum over them read
+  // the same block, as in a backward pass, or adding to the sums in each block moves less memory than the
+  // tensor would.
   bool pays(int64_t block) const {
     double added = 0;
+    bool shared = false;
     for (const auto& [at, member] : members_) {
-      if (!member.sums && multiplies_rows(nest(at))) return true;
+      shared = shared || (!member.sums && multiplies_rows(nest(at)));
       if (member.sums)
         for (const BufferId id : effects(at).writes) added += bytes_.of(id);
     }
-    return added * typical(rows_, program_.facts) / static_cast<double>(block) <= bytes_.of(tensor_);
+    if (added > limits_.sums * bytes_.of(tensor_)) return false;
+    return shared ||
+           added * typical(rows_, program_.facts) / static_cast<double>(block) <= bytes_.of(tensor_);
   }
 
   const std::map<int, Member>& members() const { return members_; }
@@ -181,7 +189,7 @@ class Chain {
 
   // Whether only a block of the tensor is to be in memory.
   bool is_large(BufferId id) const {
-    return program_[id].storage == loop::Storage::kArena && bytes_.of(id) >= kLargeBytes / 4 &&
+    return program_[id].storage == loop::Storage::kArena && bytes_.of(id) >= limits_.bytes / 4 &&
            bytes_.of(id) >= kRowBytes * typical(rows_, program_.facts) &&
            bytes_.of(id) >= bytes_.of(tensor_) / 8;
   }
@@ -189,7 +197,7 @@ class Chain {
     const auto found = std::ranges::find(access.index, row);
     if (found != access.index.end())
       add_inner(access.buffer, static_cast<size_t>(found - access.index.begin()));
-    else
+    else if (std::ranges::any_of(access.index, [&](Expr e) { return sym::depends_on(e, row); }))
       ok_ = false;
   }
 
@@ -274,9 +282,6 @@ class Chain {
       for (const loop::Dim& dim : loop::dims_of(stmt)) ok = ok && free(dim.extent);
       const loop::Access* access = loop::access_of(stmt);
       if (!access) return;
-      const BufferId id = access->buffer;
-      if (program_[id].storage == loop::Storage::kArena && !inner_.contains(id) && !sums_.contains(id))
-        ok = ok && bytes_.of(id) < kLargeBytes;
       if (sums_.contains(access->buffer)) ok = ok && member.sums && std::holds_alternative<Store>(stmt.node);
       if (!row_dim_.contains(access->buffer)) return;
       for (const Expr index : access->index) ok = ok && (!sym::has_index(index) || sym::is_index(index));
@@ -290,6 +295,7 @@ class Chain {
   const Program& program_;
   const Flow& flow_;
   Bytes& bytes_;
+  const RowBlocks& limits_;
   const BufferId tensor_;
   const Expr rows_;
   bool ok_ = true;
@@ -301,21 +307,29 @@ class Chain {
   std::map<BufferId, size_t> row_dim_;  // of buffers that members write
 };
 
-// Rows of a block; 0 if there would be fewer than two blocks, or if the dim is the widest one.
-int64_t rows_of_block(const Program& program, BufferId tensor, size_t dim) {
+// Rows of a block; 0 if there would be too few blocks, or if the dim is the widest one.
+int64_t rows_of_block(const Program& program, const RowBlocks& limits, BufferId tensor, size_t dim) {
   const std::vector<Expr>& shape = program[tensor].shape;
   double others = 1, widest = 1;  // rows of products per row of the dim
   for (size_t d = 0; d < shape.size(); ++d) {
     const double n = std::max(1.0, typical(shape[d], program.facts));
     if (d != dim) others *= n, widest = std::max(widest, n);
   }
-  const auto block = static_cast<int64_t>(std::ceil(kBlockRows * widest / others));
-  const double rows = typical(shape[dim], program.facts);
-  if (rows >= widest || rows < 2 * static_cast<double>(block)) return 0;
+  const double rows = typical(shape[dim], program.facts), all_rows = rows * others / widest;
+  const double rows_of_products = std::clamp(all_rows / limits.blocks, limits.least_rows, limits.rows);
+  const auto block = static_cast<int64_t>(std::ceil(rows_of_products * widest / others));
+  if (rows >= widest || rows < limits.blocks * static_cast<double>(block)) return 0;
   if (const auto all = sym::as_const(shape[dim]))  // equal blocks if there are any of about this size
-    for (int64_t more = block; more <= 2 * block && 2 * more <= *all; ++more)
+    for (int64_t more = block; more <= 2 * block && limits.blocks * static_cast<double>(more) <= rows; ++more)
       if (*all % more == 0) return more;
   return block;
+}
+
+// Rows come first in nests and in tensors, as fusion of rows wants them.
+template <class T>
+void move_to_front(std::vector<T>& list, size_t at) {
+  const auto item = list.begin() + static_cast<std::ptrdiff_t>(at);
+  std::rotate(list.begin(), item, item + 1);
 }
 
 void apply(Program& program, const Flow& flow, const Chain& chain, int64_t block) {
@@ -345,11 +359,16 @@ void apply(Program& program, const Flow& flow, const Chain& chain, int64_t block
     const Expr row = member->second.row;
     loop::substitute(nest.body, {{row, row + counter * block}});
     loop::for_each_stmt(nest.body, [&](Stmt& stmt) {
-      if (loop::Access* access = loop::access_of(stmt); access && chain.inner().contains(access->buffer))
-        access->index[chain.row_dim(access->buffer)] = row;
+      loop::Access* access = loop::access_of(stmt);
+      if (!access || !chain.inner().contains(access->buffer)) return;
+      const size_t dim = chain.row_dim(access->buffer);
+      access->index[dim] = row;
+      move_to_front(access->index, dim);
     });
-    for (loop::Dim& dim : nest.dims)
-      if (dim.var == row) dim.extent = extent;
+    if (const auto dim = std::ranges::find(nest.dims, row, &loop::Dim::var); dim != nest.dims.end()) {
+      dim->extent = extent;
+      move_to_front(nest.dims, static_cast<size_t>(dim - nest.dims.begin()));
+    }
     if (member->second.sums) {
       auto& reduce = std::get<Reduce>(nest.body[0].node);
       for (loop::Dim& dim : reduce.dims)
@@ -373,7 +392,8 @@ void apply(Program& program, const Flow& flow, const Chain& chain, int64_t block
   }
   for (const BufferId id : chain.inner()) {
     loop::Buffer& buffer = program[id];
-    buffer.shape[chain.row_dim(id)] = block;
+    buffer.shape[chain.row_dim(id)] = equal ? Expr(block) : sym::min(block, rows);
+    move_to_front(buffer.shape, chain.row_dim(id));
     buffer.strides = loop::row_major(buffer.shape);
   }
   loop::Steps steps(program.steps.begin(), program.steps.begin() + first);
@@ -384,16 +404,16 @@ void apply(Program& program, const Flow& flow, const Chain& chain, int64_t block
   program.steps = std::move(steps);
 }
 
-bool block_one(Program& program) {
+bool block_one(Program& program, const RowBlocks& limits) {
   const Flow flow(program, program.steps);
   Bytes bytes(program);
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const BufferId id(static_cast<int64_t>(i));
-    if (!made_once(program, flow, id) || bytes.of(id) < kLargeBytes) continue;
+    if (!made_once(program, flow, id) || bytes.of(id) < limits.bytes) continue;
     for (size_t dim = 0; dim < program[id].shape.size(); ++dim) {
-      const int64_t block = rows_of_block(program, id, dim);
+      const int64_t block = rows_of_block(program, limits, id, dim);
       if (block == 0) continue;
-      Chain chain(program, flow, bytes, id, dim);
+      Chain chain(program, flow, bytes, limits, id, dim);
       if (!chain.find() || !chain.pays(block)) continue;
       apply(program, flow, chain, block);
       return true;
@@ -404,9 +424,9 @@ bool block_one(Program& program) {
 
 }  // namespace
 
-void block_rows(Program& program) {
+void block_rows(Program& program, const RowBlocks& limits) {
   bool any = false;
-  while (block_one(program)) any = true;
+  while (block_one(program, limits)) any = true;
   if (any) loop::eliminate_dead_code(program);
 }
 
