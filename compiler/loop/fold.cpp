@@ -13,6 +13,8 @@
 namespace stridec::loop {
 namespace {
 
+constexpr int kDeepest = 6;  // expressions that value_unless() looks into
+
 class Folder {
  public:
   explicit Folder(Nest& nest) : nest_(nest), definitions_(nest.values.size()) {}
@@ -38,6 +40,7 @@ class Folder {
                       std::holds_alternative<IndexValue>(s.node);
         if (scalar) definitions_[v.value] = s;  // a copy: the block may be reallocated
       });
+      if (const auto* load = std::get_if<Load>(&s.node)) loads_.emplace(load->result.value, *load);
       if (Block* body = body_of(s)) {
         block(*body);
         for_each_use(s, [&](ValueId& v) { v = resolved(v); });
@@ -316,10 +319,36 @@ class Folder {
       case ScalarOp::kSelect:
         if (known[0]) return let.args[known[0]->i ? 1 : 2];
         if (let.args[1] == let.args[2]) return let.args[1];
+        if (known[2] && is_fill(let.args[1], let.args[0], *known[2])) return let.args[1];
         break;
       default: break;
     }
     return std::nullopt;
+  }
+
+  // Whether x is `otherwise` where the condition is false, since all loads in it have the condition as a mask.
+  bool is_fill(ValueId x, ValueId condition, const Scalar& otherwise) const {
+    const IndexValue* index = definition<IndexValue>(condition);
+    const auto fill = index ? value_unless(index->expr, x, kDeepest) : std::nullopt;
+    return fill && *fill == otherwise && std::signbit(fill->f) == std::signbit(otherwise.f);
+  }
+
+  // The value where the condition is false, if it is a constant then.
+  std::optional<Scalar> value_unless(sym::Expr condition, ValueId x, int depth) const {
+    if (const Scalar* known = constant(x)) return *known;
+    if (const auto load = loads_.find(x.value); load != loads_.end())
+      return load->second.access.mask == condition ? std::optional(load->second.fill) : std::nullopt;
+    const Let* let = definition<Let>(x);
+    if (!let || depth == 0) return std::nullopt;
+    std::vector<Scalar> values;
+    for (const ValueId arg : let->args) {
+      const auto value = value_unless(condition, arg, depth - 1);
+      if (!value) return std::nullopt;
+      values.push_back(*value);
+    }
+    std::vector<const Scalar*> known;
+    for (const Scalar& value : values) known.push_back(&value);
+    return evaluate(*let, known);
   }
 
   // A conversion that follows a lossless one reads the original value.
@@ -363,7 +392,8 @@ class Folder {
 
   Nest& nest_;
   std::vector<std::optional<Stmt>> definitions_;  // of lets, constants and index values
-  std::unordered_map<int32_t, ValueId> same_;     // values that equal another value
+  std::unordered_map<int32_t, Load> loads_;
+  std::unordered_map<int32_t, ValueId> same_;  // values that equal another value
 };
 
 }  // namespace

@@ -184,6 +184,32 @@ TEST_CASE_FIXTURE(Fixture, "conversions that lose nothing cancel; others stay") 
   CHECK(count<Let>(nest.body) == 2);
 }
 
+TEST_CASE_FIXTURE(Fixture, "a choice between masked loads and what their fills give is the loads") {
+  const View x = buffer("x", {n}), y = buffer("y", {n});
+  const auto kept = [&](double fill, double otherwise, int64_t reach) {
+    NestBuilder b(program, "choice");
+    const Expr i = b.dim(n);
+    const Value loaded = b.load({.buffer = x.buffer, .index = {i + 1}, .mask = sym::lt(i + reach, n)},
+                                float_scalar(DType::kF32, fill));
+    b.store(y, {i},
+            select(b.index_value(sym::lt(i + 1, n), DType::kBool), loaded + loaded,
+                   b.constant(DType::kF32, otherwise)));
+    Nest nest = program[b.finish()];
+    clean(program, nest);
+    clean(program, nest);
+    int selects = 0;
+    for_each_stmt(nest.body, [&](const Stmt& s) {
+      if (const auto* let = std::get_if<Let>(&s.node)) selects += let->op == ScalarOp::kSelect;
+    });
+    return selects == 1;
+  };
+  CHECK(!kept(0, 0, 1));
+  CHECK(!kept(3, 6, 1));
+  CHECK(kept(3, 3, 1));
+  CHECK(kept(0, -0.0, 1));
+  CHECK(kept(0, 0, 2));
+}
+
 TEST_CASE_FIXTURE(Fixture, "comparisons of indices become conditions that facts decide") {
   View x = buffer("x", {n}), y = buffer("y", {n});
   NestBuilder b(program, "bounds");
