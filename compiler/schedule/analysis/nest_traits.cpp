@@ -27,6 +27,11 @@ bool is_contraction(const loop::Nest& nest) {
   return contraction && (!contraction->m.empty() || !contraction->n.empty());
 }
 
+bool is_weighted_sum(const loop::Nest& nest) {
+  const auto contraction = loop::classify_contraction(nest);
+  return contraction && contraction->m.empty() != contraction->n.empty();
+}
+
 bool runs_through(const loop::Access& access, const std::vector<loop::Dim>& dims) {
   return std::all_of(dims.begin(), dims.end(), [&](const loop::Dim& dim) {
     return dim.extent.is_const(1) || std::any_of(access.index.begin(), access.index.end(),

@@ -13,6 +13,8 @@ bool is_pointwise(const loop::Nest& nest);
 // Whether the nest is a sum of products that a template will compute: one factor has a dim that the other
 // lacks.
 bool is_contraction(const loop::Nest& nest);
+// Whether it is a contraction of one vector with each row: the gradient of a norm has such sums.
+bool is_weighted_sum(const loop::Nest& nest);
 // Whether the index of the access depends on every one of the dims.
 bool runs_through(const loop::Access& access, const std::vector<loop::Dim>& dims);
 // Whether the nest is pointwise and its result takes more memory than its inputs, as casts and dequantisation

@@ -152,7 +152,9 @@ int try_merge(Program& program, loop::Steps& steps, Flow& flow, int producer_at,
     return refuse(refusal, FusionRule::kMergeShared);
 
   const bool same_domain = producer_rest.empty() && consumer_rest.empty();
-  if (is_contraction(consumer)) return refuse(refusal, FusionRule::kMergeConsumer);
+  const bool weighs_rows = is_weighted_sum(consumer) && has_loops(producer) &&
+                           read_in_common(flow.effects(producer_at), flow.effects(consumer_at));
+  if (is_contraction(consumer) && !weighs_rows) return refuse(refusal, FusionRule::kMergeConsumer);
   if (contraction && (!same_domain || has_loops(consumer)))
     return refuse(refusal, FusionRule::kMergeEpilogue);
   if (contraction && updates_large_state(program, flow, consumer_at, consumer))
