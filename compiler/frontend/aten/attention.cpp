@@ -51,15 +51,16 @@ Results scaled_dot_product_attention(Context& c) {
     k = shared_heads(c.b, k, q.dim(q.rank() - 3));
     v = shared_heads(c.b, v, q.dim(q.rank() - 3));
   }
-  const Term wide = widen(q);
+  // Products of narrow floats are summed up in f32; the weights are narrow as well, as in PyTorch's fused kernels.
+  const DType wide = widen(q).dtype();
   const sym::Expr width = sym::max(q.dim(q.rank() - 1), 1);  // without any, all scores are 0
-  Term scores = matmul(wide, transpose(widen(k), k.rank() - 2, k.rank() - 1));
+  Term scores = matmul(q, transpose(k, k.rank() - 2, k.rank() - 1), wide);
   if (c.has("scale")) {
     scores = scores * c.number("scale");
   } else if (width.is_const()) {
     scores = scores * (1 / std::sqrt(static_cast<double>(width.value())));
   } else {
-    scores = scores * rsqrt(cast(size_as(c.b, DType::kI64, width), wide.dtype(), false));
+    scores = scores * rsqrt(cast(size_as(c.b, DType::kI64, width), wide, false));
   }
   const double low = -std::numeric_limits<double>::infinity();
   const bool causal = c.names("is_causal") && c.flag("is_causal");
@@ -75,8 +76,9 @@ Results scaled_dot_product_attention(Context& c) {
     scores = is_bool(m.dtype()) ? select(m, scores, number_like(scores, low))
                                 : scores + cast(m, scores.dtype(), false);
   }
-  const Term weights = mask ? masked_softmax(scores) : softmax(scores, {scores.rank() - 1});
-  const Term out = cast(matmul(weights, widen(v)), q.dtype(), false);
+  const Term weights =
+      cast(mask ? masked_softmax(scores) : softmax(scores, {scores.rank() - 1}), v.dtype(), false);
+  const Term out = cast(matmul(weights, v, wide), q.dtype(), false);
   if (!fused) return {out, weights};
   return {out, log_sum_exp(scores, {scores.rank() - 1}, false)};
 }
