@@ -326,7 +326,7 @@ class Folder {
     return std::nullopt;
   }
 
-  // Whether x is `otherwise` where the condition is false, since all loads in it have the condition as a mask.
+  // Whether x is `otherwise` where the condition is false: all loads in it have the condition as a mask.
   bool is_fill(ValueId x, ValueId condition, const Scalar& otherwise) const {
     const IndexValue* index = definition<IndexValue>(condition);
     const auto fill = index ? value_unless(index->expr, x, kDeepest) : std::nullopt;

@@ -51,7 +51,8 @@ Results scaled_dot_product_attention(Context& c) {
     k = shared_heads(c.b, k, q.dim(q.rank() - 3));
     v = shared_heads(c.b, v, q.dim(q.rank() - 3));
   }
-  // Products of narrow floats are summed up in f32; the weights are narrow as well, as in PyTorch's fused kernels.
+  // Products of narrow floats are summed up in f32. The weights are narrow, too, as in PyTorch's fused
+  // kernels.
   const DType wide = widen(q).dtype();
   const sym::Expr width = sym::max(q.dim(q.rank() - 1), 1);  // without any, all scores are 0
   Term scores = matmul(q, transpose(k, k.rank() - 2, k.rank() - 1), wide);
