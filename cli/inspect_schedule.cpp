@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "cli/node_work.h"
 #include "cli/refused.h"
 #include "compiler/base/number.h"
 #include "compiler/base/text.h"
@@ -133,6 +134,7 @@ Json json_of_kernel(const loop::Program& program, const KernelRow& row, const Ch
                {"schedule", row.first().schedule},
                {"in_tiled_group", row.first().strips != nullptr},
                {"nodes", row.nodes},
+               {"work", work_json(program, row.first())},
                {"nests", Json::array()}};
   for (const Kernel* kernel : row.launches) json["steps"].push_back(kernel->step);
   for (const loop::NestId nest : row.first().nests)
@@ -242,6 +244,7 @@ nlohmann::ordered_json schedule_json(const FunctionResult& made) {
                                 {"typical_bytes", pair.bytes},
                                 {"times", pair.times}});
   for (const KernelRow& row : rows) json["kernels"].push_back(json_of_kernel(program, row, choices));
+  json["repeated"] = repeated_json(made, kernels);
   json["refused"] = refused_json(made.refused());
   return json;
 }
@@ -266,6 +269,7 @@ std::string schedule_text(const FunctionResult& made) {
   if (saved > 0)
     text += cat(" fusion saves ", human_bytes(saved), " of memory traffic in a run at typical sizes\n");
   for (const KernelRow& row : rows) text += text_of(program, row, choices);
+  text += repeated_text(made, kernels);
   for (const tune::Tuned* kernel : made.refused())
     text += cat(" refused   ", kernel->entry.kernel, ", for ", kernel->entry.key.target, ": ",
                 kernel->refused, "\n");

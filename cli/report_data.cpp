@@ -143,7 +143,7 @@ void add_slow(Json& findings, const Json& roofline) {
 }  // namespace
 
 Json report_head(const std::string& title) {
-  return {{"schema_version", "1.3"}, {"title", title.empty() ? "report" : title}};
+  return {{"schema_version", "1.4"}, {"title", title.empty() ? "report" : title}};
 }
 
 std::string report_text(const Json& report) {
@@ -167,6 +167,7 @@ Json report_of(const Compilation& made, size_t function, bool sources) {
                  {"first", std::move(findings)},
                  {"nodes", nodes_json(nodes_of(result))["nodes"]},
                  {"kernels", std::move(kernels)},
+                 {"repeated", schedule["repeated"]},
                  {"memory", planned_memory(program)},
                  {"drawing", to_svg(diagram_of(program))}};
   if (!roofline.is_null()) report["roofline"] = std::move(roofline);

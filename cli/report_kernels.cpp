@@ -5,6 +5,7 @@
 
 #include "compiler/base/text.h"
 #include "compiler/loop/kernels.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/text.h"
 #include "compiler/schedule/analysis/typical.h"
 #include "compiler/sym/text.h"
@@ -116,14 +117,16 @@ Json report_kernels(const Compilation& made, size_t function, const Json& schedu
   for (const loop::KernelRow& row : loop::rows_of(program, all)) {
     Json kernel = costs_of(program, row);
     // The rows of both are loop::rows_of.
-    kernel["choices"] = schedule["kernels"][kernels.size()]["nests"];
+    const Json& scheduled = schedule["kernels"][kernels.size()];
+    kernel["choices"] = scheduled["nests"];
+    kernel["work"] = scheduled["work"];
     if (const auto pairs = refusals.find(row.first().name); pairs != refusals.end())
       kernel["refusals"] = pairs->second;
     if (const auto found = tuned.find(row.first().nests.front()); found != tuned.end())
       kernel["tuning"] = json_of(*found->second);
     if (sources) kernel["loops_before"] = loops_before(result.loops, before, row.first());
     for (const loop::NestId nest : sources ? row.first().nests : std::vector<loop::NestId>()) {
-      kernel["loops"].push_back(loop::to_string(program, program[nest]));
+      kernel["loops"].push_back(loop::to_string_with_origins(program, program[nest]));
       if (std::string text = source_of(made, function, nest); !text.empty())
         kernel["source"].push_back(std::move(text));
     }

@@ -168,7 +168,44 @@ std::string refusals_html(const Json& kernel) {
   return folded(cat("not fused with ", kernel["refusals"].size(), " neighbours"), cat("<ul>", rows, "</ul>"));
 }
 
+// By the text of the node.
+using Repeated = std::map<std::string, double>;
+
+Repeated repeated_nodes(const Json& function) {
+  Repeated times;
+  for (const Json& node : function.value("repeated", Json::array()))
+    times[node["node"].get<std::string>()] = node["times"].get<double>();
+  return times;
+}
+
+std::string times_of_node(const Repeated& repeated, const Json& node) {
+  const auto found = repeated.find(node.get<std::string>());
+  return found == repeated.end() ? "" : formatted(found->second, "%.3g times as often as in the model");
+}
+
+// Which of the kernel's statements come from which node.
+std::string work_html(const Json& kernel, const Repeated& repeated) {
+  if (!kernel.contains("work") || kernel["work"].empty()) return "";
+  std::string rows;
+  for (const Json& work : kernel["work"]) {
+    const auto statements = work["statements"].get<std::map<std::string, int>>();
+    rows += cat("<tr><td>", text_of(work["node"]), "</td><td>",
+                statements.empty() ? "none of its own"
+                                   : join(statements, ", ",
+                                          [](const auto& each) {
+                                            return each.second == 1 ? each.first
+                                                                    : cat(each.second, " ", each.first);
+                                          }),
+                "</td><td class=\"n\">", formatted(work["typical_operations"].get<double>(), "%.4g"),
+                "</td><td>", times_of_node(repeated, work["node"]), "</td></tr>\n");
+  }
+  return folded("statements by node",
+                cat("<table><tr><th>node</th><th>statements</th><th>operations</th><th>computed</th></tr>\n",
+                    rows, "</table>"));
+}
+
 std::string kernels_html(const Json& function, const std::string& id) {
+  const Repeated repeated = repeated_nodes(function);
   std::string out =
       "<h3>Kernels</h3>\n<table><tr><th>kernel</th><th>steps</th><th>flops</th><th>bytes</th>"
       "<th>schedule and nodes</th></tr>\n";
@@ -184,7 +221,7 @@ std::string kernels_html(const Json& function, const std::string& id) {
                " nodes</summary><ul>\n");
     for (const Json& node : kernel["nodes"]) out += cat("<li>", text_of(node), "</li>\n");
     out += "</ul></details>";
-    out += choices_html(kernel) + tuning_html(kernel) + refusals_html(kernel);
+    out += work_html(kernel, repeated) + choices_html(kernel) + tuning_html(kernel) + refusals_html(kernel);
     static constexpr std::pair<const char*, const char*> kTexts[] = {
         {"loops_before", "loops before fusion"}, {"loops", "loops"}, {"source", "source"}};
     for (const auto& [key, what] : kTexts) {
@@ -206,6 +243,7 @@ std::string nodes_html(const Json& function, const std::string& id) {
       cat("<h3>Nodes</h3>\n<input id=\"", id, "search\" placeholder=\"search\" hidden><ul id=\"", id,
           "found\"></ul>\n<details><summary>all nodes of the model, and what became of them</summary>\n"
           "<table><tr><th>node</th><th>fate</th><th>by</th></tr>\n");
+  const Repeated repeated = repeated_nodes(function);
   size_t number = 0;
   for (const Json& node : function["nodes"]) {
     out += cat("<tr id=\"", id, "n", number++, "\"><td>", text_of(node["node"]), "</td><td>",
@@ -222,6 +260,8 @@ std::string nodes_html(const Json& function, const std::string& id) {
                    : cat("<a href=\"#", id, "k", found->second, "\">", text_of(kernel["name"]), "</a>");
         out += cat(" (", text_of_steps(kernel["steps"]), ") ");
       }
+    if (const std::string times = times_of_node(repeated, node["node"]); !times.empty())
+      out += cat("computed ", times);
     out += "</td></tr>\n";
   }
   return out + "</table></details>\n";

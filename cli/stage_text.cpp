@@ -9,6 +9,7 @@
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/text.h"
 #include "compiler/graph/text.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/text.h"
 #include "compiler/own_kernels.h"
 #include "compiler/sym/text.h"
@@ -80,7 +81,7 @@ std::string stage_text(const FunctionResult& made, const StageView& view) {
   if (stage == "nodes") return nodes_text(nodes_of(made));
   if (stage == "rewrites") return rewrites_text(made.rules);
   if (stage == "kernels") return own_kernels_text(made.kernels);
-  return loop::to_string(*made.programs().front());
+  return loop::to_string_with_origins(*made.programs().front());
 }
 
 std::string stage_text(const Compilation& made, const StageView& view) {

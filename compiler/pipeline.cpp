@@ -14,6 +14,7 @@
 #include "compiler/graph/text.h"
 #include "compiler/graph/verify.h"
 #include "compiler/loop/module_values.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/verify.h"
 #include "compiler/manifest_facts.h"
@@ -324,7 +325,7 @@ constexpr IrHooks<graph::Graph> kGraphHooks = {
     [](const graph::Graph& graph) { return graph::to_string(graph); }};
 constexpr IrHooks<loop::Program> kLoopHooks = {
     [](const loop::Program& program, std::string_view) { loop::verify(program); },
-    [](const loop::Program& program) { return loop::to_string(program); }};
+    [](const loop::Program& program) { return loop::to_string_with_origins(program); }};
 
 // A program that a pass runs on, with the pass's context.
 struct Unit {

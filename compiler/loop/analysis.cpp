@@ -171,8 +171,6 @@ std::optional<Accumulation> accumulation_of(const Nest& nest, const Scan& scan) 
 
 // ---- cost ------------------------------------------------------------------------------------------------
 
-namespace {
-
 int flops_of(ScalarOp op) {
   switch (op) {
     case ScalarOp::kCast:
@@ -188,9 +186,12 @@ int flops_of(ScalarOp op) {
   }
 }
 
+namespace {
+
 class Costs {
  public:
-  explicit Costs(const Program& program) : program_(program) {}
+  explicit Costs(const Program& program, std::vector<Execution>* executions = nullptr)
+      : program_(program), executions_(executions) {}
 
   Cost of(const Nest& nest) {
     for (const Dim& d : nest.dims) open(d);
@@ -217,10 +218,9 @@ class Costs {
   void block(const Block& stmts, Expr times) {
     cost_.steps += times;
     for (const Stmt& s : stmts) {
-      if (auto* let = std::get_if<Let>(&s.node)) {
-        const auto factor = factors_.find(&s);
-        cost_.flops += (factor == factors_.end() ? times : elements(*factor->second)) * flops_of(let->op);
-      }
+      const auto factor = factors_.find(&s);
+      const Expr here = factor == factors_.end() ? times : elements(*factor->second);
+      if (auto* let = std::get_if<Let>(&s.node)) cost_.flops += here * flops_of(let->op);
       if (auto* bind = std::get_if<Bind>(&s.node)) extents_[bind->var] = bind->extent;
       if (auto* load = std::get_if<Load>(&s.node)) touch(0, load->access, times);
       if (auto* store = std::get_if<Store>(&s.node)) {
@@ -231,13 +231,17 @@ class Costs {
         }
       }
       const Block* body = body_of(s);
-      if (!body) continue;
+      if (!body) {
+        if (executions_) executions_->push_back({&s, here});
+        continue;
+      }
       Expr inside = times;
       for (const Dim& d : dims_of(s)) {
         open(d);
         inside *= extents_.at(d.var);
       }
       if (std::holds_alternative<Reduce>(s.node)) cost_.flops += inside;
+      if (executions_) executions_->push_back({&s, inside});
       block(*body, inside);
     }
   }
@@ -270,6 +274,7 @@ class Costs {
   }
 
   const Program& program_;
+  std::vector<Execution>* executions_;  // null: not asked for
   Cost cost_;
   std::map<Expr, Expr, sym::ExprLess> extents_;  // by index variable, with outer variables eliminated
   std::map<const Stmt*, const Operand*> factors_;
@@ -286,6 +291,17 @@ Cost cost_of(const Program& program, const Nest& nest) {
     constexpr int64_t kMost = int64_t{1} << 61;
     return {.points = kMost, .flops = kMost, .bytes_read = kMost, .bytes_written = kMost};
   }
+}
+
+std::vector<Execution> executions_of(const Program& program, const Nest& nest) {
+  std::vector<Execution> all;
+  try {
+    Costs(program, &all).of(nest);
+  } catch (const Error& error) {
+    if (error.diagnostic.code != "size-overflow") throw;
+    all.clear();
+  }
+  return all;
 }
 
 // ---- equality --------------------------------------------------------------------------------------------

@@ -65,6 +65,15 @@ struct Cost {
   sym::Expr bytes_read = 0, bytes_written = 0;
 };
 Cost cost_of(const Program& program, const Nest& nest);
+int flops_of(ScalarOp op);
+// How often a run of the nest executes each statement: a loop as often as its body.
+// Factors of a contraction are computed once for each of their elements, because kernels copy them. Nothing
+// where a number does not fit in 64 bits.
+struct Execution {
+  const Stmt* stmt;
+  sym::Expr times;
+};
+std::vector<Execution> executions_of(const Program& program, const Nest& nest);
 
 // ---- contractions ----------------------------------------------------------------------------------------
 

@@ -17,10 +17,7 @@ NestBuilder::NestBuilder(Program& program, std::string name) : program_(program)
   nest_.name = std::move(name);
 }
 
-ValueId NestBuilder::fresh(DType dtype) {
-  nest_.values.push_back({dtype});
-  return ValueId(static_cast<int64_t>(nest_.values.size()) - 1);
-}
+ValueId NestBuilder::fresh(DType dtype) { return add_value(nest_, dtype); }
 
 void NestBuilder::append(Stmt stmt) {
   (open_.empty() ? nest_.body : *open_.back()).push_back(std::move(stmt));

@@ -146,6 +146,13 @@ std::string_view Cursor::rest() {
   return out;
 }
 
+std::string_view Cursor::to_space() {
+  skip_spaces();
+  const std::string_view out = line_.substr(at_).substr(0, line_.substr(at_).find(' '));
+  at_ += out.size();
+  return out;
+}
+
 // Reads operands and operators alternately; an operand that is not followed by an operator ends the
 // expression.
 sym::Expr Cursor::expr() {

@@ -22,7 +22,8 @@ class Cursor {
   std::string name();    // a word or a quoted string
   std::string string();  // quoted
   int64_t integer();
-  std::string_view rest();  // up to the end of the line
+  std::string_view rest();      // up to the end of the line
+  std::string_view to_space();  // up to a space or the end of the line
 
   // Reads an expression. It ends at a comma, a closing bracket, a quote, a single ':' or '=', or one of the
   // words if, else, on, into, in, wrap, error, clamp, skip outside brackets.

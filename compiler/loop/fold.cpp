@@ -102,7 +102,7 @@ class Folder {
     if (is(exponent, 2)) let = {let.result, ScalarOp::kMul, {x, x}};
     const bool cube = is(exponent, 3);
     if (!cube && !is(exponent, 4)) return std::nullopt;
-    const ValueId square = add_value(nest_, type_of(let.result));
+    const ValueId square = add_value(nest_, type_of(let.result), let.result);
     definitions_.emplace_back();  // invalidates `exponent`
     let = {let.result, ScalarOp::kMul, {square, cube ? x : square}};
     return Stmt{Let{square, ScalarOp::kMul, {x, x}}};
@@ -131,7 +131,7 @@ class Folder {
     for (Stmt& s : reduce.body) out.push_back(std::move(s));
     const ValueId result = reduce.results[0], there = resolved(reduce.yields[0]);
     const auto add = [&](DType of, auto&& statement) {
-      const ValueId made = add_value(nest_, of);
+      const ValueId made = add_value(nest_, of, result);
       out.push_back(statement(made));
       definitions_.emplace_back(out.back());
       return made;
@@ -174,7 +174,7 @@ class Folder {
     for (size_t i : {0, 1}) {
       Let of = let;
       of.args[*at] = select.args[1 + i];
-      of.result = made[i] = add_value(nest_, type_of(let.result));
+      of.result = made[i] = add_value(nest_, type_of(let.result), let.result);
       definitions_.emplace_back();
       std::vector<const Scalar*> known;
       for (ValueId arg : of.args) known.push_back(constant(arg));
@@ -217,7 +217,7 @@ class Folder {
       if (same(i ^ 1, i ^ 2) && same(i ^ 1, i ^ 3) && !same(i, i ^ 1)) apart = i;
     if (apart < 0) return;
     const auto add = [&](DType of, auto&& statement) {
-      const ValueId made = add_value(nest_, of);
+      const ValueId made = add_value(nest_, of, let.result);
       out.push_back(statement(made));
       definitions_.emplace_back(out.back());
       return made;

@@ -62,6 +62,15 @@ Kernel kernel_of(const Program& program, const Step& step) {
   return kernel;
 }
 
+// All tiles together cover all points.
+sym::Substitution totals_of(const Kernel& kernel) {
+  sym::Substitution totals;
+  if (!kernel.strips) return totals;
+  totals[kernel.strips->size] = kernel.strips->points * kernel.strips->rounds;
+  for (const TiledGroup::Size& size : kernel.strips->sizes) totals[size.symbol] = size.total;
+  return totals;
+}
+
 }  // namespace
 
 std::vector<Kernel> kernels_of(const Program& program, int& steps) {
@@ -92,11 +101,7 @@ std::vector<Kernel> kernels_of(const Program& program) {
 }
 
 Cost cost_of(const Program& program, const Kernel& kernel) {
-  sym::Substitution totals;  // all tiles together cover all points
-  if (kernel.strips) {
-    totals[kernel.strips->size] = kernel.strips->points * kernel.strips->rounds;
-    for (const TiledGroup::Size& size : kernel.strips->sizes) totals[size.symbol] = size.total;
-  }
+  const sym::Substitution totals = totals_of(kernel);
   Cost all{.points = 0};
   for (const NestId id : kernel.nests) {
     const Cost cost = cost_of(program, program[id]);
@@ -106,6 +111,15 @@ Cost cost_of(const Program& program, const Kernel& kernel) {
     all.bytes_read += sym::substitute(cost.bytes_read, totals);
     all.bytes_written += sym::substitute(cost.bytes_written, totals);
   }
+  return all;
+}
+
+std::vector<std::pair<const Nest*, Execution>> executions_of(const Program& program, const Kernel& kernel) {
+  const sym::Substitution totals = totals_of(kernel);
+  std::vector<std::pair<const Nest*, Execution>> all;
+  for (const NestId id : kernel.nests)
+    for (const Execution& each : executions_of(program, program[id]))
+      all.push_back({&program[id], {each.stmt, sym::substitute(each.times, totals)}});
   return all;
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/loop/analysis.h"
@@ -35,6 +36,9 @@ std::vector<Routine> routines_of(const Program& program);
 
 // The cost of a launch, or of all nests and all tiles of a tiled group.
 Cost cost_of(const Program& program, const Kernel& kernel);
+
+// Of all nests and all tiles, with the nest of each.
+std::vector<std::pair<const Nest*, Execution>> executions_of(const Program& program, const Kernel& kernel);
 
 // Kernels that differ only in the buffers that they access.
 struct KernelRow {

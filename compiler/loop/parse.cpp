@@ -439,7 +439,7 @@ class Parser {
     else if (c.accept("-inf"))
       out.f = -HUGE_VAL;
     else {
-      std::string_view text = c.rest();
+      std::string_view text = c.to_space();
       auto end = std::from_chars(text.data(), text.data() + text.size(), out.f);
       if (end.ec != std::errc() || end.ptr != text.data() + text.size()) c.fail("expected a number");
     }
@@ -488,6 +488,7 @@ class Parser {
       if (!c.accept("scan")) {
         if (defined.size() != 1) c.fail("expected reduce or scan");
         Stmt s = scalar_statement(c, defined[0]);
+        origin(c, defined);
         end(c);
         return s;
       }
@@ -513,8 +514,21 @@ class Parser {
     std::optional<ScalarOp> known = parse_scalar_op(op);
     if (!known) c.fail(cat("unknown operation '", op, "'"));
     Let s{.result = result, .op = *known, .args = {}};
-    while (!c.done()) s.args.push_back(c.value());
+    while (!c.done() && !origin(c, {result})) s.args.push_back(c.value());
     return {std::move(s)};
+  }
+
+  // "from 1.3": of the values. Returns false if there is none.
+  bool origin(Cursor& c, const std::vector<ValueId>& values) {
+    if (!c.accept("from")) return false;
+    const int64_t node = c.integer(), part = c.accept(".") ? c.integer() : 0;
+    if (node < 0 || node >= static_cast<int64_t>(nest_.nodes.size()))
+      c.fail(cat("the nest has no node ", node));
+    if (part < 0 || part > INT32_MAX) c.fail("the number of the node's value is out of range");
+    for (const ValueId value : values)
+      nest_.values[value.value].origin = {node_of(nest_.nodes[static_cast<size_t>(node)]),
+                                          static_cast<int32_t>(part)};
+    return true;
   }
 
   Combine combine(Cursor& c) {
@@ -557,6 +571,7 @@ class Parser {
     Reduce s{.dims = {}, .body = {}, .combine = combine(c), .yields = {}, .results = std::move(results)};
     if (c.accept("bytes")) s.byte_blocks = c.integer();
     s.dims = dims(c);
+    origin(c, s.results);
     end(c);
     s.body = block(depth + 1, &s.yields);
     return {std::move(s)};
@@ -579,6 +594,7 @@ class Parser {
       } while (c.accept(","));
       c.expect("]");
     }
+    origin(c, s.results);
     end(c);
     s.body = block(depth + 1, s.carried.empty() ? nullptr : &s.yields);
     return {std::move(s)};

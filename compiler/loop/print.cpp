@@ -5,6 +5,7 @@
 
 #include "compiler/base/hash.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/quote.h"
 #include "compiler/loop/text.h"
 #include "compiler/loop/walk.h"
@@ -20,7 +21,10 @@ std::string exprs(const std::vector<Expr>& list) { return "[" + join(list, ", ",
 
 class Printer {
  public:
-  explicit Printer(const Program& program) : program_(program) { label_namesakes(); }
+  explicit Printer(const Program& program, bool with_origins = false)
+      : program_(program), with_origins_(with_origins) {
+    label_namesakes();
+  }
 
   std::string program() {
     line(cat("program ", quoted_name(program_.name)));
@@ -66,6 +70,7 @@ class Printer {
       line("nodes " + join(n.nodes, ", ", [](const std::string& s) { return quoted(s); }));
     if (!(n.schedule == Schedule{})) line("schedule " + to_string(n.schedule));
     nest_ = &n;
+    origins_ = with_origins_ && n.nodes.size() > 1 ? origins_of(n) : std::vector<Origin>();
     block(n.body);
     --depth_;
     return std::move(out_);
@@ -208,6 +213,14 @@ class Printer {
   std::string results(const std::vector<ValueId>& list) const {
     return join(list, ", ", [&](ValueId v) { return result(v); });
   }
+  // In nests of several nodes: the position of the value's node, and the number of the value there.
+  std::string from(ValueId v) const {
+    if (origins_.empty() || !origins_[v.value].node.valid()) return "";
+    const Origin& origin = origins_[v.value];
+    const auto at = std::ranges::find(nest_->nodes, text_of(origin.node));
+    if (at == nest_->nodes.end()) return "";
+    return cat(" from ", at - nest_->nodes.begin(), origin.part ? cat(".", origin.part) : "");
+  }
   std::string element(const Access& a) const { return buffer_name(a.buffer) + exprs(a.index); }
   std::string mask(const Access& a) const { return a.mask.is_const(1) ? "" : " if " + expr(a.mask); }
 
@@ -221,12 +234,18 @@ class Printer {
     --depth_;
   }
 
-  void statement(const Let& s) { line(cat(result(s.result), " = ", info(s.op).name, " ", uses(s.args))); }
-  void statement(const Constant& s) { line(cat(result(s.result), " = constant ", to_string(s.value))); }
-  void statement(const IndexValue& s) { line(cat(result(s.result), " = index ", expr(s.expr))); }
+  void statement(const Let& s) {
+    line(cat(result(s.result), " = ", info(s.op).name, " ", uses(s.args), from(s.result)));
+  }
+  void statement(const Constant& s) {
+    line(cat(result(s.result), " = constant ", to_string(s.value), from(s.result)));
+  }
+  void statement(const IndexValue& s) {
+    line(cat(result(s.result), " = index ", expr(s.expr), from(s.result)));
+  }
   void statement(const Load& s) {
     std::string fill = s.access.mask.is_const(1) ? "" : " else " + to_string(s.fill);
-    line(cat(result(s.result), " = load ", element(s.access), mask(s.access), fill));
+    line(cat(result(s.result), " = load ", element(s.access), mask(s.access), fill, from(s.result)));
   }
   void statement(const Store& s) {
     std::string verb = s.update ? cat("update ", name(s.combine)) : "store";
@@ -241,7 +260,8 @@ class Printer {
   }
   void statement(const Reduce& s) {
     line(cat(results(s.results), " = reduce ", name(s.combine),
-             s.byte_blocks ? cat(" bytes ", s.byte_blocks) : std::string(), " (", dims(s.dims), ")"));
+             s.byte_blocks ? cat(" bytes ", s.byte_blocks) : std::string(), " (", dims(s.dims), ")",
+             from(s.results.front())));
     body(s.body, s.yields);
   }
   void statement(const For& s) {
@@ -254,12 +274,14 @@ class Printer {
     std::string carried =
         join(places, ", ", [&](size_t i) { return cat(use(s.carried[i]), " = ", use(s.init[i])); });
     line(cat(results(s.results), s.results.empty() ? "scan " : " = scan ", s.reverse ? "reverse (" : "(",
-             dims({s.dim}), ") [", carried, "]"));
+             dims({s.dim}), ") [", carried, "]", s.results.empty() ? "" : from(s.results.front())));
     body(s.body, s.yields);
   }
 
   const Program& program_;
+  const bool with_origins_;
   const Nest* nest_ = nullptr;
+  std::vector<Origin> origins_;  // of its values
   std::string out_;
   int depth_ = 0;
   std::vector<bool> printed_;
@@ -271,6 +293,11 @@ class Printer {
 std::string to_string(const Program& program) { return Printer(program).program(); }
 std::string to_string(const Program& program, const Nest& nest) {
   return Printer(program).nest(nest, "nest ");
+}
+
+std::string to_string_with_origins(const Program& program) { return Printer(program, true).program(); }
+std::string to_string_with_origins(const Program& program, const Nest& nest) {
+  return Printer(program, true).nest(nest, "nest ");
 }
 
 std::string to_string(const Scalar& scalar) {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
 
 #include "compiler/base/diagnostic.h"
 #include "compiler/base/numeric.h"
@@ -25,6 +28,17 @@ constexpr CombineInfo kCombines[] = {{"sum", 1},         {"prod", 1},       {"ma
                                      {"argmax_last", 2}, {"argmin_last", 2}};
 static_assert(std::size(kCombines) == static_cast<size_t>(Combine::kArgMinLast) + 1);
 
+// Texts of nodes, which stay where they are.
+struct Nodes {
+  std::mutex mutex;
+  std::deque<std::string> texts;
+  std::unordered_map<std::string_view, NodeId> ids;
+};
+Nodes& nodes() {
+  static Nodes& all = *new Nodes;
+  return all;
+}
+
 }  // namespace
 
 const ScalarOpInfo& info(ScalarOp op) { return kScalarOps[static_cast<int>(op)]; }
@@ -33,6 +47,21 @@ std::optional<ScalarOp> parse_scalar_op(std::string_view name) {
   for (size_t i = 0; i < std::size(kScalarOps); ++i)
     if (kScalarOps[i].name == name) return static_cast<ScalarOp>(i);
   return std::nullopt;
+}
+
+NodeId node_of(std::string_view text) {
+  Nodes& all = nodes();
+  const std::lock_guard lock(all.mutex);
+  if (const auto known = all.ids.find(text); known != all.ids.end()) return known->second;
+  const NodeId id(static_cast<int64_t>(all.texts.size()));
+  all.ids.emplace(all.texts.emplace_back(text), id);
+  return id;
+}
+
+const std::string& text_of(NodeId node) {
+  Nodes& all = nodes();
+  const std::lock_guard lock(all.mutex);
+  return all.texts[static_cast<size_t>(node.value)];
 }
 
 int arity(Combine combine) { return kCombines[static_cast<int>(combine)].arity; }

@@ -42,6 +42,7 @@ namespace stridec::loop {
 using BufferId = Id<struct BufferTag>;  // into Program::buffers
 using ValueId = Id<struct ValueTag>;    // into Nest::values
 using NestId = Id<struct NestTag>;      // into Program::nests
+using NodeId = Id<struct NodeTag>;      // a node of the model, by its text (node_of)
 
 // ---- memory ----------------------------------------------------------------------------------------------
 
@@ -244,8 +245,21 @@ Schedule parse_schedule(std::string_view text);
 
 // ---- nests and programs ----------------------------------------------------------------------------------
 
+// The node of this text ("node 6 'head/mul' (Mul)"). Equal texts have equal ids in all programs of the
+// process.
+NodeId node_of(std::string_view text);
+const std::string& text_of(NodeId node);
+
+// Where a value comes from. Copies of a value have its origin, in whichever nest they are: operations of one
+// origin in two kernels are one operation of the model, which is computed twice.
+struct Origin {
+  NodeId node;       // invalid: of a value that a pass has made; origins_of (origin.h) finds its node
+  int32_t part = 0;  // numbers the values that the node was lowered to, from 1; 0: a pass has made it
+};
+
 struct ValueInfo {
   DType dtype;
+  Origin origin = {};
 };
 
 struct Nest {
@@ -253,7 +267,7 @@ struct Nest {
   std::vector<std::string> nodes;  // the model's nodes that it computes, for messages and `verify`
   std::vector<Dim> dims;           // parallel
   Block body;
-  std::vector<ValueInfo> values;  // dtype of every ValueId
+  std::vector<ValueInfo> values;  // dtype and origin of every ValueId
   Schedule schedule;
 };
 

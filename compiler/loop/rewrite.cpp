@@ -22,13 +22,19 @@ void substitute(Block& block, const sym::Substitution& replacements) {
                 [&](Stmt& s) { for_each_expr(s, [&](Expr& e) { e = sym::substitute(e, replacements); }); });
 }
 
-ValueId add_value(Nest& nest, DType dtype) {
-  nest.values.push_back({dtype});
+ValueId add_value(Nest& nest, DType dtype) { return add_value(nest, ValueInfo{dtype}); }
+
+ValueId add_value(Nest& nest, const ValueInfo& like) {
+  nest.values.push_back(like);
   return ValueId(static_cast<int64_t>(nest.values.size()) - 1);
 }
 
+ValueId add_value(Nest& nest, DType dtype, ValueId of) {
+  return add_value(nest, ValueInfo{dtype, {nest.values[of.value].origin.node}});
+}
+
 ValueId Writer::let(ScalarOp op, DType dtype, std::vector<ValueId> args) {
-  const ValueId result = add_value(nest, dtype);
+  const ValueId result = add_value(nest, ValueInfo{dtype, {node}});
   block.push_back({Let{result, op, std::move(args)}});
   return result;
 }
@@ -38,19 +44,19 @@ ValueId Writer::cast(ValueId value, DType to) {
 }
 
 ValueId Writer::constant(const Scalar& scalar) {
-  const ValueId result = add_value(nest, scalar.dtype);
+  const ValueId result = add_value(nest, ValueInfo{scalar.dtype, {node}});
   block.push_back({Constant{result, scalar}});
   return result;
 }
 
 ValueId Writer::index(Expr e, DType dtype) {
-  const ValueId result = add_value(nest, dtype);
+  const ValueId result = add_value(nest, ValueInfo{dtype, {node}});
   block.push_back({IndexValue{result, e}});
   return result;
 }
 
 ValueId Writer::load(DType dtype, Access access) {
-  const ValueId result = add_value(nest, dtype);
+  const ValueId result = add_value(nest, ValueInfo{dtype, {node}});
   block.push_back({Load{result, std::move(access), int_scalar(dtype, 0)}});
   return result;
 }
@@ -95,7 +101,7 @@ ValueId Cloner::value(ValueId from) const {
   return it->second;
 }
 
-ValueId Cloner::fresh_value(DType dtype) { return add_value(into_, dtype); }
+ValueId Cloner::fresh_value(const ValueInfo& like) { return add_value(into_, like); }
 
 Expr Cloner::fresh_index(Expr like) {
   Expr out = like;
@@ -118,7 +124,7 @@ Access Cloner::access(const Access& from) const {
 Stmt Cloner::clone(const Nest& from, const Stmt& stmt) {
   Stmt out = stmt;
   auto define = [&](ValueId& v) {
-    ValueId copy = fresh_value(from.values[v.value].dtype);
+    ValueId copy = fresh_value(from.values[v.value]);
     values_[v.value] = copy;
     v = copy;
   };

@@ -40,7 +40,7 @@ class Cloner {
   sym::Expr expr(sym::Expr e) const { return sym::substitute(e, indices_); }
   Access access(const Access& from) const;
 
-  ValueId fresh_value(DType dtype);
+  ValueId fresh_value(const ValueInfo& like);
   sym::Expr fresh_index(sym::Expr like);  // the same name if it is free, else one with a number
   const sym::Substitution& indices() const { return indices_; }
 
@@ -52,10 +52,14 @@ class Cloner {
 };
 
 ValueId add_value(Nest& nest, DType dtype);
+ValueId add_value(Nest& nest, const ValueInfo& like);  // a copy of a value, also of another nest
+// Made by a pass for `of`, or in its place: a value of the same node.
+ValueId add_value(Nest& nest, DType dtype, ValueId of);
 // Appends statements to a block of a nest; each method returns the result's id.
 struct Writer {
   Nest& nest;
   Block& block;
+  NodeId node = {};  // that the values are computed for; invalid: origins_of finds it
 
   ValueId let(ScalarOp op, DType dtype, std::vector<ValueId> args);
   ValueId cast(ValueId value, DType to);  // returns the value itself if it has that dtype

@@ -45,6 +45,7 @@ class Sharing {
         for_each_result(std::as_const(s), [&](ValueId v) { result = v; });
         if (std::optional<ValueId> known = find(*key)) {
           replaced_[result.value] = *known;
+          inherit(*known, result);
           continue;
         }
         scopes_.back().emplace(std::move(*key), result);
@@ -61,6 +62,11 @@ class Sharing {
       for (auto it = replaced_.find(v.value); it != replaced_.end(); it = replaced_.find(v.value))
         v = it->second;
     });
+  }
+  // A value that a pass has made stands for one of the model from now on.
+  void inherit(ValueId made, ValueId same) {
+    Origin& origin = nest_.values[made.value].origin;
+    if (!origin.node.valid()) origin = nest_.values[same.value].origin;
   }
   void touch(const Block& body) {
     for_each_stmt(body, [&](const Stmt& s) {

@@ -111,8 +111,13 @@ void Lowering::credit(ValueId value) {
 
 void Lowering::credit(const Node& node, size_t first) {
   if (node.origin.empty()) return;
-  for (size_t i = first; i < program_.nests.size(); ++i)
-    if (program_.nests[i].nodes.empty()) program_.nests[i].nodes.push_back(node.origin);
+  const loop::NodeId origin = loop::node_of(node.origin);
+  for (size_t i = first; i < program_.nests.size(); ++i) {
+    loop::Nest& nest = program_.nests[i];
+    if (!nest.nodes.empty()) continue;
+    nest.nodes.push_back(node.origin);
+    for (loop::ValueInfo& value : nest.values) value.origin = {origin, ++values_of_[origin]};
+  }
 }
 
 // Sizes that the run binds may be unknown where a part is written.

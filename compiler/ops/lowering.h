@@ -112,6 +112,7 @@ class Lowering {
   std::unordered_map<graph::ValueId, graph::NodeId> parts_;
   std::unordered_set<graph::ValueId> in_place_;
   std::vector<std::pair<graph::ValueId, graph::ValueId>> updates_;
+  std::unordered_map<loop::NodeId, int32_t> values_of_;  // how many values of nests a node of the model has
   std::vector<int> uses_;  // of each value: reads by nodes and results of regions
   // symbols of elements that the program has not bound yet
   std::unordered_set<sym::Expr, sym::ExprHash> unbound_;

@@ -7,6 +7,7 @@
 #include "compiler/base/text.h"
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
@@ -159,6 +160,7 @@ class Spreader {
     write.buffer = index.buffer = loop::add_buffer(program_, std::move(wide));
     Nest copy =
         loop::copy_nest("spread " + from.name, std::move(dims), std::move(read), load.fill, std::move(write));
+    loop::attribute(copy, loop::node_of(nest, load.result));
     loop::simplify(program_, copy);
     Nest product = nest;
     loop::redirect(product, load.result, index);

@@ -40,7 +40,8 @@ class Borders {
     const Access table = make_table(nest);
     Nest out = nest;
     const loop::ValueId sum = contraction_->reduce->results[0], data = data_->result,
-                        border = loop::add_value(out, DType::kI32), whole = loop::add_value(out, DType::kI32);
+                        border = loop::add_value(out, DType::kI32, sum),
+                        whole = loop::add_value(out, out.values[sum.value]);
     const auto behind = out.body.begin() + static_cast<std::ptrdiff_t>(contraction_->at) + 1;
     loop::Block rest(std::make_move_iterator(behind), std::make_move_iterator(out.body.end()));
     out.body.erase(behind, out.body.end());

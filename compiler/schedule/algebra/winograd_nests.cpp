@@ -6,6 +6,7 @@
 #include "compiler/base/check.h"
 #include "compiler/base/text.h"
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/nest_traits.h"
@@ -146,8 +147,13 @@ class Splitter {
     weights();
     std::vector<Nest> out = {input(), products()};
     Expr first = 0;  // first of the sibling's columns
+    const auto attribute_to = [](const Sibling& sibling, Nest& nest) {
+      loop::attribute(nest, loop::node_of(sibling.nest, sibling.conv.reduce->results[0]));
+    };
+    for (Nest& nest : out) attribute_to(siblings_[0], nest);
     for (const Sibling& sibling : siblings_) {
       out.push_back(output(sibling, first));
+      attribute_to(sibling, out.back());
       if (siblings_.size() > 1) first = first + sibling.conv.columns[0].extent;
     }
     for (Nest& nest : out) loop::clean(program_, nest);

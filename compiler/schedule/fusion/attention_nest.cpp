@@ -224,7 +224,18 @@ class NestMaker {
     if (!let) return place.sum;
     std::vector<Value> args;
     for (ValueId id : let->args) args.push_back(cloned({element.nest, id, element.at}, product, place));
-    return computed(*let, dtype, args);
+    return copied({element.nest, element.value}, computed(*let, dtype, args));
+  }
+
+  // A value of a nest, and where it is.
+  struct Source {
+    const loop::Nest* nest;
+    ValueId value;
+  };
+  Value copied(const Source& source, Value made) {
+    loop::Origin& origin = n_.nest().values[made.id.value].origin;
+    if (!origin.node.valid()) origin = source.nest->values[source.value.value].origin;
+    return made;
   }
 
   // The value of the statement for these arguments, which may have wider float types than its own.
@@ -326,7 +337,7 @@ class NestMaker {
         const DType dtype = from.values[let->result.value].dtype;
         std::vector<Value> args;
         for (ValueId id : let->args) args.push_back(known.at(id));
-        known[let->result] = computed(*let, dtype, std::move(args));
+        known[let->result] = copied({&from, let->result}, computed(*let, dtype, std::move(args)));
       } else {
         pointwise_ = false;
       }

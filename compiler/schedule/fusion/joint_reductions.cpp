@@ -139,7 +139,7 @@ class Joiner {
     append(both.body, cloner.clone(second, b.body));
     for (size_t i = 0; i < b.results.size(); ++i) {
       both.yields.push_back(cloner.value(b.yields[i]));
-      both.results.push_back(cloner.fresh_value(second.values[b.results[i].value].dtype));
+      both.results.push_back(cloner.fresh_value(second.values[b.results[i].value]));
       cloner.map(b.results[i], both.results.back());
     }
     out.body.push_back({std::move(both)});

@@ -159,7 +159,7 @@ class Joiner {
         reduce->dims.insert(reduce->dims.begin(), dims.begin(), dims.end());
         if (dtype == passed) return true;
         const loop::ValueId widened = load->result;
-        load->result = copy.fresh_value(dtype);
+        load->result = copy.fresh_value({dtype});
         loop::Let cast{.result = widened, .op = loop::ScalarOp::kCast, .args = {load->result}};
         reduce->body.insert(reduce->body.begin() + static_cast<std::ptrdiff_t>(i) + 1, {std::move(cast)});
         return true;

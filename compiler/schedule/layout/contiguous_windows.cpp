@@ -9,6 +9,7 @@
 #include "compiler/kernels/cuda_matrix.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/index_range.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/flow.h"
@@ -288,6 +289,7 @@ class Runs {
     copy.store(loop::whole(program_, rows_), to, copy.load(read, data_->fill));
     Nest made = copy.nest();
     made.nodes = nest_.nodes;
+    loop::attribute(made, loop::node_of(nest_, data_->result));
     loop::simplify(program_, made);
     return made;
   }

@@ -8,6 +8,7 @@
 #include "compiler/kernels/contraction.h"
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/build.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
@@ -92,6 +93,7 @@ Nest pack(Program& program, Nest& nest, const LoopOperand& operand) {
   loop::substitute(from, {{operand.column.var, column}});
   Nest copy = loop::copy_nest("panels", dims, from, operand.load.fill, panels);
   copy.nodes = nest.nodes;
+  loop::attribute(copy, loop::node_of(nest, operand.load.result));
   loop::renumber(copy);
 
   const auto at = std::ranges::find(nest.dims, operand.column.var, &Dim::var);

@@ -9,6 +9,7 @@
 #include "compiler/base/text.h"
 #include "compiler/kernels/contraction.h"
 #include "compiler/loop/analysis.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/effects.h"
@@ -169,8 +170,10 @@ std::vector<Nest> behind_copy(Program& program, const Nest& nest) {
     write.buffer = loop::add_buffer(program, std::move(matrix));
     Nest product = nest;
     loop::redirect(product, operand->plain->result, write);
-    return {loop::copy_nest("copy " + from.name, std::move(own_dims), access, operand->plain->fill, write),
-            std::move(product)};
+    Nest copy =
+        loop::copy_nest("copy " + from.name, std::move(own_dims), access, operand->plain->fill, write);
+    loop::attribute(copy, loop::node_of(nest, operand->plain->result));
+    return {std::move(copy), std::move(product)};
   }
   return {};
 }

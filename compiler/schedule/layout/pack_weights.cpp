@@ -95,7 +95,7 @@ BufferId add_panels(Program& program, const Nest& nest, const Factor& b, const P
   const BufferId id = loop::add_buffer(program, std::move(buffer));
   loop::ValueId value = cloner.value(b.value);
   if (nest.values[b.value.value].dtype != element) {
-    const loop::ValueId narrowed = cloner.fresh_value(element);
+    const loop::ValueId narrowed = cloner.fresh_value({element});
     pack.body.push_back({loop::Let{narrowed, loop::ScalarOp::kCast, {value}}});
     value = narrowed;
   }
@@ -104,8 +104,8 @@ BufferId add_panels(Program& program, const Nest& nest, const Factor& b, const P
     sym::Facts facts = program.facts;
     for (const Dim& dim : panels.dims) facts.set_index(dim.var, dim.extent);
     if (!facts.holds(inside)) {
-      const loop::ValueId in = cloner.fresh_value(DType::kBool), zero = cloner.fresh_value(element),
-                          selected = cloner.fresh_value(element);
+      const loop::ValueId in = cloner.fresh_value({DType::kBool}), zero = cloner.fresh_value({element}),
+                          selected = cloner.fresh_value({element});
       pack.body.push_back({loop::IndexValue{in, inside}});
       pack.body.push_back({loop::Constant{zero, loop::float_scalar(element, 0)}});
       pack.body.push_back({loop::Let{selected, loop::ScalarOp::kSelect, {in, value, zero}}});

@@ -9,6 +9,7 @@
 #include "compiler/loop/analysis.h"
 #include "compiler/loop/build.h"
 #include "compiler/loop/index_range.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/view.h"
 #include "compiler/loop/walk.h"
@@ -178,6 +179,7 @@ class Padder {
     copy.store(loop::whole(program_, to), at, copy.load(view, at));
     Nest made = copy.nest();
     made.nodes = nest_.nodes;
+    loop::attribute(made, loop::node_of(nest_, load_.result));
     Nest reader = nest_;
     loop::redirect(reader, load_.result, {.buffer = to, .index = index, .mask = 1});
     return std::vector<Nest>{std::move(made), std::move(reader)};

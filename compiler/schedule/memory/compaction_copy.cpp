@@ -4,6 +4,7 @@
 #include <map>
 
 #include "compiler/loop/build.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/flow.h"
 
@@ -76,6 +77,8 @@ void copy_part(Program& program, const Flow& flow, const Part& part, int after) 
     loop::for_each_stmt(reader.body, [&](loop::Stmt& stmt) {
       Access* access = loop::access_of(stmt);
       if (!access || access->buffer != part.from) return;
+      if (const auto* load = std::get_if<loop::Load>(&stmt.node))
+        loop::attribute(nest.nest(), loop::node_of(reader, load->result));
       access->buffer = to;
       for (size_t d = 0; d < part.dims.size(); ++d)
         if (part.dims[d].scale > 1) access->index[d] = part.dims[d].var;

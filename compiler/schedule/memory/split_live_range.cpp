@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compiler/loop/build.h"
+#include "compiler/loop/origin.h"
 #include "compiler/loop/rewrite.h"
 #include "compiler/loop/walk.h"
 #include "compiler/schedule/analysis/access_map.h"
@@ -95,6 +96,7 @@ std::vector<EarlyPart> early_parts(const Program& program, const Flow& flow) {
 void split_off(Program& program, const Flow& flow, const EarlyPart& part) {
   const BufferId own = add_part(program, part.of, part.shape);
   loop::NestBuilder nest(program, "part");
+  loop::NodeId made_by;
   for (int at = part.made; at < part.needed; ++at) {
     if (!touches(flow.effects(at), part.of)) continue;
     Nest& other = program[std::get<loop::Launch>(program.steps[static_cast<size_t>(at)].node).nest];
@@ -103,6 +105,8 @@ void split_off(Program& program, const Flow& flow, const EarlyPart& part) {
     loop::for_each_stmt(other.body, [&](loop::Stmt& stmt) {
       Access* access = loop::access_of(stmt);
       if (!access || access->buffer != part.of) return;
+      if (const auto* store = std::get_if<loop::Store>(&stmt.node); store && at == part.made)
+        made_by = loop::node_of(other, store->value);
       access->buffer = own;
       for (size_t d = 0; d < part.first.size(); ++d)
         access->index[d] = sym::simplify(access->index[d] - part.first[d], facts);
@@ -112,6 +116,7 @@ void split_off(Program& program, const Flow& flow, const EarlyPart& part) {
   std::vector<Expr> place;
   for (size_t d = 0; d < at.size(); ++d) place.push_back(at[d] + part.first[d]);
   nest.store(loop::whole(program, part.of), place, nest.load(loop::whole(program, own), at));
+  loop::attribute(nest.nest(), made_by);
   loop::Steps copy;
   nest.finish(&copy);
   program.steps.insert(program.steps.begin() + part.needed, copy[0]);

@@ -8,7 +8,9 @@
 #include <sstream>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/text.h"
 #include "compiler/loop/buffer_names.h"
+#include "compiler/loop/origin.h"
 
 using namespace stridec;
 using namespace stridec::loop;
@@ -54,6 +56,39 @@ TEST_CASE("facts beyond ranges are kept") {
   Program program = parse_program(text);
   CHECK(program.facts.holds(sym::le(sym::var("a"), sym::var("b"))));
   CHECK(to_string(parse_program(to_string(program))) == to_string(program));
+}
+
+TEST_CASE("origins of values print as they parse, and values without one get that of their uses") {
+  const std::string head =
+      "program p\n  input x f32 [8, 4]\n  output y f32 [8]\n  inputs (x)\n  outputs (y)\n  steps\n"
+      "    nest 0 sum (%i0<8)\n      nodes \"node 0 'a' (Mul)\", \"node 1 'b' (ReduceSum)\"\n";
+  const std::string text = head +
+                           "      %0 : f32 = constant 0.5 from 0.2\n"
+                           "      %1 : f32 = reduce sum (%r1<4) from 1.2\n"
+                           "        %2 : f32 = load x[%i0, %r1] if %r1 <= 2 else 0 from 0.1\n"
+                           "        %3 : f32 = mul %2 %0 from 0.3\n"
+                           "        %4 : f32 = index %r1 from 1\n"
+                           "        %5 : f32 = add %3 %4 from 1\n"
+                           "        yield %5\n"
+                           "      store y[%i0] %1\n";
+  const Program program = parse_program(text);
+  CHECK(to_string_with_origins(program) == text);
+  CHECK(program.nests[0].values[3].origin.part == 3);
+  CHECK(text_of(program.nests[0].values[3].origin.node) == "node 0 'a' (Mul)");
+  CHECK(to_string(program).find(" from ") == std::string::npos);
+  std::string without = text;  // values made by passes
+  for (const char* known : {" from 0.2", " if %r1 <= 2 else 0 from 0.1", " %r1 from 1", " %4 from 1"}) {
+    const size_t at = without.find(known) + std::string(known).rfind(" from");
+    without.erase(at, std::string(known).size() - std::string(known).rfind(" from"));
+  }
+  std::string found = text;  // the factor and the load are for the product, the sum's term for the sum
+  for (const char* part : {"0.2", "0.1"}) found.replace(found.find(cat("from ", part, "\n")) + 6, 2, "");
+  CHECK(to_string_with_origins(parse_program(without)) == found);
+  CHECK(refused(head + "      %0 : f32 = constant 1 from 2\n") ==
+        "line 9, column 35: the nest has no node 2");
+  CHECK(refused(head + "      %0 : f32 = constant 1 from 0.-1\n").find("out of range") != std::string::npos);
+  CHECK(refused(head + "      %0 : f32 = constant 1 from\n").find("expected an integer") !=
+        std::string::npos);
 }
 
 TEST_CASE("inputs, outputs and states of one name print as they parse") {
