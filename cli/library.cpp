@@ -434,7 +434,13 @@ void Library::trace(const stridec_trace_options* options) {
   if (api_->struct_size < offsetof(stridec_api, context_trace) + sizeof(api_->context_trace))
     fail(ErrorKind::kUnsupported, "old-artifact", "the artifact's runtime cannot trace runs",
          "compile the model again; 'stridec bench' times its kernels as it is");
-  check(api_->context_trace(context(), options));
+  const bool to_file = options ? options->path != nullptr : traces_to_file_;
+  const stridec_status status = api_->context_trace(context(), options);
+  traces_to_file_ = options && options->path;
+  if (status == STRIDEC_OK || !to_file) return check(status);
+  const bool space = status == STRIDEC_OUT_OF_MEMORY;
+  fail(space ? ErrorKind::kOverBudget : ErrorKind::kUnreadable, space ? "no-space" : "cannot-write",
+       api_->context_error(context()));
 }
 
 std::vector<Library::Step> Library::steps() const {

@@ -138,6 +138,7 @@ class Library {
   const stridec_api* api_ = nullptr;
   stridec_model* model_ = nullptr;
   stridec_context* context_ = nullptr;  // null: bind_context() was not called yet
+  bool traces_to_file_ = false;
   int threads_ = 0;
   std::vector<SymbolDeclaration> context_sizes_;
   Sizes bound_;  // of the context

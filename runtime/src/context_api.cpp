@@ -408,9 +408,9 @@ stridec_status context_trace(stridec_context* c, const stridec_trace_options* gi
   InUse use(*c);
   if (!use) return STRIDEC_BUSY;
   if (!given) {
-    trace_stop(*c);
+    const int32_t error = trace_stop(*c);
     trace_for_ranges(*c);
-    return STRIDEC_OK;
+    return error ? trace_file_failed(use.message, nullptr, error) : STRIDEC_OK;
   }
   stridec_trace_options options;
   if (!take_options(&options, sizeof options, given)) {

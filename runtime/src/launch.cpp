@@ -86,10 +86,19 @@ bool is_watched(const stridec_context& c, int32_t step) {
   return c.watched && step >= 0 && step < c.frame->function->variant->step_count;
 }
 
-// The same as trace_step_begins(), inline where neither a sink nor an NVTX tool takes the event.
+// The same as trace_step_begins(), inline where a file or a sink alone takes the step.
 int64_t begin_traced_step(Trace& t, int32_t step, int32_t parts) {
-  if (!t.boundary || t.sink || t.ranges) [[unlikely]]
+  if (!t.boundary || (t.sink && !t.to_sink_alone) || t.ranges) [[unlikely]]
     return trace_step_begins(t, step, parts);
+  if (t.to_sink_alone) trace_tell_step(t, false, t.boundary, step);
+  return t.boundary;
+}
+
+// The same as trace_step_ends(), inline where a sink alone takes the step.
+int64_t end_traced_step(Trace& t, int32_t step, int32_t parts) {
+  if (!t.to_sink_alone) return trace_step_ends(t, step, parts);
+  t.boundary = trace_time(t);
+  trace_tell_step(t, true, t.boundary, step);
   return t.boundary;
 }
 
@@ -100,7 +109,7 @@ int64_t begin_step(stridec_context& c, int32_t step, int32_t parts) {
 }
 
 void end_step(stridec_context& c, int32_t step, int64_t begin, int32_t parts) {
-  const int64_t end = c.trace ? trace_step_ends(*c.trace, step, parts) : now_ns();
+  const int64_t end = c.trace ? end_traced_step(*c.trace, step, parts) : now_ns();
   if (c.profiling) record(c.frame->steps[step], end - begin);
 }
 

@@ -105,9 +105,11 @@ bool make_ranges(Trace& t, const stridec_context& c) {
   return t.ranges;
 }
 
-void free_trace(Trace* t, int32_t function_count) {
+// Returns the errno of a write to its file that failed, or 0.
+int32_t free_trace(Trace* t, int32_t function_count) {
   if (t->to_file) write_records(*t);
   trace_text_stop(t->text);
+  const int32_t error = t->text.file.error;
   for (int32_t i = 0; t->sizes && i < function_count; ++i) free(t->sizes[i]);
   for (int32_t i = 0; t->ranges && i < function_count; ++i) free(t->ranges[i]);
   free(t->ranges);
@@ -115,18 +117,13 @@ void free_trace(Trace* t, int32_t function_count) {
   free(t->records);
   free(t->parts);
   free(t);
+  return error;
 }
 
 int32_t number_of(Owner& owner) {
   const pthread_t self = pthread_self();
   if (!owner.number || owner.self != self) owner = {self, static_cast<int32_t>(syscall(SYS_gettid))};
   return owner.number;
-}
-
-int64_t time_of(Trace& t) {
-  const int64_t now = ticks_now(t.ticks);
-  if (now > t.last) t.last = now;
-  return t.last;
 }
 
 void add(Trace& t, const TraceRecord& record) {
@@ -289,15 +286,16 @@ stridec_status trace_start(stridec_context& c, const stridec_trace_options& opti
     return out_of_memory(message, "the trace", 0);
   }
   if (options.path && !trace_file_open(t->text.file, options.path, shared)) {
-    message << "the trace file '" << options.path << "' cannot be written: error " << errno;
+    const int32_t error = errno;
     free_trace(t, functions);
-    return STRIDEC_INVALID_ARGUMENT;
+    return trace_file_failed(message, options.path, error);
   }
   if (options.path && !trace_text_start(t->text, c)) {
     free_trace(t, functions);
     return out_of_memory(message, "the trace", 0);
   }
   t->to_file = options.path;
+  t->to_sink_alone = t->sink && !t->to_file && !t->ranges && !trace_has_parts(*t);
   ticks_start(t->ticks);
   trace_stop(c);
   list(*t);
@@ -307,17 +305,27 @@ stridec_status trace_start(stridec_context& c, const stridec_trace_options& opti
   return STRIDEC_OK;
 }
 
-void trace_stop(stridec_context& c) {
+stridec_status trace_file_failed(Text& message, const char* path, int32_t error) {
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  message << "the trace file ";
+  if (path) message << "'" << path << "' ";
+  message << "cannot be written: " << (full ? "there is no room for it, " : "") << "error " << error;
+  return full ? STRIDEC_OUT_OF_MEMORY : STRIDEC_INVALID_ARGUMENT;
+}
+
+int32_t trace_stop(stridec_context& c) {
+  int32_t error = 0;
   if (has_kernels(c)) {
     collect_stamps(c);
     cuda_time_launches(*c.cuda, false, 0);
   }
   if (c.trace) {
     unlist(*c.trace);
-    free_trace(c.trace, c.model->module->function_count);
+    error = free_trace(c.trace, c.model->module->function_count);
   }
   c.trace = nullptr;
   c.watched = c.profiling;
+  return error;
 }
 
 void trace_for_ranges(stridec_context& c) {
@@ -347,12 +355,18 @@ void trace_from_environment(stridec_context& c) {
 void trace_run_begins(stridec_context& c) {
   Trace& t = *c.trace;
   t.function = c.frame->function;
+  t.step_names = t.function->step_names;
+  t.step = {.struct_size = sizeof t.step,
+            .kind = STRIDEC_EVENT_STEP,
+            .run = t.run,
+            .function = t.function->index,
+            .part = -1};
   number_of(t.thread);
   t.boundary = 0;
-  int64_t begin = time_of(t);
+  int64_t begin = trace_time(t);
   if (begin - t.ticks.time > kAlignEvery) {
     ticks_align(t.ticks);
-    begin = time_of(t);
+    begin = trace_time(t);
   }
   if (has_kernels(c)) time_kernels(c);
   add(t, {begin, 0, kRunBegins, t.function->index, 0, t.thread.number});
@@ -363,7 +377,7 @@ void trace_run_begins(stridec_context& c) {
 void trace_run_ends(stridec_context& c, stridec_status status) {
   Trace& t = *c.trace;
   if (t.ranges) nvtx_pop();
-  const int64_t end = time_of(t);
+  const int64_t end = trace_time(t);
   if (t.sink)
     tell(t, true, end, {.kind = STRIDEC_EVENT_RUN, .name = t.function->abi->name, .status = status});
   if (t.to_file) {
@@ -386,8 +400,8 @@ void trace_run_ends(stridec_context& c, stridec_status status) {
 }
 
 int64_t trace_step_begins(Trace& t, int32_t step, int32_t parts) {
-  if (!t.boundary) t.boundary = time_of(t);
-  tell_step(t, false, t.boundary, STRIDEC_EVENT_STEP, step, -1);
+  if (!t.boundary) t.boundary = trace_time(t);
+  if (t.sink) trace_tell_step(t, false, t.boundary, step);
   if (t.ranges) nvtx_push(t.ranges[t.function->index][step], t.function->step_names[step]);
   if (parts == 1 && (t.flags & STRIDEC_TRACE_PARTS))
     tell_step(t, false, t.boundary, STRIDEC_EVENT_PART, step, 0);
@@ -395,7 +409,7 @@ int64_t trace_step_begins(Trace& t, int32_t step, int32_t parts) {
 }
 
 int64_t trace_step_ends(Trace& t, int32_t step, int32_t parts) {
-  const int64_t begin = t.boundary, end = time_of(t);
+  const int64_t begin = t.boundary, end = trace_time(t);
   t.boundary = end;
   if (t.ranges) [[unlikely]]
     nvtx_pop();
@@ -406,7 +420,7 @@ int64_t trace_step_ends(Trace& t, int32_t step, int32_t parts) {
   } else if (parts > 1 && trace_has_parts(t)) [[unlikely]] {
     add_parts(t, step, begin, end, parts);
   }
-  tell_step(t, true, end, STRIDEC_EVENT_STEP, step, -1);
+  if (t.sink) trace_tell_step(t, true, end, step);
   return end;
 }
 
@@ -457,7 +471,7 @@ TracedCopy::TracedCopy(stridec_context& c, bool output, int32_t index)
       output_(output),
       index_(index) {
   if (!trace_) return;
-  begin_ = time_of(*trace_);
+  begin_ = trace_time(*trace_);
   const stridec_abi_function& f = *trace_->function->abi;
   if (trace_->sink)
     tell(*trace_, false, begin_,
@@ -466,7 +480,7 @@ TracedCopy::TracedCopy(stridec_context& c, bool output, int32_t index)
 
 TracedCopy::~TracedCopy() {
   if (!trace_) return;
-  const int64_t end = time_of(*trace_);
+  const int64_t end = trace_time(*trace_);
   add(*trace_, {begin_, end, STRIDEC_EVENT_COPY, index_, output_, trace_->thread.number});
   const stridec_abi_function& f = *trace_->function->abi;
   if (trace_->sink)

@@ -15,7 +15,10 @@ struct Trace;
 // Replaces an existing trace. `shared`: other contexts of the process write to the file.
 stridec_status trace_start(stridec_context& context, const stridec_trace_options& options, bool shared,
                            Text& message);
-void trace_stop(stridec_context& context);
+// Returns the errno of a write to the trace's file that failed, or 0.
+int32_t trace_stop(stridec_context& context);
+// Says why the trace's file cannot be written.
+stridec_status trace_file_failed(Text& message, const char* path, int32_t error);
 // Starts a trace that gives ranges to the tool that takes them (nvtx.h), if there is one.
 void trace_for_ranges(stridec_context& context);
 // Starts the trace that STRIDEC_PROFILE or a tool asks for. A file that cannot be written is ignored, since

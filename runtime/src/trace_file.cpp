@@ -65,8 +65,11 @@ int sequence(const char* text) {
   return size;
 }
 
+// A write that does less than it was asked for has no room for the rest.
 bool write_at(int fd, const char* text, size_t bytes, int64_t offset) {
-  return syscall(SYS_pwrite64, fd, text, bytes, offset) == static_cast<long>(bytes);
+  const long done = syscall(SYS_pwrite64, fd, text, bytes, offset);
+  if (done >= 0) errno = ENOSPC;
+  return done == static_cast<long>(bytes);
 }
 
 // While it exists, a write to a pipe whose reader has left does not end the process: it fails with EPIPE.
@@ -97,6 +100,7 @@ bool write_in_order(int fd, const char* text, size_t bytes) {
   while (bytes) {
     const ssize_t done = write(fd, text, bytes);
     if (done < 0 && errno == EINTR) continue;
+    if (done == 0) errno = ENOSPC;
     if (done <= 0) return false;
     text += done;
     bytes -= static_cast<size_t>(done);
@@ -143,6 +147,15 @@ bool move_bracket(int fd, int64_t from) {
   return true;
 }
 
+// Puts the bracket back to `end` after a write from there that was not done wholly. Keeps errno.
+bool undo_write(int fd, int64_t end) {
+  const int error = errno;
+  write_at(fd, "]", 1, end);
+  syscall(SYS_ftruncate, fd, end + 1);
+  errno = error;
+  return false;
+}
+
 // Moves the bracket, which is at `end`, to the next page of the file.
 bool begin_page(int fd, int64_t& end) {
   const int64_t last = end / kFilePage * kFilePage + kFilePage - 1;
@@ -150,11 +163,8 @@ bool begin_page(int fd, int64_t& end) {
   memset(spaces, ' ', sizeof spaces);
   const auto bytes = static_cast<size_t>(last - end + 1);
   spaces[bytes - 1] = ']';
-  if (!write_at(fd, spaces, bytes, end)) return false;
-  if (!write_at(fd, " ", 1, last + 1) || !move_bracket(fd, last)) {
-    syscall(SYS_ftruncate, fd, last + 1);  // other contexts expect the bracket to be the last byte
-    return false;
-  }
+  if (!write_at(fd, spaces, bytes, end)) return undo_write(fd, end);
+  if (!write_at(fd, " ", 1, last + 1) || !move_bracket(fd, last)) return undo_write(fd, last);
   end = last + 1;
   return true;
 }
@@ -180,7 +190,7 @@ bool append_to_page(int fd, int64_t& end, const char*& at, const char* stop) {
   }
   if (!used) return begin_page(fd, end);
   page[used] = ']';
-  if (!write_at(fd, page, used + 1, end)) return false;
+  if (!write_at(fd, page, used + 1, end)) return undo_write(fd, end);
   end += static_cast<int64_t>(used);
   return true;
 }
@@ -211,6 +221,10 @@ int make_beside(const char* path, const char* beginning, bool replace) {
   if (!made) close(fd);
   errno = error;
   return made ? fd : -1;
+}
+
+void note_failure(TraceFile& file, int error) {
+  if (!file.error && error != EPIPE) file.error = error;
 }
 
 // The name of an open file, without symbolic links.
@@ -290,11 +304,13 @@ void trace_file_append(TraceFile& file, const char* events, size_t bytes) {
   bool written = true;
   if (file.in_order) {
     written = append_in_order(file.fd, events, stop);
+    if (!written) note_failure(file, errno);
   } else {
     syscall(SYS_flock, file.fd, LOCK_EX);
     int64_t end = lseek(file.fd, 0, SEEK_END) - 1;
     written = end >= 0;
     while (written && events < stop) written = append_to_page(file.fd, end, events, stop);
+    if (!written) note_failure(file, errno);
     syscall(SYS_flock, file.fd, LOCK_UN);
   }
   if (!written) trace_file_close(file);
@@ -304,7 +320,7 @@ void trace_file_close(TraceFile& file) {
   if (file.fd < 0) return;
   const int fd = file.fd;
   file.fd = -1;
-  if (file.in_order && file.process == getpid()) write_in_order(fd, "\n]\n", 3);
+  if (file.in_order && file.process == getpid() && !write_in_order(fd, "\n]\n", 3)) note_failure(file, errno);
   close(fd);
 }
 

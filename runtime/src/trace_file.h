@@ -21,6 +21,7 @@ struct TraceFile {
   int fd = -1;            // -1: none
   bool in_order = false;  // a pipe or a device: its closing bracket is written when it is closed
   int32_t process = 0;    // that opened it; its children leave the file alone
+  int32_t error = 0;      // errno of the write that failed, after which there are no others
 };
 
 // The file that STRIDEC_PROFILE names for this process and model; false: none. %p becomes the number of the
@@ -31,7 +32,7 @@ bool trace_path(const char* model, Text& path);
 // errno says why.
 bool trace_file_open(TraceFile& file, const char* path, bool shared);
 // Appends events: objects of at most kTraceEvent bytes, each with a newline after it. Closes the file if it
-// cannot be written.
+// cannot be written, which is no error where the reader of a pipe has left.
 void trace_file_append(TraceFile& file, const char* events, size_t bytes);
 void trace_file_close(TraceFile& file);
 // Whether the file can be written. It is made if it does not exist; nothing is written to an existing one.

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "stridec/runtime.h"
 #include "ticks.h"
 #include "trace_text.h"
 
@@ -41,7 +42,27 @@ struct Trace {
   stridec_context* context;
   Trace *next, *previous;  // of the traces of this artifact
   uint32_t list;           // the number of their list
+  // Whether a sink alone takes the steps, without parts: launches then call it themselves.
+  bool to_sink_alone;
+  const char* const* step_names;  // of the function of the run in progress
+  stridec_event step;             // that the sink gets, with other times and names
   TraceText text;
 };
+
+// The time now, but not before the time of the last record.
+inline int64_t trace_time(Trace& t) {
+  const int64_t now = ticks_now(t.ticks);
+  if (now > t.last) t.last = now;
+  return t.last;
+}
+
+// On the caller's thread.
+inline void trace_tell_step(Trace& t, bool ends, int64_t time, int32_t step) {
+  t.step.ends = ends;
+  t.step.time = time;
+  t.step.step = step;
+  t.step.name = t.step_names[step];
+  t.sink(t.user, &t.step);
+}
 
 }  // namespace stridec::runtime

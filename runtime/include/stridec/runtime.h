@@ -504,8 +504,10 @@ typedef struct stridec_api {
 
   /* Starts a trace of all runs of the context: names and times of its steps, to a file and to a function of
    * the caller. Null options end it; so does context_destroy. Results do not change. A traced run allocates
-   * no memory. If the file cannot be written any more, the trace goes on without it. On a GPU runs are
-   * traced, but not the steps that the GPU executes. Without this call a context traces to the file that the
+   * no memory. If the file cannot be written any more, the trace goes on without it, and the call that ends
+   * the trace says so. A file for which there is no room is STRIDEC_OUT_OF_MEMORY, one that cannot be written
+   * for another reason STRIDEC_INVALID_ARGUMENT. On a GPU runs are traced, but not the steps that the GPU
+   * executes. Without this call a context traces to the file that the
    * environment variable STRIDEC_PROFILE names (docs/inspecting.md). Tables of artifacts from earlier
    * compilers end before this function: compare struct_size. */
   stridec_status (*context_trace)(stridec_context* context, const stridec_trace_options* options);

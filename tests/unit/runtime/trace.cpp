@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -322,6 +323,36 @@ TEST_CASE("a small room for events loses none, and options that make no sense ar
   CHECK(slices(events_of(path), "step").size() == 18);
 }
 
+TEST_CASE("a trace for which there is no room is an error when it begins, or when it ends") {
+  const Folder folder;
+  Model model(scale());
+  Context context(model, 1);
+  Job job(3);
+  stridec_trace_options options = {.struct_size = sizeof options, .path = "/dev/full"};
+  CHECK(api().context_trace(context.handle, &options) == STRIDEC_OUT_OF_MEMORY);
+  CHECK(context.error().find("'/dev/full' cannot be written: there is no room") != std::string::npos);
+  const std::string path = folder.file("t.json");
+  options.path = path.c_str();
+  rlimit before = {};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto old = signal(SIGXFSZ, SIG_IGN);
+  const rlimit small = {2000, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const stridec_status began = api().context_trace(context.handle, &options);
+  stridec_status ran = STRIDEC_OK;
+  for (int i = 0; i < 20 && ran == STRIDEC_OK; ++i) ran = job.run(context);
+  const stridec_status ended = api().context_trace(context.handle, nullptr);
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, old);
+  CHECK(began == STRIDEC_OK);
+  CHECK(ran == STRIDEC_OK);  // without its trace
+  CHECK(ended == STRIDEC_OUT_OF_MEMORY);
+  CHECK(context.error().find("there is no room for it") != std::string::npos);
+  CHECK(events_of(path).is_array());
+  CHECK(api().context_trace(context.handle, nullptr) == STRIDEC_OK);
+  CHECK(job.run(context) == STRIDEC_OK);
+}
+
 #ifndef STRIDEC_UNDER_TSAN
 TEST_CASE("a file parses after its process was killed at any moment") {
   const Folder folder;
@@ -464,7 +495,7 @@ TEST_CASE("a pipe whose reader leaves ends the trace, and one without a reader i
   close(end);
   alarm(60);  // more events than a pipe holds
   for (int run = 0; run < 2000; ++run) REQUIRE(job.run(context) == STRIDEC_OK);
-  api().context_trace(context.handle, nullptr);
+  CHECK(api().context_trace(context.handle, nullptr) == STRIDEC_OK);
   alarm(0);
 }
 
