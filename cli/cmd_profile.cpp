@@ -8,7 +8,9 @@
 
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/cupti.h"
 #include "cli/given_inputs.h"
+#include "cli/gpu_profile.h"
 #include "cli/kernel_costs.h"
 #include "cli/library.h"
 #include "cli/output.h"
@@ -37,7 +39,7 @@ struct Flags {
   std::vector<std::string> inputs, ops;
   int threads = 0, runs = 0, most_rows = 30;
   double seconds = 2;
-  bool counters = false;
+  bool counters = false, cupti = false;
 };
 
 // Collects events of one thread's runs and steps.
@@ -83,6 +85,7 @@ struct Measured {
   Samples samples;
   double plain = 0, traced = 0;            // median seconds of a run without and with the trace
   std::unique_ptr<PerfCounters> counters;  // null: not asked for
+  size_t in_graphs = 0;                    // kernels that CUPTI has seen in recorded graphs, of all runs
 };
 
 // The parts of other runs than those whose time is taken: reading the counters takes time.
@@ -98,7 +101,88 @@ void count_runs(Library& library, const Flags& flags, PerfCounters& counters) {
   library.trace(nullptr);
 }
 
-Measured measure(Library& library, const Flags& flags) {
+// The first runs. On a GPU kernels are launched one by one, unless CUPTI has their times.
+void write_trace(Library& library, const Flags& flags) {
+  const stridec_trace_options options = {
+      .struct_size = sizeof options,
+      .flags = STRIDEC_TRACE_PARTS | (library.gpu() ? STRIDEC_TRACE_COPIES | STRIDEC_TRACE_KERNELS : 0u),
+      .path = flags.trace.c_str()};
+  const bool apart = library.gpu() && !flags.cupti;
+  try {
+    if (apart) library.profile(true);
+    library.trace(&options);
+    timed_runs(library, flags.runs > 0 ? std::min(flags.runs, kTracedRuns) : kTracedRuns, 0);
+    library.trace(nullptr);
+    if (apart) library.profile(false);
+  } catch (const Error&) {
+    std::error_code error;  // nothing that is incomplete stays
+    if (std::filesystem::is_regular_file(flags.trace, error)) std::filesystem::remove(flags.trace, error);
+    throw;
+  }
+}
+
+// The device's seconds of each run, while kernels are launched one by one.
+std::vector<double> recorded_runs(Library& library, int runs, double seconds, GpuRecorder& recorder) {
+  const stridec_trace_options options = {.struct_size = sizeof options,
+                                         .flags = STRIDEC_TRACE_KERNELS,
+                                         .sink = GpuRecorder::sink,
+                                         .user = &recorder};
+  library.profile(true);
+  library.trace(&options);
+  std::vector<double> times = timed_runs(library, runs, seconds);
+  library.trace(nullptr);
+  library.profile(false);
+  return times;
+}
+
+// Runs as they are without a profile, which may be replays of a graph. Those before tell the steps.
+std::vector<double> replayed_runs(Library& library, const Flags& flags, Cupti& cupti, Measured& out) {
+  GpuRecorder recorder;
+  cupti.take();
+  recorded_runs(library, 1, 0, recorder);
+  const std::vector<Cupti::Kernel> reference = cupti.take();
+  library.timed_run();
+  cupti.take();
+  std::vector<double> times = timed_runs(library, flags.runs, flags.seconds);
+  const std::vector<Cupti::Kernel> kernels = cupti.take();
+  out.in_graphs = static_cast<size_t>(std::ranges::count(kernels, true, &Cupti::Kernel::in_graph));
+  const GpuRecorder::Run known =
+      recorder.runs().empty() ? GpuRecorder::Run() : recorder.runs().begin()->second;
+  out.samples = kernel_samples(steps_of_kernels(kernels, reference, known, times.size()), times);
+  return times;
+}
+
+// The times of runs with the profile.
+std::vector<double> profiled_runs(Library& library, const Flags& flags, Cupti* cupti, Measured& out) {
+  if (cupti) return replayed_runs(library, flags, *cupti, out);
+  if (library.gpu()) {
+    GpuRecorder recorder;
+    std::vector<double> times = recorded_runs(library, flags.runs, flags.seconds, recorder);
+    out.samples = kernel_samples(recorder.runs(), times);
+    return times;
+  }
+  Recorder recorder;
+  const stridec_trace_options options = {
+      .struct_size = sizeof options, .sink = Recorder::add, .user = &recorder};
+  library.trace(&options);
+  std::vector<double> times = timed_runs(library, flags.runs, flags.seconds);
+  library.trace(nullptr);
+  out.samples = std::move(recorder.samples);
+  return times;
+}
+
+void check_device(const Library& library, const Flags& flags) {
+  const bool gpu = library.device().type == STRIDEC_DEVICE_CUDA;
+  if (gpu && flags.counters)
+    fail(ErrorKind::kUnsupported, "no-counters",
+         "--counters counts on processors, and the kernels run on a GPU",
+         "--variant names a CPU variant of the artifact");
+  if (!gpu && flags.cupti)
+    fail(ErrorKind::kUsage, "cupti", "--cupti is for kernels on a GPU, and the artifact runs on the CPU");
+}
+
+Measured measure(Library& library, const Flags& flags, Cupti* cupti) {
+  check_device(library, flags);
   Measured out;
   with_inputs(library, flags.inputs, parse_sizes(flags.dims), true, [&](GivenInputs given) {
     out.sizes = std::move(given.sizes);
@@ -106,33 +190,17 @@ Measured measure(Library& library, const Flags& flags) {
     library.warm_up();
     library.timed_run();
   });
-  if (library.gpu())
-    fail(ErrorKind::kUnsupported, "gpu-profile", "'profile' does not take kernels on a GPU",
-         "'stridec bench' times them, STRIDEC_PROFILE=FILE traces them; --variant names a CPU variant of the "
-         "artifact");
-  if (!flags.trace.empty()) {
-    const stridec_trace_options to_file = {
-        .struct_size = sizeof to_file, .flags = STRIDEC_TRACE_PARTS, .path = flags.trace.c_str()};
-    library.trace(&to_file);
-    timed_runs(library, flags.runs > 0 ? std::min(flags.runs, kTracedRuns) : kTracedRuns, 0);
-    library.trace(nullptr);
-  }
+  if (!flags.trace.empty()) write_trace(library, flags);
   if (flags.counters) {
     out.counters = std::make_unique<PerfCounters>();
     count_runs(library, flags, *out.counters);
   }
   // Timed without the trace before and after it, since the load of the machine varies.
   std::vector<double> plain = timed_runs(library, flags.runs, flags.seconds / 4);
-  Recorder recorder;
-  const stridec_trace_options options = {
-      .struct_size = sizeof options, .sink = Recorder::add, .user = &recorder};
-  library.trace(&options);
-  out.traced = median(timed_runs(library, flags.runs, flags.seconds));
-  library.trace(nullptr);
+  out.traced = median(profiled_runs(library, flags, cupti, out));
   const std::vector<double> later = timed_runs(library, flags.runs, flags.seconds / 4);
   plain.insert(plain.end(), later.begin(), later.end());
   out.plain = median(std::move(plain));
-  out.samples = std::move(recorder.samples);
   return out;
 }
 
@@ -210,7 +278,6 @@ void print_json(const Flags& flags, const Library& library, const Measured& meas
                {"model", library.function_manifest().value("model", Json::object())},
                {"sizes", measured.sizes},
                {"variant", library.variant()},
-               {"threads", library.threads()},
                {"runs", measured.samples.runs.size()},
                {"nanoseconds", total},
                {"median_seconds", measured.plain},
@@ -218,6 +285,11 @@ void print_json(const Flags& flags, const Library& library, const Measured& meas
                {"peak", roof.json},
                {"group", flags.group},
                {"rows", Json::array()}};
+  if (tune::GpuDevice* gpu = library.gpu())
+    json["device"] = gpu->name();
+  else
+    json["threads"] = library.threads();
+  if (flags.cupti) json["kernels_in_graphs"] = measured.in_graphs;
   if (measured.counters) json["counted_runs"] = measured.counters->runs();
   for (const ProfileRow& row : rows) {
     json["rows"].push_back(json_of_row(row));
@@ -272,6 +344,21 @@ void add_counters(std::vector<std::vector<std::string>>& cells, const PerfCounte
   }
 }
 
+// What the measuring itself changed.
+std::string disturbance(const Flags& flags, const Library& library, const Measured& measured) {
+  const std::string plain = human_seconds(measured.plain), traced = human_seconds(measured.traced);
+  if (!library.gpu())
+    return cat(" time and calls are per run; a run without this profile has a median of ", plain,
+               ", with it ", traced, "\n");
+  if (flags.cupti)
+    return cat(" time and calls are per run, by CUPTI, which slows all runs; ", measured.in_graphs,
+               " kernels of all runs were in recorded graphs\n");
+  return cat(
+      " time and calls are per run, by the device; kernels are launched one by one: such a run has a "
+      "median of ",
+      traced, ", a run without this profile ", plain, "\n");
+}
+
 void print_text(const Flags& flags, const Library& library, const Measured& measured,
                 const std::vector<ProfileRow>& rows, int64_t total) {
   const auto runs = static_cast<double>(measured.samples.runs.size());
@@ -281,7 +368,7 @@ void print_text(const Flags& flags, const Library& library, const Measured& meas
               library.functions().size() == 1 ? flags.artifact.c_str()
                                               : cat(flags.artifact, ", ", library.function()).c_str(),
               sizes.c_str(), sizes.empty() ? "" : "; ", library.variant().c_str(),
-              counted(library.threads(), "thread").c_str(), runs,
+              (library.gpu() ? library.gpu()->name() : counted(library.threads(), "thread")).c_str(), runs,
               seconds_of(static_cast<double>(total) / runs).c_str());
   std::vector<std::vector<std::string>> cells = {
       {"time", "share", "calls", "mean", "p50", "p99", "GFLOP/s", "GB/s", "roofline", flags.group}};
@@ -293,8 +380,7 @@ void print_text(const Flags& flags, const Library& library, const Measured& meas
   std::printf("%s", table(cells).c_str());
   if (cells.size() - 1 < rows.size())
     std::printf(" and %zu more; --rows lists them\n", rows.size() - (cells.size() - 1));
-  std::printf(" time and calls are per run; a run without this profile has a median of %s, with it %s\n",
-              human_seconds(measured.plain).c_str(), human_seconds(measured.traced).c_str());
+  std::printf("%s", disturbance(flags, library, measured).c_str());
   if (!flags.trace.empty())
     std::printf(" %s has a trace for ui.perfetto.dev or chrome://tracing\n", flags.trace.c_str());
 }
@@ -318,11 +404,12 @@ void check_trace_file(const Flags& flags, const Library& library) {
 }
 
 int profile(const Flags& flags, const Globals& globals) {
+  const auto cupti = flags.cupti ? std::make_unique<Cupti>() : nullptr;
   Library library(flags.artifact, flags.threads, flags.variant);
   library.select(flags.function);
   check_trace_file(flags, library);
   use_references(library, read_operator_files(flags.ops), globals);
-  const Measured measured = measure(library, flags);
+  const Measured measured = measure(library, flags, cupti.get());
   const Roof roof = roof_of(library);
   std::vector<std::string> names;
   for (const Library::Step& step : library.steps()) names.push_back(step.name);
@@ -366,6 +453,10 @@ std::function<int()> declare_profile(CLI::App& app, const Globals& globals) {
       "--counters", flags->counters,
       "what the processor counts in each kernel: cycles, instructions, misses of its last cache and of "
       "branches; in the JSON for each thread");
+  app.add_flag(
+      "--cupti", flags->cupti,
+      "on a GPU: take the times of kernels from NVIDIA's CUPTI (STRIDEC_CUPTI), so that recorded graphs "
+      "stay as they are; without it kernels are launched one by one");
   app.add_option("--rows", flags->most_rows, "rows to list")->check(zero_or_more)->type_name("NUMBER");
   return [flags, &globals] { return profile(*flags, globals); };
 }

@@ -59,6 +59,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
        "a file for a trace of the runs of artifacts, also in applications; %p: process, %m: model"},
       {"STRIDEC_PROFILE_RUNS", "how many runs of each context it has (default: 100; 0: all)"},
       {"STRIDEC_NVRTC", "the library that compiles GPU kernels, or its folder; --nvrtc comes first"},
+      {"STRIDEC_CUPTI", "the library that 'profile --cupti' records kernels with, or its folder"},
       {"NO_COLOR", "set to anything: no colours"},
       {"TERM", "dumb: neither colours nor a progress bar"},
       {"COLUMNS", "the width of tables where output is not a terminal (default: 100)"},

@@ -28,6 +28,11 @@ add_library(fake_cuda SHARED tests/support/fake_cuda.cpp)
 set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda SOVERSION 1
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 target_include_directories(fake_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+# What records the kernels of that driver: libcupti.so.13.
+add_library(fake_cupti SHARED tests/support/fake_cupti.cpp)
+set_target_properties(fake_cupti PROPERTIES OUTPUT_NAME cupti SOVERSION 13
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+target_include_directories(fake_cupti PRIVATE ${PROJECT_SOURCE_DIR})
 # A tool that takes NVTX ranges.
 add_library(fake_nvtx SHARED tests/support/fake_nvtx.cpp)
 set_target_properties(fake_nvtx PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)

@@ -8,7 +8,7 @@ import subprocess
 
 import numpy as np
 
-from harness import ROOT, SECONDS, STRIDEC, contents, expect, nvrtc, stridec
+from harness import ROOT, SECONDS, STRIDEC, contents, expect, fake_gpu, stridec
 
 
 def test_external_weights():
@@ -136,14 +136,6 @@ def has_driver():
     except OSError:
         return False
     return True
-
-
-def fake_gpu():
-    """Flags for a GPU and an environment with a driver without one, whose kernels take a microsecond; or None."""
-    fake = os.path.join(os.path.dirname(STRIDEC), "tests")
-    if not nvrtc() or not os.path.exists(os.path.join(fake, "libcuda.so.1")):
-        return None
-    return f"--target cuda --gpu sm_90a --nvrtc {nvrtc()}", {"env": os.environ | {"LD_LIBRARY_PATH": fake}}
 
 
 def test_bench_on_gpus():

@@ -3,11 +3,13 @@
 import json
 import lzma
 import os
+import resource
+import shlex
 import signal
 import subprocess
 import time
 
-from harness import HERE, STRIDEC, expect, stridec
+from harness import HERE, SECONDS, STRIDEC, expect, fake_gpu, stridec
 
 QUICK = "--seconds 0.02 --threads 2 --format=json"
 
@@ -222,6 +224,86 @@ def test_profile_variable():
         runs += len(slices(events_of("killed.trace"), "run"))
         os.remove("killed.trace")
     expect(runs > 100, f"{runs} runs before the processes were killed")
+
+
+ON_GPU = "--seconds 0.02 --format=json"
+
+
+def steps_of(done):
+    return {(row["name"], tuple(row["steps"])): row["calls"] / done["runs"] for row in done["rows"] if row["steps"]}
+
+
+def test_profile_on_gpus():
+    """Kernels take the device's time, launched one by one; the rows add up here too. A trace has each kernel in its run."""
+    fake = fake_gpu()
+    if not fake:
+        print("profile_on_gpus: skipped, there is no NVRTC or no build of the tests")
+        return
+    flags, gpu = fake
+    for mode in ("default", "reduce-overhead"):
+        stridec(f"compile fated.onnx -o gpu.so {flags} --mode {mode}", 0)
+        for group in ("kernel", "step", "node", "scope"):
+            done = json.loads(stridec(f"profile gpu.so --dim batch=3 --group {group} {ON_GPU}", 0, **gpu).stdout)
+            check_sums(done)
+            expect(done["device"] == "Fake GPU" and "threads" not in done and done["variant"] == "sm_90a", f"{done}")
+        rows = [row for row in done["rows"] if row["steps"]]
+        expect(rows and all(row["p50_nanoseconds"] % 1000 == 0 and row["calls"] for row in rows), f"kernels of a microsecond: {rows}")
+        stridec(f"profile gpu.so --dim batch=3 --trace gpu.trace {ON_GPU}", 0, **gpu)
+        events = events_of("gpu.trace")
+        kernels, runs = slices(events, "kernel"), slices(events, "run")
+        expect(not slices(events, "replay") and runs and kernels, f"{mode}: {events[:5]}")
+        for run in runs:
+            inside = {event["args"]["step"] for event in kernels if event["args"]["run"] == run["args"]["run"]}
+            expect(inside == {event["args"]["step"] for event in kernels}, f"{mode}: {run} has the steps {inside}")
+        expect(all("node" in event["args"]["nodes"] for event in kernels), f"{kernels[:2]}")
+        text = stridec("profile gpu.so --dim batch=3 --seconds 0.02", 0, **gpu).stdout
+        expect("sm_90a, Fake GPU" in text and "launched one by one" in text, text)
+    refused = stridec("profile gpu.so --dim batch=3 --counters", 5, **gpu).stderr
+    expect("no-counters" in refused and "run on a GPU" in refused, refused)
+
+
+def test_profile_by_cupti():
+    """The kernels of replayed graphs have the steps and calls that they have when they are launched one by one."""
+    fake = fake_gpu()
+    if not fake or not os.path.exists(cupti := os.path.join(os.path.dirname(STRIDEC), "tests", "libcupti.so.13")):
+        print("profile_by_cupti: skipped, there is no NVRTC or no build of the tests")
+        return
+    flags, gpu = fake
+    with_cupti = {"env": gpu["env"] | {"STRIDEC_CUPTI": cupti}}
+    for mode, graphs in (("max-autotune-no-cudagraphs", False), ("reduce-overhead", True)):
+        stridec(f"compile layers.onnx -o gpu.so {flags} {'--mode ' + mode if graphs else ''}", 0)
+        apart = json.loads(stridec(f"profile gpu.so --group step {ON_GPU}", 0, **gpu).stdout)
+        done = json.loads(stridec(f"profile gpu.so --group step --cupti {ON_GPU}", 0, **with_cupti).stdout)
+        check_sums(done)
+        expect(steps_of(done) == steps_of(apart), f"{steps_of(done)} instead of {steps_of(apart)}")
+        calls = sum(row["calls"] for row in done["rows"] if row["steps"])
+        expect(done["kernels_in_graphs"] == (calls if graphs else 0), f"{mode}: {done['kernels_in_graphs']} of {calls}")
+    text = stridec("profile gpu.so --cupti --seconds 0.02", 0, **with_cupti).stdout
+    expect("by CUPTI" in text and "were in recorded graphs" in text, text)
+    for more, code, word in (({"STRIDEC_CUPTI": "/no/such/libcupti.so"}, 5, "is not a CUPTI library"), ({"STRIDEC_CUPTI": os.getcwd()}, 5, "not on this machine"),
+                             ({"FAKE_CUPTI_STATUS": "35"}, 5, "does not let this user"), ({"FAKE_CUPTI_STATUS": "1"}, 7, "CUPTI_ERROR_OF_A_TEST"),
+                             ({"FAKE_CUPTI_DROP": "1000000"}, 5, "are not those of the runs")):  # fmt: skip
+        refused = stridec("profile gpu.so --cupti --seconds 0.02", code, env=with_cupti["env"] | more).stderr
+        expect(word in refused, refused)
+    expect("runs on the CPU" in stridec("profile mlp.so --cupti", 1, **with_cupti).stderr, "a CPU's artifact")
+
+
+def test_trace_without_room():
+    """A trace for which there is no room, at once or later, is an error, and nothing incomplete stays."""
+    full = stridec("profile mlp.so --trace /dev/full", 6)
+    expect("error[no-space]" in full.stderr and "/dev/full" in full.stderr, full.stderr)
+    for limit in (0, 3000):
+        done = stridec(f"profile mlp.so --trace cut.json {QUICK}", 6, preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        expect("no-space" in done.stdout, f"{done}")
+        expect(not os.path.exists("cut.json"), "the incomplete trace stays")
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
+        print("trace_without_room: a part is skipped, this machine gives no mount namespaces")
+        return
+    os.makedirs("small", exist_ok=True)
+    command = f"mount -t tmpfs -o size=8k none small && {{ {shlex.quote(STRIDEC)} profile layers.so --trace small/t.json {QUICK}; code=$?; ls -A small >&2; exit $code; }}"
+    stridec("compile layers.onnx -o layers.so", 0)
+    done = subprocess.run(["unshare", "-rm", "bash", "-c", command], capture_output=True, text=True, timeout=SECONDS)
+    expect(done.returncode == 6 and "no-space" in done.stdout and done.stderr == "", f"{done}")
 
 
 def test_profile_refusals():
