@@ -101,26 +101,6 @@ void count_runs(Library& library, const Flags& flags, PerfCounters& counters) {
   library.trace(nullptr);
 }
 
-// The first runs. On a GPU kernels are launched one by one, unless CUPTI has their times.
-void write_trace(Library& library, const Flags& flags) {
-  const stridec_trace_options options = {
-      .struct_size = sizeof options,
-      .flags = STRIDEC_TRACE_PARTS | (library.gpu() ? STRIDEC_TRACE_COPIES | STRIDEC_TRACE_KERNELS : 0u),
-      .path = flags.trace.c_str()};
-  const bool apart = library.gpu() && !flags.cupti;
-  try {
-    if (apart) library.profile(true);
-    library.trace(&options);
-    timed_runs(library, flags.runs > 0 ? std::min(flags.runs, kTracedRuns) : kTracedRuns, 0);
-    library.trace(nullptr);
-    if (apart) library.profile(false);
-  } catch (const Error&) {
-    std::error_code error;  // nothing that is incomplete stays
-    if (std::filesystem::is_regular_file(flags.trace, error)) std::filesystem::remove(flags.trace, error);
-    throw;
-  }
-}
-
 // The device's seconds of each run, while kernels are launched one by one.
 std::vector<double> recorded_runs(Library& library, int runs, double seconds, GpuRecorder& recorder) {
   const stridec_trace_options options = {.struct_size = sizeof options,
@@ -135,21 +115,68 @@ std::vector<double> recorded_runs(Library& library, int runs, double seconds, Gp
   return times;
 }
 
-// Runs as they are without a profile, which may be replays of a graph. Those before tell the steps.
-std::vector<double> replayed_runs(Library& library, const Flags& flags, Cupti& cupti, Measured& out) {
+// A run whose kernels are launched one by one, as CUPTI and the driver's events see it: which kernel of other
+// runs is of which step.
+struct KnownRun {
+  std::vector<Cupti::Kernel> by_cupti;
+  GpuRecorder::Run by_events;
+};
+
+KnownRun known_run(Library& library, Cupti& cupti) {
   GpuRecorder recorder;
   cupti.take();
   recorded_runs(library, 1, 0, recorder);
-  const std::vector<Cupti::Kernel> reference = cupti.take();
+  KnownRun known{.by_cupti = cupti.take(), .by_events = {}};
+  if (!recorder.runs().empty()) known.by_events = recorder.runs().begin()->second;
   library.timed_run();
   cupti.take();
+  return known;
+}
+
+// Runs as they are without a profile, which may be replays of a graph.
+std::vector<double> replayed_runs(Library& library, const Flags& flags, Cupti& cupti, Measured& out) {
+  const KnownRun known = known_run(library, cupti);
   std::vector<double> times = timed_runs(library, flags.runs, flags.seconds);
   const std::vector<Cupti::Kernel> kernels = cupti.take();
   out.in_graphs = static_cast<size_t>(std::ranges::count(kernels, true, &Cupti::Kernel::in_graph));
-  const GpuRecorder::Run known =
-      recorder.runs().empty() ? GpuRecorder::Run() : recorder.runs().begin()->second;
-  out.samples = kernel_samples(steps_of_kernels(kernels, reference, known, times.size()), times);
+  out.samples =
+      kernel_samples(steps_of_kernels(kernels, known.by_cupti, known.by_events, times.size()), times);
   return times;
+}
+
+std::vector<std::string> step_names(const Library& library) {
+  std::vector<std::string> names;
+  for (const Library::Step& step : library.steps()) names.push_back(step.name);
+  return names;
+}
+
+// The first runs.
+void trace_runs(Library& library, const Flags& flags, const Sizes& sizes, Cupti* cupti) {
+  const stridec_trace_options options = {
+      .struct_size = sizeof options,
+      .flags = STRIDEC_TRACE_PARTS | (library.gpu() ? STRIDEC_TRACE_COPIES | STRIDEC_TRACE_KERNELS : 0u),
+      .path = flags.trace.c_str()};
+  const bool apart = library.gpu() && !cupti;
+  const KnownRun known = cupti ? known_run(library, *cupti) : KnownRun();
+  if (apart) library.profile(true);
+  library.trace(&options);
+  const size_t runs =
+      timed_runs(library, flags.runs > 0 ? std::min(flags.runs, kTracedRuns) : kTracedRuns, 0).size();
+  library.trace(nullptr);
+  if (apart) library.profile(false);
+  if (cupti && std::filesystem::is_regular_file(flags.trace))
+    add_to_trace(flags.trace, steps_of_kernels(cupti->take(), known.by_cupti, known.by_events, runs),
+                 cupti->to_host(), step_names(library), steps_of(library.function_manifest(), sizes));
+}
+
+void write_trace(Library& library, const Flags& flags, const Sizes& sizes, Cupti* cupti) {
+  try {
+    trace_runs(library, flags, sizes, cupti);
+  } catch (const Error&) {
+    std::error_code error;  // nothing that is incomplete stays
+    if (std::filesystem::is_regular_file(flags.trace, error)) std::filesystem::remove(flags.trace, error);
+    throw;
+  }
 }
 
 // The times of runs with the profile.
@@ -190,7 +217,7 @@ Measured measure(Library& library, const Flags& flags, Cupti* cupti) {
     library.warm_up();
     library.timed_run();
   });
-  if (!flags.trace.empty()) write_trace(library, flags);
+  if (!flags.trace.empty()) write_trace(library, flags, out.sizes, cupti);
   if (flags.counters) {
     out.counters = std::make_unique<PerfCounters>();
     count_runs(library, flags, *out.counters);
@@ -411,11 +438,9 @@ int profile(const Flags& flags, const Globals& globals) {
   use_references(library, read_operator_files(flags.ops), globals);
   const Measured measured = measure(library, flags, cupti.get());
   const Roof roof = roof_of(library);
-  std::vector<std::string> names;
-  for (const Library::Step& step : library.steps()) names.push_back(step.name);
   std::vector<ProfileRow> rows =
-      profile_rows(measured.samples, steps_of(library.function_manifest(), measured.sizes), names,
-                   group_of(flags.group), roof);
+      profile_rows(measured.samples, steps_of(library.function_manifest(), measured.sizes),
+                   step_names(library), group_of(flags.group), roof);
   sort_rows(rows, flags.sort);
   int64_t total = 0;
   for (const int64_t run : measured.samples.runs) total += run;

@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -100,6 +102,7 @@ struct Cupti::Library {
   int32_t (*disable)(int32_t kind);
   int32_t (*flush)(uint32_t flag);
   int32_t (*text_of)(int32_t status, const char** text);
+  int32_t (*timestamp)(uint64_t* nanoseconds);
 };
 
 Cupti::Cupti() {
@@ -116,6 +119,7 @@ Cupti::Cupti() {
   get(library.disable, "cuptiActivityDisable");
   get(library.flush, "cuptiActivityFlushAll");
   get(library.text_of, "cuptiGetResultString");
+  get(library.timestamp, "cuptiGetTimestamp");
   get(next_record, "cuptiActivityGetNextRecord");
   if (!complete)
     fail(ErrorKind::kUnsupported, "no-cupti", "the CUPTI library lacks functions that are needed");
@@ -152,6 +156,23 @@ std::vector<Cupti::Kernel> Cupti::take() {
   }
   sort_stable(taken, [](const Kernel& a, const Kernel& b) { return a.begin < b.begin; });
   return taken;
+}
+
+int64_t Cupti::to_host() const {
+  const auto now = [] {
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  int64_t shortest = INT64_MAX, offset = 0;
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    uint64_t theirs = 0;
+    const int64_t before = now();
+    check(library_->timestamp(&theirs), "cuptiGetTimestamp");
+    const int64_t took = now() - before;
+    if (took >= shortest) continue;
+    shortest = took;
+    offset = before + took / 2 - static_cast<int64_t>(theirs);
+  }
+  return offset;
 }
 
 }  // namespace stridec::cli

@@ -26,6 +26,9 @@ class Cupti {
   // the GPU has not done.
   std::vector<Kernel> take();
 
+  // Nanoseconds to add to CUPTI's times to get those of CLOCK_MONOTONIC.
+  int64_t to_host() const;
+
  private:
   struct Library;
   void check(int32_t status, const char* what) const;

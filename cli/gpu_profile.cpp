@@ -1,10 +1,12 @@
 #include "cli/gpu_profile.h"
 
 #include <algorithm>
-#include <string>
+#include <nlohmann/json.hpp>
 
 #include "compiler/base/diagnostic.h"
+#include "compiler/base/files.h"
 #include "compiler/base/text.h"
+#include "compiler/loop/provenance.h"
 
 namespace stridec::cli {
 namespace {
@@ -24,7 +26,7 @@ void GpuRecorder::sink(void* user, const stridec_event* event) {
   auto& self = *static_cast<GpuRecorder*>(user);
   if (event->kind != STRIDEC_EVENT_KERNEL) return;
   if (event->ends)
-    self.runs_[event->run].push_back({event->step, event->part, event->time - self.begin_});
+    self.runs_[event->run].push_back({event->step, event->part, self.begin_, event->time - self.begin_});
   else
     self.begin_ = event->time;
 }
@@ -69,10 +71,40 @@ std::map<int64_t, GpuRecorder::Run> steps_of_kernels(const std::vector<Cupti::Ke
         differ(cat("run ", run, " has another ", kernel.symbol));
       const int64_t begin = std::max(kernel.begin, end);
       end = std::max(end, kernel.end);
-      kernels.push_back({of->second[number]->step, of->second[number]->launch, end - begin});
+      kernels.push_back({of->second[number]->step, of->second[number]->launch, begin, end - begin});
     }
   }
   return out;
+}
+
+void add_to_trace(const std::string& path, const std::map<int64_t, GpuRecorder::Run>& runs, int64_t to_host,
+                  const std::vector<std::string>& names, const std::map<int, StepFacts>& facts) {
+  using Json = nlohmann::ordered_json;
+  constexpr int64_t kThread = 2'000'000'000;  // neither of a thread nor of the runtime's streams
+  Json events = Json::parse(read_file(path));
+  const Json process = events.at(0).at("pid");
+  const auto add = [&](Json event) {
+    event["pid"] = process;
+    event["tid"] = kThread;
+    events.push_back(std::move(event));
+  };
+  add({{"name", "thread_name"}, {"ph", "M"}, {"args", {{"name", "kernels, by CUPTI"}}}});
+  for (const auto& [number, run] : runs)
+    for (const GpuRecorder::Kernel& kernel : run) {
+      const auto known = facts.find(kernel.step);
+      const std::string nodes = known == facts.end() ? "" : loop::nodes_of(known->second.nodes);
+      const auto name = static_cast<size_t>(kernel.step);
+      add({{"cat", "kernel"},
+           {"ph", "X"},
+           {"ts", static_cast<double>(kernel.begin + to_host) * 1e-3},
+           {"dur", static_cast<double>(kernel.nanoseconds) * 1e-3},
+           {"name", name < names.size() ? names[name] : ""},
+           {"args", {{"step", kernel.step}, {"nodes", nodes}, {"run", number}}}});
+    }
+  std::string text;
+  for (const Json& event : events)
+    text += cat(text.empty() ? "[" : ",\n", event.dump(-1, ' ', false, Json::error_handler_t::replace));
+  write_file(path, text + "]");
 }
 
 }  // namespace stridec::cli

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "cli/cupti.h"
+#include "cli/kernel_costs.h"
 #include "cli/profile_rows.h"
 #include "runtime/include/stridec/runtime.h"
 
@@ -17,7 +19,7 @@ class GpuRecorder {
   // A kernel of a run. A call of a step may launch several; `launch` numbers them.
   struct Kernel {
     int step, launch;
-    int64_t nanoseconds;
+    int64_t begin, nanoseconds;
   };
   using Run = std::vector<Kernel>;
 
@@ -41,5 +43,10 @@ Samples kernel_samples(const std::map<int64_t, GpuRecorder::Run>& runs, const st
 std::map<int64_t, GpuRecorder::Run> steps_of_kernels(const std::vector<Cupti::Kernel>& recorded,
                                                      const std::vector<Cupti::Kernel>& reference,
                                                      const GpuRecorder::Run& known, size_t runs);
+
+// Adds the kernels to a trace's file, as slices of a thread of their own. `begin` of the kernels are on the
+// host's clock after adding `to_host`; `names` and `facts` are of the steps.
+void add_to_trace(const std::string& path, const std::map<int64_t, GpuRecorder::Run>& runs, int64_t to_host,
+                  const std::vector<std::string>& names, const std::map<int, StepFacts>& facts);
 
 }  // namespace stridec::cli

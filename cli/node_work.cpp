@@ -42,7 +42,10 @@ Json work_json(const loop::Program& program, const loop::Kernel& kernel) {
 Json repeated_json(const FunctionResult& made, const std::vector<loop::Kernel>& kernels) {
   Json all = Json::array();
   for (const RepeatedNode& node : repeated(made, kernels)) {
-    Json row = {{"node", node.node}, {"times", node.times}, {"kernels", Json::array()}};
+    Json row = {{"node", node.node},
+                {"times", node.times},
+                {"more_operations", node.operations},
+                {"kernels", Json::array()}};
     for (const auto& [name, steps] : by_name(node))
       row["kernels"].push_back({{"name", name}, {"steps", steps}});
     all.push_back(std::move(row));
@@ -53,14 +56,15 @@ Json repeated_json(const FunctionResult& made, const std::vector<loop::Kernel>& 
 std::string repeated_text(const FunctionResult& made, const std::vector<loop::Kernel>& kernels) {
   std::string text;
   for (const RepeatedNode& node : repeated(made, kernels))
-    text += cat(
-        " repeated  ", node.node, ": ", formatted(node.times, "%.3g"), " times as often as in the model, in ",
-        join(by_name(node), ", ",
-             [](const auto& kernel) {
-               return cat(kernel.first, kernel.second.size() == 1 ? " (step " : " (steps ",
-                          join(kernel.second, ", ", [](int step) { return std::to_string(step); }), ")");
-             }),
-        "\n");
+    text +=
+        cat(" repeated  ", node.node, ": ", formatted(node.times, "%.3g"),
+            " times as often as in the model, ", formatted(node.operations, "%.3g"), " operations more, in ",
+            join(by_name(node), ", ",
+                 [](const auto& kernel) {
+                   return cat(kernel.first, kernel.second.size() == 1 ? " (step " : " (steps ",
+                              join(kernel.second, ", ", [](int step) { return std::to_string(step); }), ")");
+                 }),
+            "\n");
   return text;
 }
 

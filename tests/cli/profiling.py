@@ -278,6 +278,12 @@ def test_profile_by_cupti():
         expect(steps_of(done) == steps_of(apart), f"{steps_of(done)} instead of {steps_of(apart)}")
         calls = sum(row["calls"] for row in done["rows"] if row["steps"])
         expect(done["kernels_in_graphs"] == (calls if graphs else 0), f"{mode}: {done['kernels_in_graphs']} of {calls}")
+    stridec(f"profile gpu.so --cupti --trace replays.json {ON_GPU}", 0, **with_cupti)
+    events = events_of("replays.json")
+    replays, kernels = slices(events, "replay"), slices(events, "kernel")
+    expect(len(replays) == len(slices(events, "run")) and len(kernels) == 3 * len(replays), f"{len(kernels)} kernels of {len(replays)} replays")
+    expect(all(event["name"] == "matmul+tanh" and event["dur"] == 1 and "node" in event["args"]["nodes"] for event in kernels), f"{kernels[:2]}")
+    expect({event["args"]["step"] for event in kernels if event["args"]["run"] == 0} == {0, 1, 2}, f"{kernels[:4]}")
     text = stridec("profile gpu.so --cupti --seconds 0.02", 0, **with_cupti).stdout
     expect("by CUPTI" in text and "were in recorded graphs" in text, text)
     for more, code, word in (({"STRIDEC_CUPTI": "/no/such/libcupti.so"}, 5, "is not a CUPTI library"), ({"STRIDEC_CUPTI": os.getcwd()}, 5, "not on this machine"),

@@ -118,6 +118,24 @@ def test_report():
     check_page("hostile.html")
 
 
+def test_origins():
+    """Statements name their nodes, kernels say what they do for each, and a node that is computed again is listed."""
+    text = stridec("inspect counted.onnx --stage=fused", 0).stdout
+    expect(" from 0.1" in text and " from 1." in text, text)
+    line = next(line for line in stridec("inspect counted.onnx --stage=schedule", 0).stdout.splitlines() if line.startswith(" repeated"))
+    expect("'mix/MatMul' (MatMul): 2 times as often as in the model, " in line and "(step 2)" in line, line)
+    schedule = json.loads(stridec("inspect counted.onnx --stage=schedule --format=json", 0).stdout)
+    data = json.loads(stridec("report counted.onnx -o counted.html --format=json", 0).stdout)["functions"][0]
+    (again,) = data["repeated"]
+    expect(schedule["repeated"] == [again] and again["times"] == 2 and again["more_operations"] > 0 and again["kernels"][0]["steps"] == [2], f"{again}")
+    for kernel, scheduled in zip(data["kernels"], schedule["kernels"]):
+        expect(kernel["work"] == scheduled["work"] and [work["node"] for work in kernel["work"]] == kernel["nodes"], f"{kernel['work']}")
+        for work in kernel["work"]:
+            expect((work["typical_operations"] > 0) <= bool(work["statements"]), f"{work}")
+    page, shown = check_page("counted.html")
+    expect("statements by node" in page and page.count("2 times as often as in the model") == 2 and shown["functions"][0]["repeated"] == [again], "the page")
+
+
 def test_report_of_schedules():
     """Candidates, what was not fused, loops before fusion, times of passes; and the data beside the page."""
     stridec("compile fated.onnx -o fated.so", 0)

@@ -1,4 +1,5 @@
-"""Traces of runs on a GPU: kernels and replays on the host's clock, recorded graphs that stay recorded, NVTX ranges.
+"""Traces and profiles of runs on a GPU: kernels and replays on the host's clock, recorded graphs that stay recorded, NVTX ranges;
+kernels' times by events and by CUPTI (STRIDEC_CUPTI, or where CUDA has it; without it that part is left out).
 
     python tests/gpu/traces.py STRIDEC [FAKE_NVTX]    (python: numpy, onnx; FAKE_NVTX: build/tests/libfake_nvtx.so)
 
@@ -120,6 +121,50 @@ def test_ranges(folder):
     expect(seen.count("(") == seen.count(")") >= RUNS, seen[:300])
 
 
+def profile(artifact, *more, code=0):
+    command = [sys.argv[1], "profile", artifact, "--dim", "n=64", "--group", "step", "--seconds", "1", "--format=json", *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    expect(done.returncode == code, f"exit code {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return json.loads(done.stdout)
+
+
+def test_profiles(folder):
+    """Rows add up to the device's time, and steps have the times that a trace of launches one by one has."""
+    for name in ("plain", "graphs"):
+        done = profile(os.path.join(folder, name + ".so"), "--trace", os.path.join(folder, "profile.json"))
+        rows = done["rows"]
+        expect(sum(row["nanoseconds"] for row in rows) == done["nanoseconds"] > 0, f"{rows}")
+        between = next(row for row in rows if row["name"] == "between kernels")
+        print(f"  {name}: {done['nanoseconds'] / done['runs'] / 1000:.1f} us a run, {100 * between['nanoseconds'] / done['nanoseconds']:.1f} % between kernels")
+        kernels = [event for event in events_of(os.path.join(folder, "profile.json")) if event.get("cat") == "kernel"]
+        for row in rows:
+            times = sorted(event["dur"] for event in kernels if [event["args"]["step"]] == row["steps"])
+            expect(not times or 0.3 < times[len(times) // 2] / (row["p50_nanoseconds"] / 1000) < 3, f"{row}: {times[:5]}")
+
+
+def test_cupti(folder):
+    """Kernels inside replays: the steps and calls are those of launches one by one, and no kernel takes longer than there."""
+    artifact = os.path.join(folder, "graphs.so")
+    apart = profile(artifact)
+    try:
+        done = profile(artifact, "--cupti")
+    except AssertionError as error:
+        if "no-cupti" not in str(error):
+            raise
+        print(f"  skipped: {error}")
+        return
+    calls = sum(row["calls"] for row in done["rows"] if row["steps"])
+    expect(done["kernels_in_graphs"] >= 0.9 * calls, f"{done['kernels_in_graphs']} of {calls} calls in graphs")
+    by_step = {tuple(row["steps"]): row for row in done["rows"] if row["steps"]}
+    for row in apart["rows"]:
+        if not row["steps"]:
+            continue
+        other = by_step[tuple(row["steps"])]
+        expect(other["calls"] * apart["runs"] == row["calls"] * done["runs"], f"calls: {row} and {other}")
+        expect(0 < other["p50_nanoseconds"] < 1.2 * row["p50_nanoseconds"] + 1000, f"by events {row}, by CUPTI {other}")
+        print(f"  step {row['steps'][0]}: {row['p50_nanoseconds'] / 1000:.2f} us by events, {other['p50_nanoseconds'] / 1000:.2f} us by CUPTI")
+
+
 def main():
     passed = failed = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +173,7 @@ def main():
         for name, mode in (("plain", "default"), ("graphs", "reduce-overhead")):
             command = [sys.argv[1], "compile", model, "-o", os.path.join(folder, name + ".so"), "--target", "cuda", "--mode", mode]
             subprocess.run(command, check=True, timeout=600)
-        for test in (test_launches, test_replays, test_ranges):
+        for test in (test_launches, test_replays, test_ranges, test_profiles, test_cupti):
             print(test.__name__)
             try:
                 test(folder)

@@ -54,7 +54,7 @@ void for_each_result_of(const Program& program, const Kernel& kernel, Visit&& vi
   }
 }
 
-// How often a run executes the operations of the model's nodes.
+// How many operations a run executes for the statements of the model's nodes.
 using Times = std::map<std::pair<loop::NodeId, int32_t>, double>;
 
 void add(const Times& more, Times& all) {
@@ -94,7 +94,7 @@ class TimesOf {
     Times times;
     for_each_result_of(program_, kernel, [&](const Origin& origin, const Stmt& stmt, double count) {
       if (origin.node.valid() && origin.part > 0 && operations_of(stmt) > 0)
-        times[{origin.node, origin.part}] += count;
+        times[{origin.node, origin.part}] += count * operations_of(stmt);
     });
     return times;
   }
@@ -133,20 +133,25 @@ std::vector<RepeatedNode> repeated_nodes(const Program& before, const Program& p
                                          const std::vector<Kernel>& kernels) {
   constexpr double kMore = 1.01;  // typical sizes of parts may be rounded up
   const Times least = times_of(before, loop::kernels_of(before)), now = times_of(program, kernels);
-  std::map<std::pair<loop::NodeId, int32_t>, double> ratios;
+  struct More {
+    double ratio, operations;
+  };
+  std::map<std::pair<loop::NodeId, int32_t>, More> repeated;
   for (const auto& [part, times] : now)
     if (const auto found = least.find(part); found != least.end() && found->second > 0)
-      if (const double ratio = times / found->second; ratio > kMore) ratios[part] = ratio;
+      if (const double ratio = times / found->second; ratio > kMore)
+        repeated[part] = {ratio, times - found->second};
   std::vector<RepeatedNode> all;
   std::map<loop::NodeId, size_t> place;
   for (const Kernel& kernel : kernels)
     for_each_result_of(program, kernel, [&](const Origin& origin, const Stmt&, double) {
-      const auto ratio = ratios.find({origin.node, origin.part});
-      if (ratio == ratios.end()) return;
+      const auto more = repeated.find({origin.node, origin.part});
+      if (more == repeated.end()) return;
       const auto [found, fresh] = place.emplace(origin.node, all.size());
       if (fresh) all.push_back({.node = loop::text_of(origin.node)});
       RepeatedNode& node = all[found->second];
-      node.times = std::max(node.times, ratio->second);
+      node.times = std::max(node.times, more->second.ratio);
+      node.operations += std::exchange(more->second.operations, 0);
       if (node.kernels.empty() || node.kernels.back() != &kernel) node.kernels.push_back(&kernel);
     });
   return all;

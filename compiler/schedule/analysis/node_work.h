@@ -24,7 +24,8 @@ std::vector<NodeWork> work_of(const loop::Program& program, const loop::Kernel& 
 // A node of which an operation is executed more often than before fusion.
 struct RepeatedNode {
   std::string node;
-  double times = 1;  // of the operation that is repeated most, in relation to the program before
+  double times = 1;       // of the operation that is repeated most, in relation to the program before
+  double operations = 0;  // more than there, of a run
   std::vector<const loop::Kernel*> kernels;  // that execute such operations, in order
 };
 
