@@ -150,8 +150,25 @@ std::vector<std::string> step_names(const Library& library) {
   return names;
 }
 
+// Removes a trace that is not finished.
+class UnfinishedTrace {
+ public:
+  explicit UnfinishedTrace(const std::string& path) : path_(path) {}
+  ~UnfinishedTrace() {
+    std::error_code error;
+    if (!path_.empty() && std::filesystem::is_regular_file(path_, error))
+      std::filesystem::remove(path_, error);
+  }
+  UnfinishedTrace(const UnfinishedTrace&) = delete;
+  UnfinishedTrace& operator=(const UnfinishedTrace&) = delete;
+  void finish() { path_.clear(); }
+
+ private:
+  std::string path_;
+};
+
 // The first runs.
-void trace_runs(Library& library, const Flags& flags, const Sizes& sizes, Cupti* cupti) {
+void write_trace(Library& library, const Flags& flags, const Sizes& sizes, Cupti* cupti) {
   const stridec_trace_options options = {
       .struct_size = sizeof options,
       .flags = STRIDEC_TRACE_PARTS | (library.gpu() ? STRIDEC_TRACE_COPIES | STRIDEC_TRACE_KERNELS : 0u),
@@ -160,6 +177,7 @@ void trace_runs(Library& library, const Flags& flags, const Sizes& sizes, Cupti*
   const KnownRun known = cupti ? known_run(library, *cupti) : KnownRun();
   if (apart) library.profile(true);
   library.trace(&options);
+  UnfinishedTrace file(flags.trace);
   const size_t runs =
       timed_runs(library, flags.runs > 0 ? std::min(flags.runs, kTracedRuns) : kTracedRuns, 0).size();
   library.trace(nullptr);
@@ -167,16 +185,7 @@ void trace_runs(Library& library, const Flags& flags, const Sizes& sizes, Cupti*
   if (cupti && std::filesystem::is_regular_file(flags.trace))
     add_to_trace(flags.trace, steps_of_kernels(cupti->take(), known.by_cupti, known.by_events, runs),
                  cupti->to_host(), step_names(library), steps_of(library.function_manifest(), sizes));
-}
-
-void write_trace(Library& library, const Flags& flags, const Sizes& sizes, Cupti* cupti) {
-  try {
-    trace_runs(library, flags, sizes, cupti);
-  } catch (const Error&) {
-    std::error_code error;  // nothing that is incomplete stays
-    if (std::filesystem::is_regular_file(flags.trace, error)) std::filesystem::remove(flags.trace, error);
-    throw;
-  }
+  file.finish();
 }
 
 // The times of runs with the profile.
