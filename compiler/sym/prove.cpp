@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "compiler/sym/cache.h"
+#include "compiler/sym/counterexample.h"
 #include "compiler/sym/facts_state.h"
 #include "compiler/sym/integer.h"
 #include "compiler/sym/interval.h"
@@ -24,9 +25,13 @@ class Prover {
     Expr e = to_expr(p);
     Interval i = bounds(e);
     if (i.lo >= 0) return true;
-    if (i.hi < 0 || depth >= kMaxDepth || sums_ == 0 || terms_ <= 0 || p.terms.empty()) return false;
+    if (i.hi < 0 || depth >= kMaxDepth || refuted_ || sums_ == 0 || terms_ <= 0 || p.terms.empty())
+      return false;
     if (!tried_.insert(e).second) return false;  // tried already: the same replacements in another order
-    --sums_;
+    if (depth == 0) root_ = e;
+    // A proof that is not a short one is likely not to exist, and the search for it takes milliseconds.
+    if (--sums_ == kSumsAfterSamples) refuted_ = has_negative_sample(root_, facts_);
+    if (refuted_) return false;
     terms_ -= count(p) * count(p);
     return by_index(e, depth) || by_operand(e, depth) || by_known_sum(p, depth) || by_variable(e, depth);
   }
@@ -34,6 +39,9 @@ class Prover {
  private:
   static constexpr int kMaxDepth = 12;
   int sums_ = 48;  // to try
+  static constexpr int kSumsAfterSamples = 45;
+  Expr root_;  // what is to be proved not negative
+  bool refuted_ = false;
   // To look at in all these sums. A sum costs the square of their number, since each of its terms may be
   // replaced, and a replacement their number: sums of a hundred terms take milliseconds and not minutes, and
   // sums of up to 36 are not limited by this.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "compiler/sym/counterexample.h"
 #include "compiler/sym/facts_state.h"
 #include "compiler/sym/text.h"
 
@@ -219,4 +220,43 @@ TEST_CASE("facts: the same facts made again answer the same questions") {
   CHECK(other.state().version != sizes().with_index(i, n).with(lt(m, n)).state().version);
   CHECK(other.bounds(m + 1).lo == 8);
   CHECK(sizes().with_index(i, n).with(lt(m, n)).bounds(m + 1).lo == 2);
+}
+
+TEST_CASE("facts: samples satisfy the facts") {
+  // Each of these holds wherever the facts do, so that no sample may deny it.
+  const Facts f = sizes().with_index(i, n).with(le(m, n)).with(eq(batch, 2 * heads)).with(eq(mod(seq, 8), 0));
+  for (Expr e : {n - 1, i, n - 1 - i, n - m, batch - 2 * heads, 2 * heads - batch, seq - 8, 0 - mod(seq, 8),
+                 n * past - m, max(m, past) - past})
+    CHECK_FALSE(has_negative_sample(e, f));
+  Facts range;
+  range.set_range(n, 3, 5);
+  range.set_divisible(n, 4);
+  CHECK_FALSE(has_negative_sample(n - 4, range));
+  CHECK_FALSE(has_negative_sample(4 - n, range));
+}
+
+TEST_CASE("facts: a sample denies what does not hold") {
+  const Facts f = sizes().with_index(i, n).with(le(m, n));
+  for (Expr e : {n - 100, 100 - n, m - n, i - 1, n - 2 - i, 7 * batch - heads * seq, heads * seq - 7 * batch,
+                 past - max(m, past)})
+    CHECK(has_negative_sample(e, f));
+  // Without an assignment that satisfies the facts there is none.
+  CHECK_FALSE(has_negative_sample(m - n, f.with(lt(n, m))));
+}
+
+TEST_CASE("facts: the largest of many sizes of memory is found soon") {
+  // What a run keeps at once at each of its steps, as the plan of an arena compares it. No size is larger
+  // than another at all heights and widths, and the search for a proof of each would take milliseconds.
+  Facts f = sizes();
+  const Expr height = var("height"), width = var("width"), threads = var("threads");
+  for (Expr v : {height, width, threads}) f.set_range(v, 1, std::nullopt);
+  Expr most = 0;
+  for (int k = 1; k <= 16; ++k) {
+    const Expr rows = floordiv(height + 3, 4), columns = floordiv(width + 2 * k - 1, 2 * k);
+    most = max(most, 64 * (20 - k) * threads + 64 * k * batch * rows * columns +
+                         64 * floordiv(k * batch * rows + 15, 16));
+  }
+  const std::clock_t start = std::clock();
+  CHECK(simplify(most, f).op() == Op::kMax);
+  CHECK(std::clock() - start < CLOCKS_PER_SEC);
 }
