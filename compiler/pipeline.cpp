@@ -168,9 +168,11 @@ std::vector<loop::Program*> all_programs(Compilation& made) {
 }
 
 void pack(Module& m, const PassContext&) {
+  codegen::cpu::BuildOptions build = m.build;
+  build.interpreted_statements = 1 << 16;  // takes less time than compiling a kernel
   for (loop::Program* each : all_programs(m.made))
     codegen::cpu::run_prepack(
-        *each, each->parameters.empty() ? cpu_target("native") : codegen::cpu::derivation_target(), m.build);
+        *each, each->parameters.empty() ? cpu_target("native") : codegen::cpu::derivation_target(), build);
 }
 
 void derive(Module& m, const PassContext&) {

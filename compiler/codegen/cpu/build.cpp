@@ -19,6 +19,8 @@
 #include "compiler/codegen/cpu/tile_and_fuse.h"
 #include "compiler/codegen/embedded.h"
 #include "compiler/codegen/object_cache.h"
+#include "compiler/loop/analysis.h"
+#include "compiler/loop/interpret.h"
 #include "compiler/loop/provenance.h"
 #include "compiler/loop/user_kernel.h"
 #include "compiler/loop/walk.h"
@@ -282,65 +284,125 @@ KernelObjects build_kernels(const std::vector<Kernel>& kernels, const CpuTarget&
   return built;
 }
 
+namespace {
+
+// Of a size without symbols.
+int64_t constant(sym::Expr e) {
+  const std::optional<int64_t> value = sym::evaluate(e, [](sym::Expr) { return std::nullopt; });
+  STRIDEC_CHECK(value, "a prepacked weight's size is constant");
+  return *value;
+}
+
+// How many statements a nest of constant extents runs.
+double statements_of(const loop::Block& block) {
+  double sum = static_cast<double>(block.size());
+  for (const loop::Stmt& stmt : block)
+    if (const loop::Block* body = loop::body_of(stmt)) {
+      double each = statements_of(*body);
+      for (const loop::Dim& dim : loop::dims_of(stmt)) each *= static_cast<double>(constant(dim.extent));
+      sum += each;
+    }
+  return sum;
+}
+double statements_of(const loop::Nest& nest) {
+  double each = statements_of(nest.body);
+  for (const loop::Dim& dim : nest.dims) each *= static_cast<double>(constant(dim.extent));
+  return each;
+}
+
+void allocate_results(loop::Program& program, const loop::Nest& nest) {
+  for (loop::BufferId id : schedule::effects_of(nest).writes) {
+    loop::Buffer& buffer = program[id];
+    if (buffer.weight.bytes || buffer.storage == loop::Storage::kLocal) continue;
+    const size_t bytes = static_cast<size_t>(constant(schedule::extent_in_elements(buffer))) *
+                         static_cast<size_t>(byte_size(buffer.dtype));
+    const std::shared_ptr<void> memory = zeros(bytes);  // padding is zero as well
+    if (!memory) out_of_memory(nest, bytes);
+    buffer.weight = {memory, static_cast<const uint8_t*>(memory.get()), bytes};
+  }
+}
+
+uint8_t* memory_of(const loop::Program& program, loop::BufferId id) {
+  return const_cast<uint8_t*>(program[id].weight.bytes);
+}
+
+void interpret_packing_nest(const loop::Program& program, const loop::Nest& nest) {
+  std::vector<loop::BufferMemory> buffers(program.buffers.size());
+  for (loop::BufferId id : loop::buffers_of(nest))
+    if (program[id].storage != loop::Storage::kLocal)
+      buffers[static_cast<size_t>(id.value)] = {memory_of(program, id),
+                                                constant(schedule::extent_in_elements(program[id]))};
+  loop::interpret(program, nest, {}, buffers);
+}
+
+void run_packing_kernel(const loop::Program& program, const loop::Nest& nest, const Kernel& kernel,
+                  stridec_abi_kernel function, int threads) {
+  std::vector<void*> buffers;
+  for (loop::BufferId id : kernel.buffers) buffers.push_back(memory_of(program, id));
+  std::vector<int64_t> sizes;
+  for (const sym::Expr& e : kernel.sizes) sizes.push_back(constant(e));
+  for (size_t m = 0; m < kernel.messages.size(); ++m) sizes.push_back(static_cast<int64_t>(m));
+  const int64_t tasks = constant(kernel.tasks), scratch = constant(sym::align_up(kernel.scratch_bytes, 64));
+  const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(threads > 0 ? threads : processors(), tasks));
+  std::unique_ptr<char, void (*)(void*)> memory(
+      static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(scratch * parts + 64))), std::free);
+  if (!memory) out_of_memory(nest, static_cast<size_t>(scratch * parts));
+  std::vector<stridec_abi_failure> failures(static_cast<size_t>(parts));
+  const stridec_abi_args args{buffers.data(), sizes.data(), memory.get(), scratch, failures.data()};
+  for_each_parallel(static_cast<size_t>(parts), static_cast<int>(parts), [&](size_t part) {
+    const int64_t p = static_cast<int64_t>(part);
+    function(&args, tasks * p / parts, tasks * (p + 1) / parts, static_cast<int32_t>(p));
+  });
+  for (const stridec_abi_failure& failure : failures)
+    if (failure.code)
+      loop::with_provenance(nest, [&] {
+        fail(ErrorKind::kDoesNotFit, "bad-weights",
+             sym::render({.condition = 0,
+                          .sentence = kernel.messages[static_cast<size_t>(failure.code - 1)],
+                          .values = {failure.values[0], failure.values[1]}}));
+      });
+}
+
+// Whether the nest checks data, whose failures kernels report.
+bool can_fail(const loop::Nest& nest) {
+  bool found = false;
+  loop::for_each_stmt(nest.body, [&](const loop::Stmt& stmt) {
+    found = found || std::holds_alternative<loop::Bind>(stmt.node);
+  });
+  return found;
+}
+
+}  // namespace
+
 void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOptions& options) {
-  if (program.prepack.empty()) return;
   std::vector<BuiltKernel> kernels;
   Kernels table(kernels);
-  std::vector<Kernel> launches;
-  std::vector<int> index;
+  std::map<loop::NestId, std::pair<Kernel, int>> compiled;  // with the index of the kernel
+  // Weights that may be replaced are derived by kernels of the artifact: the same bits come from the same code.
+  const double interpreted = program.parameters.empty() ? options.interpreted_statements : 0;
   for (loop::NestId id : program.prepack) {
-    launches.push_back(emit_kernel(program, program[id], target));
-    index.push_back(table.add(launches.back(), target, program[id].name));
+    const loop::Nest& nest = program[id];
+    if (statements_of(nest) <= interpreted && !can_fail(nest)) continue;
+    Kernel kernel = emit_kernel(program, nest, target);
+    const int number = table.add(kernel, target, nest.name);
+    compiled.emplace(id, std::pair(std::move(kernel), number));
   }
   compile_all(kernels, options);
   Jit jit;
   for (const BuiltKernel& kernel : kernels)
     if (!kernel.object.empty()) jit.add_object(kernel.object);
-
-  auto constant = [](sym::Expr e) {
-    const std::optional<int64_t> value = sym::evaluate(e, [](sym::Expr) { return std::nullopt; });
-    STRIDEC_CHECK(value, "a prepacked weight's size is constant");
-    return *value;
-  };
-  for (size_t n = 0; n < launches.size(); ++n) {
-    const Kernel& kernel = launches[n];
-    for (loop::BufferId id : schedule::effects_of(program[program.prepack[n]]).writes) {
-      loop::Buffer& buffer = program[id];
-      if (buffer.weight.bytes) continue;
-      const size_t bytes = static_cast<size_t>(constant(schedule::extent_in_elements(buffer))) *
-                           static_cast<size_t>(byte_size(buffer.dtype));
-      const std::shared_ptr<void> memory = zeros(bytes);  // padding is zero as well
-      if (!memory) out_of_memory(program[program.prepack[n]], bytes);
-      buffer.weight = {memory, static_cast<const uint8_t*>(memory.get()), bytes};
+  for (loop::NestId id : program.prepack) {
+    const loop::Nest& nest = program[id];
+    allocate_results(program, nest);
+    const auto found = compiled.find(id);
+    if (found == compiled.end()) {
+      interpret_packing_nest(program, nest);
+      continue;
     }
-    std::vector<void*> buffers;
-    for (loop::BufferId id : kernel.buffers)
-      buffers.push_back(const_cast<uint8_t*>(program[id].weight.bytes));
-    std::vector<int64_t> sizes;
-    for (const sym::Expr& e : kernel.sizes) sizes.push_back(constant(e));
-    for (size_t m = 0; m < kernel.messages.size(); ++m) sizes.push_back(static_cast<int64_t>(m));
-    const int64_t tasks = constant(kernel.tasks), scratch = constant(sym::align_up(kernel.scratch_bytes, 64));
-    const int64_t parts =
-        std::max<int64_t>(1, std::min<int64_t>(options.threads > 0 ? options.threads : processors(), tasks));
-    std::unique_ptr<char, void (*)(void*)> memory(
-        static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(scratch * parts + 64))), std::free);
-    if (!memory) out_of_memory(program[program.prepack[n]], static_cast<size_t>(scratch * parts));
-    std::vector<stridec_abi_failure> failures(static_cast<size_t>(parts));
-    const stridec_abi_args args{buffers.data(), sizes.data(), memory.get(), scratch, failures.data()};
+    const auto& [kernel, number] = found->second;
     const auto function =
-        reinterpret_cast<stridec_abi_kernel>(jit.lookup(kernels[static_cast<size_t>(index[n])].symbol));
-    for_each_parallel(static_cast<size_t>(parts), static_cast<int>(parts), [&](size_t part) {
-      const int64_t p = static_cast<int64_t>(part);
-      function(&args, tasks * p / parts, tasks * (p + 1) / parts, static_cast<int32_t>(p));
-    });
-    for (const stridec_abi_failure& failure : failures)
-      if (failure.code)
-        loop::with_provenance(program[program.prepack[n]], [&] {
-          fail(ErrorKind::kDoesNotFit, "bad-weights",
-               sym::render({.condition = 0,
-                            .sentence = kernel.messages[static_cast<size_t>(failure.code - 1)],
-                            .values = {failure.values[0], failure.values[1]}}));
-        });
+        reinterpret_cast<stridec_abi_kernel>(jit.lookup(kernels[static_cast<size_t>(number)].symbol));
+    run_packing_kernel(program, nest, kernel, function, options.threads);
   }
 }
 

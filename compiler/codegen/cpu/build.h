@@ -39,6 +39,8 @@ struct BuildOptions {
   // others' objects are empty. For tests that run the code in this process: artifacts and the tuner need
   // every kernel separately, independent of its neighbours.
   size_t kernels_per_object = 1;
+  // Nests of Program::prepack that run at most so many statements are interpreted, all others compiled.
+  double interpreted_statements = 0;
   // Text inserted before every kernel: emulations of instructions that a test's machine lacks.
   std::string prelude;
   HostOptions host;
@@ -103,7 +105,7 @@ struct KernelObjects {
 KernelObjects build_kernels(const std::vector<Kernel>& kernels, const CpuTarget& target,
                             const BuildOptions& options = {});
 
-// Compiles and runs Program::prepack in this process, which sets the bytes of prepacked weights.
+// Runs Program::prepack in this process, compiled or interpreted, which sets the bytes of prepacked weights.
 void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOptions& options = {});
 
 }  // namespace stridec::codegen::cpu

@@ -1,4 +1,5 @@
 // The host program: guards, control flow, data-dependent sizes, states, weights, routines.
+#include <atomic>
 #include <set>
 
 #include "compiler/loop/text.h"
@@ -361,6 +362,40 @@ TEST_CASE("states are kept, weights are packed, buffers are copied") {
   const std::vector<HostTensor> out = compiled.run(in, &states);
   for (const HostTensor& t : {out[0], out[1], states[0]})
     check_close(t, tensor(kF32, {2}, {108, 212}), 0, "state");
+}
+
+TEST_CASE("small nests that pack weights are interpreted, except those whose weights may be replaced") {
+  const auto values = std::make_shared<std::vector<float>>(std::vector<float>{3, 4, 5, 6, 7});
+  for (const bool replaceable : {false, true}) {
+    ProgramBuilder p;
+    const BufferId w = add_buffer(
+        p.program, {.name = "w",
+                    .shape = {5},
+                    .strides = {},
+                    .storage = Storage::kParameter,
+                    .weight = {values, reinterpret_cast<uint8_t*>(values->data()), 5 * sizeof(float)}});
+    const BufferId packed = add_buffer(
+        p.program,
+        {.name = "p", .shape = {5}, .strides = {}, .storage = Storage::kParameter, .prepacked = true});
+    NestBuilder flip = p.nest("flip");
+    const Expr j = flip.dim(5);
+    const Value x = flip.load(whole(p.program, w), {j});
+    flip.store(whole(p.program, packed), {4 - j}, x * x);
+    Steps launches;
+    p.program.prepack.push_back(flip.finish(&launches));
+    if (replaceable) p.program.parameters.push_back(w);
+    for (const double statements :
+         {0.0, 14.0, 15.0}) {  // a load, a product and a store at each of five points
+      std::atomic<int> compiled{0};
+      Program program = p.program;
+      codegen::cpu::BuildOptions options{.use_cache = false, .interpreted_statements = statements};
+      options.progress = [&](size_t, size_t) { ++compiled; };
+      codegen::cpu::run_prepack(program, cpu_target("native"), options);
+      CHECK(compiled == (replaceable || statements < 15 ? 1 : 0));
+      const auto* got = reinterpret_cast<const float*>(program[packed].weight.bytes);
+      CHECK(std::vector<float>(got, got + 5) == std::vector<float>{49, 36, 25, 16, 9});
+    }
+  }
 }
 
 TEST_CASE("a product that two nests compute is one number") {
