@@ -117,7 +117,7 @@ void make_local(Program& program, Nest& nest, BufferId id, const std::vector<Acc
 
 }  // namespace
 
-void localise(Program& program, Nest& nest, const UserCounts& counts) {
+void localise(Program& program, Nest& nest, const UserCounts& counts, std::vector<FusionRule>* refused) {
   // Reading steps to expect: 1 if this nest loaded the buffer before anything was forwarded.
   std::map<BufferId, int> own_reads;
   for (const auto& [id, accesses] : accesses_of(nest)) own_reads[id] = accesses.loads > 0 ? 1 : 0;
@@ -126,10 +126,16 @@ void localise(Program& program, Nest& nest, const UserCounts& counts) {
   for (const auto& [from, to] : replaced) loop::replace_uses(nest.body, from, to);
   loop::eliminate_dead(nest);
 
-  const auto is_own = [&](BufferId id, const Accesses& accesses) {
-    return program[id].storage == Storage::kArena && accesses.stores > 0 && counts.writers(id) == 1 &&
-           counts.readers(id) <= own_reads[id];
+  const auto kept = [&](BufferId id) -> std::optional<FusionRule> {
+    if (program[id].storage != Storage::kArena) return FusionRule::kLocaliseArena;
+    if (counts.writers(id) != 1) return FusionRule::kLocaliseWriters;
+    if (counts.readers(id) > own_reads[id]) return FusionRule::kLocaliseReaders;
+    return std::nullopt;
   };
+  const auto is_own = [&](BufferId id, const Accesses& accesses) { return accesses.stores > 0 && !kept(id); };
+  for (const auto& [id, accesses] : accesses_of(nest))
+    if (const auto why = kept(id); refused && why && accesses.stores > 0 && own_reads[id] > 0)
+      refused->push_back(*why);
   // Dropping stores moves the statements that the accesses point into, so it comes first, over its own list.
   for (const auto& [id, accesses] : accesses_of(nest))
     if (is_own(id, accesses) && accesses.loads == 0) drop_stores(nest.body, id);

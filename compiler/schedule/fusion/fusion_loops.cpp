@@ -42,20 +42,20 @@ std::optional<sym::Substitution> same_ranges(const For& first, const For& second
   return names;
 }
 
-// Whether accesses of both loops to one element always belong to the same iteration: the index is equal in
-// both loops and determines the iteration.
-bool keeps_order(const For& first, const For& second, const sym::Substitution& names) {
+// Accesses of both loops to one element have to belong to the same iteration: the index is equal in both
+// loops and determines the iteration. Returns what breaks that.
+std::optional<FusionRule> breaks_order(const For& first, const For& second, const sym::Substitution& names) {
   for (const Access& a : accesses_in(first.body))
     for (const Access& b : accesses_in(second.body)) {
       if (a.access->buffer != b.access->buffer || (!a.store && !b.store)) continue;
       std::vector<Expr> index = b.access->index;
       for (Expr& e : index) e = sym::substitute(e, names);
-      if (index != a.access->index) return false;
+      if (index != a.access->index) return FusionRule::kJoinIndex;
       for (const loop::Dim& dim : first.dims)
         if (!dim.extent.is_const(1) && std::find(index.begin(), index.end(), dim.var) == index.end())
-          return false;
+          return FusionRule::kJoinIteration;
     }
-  return true;
+  return std::nullopt;
 }
 
 bool is_scalar(const Stmt& stmt) {
@@ -64,7 +64,7 @@ bool is_scalar(const Stmt& stmt) {
 
 }  // namespace
 
-void join_loops(Nest& nest) {
+void join_loops(Nest& nest, std::vector<FusionRule>* refused) {
   for (size_t at = 0; at < nest.body.size();) {
     if (!std::holds_alternative<For>(nest.body[at].node)) {
       ++at;
@@ -76,7 +76,12 @@ void join_loops(Nest& nest) {
     if (next == nest.body.size()) return;
     auto* second = std::get_if<For>(&nest.body[next].node);
     const auto names = second ? same_ranges(std::get<For>(nest.body[at].node), *second) : std::nullopt;
-    if (!names || !keeps_order(std::get<For>(nest.body[at].node), *second, *names)) {
+    const std::optional<FusionRule> why =
+        !second  ? FusionRule::kJoinBetween
+        : !names ? FusionRule::kJoinRanges
+                 : breaks_order(std::get<For>(nest.body[at].node), *second, *names);
+    if (why) {
+      if (refused) refused->push_back(*why);
       at = next;
       continue;
     }

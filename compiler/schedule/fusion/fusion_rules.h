@@ -12,17 +12,17 @@
 
 namespace stridec::schedule {
 
-// What keeps two nests apart.
+// What keeps two nests, or two loops of a nest, apart, or a buffer in memory.
 enum class FusionRule : uint8_t {
 #define STRIDEC_FUSION_RULE(id, ...) id,
 #include "compiler/schedule/fusion/fusion_rules.def"
 #undef STRIDEC_FUSION_RULE
 };
-enum class FusionFamily : uint8_t { kInline, kCopy, kMerge, kColumns };
+enum class FusionFamily : uint8_t { kInline, kCopy, kMerge, kColumns, kJoin, kLocalise };
 struct FusionRuleInfo {
   std::string_view name;
   FusionFamily family;
-  std::string_view why;  // two nests are not fused, as part of a sentence
+  std::string_view why;  // the rule refuses, as part of a sentence
 };
 const FusionRuleInfo& info(FusionRule rule);
 std::span<const FusionRuleInfo> fusion_rules();  // in the order of the .def
@@ -51,12 +51,13 @@ int try_merge(loop::Program& program, loop::Steps& steps, Flow& flow, int produc
               Refusal* refusal, bool columns = false);
 
 // Within one nest: merges consecutive loops over equal ranges if each iteration of the second depends only on
-// the same iteration of the first.
-void join_loops(loop::Nest& nest);
+// the same iteration of the first. `refused`: gets the rule that keeps a loop apart from the one before it.
+void join_loops(loop::Nest& nest, std::vector<FusionRule>* refused = nullptr);
 
 // Within one nest: forwards stored values to later loads at the same index, and turns arena buffers that no
-// other step uses into scalars or local rows.
-void localise(loop::Program& program, loop::Nest& nest, const UserCounts& counts);
+// other step uses into scalars or local rows. `refused`: gets the rule that keeps a buffer in memory.
+void localise(loop::Program& program, loop::Nest& nest, const UserCounts& counts,
+              std::vector<FusionRule>* refused = nullptr);
 
 // Lets a local row reuse the memory of another one of its kind whose last use is to compute it element by
 // element.

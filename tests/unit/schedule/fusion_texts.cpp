@@ -1,6 +1,7 @@
 // What each fusion rule decides, as text: tests/golden/fusion/<rule>.txt has a nest 'producer' and a nest
-// 'consumer' that fuse, what becomes of them, and a twin that the rule refuses. A rule without such a file
-// fails here, by name. STRIDEC_UPDATE=1 writes what becomes of the first program.
+// 'consumer' that fuse, or a nest 'both' whose loops are joined or whose buffer becomes local, what becomes
+// of them, and a twin that the rule refuses. A rule without such a file fails here, by name.
+// STRIDEC_UPDATE=1 writes what becomes of the first program.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -57,25 +58,46 @@ int position_of(const loop::Program& program, std::string_view name) {
 
 struct Outcome {
   std::string text;
-  std::string why;  // they are not fused; empty if they are
+  std::string why;  // the rule refused; empty if it did not
 };
+
+// Fuses the nest 'producer' with the nest 'consumer'; returns why not.
+std::string why_not_fused(const FusionRuleInfo& rule, loop::Program& program) {
+  const int producer = position_of(program, "producer"), consumer = position_of(program, "consumer");
+  Flow flow(program, program.steps);
+  std::string why;
+  Refusal refusal;
+  bool fused = false;
+  if (rule.family == FusionFamily::kInline || rule.family == FusionFamily::kCopy)
+    fused = try_inline(program, program.steps, flow, producer, &why, rule.family == FusionFamily::kCopy);
+  else
+    fused = try_merge(program, program.steps, flow, producer, consumer, &refusal,
+                      rule.family == FusionFamily::kColumns) >= 0;
+  if (!refusal.reason.empty()) why = refusal.reason;
+  CHECK(fused == why.empty());
+  return why;
+}
+
+// Joins the loops of the nest 'both', or makes its buffer local; returns why not.
+std::string why_not_changed(const FusionRuleInfo& rule, loop::Program& program) {
+  const auto& step = program.steps[static_cast<size_t>(position_of(program, "both"))];
+  loop::Nest& nest = program[std::get<loop::Launch>(step.node).nest];
+  std::vector<FusionRule> refused;
+  if (rule.family == FusionFamily::kJoin)
+    join_loops(nest, &refused);
+  else
+    localise(program, nest, Flow(program, program.steps).counts(), &refused);
+  CHECK(refused.size() <= 1);
+  return refused.empty() ? "" : std::string(info(refused.front()).why);
+}
 
 Outcome applied(const FusionRuleInfo& rule, const std::string& text) {
   loop::Program program = loop::parse_program(text);
   loop::verify(program);
-  const int producer = position_of(program, "producer"), consumer = position_of(program, "consumer");
-  Flow flow(program, program.steps);
+  const bool within = rule.family == FusionFamily::kJoin || rule.family == FusionFamily::kLocalise;
   Outcome out;
-  Refusal refusal;
-  bool fused = false;
-  if (rule.family == FusionFamily::kInline || rule.family == FusionFamily::kCopy)
-    fused = try_inline(program, program.steps, flow, producer, &out.why, rule.family == FusionFamily::kCopy);
-  else
-    fused = try_merge(program, program.steps, flow, producer, consumer, &refusal,
-                      rule.family == FusionFamily::kColumns) >= 0;
-  if (!refusal.reason.empty()) out.why = refusal.reason;
-  CHECK(fused == out.why.empty());
-  if (fused) loop::eliminate_dead_code(program);
+  out.why = within ? why_not_changed(rule, program) : why_not_fused(rule, program);
+  if (out.why.empty()) loop::eliminate_dead_code(program);
   loop::verify(program);
   out.text = loop::to_string(program);
   return out;
@@ -99,7 +121,7 @@ void check_rule(const FusionRuleInfo& rule, const fs::path& path, bool update) {
 
 }  // namespace
 
-TEST_CASE("each fusion rule has two nests that fuse, what becomes of them, and a twin that it refuses") {
+TEST_CASE("each fusion rule has a program that it changes, what becomes of it, and a twin that it refuses") {
   const bool update = std::getenv("STRIDEC_UPDATE");
   for (const FusionRuleInfo& rule : fusion_rules()) {
     INFO(std::string(rule.name));
