@@ -336,7 +336,7 @@ void interpret_packing_nest(const loop::Program& program, const loop::Nest& nest
 }
 
 void run_packing_kernel(const loop::Program& program, const loop::Nest& nest, const Kernel& kernel,
-                  stridec_abi_kernel function, int threads) {
+                        stridec_abi_kernel function, int threads) {
   std::vector<void*> buffers;
   for (loop::BufferId id : kernel.buffers) buffers.push_back(memory_of(program, id));
   std::vector<int64_t> sizes;
@@ -378,7 +378,7 @@ void run_prepack(loop::Program& program, const CpuTarget& target, const BuildOpt
   std::vector<BuiltKernel> kernels;
   Kernels table(kernels);
   std::map<loop::NestId, std::pair<Kernel, int>> compiled;  // with the index of the kernel
-  // Weights that may be replaced are derived by kernels of the artifact: the same bits come from the same code.
+  // Weights that may be replaced are derived by kernels of the artifact: the same code gives the same bits.
   const double interpreted = program.parameters.empty() ? options.interpreted_statements : 0;
   for (loop::NestId id : program.prepack) {
     const loop::Nest& nest = program[id];
